@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: BSD-3-Clause
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE AND PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+# What every target of this project compiles with; nothing of it reaches a consumer.
+add_library(c10d_compile_options INTERFACE)
+target_compile_options(
+  c10d_compile_options
+  INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers
+            -fvisibility=hidden -fvisibility-inlines-hidden -fstack-protector-strong)
+target_compile_definitions(c10d_compile_options INTERFACE _GLIBCXX_ASSERTIONS)
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT C10D_SANITIZE)
+  target_compile_options(c10d_compile_options INTERFACE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+endif()
+target_link_options(c10d_compile_options INTERFACE -Wl,-z,relro,-z,now)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  target_compile_options(c10d_compile_options INTERFACE -Wthread-safety)
+endif()
+if(C10D_WERROR)
+  target_compile_options(c10d_compile_options INTERFACE -Werror)
+endif()
+if(C10D_SANITIZE)
+  target_compile_options(c10d_compile_options INTERFACE -fsanitize=${C10D_SANITIZE} -fno-sanitize-recover=all
+                                                       -fno-omit-frame-pointer -g)
+  target_link_options(c10d_compile_options INTERFACE -fsanitize=${C10D_SANITIZE})
+endif()

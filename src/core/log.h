@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "c10d/export.h"
+
+namespace c10d::inline v0 {
+
+enum class LogLevel { error, warn, info, debug };
+
+// One whole line on stderr, "c10d [host:pid] warn: ...", when `level` is enabled by C10D_LOG. Thread-safe; control
+// characters in `text` are made visible.
+C10D_API void log_line(LogLevel level, std::string_view text) noexcept;
+C10D_API bool log_enabled(LogLevel level) noexcept;
+
+template <class... Args>
+void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
+  if (log_enabled(level)) log_line(level, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace c10d::inline v0

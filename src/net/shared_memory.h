@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "c10d/export.h"
+#include "c10d/store.h"
+
+namespace c10d::inline v0 {
+
+// A mapping of a sealed memfd: no name in /dev/shm, cannot shrink, gone with its last user. Not inherited by
+// fork (MADV_DONTFORK).
+class SharedMapping {
+ public:
+  SharedMapping(int fd, std::size_t bytes);  // takes the descriptor; maps it; throws DistBackendError
+  SharedMapping(const SharedMapping&) = delete;
+  SharedMapping& operator=(const SharedMapping&) = delete;
+  ~SharedMapping();
+  std::byte* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+  int fd() const noexcept { return fd_; }
+
+ private:
+  int fd_;
+  std::size_t size_;
+  std::byte* data_;
+};
+
+// Zeroed memory of its own: memfd_create, fallocate, sealed. Throws DistBackendError (out_of_resources) with the
+// bytes wanted and what to do.
+C10D_API std::shared_ptr<SharedMapping> make_shared_memory(std::string_view label, std::size_t bytes);
+
+struct ShareOptions {
+  std::shared_ptr<Store> store;
+  std::string key;     // unique in the store for this exchange
+  int rank = 0;
+  int size = 1;
+  std::string token;   // both sides prove to know it
+  Deadline deadline{};
+};
+
+// Collective over `size` ranks of one host, threads or processes: rank 0 gives `mapping` (null elsewhere) and every
+// rank returns a mapping of the same memory. The descriptor travels over an abstract AF_UNIX socket with a random
+// name; peer uid and token are checked. Throws DistTimeoutError naming the ranks that did not come.
+C10D_API std::shared_ptr<SharedMapping> share_memory(const ShareOptions& options,
+                                                     std::shared_ptr<SharedMapping> mapping);
+
+}  // namespace c10d::inline v0
