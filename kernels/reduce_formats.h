@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How elements of each dtype lie in memory and as what they accumulate; a part of reduce_loops.h,
+// whose rules hold.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr std::size_t kWidth = C10D_KERNEL_WIDTH;
+constexpr std::size_t kTileVectors = 4096 / kWidth;
+
+template <class T, std::size_t bytes>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(bytes)));
+};
+template <class T>
+using Vector = typename VectorOf<T, kWidth>::type;
+template <class V>
+using ElementOf = std::remove_cvref_t<decltype(V{}[0])>;
+
+using Float = Vector<float>;
+using Word = Vector<std::uint32_t>;
+using Half = VectorOf<std::uint16_t, kWidth / 2>::type;
+
+template <class To, class From>
+To bits(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  __builtin_memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+template <class V>
+V load_vector(const std::byte* from) {
+  V v;
+  __builtin_memcpy(&v, from, sizeof v);
+  return v;
+}
+
+template <class V>
+void store_vector(std::byte* to, V v) {
+  __builtin_memcpy(to, &v, sizeof v);
+}
+
+// Every NaN becomes the same one.
+template <class V>
+V quiet(V v) {
+  return v == v ? v : V{} + static_cast<ElementOf<V>>(__builtin_nan(""));
+}
+
+template <class T>
+struct Plain {
+  using Accumulator = Vector<T>;
+  static constexpr std::size_t kStride = sizeof(T);
+  static constexpr std::size_t kLanes = kWidth / sizeof(T);
+  static Accumulator load(const std::byte* from) { return load_vector<Accumulator>(from); }
+  static void store(std::byte* to, Accumulator v) {
+    if constexpr (std::is_floating_point_v<T>)
+      store_vector(to, quiet(v));
+    else
+      store_vector(to, v);
+  }
+};
+
+struct Bool {
+  using Accumulator = Vector<std::uint8_t>;
+  static constexpr std::size_t kStride = 1;
+  static constexpr std::size_t kLanes = kWidth;
+  static Accumulator load(const std::byte* from) {
+    return load_vector<Accumulator>(from) != 0 ? Accumulator{} + 1 : Accumulator{};
+  }
+  static void store(std::byte* to, Accumulator v) { store_vector(to, v); }
+};
+
+struct BF16 {
+  using Accumulator = Float;
+  static constexpr std::size_t kStride = 2;
+  static constexpr std::size_t kLanes = kWidth / sizeof(float);
+  static Float load(const std::byte* from) {
+    return bits<Float>(__builtin_convertvector(load_vector<Half>(from), Word) << 16);
+  }
+  static void store(std::byte* to, Float v) {
+    const Word word = bits<Word>(quiet(v));
+    store_vector(to, __builtin_convertvector((word + 0x7fff + (word >> 16 & 1)) >> 16, Half));
+  }
+};
+
+// Without conversion instructions: no step makes or takes an f32 denormal, which the CPU may be set
+// to flush.
+inline Float widen(Half half) {
+  const Word word = __builtin_convertvector(half, Word);
+  const Word magnitude = word & 0x7fff;
+  const Float denormal =
+      __builtin_convertvector(bits<Vector<std::int32_t>>(magnitude), Float) * 0x1p-24f;
+  const Word normal = (magnitude << 13) + (112u << 23);
+  const Word special = (magnitude << 13) | 0x7f800000u;
+  const Word result = magnitude < 0x400    ? bits<Word>(denormal)
+                      : magnitude < 0x7c00 ? normal
+                                           : special;
+  return bits<Float>(result | (word & 0x8000) << 16);
+}
+
+inline Half narrow(Float v) {
+  const Word word = bits<Word>(v);
+  const Word magnitude = word & 0x7fffffff;
+  // Adding 0.5, whose last bit weighs as much as that of an f16 denormal, makes the FPU round
+  // there.
+  const Word denormal = bits<Word>(bits<Float>(magnitude) + 0.5f) - 0x3f000000u;
+  const Word normal = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
+  const Word infinite = Word{} + 0x7c00;
+  const Word result = magnitude < 0x38800000u   ? denormal
+                      : magnitude < 0x477ff000u ? normal
+                                                : infinite;
+  const Word number = magnitude > 0x7f800000u ? Word{} + 0x7e00 : result;
+  return __builtin_convertvector(number | (word >> 16 & 0x8000), Half);
+}
+
+struct F16 {
+  using Accumulator = Float;
+  static constexpr std::size_t kStride = 2;
+  static constexpr std::size_t kLanes = kWidth / sizeof(float);
+  static Float load(const std::byte* from) {
+    const Half half = load_vector<Half>(from);
+#if defined(__AVX512F__)
+    return bits<Float>(_mm512_maskz_cvtph_ps(0xffff, bits<__m256i>(half)));
+#elif defined(__AVX2__)
+    return bits<Float>(_mm256_cvtph_ps(bits<__m128i>(half)));
+#else
+    return widen(half);
+#endif
+  }
+  static void store(std::byte* to, Float v) {
+    const Float number = quiet(v);
+#if defined(__AVX512F__)
+    store_vector(to, _mm512_cvtps_ph(bits<__m512>(number), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__AVX2__)
+    store_vector(to, _mm256_cvtps_ph(bits<__m256>(number), _MM_FROUND_TO_NEAREST_INT));
+#else
+    store_vector(to, narrow(number));
+#endif
+  }
+};
+
+}  // namespace
+}  // namespace c10d::inline v0
