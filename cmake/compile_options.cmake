@@ -6,13 +6,20 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 if(NOT CMAKE_BUILD_TYPE AND PROJECT_IS_TOP_LEVEL)
   set(CMAKE_BUILD_TYPE Release)
 endif()
+if(PROJECT_IS_TOP_LEVEL AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(C10D_CCACHE ccache)
+  if(C10D_CCACHE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${C10D_CCACHE})
+  endif()
+endif()
 
 # What every target of this project compiles with; nothing of it reaches a consumer.
 add_library(c10d_compile_options INTERFACE)
 target_compile_options(
   c10d_compile_options
-  INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wno-missing-field-initializers
-            -fvisibility=hidden -fvisibility-inlines-hidden -fstack-protector-strong)
+  INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+            -Wno-missing-field-initializers -fvisibility=hidden -fvisibility-inlines-hidden
+            -fstack-protector-strong)
 target_compile_definitions(c10d_compile_options INTERFACE _GLIBCXX_ASSERTIONS)
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT C10D_SANITIZE)
   target_compile_options(c10d_compile_options INTERFACE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
@@ -25,7 +32,8 @@ if(C10D_WERROR)
   target_compile_options(c10d_compile_options INTERFACE -Werror)
 endif()
 if(C10D_SANITIZE)
-  target_compile_options(c10d_compile_options INTERFACE -fsanitize=${C10D_SANITIZE} -fno-sanitize-recover=all
-                                                       -fno-omit-frame-pointer -g)
+  target_compile_options(
+    c10d_compile_options INTERFACE -fsanitize=${C10D_SANITIZE} -fno-sanitize-recover=all
+                                   -fno-omit-frame-pointer -g)
   target_link_options(c10d_compile_options INTERFACE -fsanitize=${C10D_SANITIZE})
 endif()

@@ -8,8 +8,9 @@ pkg_check_modules(libuv REQUIRED IMPORTED_TARGET libuv)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 
 add_library(c10d_dependencies INTERFACE)
-target_link_libraries(c10d_dependencies INTERFACE fmt::fmt OpenSSL::Crypto PkgConfig::libuv PkgConfig::hwloc
-                                                  Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(
+  c10d_dependencies INTERFACE fmt::fmt OpenSSL::Crypto PkgConfig::libuv PkgConfig::hwloc
+                              Threads::Threads ${CMAKE_DL_LIBS})
 
 # Of the programs and tests.
 find_package(nlohmann_json QUIET)

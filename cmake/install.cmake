@@ -1,1 +1,48 @@
 # SPDX-License-Identifier: BSD-3-Clause
+# Everything that is installed, in one place. The tree can be moved as a whole: nothing in it holds an
+# absolute path.
+include(CMakePackageConfigHelpers)
+
+set(C10D_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/c10d)
+set(C10D_MODULE_DIR ${CMAKE_INSTALL_LIBDIR}/c10d/backends)
+
+install(
+  TARGETS c10d
+  EXPORT c10dTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/c10d DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+
+foreach(module IN ITEMS c10d_gloo c10d_mpi)
+  if(TARGET ${module})
+    set_target_properties(${module} PROPERTIES INSTALL_RPATH "$ORIGIN/../..")
+    install(TARGETS ${module} LIBRARY DESTINATION ${C10D_MODULE_DIR})
+  endif()
+endforeach()
+
+foreach(program IN ITEMS c10d-run c10d-bench c10d-info)
+  if(TARGET ${program})
+    set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
+
+install(
+  EXPORT c10dTargets
+  NAMESPACE c10d::
+  DESTINATION ${C10D_CMAKE_DIR})
+configure_package_config_file(
+  cmake/c10dConfig.cmake.in ${PROJECT_BINARY_DIR}/c10dConfig.cmake
+  INSTALL_DESTINATION ${C10D_CMAKE_DIR}
+  PATH_VARS C10D_MODULE_DIR)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/c10dConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/c10dConfig.cmake ${PROJECT_BINARY_DIR}/c10dConfigVersion.cmake
+        DESTINATION ${C10D_CMAKE_DIR})
+
+file(RELATIVE_PATH C10D_PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+string(REGEX REPLACE "/$" "" C10D_PC_PREFIX "${C10D_PC_PREFIX}")
+configure_file(cmake/c10d.pc.in ${PROJECT_BINARY_DIR}/c10d.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/c10d.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+install(FILES README.md CHANGELOG.md SECURITY.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""tidy.py must find what is wrong: each case is a small tree with one fault, and one without any."""
+import contextlib
+import io
+import tempfile
+import unittest
+from pathlib import Path
+
+import tidy
+from source import functions
+
+SPDX = "// SPDX-License-Identifier: BSD-3-Clause\n"
+CMAKE = "# SPDX-License-Identifier: BSD-3-Clause\n"
+HEADER = SPDX + "#pragma once\n"
+GOOD = {
+    "include/c10d/thing.h": HEADER + "#include <vector>\n",
+    "src/core/CMakeLists.txt": CMAKE + "target_sources(c10d_objects PRIVATE thing.cpp env.cpp)\n",
+    "src/core/thing.cpp": SPDX + '#include "c10d/thing.h"\nint thing() { return env("C10D_LOG"); }\n',
+    "src/core/env.cpp": SPDX + '    {"C10D_LOG", "warn", "What is logged."},\n',
+    "README.md": "[the header](include/c10d/thing.h)\n",
+}
+HERE = "/" + "home/someone/c10d"
+
+
+def findings(changes):
+    with tempfile.TemporaryDirectory() as root:
+        for name, text in {**GOOD, **changes}.items():
+            path = Path(root) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            status = tidy.main(["tidy.py", root])
+        return status, out.getvalue()
+
+
+def built(folder, *names):
+    return {f"{folder}/CMakeLists.txt": CMAKE + "add(" + " ".join(names) + ")\n"}
+
+
+BAD = {
+    "core includes a backend": (
+        {"src/core/thing.cpp": SPDX + '#include "src/backends/native/heap.h"\n',
+         "src/backends/native/heap.h": HEADER}, 'must not include "src/backends/native/heap.h"'),
+    "one backend includes another": (
+        {**built("src/backends/mpi", "mpi.cpp"), "src/backends/native/heap.h": HEADER,
+         "src/backends/mpi/mpi.cpp": SPDX + '#include "src/backends/native/heap.h"\n'},
+        'must not include "src/backends/native/heap.h"'),
+    "a backend includes the store": (
+        {**built("src/backends/mpi", "mpi.cpp"), "src/store/codec.h": HEADER,
+         "src/backends/mpi/mpi.cpp": SPDX + '#include "src/store/codec.h"\n'},
+        'must not include "src/store/codec.h"'),
+    "an example includes internals": (
+        {**built("examples", "a.cpp"), "src/core/log.h": HEADER,
+         "examples/a.cpp": SPDX + '#include "src/core/log.h"\n'}, 'must not include "src/core/log.h"'),
+    "an include from nowhere": (
+        {"src/core/thing.cpp": SPDX + '#include "thing.h"\n'}, '"thing.h" is no file here'),
+    "a public header with a dependency": (
+        {"include/c10d/thing.h": HEADER + "#include <fmt/format.h>\n"}, "only the standard library"),
+    "mpi.h in the core": (
+        {"src/core/thing.cpp": SPDX + "#include <mpi.h>\n"}, "<mpi.h> belongs in"),
+    "a long file": ({"src/core/thing.cpp": SPDX + "int x;\n" * 500}, "501 lines, limit 500"),
+    "a long public header": (
+        {"include/c10d/thing.h": HEADER + "struct X;\n" * 150}, "152 lines, limit 150"),
+    "a long function": (
+        {"src/core/thing.cpp": SPDX + "int f(int x) {\n" + "  ++x;\n" * 69 + "}\n"},
+        "thing.cpp:2: function of 71 lines, limit 70"),
+    "a long line": (
+        {"src/core/thing.cpp": SPDX + "// " + "x" * 98 + "\n"}, "101 columns, limit 100"),
+    "no licence": ({"src/core/thing.cpp": "int x;\n"}, "SPDX"),
+    "no pragma once": ({"include/c10d/thing.h": SPDX}, "needs #pragma once"),
+    "a source that is not built": ({"src/core/other.cpp": SPDX}, "other.cpp:1: dead"),
+    "a header that is not included": ({"src/core/other.h": HEADER}, "other.h:1: dead"),
+    "getenv": (
+        {"src/core/thing.cpp": SPDX + 'auto x = std::getenv("HOME");\n'}, "through c10d::env()"),
+    "an unlisted variable": (
+        {"src/core/thing.cpp": SPDX + 'auto x = env("C10D_SPEED");\n'}, "C10D_SPEED is not in the table"),
+    "a variable that nothing reads": (
+        {"src/core/thing.cpp": SPDX + "int x;\n"}, "C10D_LOG is in the table but nothing reads it"),
+    "a banned type": (
+        {"src/core/thing.cpp": SPDX + "class StoreManager {};\n"}, "StoreManager: name the type"),
+    "a banned file": (
+        {**built("src/net", "net_utils.cpp"), "src/net/net_utils.cpp": SPDX}, "name the file after"),
+    "a machine's path": ({"README.md": f"see {HERE}\n"}, "a path of one machine"),
+    "a dead link": ({"README.md": "[x](docs/none.md)\n"}, "dead link docs/none.md"),
+}
+
+
+class Tidy(unittest.TestCase):
+    def test_a_good_tree_passes(self):
+        status, out = findings({})
+        self.assertEqual((status, "0 findings" in out), (0, True), out)
+
+    def test_each_fault_is_found(self):
+        for name, (changes, expected) in BAD.items():
+            with self.subTest(name):
+                status, out = findings(changes)
+                self.assertEqual(status, 1, out)
+                self.assertIn(expected, out)
+
+    def test_function_lengths(self):
+        code = """namespace a {
+struct S : B {
+  S(int x) : B{x}, y_{x} {
+    call([] { return '{'; });
+  }
+  bool operator==(const S&) const = default;
+  int y_{3};
+};
+constexpr int kTable[] = {
+    1,
+};
+template <class T>
+  requires(sizeof(T) > 1)
+auto f(T t) -> decltype(t.x) {
+  if (t) {
+    g(R"(})");
+  }
+  // }
+}
+TEST(A, b) {
+}
+}
+"""
+        self.assertEqual(list(functions(code)), [(3, 3), (12, 8), (20, 2)])
+
+
+if __name__ == "__main__":
+    unittest.main()

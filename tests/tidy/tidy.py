@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Style that fails the build: tidy.py ROOT prints one line per finding and exits 1 if there is any.
+
+The rules stand in CONTRIBUTING.md; docs/architecture.md holds the table of who may include whom.
+"""
+import os
+import re
+import sys
+from pathlib import Path
+
+from source import functions, includes, string_literals, without_comments
+
+MAX_FILE, MAX_FUNCTION, MAX_LINE, MAX_PUBLIC_HEADER = 500, 70, 100, 150
+FOLDERS = ("include", "src", "kernels", "bench", "tools", "tests", "examples", "cmake", "docs",
+           ".ci")
+CXX = (".h", ".cpp", ".cu", ".cuh")
+SCRIPTS = (".py", ".sh", ".cmake")
+
+# Who may include whom: the first row whose pattern matches the file decides. Entries are prefixes of
+# what stands between the quotes; "@" is the file's own folder.
+INCLUDE_RULES = [
+    (r"include/c10d/", ["c10d/"]),
+    (r"kernels/", ["c10d/tensor.h", "c10d/collective.h", "c10d/export.h", "kernels/"]),
+    (r"src/core/", ["c10d/", "src/core/", "src/net/"]),
+    (r"src/net/", ["c10d/", "src/net/", "src/core/check.h", "src/core/log.h"]),
+    (r"src/store/", ["c10d/", "src/core/", "src/net/", "src/store/"]),
+    (r"src/launch/", ["c10d/", "src/core/", "src/net/", "src/launch/"]),
+    (r"src/backends/[^/]+$", ["c10d/", "src/core/", "src/backends/"]),
+    (r"src/backends/", ["c10d/", "src/core/", "src/net/", "kernels/", "@"]),
+    (r"src/parallel/", ["c10d/", "kernels/", "src/parallel/"]),
+    (r"tools/", ["c10d/", "src/core/", "src/net/", "src/launch/", "tools/"]),
+    (r"bench/micro/", ["c10d/", "src/", "kernels/", "bench/micro/"]),
+    (r"bench/", ["c10d/", "bench/"]),
+    (r"examples/", ["c10d/", "examples/"]),
+    (r"tests/(conformance|contract|install|examples)/", ["c10d/", "@", "tests/support/"]),
+    (r"tests/", ["c10d/", "src/", "kernels/", "bench/", "tools/", "tests/"]),
+]
+# Headers of the libraries below a backend stay in its folder and in the peers of the benchmark.
+BELOW = [
+    (r"gloo/", r"(src/backends/gloo|bench/peers)/"),
+    (r"mpi\.h", r"(src/backends/mpi|bench/peers|tests)/"),
+    (r"(nccl|cuda|cuda_runtime)\.h", r"(src/backends/nccl|kernels|bench/peers|tests)/"),
+]
+BANNED_NAME = re.compile(r"(Manager|Helper|Utils?|Impl2)(?![a-z])")
+BANNED_FILE = re.compile(r"(^|_)(manager|helpers?|utils?|impl2)(_|$)")
+MACHINE_PATH = re.compile(r"(?<![\w.>})])/(work|home|root)/\w")
+ENV_TABLE = "src/core/env.cpp"
+
+
+class Tree:
+    def __init__(self, root):
+        self.root = Path(root)
+        self.texts, self.findings = {}, []
+        for path in self.walk():
+            try:
+                self.texts[path] = (self.root / path).read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                continue  # data
+
+    def walk(self):
+        for path in self.root.iterdir():
+            if path.is_file() and not path.name.startswith(".git"):
+                yield path.name
+        for folder in FOLDERS:
+            for where, folders, files in os.walk(self.root / folder):
+                folders[:] = [f for f in folders if not f.startswith((".", "__pycache__"))]
+                for file in files:
+                    yield (Path(where) / file).relative_to(self.root).as_posix()
+
+    def report(self, path, line, what):
+        self.findings.append(f"{path}:{line}: {what}")
+
+    def of(self, *endings):
+        return {p: t for p, t in self.texts.items() if p.endswith(endings)}
+
+    def cmake(self):
+        return {p: t for p, t in self.texts.items()
+                if p.endswith((".cmake", "CMakeLists.txt")) or p.endswith(".cmake.in")}
+
+
+def is_code(path):
+    return path.endswith(CXX + SCRIPTS + ("CMakeLists.txt",)) or path in ("dev", ".ci/run")
+
+
+def check_layout(tree):
+    for path, text in tree.texts.items():
+        if not is_code(path):
+            continue
+        lines = text.splitlines()
+        if not any("SPDX-License-Identifier: BSD-3-Clause" in line for line in lines[:2]):
+            tree.report(path, 1, "the first line must be SPDX-License-Identifier: BSD-3-Clause")
+        limit = MAX_PUBLIC_HEADER if path.startswith("include/c10d/") else MAX_FILE
+        if len(lines) > limit:
+            tree.report(path, len(lines), f"{len(lines)} lines, limit {limit}: split it by concern")
+        for number, line in enumerate(lines, 1):
+            if len(line) > MAX_LINE:
+                tree.report(path, number, f"{len(line)} columns, limit {MAX_LINE}")
+        if path.endswith((".h", ".cuh")) and "#pragma once" not in text:
+            tree.report(path, 1, "a header needs #pragma once")
+        if BANNED_FILE.search(Path(path).stem):
+            tree.report(path, 1, "name the file after what it holds")
+
+
+def check_functions(tree):
+    for path, text in tree.of(*CXX).items():
+        for line, length in functions(text):
+            if length > MAX_FUNCTION:
+                tree.report(path, line, f"function of {length} lines, limit {MAX_FUNCTION}")
+
+
+def allowed_includes(path):
+    own = "/".join(path.split("/")[:3 if path.startswith("src/backends/") else 2]) + "/"
+    for pattern, prefixes in INCLUDE_RULES:
+        if re.match(pattern, path):
+            return tuple(own if prefix == "@" else prefix for prefix in prefixes)
+    return ()
+
+
+def exists(tree, name):
+    return name in tree.texts or "include/" + name in tree.texts
+
+
+def check_includes(tree):
+    for path, text in tree.of(*CXX).items():
+        allowed = allowed_includes(path)
+        for line, name, quoted in includes(text):
+            if quoted and not exists(tree, name):
+                tree.report(path, line, f'"{name}" is no file here: write it from the root')
+            elif quoted and not name.startswith(allowed):
+                tree.report(path, line, f'must not include "{name}", only {" ".join(allowed)}')
+            elif not quoted and name.startswith(("c10d/", "src/", "kernels/")):
+                tree.report(path, line, f'write "{name}" in quotes')
+            elif not quoted and path.startswith("include/") and re.search(r"[/.]", name):
+                tree.report(path, line, f"<{name}>: a public header includes only the standard library")
+            for pattern, home in BELOW:
+                if not quoted and re.match(pattern, name) and not re.match(home, path):
+                    tree.report(path, line, f"<{name}> belongs in {home}")
+
+
+def check_dead_files(tree):
+    included = set()
+    for path, text in tree.of(*CXX).items():
+        for _, name, quoted in includes(text):
+            if quoted:
+                included.update((name, "include/" + name))
+    for path in tree.of(*CXX):
+        file = Path(path)
+        words = {w for p, text in tree.cmake().items() if path.startswith(p.rpartition("/")[0])
+                 for w in re.findall(r"[\w./*-]+", text)}
+        built = file.name in {w.rpartition("/")[2] for w in words} or file.stem in words
+        if path.startswith("include/c10d/"):
+            continue  # the product itself
+        if file.suffix in (".h", ".cuh") and path not in included and not built:
+            tree.report(path, 1, "dead: nothing includes it")
+        if file.suffix in (".cpp", ".cu") and not built:
+            tree.report(path, 1, "dead: no CMakeLists.txt names it")
+
+
+def check_names(tree):
+    declaration = re.compile(r"\b(?:class|struct|enum(?:\s+class)?|using)\s+(?:C10D_API\s+)?(\w+)")
+    for path, text in tree.of(*CXX).items():
+        for number, line in enumerate(without_comments(text).splitlines(), 1):
+            for name in declaration.findall(line):
+                if BANNED_NAME.search(name):
+                    tree.report(path, number, f"{name}: name the type after what it is")
+
+
+def check_environment(tree):
+    known = set(re.findall(r'^\s*\{"(\w+)"', tree.texts.get(ENV_TABLE, ""), re.M))
+    used = set()
+    for path, text in tree.of(*CXX).items():
+        code = without_comments(text)
+        for number, line in enumerate(code.splitlines(), 1):
+            if re.search(r"\b(secure_)?getenv\b", line) and path != ENV_TABLE:
+                tree.report(path, number, "read the environment through c10d::env()")
+        if path.startswith("tests/"):
+            continue  # tests set names that must be unknown
+        for number, literal in string_literals(text):
+            names = set(re.findall(r"\bC10D_[A-Z][A-Z0-9_]*", literal))
+            used |= set(re.findall(r"\b[A-Z][A-Z0-9_]*\b", literal)) if path != ENV_TABLE else set()
+            for name in sorted(names - known):
+                tree.report(path, number, f"{name} is not in the table of {ENV_TABLE}")
+    for name in sorted(known - used):
+        if name.startswith("C10D_"):
+            tree.report(ENV_TABLE, 1, f"{name} is in the table but nothing reads it")
+
+
+def check_paths(tree):
+    for path, text in tree.texts.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            if MACHINE_PATH.search(line):
+                tree.report(path, number, "a path of one machine")
+
+
+def check_links(tree):
+    for path, text in tree.of(".md").items():
+        for number, line in enumerate(text.splitlines(), 1):
+            for target in re.findall(r"\]\(([^)#\s]+)", line):
+                where = (tree.root / path).parent / target
+                if "://" not in target and not where.exists():
+                    tree.report(path, number, f"dead link {target}")
+
+
+CHECKS = (check_layout, check_functions, check_includes, check_dead_files, check_names,
+          check_environment, check_paths, check_links)
+
+
+def main(arguments):
+    if len(arguments) != 2:
+        print("usage: tidy.py ROOT", file=sys.stderr)
+        return 2
+    tree = Tree(arguments[1])
+    for check in CHECKS:
+        check(tree)
+    for finding in sorted(tree.findings):
+        print(finding)
+    print(f"tidy: {len(tree.texts)} files, {len(tree.findings)} findings")
+    return 1 if tree.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
