@@ -140,7 +140,8 @@ struct F16 {
   static void store(std::byte* to, Float v) {
     const Float number = quiet(v);
 #if defined(__AVX512F__)
-    store_vector(to, _mm512_cvtps_ph(bits<__m512>(number), _MM_FROUND_TO_NEAREST_INT));
+    store_vector(to,
+                 _mm512_maskz_cvtps_ph(0xffff, bits<__m512>(number), _MM_FROUND_TO_NEAREST_INT));
 #elif defined(__AVX2__)
     store_vector(to, _mm256_cvtps_ph(bits<__m256>(number), _MM_FROUND_TO_NEAREST_INT));
 #else
