@@ -42,4 +42,8 @@ struct LaunchResult {
 // caller: children are killed when this process dies, however it dies. Throws InvalidArgument, DistError.
 C10D_API LaunchResult launch(const LaunchOptions& options);
 
+// Prints one line as launch() does without on_line, in one write: for an on_line that copies or filters. Control
+// characters are made visible where the output is a terminal.
+C10D_API void print_rank_line(int rank, bool is_stderr, std::string_view line, bool prefix = true);
+
 }  // namespace c10d::inline v0
