@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Point to point: a value travels once around the ring, and every rank adds itself to it.
+#include <cstdio>
+#include <exception>
+#include <span>
+
+#include "c10d/init.h"
+
+int main() try {
+  auto group = c10d::init_process_group();
+  const int next = (group.rank() + 1) % group.size();
+  const int previous = (group.rank() + group.size() - 1) % group.size();
+
+  int sum = group.rank();
+  int travelling = group.rank();
+  for (int step = 1; step < group.size(); ++step) {
+    int arrived = 0;
+    // The receive is posted first, so no order of the ranks can block the ring.
+    auto receiving = group.irecv(std::span(&arrived, 1), previous);
+    auto sending = group.isend(std::span(&travelling, 1), next);
+    receiving.wait();
+    sending.wait();
+    sum += arrived;
+    travelling = arrived;
+  }
+  std::printf("rank %d: the ring adds up to %d\n", group.rank(), sum);
+  return sum == group.size() * (group.size() - 1) / 2 ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# install.sh BUILD LIBDIR CXX MODULES: installs BUILD, moves the tree, and uses it from there.
+set -euo pipefail
+build=$1 libdir=$2 cxx=$3 modules=${4//,/ }
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "FAILED: $*" >&2; exit 1; }
+step() { echo "-- $*"; }
+
+step install and move
+cmake --install "$build" --prefix "$work/first" >"$work/log" || { cat "$work/log"; fail install; }
+mv "$work/first" "$work/moved"
+prefix=$work/moved
+lib=$prefix/$libdir
+for file in include/c10d/init.h "$libdir/libc10d.so" "$libdir/cmake/c10d/c10dConfig.cmake" \
+  "$libdir/pkgconfig/c10d.pc"; do
+  [[ -e $prefix/$file ]] || fail "$file is not installed"
+done
+for module in $modules; do
+  [[ -e $lib/c10d/backends/libc10d_$module.so ]] || fail "the module $module is not installed"
+done
+
+step no absolute path
+if grep -rIl -e "$build" -e "$work" "$prefix" --include='*.cmake' --include='*.pc'; then
+  fail "the files above hold an absolute path"
+fi
+while read -r file; do
+  # shellcheck disable=SC2016 # the loader expands it, not the shell
+  if readelf -d "$file" 2>/dev/null | grep -E 'R(UN)?PATH' | grep -v '\[\$ORIGIN'; then
+    fail "$file has an absolute search path"
+  fi
+done < <(find "$prefix" -type f \( -name '*.so*' -o -path '*/bin/*' \))
+
+step exported symbols
+nm -DC --defined-only "$lib/libc10d.so" >"$work/symbols"
+grep -q 'c10d::v0::init_process_group' "$work/symbols" || fail "init_process_group is not exported"
+if grep -E ' [TWVu] (fmt::|nlohmann|uv_|hwloc_)' "$work/symbols"; then
+  fail "symbols of dependencies are exported"
+fi
+
+step find_package
+consume() { cmake -S "$here/consumer" -B "$work/$1" -DCMAKE_PREFIX_PATH="$prefix" \
+  -DCMAKE_CXX_COMPILER="$cxx" "${@:2}" >"$work/log" 2>&1; }
+consume found "-DC10D_COMPONENTS=native;${modules// /;}" || { cat "$work/log"; fail configure; }
+cmake --build "$work/found" >"$work/log" || { cat "$work/log"; fail build; }
+"$work/found/consumer"
+
+step what must not be found
+if consume other_version -DC10D_WANTED=0.2; then fail "version 0.2 was found"; fi
+if consume other_backend -DC10D_COMPONENTS=carrier_pigeon; then
+  fail "the component carrier_pigeon was found"
+fi
+grep -q carrier_pigeon "$work/log" || fail "the error does not name the missing component"
+
+step pkg-config
+export PKG_CONFIG_PATH=$lib/pkgconfig
+mapfile -t flags < <(pkg-config --cflags --libs c10d | xargs -n1)
+"$cxx" -std=c++20 "$here/consumer/consumer.cpp" -o "$work/by_pkg_config" "${flags[@]}" \
+  -Wl,-rpath,"$lib"
+"$work/by_pkg_config"
+
+step plain compiler
+"$cxx" -std=c++20 -I"$prefix/include" "$here/consumer/consumer.cpp" -o "$work/by_hand" -L"$lib" \
+  -lc10d -pthread -Wl,-rpath,"$lib"
+"$work/by_hand"
+
+step programs from the moved prefix
+for program in "$prefix"/bin/*; do
+  "$program" --help >"$work/log" 2>&1 || { cat "$work/log"; fail "$program --help"; }
+done
+if [[ -x $prefix/bin/c10d-info ]]; then
+  "$prefix/bin/c10d-info" >"$work/info"
+  for module in $modules; do
+    grep -q "$lib/c10d/backends/libc10d_$module.so" "$work/info" ||
+      { cat "$work/info"; fail "c10d-info does not open the moved module $module"; }
+  done
+fi
+
+step DESTDIR
+DESTDIR=$work/stage cmake --install "$build" --prefix /usr >"$work/log"
+[[ -e $work/stage/usr/include/c10d/init.h ]] || fail "DESTDIR was ignored"
+echo "install: ok"
