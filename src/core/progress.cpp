@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/core/progress.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "src/core/mutex.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr int kIdleYields = 64;
+constexpr std::chrono::microseconds kFirstNap{20};
+constexpr std::chrono::microseconds kLongestNap{500};
+
+class ProgressThread {
+ public:
+  ProgressThread() {
+    std::thread([this] { run(); }).detach();
+  }
+
+  void add(std::function<Poll()> step) {
+    MutexLock lock(mutex_);
+    added_.push_back(std::move(step));
+    changed_.notify_one();
+  }
+
+ private:
+  void run() {
+    std::vector<std::function<Poll()>> steps;
+    for (int idle_rounds = 0;;) {
+      take_added(steps, idle_rounds);
+      bool busy = false;
+      // By index and in place: a step may add steps, never change this list.
+      std::size_t kept = 0;
+      for (std::size_t i = 0; i < steps.size(); ++i) {
+        const Poll seen = steps[i]();
+        busy |= seen != Poll::idle;
+        if (seen == Poll::done) continue;
+        if (kept != i) steps[kept] = std::move(steps[i]);
+        ++kept;
+      }
+      steps.resize(kept);
+      idle_rounds = busy ? 0 : idle_rounds + 1;
+    }
+  }
+
+  // Waits as long as there is nothing to do: for ever without a step, else the longer the longer
+  // all steps have been idle.
+  void take_added(std::vector<std::function<Poll()>>& steps, int& idle_rounds) {
+    MutexLock lock(mutex_);
+    if (added_.empty() && steps.empty()) {
+      while (added_.empty()) changed_.wait(mutex_);
+    } else if (added_.empty() && idle_rounds > kIdleYields) {
+      const auto nap = kFirstNap * (1 << std::min(idle_rounds - kIdleYields, 5));
+      changed_.wait_for(mutex_, std::min<std::chrono::microseconds>(nap, kLongestNap));
+    } else if (idle_rounds > 0) {
+      mutex_.unlock();
+      sched_yield();
+      mutex_.lock();
+    }
+    if (!added_.empty()) idle_rounds = 0;
+    for (auto& step : added_) steps.push_back(std::move(step));
+    added_.clear();
+  }
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<std::function<Poll()>> added_ C10D_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+void add_progress(std::function<Poll()> step) {
+  // Never destroyed: the thread runs until the process ends. A forked child has no such thread and
+  // starts its own.
+  static Mutex mutex;
+  static ProgressThread* thread = nullptr;
+  static pid_t owner = 0;
+  ProgressThread* mine = nullptr;
+  {
+    MutexLock lock(mutex);
+    if (owner != getpid()) {
+      thread = new ProgressThread;
+      owner = getpid();
+    }
+    mine = thread;
+  }
+  mine->add(std::move(step));
+}
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/core/wait.h"
+
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <climits>
+#include <ctime>
+
+#include "src/core/fiber.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr timespec kLongestSleep = {0, 1'000'000};
+
+void pause_cpu() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Shared between processes, so no FUTEX_PRIVATE_FLAG.
+long futex(std::atomic<std::uint32_t>& word, int op, std::uint32_t value,
+           const timespec* timeout) noexcept {
+  return ::syscall(SYS_futex, &word, op, value, timeout, nullptr, 0);
+}
+
+bool is_late(const WaitContext& context) {
+  return std::chrono::steady_clock::now() >= context.deadline;
+}
+
+WaitResult wait_in_fiber(const WaitContext& context, bool (*ready)(void*), void* state) {
+  for (Poll seen = Poll::busy;; seen = Poll::idle) {
+    Fiber::yield(seen);
+    if (ready(state)) return WaitResult::ready;
+    if (context.control.broken()) return WaitResult::broken;
+    if (is_late(context)) return WaitResult::timed_out;
+  }
+}
+
+WaitResult sleep_until(const WaitContext& context, Bell& bell, bool (*ready)(void*), void* state) {
+  for (;;) {
+    bell.sleepers.fetch_add(1, std::memory_order_seq_cst);
+    const std::uint32_t rings = bell.rings.load(std::memory_order_acquire);
+    const bool now = ready(state);
+    if (!now && !context.control.broken()) futex(bell.rings, FUTEX_WAIT, rings, &kLongestSleep);
+    bell.sleepers.fetch_sub(1, std::memory_order_acq_rel);
+    if (now || ready(state)) return WaitResult::ready;
+    if (context.control.broken()) return WaitResult::broken;
+    if (is_late(context)) return WaitResult::timed_out;
+  }
+}
+
+}  // namespace
+
+void Bell::wake() noexcept {
+  rings.fetch_add(1, std::memory_order_acq_rel);
+  futex(rings, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+WaitPolicy wait_policy(int ranks, int cpus) noexcept {
+  if (ranks <= cpus) return {.hot_polls = 1000, .pauses = 800, .yields = 50};
+  return {.hot_polls = 0, .pauses = 0, .yields = 200};
+}
+
+std::string describe(const WaitPolicy& policy) {
+  return policy.hot_polls > 0
+             ? fmt::format("spin, {} yields, sleep", policy.yields)
+             : fmt::format("{} yields, sleep (more ranks than CPUs)", policy.yields);
+}
+
+WaitResult wait_slowly(const WaitContext& context, Bell& bell, bool (*ready)(void*), void* state) {
+  if (context.own != nullptr) context.own->ring();
+  if (Fiber::running()) return wait_in_fiber(context, ready, state);
+  constexpr int kBrokenPeriod = 16;  // polls: seeing a failure a little later costs nobody anything
+  constexpr int kClockPeriod = 64;
+  const auto step = [&](int i, int clock_period) {
+    if (i % kBrokenPeriod == 0 && context.control.broken()) return WaitResult::broken;
+    if (i % clock_period == 0 && is_late(context)) return WaitResult::timed_out;
+    return WaitResult::ready;
+  };
+  for (int i = 1; i <= context.policy.hot_polls; ++i) {
+    if (ready(state)) return WaitResult::ready;
+    if (const WaitResult end = step(i, 1024); end != WaitResult::ready) return end;
+  }
+  for (int i = 1; i <= context.policy.pauses; ++i) {
+    pause_cpu();
+    if (ready(state)) return WaitResult::ready;
+    if (const WaitResult end = step(i, kClockPeriod); end != WaitResult::ready) return end;
+  }
+  for (int i = 1; i <= context.policy.yields; ++i) {
+    sched_yield();
+    if (ready(state)) return WaitResult::ready;
+    if (const WaitResult end = step(i, kBrokenPeriod); end != WaitResult::ready) return end;
+  }
+  return sleep_until(context, bell, ready, state);
+}
+
+}  // namespace c10d::inline v0
