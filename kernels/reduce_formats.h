@@ -80,23 +80,46 @@ struct Bool {
   static void store(std::byte* to, Accumulator v) { store_vector(to, v); }
 };
 
+// The compilers split these conversions into many instructions where the CPU has one.
+inline Word words_of(Half half) {
+#if defined(__AVX512F__)
+  return bits<Word>(_mm512_maskz_cvtepu16_epi32(0xffff, bits<__m256i>(half)));
+#elif defined(__AVX2__)
+  return bits<Word>(_mm256_cvtepu16_epi32(bits<__m128i>(half)));
+#else
+  return __builtin_convertvector(half, Word);
+#endif
+}
+
+// The words hold 16 bits each.
+inline Half halves_of(Word word) {
+#if defined(__AVX512F__)
+  return bits<Half>(_mm512_maskz_cvtepi32_epi16(0xffff, bits<__m512i>(word)));
+#elif defined(__AVX2__)
+  const __m256i v = bits<__m256i>(word);
+  return bits<Half>(_mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
+#else
+  return __builtin_convertvector(word, Half);
+#endif
+}
+
 struct BF16 {
   using Accumulator = Float;
   static constexpr std::size_t kStride = 2;
   static constexpr std::size_t kLanes = kWidth / sizeof(float);
   static Float load(const std::byte* from) {
-    return bits<Float>(__builtin_convertvector(load_vector<Half>(from), Word) << 16);
+    return bits<Float>(words_of(load_vector<Half>(from)) << 16);
   }
   static void store(std::byte* to, Float v) {
     const Word word = bits<Word>(quiet(v));
-    store_vector(to, __builtin_convertvector((word + 0x7fff + (word >> 16 & 1)) >> 16, Half));
+    store_vector(to, halves_of((word + 0x7fff + (word >> 16 & 1)) >> 16));
   }
 };
 
 // Without conversion instructions: no step makes or takes an f32 denormal, which the CPU may be set
 // to flush.
 inline Float widen(Half half) {
-  const Word word = __builtin_convertvector(half, Word);
+  const Word word = words_of(half);
   const Word magnitude = word & 0x7fff;
   const Float denormal =
       __builtin_convertvector(bits<Vector<std::int32_t>>(magnitude), Float) * 0x1p-24f;
@@ -120,7 +143,7 @@ inline Half narrow(Float v) {
                       : magnitude < 0x477ff000u ? normal
                                                 : infinite;
   const Word number = magnitude > 0x7f800000u ? Word{} + 0x7e00 : result;
-  return __builtin_convertvector(number | (word >> 16 & 0x8000), Half);
+  return halves_of(number | (word >> 16 & 0x8000));
 }
 
 struct F16 {
