@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <gloo/context.h>
+#include <gloo/transport/device.h>
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "c10d/backend.h"
+#include "src/backends/gloo/collectives.h"
+#include "src/backends/gloo/tasks.h"
+#include "src/core/owned_call.h"
+
+namespace c10d::inline v0 {
+
+Support gloo_supports(const Query& query);
+
+// One full mesh of TCP connections per group. Gloo can only block: a blocking call runs in the
+// caller, `async` collectives one after the other in a thread of the group, `async` point-to-point
+// in a thread each.
+class GlooBackend : public Backend {
+ public:
+  // `device` is shared by a group and its subgroups; null makes one.
+  GlooBackend(BackendContext context, std::shared_ptr<gloo::transport::Device> device);
+  ~GlooBackend() override;
+
+  Support supports(const Query& query) const override { return gloo_supports(query); }
+  Work launch(const Call& call) override;
+  std::unique_ptr<Backend> new_group(BackendContext context,
+                                     const std::vector<int>& parent_ranks) override;
+  void abort() noexcept override;
+  void shutdown(Deadline deadline) override;
+  std::string description() const override;
+
+ private:
+  using FailurePtr = std::shared_ptr<const Failure>;
+
+  Work launch_collective(const Call& call);
+  Work launch_send(const Call& call, const Send& op);
+  Work launch_recv(const Call& call, const Recv& op);
+  // Null is success. They never throw.
+  FailurePtr run_collective(const Call& call);
+  template <class F>
+  FailurePtr guarded(const Call& call, F&& body);
+  FailurePtr fail_late(const Call& call, std::string_view phase);
+  void close_connections() noexcept;
+
+  BackendContext context_;
+  std::shared_ptr<gloo::transport::Device> device_;
+  std::shared_ptr<gloo::Context> mesh_;  // null in a group of one
+  std::vector<std::uint32_t> sent_;      // messages by receiver
+  Scratch scratch_;
+  std::atomic<bool> closed_ = false;
+  std::unique_ptr<Tasks> collectives_;
+  std::unique_ptr<Tasks> messages_;
+};
+
+}  // namespace c10d::inline v0

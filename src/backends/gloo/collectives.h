@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <gloo/context.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "c10d/collective.h"
+#include "c10d/store.h"
+
+namespace c10d::inline v0 {
+
+// Memory that an op needs beside its tensors, kept from op to op up to a limit.
+class Scratch {
+ public:
+  std::byte* take(std::size_t bytes);
+  void release();
+
+ private:
+  std::unique_ptr<std::byte[]> data_;
+  std::size_t size_ = 0;
+};
+
+// What is left until the deadline, at least a millisecond: to Gloo, 0 would mean for ever.
+inline std::chrono::milliseconds until(Deadline deadline) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  return std::max(left, std::chrono::milliseconds(1));
+}
+
+// One collective in progress: all ranks have agreed on it, and there is more than one of them.
+struct Run {
+  std::shared_ptr<gloo::Context> mesh;
+  std::uint32_t tag;  // tells this op's messages from those of others
+  Deadline deadline;
+  Scratch& scratch;
+
+  int rank() const noexcept { return mesh->rank; }
+  int size() const noexcept { return mesh->size; }
+  std::chrono::milliseconds timeout() const { return until(deadline); }
+};
+
+// One function per op. They throw what Gloo throws.
+void run(const Run& run, const AllReduce& op);
+void run(const Run& run, const Broadcast& op);
+void run(const Run& run, const AllGather& op);
+void run(const Run& run, const AllGatherV& op);
+void run(const Run& run, const ReduceScatter& op);
+void run(const Run& run, const ReduceScatterV& op);
+void run(const Run& run, const Reduce& op);
+void run(const Run& run, const Gather& op);
+void run(const Run& run, const GatherV& op);
+void run(const Run& run, const Scatter& op);
+void run(const Run& run, const ScatterV& op);
+void run(const Run& run, const AllToAll& op);
+void run(const Run& run, const AllToAllV& op);
+void run(const Run& run, const Barrier& op);
+
+// f16 and bf16 round once, so the ranks cannot pass partial sums on: whether the op must collect
+// the elements of all ranks first.
+bool collects_first(DType dtype, ReduceOp::Kind kind) noexcept;
+
+// Pieces that the ops above share.
+using Counts = std::vector<std::size_t>;
+void exchange_pieces(const Run& run, ConstTensor input, std::span<const std::size_t> input_counts,
+                     Tensor output, std::span<const std::size_t> output_counts);
+void gather_pieces(const Run& run, ConstTensor own, Tensor all, std::span<const std::size_t> counts,
+                   int root);
+void all_gather_pieces(const Run& run, ConstTensor own, Tensor all,
+                       std::span<const std::size_t> counts);
+
+// Calls f with a value of an unsigned type as wide as the dtype: Gloo moves elements and knows no
+// more of them.
+template <class F>
+void as_element(DType dtype, F&& f) {
+  switch (size_of(dtype)) {
+    case 1:
+      return f(std::uint8_t{});
+    case 2:
+      return f(std::uint16_t{});
+    case 4:
+      return f(std::uint32_t{});
+    default:
+      return f(std::uint64_t{});
+  }
+}
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/gloo/point_to_point.h"
+
+#include <fmt/format.h>
+#include <gloo/types.h>
+
+#include <cstring>
+
+#include "src/backends/gloo/collectives.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr std::uint8_t kHeaderPrefix = 0x21;  // of slots; Gloo's own collectives use 1 to 8
+constexpr std::uint8_t kPayloadPrefix = 0x22;
+constexpr std::size_t kInlineBytes = 4096;
+
+}  // namespace
+
+SendMessage::SendMessage(gloo::Context& mesh, const Send& op, std::uint32_t number) {
+  const bool inlined = op.input.bytes() <= kInlineBytes;
+  const MessageHeader header{op.input.count, number, op.input.dtype, inlined};
+  first_.resize(sizeof(header) + (inlined ? op.input.bytes() : 0));
+  std::memcpy(first_.data(), &header, sizeof(header));
+  if (inlined && op.input.count > 0)
+    std::memcpy(first_.data() + sizeof(header), op.input.data, op.input.bytes());
+  first_buffer_ = mesh.createUnboundBuffer(first_.data(), first_.size());
+  first_buffer_->send(op.peer, gloo::Slot::build(kHeaderPrefix, op.tag));
+  if (inlined) return;
+  payload_buffer_ = mesh.createUnboundBuffer(const_cast<void*>(op.input.data), op.input.bytes());
+  payload_buffer_->send(op.peer, gloo::Slot::build(kPayloadPrefix, number));
+}
+
+void SendMessage::finish(Deadline deadline) {
+  first_buffer_->waitSend(until(deadline));
+  if (payload_buffer_) payload_buffer_->waitSend(until(deadline));
+}
+
+RecvMessage::RecvMessage(gloo::Context& mesh, const Recv& op)
+    : mesh_(mesh),
+      op_(op),
+      first_(sizeof(MessageHeader) + kInlineBytes),
+      first_buffer_(mesh.createUnboundBuffer(first_.data(), first_.size())) {
+  const std::uint64_t slot = gloo::Slot::build(kHeaderPrefix, op.tag);
+  if (op.peer != kAnySource) {
+    first_buffer_->recv(op.peer, slot);
+    return;
+  }
+  std::vector<int> others;
+  for (int peer = 0; peer < mesh.size; ++peer)
+    if (peer != mesh.rank) others.push_back(peer);
+  first_buffer_->recv(others, slot);
+}
+
+RecvMessage::Result RecvMessage::finish(Deadline deadline) {
+  Result result;
+  first_buffer_->waitRecv(&result.source, until(deadline));
+  MessageHeader header;
+  std::memcpy(&header, first_.data(), sizeof(header));
+  if (header.dtype != op_.output.dtype || header.count != op_.output.count) {
+    result.mismatch = fmt::format(
+        "rank {} called send(to {}, tag {}, {} x {}), rank {} called recv(tag {}, {} x {})",
+        result.source, mesh_.rank, op_.tag, to_string(header.dtype), header.count, mesh_.rank,
+        op_.tag, to_string(op_.output.dtype), op_.output.count);
+    return result;
+  }
+  if (header.inlined) {
+    if (header.count > 0)
+      std::memcpy(op_.output.data, first_.data() + sizeof(header), op_.output.bytes());
+    return result;
+  }
+  const auto payload = mesh_.createUnboundBuffer(op_.output.data, op_.output.bytes());
+  payload->recv(result.source, gloo::Slot::build(kPayloadPrefix, header.number));
+  payload->waitRecv(until(deadline));
+  return result;
+}
+
+}  // namespace c10d::inline v0

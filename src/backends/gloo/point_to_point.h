@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <gloo/context.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "c10d/control.h"
+
+namespace c10d::inline v0 {
+
+// What precedes a message. Gloo ends the process when the two ends differ in size, so the receiver
+// compares before it posts a buffer. Small payloads travel with it.
+struct MessageHeader {
+  std::uint64_t count;
+  std::uint32_t number;  // of the message from this sender to this receiver
+  DType dtype;
+  bool inlined;
+};
+
+// A message half sent: the constructor posts it, finish() blocks until the receiver has it.
+class SendMessage {
+ public:
+  SendMessage(gloo::Context& mesh, const Send& op, std::uint32_t number);
+  void finish(Deadline deadline);
+
+ private:
+  std::vector<std::byte> first_;
+  std::unique_ptr<gloo::transport::UnboundBuffer> first_buffer_;
+  std::unique_ptr<gloo::transport::UnboundBuffer> payload_buffer_;
+};
+
+// A message half received: the constructor takes its place in the order of (peer, tag), finish()
+// blocks until it is there.
+class RecvMessage {
+ public:
+  RecvMessage(gloo::Context& mesh, const Recv& op);
+  struct Result {
+    int source = -1;
+    std::string mismatch;  // not empty: what the two ends called
+  };
+  Result finish(Deadline deadline);
+
+ private:
+  gloo::Context& mesh_;
+  Recv op_;
+  std::vector<std::byte> first_;
+  std::unique_ptr<gloo::transport::UnboundBuffer> first_buffer_;
+};
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "c10d/store.h"
+
+namespace c10d::inline v0 {
+
+// Threads that run what Gloo can only do by blocking. They start when they are needed, up to a
+// limit, and are used again. With one thread, tasks run in the order in which they came.
+class Tasks {
+ public:
+  Tasks(std::size_t max_threads, std::size_t max_pending)
+      : max_threads_(max_threads), max_pending_(max_pending) {}
+  ~Tasks();
+  Tasks(const Tasks&) = delete;
+  Tasks& operator=(const Tasks&) = delete;
+
+  // False when max_pending tasks are not done yet, or no thread could be started. A task must not
+  // throw.
+  bool add(std::function<void()> task);
+  // Whether every task is done; waits for it until the deadline.
+  bool idle(Deadline deadline);
+
+ private:
+  void run();
+
+  const std::size_t max_threads_;
+  const std::size_t max_pending_;
+  std::mutex mutex_;
+  std::condition_variable work_or_end_;
+  std::condition_variable all_done_;
+  std::deque<std::function<void()>> queue_;
+  std::size_t pending_ = 0;  // queued or running
+  bool ending_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/module.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <mutex>
+
+#include "c10d/env.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::string_view kPrefix = "libc10d_";
+constexpr std::string_view kSuffix = ".so";
+constexpr const char* kSymbol = "c10d_backend_module";
+
+// The folder of the file that this code was loaded from.
+std::string own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || !info.dli_fname) return {};
+  std::error_code error;
+  const fs::path path = fs::canonical(info.dli_fname, error);
+  return error ? std::string() : path.parent_path().string();
+}
+
+OpenedModule refuse(const std::string& path, std::string reason) {
+  return {nullptr, path, std::move(reason)};
+}
+
+OpenedModule open_file(const std::string& path) {
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) return refuse(path, dlerror());
+  using Entry = const BackendModule* (*)();
+  const auto entry = reinterpret_cast<Entry>(dlsym(handle, kSymbol));
+  const BackendModule* module = entry ? entry() : nullptr;
+  if (!module) {
+    dlclose(handle);
+    return refuse(path,
+                  fmt::format("{} is no c10d backend: it lacks the function {}", path, kSymbol));
+  }
+  if (module->abi_version != kBackendAbiVersion || module->struct_size < sizeof(BackendModule)) {
+    std::string reason = fmt::format(
+        "{} has module ABI {} ({} bytes), this library wants {} ({} bytes): build both from one "
+        "source",
+        path, module->abi_version, module->struct_size, kBackendAbiVersion, sizeof(BackendModule));
+    dlclose(handle);
+    return refuse(path, std::move(reason));
+  }
+  return {module, path, {}};
+}
+
+}  // namespace
+
+std::vector<std::string> module_folders() {
+  std::vector<std::string> folders;
+  const std::string path = env("C10D_BACKEND_PATH").value_or("");
+  for (std::size_t begin = 0; begin < path.size();) {
+    const std::size_t end = std::min(path.find(':', begin), path.size());
+    if (end > begin) folders.push_back(path.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (const std::string own = own_folder(); !own.empty()) folders.push_back(own + "/c10d/backends");
+  return folders;
+}
+
+OpenedModule open_module(std::string_view stem) {
+  static std::mutex mutex;
+  static auto& opened = *new std::map<std::string, OpenedModule, std::less<>>();
+  const std::lock_guard lock(mutex);
+  if (const auto found = opened.find(stem); found != opened.end()) return found->second;
+  for (const std::string& folder : module_folders()) {
+    const std::string path = fmt::format("{}/{}{}{}", folder, kPrefix, stem, kSuffix);
+    std::error_code error;
+    if (!fs::exists(path, error)) continue;
+    OpenedModule result = open_file(path);
+    if (result.module) opened.emplace(stem, result);
+    return result;
+  }
+  return {};
+}
+
+std::vector<std::string> module_stems() {
+  std::vector<std::string> stems;
+  for (const std::string& folder : module_folders()) {
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+         entry.increment(error)) {
+      const std::string name = entry->path().filename().string();
+      if (name.size() > kPrefix.size() + kSuffix.size() && name.starts_with(kPrefix) &&
+          name.ends_with(kSuffix))
+        stems.push_back(name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size()));
+    }
+  }
+  std::sort(stems.begin(), stems.end());
+  stems.erase(std::unique(stems.begin(), stems.end()), stems.end());
+  return stems;
+}
+
+}  // namespace c10d::inline v0
