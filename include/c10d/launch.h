@@ -35,6 +35,7 @@ struct RankResult {
 struct LaunchResult {
   int exit_code = 0;           // of the first rank that failed, else 0
   int first_failed = -1;       // its rank
+  int forwarded_signal = 0;    // the first one that came from outside, else 0
   std::vector<RankResult> ranks;
 };
 

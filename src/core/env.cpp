@@ -109,6 +109,7 @@ constexpr EnvVariable kVariables[] = {
     {"COLUMNS", "", "Width of tables when the output is no terminal."},
     {"CI", "", "Any value: no progress line."},
     {"LC_ALL", "", "C or POSIX: tables are drawn in ASCII."},
+    {"PATH", "", "Where c10d-run looks for a program that is named without a slash."},
     {"HOME", "", "Where .cache is when XDG_CACHE_HOME is unset."},
     {"XDG_CACHE_HOME", "~/.cache", "Folder of files that may be deleted at any time."},
     {"TMPDIR", "/tmp", "Folder of temporary files."},

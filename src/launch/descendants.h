@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+namespace c10d::inline v0 {
+
+// Kills every process whose environment holds `marker` ("NAME=value"), again and again until none
+// is found: what left its process group or session is caught too, unless it wiped its environment.
+// Returns how many were killed. Async-signal-safe, for a forked child of a threaded process.
+int kill_marked_processes(const char* marker) noexcept;
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "c10d/launch.h"
+
+namespace c10d::inline v0 {
+
+struct JobFacts {
+  std::string id;
+  std::uint16_t store_port = 0;
+  std::uint16_t master_port = 0;
+  int token_fd = -1;
+};
+
+// The whole environment of a rank, as "NAME=value": the caller's, then torchrun's contract, then
+// options.environment, then what tells this job and its ranks apart.
+std::vector<std::string> rank_environment(const LaunchOptions& options, const JobFacts& job,
+                                          int rank);
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/launch/job.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <tuple>
+#include <utility>
+
+#include "c10d/error.h"
+#include "src/core/log.h"
+#include "src/launch/descendants.h"
+#include "src/launch/environment.h"
+#include "src/net/token.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+using std::chrono::steady_clock;
+
+// SIGKILL works at once, except on a process that hangs in the kernel.
+constexpr Duration kKillTimeout = std::chrono::seconds(5);
+// What killed processes have written is there by then.
+constexpr Duration kDrainTimeout = std::chrono::milliseconds(500);
+
+std::string marker(const std::string& job_id) { return "C10D_JOB_ID=" + job_id; }
+
+[[noreturn]] void throw_resource(std::string_view what) {
+  throw_failure(
+      {.code = Code::out_of_resources, .message = fmt::format("{}: {}", what, error_text(errno))});
+}
+
+// The job's secret in memory that ranks inherit: not in their arguments, not in their environment,
+// and sealed.
+Fd make_token_memory(const std::string& token) {
+  Fd made(memfd_create("c10d-token", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!made) throw_resource("cannot make memory for the job's token");
+  Fd fd(fcntl(made.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  const auto size = static_cast<ssize_t>(token.size());
+  if (!fd || pwrite(fd.get(), token.data(), token.size(), 0) != size ||
+      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0)
+    throw_resource("cannot fill the memory of the job's token");
+  return fd;
+}
+
+// A port for the program's own use, held but not listened on: nobody is given it meanwhile, and a
+// server that sets SO_REUSEADDR, as PyTorch's does, can bind it.
+std::pair<Fd, std::uint16_t> hold_port() {
+  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (!fd || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      bind(fd.get(), generic, sizeof address) != 0 || getsockname(fd.get(), generic, &length) != 0)
+    throw_resource("cannot find a free port on 127.0.0.1 for MASTER_PORT");
+  return {std::move(fd), ntohs(address.sin_port)};
+}
+
+}  // namespace
+
+Job::Job(const LaunchOptions& options)
+    : options_(options),
+      id_("c10d-" + to_hex(random_bytes(8))),
+      token_(random_bytes(32)),
+      guardian_(marker(id_)),
+      token_fd_(make_token_memory(token_)),
+      null_input_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {
+  if (!null_input_) throw_resource("cannot open /dev/null");
+  store_ = make_tcp_store({.server = true, .job = id_, .token = token_});
+  std::tie(master_port_holder_, master_port_) = hold_port();
+}
+
+Job::~Job() {
+  if (phase_ != Phase::draining) kill_all();
+  const Deadline give_up = steady_clock::now() + kKillTimeout;
+  for (const auto& rank : ranks_) {
+    pollfd entry{rank->child.pidfd.get(), POLLIN, 0};
+    while (poll(&entry, 1, poll_timeout(give_up)) < 0 && errno == EINTR) {
+    }
+    if (waitpid(rank->child.pid, nullptr, WNOHANG) == 0) {
+      log(LogLevel::error, "process {} of rank {} does not die; it hangs in the kernel",
+          rank->child.pid, rank->result.rank);
+    }
+  }
+}
+
+LaunchResult Job::run() {
+  start_all();
+  while (phase_ != Phase::draining || streams_open()) {
+    if (deadline_ && steady_clock::now() >= *deadline_ && phase_ == Phase::draining) break;
+    poll_once();
+    take_signals();
+    advance();
+  }
+  return result();
+}
+
+void Job::start_all() {
+  for (int rank = 0; rank < options_.ranks; ++rank) start(rank);
+}
+
+void Job::start(int rank) {
+  auto [out, out_writer] = make_pipe();
+  auto [err, err_writer] = make_pipe();
+  fcntl(out.get(), F_SETFL, O_NONBLOCK);
+  fcntl(err.get(), F_SETFL, O_NONBLOCK);
+  // A rank in a process group of its own would be stopped when it reads from the terminal.
+  const bool gives_input =
+      rank == 0 && isatty(STDIN_FILENO) == 0 && fcntl(STDIN_FILENO, F_GETFD) >= 0;
+  auto started = std::make_unique<Rank>();
+  started->result.rank = rank;
+  started->out.fd = std::move(out);
+  started->err.fd = std::move(err);
+  started->child = spawn({
+      .path = find_program(options_.command.front()),
+      .command = options_.command,
+      .environment =
+          rank_environment(options_, {id_, store_->port(), master_port_, token_fd_.get()}, rank),
+      .stdin_fd = gives_input ? STDIN_FILENO : null_input_.get(),
+      .stdout_fd = out_writer.get(),
+      .stderr_fd = err_writer.get(),
+      .kept_fd = token_fd_.get(),
+      .registration_fd = guardian_.registration_fd(),
+  });
+  started->result.pid = started->child.pid;
+  ranks_.push_back(std::move(started));
+  ++running_;
+}
+
+void Job::poll_once() {
+  enum Kind { signal, out, err, ended };
+  struct Source {
+    Kind kind;
+    Rank* rank;
+  };
+  std::vector<pollfd> entries{{signals_.fd(), POLLIN, 0}};
+  std::vector<Source> sources{{signal, nullptr}};
+  const auto add = [&](const Fd& fd, Kind kind, Rank& rank) {
+    if (!fd) return;
+    entries.push_back({fd.get(), POLLIN, 0});
+    sources.push_back({kind, &rank});
+  };
+  for (const auto& rank : ranks_) {
+    add(rank->out.fd, out, *rank);
+    add(rank->err.fd, err, *rank);
+    if (!rank->ended) add(rank->child.pidfd, ended, *rank);
+  }
+  const int timeout = deadline_ ? poll_timeout(*deadline_) : -1;
+  if (poll(entries.data(), entries.size(), timeout) <= 0) return;
+
+  std::vector<Rank*> now_ended;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].revents == 0) continue;
+    Rank* rank = sources[i].rank;
+    if (sources[i].kind == out) read_stream(*rank, false);
+    if (sources[i].kind == err) read_stream(*rank, true);
+    if (sources[i].kind == ended) now_ended.push_back(rank);
+  }
+  note_ended(std::move(now_ended));
+}
+
+void Job::read_stream(Rank& rank, bool is_stderr) {
+  Stream& stream = is_stderr ? rank.err : rank.out;
+  const auto sink = [&](std::string_view line) {
+    if (is_stderr) rank.tail.add(line);
+    if (options_.on_line) {
+      options_.on_line(rank.result.rank, is_stderr, line);
+    } else {
+      print_rank_line(rank.result.rank, is_stderr, line, options_.prefix_output);
+    }
+  };
+  std::array<char, std::size_t{64} << 10> bytes;
+  const ssize_t n = read(stream.fd.get(), bytes.data(), bytes.size());
+  if (n > 0) return stream.lines.add({bytes.data(), static_cast<std::size_t>(n)}, sink);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  stream.fd.reset();
+  stream.lines.finish(sink);
+}
+
+void Job::note_ended(std::vector<Rank*> ended) {
+  for (Rank* rank : ended) {
+    siginfo_t info{};
+    rank->ended = true;
+    --running_;
+    if (waitid(P_PID, static_cast<id_t>(rank->child.pid), &info, WEXITED | WNOWAIT) != 0) {
+      log(LogLevel::error, "rank {}: its exit status was taken by other code of this process",
+          rank->result.rank);
+      rank->result.exit_code = 255;
+    } else if (info.si_code == CLD_EXITED) {
+      rank->result.exit_code = info.si_status;
+    } else {
+      rank->result.signal = info.si_status;
+      rank->result.exit_code = 128 + info.si_status;
+    }
+  }
+  // Of several at once, a rank that was killed is rather the cause than one that gave up.
+  std::stable_partition(ended.begin(), ended.end(),
+                        [](const Rank* rank) { return rank->result.signal != 0; });
+  for (const Rank* rank : ended)
+    if (rank->result.exit_code != 0) note_failure(*rank);
+}
+
+void Job::note_failure(const Rank& rank) {
+  if (first_failed_ < 0) {
+    first_failed_ = rank.result.rank;
+    if (phase_ == Phase::running) stop(SIGTERM);
+    return;
+  }
+  // The kernel takes apart the memory of a killed process before it reports the end, which takes a
+  // second for a large one: by then its peers have failed because of it. Only somebody else sends
+  // SIGKILL before we do.
+  const int first_signal = ranks_[static_cast<std::size_t>(first_failed_)]->result.signal;
+  if (rank.result.signal == SIGKILL && first_signal == 0 && phase_ != Phase::killed)
+    first_failed_ = rank.result.rank;
+}
+
+void Job::take_signals() {
+  while (const std::optional<int> signal = signals_.take()) {
+    log(LogLevel::info, "forwarding signal {} to {} ranks", *signal, running_);
+    if (forwarded_signal_ == 0) forwarded_signal_ = *signal;
+    if (phase_ == Phase::running) {
+      stop(*signal);
+    } else if (phase_ == Phase::stopping) {
+      send_all(*signal);
+    }
+  }
+}
+
+void Job::stop(int signal) {
+  send_all(signal);
+  phase_ = Phase::stopping;
+  deadline_ = steady_clock::now() + options_.grace;
+}
+
+void Job::kill_all() {
+  send_all(SIGKILL);
+  kill_marked_processes(marker(id_).c_str());
+}
+
+// To the groups of all ranks, ended ones too: their children may still run.
+void Job::send_all(int signal) {
+  for (const auto& rank : ranks_) kill(-rank->child.pid, signal);
+}
+
+void Job::advance() {
+  const bool late = deadline_ && steady_clock::now() >= *deadline_;
+  if (phase_ == Phase::stopping && late) {
+    kill_all();
+    phase_ = Phase::killed;
+    deadline_ = steady_clock::now() + kKillTimeout;
+  } else if (phase_ != Phase::draining && (running_ == 0 || late)) {
+    kill_all();
+    phase_ = Phase::draining;
+    deadline_ = steady_clock::now() + kDrainTimeout;
+  }
+}
+
+bool Job::streams_open() const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const auto& rank) { return rank->out.fd || rank->err.fd; });
+}
+
+LaunchResult Job::result() {
+  LaunchResult result;
+  result.first_failed = first_failed_;
+  result.forwarded_signal = forwarded_signal_;
+  for (const auto& rank : ranks_) {
+    if (!rank->ended) {
+      rank->result.signal = SIGKILL;
+      rank->result.exit_code = 128 + SIGKILL;
+    }
+    rank->result.last_lines = rank->tail.text();
+    result.ranks.push_back(rank->result);
+  }
+  if (first_failed_ >= 0)
+    result.exit_code = result.ranks[static_cast<std::size_t>(first_failed_)].exit_code;
+  return result;
+}
+
+}  // namespace c10d::inline v0

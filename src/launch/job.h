@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "c10d/launch.h"
+#include "src/launch/output.h"
+#include "src/launch/signals.h"
+#include "src/launch/spawn.h"
+#include "src/net/socket.h"
+
+namespace c10d::inline v0 {
+
+// One run of all ranks of one host. The ended leaders of the ranks' process groups are reaped last,
+// so that no process id that a signal may still be sent to can come to belong to somebody else.
+class Job {
+ public:
+  explicit Job(const LaunchOptions& options);  // `options` must outlive it
+  ~Job();                                      // kills what still runs
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  LaunchResult run();
+
+ private:
+  struct Stream {
+    Fd fd;
+    LineSplitter lines;
+  };
+  struct Rank {
+    Child child;
+    Stream out, err;
+    LineTail tail;
+    bool ended = false;
+    RankResult result;
+  };
+  enum class Phase { running, stopping, killed, draining };
+
+  void start_all();
+  void start(int rank);
+  void poll_once();
+  void advance();
+  void read_stream(Rank& rank, bool is_stderr);
+  void note_ended(std::vector<Rank*> ended);
+  void note_failure(const Rank& rank);
+  void take_signals();
+  void stop(int signal);
+  void kill_all();
+  void send_all(int signal);
+  bool streams_open() const;
+  LaunchResult result();
+
+  const LaunchOptions& options_;
+  std::string id_;
+  std::string token_;
+  SignalRelay signals_;
+  Guardian guardian_;
+  Fd token_fd_, master_port_holder_, null_input_;
+  std::shared_ptr<TcpStore> store_;
+  std::uint16_t master_port_ = 0;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  int running_ = 0;
+  Phase phase_ = Phase::running;
+  std::optional<Deadline> deadline_;  // of the phase
+  int first_failed_ = -1;
+  int forwarded_signal_ = 0;
+};
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/launch/output.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "c10d/launch.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+bool is_control(unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; }
+
+// A reader that went away is no failure of the job: the rest of the output is dropped.
+void write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace
+
+std::string visible(std::string_view text) {
+  std::string shown;
+  shown.reserve(text.size());
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (is_control(byte)) {
+      shown += fmt::format("\\x{:02x}", byte);
+    } else {
+      shown += c;
+    }
+  }
+  return shown;
+}
+
+void LineSplitter::add(std::string_view bytes, const Sink& sink) {
+  while (!bytes.empty()) {
+    const std::size_t room = kMaxLine - partial_.size();
+    const std::size_t end = bytes.substr(0, room).find('\n');
+    if (end == std::string_view::npos && bytes.size() < room) {
+      partial_ += bytes;
+      return;
+    }
+    const std::size_t taken = end == std::string_view::npos ? room : end;
+    partial_ += bytes.substr(0, taken);
+    bytes.remove_prefix(end == std::string_view::npos ? room : end + 1);
+    sink(partial_);
+    partial_.clear();
+  }
+}
+
+void LineSplitter::finish(const Sink& sink) {
+  if (partial_.empty()) return;
+  sink(partial_);
+  partial_.clear();
+}
+
+void LineTail::add(std::string_view line) {
+  lines_.emplace_back(line.substr(0, kLineBytes));
+  if (lines_.size() > kLines) lines_.pop_front();
+}
+
+std::string LineTail::text() const {
+  std::string text;
+  for (const std::string& line : lines_) {
+    if (!text.empty()) text += '\n';
+    text += line;
+  }
+  return text;
+}
+
+void print_rank_line(int rank, bool is_stderr, std::string_view line, bool prefix) {
+  const int fd = is_stderr ? STDERR_FILENO : STDOUT_FILENO;
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  std::string text = prefix ? fmt::format("[{}] ", rank) : std::string();
+  text += isatty(fd) == 1 ? visible(line) : std::string(line);
+  text += '\n';
+  write_all(fd, text);
+}
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace c10d::inline v0 {
+
+// Control characters but tab in a form that a terminal shows instead of obeying: ESC is "\x1b".
+std::string visible(std::string_view text);
+
+// Turns a stream of bytes into whole lines. A line longer than the limit comes in pieces, so that a
+// rank that never ends its line cannot make the launcher grow.
+class LineSplitter {
+ public:
+  static constexpr std::size_t kMaxLine = std::size_t{64} << 10;
+  using Sink = std::function<void(std::string_view line)>;
+
+  void add(std::string_view bytes, const Sink& sink);
+  // At the end of the stream: what is left is a line.
+  void finish(const Sink& sink);
+
+ private:
+  std::string partial_;
+};
+
+// The last lines of a stream, bounded in number and length.
+class LineTail {
+ public:
+  static constexpr std::size_t kLines = 20;
+  static constexpr std::size_t kLineBytes = 1000;
+
+  void add(std::string_view line);
+  std::string text() const;
+
+ private:
+  std::deque<std::string> lines_;
+};
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/launch/signals.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <tuple>
+
+#include "c10d/error.h"
+#include "src/launch/spawn.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr int kFree = -1;
+constexpr int kClaimed = -2;
+std::atomic<int> relay_fd{kFree};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+void relay(int signal) {
+  const int saved = errno;
+  const auto byte = static_cast<unsigned char>(signal);
+  const int fd = relay_fd.load();
+  // A full pipe holds thousands of signals that nobody took: one more changes nothing.
+  if (fd >= 0) static_cast<void>(!write(fd, &byte, 1));
+  errno = saved;
+}
+
+}  // namespace
+
+SignalRelay::SignalRelay() {
+  int expected = kFree;
+  if (!relay_fd.compare_exchange_strong(expected, kClaimed)) {
+    throw_failure({.code = Code::concurrent_use,
+                   .message = "launch() already runs in another thread of this process"});
+  }
+  try {
+    std::tie(read_, write_) = make_pipe(O_NONBLOCK);
+  } catch (...) {
+    relay_fd = kFree;
+    throw;
+  }
+  relay_fd = write_.get();
+
+  struct sigaction action {};
+  action.sa_handler = relay;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (std::size_t i = 0; i < kForwardedSignals.size(); ++i) {
+    sigaction(kForwardedSignals[i], nullptr, &old_[i]);
+    if (old_[i].sa_handler != SIG_IGN) sigaction(kForwardedSignals[i], &action, nullptr);
+  }
+  struct sigaction by_default {};
+  by_default.sa_handler = SIG_DFL;
+  sigaction(SIGCHLD, nullptr, &old_child_);
+  if (old_child_.sa_handler == SIG_IGN) sigaction(SIGCHLD, &by_default, nullptr);
+}
+
+SignalRelay::~SignalRelay() {
+  for (std::size_t i = 0; i < kForwardedSignals.size(); ++i)
+    sigaction(kForwardedSignals[i], &old_[i], nullptr);
+  sigaction(SIGCHLD, &old_child_, nullptr);
+  relay_fd = kFree;
+}
+
+std::optional<int> SignalRelay::take() noexcept {
+  unsigned char byte = 0;
+  if (read(read_.get(), &byte, 1) != 1) return std::nullopt;
+  return byte;
+}
+
+SignalsBlocked::SignalsBlocked() noexcept {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before_);
+}
+
+SignalsBlocked::~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+}  // namespace c10d::inline v0

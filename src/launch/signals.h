@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <signal.h>
+
+#include <array>
+#include <optional>
+
+#include "src/net/socket.h"
+
+namespace c10d::inline v0 {
+
+inline constexpr std::array<int, 4> kForwardedSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+// While it lives, the forwarded signals arrive as bytes on a descriptor, and ended children can be
+// waited for even when the caller ignores SIGCHLD. A signal that the caller ignores (nohup) stays
+// ignored. One at a time in a process.
+class SignalRelay {
+ public:
+  SignalRelay();  // throws DistBackendError (concurrent_use, out_of_resources)
+  ~SignalRelay();
+  SignalRelay(const SignalRelay&) = delete;
+  SignalRelay& operator=(const SignalRelay&) = delete;
+
+  int fd() const noexcept { return read_.get(); }
+  // The oldest signal that has not been taken, if any.
+  std::optional<int> take() noexcept;
+
+ private:
+  Fd read_, write_;
+  std::array<struct sigaction, kForwardedSignals.size()> old_{};
+  struct sigaction old_child_ {};
+};
+
+// Blocks every signal of this thread while it lives.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() noexcept;
+  ~SignalsBlocked();
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+  const sigset_t& before() const noexcept { return before_; }
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace c10d::inline v0

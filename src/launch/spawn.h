@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/net/socket.h"
+
+namespace c10d::inline v0 {
+
+inline constexpr int kMaxLocalRanks = 4096;
+
+// {read end, write end}, close-on-exec, never 0, 1 or 2; `read_flags` such as O_NONBLOCK are set on
+// both ends. Throws DistBackendError (out_of_resources).
+std::pair<Fd, Fd> make_pipe(int flags = 0);
+
+// Outlives this process by the moment that it takes to kill what is left of the job: started with
+// it, it sleeps until this process ends, however it ends, then kills every process group of the job
+// and every process that carries the job's marker. Destroyed by its owner, it just goes.
+class Guardian {
+ public:
+  explicit Guardian(const std::string& marker);
+  ~Guardian();
+  Guardian(const Guardian&) = delete;
+  Guardian& operator=(const Guardian&) = delete;
+  // Where a new process writes its pid, which is its group's, before it runs anything else.
+  int registration_fd() const noexcept { return register_.get(); }
+
+ private:
+  Fd register_;
+  pid_t pid_ = -1;
+};
+
+struct SpawnOptions {
+  std::string path;
+  std::vector<std::string> command, environment;
+  int stdin_fd = -1, stdout_fd = -1, stderr_fd = -1;
+  int kept_fd = -1;  // stays open in the program, under the same number
+  int registration_fd = -1;
+};
+
+// `program` itself when it has a slash, else the first executable of that name on PATH. Throws
+// InvalidArgument.
+std::string find_program(const std::string& program);
+
+struct Child {
+  pid_t pid = -1;
+  Fd pidfd;  // readable once the process has ended
+};
+
+// Starts a program as leader of a new process group, killed when the calling thread ends. Throws
+// InvalidArgument when the kernel refuses to run it, DistBackendError (out_of_resources).
+Child spawn(const SpawnOptions& options);
+
+}  // namespace c10d::inline v0
