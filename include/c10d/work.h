@@ -49,6 +49,7 @@ class C10D_API Work {
 
  private:
   friend class WorkSource;
+  friend struct detail::WorkShared;
   std::shared_ptr<detail::WorkShared> shared_;
   int source_ = -1;
 };

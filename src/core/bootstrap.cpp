@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/core/bootstrap.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <chrono>
+
+#include "c10d/version.h"
+#include "src/core/host.h"
+#include "src/core/log.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kMissingReport{10};
+
+// What a rank tells the others, one field a line. All but the last three must be equal on all ranks.
+enum Field { version, abi, size, backend, host, host_id, pid, field_count };
+constexpr std::array<std::string_view, field_count> kFieldNames = {
+    "c10d version", "backend ABI", "world size", "backend", "host", "host identity", "pid"};
+using Identity = std::array<std::string, field_count>;
+
+std::string to_bytes(const Identity& identity) {
+  std::string bytes;
+  for (const std::string& field : identity) bytes += field + "\n";
+  return bytes;
+}
+
+Identity from_bytes(std::string_view bytes) {
+  Identity identity;
+  for (std::string& field : identity) {
+    const std::size_t end = bytes.find('\n');
+    if (end == bytes.npos)
+      throw_failure({.code = Code::corrupt,
+                     .message = "a rank's identity in the store is not one of c10d"});
+    field = bytes.substr(0, end);
+    bytes.remove_prefix(end + 1);
+  }
+  return identity;
+}
+
+std::int64_t to_pid(const Identity& identity) {
+  std::int64_t value = 0;
+  std::from_chars(identity[pid].data(), identity[pid].data() + identity[pid].size(), value);
+  return value;
+}
+
+std::string claimant(std::string_view bytes) {
+  const Identity identity = from_bytes(bytes);
+  return fmt::format("pid {} on host {}", identity[pid], identity[host]);
+}
+
+std::string claim_key(int rank) { return fmt::format("rank/{}", rank); }
+
+class Bootstrap {
+ public:
+  explicit Bootstrap(const BootstrapOptions& options) : options_(options) {
+    mine_[version] = kVersion;
+    mine_[abi] = std::to_string(kBackendAbiVersion);
+    mine_[size] = std::to_string(options.size);
+    mine_[backend] = options.backend;
+    mine_[host] = host_name();
+    mine_[host_id] = host_identity();
+    mine_[pid] = std::to_string(getpid());
+  }
+
+  Bootstrapped run() {
+    claim();
+    const std::vector<std::string> all = meet();
+    Bootstrapped result;
+    for (int rank = 0; rank < options_.size; ++rank) {
+      const Identity theirs = from_bytes(all[static_cast<std::size_t>(rank)]);
+      compare(rank, theirs);
+      result.members.push_back({.rank = rank,
+                                .host = theirs[host],
+                                .pid = to_pid(theirs),
+                                .same_host = theirs[host_id] == mine_[host_id]});
+    }
+    result.store = make_prefix_store(prefix_, options_.store);
+    return result;
+  }
+
+ private:
+  std::string key(int rank) const { return prefix_ + "/" + claim_key(rank); }
+
+  // A group of the same name may be made again once its ranks have left: each counts its own claims, and the claim
+  // before this one must be gone, else two processes believe to be the same rank.
+  void claim() {
+    const std::string counter = fmt::format("{}/claims/{}", options_.name, options_.rank);
+    const std::int64_t claim_number = options_.store->add(counter, 1);
+    if (claim_number > 1) {
+      prefix_ = fmt::format("{}.{}", options_.name, claim_number - 1);
+      if (const auto other = options_.store->try_get(key(options_.rank))) {
+        options_.store->add(counter, -1);
+        throw_failure({.code = Code::mismatch,
+                       .message = fmt::format(
+                           "two processes claim rank {} of group \"{}\": {} and this one, pid {} "
+                           "on host {}; give every process a rank of its own",
+                           options_.rank, options_.name, claimant(*other), getpid(), host_name()),
+                       .rank = options_.rank,
+                       .group = options_.name});
+      }
+    }
+    prefix_ = fmt::format("{}.{}", options_.name, claim_number);
+    check_size();
+    options_.store->set(key(options_.rank), to_bytes(mine_));
+  }
+
+  // Before anybody waits: a rank with another world size would wait for ranks that never come.
+  void check_size() {
+    const std::string text =
+        fmt::format("{} (rank {}, pid {} on host {})", options_.size, options_.rank, getpid(),
+                    host_name());
+    const auto first = options_.store->compare_set(prefix_ + "/size", std::nullopt, text);
+    if (first && std::atoi(first->c_str()) != options_.size)
+      throw_failure({.code = Code::mismatch,
+                     .message = fmt::format("this process has world size {}, group \"{}\" was begun "
+                                            "with world size {}",
+                                            text, options_.name, *first),
+                     .rank = options_.rank,
+                     .host = host_name(),
+                     .pid = getpid(),
+                     .group = options_.name});
+  }
+
+  std::vector<std::string> meet() {
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < options_.size; ++rank) keys.push_back(key(rank));
+    while (true) {
+      const Duration left = options_.deadline - steady_clock::now();
+      try {
+        return options_.store->multi_get(keys, std::clamp<Duration>(left, Duration(1), kMissingReport));
+      } catch (const DistTimeoutError&) {
+      }
+      std::string missing;
+      int first = -1;
+      for (int rank = 0; rank < options_.size; ++rank) {
+        if (options_.store->try_get(key(rank))) continue;
+        if (first < 0) first = rank;
+        missing += fmt::format("{}{}", missing.empty() ? "" : ", ", rank);
+      }
+      if (first < 0) continue;
+      if (left <= kMissingReport) {
+        release_claim(*make_prefix_store(prefix_, options_.store), options_.rank);
+        throw_failure({.code = Code::timed_out,
+                       .message = fmt::format("group \"{}\" did not come together: of {} ranks these "
+                                              "never arrived: {}",
+                                              options_.name, options_.size, missing),
+                       .rank = first,
+                       .group = options_.name});
+      }
+      log(LogLevel::warn, "group \"{}\", rank {}: still waiting for ranks {}", options_.name,
+          options_.rank, missing);
+    }
+  }
+
+  void compare(int rank, const Identity& theirs) {
+    for (const Field field : {version, abi, size, backend}) {
+      if (theirs[field] == mine_[field]) continue;
+      throw_failure({.code = field <= abi ? Code::version_mismatch : Code::mismatch,
+                     .message = fmt::format("{} differs: rank {} (pid {} on host {}) has {}, rank {} "
+                                            "(this process) has {}",
+                                            kFieldNames[field], rank, theirs[pid], theirs[host],
+                                            theirs[field], options_.rank, mine_[field]),
+                     .rank = rank,
+                     .host = theirs[host],
+                     .pid = to_pid(theirs),
+                     .group = options_.name});
+    }
+  }
+
+  const BootstrapOptions& options_;
+  Identity mine_;
+  std::string prefix_;
+};
+
+}  // namespace
+
+Bootstrapped bootstrap(const BootstrapOptions& options) { return Bootstrap(options).run(); }
+
+void release_claim(Store& store, int rank) noexcept try {
+  store.delete_key(claim_key(rank));
+} catch (const std::exception&) {  // the store is gone, and the claim with it
+}
+
+}  // namespace c10d::inline v0

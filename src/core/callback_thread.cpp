@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/core/callback_thread.h"
+
+#include <deque>
+#include <exception>
+#include <thread>
+
+#include "src/core/log.h"
+#include "src/core/mutex.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+class CallbackThread {
+ public:
+  CallbackThread() {
+    std::thread([this] { run(); }).detach();
+  }
+  void add(std::function<void()> callback) {
+    MutexLock lock(mutex_);
+    queue_.push_back(std::move(callback));
+    changed_.notify_one();
+  }
+
+ private:
+  std::function<void()> next() {
+    MutexLock lock(mutex_);
+    while (queue_.empty()) changed_.wait(mutex_);
+    std::function<void()> callback = std::move(queue_.front());
+    queue_.pop_front();
+    return callback;
+  }
+  [[noreturn]] void run() {
+    while (true) {
+      try {
+        next()();
+      } catch (const std::exception& error) {
+        log(LogLevel::error, "a Work::then callback threw: {}", error.what());
+      } catch (...) {
+        log(LogLevel::error, "a Work::then callback threw something that is no std::exception");
+      }
+    }
+  }
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<std::function<void()>> queue_ C10D_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+void run_on_callback_thread(std::function<void()> callback) {
+  // Never destroyed: the thread runs until the process ends.
+  static CallbackThread* const thread = new CallbackThread;
+  thread->add(std::move(callback));
+}
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/core/control_plane.h"
+
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "src/core/shm_control.h"
+#include "src/core/store_control.h"
+
+namespace c10d::inline v0 {
+
+ControlPlane::ControlPlane(const ControlOptions& options)
+    : rank_(options.rank), size_(options.size), group_(options.group), members_(options.members) {}
+
+std::shared_ptr<const Failure> ControlPlane::failure() {
+  if (!broken()) return nullptr;
+  MutexLock lock(mutex_);
+  if (!cause_) {
+    Failure cause = read_cause();
+    cause.group = group_;
+    cause_ = std::make_shared<const Failure>(std::move(cause));
+  }
+  return cause_;
+}
+
+std::shared_ptr<const Failure> ControlPlane::explain(Failure otherwise, Duration patience) {
+  const Deadline end = std::chrono::steady_clock::now() + patience;
+  while (!broken() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return broken() ? failure() : fail(std::move(otherwise));
+}
+
+std::string ControlPlane::name_of(int rank) const {
+  const Member& member = members_[static_cast<std::size_t>(rank)];
+  return fmt::format("rank {} (host {}, pid {})", rank, member.host, member.pid);
+}
+
+Failure ControlPlane::failure_about(int rank, Code code, std::string message) const {
+  const Member& member = members_[static_cast<std::size_t>(rank)];
+  return {.code = code,
+          .message = std::move(message),
+          .rank = rank,
+          .host = member.host,
+          .pid = member.pid,
+          .group = group_};
+}
+
+Failure ControlPlane::mismatch(const Signature& mine, int peer, const Signature& theirs,
+                               bool mine_is_odd, std::uint64_t sequence) const {
+  Failure failure = failure_about(
+      mine_is_odd ? rank_ : peer, Code::mismatch,
+      fmt::format("rank {} called {} #{}, rank {} called {} #{}; first difference: {}; every rank "
+                  "of a group makes the same calls in the same order",
+                  peer, describe(theirs), sequence, rank_, describe(mine), sequence,
+                  first_difference(theirs, mine)));
+  failure.op = to_string(mine.kind);
+  failure.sequence = sequence;
+  return failure;
+}
+
+Failure ControlPlane::counts_mismatch(std::uint64_t sequence, int peer, std::uint64_t expected,
+                                      std::uint64_t sent) const {
+  Failure failure = failure_about(
+      peer, Code::mismatch,
+      fmt::format("rank {} called all_to_all_v #{} with input_counts[{}] = {}, rank {} called it "
+                  "with output_counts[{}] = {}; what one rank sends the other must expect",
+                  peer, sequence, rank_, sent, rank_, peer, expected));
+  failure.op = to_string(OpKind::all_to_all_v);
+  failure.sequence = sequence;
+  return failure;
+}
+
+std::shared_ptr<ControlPlane> make_control_plane(const ControlOptions& options) {
+  for (const Member& member : options.members)
+    if (!member.same_host) return make_store_control(options);
+  return make_shm_control(options);
+}
+
+}  // namespace c10d::inline v0

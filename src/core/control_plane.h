@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "c10d/control.h"
+#include "src/core/mutex.h"
+#include "src/core/rank_block.h"
+
+namespace c10d::inline v0 {
+
+struct ControlOptions {
+  int rank = 0;
+  int size = 1;
+  std::string group;
+  std::vector<Member> members;
+  std::shared_ptr<Store> store;  // keys of this group only
+  std::string token;
+  Deadline deadline{};  // until all ranks are in
+};
+
+// The control plane of one group on one rank: Control for the backend, and this for the funnel and the monitor.
+class ControlPlane : public Control {
+ public:
+  // The recorder and counters of this rank.
+  RankBlock& own_block() noexcept { return *own_; }
+
+  // Returns when all ranks have called it as often as this one; on timeout breaks the group with a failure that
+  // names every rank that did not come.
+  virtual std::shared_ptr<const Failure> barrier(Deadline deadline) = 0;
+  // Orderly end: peers that still wait for this rank learn that it left. Idempotent.
+  virtual void leave() noexcept = 0;
+  // From the monitor thread, every kMonitorPeriod: looks for dead peers and for ops that are late.
+  virtual void tick() = 0;
+  // Called once by the monitor thread before the first tick, and after the last.
+  virtual void hold_liveness() {}
+  virtual void release_liveness() noexcept {}
+
+  std::shared_ptr<const Failure> failure() override;
+  bool broken() const noexcept override { return broken_->load(std::memory_order_acquire) != 0; }
+  std::shared_ptr<const Failure> explain(Failure otherwise, Duration patience) override;
+
+ protected:
+  ControlPlane(const ControlOptions& options);
+  // The cause as it stands where all ranks see it; waits a moment for a rank that is writing it.
+  virtual Failure read_cause() = 0;
+  // "rank 2 (host a, pid 9)".
+  std::string name_of(int rank) const;
+  Failure failure_about(int rank, Code code, std::string message) const;
+  Failure mismatch(const Signature& mine, int peer, const Signature& theirs, bool mine_is_odd,
+                   std::uint64_t sequence) const;
+  Failure counts_mismatch(std::uint64_t sequence, int peer, std::uint64_t expected,
+                          std::uint64_t sent) const;
+
+  const int rank_;
+  const int size_;
+  const std::string group_;
+  const std::vector<Member> members_;
+  RankBlock* own_ = nullptr;
+  const std::atomic<std::uint32_t>* broken_ = nullptr;
+
+ private:
+  Mutex mutex_;
+  std::shared_ptr<const Failure> cause_ C10D_GUARDED_BY(mutex_);  // read once, then the same for all
+};
+
+// In shared memory when all members are on one host, else over the store. Collective; returns when all ranks are in.
+std::shared_ptr<ControlPlane> make_control_plane(const ControlOptions& options);
+
+inline constexpr std::chrono::milliseconds kMonitorPeriod{20};
+inline constexpr std::chrono::seconds kLateOp{10};  // a running op is warned about after this, and every so often
+
+// Has the process's one monitor thread tick `plane` until `unwatch`. Both return once the thread has done so.
+void watch(const std::shared_ptr<ControlPlane>& plane);
+void unwatch(ControlPlane& plane) noexcept;
+
+}  // namespace c10d::inline v0

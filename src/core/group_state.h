@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "c10d/process_group.h"
+#include "src/core/control_plane.h"
+
+namespace c10d::inline v0 {
+
+// Behind a ProcessGroup. Async ops in flight point here: `pending` counts them, and the state outlives them.
+struct ProcessGroup::State {
+  State(BackendContext context_, std::string backend_name_, std::shared_ptr<ControlPlane> control_,
+        std::unique_ptr<Backend> backend_);
+  ~State();
+
+  const BackendContext context;
+  const std::string backend_name;
+  const std::shared_ptr<ControlPlane> control;
+  const std::unique_ptr<Backend> backend;
+  const std::uint64_t process;  // generation of the process, to notice a fork
+
+  bool holds_claim = false;     // of its rank in the bootstrap
+
+  std::atomic<Duration::rep> timeout;
+  std::atomic<bool> busy{false};
+  std::atomic<bool> closed{false};
+  std::atomic<std::uint64_t> pending{0};  // async ops in flight
+  std::uint64_t collectives = 0, messages = 0;
+  int splits = 0;
+  std::map<std::string, int> subgroups;  // how often each was made
+
+  // Answers of Backend::supports, asked once each: 0 not asked, 1 yes, 2 no.
+  using Supports = std::array<std::array<std::array<std::uint8_t, kReduceOpCount>, kDTypeCount>, kOpCount>;
+  std::array<Supports, 2> supports{};  // by device type
+
+  // The funnel: every op of every backend goes through here.
+  Work submit(const Op& op, const CallOptions& options);
+  // Throws destroyed or forked_child.
+  void check_alive() const;
+  // True when nothing points here any more.
+  bool shutdown(Duration timeout);
+
+ private:
+  void check_supported(const Op& op, const Signature& signature);
+  Work run(const Op& op, const Signature& signature, const CallOptions& options);
+  // Bookkeeping of an op that is done. Breaks the group when it failed; returns what the caller gets.
+  std::shared_ptr<const Failure> ended(std::uint64_t record, std::uint64_t sequence, OpKind kind,
+                                       const Failure* failure) noexcept;
+};
+
+// One thread at a time: throws concurrent_use when another one is inside.
+class Exclusive {
+ public:
+  explicit Exclusive(ProcessGroup::State& state);
+  ~Exclusive() { state_.busy.store(false, std::memory_order_release); }
+  Exclusive(const Exclusive&) = delete;
+  Exclusive& operator=(const Exclusive&) = delete;
+
+ private:
+  ProcessGroup::State& state_;
+};
+
+// Grows in a forked child: groups of the parent are not the child's.
+std::uint64_t process_generation() noexcept;
+
+// Brings the members of a group together and returns its state. Collective.
+std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::string backend_name,
+                                                Deadline deadline, Backend* parent,
+                                                const std::vector<int>& parent_ranks);
+
+}  // namespace c10d::inline v0

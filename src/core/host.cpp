@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/core/host.h"
+
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+namespace c10d::inline v0 {
+
+const std::string& host_name() {
+  static const std::string name = [] {
+    char buffer[256] = {};
+    return gethostname(buffer, sizeof buffer - 1) == 0 ? std::string(buffer)
+                                                       : std::string("unknown");
+  }();
+  return name;
+}
+
+const std::string& host_identity() {
+  static const std::string identity = [] {
+    std::string boot_id;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
+    struct stat net {};
+    const bool known = stat("/proc/self/ns/net", &net) == 0;
+    return boot_id + "." + (known ? std::to_string(net.st_ino) : "0") + "." + host_name();
+  }();
+  return identity;
+}
+
+int allowed_cpus() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0)
+    return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  return std::max(1, CPU_COUNT(&set));
+}
+
+}  // namespace c10d::inline v0

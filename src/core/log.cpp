@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/core/log.h"
+
+#include <unistd.h>
+
+#include <array>
+
+#include "c10d/env.h"
+#include "src/core/host.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNames = {"error", "warn", "info", "debug"};
+
+LogLevel configured_level() {
+  const std::string name = env("C10D_LOG").value_or("warn");
+  for (std::size_t i = 0; i < kNames.size(); ++i)
+    if (kNames[i] == name) return static_cast<LogLevel>(i);
+  return LogLevel::warn;
+}
+
+}  // namespace
+
+bool log_enabled(LogLevel level) noexcept {
+  static const LogLevel configured = configured_level();
+  return level <= configured;
+}
+
+void log_line(LogLevel level, std::string_view text) noexcept try {
+  std::string line = fmt::format("c10d [{}:{}] {}: ", host_name(), getpid(),
+                                 kNames[static_cast<std::size_t>(level)]);
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    else
+      line += c;
+  }
+  line += '\n';
+  // One write, so that lines of several ranks do not mix. A failed write leaves nobody to tell.
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+} catch (...) {  // out of memory: a log line is not worth more
+}
+
+}  // namespace c10d::inline v0

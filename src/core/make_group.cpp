@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How groups come to be: the world's members from the bootstrap, a subgroup's from its parent.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/core/group_state.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+std::uint64_t hash_text(std::string_view text) noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::string backend_name,
+                                                Deadline deadline, Backend* parent,
+                                                const std::vector<int>& parent_ranks) {
+  const auto control = make_control_plane({.rank = context.rank,
+                                           .size = context.size,
+                                           .group = context.group,
+                                           .members = context.members,
+                                           .store = context.store,
+                                           .token = context.token,
+                                           .deadline = deadline});
+  context.control = control;
+  std::unique_ptr<Backend> backend;
+  try {
+    // Creation is an agreement: either all ranks get the group, or all the same failure.
+    try {
+      backend = parent != nullptr ? parent->new_group(context, parent_ranks)
+                                  : make_backend(backend_name, context);
+    } catch (const DistError& error) {
+      control->fail(error.failure());
+    } catch (const std::exception& error) {
+      control->fail({.code = Code::backend_error,
+                     .message = fmt::format("{} on rank {}: {}", backend_name, context.rank,
+                                            error.what()),
+                     .rank = context.rank});
+    }
+    const auto failure = control->broken() ? control->failure() : control->barrier(deadline);
+    if (failure) throw_failure(*failure);
+  } catch (...) {
+    control->leave();
+    unwatch(*control);
+    throw;
+  }
+  return std::make_shared<ProcessGroup::State>(std::move(context), std::move(backend_name), control,
+                                               std::move(backend));
+}
+
+ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, std::string_view name) {
+  if (!state_) return ProcessGroup(std::move(*this));  // throws nothing: still no group
+  State& state = *state_;
+  state.check_alive();
+  Exclusive exclusive(state);
+  if (const auto failure = state.control->failure()) throw_failure(*failure);
+  const BackendContext& parent = state.context;
+  std::vector<int> members(ranks.begin(), ranks.end());
+  const auto me = std::find(members.begin(), members.end(), parent.rank);
+  if (me == members.end())
+    throw InvalidArgument(fmt::format("new_group: rank {} is not among the ranks given; only the "
+                                      "members call new_group",
+                                      parent.rank));
+  for (const int rank : members)
+    if (rank < 0 || rank >= parent.size || std::count(members.begin(), members.end(), rank) != 1)
+      throw InvalidArgument(fmt::format("new_group: rank {} is out of [0, {}) or given twice", rank,
+                                        parent.size));
+  std::string key = fmt::format("{}:", name);
+  for (const int rank : members) key += fmt::format("{},", rank);
+  BackendContext context;
+  context.rank = static_cast<int>(me - members.begin());
+  context.size = static_cast<int>(members.size());
+  // Members make the groups of the same ranks and name in the same order, so that their counts agree.
+  context.group = fmt::format("{}/{}{:08x}.{}", parent.group, name.empty() ? "" : fmt::format("{}-", name),
+                              static_cast<std::uint32_t>(hash_text(key)), state.subgroups[key]++);
+  for (const int rank : members) {
+    context.members.push_back(parent.members[static_cast<std::size_t>(rank)]);
+    context.members.back().rank = static_cast<int>(context.members.size()) - 1;
+  }
+  context.store = make_prefix_store(context.group, parent.store);
+  context.token = parent.token;
+  context.timeout = Duration(state.timeout.load());
+  const Deadline deadline = std::chrono::steady_clock::now() + context.timeout;
+  return ProcessGroup(make_group(std::move(context), state.backend_name, deadline,
+                                 state.backend.get(), members));
+}
+
+ProcessGroup ProcessGroup::split(std::optional<int> color, int key) {
+  if (!state_) return ProcessGroup(std::move(*this));
+  State& state = *state_;
+  state.check_alive();
+  const std::string round = fmt::format("split/{}", state.splits++);
+  const auto entry = [&](int rank) { return fmt::format("{}/{}", round, rank); };
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < state.context.size; ++rank) keys.push_back(entry(rank));
+  state.context.store->set(entry(state.context.rank),
+                           color ? fmt::format("{} {}", *color, key) : "none");
+  const auto entries = state.context.store->multi_get(keys, timeout());
+  if (!color) return {};
+  std::vector<std::pair<int, int>> members;  // key, rank
+  for (int rank = 0; rank < state.context.size; ++rank) {
+    int their_color = 0, their_key = 0;
+    if (std::sscanf(entries[static_cast<std::size_t>(rank)].c_str(), "%d %d", &their_color,
+                    &their_key) == 2 &&
+        their_color == *color)
+      members.emplace_back(their_key, rank);
+  }
+  std::sort(members.begin(), members.end());
+  std::vector<int> ranks;
+  for (const auto& [their_key, rank] : members) ranks.push_back(rank);
+  return new_group(ranks, fmt::format("split{}.{}", state.splits - 1, *color));
+}
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+
+// std::mutex with clang's thread-safety annotations, which -Wthread-safety checks at compile time.
+#if defined(__clang__)
+#define C10D_THREAD_ANNOTATION(x) __attribute__((x))
+#else
+#define C10D_THREAD_ANNOTATION(x)
+#endif
+#define C10D_GUARDED_BY(x) C10D_THREAD_ANNOTATION(guarded_by(x))
+#define C10D_REQUIRES(...) C10D_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
+
+namespace c10d::inline v0 {
+
+class C10D_THREAD_ANNOTATION(capability("mutex")) Mutex {
+ public:
+  void lock() C10D_THREAD_ANNOTATION(acquire_capability()) { mutex_.lock(); }
+  void unlock() C10D_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
+
+ private:
+  std::mutex mutex_;
+};
+
+class C10D_THREAD_ANNOTATION(scoped_lockable) MutexLock {
+ public:
+  explicit MutexLock(Mutex& mutex) C10D_THREAD_ANNOTATION(acquire_capability(mutex))
+      : mutex_(mutex) {
+    mutex_.lock();
+  }
+  ~MutexLock() C10D_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex& mutex_;
+};
+
+// Waits with the Mutex itself as the lock.
+using CondVar = std::condition_variable_any;
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "c10d/process_group.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <chrono>
+#include <thread>
+
+#include "src/core/bootstrap.h"
+#include "src/core/check_arguments.h"
+#include "src/core/group_state.h"
+#include "src/core/log.h"
+#include "src/core/recorder.h"
+#include "src/core/work_shared.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+// Codes after which the group goes on.
+bool leaves_group_intact(Code code) noexcept {
+  return code == Code::unsupported || code == Code::concurrent_use;
+}
+
+DeviceType device_of(const Op& op) noexcept {
+  return std::visit(
+      []<class T>(const T& o) {
+        if constexpr (requires { o.output; })
+          if (o.output.data != nullptr) return o.output.device.type;
+        if constexpr (requires { o.input; }) return o.input.device.type;
+        return DeviceType::cpu;
+      },
+      op);
+}
+
+std::atomic<std::uint64_t> g_process_generation{0};
+
+}  // namespace
+
+std::uint64_t process_generation() noexcept {
+  static const int installed =
+      pthread_atfork(nullptr, nullptr, [] { g_process_generation.fetch_add(1); });
+  static_cast<void>(installed);
+  return g_process_generation.load(std::memory_order_relaxed);
+}
+
+Exclusive::Exclusive(ProcessGroup::State& state) : state_(state) {
+  if (state.busy.exchange(true, std::memory_order_acquire))
+    throw_failure({.code = Code::concurrent_use,
+                   .message = "another thread is inside a call of this group; give each thread a "
+                              "group of its own (new_group) or take turns",
+                   .rank = state.context.rank,
+                   .group = state.context.group});
+}
+
+ProcessGroup::State::State(BackendContext context_, std::string backend_name_,
+                           std::shared_ptr<ControlPlane> control_,
+                           std::unique_ptr<Backend> backend_)
+    : context(std::move(context_)),
+      backend_name(std::move(backend_name_)),
+      control(std::move(control_)),
+      backend(std::move(backend_)),
+      process(process_generation()),
+      timeout(context.timeout.count()) {}
+
+ProcessGroup::State::~State() = default;
+
+void ProcessGroup::State::check_alive() const {
+  if (process != process_generation())
+    throw_failure({.code = Code::forked_child,
+                   .message = "this group belongs to the parent process; a forked child makes its "
+                              "own, or starts with exec",
+                   .group = context.group});
+  if (closed.load(std::memory_order_relaxed))
+    throw_failure({.code = Code::destroyed,
+                   .message = "the group was shut down on this rank",
+                   .rank = context.rank,
+                   .group = context.group});
+}
+
+void ProcessGroup::State::check_supported(const Op& op, const Signature& signature) {
+  const DeviceType device = device_of(op);
+  std::uint8_t& known =
+      supports[static_cast<std::size_t>(device)][static_cast<std::size_t>(signature.kind)]
+              [static_cast<std::size_t>(signature.dtype)][signature.reduce_op];
+  if (known == 1) return;
+  const Support support = backend->supports({.op = signature.kind,
+                                             .dtype = signature.dtype,
+                                             .reduce_op = signature.reduce_op,
+                                             .device = device});
+  known = support ? 1 : 2;
+  if (!support)
+    throw_failure({.code = Code::unsupported,
+                   .message = fmt::format("{} cannot do {}: {}", backend_name, describe(signature),
+                                          support.reason),
+                   .rank = context.rank,
+                   .group = context.group,
+                   .op = std::string(to_string(signature.kind))});
+}
+
+Work ProcessGroup::State::submit(const Op& op, const CallOptions& options) {
+  check_alive();
+  Exclusive exclusive(*this);
+  check_arguments(op, context.rank, context.size);
+  if (options.timeout && *options.timeout <= Duration::zero())
+    throw InvalidArgument("CallOptions::timeout must be positive; leave it out for the group's");
+  const Signature signature = signature_of(op, context.size);
+  check_supported(op, signature);
+  if (control->broken()) {
+    const auto failure = control->failure();
+    if (options.async) return Work::failed(*failure);
+    throw_failure(*failure);
+  }
+  return run(op, signature, options);
+}
+
+Work ProcessGroup::State::run(const Op& op, const Signature& signature,
+                              const CallOptions& options) {
+  const bool collective = !is_point_to_point(signature.kind);
+  const std::uint64_t sequence = collective ? ++collectives : ++messages;
+  const std::uint64_t hash = hash_of(signature);
+  const std::int64_t now = steady_ns();
+  RankBlock& own = control->own_block();
+  const std::uint64_t record = start_record(own, sequence, signature, hash, now);
+  if (collective) own.submitted.store(sequence, std::memory_order_relaxed);
+  const Duration limit = options.timeout.value_or(Duration(timeout.load(std::memory_order_relaxed)));
+  const Call call{.op = op,
+                  .sequence = sequence,
+                  .signature = hash,
+                  .deadline = Deadline(Duration(now) + limit),
+                  .async = options.async,
+                  .record = record};
+  if (options.async) pending.fetch_add(1, std::memory_order_relaxed);
+  Work work;
+  try {
+    work = backend->launch(call);
+  } catch (const std::exception& error) {
+    work = Work::failed({.code = Code::backend_error,
+                         .message = fmt::format("{} threw: {}", backend_name, error.what())});
+  }
+  if (options.async) {
+    detail::WorkShared::on_terminal(
+        work, [this, record, sequence, kind = signature.kind](const Failure* failure) {
+          ended(record, sequence, kind, failure);
+          pending.fetch_sub(1, std::memory_order_release);
+        });
+    return work;
+  }
+  const auto failure = ended(record, sequence, signature.kind, work.failure());
+  if (failure) throw_failure(*failure);
+  return work;
+}
+
+std::shared_ptr<const Failure> ProcessGroup::State::ended(std::uint64_t record,
+                                                          std::uint64_t sequence, OpKind kind,
+                                                          const Failure* failure) noexcept {
+  RankBlock& own = control->own_block();
+  if (!is_point_to_point(kind)) own.finished.store(sequence, std::memory_order_relaxed);
+  finish_record(own, record, failure == nullptr, steady_ns());
+  if (failure == nullptr) return nullptr;
+  Failure complete = *failure;
+  if (complete.group.empty()) complete.group = context.group;
+  if (complete.op.empty()) complete.op = to_string(kind);
+  if (complete.sequence == 0) complete.sequence = sequence;
+  if (leaves_group_intact(complete.code)) return std::make_shared<const Failure>(complete);
+  return control->fail(std::move(complete));
+}
+
+bool ProcessGroup::State::shutdown(Duration limit) {
+  if (closed.exchange(true)) return pending.load(std::memory_order_acquire) == 0;
+  using std::chrono::steady_clock;
+  const auto drained = [this](Deadline end) {
+    while (pending.load(std::memory_order_acquire) != 0) {
+      if (steady_clock::now() >= end) return false;
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    return true;
+  };
+  const Deadline deadline = steady_clock::now() + limit;
+  bool quiet = drained(deadline);
+  if (!quiet) {
+    control->fail({.code = Code::destroyed,
+                   .message = fmt::format("rank {} shut the group down with {} ops pending",
+                                          context.rank, pending.load()),
+                   .rank = context.rank});
+    backend->abort();
+    quiet = drained(steady_clock::now() + std::chrono::seconds(1));
+  }
+  control->leave();
+  if (quiet) backend->shutdown(deadline);
+  unwatch(*control);
+  if (holds_claim) release_claim(*context.store, context.rank);
+  return quiet;
+}
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/core/shm_control.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "src/core/host.h"
+#include "src/core/log.h"
+#include "src/core/recorder.h"
+#include "src/net/shared_memory.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr auto kAcquire = std::memory_order_acquire;
+constexpr auto kRelease = std::memory_order_release;
+
+template <std::size_t N>
+void copy_text(char (&to)[N], std::string_view text) noexcept {
+  const std::size_t length = std::min(text.size(), N - 1);
+  std::memcpy(to, text.data(), length);
+  to[length] = '\0';
+}
+
+// Text that another process wrote: it may lack its end.
+template <std::size_t N>
+std::string read_text(const char (&from)[N]) {
+  return std::string(from, strnlen(from, N));
+}
+
+// Between two looks at shared memory: spins while a core is free for that, else gives the core away at once.
+class Backoff {
+ public:
+  explicit Backoff(bool crowded) noexcept : round_(crowded ? kSpins : 0) {}
+  // True every so often: time to look at the clock.
+  bool pause() noexcept {
+    ++round_;
+    if (round_ < kSpins) {
+      if (round_ > kHotSpins) __builtin_ia32_pause();
+      return round_ % 1024 == 0;
+    }
+    if (round_ < kYields) {
+      sched_yield();
+      return round_ % 64 == 0;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    return true;
+  }
+
+ private:
+  static constexpr unsigned kHotSpins = 50, kSpins = 4096, kYields = kSpins + 2048;
+  unsigned round_;
+};
+
+// header | one block per rank | per rank two rows of input counts, by parity of the sequence
+struct Layout {
+  explicit Layout(int size)
+      : blocks(sizeof(GroupHeader)),
+        counts(blocks + static_cast<std::size_t>(size) * sizeof(RankBlock)),
+        bytes(counts + 2 * static_cast<std::size_t>(size) * static_cast<std::size_t>(size) *
+                           sizeof(std::uint64_t)) {}
+  std::size_t blocks, counts, bytes;
+};
+
+class ShmControl final : public ControlPlane {
+ public:
+  ShmControl(const ControlOptions& options, std::shared_ptr<SharedMapping> mapping)
+      : ControlPlane(options),
+        mapping_(std::move(mapping)),
+        layout_(options.size),
+        header_(reinterpret_cast<GroupHeader*>(mapping_->data())),
+        blocks_(reinterpret_cast<RankBlock*>(mapping_->data() + layout_.blocks)),
+        crowded_(options.size > allowed_cpus()) {
+    own_ = &blocks_[rank_];
+    broken_ = &header_->state;
+    own_->pid = getpid();
+    copy_text(own_->host, host_name());
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&own_->alive, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+  }
+  // The mutex is not destroyed: a peer may be trying it, and its memory goes with the mapping.
+  ~ShmControl() override { ShmControl::leave(); }
+
+  // The second half of joining, once the monitor holds our liveness lock.
+  void join(Deadline deadline) {
+    own_->presence.store(Presence::joined, kRelease);
+    for (Backoff backoff(true);;) {
+      const std::vector<int> missing = absent();
+      if (missing.empty()) return;
+      if (backoff.pause() && std::chrono::steady_clock::now() >= deadline)
+        throw_failure({.code = Code::timed_out,
+                       .message = fmt::format("while joining group \"{}\", these ranks did not "
+                                              "come: {}",
+                                              group_, names_of(missing)),
+                       .rank = missing.front(),
+                       .group = group_});
+    }
+  }
+
+  std::shared_ptr<const Failure> agree(const Call& call) override;
+  void announce(const Call& call) override;
+  Agreement poll_agreement(const Call& call) override;
+  std::shared_ptr<const Failure> fail(Failure failure) override;
+  Failure timed_out(const Call& call, std::string_view phase) override;
+  std::shared_ptr<const Failure> barrier(Deadline deadline) override;
+
+  void leave() noexcept override {
+    Presence expected = Presence::joined;
+    own_->presence.compare_exchange_strong(expected, Presence::left);
+  }
+  void hold_liveness() override { pthread_mutex_lock(&own_->alive); }
+  void release_liveness() noexcept override { pthread_mutex_unlock(&own_->alive); }
+  void tick() override;
+
+ private:
+  Failure read_cause() override;
+
+  std::uint64_t* counts(int rank, std::uint64_t sequence) const noexcept {
+    auto* first = reinterpret_cast<std::uint64_t*>(mapping_->data() + layout_.counts);
+    return first + (static_cast<std::size_t>(rank) * 2 + sequence % 2) *
+                       static_cast<std::size_t>(size_);
+  }
+  CallSlot& slot(int rank, std::uint64_t sequence) const noexcept {
+    return blocks_[rank].calls[sequence % 2];
+  }
+  std::vector<int> absent() const;
+  std::string names_of(const std::vector<int>& ranks) const;
+  // Breaks the group when `peer`, which has entered the call, entered another one.
+  bool matches(const Call& call, int peer);
+  bool mine_is_odd(std::uint64_t sequence, int peer) const noexcept;
+  bool is_gone(RankBlock& block) const noexcept;
+  void check_peer(int peer);
+  std::vector<int> behind(const Recorded& record) const;
+  void check_running_ops();
+
+  const std::shared_ptr<SharedMapping> mapping_;
+  const Layout layout_;
+  GroupHeader* const header_;
+  RankBlock* const blocks_;
+  const bool crowded_;
+  std::int64_t last_warning_ns_ = 0;
+};
+
+std::vector<int> ShmControl::absent() const {
+  std::vector<int> ranks;
+  for (int peer = 0; peer < size_; ++peer)
+    if (blocks_[peer].presence.load(kAcquire) == Presence::absent) ranks.push_back(peer);
+  return ranks;
+}
+
+std::string ShmControl::names_of(const std::vector<int>& ranks) const {
+  std::string text;
+  for (const int rank : ranks) text += (text.empty() ? "" : ", ") + name_of(rank);
+  return text;
+}
+
+void ShmControl::announce(const Call& call) {
+  CallSlot& mine = slot(rank_, call.sequence);
+  mine.signature = signature_of(call.op, size_);
+  mine.hash = call.signature;
+  if (const auto* op = std::get_if<AllToAllV>(&call.op))
+    std::copy(op->input_counts.begin(), op->input_counts.end(), counts(rank_, call.sequence));
+  mine.sequence.store(call.sequence, kRelease);
+}
+
+bool ShmControl::mine_is_odd(std::uint64_t sequence, int peer) const noexcept {
+  int with_me = 0, with_peer = 0;
+  for (int other = 0; other < size_; ++other) {
+    const CallSlot& theirs = slot(other, sequence);
+    if (theirs.sequence.load(kAcquire) != sequence) continue;
+    with_me += theirs.hash == slot(rank_, sequence).hash;
+    with_peer += theirs.hash == slot(peer, sequence).hash;
+  }
+  return with_me < with_peer;
+}
+
+bool ShmControl::matches(const Call& call, int peer) {
+  const CallSlot& theirs = slot(peer, call.sequence);
+  if (theirs.hash != call.signature) {
+    fail(mismatch(slot(rank_, call.sequence).signature, peer, theirs.signature,
+                  mine_is_odd(call.sequence, peer), call.sequence));
+    return false;
+  }
+  if (const auto* op = std::get_if<AllToAllV>(&call.op)) {
+    const std::uint64_t sent = counts(peer, call.sequence)[rank_];
+    const std::uint64_t expected = op->output_counts[static_cast<std::size_t>(peer)];
+    if (sent != expected) {
+      fail(counts_mismatch(call.sequence, peer, expected, sent));
+      return false;
+    }
+  }
+  return true;
+}
+
+std::shared_ptr<const Failure> ShmControl::agree(const Call& call) {
+  announce(call);
+  for (int i = 1; i < size_; ++i) {
+    const int peer = (rank_ + i) % size_;
+    const auto& entered = slot(peer, call.sequence).sequence;
+    for (Backoff backoff(crowded_); entered.load(kAcquire) != call.sequence;) {
+      if (broken()) return failure();
+      if (backoff.pause() && std::chrono::steady_clock::now() >= call.deadline)
+        return fail(timed_out(call, "waiting for all ranks to enter the call"));
+    }
+    if (!matches(call, peer)) return failure();
+  }
+  // A call that agrees goes through even if the group broke meanwhile: the op itself decides.
+  return nullptr;
+}
+
+Control::Agreement ShmControl::poll_agreement(const Call& call) {
+  if (broken()) return Agreement::failed;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (slot(peer, call.sequence).sequence.load(kAcquire) != call.sequence)
+      return Agreement::pending;
+    if (peer != rank_ && !matches(call, peer)) return Agreement::failed;
+  }
+  return Agreement::agreed;
+}
+
+std::shared_ptr<const Failure> ShmControl::fail(Failure failure_value) {
+  std::uint32_t expected = GroupHeader::intact;
+  if (header_->state.compare_exchange_strong(expected, GroupHeader::breaking)) {
+    SharedFailure& cause = header_->cause;
+    cause.code = failure_value.code;
+    cause.rank = failure_value.rank;
+    cause.pid = failure_value.pid;
+    cause.sequence = failure_value.sequence;
+    copy_text(cause.host, failure_value.host);
+    copy_text(cause.op, failure_value.op);
+    copy_text(cause.message, failure_value.message);
+    header_->state.store(GroupHeader::broken, kRelease);
+  }
+  return failure();
+}
+
+Failure ShmControl::read_cause() {
+  // The writer needs well under a microsecond; if it dies there, the cause stays unknown.
+  const Deadline end = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+  for (Backoff backoff(true); header_->state.load(kAcquire) != GroupHeader::broken;)
+    if (backoff.pause() && std::chrono::steady_clock::now() >= end)
+      return {.code = Code::peer_died, .message = "a rank died while it reported a failure"};
+  const SharedFailure& cause = header_->cause;
+  const bool known = cause.code <= Code::timed_out;
+  return {.code = known ? cause.code : Code::corrupt,
+          .message = read_text(cause.message),
+          .rank = cause.rank,
+          .host = read_text(cause.host),
+          .pid = cause.pid,
+          .op = read_text(cause.op),
+          .sequence = cause.sequence};
+}
+
+Failure ShmControl::timed_out(const Call& call, std::string_view phase) {
+  const Signature signature = signature_of(call.op, size_);
+  std::vector<int> missing;
+  if (is_point_to_point(signature.kind)) {
+    if (signature.root >= 0 && signature.root != rank_) missing.push_back(signature.root);
+  } else {
+    for (int peer = 0; peer < size_; ++peer)
+      if (blocks_[peer].submitted.load(kRelaxed) < call.sequence) missing.push_back(peer);
+    // All entered: then who has not left it?
+    if (missing.empty())
+      for (int peer = 0; peer < size_; ++peer)
+        if (peer != rank_ && blocks_[peer].finished.load(kRelaxed) < call.sequence)
+          missing.push_back(peer);
+  }
+  std::string text = fmt::format("the deadline of {} #{} passed while {}", describe(signature),
+                                 call.sequence, phase);
+  for (std::size_t i = 0; i < missing.size(); ++i)
+    text += fmt::format("{}{}: {}", i == 0 ? "; missing: " : ", ", name_of(missing[i]),
+                        last_op(blocks_[missing[i]], steady_ns()));
+  Failure failure = missing.empty() ? Failure{} : failure_about(missing.front(), {}, {});
+  failure.code = Code::timed_out;
+  failure.message = std::move(text);
+  failure.group = group_;
+  failure.op = to_string(signature.kind);
+  failure.sequence = call.sequence;
+  return failure;
+}
+
+std::shared_ptr<const Failure> ShmControl::barrier(Deadline deadline) {
+  const std::uint64_t round = own_->barriers.load(kRelaxed) + 1;
+  own_->barriers.store(round, kRelease);
+  for (Backoff backoff(crowded_);;) {
+    std::vector<int> missing;
+    for (int peer = 0; peer < size_; ++peer)
+      if (blocks_[peer].barriers.load(kAcquire) < round) missing.push_back(peer);
+    if (missing.empty()) return nullptr;
+    if (broken()) return failure();
+    if (backoff.pause() && std::chrono::steady_clock::now() >= deadline) {
+      Failure failure = failure_about(
+          missing.front(), Code::timed_out,
+          fmt::format("{} of {} ranks did not reach monitored_barrier: {}", missing.size(), size_,
+                      names_of(missing)));
+      failure.op = "monitored_barrier";
+      failure.sequence = round;
+      return fail(std::move(failure));
+    }
+  }
+}
+
+bool ShmControl::is_gone(RankBlock& block) const noexcept {
+  const int result = pthread_mutex_trylock(&block.alive);
+  if (result == EBUSY) return false;
+  if (result == EOWNERDEAD) pthread_mutex_consistent(&block.alive);
+  if (result == 0 || result == EOWNERDEAD) pthread_mutex_unlock(&block.alive);
+  return true;
+}
+
+void ShmControl::check_peer(int peer) {
+  RankBlock& block = blocks_[peer];
+  if (block.pid == own_->pid) return;  // a thread of this process
+  if (block.presence.load(kAcquire) == Presence::joined && is_gone(block) &&
+      block.presence.load(kAcquire) == Presence::joined) {
+    fail(failure_about(peer, Code::peer_died,
+                       fmt::format("{} died without leaving the group; its last op: {}",
+                                   name_of(peer), last_op(block, steady_ns()))));
+  }
+}
+
+// The ranks that have not come as far as this op of ours.
+std::vector<int> ShmControl::behind(const Recorded& record) const {
+  std::vector<int> ranks;
+  if (is_point_to_point(record.kind)) {
+    if (record.root >= 0 && record.root != rank_) ranks.push_back(record.root);
+  } else {
+    for (int peer = 0; peer < size_; ++peer)
+      if (blocks_[peer].submitted.load(kRelaxed) < record.sequence) ranks.push_back(peer);
+  }
+  return ranks;
+}
+
+// A peer that has left will never come, and an op that runs for long is worth a warning with names.
+void ShmControl::check_running_ops() {
+  if (own_->ended.load(kRelaxed) == own_->next_record.load(kRelaxed)) return;
+  const std::int64_t now = steady_ns();
+  std::optional<Recorded> oldest;
+  visit_records(*own_, [&](const Recorded& record) {
+    if (record.state == Record::running && (!oldest || record.start_ns < oldest->start_ns))
+      oldest = record;
+  });
+  if (!oldest) return;
+  const std::vector<int> missing = behind(*oldest);
+  const std::int64_t age = now - oldest->start_ns;
+  // A message may still be on its way from a rank that has left.
+  const bool settled = !is_point_to_point(oldest->kind) || age > 1'000'000'000;
+  for (const int peer : missing)
+    if (settled && blocks_[peer].presence.load(kAcquire) == Presence::left)
+      fail(failure_about(peer, Code::peer_left,
+                         fmt::format("{} left the group; rank {} still waits for it in {} #{}",
+                                     name_of(peer), rank_, to_string(oldest->kind),
+                                     oldest->sequence)));
+  constexpr std::int64_t kPeriod = std::chrono::nanoseconds(kLateOp).count();
+  if (now - std::max(oldest->start_ns, last_warning_ns_) < kPeriod) return;
+  last_warning_ns_ = now;
+  log(LogLevel::warn, "group \"{}\", rank {}: {} #{} runs for {:.0f} s; {}", group_, rank_,
+      to_string(oldest->kind), oldest->sequence, static_cast<double>(age) / 1e9,
+      missing.empty() ? "all ranks have entered it" : "not there yet: " + names_of(missing));
+}
+
+void ShmControl::tick() {
+  if (broken()) return;
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_) check_peer(peer);
+  check_running_ops();
+}
+
+}  // namespace
+
+std::shared_ptr<ControlPlane> make_shm_control(const ControlOptions& options) {
+  std::shared_ptr<SharedMapping> mapping;
+  if (options.rank == 0) mapping = make_shared_memory("c10d-control", Layout(options.size).bytes);
+  if (options.size > 1)
+    mapping = share_memory({.store = options.store,
+                            .key = "control",
+                            .rank = options.rank,
+                            .size = options.size,
+                            .token = options.token,
+                            .deadline = options.deadline},
+                           std::move(mapping));
+  auto control = std::make_shared<ShmControl>(options, std::move(mapping));
+  watch(control);
+  try {
+    control->join(options.deadline);
+  } catch (...) {
+    unwatch(*control);
+    throw;
+  }
+  return control;
+}
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/core/store_control.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "src/core/log.h"
+#include "src/core/recorder.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr std::chrono::milliseconds kSlice{100};  // how often a wait looks for a broken group
+constexpr int kTicksPerLook = 10;                 // of the monitor, between looks at the store
+
+// An announcement as bytes. Both sides are of one version and byte order: the bootstrap has checked.
+struct Announcement {
+  std::uint64_t sequence;
+  std::uint64_t hash;
+  Signature signature;
+};
+
+std::string to_bytes(const Announcement& announcement, std::span<const std::size_t> counts) {
+  std::string bytes(sizeof announcement + counts.size_bytes(), '\0');
+  std::memcpy(bytes.data(), &announcement, sizeof announcement);
+  if (!counts.empty())
+    std::memcpy(bytes.data() + sizeof announcement, counts.data(), counts.size_bytes());
+  return bytes;
+}
+
+class StoreControl final : public ControlPlane {
+ public:
+  explicit StoreControl(const ControlOptions& options)
+      : ControlPlane(options), store_(options.store), block_(std::make_unique<RankBlock>()) {
+    own_ = block_.get();
+    own_->pid = getpid();
+    broken_ = &state_;
+    store_->barrier("control/join", size_, options.deadline - std::chrono::steady_clock::now());
+  }
+
+  std::shared_ptr<const Failure> agree(const Call& call) override;
+  void announce(const Call& call) override;
+  Agreement poll_agreement(const Call& call) override;
+  std::shared_ptr<const Failure> fail(Failure failure) override;
+  Failure timed_out(const Call& call, std::string_view phase) override;
+  std::shared_ptr<const Failure> barrier(Deadline deadline) override;
+  void leave() noexcept override {}
+  void tick() override;
+
+ private:
+  Failure read_cause() override;
+  void look_for_cause();
+  std::string key(int rank, std::uint64_t sequence) const {
+    return fmt::format("call/{}/{}", sequence, rank);
+  }
+  std::vector<std::string> keys(std::uint64_t sequence) const {
+    std::vector<std::string> all;
+    for (int rank = 0; rank < size_; ++rank) all.push_back(key(rank, sequence));
+    return all;
+  }
+  // Null when every rank's announcement matches.
+  std::shared_ptr<const Failure> compare(const Call& call, const std::vector<std::string>& values);
+
+  const std::shared_ptr<Store> store_;
+  const std::unique_ptr<RankBlock> block_;
+  std::atomic<std::uint32_t> state_{GroupHeader::intact};
+  Mutex mutex_;
+  Failure cause_ C10D_GUARDED_BY(mutex_);
+  int ticks_ = 0;
+};
+
+void StoreControl::announce(const Call& call) {
+  std::span<const std::size_t> counts;
+  if (const auto* op = std::get_if<AllToAllV>(&call.op)) counts = op->input_counts;
+  store_->set(key(rank_, call.sequence),
+              to_bytes({call.sequence, call.signature, signature_of(call.op, size_)}, counts));
+  // Everybody has read what came two calls ago: a rank leads by at most one call.
+  if (call.sequence > 2) store_->delete_key(key(rank_, call.sequence - 2));
+}
+
+std::shared_ptr<const Failure> StoreControl::compare(const Call& call,
+                                                     const std::vector<std::string>& values) {
+  const Signature mine = signature_of(call.op, size_);
+  for (int peer = 0; peer < size_; ++peer) {
+    const std::string& bytes = values[static_cast<std::size_t>(peer)];
+    Announcement theirs;
+    if (bytes.size() < sizeof theirs)
+      return fail(failure_about(peer, Code::corrupt, name_of(peer) + " announced a short call"));
+    std::memcpy(&theirs, bytes.data(), sizeof theirs);
+    if (theirs.hash != call.signature)
+      return fail(mismatch(mine, peer, theirs.signature, false, call.sequence));
+    const auto* op = std::get_if<AllToAllV>(&call.op);
+    if (op == nullptr) continue;
+    std::uint64_t sent = 0;
+    const std::size_t offset = sizeof theirs + static_cast<std::size_t>(rank_) * sizeof sent;
+    if (bytes.size() < offset + sizeof sent)
+      return fail(failure_about(peer, Code::corrupt, name_of(peer) + " announced a short call"));
+    std::memcpy(&sent, bytes.data() + offset, sizeof sent);
+    const std::uint64_t expected = op->output_counts[static_cast<std::size_t>(peer)];
+    if (sent != expected) return fail(counts_mismatch(call.sequence, peer, expected, sent));
+  }
+  return nullptr;
+}
+
+std::shared_ptr<const Failure> StoreControl::agree(const Call& call) try {
+  announce(call);
+  const std::vector<std::string> all = keys(call.sequence);
+  while (true) {
+    look_for_cause();
+    if (broken()) return failure();
+    const auto left = call.deadline - std::chrono::steady_clock::now();
+    if (left <= Duration::zero())
+      return fail(timed_out(call, "waiting for all ranks to enter the call"));
+    try {
+      return compare(call, store_->multi_get(all, std::min<Duration>(left, kSlice)));
+    } catch (const DistTimeoutError&) {  // not all there: look again
+    }
+  }
+} catch (const DistError& error) {
+  return fail(error.failure());
+}
+
+Control::Agreement StoreControl::poll_agreement(const Call& call) try {
+  if (broken()) return Agreement::failed;
+  const std::vector<std::string> all = keys(call.sequence);
+  if (!store_->check(all)) return Agreement::pending;
+  return compare(call, store_->multi_get(all)) ? Agreement::failed : Agreement::agreed;
+} catch (const DistError& error) {
+  fail(error.failure());
+  return Agreement::failed;
+}
+
+std::shared_ptr<const Failure> StoreControl::fail(Failure failure_value) {
+  {
+    MutexLock lock(mutex_);
+    if (state_.load() != GroupHeader::intact) failure_value.message.clear();
+    if (!failure_value.message.empty()) {
+      cause_ = std::move(failure_value);
+      const std::string text =
+          fmt::format("{} {} {} {} {}\n{}\n{}", static_cast<int>(cause_.code), cause_.rank,
+                      cause_.pid, cause_.sequence, cause_.op.empty() ? "-" : cause_.op, cause_.host,
+                      cause_.message);
+      state_.store(GroupHeader::broken, std::memory_order_release);
+      try {
+        store_->compare_set("cause", std::nullopt, text);
+      } catch (const std::exception& error) {
+        log(LogLevel::warn, "group \"{}\": peers could not be told of a failure: {}", group_,
+            error.what());
+      }
+    }
+  }
+  return failure();
+}
+
+Failure StoreControl::read_cause() {
+  MutexLock lock(mutex_);
+  return cause_;
+}
+
+// Takes over the failure that another rank published.
+void StoreControl::look_for_cause() {
+  if (broken()) return;
+  const std::optional<std::string> text = store_->try_get("cause");
+  if (!text) return;
+  const std::size_t first = text->find('\n');
+  const std::size_t second = first == text->npos ? first : text->find('\n', first + 1);
+  if (second == text->npos) return;
+  int code = 0;
+  char op[32] = {};
+  Failure cause;
+  long long pid = 0;
+  unsigned long long sequence = 0;
+  if (std::sscanf(text->c_str(), "%d %d %lld %llu %31s", &code, &cause.rank, &pid, &sequence, op) != 5)
+    return;
+  cause.code = code >= 0 && code <= static_cast<int>(Code::timed_out) ? static_cast<Code>(code)
+                                                                       : Code::corrupt;
+  cause.pid = pid;
+  cause.sequence = sequence;
+  if (std::string_view(op) != "-") cause.op = op;
+  cause.host = text->substr(first + 1, second - first - 1);
+  cause.message = text->substr(second + 1);
+  MutexLock lock(mutex_);
+  if (state_.load() != GroupHeader::intact) return;
+  cause_ = std::move(cause);
+  state_.store(GroupHeader::broken, std::memory_order_release);
+}
+
+Failure StoreControl::timed_out(const Call& call, std::string_view phase) {
+  const Signature signature = signature_of(call.op, size_);
+  std::vector<int> missing;
+  if (is_point_to_point(signature.kind)) {
+    if (signature.root >= 0 && signature.root != rank_) missing.push_back(signature.root);
+  } else {
+    try {
+      for (int peer = 0; peer < size_; ++peer)
+        if (peer != rank_ && !store_->try_get(key(peer, call.sequence))) missing.push_back(peer);
+    } catch (const DistError&) {  // the store is gone: the ranks stay unnamed
+    }
+  }
+  std::string text = fmt::format("the deadline of {} #{} passed while {}", describe(signature),
+                                 call.sequence, phase);
+  for (std::size_t i = 0; i < missing.size(); ++i)
+    text += (i == 0 ? "; missing: " : ", ") + name_of(missing[i]);
+  Failure failure = missing.empty() ? Failure{} : failure_about(missing.front(), {}, {});
+  failure.code = Code::timed_out;
+  failure.message = std::move(text);
+  failure.group = group_;
+  failure.op = to_string(signature.kind);
+  failure.sequence = call.sequence;
+  return failure;
+}
+
+std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
+  const std::uint64_t round = own_->barriers.load() + 1;
+  own_->barriers.store(round);
+  const auto arrival = [&](int rank) { return fmt::format("barrier/{}/{}", round, rank); };
+  std::vector<std::string> all;
+  for (int rank = 0; rank < size_; ++rank) all.push_back(arrival(rank));
+  store_->set(arrival(rank_), "");
+  while (true) {
+    look_for_cause();
+    if (broken()) return failure();
+    const auto left = deadline - std::chrono::steady_clock::now();
+    try {
+      store_->wait(all, std::clamp<Duration>(left, std::chrono::milliseconds(1), kSlice));
+      if (round > 1) store_->delete_key(fmt::format("barrier/{}/{}", round - 1, rank_));
+      return nullptr;
+    } catch (const DistTimeoutError&) {
+      if (left > Duration::zero()) continue;
+    }
+    std::string names;
+    int first = -1;
+    for (int peer = 0; peer < size_; ++peer) {
+      if (store_->try_get(arrival(peer))) continue;
+      if (first < 0) first = peer;
+      names += (names.empty() ? "" : ", ") + name_of(peer);
+    }
+    if (first < 0) return nullptr;
+    return fail(failure_about(first, Code::timed_out,
+                              "these ranks did not reach monitored_barrier: " + names));
+  }
+} catch (const DistError& error) {
+  return fail(error.failure());
+}
+
+void StoreControl::tick() {
+  if (broken() || ++ticks_ % kTicksPerLook != 0) return;
+  look_for_cause();
+}
+
+}  // namespace
+
+std::shared_ptr<ControlPlane> make_store_control(const ControlOptions& options) {
+  auto control = std::make_shared<StoreControl>(options);
+  watch(control);
+  return control;
+}
+
+}  // namespace c10d::inline v0

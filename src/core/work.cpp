@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "c10d/work.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "src/core/callback_thread.h"
+#include "src/core/work_shared.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+WorkState terminal_state(const Failure& failure) noexcept {
+  if (failure.code == Code::timed_out) return WorkState::timed_out;
+  return reason_of(failure.code) == Reason::aborted ? WorkState::cancelled : WorkState::failed;
+}
+
+const Failure* failure_of(const detail::WorkShared& shared) noexcept {
+  return shared.state.load(std::memory_order_acquire) == WorkState::ok ? nullptr : &shared.failure;
+}
+
+// False when the work was terminal already.
+bool finish(detail::WorkShared& shared, WorkState state, Failure* failure, int source) {
+  decltype(shared.callbacks) callbacks;
+  decltype(shared.callbacks) inline_callbacks;
+  {
+    MutexLock lock(shared.mutex);
+    if (shared.state.load(std::memory_order_relaxed) != WorkState::running) return false;
+    if (failure != nullptr) shared.failure = std::move(*failure);
+    shared.source = source;
+    callbacks.swap(shared.callbacks);
+    inline_callbacks.swap(shared.inline_callbacks);
+    shared.progress = nullptr;
+    shared.state.store(state, std::memory_order_release);
+    shared.changed.notify_all();
+  }
+  for (auto& callback : inline_callbacks) callback(failure_of(shared));
+  for (auto& callback : callbacks)  // each with a copy of the failure: it may outlive the Work
+    run_on_callback_thread(
+        [callback = std::move(callback), ok = state == WorkState::ok, copy = shared.failure] {
+          callback(ok ? nullptr : &copy);
+        });
+  return true;
+}
+
+// Waits until the work is terminal or the deadline has passed, driving the op where it asks for that.
+bool wait_until(detail::WorkShared& shared, std::optional<Deadline> deadline) {
+  constexpr auto kPollPause = std::chrono::microseconds(50);
+  MutexLock lock(shared.mutex);
+  while (shared.state.load(std::memory_order_acquire) == WorkState::running) {
+    if (deadline && std::chrono::steady_clock::now() >= *deadline) return false;
+    if (const auto progress = shared.progress) {
+      shared.mutex.unlock();
+      const bool progressed = progress();
+      shared.mutex.lock();
+      if (!progressed && shared.state.load() == WorkState::running)
+        shared.changed.wait_for(shared.mutex, kPollPause);
+    } else if (deadline) {
+      shared.changed.wait_until(shared.mutex, *deadline);
+    } else {
+      shared.changed.wait(shared.mutex);
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void detail::WorkShared::on_terminal(const Work& work,
+                                     std::function<void(const Failure*)> callback) {
+  if (const auto& shared = work.shared_) {
+    MutexLock lock(shared->mutex);
+    if (shared->state.load(std::memory_order_relaxed) == WorkState::running) {
+      shared->inline_callbacks.push_back(std::move(callback));
+      return;
+    }
+  }
+  callback(work.failure());
+}
+
+Work::Work() noexcept = default;
+
+Work Work::failed(Failure failure) {
+  WorkSource source;
+  source.fail(std::move(failure));
+  return source.work();
+}
+
+Work Work::received_from(int source) noexcept {
+  Work work;
+  work.source_ = source;
+  return work;
+}
+
+bool Work::done() const noexcept { return state() != WorkState::running; }
+
+WorkState Work::state() const noexcept {
+  return shared_ ? shared_->state.load(std::memory_order_acquire) : WorkState::ok;
+}
+
+const Failure* Work::failure() const noexcept {
+  return done() && shared_ ? failure_of(*shared_) : nullptr;
+}
+
+void Work::wait() const {
+  if (!shared_) return;
+  wait_until(*shared_, std::nullopt);
+  if (const Failure* failed_with = failure()) throw_failure(*failed_with);
+}
+
+void Work::wait(Duration timeout) const {
+  if (!shared_) return;
+  if (!wait_until(*shared_, std::chrono::steady_clock::now() + timeout))
+    throw_failure({.code = Code::timed_out,
+                   .message = fmt::format("wait({:.3f} s) ended before the op; the op goes on",
+                                          std::chrono::duration<double>(timeout).count())});
+  if (const Failure* failed_with = failure()) throw_failure(*failed_with);
+}
+
+void Work::order_on(void* /*cuda_stream*/) const { wait(); }
+
+void Work::then(std::function<void(const Failure*)> callback) const {
+  if (shared_) {
+    MutexLock lock(shared_->mutex);
+    if (shared_->state.load(std::memory_order_relaxed) == WorkState::running) {
+      shared_->callbacks.push_back(std::move(callback));
+      return;
+    }
+  }
+  callback(failure());
+}
+
+int Work::source() const noexcept {
+  return shared_ ? (done() ? shared_->source : -1) : source_;
+}
+
+WorkSource::WorkSource() : shared_(std::make_shared<detail::WorkShared>()) {}
+
+Work WorkSource::work() const {
+  Work work;
+  work.shared_ = shared_;
+  return work;
+}
+
+bool WorkSource::complete(int source) const noexcept {
+  return finish(*shared_, WorkState::ok, nullptr, source);
+}
+
+bool WorkSource::fail(Failure failure) const noexcept {
+  const WorkState state = terminal_state(failure);
+  return finish(*shared_, state, &failure, -1);
+}
+
+void WorkSource::set_progress(std::function<bool()> poll) const {
+  MutexLock lock(shared_->mutex);
+  if (shared_->state.load(std::memory_order_relaxed) == WorkState::running)
+    shared_->progress = std::move(poll);
+}
+
+}  // namespace c10d::inline v0

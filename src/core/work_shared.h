@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <vector>
+
+#include "c10d/work.h"
+#include "src/core/mutex.h"
+
+namespace c10d::inline v0::detail {
+
+// The state behind a Work. `state` leaves `running` exactly once, under the mutex, after failure and source are
+// written; readers that see a terminal state may read both without the mutex.
+struct WorkShared {
+  std::atomic<WorkState> state{WorkState::running};
+  Failure failure;
+  int source = -1;
+
+  Mutex mutex;
+  CondVar changed;
+  std::vector<std::function<void(const Failure*)>> callbacks C10D_GUARDED_BY(mutex);
+  // Run by the completing thread itself: the funnel's bookkeeping.
+  std::vector<std::function<void(const Failure*)>> inline_callbacks C10D_GUARDED_BY(mutex);
+  std::function<bool()> progress C10D_GUARDED_BY(mutex);
+
+  // Calls `callback` when the work is terminal, in whichever thread makes it so; at once if it is already.
+  static void on_terminal(const Work& work, std::function<void(const Failure*)> callback);
+};
+
+}  // namespace c10d::inline v0::detail
