@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/launch/job.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +18,7 @@
 #include "src/core/log.h"
 #include "src/launch/descendants.h"
 #include "src/launch/environment.h"
+#include "src/launch/port.h"
 #include "src/net/token.h"
 
 namespace c10d::inline v0 {
@@ -51,22 +49,6 @@ Fd make_token_memory(const std::string& token) {
       fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0)
     throw_resource("cannot fill the memory of the job's token");
   return fd;
-}
-
-// A port for the program's own use, held but not listened on: nobody is given it meanwhile, and a
-// server that sets SO_REUSEADDR, as PyTorch's does, can bind it.
-std::pair<Fd, std::uint16_t> hold_port() {
-  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1;
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (!fd || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-      bind(fd.get(), generic, sizeof address) != 0 || getsockname(fd.get(), generic, &length) != 0)
-    throw_resource("cannot find a free port on 127.0.0.1 for MASTER_PORT");
-  return {std::move(fd), ntohs(address.sin_port)};
 }
 
 }  // namespace

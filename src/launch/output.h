@@ -7,10 +7,12 @@
 #include <string>
 #include <string_view>
 
+#include "c10d/export.h"
+
 namespace c10d::inline v0 {
 
 // Control characters but tab in a form that a terminal shows instead of obeying: ESC is "\x1b".
-std::string visible(std::string_view text);
+C10D_API std::string visible(std::string_view text);
 
 // Turns a stream of bytes into whole lines. A line longer than the limit comes in pieces, so that a
 // rank that never ends its line cannot make the launcher grow.

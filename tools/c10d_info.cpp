@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "tools/info_facts.h"
+#include "tools/info_text.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr int kUsage = 2;
+const std::vector<std::string> kSections = {"version",      "host",   "launch",     "backends",
+                                            "capabilities", "limits", "environment"};
+
+void print_text(const nlohmann::ordered_json& facts, const std::vector<std::string>& sections) {
+  const bool everything = sections.empty();
+  for (const std::string& section : everything ? kSections : sections) {
+    const bool is_short = everything && section == "environment";
+    fmt::print(
+        "{}\n{}\n", section,
+        is_short ? short_environment_text(facts["environment"]) : section_text(section, facts));
+  }
+}
+
+int info(int argc, char** argv) {
+  CLI::App app("What this build of c10d is and can do on this host.", "c10d-info");
+  app.footer(
+      "Examples:\n"
+      "  c10d-info                       everything at a glance\n"
+      "  c10d-info backends              which backends work here, and why others do not\n"
+      "  c10d-info environment           every variable that is read, with value and meaning\n"
+      "  c10d-info --json | jq .host     the same for programs\n"
+      "\nA capability is yes, comp (composed of other ops of the library below) or - (with the "
+      "reason).");
+  std::vector<std::string> sections;
+  bool json = false;
+  app.add_option("SECTION", sections,
+                 "version host launch backends capabilities limits environment (default: all)")
+      ->type_name("")
+      ->check(CLI::IsMember(kSections).description(""));
+  app.add_flag("--json", json, "as one JSON object");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;
+  }
+
+  const nlohmann::ordered_json facts = collect_facts();
+  if (!json) {
+    print_text(facts, sections);
+    return 0;
+  }
+  nlohmann::ordered_json chosen;
+  for (const std::string& section : sections) chosen[section] = facts[section];
+  fmt::print("{}\n", (sections.empty() ? facts : chosen).dump(2));
+  return 0;
+}
+
+}  // namespace
+}  // namespace c10d::inline v0
+
+int main(int argc, char** argv) try {
+  return c10d::info(argc, argv);
+} catch (const std::exception& error) {
+  fmt::print(stderr, "c10d-info: {}\n", error.what());
+  return 1;
+}

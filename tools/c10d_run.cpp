@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include "c10d/error.h"
+#include "c10d/launch.h"
+#include "src/core/host.h"
+#include "src/launch/output.h"
+#include "tools/run_elsewhere.h"
+#include "tools/run_options.h"
+#include "tools/run_output.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr int kUsage = 2;
+constexpr int kBroken = 1;
+constexpr std::size_t kLastLineColumns = 78;
+
+std::string how_it_ended(const RankResult& rank) {
+  if (rank.signal != 0) {
+    const char* abbreviation = sigabbrev_np(rank.signal);
+    return fmt::format("{} (SIG{})", rank.exit_code, abbreviation ? abbreviation : "?");
+  }
+  return std::to_string(rank.exit_code);
+}
+
+std::string last_line(const RankResult& rank) {
+  const std::size_t newline = rank.last_lines.rfind('\n');
+  return visible(rank.last_lines.substr(newline == std::string::npos ? 0 : newline + 1))
+      .substr(0, kLastLineColumns);
+}
+
+void report_failure(const LaunchResult& result) {
+  const RankResult& first = result.ranks[static_cast<std::size_t>(result.first_failed)];
+  std::string text =
+      fmt::format("\nc10d-run: rank {} (pid {}) failed first: ", first.rank, first.pid);
+  text += first.signal != 0
+              ? fmt::format("killed by signal {} ({})\n", first.signal, sigdescr_np(first.signal))
+              : fmt::format("exit code {}\n", first.exit_code);
+  if (result.forwarded_signal != 0)
+    text += fmt::format("c10d-run had got signal {} and forwarded it\n", result.forwarded_signal);
+  else if (first.signal == SIGKILL)
+    text += "somebody sent SIGKILL, or the kernel was out of memory: see dmesg\n";
+  if (!first.last_lines.empty()) {
+    text += "its last lines on stderr:\n";
+    for (std::string_view rest = first.last_lines; !rest.empty();) {
+      const std::size_t end = rest.find('\n');
+      text += fmt::format("  | {}\n", visible(rest.substr(0, end)));
+      rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+    }
+  }
+  text += fmt::format("{:>6}  {:<16}  {}\n", "rank", "exit", "last line on stderr");
+  for (const RankResult& rank : result.ranks)
+    text += fmt::format("{:>6}  {:<16}  {}\n", rank.rank, how_it_ended(rank), last_line(rank));
+  std::fputs(text.c_str(), stderr);
+}
+
+int run(const RunOptions& options) {
+  RunOutput output(options);
+  LaunchOptions launch_options{
+      .ranks = options.ranks,
+      .command = options.command,
+      .environment = options.environment,
+      .grace = options.grace,
+      .on_line = [&](int rank, bool is_stderr,
+                     std::string_view line) { output.line(rank, is_stderr, line); },
+  };
+  for (int restart = 0;; ++restart) {
+    launch_options.environment["C10D_RESTART_COUNT"] = std::to_string(restart);
+    launch_options.environment["TORCHELASTIC_RESTART_COUNT"] = std::to_string(restart);
+    const LaunchResult result = launch(launch_options);
+    if (result.first_failed < 0) return 0;
+    report_failure(result);
+    if (restart == options.max_restarts || result.forwarded_signal != 0) return result.exit_code;
+    fmt::print(stderr, "c10d-run: restart {} of {}\n", restart + 1, options.max_restarts);
+  }
+}
+
+int run_program(int argc, char** argv) {
+  const RunOptions options = parse_run_options(argc, argv);
+  for (const std::string& warning : options.warnings)
+    fmt::print(stderr, "c10d-run: warning: {}\n", warning);
+  if (!options.print_for.empty()) {
+    fmt::print("{}\n", equivalent_line(options));
+    return 0;
+  }
+  if (options.verbose) {
+    fmt::print(stderr, "c10d-run: {} ranks on {}, {} CPUs: {}\n", options.ranks, host_name(),
+               allowed_cpus(), fmt::join(options.command, " "));
+  }
+  if (!options.via.empty()) become_mpirun(options);
+  return run(options);
+}
+
+}  // namespace
+}  // namespace c10d::inline v0
+
+int main(int argc, char** argv) try {
+  return c10d::run_program(argc, argv);
+} catch (const c10d::EarlyExit& end) {
+  std::fputs(end.text.c_str(), end.code == 0 ? stdout : stderr);
+  return end.code;
+} catch (const c10d::InvalidArgument& error) {
+  fmt::print(stderr, "c10d-run: {}\n", error.what());
+  return c10d::kUsage;
+} catch (const std::exception& error) {
+  fmt::print(stderr, "c10d-run: {}\n", error.what());
+  return c10d::kBroken;
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace c10d::inline v0 {
+
+// One section of collect_facts() for people, at most 100 columns wide.
+std::string section_text(std::string_view section, const nlohmann::ordered_json& facts);
+
+// The same of the environment, without the foreign variables that are unset.
+std::string short_environment_text(const nlohmann::ordered_json& environment);
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/run_elsewhere.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "src/core/host.h"
+#include "src/launch/port.h"
+#include "src/net/socket.h"
+#include "src/net/token.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+using Words = std::vector<std::string>;
+
+void append(Words& to, const Words& words) { to.insert(to.end(), words.begin(), words.end()); }
+
+std::string quoted(const std::string& word) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string result = "'";
+  for (const char c : word) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+// Other launchers serve no store: rank 0 does, at the place that is fixed here.
+Words meeting_place(const RunOptions& options) {
+  const auto value = [&](const char* name, const char* otherwise) {
+    const auto found = options.environment.find(name);
+    return std::string(name) + '=' +
+           (found == options.environment.end() ? otherwise : found->second);
+  };
+  return {value("MASTER_ADDR", "127.0.0.1"), value("MASTER_PORT", "29500")};
+}
+
+// The user's own variables, without what c10d-run adds for itself.
+Words variables(const RunOptions& options) {
+  Words words = meeting_place(options);
+  for (const auto& [name, value] : options.environment) {
+    if (name.starts_with("MASTER_") || name == "ROLE_NAME" || name.starts_with("TORCHELASTIC_"))
+      continue;
+    words.push_back(name + '=' + value);
+  }
+  return words;
+}
+
+Words srun(const RunOptions& options) {
+  Words words = {"srun", "--nodes=1", fmt::format("--ntasks={}", options.ranks), "--label",
+                 "--kill-on-bad-exit=1"};
+  std::string exported = "--export=ALL";
+  for (const std::string& variable : variables(options)) exported += ',' + variable;
+  words.push_back(exported);
+  append(words, options.command);
+  return words;
+}
+
+Words mpirun(const RunOptions& options) {
+  Words words = {"mpirun", "-n", std::to_string(options.ranks), "--bind-to", "none"};
+  if (options.ranks > allowed_cpus()) words.push_back("--oversubscribe");
+  if (options.prefix) words.push_back("--tag-output");
+  for (const std::string& variable : variables(options)) append(words, {"-x", variable});
+  append(words, options.command);
+  return words;
+}
+
+Words torchrun(const RunOptions& options) {
+  Words words;
+  for (const auto& [name, value] : options.environment)
+    if (name != "ROLE_NAME" && !name.starts_with("TORCHELASTIC_") && !name.starts_with("MASTER_"))
+      words.push_back(name + '=' + value);
+  if (!words.empty()) words.insert(words.begin(), "env");
+  append(words, {"torchrun", "--standalone", fmt::format("--nproc-per-node={}", options.ranks)});
+  if (options.max_restarts > 0)
+    words.push_back(fmt::format("--max-restarts={}", options.max_restarts));
+  if (!options.is_python) {
+    words.push_back("--no-python");
+    append(words, options.command);
+  } else {  // torchrun adds the interpreter itself
+    append(words, Words(options.command.begin() + 2, options.command.end()));
+  }
+  return words;
+}
+
+}  // namespace
+
+std::string equivalent_line(const RunOptions& options) {
+  const Words words = options.print_for == "srun"     ? srun(options)
+                      : options.print_for == "mpirun" ? mpirun(options)
+                                                      : torchrun(options);
+  std::string line;
+  for (const std::string& word : words) line += (line.empty() ? "" : " ") + quoted(word);
+  return line;
+}
+
+void become_mpirun(const RunOptions& options) {
+  // By environment where Open MPI and MPICH have different flags; ranks on this host inherit it
+  // from both.
+  for (const char* name : {"OMPI_MCA_rmaps_base_oversubscribe", "OMPI_ALLOW_RUN_AS_ROOT",
+                           "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
+    setenv(name, "1", 0);
+  setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
+  for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
+  if (options.environment.count("MASTER_ADDR") == 0) setenv("MASTER_ADDR", "127.0.0.1", 1);
+  if (options.environment.count("MASTER_PORT") == 0)
+    setenv("MASTER_PORT", std::to_string(hold_port().second).c_str(), 1);
+  setenv("C10D_JOB_ID", ("c10d-" + to_hex(random_bytes(8))).c_str(), 1);
+
+  Words words = {"mpirun", "-n", std::to_string(options.ranks)};
+  append(words, options.command);
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  throw std::runtime_error(fmt::format("cannot start {}: {}", words[0], error_text(errno)));
+}
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/run_options.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "c10d/env.h"
+#include "c10d/version.h"
+#include "src/core/host.h"
+#include "src/core/nearest.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr int kUsage = 2;
+constexpr const char* kUsageLine = "c10d-run [options] PROGRAM [arguments of the program]";
+constexpr const char* kDescription =
+    "Starts ranks of a program on this host, waits for them, and leaves none behind.";
+constexpr const char* kFooter = R"(Examples:
+  c10d-run -n 4 ./train --epochs 3        four ranks; each line of output is "[rank] line"
+  c10d-run -n auto train.py               one rank per CPU; a .py file runs under python3 -u
+  c10d-run --nproc_per_node=2 ./train     torchrun's spelling, with - or _, or PET_NPROC_PER_NODE=2
+  c10d-run -n 4 --log-dir logs -r 3 ./train   output of every rank in logs/RANK/stdout.log, stderr.log
+  c10d-run -n 4 --max-restarts 2 ./train  all ranks again after a failure, twice at most
+  c10d-run -n 4 --print mpirun ./train    the line to type for another launcher
+  c10d-run -n 4 --via mpirun ./train      let mpirun start the ranks (backend mpi)
+
+Each rank finds in its environment C10D_RANK, C10D_WORLD_SIZE, C10D_STORE, ..., and all that torchrun
+sets (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...). When one fails, the others get
+SIGTERM, then SIGKILL; the first failure is reported.
+
+Exit status: 0; the code of the first rank that failed, or 128 + signal; 2 for a mistake in this
+command line or a program that cannot be started.
+c10d-info lists every environment variable. More: docs/launching.md.)";
+
+// As text: what they mean is settled after the environment had its say.
+struct Raw {
+  std::string ranks = "1", nnodes = "1", node_rank = "0", rdzv_backend = "static";
+  std::string rdzv_endpoint, rdzv_id, rdzv_conf, master_addr, master_port, local_addr;
+  std::string monitor_interval, start_method, event_log_handler, logs_specs;
+  std::string role = "default", redirects = "0", tee = "0", shown, log_dir, print_for, via;
+  int max_restarts = 0;
+  double grace = 5;
+  std::vector<std::string> environment;
+  bool standalone = false, module = false, no_python = false, run_path = false, no_prefix = false;
+  bool verbose = false, version = false;
+};
+
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(34); }
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return fmt::format("Usage: {}\n", kUsageLine);
+  }
+};
+
+[[noreturn]] void usage_error(const std::string& what) {
+  throw EarlyExit{kUsage, fmt::format("c10d-run: {}\nTry c10d-run --help.\n", what)};
+}
+
+void add_own(CLI::App& app, Raw& raw) {
+  app.add_option("-n,--nproc-per-node", raw.ranks, "ranks on this host: a number, auto or cpu (1)")
+      ->type_name("N");
+  app.add_option("-x,--env", raw.environment, "variable for the ranks; repeatable")
+      ->type_name("NAME=VALUE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->expected(1);
+  app.add_option("--grace,--shutdown-timeout", raw.grace,
+                 "seconds from SIGTERM to SIGKILL once a rank has failed (5)")
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 86400.0).description(""));
+  app.add_option("--max-restarts", raw.max_restarts, "start all ranks again so often (0)")
+      ->type_name("K")
+      ->check(CLI::Range(0, 1000000).description(""));
+  app.add_flag("--no-prefix", raw.no_prefix, "lines as they are, without \"[rank] \"");
+  app.add_option("--local-ranks-filter,--ranks-filter", raw.shown, "show the output of these only")
+      ->type_name("0,2,..");
+  app.add_option("--log-dir", raw.log_dir, "folder for redirected output")->type_name("DIR");
+  app.add_option("-r,--redirects", raw.redirects,
+                 "to files instead of here: 0 none, 1 stdout, 2 stderr, 3 both")
+      ->type_name("K|RANK:K,..");
+  app.add_option("-t,--tee", raw.tee, "to files and here too")->type_name("K|RANK:K,..");
+  app.add_option("--print", raw.print_for, "print the line for srun, mpirun or torchrun and exit")
+      ->type_name("LAUNCHER")
+      ->check(CLI::IsMember({"srun", "mpirun", "torchrun"}).description(""));
+  app.add_option("--via", raw.via, "let mpirun start the ranks")
+      ->type_name("mpirun")
+      ->check(CLI::IsMember({"mpirun"}).description(""));
+  app.add_flag("-v,--verbose", raw.verbose, "say what is started and how");
+  app.add_flag("--version", raw.version, "print the version and exit");
+}
+
+void add_torchruns(CLI::App& app, Raw& raw) {
+  const auto group = [&](CLI::Option* option) { option->group("As in torchrun"); };
+  group(app.add_option("--nnodes", raw.nnodes, "1 or 1:1")->type_name("N"));
+  group(app.add_option("--node-rank", raw.node_rank, "0")->type_name("K"));
+  group(app.add_flag("--standalone", raw.standalone, "what it always is"));
+  group(app.add_option("--master-addr", raw.master_addr, "MASTER_ADDR of the ranks (127.0.0.1)"));
+  group(app.add_option("--master-port", raw.master_port, "MASTER_PORT of the ranks (a free one)"));
+  group(app.add_option("--local-addr", raw.local_addr, "without effect on one host"));
+  group(app.add_option("--rdzv-backend", raw.rdzv_backend, "static or c10d"));
+  group(app.add_option("--rdzv-endpoint", raw.rdzv_endpoint, "this host, any port"));
+  group(app.add_option("--rdzv-id", raw.rdzv_id, "TORCHELASTIC_RUN_ID of the ranks"));
+  group(app.add_option("--rdzv-conf", raw.rdzv_conf, "without effect on one host"));
+  group(app.add_option("--role", raw.role, "ROLE_NAME of the ranks (default)"));
+  group(app.add_flag("-m,--module", raw.module, "PROGRAM is a Python module"));
+  group(
+      app.add_flag("--no-python", raw.no_python, "PROGRAM is no Python script, whatever its name"));
+  group(app.add_flag("--run-path", raw.run_path, "PROGRAM is a Python script, whatever its name"));
+  group(
+      app.add_option("--monitor-interval", raw.monitor_interval, "without effect: nothing polls"));
+  group(app.add_option("--start-method", raw.start_method, "without effect"));
+  group(app.add_option("--event-log-handler", raw.event_log_handler, "without effect"));
+  group(app.add_option("--logs-specs", raw.logs_specs, "without effect"));
+}
+
+// Options of torchrun that change how a program runs and are not here: better an error than another
+// run.
+constexpr std::string_view kUnsupported[] = {"--numa-binding", "--virtual-local-rank",
+                                             "--signals-to-handle", "--duplicate-stdout-filters",
+                                             "--duplicate-stderr-filters"};
+
+[[noreturn]] void unknown_option(const CLI::App& app, const std::string& name) {
+  if (std::find(std::begin(kUnsupported), std::end(kUnsupported), name) != std::end(kUnsupported))
+    usage_error(fmt::format("{} of torchrun is not supported yet", name));
+  std::vector<std::string> long_names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& known : option->get_lnames()) long_names.push_back("--" + known);
+  const std::vector<std::string_view> views(long_names.begin(), long_names.end());
+  const std::string_view near = nearest(name, views);
+  usage_error(fmt::format("unknown option {}{}", name,
+                          near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+}
+
+// Takes our options off the front of `args`, which then begins with the program: what follows its
+// name is its own, whatever it looks like. Long options come out with dashes for underscores.
+std::vector<std::string> take_options(const CLI::App& app, std::vector<std::string>& args) {
+  std::vector<std::string> options;
+  std::size_t at = 0;
+  while (at < args.size() && args[at].size() > 1 && args[at][0] == '-') {
+    std::string text = args[at++];
+    if (text == "--") break;
+    if (text == "-np") text = "-n";  // mpirun's
+    const bool is_long = text[1] == '-';
+    const std::size_t equals = text.find('=');
+    std::string name = is_long ? text.substr(0, equals) : text.substr(0, 2);
+    std::replace(name.begin(), name.end(), '_', '-');
+    const CLI::Option* option = app.get_option_no_throw(name);
+    if (option == nullptr) unknown_option(app, name);
+    const bool has_value = is_long ? equals != std::string::npos : text.size() > 2;
+    text.replace(0, name.size(), name);
+    options.push_back(text);
+    if (has_value || option->get_items_expected() == 0) continue;
+    if (at == args.size()) usage_error(fmt::format("{} needs a value", name));
+    options.push_back(args[at++]);
+  }
+  args.erase(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(at));
+  return options;
+}
+
+// PET_* as if typed before everything else, so that what is typed wins.
+std::vector<std::string> options_from_environment() {
+  std::vector<std::string> options;
+  for (const EnvVariable& variable : env_variables()) {
+    if (!variable.name.starts_with("PET_")) continue;
+    const std::optional<std::string> value = env(variable.name);
+    if (!value) continue;
+    std::string name = "--";
+    for (const char c : variable.name.substr(4))
+      name += c == '_' ? '-' : static_cast<char>(c - 'A' + 'a');
+    options.push_back(name + "=" + *value);
+  }
+  return options;
+}
+
+std::optional<int> to_int(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, start), text.size());
+    parts.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return parts;
+}
+
+int ranks_of(const std::string& text) {
+  if (text == "auto" || text == "cpu") return allowed_cpus();
+  if (text == "gpu" || text == "xpu")
+    usage_error(
+        fmt::format("--nproc-per-node {}: c10d-run counts no such devices; give a number", text));
+  const std::optional<int> ranks = to_int(text);
+  if (!ranks || *ranks < 1)
+    usage_error(fmt::format("-n {}: give a number of ranks from 1 on, or auto", text));
+  return *ranks;
+}
+
+// "3" for all ranks, or "0:1,2:3" by rank.
+std::map<int, Streams> streams_of(const std::string& option, const std::string& text) {
+  std::map<int, Streams> result;
+  for (const std::string& part : split(text, ',')) {
+    const std::size_t colon = part.find(':');
+    const std::optional<int> rank =
+        colon == std::string::npos ? std::optional<int>(-1) : to_int(part.substr(0, colon));
+    const std::optional<int> mask =
+        to_int(colon == std::string::npos ? part : part.substr(colon + 1));
+    if (!rank || !mask || *mask < 0 || *mask > 3)
+      usage_error(fmt::format("{} {}: give 0, 1 (stdout), 2 (stderr) or 3 (both), or RANK:K,..",
+                              option, text));
+    result[*rank] = {(*mask & 1) != 0, (*mask & 2) != 0};
+  }
+  return result;
+}
+
+void check_one_host(const Raw& raw) {
+  if (raw.nnodes != "1" && raw.nnodes != "1:1")
+    usage_error(
+        fmt::format("--nnodes {}: c10d-run starts ranks on this host only; --print srun, "
+                    "mpirun or torchrun shows how they start the program",
+                    raw.nnodes));
+  if (raw.node_rank != "0")
+    usage_error(fmt::format("--node-rank {}: with one host there is only 0", raw.node_rank));
+  if (raw.rdzv_backend != "static" && raw.rdzv_backend != "c10d")
+    usage_error(
+        fmt::format("--rdzv-backend {}: there is no client for it; static and c10d mean "
+                    "the launcher's own store",
+                    raw.rdzv_backend));
+  const std::string host = raw.rdzv_endpoint.substr(0, raw.rdzv_endpoint.rfind(':'));
+  const std::vector<std::string> here = {"", "localhost", "127.0.0.1", "[::1]", host_name()};
+  if (std::find(here.begin(), here.end(), host) == here.end())
+    usage_error(fmt::format("--rdzv-endpoint {}: {} is not this host ({})", raw.rdzv_endpoint, host,
+                            host_name()));
+}
+
+std::vector<std::string> full_command(const Raw& raw, std::vector<std::string> command,
+                                      bool& is_python) {
+  is_python = raw.module || raw.run_path || (command.front().ends_with(".py") && !raw.no_python);
+  if (!is_python) return command;
+  std::vector<std::string> prefix = {"python3", "-u"};
+  if (raw.module) prefix.push_back("-m");
+  command.insert(command.begin(), prefix.begin(), prefix.end());
+  return command;
+}
+
+std::map<std::string, std::string> environment_of(const Raw& raw) {
+  std::map<std::string, std::string> environment;
+  for (const std::string& entry : raw.environment) {
+    const std::size_t equals = entry.find('=');
+    if (equals == 0 || equals == std::string::npos)
+      usage_error(fmt::format("--env {}: write NAME=VALUE", entry));
+    environment[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
+  environment["ROLE_NAME"] = raw.role;
+  environment["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(raw.max_restarts);
+  if (!raw.rdzv_id.empty()) environment["TORCHELASTIC_RUN_ID"] = raw.rdzv_id;
+  if (!raw.master_addr.empty()) environment["MASTER_ADDR"] = raw.master_addr;
+  if (!raw.master_port.empty() && raw.master_port != "0") {
+    const std::optional<int> port = to_int(raw.master_port);
+    if (!port || *port < 0 || *port > 65535)
+      usage_error(fmt::format("--master-port {}: give a port from 0 to 65535", raw.master_port));
+    environment["MASTER_PORT"] = raw.master_port;
+  }
+  return environment;
+}
+
+std::vector<std::string> warnings_of(const Raw& raw) {
+  std::vector<std::string> warnings;
+  const auto unused = [&](std::string_view option, const std::string& value) {
+    if (!value.empty()) warnings.push_back(fmt::format("{} has no effect here", option));
+  };
+  unused("--local-addr", raw.local_addr);
+  unused("--rdzv-conf", raw.rdzv_conf);
+  unused("--start-method", raw.start_method);
+  unused("--event-log-handler", raw.event_log_handler);
+  unused("--logs-specs", raw.logs_specs);
+  for (const UnknownEnv& variable : unknown_env()) {
+    warnings.push_back(fmt::format(
+        "{} is set but unknown{}", variable.name,
+        variable.nearest.empty() ? "" : fmt::format("; did you mean {}?", variable.nearest)));
+  }
+  return warnings;
+}
+
+RunOptions settle(const Raw& raw, std::vector<std::string> command) {
+  check_one_host(raw);
+  RunOptions options;
+  options.ranks = ranks_of(raw.ranks);
+  options.command = full_command(raw, std::move(command), options.is_python);
+  options.environment = environment_of(raw);
+  options.max_restarts = raw.max_restarts;
+  options.grace = std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(raw.grace));
+  options.prefix = !raw.no_prefix;
+  options.verbose = raw.verbose;
+  options.print_for = raw.print_for;
+  options.via = raw.via;
+  options.log_dir = raw.log_dir;
+  options.redirects = streams_of("--redirects", raw.redirects);
+  options.tees = streams_of("--tee", raw.tee);
+  const bool to_files = raw.redirects != "0" || raw.tee != "0";
+  if (to_files && raw.log_dir.empty()) usage_error("--redirects and --tee need --log-dir DIR");
+  if (!to_files && !raw.log_dir.empty()) options.tees[-1] = {true, true};
+  if (!raw.shown.empty()) {
+    for (const std::string& part : split(raw.shown, ',')) {
+      const std::optional<int> rank = to_int(part);
+      if (!rank || *rank < 0 || *rank >= options.ranks)
+        usage_error(
+            fmt::format("--ranks-filter {}: ranks are 0 to {}", raw.shown, options.ranks - 1));
+      options.shown_ranks.insert(*rank);
+    }
+  }
+  options.warnings = warnings_of(raw);
+  return options;
+}
+
+}  // namespace
+
+RunOptions parse_run_options(int argc, char** argv) {
+  CLI::App app(kDescription, "c10d-run");
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.footer(kFooter);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  Raw raw;
+  add_own(app, raw);
+  add_torchruns(app, raw);
+
+  std::vector<std::string> command(argv + 1, argv + argc);
+  std::vector<std::string> typed = take_options(app, command);
+  std::vector<std::string> options = options_from_environment();
+  options.insert(options.end(), typed.begin(), typed.end());
+  std::reverse(options.begin(), options.end());  // as CLI11 wants them
+  try {
+    app.parse(options);
+  } catch (const CLI::CallForHelp&) {
+    throw EarlyExit{0, app.help()};
+  } catch (const CLI::ParseError& error) {
+    usage_error(error.what());
+  }
+  if (raw.version) throw EarlyExit{0, fmt::format("c10d-run {}\n", version())};
+  if (command.empty()) usage_error("no program to run: c10d-run -n 2 ./program");
+  return settle(raw, std::move(command));
+}
+
+}  // namespace c10d::inline v0
