@@ -10,6 +10,8 @@
 
 namespace c10d::inline v0 {
 
+Control::~Control() = default;
+
 ControlPlane::ControlPlane(const ControlOptions& options)
     : rank_(options.rank), size_(options.size), group_(options.group), members_(options.members) {}
 
