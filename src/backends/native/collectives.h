@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "c10d/collective.h"
+#include "src/backends/native/pipeline.h"
+#include "src/backends/native/round.h"
+
+// One function per op, each in the file named after it. They return false when the group broke:
+// Round::failure() has the cause.
+namespace c10d::inline v0::native {
+
+bool run(Round& round, const AllReduce& op);
+bool run(Round& round, const Broadcast& op);
+bool run(Round& round, const AllGather& op);
+bool run(Round& round, const AllGatherV& op);
+bool run(Round& round, const ReduceScatter& op);
+bool run(Round& round, const ReduceScatterV& op);
+bool run(Round& round, const Reduce& op);
+bool run(Round& round, const Gather& op);
+bool run(Round& round, const GatherV& op);
+bool run(Round& round, const Scatter& op);
+bool run(Round& round, const ScatterV& op);
+bool run(Round& round, const AllToAll& op);
+bool run(Round& round, const AllToAllV& op);
+bool run(Round& round, const Barrier& op);
+
+// Any of them in a group of one rank.
+void run_alone(const Op& op);
+
+// The two algorithms that all_reduce and reduce share; `output` is null where no result goes.
+struct Reduction {
+  std::byte* output = nullptr;
+  const std::byte* input = nullptr;
+  std::size_t bytes = 0;
+  DType dtype = DType::f32;
+  ReduceOp op;
+  int root = Round::kEveryRank;
+};
+// Every rank that wants the result reduces all of it, from all ranks' staging.
+bool one_shot(Round& round, const Reduction& reduction);
+// Every rank reduces one slice of each piece, then those that want the result collect the slices.
+bool two_shot(Round& round, const Reduction& reduction);
+// The faster of both for this size.
+bool staged_reduction(Round& round, const Reduction& reduction);
+
+}  // namespace c10d::inline v0::native

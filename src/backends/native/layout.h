@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "src/core/wait.h"
+
+// What lies in the memory that the ranks of a group share. All of it starts as zeroes, and every
+// word has one writer, except where it says otherwise.
+//
+//   header | lines of rank 0..n-1 | counts of rank 0..n-1 | channels n x n | staging of rank 0..n-1
+//   | rings n x n
+namespace c10d::inline v0::native {
+
+inline constexpr std::size_t kInlineBytes = 40;
+inline constexpr std::size_t kSlots = 4;  // pieces of one staging half, for pipelining
+inline constexpr std::size_t kGrants = 64;
+inline constexpr std::size_t kCpuWords = 16;
+
+struct alignas(128) Header {
+  std::uint64_t bytes;  // of the segment; by rank 0
+};
+
+// One rank's entry into one collective: with up to kInlineBytes, all of it in one cache line.
+struct alignas(64) Entry {
+  std::atomic<std::uint32_t> epoch;  // stored last
+  std::uint32_t registered;          // 1: this rank's memory can be reached directly: see Reach
+  std::uint64_t signature;
+  std::byte payload[kInlineBytes];
+};
+static_assert(sizeof(Entry) == 64);
+
+// Where registered input and output lie: the payload of an Entry with `registered`.
+struct Reach {
+  std::uint64_t input_offset;
+  std::uint64_t output_offset;
+  std::uint32_t input_segment;
+  std::uint32_t output_segment;
+};
+static_assert(sizeof(Reach) <= kInlineBytes);
+
+// How far one rank is in a collective that goes in steps: epoch << 32 | steps done.
+struct alignas(128) Progress {
+  std::atomic<std::uint64_t> staged;    // my data of the step is in my staging
+  std::atomic<std::uint64_t> reduced;   // so is my slice of the result
+  std::atomic<std::uint64_t> consumed;  // I need nothing of the step any more
+};
+
+// 128 bytes apart: the CPU prefetches cache lines in pairs.
+struct alignas(128) RankLines {
+  Entry entries[2];  // by parity of the epoch
+  Progress progress;
+  alignas(128) Bell bell;                      // rung by this rank: flags above
+  alignas(128) Bell mailbox;                   // rung by every rank: channels to and from this rank
+  alignas(128) std::uint64_t cpus[kCpuWords];  // this rank's allowed CPUs, as bits
+  std::atomic<std::uint32_t> joined;
+};
+
+// Point-to-point from one rank to another. `head` is the sender's, the rest the receiver's.
+struct alignas(128) ChannelLines {
+  std::atomic<std::uint64_t> head;               // bytes ever put into the ring
+  alignas(128) std::atomic<std::uint64_t> tail;  // bytes ever taken out
+  std::atomic<std::uint64_t> granted;            // grants ever given
+  std::uint32_t grants[kGrants];                 // message ids that the sender may stream
+};
+
+class Layout {
+ public:
+  explicit Layout(int size) noexcept;
+  std::size_t bytes() const noexcept { return bytes_; }
+  std::size_t half_bytes() const noexcept { return half_bytes_; }
+  std::size_t staging_bytes() const noexcept { return 2 * half_bytes_; }  // per rank
+  std::size_t ring_bytes() const noexcept { return ring_bytes_; }         // a power of two
+
+  Header& header(std::byte* base) const noexcept;
+  RankLines& lines(std::byte* base, int rank) const noexcept;
+  // What `rank` gives (first size()) and takes (the rest) in an all_to_all_v of that parity.
+  std::uint64_t* counts(std::byte* base, int rank, unsigned parity) const noexcept;
+  ChannelLines& channel(std::byte* base, int from, int to) const noexcept;
+  std::byte* ring(std::byte* base, int from, int to) const noexcept;
+  std::byte* staging(std::byte* base, int rank, unsigned parity) const noexcept;
+
+ private:
+  std::size_t size_, half_bytes_, ring_bytes_;
+  std::size_t lines_, counts_, channels_, staging_, rings_, bytes_;
+};
+
+}  // namespace c10d::inline v0::native

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/native/native.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/backends/native/messages.h"
+#include "src/backends/native/queue.h"
+#include "src/backends/native/team.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+// Everything that ops need is shared with them, so that it may go while one still runs.
+class NativeBackend final : public Backend {
+ public:
+  explicit NativeBackend(BackendContext context)
+      : team_(std::make_shared<native::Team>(std::move(context))),
+        queue_(std::make_shared<native::Queue>(team_)),
+        messages_(std::make_shared<native::Messages>(team_)) {}
+
+  Support supports(const Query& query) const override { return native_supports(query); }
+
+  Work launch(const Call& call) override {
+    return is_point_to_point(kind_of(call.op)) ? messages_->launch(call) : queue_->launch(call);
+  }
+
+  Allocation allocate(std::size_t bytes, Deadline deadline) override {
+    return team_->allocate(bytes, deadline);
+  }
+
+  std::unique_ptr<Backend> new_group(BackendContext context,
+                                     const std::vector<int>& /*parent_ranks*/) override {
+    return make_native_backend(std::move(context));
+  }
+
+  // Every wait of an op polls Control::broken() at least once a millisecond.
+  void abort() noexcept override {}
+
+  void shutdown(Deadline deadline) override {
+    if (queue_->drain(deadline) && messages_->drain(deadline)) return;
+    team_->control().fail({.code = Code::destroyed,
+                           .message = "the group was shut down while async ops were pending",
+                           .rank = team_->rank(),
+                           .group = team_->context().group});
+  }
+
+  std::string description() const override {
+    return fmt::format("native, shared memory, {} KiB staging per rank, {}",
+                       team_->layout().staging_bytes() >> 10, describe(team_->policy()));
+  }
+
+ private:
+  const std::shared_ptr<native::Team> team_;
+  const std::shared_ptr<native::Queue> queue_;
+  const std::shared_ptr<native::Messages> messages_;
+};
+
+}  // namespace
+
+Support native_supports(const Query& query) {
+  if (query.device != DeviceType::cpu)
+    return {.ok = false, .reason = "native moves memory of the host only; use nccl for cuda"};
+  if (!is_reduction(query.op)) return {};
+  const std::string_view reason = why_unsupported(query.reduce_op, query.dtype);
+  return {.ok = reason.empty(), .reason = std::string(reason)};
+}
+
+std::unique_ptr<Backend> make_native_backend(BackendContext context) {
+  if (!context.all_local()) {
+    std::string others;
+    for (const Member& member : context.members)
+      if (!member.same_host)
+        others += fmt::format("{}{} ({})", others.empty() ? "" : ", ", member.rank, member.host);
+    throw_failure({.code = Code::unsupported,
+                   .message = fmt::format("native works inside one host only so far: ranks {} are "
+                                          "on other hosts; use gloo or mpi",
+                                          others),
+                   .rank = context.rank,
+                   .group = context.group});
+  }
+  return std::make_unique<NativeBackend>(std::move(context));
+}
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+
+#include "c10d/backend.h"
+
+namespace c10d::inline v0 {
+
+Support native_supports(const Query& query);
+// Collective over the group: returns once all ranks share the segment. Throws DistBackendError
+// (unsupported) unless all members are on this host.
+std::unique_ptr<Backend> make_native_backend(BackendContext context);
+
+}  // namespace c10d::inline v0

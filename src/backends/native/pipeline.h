@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "src/backends/native/round.h"
+
+namespace c10d::inline v0::native {
+
+// Who does what when data goes through staging in steps.
+struct Flow {
+  std::size_t steps = 0;
+  bool stages = true;              // this rank puts data into its staging
+  bool takes = true;               // this rank takes data out of the others' staging
+  int reader = Round::kEveryRank;  // who takes it out of this rank's
+};
+
+// Enters the call and runs its steps: `stage(step)` fills this rank's slot, `take(step)` awaits
+// and uses the slots of the others, one step behind, so that one rank's copying in overlaps with
+// another's copying out.
+template <class Stage, class Take>
+bool run_steps(Round& round, const Flow& flow, Stage stage, Take take) {
+  for (std::size_t step = 0; step <= flow.steps; ++step) {
+    if (flow.stages && step < flow.steps) {
+      if (!round.await_free(step, flow.reader)) return false;
+      stage(step);
+      if (round.entered()) round.publish(&Progress::staged, step + 1);
+    }
+    if (!round.entered() && !round.enter()) return false;
+    if (flow.takes && step > 0) {
+      if (!take(step - 1)) return false;
+      round.publish(&Progress::consumed, step);
+    }
+  }
+  return true;
+}
+
+// The blocks of a buffer that has one per rank, back to back: of equal size, or as `counts` says.
+class Blocks {
+ public:
+  Blocks(std::size_t count, std::size_t element) noexcept : count_(count), element_(element) {}
+  Blocks(std::span<const std::size_t> counts, std::size_t element) noexcept
+      : counts_(counts), element_(element) {}
+
+  std::size_t bytes(int rank) const noexcept {
+    return (counts_.empty() ? count_ : counts_[static_cast<std::size_t>(rank)]) * element_;
+  }
+  std::size_t offset(int rank) const noexcept {
+    if (counts_.empty()) return static_cast<std::size_t>(rank) * count_ * element_;
+    std::size_t before = 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(rank); ++i) before += counts_[i];
+    return before * element_;
+  }
+  std::size_t largest() const noexcept {
+    const std::size_t most =
+        counts_.empty() ? count_ : *std::max_element(counts_.begin(), counts_.end());
+    return most * element_;
+  }
+
+ private:
+  std::size_t count_ = 0;
+  std::span<const std::size_t> counts_;
+  std::size_t element_;
+};
+
+// The part [first, first + bytes) of a block of `total` bytes that belongs to a step; empty when
+// the block has ended before.
+struct Part {
+  std::size_t first = 0;
+  std::size_t bytes = 0;
+};
+inline Part part_of(std::size_t total, Pieces pieces, std::size_t step) noexcept {
+  const std::size_t first = std::min(total, step * pieces.bytes);
+  return {first, std::min(pieces.bytes, total - first)};
+}
+// The part of `total` bytes that rank `index` of `parts` works on: whole cache lines of it.
+inline Part share_of(std::size_t total, int parts, int index) noexcept {
+  const std::size_t lines = (total + 63) / 64;
+  const std::size_t each =
+      (lines + static_cast<std::size_t>(parts) - 1) / static_cast<std::size_t>(parts) * 64;
+  const std::size_t first = std::min(total, each * static_cast<std::size_t>(index));
+  return {first, std::min(each, total - first)};
+}
+
+inline std::byte* bytes_of(const Tensor& tensor) noexcept {
+  return static_cast<std::byte*>(tensor.data);
+}
+inline const std::byte* bytes_of(const ConstTensor& tensor) noexcept {
+  return static_cast<const std::byte*>(tensor.data);
+}
+
+}  // namespace c10d::inline v0::native

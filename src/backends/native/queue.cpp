@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/native/queue.h"
+
+#include <exception>
+#include <utility>
+
+#include "src/backends/native/collectives.h"
+#include "src/core/fiber.h"
+
+namespace c10d::inline v0::native {
+namespace {
+
+using Result = std::shared_ptr<const Failure>;  // null: done
+
+Result execute(Team& team, const Call& call) {
+  Round round(team, call);
+  const bool ok = std::visit(
+      [&](const auto& op) {
+        if constexpr (requires { op.peer; })
+          return false;  // point-to-point never comes here
+        else
+          return run(round, op);
+      },
+      call.op);
+  return ok ? nullptr : round.failure();
+}
+
+// What breaks in here broke for this rank alone, and the others wait for it.
+Result execute_safely(Team& team, const Call& call) noexcept {
+  try {
+    if (team.size() > 1) return execute(team, call);
+    run_alone(call.op);
+    return nullptr;
+  } catch (const std::exception& error) {
+    return team.control().fail({.code = Code::backend_error,
+                                .message = error.what(),
+                                .rank = team.rank(),
+                                .group = team.context().group,
+                                .op = std::string(to_string(kind_of(call.op))),
+                                .sequence = call.sequence});
+  }
+}
+
+}  // namespace
+
+Work Queue::launch(const Call& call) {
+  if (!call.async && pending_.load(std::memory_order_acquire) == 0) {
+    const Result failure = execute_safely(*team_, call);
+    return failure ? Work::failed(*failure) : Work();
+  }
+  const Work work = enqueue(call);
+  if (call.async) return work;
+  try {
+    work.wait();
+  } catch (const DistError&) {  // it is in the Work
+  }
+  return work;
+}
+
+Work Queue::enqueue(const Call& call) {
+  auto owned = std::make_unique<OwnedCall>(call);
+  const Work work = owned->source().work();
+  {
+    MutexLock lock(mutex_);
+    calls_.push_back(std::move(owned));
+    if (pending_.fetch_add(1, std::memory_order_relaxed) != 0) return work;
+  }
+  try {
+    run_fiber([self = shared_from_this()] { self->run_pending(); });
+  } catch (const DistError& error) {
+    MutexLock lock(mutex_);
+    calls_.pop_back();
+    pending_.store(0, std::memory_order_relaxed);
+    return Work::failed(*team_->control().fail(error.failure()));
+  }
+  return work;
+}
+
+void Queue::run_pending() {
+  for (bool more = true; more;) {
+    const OwnedCall* next = nullptr;
+    {
+      MutexLock lock(mutex_);
+      next = calls_.front().get();
+    }
+    const Result failure = team_->control().broken() ? team_->control().failure()
+                                                     : execute_safely(*team_, next->call());
+    std::unique_ptr<OwnedCall> done;
+    {
+      MutexLock lock(mutex_);
+      done = std::move(calls_.front());
+      calls_.pop_front();
+      // Before the Work is: whoever waited for it may launch a blocking call at once.
+      more = pending_.fetch_sub(1, std::memory_order_release) != 1;
+      if (!more) drained_.notify_all();
+    }
+    if (failure)
+      done->source().fail(*failure);
+    else
+      done->source().complete();
+  }
+}
+
+bool Queue::drain(Deadline deadline) {
+  MutexLock lock(mutex_);
+  while (!calls_.empty())
+    if (drained_.wait_until(mutex_, deadline) == std::cv_status::timeout) return calls_.empty();
+  return true;
+}
+
+}  // namespace c10d::inline v0::native

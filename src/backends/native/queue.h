@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <deque>
+#include <memory>
+
+#include "src/backends/native/owned_call.h"
+#include "src/backends/native/team.h"
+#include "src/core/mutex.h"
+
+namespace c10d::inline v0::native {
+
+// The collectives of a group in issue order. A blocking one runs in the caller when none is
+// pending; the others run one by one in a fiber of the progress thread.
+class Queue : public std::enable_shared_from_this<Queue> {
+ public:
+  explicit Queue(std::shared_ptr<Team> team) : team_(std::move(team)) {}
+
+  Work launch(const Call& call);
+  // Waits until none is pending; false: the deadline came first.
+  bool drain(Deadline deadline);
+
+ private:
+  Work enqueue(const Call& call);
+  void run_pending();  // in a fiber
+
+  const std::shared_ptr<Team> team_;
+  std::atomic<std::size_t> pending_{0};
+  Mutex mutex_;
+  CondVar drained_;
+  std::deque<std::unique_ptr<OwnedCall>> calls_ C10D_GUARDED_BY(mutex_);
+};
+
+}  // namespace c10d::inline v0::native

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/native/round.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace c10d::inline v0::native {
+namespace {
+
+constexpr std::size_t kLine = 64;
+// Below this, what pipelining hides is less than what another flag costs.
+constexpr std::size_t kWhole = std::size_t{32} << 10;
+
+constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+bool reached(std::uint64_t value, std::uint64_t target) noexcept {
+  return static_cast<std::int64_t>(value - target) >= 0;
+}
+
+const char* phase_of(Round::Word word) noexcept {
+  if (word == &Progress::staged) return "waiting for the data of the other ranks";
+  if (word == &Progress::reduced) return "waiting for the slices that other ranks reduce";
+  return "waiting for the other ranks to take the data";
+}
+
+}  // namespace
+
+Round::Round(Team& team, const Call& call) : team_(team), call_(call), epoch_(team.next_epoch()) {
+  // Signed differences tell old from new only within 2^31 epochs, and a word may rest for longer.
+  constexpr std::uint32_t kRefresh = 1u << 20;
+  if (epoch_ % kRefresh == 0)
+    for (const Word word : {&Progress::staged, &Progress::reduced, &Progress::consumed})
+      publish(word, 0);
+}
+
+Round::~Round() { team_.lines(rank()).bell.ring(); }
+
+bool Round::fail(Failure failure) {
+  failure_ = team_.control().fail(std::move(failure));
+  return false;
+}
+
+Pieces Round::cut(std::size_t bytes, std::size_t width) const noexcept {
+  if (bytes == 0) return {};
+  const std::size_t half = team_.layout().half_bytes();
+  const std::size_t whole = half / width / kLine * kLine;
+  const std::size_t slot = half / kSlots / width / kLine * kLine;
+  // With a CPU per rank, copying in and out overlap. Without, every step may cost a change of
+  // process, and fewer, larger steps win.
+  const bool crowded = team_.crowded();
+  if (bytes <= (crowded ? whole : std::min(whole, kWhole))) return {round_up(bytes), 1};
+  const std::size_t pipelined = std::max(round_up(bytes / kSlots), kWhole / 2 / width);
+  const std::size_t piece =
+      crowded ? slot : std::clamp(round_up(pipelined), std::min(kLine, slot), slot);
+  return {piece, (bytes + piece - 1) / piece};
+}
+
+bool Round::settle(WaitResult result, const char* phase) {
+  if (result == WaitResult::ready) return true;
+  Control& control = team_.control();
+  failure_ = result == WaitResult::broken ? control.failure()
+                                          : control.fail(control.timed_out(call_, phase));
+  return false;
+}
+
+bool Round::enter() { return announce(0); }
+
+bool Round::enter(const Reach& reach) {
+  std::memcpy(entry(rank()).payload, &reach, sizeof reach);
+  return announce(1);
+}
+
+bool Round::announce(std::uint32_t registered) {
+  RankLines& own = team_.lines(rank());
+  Entry& mine = entry(rank());
+  mine.registered = registered;
+  mine.signature = call_.signature;
+  mine.epoch.store(epoch_, std::memory_order_release);
+  const WaitContext context{team_.policy(), team_.control(), call_.deadline, &own.bell};
+  for (int i = 1; i < size(); ++i) {
+    const Entry& theirs = entry(peer(i));
+    const WaitResult result = wait_until(context, team_.lines(peer(i)).bell, [&]() noexcept {
+      return theirs.epoch.load(std::memory_order_acquire) == epoch_;
+    });
+    if (!settle(result, "waiting for all ranks to enter the call")) return false;
+    if (theirs.signature != call_.signature) return disagree();
+    late_ |= theirs.registered != 0;
+  }
+  entered_ = true;
+  if (registered != 0)
+    late_ = true;
+  else if (late_)
+    publish(&Progress::staged, 1);
+  return true;
+}
+
+// Every rank compares every entry, so all ranks come here, and the control plane gets all calls.
+bool Round::disagree() {
+  Control& control = team_.control();
+  control.announce(call_);
+  Control::Agreement agreement = Control::Agreement::pending;
+  Bell& own = team_.lines(rank()).bell;
+  const WaitResult result = wait_until({team_.policy(), control, call_.deadline, &own}, own, [&] {
+    agreement = control.poll_agreement(call_);
+    return agreement != Control::Agreement::pending;
+  });
+  if (!settle(result, "comparing the calls of all ranks")) return false;
+  if (agreement == Control::Agreement::agreed)
+    return fail({.code = Code::mismatch,
+                 .message = "ranks entered different calls, which the control plane cannot tell "
+                            "apart",
+                 .group = team_.context().group,
+                 .op = std::string(to_string(kind_of(call_.op))),
+                 .sequence = call_.sequence});
+  failure_ = control.failure();
+  return false;
+}
+
+std::optional<Reach> Round::reach(int rank) const noexcept {
+  const Entry& theirs = entry(rank);
+  if (theirs.registered == 0) return {};
+  Reach reach;
+  std::memcpy(&reach, theirs.payload, sizeof reach);
+  return reach;
+}
+
+bool Round::await(int peer, Word word, std::size_t done) {
+  RankLines& theirs = team_.lines(peer);
+  const WaitContext context{team_.policy(), team_.control(), call_.deadline,
+                            &team_.lines(rank()).bell};
+  const WaitResult result = wait_until(context, theirs.bell, [&]() noexcept {
+    return reached((theirs.progress.*word).load(std::memory_order_acquire), target(done));
+  });
+  return settle(result, phase_of(word));
+}
+
+bool Round::await_all(Word word, std::size_t done) {
+  for (int i = 1; i < size(); ++i)
+    if (!await(peer(i), word, done)) return false;
+  return true;
+}
+
+bool Round::await_free(std::size_t step, int reader) {
+  if (step < kSlots || reader == rank()) return true;
+  const std::size_t done = step - kSlots + 1;
+  return reader == kEveryRank ? await_all(&Progress::consumed, done)
+                              : await(reader, &Progress::consumed, done);
+}
+
+}  // namespace c10d::inline v0::native

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/native/team.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace c10d::inline v0::native {
+namespace {
+
+constexpr std::size_t kShareUnit = 4096;
+
+Deadline deadline_of(const BackendContext& context) {
+  return std::chrono::steady_clock::now() + context.timeout;
+}
+
+std::shared_ptr<SharedMapping> share(const BackendContext& context, std::string key,
+                                     std::size_t bytes, Deadline deadline) {
+  std::shared_ptr<SharedMapping> mapping;
+  if (context.rank == 0) mapping = make_shared_memory("c10d-" + key, bytes);
+  return share_memory({.store = context.store,
+                       .key = std::move(key),
+                       .rank = context.rank,
+                       .size = context.size,
+                       .token = context.token,
+                       .deadline = deadline},
+                      std::move(mapping));
+}
+
+}  // namespace
+
+Team::Team(BackendContext context)
+    : Team(context, share(context, "native", Layout(context.size).bytes(), deadline_of(context))) {}
+
+Team::Team(BackendContext context, std::shared_ptr<SharedMapping> segment)
+    : context_(std::move(context)),
+      layout_(context_.size),
+      segment_(std::move(segment)),
+      base_(segment_->data()),
+      sources_(static_cast<std::size_t>(context_.size)) {
+  if (segment_->size() != layout_.bytes())
+    throw_failure({.code = Code::version_mismatch,
+                   .message = fmt::format("rank 0 shares {} bytes where this build of native needs "
+                                          "{}; start all ranks with the same libc10d",
+                                          segment_->size(), layout_.bytes()),
+                   .rank = 0,
+                   .group = context_.group});
+  join(deadline_of(context_));
+}
+
+void Team::join(Deadline deadline) {
+  RankLines& own = lines(rank());
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  if (sched_getaffinity(0, sizeof cpus, &cpus) == 0)
+    std::memcpy(own.cpus, &cpus, std::min(sizeof own.cpus, sizeof cpus));
+  own.joined.store(1, std::memory_order_release);
+  own.bell.ring();
+
+  policy_ = wait_policy(size(), 0);  // until more is known
+  std::uint64_t all[kCpuWords] = {};
+  for (int peer = 0; peer < size(); ++peer) {
+    RankLines& theirs = lines(peer);
+    const WaitResult result = wait_until({policy_, control(), deadline, nullptr}, theirs.bell, [&] {
+      return theirs.joined.load(std::memory_order_acquire) != 0;
+    });
+    if (result == WaitResult::broken) throw_failure(*control().failure());
+    if (result == WaitResult::timed_out)
+      throw_failure({.code = Code::timed_out,
+                     .message = fmt::format("rank {} did not map the group's shared memory", peer),
+                     .rank = peer,
+                     .group = context_.group});
+    for (std::size_t i = 0; i < kCpuWords; ++i) all[i] |= theirs.cpus[i];
+  }
+  // Of all ranks together: a launcher may have bound each rank to a CPU of its own.
+  int count = 0;
+  for (const std::uint64_t word : all) count += std::popcount(word);
+  policy_ = wait_policy(size(), count);
+}
+
+Allocation Team::allocate(std::size_t bytes, Deadline deadline) {
+  const auto ranks = static_cast<std::size_t>(size());
+  if (bytes > std::numeric_limits<std::size_t>::max() / 2 / ranks - kShareUnit)
+    throw_failure({.code = Code::out_of_resources,
+                   .message = fmt::format("allocate: {} bytes on each of {} ranks", bytes, ranks),
+                   .group = context_.group});
+  const std::size_t used = std::max<std::size_t>(bytes, 1);
+  const std::size_t share_bytes = (used + kShareUnit - 1) / kShareUnit * kShareUnit;
+  const std::string key = fmt::format("heap/{}", allocations_++);
+  const auto mapping = share(context_, key, share_bytes * ranks, deadline);
+  if (mapping->size() != share_bytes * ranks)
+    throw_failure(*control().fail(
+        {.code = Code::mismatch,
+         .message = fmt::format("allocate: rank {} asks for {} bytes, rank 0 for {} (rounded to "
+                                "pages); all ranks must ask for the same",
+                                rank(), bytes, mapping->size() / ranks),
+         .rank = 0,
+         .group = context_.group,
+         .op = "allocate"}));
+  heap_.add(mapping, share_bytes);
+  return {mapping->data() + static_cast<std::size_t>(rank()) * share_bytes, bytes, mapping};
+}
+
+}  // namespace c10d::inline v0::native

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "c10d/backend.h"
+#include "src/backends/native/heap.h"
+#include "src/backends/native/layout.h"
+#include "src/core/wait.h"
+#include "src/net/shared_memory.h"
+
+namespace c10d::inline v0::native {
+
+// One rank's view of its group's shared memory. Holds no thread and no op; whoever runs an op of
+// the group holds a reference, so that nothing is unmapped below it.
+class Team {
+ public:
+  // Collective: returns when every rank has mapped the segment.
+  explicit Team(BackendContext context);
+  // The same over a mapping that the ranks have already.
+  Team(BackendContext context, std::shared_ptr<SharedMapping> segment);
+
+  const BackendContext& context() const noexcept { return context_; }
+  Control& control() const noexcept { return *context_.control; }
+  int rank() const noexcept { return context_.rank; }
+  int size() const noexcept { return context_.size; }
+  bool crowded() const noexcept { return policy_.hot_polls == 0; }  // more ranks than CPUs
+  const WaitPolicy& policy() const noexcept { return policy_; }
+  const Layout& layout() const noexcept { return layout_; }
+  Heap& heap() noexcept { return heap_; }
+
+  RankLines& lines(int rank) const noexcept { return layout_.lines(base_, rank); }
+  std::byte* base() const noexcept { return base_; }
+
+  // Only by the collective that runs: one at a time in a group.
+  std::uint32_t next_epoch() noexcept { return ++epoch_; }
+  std::vector<const std::byte*>& sources() noexcept { return sources_; }
+
+  Allocation allocate(std::size_t bytes, Deadline deadline);
+
+ private:
+  void join(Deadline deadline);
+
+  const BackendContext context_;
+  const Layout layout_;
+  const std::shared_ptr<SharedMapping> segment_;
+  std::byte* const base_;
+  WaitPolicy policy_;
+  Heap heap_;
+  std::uint64_t allocations_ = 0;
+  std::uint32_t epoch_ = 0;
+  std::vector<const std::byte*> sources_;  // scratch: one pointer per rank
+};
+
+}  // namespace c10d::inline v0::native
