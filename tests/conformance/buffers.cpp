@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tests/conformance/buffers.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace c10d::conformance {
+namespace {
+
+constexpr std::size_t kGuard = 64;
+constexpr std::size_t kMaxShift = 64;
+constexpr std::byte kPattern{0xa5};
+
+}  // namespace
+
+std::size_t Buffers::needed(std::size_t bytes, std::size_t regions) {
+  return bytes + regions * (2 * kGuard + kMaxShift + 64) + 64;
+}
+
+void Buffers::start(const Buffer<std::uint8_t>* allocated, std::size_t bytes) {
+  if (allocated != nullptr && bytes <= allocated->size()) {
+    base_ = reinterpret_cast<std::byte*>(allocated->data());
+  } else {
+    if (own_.size() < bytes) own_.resize(bytes);
+    base_ = own_.data();
+  }
+  size_ = bytes;
+  std::memset(base_, std::to_integer<int>(kPattern), size_);
+  used_ = 0;
+  guards_.clear();
+}
+
+std::byte* Buffers::take(std::size_t bytes, std::size_t shift) {
+  std::size_t at = used_ + kGuard;
+  at += (64 - (reinterpret_cast<std::uintptr_t>(base_) + at) % 64) % 64 + shift;
+  guards_.push_back({used_, at});
+  used_ = at + bytes;
+  guards_.push_back({used_, used_ + kGuard});
+  used_ += kGuard;
+  return base_ + at;
+}
+
+bool Buffers::intact() const {
+  return std::ranges::all_of(guards_, [this](Range guard) {
+    return std::all_of(base_ + guard.begin, base_ + guard.end,
+                       [](std::byte b) { return b == kPattern; });
+  });
+}
+
+}  // namespace c10d::conformance

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "c10d/process_group.h"
+
+namespace c10d::conformance {
+
+// Memory for one case after the other: regions with guards around them, all filled with a pattern
+// that is no op's result, so that what was not written, or written too far, is seen.
+class Buffers {
+ public:
+  // Starts a case: takes the group's memory if it is there and large enough, else memory of its
+  // own.
+  void start(const Buffer<std::uint8_t>* allocated, std::size_t bytes);
+  // A region of `bytes`, off 64-byte alignment by `shift`.
+  std::byte* take(std::size_t bytes, std::size_t shift);
+  // What start() must provide for `bytes` in `regions` regions.
+  static std::size_t needed(std::size_t bytes, std::size_t regions);
+  // Whether the guards are as they were.
+  bool intact() const;
+
+ private:
+  struct Range {
+    std::size_t begin, end;
+  };
+  std::vector<std::byte> own_;
+  std::byte* base_ = nullptr;
+  std::size_t size_ = 0;
+  std::size_t used_ = 0;
+  std::vector<Range> guards_;
+};
+
+}  // namespace c10d::conformance

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every backend against one oracle. Threads: the ranks are threads of this process. Processes: this
+// process is one rank, started with others by a launcher:
+//   mpirun -n 3 conformance --gtest_filter='Processes.*' --backend=mpi --store-file=/new/file
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <exception>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "c10d/env.h"
+#include "c10d/init.h"
+#include "tests/conformance/cases.h"
+#include "tests/conformance/rank.h"
+
+namespace c10d::conformance {
+namespace {
+
+constexpr Duration kTimeout = std::chrono::seconds(60);  // of one op
+
+struct Flags {
+  std::string backend;     // of Processes
+  std::string store_file;  // of Processes; empty: the launcher's environment says where ranks meet
+  unsigned thin = 1;       // runs one case in this many
+} flags;
+
+// Why the backend cannot be tested here, or empty.
+std::string why_unavailable(std::string_view backend) {
+  for (const BackendInfo& known : list_backends())
+    if (known.name == backend) return known.available ? "" : known.reason;
+  return "this build does not know it";
+}
+
+std::vector<Case> cases_for(std::string_view backend, int ranks) {
+  return select_cases({.ranks = ranks, .fixed_order = backend == "native", .thin = flags.thin});
+}
+
+Report run_rank(InitOptions options, const std::vector<Case>& cases) {
+  try {
+    options.timeout = kTimeout;
+    return Rank(init_process_group(std::move(options))).run(cases);
+  } catch (const std::exception& error) {
+    Report report;
+    report.fail(std::string("outside of a case: ") + error.what());
+    return report;
+  }
+}
+
+void publish(const Report& report, const std::string& backend, int ranks) {
+  std::cout << backend << ", " << ranks << (ranks == 1 ? " rank" : " ranks")
+            << ": cases: " << report.checked << '\n';
+  std::size_t skipped = 0;
+  for (const auto& [reason, count] : report.skipped) {
+    std::cout << "  skipped: " << count << ": " << reason << '\n';
+    skipped += count;
+  }
+  testing::Test::RecordProperty("cases", std::to_string(report.checked));
+  testing::Test::RecordProperty("skipped", std::to_string(skipped));
+}
+
+void expect_clean(const Report& report, int rank) {
+  for (const std::string& failure : report.failures)
+    ADD_FAILURE() << "rank " << rank << ": " << failure;
+  if (report.failed > report.failures.size())
+    ADD_FAILURE() << "rank " << rank << ": " << report.failed << " failures in all";
+}
+
+struct World {
+  std::string backend;
+  int ranks;
+};
+
+class Threads : public testing::TestWithParam<World> {};
+
+TEST_P(Threads, ResultsAreRight) {
+  const std::string& backend = GetParam().backend;
+  const int ranks = GetParam().ranks;
+  if (const std::string why = why_unavailable(backend); !why.empty()) GTEST_SKIP() << why;
+  const std::vector<Case> cases = cases_for(backend, ranks);
+  const std::shared_ptr<Store> store = make_hash_store(kTimeout);
+  std::vector<Report> reports(static_cast<std::size_t>(ranks));
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < ranks; ++rank)
+      threads.emplace_back([&, rank] {
+        reports[static_cast<std::size_t>(rank)] =
+            run_rank({.backend = backend, .store = store, .rank = rank, .size = ranks}, cases);
+      });
+  }
+  for (int rank = 0; rank < ranks; ++rank)
+    expect_clean(reports[static_cast<std::size_t>(rank)], rank);
+  publish(reports[0], backend, ranks);
+  if (backend != "native" || HasFailure()) return;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    std::uint64_t result = 0;  // of the first rank that took part
+    for (const Report& report : reports) {
+      if (result == 0) result = report.results[i];
+      EXPECT_TRUE(report.results[i] == 0 || report.results[i] == result)
+          << describe(cases[i]) << ": ranks have different bits";
+    }
+  }
+}
+
+std::vector<World> worlds() {
+  std::vector<World> all;
+  for (const char* backend : {"native", "gloo"})
+    for (const int ranks : {1, 2, 3, 4, 7, 8}) all.push_back({backend, ranks});
+  return all;
+}
+
+std::string world_name(const testing::TestParamInfo<World>& world) {
+  return world.param.backend + "_" + std::to_string(world.param.ranks);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Threads, testing::ValuesIn(worlds()), world_name);
+
+TEST(Processes, ResultsAreRight) {
+  if (flags.backend.empty()) GTEST_SKIP() << "not started by a launcher with --backend";
+  if (const std::string why = why_unavailable(flags.backend); !why.empty()) GTEST_SKIP() << why;
+  const LaunchInfo launch = detect_launch();
+  InitOptions options{.backend = flags.backend, .rank = launch.rank, .size = launch.size};
+  if (!flags.store_file.empty())
+    options.store = make_file_store(flags.store_file, launch.size, kTimeout);
+  const Report report = run_rank(std::move(options), cases_for(flags.backend, launch.size));
+  expect_clean(report, launch.rank);
+  if (launch.rank == 0) publish(report, flags.backend, launch.size);
+}
+
+// The value of `--name=value`, if `argument` is that.
+std::optional<std::string> value_of(std::string_view argument, std::string_view name) {
+  if (!argument.starts_with(name) || argument.substr(name.size(), 1) != "=") return {};
+  return std::string(argument.substr(name.size() + 1));
+}
+
+int run(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (const auto backend = value_of(argument, "--backend")) {
+      flags.backend = *backend;
+    } else if (const auto file = value_of(argument, "--store-file")) {
+      flags.store_file = *file;
+    } else if (const auto thin = value_of(argument, "--thin")) {
+      flags.thin = std::max(1u, static_cast<unsigned>(std::stoul(*thin)));
+    } else {
+      std::cerr << argument << " is not one of --backend=, --store-file=, --thin=\n";
+      return 2;
+    }
+  }
+  return RUN_ALL_TESTS();
+}
+
+}  // namespace
+}  // namespace c10d::conformance
+
+int main(int argc, char** argv) { return c10d::conformance::run(argc, argv); }
