@@ -11,11 +11,12 @@
 
 namespace c10d::inline v0 {
 
-// A mapping of a sealed memfd: no name in /dev/shm, cannot shrink, gone with its last user. Not inherited by
-// fork (MADV_DONTFORK).
+// A mapping of a sealed memfd: no name in /dev/shm, cannot shrink, gone with its last user. Not
+// inherited by fork (MADV_DONTFORK).
 class SharedMapping {
  public:
-  SharedMapping(int fd, std::size_t bytes);  // takes the descriptor; maps it; throws DistBackendError
+  SharedMapping(int fd,
+                std::size_t bytes);  // takes the descriptor; maps it; throws DistBackendError
   SharedMapping(const SharedMapping&) = delete;
   SharedMapping& operator=(const SharedMapping&) = delete;
   ~SharedMapping();
@@ -29,22 +30,24 @@ class SharedMapping {
   std::byte* data_;
 };
 
-// Zeroed memory of its own: memfd_create, fallocate, sealed. Throws DistBackendError (out_of_resources) with the
-// bytes wanted and what to do.
-C10D_API std::shared_ptr<SharedMapping> make_shared_memory(std::string_view label, std::size_t bytes);
+// Zeroed memory of its own: memfd_create, fallocate, sealed. Throws DistBackendError
+// (out_of_resources) with the bytes wanted and what to do.
+C10D_API std::shared_ptr<SharedMapping> make_shared_memory(std::string_view label,
+                                                           std::size_t bytes);
 
 struct ShareOptions {
   std::shared_ptr<Store> store;
-  std::string key;     // unique in the store for this exchange
+  std::string key;  // unique in the store for this exchange
   int rank = 0;
   int size = 1;
-  std::string token;   // both sides prove to know it
+  std::string token;  // both sides prove to know it
   Deadline deadline{};
 };
 
-// Collective over `size` ranks of one host, threads or processes: rank 0 gives `mapping` (null elsewhere) and every
-// rank returns a mapping of the same memory. The descriptor travels over an abstract AF_UNIX socket with a random
-// name; peer uid and token are checked. Throws DistTimeoutError naming the ranks that did not come.
+// Collective over `size` ranks of one host, threads or processes: rank 0 gives `mapping` (null
+// elsewhere) and every rank returns a mapping of the same memory. The descriptor travels over an
+// abstract AF_UNIX socket with a random name; peer uid and token are checked. Throws
+// DistTimeoutError naming the ranks that did not come.
 C10D_API std::shared_ptr<SharedMapping> share_memory(const ShareOptions& options,
                                                      std::shared_ptr<SharedMapping> mapping);
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/net/socket.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -36,6 +39,76 @@ bool wait_for(int fd, short events, Deadline deadline) {
       throw_failure({.code = Code::out_of_resources, .message = "poll: " + error_text(errno)});
     if (std::chrono::steady_clock::now() >= deadline) return false;
   }
+}
+
+bool send_all(int fd, std::string_view bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN) {
+      if (!wait_for(fd, POLLOUT, deadline)) return false;
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Fd listen_tcp(const Address& address) {
+  Fd fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1;
+  int error = 0;
+  if (!fd) error = errno;
+  // [::] means that address and not the IPv4 wildcard besides it.
+  if (error == 0 && address.family() == AF_INET6)
+    ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+  if (error == 0) ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (error == 0 && ::bind(fd.get(), address.get(), address.length) != 0) error = errno;
+  if (error == 0 && ::listen(fd.get(), SOMAXCONN) != 0) error = errno;
+  if (error == EADDRINUSE)
+    throw_failure({.code = Code::address_in_use,
+                   .message = fmt::format("{} is in use by another process; take another port, or "
+                                          "port 0 for a free one",
+                                          address.text())});
+  if (error != 0)
+    throw_failure({.code = Code::unreachable,
+                   .message = fmt::format("cannot listen on {}: {}; give an address of this host",
+                                          address.text(), error_text(error))});
+  return fd;
+}
+
+void tune_tcp(int fd) noexcept {
+  const auto set = [fd](int level, int option, int value) {
+    ::setsockopt(fd, level, option, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 1);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 1500);
+}
+
+Fd connect_tcp(const std::vector<Address>& addresses, Deadline deadline, std::string& problem) {
+  for (const Address& address : addresses) {
+    Fd fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    int error = fd ? 0 : errno;
+    if (error == 0 && ::connect(fd.get(), address.get(), address.length) != 0) error = errno;
+    if (error == EINPROGRESS) {
+      socklen_t length = sizeof error;
+      if (!wait_for(fd.get(), POLLOUT, deadline))
+        error = ETIMEDOUT;
+      else
+        ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+    }
+    if (error == 0) {
+      tune_tcp(fd.get());
+      return fd;
+    }
+    problem = fmt::format("{}: {}", address.text(), error_text(error));
+  }
+  return {};
 }
 
 }  // namespace c10d::inline v0

@@ -50,7 +50,7 @@ Engine::Ticket Engine::arrive(const Request& request, Deadline deadline, Done do
   Gate& gate = found->second;
   if (gate.size != request.number) {
     done(failed(Code::store_error,
-                fmt::format("store barrier {}: called for {} callers while others wait for {}",
+                fmt::format("barrier {}: called for {} callers while others wait for {}",
                             quoted(key), request.number, gate.size)));
     return 0;
   }
@@ -137,11 +137,11 @@ void Engine::expire(Deadline now) {
     if (request.op == StoreOp::barrier) {
       const Gate& gate = gates_.find(waiter->second.keys[0])->second;
       reply = failed(Code::timed_out,
-                     fmt::format("store barrier {}: the deadline passed when {} of {} had arrived",
+                     fmt::format("barrier {}: the deadline passed when {} of {} had arrived",
                                  quoted(request.keys[0]), gate.arrived.size(), gate.size));
     } else {
       const std::vector<std::string_view> missing = table_.missing(request);
-      reply = timed_out(request, missing);
+      reply = timed_out(missing);
     }
     unpark(waiter->first, waiter->second);
     finish(waiter, std::move(reply));

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "src/net/bytes.h"
+#include "src/net/frame.h"
 
 namespace c10d::inline v0 {
 
@@ -33,9 +34,6 @@ constexpr Shape kShapes[kStoreOpCount] = {
 };
 
 const Shape& shape_of(StoreOp op) noexcept { return kShapes[static_cast<std::uint8_t>(op) - 1]; }
-
-// Stable on the wire, unlike the values of Code.
-constexpr Code kWireCodes[] = {Code::store_error, Code::store_limit, Code::timed_out};
 
 bool read_items(ByteReader& reader, std::size_t count, std::vector<std::string_view>& items) {
   // Every item takes at least its length field: a count that cannot be true reserves nothing.
@@ -70,23 +68,22 @@ Reply failed(Code code, std::string message) {
   return reply;
 }
 
-Reply timed_out(const Request& request, std::span<const std::string_view> missing) {
+Reply timed_out(std::span<const std::string_view> missing) {
   constexpr std::size_t kNamed = 16;
   std::string names;
   for (std::size_t i = 0; i < std::min(missing.size(), kNamed); ++i)
     names += (i == 0 ? "" : ", ") + quoted(missing[i]);
   if (missing.size() > kNamed) names += fmt::format(" and {} more", missing.size() - kNamed);
-  return failed(Code::timed_out,
-                fmt::format("store {}: the deadline passed before {} {}", to_string(request.op),
-                            names, missing.size() == 1 ? "was there" : "were there"));
+  return failed(Code::timed_out, fmt::format("the deadline passed before {} {}", names,
+                                             missing.size() == 1 ? "was there" : "were there"));
 }
 
 std::optional<Reply> refuse(const Request& request, const StoreLimits& limits) {
   const Shape& shape = shape_of(request.op);
   const auto too_much = [&](std::string_view what, std::size_t is, std::size_t limit,
                             std::string_view name) {
-    return failed(Code::store_limit, fmt::format("store {}: {} of {} exceeds the limit of {} ({})",
-                                                 shape.name, what, is, limit, name));
+    return failed(Code::store_limit,
+                  fmt::format("{} of {} exceeds the limit of {} ({})", what, is, limit, name));
   };
   if (request.keys.size() > kMaxItems)
     return too_much("a request for a number of keys", request.keys.size(), kMaxItems,
@@ -98,27 +95,24 @@ std::optional<Reply> refuse(const Request& request, const StoreLimits& limits) {
       !paired || (request.op == StoreOp::barrier && request.number < 1))
     return failed(
         Code::store_error,
-        fmt::format("store {}: {} keys, {} values and the number {} make no sense", shape.name,
+        fmt::format("{} with {} keys, {} values and the number {} makes no sense", shape.name,
                     request.keys.size(), request.values.size(), request.number));
   for (const std::string_view key : request.keys)
     if (key.size() > limits.key_bytes)
       return too_much(fmt::format("the key {} with a length", quoted(key)), key.size(),
                       limits.key_bytes, "StoreLimits::key_bytes");
-  std::size_t bytes = 0;
-  for (const std::string_view value : request.values) {
+  for (const std::string_view value : request.values)
     if (value.size() > limits.value_bytes)
       return too_much("a value with a length", value.size(), limits.value_bytes,
                       "StoreLimits::value_bytes");
-    bytes += value.size();
-  }
-  if (bytes > limits.total_bytes)
-    return too_much("values with a total", bytes, limits.total_bytes, "StoreLimits::total_bytes");
+  if (encoded_size(request) > max_body_bytes(limits))
+    return too_much("a request with a length", encoded_size(request), max_body_bytes(limits),
+                    "one frame, see StoreLimits::output_queue_bytes; give fewer keys at a time");
   return {};
 }
 
-void encode(const RequestHead& head, const Request& request, std::string& body) {
-  put(body, static_cast<std::uint64_t>(head.timeout.count()));
-  put(body, head.settled);
+void encode(Duration timeout, const Request& request, std::string& body) {
+  put(body, static_cast<std::uint64_t>(timeout.count()));
   put(body, static_cast<std::uint64_t>(request.number));
   put(body, static_cast<std::uint32_t>(request.keys.size()));
   put(body, static_cast<std::uint32_t>(request.values.size()));
@@ -126,13 +120,19 @@ void encode(const RequestHead& head, const Request& request, std::string& body) 
   for (const std::string_view value : request.values) put_string(body, value);
 }
 
-bool decode(std::string_view body, RequestHead& head, Request& request) {
+std::size_t encoded_size(const Request& request) noexcept {
+  std::size_t bytes = 24 + 4 * (request.keys.size() + request.values.size());
+  for (const std::string_view key : request.keys) bytes += key.size();
+  for (const std::string_view value : request.values) bytes += value.size();
+  return bytes;
+}
+
+bool decode(std::string_view body, Duration& timeout, Request& request) {
   ByteReader reader(body);
-  const auto timeout = reader.take<std::uint64_t>();
   // A year is as good as any longer time, and does not overflow a deadline.
-  const auto year = static_cast<std::uint64_t>(Duration(std::chrono::hours(24 * 365)).count());
-  head.timeout = Duration(static_cast<std::int64_t>(std::min(timeout, year)));
-  head.settled = reader.take<std::uint64_t>();
+  constexpr auto kYear = static_cast<std::uint64_t>(Duration(std::chrono::hours(24 * 365)).count());
+  const auto wanted = reader.take<std::uint64_t>();
+  timeout = Duration(static_cast<std::int64_t>(std::min(wanted, kYear)));
   request.number = static_cast<std::int64_t>(reader.take<std::uint64_t>());
   const auto keys = reader.take<std::uint32_t>();
   const auto values = reader.take<std::uint32_t>();
@@ -141,33 +141,27 @@ bool decode(std::string_view body, RequestHead& head, Request& request) {
 }
 
 void encode(const Reply& reply, std::string& body) {
-  const auto* code =
-      reply.failure ? std::find(std::begin(kWireCodes), std::end(kWireCodes), reply.failure->code)
-                    : std::end(kWireCodes);
-  const auto index = reply.failure ? code - std::begin(kWireCodes) + 1 : 0;
-  put(body, static_cast<std::uint8_t>(index));
+  put(body, reply.failure ? wire_code(reply.failure->code) : std::uint8_t{0});
   put(body, static_cast<std::uint64_t>(reply.number));
-  const std::size_t count = reply.failure ? 1 : reply.values.size();
-  put(body, static_cast<std::uint32_t>(count));
-  if (reply.failure)
-    put_string(body, reply.failure->message);
-  else
-    for (const std::string& value : reply.values) put_string(body, value);
+  put(body, static_cast<std::uint32_t>(reply.failure ? 1 : reply.values.size()));
+  if (reply.failure) return put_string(body, reply.failure->message);
+  for (const std::string& value : reply.values) put_string(body, value);
 }
 
 bool decode(std::string_view body, Reply& reply) {
   ByteReader reader(body);
-  const auto index = reader.take<std::uint8_t>();
+  const auto number = reader.take<std::uint8_t>();
   reply.number = static_cast<std::int64_t>(reader.take<std::uint64_t>());
   const auto count = reader.take<std::uint32_t>();
   std::vector<std::string_view> items;
   if (!reader.ok() || !read_items(reader, count, items) || !reader.finished()) return false;
-  if (index == 0) {
+  if (number == 0) {
     reply.values.assign(items.begin(), items.end());
     return true;
   }
-  if (index > std::size(kWireCodes) || items.size() != 1) return false;
-  reply.failure = Failure{.code = kWireCodes[index - 1], .message = std::string(items[0])};
+  const auto code = code_from_wire(number);
+  if (!code || items.size() != 1) return false;
+  reply.failure = Failure{.code = *code, .message = std::string(items[0])};
   return true;
 }
 

@@ -56,8 +56,8 @@ struct Reply {
 };
 
 Reply failed(Code code, std::string message);
-// The answer to a request that waited in vain: names what is still missing.
-Reply timed_out(const Request& request, std::span<const std::string_view> missing);
+// The answer to a request that waited in vain for these keys.
+Reply timed_out(std::span<const std::string_view> missing);
 
 // As a Reply with a failure, or nothing when the request has the shape of its op and fits the
 // limits.
@@ -66,18 +66,13 @@ std::optional<Reply> refuse(const Request& request, const StoreLimits& limits);
 // For messages: quoted, control characters visible, cut at 64 bytes.
 std::string quoted(std::string_view key);
 
-// `timeout`: how long the request may wait. `settled`: every request id below it has been answered,
-// so that the server may forget those answers.
-struct RequestHead {
-  Duration timeout{};
-  std::uint64_t settled = 0;
-};
-inline constexpr std::size_t kTimeoutBytes = 8;  // the body starts with them
-
-void encode(const RequestHead& head, const Request& request, std::string& body);
+inline constexpr std::size_t kTimeoutBytes =
+    8;  // a request starts with them, so that they can be renewed
+void encode(Duration timeout, const Request& request, std::string& body);
+std::size_t encoded_size(const Request& request) noexcept;
 void encode(const Reply& reply, std::string& body);
 // False when the bytes are no such thing. The request borrows from `body`.
-bool decode(std::string_view body, RequestHead& head, Request& request);
+bool decode(std::string_view body, Duration& timeout, Request& request);
 bool decode(std::string_view body, Reply& reply);
 
 // The longest body of a request or a reply under these limits.

@@ -97,7 +97,7 @@ class RequestStore : public Base {
         std::clamp(timeout.value_or(this->timeout()), Duration::zero(), kLongest);
     Reply reply = perform(request, std::chrono::steady_clock::now() + patience);
     if (reply.failure) {
-      reply.failure->op = to_string(request.op);
+      reply.failure->op = "store " + std::string(to_string(request.op));
       throw_failure(*std::move(reply.failure));
     }
     return reply;

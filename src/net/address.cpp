@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/net/address.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netdb.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+#include "c10d/error.h"
+#include "src/net/socket.h"
+
+namespace c10d::inline v0 {
+
+namespace {
+
+const sockaddr_in& v4(const Address& address) {
+  return reinterpret_cast<const sockaddr_in&>(address.storage);
+}
+const sockaddr_in6& v6(const Address& address) {
+  return reinterpret_cast<const sockaddr_in6&>(address.storage);
+}
+
+}  // namespace
+
+HostPort parse_host_port(std::string_view text) {
+  const auto bad = [&](std::string_view why) {
+    return InvalidArgument(
+        fmt::format("'{}' is no address: {}; write host:port or [ipv6]:port", text, why));
+  };
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) throw bad("it has no port");
+  std::string_view host = text.substr(0, colon);
+  const std::string_view digits = text.substr(colon + 1);
+  if (host.starts_with('[') != host.ends_with(']')) throw bad("the brackets do not match");
+  if (host.starts_with('['))
+    host = host.substr(1, host.size() - 2);
+  else if (host.find(':') != std::string_view::npos)
+    throw bad("an IPv6 address needs brackets");
+  if (host.empty()) throw bad("it has no host");
+  std::uint16_t port = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size())
+    throw bad("the port is no number from 0 to 65535");
+  return {std::string(host), port};
+}
+
+std::string show_host_port(std::string_view host, std::uint16_t port) {
+  const bool brackets = host.find(':') != std::string_view::npos;
+  return brackets ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+}
+
+std::uint16_t Address::port() const noexcept {
+  return ntohs(family() == AF_INET6 ? v6(*this).sin6_port : v4(*this).sin_port);
+}
+
+bool Address::is_loopback() const noexcept {
+  if (family() == AF_INET6) return IN6_IS_ADDR_LOOPBACK(&v6(*this).sin6_addr);
+  return (ntohl(v4(*this).sin_addr.s_addr) >> 24) == 127;
+}
+
+bool Address::is_wildcard() const noexcept {
+  if (family() == AF_INET6) return IN6_IS_ADDR_UNSPECIFIED(&v6(*this).sin6_addr);
+  return v4(*this).sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
+std::string Address::host() const {
+  char text[INET6_ADDRSTRLEN] = "?";
+  if (family() == AF_INET6)
+    inet_ntop(AF_INET6, &v6(*this).sin6_addr, text, sizeof text);
+  else
+    inet_ntop(AF_INET, &v4(*this).sin_addr, text, sizeof text);
+  return text;
+}
+
+std::vector<Address> resolve(const std::string& host, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  if (error != 0)
+    throw_failure(
+        {.code = Code::unreachable,
+         .message = fmt::format("the name '{}' has no address: {}; check the spelling, or "
+                                "give a numeric address",
+                                host, ::gai_strerror(error)),
+         .host = host});
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, ::freeaddrinfo);
+  std::vector<Address> addresses;
+  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+    if (entry->ai_family != AF_INET && entry->ai_family != AF_INET6) continue;
+    Address& address = addresses.emplace_back();
+    std::memcpy(&address.storage, entry->ai_addr, entry->ai_addrlen);
+    address.length = entry->ai_addrlen;
+  }
+  return addresses;
+}
+
+Address local_address(int fd) {
+  Address address;
+  address.length = sizeof address.storage;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address.storage), &address.length) != 0)
+    throw_failure({.code = Code::unreachable, .message = "getsockname: " + error_text(errno)});
+  return address;
+}
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "c10d/export.h"
+
+namespace c10d::inline v0 {
+
+struct HostPort {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+// "node1:29500", "10.0.0.1:29500", "[::1]:29500". Throws InvalidArgument that shows the text.
+C10D_API HostPort parse_host_port(std::string_view text);
+// The same the other way round, with brackets around an IPv6 address.
+C10D_API std::string show_host_port(std::string_view host, std::uint16_t port);
+
+struct C10D_API Address {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+
+  const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&storage); }
+  int family() const noexcept { return storage.ss_family; }
+  std::uint16_t port() const noexcept;
+  bool is_loopback() const noexcept;
+  bool is_wildcard() const noexcept;
+  std::string host() const;  // numeric; no name server is asked
+  std::string text() const { return show_host_port(host(), port()); }
+};
+
+// Every address of a numeric host or a name, in the resolver's order. Throws DistNetworkError
+// (unreachable).
+C10D_API std::vector<Address> resolve(const std::string& host, std::uint16_t port);
+// Of the socket's own end.
+C10D_API Address local_address(int fd);
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <uv.h>
+
+#include <atomic>
+#include <list>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/net/socket.h"
+#include "src/store/service.h"
+
+namespace c10d::inline v0 {
+
+// Serves a Service on a listening socket, in a thread of its own with a libuv loop. The destructor
+// says goodbye to all clients and returns when the thread has ended.
+class TcpServer {
+ public:
+  TcpServer(Fd listener, HandshakeOptions options, StoreLimits limits);
+  TcpServer(const TcpServer&) = delete;
+  TcpServer& operator=(const TcpServer&) = delete;
+  ~TcpServer();
+
+ private:
+  struct Connection;
+  using Connections = std::list<Connection*>;
+
+  void run() noexcept;
+  void accept();
+  void received(Connection& connection, std::string_view bytes) noexcept;
+  // After every event: sends what has gathered, closes what is over, sets the timer.
+  void settle() noexcept;
+  void flush(Connection& connection);
+  void enter_limbo(Connection& connection);
+  void leave_limbo(Connection& connection);
+  void close(Connection& connection);
+  void tick();
+  void set_timer();
+  void stop();
+
+  Service service_;
+  uv_loop_t loop_;
+  uv_tcp_t listener_;
+  uv_async_t stop_;
+  uv_timer_t timer_;
+  Deadline timer_at_ = Deadline::max();
+  std::size_t max_limbo_;
+  std::vector<char> buffer_;
+  Connections connections_;
+  // Those that have not proved who they are, or are on their way out; oldest first. They have two
+  // seconds.
+  Connections limbo_;
+  std::vector<Connection*> dirty_;
+  std::thread thread_;
+};
+
+}  // namespace c10d::inline v0

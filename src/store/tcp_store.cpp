@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/core/mutex.h"
+#include "src/net/bytes.h"
+#include "src/net/handshake.h"
+#include "src/net/socket.h"
+#include "src/net/token.h"
+#include "src/store/request_store.h"
+#include "src/store/service.h"
+#include "src/store/tcp_server.h"
+
+namespace c10d::inline v0 {
+
+namespace {
+
+using std::chrono::steady_clock;
+
+// How long a connection that broke may take to come back.
+constexpr Duration kReconnectWindow = std::chrono::milliseconds(1500);
+// The server ends a wait at its deadline; its answer may take a moment.
+constexpr Duration kAnswerGrace = std::chrono::seconds(1);
+constexpr Duration kFirstPause = std::chrono::milliseconds(5);
+constexpr Duration kLongestPause = std::chrono::milliseconds(200);
+
+// Nothing to wait for but time: a server that is not there yet cannot say when it will be.
+void pause_until(Deadline deadline) {
+  while (steady_clock::now() < deadline) ::poll(nullptr, 0, poll_timeout(deadline));
+}
+
+HandshakeOptions handshake_options(const TcpStoreOptions& options) {
+  if (options.job.size() > kMaxJobBytes)
+    throw InvalidArgument(fmt::format("TcpStoreOptions::job has {} bytes; at most {} are allowed",
+                                      options.job.size(), kMaxJobBytes));
+  return {.job = options.job, .role = "store", .token = options.token};
+}
+
+void check_address(const Address& address, const TcpStoreOptions& options) {
+  if (address.is_wildcard() && options.server && !options.allow_wildcard)
+    throw InvalidArgument(
+        fmt::format("the store would listen on {}, which is every interface; "
+                    "name one address, or set allow_wildcard and a token",
+                    address.text()));
+  if (options.token.empty() && !address.is_loopback())
+    throw InvalidArgument(
+        fmt::format("a store at {} needs a token; without one only loopback "
+                    "addresses are allowed",
+                    address.text()));
+}
+
+// One call of one thread, as long as the thread is in it.
+struct Call {
+  std::uint64_t id = 0;
+  Deadline deadline;
+  std::string frame;
+  std::optional<Reply> reply;
+  CondVar changed;
+};
+
+// A client that has no thread of its own: of the threads that are in a call, one drives the socket
+// for all.
+class TcpClient final : public RequestStore<TcpStore> {
+ public:
+  explicit TcpClient(const TcpStoreOptions& options)
+      : RequestStore(options.timeout), handshake_(handshake_options(options)), host_(options.host) {
+    if (options.server) start_server(options);
+    if (addresses_.empty()) {
+      addresses_ = resolve(options.host, options.port);
+      for (const Address& address : addresses_) check_address(address, options);
+      port_ = options.port;
+    }
+    wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!wake_)
+      throw_failure({.code = Code::out_of_resources,
+                     .message = "eventfd: " + error_text(errno) + "; raise ulimit -n"});
+    connect_first(steady_clock::now() + timeout());
+  }
+
+  ~TcpClient() override {
+    MutexLock lock(mutex_);
+    if (!socket_ || failure_) return;
+    append_frame(output_, goodbye_frame, 0, {});
+    flush();
+  }
+
+  std::uint16_t port() const noexcept override { return port_; }
+  const std::string& host() const noexcept override { return host_; }
+
+ private:
+  struct LaneState {
+    std::uint64_t last = 0;  // id
+    Call* call = nullptr;
+    bool busy = false;  // without a call: its thread gave up, the server's answer is still to come
+  };
+
+  Reply perform(const Request& request, Deadline deadline) override;
+  void start_server(const TcpStoreOptions& options);
+  void connect_first(Deadline deadline);
+  // One attempt. Nothing: no server answered, `problem` says why.
+  std::optional<Failure> connect_once(bool resume, Deadline deadline, Fd& fd, std::string& problem);
+  void drive(Deadline until) C10D_REQUIRES(mutex_);
+  void reconnect(Deadline until) C10D_REQUIRES(mutex_);
+  void resend() C10D_REQUIRES(mutex_);
+  void flush() C10D_REQUIRES(mutex_);
+  void receive() C10D_REQUIRES(mutex_);
+  bool take(const Frame& frame) C10D_REQUIRES(mutex_);
+  void lose() C10D_REQUIRES(mutex_);
+  void fail(Failure failure) C10D_REQUIRES(mutex_);
+  bool claim_lane(Call& call) C10D_REQUIRES(mutex_);
+  void hand_over() C10D_REQUIRES(mutex_);
+
+  std::unique_ptr<TcpServer> server_;  // outlives the connection to it
+  const HandshakeOptions handshake_;
+  const std::string client_id_ = random_bytes(kClientIdBytes);
+  std::string host_;
+  std::uint16_t port_ = 0;
+  std::vector<Address> addresses_;
+  StoreLimits limits_;  // the server's
+  Fd wake_;             // tells the driving thread to look again
+
+  Mutex mutex_;
+  Fd socket_ C10D_GUARDED_BY(mutex_);
+  FrameParser parser_ C10D_GUARDED_BY(mutex_){0};
+  std::string output_ C10D_GUARDED_BY(mutex_);
+  std::vector<LaneState> lanes_ C10D_GUARDED_BY(mutex_);
+  bool driven_ C10D_GUARDED_BY(mutex_) = false;
+  Deadline lost_at_ C10D_GUARDED_BY(mutex_){};
+  std::optional<Failure> failure_ C10D_GUARDED_BY(mutex_);
+  std::array<char, 64 * 1024> input_ C10D_GUARDED_BY(mutex_);
+};
+
+void TcpClient::start_server(const TcpStoreOptions& options) {
+  Fd listener;
+  if (options.listen_fd >= 0) {
+    listener.reset(options.listen_fd);
+    ::fcntl(listener.get(), F_SETFD, FD_CLOEXEC);
+  } else {
+    const Address wanted = resolve(options.host, options.port).front();
+    check_address(wanted, options);
+    listener = listen_tcp(wanted);
+  }
+  Address bound = local_address(listener.get());
+  check_address(bound, options);
+  port_ = bound.port();
+  server_ = std::make_unique<TcpServer>(std::move(listener), handshake_, options.limits);
+  if (bound.is_wildcard())
+    addresses_ = resolve(bound.family() == AF_INET6 ? "::1" : "127.0.0.1", port_);
+  else
+    addresses_.push_back(bound);
+}
+
+std::optional<Failure> TcpClient::connect_once(bool resume, Deadline deadline, Fd& fd,
+                                               std::string& problem) {
+  Fd socket = connect_tcp(addresses_, deadline, problem);
+  if (!socket) return {};
+  ClientHandshake handshake(handshake_, client_id_, resume);
+  switch (run_handshake(socket.get(), handshake, deadline)) {
+    case Step::done:
+      break;
+    case Step::more:
+      problem = show_host_port(host_, port_) + ": the connection ended during the handshake";
+      return {};
+    case Step::refused:
+      Failure failure = *handshake.failure();
+      failure.message =
+          fmt::format("store at {}: {}", show_host_port(host_, port_), failure.message);
+      return failure;
+  }
+  if (!resume) {
+    ByteReader reader(handshake.welcome());
+    for (std::size_t* limit : {&limits_.key_bytes, &limits_.value_bytes, &limits_.total_bytes,
+                               &limits_.keys, &limits_.clients, &limits_.output_queue_bytes})
+      *limit = reader.take<std::uint64_t>();
+    if (!reader.finished())
+      return Failure{.code = Code::corrupt,
+                     .message = fmt::format("store at {}: a welcome that makes no sense",
+                                            show_host_port(host_, port_))};
+  }
+  fd = std::move(socket);
+  return {};
+}
+
+void TcpClient::connect_first(Deadline deadline) {
+  Fd socket;
+  std::string problem = "no address";
+  Duration pause = kFirstPause;
+  for (;;) {
+    if (auto failure = connect_once(false, deadline, socket, problem)) throw_failure(*failure);
+    if (socket) break;
+    if (steady_clock::now() >= deadline)
+      throw_failure({.code = Code::timed_out,
+                     .message = fmt::format("no store answered before the deadline: {}; check that "
+                                            "its server runs and that the address is right",
+                                            problem)});
+    pause_until(std::min(deadline, steady_clock::now() + pause));
+    pause = std::min(2 * pause, kLongestPause);
+  }
+  MutexLock lock(mutex_);
+  parser_.set_max_body(max_body_bytes(limits_));
+  socket_ = std::move(socket);
+}
+
+bool TcpClient::claim_lane(Call& call) {
+  std::size_t number = 0;
+  while (number < lanes_.size() && lanes_[number].busy) ++number;
+  if (number == kMaxLanes) return false;
+  if (number == lanes_.size()) lanes_.emplace_back();
+  LaneState& lane = lanes_[number];
+  if (lane.last == 0) lane.last = static_cast<std::uint64_t>(number) << kLaneShift;
+  call.id = ++lane.last;
+  lane.call = &call;
+  lane.busy = true;
+  return true;
+}
+
+Reply TcpClient::perform(const Request& request, Deadline deadline) {
+  if (auto refusal = refuse(request, limits_)) return *std::move(refusal);
+  Call call;
+  call.deadline = deadline;
+  call.frame.reserve(kFrameHeaderBytes + encoded_size(request));
+  begin_frame(call.frame, static_cast<std::uint8_t>(request.op), 0);
+  encode(std::max(Duration::zero(), Duration(deadline - steady_clock::now())), request, call.frame);
+  end_frame(call.frame, 0);
+
+  MutexLock lock(mutex_);
+  if (failure_) return {.failure = failure_};
+  if (!claim_lane(call))
+    return failed(
+        Code::store_limit,
+        fmt::format("{} calls are under way in this store client, the most it takes", kMaxLanes));
+  set_frame_id(call.frame, call.id);
+  if (socket_) {
+    output_ += call.frame;
+    flush();
+    if (driven_ && !output_.empty()) {
+      const std::uint64_t one = 1;
+      [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
+    }
+  }
+  const Deadline give_up = deadline + kAnswerGrace;
+  while (!call.reply && steady_clock::now() < give_up) {
+    if (driven_) {
+      call.changed.wait_until(mutex_, give_up);
+    } else {
+      driven_ = true;
+      drive(give_up);
+      driven_ = false;
+    }
+  }
+  hand_over();
+  LaneState& lane = lanes_[call.id >> kLaneShift];
+  lane.call = nullptr;
+  if (call.reply) {
+    lane.busy = false;
+    return *std::move(call.reply);
+  }
+  return failed(Code::timed_out,
+                fmt::format("the store's server at {} did not answer before the deadline",
+                            show_host_port(host_, port_)));
+}
+
+void TcpClient::hand_over() {
+  if (driven_) return;
+  for (const LaneState& lane : lanes_)
+    if (lane.call != nullptr && !lane.call->reply) return lane.call->changed.notify_one();
+}
+
+void TcpClient::drive(Deadline until) {
+  if (!socket_) return reconnect(until);
+  pollfd entries[2] = {
+      {socket_.get(), static_cast<short>(output_.empty() ? POLLIN : POLLIN | POLLOUT), 0},
+      {wake_.get(), POLLIN, 0}};
+  mutex_.unlock();
+  const int ready = ::poll(entries, 2, poll_timeout(until));
+  mutex_.lock();
+  if (ready <= 0) return;
+  if (entries[1].revents != 0) {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto taken = ::read(wake_.get(), &count, sizeof count);
+  }
+  // Another thread may have seen the connection end meanwhile.
+  if (socket_ && (entries[0].revents & POLLOUT) != 0) flush();
+  if (socket_ && (entries[0].revents & ~POLLOUT) != 0) receive();
+}
+
+void TcpClient::flush() {
+  while (socket_ && !output_.empty()) {
+    const ssize_t sent =
+        ::send(socket_.get(), output_.data(), output_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0)
+      output_.erase(0, static_cast<std::size_t>(sent));
+    else if (errno == EAGAIN)
+      return;
+    else if (errno != EINTR)
+      lose();
+  }
+}
+
+void TcpClient::receive() {
+  const ssize_t count = ::recv(socket_.get(), input_.data(), input_.size(), MSG_DONTWAIT);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (count <= 0) return lose();
+  const std::string_view bytes(input_.data(), static_cast<std::size_t>(count));
+  // The lock is held all along; the analysis does not see through the parser.
+  const auto sink = [this](const Frame& frame)
+                        C10D_THREAD_ANNOTATION(no_thread_safety_analysis) { return take(frame); };
+  if (auto problem = parser_.feed(bytes, sink)) fail(*std::move(problem));
+  flush();
+}
+
+bool TcpClient::take(const Frame& frame) {
+  if (frame.header.type == refusal_frame) {
+    fail(refusal_of(frame));
+    return false;
+  }
+  if (frame.header.type == goodbye_frame) {
+    fail({.code = Code::store_lost, .message = "its server was shut down"});
+    return false;
+  }
+  const std::size_t number = frame.header.id >> kLaneShift;
+  Reply reply;
+  if (number >= lanes_.size() || !lanes_[number].busy || frame.header.id != lanes_[number].last ||
+      !decode(frame.body, reply)) {
+    fail({.code = Code::corrupt, .message = "an answer that makes no sense arrived"});
+    return false;
+  }
+  if (frame.body.size() > kLargeAnswer) append_frame(output_, kSettledFrame, frame.header.id, {});
+  LaneState& lane = lanes_[number];
+  if (lane.call == nullptr) {
+    lane.busy = false;
+  } else if (!lane.call->reply) {
+    lane.call->reply = std::move(reply);
+    lane.call->changed.notify_one();
+  }
+  return true;
+}
+
+void TcpClient::lose() {
+  socket_.reset();
+  output_.clear();
+  lost_at_ = steady_clock::now();
+}
+
+void TcpClient::fail(Failure failure) {
+  socket_.reset();
+  output_.clear();
+  failure.message = fmt::format("store at {}: {}", show_host_port(host_, port_), failure.message);
+  failure_ = std::move(failure);
+  for (LaneState& lane : lanes_) {
+    if (lane.call == nullptr || lane.call->reply) continue;
+    lane.call->reply = Reply{.failure = failure_};
+    lane.call->changed.notify_one();
+  }
+}
+
+void TcpClient::reconnect(Deadline until) {
+  // A try that was given up long ago, when its caller's time was over, does not count.
+  if (steady_clock::now() >= lost_at_ + kReconnectWindow) lost_at_ = steady_clock::now();
+  const Deadline lost = lost_at_ + kReconnectWindow;
+  const Deadline deadline = std::min(until, lost);
+  Fd socket;
+  std::string problem = "the connection ended";
+  std::optional<Failure> refusal;
+  Duration pause = kFirstPause;
+  mutex_.unlock();
+  while (!socket && !refusal && steady_clock::now() < deadline) {
+    refusal = connect_once(true, deadline, socket, problem);
+    if (socket || refusal) break;
+    pause_until(std::min(deadline, steady_clock::now() + pause));
+    pause = std::min(2 * pause, kLongestPause);
+  }
+  mutex_.lock();
+  if (refusal) return fail(*std::move(refusal));
+  if (socket) {
+    socket_ = std::move(socket);
+    return resend();
+  }
+  if (steady_clock::now() >= lost)
+    fail({.code = Code::store_lost, .message = "its server is gone: " + problem});
+}
+
+void TcpClient::resend() {
+  parser_ = FrameParser(max_body_bytes(limits_));
+  for (LaneState& lane : lanes_) {
+    // Nobody waits for these, and the server withdrew them with the connection.
+    if (lane.call == nullptr) lane.busy = false;
+    if (lane.call == nullptr || lane.call->reply) continue;
+    const Duration left = lane.call->deadline - steady_clock::now();
+    std::string timeout;
+    put(timeout, static_cast<std::uint64_t>(std::max(Duration::zero(), left).count()));
+    lane.call->frame.replace(kFrameHeaderBytes, kTimeoutBytes, timeout);
+    output_ += lane.call->frame;
+  }
+  flush();
+}
+
+}  // namespace
+
+std::shared_ptr<TcpStore> make_tcp_store(TcpStoreOptions options) {
+  return std::make_shared<TcpClient>(options);
+}
+
+}  // namespace c10d::inline v0
