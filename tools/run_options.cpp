@@ -27,12 +27,12 @@ constexpr const char* kFooter = R"(Examples:
   c10d-run -n 4 ./train --epochs 3        four ranks; each line of output is "[rank] line"
   c10d-run -n auto train.py               one rank per CPU; a .py file runs under python3 -u
   c10d-run --nproc_per_node=2 ./train     torchrun's spelling, with - or _, or PET_NPROC_PER_NODE=2
-  c10d-run -n 4 --log-dir logs -r 3 ./train   output of every rank in logs/RANK/stdout.log, stderr.log
+  c10d-run -n 4 --log-dir logs -r 3 ./train   output in logs/RANK/stdout.log and stderr.log
   c10d-run -n 4 --max-restarts 2 ./train  all ranks again after a failure, twice at most
   c10d-run -n 4 --print mpirun ./train    the line to type for another launcher
   c10d-run -n 4 --via mpirun ./train      let mpirun start the ranks (backend mpi)
 
-Each rank finds in its environment C10D_RANK, C10D_WORLD_SIZE, C10D_STORE, ..., and all that torchrun
+Each rank finds in its environment C10D_RANK, C10D_WORLD_SIZE, C10D_STORE, ..., and what torchrun
 sets (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...). When one fails, the others get
 SIGTERM, then SIGKILL; the first failure is reported.
 
