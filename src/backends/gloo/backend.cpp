@@ -5,9 +5,8 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <chrono>
-#include <cstring>
 
-#include "kernels/reduce.h"
+#include "kernels/alone.h"
 #include "src/backends/gloo/library.h"
 #include "src/backends/gloo/mesh.h"
 #include "src/backends/gloo/point_to_point.h"
@@ -19,24 +18,6 @@ namespace {
 constexpr std::size_t kMaxPendingCollectives = 4096;
 constexpr std::size_t kMaxPendingMessages = 256;
 constexpr auto kPatience = std::chrono::milliseconds(300);  // for evidence of a peer's death
-
-// The op in a group of one.
-template <class T>
-void run_alone(const T& op) {
-  if constexpr (requires {
-                  op.output.data;
-                  op.input.data;
-                }) {
-    if (op.output.count == 0) return;
-    if constexpr (requires { op.op; }) {
-      const std::byte* input = static_cast<const std::byte*>(op.input.data);
-      reduce(op.output.dtype, op.op, static_cast<std::byte*>(op.output.data), {&input, 1},
-             op.output.count);
-    } else if (op.output.data != op.input.data) {
-      std::memcpy(op.output.data, op.input.data, op.output.bytes());
-    }
-  }
-}
 
 Failure too_many(const BackendContext& context, const Call& call, std::size_t limit) {
   return {.code = Code::out_of_resources,

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "c10d/tensor.h"
+
+namespace c10d::inline v0 {
+
+// The communicators of one group, and what the collective in progress keeps until MPI is done with
+// it: there is one at a time.
+struct Channel {
+  MPI_Comm collectives = MPI_COMM_NULL;
+  MPI_Comm headers = MPI_COMM_NULL;   // of messages
+  MPI_Comm payloads = MPI_COMM_NULL;  // of messages
+  int rank = 0;
+  int size = 1;
+
+  // Duplicates `parent`, collectively over its ranks.
+  static Channel duplicate(MPI_Comm parent);
+  // Over these ranks of `parent`, in this order; only they call. `tag` tells apart groups made at
+  // the same time.
+  static Channel subset(MPI_Comm parent, const std::vector<int>& ranks, int tag);
+  void free_communicators() noexcept;
+
+  // MPI's counts are ints: `count` elements as a count and a type, made for the collective in
+  // progress where it must be.
+  struct Elements {
+    int count;
+    MPI_Datatype type;
+  };
+  Elements elements(std::size_t count, DType dtype);
+  void free_types() noexcept;
+
+  struct IntCounts {
+    std::vector<int> counts;
+    std::vector<int> displacements;
+    void set(std::span<const std::size_t> sizes);
+  };
+  IntCounts shards;  // what each rank has
+
+ private:
+  std::vector<MPI_Datatype> types_;
+};
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/mpi/message.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "src/backends/mpi/runtime.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr std::size_t kInlineBytes = 1024;
+
+// Any tag that MPI must accept will do: it only has to differ among the messages between two ranks
+// that are in flight.
+int payload_tag(std::uint32_t number) { return static_cast<int>(number % 32768); }
+
+}  // namespace
+
+Message::Message(const Channel& channel, const Send& op, std::uint32_t number)
+    : channel_(channel), tag_(op.tag) {
+  const bool inlined = op.input.bytes() <= kInlineBytes;
+  const Header header{op.input.count, number, op.input.dtype, inlined};
+  first_.resize(sizeof(header) + (inlined ? op.input.bytes() : 0));
+  std::memcpy(first_.data(), &header, sizeof(header));
+  if (inlined && op.input.count > 0)
+    std::memcpy(first_.data() + sizeof(header), op.input.data, op.input.bytes());
+  const auto turn = mpi_turn();
+  check_mpi(MPI_Isend(first_.data(), static_cast<int>(first_.size()), MPI_BYTE, op.peer,
+                      static_cast<int>(op.tag), channel_.headers, &header_request_));
+  if (inlined) return;
+  const auto [count, type] = channel_.elements(op.input.count, op.input.dtype);
+  check_mpi(MPI_Isend(op.input.data, count, type, op.peer, payload_tag(number), channel_.payloads,
+                      &payload_request_));
+  channel_.free_types();
+}
+
+Message::Message(const Channel& channel, const Recv& op)
+    : channel_(channel),
+      output_(op.output),
+      tag_(op.tag),
+      receiving_header_(true),
+      first_(sizeof(Header) + kInlineBytes) {
+  const int peer = op.peer == kAnySource ? MPI_ANY_SOURCE : op.peer;
+  const auto turn = mpi_turn();
+  check_mpi(MPI_Irecv(first_.data(), static_cast<int>(first_.size()), MPI_BYTE, peer,
+                      static_cast<int>(op.tag), channel_.headers, &header_request_));
+}
+
+bool Message::advance() {
+  const auto turn = mpi_turn();
+  if (header_request_ != MPI_REQUEST_NULL) {
+    int done = 0;
+    MPI_Status status;
+    check_mpi(MPI_Test(&header_request_, &done, &status));
+    if (!done) return false;
+    if (receiving_header_) {
+      source_ = status.MPI_SOURCE;
+      take_payload();
+    }
+  }
+  if (payload_request_ == MPI_REQUEST_NULL) return true;
+  int done = 0;
+  const int code = MPI_Test(&payload_request_, &done, MPI_STATUS_IGNORE);
+  if (mismatch_.empty()) check_mpi(code);
+  return done;
+}
+
+void Message::take_payload() {
+  Header header;
+  std::memcpy(&header, first_.data(), sizeof(header));
+  if (header.dtype != output_.dtype || header.count != output_.count) {
+    mismatch_ = fmt::format(
+        "rank {} called send(to {}, tag {}, {} x {}), rank {} called recv(tag {}, {} x {})",
+        source_, channel_.rank, tag_, to_string(header.dtype), header.count, channel_.rank, tag_,
+        to_string(output_.dtype), output_.count);
+    // Taken into nothing, so that the sender gets its buffer back: MPI truncates.
+    if (!header.inlined)
+      MPI_Irecv(first_.data(), 0, MPI_BYTE, source_, payload_tag(header.number), channel_.payloads,
+                &payload_request_);
+    return;
+  }
+  if (header.inlined) {
+    if (header.count > 0)
+      std::memcpy(output_.data, first_.data() + sizeof(header), output_.bytes());
+    return;
+  }
+  const auto [count, type] = channel_.elements(output_.count, output_.dtype);
+  check_mpi(MPI_Irecv(output_.data, count, type, source_, payload_tag(header.number),
+                      channel_.payloads, &payload_request_));
+  channel_.free_types();
+}
+
+bool Message::in_progress() const noexcept {
+  return header_request_ != MPI_REQUEST_NULL || payload_request_ != MPI_REQUEST_NULL;
+}
+
+void Message::cancel() noexcept {
+  const auto turn = mpi_turn();
+  for (MPI_Request* request : {&header_request_, &payload_request_}) {
+    if (!receiving_header_ || *request == MPI_REQUEST_NULL) continue;
+    int done = 0;
+    if (MPI_Cancel(request) == MPI_SUCCESS) MPI_Test(request, &done, MPI_STATUS_IGNORE);
+  }
+}
+
+}  // namespace c10d::inline v0

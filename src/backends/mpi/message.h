@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "c10d/collective.h"
+#include "src/backends/mpi/channel.h"
+
+namespace c10d::inline v0 {
+
+// A point-to-point message in progress: a header on one communicator, then the payload on another,
+// so that the receiver can compare before it takes anything. Small payloads travel with the header.
+// The header also numbers the message, because headers may be seen in another order than they were
+// sent.
+class Message {
+ public:
+  Message(const Channel& channel, const Send& op, std::uint32_t number);
+  Message(const Channel& channel, const Recv& op);
+  Message(const Message&) = delete;
+  Message& operator=(const Message&) = delete;
+
+  // True once it is done. Throws std::runtime_error with MPI's error.
+  bool advance();
+  // Whether MPI may still touch the message's memory or the caller's.
+  bool in_progress() const noexcept;
+  void cancel() noexcept;
+  int source() const noexcept { return source_; }
+  // Of a receiver: what the two ends called, when that differs. The sender was released all the
+  // same.
+  const std::string& mismatch() const noexcept { return mismatch_; }
+
+ private:
+  struct Header {
+    std::uint64_t count;
+    std::uint32_t number;
+    DType dtype;
+    bool inlined;
+  };
+  void take_payload();
+
+  Channel channel_;  // types made for this message are its own
+  Tensor output_;    // of a receiver
+  std::uint32_t tag_;
+  bool receiving_header_ = false;
+  int source_ = -1;
+  std::string mismatch_;
+  std::vector<std::byte> first_;
+  MPI_Request header_request_ = MPI_REQUEST_NULL;
+  MPI_Request payload_request_ = MPI_REQUEST_NULL;
+};
+
+}  // namespace c10d::inline v0

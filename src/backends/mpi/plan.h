@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "c10d/collective.h"
+#include "src/backends/mpi/channel.h"
+#include "src/backends/mpi/direct.h"
+#include "src/backends/mpi/runtime.h"
+
+namespace c10d::inline v0 {
+
+// One collective as steps that nobody blocks in: each starts calls of MPI or works locally, and the
+// next one begins when those are done. The steps that talk are the same on all ranks.
+class Plan {
+ public:
+  using Step = std::function<void()>;
+  using Counts = std::vector<std::size_t>;
+
+  explicit Plan(Channel& channel) : channel_(channel) {}
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  // Appends the op. It copies what it needs of the op's counts.
+  template <class T>
+  void add(const T& op) {
+    if constexpr (!std::is_same_v<T, AllToAllV>) {
+      if (is_direct(channel_, op)) return add_step([this, op = keep(op)] { start_one(op); });
+    }
+    compose(keep(op));
+  }
+  void add_step(Step step) { steps_.push_back(std::move(step)); }
+
+  // Goes as far as it can without waiting; true at the end. Throws std::runtime_error with MPI's
+  // error, or what an allocation throws; then nothing of it is in progress unless MPI says
+  // otherwise.
+  bool advance();
+  // Whether MPI may still touch the op's memory.
+  bool in_progress() const noexcept { return !requests_.empty(); }
+
+ private:
+  // A piece of memory for a peer, or from one.
+  struct Piece {
+    int peer;
+    Tensor tensor;
+  };
+
+  template <class T>
+  T keep(T op) {
+    if constexpr (requires { op.counts; }) {
+      op.counts = kept(op.counts);
+    } else if constexpr (requires { op.output_counts; }) {
+      op.output_counts = kept(op.output_counts);
+      op.input_counts = kept(op.input_counts);
+    }
+    return op;
+  }
+  std::span<const std::size_t> kept(std::span<const std::size_t> counts) {
+    return counts_.emplace_back(counts.begin(), counts.end());
+  }
+  template <class T>
+  void start_one(const T& op) {
+    const auto turn = mpi_turn();
+    MPI_Request request = MPI_REQUEST_NULL;
+    started(start(channel_, op, &request), request);
+  }
+  void started(int code, MPI_Request request);
+  Tensor scratch(std::size_t count, DType dtype);
+  Counts slices(std::size_t count) const;
+  Counts equal(std::size_t count) const;
+
+  void compose(const AllReduce& op);
+  void compose(const Broadcast& op);
+  void compose(const AllGather& op);
+  void compose(const AllGatherV& op);
+  void compose(const ReduceScatter& op);
+  void compose(const ReduceScatterV& op);
+  void compose(const Reduce& op);
+  void compose(const Gather& op);
+  void compose(const GatherV& op);
+  void compose(const Scatter& op);
+  void compose(const ScatterV& op);
+  void compose(const AllToAll& op);
+  void compose(const AllToAllV& op);
+  void compose(const Barrier&) {}
+
+  void add_multiply(void* output, ConstTensor input, ReduceOp op);
+  void add_divide(Tensor tensor);
+  void add_copy(Tensor to, ConstTensor from);
+  void add_exchange(std::vector<Piece> to_send, std::vector<Piece> to_take);
+  // Every rank sends shard i of its input to rank i, which reduces what it gets into `own`.
+  void add_collect(ConstTensor input, Tensor own, std::span<const std::size_t> counts, ReduceOp op);
+  // The same one rank after the other, where the counts are too large for MPI.
+  void add_reduce_each(ConstTensor input, Tensor own, std::span<const std::size_t> counts,
+                       ReduceOp op);
+
+  Channel& channel_;
+  std::deque<Step> steps_;
+  std::vector<MPI_Request> requests_;
+  std::deque<Counts> counts_;
+  std::vector<std::unique_ptr<std::byte[]>> memory_;
+};
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/mpi/runtime.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+
+#include "c10d/env.h"
+#include "src/core/host.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr std::size_t kMaxLine = 300;  // of the command line in a message
+
+std::mutex start_mutex;
+std::mutex turn_mutex;
+std::atomic<int> groups = 0;
+std::atomic<bool> concurrent = false;
+
+bool launched_by_mpi() {
+  return env("OMPI_COMM_WORLD_SIZE") || env("PMI_SIZE") || env("PMI_RANK") || env("PMIX_RANK");
+}
+
+// The command line that would have worked.
+std::string line_to_type(int size) {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string program((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  while (!program.empty() && program.back() == '\0') program.pop_back();
+  for (char& c : program)
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  if (program.empty() || program.size() > kMaxLine) program = "<program>";
+  std::string line = fmt::format("mpirun -n {} ", size);
+#ifdef OPEN_MPI
+  if (geteuid() == 0) line += "--allow-run-as-root ";
+  if (size > allowed_cpus()) line += "--oversubscribe ";
+#endif
+  return line + program;
+}
+
+[[noreturn]] void throw_unsupported(const BackendContext& context, std::string message) {
+  throw_failure(Failure{.code = Code::unsupported,
+                        .message = std::move(message),
+                        .rank = context.rank,
+                        .group = context.group});
+}
+
+void finalise_at_exit() {
+  int finalised = 0;
+  if (groups.load() == 0 && MPI_Finalized(&finalised) == MPI_SUCCESS && !finalised) MPI_Finalize();
+}
+
+// Open MPI opens parts of itself as plugins, which look for its symbols in the global scope; a
+// module of ours is opened in a scope of its own.
+void make_symbols_global() {
+#ifdef OPEN_MPI
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&MPI_Init_thread), &info) != 0 && info.dli_fname)
+    dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+#endif
+}
+
+int initialised_level(const BackendContext& context) {
+  int flag = 0, level = MPI_THREAD_SINGLE;
+  MPI_Finalized(&flag);
+  if (flag) throw_unsupported(context, "MPI was finalised in this process and cannot start again");
+  MPI_Initialized(&flag);
+  if (flag) {
+    MPI_Query_thread(&level);
+    return level;
+  }
+  if (!launched_by_mpi())
+    throw_unsupported(context,
+                      fmt::format("the mpi backend needs the launcher of its MPI: type `{}`",
+                                  line_to_type(context.size)));
+  make_symbols_global();
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  std::atexit(finalise_at_exit);
+  return level;
+}
+
+}  // namespace
+
+void start_mpi(const BackendContext& context) {
+  const std::lock_guard lock(start_mutex);
+  const int level = initialised_level(context);
+  if (level < MPI_THREAD_SERIALIZED)
+    throw_unsupported(context,
+                      "the program initialised MPI for one thread only: call MPI_Init_thread with "
+                      "MPI_THREAD_MULTIPLE, or let the mpi backend initialise MPI");
+  concurrent = level == MPI_THREAD_MULTIPLE;
+  int rank = 0, size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (rank != context.rank || size != context.size)
+    throw_unsupported(
+        context,
+        fmt::format("group {} has {} ranks and this is rank {}, but MPI started {} and this "
+                    "is its rank {}: type `{}`",
+                    context.group, context.size, context.rank, size, rank,
+                    line_to_type(context.size)));
+}
+
+void hold_mpi() noexcept { ++groups; }
+void release_mpi() noexcept { --groups; }
+
+std::unique_lock<std::mutex> mpi_turn() {
+  return concurrent.load(std::memory_order_relaxed) ? std::unique_lock<std::mutex>()
+                                                    : std::unique_lock(turn_mutex);
+}
+
+bool mpi_is_concurrent() noexcept { return concurrent.load(std::memory_order_relaxed); }
+
+std::string mpi_error_text(int code) {
+  int error_class = 0, length = 0;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  MPI_Error_class(code, &error_class);
+  MPI_Error_string(code, text, &length);
+  return fmt::format("{} (class {})", text, error_class);
+}
+
+void check_mpi(int code) {
+  if (code != MPI_SUCCESS) throw std::runtime_error(mpi_error_text(code));
+}
+
+const char* mpi_version() {
+  static const std::string version = [] {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    const std::string_view all(text, static_cast<std::size_t>(length));
+    std::string line(all.substr(0, all.find_first_of("\n,")));
+    for (char& c : line)
+      if (c == '\t') c = ' ';
+    return line;
+  }();
+  return version.c_str();
+}
+
+int mpi_tag_limit() {
+  static const int limit = [] {
+    int* value = nullptr;
+    int found = 0;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &found);
+    return found ? *value : 32767;
+  }();
+  return limit;
+}
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <mpi.h>
+
+#include <mutex>
+#include <string>
+
+#include "c10d/backend.h"
+
+namespace c10d::inline v0 {
+
+// The MPI of this process. It is initialised with the first group, unless the program did so, and
+// then finalised when the process exits, provided that every group was shut down: MPI cannot start
+// twice, and a program may end its last group and make another. A process that exits with a living
+// group does not finalise: that could wait for peers that are gone, while mpirun ends the job by
+// itself.
+//
+// Makes sure that MPI runs and that MPI_COMM_WORLD is the group. Throws DistBackendError
+// (unsupported) that says what to type when it does not.
+void start_mpi(const BackendContext& context);
+// Count the groups that must end before MPI is finalised.
+void hold_mpi() noexcept;
+void release_mpi() noexcept;
+
+// To be held around every MPI call. It locks nothing where MPI takes calls from several threads at
+// once.
+std::unique_lock<std::mutex> mpi_turn();
+bool mpi_is_concurrent() noexcept;  // MPI_THREAD_MULTIPLE
+
+// "MPI_ERR_TRUNCATE: message truncated".
+std::string mpi_error_text(int code);
+// Throws std::runtime_error with that text unless the code is MPI_SUCCESS.
+void check_mpi(int code);
+const char* mpi_version();
+
+// The largest tag of a message.
+int mpi_tag_limit();
+
+}  // namespace c10d::inline v0

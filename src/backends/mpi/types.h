@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <mpi.h>
+
+#include "c10d/collective.h"
+
+namespace c10d::inline v0 {
+
+// The type to move elements with.
+MPI_Datatype move_type(DType dtype) noexcept;
+// The type to reduce elements with. Sums and products of integers wrap, which C allows for unsigned
+// ones only.
+MPI_Datatype reduce_type(DType dtype, ReduceOp::Kind kind) noexcept;
+// MPI's own op, or ours where MPI's would lose a NaN. Not for avg and premul_sum, which are sums on
+// the way, nor where collects_first().
+MPI_Op reduce_op(DType dtype, ReduceOp::Kind kind);
+
+// f16 and bf16 round once, so the ranks cannot pass partial sums on: whether the op must collect
+// the elements of all ranks first.
+constexpr bool collects_first(DType dtype, ReduceOp::Kind kind) noexcept {
+  return (dtype == DType::f16 || dtype == DType::bf16) && kind != ReduceOp::min &&
+         kind != ReduceOp::max;
+}
+
+}  // namespace c10d::inline v0
