@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/bandwidth.h"
+
+namespace c10d::bench {
+
+double bus_factor(BenchOp op, int ranks) {
+  const double others = static_cast<double>(ranks - 1) / ranks;
+  switch (op) {
+    case BenchOp::all_reduce:
+      return 2 * others;
+    case BenchOp::all_gather:
+    case BenchOp::reduce_scatter:
+    case BenchOp::gather:
+    case BenchOp::scatter:
+    case BenchOp::all_to_all:
+      return others;
+    default:
+      return 1;
+  }
+}
+
+std::uint64_t least_traffic(const Case& c, int ranks) {
+  const auto n = static_cast<std::uint64_t>(ranks);
+  const std::uint64_t s = c.bytes;
+  switch (c.op) {
+    case BenchOp::all_reduce:
+    case BenchOp::all_to_all:
+      return 2 * n * s;
+    case BenchOp::broadcast:
+    case BenchOp::reduce:
+      return (n + 1) * s;
+    case BenchOp::all_gather:
+    case BenchOp::reduce_scatter:
+      return n * s + s;
+    case BenchOp::gather:
+    case BenchOp::scatter:
+    case BenchOp::send:
+    case BenchOp::isend:
+      return 2 * s;
+    case BenchOp::barrier:
+      break;
+  }
+  return 0;
+}
+
+void put_bandwidth(const Case& c, int ranks, CellRecord& cell) {
+  if (c.bytes == 0 || cell.us.p50 <= 0) return;
+  cell.alg = static_cast<double>(c.bytes) * 1e-3 / cell.us.p50;
+  cell.mem = static_cast<double>(least_traffic(c, ranks)) * 1e-3 / cell.us.p50;
+}
+
+}  // namespace c10d::bench

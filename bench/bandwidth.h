@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "bench/plan.h"
+#include "bench/record.h"
+
+namespace c10d::bench {
+
+// The base measured once more, for the A/A control, carries its name with this behind it.
+inline constexpr const char* kControlSuffix = "~aa";
+
+// nccl-tests' factor from algorithm to bus bandwidth.
+double bus_factor(BenchOp op, int ranks);
+// The bytes that the ranks together must at least read and write, whatever the algorithm.
+std::uint64_t least_traffic(const Case& c, int ranks);
+// Fills alg, bus and mem from the median. On one host bus stays empty: ranks share the memory's bandwidth.
+void put_bandwidth(const Case& c, int ranks, CellRecord& cell);
+
+}  // namespace c10d::bench

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/block.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <exception>
+
+namespace c10d::bench {
+namespace {
+
+std::array<std::int64_t, 2> switches_now() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return {usage.ru_nvcsw, usage.ru_nivcsw};
+}
+
+constexpr std::uint64_t kFewestIterations = 3;
+
+std::int64_t deadline_in(double seconds) { return SharedPage::now() + static_cast<std::int64_t>(seconds * 1e9); }
+
+// Below this the flag stays inside a core complex.
+constexpr double kNearUs = 0.2;
+
+RoundTrip round_trip_of(double before, double after) {
+  const bool near_before = before < kNearUs;
+  const bool near_after = after < kNearUs;
+  return {before, after, near_before != near_after ? "mixed" : near_before ? "near" : "far"};
+}
+
+}  // namespace
+
+void BlockRunner::run() noexcept {
+  if (!failure_.empty()) return;
+  try {
+    contender_.run(buffers_.ops(), buffers_.together());
+  } catch (const std::exception& error) {
+    failure_ = error.what();
+    if (failure_.empty()) failure_ = "unknown error";
+  }
+}
+
+// Returns how many it ran: fewer than `count` when the deadline passed, which every rank sees in the same iteration.
+std::uint64_t BlockRunner::iterate(std::uint64_t count, std::int64_t deadline, bool record) {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    buffers_.refresh(settings_.dirty);
+    const bool early = settings_.window_sync ? page_.meet(deadline) : page_.barrier(deadline);
+    if (!early && i >= kFewestIterations) return i;
+    const std::int64_t start = SharedPage::now();
+    run();
+    const std::int64_t end = SharedPage::now();
+    if (record) page_.record(i, start, end);
+  }
+  return count;
+}
+
+double BlockRunner::warm_up(double seconds, int fixed) {
+  std::int64_t batch = fixed >= 0 ? fixed : 1;
+  std::int64_t total = 0;
+  double per_iteration = 0;
+  page_.barrier();
+  for (int round = 0; batch > 0; ++round) {
+    const std::int64_t start = SharedPage::now();
+    const std::uint64_t done = iterate(static_cast<std::uint64_t>(batch), deadline_in(fixed >= 0 ? 3600 : 2 * seconds), false);
+    const std::int64_t took = SharedPage::now() - start;
+    total += took;
+    per_iteration = static_cast<double>(took) * 1e-9 / static_cast<double>(std::max<std::uint64_t>(1, done));
+    const double left = seconds - static_cast<double>(total) * 1e-9;
+    // The first iteration after another backend's is not typical, so there are two rounds at least.
+    std::int64_t next = left <= 0 ? 0 : std::min<std::int64_t>(static_cast<std::int64_t>(left / per_iteration), batch * 8);
+    if (round == 0) next = std::max<std::int64_t>(next, 1);
+    if (fixed >= 0 || !failure_.empty()) next = 0;
+    batch = page_.from_root(next);
+  }
+  return per_iteration;
+}
+
+CellRecord BlockRunner::measure(std::uint64_t iterations, double seconds) {
+  CellRecord cell;
+  page_.barrier();
+  const double before = page_.round_trip(100);
+  iterate(2, INT64_MAX, false);
+  const auto switches = switches_now();
+  cell.iters = iterate(iterations, deadline_in(seconds), true);
+  const auto after = switches_now();
+  for (std::size_t i = 0; i < 2; ++i) cell.switches[i] = page_.sum(after[i] - switches[i]);
+  const double behind = page_.round_trip(100);
+  if (page_.rank() == 0) {
+    if (before > 0) cell.rtt = round_trip_of(before, behind);
+    summarise(cell);
+  }
+  page_.barrier();
+  return cell;
+}
+
+void BlockRunner::summarise(CellRecord& cell) const {
+  const std::uint64_t iterations = cell.iters;
+  std::vector<double> skew_in;
+  std::vector<double> skew_out;
+  cell.samples.reserve(iterations);
+  for (std::uint64_t i = 0; i < iterations; ++i) {
+    SharedPage::Times first = page_.times(0, iterations)[i];
+    SharedPage::Times last = first;
+    std::int64_t slowest = 0;
+    for (int rank = 0; rank < page_.size(); ++rank) {
+      const SharedPage::Times times = page_.times(rank, iterations)[i];
+      slowest = std::max(slowest, times.end - times.start);
+      first = {std::min(first.start, times.start), std::min(first.end, times.end)};
+      last = {std::max(last.start, times.start), std::max(last.end, times.end)};
+    }
+    cell.samples.push_back(static_cast<double>(slowest) * 1e-3 * buffers_.share());
+    skew_in.push_back(static_cast<double>(last.start - first.start) * 1e-3);
+    skew_out.push_back(static_cast<double>(last.end - first.end) * 1e-3);
+  }
+  cell.us = quantiles(cell.samples);
+  cell.skew_in = median(std::move(skew_in));
+  cell.skew_out = median(std::move(skew_out));
+}
+
+BlockRunner::CheckResult BlockRunner::check() {
+  buffers_.poison_output();
+  page_.barrier();
+  run();
+  CheckResult result;
+  if (!contender_.computes()) return result;
+  const std::uint64_t hash = buffers_.hash();
+  result.wrong = static_cast<std::uint64_t>(
+      page_.sum(failure_.empty() ? static_cast<std::int64_t>(buffers_.wrong()) : 0));
+  if (buffers_.same_everywhere()) {
+    const auto root = static_cast<std::uint64_t>(page_.from_root(static_cast<std::int64_t>(hash)));
+    result.ranks_agree = page_.sum(hash == root || !failure_.empty() ? 0 : 1) == 0;
+    result.hash = root;
+  } else {
+    const std::uint64_t weighted = hash * (2 * static_cast<std::uint64_t>(page_.rank()) + 1);
+    result.hash = static_cast<std::uint64_t>(page_.sum(static_cast<std::int64_t>(weighted)));
+  }
+  return result;
+}
+
+}  // namespace c10d::bench

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "bench/buffers.h"
+#include "bench/contender.h"
+#include "bench/record.h"
+#include "bench/shared_page.h"
+
+namespace c10d::bench {
+
+// One backend on one case: how its iterations run and what comes out of them. Every member is collective over the
+// ranks of the page, and a rank whose backend failed goes on to meet the others, so that none of them waits for it.
+class BlockRunner {
+ public:
+  struct Settings {
+    bool dirty = true;
+    bool window_sync = true;
+  };
+  BlockRunner(SharedPage& page, Contender& contender, Buffers& buffers, Settings settings)
+      : page_(page), contender_(contender), buffers_(buffers), settings_(settings) {}
+
+  // Runs for about `seconds`, or `fixed` iterations when that is not negative; returns seconds per iteration, waits
+  // between iterations included, as rank 0 saw them.
+  double warm_up(double seconds, int fixed);
+  // `iterations` timed ones, or fewer once `seconds` have passed, but three at least. Only rank 0 gets numbers: times,
+  // skews, samples.
+  CellRecord measure(std::uint64_t iterations, double seconds);
+
+  struct CheckResult {
+    std::uint64_t wrong = 0;
+    std::uint64_t hash = 0;
+    bool ranks_agree = true;  // where every rank must have the same result
+  };
+  // One untimed op into a poisoned output, compared with the oracle on every rank.
+  CheckResult check();
+
+  // What this rank's backend failed with, or empty.
+  const std::string& failure() const noexcept { return failure_; }
+  // Collective: whether it failed on any rank.
+  bool failed_anywhere() { return page_.sum(failure_.empty() ? 0 : 1) > 0; }
+
+ private:
+  void run() noexcept;
+  std::uint64_t iterate(std::uint64_t count, std::int64_t deadline, bool record);
+  void summarise(CellRecord& cell) const;
+
+  SharedPage& page_;
+  Contender& contender_;
+  Buffers& buffers_;
+  Settings settings_;
+  std::string failure_;
+};
+
+}  // namespace c10d::bench

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/controller.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+#include <thread>
+
+#include "bench/environment.h"
+#include "bench/format.h"
+#include "bench/session.h"
+#include "bench/worker.h"
+#include "c10d/env.h"
+#include "c10d/error.h"
+#include "c10d/launch.h"
+
+namespace c10d::bench {
+namespace {
+
+std::string own_path() {
+  std::array<char, 4096> path{};
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
+  if (length <= 0) throw InvalidArgument("cannot find the path of this program in /proc");
+  return {path.data(), static_cast<std::size_t>(length)};
+}
+
+// The records of rank 0, as they come: a pipe that the rank opens by its path in /proc, whoever its parent is.
+class RecordPipe {
+ public:
+  explicit RecordPipe(Session& session) {
+    if (pipe2(ends_, O_CLOEXEC) != 0)
+      throw_failure({Code::out_of_resources, fmt::format("no pipe: {}", std::strerror(errno))});
+    reader_ = std::thread([this, &session] { read_all(session); });
+  }
+  // Ends once every writer is gone, which the end of the launch brings about.
+  ~RecordPipe() {
+    close(ends_[1]);
+    reader_.join();
+    close(ends_[0]);
+  }
+  RecordPipe(const RecordPipe&) = delete;
+  RecordPipe& operator=(const RecordPipe&) = delete;
+  std::string path() const { return fmt::format("/proc/{}/fd/{}", getpid(), ends_[1]); }
+
+ private:
+  void read_all(Session& session) {
+    std::string pending;
+    std::array<char, 65536> chunk;
+    for (;;) {
+      const ssize_t got = read(ends_[0], chunk.data(), chunk.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) return;
+      pending.append(chunk.data(), static_cast<std::size_t>(got));
+      std::size_t from = 0;
+      for (std::size_t end; (end = pending.find('\n', from)) != std::string::npos; from = end + 1)
+        take(session, pending.substr(from, end - from));
+      pending.erase(0, from);
+    }
+  }
+  static void take(Session& session, const std::string& text) {
+    try {
+      session.take(Json::parse(text));
+    } catch (const nlohmann::json::exception& error) {
+      session.show(fmt::format("c10d-bench: a record of rank 0 cannot be read: {}", error.what()));
+    }
+  }
+  int ends_[2] = {-1, -1};
+  std::thread reader_;
+};
+
+int run_as_worker(const Options& options) {
+  std::ofstream results;
+  return run_rank(options, [&](const Json& line) {
+    if (!results.is_open()) results.open(options.results, std::ios::binary);
+    results << line.dump() << std::endl;
+  });
+}
+
+int run_under_launcher(const Options& asked, const LaunchInfo& info) {
+  Options options = asked;
+  if (options.ranks != 0 && options.ranks != info.size)
+    throw InvalidArgument(fmt::format("-n {}: {} started {} ranks ({})", options.ranks, info.launcher, info.size,
+                                      fmt::join(info.evidence, " ")));
+  options.launches = 1;
+  if (info.rank != 0) return run_rank(options, [](const Json&) {});
+  Session session(options, info.size, cases_of(options, info.size).size(), info.launcher);
+  const int code = run_rank(options, [&](const Json& line) { session.take(line); });
+  return session.finish(code);
+}
+
+// "openmpi", "mpich", or nothing when there is no mpirun.
+std::string mpirun_flavour() {
+  std::string said;
+  LaunchOptions options;
+  options.command = {"mpirun", "--version"};
+  options.on_line = [&](int, bool, std::string_view line) { said += line; };
+  try {
+    if (launch(options).exit_code != 0) return "";
+  } catch (const InvalidArgument&) {
+    return "";
+  }
+  return said.find("Open MPI") != std::string::npos || said.find("OpenRTE") != std::string::npos ? "openmpi" : "mpich";
+}
+
+bool needs_mpirun(const Options& options) {
+  return std::any_of(options.backends.begin(), options.backends.end(),
+                     [](const std::string& name) { return name == "mpi" || name == "raw:mpi"; });
+}
+
+LaunchOptions launch_options(const Options& options, int ranks, const std::string& flavour, int number,
+                             const std::string& results) {
+  LaunchOptions launch;
+  const std::string self = own_path();
+  if (flavour.empty()) {
+    launch.ranks = ranks;
+  } else {
+    launch.command = {self, "exec-mpirun", std::to_string(ranks), flavour};
+  }
+  launch.command.push_back(self);
+  launch.command.insert(launch.command.end(), options.argv.begin() + 1, options.argv.end());
+  for (const std::string& argument : {std::string("--worker-launch"), std::to_string(number),
+                                      std::string("--worker-results"), results})
+    launch.command.push_back(argument);
+  return launch;
+}
+
+std::uint64_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  std::uint64_t kilobytes = 0;
+  for (std::string unit; file >> name >> kilobytes;) {
+    if (name == "MemAvailable:") return kilobytes * 1024;
+    std::getline(file, unit);
+  }
+  return UINT64_MAX;
+}
+
+struct Plan {
+  std::size_t cases = 0;
+  std::uint64_t bytes_per_rank = 0;
+  double seconds = 0;
+};
+
+Plan plan_of(const Options& options, int ranks) {
+  Plan plan;
+  for (const Case& c : cases_of(options, ranks)) {
+    ++plan.cases;
+    plan.bytes_per_rank = std::max(plan.bytes_per_rank, 2 * memory_of(c, ranks, options.window));
+  }
+  plan.seconds = static_cast<double>(plan.cases * options.backends.size()) * options.seconds * options.launches * 1.5;
+  return plan;
+}
+
+void print_plan(const Options& options, const Plan& plan, int ranks, const LaunchInfo& info) {
+  fmt::print("cases     {} (op x dtype x redop x root x place x size)\n", plan.cases);
+  fmt::print("backends  {}\n", fmt::join(options.backends, " "));
+  fmt::print("ranks     {} on this host{}\n", ranks, needs_mpirun(options) ? ", started by mpirun" : "");
+  fmt::print("blocks    {} launches x {}\n", options.launches, options.blocks);
+  fmt::print("memory    {} per rank for buffers\n", bytes_text(plan.bytes_per_rank));
+  fmt::print("time      about {}\n", seconds_text(plan.seconds));
+  if (!info.evidence.empty()) fmt::print("launcher  {}: {}\n", info.launcher, fmt::join(info.evidence, " "));
+}
+
+int run_launches(const Options& options, int ranks, std::size_t cases) {
+  const std::string flavour = needs_mpirun(options) ? mpirun_flavour() : "";
+  Session session(options, ranks, cases, flavour.empty() ? "c10d" : "mpirun " + flavour);
+  int code = 0;
+  for (int number = 0; number < options.launches; ++number) {
+    const RecordPipe pipe(session);
+    LaunchOptions launch_with = launch_options(options, ranks, flavour, number, pipe.path());
+    launch_with.on_line = [&](int rank, bool, std::string_view line) {
+      session.show(flavour.empty() ? fmt::format("[{}] {}", rank, line) : std::string(line));
+    };
+    const int ended = launch(launch_with).exit_code;
+    if (ended != 0) code = ended;
+    if (ended != 0 && ended != 3 && ended != 1) break;
+  }
+  return session.finish(code);
+}
+
+}  // namespace
+
+int run_benchmark(const Options& options) {
+  if (options.is_worker()) return run_as_worker(options);
+  const LaunchInfo info = detect_launch();
+  const bool launched = info.launcher != "none";
+  if (launched && !options.dry_run) return run_under_launcher(options, info);
+  const int ranks = options.ranks != 0 ? options.ranks : launched ? info.size : std::clamp(allowed_cpus(), 2, 8);
+  const Plan plan = plan_of(options, ranks);
+  if (options.dry_run) {
+    print_plan(options, plan, ranks, info);
+    return 0;
+  }
+  if (const std::uint64_t free = available_memory(); plan.bytes_per_rank * static_cast<std::uint64_t>(ranks) > free)
+    throw InvalidArgument(fmt::format("{} ranks x {} of buffers are more than the {} that are free: lower --max",
+                                      ranks, bytes_text(plan.bytes_per_rank), bytes_text(free >> 20 << 20)));
+  return run_launches(options, ranks, plan.cases);
+}
+
+int exec_mpirun(int argc, char** argv) {
+  if (argc < 5) return 2;
+  const std::string ranks = argv[2];
+  const bool openmpi = std::string_view(argv[3]) == "openmpi";
+  std::vector<std::string> command = {"mpirun"};
+  // Ranks may use every CPU: a backend's progress threads need room, and binding them is not what is compared.
+  if (openmpi) {
+    for (const char* flag : {"--oversubscribe", "--bind-to", "none"}) command.push_back(flag);
+    if (geteuid() == 0) command.push_back("--allow-run-as-root");
+  } else {
+    for (const char* flag : {"-bind-to", "none"}) command.push_back(flag);
+  }
+  command.insert(command.end(), {"-n", ranks});
+  command.insert(command.end(), argv + 4, argv + argc);
+  if (const auto fd = env("C10D_TOKEN_FD"))
+    command.insert(command.end(), {"--worker-token", fmt::format("/proc/{}/fd/{}", getpid(), *fd)});
+  for (const char* name : {"C10D_RANK", "C10D_WORLD_SIZE", "C10D_LOCAL_RANK", "C10D_LOCAL_WORLD_SIZE", "C10D_LAUNCHER",
+                           "C10D_TOKEN_FD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+                           "GROUP_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
+    unsetenv(name);
+  std::vector<char*> arguments;
+  for (std::string& word : command) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execvp("mpirun", arguments.data());
+  fmt::print(stderr, "c10d-bench: cannot start mpirun: {}\n", std::strerror(errno));
+  return 127;
+}
+
+}  // namespace c10d::bench

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "bench/record.h"
+
+namespace c10d::bench {
+
+// What this host is: cpu, cores, numa, cgroup_cpus, kernel, virt, libs, and the environment variables of an
+// allow-list. Values that look secret are left out. `about` is what each backend says of itself.
+Json environment_json(int rank, const std::map<std::string, std::string>& about = {});
+
+// The parts that doctor prints too.
+std::string cpu_model();
+int allowed_cpus();
+int numa_nodes();
+// CPUs that the control group grants, e.g. 1.5; nothing when unlimited.
+std::optional<double> cgroup_cpus();
+std::string kernel_release();
+// "kvm", "none", ...: the hypervisor as the CPU names it, or "yes" when it names none.
+std::string virtualisation();
+// Load of the last minute.
+double load_average();
+// NAME=value of variables that may change a measurement.
+std::map<std::string, std::string> relevant_variables();
+
+}  // namespace c10d::bench

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+#include "bench/record.h"
+#include "bench/summary.h"
+
+namespace c10d::bench {
+
+// What stands above and below the tables: conventions, machine, libraries, ceilings, checks; then control, skips,
+// warnings and the line that repeats the run.
+std::string header_text(const Results& results, const Summary& summary);
+std::string footer_text(const Results& results, const Summary& summary, int exit_code);
+
+// The command line as one could type it.
+std::string command_text(const Json& run);
+// "2 CPUs, AMD EPYC, 1 NUMA node, VM, Linux 6.1": of one env record.
+std::string machine_text(const Json& environment);
+// Without anything beyond ASCII, for terminals that ask for that.
+std::string to_ascii(std::string text);
+
+}  // namespace c10d::bench

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cstdio>
+#include <exception>
+#include <string_view>
+
+#include "bench/ceiling.h"
+#include "bench/controller.h"
+#include "bench/doctor.h"
+#include "bench/list.h"
+#include "bench/options.h"
+#include "bench/report.h"
+#include "bench/store_bench.h"
+#include "c10d/error.h"
+
+namespace c10d::bench {
+namespace {
+
+int dispatch(const Options& options) {
+  switch (options.command) {
+    case Command::run:
+    case Command::compare:
+      return run_benchmark(options);
+    case Command::ceiling:
+      return print_ceilings(options.json_listing);
+    case Command::store:
+      return run_store_bench(options);
+    case Command::list:
+      return print_list(options.topic, options.json_listing);
+    case Command::doctor:
+      return print_doctor(options.json_listing);
+    case Command::report:
+      return write_report(options.files, options.report);
+    case Command::none:
+      break;
+  }
+  return 2;
+}
+
+}  // namespace
+}  // namespace c10d::bench
+
+int main(int argc, char** argv) {
+  try {
+    if (argc > 1 && std::string_view(argv[1]) == "exec-mpirun") return c10d::bench::exec_mpirun(argc, argv);
+    const c10d::bench::Parsed parsed = c10d::bench::parse_options(argc, argv);
+    if (parsed.exit_code) return *parsed.exit_code;
+    return c10d::bench::dispatch(parsed.options);
+  } catch (const c10d::InvalidArgument& error) {
+    std::fprintf(stderr, "c10d-bench: %s\n", error.what());
+    return 2;
+  } catch (const c10d::DistTimeoutError& error) {
+    std::fprintf(stderr, "c10d-bench: %s\n", error.what());
+    return 124;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "c10d-bench: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "c10d/error.h"
+
+namespace c10d::bench {
+
+const std::vector<OpFacts>& op_facts() {
+  // clang-format off
+  static const std::vector<OpFacts> facts = {
+      {BenchOp::all_reduce, "all_reduce", OpKind::all_reduce, false, true, false, "every rank gets the reduction of all vectors"},
+      {BenchOp::broadcast, "broadcast", OpKind::broadcast, true, true, false, "every rank gets the root's vector"},
+      {BenchOp::all_gather, "all_gather", OpKind::all_gather, false, true, true, "every rank gets every shard"},
+      {BenchOp::reduce_scatter, "reduce_scatter", OpKind::reduce_scatter, false, true, true, "every rank gets its shard of the reduction"},
+      {BenchOp::reduce, "reduce", OpKind::reduce, true, true, false, "the root gets the reduction"},
+      {BenchOp::gather, "gather", OpKind::gather, true, true, true, "the root gets every shard"},
+      {BenchOp::scatter, "scatter", OpKind::scatter, true, true, true, "every rank gets its shard of the root's buffer"},
+      {BenchOp::all_to_all, "all_to_all", OpKind::all_to_all, false, false, true, "every rank gets one shard of every rank"},
+      {BenchOp::barrier, "barrier", OpKind::barrier, false, false, false, "no rank leaves before all have come"},
+      {BenchOp::send, "send", OpKind::send, false, false, false, "send and recv: ping-pong in pairs, half a round trip"},
+      {BenchOp::isend, "isend", OpKind::send, false, false, false, "isend and irecv: a window both ways in pairs, per message"},
+  };
+  // clang-format on
+  return facts;
+}
+
+const OpFacts& facts_of(BenchOp op) { return op_facts()[static_cast<std::size_t>(op)]; }
+
+std::string_view to_string(Place place) { return place == Place::in ? "in" : "out"; }
+
+namespace {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replace = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replace, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string_view nearest_name(std::string_view word, const std::vector<std::string_view>& names) {
+  std::string_view best;
+  std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
+  for (const std::string_view name : names) {
+    const std::size_t distance = edit_distance(word, name);
+    if (distance < best_distance) {
+      best = name;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+BenchOp bench_op_from_string(std::string_view name) {
+  if (name == "recv") return BenchOp::send;
+  if (name == "irecv") return BenchOp::isend;
+  std::vector<std::string_view> names;
+  for (const OpFacts& facts : op_facts()) {
+    if (facts.name == name) return facts.op;
+    names.push_back(facts.name);
+  }
+  const std::string_view near = nearest_name(name, names);
+  if (!near.empty())
+    throw InvalidArgument(fmt::format("unknown op '{}': did you mean {}?", name, near));
+  throw InvalidArgument(
+      fmt::format("unknown op '{}': one of {}, or all", name, fmt::join(names, " ")));
+}
+
+CellKey key_of(const Case& c) {
+  const OpFacts& facts = facts_of(c.op);
+  CellKey key;
+  key.op = facts.name;
+  if (c.op != BenchOp::barrier) key.dtype = to_string(c.dtype);
+  if (is_reduction(facts.kind)) key.redop = to_string(c.redop);
+  key.place = to_string(c.place);
+  key.root = facts.rooted ? c.root : -1;
+  key.bytes = c.bytes;
+  return key;
+}
+
+namespace {
+
+// Adds the sizes of one (op, dtype, redop, root, place) line of the sweep.
+void expand_sizes(const Sweep& sweep, Case c, int ranks, std::vector<Case>& cases) {
+  const OpFacts& facts = facts_of(c.op);
+  if (c.op == BenchOp::barrier) {
+    cases.push_back(c);
+    return;
+  }
+  const std::uint64_t shards = facts.sharded ? static_cast<std::uint64_t>(ranks) : 1;
+  const std::uint64_t unit = shards * size_of(c.dtype);
+  std::set<std::uint64_t> seen;
+  for (const std::uint64_t size : sweep.sizes) {
+    c.shard = std::max<std::uint64_t>(1, size / unit);
+    c.bytes = c.shard * unit;
+    if (seen.insert(c.bytes).second) cases.push_back(c);
+  }
+}
+
+}  // namespace
+
+std::vector<Case> expand(const Sweep& sweep, int ranks) {
+  std::vector<Case> cases;
+  for (const BenchOp op : sweep.ops) {
+    const OpFacts& facts = facts_of(op);
+    const bool reduces = is_reduction(facts.kind);
+    for (const DType dtype : sweep.dtypes) {
+      for (const ReduceOp::Kind redop : sweep.redops) {
+        if (!reduces && redop != sweep.redops.front()) continue;
+        if (reduces && !why_unsupported(redop, dtype).empty()) continue;
+        for (const int root : sweep.roots) {
+          if (!facts.rooted && root != sweep.roots.front()) continue;
+          for (const Place place : sweep.places) {
+            if (place == Place::in && !facts.in_place) continue;
+            expand_sizes(sweep, {op, dtype, redop, root, place, 0, 0}, ranks, cases);
+          }
+        }
+      }
+      if (op == BenchOp::barrier) break;
+    }
+  }
+  return cases;
+}
+
+std::vector<std::uint64_t> size_range(std::uint64_t min, std::uint64_t max, double factor,
+                                      std::uint64_t step) {
+  std::vector<std::uint64_t> sizes;
+  for (std::uint64_t size = min; size <= max;) {
+    sizes.push_back(size);
+    const std::uint64_t next =
+        step > 0 ? size + step : static_cast<std::uint64_t>(static_cast<double>(size) * factor);
+    size = std::max(next, size + 1);
+  }
+  return sizes;
+}
+
+std::vector<std::size_t> block_order(std::size_t count, bool random, std::uint64_t seed, int launch,
+                                     std::size_t case_index, int block) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (!random) {
+    if (block % 2 == 1) std::reverse(order.begin(), order.end());
+    return order;
+  }
+  std::seed_seq mix{seed, seed >> 32, static_cast<std::uint64_t>(launch),
+                    static_cast<std::uint64_t>(case_index), static_cast<std::uint64_t>(block)};
+  std::mt19937_64 generator(mix);
+  for (std::size_t i = count; i > 1; --i) std::swap(order[i - 1], order[generator() % i]);
+  return order;
+}
+
+int window_of(const Case& c, int asked) {
+  constexpr std::uint64_t kInFlight = std::uint64_t{64} << 20;
+  const std::uint64_t fit = std::max<std::uint64_t>(1, kInFlight / std::max<std::uint64_t>(1, c.bytes));
+  return static_cast<int>(std::min<std::uint64_t>(fit, static_cast<std::uint64_t>(asked)));
+}
+
+std::uint64_t memory_of(const Case& c, int ranks, int window) {
+  const auto n = static_cast<std::uint64_t>(ranks);
+  const std::uint64_t shard = c.shard * size_of(c.dtype);
+  switch (c.op) {
+    case BenchOp::barrier:
+      return 0;
+    case BenchOp::isend:
+      return shard + shard * static_cast<std::uint64_t>(window_of(c, window));
+    case BenchOp::all_gather:
+    case BenchOp::reduce_scatter:
+    case BenchOp::gather:
+    case BenchOp::scatter:
+      return shard * (n + 1);
+    case BenchOp::all_to_all:
+      return 2 * n * shard;
+    default:
+      return 2 * shard;
+  }
+}
+
+}  // namespace c10d::bench

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "c10d/collective.h"
+
+namespace c10d::bench {
+
+// What is measured. `send` is a blocking ping-pong (time = half a round trip), `isend` a window of messages in
+// flight both ways (time per message); their receiving halves are part of the same cell.
+enum class BenchOp : std::uint8_t {
+  all_reduce,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  reduce,
+  gather,
+  scatter,
+  all_to_all,
+  barrier,
+  send,
+  isend
+};
+enum class Place : std::uint8_t { out, in };
+
+struct OpFacts {
+  BenchOp op;
+  std::string_view name;
+  OpKind kind;
+  bool rooted;
+  bool in_place;       // whether the op has an in-place form
+  bool sharded;        // S is n shards; else S is one rank's vector
+  std::string_view help;
+};
+const std::vector<OpFacts>& op_facts();
+const OpFacts& facts_of(BenchOp op);
+// "recv" is "send" and "irecv" is "isend". Throws InvalidArgument with the nearest name.
+BenchOp bench_op_from_string(std::string_view name);
+std::string_view to_string(Place place);
+
+// The word of `names` with the smallest edit distance, or empty when none is near.
+std::string_view nearest_name(std::string_view word, const std::vector<std::string_view>& names);
+
+// One point of the sweep, the same on every rank; every backend is measured on it.
+struct Case {
+  BenchOp op = BenchOp::all_reduce;
+  DType dtype = DType::f32;
+  ReduceOp::Kind redop = ReduceOp::sum;  // of reductions
+  int root = 0;                          // of rooted ops
+  Place place = Place::out;
+  std::uint64_t bytes = 0;  // S, in nccl-tests' sense; 0 for barrier
+  std::uint64_t shard = 0;  // elements: of one rank's vector, or of one shard
+};
+
+// How a case is written into files and compared between them.
+struct CellKey {
+  std::string op;
+  std::string dtype;  // empty for barrier
+  std::string redop;  // empty unless the op reduces
+  std::string place;
+  int root = -1;      // -1 unless the op has a root
+  std::uint64_t bytes = 0;
+  auto operator<=>(const CellKey&) const = default;
+};
+CellKey key_of(const Case& c);
+
+struct Sweep {
+  std::vector<BenchOp> ops;
+  std::vector<DType> dtypes;
+  std::vector<ReduceOp::Kind> redops;
+  std::vector<int> roots;
+  std::vector<Place> places;
+  std::vector<std::uint64_t> sizes;
+};
+// The cases of a sweep at `ranks` ranks, without pairs that make no sense and without duplicates: a size is
+// rounded down to whole elements, and up to one element per shard.
+std::vector<Case> expand(const Sweep& sweep, int ranks);
+
+// min, min * factor, ... up to max; or min, min + step, ... when step > 0.
+std::vector<std::uint64_t> size_range(std::uint64_t min, std::uint64_t max, double factor,
+                                      std::uint64_t step);
+
+// The order of `count` backends in one block: the same on every rank. With `random`, drawn from the numbers;
+// else forwards and backwards in turn.
+std::vector<std::size_t> block_order(std::size_t count, bool random, std::uint64_t seed, int launch,
+                                     std::size_t case_index, int block);
+
+// Bytes that this case needs on one rank: input and output.
+std::uint64_t memory_of(const Case& c, int ranks, int window);
+
+// Messages in flight of `isend`: never more than 64 MiB of them.
+int window_of(const Case& c, int asked);
+
+}  // namespace c10d::bench

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "bench/options.h"
+#include "bench/record.h"
+#include "bench/summary.h"
+#include "bench/terminal.h"
+
+namespace c10d::bench {
+
+// One run as its user sees it: takes the records of all launches, writes them as they come, and in the end prints and
+// writes everything that was asked for. Thread-safe.
+class Session {
+ public:
+  Session(const Options& options, int ranks, std::size_t cases, const std::string& launcher);
+
+  void take(const Json& line);
+  // A line that a rank wrote.
+  void show(std::string_view line);
+  void warn(const char* code, const std::string& text);
+  // Prints and writes everything. `exit_code` is the ranks'; returns the program's.
+  int finish(int exit_code);
+
+ private:
+  void write(const Json& line);
+  void look_for_noise(const Summary& summary);
+  void check_hashes();
+  int verdict_code(int exit_code, const Summary& summary) const;
+  void write_files(const Summary& summary);
+  void print(const Summary& summary, int exit_code);
+
+  const Options& options_;
+  std::mutex mutex_;
+  Results results_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> json_;
+  Progress progress_;
+};
+
+}  // namespace c10d::bench

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/shared_page.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "bench/environment.h"
+#include "c10d/error.h"
+
+namespace c10d::bench {
+
+struct SharedPage::Layout {
+  alignas(128) std::atomic<std::uint32_t> arrived;
+  alignas(128) std::atomic<std::uint32_t> generation;
+  std::atomic<bool> early;  // of the barrier that ended last
+  alignas(128) std::atomic<std::uint32_t> awake;
+  alignas(128) std::atomic<std::int64_t> start_at;
+  alignas(128) std::atomic<std::uint32_t> ping;
+  alignas(128) std::atomic<std::uint32_t> pong;
+  struct alignas(128) Slots {
+    std::array<std::atomic<std::int64_t>, kSlots> value;
+    std::atomic<std::uint32_t> came;  // number of the barrier that this rank has entered
+  };
+  Slots* slots() noexcept { return reinterpret_cast<Slots*>(this + 1); }
+  Times* times(int size, int rank) noexcept {
+    return reinterpret_cast<Times*>(slots() + size) +
+           static_cast<std::uint64_t>(rank) * kMaxIterations;
+  }
+};
+
+namespace {
+
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+
+void relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+[[noreturn]] void throw_system(const char* what) {
+  throw_failure(
+      {Code::out_of_resources, fmt::format("{} for the benchmark's shared page: {}", what,
+                                           std::strerror(errno))});
+}
+
+}  // namespace
+
+SharedPage::SharedPage(Store& store, int rank, int size, Duration timeout)
+    : rank_(rank), size_(size), timeout_(timeout), oversubscribed_(size > allowed_cpus()) {
+  bytes_ = sizeof(Layout) + static_cast<std::size_t>(size) * sizeof(Layout::Slots) +
+           static_cast<std::size_t>(size) * kMaxIterations * sizeof(Times);
+  int fd = -1;
+  if (rank == 0) {
+    // Memory without a name: the others open it through this process, and nothing outlives the ranks.
+    fd = memfd_create("c10d-bench", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes_)) != 0) throw_system("no memory");
+    store.set("page", fmt::format("/proc/{}/fd/{}", getpid(), fd));
+  } else {
+    const std::string path = store.get("page", timeout);
+    fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (fd < 0) throw_system(fmt::format("cannot open {}", path).c_str());
+  }
+  void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) throw_system("cannot map memory");
+  page_ = static_cast<Layout*>(memory);
+  store.barrier("page/mapped", size, timeout);
+  close(fd);
+}
+
+SharedPage::~SharedPage() { munmap(page_, bytes_); }
+
+void SharedPage::throw_missing(std::uint32_t generation) const {
+  std::vector<int> missing;
+  for (int rank = 0; rank < size_; ++rank)
+    if (page_->slots()[rank].came.load() != generation + 1) missing.push_back(rank);
+  throw_failure({Code::timed_out,
+                 fmt::format("rank(s) {} did not come to the benchmark's own barrier within {} s",
+                             fmt::join(missing, ", "),
+                             std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()),
+                 missing.empty() ? -1 : missing.front()});
+}
+
+bool SharedPage::barrier(std::int64_t in_time) {
+  const std::uint32_t generation = page_->generation.load(std::memory_order_acquire);
+  page_->slots()[rank_].came.store(generation + 1, std::memory_order_relaxed);
+  if (page_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 ==
+      static_cast<std::uint32_t>(size_)) {
+    const bool early = now() < in_time;
+    page_->early.store(early, std::memory_order_relaxed);
+    page_->arrived.store(0, std::memory_order_relaxed);
+    page_->generation.store(generation + 1, std::memory_order_release);
+    syscall(SYS_futex, &page_->generation, FUTEX_WAKE, size_, nullptr, nullptr, 0);
+    return early;
+  }
+  const std::int64_t deadline = now() + timeout_.count();
+  while (page_->generation.load(std::memory_order_acquire) == generation) {
+    const std::int64_t left = deadline - now();
+    if (left <= 0) throw_missing(generation);
+    const timespec wait{left / 1'000'000'000, left % 1'000'000'000};
+    syscall(SYS_futex, &page_->generation, FUTEX_WAIT, generation, &wait, nullptr, 0);
+  }
+  return page_->early.load(std::memory_order_relaxed);
+}
+
+bool SharedPage::meet(std::int64_t in_time) {
+  const bool early = barrier(in_time);
+  if (oversubscribed_ || size_ == 1) return early;
+  ++round_;
+  const std::uint32_t all = round_ * static_cast<std::uint32_t>(size_);
+  constexpr std::int64_t kLead = 1000;  // ns: enough for the other ranks to read the time
+  const std::int64_t before = page_->start_at.load(std::memory_order_acquire);
+  if (page_->awake.fetch_add(1, std::memory_order_acq_rel) + 1 == all) {
+    page_->start_at.store(now() + kLead, std::memory_order_release);
+  }
+  const std::int64_t give_up = now() + timeout_.count();
+  std::int64_t start = 0;
+  while ((start = page_->start_at.load(std::memory_order_acquire)) == before) {
+    relax();
+    if (now() > give_up) throw_missing(page_->generation.load());
+  }
+  while (now() < start) relax();
+  return early;
+}
+
+void SharedPage::record(std::uint64_t iteration, std::int64_t start, std::int64_t end) noexcept {
+  page_->times(size_, rank_)[iteration] = {start, end};
+}
+
+std::span<const SharedPage::Times> SharedPage::times(int rank,
+                                                     std::uint64_t iterations) const noexcept {
+  return {page_->times(size_, rank), iterations};
+}
+
+void SharedPage::put(int slot, std::int64_t value) noexcept {
+  page_->slots()[rank_].value[static_cast<std::size_t>(slot)].store(value);
+}
+
+std::int64_t SharedPage::get(int rank, int slot) const noexcept {
+  return page_->slots()[rank].value[static_cast<std::size_t>(slot)].load();
+}
+
+std::int64_t SharedPage::sum(std::int64_t value) {
+  put(kSlots - 1, value);
+  barrier();
+  std::int64_t total = 0;
+  for (int rank = 0; rank < size_; ++rank) total += get(rank, kSlots - 1);
+  barrier();
+  return total;
+}
+
+std::int64_t SharedPage::from_root(std::int64_t value) {
+  if (rank_ == 0) put(kSlots - 2, value);
+  barrier();
+  const std::int64_t result = get(0, kSlots - 2);
+  barrier();
+  return result;
+}
+
+double SharedPage::round_trip(int rounds) {
+  if (rank_ > 1 || size_ < 2 || oversubscribed_) return 0;
+  std::vector<std::int64_t> times;
+  times.reserve(static_cast<std::size_t>(rounds));
+  const std::int64_t give_up = now() + timeout_.count();
+  const auto await = [&](const std::atomic<std::uint32_t>& flag, std::uint32_t value) {
+    while (flag.load(std::memory_order_acquire) != value) {
+      relax();
+      if (now() > give_up) throw_missing(page_->generation.load());
+    }
+  };
+  const std::uint32_t first = page_->pong.load();
+  for (int i = 0; i < rounds; ++i) {
+    const std::uint32_t value = first + static_cast<std::uint32_t>(i) + 1;
+    const std::int64_t start = now();
+    if (rank_ == 0) {
+      page_->ping.store(value, std::memory_order_release);
+      await(page_->pong, value);
+    } else {
+      await(page_->ping, value);
+      page_->pong.store(value, std::memory_order_release);
+    }
+    times.push_back(now() - start);
+  }
+  std::nth_element(times.begin(), times.begin() + rounds / 2, times.end());
+  return static_cast<double>(times[static_cast<std::size_t>(rounds) / 2]) * 1e-3;
+}
+
+}  // namespace c10d::bench

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "c10d/store.h"
+
+namespace c10d::bench {
+
+// What the ranks of one host share beside the backends: a barrier that sleeps in the kernel, an agreed start time,
+// the times of each iteration, and a few numbers. It uses nothing of what is measured, so that no backend
+// gains or loses by how the ranks meet.
+class SharedPage {
+ public:
+  static constexpr std::uint64_t kMaxIterations = 20000;
+
+  // Collective: rank 0 makes the memory, the others find it through the store.
+  SharedPage(Store& store, int rank, int size, Duration timeout);
+  ~SharedPage();
+  SharedPage(const SharedPage&) = delete;
+  SharedPage& operator=(const SharedPage&) = delete;
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
+
+  // Every rank sleeps here until all have come. Throws DistTimeoutError. Tells all ranks alike whether the last
+  // one came before its `deadline`, in nanoseconds of now().
+  bool barrier(std::int64_t deadline = INT64_MAX);
+  // A barrier, after which all ranks leave within about 0.1 us of each other: awake, they agree on a start time
+  // and watch the clock for it. With more ranks than CPUs it is the barrier alone.
+  bool meet(std::int64_t deadline);
+
+  // Nanoseconds of the monotonic clock, which all ranks of a host share.
+  static std::int64_t now() noexcept {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+
+  // This rank's start and end of one iteration.
+  void record(std::uint64_t iteration, std::int64_t start, std::int64_t end) noexcept;
+  struct Times {
+    std::int64_t start, end;
+  };
+  // Of any rank; read them after a barrier.
+  std::span<const Times> times(int rank, std::uint64_t iterations) const noexcept;
+
+  // One number per rank and slot; valid after the next barrier and until the one after.
+  static constexpr int kSlots = 8;
+  void put(int slot, std::int64_t value) noexcept;
+  std::int64_t get(int rank, int slot) const noexcept;
+  // Collective: every rank gives a number, every rank gets the sum; a value of rank 0 to all.
+  std::int64_t sum(std::int64_t value);
+  std::int64_t from_root(std::int64_t value);
+
+  // Round trip of a flag between ranks 0 and 1 in microseconds, median of `rounds`: 0 on other ranks.
+  double round_trip(int rounds);
+
+  bool oversubscribed() const noexcept { return oversubscribed_; }
+
+ private:
+  struct Layout;
+  [[noreturn]] void throw_missing(std::uint32_t generation) const;
+
+  int rank_;
+  int size_;
+  Duration timeout_;
+  bool oversubscribed_;
+  std::size_t bytes_ = 0;
+  Layout* page_ = nullptr;
+  std::uint32_t round_ = 0;
+};
+
+}  // namespace c10d::bench

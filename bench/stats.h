@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace c10d::bench {
+
+// The value below which the fraction `q` of `sorted` lies, with linear interpolation between order statistics
+// (the default of numpy and R). `sorted` is not empty.
+double quantile(const std::vector<double>& sorted, double q);
+double median(std::vector<double> values);
+
+// Below this many samples the 99th percentile is not known: 0.99^299 is about 0.05.
+inline constexpr std::size_t kSamplesForP99 = 300;
+
+struct Quantiles {
+  double min = 0;
+  double p50 = 0;
+  double p90 = 0;
+  std::optional<double> p99;
+  double max = 0;
+};
+Quantiles quantiles(std::vector<double> values);
+
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
+
+// What was estimated from launches x blocks. Without at least two values there is no interval.
+struct Estimate {
+  double value = 0;
+  std::optional<Interval> ci95;
+  bool over_launches = false;  // else the interval speaks about blocks inside one launch only
+};
+
+// values[launch][block], all positive. The estimate is the geometric mean over launches of each launch's median
+// block; the interval is a percentile bootstrap that draws launches, then blocks inside them.
+Estimate bootstrap(const std::vector<std::vector<double>>& values, std::uint64_t seed,
+                   int resamples = 2000);
+
+enum class Verdict : std::uint8_t { same, slower, faster, none };
+std::string_view to_string(Verdict verdict);
+// Of a ratio (other / base): same when the whole interval is within 1 +- equiv, slower or faster when it
+// excludes 1, else none.
+Verdict verdict(const Estimate& ratio, double equiv);
+
+}  // namespace c10d::bench

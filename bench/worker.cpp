@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/worker.h"
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "bench/bandwidth.h"
+#include "bench/block.h"
+#include "bench/contender.h"
+#include "bench/environment.h"
+#include "bench/shared_page.h"
+#include "c10d/env.h"
+#include "c10d/init.h"
+
+namespace c10d::bench {
+namespace {
+
+Duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+// Ranks that an MPI or Slurm launcher started on one host, without any variable that says where to meet: they share
+// their parent, so they meet at a file of its name.
+std::string meeting_url() {
+  const LaunchInfo info = detect_launch();
+  const bool told = env("C10D_STORE") || env("MASTER_ADDR");
+  if (told || info.size == 1 || info.local_size != info.size) return "env://";
+  return fmt::format("file://{}/c10d-bench-{}-{}?rank={}&world_size={}", env("TMPDIR").value_or("/tmp"), getuid(),
+                     getppid(), info.rank, info.size);
+}
+
+// A column of this launch: the backend, and whether it can still be measured.
+struct Entry {
+  std::string name;
+  std::unique_ptr<Contender> contender;  // null: not available here
+  std::string code;                      // why not: unavailable, failed
+  std::string reason;
+  std::string algo;                      // of the case in work, where the backend says so
+};
+
+class Rank {
+ public:
+  Rank(const Options& options, const Sink& sink);
+  int run();
+
+ private:
+  struct Turn {  // one backend's part of a case
+    Entry* entry;
+    BlockRunner runner;
+    bool control;  // the base once more, for A/A
+    std::uint64_t iterations = 0;
+    std::uint64_t hash = 0;
+    std::uint64_t wrong = 0;  // of a check whose block is not out yet
+  };
+  void open(Entry& entry);
+  void run_case(const Case& c, std::size_t index);
+  std::vector<Turn> turns_of(const Case& c, std::size_t index, Buffers& buffers);
+  void prepare(Turn& turn, const Case& c);
+  void run_block(Turn& turn, const Case& c, int block, int order);
+  bool drop_if_failed(Turn& turn, const Case& c);
+  void check(Turn& turn, const Case& c);
+  void measure_memcpy(const Case& c);
+  void emit_skip(const Case& c, const Entry& entry);
+  void emit(const Json& line) const {
+    if (rank_ == 0) sink_(line);
+  }
+  void warn(const char* code, const std::string& text) const { emit(to_json(WarnRecord{code, text})); }
+
+  const Options& options_;
+  const Sink& sink_;
+  std::string token_;
+  ProcessGroup control_;
+  int rank_;
+  int size_;
+  SharedPage page_;
+  std::vector<Case> cases_;
+  Arena input_;
+  Arena output_;
+  std::unique_ptr<Contender> memcpy_;
+  std::vector<Entry> entries_;
+  std::set<std::uint64_t> copied_;  // sizes whose memcpy is known
+  int failures_ = 0;
+  bool failed_ = false;
+  bool wrong_ = false;
+};
+
+// The secret as the controller's launch keeps it: in memory of a process that this one may look into.
+std::string read_token(const Options& options) {
+  if (options.token_path.empty()) return "";
+  std::ifstream file(options.token_path, std::ios::binary);
+  std::string token(std::istreambuf_iterator<char>(file), {});
+  if (token.empty()) throw InvalidArgument("--worker-token: nothing there; it is for ranks that c10d-bench starts");
+  return token;
+}
+
+ProcessGroup meet_ranks(const Options& options, const std::string& token) {
+  InitOptions init;
+  init.backend = "native";
+  init.name = "bench";
+  init.token = token;
+  init.url = meeting_url();
+  init.timeout = duration_of(options.timeout);
+  init.connect_timeout = std::chrono::seconds(60);
+  ProcessGroup control = init_process_group(std::move(init));
+  for (const Member& member : control.members()) {
+    if (member.same_host) continue;
+    throw_failure({Code::unsupported,
+                   fmt::format("rank {} runs on {}: c10d-bench measures the ranks of one host", member.rank, member.host),
+                   member.rank, member.host});
+  }
+  return control;
+}
+
+std::size_t half_of_largest(const std::vector<Case>& cases, int size, int window) {
+  std::uint64_t most = 0;
+  for (const Case& c : cases) most = std::max(most, memory_of(c, size, window));
+  return most;
+}
+
+Rank::Rank(const Options& options, const Sink& sink)
+    : options_(options),
+      sink_(sink),
+      token_(read_token(options)),
+      control_(meet_ranks(options, token_)),
+      rank_(control_.rank()),
+      size_(control_.size()),
+      // Longer than an op's own deadline, so that a stuck backend is named before the barrier gives up.
+      page_(control_.store(), rank_, size_, duration_of(options.timeout * 2 + 10)),
+      cases_(cases_of(options, size_)),
+      input_(half_of_largest(cases_, size_, options.window)),
+      output_(half_of_largest(cases_, size_, options.window)),
+      memcpy_(make_memcpy_contender(rank_)) {
+  for (const std::string& name : options.backends) entries_.push_back({name, nullptr, "", "", ""});
+}
+
+void Rank::open(Entry& entry) {
+  std::string reason;
+  try {
+    entry.contender = make_contender(entry.name, {&control_, duration_of(options_.timeout), token_});
+  } catch (const std::exception& error) {
+    reason = error.what();
+  }
+  if (page_.sum(reason.empty() ? 0 : 1) == 0) return;
+  entry.contender.reset();
+  entry.code = "unavailable";
+  entry.reason = reason.empty() ? "not available on another rank" : reason;
+}
+
+int Rank::run() {
+  for (Entry& entry : entries_) open(entry);
+  if (rank_ == 0 && options_.worker_launch <= 0) {
+    std::map<std::string, std::string> about;
+    for (const Entry& entry : entries_)
+      if (entry.contender) about[entry.name] = entry.contender->description();
+    emit(environment_json(0, about));
+  }
+  for (std::size_t index = 0; index < cases_.size(); ++index) run_case(cases_[index], index);
+  for (Entry& entry : entries_)
+    if (entry.contender && entry.code.empty()) entry.contender->shutdown();
+  page_.barrier();
+  control_.shutdown();
+  return wrong_ ? 3 : failed_ ? 1 : 0;
+}
+
+void Rank::emit_skip(const Case& c, const Entry& entry) {
+  emit(to_json(SkipRecord{key_of(c), entry.name, entry.code, entry.reason}));
+}
+
+// Every rank decides alike: `supports` is pure data, and failures were agreed on.
+std::vector<Rank::Turn> Rank::turns_of(const Case& c, std::size_t index, Buffers& buffers) {
+  const BlockRunner::Settings settings{options_.dirty, options_.window_sync};
+  std::vector<Turn> turns;
+  for (Entry& entry : entries_) {
+    if (!entry.contender || !entry.code.empty()) {
+      emit_skip(c, entry);
+      continue;
+    }
+    const Support support = entry.contender->supports({facts_of(c.op).kind, c.dtype, c.redop, DeviceType::cpu});
+    if (!support) {
+      emit(to_json(SkipRecord{key_of(c), entry.name, "unsupported", support.reason}));
+      continue;
+    }
+    entry.algo = support.composed;
+    turns.push_back({&entry, BlockRunner(page_, *entry.contender, buffers, settings), false});
+  }
+  // The base against itself tells what a ratio is worth here; one size in four is enough to see it.
+  const bool control = options_.control && options_.command == Command::compare && index % 4 == 0;
+  if (control && !turns.empty() && turns.front().entry == &entries_.front())
+    turns.push_back({&entries_.front(), BlockRunner(page_, *entries_.front().contender, buffers, settings), true});
+  return turns;
+}
+
+void Rank::run_case(const Case& c, std::size_t index) {
+  Buffers buffers(c, rank_, size_, options_.window, options_.seed, input_, output_);
+  if (copied_.insert(c.bytes).second && c.bytes > 0) measure_memcpy(c);
+  std::vector<Turn> turns = turns_of(c, index, buffers);
+  for (Turn& turn : turns) prepare(turn, c);
+  const int launch = std::max(0, options_.worker_launch);
+  for (int block = 0; block < options_.blocks; ++block) {
+    const auto order = block_order(turns.size(), options_.random_order, options_.seed, launch, index, block);
+    for (std::size_t place = 0; place < order.size(); ++place) {
+      Turn& turn = turns[order[place]];
+      if (turn.entry->code.empty()) run_block(turn, c, block, static_cast<int>(place));
+    }
+  }
+}
+
+// Checks, warms up, and agrees on the number of iterations.
+void Rank::prepare(Turn& turn, const Case& c) {
+  if (!turn.entry->code.empty()) return;
+  turn.entry->contender->prepare(c);
+  if (!turn.control && options_.check != Check::off) check(turn, c);
+  const double block_seconds = options_.seconds / options_.blocks;
+  const double each = turn.runner.warm_up(std::min(block_seconds / 4, 0.02), options_.warmup);
+  if (drop_if_failed(turn, c)) return;
+  std::uint64_t iterations = options_.iters;
+  if (iterations == 0)
+    iterations = static_cast<std::uint64_t>(std::clamp(block_seconds / std::max(each, 1e-9), 3.0, static_cast<double>(SharedPage::kMaxIterations)));
+  turn.iterations = static_cast<std::uint64_t>(page_.from_root(static_cast<std::int64_t>(iterations)));
+}
+
+void Rank::check(Turn& turn, const Case& c) {
+  const BlockRunner::CheckResult result = turn.runner.check();
+  turn.wrong += result.wrong;
+  turn.hash = result.hash;
+  wrong_ = wrong_ || result.wrong > 0 || !result.ranks_agree;
+  if (!result.ranks_agree)
+    warn("W003", fmt::format("{} {} {}: results differ between ranks", turn.entry->name, facts_of(c.op).name, c.bytes));
+}
+
+bool Rank::drop_if_failed(Turn& turn, const Case& c) {
+  if (!turn.runner.failed_anywhere()) return false;
+  const std::string key = fmt::format("failure/{}", failures_++);
+  Store& store = control_.store();
+  if (!turn.runner.failure().empty())
+    store.append(key, fmt::format("rank {}: {}\n", rank_, turn.runner.failure()));
+  page_.barrier();
+  turn.entry->code = "failed";
+  turn.entry->reason = store.try_get(key).value_or("");
+  failed_ = true;
+  emit_skip(c, *turn.entry);
+  warn("W004", fmt::format("{} failed in {}: {}", turn.entry->name, facts_of(c.op).name, turn.entry->reason));
+  return true;
+}
+
+void Rank::run_block(Turn& turn, const Case& c, int block, int order) {
+  CellRecord cell = turn.runner.measure(turn.iterations, options_.iters > 0 ? 3600 : 2 * options_.seconds / options_.blocks);
+  if (drop_if_failed(turn, c)) return;
+  const bool last = block + 1 == options_.blocks;
+  if (!turn.control && options_.check != Check::off && (last || options_.check == Check::all)) check(turn, c);
+  if (drop_if_failed(turn, c)) return;
+  if (rank_ != 0) return;
+  cell.key = key_of(c);
+  cell.backend = turn.control ? turn.entry->name + kControlSuffix : turn.entry->name;
+  cell.algo = turn.entry->algo;
+  cell.elems = c.op == BenchOp::barrier ? 0 : c.bytes / size_of(c.dtype);
+  cell.window = c.op == BenchOp::isend ? window_of(c, options_.window) : 1;
+  cell.launch = std::max(0, options_.worker_launch);
+  cell.block = block;
+  cell.order = order;
+  cell.wrong = std::exchange(turn.wrong, 0);
+  if (options_.check != Check::off && turn.entry->contender->computes() && !turn.control)
+    cell.hash = fmt::format("{:08x}", static_cast<std::uint32_t>(turn.hash ^ turn.hash >> 32));
+  put_bandwidth(c, size_, cell);
+  emit(to_json(cell, true));
+}
+
+// One core copying S bytes, in the same process and minute as everything else: the measure of %ceil.
+void Rank::measure_memcpy(const Case& c) {
+  memcpy_->prepare(c);
+  page_.barrier();
+  if (rank_ == 0) {
+    std::vector<double> samples;
+    const std::int64_t until = SharedPage::now() + 5'000'000;
+    memcpy_->run({}, false);
+    while (samples.size() < 5 || (SharedPage::now() < until && samples.size() < 2000)) {
+      const std::int64_t start = SharedPage::now();
+      memcpy_->run({}, false);
+      samples.push_back(static_cast<double>(SharedPage::now() - start) * 1e-3);
+    }
+    const double us = median(std::move(samples));
+    emit(to_json(CeilRecord{"memcpy", "", c.bytes, std::max(0, options_.worker_launch), static_cast<double>(c.bytes) * 1e-3 / us, us}));
+  }
+  page_.barrier();
+}
+
+}  // namespace
+
+int run_rank(const Options& options, const Sink& sink) {
+  try {
+    return Rank(options, sink).run();
+  } catch (const InvalidArgument& error) {
+    fmt::print(stderr, "c10d-bench: {}\n", error.what());
+    return 2;
+  } catch (const DistTimeoutError& error) {
+    fmt::print(stderr, "c10d-bench: {}\n", error.what());
+    return 124;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "c10d-bench: {}\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace c10d::bench
