@@ -43,7 +43,9 @@ fi
 step find_package
 consume() { cmake -S "$here/consumer" -B "$work/$1" -DCMAKE_PREFIX_PATH="$prefix" \
   -DCMAKE_CXX_COMPILER="$cxx" "${@:2}" >"$work/log" 2>&1; }
-consume found "-DC10D_COMPONENTS=native;${modules// /;}" || { cat "$work/log"; fail configure; }
+components=native
+for module in $modules; do components+=";${module%%_*}"; done
+consume found "-DC10D_COMPONENTS=$components" || { cat "$work/log"; fail configure; }
 cmake --build "$work/found" >"$work/log" || { cat "$work/log"; fail build; }
 "$work/found/consumer"
 
