@@ -44,7 +44,7 @@ bool agree_on_counts(Round& round, const AllToAllV& op, std::size_t& largest) {
   std::uint64_t* const own = round.counts(round.rank());
   std::copy(op.input_counts.begin(), op.input_counts.end(), own);
   std::copy(op.output_counts.begin(), op.output_counts.end(), own + ranks);
-  if (!round.enter()) return false;
+  if (!round.enter_unstaged()) return false;
   largest = 0;
   for (int giver = 0; giver < round.size(); ++giver)
     for (int taker = 0; taker < round.size(); ++taker) {

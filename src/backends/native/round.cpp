@@ -70,6 +70,12 @@ bool Round::enter(const Reach& reach) {
   return announce(1);
 }
 
+bool Round::enter_unstaged() {
+  if (!announce(0)) return false;
+  late_ = true;
+  return true;
+}
+
 bool Round::announce(std::uint32_t registered) {
   RankLines& own = team_.lines(rank());
   Entry& mine = entry(rank());

@@ -67,6 +67,8 @@ class Round {
   bool enter();
   // The same for a rank that has staged nothing because its memory may be reached directly.
   bool enter(const Reach& reach);
+  // The same for an op in which every rank stages only what it learns to stage by entering.
+  bool enter_unstaged();
   bool entered() const noexcept { return entered_; }
   // Where the memory of `rank` lies, if it said so in its entry.
   std::optional<Reach> reach(int rank) const noexcept;
