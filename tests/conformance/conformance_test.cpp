@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every backend against one oracle. Threads: the ranks are threads of this process. Processes: this
 // process is one rank, started with others by a launcher:
-//   mpirun -n 3 conformance --gtest_filter='Processes.*' --backend=mpi --store-file=/new/file
+//   mpirun -n 3 conformance --gtest_filter='Processes.*' --backend=mpi
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,9 +24,8 @@ namespace {
 constexpr Duration kTimeout = std::chrono::seconds(60);  // of one op
 
 struct Flags {
-  std::string backend;     // of Processes
-  std::string store_file;  // of Processes; empty: the launcher's environment says where ranks meet
-  unsigned thin = 1;       // runs one case in this many
+  std::string backend;  // of Processes
+  unsigned thin = 1;    // runs one case in this many
 } flags;
 
 // Why the backend cannot be tested here, or empty.
@@ -73,6 +72,9 @@ void expect_clean(const Report& report, int rank) {
 struct World {
   std::string backend;
   int ranks;
+  friend void PrintTo(const World& world, std::ostream* out) {
+    *out << world.backend << " x " << world.ranks;
+  }
 };
 
 class Threads : public testing::TestWithParam<World> {};
@@ -123,10 +125,7 @@ TEST(Processes, ResultsAreRight) {
   if (flags.backend.empty()) GTEST_SKIP() << "not started by a launcher with --backend";
   if (const std::string why = why_unavailable(flags.backend); !why.empty()) GTEST_SKIP() << why;
   const LaunchInfo launch = detect_launch();
-  InitOptions options{.backend = flags.backend, .rank = launch.rank, .size = launch.size};
-  if (!flags.store_file.empty())
-    options.store = make_file_store(flags.store_file, launch.size, kTimeout);
-  const Report report = run_rank(std::move(options), cases_for(flags.backend, launch.size));
+  const Report report = run_rank({.backend = flags.backend}, cases_for(flags.backend, launch.size));
   expect_clean(report, launch.rank);
   if (launch.rank == 0) publish(report, flags.backend, launch.size);
 }
@@ -143,12 +142,10 @@ int run(int argc, char** argv) {
     const std::string_view argument = argv[i];
     if (const auto backend = value_of(argument, "--backend")) {
       flags.backend = *backend;
-    } else if (const auto file = value_of(argument, "--store-file")) {
-      flags.store_file = *file;
     } else if (const auto thin = value_of(argument, "--thin")) {
       flags.thin = std::max(1u, static_cast<unsigned>(std::stoul(*thin)));
     } else {
-      std::cerr << argument << " is not one of --backend=, --store-file=, --thin=\n";
+      std::cerr << argument << " is not one of --backend=, --thin=\n";
       return 2;
     }
   }
