@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <random>
 
 #include "c10d/version.h"
 #include "src/core/host.h"
@@ -19,7 +20,8 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kMissingReport{10};
 
-// What a rank tells the others, one field a line. All but the last three must be equal on all ranks.
+// What a rank tells the others, one field a line. All but the last three must be equal on all
+// ranks.
 enum Field { version, abi, size, backend, host, host_id, pid, field_count };
 constexpr std::array<std::string_view, field_count> kFieldNames = {
     "c10d version", "backend ABI", "world size", "backend", "host", "host identity", "pid"};
@@ -36,8 +38,8 @@ Identity from_bytes(std::string_view bytes) {
   for (std::string& field : identity) {
     const std::size_t end = bytes.find('\n');
     if (end == bytes.npos)
-      throw_failure({.code = Code::corrupt,
-                     .message = "a rank's identity in the store is not one of c10d"});
+      throw_failure(
+          {.code = Code::corrupt, .message = "a rank's identity in the store is not one of c10d"});
     field = bytes.substr(0, end);
     bytes.remove_prefix(end + 1);
   }
@@ -55,7 +57,7 @@ std::string claimant(std::string_view bytes) {
   return fmt::format("pid {} on host {}", identity[pid], identity[host]);
 }
 
-std::string claim_key(int rank) { return fmt::format("rank/{}", rank); }
+constexpr std::string_view kHeld = " held ";
 
 class Bootstrap {
  public:
@@ -71,61 +73,92 @@ class Bootstrap {
 
   Bootstrapped run() {
     claim();
-    const std::vector<std::string> all = meet();
-    Bootstrapped result;
-    for (int rank = 0; rank < options_.size; ++rank) {
-      const Identity theirs = from_bytes(all[static_cast<std::size_t>(rank)]);
-      compare(rank, theirs);
-      result.members.push_back({.rank = rank,
-                                .host = theirs[host],
-                                .pid = to_pid(theirs),
-                                .same_host = theirs[host_id] == mine_[host_id]});
+    const std::vector<std::string> all = meet_or_withdraw();
+    try {
+      return {.members = learn(all),
+              .store = make_prefix_store(prefix_, options_.store),
+              .release = release_};
+    } catch (...) {
+      release_();
+      throw;
     }
-    result.store = make_prefix_store(prefix_, options_.store);
-    return result;
   }
 
  private:
-  std::string key(int rank) const { return prefix_ + "/" + claim_key(rank); }
+  std::string key(int rank) const { return fmt::format("{}/rank/{}", prefix_, rank); }
+  std::string claim_key() const {
+    return fmt::format("{}/claims/{}", options_.name, options_.rank);
+  }
 
-  // A group of the same name may be made again once its ranks have left: each counts its own claims, and the claim
-  // before this one must be gone, else two processes believe to be the same rank.
-  void claim() {
-    const std::string counter = fmt::format("{}/claims/{}", options_.name, options_.rank);
-    const std::int64_t claim_number = options_.store->add(counter, 1);
-    if (claim_number > 1) {
-      prefix_ = fmt::format("{}.{}", options_.name, claim_number - 1);
-      if (const auto other = options_.store->try_get(key(options_.rank))) {
-        options_.store->add(counter, -1);
-        throw_failure({.code = Code::mismatch,
-                       .message = fmt::format(
-                           "two processes claim rank {} of group \"{}\": {} and this one, pid {} "
-                           "on host {}; give every process a rank of its own",
-                           options_.rank, options_.name, claimant(*other), getpid(), host_name()),
-                       .rank = options_.rank,
-                       .group = options_.name});
-      }
+  // A rank that fails before all are there leaves as if it had never come: another process may be
+  // the one that the others wait for.
+  std::vector<std::string> meet_or_withdraw() {
+    try {
+      check_size();
+      options_.store->set(key(options_.rank), to_bytes(mine_));
+      return meet();
+    } catch (...) {
+      withdraw_();
+      throw;
     }
-    prefix_ = fmt::format("{}.{}", options_.name, claim_number);
-    check_size();
-    options_.store->set(key(options_.rank), to_bytes(mine_));
+  }
+
+  // A group of the same name may be made again once its ranks have left: each rank counts its own
+  // claims. The claim changes hands in one step, so that of two processes that want to be the same
+  // rank one is told.
+  void claim() {
+    while (true) {
+      const std::optional<std::string> before = options_.store->try_get(claim_key());
+      const std::int64_t generation = before ? std::atoll(before->c_str()) : 0;
+      if (before && before->find(kHeld) != before->npos) refuse(*before);
+      prefix_ = fmt::format("{}.{}", options_.name, generation + 1);
+      const std::string wanted = fmt::format("{}{}{:x}\n{}", generation + 1, kHeld,
+                                             std::random_device()(), to_bytes(mine_));
+      if (options_.store->compare_set(claim_key(), before, wanted) != wanted) continue;
+      withdraw_ = [store = options_.store, claim = claim_key(), mine = key(options_.rank), before] {
+        try {
+          store->delete_key(mine);
+          before ? store->set(claim, *before) : static_cast<void>(store->delete_key(claim));
+        } catch (const std::exception&) {  // the store is gone, and the claim with it
+        }
+      };
+      release_ = [store = options_.store, key = claim_key(), generation] {
+        try {
+          store->set(key, std::to_string(generation + 1));
+        } catch (const std::exception&) {  // the store is gone, and the claim with it
+        }
+      };
+      return;
+    }
+  }
+
+  [[noreturn]] void refuse(const std::string& held) const {
+    throw_failure(
+        {.code = Code::mismatch,
+         .message = fmt::format("two processes claim rank {} of group \"{}\": {} and this one, pid "
+                                "{} on host {}; give every process a rank of its own",
+                                options_.rank, options_.name,
+                                claimant(std::string_view(held).substr(held.find('\n') + 1)),
+                                getpid(), host_name()),
+         .rank = options_.rank,
+         .group = options_.name});
   }
 
   // Before anybody waits: a rank with another world size would wait for ranks that never come.
   void check_size() {
-    const std::string text =
-        fmt::format("{} (rank {}, pid {} on host {})", options_.size, options_.rank, getpid(),
-                    host_name());
+    const std::string text = fmt::format("{} (rank {}, pid {} on host {})", options_.size,
+                                         options_.rank, getpid(), host_name());
     const auto first = options_.store->compare_set(prefix_ + "/size", std::nullopt, text);
     if (first && std::atoi(first->c_str()) != options_.size)
-      throw_failure({.code = Code::mismatch,
-                     .message = fmt::format("this process has world size {}, group \"{}\" was begun "
-                                            "with world size {}",
-                                            text, options_.name, *first),
-                     .rank = options_.rank,
-                     .host = host_name(),
-                     .pid = getpid(),
-                     .group = options_.name});
+      throw_failure(
+          {.code = Code::mismatch,
+           .message = fmt::format("this process has world size {}, group \"{}\" was begun "
+                                  "with world size {}",
+                                  text, options_.name, *first),
+           .rank = options_.rank,
+           .host = host_name(),
+           .pid = getpid(),
+           .group = options_.name});
   }
 
   std::vector<std::string> meet() {
@@ -134,7 +167,8 @@ class Bootstrap {
     while (true) {
       const Duration left = options_.deadline - steady_clock::now();
       try {
-        return options_.store->multi_get(keys, std::clamp<Duration>(left, Duration(1), kMissingReport));
+        return options_.store->multi_get(keys,
+                                         std::clamp<Duration>(left, Duration(1), kMissingReport));
       } catch (const DistTimeoutError&) {
       }
       std::string missing;
@@ -146,46 +180,56 @@ class Bootstrap {
       }
       if (first < 0) continue;
       if (left <= kMissingReport) {
-        release_claim(*make_prefix_store(prefix_, options_.store), options_.rank);
-        throw_failure({.code = Code::timed_out,
-                       .message = fmt::format("group \"{}\" did not come together: of {} ranks these "
-                                              "never arrived: {}",
-                                              options_.name, options_.size, missing),
-                       .rank = first,
-                       .group = options_.name});
+        throw_failure(
+            {.code = Code::timed_out,
+             .message = fmt::format("group \"{}\" did not come together: of {} ranks these "
+                                    "never arrived: {}",
+                                    options_.name, options_.size, missing),
+             .rank = first,
+             .group = options_.name});
       }
       log(LogLevel::warn, "group \"{}\", rank {}: still waiting for ranks {}", options_.name,
           options_.rank, missing);
     }
   }
 
-  void compare(int rank, const Identity& theirs) {
+  std::vector<Member> learn(const std::vector<std::string>& all) const {
+    std::vector<Member> members;
+    for (int rank = 0; rank < options_.size; ++rank) {
+      const Identity theirs = from_bytes(all[static_cast<std::size_t>(rank)]);
+      compare(rank, theirs);
+      members.push_back({.rank = rank,
+                         .host = theirs[host],
+                         .pid = to_pid(theirs),
+                         .same_host = theirs[host_id] == mine_[host_id]});
+    }
+    return members;
+  }
+
+  void compare(int rank, const Identity& theirs) const {
     for (const Field field : {version, abi, size, backend}) {
       if (theirs[field] == mine_[field]) continue;
-      throw_failure({.code = field <= abi ? Code::version_mismatch : Code::mismatch,
-                     .message = fmt::format("{} differs: rank {} (pid {} on host {}) has {}, rank {} "
-                                            "(this process) has {}",
-                                            kFieldNames[field], rank, theirs[pid], theirs[host],
-                                            theirs[field], options_.rank, mine_[field]),
-                     .rank = rank,
-                     .host = theirs[host],
-                     .pid = to_pid(theirs),
-                     .group = options_.name});
+      throw_failure(
+          {.code = field <= abi ? Code::version_mismatch : Code::mismatch,
+           .message = fmt::format("{} differs: rank {} (pid {} on host {}) has {}, rank {} "
+                                  "(this process) has {}",
+                                  kFieldNames[field], rank, theirs[pid], theirs[host],
+                                  theirs[field], options_.rank, mine_[field]),
+           .rank = rank,
+           .host = theirs[host],
+           .pid = to_pid(theirs),
+           .group = options_.name});
     }
   }
 
   const BootstrapOptions& options_;
   Identity mine_;
   std::string prefix_;
+  std::function<void()> withdraw_, release_;
 };
 
 }  // namespace
 
 Bootstrapped bootstrap(const BootstrapOptions& options) { return Bootstrap(options).run(); }
-
-void release_claim(Store& store, int rank) noexcept try {
-  store.delete_key(claim_key(rank));
-} catch (const std::exception&) {  // the store is gone, and the claim with it
-}
 
 }  // namespace c10d::inline v0

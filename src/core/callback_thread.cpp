@@ -31,15 +31,7 @@ class CallbackThread {
     return callback;
   }
   [[noreturn]] void run() {
-    while (true) {
-      try {
-        next()();
-      } catch (const std::exception& error) {
-        log(LogLevel::error, "a Work::then callback threw: {}", error.what());
-      } catch (...) {
-        log(LogLevel::error, "a Work::then callback threw something that is no std::exception");
-      }
-    }
+    while (true) run_callback(next());
   }
 
   Mutex mutex_;
@@ -48,6 +40,14 @@ class CallbackThread {
 };
 
 }  // namespace
+
+void run_callback(const std::function<void()>& callback) noexcept try {
+  callback();
+} catch (const std::exception& error) {
+  log(LogLevel::error, "a Work::then callback threw: {}", error.what());
+} catch (...) {
+  log(LogLevel::error, "a Work::then callback threw something that is no std::exception");
+}
 
 void run_on_callback_thread(std::function<void()> callback) {
   // Never destroyed: the thread runs until the process ends.

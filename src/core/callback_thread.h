@@ -5,8 +5,9 @@
 
 namespace c10d::inline v0 {
 
-// Runs user callbacks one by one, in order, on a thread of their own, so that none delays an op. What a callback
-// throws is logged.
+// Calls a user's callback here and now. What it throws is logged.
+void run_callback(const std::function<void()>& callback) noexcept;
+// Runs user callbacks one by one, in order, on a thread of their own, so that none delays an op.
 void run_on_callback_thread(std::function<void()> callback);
 
 }  // namespace c10d::inline v0

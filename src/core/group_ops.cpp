@@ -6,28 +6,17 @@
 #include <limits>
 
 #include "c10d/process_group.h"
-#include "src/core/check_arguments.h"
 #include "src/core/control_plane.h"
 #include "src/core/group_state.h"
 #include "src/core/log.h"
 #include "src/core/work_shared.h"
 
 namespace c10d::inline v0 {
-namespace {
-
-ProcessGroup::State& alive(const std::shared_ptr<ProcessGroup::State>& state) {
-  if (!state)
-    throw_failure({.code = Code::destroyed,
-                   .message = "this ProcessGroup holds no group: it was moved from, or never made"});
-  return *state;
-}
-
-}  // namespace
 
 using Counts = std::span<const std::size_t>;
 
 Work ProcessGroup::submit(const Op& op, CallOptions options) {
-  return alive(state_).submit(op, options);
+  return existing(state_).submit(op, options);
 }
 Work ProcessGroup::all_reduce(Tensor buffer, ReduceOp op, CallOptions options) {
   return submit(AllReduce{buffer, buffer, op}, options);
@@ -117,54 +106,64 @@ ProcessGroup::~ProcessGroup() {
     log(LogLevel::error, "group \"{}\" could not be shut down: {}", state_->context.group,
         error.what());
   }
-  // In a forked child the memory is not there; and ops that ignored an abort still point to the state.
+  // In a forked child the memory is not there; and ops that ignored an abort still point to the
+  // state.
   if (!quiet) static_cast<void>(new std::shared_ptr<State>(std::move(state_)));
 }
 
 ProcessGroup::operator bool() const noexcept { return state_ != nullptr; }
-int ProcessGroup::rank() const { return alive(state_).context.rank; }
-int ProcessGroup::size() const { return alive(state_).context.size; }
-const std::string& ProcessGroup::id() const { return alive(state_).context.group; }
-const std::string& ProcessGroup::backend() const { return alive(state_).backend_name; }
-std::string ProcessGroup::description() const { return alive(state_).backend->description(); }
-const std::vector<Member>& ProcessGroup::members() const { return alive(state_).context.members; }
-Store& ProcessGroup::store() const { return *alive(state_).context.store; }
-Duration ProcessGroup::timeout() const { return Duration(alive(state_).timeout.load()); }
+int ProcessGroup::rank() const { return existing(state_).context.rank; }
+int ProcessGroup::size() const { return existing(state_).context.size; }
+const std::string& ProcessGroup::id() const { return existing(state_).context.group; }
+const std::string& ProcessGroup::backend() const { return existing(state_).backend_name; }
+std::string ProcessGroup::description() const { return existing(state_).backend->description(); }
+const std::vector<Member>& ProcessGroup::members() const {
+  return existing(state_).context.members;
+}
+Store& ProcessGroup::store() const { return *existing(state_).context.store; }
+Duration ProcessGroup::timeout() const { return Duration(existing(state_).timeout.load()); }
 void ProcessGroup::set_timeout(Duration timeout) {
   if (timeout <= Duration::zero()) throw InvalidArgument("a timeout must be positive");
-  alive(state_).timeout.store(timeout.count());
+  existing(state_).timeout.store(timeout.count());
 }
 Support ProcessGroup::supports(const Query& query) const {
-  return alive(state_).backend->supports(query);
+  return existing(state_).backend->supports(query);
 }
-std::uint64_t ProcessGroup::sequence() const { return alive(state_).collectives; }
-const Failure* ProcessGroup::failure() const { return alive(state_).control->failure().get(); }
+std::uint64_t ProcessGroup::sequence() const {
+  return existing(state_).collectives.load(std::memory_order_relaxed);
+}
+const Failure* ProcessGroup::failure() const {
+  existing(state_).check_not_forked();  // the child has not the memory that holds it
+  return state_->control->failure().get();
+}
 
 void ProcessGroup::monitored_barrier(std::optional<Duration> timeout) {
-  State& state = alive(state_);
+  State& state = existing(state_);
   state.check_alive();
   Exclusive exclusive(state);
   const Duration limit = timeout.value_or(Duration(state.timeout.load()));
   if (limit <= Duration::zero()) throw InvalidArgument("a timeout must be positive");
+  if (const auto failure = state.control->failure()) throw_failure(*failure);
   if (const auto failure = state.control->barrier(std::chrono::steady_clock::now() + limit))
     throw_failure(*failure);
 }
 
 std::size_t ProcessGroup::checked_bytes(std::size_t count, std::size_t element) {
   if (count > std::numeric_limits<std::size_t>::max() / element)
-    throw InvalidArgument(fmt::format("allocate: {} elements of {} bytes are more than memory "
-                                      "can hold",
-                                      count, element));
+    throw InvalidArgument(
+        fmt::format("allocate: {} elements of {} bytes are more than memory "
+                    "can hold",
+                    count, element));
   return count * element;
 }
 
 Allocation ProcessGroup::allocate_bytes(std::size_t bytes) {
-  State& state = alive(state_);
+  State& state = existing(state_);
   state.check_alive();
   Exclusive exclusive(state);
   if (const auto failure = state.control->failure()) throw_failure(*failure);
-  return state.backend->allocate(bytes, std::chrono::steady_clock::now() +
-                                            Duration(state.timeout.load()));
+  return state.backend->allocate(bytes,
+                                 std::chrono::steady_clock::now() + Duration(state.timeout.load()));
 }
 
 void ProcessGroup::abort(std::string_view why) const noexcept {
@@ -180,13 +179,13 @@ void ProcessGroup::abort(std::string_view why) const noexcept {
 }
 
 void ProcessGroup::shutdown(Duration timeout) {
-  State& state = alive(state_);
-  if (state.process != process_generation()) state.check_alive();
+  State& state = existing(state_);
+  state.check_not_forked();
   state.shutdown(timeout);
 }
 
 Batch ProcessGroup::batch(CallOptions options) {
-  alive(state_).check_alive();
+  existing(state_).check_alive();
   return Batch(state_, options);
 }
 
@@ -196,7 +195,11 @@ Batch::Batch(std::shared_ptr<ProcessGroup::State> state, CallOptions options)
 void Batch::add(Op op) { ops_.push_back(op); }
 
 Work Batch::submit() {
-  for (const Op& op : ops_) check_arguments(op, state_->context.rank, state_->context.size);
+  state_->check_alive();
+  {
+    Exclusive exclusive(*state_);
+    for (const Op& op : ops_) state_->check(op, signature_of(op, state_->context.size));
+  }
   CallOptions each = options_;
   each.async = true;
   WorkSource whole;

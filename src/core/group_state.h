@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,7 +13,8 @@
 
 namespace c10d::inline v0 {
 
-// Behind a ProcessGroup. Async ops in flight point here: `pending` counts them, and the state outlives them.
+// Behind a ProcessGroup. Async ops in flight point here: `pending` counts them, and the state
+// outlives them.
 struct ProcessGroup::State {
   State(BackendContext context_, std::string backend_name_, std::shared_ptr<ControlPlane> control_,
         std::unique_ptr<Backend> backend_);
@@ -24,34 +26,43 @@ struct ProcessGroup::State {
   const std::unique_ptr<Backend> backend;
   const std::uint64_t process;  // generation of the process, to notice a fork
 
-  bool holds_claim = false;     // of its rank in the bootstrap
+  std::function<void()> release_claim;  // of its rank in the bootstrap
 
   std::atomic<Duration::rep> timeout;
   std::atomic<bool> busy{false};
   std::atomic<bool> closed{false};
-  std::atomic<std::uint64_t> pending{0};  // async ops in flight
-  std::uint64_t collectives = 0, messages = 0;
+  std::atomic<std::uint64_t> pending{0};      // async ops in flight
+  std::atomic<std::uint64_t> collectives{0};  // written by the one thread inside
+  std::uint64_t messages = 0;
   int splits = 0;
   std::map<std::string, int> subgroups;  // how often each was made
 
   // Answers of Backend::supports, asked once each: 0 not asked, 1 yes, 2 no.
-  using Supports = std::array<std::array<std::array<std::uint8_t, kReduceOpCount>, kDTypeCount>, kOpCount>;
+  using Supports =
+      std::array<std::array<std::array<std::uint8_t, kReduceOpCount>, kDTypeCount>, kOpCount>;
   std::array<Supports, 2> supports{};  // by device type
 
   // The funnel: every op of every backend goes through here.
   Work submit(const Op& op, const CallOptions& options);
   // Throws destroyed or forked_child.
   void check_alive() const;
+  void check_not_forked() const;
+  // Throws when this rank may not make this call: arguments, support. By the one thread inside.
+  void check(const Op& op, const Signature& signature);
   // True when nothing points here any more.
   bool shutdown(Duration timeout);
 
  private:
   void check_supported(const Op& op, const Signature& signature);
   Work run(const Op& op, const Signature& signature, const CallOptions& options);
-  // Bookkeeping of an op that is done. Breaks the group when it failed; returns what the caller gets.
+  // Bookkeeping of an op that is done. Breaks the group when it failed; returns what the caller
+  // gets.
   std::shared_ptr<const Failure> ended(std::uint64_t record, std::uint64_t sequence, OpKind kind,
                                        const Failure* failure) noexcept;
 };
+
+// Throws destroyed when there is no state.
+ProcessGroup::State& existing(const std::shared_ptr<ProcessGroup::State>& state);
 
 // One thread at a time: throws concurrent_use when another one is inside.
 class Exclusive {

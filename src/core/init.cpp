@@ -68,8 +68,8 @@ std::string find_token(const InitOptions& options) {
 int required(const std::optional<int>& value, const Url& url, const char* name) {
   if (value) return *value;
   if (const auto in_url = url.integer(name)) return *in_url;
-  throw InvalidArgument(fmt::format("{}: {} is missing; write {}?rank=0&world_size=2", url.text, name,
-                                    url.text));
+  throw InvalidArgument(
+      fmt::format("{}: {} is missing; write {}?rank=0&world_size=2", url.text, name, url.text));
 }
 
 std::shared_ptr<Store> meet_by_tcp(const std::string& host, int port, bool server,
@@ -84,8 +84,9 @@ std::shared_ptr<Store> meet_by_tcp(const std::string& host, int port, bool serve
   return make_tcp_store(std::move(store));
 }
 
-// Ranks that an MPI launcher started on one host and that were given no address share its process as parent: a
-// file named after that process, in a directory of this user's own, is where they meet.
+// Ranks that an MPI launcher started on one host and that were given no address share its process
+// as parent: a file named after that process, in a directory of this user's own, is where they
+// meet.
 std::shared_ptr<Store> meet_by_parent(int size, Duration timeout) {
   std::string stat_line;
   std::getline(std::ifstream(fmt::format("/proc/{}/stat", getppid())), stat_line);
@@ -99,9 +100,10 @@ std::shared_ptr<Store> meet_by_parent(int size, Duration timeout) {
   if ((mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) ||
       lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
       status.st_uid != getuid() || (status.st_mode & 077) != 0)
-    throw InvalidArgument(fmt::format("{}: not a private directory of this user; remove it, or set "
-                                      "MASTER_ADDR and MASTER_PORT",
-                                      folder));
+    throw InvalidArgument(
+        fmt::format("{}: not a private directory of this user; remove it, or set "
+                    "MASTER_ADDR and MASTER_PORT",
+                    folder));
   return make_file_store(fmt::format("{}/{}-{}", folder, getppid(), start), size, timeout);
 }
 
@@ -118,8 +120,7 @@ Place meet_by_env(const InitOptions& options, const std::string& token, Duration
   } else if (const auto address = env("MASTER_ADDR")) {
     const auto port = env_integer("MASTER_PORT", 1, 65535);
     if (!port) throw InvalidArgument("MASTER_ADDR is set but MASTER_PORT is not");
-    place.store =
-        meet_by_tcp(*address, static_cast<int>(*port), place.rank == 0, token, timeout);
+    place.store = meet_by_tcp(*address, static_cast<int>(*port), place.rank == 0, token, timeout);
   } else if ((launch.launcher == "openmpi" || launch.launcher == "pmi") &&
              launch.local_size == launch.size) {
     place.store = meet_by_parent(place.size, timeout);
@@ -162,8 +163,8 @@ ProcessGroup init_process_group(InitOptions options) {
   warn_of_unknown_variables();
   if (options.backend.empty()) options.backend = env("C10D_BACKEND").value_or("native");
   const auto seconds = env_integer("C10D_TIMEOUT", 1, 1'000'000);
-  const Duration timeout =
-      options.timeout.value_or(seconds ? Duration(std::chrono::seconds(*seconds)) : kDefaultTimeout);
+  const Duration timeout = options.timeout.value_or(
+      seconds ? Duration(std::chrono::seconds(*seconds)) : kDefaultTimeout);
   const Duration connect_timeout = options.connect_timeout.value_or(timeout);
   if (timeout <= Duration::zero() || connect_timeout <= Duration::zero())
     throw InvalidArgument("InitOptions: timeouts must be positive");
@@ -189,8 +190,14 @@ ProcessGroup init_process_group(InitOptions options) {
   context.store = std::move(met.store);
   context.token = token;
   context.timeout = timeout;
-  auto state = make_group(std::move(context), options.backend, deadline, nullptr, {});
-  state->holds_claim = true;
+  std::shared_ptr<ProcessGroup::State> state;
+  try {
+    state = make_group(std::move(context), options.backend, deadline, nullptr, {});
+  } catch (...) {
+    met.release();
+    throw;
+  }
+  state->release_claim = std::move(met.release);
   log(LogLevel::info, "group \"{}\": rank {} of {}, {}", options.name, place.rank, place.size,
       state->backend->description());
   return ProcessGroup(std::move(state));

@@ -37,10 +37,10 @@ std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::str
     } catch (const DistError& error) {
       control->fail(error.failure());
     } catch (const std::exception& error) {
-      control->fail({.code = Code::backend_error,
-                     .message = fmt::format("{} on rank {}: {}", backend_name, context.rank,
-                                            error.what()),
-                     .rank = context.rank});
+      control->fail(
+          {.code = Code::backend_error,
+           .message = fmt::format("{} on rank {}: {}", backend_name, context.rank, error.what()),
+           .rank = context.rank});
     }
     const auto failure = control->broken() ? control->failure() : control->barrier(deadline);
     if (failure) throw_failure(*failure);
@@ -53,31 +53,69 @@ std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::str
                                                std::move(backend));
 }
 
-ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, std::string_view name) {
-  if (!state_) return ProcessGroup(std::move(*this));  // throws nothing: still no group
-  State& state = *state_;
-  state.check_alive();
-  Exclusive exclusive(state);
-  if (const auto failure = state.control->failure()) throw_failure(*failure);
+namespace {
+
+// What every rank of the group says, by rank. Breaks the group when one does not say anything in
+// time.
+std::vector<std::string> exchange(ProcessGroup::State& state, const std::string& round,
+                                  const std::string& mine) {
+  constexpr std::chrono::milliseconds kSlice{100};  // how often to look for a broken group
+  const BackendContext& context = state.context;
+  const Deadline deadline = std::chrono::steady_clock::now() + Duration(state.timeout.load());
+  const auto entry = [&](int rank) { return fmt::format("{}/{}", round, rank); };
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < context.size; ++rank) keys.push_back(entry(rank));
+  context.store->set(entry(context.rank), mine);
+  while (true) {
+    if (const auto failure = state.control->failure()) throw_failure(*failure);
+    const Duration left = deadline - std::chrono::steady_clock::now();
+    try {
+      return context.store->multi_get(keys, std::clamp<Duration>(left, Duration(1), kSlice));
+    } catch (const DistTimeoutError&) {
+      if (left > Duration::zero()) continue;
+    }
+    std::string missing;
+    Failure failure{.code = Code::timed_out, .op = "split"};
+    for (const Member& member : context.members) {
+      if (context.store->try_get(entry(member.rank))) continue;
+      if (missing.empty()) {
+        failure.rank = member.rank;
+        failure.host = member.host;
+        failure.pid = member.pid;
+      }
+      missing += fmt::format("{}rank {} (host {}, pid {})", missing.empty() ? "" : ", ",
+                             member.rank, member.host, member.pid);
+    }
+    if (missing.empty()) continue;
+    failure.message = "these ranks did not come to split: " + missing;
+    throw_failure(*state.control->fail(std::move(failure)));
+  }
+}
+
+std::shared_ptr<ProcessGroup::State> make_subgroup(ProcessGroup::State& state,
+                                                   const std::vector<int>& members,
+                                                   std::string_view name) {
   const BackendContext& parent = state.context;
-  std::vector<int> members(ranks.begin(), ranks.end());
   const auto me = std::find(members.begin(), members.end(), parent.rank);
   if (me == members.end())
-    throw InvalidArgument(fmt::format("new_group: rank {} is not among the ranks given; only the "
-                                      "members call new_group",
-                                      parent.rank));
+    throw InvalidArgument(
+        fmt::format("new_group: rank {} is not among the ranks given; only the "
+                    "members call new_group",
+                    parent.rank));
   for (const int rank : members)
     if (rank < 0 || rank >= parent.size || std::count(members.begin(), members.end(), rank) != 1)
-      throw InvalidArgument(fmt::format("new_group: rank {} is out of [0, {}) or given twice", rank,
-                                        parent.size));
+      throw InvalidArgument(
+          fmt::format("new_group: rank {} is out of [0, {}) or given twice", rank, parent.size));
   std::string key = fmt::format("{}:", name);
   for (const int rank : members) key += fmt::format("{},", rank);
   BackendContext context;
   context.rank = static_cast<int>(me - members.begin());
   context.size = static_cast<int>(members.size());
-  // Members make the groups of the same ranks and name in the same order, so that their counts agree.
-  context.group = fmt::format("{}/{}{:08x}.{}", parent.group, name.empty() ? "" : fmt::format("{}-", name),
-                              static_cast<std::uint32_t>(hash_text(key)), state.subgroups[key]++);
+  // Members make the groups of the same ranks and name in the same order, so that their counts
+  // agree.
+  context.group =
+      fmt::format("{}/{}{:08x}.{}", parent.group, name.empty() ? "" : fmt::format("{}-", name),
+                  static_cast<std::uint32_t>(hash_text(key)), state.subgroups[key]++);
   for (const int rank : members) {
     context.members.push_back(parent.members[static_cast<std::size_t>(rank)]);
     context.members.back().rank = static_cast<int>(context.members.size()) - 1;
@@ -86,21 +124,27 @@ ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, std::string_vie
   context.token = parent.token;
   context.timeout = Duration(state.timeout.load());
   const Deadline deadline = std::chrono::steady_clock::now() + context.timeout;
-  return ProcessGroup(make_group(std::move(context), state.backend_name, deadline,
-                                 state.backend.get(), members));
+  return make_group(std::move(context), state.backend_name, deadline, state.backend.get(), members);
+}
+
+}  // namespace
+
+ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, std::string_view name) {
+  State& state = existing(state_);
+  state.check_alive();
+  Exclusive exclusive(state);
+  if (const auto failure = state.control->failure()) throw_failure(*failure);
+  return ProcessGroup(make_subgroup(state, {ranks.begin(), ranks.end()}, name));
 }
 
 ProcessGroup ProcessGroup::split(std::optional<int> color, int key) {
-  if (!state_) return ProcessGroup(std::move(*this));
-  State& state = *state_;
+  State& state = existing(state_);
   state.check_alive();
+  Exclusive exclusive(state);
+  if (const auto failure = state.control->failure()) throw_failure(*failure);
   const std::string round = fmt::format("split/{}", state.splits++);
-  const auto entry = [&](int rank) { return fmt::format("{}/{}", round, rank); };
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < state.context.size; ++rank) keys.push_back(entry(rank));
-  state.context.store->set(entry(state.context.rank),
-                           color ? fmt::format("{} {}", *color, key) : "none");
-  const auto entries = state.context.store->multi_get(keys, timeout());
+  const std::string mine = color ? fmt::format("{} {}", *color, key) : "none";
+  const auto entries = exchange(state, round, mine);
   if (!color) return {};
   std::vector<std::pair<int, int>> members;  // key, rank
   for (int rank = 0; rank < state.context.size; ++rank) {
@@ -113,7 +157,8 @@ ProcessGroup ProcessGroup::split(std::optional<int> color, int key) {
   std::sort(members.begin(), members.end());
   std::vector<int> ranks;
   for (const auto& [their_key, rank] : members) ranks.push_back(rank);
-  return new_group(ranks, fmt::format("split{}.{}", state.splits - 1, *color));
+  return ProcessGroup(
+      make_subgroup(state, ranks, fmt::format("split{}.{}", state.splits - 1, *color)));
 }
 
 }  // namespace c10d::inline v0

@@ -65,12 +65,24 @@ ProcessGroup::State::State(BackendContext context_, std::string backend_name_,
 
 ProcessGroup::State::~State() = default;
 
-void ProcessGroup::State::check_alive() const {
+ProcessGroup::State& existing(const std::shared_ptr<ProcessGroup::State>& state) {
+  if (!state)
+    throw_failure(
+        {.code = Code::destroyed,
+         .message = "this ProcessGroup holds no group: it was moved from, or never made"});
+  return *state;
+}
+
+void ProcessGroup::State::check_not_forked() const {
   if (process != process_generation())
     throw_failure({.code = Code::forked_child,
                    .message = "this group belongs to the parent process; a forked child makes its "
                               "own, or starts with exec",
                    .group = context.group});
+}
+
+void ProcessGroup::State::check_alive() const {
+  check_not_forked();
   if (closed.load(std::memory_order_relaxed))
     throw_failure({.code = Code::destroyed,
                    .message = "the group was shut down on this rank",
@@ -98,14 +110,18 @@ void ProcessGroup::State::check_supported(const Op& op, const Signature& signatu
                    .op = std::string(to_string(signature.kind))});
 }
 
+void ProcessGroup::State::check(const Op& op, const Signature& signature) {
+  check_arguments(op, context.rank, context.size);
+  check_supported(op, signature);
+}
+
 Work ProcessGroup::State::submit(const Op& op, const CallOptions& options) {
   check_alive();
   Exclusive exclusive(*this);
-  check_arguments(op, context.rank, context.size);
   if (options.timeout && *options.timeout <= Duration::zero())
     throw InvalidArgument("CallOptions::timeout must be positive; leave it out for the group's");
   const Signature signature = signature_of(op, context.size);
-  check_supported(op, signature);
+  check(op, signature);
   if (control->broken()) {
     const auto failure = control->failure();
     if (options.async) return Work::failed(*failure);
@@ -117,13 +133,16 @@ Work ProcessGroup::State::submit(const Op& op, const CallOptions& options) {
 Work ProcessGroup::State::run(const Op& op, const Signature& signature,
                               const CallOptions& options) {
   const bool collective = !is_point_to_point(signature.kind);
-  const std::uint64_t sequence = collective ? ++collectives : ++messages;
+  const std::uint64_t sequence =
+      collective ? collectives.load(std::memory_order_relaxed) + 1 : ++messages;
+  if (collective) collectives.store(sequence, std::memory_order_relaxed);
   const std::uint64_t hash = hash_of(signature);
   const std::int64_t now = steady_ns();
   RankBlock& own = control->own_block();
   const std::uint64_t record = start_record(own, sequence, signature, hash, now);
   if (collective) own.submitted.store(sequence, std::memory_order_relaxed);
-  const Duration limit = options.timeout.value_or(Duration(timeout.load(std::memory_order_relaxed)));
+  const Duration limit =
+      options.timeout.value_or(Duration(timeout.load(std::memory_order_relaxed)));
   const Call call{.op = op,
                   .sequence = sequence,
                   .signature = hash,
@@ -189,7 +208,7 @@ bool ProcessGroup::State::shutdown(Duration limit) {
   control->leave();
   if (quiet) backend->shutdown(deadline);
   unwatch(*control);
-  if (holds_claim) release_claim(*context.store, context.rank);
+  if (release_claim) release_claim();
   return quiet;
 }
 

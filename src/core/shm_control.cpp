@@ -36,7 +36,8 @@ std::string read_text(const char (&from)[N]) {
   return std::string(from, strnlen(from, N));
 }
 
-// Between two looks at shared memory: spins while a core is free for that, else gives the core away at once.
+// Between two looks at shared memory: spins while a core is free for that, else gives the core away
+// at once.
 class Backoff {
  public:
   explicit Backoff(bool crowded) noexcept : round_(crowded ? kSpins : 0) {}
@@ -129,8 +130,8 @@ class ShmControl final : public ControlPlane {
 
   std::uint64_t* counts(int rank, std::uint64_t sequence) const noexcept {
     auto* first = reinterpret_cast<std::uint64_t*>(mapping_->data() + layout_.counts);
-    return first + (static_cast<std::size_t>(rank) * 2 + sequence % 2) *
-                       static_cast<std::size_t>(size_);
+    return first +
+           (static_cast<std::size_t>(rank) * 2 + sequence % 2) * static_cast<std::size_t>(size_);
   }
   CallSlot& slot(int rank, std::uint64_t sequence) const noexcept {
     return blocks_[rank].calls[sequence % 2];
@@ -142,7 +143,8 @@ class ShmControl final : public ControlPlane {
   bool mine_is_odd(std::uint64_t sequence, int peer) const noexcept;
   bool is_gone(RankBlock& block) const noexcept;
   void check_peer(int peer);
-  std::vector<int> behind(const Recorded& record) const;
+  bool is_behind(int peer, const Recorded& record) const noexcept;
+  bool has_left(int peer) const noexcept;
   void check_running_ops();
 
   const std::shared_ptr<SharedMapping> mapping_;
@@ -296,15 +298,23 @@ std::shared_ptr<const Failure> ShmControl::barrier(Deadline deadline) {
   own_->barriers.store(round, kRelease);
   for (Backoff backoff(crowded_);;) {
     std::vector<int> missing;
-    for (int peer = 0; peer < size_; ++peer)
-      if (blocks_[peer].barriers.load(kAcquire) < round) missing.push_back(peer);
+    for (int peer = 0; peer < size_; ++peer) {
+      const bool left = has_left(peer);
+      if (blocks_[peer].barriers.load(kAcquire) >= round) continue;
+      missing.push_back(peer);
+      if (left)
+        return fail(failure_about(
+            peer, Code::peer_left,
+            fmt::format("{} left the group; rank {} still waits for it in monitored_barrier",
+                        name_of(peer), rank_)));
+    }
     if (missing.empty()) return nullptr;
     if (broken()) return failure();
     if (backoff.pause() && std::chrono::steady_clock::now() >= deadline) {
-      Failure failure = failure_about(
-          missing.front(), Code::timed_out,
-          fmt::format("{} of {} ranks did not reach monitored_barrier: {}", missing.size(), size_,
-                      names_of(missing)));
+      Failure failure =
+          failure_about(missing.front(), Code::timed_out,
+                        fmt::format("{} of {} ranks did not reach monitored_barrier: {}",
+                                    missing.size(), size_, names_of(missing)));
       failure.op = "monitored_barrier";
       failure.sequence = round;
       return fail(std::move(failure));
@@ -322,25 +332,24 @@ bool ShmControl::is_gone(RankBlock& block) const noexcept {
 
 void ShmControl::check_peer(int peer) {
   RankBlock& block = blocks_[peer];
+  if (block.presence.load(kAcquire) != Presence::joined) return;
   if (block.pid == own_->pid) return;  // a thread of this process
-  if (block.presence.load(kAcquire) == Presence::joined && is_gone(block) &&
-      block.presence.load(kAcquire) == Presence::joined) {
+  if (is_gone(block) && block.presence.load(kAcquire) == Presence::joined) {
     fail(failure_about(peer, Code::peer_died,
                        fmt::format("{} died without leaving the group; its last op: {}",
                                    name_of(peer), last_op(block, steady_ns()))));
   }
 }
 
-// The ranks that have not come as far as this op of ours.
-std::vector<int> ShmControl::behind(const Recorded& record) const {
-  std::vector<int> ranks;
-  if (is_point_to_point(record.kind)) {
-    if (record.root >= 0 && record.root != rank_) ranks.push_back(record.root);
-  } else {
-    for (int peer = 0; peer < size_; ++peer)
-      if (blocks_[peer].submitted.load(kRelaxed) < record.sequence) ranks.push_back(peer);
-  }
-  return ranks;
+// Whether `peer` has not come as far as this op of ours.
+bool ShmControl::is_behind(int peer, const Recorded& record) const noexcept {
+  if (is_point_to_point(record.kind)) return peer == record.root && peer != rank_;
+  return blocks_[peer].submitted.load(kRelaxed) < record.sequence;
+}
+
+// A rank that has left never comes. Its last calls were before that: ask first, then look at them.
+bool ShmControl::has_left(int peer) const noexcept {
+  return blocks_[peer].presence.load(kAcquire) == Presence::left;
 }
 
 // A peer that has left will never come, and an op that runs for long is worth a warning with names.
@@ -353,16 +362,20 @@ void ShmControl::check_running_ops() {
       oldest = record;
   });
   if (!oldest) return;
-  const std::vector<int> missing = behind(*oldest);
+  std::vector<int> missing;
   const std::int64_t age = now - oldest->start_ns;
   // A message may still be on its way from a rank that has left.
   const bool settled = !is_point_to_point(oldest->kind) || age > 1'000'000'000;
-  for (const int peer : missing)
-    if (settled && blocks_[peer].presence.load(kAcquire) == Presence::left)
-      fail(failure_about(peer, Code::peer_left,
-                         fmt::format("{} left the group; rank {} still waits for it in {} #{}",
-                                     name_of(peer), rank_, to_string(oldest->kind),
-                                     oldest->sequence)));
+  for (int peer = 0; peer < size_; ++peer) {
+    const bool left = has_left(peer);
+    if (!is_behind(peer, *oldest)) continue;
+    missing.push_back(peer);
+    if (left && settled)
+      fail(failure_about(
+          peer, Code::peer_left,
+          fmt::format("{} left the group; rank {} still waits for it in {} #{}", name_of(peer),
+                      rank_, to_string(oldest->kind), oldest->sequence)));
+  }
   constexpr std::int64_t kPeriod = std::chrono::nanoseconds(kLateOp).count();
   if (now - std::max(oldest->start_ns, last_warning_ns_) < kPeriod) return;
   last_warning_ns_ = now;

@@ -128,7 +128,7 @@ void Work::then(std::function<void(const Failure*)> callback) const {
       return;
     }
   }
-  callback(failure());
+  run_callback([&] { callback(failure()); });
 }
 
 int Work::source() const noexcept {
