@@ -13,7 +13,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -41,6 +45,20 @@ Failure out_of_memory(std::string_view label, std::size_t bytes, std::string_vie
               fmt::format("no shared memory of {} bytes for {}: {}: {}; free memory, or raise the "
                           "memory limit of the container or cgroup",
                           bytes, label, call, error_text(error))};
+}
+
+// fallocate() on a memfd ends in the kernel's OOM killer and not in an error, so what cannot be
+// there is refused before.
+std::uint64_t available_memory() {
+  std::uint64_t available = std::numeric_limits<std::uint64_t>::max();
+  std::ifstream info("/proc/meminfo");
+  for (std::string line; std::getline(info, line);) {
+    unsigned long long kib = 0;
+    if (std::sscanf(line.c_str(), "MemAvailable: %llu kB", &kib) == 1) available = kib * 1024;
+  }
+  std::uint64_t limit = 0;  // "max", when there is none
+  if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit) available = std::min(available, limit);
+  return available;
 }
 
 Failure rank_zero_lost(const ShareOptions& options, std::string_view detail) {
@@ -308,6 +326,8 @@ SharedMapping::~SharedMapping() {
 
 std::shared_ptr<SharedMapping> make_shared_memory(std::string_view label, std::size_t bytes) {
   if (bytes == 0) throw InvalidArgument("make_shared_memory: 0 bytes");
+  if (const std::uint64_t available = available_memory(); bytes > available)
+    throw_failure(out_of_memory(label, bytes, fmt::format("{} bytes are free", available), ENOMEM));
   Fd fd(::memfd_create(std::string(label).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) throw_failure(out_of_memory(label, bytes, "memfd_create", errno));
   int result = 0;

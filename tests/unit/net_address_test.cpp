@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include "c10d/error.h"
+#include "src/net/address.h"
+#include "src/net/token.h"
+
+namespace c10d::test {
+namespace {
+
+TEST(Address, HostAndPort) {
+  EXPECT_EQ(parse_host_port("node1:29500").host, "node1");
+  EXPECT_EQ(parse_host_port("node1:29500").port, 29500);
+  EXPECT_EQ(parse_host_port("[::1]:0").host, "::1");
+  EXPECT_EQ(show_host_port("::1", 5), "[::1]:5");
+  EXPECT_EQ(show_host_port("10.0.0.1", 5), "10.0.0.1:5");
+  for (const char* bad : {"", "node1", "node1:", "node1:65536", "node1:-1", "node1:1x", ":1",
+                          "::1:5", "[::1:5", "::1]:5", "[]:5"})
+    EXPECT_THROW(parse_host_port(bad), InvalidArgument) << bad;
+}
+
+TEST(Address, KnowsLoopbackAndWildcard) {
+  EXPECT_TRUE(resolve("127.3.2.1", 1).front().is_loopback());
+  EXPECT_TRUE(resolve("::1", 1).front().is_loopback());
+  EXPECT_FALSE(resolve("10.0.0.1", 1).front().is_loopback());
+  EXPECT_TRUE(resolve("0.0.0.0", 1).front().is_wildcard());
+  EXPECT_TRUE(resolve("::", 1).front().is_wildcard());
+  EXPECT_FALSE(resolve("::1", 1).front().is_wildcard());
+  EXPECT_EQ(resolve("::1", 80).front().text(), "[::1]:80");
+  EXPECT_THROW(resolve("no such name", 1), DistNetworkError);
+}
+
+TEST(Token, HmacOfRfc4231) {
+  // Test cases 1 and 2 of the RFC.
+  EXPECT_EQ(to_hex(hmac_sha256(std::string(20, '\x0b'), "Hi There")),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  EXPECT_EQ(to_hex(hmac_sha256("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(hmac_sha256("", "x").size(), kDigestBytes);
+}
+
+TEST(Token, SecretsCompareAsAWhole) {
+  EXPECT_TRUE(equal_secrets("", ""));
+  EXPECT_TRUE(equal_secrets("abc", "abc"));
+  EXPECT_FALSE(equal_secrets("abc", "abd"));
+  EXPECT_FALSE(equal_secrets("abc", "abcd"));
+  EXPECT_NE(random_bytes(16), random_bytes(16));
+}
+
+}  // namespace
+}  // namespace c10d::test

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "src/net/shared_memory.h"
+#include "tests/unit/store_kinds.h"
+
+namespace c10d::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+ShareOptions share(const std::shared_ptr<Store>& store, int rank, int size,
+                   Duration patience = 20s) {
+  return {.store = store,
+          .key = "memory",
+          .rank = rank,
+          .size = size,
+          .token = kToken,
+          .deadline = std::chrono::steady_clock::now() + patience};
+}
+
+std::atomic<int>& counter(const SharedMapping& mapping) {
+  return *reinterpret_cast<std::atomic<int>*>(mapping.data());
+}
+
+TEST(SharedMemory, IsZeroedAndSealed) {
+  const auto memory = make_shared_memory("test", 10'000);
+  EXPECT_EQ(memory->size(), 10'000U);
+  for (std::size_t i = 0; i < memory->size(); ++i) ASSERT_EQ(memory->data()[i], std::byte{0});
+  EXPECT_NE(::ftruncate(memory->fd(), 4096), 0);
+  EXPECT_NE(::ftruncate(memory->fd(), 1 << 20), 0);
+  EXPECT_EQ(::fcntl(memory->fd(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+}
+
+TEST(SharedMemory, NamesTheBytesThatAreNotThere) {
+  const Failure failure = failure_of([] { make_shared_memory("test", std::size_t{1} << 60); });
+  EXPECT_EQ(failure.code, Code::out_of_resources);
+  EXPECT_NE(failure.message.find(std::to_string(std::size_t{1} << 60)), std::string::npos)
+      << failure.message;
+}
+
+TEST(SharedMemory, ThreadsShareIt) {
+  constexpr int kRanks = 8;
+  const auto store = make_hash_store(20s);
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < kRanks; ++rank)
+    ranks.emplace_back([&, rank] {
+      const auto own = rank == 0 ? make_shared_memory("test", 4096) : nullptr;
+      const auto mapping = share_memory(share(store, rank, kRanks), own);
+      counter(*mapping) += 1 << rank;
+      store->barrier("added", kRanks);
+      EXPECT_EQ(counter(*mapping), (1 << kRanks) - 1);
+    });
+}
+
+TEST(SharedMemory, ProcessesShareIt) {
+  const TemporaryFile file;
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto mapping = share_memory(share(make_file_store(file.path(), 0, 20s), 1, 2), nullptr);
+    counter(*mapping) = 42;
+    _exit(0);
+  }
+  const auto mapping = share_memory(share(make_file_store(file.path(), 0, 20s), 0, 2),
+                                    make_shared_memory("test", 4096));
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(counter(*mapping), 42);
+}
+
+TEST(SharedMemory, NamesTheRanksThatDidNotCome) {
+  const auto store = make_hash_store(20s);
+  std::jthread rank2([&] { share_memory(share(store, 2, 4), nullptr); });
+  const Failure failure = failure_of(
+      [&] { share_memory(share(store, 0, 4, 500ms), make_shared_memory("test", 4096)); });
+  EXPECT_EQ(failure.code, Code::timed_out);
+  EXPECT_NE(failure.message.find("rank(s) 1, 3 "), std::string::npos) << failure.message;
+  EXPECT_EQ(failure.rank, 1);
+}
+
+TEST(SharedMemory, RankZeroMissingIsNamed) {
+  const auto store = make_hash_store(20s);
+  const Failure failure = failure_of([&] { share_memory(share(store, 1, 2, 100ms), nullptr); });
+  EXPECT_EQ(failure.code, Code::timed_out);
+  EXPECT_EQ(failure.rank, 0);
+}
+
+TEST(SharedMemory, AStrangerAndASecondRankAreTurnedAwayAndHurtNobody) {
+  const auto store = make_hash_store(20s);
+  std::jthread rank0([&] {
+    share_memory(share(store, 0, 3), make_shared_memory("test", 4096));
+    store->set("done", "");
+  });
+  ShareOptions stranger = share(store, 1, 3);
+  stranger.token = "another";
+  EXPECT_EQ(failure_of([&] { share_memory(stranger, nullptr); }).code, Code::not_authenticated);
+  EXPECT_NE(share_memory(share(store, 1, 3), nullptr), nullptr);
+  EXPECT_EQ(failure_of([&] { share_memory(share(store, 1, 3), nullptr); }).code, Code::mismatch);
+  EXPECT_EQ(failure_of([&] { share_memory(share(store, 7, 9), nullptr); }).code, Code::mismatch);
+  EXPECT_NE(share_memory(share(store, 2, 3), nullptr), nullptr);
+  store->get("done");
+}
+
+}  // namespace
+}  // namespace c10d::test

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "c10d/error.h"
+#include "c10d/store.h"
+
+namespace c10d::test {
+
+inline const std::string kToken(32, 't');
+
+// Users of one store: every call opens another one.
+using OpenStore = std::function<std::shared_ptr<Store>()>;
+
+struct StoreKind {
+  const char* name;
+  OpenStore (*make)();
+  int rounds;  // how often a test that counts repeats; polling a file is slower
+};
+
+inline OpenStore hash_store() {
+  return [store = make_hash_store(std::chrono::seconds(30))] { return store; };
+}
+
+// Removes the file and its folder at the end, whatever the store did.
+class TemporaryFile {
+ public:
+  TemporaryFile() {
+    char name[] = "/tmp/c10d-test-XXXXXX";
+    if (mkdtemp(name) == nullptr) throw std::runtime_error("mkdtemp");
+    folder_ = name;
+  }
+  ~TemporaryFile() {
+    ::unlink(path().c_str());
+    ::rmdir(folder_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  std::string path() const { return folder_ + "/store"; }
+
+ private:
+  std::string folder_;
+};
+
+inline OpenStore file_store() {
+  return [file = std::make_shared<TemporaryFile>()] {
+    return make_file_store(file->path(), 0, std::chrono::seconds(30));
+  };
+}
+
+inline std::shared_ptr<TcpStore> tcp_server(StoreLimits limits = {}, std::string token = kToken) {
+  return make_tcp_store({.server = true,
+                         .job = "job",
+                         .token = std::move(token),
+                         .timeout = std::chrono::seconds(30),
+                         .limits = limits});
+}
+
+inline TcpStoreOptions client_of(const TcpStore& server) {
+  return {.host = server.host(),
+          .port = server.port(),
+          .job = "job",
+          .token = kToken,
+          .timeout = std::chrono::seconds(30)};
+}
+
+inline OpenStore tcp_store() {
+  return [server = tcp_server()] { return make_tcp_store(client_of(*server)); };
+}
+
+inline OpenStore prefix_store() {
+  return [server = tcp_server()] {
+    return make_prefix_store("a/b", make_tcp_store(client_of(*server)));
+  };
+}
+
+inline const StoreKind kKinds[] = {{"hash", hash_store, 1000},
+                                   {"file", file_store, 50},
+                                   {"tcp", tcp_store, 1000},
+                                   {"prefix", prefix_store, 1000}};
+
+// What `call` threw, as a Failure; fails the calling test by throwing when nothing came.
+template <class Call>
+Failure failure_of(Call&& call) {
+  try {
+    call();
+  } catch (const DistError& error) {
+    return error.failure();
+  }
+  throw std::runtime_error("no DistError was thrown");
+}
+
+}  // namespace c10d::test

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <mutex>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "src/net/socket.h"
+#include "tests/unit/store_kinds.h"
+#include "tests/unit/tcp_proxy.h"
+
+namespace c10d::test {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::steady_clock;
+
+// The addresses on which this port is listened to, as the kernel prints them.
+std::vector<std::string> listeners(std::uint16_t port) {
+  std::vector<std::string> found;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream lines(table);
+    std::string line;
+    while (std::getline(lines, line)) {
+      std::istringstream words(line);
+      std::string number, local, remote, state;
+      words >> number >> local >> remote >> state;
+      const std::size_t colon = local.find(':');
+      if (state != "0A" || colon == std::string::npos) continue;
+      if (std::stoul(local.substr(colon + 1), nullptr, 16) == port)
+        found.push_back(local.substr(0, colon));
+    }
+  }
+  return found;
+}
+
+TEST(TcpStore, BindsExactlyWhatWasAsked) {
+  const auto server = tcp_server();
+  EXPECT_NE(server->port(), 0);
+  EXPECT_EQ(listeners(server->port()), std::vector<std::string>{"0100007F"});
+  const auto second = make_tcp_store({.host = "127.0.0.2", .server = true, .timeout = 5s});
+  EXPECT_EQ(listeners(second->port()), std::vector<std::string>{"0200007F"});
+}
+
+TEST(TcpStore, WildcardNeedsAFlagAndAToken) {
+  EXPECT_THROW(make_tcp_store({.host = "0.0.0.0", .server = true, .token = kToken}),
+               InvalidArgument);
+  EXPECT_THROW(make_tcp_store({.host = "0.0.0.0", .server = true, .allow_wildcard = true}),
+               InvalidArgument);
+  const auto server = make_tcp_store({.host = "0.0.0.0",
+                                      .server = true,
+                                      .job = "job",
+                                      .token = kToken,
+                                      .allow_wildcard = true,
+                                      .timeout = 5s});
+  EXPECT_EQ(listeners(server->port()), std::vector<std::string>{"00000000"});
+  server->set("k", "v");
+}
+
+TEST(TcpStore, NamesTheAddressThatIsInUse) {
+  const auto server = tcp_server();
+  const Failure failure =
+      failure_of([&] { make_tcp_store({.port = server->port(), .server = true, .timeout = 5s}); });
+  EXPECT_EQ(failure.code, Code::address_in_use);
+  EXPECT_NE(failure.message.find("127.0.0.1:" + std::to_string(server->port())), std::string::npos)
+      << failure.message;
+}
+
+TEST(TcpStore, TakesOverAListeningSocket) {
+  Fd listener = listen_tcp(resolve("127.0.0.1", 0).front());
+  const std::uint16_t port = local_address(listener.get()).port();
+  const auto server = make_tcp_store({.server = true,
+                                      .listen_fd = listener.release(),
+                                      .job = "job",
+                                      .token = kToken,
+                                      .timeout = 5s});
+  EXPECT_EQ(server->port(), port);
+  make_tcp_store(client_of(*server))->set("k", "v");
+  EXPECT_EQ(server->get("k"), "v");
+}
+
+TEST(TcpStore, TheServerMayComeLater) {
+  Fd reserved = listen_tcp(resolve("127.0.0.1", 0).front());
+  const std::uint16_t port = local_address(reserved.get()).port();
+  reserved.reset();
+  std::shared_ptr<TcpStore> client;
+  std::jthread early([&] { client = make_tcp_store({.port = port, .timeout = 20s}); });
+  const auto server = make_tcp_store({.port = port, .server = true, .timeout = 20s});
+  early.join();
+  client->set("k", "v");
+  EXPECT_EQ(server->get("k"), "v");
+}
+
+TEST(TcpStore, NobodyThereIsATimeoutThatNamesTheAddress) {
+  Fd reserved = listen_tcp(resolve("127.0.0.1", 0).front());
+  const std::uint16_t port = local_address(reserved.get()).port();
+  reserved.reset();
+  const Failure failure = failure_of([&] { make_tcp_store({.port = port, .timeout = 100ms}); });
+  EXPECT_EQ(failure.code, Code::timed_out);
+  EXPECT_NE(failure.message.find(std::to_string(port)), std::string::npos) << failure.message;
+}
+
+TEST(TcpStore, AnotherJobAndAWrongTokenAreTurnedAway) {
+  const auto server = tcp_server();
+  TcpStoreOptions options = client_of(*server);
+  options.job = "another";
+  const Failure job = failure_of([&] { make_tcp_store(options); });
+  EXPECT_EQ(job.code, Code::wrong_job);
+  EXPECT_NE(job.message.find("'another'"), std::string::npos) << job.message;
+  EXPECT_NE(job.message.find("'job'"), std::string::npos) << job.message;
+  options = client_of(*server);
+  options.token = std::string(32, 'x');
+  EXPECT_EQ(failure_of([&] { make_tcp_store(options); }).code, Code::not_authenticated);
+  options.token = "";
+  EXPECT_EQ(failure_of([&] { make_tcp_store(options); }).code, Code::not_authenticated);
+  server->set("k", "v");
+}
+
+TEST(TcpStore, ClientsHaveALimit) {
+  const auto server = tcp_server({.clients = 2});
+  auto second = make_tcp_store(client_of(*server));
+  const Failure failure = failure_of([&] { make_tcp_store(client_of(*server)); });
+  EXPECT_EQ(failure.code, Code::store_limit);
+  EXPECT_NE(failure.message.find("StoreLimits::clients"), std::string::npos) << failure.message;
+  // A goodbye makes room.
+  second.reset();
+  make_tcp_store(client_of(*server))->set("k", "v");
+}
+
+TEST(TcpStore, AServerThatShutsDownEndsWaitsAtOnce) {
+  auto server = tcp_server();
+  const auto client = make_tcp_store(client_of(*server));
+  std::atomic<bool> waiting = false;
+  Failure failure;
+  std::jthread waiter([&] {
+    waiting = true;
+    failure = failure_of([&] { client->get("never"); });
+  });
+  while (!waiting) std::this_thread::yield();
+  const auto start = steady_clock::now();
+  server.reset();
+  waiter.join();
+  EXPECT_LT(steady_clock::now() - start, 2s);
+  EXPECT_EQ(failure.code, Code::store_lost);
+  EXPECT_EQ(failure_of([&] { client->set("k", "v"); }).code, Code::store_lost);
+}
+
+TEST(TcpStore, AKilledServerIsNoticedWithinTwoSeconds) {
+  Fd listener = listen_tcp(resolve("127.0.0.1", 0).front());
+  const std::uint16_t port = local_address(listener.get()).port();
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto server =
+        make_tcp_store({.server = true, .listen_fd = listener.release(), .timeout = 30s});
+    for (;;) pause();
+  }
+  listener.reset();
+  const auto client = make_tcp_store({.port = port, .timeout = 30s});
+  std::vector<Failure> failures(3);
+  std::atomic<int> waiting = 0;
+  std::vector<std::jthread> waiters;
+  for (Failure& failure : failures)
+    waiters.emplace_back([&] {
+      ++waiting;
+      failure = failure_of([&] { client->get("never"); });
+    });
+  while (waiting < 3) std::this_thread::yield();
+  client->set("k", "v");
+  ASSERT_EQ(kill(child, SIGKILL), 0);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  const auto start = steady_clock::now();
+  waiters.clear();
+  EXPECT_LT(steady_clock::now() - start, 2s);
+  for (const Failure& failure : failures) EXPECT_EQ(failure.code, Code::store_lost);
+}
+
+// Every call is carried out once, however often the connection breaks in whatever place.
+TEST(TcpStore, ReconnectionsRepeatNothing) {
+  const auto server = tcp_server();
+  TcpProxy proxy(server->port());
+  TcpStoreOptions options = client_of(*server);
+  options.port = proxy.port();
+  const auto client = make_tcp_store(options);
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 200;
+  std::atomic<int> running = kThreads;
+  std::mutex mutex;
+  std::vector<std::string> popped;
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      std::int64_t last = 0;
+      for (int i = 0; i < kRounds; ++i) {
+        const std::int64_t sum = client->add("n", 1);
+        EXPECT_GT(sum, last);
+        last = sum;
+        client->append("log", "x");
+        const std::string mine = "cas" + std::to_string(t);
+        const auto before = i == 0 ? std::nullopt : std::optional(std::to_string(i - 1));
+        EXPECT_EQ(client->compare_set(mine, before, std::to_string(i)), std::to_string(i));
+        client->push("q", std::to_string(t * kRounds + i));
+        const std::string element = client->pop("q");
+        client->barrier("b", kThreads);
+        const std::lock_guard lock(mutex);
+        popped.push_back(element);
+      }
+      --running;
+    });
+  int cuts = 0;
+  while (running > 0) {
+    // Cut after some bytes more, so that the breaks fall into frames as well as between them.
+    proxy.cut_after(1 + (cuts * 997) % 4001);
+    ++cuts;
+  }
+  threads.clear();
+  EXPECT_GT(cuts, 3);
+  EXPECT_EQ(server->get("n"), std::to_string(kThreads * kRounds));
+  EXPECT_EQ(server->get("log").size(), static_cast<std::size_t>(kThreads * kRounds));
+  std::sort(popped.begin(), popped.end());
+  EXPECT_EQ(std::unique(popped.begin(), popped.end()), popped.end());
+  EXPECT_EQ(popped.size(), static_cast<std::size_t>(kThreads * kRounds));
+  EXPECT_FALSE(server->check(std::vector<std::string>{"q"}));
+}
+
+}  // namespace
+}  // namespace c10d::test
