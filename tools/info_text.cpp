@@ -38,6 +38,7 @@ std::string wrapped(std::string_view text, std::size_t indent) {
 std::string value_text(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_null()) return "-";
+  if (value.is_array() && value.empty()) return "-";
   if (!value.is_array()) return value.dump();
   std::string text;
   for (const Json& item : value) text += (text.empty() ? "" : " ") + value_text(item);
@@ -53,6 +54,10 @@ std::string bytes_text(const Json& value) {
   while (unit + 1 < std::size(kUnits) && bytes >= 1024 && (bytes % 1024 == 0 || bytes >= 1u << 20))
     bytes /= 1024, ++unit;
   return fmt::format("{} {}", bytes, kUnits[unit]);
+}
+
+std::string shortened(std::string text, std::size_t columns) {
+  return text.size() <= columns ? text : text.substr(0, columns - 3) + "...";
 }
 
 std::string pairs_text(const Json& facts) {
@@ -159,7 +164,7 @@ std::string capabilities_text(const Json& capabilities) {
 std::string environment_text(const Json& environment) {
   std::string text = fmt::format("  {:<28}{:<18}{:<13}{}\n", "name", "value", "source", "meaning");
   for (const Json& variable : environment) {
-    const std::string value = value_text(variable["value"]);
+    const std::string value = shortened(value_text(variable["value"]), kWidth - 30);
     text += fmt::format("  {:<28}{:<18}", value_text(variable["name"]), value);
     if (value.size() >= 18) text += fmt::format("\n{:<48}", "");
     text += fmt::format("{:<13}{}\n", value_text(variable["source"]),

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// launch() from a program.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <stdexcept>
+#include <thread>
+
+#include "c10d/error.h"
+#include "c10d/launch.h"
+#include "tests/launch/process.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+struct Line {
+  int rank;
+  bool is_stderr;
+  std::string text;
+};
+
+std::function<void(int, bool, std::string_view)> into(std::vector<Line>& lines) {
+  return [&](int rank, bool is_stderr, std::string_view line) {
+    lines.push_back({rank, is_stderr, std::string(line)});
+  };
+}
+
+TEST(Launch, GivesLinesAndResults) {
+  std::vector<Line> lines;
+  const LaunchResult result =
+      launch({.ranks = 2, .command = {C10D_PROBE, "text", "out\n", "err"}, .on_line = into(lines)});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.first_failed, -1);
+  ASSERT_EQ(result.ranks.size(), 2u);
+  EXPECT_EQ(result.ranks[1].last_lines, "err");
+  EXPECT_EQ(lines.size(), 4u);
+}
+
+TEST(Launch, NamesTheFirstFailure) {
+  std::vector<Line> lines;
+  const LaunchResult result = launch(
+      {.ranks = 3, .command = {C10D_PROBE, "fail", "1", "signal", "6"}, .on_line = into(lines)});
+  EXPECT_EQ(result.exit_code, 128 + SIGABRT);
+  EXPECT_EQ(result.first_failed, 1);
+  EXPECT_EQ(result.ranks[1].signal, SIGABRT);
+  EXPECT_EQ(result.ranks[0].signal, SIGTERM);
+  EXPECT_EQ(result.forwarded_signal, 0);
+}
+
+TEST(Launch, RefusesNonsense) {
+  EXPECT_THROW(launch({.ranks = 0, .command = {"true"}}), InvalidArgument);
+  EXPECT_THROW(launch({.ranks = 1, .command = {}}), InvalidArgument);
+  EXPECT_THROW(launch({.command = {"true"}, .grace = Duration(-1)}), InvalidArgument);
+  EXPECT_THROW(launch({.command = {"./no-such-program"}}), InvalidArgument);
+}
+
+TEST(Launch, LeavesNothingWhenACallbackThrows) {
+  EXPECT_THROW(
+      launch({.ranks = 2,
+              .command = {C10D_PROBE, "children", "stay"},
+              .on_line = [](int, bool, std::string_view) { throw std::runtime_error("enough"); }}),
+      std::runtime_error);
+  std::string left;
+  EXPECT_TRUE(no_process_left(&left)) << left;
+}
+
+TEST(Launch, RestoresTheCallersSignals) {
+  struct sigaction mine {
+  }, after{};
+  mine.sa_handler = SIG_IGN;
+  sigaction(SIGQUIT, &mine, nullptr);
+  EXPECT_EQ(launch({.command = {"true"}}).exit_code, 0);
+  sigaction(SIGQUIT, nullptr, &after);
+  EXPECT_EQ(after.sa_handler, SIG_IGN);
+  sigaction(SIGINT, nullptr, &after);
+  EXPECT_EQ(after.sa_handler, SIG_DFL);
+}
+
+TEST(Launch, RunsOnceAtATime) {
+  bool refused = false;
+  const LaunchResult result = launch(
+      {.command = {C10D_PROBE, "text", "x\n", ""}, .on_line = [&](int, bool, std::string_view) {
+         std::thread([&] {
+           try {
+             launch({.command = {"true"}});
+           } catch (const DistBackendError& error) {
+             refused = error.code() == Code::concurrent_use;
+           }
+         }).join();
+       }});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(refused);
+}
+
+}  // namespace
+}  // namespace c10d::inline v0

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How a job ends: failures, signals, and that nothing is left.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+
+#include "tests/launch/process.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+class End : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    std::string left;
+    EXPECT_TRUE(no_process_left(&left)) << left;
+  }
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+pid_t pid_of_rank(const Process& process, int rank) {
+  const std::string start = "[" + std::to_string(rank) + "] ready ";
+  for (const std::string& line : lines_of(process.out()))
+    if (line.starts_with(start)) return std::stoi(line.substr(start.size()));
+  return -1;
+}
+
+TEST_F(End, TheFirstFailureIsReported) {
+  const Ended ended = run_ranks({"-n", "4", C10D_PROBE, "fail", "2", "exit", "7"});
+  EXPECT_EQ(ended.code, 7);
+  EXPECT_TRUE(contains(ended.err, "rank 2 (pid ")) << ended.err;
+  EXPECT_TRUE(contains(ended.err, "failed first: exit code 7")) << ended.err;
+  EXPECT_TRUE(contains(ended.err, "  | complaint 10\n")) << ended.err;
+  EXPECT_FALSE(contains(ended.err, "  | complaint 9\n")) << "more than 20 lines: " << ended.err;
+  EXPECT_TRUE(contains(ended.err, "     2  7                 complaint 29\n")) << ended.err;
+}
+
+TEST_F(End, ASignalIsReported) {
+  const Ended ended = run_ranks({"-n", "2", C10D_PROBE, "fail", "1", "signal", "11"});
+  EXPECT_EQ(ended.code, 128 + SIGSEGV);
+  EXPECT_TRUE(contains(ended.err, "killed by signal 11 (Segmentation fault)")) << ended.err;
+  EXPECT_TRUE(contains(ended.err, "139 (SIGSEGV)")) << ended.err;
+}
+
+TEST_F(End, ARankKilledFromOutsideEndsTheJob) {
+  Process process({.command = c10d_run({"-n", "3", C10D_PROBE, "signals"})});
+  ASSERT_TRUE(process.wait_for_lines(3));
+  kill(pid_of_rank(process, 1), SIGKILL);
+  EXPECT_EQ(process.wait(), 128 + SIGKILL);
+  EXPECT_TRUE(contains(process.err(), "rank 1 (pid ")) << process.err();
+}
+
+TEST_F(End, ARankThatIgnoresSigtermIsKilledAfterTheGrace) {
+  const Ended ended = run_ranks({"-n", "2", "--grace", "0.2", C10D_PROBE, "ignore_term"});
+  EXPECT_EQ(ended.code, 9);
+  EXPECT_TRUE(contains(ended.err, "137 (SIGKILL)")) << ended.err;
+}
+
+TEST_F(End, ChildrenOfTheRanksEndWithTheJob) {
+  EXPECT_EQ(run_ranks({"-n", "2", C10D_PROBE, "children", "leave"}).code, 0);
+}
+
+TEST_F(End, NothingOutlivesALauncherThatWasKilled) {
+  Process process({.command = c10d_run({"-n", "2", C10D_PROBE, "children", "stay"})});
+  ASSERT_TRUE(process.wait_for_lines(6));  // two ranks with two children each
+  kill(process.pid(), SIGKILL);
+  EXPECT_EQ(process.wait(), 128 + SIGKILL);  // its pipes close with the last process of the job
+}
+
+TEST_F(End, NothingOutlivesALauncherThatWasTerminated) {
+  Process process({.command = c10d_run({"-n", "2", C10D_PROBE, "children", "stay"})});
+  ASSERT_TRUE(process.wait_for_lines(6));
+  kill(process.pid(), SIGTERM);
+  EXPECT_EQ(process.wait(), 128 + SIGTERM);
+}
+
+TEST_F(End, NothingOutlivesALauncherWhoseReaderLeft) {
+  pid_t pid = -1;
+  {
+    Process process({.command = c10d_run({"-n", "2", C10D_PROBE, "children", "stay"})});
+    ASSERT_TRUE(process.wait_for_lines(6));
+    pid = process.pid();
+  }
+  EXPECT_EQ(kill(pid, 0), -1);
+}
+
+class Forwarding : public End, public ::testing::WithParamInterface<int> {};
+
+TEST_P(Forwarding, ReachesEveryRank) {
+  const int signal = GetParam();
+  Process process({.command = c10d_run({"-n", "3", C10D_PROBE, "signals"})});
+  ASSERT_TRUE(process.wait_for_lines(3));
+  kill(process.pid(), signal);
+  EXPECT_EQ(process.wait(), 3);
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_TRUE(contains(process.out(),
+                         "[" + std::to_string(rank) + "] got " + std::to_string(signal) + "\n"))
+        << process.out();
+}
+INSTANTIATE_TEST_SUITE_P(Signals, Forwarding, ::testing::Values(SIGINT, SIGTERM, SIGHUP, SIGQUIT));
+
+TEST_F(End, ASignalThatTheCallerIgnoresStaysIgnored) {
+  Process process(
+      {.command = c10d_run({"-n", "2", C10D_PROBE, "signals"}), .ignored_signal = SIGHUP});
+  ASSERT_TRUE(process.wait_for_lines(2));
+  kill(process.pid(), SIGHUP);
+  kill(process.pid(), SIGTERM);
+  EXPECT_EQ(process.wait(), 3);
+  EXPECT_FALSE(contains(process.out(), "got 1\n")) << process.out();
+  EXPECT_TRUE(contains(process.out(), "got 15\n")) << process.out();
+}
+
+TEST_F(End, ChildrenAreSeenEvenWhenTheCallerIgnoresSigchld) {
+  const Ended ended = run({.command = c10d_run({"-n", "2", C10D_PROBE, "fail", "0", "exit", "6"}),
+                           .ignored_signal = SIGCHLD});
+  EXPECT_EQ(ended.code, 6);
+}
+
+TEST_F(End, RestartsStartAllRanksAgain) {
+  const Ended ended = run_ranks({"-n", "2", "--max_restarts=2", C10D_PROBE, "fail_until", "1"});
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_TRUE(contains(ended.err, "c10d-run: restart 1 of 2\n")) << ended.err;
+  const std::vector<std::string> lines = lines_of(ended.out);
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), "[0] start 1"), 1) << ended.out;
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), "[1] start 1"), 1) << ended.out;
+}
+
+TEST_F(End, RestartsEnd) {
+  const Ended ended = run_ranks({"--max-restarts", "2", C10D_PROBE, "fail_until", "9"});
+  EXPECT_EQ(ended.code, 4);
+  EXPECT_EQ(ended.out, "[0] start 0\n[0] start 1\n[0] start 2\n");
+}
+
+}  // namespace
+}  // namespace c10d::inline v0

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a rank finds when it starts.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "tests/launch/process.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+// Of one rank, by name.
+std::map<std::string, std::string> variables(
+    const std::vector<std::string>& names, std::vector<std::string> options, int rank,
+    const std::map<std::string, std::string>& callers = {}) {
+  options.insert(options.end(), {C10D_PROBE, "variables"});
+  options.insert(options.end(), names.begin(), names.end());
+  const Ended ended = run_ranks(options, callers);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  std::map<std::string, std::string> values;
+  const std::string prefix = "[" + std::to_string(rank) + "] ";
+  for (const std::string& line : lines_of(ended.out)) {
+    if (!line.starts_with(prefix)) continue;
+    const std::size_t equals = line.find('=');
+    values[line.substr(prefix.size(), equals - prefix.size())] = line.substr(equals + 1);
+  }
+  return values;
+}
+
+TEST(RankEnvironment, HoldsTheWholeContract) {
+  const std::map<std::string, std::string> expected = {
+      {"C10D_RANK", "1"},
+      {"C10D_WORLD_SIZE", "2"},
+      {"C10D_LOCAL_RANK", "1"},
+      {"C10D_LOCAL_WORLD_SIZE", "2"},
+      {"C10D_RESTART_COUNT", "0"},
+      {"RANK", "1"},
+      {"WORLD_SIZE", "2"},
+      {"LOCAL_RANK", "1"},
+      {"LOCAL_WORLD_SIZE", "2"},
+      {"GROUP_RANK", "0"},
+      {"GROUP_WORLD_SIZE", "1"},
+      {"ROLE_NAME", "default"},
+      {"ROLE_RANK", "1"},
+      {"ROLE_WORLD_SIZE", "2"},
+      {"MASTER_ADDR", "127.0.0.1"},
+      {"TORCHELASTIC_RESTART_COUNT", "0"},
+      {"TORCHELASTIC_MAX_RESTARTS", "0"},
+      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+      // Of an outer job.
+      {"C10D_TOKEN_FILE", "(unset)"},
+      {"C10D_STORE_FD", "(unset)"},
+  };
+  std::vector<std::string> names;
+  for (const auto& [name, value] : expected) names.push_back(name);
+  EXPECT_EQ(variables(names, {"-n", "2"}, 1,
+                      {{"C10D_RANK", "7"}, {"C10D_TOKEN_FILE", "x"}, {"C10D_STORE_FD", "9"}}),
+            expected);
+}
+
+TEST(RankEnvironment, StoreAndMasterPortDiffer) {
+  const auto values = variables({"C10D_STORE", "MASTER_PORT", "C10D_JOB_ID"}, {}, 0);
+  EXPECT_TRUE(values.at("C10D_STORE").starts_with("tcp://127.0.0.1:")) << values.at("C10D_STORE");
+  EXPECT_NE(values.at("C10D_STORE"), "tcp://127.0.0.1:" + values.at("MASTER_PORT"));
+  EXPECT_TRUE(values.at("C10D_JOB_ID").starts_with("c10d-"));
+}
+
+TEST(RankEnvironment, ThreadsAreTheUsersChoice) {
+  EXPECT_EQ(variables({"OMP_NUM_THREADS"}, {}, 0, {{"OMP_NUM_THREADS", "3"}}).at("OMP_NUM_THREADS"),
+            "3");
+  EXPECT_EQ(variables({"OMP_NUM_THREADS"}, {"-n", "64"}, 63).at("OMP_NUM_THREADS"), "1");
+}
+
+TEST(RankEnvironment, TakesVariablesFromTheCommandLine) {
+  const auto values =
+      variables({"ONE", "TWO", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"},
+                {"-x", "ONE=1", "--env=TWO=a=b", "--role", "worker", "--master_addr", "localhost",
+                 "--master-port=4242", "--rdzv-id", "job7"},
+                0);
+  EXPECT_EQ(values.at("ONE"), "1");
+  EXPECT_EQ(values.at("TWO"), "a=b");
+  EXPECT_EQ(values.at("ROLE_NAME"), "worker");
+  EXPECT_EQ(values.at("MASTER_ADDR"), "localhost");
+  EXPECT_EQ(values.at("MASTER_PORT"), "4242");
+  EXPECT_EQ(values.at("TORCHELASTIC_RUN_ID"), "job7");
+}
+
+TEST(RankEnvironment, TheTokenIsInheritedAndNowhereToBeSeen) {
+  const Ended ended = run_ranks({"-n", "3", "--no-prefix", C10D_PROBE, "token"});
+  const std::vector<std::string> lines = lines_of(ended.out);
+  ASSERT_EQ(lines.size(), 3u) << ended.err;
+  EXPECT_EQ(std::set(lines.begin(), lines.end()).size(), 1u) << ended.out;
+  EXPECT_EQ(lines[0].substr(64), " hidden sealed");
+  EXPECT_NE(lines[0], lines_of(run_ranks({"--no-prefix", C10D_PROBE, "token"}).out).at(0))
+      << "a token per job";
+}
+
+TEST(RankEnvironment, TheStoreServesTheRanksAndNobodyElse) {
+  const Ended ended = run_ranks({"-n", "2", "--no-prefix", C10D_PROBE, "store"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(ended.out, "NotAuthenticated\nNotAuthenticated\n");
+}
+
+TEST(RankEnvironment, MasterPortCanBeServedByTheProgram) {
+  EXPECT_EQ(run_ranks({"--no-prefix", C10D_PROBE, "master_port"}).out, "served\n");
+}
+
+TEST(RankEnvironment, NoDescriptorLeaksIntoTheRanks) {
+  EXPECT_EQ(run_ranks({"-n", "2", "--no-prefix", C10D_PROBE, "descriptors"}).out,
+            "0 1 2 token \n0 1 2 token \n");
+}
+
+}  // namespace
+}  // namespace c10d::inline v0

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The command lines of c10d-run and c10d-info.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/launch/process.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Options, HelpTeaches) {
+  const Ended ended = run_ranks({"--help"});
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_TRUE(contains(ended.out, "c10d-run -n 4 ./train")) << ended.out;
+  for (const std::string& line : lines_of(ended.out)) EXPECT_LE(line.size(), 100u) << line;
+}
+
+struct Mistake {
+  std::vector<std::string> arguments;
+  std::string said;
+};
+
+TEST(Options, MistakesAreNamed) {
+  const std::vector<Mistake> mistakes = {
+      {{"--nproc_per_nod", "2", "true"}, "did you mean --nproc-per-node?"},
+      {{"--max-restart=2", "true"}, "did you mean --max-restarts?"},
+      {{"-z", "true"}, "unknown option -z"},
+      {{}, "no program to run"},
+      {{"-n"}, "-n needs a value"},
+      {{"-n", "0", "true"}, "-n 0"},
+      {{"-n", "2x", "true"}, "-n 2x"},
+      {{"-n", "5000", "true"}, "from 1 to 4096"},
+      {{"--nproc-per-node=gpu", "true"}, "counts no such devices"},
+      {{"--nnodes", "2", "true"}, "on this host only"},
+      {{"--nnodes", "1:4", "true"}, "on this host only"},
+      {{"--node-rank=1", "true"}, "there is only 0"},
+      {{"--rdzv-backend=etcd", "true"}, "there is no client for it"},
+      {{"--rdzv-endpoint=elsewhere:29400", "true"}, "elsewhere is not this host"},
+      {{"--numa-binding=node", "true"}, "not supported yet"},
+      {{"--max-restarts=-1", "true"}, "--max-restarts"},
+      {{"-r", "4", "--log-dir", "x", "true"}, "--redirects 4"},
+      {{"-t", "3", "true"}, "need --log-dir"},
+      {{"-n2", "--ranks-filter=2", "true"}, "ranks are 0 to 1"},
+      {{"-x", "novalue", "true"}, "write NAME=VALUE"},
+      {{"--master-port=70000", "true"}, "--master-port 70000"},
+      {{"--print", "ssh", "true"}, "--print"},
+      {{"c10d-no-such-program"}, "there is no such program on PATH"},
+      {{"./no/such/program"}, "No such file or directory"},
+      {{"/dev/null"}, "Permission denied"},
+  };
+  for (const Mistake& mistake : mistakes) {
+    const Ended ended = run_ranks(mistake.arguments);
+    EXPECT_EQ(ended.code, 2) << mistake.said << ": " << ended.err;
+    EXPECT_EQ(ended.out, "");
+    EXPECT_TRUE(contains(ended.err, mistake.said)) << mistake.said << ": " << ended.err;
+  }
+}
+
+TEST(Options, TorchrunsSpellingsAreTaken) {
+  for (const std::vector<std::string>& spelling :
+       {std::vector<std::string>{"--nproc-per-node", "2"},
+        {"--nproc_per_node=2"},
+        {"-n2"},
+        {"-np", "2"},
+        {"-n", "2"}}) {
+    std::vector<std::string> arguments = {
+        "--nnodes=1", "--node_rank",     "0",           "--standalone", "--rdzv_backend",
+        "c10d",       "--rdzv-endpoint", "localhost:0", "--no_python",  "--monitor-interval",
+        "5"};
+    arguments.insert(arguments.end(), spelling.begin(), spelling.end());
+    arguments.insert(arguments.end(), {C10D_PROBE, "text", "x\n", ""});
+    const Ended ended = run_ranks(arguments);
+    EXPECT_EQ(ended.code, 0) << ended.err;
+    EXPECT_EQ(ended.err, "");
+    EXPECT_EQ(lines_of(ended.out).size(), 2u) << spelling[0];
+  }
+}
+
+TEST(Options, WhatDoesNothingIsSaid) {
+  const Ended ended = run_ranks({"--start-method=fork", C10D_PROBE, "text", "", ""});
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_TRUE(contains(ended.err, "warning: --start-method has no effect")) << ended.err;
+}
+
+TEST(Options, ComeFromTheEnvironmentUnlessTyped) {
+  const std::map<std::string, std::string> environment = {{"PET_NPROC_PER_NODE", "3"}};
+  EXPECT_EQ(lines_of(run_ranks({C10D_PROBE, "text", "x\n", ""}, environment).out).size(), 3u);
+  EXPECT_EQ(lines_of(run_ranks({"-n", "1", C10D_PROBE, "text", "x\n", ""}, environment).out).size(),
+            1u);
+  EXPECT_EQ(run_ranks({"true"}, {{"PET_NNODES", "4"}}).code, 2);
+}
+
+TEST(Options, AnUnknownVariableOfOursIsAWarning) {
+  const Ended ended = run_ranks({C10D_PROBE, "text", "", ""}, {{"C10D_BACKENDS", "native"}});
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_TRUE(contains(ended.err, "C10D_BACKENDS is set but unknown; did you mean C10D_BACKEND?"))
+      << ended.err;
+}
+
+TEST(Options, WhatFollowsTheProgramIsItsOwn) {
+  EXPECT_EQ(
+      run_ranks({"--no-prefix", C10D_PROBE, "arguments", "-n", "5", "--help", "a b", "--"}).out,
+      "-n\n5\n--help\na b\n--\n");
+  EXPECT_EQ(run_ranks({"--no-prefix", "--", C10D_PROBE, "arguments", "x"}).out, "x\n");
+}
+
+TEST(Options, APythonScriptRunsUnbuffered) {
+  const auto script = std::filesystem::path(::testing::TempDir()) / "c10d_run_script.py";
+  std::ofstream(script) << "import os, sys\n"
+                           "print(os.environ['RANK'], sys.argv[1], sys.stdout.write_through)\n";
+  const Ended ended = run_ranks({"-n", "1", script, "x"});
+  std::filesystem::remove(script);
+  EXPECT_EQ(ended.out, "[0] 0 x True\n") << ended.err;
+  EXPECT_EQ(run_ranks({"-m", "this"}).code, 0);
+}
+
+TEST(Options, OtherLaunchersLinesArePrinted) {
+  const auto line = [](std::vector<std::string> arguments) { return run_ranks(arguments).out; };
+  EXPECT_EQ(line({"-n", "1", "--print", "mpirun", "./p", "a b"}),
+            "mpirun -n 1 --bind-to none --tag-output -x MASTER_ADDR=127.0.0.1 -x MASTER_PORT=29500 "
+            "./p 'a b'\n");
+  EXPECT_EQ(line({"-n", "3", "-x", "K=v", "--print=srun", "./p"}),
+            "srun --nodes=1 --ntasks=3 --label --kill-on-bad-exit=1 "
+            "--export=ALL,MASTER_ADDR=127.0.0.1,MASTER_PORT=29500,K=v ./p\n");
+  EXPECT_EQ(line({"-n", "2", "--max-restarts", "1", "--print", "torchrun", "./p"}),
+            "torchrun --standalone --nproc-per-node=2 --max-restarts=1 --no-python ./p\n");
+  EXPECT_EQ(line({"-n", "2", "--print", "torchrun", "t.py", "--lr=1"}),
+            "torchrun --standalone --nproc-per-node=2 t.py --lr=1\n");
+}
+
+TEST(Options, MpirunStartsTheRanks) {
+  if (run({.command = {"mpirun", "--version"}}).code != 0) GTEST_SKIP() << "there is no mpirun";
+  const Ended ended =
+      run_ranks({"-n", "3", "--via", "mpirun", C10D_PROBE, "variables", "MASTER_ADDR"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(ended.out, "MASTER_ADDR=127.0.0.1\nMASTER_ADDR=127.0.0.1\nMASTER_ADDR=127.0.0.1\n");
+}
+
+TEST(Info, IsReadableInAHundredColumns) {
+  const Ended ended = run({.command = {C10D_INFO}});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  for (const char* section : {"version", "host", "launch", "backends", "capabilities", "limits"})
+    EXPECT_TRUE(contains(ended.out, std::string("\n") + section + "\n") ||
+                ended.out.starts_with(section))
+        << section;
+  for (const std::string& line : lines_of(ended.out)) EXPECT_LE(line.size(), 100u) << line;
+}
+
+TEST(Info, SaysTheSameToPrograms) {
+  const Ended ended = run({.command = {C10D_INFO, "--json"},
+                           .environment = {{"C10D_TIMEOUT", "7"}, {"C10D_TOKEN_FILE", "hush"}}});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_FALSE(contains(ended.out, "hush"));
+  const auto facts = nlohmann::json::parse(ended.out);
+  EXPECT_EQ(facts["backends"][0]["name"], "native");
+  EXPECT_EQ(facts["capabilities"]["native"]["cpu"]["all_reduce"]["f32"]["sum"]["ok"], true);
+  EXPECT_EQ(facts["capabilities"]["native"]["cpu"]["all_reduce"]["i32"]["avg"]["ok"], false);
+  EXPECT_EQ(facts["launch"]["launcher"], "none");
+  bool found = false;
+  for (const auto& variable : facts["environment"]) {
+    if (variable["name"] != "C10D_TIMEOUT") continue;
+    found = true;
+    EXPECT_EQ(variable["value"], "7");
+    EXPECT_EQ(variable["default"], "300");
+    EXPECT_EQ(variable["source"], "environment");
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(Info, KnowsWhoStartedIt) {
+  const Ended ended = run_ranks({"-n", "2", C10D_INFO, "launch"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_TRUE(contains(ended.out, "[1]   launcher                    c10d\n")) << ended.out;
+  EXPECT_TRUE(contains(ended.out, "C10D_RANK=1 C10D_WORLD_SIZE=2")) << ended.out;
+}
+
+TEST(Info, MistakesAreUsageErrors) {
+  EXPECT_EQ(run({.command = {C10D_INFO, "nonsense"}}).code, 2);
+  EXPECT_EQ(run({.command = {C10D_INFO, "--nonsense"}}).code, 2);
+  EXPECT_EQ(run({.command = {C10D_INFO, "--help"}}).code, 0);
+}
+
+}  // namespace
+}  // namespace c10d::inline v0
