@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// No wait without a deadline: who does not come is named, the failure is the same on every rank,
+// and it stays.
+#include <array>
+#include <latch>
+#include <mutex>
+
+#include "tests/contract/ranks.h"
+
+namespace c10d::contract {
+namespace {
+
+constexpr std::chrono::milliseconds kShort{300};
+
+bool says(const Failure& failure, const std::string& text) {
+  return failure.message.find(text) != std::string::npos;
+}
+
+class Deadlines : public OnBackend {
+ public:
+  // Three ranks; rank 2 calls nothing before the others have failed. All failures must be one.
+  void one_stays_away(const std::function<void(ProcessGroup&)>& call) const {
+    std::latch failed(2);
+    std::mutex mutex;
+    std::vector<Failure> failures;
+    run(3, [&](ProcessGroup& group) {
+      if (group.rank() == 2) {
+        failed.wait();
+      } else {
+        EXPECT_THROW(call(group), DistTimeoutError);
+        failed.count_down();
+      }
+      const Failure failure = failure_of([&] { expect_usable(group); });
+      const Failure again = failure_of([&] { group.barrier(); });
+      EXPECT_EQ(failure.message, again.message);
+      const std::lock_guard lock(mutex);
+      failures.push_back(failure);
+      ASSERT_NE(group.failure(), nullptr);
+      failures.push_back(*group.failure());
+    });
+    ASSERT_EQ(failures.size(), 6u);
+    for (const Failure& failure : failures) {
+      EXPECT_EQ(failure.code, Code::timed_out);
+      EXPECT_EQ(failure.rank, 2);
+      EXPECT_NE(failure.pid, 0);
+      EXPECT_FALSE(failure.host.empty());
+      EXPECT_EQ(failure.message, failures.front().message);
+      EXPECT_TRUE(says(failure, "rank 2 ")) << failure.message;
+      EXPECT_FALSE(says(failure, "rank 0 ") && says(failure, "missing: rank 0")) << failure.message;
+    }
+  }
+};
+
+TEST_P(Deadlines, ARankThatDoesNotComeToACollectiveIsNamed) {
+  one_stays_away([](ProcessGroup& group) {
+    std::array<float, 5> data{};
+    group.all_reduce(data, ReduceOp::sum, {.timeout = kShort});
+  });
+}
+
+TEST_P(Deadlines, ARankThatDoesNotComeToAnAsyncCollectiveIsNamedByWait) {
+  one_stays_away([](ProcessGroup& group) {
+    std::array<float, 5> data{};
+    const Work work = group.all_reduce(data, ReduceOp::sum, {.async = true, .timeout = kShort});
+    work.wait();
+  });
+}
+
+TEST_P(Deadlines, TheGroupsTimeoutIsThatOfLaterCalls) {
+  one_stays_away([](ProcessGroup& group) {
+    group.set_timeout(kShort);
+    EXPECT_EQ(group.timeout(), Duration(kShort));
+    group.barrier();
+  });
+}
+
+TEST_P(Deadlines, ASilentSenderIsNamed) {
+  one_stays_away([](ProcessGroup& group) {
+    std::array<float, 5> data{};
+    group.recv(data, 2, 7, {.timeout = kShort});
+  });
+}
+
+TEST_P(Deadlines, MonitoredBarrierNamesAllThatAreMissing) {
+  std::latch failed(2);
+  run(4, [&](ProcessGroup& group) {
+    group.monitored_barrier();
+    if (group.rank() == 0 || group.rank() == 2) {
+      const Failure failure = failure_of([&] { group.monitored_barrier(kShort); });
+      EXPECT_EQ(failure.code, Code::timed_out);
+      EXPECT_TRUE(says(failure, "rank 1 ")) << failure.message;
+      EXPECT_TRUE(says(failure, "rank 3 ")) << failure.message;
+      EXPECT_FALSE(says(failure, "rank 0 ")) << failure.message;
+      EXPECT_FALSE(says(failure, "rank 2 ")) << failure.message;
+      failed.count_down();
+    } else {
+      failed.wait();
+    }
+    EXPECT_EQ(code_of([&] { group.barrier(); }), Code::timed_out);
+    EXPECT_EQ(code_of([&] { group.monitored_barrier(); }), Code::timed_out);
+  });
+}
+
+TEST_P(Deadlines, ALateRankWithinTheDeadlineIsWaitedFor) {
+  std::latch entering(2);
+  run(3, [&](ProcessGroup& group) {
+    if (group.rank() == 2)
+      entering.wait();
+    else
+      entering.count_down();
+    expect_usable(group);
+  });
+}
+
+TEST_P(Deadlines, ABrokenGroupMakesNoSubgroups) {
+  std::latch failed(1);
+  run(2, [&](ProcessGroup& group) {
+    if (group.rank() == 0) {
+      EXPECT_THROW(group.barrier({.timeout = kShort}), DistTimeoutError);
+      failed.count_down();
+    } else {
+      failed.wait();
+    }
+    EXPECT_EQ(code_of([&] { group.new_group({0, 1}); }), Code::timed_out);
+    EXPECT_EQ(code_of([&] { group.split(0); }), Code::timed_out);
+    EXPECT_EQ(code_of([&] { group.split(std::nullopt); }), Code::timed_out);
+    EXPECT_EQ(code_of([&] { group.allocate<float>(4); }), Code::timed_out);
+  });
+}
+
+TEST_P(Deadlines, ARankThatDoesNotComeToASplitIsNamed) {
+  std::latch failed(1);
+  run(2, [&](ProcessGroup& group) {
+    if (group.rank() == 0) {
+      group.set_timeout(kShort);
+      const Failure failure = failure_of([&] { group.split(0); });
+      EXPECT_EQ(failure.code, Code::timed_out);
+      EXPECT_EQ(failure.rank, 1);
+      EXPECT_TRUE(says(failure, "rank 1")) << failure.message;
+      failed.count_down();
+    } else {
+      failed.wait();
+    }
+  });
+}
+
+C10D_ON_EACH_BACKEND(Deadlines);
+
+}  // namespace
+}  // namespace c10d::contract

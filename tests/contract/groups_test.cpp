@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// new_group and split: who calls, who is in, in which order; groups are independent of each other.
+#include <array>
+#include <latch>
+#include <set>
+
+#include "tests/contract/ranks.h"
+
+namespace c10d::contract {
+namespace {
+
+class Groups : public OnBackend {};
+
+std::vector<std::int32_t> gathered_ranks(ProcessGroup& group, std::int32_t world_rank) {
+  std::vector<std::int32_t> all(static_cast<std::size_t>(group.size()));
+  group.all_gather(all, std::array{world_rank});
+  return all;
+}
+
+TEST_P(Groups, OnlyTheMembersCallNewGroup) {
+  run(4, [](ProcessGroup& world) {
+    if (world.rank() == 0 || world.rank() == 3) {
+      ProcessGroup half = world.new_group({0, 3});
+      EXPECT_EQ(half.size(), 2);
+      EXPECT_EQ(half.rank(), world.rank() == 0 ? 0 : 1);
+      EXPECT_EQ(half.backend(), world.backend());
+      EXPECT_EQ(half.members()[1].pid, world.members()[3].pid);
+      EXPECT_EQ(half.members()[1].rank, 1);
+      EXPECT_EQ(gathered_ranks(half, world.rank()), (std::vector{0, 3}));
+    }
+    expect_usable(world);
+  });
+}
+
+TEST_P(Groups, RanksKeepTheOrderGiven) {
+  run(3, [](ProcessGroup& world) {
+    ProcessGroup reversed = world.new_group({2, 1, 0});
+    EXPECT_EQ(reversed.rank(), 2 - world.rank());
+    EXPECT_EQ(gathered_ranks(reversed, world.rank()), (std::vector{2, 1, 0}));
+    std::array<std::int32_t, 1> data{world.rank()};
+    reversed.broadcast(data, 0);
+    EXPECT_EQ(data[0], 2);
+  });
+}
+
+TEST_P(Groups, OverlappingGroupsAreMadeWithoutTheOthers) {
+  run(3, [](ProcessGroup& world) {
+    // A ring of pairs: rank 1 makes {0, 1} first, then {1, 2}; rank 2 waits in {1, 2} meanwhile.
+    ProcessGroup low, high;
+    if (world.rank() <= 1) low = world.new_group({0, 1});
+    if (world.rank() >= 1) high = world.new_group({1, 2});
+    if (low) {
+      EXPECT_EQ(gathered_ranks(low, world.rank()), (std::vector{0, 1}));
+    }
+    if (high) {
+      EXPECT_EQ(gathered_ranks(high, world.rank()), (std::vector{1, 2}));
+    }
+    expect_usable(world);
+  });
+}
+
+TEST_P(Groups, WrongMembersAreInvalidArguments) {
+  run(2, [](ProcessGroup& world) {
+    const int me = world.rank();
+    EXPECT_THROW(world.new_group({1 - me}), InvalidArgument);
+    EXPECT_THROW(world.new_group({me, me}), InvalidArgument);
+    EXPECT_THROW(world.new_group({me, 2}), InvalidArgument);
+    EXPECT_THROW(world.new_group({me, -1}), InvalidArgument);
+    EXPECT_THROW(world.new_group(std::span<const int>()), InvalidArgument);
+    ProcessGroup both = world.new_group({0, 1});
+    expect_usable(both);
+  });
+}
+
+TEST_P(Groups, TheSameMembersMayMakeManyGroupsAndNamesTellThemApart) {
+  run(2, [](ProcessGroup& world) {
+    std::vector<ProcessGroup> groups(4);
+    groups[0] = world.new_group({0, 1});
+    groups[1] = world.new_group({0, 1});
+    // A name makes another group of the same members.
+
+    groups[2] = world.new_group({0, 1}, "a");
+    groups[3] = world.new_group({0, 1}, "b");
+    std::set<std::string> ids{world.id()};
+    for (ProcessGroup& group : groups) {
+      ids.insert(group.id());
+      EXPECT_TRUE(group.id().starts_with(world.id())) << group.id();
+      expect_usable(group);
+    }
+    EXPECT_EQ(ids.size(), 5u);
+    // Their calls do not match each other's: one may be ahead.
+    std::array<std::int32_t, 1> first{1}, second{10};
+    const std::size_t start = static_cast<std::size_t>(world.rank());
+    Work one =
+        groups[start].all_reduce(start == 0 ? first : second, ReduceOp::sum, {.async = true});
+    Work two =
+        groups[1 - start].all_reduce(start == 0 ? second : first, ReduceOp::sum, {.async = true});
+    one.wait();
+    two.wait();
+    EXPECT_EQ(first[0], 2);
+    EXPECT_EQ(second[0], 20);
+  });
+}
+
+TEST_P(Groups, AGroupOfAGroup) {
+  run(4, [](ProcessGroup& world) {
+    if (world.rank() == 0) return;
+    ProcessGroup three = world.new_group({3, 2, 1});
+    if (three.rank() == 1) return;
+    ProcessGroup two = three.new_group({2, 0});
+    EXPECT_EQ(gathered_ranks(two, world.rank()), (std::vector{1, 3}));
+  });
+}
+
+TEST_P(Groups, AGroupOfOneIsAGroup) {
+  run(2, [](ProcessGroup& world) {
+    ProcessGroup alone = world.new_group({world.rank()});
+    EXPECT_EQ(alone.size(), 1);
+    expect_usable(alone);
+    alone.monitored_barrier();
+  });
+}
+
+TEST_P(Groups, SplitGoesByColorAndKey) {
+  run(4, [](ProcessGroup& world) {
+    ProcessGroup half = world.split(world.rank() % 2, -world.rank());
+    ASSERT_TRUE(half);
+    EXPECT_EQ(gathered_ranks(half, world.rank()),
+              world.rank() % 2 == 0 ? (std::vector{2, 0}) : (std::vector{3, 1}));
+    ProcessGroup again = world.split(0);
+    EXPECT_EQ(gathered_ranks(again, world.rank()), (std::vector{0, 1, 2, 3}));
+    EXPECT_NE(again.id(), half.id());
+  });
+}
+
+TEST_P(Groups, SplitWithoutAColorGivesNoGroup) {
+  run(3, [](ProcessGroup& world) {
+    ProcessGroup part =
+        world.split(world.rank() == 1 ? std::optional<int>() : std::optional<int>(7));
+    EXPECT_EQ(static_cast<bool>(part), world.rank() != 1);
+    if (part) expect_usable(part);
+    expect_usable(world);
+  });
+}
+
+TEST_P(Groups, ASubgroupOutlivesItsParent) {
+  run(2, [](ProcessGroup& world) {
+    ProcessGroup sub = world.new_group({0, 1});
+    world.shutdown();
+    world = ProcessGroup();
+    expect_usable(sub);
+  });
+}
+
+TEST_P(Groups, TheStoreOfAGroupHoldsItsOwnKeysOnly) {
+  run(2, [](ProcessGroup& world) {
+    ProcessGroup sub = world.new_group({0, 1});
+    if (world.rank() == 0) {
+      world.store().set("key", "world");
+      sub.store().set("key", "sub");
+    }
+    EXPECT_EQ(world.store().get("key"), "world");
+    EXPECT_EQ(sub.store().get("key"), "sub");
+  });
+}
+
+TEST_P(Groups, AllocateGivesAlignedZeroedMemoryThatOpsMayUse) {
+  run(2, [](ProcessGroup& group) {
+    Buffer<std::int32_t> buffer = group.allocate<std::int32_t>(1000);
+    ASSERT_EQ(buffer.size(), 1000u);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 4096, 0u);
+    for (std::int32_t& element : buffer) {
+      EXPECT_EQ(element, 0);
+      element = group.rank() + 1;
+    }
+    group.all_reduce(buffer);
+    EXPECT_EQ(buffer[0], 3);
+    EXPECT_EQ(buffer[999], 3);
+    const Buffer<double> none = group.allocate<double>(0);
+    EXPECT_EQ(none.size(), 0u);
+    EXPECT_THROW(group.allocate<double>(std::numeric_limits<std::size_t>::max() / 4),
+                 InvalidArgument);
+    expect_usable(group);
+  });
+}
+
+C10D_ON_EACH_BACKEND(Groups);
+
+}  // namespace
+}  // namespace c10d::contract

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Who may call a group, and when: no group, a group that was shut down, a second thread, a forked
+// child.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <future>
+
+#include "tests/contract/ranks.h"
+
+namespace c10d::contract {
+namespace {
+
+struct Row {
+  const char* name;
+  std::function<void(ProcessGroup&)> call;
+};
+
+const Row kCalls[] = {
+    {"all_reduce",
+     [](ProcessGroup& group) {
+       std::array<float, 1> data{};
+       group.all_reduce(data);
+     }},
+    {"async all_reduce",
+     [](ProcessGroup& group) {
+       std::array<float, 1> data{};
+       group.all_reduce(data, ReduceOp::sum, {.async = true});
+     }},
+    {"barrier", [](ProcessGroup& group) { group.barrier(); }},
+    {"send",
+     [](ProcessGroup& group) {
+       std::array<float, 1> data{};
+       group.send(data, 0);
+     }},
+    {"submit", [](ProcessGroup& group) { group.submit(Barrier{}); }},
+    {"batch",
+     [](ProcessGroup& group) {
+       Batch batch = group.batch();
+       batch.add(Barrier{});
+       batch.submit();
+     }},
+    {"monitored_barrier", [](ProcessGroup& group) { group.monitored_barrier(); }},
+    {"allocate", [](ProcessGroup& group) { group.allocate<float>(1); }},
+    {"new_group", [](ProcessGroup& group) { group.new_group({0}); }},
+    {"split", [](ProcessGroup& group) { group.split(0); }},
+};
+
+void expect_all_throw(ProcessGroup& group, Code code) {
+  for (const Row& row : kCalls) {
+    SCOPED_TRACE(row.name);
+    EXPECT_EQ(code_of([&] { row.call(group); }), code);
+  }
+}
+
+TEST(NoGroup, EveryCallThrowsDestroyed) {
+  ProcessGroup none;
+  EXPECT_FALSE(none);
+  expect_all_throw(none, Code::destroyed);
+  const std::function<void()> members[] = {[&] { none.rank(); },
+                                           [&] { none.size(); },
+                                           [&] { none.id(); },
+                                           [&] { none.backend(); },
+                                           [&] { none.description(); },
+                                           [&] { none.members(); },
+                                           [&] { none.store(); },
+                                           [&] { none.timeout(); },
+                                           [&] { none.sequence(); },
+                                           [&] { none.failure(); },
+                                           [&] { none.shutdown(); },
+                                           [&] { none.set_timeout(std::chrono::seconds(1)); },
+                                           [&] { none.supports({.op = OpKind::barrier}); }};
+  for (const auto& member : members) EXPECT_EQ(code_of(member), Code::destroyed);
+  none.abort();
+}
+
+class Lifetime : public OnBackend {};
+
+TEST_P(Lifetime, AMovedFromGroupIsNoGroup) {
+  run(2, [](ProcessGroup& group) {
+    ProcessGroup here = std::move(group);
+    EXPECT_FALSE(group);
+    expect_all_throw(group, Code::destroyed);
+    expect_usable(here);
+    group = std::move(here);
+    expect_usable(group);
+  });
+}
+
+TEST_P(Lifetime, AssignmentEndsTheGroupThatWasThere) {
+  run(2, [](ProcessGroup& group) {
+    ProcessGroup sub = group.new_group({0, 1});
+    sub = ProcessGroup();
+    EXPECT_EQ(code_of([&] { sub.barrier(); }), Code::destroyed);
+    expect_usable(group);
+  });
+}
+
+TEST_P(Lifetime, AfterShutdownEveryCallThrowsDestroyed) {
+  run(2, [](ProcessGroup& group) {
+    expect_usable(group);
+    group.shutdown();
+    expect_all_throw(group, Code::destroyed);
+    group.shutdown();
+    group.abort();
+    EXPECT_EQ(group.size(), 2);
+  });
+}
+
+TEST_P(Lifetime, ShutdownWaitsForThisRanksPendingOps) {
+  run(2, [](ProcessGroup& group) {
+    std::vector<std::int32_t> data(1 << 16, 1);
+    const Work work = group.all_reduce(data, ReduceOp::sum, {.async = true});
+    group.shutdown();
+    EXPECT_TRUE(work.done());
+    work.wait();
+    EXPECT_EQ(data.front(), 2);
+    EXPECT_EQ(data.back(), 2);
+  });
+}
+
+// Rank 0 is inside an all_reduce, as its sequence shows, until the second thread has had its
+// answer.
+TEST_P(Lifetime, ASecondThreadGetsConcurrentUseAndTheGroupStaysIntact) {
+  std::promise<void> answered;
+  run(2, [&](ProcessGroup& group) {
+    if (group.rank() == 1) {
+      answered.get_future().wait();
+      expect_usable(group);
+    } else {
+      std::thread second([&] {
+        while (group.sequence() == 0) std::this_thread::yield();
+        expect_all_throw(group, Code::concurrent_use);
+        EXPECT_EQ(group.failure(), nullptr);
+        answered.set_value();
+      });
+      expect_usable(group);
+      second.join();
+    }
+    expect_usable(group);
+    EXPECT_EQ(group.sequence(), 2u);
+  });
+}
+
+TEST_P(Lifetime, ConstMembersMayBeCalledBesideAnOp) {
+  run(2, [](ProcessGroup& group) {
+    std::atomic<bool> done{false};
+    std::thread observer([&] {
+      while (!done.load()) {
+        EXPECT_LE(group.sequence(), 200u);
+        EXPECT_EQ(group.failure(), nullptr);
+        EXPECT_EQ(group.size(), 2);
+        EXPECT_EQ(group.members().size(), 2u);
+        EXPECT_TRUE(group.supports({.op = OpKind::barrier}));
+        EXPECT_FALSE(group.description().empty());
+        EXPECT_EQ(group.timeout(), Duration(kTimeout));
+      }
+    });
+    for (int i = 0; i < 200; ++i) expect_usable(group);
+    done = true;
+    observer.join();
+  });
+}
+
+// What a forked child may do with its parent's group; its exit status says which step was wrong.
+int child_of_fork(ProcessGroup& group) {
+  int step = 1;
+  for (const Row& row : kCalls) {
+    try {
+      row.call(group);
+      return step;
+    } catch (const DistError& error) {
+      if (error.code() != Code::forked_child) return step;
+    }
+    ++step;
+  }
+  try {
+    group.failure();
+  } catch (const DistError&) {
+  }
+  group.abort();
+  { ProcessGroup dropped = std::move(group); }
+  return 0;
+}
+
+#if defined(__SANITIZE_THREAD__)
+#define C10D_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define C10D_THREAD_SANITIZER 1
+#endif
+#endif
+
+TEST_P(Lifetime, AForkedChildGetsForkedChildAndTheParentIsUnharmed) {
+#ifdef C10D_THREAD_SANITIZER
+  GTEST_SKIP() << "ThreadSanitizer does not follow a fork of a process with threads";
+#endif
+  run(2, [](ProcessGroup& group) {
+    expect_usable(group);
+    if (group.rank() == 0) {
+      const pid_t child = fork();
+      if (child == 0) {
+        alarm(10);
+        _exit(child_of_fork(group));
+      }
+      int status = -1;
+      EXPECT_EQ(waitpid(child, &status, 0), child);
+      EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+      EXPECT_EQ(WEXITSTATUS(status), 0) << "call of that number";
+    }
+    expect_usable(group);
+    EXPECT_EQ(group.failure(), nullptr);
+  });
+}
+
+C10D_ON_EACH_BACKEND(Lifetime);
+
+}  // namespace
+}  // namespace c10d::contract

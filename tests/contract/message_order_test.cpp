@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Point-to-point: messages match by (peer, tag, order), and several may be outstanding.
+#include <array>
+#include <numeric>
+#include <set>
+
+#include "tests/contract/ranks.h"
+
+namespace c10d::contract {
+namespace {
+
+class Messages : public OnBackend {};
+
+using One = std::array<std::int32_t, 1>;
+
+TEST_P(Messages, OfOnePeerAndTagKeepTheirOrder) {
+  run(2, [](ProcessGroup& group) {
+    constexpr int kMessages = 200;
+    for (int i = 0; i < kMessages; ++i) {
+      One data{i};
+      if (group.rank() == 0) {
+        group.send(data, 1, 5);
+      } else {
+        data[0] = -1;
+        EXPECT_EQ(group.recv(data, 0, 5).source(), 0);
+        EXPECT_EQ(data[0], i);
+      }
+    }
+  });
+}
+
+TEST_P(Messages, OfDifferentTagsAreTakenInAnyOrder) {
+  run(2, [](ProcessGroup& group) {
+    std::array<One, 3> data;
+    std::vector<Work> works;
+    if (group.rank() == 0) {
+      for (int tag = 0; tag < 3; ++tag) {
+        data[static_cast<std::size_t>(tag)] = {10 + tag};
+        works.push_back(
+            group.isend(data[static_cast<std::size_t>(tag)], 1, static_cast<std::uint32_t>(tag)));
+      }
+    } else {
+      for (const int tag : {2, 0, 1}) {
+        group.recv(data[static_cast<std::size_t>(tag)], 0, static_cast<std::uint32_t>(tag));
+        EXPECT_EQ(data[static_cast<std::size_t>(tag)][0], 10 + tag);
+      }
+    }
+    for (const Work& work : works) work.wait();
+  });
+}
+
+TEST_P(Messages, CrossingSendsAndReceivesDoNotBlockEachOther) {
+  run(2, [](ProcessGroup& group) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{1} << 20}) {
+      std::vector<std::int32_t> out(count, group.rank() + 1), in(count);
+      const Work sent = group.isend(out, 1 - group.rank());
+      const Work received = group.irecv(in, 1 - group.rank());
+      received.wait();
+      sent.wait();
+      EXPECT_EQ(in, std::vector<std::int32_t>(count, 2 - group.rank()));
+    }
+  });
+}
+
+TEST_P(Messages, DoNotDisturbCollectives) {
+  run(3, [](ProcessGroup& group) {
+    const int next = (group.rank() + 1) % 3, last = (group.rank() + 2) % 3;
+    One out{group.rank()}, in{-1};
+    const Work received = group.irecv(in, last, 1);
+    expect_usable(group);
+    const Work sent = group.isend(out, next, 1);
+    expect_usable(group);
+    received.wait();
+    sent.wait();
+    EXPECT_EQ(in[0], last);
+    EXPECT_EQ(group.sequence(), 2u);
+  });
+}
+
+TEST_P(Messages, FromAnySourceNameTheirSender) {
+  run(3, [](ProcessGroup& group) {
+    if (const Support support = group.supports({.op = OpKind::recv}); !support) return;
+    if (group.rank() != 0) {
+      const One data{100 + group.rank()};
+      group.send(data, 0, 9);
+      return;
+    }
+    std::set<int> sources;
+    for (int i = 0; i < 2; ++i) {
+      One data{};
+      const Work work = group.recv(data, kAnySource, 9);
+      sources.insert(work.source());
+      EXPECT_EQ(data[0], 100 + work.source());
+    }
+    EXPECT_EQ(sources, (std::set<int>{1, 2}));
+  });
+}
+
+TEST_P(Messages, OfNoElementsArrive) {
+  run(2, [](ProcessGroup& group) {
+    const Tensor none(nullptr, 0, DType::f32);
+    One marker{7};
+    if (group.rank() == 0) {
+      group.send(none, 1);
+      group.send(marker, 1);
+    } else {
+      group.recv(none, 0);
+      marker[0] = 0;
+      group.recv(marker, 0);
+      EXPECT_EQ(marker[0], 7);
+    }
+  });
+}
+
+C10D_ON_EACH_BACKEND(Messages);
+
+}  // namespace
+}  // namespace c10d::contract

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tests/contract/ranks.h"
+
+#include <thread>
+
+namespace c10d::contract {
+
+void run_threads(int n, const std::function<void(int)>& task) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < n; ++i) threads.emplace_back(task, i);
+  for (std::thread& thread : threads) thread.join();
+}
+
+void run_ranks(const std::string& backend, int size, const Body& body) {
+  const auto store = make_hash_store(kTimeout);
+  run_threads(size, [&](int rank) {
+    ProcessGroup group;
+    try {
+      group = init_process_group(
+          {.backend = backend, .store = store, .rank = rank, .size = size, .timeout = kTimeout});
+      body(group);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "rank " << rank << ": " << error.what();
+      group.abort("another rank's part of the test failed");
+    }
+  });
+}
+
+Failure failure_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const DistError& error) {
+    return error.failure();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "no DistError: " << error.what();
+    return {.code = Code::backend_error, .message = "none"};
+  }
+  ADD_FAILURE() << "no failure where one was expected";
+  return {.code = Code::backend_error, .message = "none"};
+}
+
+Code code_of(const std::function<void()>& call) { return failure_of(call).code; }
+
+void expect_usable(ProcessGroup& group) {
+  std::vector<std::int32_t> data(3, group.rank() + 1);
+  group.all_reduce(data);
+  const int n = group.size();
+  EXPECT_EQ(data, std::vector<std::int32_t>(3, n * (n + 1) / 2));
+}
+
+std::vector<std::string> backends() {
+  std::vector<std::string> names;
+  for (const BackendInfo& info : list_backends())
+    if (info.available && (info.name == "native" || info.name == "gloo"))
+      names.push_back(info.name);
+  return names;
+}
+
+std::string name_of(const testing::TestParamInfo<std::string>& info) { return info.param; }
+
+}  // namespace c10d::contract

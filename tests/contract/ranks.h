@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "c10d/init.h"
+
+namespace c10d::contract {
+
+// Bounds every op of a test: far above what any op needs, far below what ctest allows.
+inline constexpr std::chrono::seconds kTimeout{20};
+
+using Body = std::function<void(ProcessGroup&)>;
+
+// Runs `body` as ranks that are threads of this process, each with its group. An exception out of
+// `body` is a test failure and aborts the group, so that the other ranks end too.
+void run_ranks(const std::string& backend, int size, const Body& body);
+
+// Runs `task(i)` for i in [0, n), each in a thread, and joins them.
+void run_threads(int n, const std::function<void(int)>& task);
+
+// The failure that `call` throws. A test failure when it throws none.
+Failure failure_of(const std::function<void()>& call);
+Code code_of(const std::function<void()>& call);
+
+// One all_reduce that gives the right sum: the group is usable.
+void expect_usable(ProcessGroup& group);
+
+// Those of native, gloo that are there.
+std::vector<std::string> backends();
+
+// A fixture whose parameter is the backend.
+class OnBackend : public testing::TestWithParam<std::string> {
+ public:
+  void run(int size, const Body& body) const { run_ranks(GetParam(), size, body); }
+};
+
+std::string name_of(const testing::TestParamInfo<std::string>& info);
+
+}  // namespace c10d::contract
+
+#define C10D_ON_EACH_BACKEND(Suite)                                                    \
+  INSTANTIATE_TEST_SUITE_P(Each, Suite, testing::ValuesIn(c10d::contract::backends()), \
+                           c10d::contract::name_of)
