@@ -70,7 +70,8 @@ class Plan {
   void start_one(const T& op) {
     const auto turn = mpi_turn();
     MPI_Request request = MPI_REQUEST_NULL;
-    started(start(channel_, op, &request), request);
+    const int code = start(channel_, op, &request);
+    started(code, request);
   }
   void started(int code, MPI_Request request);
   Tensor scratch(std::size_t count, DType dtype);
