@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// backend.h: backends of a program's own, and what the funnel does for any backend: one that
+// throws, fails, or lies is a failure of the group, never the end of the process.
+#include <array>
+#include <latch>
+
+#include "tests/contract/ranks.h"
+
+namespace c10d::contract {
+namespace {
+
+// A backend of nothing: each op does what the test says.
+struct Behaviour {
+  std::function<Work(const Call&, Control&)> launch = [](const Call&, Control&) { return Work(); };
+  std::atomic<int> launches{0}, shutdowns{0}, aborts{0}, asked{0};
+};
+
+class Fake final : public Backend {
+ public:
+  Fake(BackendContext context, std::shared_ptr<Behaviour> behaviour)
+      : context_(std::move(context)), behaviour_(std::move(behaviour)) {}
+  Support supports(const Query& query) const override {
+    ++behaviour_->asked;
+    if (query.op == OpKind::gather) return {.ok = false, .reason = "it never learnt to gather"};
+    return {};
+  }
+  Work launch(const Call& call) override {
+    ++behaviour_->launches;
+    return behaviour_->launch(call, *context_.control);
+  }
+  std::unique_ptr<Backend> new_group(BackendContext context, const std::vector<int>&) override {
+    return std::make_unique<Fake>(std::move(context), behaviour_);
+  }
+  void abort() noexcept override { ++behaviour_->aborts; }
+  void shutdown(Deadline) override { ++behaviour_->shutdowns; }
+  std::string description() const override { return "a fake of " + context_.group; }
+
+ private:
+  const BackendContext context_;
+  const std::shared_ptr<Behaviour> behaviour_;
+};
+
+// Registers a name of its own for each test; names are never given back.
+std::string register_fake(const std::shared_ptr<Behaviour>& behaviour) {
+  static int number = 0;
+  std::string name = "fake" + std::to_string(number++);
+  register_backend(name, [behaviour](BackendContext context) {
+    return std::make_unique<Fake>(std::move(context), behaviour);
+  });
+  return name;
+}
+
+std::array<float, 2> g_data{};
+Op an_all_reduce() { return AllReduce{g_data, g_data, {}}; }
+
+TEST(Registered, ABackendServesGroupsAndSubgroups) {
+  const auto behaviour = std::make_shared<Behaviour>();
+  run_ranks(register_fake(behaviour), 2, [](ProcessGroup& group) {
+    EXPECT_EQ(group.description(), "a fake of world");
+    group.submit(an_all_reduce());
+    ProcessGroup sub = group.new_group({0, 1});
+    sub.submit(an_all_reduce());
+    EXPECT_EQ(sub.backend(), group.backend());
+  });
+  EXPECT_EQ(behaviour->launches, 4);
+  EXPECT_EQ(behaviour->shutdowns, 4);
+}
+
+TEST(Registered, ANameIsTakenOnce) {
+  const auto behaviour = std::make_shared<Behaviour>();
+  const std::string name = register_fake(behaviour);
+  const BackendFactory factory = [](BackendContext) { return nullptr; };
+  for (const std::string& taken : {name, std::string("native"), std::string("gloo")})
+    EXPECT_THROW(register_backend(taken, factory), InvalidArgument) << taken;
+  EXPECT_THROW(register_backend("", factory), InvalidArgument);
+  EXPECT_THROW(register_backend("none", nullptr), InvalidArgument);
+}
+
+TEST(Registered, AnUnknownBackendIsUnsupportedAndKnownNamesAreListed) {
+  const Failure failure = failure_of([] {
+    init_process_group(
+        {.backend = "natve", .store = make_hash_store(kTimeout), .rank = 0, .size = 1});
+  });
+  EXPECT_EQ(failure.code, Code::unsupported);
+  EXPECT_NE(failure.message.find("natve"), std::string::npos) << failure.message;
+  EXPECT_NE(failure.message.find("native"), std::string::npos) << failure.message;
+}
+
+TEST(Registered, EveryBackendIsThereOrSaysWhyNot) {
+  for (const BackendInfo& info : list_backends()) {
+    EXPECT_NE(info.available, !info.reason.empty()) << info.name << ": " << info.reason;
+    if (info.available) continue;
+    EXPECT_EQ(code_of([&] { backend_supports(info.name, {.op = OpKind::barrier}); }),
+              Code::unsupported);
+  }
+}
+
+TEST(Funnel, CallsLaunchOnlyForWhatIsRight) {
+  const auto behaviour = std::make_shared<Behaviour>();
+  run_ranks(register_fake(behaviour), 1, [&](ProcessGroup& group) {
+    std::array<float, 1> one{};
+    EXPECT_THROW(group.broadcast(one, 4), InvalidArgument);
+    for (int i = 0; i < 3; ++i)
+      EXPECT_EQ(code_of([&] { group.gather(one, one, 0); }), Code::unsupported);
+    EXPECT_EQ(behaviour->launches, 0);
+    const int asked = behaviour->asked;
+    for (int i = 0; i < 10; ++i) group.submit(an_all_reduce());
+    EXPECT_LE(behaviour->asked, asked + 1) << "a yes is asked for once";
+    EXPECT_EQ(group.sequence(), 10u);
+  });
+}
+
+TEST(Funnel, GivesEachCallItsSequenceSignatureAndDeadline) {
+  const auto behaviour = std::make_shared<Behaviour>();
+  std::vector<std::uint64_t> sequences, signatures;
+  Duration left{};
+  behaviour->launch = [&](const Call& call, Control&) {
+    sequences.push_back(call.sequence);
+    signatures.push_back(call.signature);
+    left = call.deadline - std::chrono::steady_clock::now();
+    return Work();
+  };
+  run_ranks(register_fake(behaviour), 1, [&](ProcessGroup& group) {
+    std::array<float, 2> other{};
+    group.submit(an_all_reduce());
+    group.submit(AllReduce{other, other, {}}, {.timeout = std::chrono::seconds(3)});
+    EXPECT_LE(left, std::chrono::seconds(3));
+    EXPECT_GT(left, std::chrono::seconds(1));
+    group.send(other, 0);
+    group.submit(AllReduce{other, other, ReduceOp::max});
+  });
+  EXPECT_EQ(sequences, (std::vector<std::uint64_t>{1, 2, 1, 3}));
+  EXPECT_EQ(signatures[0], signatures[1]) << "where memory lies is no part of it";
+  EXPECT_NE(signatures[1], signatures[3]);
+}
+
+TEST(Funnel, AnExceptionOutOfABackendBreaksTheGroupOnEveryRank) {
+  const auto behaviour = std::make_shared<Behaviour>();
+  behaviour->launch = [](const Call&, Control&) -> Work { throw std::runtime_error("a bug"); };
+  std::latch thrown(1);
+  run_ranks(register_fake(behaviour), 2, [&](ProcessGroup& group) {
+    if (group.rank() == 0) {
+      const Failure failure = failure_of([&] { group.barrier(); });
+      EXPECT_EQ(failure.code, Code::backend_error);
+      EXPECT_NE(failure.message.find("a bug"), std::string::npos) << failure.message;
+      EXPECT_EQ(failure.op, "barrier");
+      EXPECT_EQ(failure.sequence, 1u);
+      thrown.count_down();
+    }
+    thrown.wait();
+    const Failure failure = failure_of([&] { group.barrier(); });
+    EXPECT_NE(failure.message.find("a bug"), std::string::npos) << failure.message;
+  });
+  EXPECT_EQ(behaviour->launches, 1);
+}
+
+TEST(Funnel, TheFirstOfTwoFailuresIsTheCause) {
+  const auto behaviour = std::make_shared<Behaviour>();
+  behaviour->launch = [](const Call&, Control& control) {
+    control.fail({.code = Code::link_lost, .message = "the cable", .rank = 1});
+    return Work::failed({.code = Code::backend_error, .message = "what followed from it"});
+  };
+  run_ranks(register_fake(behaviour), 1, [](ProcessGroup& group) {
+    const Failure failure = failure_of([&] { group.barrier(); });
+    EXPECT_EQ(failure.code, Code::link_lost);
+    EXPECT_EQ(failure.message, "the cable");
+    EXPECT_THROW(group.barrier(), DistNetworkError);
+  });
+}
+
+TEST(Funnel, AnOpThatNeverEndsIsEndedByShutdown) {
+  const auto behaviour = std::make_shared<Behaviour>();
+  std::vector<WorkSource> sources;
+  behaviour->launch = [&](const Call&, Control&) { return sources.emplace_back().work(); };
+  run_ranks(register_fake(behaviour), 1, [&](ProcessGroup& group) {
+    const Work work = group.submit(an_all_reduce(), {.async = true});
+    const auto start = std::chrono::steady_clock::now();
+    group.shutdown(std::chrono::milliseconds(50));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+    EXPECT_GE(behaviour->aborts, 1);
+    EXPECT_EQ(code_of([&] { group.barrier(); }), Code::destroyed);
+  });
+  for (const WorkSource& source : sources) source.complete();  // late, and harmless
+}
+
+TEST(Funnel, ABackendThatCannotBeMadeIsTheSameFailureOnEveryRank) {
+  const std::string name = "fake that fails on one rank";
+  register_backend(name, [](BackendContext context) -> std::unique_ptr<Backend> {
+    if (context.rank == 1)
+      throw_failure({.code = Code::out_of_resources, .message = "no room here", .rank = 1});
+    return std::make_unique<Fake>(std::move(context), std::make_shared<Behaviour>());
+  });
+  const auto store = make_hash_store(kTimeout);
+  run_threads(2, [&](int rank) {
+    const Failure failure = failure_of([&] {
+      init_process_group(
+          {.backend = name, .store = store, .rank = rank, .size = 2, .timeout = kTimeout});
+    });
+    EXPECT_EQ(failure.code, Code::out_of_resources);
+    EXPECT_EQ(failure.rank, 1);
+    EXPECT_NE(failure.message.find("no room here"), std::string::npos) << failure.message;
+  });
+}
+
+}  // namespace
+}  // namespace c10d::contract
