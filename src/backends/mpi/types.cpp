@@ -31,6 +31,13 @@ MPI_Op float_op(DType dtype) {
   return ops[static_cast<std::size_t>(dtype)];
 }
 
+// Open MPI's AVX loops saturate where sums of 8 and 16 bits must wrap.
+MPI_Op narrow_sum(DType dtype) {
+  static const std::array ops = {make_op(combine<DType::u8, ReduceOp::sum>),
+                                 make_op(combine<DType::u16, ReduceOp::sum>)};
+  return ops[size_of(dtype) - 1];
+}
+
 }  // namespace
 
 MPI_Datatype move_type(DType dtype) noexcept {
@@ -70,6 +77,7 @@ MPI_Op reduce_op(DType dtype, ReduceOp::Kind kind) {
     case ReduceOp::sum:
     case ReduceOp::avg:
     case ReduceOp::premul_sum:
+      if (!boolean && size_of(dtype) <= 2) return narrow_sum(dtype);
       return boolean ? MPI_BOR : MPI_SUM;
     case ReduceOp::prod:
       return boolean ? MPI_BAND : MPI_PROD;
