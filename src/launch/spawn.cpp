@@ -50,7 +50,7 @@ Fd above_standard_streams(Fd fd) {
   std::size_t count = 0;
   pid_t group = 0;
   while (read(STDIN_FILENO, &group, sizeof group) == static_cast<ssize_t>(sizeof group))
-    if (count < groups.size()) groups[count++] = group;
+    if (group > 1 && count < groups.size()) groups[count++] = group;
   for (std::size_t i = 0; i < count; ++i) kill(-groups[i], SIGKILL);
   kill_marked_processes(marker);
   _exit(0);

@@ -65,12 +65,11 @@ TEST(Launch, LeavesNothingWhenACallbackThrows) {
 }
 
 TEST(Launch, RestoresTheCallersSignals) {
-  struct sigaction mine {
-  }, after{};
+  struct sigaction mine = {}, before = {}, after = {};
   mine.sa_handler = SIG_IGN;
-  sigaction(SIGQUIT, &mine, nullptr);
+  sigaction(SIGQUIT, &mine, &before);
   EXPECT_EQ(launch({.command = {"true"}}).exit_code, 0);
-  sigaction(SIGQUIT, nullptr, &after);
+  sigaction(SIGQUIT, &before, &after);
   EXPECT_EQ(after.sa_handler, SIG_IGN);
   sigaction(SIGINT, nullptr, &after);
   EXPECT_EQ(after.sa_handler, SIG_DFL);

@@ -49,7 +49,9 @@ TEST_F(End, ASignalIsReported) {
 TEST_F(End, ARankKilledFromOutsideEndsTheJob) {
   Process process({.command = c10d_run({"-n", "3", C10D_PROBE, "signals"})});
   ASSERT_TRUE(process.wait_for_lines(3));
-  kill(pid_of_rank(process, 1), SIGKILL);
+  const pid_t victim = pid_of_rank(process, 1);
+  ASSERT_GT(victim, 1);
+  kill(victim, SIGKILL);
   EXPECT_EQ(process.wait(), 128 + SIGKILL);
   EXPECT_TRUE(contains(process.err(), "rank 1 (pid ")) << process.err();
 }

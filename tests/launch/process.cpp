@@ -6,6 +6,7 @@
 #include <pty.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,6 +41,7 @@ std::pair<Fd, Fd> terminal_pair() {
   dup2(in, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
+  syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
   if (options.ignored_signal != 0) signal(options.ignored_signal, SIG_IGN);
   sigset_t none;
@@ -90,6 +92,7 @@ Process::Process(const Options& options) : deadline_(steady_clock::now() + kTime
   Fd err, err_writer;
   if (!options.terminal) std::tie(err, err_writer) = pipe_pair();
   pid_ = fork();
+  if (pid_ < 0) std::abort();
   if (pid_ == 0)
     run_child(options, in.get(), out_writer.get(),
               err_writer ? err_writer.get() : out_writer.get());
