@@ -61,6 +61,12 @@ void Messages::fill(Transfer& transfer, const Op& op) {
 Work Messages::run(const Call& call) {
   Transfer transfer;
   fill(transfer, call.op);
+  // However this ends, no queue may hold on to the stack.
+  const auto leave = [this](Transfer* left) {
+    MutexLock lock(mutex_);
+    if (!left->done) withdraw(*left);
+  };
+  const std::unique_ptr<Transfer, decltype(leave)> guard(&transfer, leave);
   {
     MutexLock lock(mutex_);
     post(transfer);
@@ -79,17 +85,15 @@ Work Messages::run(const Call& call) {
           ? control.failure()
           : control.fail(control.timed_out(
                 call, transfer.is_send ? "waiting for the recv" : "waiting for the send"));
-  MutexLock lock(mutex_);
-  withdraw(transfer);
   return Work::failed(*failure);
 }
 
 Work Messages::start(const Call& call) {
   auto transfer = std::make_unique<Transfer>();
-  transfer->async = std::make_unique<OwnedCall>(call);
+  transfer->async = std::make_unique<PendingCall>(call);
   fill(*transfer, call.op);
   Transfer& posted = *transfer;
-  const Work work = transfer->async->source().work();
+  const Work work = transfer->async->source.work();
   bool must_step = false;
   {
     MutexLock lock(mutex_);
@@ -97,7 +101,8 @@ Work Messages::start(const Call& call) {
     posted.self = std::prev(async_.end());
     post(posted);
     progress();
-    must_step = !async_.empty() && !std::exchange(stepping_, !async_.empty() || stepping_);
+    must_step = !async_.empty() && !stepping_;
+    stepping_ |= must_step;
   }
   if (must_step) add_progress([self = shared_from_this()] { return self->step(); });
   return work;
@@ -126,7 +131,7 @@ bool Messages::step_async() {
   if (!moved) {
     const auto now = std::chrono::steady_clock::now();
     for (const auto& transfer : async_) {
-      const Call& call = transfer->async->call();
+      const Call& call = transfer->async->owned.call();
       if (now < call.deadline) continue;
       control.fail(control.timed_out(
           call, transfer->is_send ? "waiting for the recv" : "waiting for the send"));
@@ -217,7 +222,8 @@ bool Messages::begin_sends(Peer& peer) {
 
 bool Messages::plausible(int source, const Frame& frame) {
   const std::size_t ring = team_->layout().ring_bytes();
-  if (frame.length <= ring && frame.length <= frame.total && frame.dtype < kDTypeCount &&
+  if (frame.kind >= FrameKind::whole && frame.kind <= FrameKind::piece && frame.length <= ring &&
+      frame.length <= frame.total && frame.dtype < kDTypeCount &&
       (frame.kind != FrameKind::whole || frame.length == frame.total))
     return true;
   team_->control().fail(
@@ -322,7 +328,7 @@ void Messages::finish(Transfer& transfer) {
   const auto owned = std::move(*transfer.self);
   async_.erase(owned->self);
   if (async_.empty()) drained_.notify_all();
-  owned->async->source().complete(owned->source);
+  owned->async->source.complete(owned->source);
 }
 
 // From every queue. The group is broken: nobody gets half a message and goes on.
@@ -341,7 +347,7 @@ void Messages::fail_async(const Failure& failure) {
     const auto transfer = std::move(async_.front());
     async_.pop_front();
     withdraw(*transfer);
-    transfer->async->source().fail(failure);
+    transfer->async->source.fail(failure);
   }
   drained_.notify_all();
 }

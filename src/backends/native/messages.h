@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/backends/native/channel.h"
-#include "src/backends/native/owned_call.h"
+#include "src/backends/native/queue.h"
 #include "src/backends/native/team.h"
 #include "src/core/mutex.h"
 #include "src/core/progress.h"
@@ -42,7 +42,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
     std::uint32_t id = 0;  // of an offered send
     int source = -1;       // of a recv: who sent what it matched
     bool done = false;
-    std::unique_ptr<OwnedCall> async;                     // null: blocking
+    std::unique_ptr<PendingCall> async;                   // null: blocking
     std::list<std::unique_ptr<Transfer>>::iterator self;  // of an async one
   };
   struct Peer {

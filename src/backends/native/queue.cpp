@@ -58,11 +58,11 @@ Work Queue::launch(const Call& call) {
 }
 
 Work Queue::enqueue(const Call& call) {
-  auto owned = std::make_unique<OwnedCall>(call);
-  const Work work = owned->source().work();
+  auto pending = std::make_unique<PendingCall>(call);
+  const Work work = pending->source.work();
   {
     MutexLock lock(mutex_);
-    calls_.push_back(std::move(owned));
+    calls_.push_back(std::move(pending));
     if (pending_.fetch_add(1, std::memory_order_relaxed) != 0) return work;
   }
   try {
@@ -78,14 +78,14 @@ Work Queue::enqueue(const Call& call) {
 
 void Queue::run_pending() {
   for (bool more = true; more;) {
-    const OwnedCall* next = nullptr;
+    const PendingCall* next = nullptr;
     {
       MutexLock lock(mutex_);
       next = calls_.front().get();
     }
     const Result failure = team_->control().broken() ? team_->control().failure()
-                                                     : execute_safely(*team_, next->call());
-    std::unique_ptr<OwnedCall> done;
+                                                     : execute_safely(*team_, next->owned.call());
+    std::unique_ptr<PendingCall> done;
     {
       MutexLock lock(mutex_);
       done = std::move(calls_.front());
@@ -95,9 +95,9 @@ void Queue::run_pending() {
       if (!more) drained_.notify_all();
     }
     if (failure)
-      done->source().fail(*failure);
+      done->source.fail(*failure);
     else
-      done->source().complete();
+      done->source.complete();
   }
 }
 

@@ -6,11 +6,18 @@
 #include <deque>
 #include <memory>
 
-#include "src/backends/native/owned_call.h"
 #include "src/backends/native/team.h"
 #include "src/core/mutex.h"
+#include "src/core/owned_call.h"
 
 namespace c10d::inline v0::native {
+
+// An async call and the other end of its Work.
+struct PendingCall {
+  explicit PendingCall(const Call& from) : owned(from) {}
+  OwnedCall owned;
+  WorkSource source;
+};
 
 // The collectives of a group in issue order. A blocking one runs in the caller when none is
 // pending; the others run one by one in a fiber of the progress thread.
@@ -30,7 +37,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   std::atomic<std::size_t> pending_{0};
   Mutex mutex_;
   CondVar drained_;
-  std::deque<std::unique_ptr<OwnedCall>> calls_ C10D_GUARDED_BY(mutex_);
+  std::deque<std::unique_ptr<PendingCall>> calls_ C10D_GUARDED_BY(mutex_);
 };
 
 }  // namespace c10d::inline v0::native

@@ -13,6 +13,9 @@
 
 namespace c10d::inline v0::native {
 
+// A little before the counter wraps, so that every group that lives for a moment shows that it may.
+inline constexpr std::uint32_t kFirstEpoch = 0u - 500u;
+
 // One rank's view of its group's shared memory. Holds no thread and no op; whoever runs an op of
 // the group holds a reference, so that nothing is unmapped below it.
 class Team {
@@ -50,7 +53,7 @@ class Team {
   WaitPolicy policy_;
   Heap heap_;
   std::uint64_t allocations_ = 0;
-  std::uint32_t epoch_ = 0;
+  std::uint32_t epoch_ = kFirstEpoch;
   std::vector<const std::byte*> sources_;  // scratch: one pointer per rank
 };
 

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/reduce.h"
+#include "tests/unit/native_ranks.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+using Values = std::vector<std::int32_t>;
+
+// Inline, one shot, several pieces, slots used again, an odd end.
+const std::size_t kCounts[] = {0, 1, 7, 10, 11, 1000, 16385, 70001, 400003};
+
+class Native : public testing::TestWithParam<int> {};
+
+std::vector<float> fractions(int rank, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = std::ldexp(static_cast<float>(element(rank, i)), element(rank + 1, i) / 2);
+  return values;
+}
+
+std::vector<float> along_the_tree(int size, std::size_t count, ReduceOp op) {
+  std::vector<std::vector<float>> inputs;
+  std::vector<const std::byte*> pointers;
+  for (int rank = 0; rank < size; ++rank) inputs.push_back(fractions(rank, count));
+  for (const auto& input : inputs)
+    pointers.push_back(reinterpret_cast<const std::byte*>(input.data()));
+  std::vector<float> result(count);
+  if (count != 0)
+    reduce(DType::f32, op, reinterpret_cast<std::byte*>(result.data()), pointers, count);
+  return result;
+}
+
+// Sums that round: equal only if every element went along the same tree, whatever the size.
+TEST_P(Native, AllReduceHasTheBitsOfTheTree) {
+  for (const std::size_t count : kCounts) {
+    for (const ReduceOp op : {ReduceOp(ReduceOp::sum), ReduceOp(ReduceOp::avg),
+                              ReduceOp::premul(0.3), ReduceOp(ReduceOp::max)}) {
+      const auto expected = along_the_tree(GetParam(), count, op);
+      as_ranks(GetParam(), [&](TestRank& self) {
+        const auto input = fractions(self.rank(), count);
+        std::vector<float> output(count);
+        self.run(AllReduce{output, input, op});
+        EXPECT_EQ(output, expected) << count;
+        std::vector<float> both = input;
+        self.run(AllReduce{both, both, op});
+        EXPECT_EQ(both, expected) << count;
+      });
+    }
+  }
+}
+
+TEST_P(Native, ReduceGivesTheRootTheBitsOfTheTree) {
+  for (const std::size_t count : kCounts) {
+    const auto expected = along_the_tree(GetParam(), count, ReduceOp::sum);
+    as_ranks(GetParam(), [&](TestRank& self) {
+      for (int root = 0; root < self.size(); ++root) {
+        const auto input = fractions(self.rank(), count);
+        std::vector<float> output(self.rank() == root ? count : 0);
+        self.run(Reduce{output, input, ReduceOp::sum, root});
+        if (self.rank() == root) {
+          EXPECT_EQ(output, expected) << count;
+        }
+        std::vector<float> both = input;
+        self.run(Reduce{self.rank() == root ? Tensor(both) : Tensor(), both, ReduceOp::sum, root});
+        EXPECT_EQ(both, self.rank() == root ? expected : input);
+      }
+    });
+  }
+}
+
+TEST_P(Native, Broadcast) {
+  as_ranks(GetParam(), [&](TestRank& self) {
+    for (const std::size_t count : kCounts)
+      for (int root = 0; root < self.size(); ++root) {
+        const Values expected = contribution<std::int32_t>(root, count);
+        Values output = self.rank() == root ? expected : Values(count, -1);
+        self.run(Broadcast{output, output, root});
+        EXPECT_EQ(output, expected);
+        Values apart(count, -1);
+        self.run(Broadcast{apart, expected, root});
+        EXPECT_EQ(apart, expected);
+      }
+  });
+}
+
+// Block sizes of the v variants: different, one of them zero.
+std::vector<std::size_t> uneven(int size, std::size_t count) {
+  std::vector<std::size_t> counts;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(size); ++i)
+    counts.push_back(i == 1 ? 0 : count + 3 * i);
+  return counts;
+}
+std::size_t before(const std::vector<std::size_t>& counts, int rank) {
+  return std::accumulate(counts.begin(), counts.begin() + rank, std::size_t{0});
+}
+Values gathered(const std::vector<std::size_t>& counts) {
+  Values all;
+  for (int rank = 0; rank < static_cast<int>(counts.size()); ++rank) {
+    const Values block = contribution<std::int32_t>(rank, counts[static_cast<std::size_t>(rank)]);
+    all.insert(all.end(), block.begin(), block.end());
+  }
+  return all;
+}
+
+TEST_P(Native, AllGather) {
+  as_ranks(GetParam(), [&](TestRank& self) {
+    const auto ranks = static_cast<std::size_t>(self.size());
+    for (const std::size_t count : kCounts) {
+      const Values expected = gathered(std::vector<std::size_t>(ranks, count));
+      const Values input = contribution<std::int32_t>(self.rank(), count);
+      Values output(count * ranks, -1);
+      self.run(AllGather{output, input});
+      EXPECT_EQ(output, expected);
+      Values both(count * ranks, -1);
+      const Tensor own = Tensor(both).slice(static_cast<std::size_t>(self.rank()) * count, count);
+      std::copy(input.begin(), input.end(), both.begin() + self.rank() * static_cast<long>(count));
+      self.run(AllGather{both, own});
+      EXPECT_EQ(both, expected);
+    }
+  });
+}
+
+TEST_P(Native, AllGatherV) {
+  as_ranks(GetParam(), [&](TestRank& self) {
+    for (const std::size_t count : kCounts) {
+      const auto counts = uneven(self.size(), count);
+      const Values input =
+          contribution<std::int32_t>(self.rank(), counts[static_cast<std::size_t>(self.rank())]);
+      const Values expected = gathered(counts);
+      Values output(expected.size(), -1);
+      self.run(AllGatherV{output, input, counts});
+      EXPECT_EQ(output, expected);
+    }
+  });
+}
+
+TEST_P(Native, GatherAndGatherV) {
+  as_ranks(GetParam(), [&](TestRank& self) {
+    const auto ranks = static_cast<std::size_t>(self.size());
+    for (const std::size_t count : kCounts)
+      for (const int root : {0, self.size() - 1}) {
+        const bool is_root = self.rank() == root;
+        const std::vector<std::size_t> even(ranks, count);
+        Values output(is_root ? count * ranks : 0, -1);
+        self.run(Gather{output, contribution<std::int32_t>(self.rank(), count), root});
+        EXPECT_EQ(output, is_root ? gathered(even) : Values());
+        const auto counts = uneven(self.size(), count);
+        Values various(is_root ? gathered(counts).size() : 0, -1);
+        self.run(GatherV{
+            various,
+            contribution<std::int32_t>(self.rank(), counts[static_cast<std::size_t>(self.rank())]),
+            counts, root});
+        EXPECT_EQ(various, is_root ? gathered(counts) : Values());
+      }
+  });
+}
+
+TEST_P(Native, ScatterAndScatterV) {
+  as_ranks(GetParam(), [&](TestRank& self) {
+    const auto rank = static_cast<std::size_t>(self.rank());
+    const auto ranks = static_cast<std::size_t>(self.size());
+    for (const std::size_t count : kCounts)
+      for (const int root : {0, self.size() - 1}) {
+        const bool is_root = self.rank() == root;
+        const Values all = gathered(std::vector<std::size_t>(ranks, count));
+        Values output(count, -1);
+        self.run(Scatter{output, is_root ? ConstTensor(all) : ConstTensor(), root});
+        EXPECT_EQ(output, contribution<std::int32_t>(self.rank(), count));
+        const auto counts = uneven(self.size(), count);
+        const Values various = gathered(counts);
+        Values mine = space<std::int32_t>(counts[rank]);
+        self.run(ScatterV{mine, is_root ? ConstTensor(various) : ConstTensor(), counts, root});
+        EXPECT_EQ(mine, contribution<std::int32_t>(self.rank(), counts[rank]));
+      }
+  });
+}
+
+// What each rank gives to a reduce_scatter: element i of `rank`, counted over all blocks.
+Values summed(int size, std::size_t first, std::size_t count) {
+  Values sums(count);
+  for (int rank = 0; rank < size; ++rank)
+    for (std::size_t i = 0; i < count; ++i) sums[i] += element(rank, first + i);
+  return sums;
+}
+
+TEST_P(Native, ReduceScatterAndReduceScatterV) {
+  as_ranks(GetParam(), [&](TestRank& self) {
+    const auto rank = static_cast<std::size_t>(self.rank());
+    const auto ranks = static_cast<std::size_t>(self.size());
+    for (const std::size_t count : kCounts) {
+      Values input = contribution<std::int32_t>(self.rank(), count * ranks);
+      const Values expected = summed(self.size(), rank * count, count);
+      Values output(count, -1);
+      self.run(ReduceScatter{output, input, ReduceOp::sum});
+      EXPECT_EQ(output, expected);
+      const Tensor own = Tensor(input).slice(rank * count, count);
+      self.run(ReduceScatter{own, input, ReduceOp::sum});
+      EXPECT_TRUE(std::equal(expected.begin(), expected.end(),
+                             input.begin() + static_cast<long>(rank * count)));
+      const auto counts = uneven(self.size(), count);
+      Values mine = space<std::int32_t>(counts[rank]);
+      self.run(ReduceScatterV{mine,
+                              contribution<std::int32_t>(self.rank(), before(counts, self.size())),
+                              counts, ReduceOp::sum});
+      EXPECT_EQ(mine, summed(self.size(), before(counts, self.rank()), counts[rank]));
+    }
+  });
+}
+
+TEST_P(Native, AllToAll) {
+  as_ranks(GetParam(), [&](TestRank& self) {
+    const auto ranks = static_cast<std::size_t>(self.size());
+    for (const std::size_t count : kCounts) {
+      const Values input = contribution<std::int32_t>(self.rank(), count * ranks);
+      Values output(count * ranks, -1), expected;
+      for (int from = 0; from < self.size(); ++from) {
+        const Values block =
+            contribution<std::int32_t>(from, count, static_cast<std::size_t>(self.rank()) * count);
+        expected.insert(expected.end(), block.begin(), block.end());
+      }
+      self.run(AllToAll{output, input});
+      EXPECT_EQ(output, expected);
+    }
+  });
+}
+
+TEST_P(Native, AllToAllV) {
+  as_ranks(GetParam(), [&](TestRank& self) {
+    const auto given = [](int from, int to, std::size_t count) {
+      return from == 0 && to == 1 ? 0 : count + static_cast<std::size_t>(from * 5 + to);
+    };
+    for (const std::size_t count : kCounts) {
+      std::vector<std::size_t> inputs, outputs;
+      Values input, expected;
+      for (int peer = 0; peer < self.size(); ++peer) {
+        inputs.push_back(given(self.rank(), peer, count));
+        outputs.push_back(given(peer, self.rank(), count));
+        const Values to = contribution<std::int32_t>(self.rank() + peer, inputs.back());
+        const Values from = contribution<std::int32_t>(self.rank() + peer, outputs.back());
+        input.insert(input.end(), to.begin(), to.end());
+        expected.insert(expected.end(), from.begin(), from.end());
+      }
+      Values output(expected.size(), -1);
+      self.run(AllToAllV{output, input, outputs, inputs});
+      EXPECT_EQ(output, expected);
+    }
+  });
+}
+
+TEST_P(Native, NobodyLeavesABarrierBeforeAllHaveCome) {
+  std::atomic<int> arrived{0};
+  as_ranks(GetParam(), [&](TestRank& self) {
+    for (int round = 1; round <= 200; ++round) {
+      arrived.fetch_add(1);
+      self.run(Barrier{});
+      EXPECT_GE(arrived.load(), round * self.size());
+    }
+  });
+}
+
+// Small and large ops in turns: staging halves and inline lines are used again and again.
+TEST_P(Native, OpsInTurnsKeepTheirData) {
+  as_ranks(GetParam(), [&](TestRank& self) {
+    for (int round = 0; round < 60; ++round) {
+      const std::size_t count = kCounts[static_cast<std::size_t>(round) % 7];
+      Values values =
+          contribution<std::int32_t>(self.rank(), count, static_cast<std::size_t>(round));
+      Work sum = round % 3 == 0 ? self.start_async(AllReduce{values, values, ReduceOp::sum})
+                                : self.run(AllReduce{values, values, ReduceOp::sum});
+      Values root = contribution<std::int32_t>(round, count);
+      if (self.rank() != round % self.size()) root.assign(count, -1);
+      self.run(Broadcast{root, root, round % self.size()});
+      sum.wait();
+      EXPECT_EQ(values, summed(self.size(), static_cast<std::size_t>(round), count));
+      EXPECT_EQ(root, contribution<std::int32_t>(round, count));
+    }
+  });
+}
+
+TEST_P(Native, GoesOnWhenTheEpochWraps) {
+  as_ranks(GetParam(), [](TestRank& self) {
+    for (std::uint32_t epoch = native::kFirstEpoch; epoch != 20; ++epoch) {
+      if (epoch < 0u - 10u && epoch > 20u) {
+        self.run(Barrier{});
+        continue;
+      }
+      Values values = contribution<std::int32_t>(self.rank(), 300000);
+      self.run(AllReduce{values, values, ReduceOp::sum});
+      EXPECT_EQ(values, summed(self.size(), 0, values.size()));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Native, testing::Values(1, 2, 3, 4, 5, 8));
+
+}  // namespace
+}  // namespace c10d::inline v0

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <latch>
+
+#include "src/backends/native/native.h"
+#include "tests/unit/native_ranks.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+using Values = std::vector<std::int32_t>;
+
+// Every pair of different calls, on every rank, blocking and not.
+TEST(NativeFailure, DifferentCallsFailOnEveryRankAndShowBoth) {
+  Values a(64), b(128), c(64 * 3);
+  std::vector<float> f(64);
+  const std::vector<std::pair<Op, Op>> pairs = {
+      {AllReduce{a, a, ReduceOp::sum}, AllReduce{a, a, ReduceOp::max}},
+      {AllReduce{a, a, ReduceOp::sum}, AllReduce{f, f, ReduceOp::sum}},
+      {AllReduce{a, a, ReduceOp::sum}, AllReduce{b, b, ReduceOp::sum}},
+      {AllReduce{a, a, ReduceOp::sum}, Broadcast{a, a, 0}},
+      {Broadcast{a, a, 0}, Broadcast{a, a, 1}},
+      {Reduce{a, a, ReduceOp::sum, 0}, Reduce{a, a, ReduceOp::sum, 2}},
+      {Barrier{}, AllGather{c, a}},
+  };
+  for (const auto& [one, other] : pairs)
+    for (const bool async : {false, true})
+      as_ranks(3, [&, one = one, other = other](TestRank& self) {
+        // The buffers are the op's own on each rank.
+        Values space(64 * 3);
+        const Op op = std::visit(
+            [&](auto mine) -> Op {
+              if constexpr (requires { mine.output, mine.input; }) {
+                mine.output.data = space.data();
+                mine.input.data = space.data();
+              }
+              return mine;
+            },
+            self.rank() == 1 ? other : one);
+        const Work work = self.start(op, async);
+        EXPECT_THROW(work.wait(), DistBackendError);
+        ASSERT_NE(work.failure(), nullptr);
+        EXPECT_EQ(work.failure()->code, Code::mismatch);
+        for (const Op& each : {one, other})
+          EXPECT_NE(work.failure()->message.find(describe(signature_of(each, 3))),
+                    std::string::npos)
+              << work.failure()->message;
+      });
+}
+
+TEST(NativeFailure, AllToAllVChecksTheCountsOfEveryPair) {
+  as_ranks(3, [](TestRank& self) {
+    const Values input(30), small(30);
+    Values output(30);
+    std::vector<std::size_t> inputs = {10, 10, 10}, outputs = {10, 10, 10};
+    if (self.rank() == 2) inputs[1] = 9;
+    const Work work = self.start(AllToAllV{output, input, outputs, inputs}, false);
+    ASSERT_NE(work.failure(), nullptr);
+    EXPECT_EQ(work.failure()->code, Code::mismatch);
+    EXPECT_NE(work.failure()->message.find("rank 2 gives 9 elements to rank 1"), std::string::npos)
+        << work.failure()->message;
+  });
+}
+
+TEST(NativeFailure, ADeadlineFailsAllWhoWait) {
+  for (const bool async : {false, true})
+    as_ranks(3, [&](TestRank& self) {
+      if (self.rank() == 2) return;
+      Values values(100000);
+      const Work work = self.start(AllReduce{values, values, ReduceOp::sum}, async,
+                                   std::chrono::milliseconds(50));
+      EXPECT_THROW(work.wait(), DistTimeoutError);
+      EXPECT_NE(work.failure()->message.find("enter"), std::string::npos);
+    });
+}
+
+TEST(NativeFailure, ABrokenGroupEndsEveryWait) {
+  std::latch waiting(3);
+  as_ranks(4, [&](TestRank& self) {
+    if (self.rank() == 3) {
+      waiting.wait();
+      self.control().fail({.code = Code::revoked, .message = "enough"});
+      return;
+    }
+    Values values(100000), more(10), message(1000000);
+    const Work sum = self.start_async(AllReduce{values, values, ReduceOp::sum});
+    const Work behind = self.start_async(AllReduce{more, more, ReduceOp::sum});
+    const Work recv = self.start_async(Recv{message, 3, 0});
+    waiting.count_down();
+    const Work blocking = self.start(Barrier{}, false);
+    for (const Work& work : {sum, behind, recv, blocking}) {
+      EXPECT_THROW(work.wait(), DistBackendError);
+      EXPECT_EQ(work.state(), WorkState::cancelled);
+      EXPECT_EQ(work.failure()->message, "enough");
+    }
+  });
+}
+
+// The collectives of a group match by order even when another group's come in between the other
+// way round.
+TEST(NativeAsync, GroupsDoNotWaitForEachOther) {
+  const auto fates = std::pair(std::make_shared<GroupFate>(), std::make_shared<GroupFate>());
+  const auto first = make_shared_memory("test", native::Layout(2).bytes());
+  const auto second = make_shared_memory("test", native::Layout(2).bytes());
+  const auto play = [&](int rank) {
+    TestRank a(rank, 2, fates.first, first);
+    TestRank b(rank, 2, fates.second, second);
+    for (int round = 0; round < 20; ++round) {
+      Values x(50000, rank), y(50000, rank + 1);
+      TestRank& before = rank == 0 ? a : b;
+      TestRank& after = rank == 0 ? b : a;
+      Values& before_data = rank == 0 ? x : y;
+      Values& after_data = rank == 0 ? y : x;
+      const Work early = before.start_async(AllReduce{before_data, before_data, ReduceOp::sum});
+      const Work late = after.start_async(AllReduce{after_data, after_data, ReduceOp::sum});
+      late.wait();
+      early.wait();
+      EXPECT_EQ(x, Values(50000, 1));
+      EXPECT_EQ(y, Values(50000, 3));
+    }
+  };
+  std::thread other([&] { play(1); });
+  play(0);
+  other.join();
+}
+
+TEST(NativeAsync, OpsStayInOrderAndMayOutliveTheGroup) {
+  std::latch queued(3);
+  as_ranks(3, [&](TestRank& self) {
+    std::vector<Values> data;
+    std::vector<Work> works;
+    {
+      // A copy of the group that goes before its ops are done.
+      for (int i = 0; i < 30; ++i) data.emplace_back(static_cast<std::size_t>(1 + i * 500), i);
+      for (Values& values : data)
+        works.push_back(self.start_async(AllReduce{values, values, ReduceOp::sum}));
+    }
+    queued.count_down();
+    works.back().wait();
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      EXPECT_TRUE(works[i].done());
+      EXPECT_EQ(data[i], Values(data[i].size(), static_cast<int>(3 * i)));
+    }
+  });
+}
+
+// A rank may leave as soon as its own part is done, while others are still inside.
+TEST(NativeAsync, ARankMayGoWhileOthersAreInside) {
+  for (int round = 0; round < 50; ++round)
+    as_ranks(4, [](TestRank& self) {
+      Values values(self.rank() == 0 ? 60000u : 60000u, 1);
+      self.run(AllReduce{values, values, ReduceOp::sum});
+      EXPECT_EQ(values, Values(60000, 4));
+    });
+}
+
+TEST(NativeBackend, SaysWhatItCannotDo) {
+  EXPECT_TRUE(native_supports({.op = OpKind::all_reduce, .dtype = DType::bf16}));
+  EXPECT_FALSE(
+      native_supports({.op = OpKind::all_reduce, .dtype = DType::i32, .reduce_op = ReduceOp::avg}));
+  const Support cuda = native_supports({.op = OpKind::barrier, .device = DeviceType::cuda});
+  EXPECT_FALSE(cuda);
+  EXPECT_NE(cuda.reason.find("nccl"), std::string::npos);
+}
+
+TEST(NativeBackend, RefusesRanksOnOtherHosts) {
+  BackendContext context{.size = 2,
+                         .members = {{.rank = 0}, {.rank = 1, .host = "far", .same_host = false}}};
+  try {
+    make_native_backend(context);
+    FAIL();
+  } catch (const DistBackendError& error) {
+    EXPECT_EQ(error.code(), Code::unsupported);
+    EXPECT_NE(error.failure().message.find("1 (far)"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace c10d::inline v0

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <random>
+
+#include "tests/unit/native_ranks.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+using Values = std::vector<std::int32_t>;
+
+// Whole frames, offers, many turns of the ring.
+const std::size_t kCounts[] = {0, 1, 1000, 16000, 16377, 100001, 1000003};
+
+TEST(NativeMessages, BlockingPingPong) {
+  as_ranks(2, [](TestRank& self) {
+    const int other = 1 - self.rank();
+    for (const std::size_t count : kCounts)
+      for (int round = 0; round < 3; ++round) {
+        Values got(count, -1);
+        const Values mine = contribution<std::int32_t>(self.rank() + round, count);
+        if (self.rank() == 0) self.run(Send{mine, other, 0});
+        EXPECT_EQ(self.run(Recv{got, other, 0}).source(), other);
+        if (self.rank() == 1) self.run(Send{mine, other, 0});
+        EXPECT_EQ(got, contribution<std::int32_t>(other + round, count));
+      }
+  });
+}
+
+TEST(NativeMessages, ShortSendsEndBeforeTheirRecvs) {
+  as_ranks(2, [](TestRank& self) {
+    const int other = 1 - self.rank();
+    const Values mine = contribution<std::int32_t>(self.rank(), 1000);
+    self.run(Send{mine, other, 0});
+    Values got(1000);
+    self.run(Recv{got, other, 0});
+    EXPECT_EQ(got, contribution<std::int32_t>(other, 1000));
+  });
+}
+
+TEST(NativeMessages, MatchByTagInAnyOrder) {
+  as_ranks(2, [](TestRank& self) {
+    const std::vector<std::size_t> counts(std::begin(kCounts), std::end(kCounts));
+    if (self.rank() == 0) {
+      std::vector<Values> data;
+      std::vector<Work> works;
+      for (std::size_t tag = 0; tag < counts.size(); ++tag)
+        data.push_back(contribution<std::int32_t>(static_cast<int>(tag), counts[tag]));
+      for (std::size_t tag = 0; tag < counts.size(); ++tag)
+        works.push_back(self.start_async(Send{data[tag], 1, static_cast<std::uint32_t>(tag)}));
+      for (const Work& work : works) work.wait();
+    } else {
+      for (std::size_t tag = counts.size(); tag-- > 0;) {
+        Values got(counts[tag], -1);
+        self.run(Recv{got, 0, static_cast<std::uint32_t>(tag)});
+        EXPECT_EQ(got, contribution<std::int32_t>(static_cast<int>(tag), counts[tag]));
+      }
+    }
+  });
+}
+
+TEST(NativeMessages, SameTagArrivesInOrderOfSending) {
+  as_ranks(2, [](TestRank& self) {
+    constexpr int kMessages = 300;
+    const auto length = [](int i) { return i % 7 == 0 ? 40000u : 3u; };
+    if (self.rank() == 0) {
+      for (int i = 0; i < kMessages; ++i) self.run(Send{Values(length(i), i), 1, 5});
+    } else {
+      std::vector<Values> got;
+      std::vector<Work> works;
+      for (int i = 0; i < kMessages; ++i) got.emplace_back(length(i), -1);
+      for (int i = 0; i < kMessages; ++i)
+        works.push_back(self.start_async(Recv{got[static_cast<std::size_t>(i)], 0, 5}));
+      for (const Work& work : works) work.wait();
+      for (int i = 0; i < kMessages; ++i)
+        EXPECT_EQ(got[static_cast<std::size_t>(i)], Values(length(i), i));
+    }
+  });
+}
+
+TEST(NativeMessages, RecvFromAnySource) {
+  as_ranks(4, [](TestRank& self) {
+    for (const std::size_t count : {10u, 50000u}) {
+      if (self.rank() != 0) {
+        self.run(Send{contribution<std::int32_t>(self.rank(), count), 0, 1});
+      } else {
+        std::vector<bool> seen(4);
+        for (int i = 0; i < 3; ++i) {
+          Values got(count, -1);
+          const Work work = i == 1 ? self.start_async(Recv{got, kAnySource, 1})
+                                   : self.run(Recv{got, kAnySource, 1});
+          work.wait();
+          ASSERT_GT(work.source(), 0);
+          EXPECT_EQ(got, contribution<std::int32_t>(work.source(), count));
+          EXPECT_FALSE(seen[static_cast<std::size_t>(work.source())]);
+          seen[static_cast<std::size_t>(work.source())] = true;
+        }
+      }
+      self.run(Barrier{});
+    }
+  });
+}
+
+TEST(NativeMessages, ToOneself) {
+  for (const int size : {1, 3})
+    as_ranks(size, [](TestRank& self) {
+      for (const std::size_t count : kCounts) {
+        const Values mine = contribution<std::int32_t>(self.rank(), count);
+        Values got(count, -1);
+        const Work recv = self.start_async(Recv{got, self.rank(), 9});
+        self.run(Send{mine, self.rank(), 9});
+        recv.wait();
+        EXPECT_EQ(got, mine);
+      }
+      const Values mine = contribution<std::int32_t>(self.rank(), 100);
+      Values got(100, -1);
+      self.run(Send{mine, self.rank(), 0});
+      self.run(Recv{got, self.rank(), 0});
+      EXPECT_EQ(got, mine);
+    });
+}
+
+// More than the receiver holds without a recv: the sender waits, and nothing is lost.
+TEST(NativeMessages, ASenderWaitsWhenTheReceiverHoldsEnough) {
+  as_ranks(2, [](TestRank& self) {
+    constexpr int kMessages = 400;  // x 60 KB, six times the limit
+    if (self.rank() == 0) {
+      for (int i = 0; i < kMessages; ++i) self.run(Send{Values(15000, i), 1, 1});
+    } else {
+      Values got(15000);
+      Values first(1, -1);
+      const Work never_first = self.start_async(Recv{first, 0, 2});
+      for (int i = 0; i < kMessages; ++i) {
+        self.run(Recv{got, 0, 1});
+        ASSERT_EQ(got, Values(15000, i));
+      }
+      EXPECT_FALSE(never_first.done());
+      self.run(Barrier{});
+      never_first.wait();
+      EXPECT_EQ(first[0], 77);
+      return;
+    }
+    self.run(Barrier{});
+    self.run(Send{Values(1, 77), 1, 2});
+  });
+}
+
+TEST(NativeMessages, AllPairsAtOnceInRandomOrder) {
+  as_ranks(5, [](TestRank& self) {
+    struct Item {
+      int peer;
+      std::uint32_t tag;
+      bool is_send;
+      Values data;
+      Work work;
+    };
+    std::vector<Item> items;
+    for (int peer = 0; peer < self.size(); ++peer)
+      for (std::uint32_t tag = 0; tag < 6; ++tag) {
+        const std::size_t count = kCounts[tag];
+        items.push_back({peer, tag, false, Values(count, -1), {}});
+        items.push_back(
+            {peer, tag, true, contribution<std::int32_t>(self.rank() + peer, count), {}});
+      }
+    std::shuffle(items.begin(), items.end(), std::mt19937(static_cast<unsigned>(self.rank())));
+    for (Item& item : items)
+      item.work = item.is_send ? self.start_async(Send{item.data, item.peer, item.tag})
+                               : self.start_async(Recv{item.data, item.peer, item.tag});
+    Values sum(5000, 1);
+    self.run(AllReduce{sum, sum, ReduceOp::sum});
+    EXPECT_EQ(sum, Values(5000, 5));
+    for (const Item& item : items) {
+      item.work.wait();
+      EXPECT_EQ(item.data, contribution<std::int32_t>(self.rank() + item.peer, item.data.size()));
+    }
+  });
+}
+
+TEST(NativeMessages, ADifferentLengthOrDtypeBreaksBothRanks) {
+  const auto expect_mismatch = [](std::size_t sent, bool as_float) {
+    as_ranks(2, [&](TestRank& self) {
+      std::vector<float> floats(1000);
+      Values ints(1000);
+      const Work work = self.rank() == 1 ? self.start(Recv{ints, 0, 3}, false)
+                        : as_float       ? self.start(Send{floats, 1, 3}, false)
+                                         : self.start(Send{Values(sent), 1, 3}, false);
+      const Work after = self.start(Barrier{}, false);
+      const Failure* failure = after.failure();
+      ASSERT_NE(failure, nullptr);
+      EXPECT_EQ(failure->code, Code::mismatch);
+      for (const char* text : {"rank 0", "rank 1", "tag 3", "i32 x 1000"})
+        EXPECT_NE(failure->message.find(text), std::string::npos) << failure->message;
+      if (self.rank() == 1) {
+        EXPECT_EQ(work.state(), WorkState::failed);
+      }
+    });
+  };
+  expect_mismatch(999, false);
+  expect_mismatch(900000, false);
+  expect_mismatch(1000, true);
+}
+
+TEST(NativeMessages, ADeadlineEndsSendAndRecv) {
+  for (const bool async : {false, true})
+    as_ranks(2, [&](TestRank& self) {
+      const Duration limit = std::chrono::milliseconds(100);
+      Values data(1000000);
+      const Work work = self.rank() == 0 ? self.start(Send{data, 1, 1}, async, limit)
+                                         : self.start(Recv{data, 0, 2}, async, limit);
+      EXPECT_THROW(work.wait(), DistTimeoutError);
+    });
+}
+
+}  // namespace
+}  // namespace c10d::inline v0

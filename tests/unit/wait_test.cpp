@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/core/wait.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <latch>
+#include <memory>
+#include <thread>
+
+#include "src/core/fiber.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+using std::chrono::steady_clock;
+
+class BreakableControl final : public Control {
+ public:
+  std::shared_ptr<const Failure> agree(const Call&) override { return nullptr; }
+  void announce(const Call&) override {}
+  Agreement poll_agreement(const Call&) override { return Agreement::agreed; }
+  std::shared_ptr<const Failure> failure() override { return nullptr; }
+  bool broken() const noexcept override { return broken_.load(); }
+  std::shared_ptr<const Failure> fail(Failure) override {
+    broken_.store(true);
+    return nullptr;
+  }
+  Failure timed_out(const Call&, std::string_view) override { return {}; }
+  std::shared_ptr<const Failure> explain(Failure, Duration) override { return nullptr; }
+
+ private:
+  std::atomic<bool> broken_{false};
+};
+
+Deadline in(std::chrono::milliseconds time) { return steady_clock::now() + time; }
+constexpr std::chrono::seconds kLong{30};
+
+class WaitWith : public testing::TestWithParam<WaitPolicy> {
+ protected:
+  BreakableControl control_;
+  Bell bell_{};
+};
+
+TEST_P(WaitWith, ReturnsWhenTheFlagComes) {
+  std::atomic<int> flag{0};
+  std::thread setter([&] {
+    for (int i = 1; i <= 2000; ++i) {
+      while (flag.load(std::memory_order_acquire) != 2 * i - 1) std::this_thread::yield();
+      flag.store(2 * i, std::memory_order_release);
+      bell_.ring();
+    }
+  });
+  for (int i = 1; i <= 2000; ++i) {
+    flag.store(2 * i - 1, std::memory_order_release);
+    ASSERT_EQ(wait_until({GetParam(), control_, in(kLong)}, bell_,
+                         [&] { return flag.load(std::memory_order_acquire) == 2 * i; }),
+              WaitResult::ready);
+  }
+  setter.join();
+  EXPECT_EQ(bell_.sleepers.load(), 0u);
+}
+
+TEST_P(WaitWith, ReturnsWhenTheGroupBreaks) {
+  std::latch waiting(1);
+  std::thread breaker([&] {
+    waiting.wait();
+    control_.fail({});
+  });
+  bool first = true;
+  EXPECT_EQ(wait_until({GetParam(), control_, in(kLong)}, bell_,
+                       [&] {
+                         if (std::exchange(first, false)) waiting.count_down();
+                         return false;
+                       }),
+            WaitResult::broken);
+  breaker.join();
+}
+
+TEST_P(WaitWith, ReturnsAtTheDeadline) {
+  const auto start = steady_clock::now();
+  const std::chrono::milliseconds limit(30);
+  EXPECT_EQ(wait_until({GetParam(), control_, start + limit}, bell_, [] { return false; }),
+            WaitResult::timed_out);
+  EXPECT_GE(steady_clock::now() - start, limit);
+}
+
+// Two that sleep in turn, and each rings only at its next wait: as long as no ring is lost, a round
+// costs two wake-ups and not the longest sleep.
+TEST_P(WaitWith, RingsItsOwnBellBeforeItBlocks) {
+  Bell bells[2] = {};
+  std::atomic<int> flags[2] = {};
+  const auto play = [&](int me) {
+    for (int i = 1; i <= 500; ++i) {
+      flags[me].store(i, std::memory_order_release);
+      ASSERT_EQ(wait_until({GetParam(), control_, in(kLong), &bells[me]}, bells[1 - me],
+                           [&] { return flags[1 - me].load(std::memory_order_acquire) >= i; }),
+                WaitResult::ready);
+    }
+    bells[me].ring();
+  };
+  std::thread other([&] { play(1); });
+  play(0);
+  other.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, WaitWith,
+                         testing::Values(wait_policy(1, 2), wait_policy(3, 2), WaitPolicy{}));
+
+TEST(Wait, InAFiberLetsOthersRun) {
+  BreakableControl control;
+  Bell bell{};
+  const WaitPolicy policy = wait_policy(1, 1);
+  bool flag = false;
+  WaitResult result = WaitResult::broken;
+  Fiber waiter([&] {
+    result = wait_until({policy, control, in(kLong)}, bell, [&] { return flag; });
+  });
+  EXPECT_EQ(waiter.resume(), Poll::busy);
+  EXPECT_EQ(waiter.resume(), Poll::idle);
+  flag = true;
+  EXPECT_EQ(waiter.resume(), Poll::done);
+  EXPECT_EQ(result, WaitResult::ready);
+}
+
+TEST(Wait, SpinsOnlyWithACpuPerRank) {
+  EXPECT_GT(wait_policy(2, 2).hot_polls, 0);
+  EXPECT_EQ(wait_policy(3, 2).hot_polls, 0);
+  EXPECT_EQ(wait_policy(3, 2).pauses, 0);
+  EXPECT_NE(describe(wait_policy(2, 2)), describe(wait_policy(3, 2)));
+}
+
+}  // namespace
+}  // namespace c10d::inline v0
