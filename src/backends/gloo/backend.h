@@ -10,8 +10,8 @@
 
 #include "c10d/backend.h"
 #include "src/backends/gloo/collectives.h"
-#include "src/backends/gloo/tasks.h"
 #include "src/core/owned_call.h"
+#include "src/core/tasks.h"
 
 namespace c10d::inline v0 {
 

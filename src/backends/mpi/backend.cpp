@@ -13,6 +13,8 @@
 namespace c10d::inline v0 {
 namespace {
 
+constexpr std::size_t kMaxPendingCollectives = 4096;
+
 Support composed(const char* how) { return {.ok = true, .reason = {}, .composed = how}; }
 
 }  // namespace
@@ -38,39 +40,38 @@ MpiBackend::MpiBackend(BackendContext context, Channel channel)
     : context_(std::move(context)),
       channel_(std::move(channel)),
       sent_(static_cast<std::size_t>(context_.size)),
-      engine_(std::make_shared<Engine>(context_, channel_)) {
+      transfers_(std::make_shared<Transfers>(context_)),
+      collectives_(std::make_unique<Tasks>(1, kMaxPendingCollectives)) {
   hold_mpi();
 }
 
-MpiBackend::~MpiBackend() {
-  // Communicators of a group that did not end in order stay: freeing one can wait for peers. MPI
-  // then is not finalised either.
-  engine_.reset();
-}
+// Communicators of a group that did not end in order stay: freeing one can wait for peers. MPI is
+// not finalised then either.
+MpiBackend::~MpiBackend() = default;
 
 template <class T>
-MpiBackend::FailurePtr MpiBackend::run_op(const Call& call, const T& op) {
-  if (mpi_is_concurrent()) {
-    if constexpr (!std::is_same_v<T, AllToAllV>) {
-      if (is_direct(channel_, op)) {
-        const int code = start(channel_, op, nullptr);
-        channel_.free_types();
-        if (code == MPI_SUCCESS) return nullptr;
-        return engine_->library_error(call, mpi_error_text(code).c_str());
-      }
+FailurePtr MpiBackend::run_op(const Call& call, const T& op) {
+  if constexpr (!std::is_same_v<T, AllToAllV>) {
+    if (mpi_is_concurrent() && is_direct(channel_, op)) {
+      check_mpi(start(channel_, op, nullptr));
+      channel_.free_types();
+      return nullptr;
     }
   }
-  Plan plan(channel_);
-  plan.add(op);
-  FailurePtr failure = engine_->finish(call, plan);
+  FailurePtr failure;
+  auto plan = std::make_unique<Plan>(channel_);
+  try {
+    plan->add(op);
+    while (!plan->advance() && !transfers_->is_over(call, failure)) transfers_->pause();
+  } catch (const std::exception& error) {
+    failure = transfers_->library_error(call, error.what());
+  }
+  if (failure) give_up(std::move(plan));
   channel_.free_types();
   return failure;
 }
 
-MpiBackend::FailurePtr MpiBackend::run(const Call& call) {
-  if (!engine_->idle() && !engine_->finish_collectives(call.deadline))
-    return context_.control->fail(
-        context_.control->timed_out(call, "waiting for earlier async ops"));
+FailurePtr MpiBackend::run(const Call& call) {
   if (FailurePtr failure = context_.control->agree(call)) return failure;
   try {
     return std::visit(
@@ -86,7 +87,7 @@ MpiBackend::FailurePtr MpiBackend::run(const Call& call) {
         },
         call.op);
   } catch (const std::exception& error) {
-    return engine_->library_error(call, error.what());
+    return transfers_->library_error(call, error.what());
   }
 }
 
@@ -94,9 +95,27 @@ Work MpiBackend::launch(const Call& call) {
   if (const auto* send = std::get_if<Send>(&call.op))
     return launch_message(call, *send, sent_[static_cast<std::size_t>(send->peer)]++);
   if (const auto* recv = std::get_if<Recv>(&call.op)) return launch_message(call, *recv, 0);
-  if (call.async && channel_.size > 1) return engine_->add(call);
+  if (call.async) return launch_async(call);
+  if (!collectives_->idle(call.deadline))
+    return Work::failed(*context_.control->fail(
+        context_.control->timed_out(call, "waiting for earlier async ops")));
   const FailurePtr failure = run(call);
   return failure ? Work::failed(*failure) : Work();
+}
+
+Work MpiBackend::launch_async(const Call& call) {
+  const WorkSource source;
+  const bool added = collectives_->add([this, source, owned = std::make_shared<OwnedCall>(call)] {
+    const FailurePtr failure = run(owned->call());
+    failure ? source.fail(*failure) : source.complete();
+  });
+  if (added) return source.work();
+  return Work::failed(*context_.control->fail(
+      {.code = Code::out_of_resources,
+       .message = fmt::format("more than {} async ops of one group are pending: wait() for some",
+                              kMaxPendingCollectives),
+       .rank = context_.rank,
+       .group = context_.group}));
 }
 
 template <class T>
@@ -115,11 +134,11 @@ Work MpiBackend::launch_message(const Call& call, const T& op, std::uint32_t num
       message = std::make_unique<Message>(channel_, op, number);
     else
       message = std::make_unique<Message>(channel_, op);
-    if (call.async) return engine_->add(call, std::move(message));
-    const FailurePtr failure = engine_->finish(call, message);
+    if (call.async) return transfers_->finish_later(call, std::move(message));
+    const FailurePtr failure = transfers_->finish(call, message);
     return failure ? Work::failed(*failure) : Work::received_from(message->source());
   } catch (const std::exception& error) {
-    return Work::failed(*engine_->library_error(call, error.what()));
+    return Work::failed(*transfers_->library_error(call, error.what()));
   }
 }
 
@@ -141,7 +160,7 @@ std::unique_ptr<Backend> MpiBackend::new_group(BackendContext context,
 }
 
 void MpiBackend::shutdown(Deadline deadline) {
-  if (!open_ || !engine_->finish_all(deadline)) return;
+  if (!open_ || !collectives_->idle(deadline) || !transfers_->finish_all(deadline)) return;
   open_ = false;
   if (channel_.size > 1 && !context_.control->broken()) {
     const auto turn = mpi_turn();

@@ -6,16 +6,18 @@
 
 #include "c10d/backend.h"
 #include "src/backends/mpi/channel.h"
-#include "src/backends/mpi/engine.h"
+#include "src/backends/mpi/transfers.h"
+#include "src/core/tasks.h"
 
 namespace c10d::inline v0 {
 
 Support mpi_supports(const Query& query);
 
-// The MPI that launched the program. A blocking collective is one blocking call of MPI, after all
-// ranks agreed on it: MPI can neither name who is missing nor be interrupted, so what can go wrong
-// is found before. Once ranks are inside, only a peer that dies or stops can hold them there; then
-// mpirun ends the job.
+// The MPI that launched the program. A collective is a blocking call of MPI, in the caller or, when
+// it is async, in a thread of the group, after all ranks agreed on it: MPI can neither name who is
+// missing nor be interrupted, so what can go wrong is found before. Once ranks are inside, only a
+// peer that dies or stops can hold them there; then mpirun ends the job. Messages are never
+// blocking calls.
 class MpiBackend : public Backend {
  public:
   MpiBackend(BackendContext context, Channel channel);
@@ -30,9 +32,8 @@ class MpiBackend : public Backend {
   std::string description() const override;
 
  private:
-  using FailurePtr = std::shared_ptr<const Failure>;
-
-  FailurePtr run(const Call& call);
+  FailurePtr run(const Call& call);  // null is success; never throws
+  Work launch_async(const Call& call);
   template <class T>
   FailurePtr run_op(const Call& call, const T& op);
   template <class T>
@@ -41,7 +42,8 @@ class MpiBackend : public Backend {
   BackendContext context_;
   Channel channel_;
   std::vector<std::uint32_t> sent_;  // messages by receiver
-  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Transfers> transfers_;
+  std::unique_ptr<Tasks> collectives_;  // the async ones, in order
   bool open_ = true;
 };
 

@@ -125,8 +125,10 @@ int start(Channel& channel, const ReduceScatterV& op, MPI_Request* request) {
                                       channel.collectives);
 }
 
-bool is_direct(const Channel&, const Reduce& op) noexcept {
-  return is_own_reduction(op.input.dtype, op.op) && op.input.count <= kMaxCount;
+bool is_direct(const Channel& channel, const Reduce& op) noexcept {
+  const bool in_place = channel.rank == op.root && op.input.data == op.output.data;
+  return is_own_reduction(op.input.dtype, op.op) && op.input.count <= kMaxCount &&
+         (kReducesInPlace || !in_place);
 }
 
 int start(Channel& channel, const Reduce& op, MPI_Request* request) {

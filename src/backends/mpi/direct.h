@@ -8,6 +8,13 @@
 
 namespace c10d::inline v0 {
 
+// MPICH 4.0 reads from the address that means "in place" in MPI_Reduce with some roots and sizes.
+#ifdef MPICH_VERSION
+inline constexpr bool kReducesInPlace = false;
+#else
+inline constexpr bool kReducesInPlace = true;
+#endif
+
 // Whether the op is one call of MPI: its type, its reduction and its counts are MPI's, and no
 // buffer stands in for another. all_to_all_v never is: whether its counts are MPI's differs from
 // rank to rank.

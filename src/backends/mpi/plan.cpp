@@ -178,6 +178,10 @@ void Plan::compose(const Reduce& op) {
     const Tensor own = scratch(counts[channel_.rank], op.input.dtype);
     add_collect(op.input, own, counts, op.op);
     add(GatherV{op.output, own, counts, op.root});
+  } else if (!kReducesInPlace && root && op.input.data == op.output.data) {
+    const Tensor copy = scratch(op.input.count, op.input.dtype);
+    add_copy(copy, op.input);
+    add(Reduce{op.output, copy, op.op, op.root});
   } else if (op.op.kind == ReduceOp::premul_sum) {
     const Tensor scaled = root ? op.output : scratch(op.input.count, op.input.dtype);
     add_multiply(scaled.data, op.input, op.op);

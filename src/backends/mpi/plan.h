@@ -18,8 +18,10 @@
 
 namespace c10d::inline v0 {
 
-// One collective as steps that nobody blocks in: each starts calls of MPI or works locally, and the
-// next one begins when those are done. The steps that talk are the same on all ranks.
+// One collective as steps: each calls MPI or works locally, and the next one begins when that is
+// done. The steps that talk are the same on all ranks, whatever is in place or async on one of
+// them, and all of them block where MPI is concurrent: a blocking collective of MPI does not match
+// the other kind.
 class Plan {
  public:
   using Step = std::function<void()>;
@@ -68,6 +70,7 @@ class Plan {
   }
   template <class T>
   void start_one(const T& op) {
+    if (mpi_is_concurrent()) return check_mpi(start(channel_, op, nullptr));
     const auto turn = mpi_turn();
     MPI_Request request = MPI_REQUEST_NULL;
     const int code = start(channel_, op, &request);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/backends/gloo/tasks.h"
+#include "src/core/tasks.h"
 
 #include <csignal>
 #include <system_error>
@@ -39,7 +39,7 @@ bool Tasks::idle(Deadline deadline) {
 }
 
 void Tasks::run() {
-  sigset_t all;  // signals are the program's own threads' business, and Gloo raises SIGPIPE
+  sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   std::unique_lock lock(mutex_);

@@ -9,13 +9,15 @@
 #include <thread>
 #include <vector>
 
+#include "c10d/export.h"
 #include "c10d/store.h"
 
 namespace c10d::inline v0 {
 
-// Threads that run what Gloo can only do by blocking. They start when they are needed, up to a
-// limit, and are used again. With one thread, tasks run in the order in which they came.
-class Tasks {
+// Threads for what a library below can only do by blocking. They start when they are needed, up to
+// a limit, and are used again; all signals are blocked in them. With one thread, tasks run in the
+// order in which they came.
+class C10D_API Tasks {
  public:
   Tasks(std::size_t max_threads, std::size_t max_pending)
       : max_threads_(max_threads), max_pending_(max_pending) {}
