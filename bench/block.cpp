@@ -95,6 +95,7 @@ CellRecord BlockRunner::measure(std::uint64_t iterations, double seconds) {
 
 void BlockRunner::summarise(CellRecord& cell) const {
   const std::uint64_t iterations = cell.iters;
+  const double share = contender_.computes() ? buffers_.share() : 1;
   std::vector<double> skew_in;
   std::vector<double> skew_out;
   cell.samples.reserve(iterations);
@@ -108,7 +109,7 @@ void BlockRunner::summarise(CellRecord& cell) const {
       first = {std::min(first.start, times.start), std::min(first.end, times.end)};
       last = {std::max(last.start, times.start), std::max(last.end, times.end)};
     }
-    cell.samples.push_back(static_cast<double>(slowest) * 1e-3 * buffers_.share());
+    cell.samples.push_back(static_cast<double>(slowest) * 1e-3 * share);
     skew_in.push_back(static_cast<double>(last.start - first.start) * 1e-3);
     skew_out.push_back(static_cast<double>(last.end - first.end) * 1e-3);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <utility>
 
 namespace c10d::bench {
 
@@ -26,6 +27,22 @@ Quantiles quantiles(std::vector<double> values) {
                    values.back()};
   if (values.size() >= kSamplesForP99) result.p99 = quantile(values, 0.99);
   return result;
+}
+
+double balanced_quantile(const std::vector<const std::vector<double>*>& blocks, double q) {
+  std::vector<std::pair<double, double>> weighted;
+  double total = 0;
+  for (const std::vector<double>* block : blocks) {
+    for (const double value : *block) weighted.emplace_back(value, 1.0 / static_cast<double>(block->size()));
+    if (!block->empty()) total += 1;
+  }
+  std::sort(weighted.begin(), weighted.end());
+  double below = 0;
+  for (const auto& [value, weight] : weighted) {
+    below += weight;
+    if (below >= q * total - 1e-12) return value;
+  }
+  return weighted.back().first;
 }
 
 namespace {

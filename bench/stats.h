@@ -25,6 +25,10 @@ struct Quantiles {
 };
 Quantiles quantiles(std::vector<double> values);
 
+// The value below which the fraction `q` of the blocks' weight lies, where every block weighs the same, however many
+// samples it has: a slow block that was cut short counts as much as a fast one. `blocks` hold at least one sample.
+double balanced_quantile(const std::vector<const std::vector<double>*>& blocks, double q);
+
 struct Interval {
   double low = 0;
   double high = 0;

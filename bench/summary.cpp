@@ -63,12 +63,14 @@ std::optional<double> median_of(const Blocks& blocks, std::optional<double> Cell
 
 // Quantiles over all samples, where they were kept; else over what each block says of itself.
 void put_quantiles(const Blocks& blocks, BackendCell& cell) {
-  std::vector<double> samples;
+  std::vector<const std::vector<double>*> samples;
+  std::uint64_t kept = 0;
   std::vector<double> p90;
   std::vector<double> p99;
   cell.min = blocks.front()->us.min;
   for (const CellRecord* block : blocks) {
-    samples.insert(samples.end(), block->samples.begin(), block->samples.end());
+    samples.push_back(&block->samples);
+    kept += block->samples.size();
     p90.push_back(block->us.p90);
     if (block->us.p99) p99.push_back(*block->us.p99);
     cell.min = std::min(cell.min, block->us.min);
@@ -77,10 +79,9 @@ void put_quantiles(const Blocks& blocks, BackendCell& cell) {
     cell.wrong += block->wrong;
     if (!block->algo.empty()) cell.algo = block->algo;
   }
-  if (samples.size() == cell.samples) {
-    const Quantiles pooled = quantiles(std::move(samples));
-    cell.p90 = pooled.p90;
-    cell.p99 = pooled.p99;
+  if (kept == cell.samples) {
+    cell.p90 = balanced_quantile(samples, 0.9);
+    if (kept >= kSamplesForP99) cell.p99 = balanced_quantile(samples, 0.99);
   } else {
     cell.p90 = median(std::move(p90));
     if (!p99.empty()) cell.p99 = median(std::move(p99));

@@ -1,1 +1,196 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "bench/svg.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "bench/format.h"
+
+namespace c10d::bench {
+namespace {
+
+constexpr double kWidth = 560;
+constexpr double kHeight = 300;
+constexpr double kLeft = 62;
+constexpr double kRight = 14;
+constexpr double kTop = 14;
+constexpr double kBottom = 40;
+
+// A number line from data to pixels.
+class Axis {
+ public:
+  Axis(double low, double high, double from, double to, bool log)
+      : low_(log ? std::log10(low) : low), high_(log ? std::log10(high) : high), from_(from), to_(to), log_(log) {
+    if (high_ - low_ < 1e-9) high_ = low_ + 1;
+  }
+  double at(double value) const {
+    const double v = log_ ? std::log10(value) : value;
+    return from_ + (v - low_) / (high_ - low_) * (to_ - from_);
+  }
+
+ private:
+  double low_, high_, from_, to_;
+  bool log_;
+};
+
+struct Range {
+  double low = std::numeric_limits<double>::max();
+  double high = 0;
+  void include(double value) {
+    if (value <= 0) return;
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+};
+
+std::string mark_at(double x, double y, int marker) {
+  switch (marker % 4) {
+    case 0:
+      return fmt::format(R"(<circle cx="{:.1f}" cy="{:.1f}" r="4"/>)", x, y);
+    case 1:
+      return fmt::format(R"(<rect x="{:.1f}" y="{:.1f}" width="7.4" height="7.4"/>)", x - 3.7, y - 3.7);
+    case 2:
+      return fmt::format(R"(<path d="M{:.1f} {:.1f}l5 5l-5 5l-5 -5z"/>)", x, y - 5);
+    default:
+      return fmt::format(R"(<path d="M{:.1f} {:.1f}l4.8 8.4h-9.6z"/>)", x, y - 5.2);
+  }
+}
+
+// 1, 2, 5 times a power of ten: about `count` of them from zero to `high`.
+double nice_step(double high, int count) {
+  const double raw = high / count;
+  const double power = std::pow(10.0, std::floor(std::log10(raw)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (raw <= factor * power) return factor * power;
+  return 10 * power;
+}
+
+std::string grid_line(double y, const std::string& label) {
+  return fmt::format(R"(<line class="grid" x1="{:.1f}" x2="{:.1f}" y1="{:.1f}" y2="{:.1f}"/>)"
+                     R"(<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="end">{}</text>)",
+                     kLeft, kWidth - kRight, y, y, kLeft - 8, y + 4, label);
+}
+
+std::string y_grid(const Axis& axis, const Range& range, bool log) {
+  std::string svg;
+  if (!log) {
+    const double step = nice_step(range.high, 5);
+    for (double value = 0; value <= range.high * 1.0001; value += step)
+      svg += grid_line(axis.at(value), fmt::format("{:g}", std::round(value / step) * step));
+    return svg;
+  }
+  const int first = static_cast<int>(std::ceil(std::log10(range.low) - 1e-9));
+  const int last = static_cast<int>(std::floor(std::log10(range.high) + 1e-9));
+  const int step = std::max(1, (last - first + 5) / 6);
+  for (int power = first; power <= last; power += step)
+    svg += grid_line(axis.at(std::pow(10.0, power)), fmt::format("{:g}", std::pow(10.0, power)));
+  return svg;
+}
+
+std::string x_grid(const Axis& axis, const std::vector<double>& sizes) {
+  std::string svg;
+  // A label needs about 56 pixels.
+  double last = -1e9;
+  for (const double size : sizes) {
+    const double x = axis.at(size);
+    if (x - last < 56) continue;
+    last = x;
+    svg += fmt::format(R"(<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="middle">{}</text>)", x,
+                       kHeight - kBottom + 18, bytes_text(static_cast<std::uint64_t>(size)));
+  }
+  return svg;
+}
+
+std::string band_of(const ChartSeries& series, const Axis& x, const Axis& y) {
+  std::string upper;
+  std::string lower;
+  for (const ChartPoint& point : series.points) {
+    const Interval band = point.band.value_or(Interval{point.y, point.y});
+    if (band.low <= 0) return "";
+    upper += fmt::format("{:.1f},{:.1f} ", x.at(point.x), y.at(band.high));
+    lower = fmt::format("{:.1f},{:.1f} ", x.at(point.x), y.at(band.low)) + lower;
+  }
+  return fmt::format(R"(<polygon class="band" points="{}{}"/>)", upper, lower);
+}
+
+std::string series_svg(const ChartSeries& series, const Axis& x, const Axis& y) {
+  std::string line;
+  std::string marks;
+  for (const ChartPoint& point : series.points) {
+    line += fmt::format("{:.1f},{:.1f} ", x.at(point.x), y.at(point.y));
+    if (series.style != "ceiling")
+      marks += fmt::format("<g class=\"mark\"><title>{}</title>{}</g>", escape_html(point.tip),
+                           mark_at(x.at(point.x), y.at(point.y), series.marker));
+  }
+  return fmt::format(R"(<g class="{}">{}<polyline points="{}"/>{}</g>)", series.style, band_of(series, x, y), line, marks);
+}
+
+}  // namespace
+
+std::string escape_html(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        safe += "&amp;";
+        break;
+      case '<':
+        safe += "&lt;";
+        break;
+      case '>':
+        safe += "&gt;";
+        break;
+      case '"':
+        safe += "&quot;";
+        break;
+      default:
+        safe += c;
+    }
+  }
+  return safe;
+}
+
+std::string draw_mark(const std::string& style, int marker) {
+  const std::string mark = style == "ceiling" ? "" : mark_at(14, 8, marker);
+  return fmt::format(R"(<svg class="key {}" width="28" height="16" aria-hidden="true"><polyline points="1,8 27,8"/>{}</svg>)", style, mark);
+}
+
+std::string draw_chart(const Chart& chart) {
+  Range xs;
+  Range ys;
+  std::vector<double> sizes;
+  for (const ChartSeries& series : chart.series) {
+    for (const ChartPoint& point : series.points) {
+      xs.include(point.x);
+      ys.include(point.y);
+      if (point.band) ys.include(point.band->high);
+      if (point.band) ys.include(point.band->low);
+      sizes.push_back(point.x);
+    }
+  }
+  if (sizes.empty()) return "";
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  if (chart.log_y) {
+    ys.low = std::pow(10.0, std::floor(std::log10(ys.low) * 2) / 2);
+    ys.high = std::pow(10.0, std::ceil(std::log10(ys.high) * 2) / 2);
+  } else {
+    const double step = nice_step(ys.high, 5);
+    ys.high = std::ceil(ys.high / step) * step;
+  }
+  const Axis x(xs.low, xs.high, kLeft + 12, kWidth - kRight - 12, true);
+  const Axis y(chart.log_y ? ys.low : 0, ys.high, kHeight - kBottom, kTop, chart.log_y);
+  std::string svg = fmt::format(R"(<svg class="chart" viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">)", kWidth,
+                                kHeight, escape_html(chart.title));
+  svg += y_grid(y, ys, chart.log_y) + x_grid(x, sizes);
+  svg += fmt::format(R"(<line class="axis" x1="{:.1f}" x2="{:.1f}" y1="{:.1f}" y2="{:.1f}"/>)", kLeft, kWidth - kRight,
+                     kHeight - kBottom, kHeight - kBottom);
+  for (const ChartSeries& series : chart.series)
+    if (!series.points.empty()) svg += series_svg(series, x, y);
+  return svg + "</svg>";
+}
+
+}  // namespace c10d::bench

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/stats.h"
+
+namespace c10d::bench {
+
+// A line chart over message sizes, drawn as SVG. Colours are CSS classes (s0, s1, ... and ceiling), so that the page
+// decides on them for light, dark and paper.
+struct ChartPoint {
+  double x = 0;
+  double y = 0;
+  std::optional<Interval> band;
+  std::string tip;  // shown on hover
+};
+struct ChartSeries {
+  std::string name;
+  std::string style;  // CSS class
+  int marker = 0;     // shape
+  std::vector<ChartPoint> points;
+};
+struct Chart {
+  std::string title;
+  std::string y_label;
+  bool log_y = true;  // else linear from zero
+  std::vector<ChartSeries> series;
+};
+std::string draw_chart(const Chart& chart);
+
+// The mark of a series, for legends.
+std::string draw_mark(const std::string& style, int marker);
+
+std::string escape_html(const std::string& text);
+
+}  // namespace c10d::bench
