@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <limits>
+#include <set>
+
+#include "c10d/env.h"
+#include "c10d/error.h"
+#include "src/core/nearest.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+// Sets a variable for the length of a test.
+class Setting {
+ public:
+  Setting(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Setting() { unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+TEST(EnvTable, HasEachNameOnceWithHelp) {
+  std::set<std::string_view> names;
+  for (const EnvVariable& variable : env_variables()) {
+    EXPECT_TRUE(names.insert(variable.name).second) << variable.name;
+    EXPECT_TRUE(variable.help.ends_with('.')) << variable.name;
+  }
+}
+
+TEST(EnvTable, AnEmptyValueIsNone) {
+  const Setting empty("C10D_BACKEND", "");
+  EXPECT_EQ(env("C10D_BACKEND"), std::nullopt);
+  const Setting set("C10D_BACKEND", "gloo");
+  EXPECT_EQ(env("C10D_BACKEND"), "gloo");
+}
+
+TEST(EnvTable, ANameOutsideTheTableIsRefused) {
+  EXPECT_THROW(env("C10D_NO_SUCH_VARIABLE"), InvalidArgument);
+}
+
+TEST(EnvTable, NumbersAreWholeAndInRange) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  {
+    const Setting set("C10D_TIMEOUT", "42");
+    EXPECT_EQ(env_integer("C10D_TIMEOUT", 1, 42), 42);
+  }
+  EXPECT_EQ(env_integer("C10D_TIMEOUT", 1, 42), std::nullopt);
+  for (const char* bad :
+       {"43", "0", "-1", "4x", " 4", "4 ", "0x4", "1e1", "99999999999999999999"}) {
+    const Setting set("C10D_TIMEOUT", bad);
+    try {
+      env_integer("C10D_TIMEOUT", 1, 42);
+      ADD_FAILURE() << "took '" << bad << "'";
+    } catch (const InvalidArgument& error) {
+      EXPECT_NE(std::string(error.what()).find("C10D_TIMEOUT=" + std::string(bad)),
+                std::string::npos)
+          << error.what();
+    }
+  }
+  const Setting huge("C10D_TIMEOUT", "9223372036854775807");
+  EXPECT_EQ(env_integer("C10D_TIMEOUT", 0, kMax), kMax);
+}
+
+TEST(EnvTable, UnknownVariablesOfOursAreFound) {
+  const Setting typo("C10D_BAKEND", "gloo");
+  const Setting strange("C10D_ZQXWVUTSRQPONM", "1");
+  const std::vector<UnknownEnv> unknown = unknown_env();
+  ASSERT_EQ(unknown.size(), 2u);
+  for (const UnknownEnv& variable : unknown)
+    EXPECT_EQ(variable.nearest, variable.name == "C10D_BAKEND" ? "C10D_BACKEND" : "")
+        << variable.name;
+}
+
+TEST(Nearest, FindsWhatWasMeant) {
+  const std::vector<std::string_view> names = {"all_reduce", "all_gather", "reduce"};
+  EXPECT_EQ(nearest("allreduce", names), "all_reduce");
+  EXPECT_EQ(nearest("all_gathr", names), "all_gather");
+  EXPECT_EQ(nearest("rduce", names), "reduce");
+  EXPECT_EQ(nearest("broadcast", names), "");
+  EXPECT_EQ(nearest("", {}), "");
+}
+
+}  // namespace
+}  // namespace c10d::inline v0
