@@ -11,9 +11,9 @@ struct Size {
   unsigned one_in;
 };
 constexpr Size kSizes[] = {
-    {0, 2}, {1, 1}, {17, 1}, {4 << 10, 4}, {(64 << 10) + 1, 16}, {(1 << 20) + 3, 96}};
+    {0, 1}, {1, 1}, {17, 1}, {4 << 10, 3}, {(64 << 10) + 1, 8}, {(1 << 20) + 3, 40}};
 
-constexpr int kPointToPointExchanges = 4;
+constexpr int kExchanges = 5;
 
 bool is_float(DType dtype) { return dtype <= DType::bf16; }
 
@@ -81,15 +81,22 @@ std::vector<Case> select_cases(const Selection& selection) {
       for (int r = 0; r < reduce_ops; ++r)
         selector.add(Exchange::collective, op, dtype, static_cast<ReduceOp::Kind>(r));
     }
-    for (int e = 1; e <= kPointToPointExchanges; ++e)
-      selector.add(static_cast<Exchange>(e), OpKind::send, dtype, ReduceOp::sum);
+    for (int e = 1; e <= kExchanges; ++e) {
+      const auto exchange = static_cast<Exchange>(e);
+      selector.add(exchange, exchange == Exchange::overlapped ? OpKind::all_reduce : OpKind::send,
+                   dtype, ReduceOp::sum);
+    }
   }
   return selector.take();
 }
 
 std::string describe(const Case& c) {
-  constexpr const char* kExchanges[] = {"", "send and recv", "isend and irecv with tags",
-                                        "recv from any source", "batch of send and recv"};
+  constexpr const char* kExchanges[] = {"",
+                                        "send and recv",
+                                        "isend and irecv with tags",
+                                        "recv from any source",
+                                        "batch of send and recv",
+                                        "overlapped all_reduce"};
   constexpr const char* kMembers[] = {"world", "subgroup", "reversed group"};
   constexpr const char* kMemories[] = {"plain", "allocated", "mixed"};
   std::ostringstream out;

@@ -16,7 +16,8 @@ enum class Exchange : std::uint8_t {
   ring_blocking,  // send, recv
   ring_tags,      // isend, irecv: two tags, two messages each, posted in another order than sent
   any_source,     // rank 0 takes one message of every other rank, whoever comes first
-  ring_batch      // a batch of a Send and a Recv
+  ring_batch,     // a batch of a Send and a Recv
+  overlapped      // three all_reduce in flight at once: async, or as a batch
 };
 
 enum class Members : std::uint8_t {

@@ -26,6 +26,7 @@ constexpr Duration kTimeout = std::chrono::seconds(60);  // of one op
 struct Flags {
   std::string backend;  // of Processes
   unsigned thin = 1;    // runs one case in this many
+  std::string only;     // runs cases whose description has this in it
 } flags;
 
 // Why the backend cannot be tested here, or empty.
@@ -36,7 +37,11 @@ std::string why_unavailable(std::string_view backend) {
 }
 
 std::vector<Case> cases_for(std::string_view backend, int ranks) {
-  return select_cases({.ranks = ranks, .fixed_order = backend == "native", .thin = flags.thin});
+  std::vector<Case> cases =
+      select_cases({.ranks = ranks, .fixed_order = backend == "native", .thin = flags.thin});
+  std::erase_if(cases,
+                [](const Case& c) { return describe(c).find(flags.only) == std::string::npos; });
+  return cases;
 }
 
 Report run_rank(InitOptions options, const std::vector<Case>& cases) {
@@ -144,8 +149,10 @@ int run(int argc, char** argv) {
       flags.backend = *backend;
     } else if (const auto thin = value_of(argument, "--thin")) {
       flags.thin = std::max(1u, static_cast<unsigned>(std::stoul(*thin)));
+    } else if (const auto only = value_of(argument, "--only")) {
+      flags.only = *only;
     } else {
-      std::cerr << argument << " is not one of --backend=, --thin=\n";
+      std::cerr << argument << " is not one of --backend=, --thin=, --only=\n";
       return 2;
     }
   }

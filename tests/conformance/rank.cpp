@@ -38,9 +38,11 @@ Work call(ProcessGroup& group, const Case& c, const Shape& shape, Tensor out, Co
   // clang-format off
   switch (c.op) {
     case OpKind::all_reduce:
-      return c.in_place ? group.all_reduce(out, op, options) : group.all_reduce(out, in, op, options);
+      if (c.in_place) return group.all_reduce(out, op, options);
+      return group.all_reduce(out, in, op, options);
     case OpKind::broadcast:
-      return c.in_place ? group.broadcast(out, root, options) : group.broadcast(out, in, root, options);
+      if (c.in_place) return group.broadcast(out, root, options);
+      return group.broadcast(out, in, root, options);
     case OpKind::all_gather: return group.all_gather(out, in, options);
     case OpKind::all_gather_v: return group.all_gather_v(out, in, counts, options);
     case OpKind::reduce_scatter: return group.reduce_scatter(out, in, op, options);
@@ -51,7 +53,8 @@ Work call(ProcessGroup& group, const Case& c, const Shape& shape, Tensor out, Co
     case OpKind::scatter: return group.scatter(out, in, root, options);
     case OpKind::scatter_v: return group.scatter_v(out, in, counts, root, options);
     case OpKind::all_to_all: return group.all_to_all(out, in, options);
-    case OpKind::all_to_all_v: return group.all_to_all_v(out, in, shape.output_counts, counts, options);
+    case OpKind::all_to_all_v:
+      return group.all_to_all_v(out, in, shape.output_counts, counts, options);
     case OpKind::barrier: return group.barrier(options);
     case OpKind::send: case OpKind::recv: break;
   }

@@ -44,12 +44,13 @@ class Rank {
   void refuses(const Case& c, ProcessGroup& group, const Support& support);
   void run_collective(const Case& c, Group& g);
   void check(const Case& c, const std::string& difference);
-  // In point_to_point.cpp.
+  // In exchanges.cpp.
   void run_exchange(const Case& c, Group& g);
   void ring_blocking(const Case& c, ProcessGroup& group);
   void ring_tags(const Case& c, ProcessGroup& group);
   void any_source(const Case& c, ProcessGroup& group);
   void ring_batch(const Case& c, ProcessGroup& group);
+  void overlapped(const Case& c, ProcessGroup& group);
   struct Message;
   Message message(const Case& c, int from, std::size_t number);
   void check_message(const Case& c, const Message& m);

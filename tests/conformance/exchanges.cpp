@@ -41,6 +41,7 @@ void Rank::run_exchange(const Case& c, Group& g) {
       case Exchange::ring_tags: ring_tags(c, g.group); break;
       case Exchange::any_source: any_source(c, g.group); break;
       case Exchange::ring_batch: ring_batch(c, g.group); break;
+      case Exchange::overlapped: overlapped(c, g.group); break;
       case Exchange::collective: break;
     }
     // clang-format on
@@ -122,6 +123,29 @@ void Rank::ring_batch(const Case& c, ProcessGroup& group) {
   batch.add(Recv{in.tensor(), previous, tag});
   batch.submit().wait();
   check_message(c, in);
+}
+
+void Rank::overlapped(const Case& c, ProcessGroup& group) {
+  std::vector<Message> buffers;
+  for (std::size_t i = 0; i < 3; ++i) {
+    buffers.push_back(message(c, group.rank(), i));
+    buffers.back().fill();
+  }
+  if (c.async) {
+    std::vector<Work> works;
+    for (const Message& m : buffers)
+      works.push_back(group.all_reduce(m.tensor(), c.numbers.op, {.async = true}));
+    for (auto work = works.rbegin(); work != works.rend(); ++work) work->wait();
+  } else {
+    Batch batch = group.batch();
+    for (const Message& m : buffers) batch.add(AllReduce{m.tensor(), m.tensor(), c.numbers.op});
+    batch.submit();
+  }
+  for (const Message& m : buffers) {
+    expected_.resize(m.tensor().bytes());
+    fill_reduced(m.numbers, group.size(), 0, expected_.data(), m.count);
+    check(c, difference(m.numbers.dtype, expected_.data(), m.data, m.count));
+  }
 }
 
 }  // namespace c10d::conformance
