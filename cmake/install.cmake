@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What is installed, but for the modules: c10d_add_backend_module() in src/backends installs each. The
-# tree can be moved as a whole: nothing in it holds an absolute path.
+# What is installed. The tree can be moved as a whole: nothing in it holds an absolute path.
 include(CMakePackageConfigHelpers)
 
 set(C10D_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/c10d)
@@ -11,6 +10,11 @@ install(
   EXPORT c10dTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/c10d DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+
+get_property(modules GLOBAL PROPERTY C10D_MODULES)
+if(modules)
+  install(TARGETS ${modules} LIBRARY DESTINATION ${C10D_MODULE_DIR})
+endif()
 
 foreach(program IN ITEMS c10d-run c10d-bench c10d-info)
   if(TARGET ${program})
