@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""tidy.py must find what is wrong: each case is a small tree with one fault, and one without any."""
+"""tidy.py must find what is wrong: each case is a small tree with one fault, and one has none."""
 import contextlib
 import io
 import tempfile
@@ -16,8 +16,10 @@ HEADER = SPDX + "#pragma once\n"
 GOOD = {
     "include/c10d/thing.h": HEADER + "#include <vector>\n",
     "src/core/CMakeLists.txt": CMAKE + "target_sources(c10d_objects PRIVATE thing.cpp env.cpp)\n",
-    "src/core/thing.cpp": SPDX + '#include "c10d/thing.h"\nint thing() { return env("C10D_LOG"); }\n',
+    "src/core/thing.cpp": SPDX + '#include "c10d/thing.h"\nint x = env("C10D_LOG");\n',
     "src/core/env.cpp": SPDX + '    {"C10D_LOG", "warn", "What is logged."},\n',
+    "tests/unit/CMakeLists.txt": CMAKE + "foreach(part a)\n  add(${part}_test.cpp)\nendforeach()\n",
+    "tests/unit/a_test.cpp": SPDX,
     "README.md": "[the header](include/c10d/thing.h)\n",
 }
 HERE = "/" + "home/someone/c10d"
@@ -53,11 +55,13 @@ BAD = {
         'must not include "src/store/codec.h"'),
     "an example includes internals": (
         {**built("examples", "a.cpp"), "src/core/log.h": HEADER,
-         "examples/a.cpp": SPDX + '#include "src/core/log.h"\n'}, 'must not include "src/core/log.h"'),
+         "examples/a.cpp": SPDX + '#include "src/core/log.h"\n'},
+        'must not include "src/core/log.h"'),
     "an include from nowhere": (
         {"src/core/thing.cpp": SPDX + '#include "thing.h"\n'}, '"thing.h" is no file here'),
     "a public header with a dependency": (
-        {"include/c10d/thing.h": HEADER + "#include <fmt/format.h>\n"}, "only the standard library"),
+        {"include/c10d/thing.h": HEADER + "#include <fmt/format.h>\n"},
+        "uses only the standard library"),
     "mpi.h in the core": (
         {"src/core/thing.cpp": SPDX + "#include <mpi.h>\n"}, "<mpi.h> belongs in"),
     "a long file": ({"src/core/thing.cpp": SPDX + "int x;\n" * 500}, "501 lines, limit 500"),
@@ -71,17 +75,20 @@ BAD = {
     "no licence": ({"src/core/thing.cpp": "int x;\n"}, "SPDX"),
     "no pragma once": ({"include/c10d/thing.h": SPDX}, "needs #pragma once"),
     "a source that is not built": ({"src/core/other.cpp": SPDX}, "other.cpp:1: dead"),
+    "a test that is in no list": ({"tests/unit/b_test.cpp": SPDX}, "b_test.cpp:1: dead"),
     "a header that is not included": ({"src/core/other.h": HEADER}, "other.h:1: dead"),
     "getenv": (
         {"src/core/thing.cpp": SPDX + 'auto x = std::getenv("HOME");\n'}, "through c10d::env()"),
     "an unlisted variable": (
-        {"src/core/thing.cpp": SPDX + 'auto x = env("C10D_SPEED");\n'}, "C10D_SPEED is not in the table"),
+        {"src/core/thing.cpp": SPDX + 'auto x = env("C10D_SPEED");\n'},
+        "C10D_SPEED is not in the table"),
     "a variable that nothing reads": (
         {"src/core/thing.cpp": SPDX + "int x;\n"}, "C10D_LOG is in the table but nothing reads it"),
     "a banned type": (
         {"src/core/thing.cpp": SPDX + "class StoreManager {};\n"}, "StoreManager: name the type"),
     "a banned file": (
-        {**built("src/net", "net_utils.cpp"), "src/net/net_utils.cpp": SPDX}, "name the file after"),
+        {**built("src/net", "net_utils.cpp"), "src/net/net_utils.cpp": SPDX},
+        "name the file after"),
     "a machine's path": ({"README.md": f"see {HERE}\n"}, "a path of one machine"),
     "a dead link": ({"README.md": "[x](docs/none.md)\n"}, "dead link docs/none.md"),
 }

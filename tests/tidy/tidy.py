@@ -17,8 +17,8 @@ FOLDERS = ("include", "src", "kernels", "bench", "tools", "tests", "examples", "
 CXX = (".h", ".cpp", ".cu", ".cuh")
 SCRIPTS = (".py", ".sh", ".cmake")
 
-# Who may include whom: the first row whose pattern matches the file decides. Entries are prefixes of
-# what stands between the quotes; "@" is the file's own folder.
+# Who may include whom: the first row whose pattern matches the file decides. Entries are prefixes
+# of what stands between the quotes; "@" is the file's own folder.
 INCLUDE_RULES = [
     (r"include/c10d/", ["c10d/"]),
     (r"kernels/", ["c10d/tensor.h", "c10d/collective.h", "c10d/export.h", "kernels/"]),
@@ -132,28 +132,32 @@ def check_includes(tree):
             elif not quoted and name.startswith(("c10d/", "src/", "kernels/")):
                 tree.report(path, line, f'write "{name}" in quotes')
             elif not quoted and path.startswith("include/") and re.search(r"[/.]", name):
-                tree.report(path, line, f"<{name}>: a public header includes only the standard library")
+                tree.report(path, line, f"<{name}>: a public header uses only the standard library")
             for pattern, home in BELOW:
                 if not quoted and re.match(pattern, name) and not re.match(home, path):
                     tree.report(path, line, f"<{name}> belongs in {home}")
 
 
+def is_built(file, cmake):
+    """Whether CMake code names the file, whole or as ${part}_test.cpp with the part in a list."""
+    words = set(re.findall(r"[\w./*-]+", cmake))
+    if file.name in {word.rpartition("/")[2] for word in words} or file.stem in words:
+        return True
+    return any(file.name.endswith(ending) and file.name[: -len(ending)] in words
+               for ending in re.findall(r"\$\{\w+\}([\w.]+)", cmake))
+
+
 def check_dead_files(tree):
-    included = set()
-    for path, text in tree.of(*CXX).items():
-        for _, name, quoted in includes(text):
-            if quoted:
-                included.update((name, "include/" + name))
+    included = {prefix + name for text in tree.of(*CXX).values()
+                for _, name, quoted in includes(text) if quoted for prefix in ("", "include/")}
     for path in tree.of(*CXX):
-        file = Path(path)
-        words = {w for p, text in tree.cmake().items() if path.startswith(p.rpartition("/")[0])
-                 for w in re.findall(r"[\w./*-]+", text)}
-        built = file.name in {w.rpartition("/")[2] for w in words} or file.stem in words
         if path.startswith("include/c10d/"):
             continue  # the product itself
-        if file.suffix in (".h", ".cuh") and path not in included and not built:
+        built = is_built(Path(path), "\n".join(text for p, text in tree.cmake().items()
+                                               if path.startswith(p.rpartition("/")[0])))
+        if path.endswith((".h", ".cuh")) and path not in included and not built:
             tree.report(path, 1, "dead: nothing includes it")
-        if file.suffix in (".cpp", ".cu") and not built:
+        if path.endswith((".cpp", ".cu")) and not built:
             tree.report(path, 1, "dead: no CMakeLists.txt names it")
 
 
