@@ -184,7 +184,9 @@ def check_environment(tree):
             names = set(re.findall(r"\bC10D_[A-Z][A-Z0-9_]*", literal))
             used |= set(re.findall(r"\b[A-Z][A-Z0-9_]*\b", literal)) if path != ENV_TABLE else set()
             for name in sorted(names - known):
-                tree.report(path, number, f"{name} is not in the table of {ENV_TABLE}")
+                prefix = name.endswith("_") and any(other.startswith(name) for other in known)
+                if not prefix:
+                    tree.report(path, number, f"{name} is not in the table of {ENV_TABLE}")
     for name in sorted(known - used):
         if name.startswith("C10D_"):
             tree.report(ENV_TABLE, 1, f"{name} is in the table but nothing reads it")
