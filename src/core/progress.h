@@ -9,9 +9,10 @@ namespace c10d::inline v0 {
 
 enum class Poll { idle, busy, done };
 
-// Hands `step` to the process's one progress thread, which calls it until it returns `done`. A step must not
-// block; `idle` means that it found nothing to do. Steps run one after the other in the order in which they
-// were added, round after round; while all are idle the thread backs off. The thread starts with the first step.
+// Hands `step` to the process's one progress thread, which calls it until it returns `done`. A step
+// must not block or throw; `idle` means that it found nothing to do. Steps run one after the other
+// in the order in which they were added, round after round; while all are idle the thread backs
+// off. The thread starts with the first step.
 C10D_API void add_progress(std::function<Poll()> step);
 
 }  // namespace c10d::inline v0

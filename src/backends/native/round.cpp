@@ -33,8 +33,6 @@ Round::Round(Team& team, const Call& call) : team_(team), call_(call), epoch_(te
       publish(word, 0);
 }
 
-Round::~Round() { team_.lines(rank()).bell.ring(); }
-
 bool Round::fail(Failure failure) {
   failure_ = team_.control().fail(std::move(failure));
   return false;
@@ -82,6 +80,9 @@ bool Round::announce(std::uint32_t registered) {
   mine.registered = registered;
   mine.signature = call_.signature;
   mine.epoch.store(epoch_, std::memory_order_release);
+  // With a CPU per rank the ring waits until we have looked at the others' entries: right after
+  // the store, it would hold that look up for as long as our cache line travels.
+  if (team_.crowded()) own.bell.ring();
   const WaitContext context{team_.policy(), team_.control(), call_.deadline, &own.bell};
   for (int i = 1; i < size(); ++i) {
     const Entry& theirs = entry(peer(i));
@@ -92,6 +93,7 @@ bool Round::announce(std::uint32_t registered) {
     if (theirs.signature != call_.signature) return disagree();
     late_ |= theirs.registered != 0;
   }
+  if (!team_.crowded()) own.bell.ring();
   entered_ = true;
   if (registered != 0)
     late_ = true;

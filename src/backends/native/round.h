@@ -34,7 +34,6 @@ class Round {
   Round(Team& team, const Call& call);
   Round(const Round&) = delete;
   Round& operator=(const Round&) = delete;
-  ~Round();
 
   int rank() const noexcept { return team_.rank(); }
   int size() const noexcept { return team_.size(); }
@@ -76,7 +75,9 @@ class Round {
   using Word = std::atomic<std::uint64_t> Progress::*;
   // The one place where progress is made visible: steps [0, done) of `word` are over.
   void publish(Word word, std::size_t done) noexcept {
-    (team_.lines(rank()).progress.*word).store(target(done), std::memory_order_release);
+    RankLines& own = team_.lines(rank());
+    (own.progress.*word).store(target(done), std::memory_order_release);
+    own.bell.ring();
   }
   bool await(int peer, Word word, std::size_t done);
   bool await_all(Word word, std::size_t done);
