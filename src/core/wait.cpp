@@ -71,9 +71,8 @@ WaitPolicy wait_policy(int ranks, int cpus) noexcept {
 }
 
 std::string describe(const WaitPolicy& policy) {
-  return policy.hot_polls > 0
-             ? fmt::format("spin, {} yields, sleep", policy.yields)
-             : fmt::format("{} yields, sleep (more ranks than CPUs)", policy.yields);
+  return policy.spins() ? fmt::format("spin, {} yields, sleep", policy.yields)
+                        : fmt::format("{} yields, sleep (more ranks than CPUs)", policy.yields);
 }
 
 WaitResult wait_slowly(const WaitContext& context, Bell& bell, bool (*ready)(void*), void* state) {

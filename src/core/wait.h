@@ -38,6 +38,7 @@ struct WaitPolicy {
   int hot_polls = 0;
   int pauses = 0;
   int yields = 0;
+  bool spins() const noexcept { return hot_polls + pauses > 0; }
 };
 // With a CPU per rank, spinning costs nobody anything. With fewer, a spinning rank keeps the one
 // that it waits for from running.

@@ -18,8 +18,8 @@ namespace {
 // Everything that ops need is shared with them, so that it may go while one still runs.
 class NativeBackend final : public Backend {
  public:
-  explicit NativeBackend(BackendContext context)
-      : team_(std::make_shared<native::Team>(std::move(context))),
+  NativeBackend(BackendContext context, int neighbours)
+      : team_(std::make_shared<native::Team>(std::move(context), neighbours)),
         queue_(std::make_shared<native::Queue>(team_)),
         messages_(std::make_shared<native::Messages>(team_)) {}
 
@@ -35,7 +35,7 @@ class NativeBackend final : public Backend {
 
   std::unique_ptr<Backend> new_group(BackendContext context,
                                      const std::vector<int>& /*parent_ranks*/) override {
-    return make_native_backend(std::move(context));
+    return std::make_unique<NativeBackend>(std::move(context), team_->neighbours());
   }
 
   // Every wait of an op polls Control::broken() at least once a millisecond.
@@ -83,7 +83,8 @@ std::unique_ptr<Backend> make_native_backend(BackendContext context) {
                    .rank = context.rank,
                    .group = context.group});
   }
-  return std::make_unique<NativeBackend>(std::move(context));
+  const int neighbours = context.size;
+  return std::make_unique<NativeBackend>(std::move(context), neighbours);
 }
 
 }  // namespace c10d::inline v0

@@ -36,11 +36,13 @@ std::shared_ptr<SharedMapping> share(const BackendContext& context, std::string 
 
 }  // namespace
 
-Team::Team(BackendContext context)
-    : Team(context, share(context, "native", Layout(context.size).bytes(), deadline_of(context))) {}
+Team::Team(BackendContext context, int neighbours)
+    : Team(context, neighbours,
+           share(context, "native", Layout(context.size).bytes(), deadline_of(context))) {}
 
-Team::Team(BackendContext context, std::shared_ptr<SharedMapping> segment)
+Team::Team(BackendContext context, int neighbours, std::shared_ptr<SharedMapping> segment)
     : context_(std::move(context)),
+      neighbours_(std::max(neighbours, context_.size)),
       layout_(context_.size),
       segment_(std::move(segment)),
       base_(segment_->data()),
@@ -66,7 +68,7 @@ void Team::join(Deadline deadline) {
   own.joined.store(1, std::memory_order_release);
   own.bell.ring();
 
-  policy_ = wait_policy(size(), 0);  // until more is known
+  policy_ = wait_policy(neighbours_, 0);  // until more is known
   std::uint64_t all[kCpuWords] = {};
   for (int peer = 0; peer < size(); ++peer) {
     RankLines& theirs = lines(peer);
@@ -84,7 +86,7 @@ void Team::join(Deadline deadline) {
   // Of all ranks together: a launcher may have bound each rank to a CPU of its own.
   int count = 0;
   for (const std::uint64_t word : all) count += std::popcount(word);
-  policy_ = wait_policy(size(), count);
+  policy_ = wait_policy(neighbours_, count);
 }
 
 Allocation Team::allocate(std::size_t bytes, Deadline deadline) {

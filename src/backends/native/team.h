@@ -20,16 +20,19 @@ inline constexpr std::uint32_t kFirstEpoch = 0u - 500u;
 // the group holds a reference, so that nothing is unmapped below it.
 class Team {
  public:
-  // Collective: returns when every rank has mapped the segment.
-  explicit Team(BackendContext context);
+  // Collective: returns when every rank has mapped the segment. `neighbours` is the number of ranks
+  // that share the CPUs: of the largest group above this one, or of this one.
+  Team(BackendContext context, int neighbours);
   // The same over a mapping that the ranks have already.
-  Team(BackendContext context, std::shared_ptr<SharedMapping> segment);
+  Team(BackendContext context, int neighbours, std::shared_ptr<SharedMapping> segment);
 
   const BackendContext& context() const noexcept { return context_; }
   Control& control() const noexcept { return *context_.control; }
   int rank() const noexcept { return context_.rank; }
   int size() const noexcept { return context_.size; }
-  bool crowded() const noexcept { return policy_.hot_polls == 0; }  // more ranks than CPUs
+  int neighbours() const noexcept { return neighbours_; }
+  // More ranks than CPUs.
+  bool crowded() const noexcept { return !policy_.spins(); }
   const WaitPolicy& policy() const noexcept { return policy_; }
   const Layout& layout() const noexcept { return layout_; }
   Heap& heap() noexcept { return heap_; }
@@ -47,6 +50,7 @@ class Team {
   void join(Deadline deadline);
 
   const BackendContext context_;
+  const int neighbours_;
   const Layout layout_;
   const std::shared_ptr<SharedMapping> segment_;
   std::byte* const base_;
