@@ -46,7 +46,7 @@ bool is_direct(const Channel&, const AllReduce& op) noexcept {
 int start(Channel& channel, const AllReduce& op, MPI_Request* request) {
   const void* input = in_place_or(op.input.data == op.output.data, op.input.data);
   const int count = static_cast<int>(op.input.count);
-  const MPI_Datatype type = reduce_type(op.input.dtype, op.op.kind);
+  const MPI_Datatype type = reduce_type(op.input.dtype);
   const MPI_Op reduction = reduce_op(op.input.dtype, op.op.kind);
   return request
              ? MPI_Iallreduce(input, op.output.data, count, type, reduction, channel.collectives,
@@ -101,7 +101,7 @@ bool is_direct(const Channel& channel, const ReduceScatter& op) noexcept {
 
 int start(Channel& channel, const ReduceScatter& op, MPI_Request* request) {
   const int count = static_cast<int>(op.output.count);
-  const MPI_Datatype type = reduce_type(op.input.dtype, op.op.kind);
+  const MPI_Datatype type = reduce_type(op.input.dtype);
   const MPI_Op reduction = reduce_op(op.input.dtype, op.op.kind);
   return request ? MPI_Ireduce_scatter_block(op.input.data, op.output.data, count, type, reduction,
                                              channel.collectives, request)
@@ -117,7 +117,7 @@ bool is_direct(const Channel& channel, const ReduceScatterV& op) noexcept {
 int start(Channel& channel, const ReduceScatterV& op, MPI_Request* request) {
   channel.shards.set(op.counts);
   const int* counts = channel.shards.counts.data();
-  const MPI_Datatype type = reduce_type(op.input.dtype, op.op.kind);
+  const MPI_Datatype type = reduce_type(op.input.dtype);
   const MPI_Op reduction = reduce_op(op.input.dtype, op.op.kind);
   return request ? MPI_Ireduce_scatter(op.input.data, op.output.data, counts, type, reduction,
                                        channel.collectives, request)
@@ -135,7 +135,7 @@ int start(Channel& channel, const Reduce& op, MPI_Request* request) {
   const bool in_place = channel.rank == op.root && op.input.data == op.output.data;
   const void* input = in_place_or(in_place, op.input.data);
   const int count = static_cast<int>(op.input.count);
-  const MPI_Datatype type = reduce_type(op.input.dtype, op.op.kind);
+  const MPI_Datatype type = reduce_type(op.input.dtype);
   const MPI_Op reduction = reduce_op(op.input.dtype, op.op.kind);
   return request ? MPI_Ireduce(input, op.output.data, count, type, reduction, op.root,
                                channel.collectives, request)

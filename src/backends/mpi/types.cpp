@@ -2,14 +2,13 @@
 #include "src/backends/mpi/types.h"
 
 #include <array>
+#include <utility>
 
 #include "kernels/reduce.h"
 #include "src/backends/mpi/runtime.h"
 
 namespace c10d::inline v0 {
 namespace {
-
-bool is_float(DType dtype) noexcept { return dtype <= DType::bf16; }
 
 template <DType D, ReduceOp::Kind K>
 void combine(void* in, void* inout, int* count, MPI_Datatype*) {
@@ -25,17 +24,12 @@ MPI_Op make_op(MPI_User_function* function) {
 }
 
 template <ReduceOp::Kind K>
-MPI_Op float_op(DType dtype) {
-  static const std::array ops = {make_op(combine<DType::f64, K>), make_op(combine<DType::f32, K>),
-                                 make_op(combine<DType::f16, K>), make_op(combine<DType::bf16, K>)};
+MPI_Op own_op(DType dtype) {
+  static const auto ops = []<std::size_t... D>(std::index_sequence<D...>) {
+    return std::array{make_op(combine<static_cast<DType>(D), K>)...};
+  }
+  (std::make_index_sequence<kDTypeCount>());
   return ops[static_cast<std::size_t>(dtype)];
-}
-
-// Open MPI's AVX loops saturate where sums of 8 and 16 bits must wrap.
-MPI_Op narrow_sum(DType dtype) {
-  static const std::array ops = {make_op(combine<DType::u8, ReduceOp::sum>),
-                                 make_op(combine<DType::u16, ReduceOp::sum>)};
-  return ops[size_of(dtype) - 1];
 }
 
 }  // namespace
@@ -53,40 +47,29 @@ MPI_Datatype move_type(DType dtype) noexcept {
   }
 }
 
-MPI_Datatype reduce_type(DType dtype, ReduceOp::Kind kind) noexcept {
+MPI_Datatype reduce_type(DType dtype) noexcept {
   if (dtype == DType::f64) return MPI_DOUBLE;
   if (dtype == DType::f32) return MPI_FLOAT;
-  if (kind != ReduceOp::min && kind != ReduceOp::max) return move_type(dtype);
-  switch (dtype) {
-    case DType::i64:
-      return MPI_INT64_T;
-    case DType::i32:
-      return MPI_INT32_T;
-    case DType::i16:
-      return MPI_INT16_T;
-    case DType::i8:
-      return MPI_INT8_T;
-    default:
-      return move_type(dtype);
-  }
+  return move_type(dtype);
 }
 
+// MPI's own ops where all libraries have them right. Open MPI's vector loops saturate sums of 8 and
+// 16 bits, MPICH 4.0 orders unsigned integers as if they were signed, and neither says what min and
+// max make of NaN.
 MPI_Op reduce_op(DType dtype, ReduceOp::Kind kind) {
   const bool boolean = dtype == DType::boolean;
   switch (kind) {
     case ReduceOp::sum:
     case ReduceOp::avg:
     case ReduceOp::premul_sum:
-      if (!boolean && size_of(dtype) <= 2) return narrow_sum(dtype);
-      return boolean ? MPI_BOR : MPI_SUM;
+      if (boolean) return MPI_BOR;
+      return size_of(dtype) <= 2 ? own_op<ReduceOp::sum>(dtype) : MPI_SUM;
     case ReduceOp::prod:
       return boolean ? MPI_BAND : MPI_PROD;
     case ReduceOp::min:
-      if (is_float(dtype)) return float_op<ReduceOp::min>(dtype);
-      return boolean ? MPI_BAND : MPI_MIN;
+      return boolean ? MPI_BAND : own_op<ReduceOp::min>(dtype);
     case ReduceOp::max:
-      if (is_float(dtype)) return float_op<ReduceOp::max>(dtype);
-      return boolean ? MPI_BOR : MPI_MAX;
+      return boolean ? MPI_BOR : own_op<ReduceOp::max>(dtype);
     case ReduceOp::band:
       return MPI_BAND;
     case ReduceOp::bor:

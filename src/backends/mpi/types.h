@@ -11,8 +11,8 @@ namespace c10d::inline v0 {
 MPI_Datatype move_type(DType dtype) noexcept;
 // The type to reduce elements with. Sums and products of integers wrap, which C allows for unsigned
 // ones only.
-MPI_Datatype reduce_type(DType dtype, ReduceOp::Kind kind) noexcept;
-// MPI's own op, or ours where MPI's would lose a NaN. Not for avg and premul_sum, which are sums on
+MPI_Datatype reduce_type(DType dtype) noexcept;
+// MPI's own op, or ours where MPI's would be wrong. Not for avg and premul_sum, which are sums on
 // the way, nor where collects_first().
 MPI_Op reduce_op(DType dtype, ReduceOp::Kind kind);
 
