@@ -25,13 +25,13 @@ StoreClient* Service::join(const std::string& id, bool resumes, Session* session
   const auto found = std::find_if(clients_.begin(), clients_.end(),
                                   [&](const StoreClient& client) { return client.id == id; });
   if (found != clients_.end()) {
+    // The client noticed before we did that its former connection is gone.
+    if (found->session != nullptr) found->session->detach(false);
     if (found->refusal) {
       refusal = *found->refusal;
       clients_.erase(found);
       return nullptr;
     }
-    // The client noticed before we did that its former connection is gone.
-    if (found->session != nullptr) found->session->detach(false);
     found->session = session;
     return &*found;
   }

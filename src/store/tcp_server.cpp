@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -99,6 +100,9 @@ TcpServer::TcpServer(Fd listener, HandshakeOptions options, StoreLimits limits)
 }
 
 TcpServer::~TcpServer() {
+  // The thread of the parent does not exist in a forked child, and the loop is not the child's to
+  // touch.
+  if (::getpid() != owner_) return thread_.detach();
   uv_async_send(&stop_);
   thread_.join();
   uv_loop_close(&loop_);

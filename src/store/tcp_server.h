@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <unistd.h>
 #include <uv.h>
 
 #include <atomic>
@@ -54,6 +55,7 @@ class TcpServer {
   // seconds.
   Connections limbo_;
   std::vector<Connection*> dirty_;
+  const pid_t owner_ = ::getpid();
   std::thread thread_;
 };
 

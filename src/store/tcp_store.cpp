@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -89,6 +90,8 @@ class TcpClient final : public RequestStore<TcpStore> {
   }
 
   ~TcpClient() override {
+    // A forked child shares the connection and must not end it for its parent.
+    if (::getpid() != owner_) return;
     MutexLock lock(mutex_);
     if (!socket_ || failure_) return;
     append_frame(output_, goodbye_frame, 0, {});
@@ -124,6 +127,7 @@ class TcpClient final : public RequestStore<TcpStore> {
   std::unique_ptr<TcpServer> server_;  // outlives the connection to it
   const HandshakeOptions handshake_;
   const std::string client_id_ = random_bytes(kClientIdBytes);
+  const pid_t owner_ = ::getpid();
   std::string host_;
   std::uint16_t port_ = 0;
   std::vector<Address> addresses_;
@@ -227,6 +231,10 @@ bool TcpClient::claim_lane(Call& call) {
 
 Reply TcpClient::perform(const Request& request, Deadline deadline) {
   if (auto refusal = refuse(request, limits_)) return *std::move(refusal);
+  if (::getpid() != owner_)
+    return failed(Code::forked_child,
+                  fmt::format("the store at {} belongs to the parent process; make one after fork",
+                              show_host_port(host_, port_)));
   Call call;
   call.deadline = deadline;
   call.frame.reserve(kFrameHeaderBytes + encoded_size(request));
@@ -375,11 +383,15 @@ void TcpClient::reconnect(Deadline until) {
   std::optional<Failure> refusal;
   Duration pause = kFirstPause;
   mutex_.unlock();
-  while (!socket && !refusal && steady_clock::now() < deadline) {
-    refusal = connect_once(true, deadline, socket, problem);
-    if (socket || refusal) break;
-    pause_until(std::min(deadline, steady_clock::now() + pause));
-    pause = std::min(2 * pause, kLongestPause);
+  try {
+    while (!socket && !refusal && steady_clock::now() < deadline) {
+      refusal = connect_once(true, deadline, socket, problem);
+      if (socket || refusal) break;
+      pause_until(std::min(deadline, steady_clock::now() + pause));
+      pause = std::min(2 * pause, kLongestPause);
+    }
+  } catch (const std::exception& error) {
+    refusal = Failure{.code = Code::store_lost, .message = error.what()};
   }
   mutex_.lock();
   if (refusal) return fail(*std::move(refusal));

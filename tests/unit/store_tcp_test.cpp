@@ -185,6 +185,27 @@ TEST(TcpStore, AKilledServerIsNoticedWithinTwoSeconds) {
   for (const Failure& failure : failures) EXPECT_EQ(failure.code, Code::store_lost);
 }
 
+TEST(TcpStore, AForkedChildLeavesTheParentsStoreAlone) {
+  auto server = tcp_server();
+  server->set("k", "v");
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    bool refused = false;
+    try {
+      server->set("k", "child");
+    } catch (const DistBackendError& error) {
+      refused = error.code() == Code::forked_child;
+    }
+    server.reset();
+    _exit(refused ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(server->get("k"), "v");
+}
+
 // Every call is carried out once, however often the connection breaks in whatever place.
 TEST(TcpStore, ReconnectionsRepeatNothing) {
   const auto server = tcp_server();
