@@ -99,6 +99,7 @@ Process::Process(const Options& options) : deadline_(steady_clock::now() + kTime
   out_fd_ = std::move(out);
   err_fd_ = std::move(err);
   if (write(in_writer.get(), options.input.data(), options.input.size()) < 0) std::abort();
+  if (options.hold_input) in_fd_ = std::move(in_writer);
 }
 
 Process::~Process() {

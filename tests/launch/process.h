@@ -20,6 +20,7 @@ class Process {
     std::vector<std::string> command;
     std::map<std::string, std::string> environment;  // added
     std::string input;                               // on stdin
+    bool hold_input = false;                         // until close_input()
     bool terminal = false;                           // stdout and stderr are one
     int ignored_signal = 0;
   };
@@ -31,6 +32,7 @@ class Process {
   pid_t pid() const { return pid_; }
   // Reads until stdout holds `count` lines or the deadline passes; whether it did.
   bool wait_for_lines(std::size_t count);
+  void close_input() { in_fd_.reset(); }
   // Reads to the end, waits for the end: the exit code, or 128 + signal; -1 when the deadline
   // passes.
   int wait();
@@ -42,7 +44,7 @@ class Process {
 
   pid_t pid_ = -1;
   bool reaped_ = false;
-  Fd out_fd_, err_fd_;
+  Fd in_fd_, out_fd_, err_fd_;
   std::string out_, err_;
   std::chrono::steady_clock::time_point deadline_;
 };
