@@ -73,7 +73,7 @@ std::string explain(std::string_view stem, const OpenedModule& opened) {
     return stem.ends_with(wrapped.stem);
   });
   if (opened.path.empty()) {
-    if (known == kWrapped.end())
+    if (known == kWrapped.end() || known->stem != stem)
       return fmt::format("no libc10d_{}.so in {}", stem, fmt::join(module_folders(), ", "));
     return fmt::format("not built: configure found no {} (install {}, then build again)",
                        known->library, known->build_package);
