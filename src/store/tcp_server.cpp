@@ -102,7 +102,10 @@ TcpServer::TcpServer(Fd listener, HandshakeOptions options, StoreLimits limits)
 TcpServer::~TcpServer() {
   // The thread of the parent does not exist in a forked child, and the loop is not the child's to
   // touch.
-  if (::getpid() != owner_) return thread_.detach();
+  if (::getpid() != owner_) {
+    thread_.detach();
+    return;
+  }
   uv_async_send(&stop_);
   thread_.join();
   uv_loop_close(&loop_);
