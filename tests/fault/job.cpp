@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tests/fault/job.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "c10d/backend.h"
+
+namespace c10d::fault {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+namespace fs = std::filesystem;
+
+std::set<std::string> entries(const fs::path& folder) {
+  std::set<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) names.insert(entry.path());
+  return names;
+}
+
+// Other programs come and go meanwhile: only what bears our names counts.
+std::set<std::string> of_ours(const fs::path& folder) {
+  std::set<std::string> names = entries(folder);
+  std::erase_if(names, [](const std::string& name) {
+    return fs::path(name).filename().string().find("c10d") == std::string::npos;
+  });
+  return names;
+}
+
+}  // namespace
+
+Job::Job(const std::string& backend, int size, Meeting meeting)
+    : folder_(testing::TempDir() + "c10d-fault-XXXXXX") {
+  if (mkdtemp(folder_.data()) == nullptr) throw std::runtime_error("no temporary folder");
+  std::string place = "file:" + folder_ + "/store";
+  if (meeting == Meeting::store_process) {
+    store_.emplace_back(std::vector<std::string>{C10D_FAULT_RANK, "store"});
+    place = "tcp:" + store_.front().hear();
+  }
+  for (int rank = 0; rank < size; ++rank)
+    ranks_.emplace_back(std::vector<std::string>{
+        C10D_FAULT_RANK, "serve", backend, std::to_string(rank), std::to_string(size), place});
+  for (Child& rank : ranks_) EXPECT_EQ(rank.hear(), "ready");
+}
+
+Job::~Job() {
+  ranks_.clear();
+  store_.clear();
+  std::error_code error;
+  fs::remove_all(folder_, error);
+}
+
+void Job::tell_all_but(int rank, const std::string& line) {
+  for (int i = 0; i < size(); ++i)
+    if (i != rank) (*this)[i].tell(line);
+}
+
+std::vector<Heard> Job::errors_of_all_but(int rank) {
+  std::vector<Heard> errors;
+  for (int i = 0; i < size(); ++i)
+    if (i != rank) errors.push_back(parse_error((*this)[i].hear_of("error")));
+  return errors;
+}
+
+void Job::expect_ok_from_all() {
+  for (Child& rank : ranks_) EXPECT_EQ(rank.hear(), "ok");
+}
+
+void Job::expect_no_named_memory() const {
+  for (const Child& rank : ranks_) {
+    std::ifstream maps("/proc/" + std::to_string(rank.pid()) + "/maps");
+    for (std::string line; std::getline(maps, line);)
+      EXPECT_EQ(line.find("/dev/shm/"), std::string::npos) << line;
+  }
+}
+
+void Job::kill_store() {
+  store_.front().signal(SIGKILL);
+  store_.clear();
+}
+
+double load_factor() {
+  static const double factor = [] {
+    constexpr milliseconds kSlow{1000};
+    const auto start = steady_clock::now();
+    const Job job("native", 4);
+    const std::chrono::duration<double> taken = steady_clock::now() - start;
+    return std::max(1.0, taken / kSlow);
+  }();
+  return factor;
+}
+
+milliseconds bound(milliseconds quiet) {
+  return std::chrono::duration_cast<milliseconds>(quiet * load_factor());
+}
+
+void Clean::SetUp() {
+  load_factor();
+  descriptors_ = entries("/proc/self/fd");
+  shared_memory_ = of_ours("/dev/shm");
+  temporary_ = of_ours(testing::TempDir());
+}
+
+void Clean::TearDown() {
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
+  EXPECT_EQ(entries("/proc/self/fd").size(), descriptors_.size());
+  EXPECT_EQ(of_ours("/dev/shm"), shared_memory_);
+  EXPECT_EQ(of_ours(testing::TempDir()), temporary_);
+}
+
+std::vector<std::string> backends() {
+  std::vector<std::string> names;
+  for (const BackendInfo& info : list_backends())
+    if (info.available && (info.name == "native" || info.name == "gloo"))
+      names.push_back(info.name);
+  return names;
+}
+
+std::string name_of(const testing::TestParamInfo<std::string>& info) {
+  const std::string ending = fs::path(info.param).extension().string();
+  return ending.empty() ? info.param : ending.substr(1);
+}
+
+}  // namespace c10d::fault

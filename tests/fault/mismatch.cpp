@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tests/fault/mismatch.h"
+
+#include <chrono>
+
+namespace c10d::fault {
+namespace {
+
+constexpr std::size_t kCount = 5;
+
+bool has_root(OpKind kind) {
+  return kind == OpKind::broadcast || kind == OpKind::reduce || kind == OpKind::gather ||
+         kind == OpKind::gather_v || kind == OpKind::scatter || kind == OpKind::scatter_v;
+}
+
+bool has_counts(OpKind kind) {
+  return kind == OpKind::all_gather_v || kind == OpKind::reduce_scatter_v ||
+         kind == OpKind::gather_v || kind == OpKind::scatter_v;
+}
+
+OpKind next(OpKind kind) {
+  const int after = (static_cast<int>(kind) + 1) % (static_cast<int>(OpKind::barrier) + 1);
+  return static_cast<OpKind>(after);
+}
+
+// A call and the memory that it uses.
+class Made {
+ public:
+  Made(OpKind kind, int rank, int root, DType dtype, ReduceOp op, std::size_t count)
+      : shards_(kMismatchRanks, count) {
+    const std::size_t n = kMismatchRanks;
+    const Tensor whole(output_.data(), count * n, dtype);
+    const Tensor part(output_.data(), count, dtype);
+    const ConstTensor whole_in(input_.data(), count * n, dtype);
+    const ConstTensor part_in(input_.data(), count, dtype);
+    // clang-format off
+    switch (kind) {
+      case OpKind::all_reduce: op_ = AllReduce{part, part_in, op}; break;
+      case OpKind::broadcast: op_ = Broadcast{part, part_in, root}; break;
+      case OpKind::all_gather: op_ = AllGather{whole, part_in}; break;
+      case OpKind::all_gather_v: op_ = AllGatherV{whole, part_in, shards_}; break;
+      case OpKind::reduce_scatter: op_ = ReduceScatter{part, whole_in, op}; break;
+      case OpKind::reduce_scatter_v: op_ = ReduceScatterV{part, whole_in, shards_, op}; break;
+      case OpKind::reduce: op_ = Reduce{part, part_in, op, root}; break;
+      case OpKind::gather: op_ = Gather{whole, part_in, root}; break;
+      case OpKind::gather_v: op_ = GatherV{whole, part_in, shards_, root}; break;
+      case OpKind::scatter: op_ = Scatter{part, whole_in, root}; break;
+      case OpKind::scatter_v: op_ = ScatterV{part, whole_in, shards_, root}; break;
+      case OpKind::all_to_all: op_ = AllToAll{whole, whole_in}; break;
+      case OpKind::all_to_all_v: op_ = exchange(rank, dtype, count); break;
+      default: op_ = Barrier{}; break;
+    }
+    // clang-format on
+  }
+  const Op& op() const { return op_; }
+
+ private:
+  // Sends `count` to each other rank, of which each expects kCount: who differs sends what nobody
+  // wants.
+  Op exchange(int rank, DType dtype, std::size_t count) {
+    sent_ = shards_;
+    sent_[static_cast<std::size_t>(rank)] = kCount;
+    shards_.assign(kMismatchRanks, kCount);
+    const std::size_t total = count * (kMismatchRanks - 1) + kCount;
+    return AllToAllV{Tensor(output_.data(), kCount * kMismatchRanks, dtype),
+                     ConstTensor(input_.data(), total, dtype), shards_, sent_};
+  }
+
+  std::vector<double> input_ = std::vector<double>(64), output_ = std::vector<double>(64);
+  std::vector<std::size_t> shards_, sent_;
+  Op op_;
+};
+
+Made make(const MismatchRow& row, int rank) {
+  OpKind kind = row.kind;
+  DType dtype = DType::f32;
+  ReduceOp op = ReduceOp::sum;
+  int root = 0;
+  std::size_t count = kCount;
+  if (rank == row.odd) {
+    if (row.differs == "op") kind = next(kind);
+    if (row.differs == "dtype") dtype = DType::i32;
+    if (row.differs == "reduce_op") op = ReduceOp::max;
+    if (row.differs == "root") root = 1;
+    if (row.differs == "count") count = kCount + 1;
+  }
+  return Made(kind, rank, root, dtype, op, count);
+}
+
+// What tells the two calls apart, as a message must show it.
+std::pair<std::string, std::string> parts(const MismatchRow& row) {
+  if (row.differs == "op")
+    return {std::string(to_string(row.kind)) + "(", std::string(to_string(next(row.kind))) + "("};
+  if (row.differs == "dtype") return {"f32", "i32"};
+  if (row.differs == "reduce_op") return {"(sum", "(max"};
+  if (row.differs == "root") return {"root 0", "root 1"};
+  if (row.kind == OpKind::all_to_all_v) return {" 5", " 6"};
+  if (has_counts(row.kind)) return {"counts", "counts per rank"};
+  return {"x 5", "x 6"};
+}
+
+}  // namespace
+
+std::vector<MismatchRow> mismatch_rows() {
+  std::vector<MismatchRow> rows;
+  int odd = 0;
+  for (int i = 0; i <= static_cast<int>(OpKind::barrier); ++i) {
+    const auto kind = static_cast<OpKind>(i);
+    const auto add = [&](const char* differs) {
+      rows.push_back({kind, differs, odd++ % kMismatchRanks});
+    };
+    add("op");
+    if (kind == OpKind::barrier) continue;
+    add("dtype");
+    add("count");
+    if (is_reduction(kind)) add("reduce_op");
+    if (has_root(kind)) add("root");
+  }
+  return rows;
+}
+
+std::string call_mismatched(ProcessGroup& world, const MismatchRow& row) {
+  using std::chrono::steady_clock;
+  ProcessGroup group = world.new_group({0, 1, 2}, std::string(to_string(row.kind)) + row.differs);
+  const Made made = make(row, group.rank());
+  const auto start = steady_clock::now();
+  std::string code = "none", message = "the call went through";
+  try {
+    group.submit(made.op());
+  } catch (const DistError& error) {
+    code = to_string(error.code());
+    message = error.failure().message;
+  } catch (const std::exception& error) {
+    message = error.what();
+  }
+  const auto elapsed = steady_clock::now() - start;
+  const auto [part, other] = parts(row);
+  return std::string(to_string(row.kind)) + " " + row.differs + " " + code + " " +
+         std::to_string(elapsed / std::chrono::milliseconds(1)) + " " + part + "|" + other + "|" +
+         message;
+}
+
+}  // namespace c10d::fault

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One rank of a fault test, as a process: c10d-fault-rank serve|mismatch|store ...
+// It dies with its parent, whatever happens to that.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <iostream>
+#include <sstream>
+#include <thread>
+
+#include "c10d/env.h"
+#include "c10d/init.h"
+#include "tests/fault/mismatch.h"
+#include "tests/fault/say.h"
+
+namespace c10d::fault {
+namespace {
+
+// "file:/path" or "tcp:port".
+std::shared_ptr<Store> store_at(const std::string& place, int size) {
+  const std::string rest = place.substr(place.find(':') + 1);
+  if (place.starts_with("file:")) return make_file_store(rest, size, kRankTimeout);
+  return make_tcp_store(
+      {.port = static_cast<std::uint16_t>(std::stoi(rest)), .timeout = kRankTimeout});
+}
+
+// Runs ops one after the other in a thread of their own, so that the main thread can still abort.
+class Server {
+ public:
+  explicit Server(ProcessGroup& group) : group_(group) {}
+
+  void run() {
+    std::string line;
+    while (std::getline(std::cin, line)) {
+      std::istringstream words(line);
+      std::string command;
+      words >> command;
+      if (command == "abort") {
+        group_.abort("told to");
+        say("aborted");
+      } else {
+        finish();
+        obey(command, words);
+      }
+    }
+    finish();
+  }
+
+ private:
+  void obey(const std::string& command, std::istringstream& words) {
+    if (command == "all_reduce" || command == "async" || command == "loop") {
+      std::size_t count = 0;
+      std::int64_t milliseconds = 0;
+      words >> count >> milliseconds;
+      CallOptions options{.async = command == "async"};
+      if (milliseconds > 0) options.timeout = std::chrono::milliseconds(milliseconds);
+      op_ = std::thread([this, count, options, loop = command == "loop"] {
+        guarded([&] {
+          say("calling");
+          do {
+            all_reduce(count, options);
+            say("ok");
+          } while (loop);
+        });
+      });
+    } else if (command == "recv") {
+      int peer = 0;
+      words >> peer;
+      op_ = std::thread([this, peer] {
+        guarded([&] {
+          say("calling");
+          float element = 0;
+          group_.recv(std::span(&element, 1), peer);
+          say("ok");
+        });
+      });
+    } else if (command == "monitored_barrier") {
+      op_ = std::thread([this] {
+        guarded([&] {
+          say("calling");
+          group_.monitored_barrier();
+          say("ok");
+        });
+      });
+    } else if (command == "hold") {
+      std::size_t mebibytes = 0;
+      words >> mebibytes;
+      held_.assign(mebibytes << 20, 1);
+      say("holding");
+    } else if (command == "shutdown") {
+      guarded([&] {
+        group_.shutdown();
+        say("left");
+      });
+    } else if (command == "exit") {
+      std::exit(0);
+    } else {
+      say("what is " + command + "?");
+    }
+  }
+
+  void all_reduce(std::size_t count, const CallOptions& options) {
+    std::vector<float> data(count, static_cast<float>(group_.rank() + 1));
+    group_.all_reduce(data, ReduceOp::sum, options).wait();
+    const auto sum = static_cast<float>(group_.size() * (group_.size() + 1) / 2);
+    for (const float element : data)
+      if (element != sum) throw std::runtime_error("a wrong result passed as right");
+  }
+
+  template <class Task>
+  void guarded(const Task& task) {
+    try {
+      task();
+    } catch (const std::exception& error) {
+      say_error(error);
+    }
+  }
+
+  void finish() {
+    if (op_.joinable()) op_.join();
+  }
+
+  ProcessGroup& group_;
+  std::thread op_;
+  std::vector<char> held_;
+};
+
+int serve(const std::string& backend, int rank, int size, const std::string& place) {
+  ProcessGroup group = init_process_group({.backend = backend,
+                                           .store = store_at(place, size),
+                                           .rank = rank,
+                                           .size = size,
+                                           .timeout = kRankTimeout});
+  say("ready");
+  Server(group).run();
+  return 0;
+}
+
+int check_mismatches(const std::string& backend, int rank, int size, const std::string& place) {
+  ProcessGroup group = init_process_group({.backend = backend,
+                                           .store = store_at(place, size),
+                                           .rank = rank,
+                                           .size = size,
+                                           .timeout = kRankTimeout});
+  for (const MismatchRow& row : mismatch_rows()) say(call_mismatched(group, row));
+  group.barrier();
+  return 0;
+}
+
+int keep_store() {
+  const auto store = make_tcp_store({.server = true, .timeout = kRankTimeout});
+  say(std::to_string(store->port()));
+  std::string line;
+  std::getline(std::cin, line);
+  return 0;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const std::string& mode = arguments.at(0);
+  if (mode == "store") return keep_store();
+  if (mode == "serve")
+    return serve(arguments.at(1), std::stoi(arguments.at(2)), std::stoi(arguments.at(3)),
+                 arguments.at(4));
+  if (mode == "mismatch")
+    return check_mismatches(arguments.at(1), std::stoi(arguments.at(2)), std::stoi(arguments.at(3)),
+                            arguments.at(4));
+  if (mode ==
+      "mismatch-in-file") {  // rank and size from the launcher, one file per rank for output
+    const LaunchInfo launch = detect_launch();
+    redirect(arguments.at(3) + "." + std::to_string(launch.rank));
+    return check_mismatches(arguments.at(1), launch.rank, launch.size, arguments.at(2));
+  }
+  throw std::invalid_argument("unknown mode " + mode);
+}
+
+}  // namespace
+}  // namespace c10d::fault
+
+int main(int argc, char** argv) try {
+  return c10d::fault::run({argv + 1, argv + argc});
+} catch (const std::exception& error) {
+  c10d::fault::say_error(error);
+  return 1;
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SIGSTOP: a rank that lives but does nothing is named when the deadline passes, and is waited for
+// until then.
+#include "tests/fault/job.h"
+
+namespace c10d::fault {
+namespace {
+
+class Stop : public Clean {};
+
+void stop(Child& rank) {
+  rank.signal(SIGSTOP);
+  rank.await_stop();
+}
+
+TEST_P(Stop, TheDeadlineNamesTheStoppedRank) {
+  Job job(GetParam(), 4);
+  stop(job[2]);
+  job.tell_all_but(2, "all_reduce 1000 500");
+  for (const Heard& error : job.errors_of_all_but(2)) {
+    EXPECT_EQ(error.code, "TimedOut") << error.what;
+    EXPECT_EQ(error.rank, 2) << error.what;
+    EXPECT_EQ(error.pid, job[2].pid()) << error.what;
+  }
+  job[2].signal(SIGCONT);
+  job[2].tell("all_reduce 1000");
+  const Heard late = parse_error(job[2].hear_of("error"));
+  EXPECT_EQ(late.code, "TimedOut") << "the same cause: " << late.what;
+  EXPECT_EQ(late.rank, 2);
+}
+
+TEST_P(Stop, InTheMiddleOfAnOpTheDeadlineNamesIt) {
+  Job job(GetParam(), 3);
+  job.tell_all_but(-1, "loop 4194304 1500");
+  EXPECT_EQ(job[1].hear_of("ok"), "ok");
+  stop(job[1]);
+  for (const Heard& error : job.errors_of_all_but(1)) {
+    EXPECT_EQ(error.code, "TimedOut") << error.what;
+    EXPECT_EQ(error.rank, 1) << error.what;
+  }
+}
+
+TEST_P(Stop, ContinuedBeforeTheDeadlineTheResultIsRight) {
+  Job job(GetParam(), 4);
+  stop(job[0]);
+  job.tell_all_but(-1, "all_reduce 1000000");
+  for (int rank = 1; rank < 4; ++rank) EXPECT_EQ(job[rank].hear(), "calling");
+  job[0].signal(SIGCONT);
+  EXPECT_EQ(job[0].hear(), "calling");
+  job.expect_ok_from_all();
+}
+
+TEST_P(Stop, InTheMiddleOfOpsAndContinuedTheResultsStayRight) {
+  Job job(GetParam(), 3);
+  job.tell_all_but(-1, "loop 1048576");
+  for (int round = 0; round < 5; ++round) {
+    Child& victim = job[round % 3];
+    EXPECT_EQ(victim.hear_of("ok"), "ok");
+    stop(victim);
+    victim.signal(SIGCONT);
+  }
+  for (int rank = 0; rank < 3; ++rank)
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(job[rank].hear_of("ok"), "ok");
+}
+
+C10D_ON_EACH_BACKEND(Stop);
+
+}  // namespace
+}  // namespace c10d::fault
