@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "c10d/backend.h"
@@ -53,6 +54,7 @@ class GlooBackend : public Backend {
   std::vector<std::uint32_t> sent_;      // messages by receiver
   Scratch scratch_;
   std::atomic<bool> closed_ = false;
+  std::thread closer_;
   std::unique_ptr<Tasks> collectives_;
   std::unique_ptr<Tasks> messages_;
 };

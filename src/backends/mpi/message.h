@@ -29,7 +29,7 @@ class Message {
   bool in_progress() const noexcept;
   void cancel() noexcept;
   int source() const noexcept { return source_; }
-  // Of a receiver: what the two ends called, when that differs. The sender was released all the
+  // Of a receiver: what the two ends called, when that differs. The payload is then released all the
   // same.
   const std::string& mismatch() const noexcept { return mismatch_; }
 
