@@ -42,6 +42,16 @@ std::string upper(std::string text) {
   return text;
 }
 
+// What launchers set for each rank: no choice of the user's, and new in every launch.
+bool is_of_launcher(const std::string& name) {
+  for (const std::string_view prefix :
+       {"C10D_RANK", "C10D_WORLD_SIZE", "C10D_LOCAL_", "C10D_STORE", "C10D_JOB_ID", "C10D_RESTART_COUNT", "OMPI_MCA_orte_",
+        "OMPI_MCA_ess", "OMPI_MCA_pmix", "OMPI_MCA_initial_wdir", "OMPI_MCA_shmem_RUNTIME", "OMPI_MCA_rmaps_base_oversubscribe",
+        "OMPI_MCA_mpi_oversubscribe", "OMPI_MCA_hwloc_base_binding_policy"})
+    if (name.starts_with(prefix)) return true;
+  return false;
+}
+
 bool looks_secret(const std::string& name) {
   const std::string text = upper(name);
   for (const std::string_view word : {"TOKEN", "SECRET", "PASSW", "KEY", "CREDENTIAL", "COOKIE", "AUTH"})
@@ -112,7 +122,7 @@ std::map<std::string, std::string> relevant_variables() {
     if (equals == std::string::npos) continue;
     const std::string name = text.substr(0, equals);
     const bool listed = std::any_of(prefixes.begin(), prefixes.end(), [&](std::string_view prefix) { return name.starts_with(prefix); });
-    if (listed && !looks_secret(name)) found[name] = text.substr(equals + 1);
+    if (listed && !looks_secret(name) && !is_of_launcher(name)) found[name] = text.substr(equals + 1);
   }
   return found;
 }

@@ -145,7 +145,7 @@ std::string op_figures(const OpTable& table, const Summary& summary) {
   return "<div class=\"figures\">" +
          figure("time, &micro;s &ndash; lower is better", {table.title() + ": time against size", "us", true, series_of(table, summary, time)}) +
          figure("algorithm bandwidth S / t, GB/s &ndash; higher is better",
-                {table.title() + ": bandwidth against size", "GB/s", false, series_of(table, summary, bandwidth)}) +
+                {table.title() + ": bandwidth against size", "GB/s", true, series_of(table, summary, bandwidth)}) +
          "</div>";
 }
 

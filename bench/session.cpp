@@ -19,6 +19,7 @@
 #include "bench/header.h"
 #include "bench/report.h"
 #include "bench/table.h"
+#include "bench/worker.h"
 #include "c10d/error.h"
 #include "c10d/version.h"
 
@@ -91,6 +92,10 @@ void Session::take(const Json& line) {
   const std::lock_guard lock(mutex_);
   results_.add(line);
   const std::string kind = line.at("t").get<std::string>();
+  if (kind == kLaunchDone) {
+    ++launches_done_;
+    return;
+  }
   if (kind == "cell") {
     const CellRecord& cell = results_.cells.back();
     if (cell.backend.ends_with(kControlSuffix)) return;  // its verdict is a ctl record
@@ -149,7 +154,7 @@ int Session::verdict_code(int exit_code, const Summary& summary) const {
 
 int Session::finish(int exit_code) {
   progress_.erase();
-  results_.complete = exit_code == 0 || exit_code == 3;
+  results_.complete = launches_done_ == options_.launches;
   const bool compare = options_.command == Command::compare;
   check_hashes();
   look_for_noise(summarise(results_, false, options_.equiv));

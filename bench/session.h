@@ -39,6 +39,7 @@ class Session {
   const Options& options_;
   std::mutex mutex_;
   Results results_;
+  int launches_done_ = 0;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> json_;
   Progress progress_;
 };

@@ -146,6 +146,9 @@ std::string escape_html(const std::string& text) {
       case '"':
         safe += "&quot;";
         break;
+      case '\'':
+        safe += "&#39;";
+        break;
       default:
         safe += c;
     }

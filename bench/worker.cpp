@@ -166,6 +166,7 @@ int Rank::run() {
   for (Entry& entry : entries_)
     if (entry.contender && entry.code.empty()) entry.contender->shutdown();
   page_.barrier();
+  emit(Json{{"t", kLaunchDone}});
   control_.shutdown();
   return wrong_ ? 3 : failed_ ? 1 : 0;
 }

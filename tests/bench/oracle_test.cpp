@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/oracle.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "bench/arena.h"
+#include "bench/buffers.h"
+#include "c10d/error.h"
+
+namespace c10d::bench {
+namespace {
+
+constexpr int kRanks = 3;
+constexpr std::uint64_t kShard = 1000;
+
+Case case_of(BenchOp op, DType dtype = DType::f32, ReduceOp::Kind redop = ReduceOp::sum, Place place = Place::out) {
+  const std::uint64_t shards = facts_of(op).sharded ? kRanks : 1;
+  return {op, dtype, redop, 1, place, kShard * shards * size_of(dtype), kShard};
+}
+
+// The memory of every rank, and the ops as written in collective.h, done by copies.
+struct World {
+  explicit World(const Case& c) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      inputs.push_back(std::make_unique<Arena>(64 * kShard));
+      outputs.push_back(std::make_unique<Arena>(64 * kShard));
+      ranks.push_back(std::make_unique<Buffers>(c, rank, kRanks, 4, 42, *inputs.back(), *outputs.back()));
+    }
+  }
+  template <class T>
+  const T& op(int rank) const {
+    return std::get<T>(ranks[static_cast<std::size_t>(rank)]->ops().front());
+  }
+  std::uint64_t wrong() const {
+    std::uint64_t sum = 0;
+    for (const auto& rank : ranks) sum += rank->wrong();
+    return sum;
+  }
+  void poison() {
+    for (const auto& rank : ranks) rank->poison_output();
+  }
+  std::vector<std::unique_ptr<Arena>> inputs, outputs;
+  std::vector<std::unique_ptr<Buffers>> ranks;
+};
+
+void copy(Tensor to, ConstTensor from) {
+  ASSERT_EQ(to.bytes(), from.bytes());
+  std::memmove(to.data, from.data, from.bytes());
+}
+
+TEST(Oracle, AcceptsASumAndFindsOneWrongElement) {
+  for (const Place place : {Place::out, Place::in}) {
+    World world(case_of(BenchOp::all_reduce, DType::f32, ReduceOp::sum, place));
+    world.poison();
+    std::vector<float> sum(kShard, 0);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const auto* input = static_cast<const float*>(world.op<AllReduce>(rank).input.data);
+      for (std::size_t i = 0; i < kShard; ++i) sum[i] += input[i];
+    }
+    for (int rank = 0; rank < kRanks; ++rank) copy(world.op<AllReduce>(rank).output, ConstTensor(sum));
+    EXPECT_EQ(world.wrong(), 0U);
+    static_cast<float*>(world.op<AllReduce>(2).output.data)[77] += 1;
+    EXPECT_EQ(world.wrong(), 1U);
+  }
+}
+
+TEST(Oracle, SeesAResultThatWasNeverWritten) {
+  for (const BenchOp op : {BenchOp::all_reduce, BenchOp::all_gather, BenchOp::all_to_all, BenchOp::broadcast}) {
+    World world(case_of(op));
+    world.poison();
+    EXPECT_GT(world.wrong(), kShard) << facts_of(op).name;
+  }
+}
+
+TEST(Oracle, MovesAreWhatCollectiveHSays) {
+  World gathered(case_of(BenchOp::all_gather, DType::i64));
+  World exchanged(case_of(BenchOp::all_to_all, DType::i64));
+  World scattered(case_of(BenchOp::scatter, DType::i64));
+  World sent(case_of(BenchOp::broadcast, DType::i64));
+  for (std::size_t to = 0; to < kRanks; ++to) {
+    const int rank = static_cast<int>(to);
+    for (std::size_t from = 0; from < kRanks; ++from) {
+      const int peer = static_cast<int>(from);
+      copy(gathered.op<AllGather>(rank).output.slice(from * kShard, kShard), gathered.op<AllGather>(peer).input);
+      copy(exchanged.op<AllToAll>(rank).output.slice(from * kShard, kShard),
+           exchanged.op<AllToAll>(peer).input.slice(to * kShard, kShard));
+    }
+    copy(scattered.op<Scatter>(rank).output, scattered.op<Scatter>(1).input.slice(to * kShard, kShard));
+    copy(sent.op<Broadcast>(rank).output, sent.op<Broadcast>(1).input);
+  }
+  for (const World* world : {&gathered, &exchanged, &scattered, &sent}) EXPECT_EQ(world->wrong(), 0U);
+  EXPECT_NE(gathered.ranks[0]->hash(), 0U);
+  EXPECT_EQ(gathered.ranks[0]->hash(), gathered.ranks[2]->hash());
+}
+
+// Every input is a number that its dtype holds, and small enough that no sum of 8 ranks leaves it.
+TEST(Oracle, InputsAreExactInEveryDtype) {
+  for (int d = 0; d < kDTypeCount; ++d) {
+    for (int k = 0; k < kReduceOpCount; ++k) {
+      const auto dtype = static_cast<DType>(d);
+      const auto redop = static_cast<ReduceOp::Kind>(k);
+      if (!why_unsupported(redop, dtype).empty()) continue;
+      Case c = case_of(BenchOp::all_reduce, dtype, redop);
+      const Oracle alone(c, 1, 42);
+      Arena memory(64 * kShard);
+      const Tensor buffer(memory.data(), kShard, dtype);
+      alone.fill(buffer, 0, 0);
+      // With one rank every op but premul_sum gives its input back.
+      const std::uint64_t wrong = alone.wrong(buffer, 0);
+      if (redop == ReduceOp::premul_sum) {
+        EXPECT_GT(wrong, 0U) << to_string(dtype);
+      } else {
+        EXPECT_EQ(wrong, 0U) << to_string(dtype) << ' ' << to_string(redop);
+      }
+    }
+  }
+}
+
+TEST(Oracle, HashFollowsEveryByte) {
+  std::vector<unsigned char> bytes(37, 1);
+  const std::uint64_t before = hash_bytes(bytes.data(), bytes.size());
+  for (unsigned char& byte : bytes) {
+    byte ^= 1;
+    EXPECT_NE(hash_bytes(bytes.data(), bytes.size()), before);
+    byte ^= 1;
+  }
+  EXPECT_EQ(hash_bytes(nullptr, 0), hash_bytes(bytes.data(), 0));
+}
+
+}  // namespace
+}  // namespace c10d::bench

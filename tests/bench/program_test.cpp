@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/bench/schema.h"
+
+namespace c10d::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Ended {
+  int code = -1;
+  std::string out;  // stdout and stderr
+};
+
+Ended run(const std::string& arguments) {
+  const std::string line = "timeout 100 " C10D_BENCH " " + arguments + " 2>&1 </dev/null";
+  Ended ended;
+  std::FILE* pipe = popen(line.c_str(), "r");
+  std::array<char, 4096> chunk;
+  while (const std::size_t got = std::fread(chunk.data(), 1, chunk.size(), pipe)) ended.out.append(chunk.data(), got);
+  const int status = pclose(pipe);
+  ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return ended;
+}
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = std::filesystem::temp_directory_path() / "c10d-bench-XXXXXX";
+    path_ = mkdtemp(name.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string operator/(const char* name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+std::vector<Json> lines_of(const std::string& path) {
+  std::vector<Json> lines;
+  std::ifstream file(path);
+  for (std::string text; std::getline(file, text);) lines.push_back(Json::parse(text));
+  return lines;
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Iterations are counted, not timed: how fast the machine is must not decide.
+constexpr const char* kTiny = " -n 2 -i 3 -w 1 --launches 2 --blocks 2 ";
+
+TEST(Program, ComparesWithoutAWrongElement) {
+  const Folder folder;
+  const Ended ended = run(std::string("compare") + kTiny + "-B native,memcpy all -s 8,4K --place both --json " + (folder / "r.jsonl") +
+                          " --csv " + (folder / "r.csv") + " --md " + (folder / "r.md") + " --report " + (folder / "r.html"));
+  ASSERT_EQ(ended.code, 0) << ended.out;
+  const Schema schema(C10D_SOURCE_DIR "/bench/schema/c10d-bench-1.schema.json");
+  const std::vector<Json> lines = lines_of(folder / "r.jsonl");
+  ASSERT_FALSE(lines.empty());
+  EXPECT_EQ(lines.front()["t"], "run");
+  EXPECT_EQ(lines.back()["t"], "end");
+  EXPECT_EQ(lines.back()["complete"], true);
+  std::set<std::string> ops;
+  std::size_t cells = 0;
+  for (const Json& line : lines) {
+    EXPECT_EQ(schema.complaint(line), "") << line.dump();
+    if (line["t"] != "cell") continue;
+    ++cells;
+    EXPECT_EQ(line["wrong"], 0) << line.dump();
+    if (line["backend"] == "native") ops.insert(line["op"].get<std::string>());
+  }
+  EXPECT_EQ(ops.size(), 11U);
+  // 9 ops with two sizes out of place, 7 of them in place too, barrier once; launches x blocks of each.
+  const std::size_t native = (10 * 2 + 7 * 2 + 1) * 4;
+  EXPECT_EQ(cells, native + (10 * 2 + 7 * 2) * 4) << "memcpy has no barrier";
+  EXPECT_NE(ended.out.find("exact against the oracle; result hash equal"), std::string::npos) << ended.out;
+  EXPECT_NE(text_of(folder / "r.html").find("</html>"), std::string::npos);
+  EXPECT_NE(text_of(folder / "r.md").find("### all_reduce f32 sum"), std::string::npos);
+  EXPECT_NE(text_of(folder / "r.csv").find("all_reduce,native,f32,sum"), std::string::npos);
+  EXPECT_EQ(run("report " + (folder / "r.jsonl") + " -o " + (folder / "again.html")).code, 0);
+  EXPECT_NE(text_of(folder / "again.html").find("</html>"), std::string::npos);
+}
+
+TEST(Program, RunsEveryDtypeAndReduceOp) {
+  const Ended ended = run(std::string("run") + kTiny + "--launches 1 all_reduce reduce_scatter -d all -o all -s 64");
+  EXPECT_EQ(ended.code, 0) << ended.out;
+  EXPECT_NE(ended.out.find("bf16"), std::string::npos);
+}
+
+TEST(Program, RunsOddNumbersOfRanksAndOtherRoots) {
+  const Ended ended = run("run -n 3 -i 3 -w 0 --launches 1 --blocks 1 all -s 4K -r all");
+  EXPECT_EQ(ended.code, 0) << ended.out;
+  EXPECT_NE(ended.out.find("root 2"), std::string::npos);
+}
+
+TEST(Program, WhatIsNotThereIsARowAndNoFailure) {
+  const Ended ended = run(std::string("compare") + kTiny + "--launches 1 -B native,no_such_backend -s 8");
+  EXPECT_EQ(ended.code, 0) << ended.out;
+  EXPECT_NE(ended.out.find("skip   no_such_backend:"), std::string::npos) << ended.out;
+  EXPECT_EQ(run(std::string("run") + kTiny + "--launches 1 -B no_such_backend -s 8").code, 77);
+}
+
+TEST(Program, MistakesAreExitCodeTwoAndSaySo) {
+  const Ended ended = run("run allreduce");
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_NE(ended.out.find("did you mean all_reduce?"), std::string::npos) << ended.out;
+  EXPECT_EQ(run("run -n 2 --root 5 broadcast -s 8").code, 2);
+  EXPECT_EQ(run("run -n 2 -s 8 --json /no/such/folder/f").code, 2);
+  EXPECT_EQ(run("report /no/such/file -o /dev/null").code, 2);
+}
+
+TEST(Program, PrintsAPlanAndStartsNothing) {
+  const Ended ended = run("compare -n 4 -B native,gloo all --dry-run");
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_NE(ended.out.find("ranks     4"), std::string::npos) << ended.out;
+}
+
+TEST(Program, JsonOnStdoutIsNothingButJson) {
+  const Folder folder;
+  const Ended ended = run(std::string("run") + kTiny + "--launches 1 -s 8 --json - 2>/dev/null >" + (folder / "out"));
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_EQ(lines_of(folder / "out").back()["t"], "end");
+}
+
+// SIGTERM in the middle: the launch ends, what was measured is written, and the code says why.
+TEST(Program, AnInterruptedRunKeepsItsData) {
+  const Folder folder;
+  const std::string json = folder / "r.jsonl";
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    execl(C10D_BENCH, C10D_BENCH, "run", "-n", "2", "-s", "1K", "--time", "60s", "--blocks", "600", "--json", json.c_str(), nullptr);
+    _exit(127);
+  }
+  close(ends[1]);
+  // Until the first cells are there; the test's own time limit bounds the wait.
+  while (text_of(json).find("\"cell\"") == std::string::npos && waitpid(child, nullptr, WNOHANG) == 0) usleep(20'000);
+  kill(child, SIGTERM);
+  std::string out;
+  std::array<char, 4096> chunk;
+  for (ssize_t got; (got = read(ends[0], chunk.data(), chunk.size())) > 0;) out.append(chunk.data(), static_cast<std::size_t>(got));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status)) << out;
+  EXPECT_EQ(WEXITSTATUS(status), 143) << out;
+  EXPECT_NE(out.find("all_reduce f32 sum"), std::string::npos) << "the partial table: " << out;
+  const std::vector<Json> lines = lines_of(json);
+  EXPECT_EQ(lines.back()["t"], "end");
+  EXPECT_EQ(lines.back()["complete"], false);
+}
+
+TEST(Program, ListsAndDiagnoses) {
+  EXPECT_NE(run("list ops").out.find("all_reduce"), std::string::npos);
+  EXPECT_TRUE(Json::parse(run("list backends --json").out)["backends"].contains("native"));
+  EXPECT_TRUE(Json::parse(run("doctor --json").out).contains("machine"));
+  EXPECT_EQ(run("list nonsense").code, 2);
+}
+
+}  // namespace
+}  // namespace c10d::bench

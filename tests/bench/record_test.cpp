@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/record.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "bench/environment.h"
+#include "c10d/error.h"
+#include "tests/bench/schema.h"
+#include "tests/bench/synthetic.h"
+
+namespace c10d::bench {
+namespace {
+
+CellRecord full_cell() {
+  CellRecord cell = synthetic_cell("gloo", 4096, 1, 2, 100);
+  cell.rtt = RoundTrip{0.1, 0.12, "near"};
+  cell.us.p99 = 119.5;
+  cell.mem = 1.5;
+  cell.wrong = 3;
+  cell.switches = {7, 8};
+  cell.algo = "ring";
+  return cell;
+}
+
+TEST(Record, ACellSurvivesItsLine) {
+  const CellRecord cell = full_cell();
+  Results results;
+  results.add(Json::parse(to_json(cell, true).dump()));
+  ASSERT_EQ(results.cells.size(), 1U);
+  const CellRecord& read = results.cells.front();
+  EXPECT_EQ(read.key, cell.key);
+  EXPECT_EQ(read.backend, cell.backend);
+  EXPECT_EQ(read.algo, cell.algo);
+  EXPECT_EQ(read.iters, cell.iters);
+  EXPECT_DOUBLE_EQ(read.us.p50, cell.us.p50);
+  EXPECT_EQ(read.us.p99, cell.us.p99);
+  EXPECT_EQ(read.mem, cell.mem);
+  EXPECT_EQ(read.bus, std::nullopt);
+  EXPECT_EQ(read.rtt->bucket, "near");
+  EXPECT_EQ(read.wrong, 3U);
+  EXPECT_EQ(read.samples, cell.samples);
+}
+
+TEST(Record, EveryKindFitsTheSchema) {
+  const Schema schema(C10D_SOURCE_DIR "/bench/schema/c10d-bench-1.schema.json");
+  CompareRecord compare;
+  compare.key = full_cell().key;
+  compare.base = "native";
+  compare.other = "gloo";
+  compare.ratio.value = 2;
+  for (const Json& line : {to_json(full_cell(), false), to_json(SkipRecord{full_cell().key, "mpi", "unsupported", "why"}),
+                           to_json(CeilRecord{"memcpy", "L2", 4096, 0, 10.0, 0.4}), to_json(compare),
+                           to_json(ControlRecord{"aa", "native", compare.ratio, true}),
+                           to_json(WarnRecord{"W001", "text"}), sample_json(full_cell()), environment_json(0)})
+    EXPECT_EQ(schema.complaint(line), "") << line.dump();
+}
+
+TEST(Record, TheSchemaRefusesWhatIsNot) {
+  const Schema schema(C10D_SOURCE_DIR "/bench/schema/c10d-bench-1.schema.json");
+  Json line = to_json(full_cell(), false);
+  line.erase("us");
+  EXPECT_NE(schema.complaint(line), "");
+  line = to_json(full_cell(), false);
+  line["iters"] = "three";
+  EXPECT_NE(schema.complaint(line), "");
+  line = to_json(full_cell(), false);
+  line["t"] = "no_such_kind";
+  EXPECT_NE(schema.complaint(line), "");
+}
+
+TEST(Record, NoNumberIsEverNaN) {
+  CellRecord cell = full_cell();
+  cell.alg = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(to_json(cell, false)["gbps"]["alg"].is_null());
+}
+
+class File {
+ public:
+  explicit File(const std::string& text) {
+    std::string name = std::filesystem::temp_directory_path() / "c10d-bench-test-XXXXXX";
+    const int fd = mkstemp(name.data());
+    close(fd);
+    path = name;
+    std::ofstream(path) << text;
+  }
+  ~File() { std::filesystem::remove(path); }
+  std::string path;
+};
+
+const std::string kRun = R"({"v":1,"t":"run","id":"a"})";
+
+TEST(Record, ReadersIgnoreWhatTheyDoNotKnowAndACutLastLine) {
+  const std::string cell = to_json(full_cell(), false).dump();
+  const File file(kRun + "\n" + R"({"v":1,"t":"future","x":1})" + "\n" + cell + "\n" + cell.substr(0, 40));
+  Results results;
+  read_results(file.path, results);
+  EXPECT_EQ(results.cells.size(), 1U);
+  EXPECT_FALSE(results.complete);
+}
+
+TEST(Record, GarbageInTheMiddleIsAnErrorWithItsLine) {
+  const File file(kRun + "\nnonsense\n" + kRun + "\n");
+  Results results;
+  try {
+    read_results(file.path, results);
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(std::string(error.what()).find(":2:"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Record, LaunchesOfFurtherFilesAreNumberedOn) {
+  const std::string cell = to_json(full_cell(), false).dump();
+  const File file(kRun + "\n" + cell + "\n" + R"({"v":1,"t":"end","ok":true,"complete":true,"exit":0,"cells":1})" + "\n");
+  Results results;
+  read_results(file.path, results);
+  read_results(file.path, results);
+  ASSERT_EQ(results.cells.size(), 2U);
+  EXPECT_EQ(results.cells[0].launch, 1);
+  EXPECT_EQ(results.cells[1].launch, 3);
+  EXPECT_TRUE(results.complete);
+}
+
+TEST(Environment, SecretsAndRanksStayOut) {
+  setenv("C10D_TOKEN_FILE", "/secret", 1);
+  setenv("NCCL_MY_PASSWORD", "secret", 1);
+  setenv("C10D_RANK", "0", 1);
+  setenv("GLOO_TEST_CHOICE", "seen", 1);
+  const auto variables = relevant_variables();
+  EXPECT_EQ(variables.count("C10D_TOKEN_FILE") + variables.count("NCCL_MY_PASSWORD") + variables.count("C10D_RANK"), 0U);
+  EXPECT_EQ(variables.at("GLOO_TEST_CHOICE"), "seen");
+  for (const char* name : {"C10D_TOKEN_FILE", "NCCL_MY_PASSWORD", "C10D_RANK", "GLOO_TEST_CHOICE"}) unsetenv(name);
+}
+
+}  // namespace
+}  // namespace c10d::bench

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/report.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/bench/synthetic.h"
+
+namespace c10d::bench {
+namespace {
+
+std::size_t count(const std::string& text, const std::string& word) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+  return found;
+}
+
+// Every element that is opened is closed, in order.
+void expect_balanced(const std::string& html) {
+  std::vector<std::string> open;
+  for (std::size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
+    const std::size_t end = html.find('>', at);
+    ASSERT_NE(end, std::string::npos);
+    const std::string tag = html.substr(at + 1, end - at - 1);
+    if (tag.starts_with("!") || tag.starts_with("meta") || tag.ends_with("/")) continue;
+    const std::string name = tag.substr(tag[0] == '/' ? 1 : 0, tag.find(' ') - (tag[0] == '/' ? 1 : 0));
+    if (tag[0] != '/') {
+      open.push_back(name);
+      continue;
+    }
+    ASSERT_FALSE(open.empty()) << tag;
+    ASSERT_EQ(open.back(), name);
+    open.pop_back();
+  }
+  EXPECT_TRUE(open.empty());
+}
+
+TEST(Report, IsOneFileThatNeedsNothingElse) {
+  Results results = synthetic_results({{"native", 1}, {"gloo", 3}});
+  results.warnings.push_back({"W999", "a < b & \"c\""});
+  const std::string html = html_report(results, summarise(results, true, 0.02));
+  expect_balanced(html);
+  for (const char* forbidden : {"<script", "http://", "https://", "<link", "@import", "url("})
+    EXPECT_EQ(html.find(forbidden), std::string::npos) << forbidden;
+  EXPECT_EQ(count(html, "<svg class=\"chart\""), 2U) << "time and bandwidth of one op";
+  EXPECT_NE(html.find("a &lt; b &amp; &quot;c&quot;"), std::string::npos);
+  EXPECT_NE(html.find("c10d-bench compare &#39;a b&#39;"), std::string::npos) << "the exact command";
+  EXPECT_EQ(html.find("nan"), std::string::npos);
+  EXPECT_EQ(html.find("inf\""), std::string::npos);
+}
+
+TEST(Report, OneSizeOrNothingMeasuredIsNoReasonToFail) {
+  Results one = synthetic_results({{"native", 1}});
+  std::erase_if(one.cells, [](const CellRecord& cell) { return cell.key.bytes != 1024; });
+  expect_balanced(html_report(one, summarise(one, true, 0.02)));
+  const Results none;
+  expect_balanced(html_report(none, summarise(none, true, 0.02)));
+}
+
+}  // namespace
+}  // namespace c10d::bench

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/summary.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "bench/bandwidth.h"
+#include "bench/csv.h"
+#include "bench/table.h"
+#include "tests/bench/synthetic.h"
+
+namespace c10d::bench {
+namespace {
+
+TEST(Summary, RecoversAFactorAndItsVerdict) {
+  const Summary summary = summarise(synthetic_results({{"native", 1}, {"gloo", 3}, {"mpi", 1}, {"fast", 0.5}}), true, 0.02);
+  ASSERT_EQ(summary.compares.size(), 9U);
+  for (const CompareRecord& record : summary.compares) {
+    const double truth = record.other == "gloo" ? 3 : record.other == "fast" ? 0.5 : 1;
+    EXPECT_NEAR(record.ratio.value, truth, 1e-9) << "paired inside each block, the wobble cancels";
+    EXPECT_EQ(record.verdict, record.other == "gloo"   ? Verdict::slower
+                              : record.other == "fast" ? Verdict::faster
+                                                       : Verdict::same);
+  }
+}
+
+TEST(Summary, CeilIsMemcpyOverTime) {
+  const Summary summary = summarise(synthetic_results({{"native", 1}}), true, 0.02);
+  ASSERT_EQ(summary.tables.size(), 1U);
+  const std::vector<SizeRow>& rows = summary.tables.front().rows;
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_FALSE(rows[0].cells[0].ceil) << "blank below 4 KiB";
+  EXPECT_NEAR(*rows[2].cells[0].ceil, 0.5, 0.01);
+}
+
+TEST(Summary, PairsOfAnotherRoundTripAreLeftOut) {
+  Results results = synthetic_results({{"native", 1}, {"gloo", 2}});
+  for (CellRecord& cell : results.cells) {
+    cell.rtt = RoundTrip{0.1, 0.1, "near"};
+    if (cell.block == 0 && cell.backend == "gloo") {
+      cell.rtt->bucket = "far";
+      cell.us.p50 *= 100;
+    }
+  }
+  for (const CompareRecord& record : summarise(results, true, 0.02).compares) {
+    EXPECT_NEAR(record.ratio.value, 2, 1e-9);
+    EXPECT_NEAR(record.ratio.ci95->high, 2, 1e-9);
+  }
+}
+
+TEST(Summary, SkipsHoldTheirPlaceAndTheirReason) {
+  Results results = synthetic_results({{"native", 1}, {"mpi", 1}});
+  std::erase_if(results.cells, [](const CellRecord& cell) { return cell.backend == "mpi"; });
+  for (const std::uint64_t bytes : {std::uint64_t{1024}, std::uint64_t{65536}, std::uint64_t{1} << 20})
+    results.skips.push_back({{"all_reduce", "f32", "sum", "out", -1, bytes}, "mpi", "unavailable", "no mpirun"});
+  const Summary summary = summarise(results, true, 0.02);
+  EXPECT_EQ(summary.skipped, 3U);
+  EXPECT_EQ(skip_notes(summary), std::vector<std::string>{"mpi: no mpirun (3 cells)"});
+  EXPECT_NE(text_tables(summary, {}).find("skip"), std::string::npos);
+}
+
+TEST(Summary, TheBaseAgainstItselfIsAControlAndNoColumn) {
+  Results results = synthetic_results({{"native", 1}});
+  const std::vector<CellRecord> cells = results.cells;
+  for (CellRecord cell : cells) {
+    cell.backend += kControlSuffix;
+    cell.us.p50 *= 1.5;
+    results.cells.push_back(cell);
+  }
+  const Summary summary = summarise(results, true, 0.02);
+  EXPECT_EQ(summary.backends, std::vector<std::string>{"native"});
+  ASSERT_EQ(summary.controls.size(), 1U);
+  EXPECT_NEAR(summary.controls[0].ratio.value, 1.5, 1e-9);
+  EXPECT_FALSE(summary.controls[0].ok);
+}
+
+TEST(Summary, WrongElementsAreCounted) {
+  Results results = synthetic_results({{"native", 1}});
+  results.cells[5].wrong = 7;
+  EXPECT_EQ(summarise(results, false, 0.02).wrong, 7U);
+}
+
+TEST(Table, TurnsToOneLinePerBackendWhereItIsTooWide) {
+  const Summary summary = summarise(synthetic_results({{"native", 1}, {"gloo", 3}}), true, 0.02);
+  TableStyle style;
+  const std::string wide = text_tables(summary, style);
+  EXPECT_NE(wide.find("native (base)"), std::string::npos);
+  EXPECT_NE(wide.find("3.00 [3.00, 3.00]"), std::string::npos) << wide;
+  style.width = 80;
+  const std::string tall = text_tables(summary, style);
+  EXPECT_EQ(tall.find("native (base)"), std::string::npos);
+  EXPECT_GT(std::count(tall.begin(), tall.end(), '\n'), std::count(wide.begin(), wide.end(), '\n'));
+  EXPECT_EQ(tall.find('\x1b'), std::string::npos) << "no colours unless asked for";
+}
+
+TEST(Table, ColumnsAreAsAskedFor) {
+  TableStyle style;
+  style.columns = {"p90", "wrong"};
+  const std::string text = markdown_tables(summarise(synthetic_results({{"native", 1}}), true, 0.02), style);
+  EXPECT_NE(text.find("| native p90 us | native #wrong |"), std::string::npos) << text;
+}
+
+TEST(Csv, OneRowPerBlockAndNoControl) {
+  Results results = synthetic_results({{"native", 1}});
+  results.cells.front().backend += kControlSuffix;
+  std::ostringstream out;
+  write_csv(results.cells, out);
+  const std::string text = out.str();
+  EXPECT_EQ(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')), results.cells.size());
+  const std::string header = text.substr(0, text.find('\n'));
+  const std::string row = text.substr(header.size() + 1, text.find('\n', header.size() + 1) - header.size() - 1);
+  EXPECT_EQ(std::count(header.begin(), header.end(), ','), std::count(row.begin(), row.end(), ','));
+}
+
+}  // namespace
+}  // namespace c10d::bench
