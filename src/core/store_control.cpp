@@ -19,7 +19,8 @@ namespace {
 constexpr std::chrono::milliseconds kSlice{100};  // how often a wait looks for a broken group
 constexpr int kTicksPerLook = 10;                 // of the monitor, between looks at the store
 
-// An announcement as bytes. Both sides are of one version and byte order: the bootstrap has checked.
+// An announcement as bytes. Both sides are of one version and byte order: the bootstrap has
+// checked.
 struct Announcement {
   std::uint64_t sequence;
   std::uint64_t hash;
@@ -32,6 +33,34 @@ std::string to_bytes(const Announcement& announcement, std::span<const std::size
   if (!counts.empty())
     std::memcpy(bytes.data() + sizeof announcement, counts.data(), counts.size_bytes());
   return bytes;
+}
+
+// A failure as text: its facts, its host, its message, one a line.
+std::string to_text(const Failure& failure) {
+  return fmt::format("{} {} {} {} {}\n{}\n{}", static_cast<int>(failure.code), failure.rank,
+                     failure.pid, failure.sequence, failure.op.empty() ? "-" : failure.op,
+                     failure.host, failure.message);
+}
+
+Failure from_text(const std::string& text) {
+  const std::size_t first = text.find('\n');
+  const std::size_t second = first == text.npos ? first : text.find('\n', first + 1);
+  int code = 0;
+  char op[32] = {};
+  Failure failure;
+  long long pid = 0;
+  unsigned long long sequence = 0;
+  if (second == text.npos || std::sscanf(text.c_str(), "%d %d %lld %llu %31s", &code, &failure.rank,
+                                         &pid, &sequence, op) != 5)
+    return {.code = Code::corrupt, .message = "another rank's failure cannot be read"};
+  const bool known = code >= 0 && code <= static_cast<int>(Code::timed_out);
+  failure.code = known ? static_cast<Code>(code) : Code::corrupt;
+  failure.pid = pid;
+  failure.sequence = sequence;
+  if (std::string_view(op) != "-") failure.op = op;
+  failure.host = text.substr(first + 1, second - first - 1);
+  failure.message = text.substr(second + 1);
+  return failure;
 }
 
 class StoreControl final : public ControlPlane {
@@ -56,6 +85,7 @@ class StoreControl final : public ControlPlane {
  private:
   Failure read_cause() override;
   void look_for_cause();
+  void adopt(Failure cause);  // unless there is one
   std::string key(int rank, std::uint64_t sequence) const {
     return fmt::format("call/{}/{}", sequence, rank);
   }
@@ -136,26 +166,25 @@ Control::Agreement StoreControl::poll_agreement(const Call& call) try {
   return Agreement::failed;
 }
 
+// The store decides who was first, so that all ranks have one cause.
 std::shared_ptr<const Failure> StoreControl::fail(Failure failure_value) {
-  {
-    MutexLock lock(mutex_);
-    if (state_.load() != GroupHeader::intact) failure_value.message.clear();
-    if (!failure_value.message.empty()) {
-      cause_ = std::move(failure_value);
-      const std::string text =
-          fmt::format("{} {} {} {} {}\n{}\n{}", static_cast<int>(cause_.code), cause_.rank,
-                      cause_.pid, cause_.sequence, cause_.op.empty() ? "-" : cause_.op, cause_.host,
-                      cause_.message);
-      state_.store(GroupHeader::broken, std::memory_order_release);
-      try {
-        store_->compare_set("cause", std::nullopt, text);
-      } catch (const std::exception& error) {
-        log(LogLevel::warn, "group \"{}\": peers could not be told of a failure: {}", group_,
-            error.what());
-      }
-    }
+  if (broken()) return failure();
+  try {
+    const std::string mine = to_text(failure_value);
+    adopt(from_text(store_->compare_set("cause", std::nullopt, mine).value_or(mine)));
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "group \"{}\": peers could not be told of a failure: {}", group_,
+        error.what());
+    adopt(std::move(failure_value));
   }
   return failure();
+}
+
+void StoreControl::adopt(Failure cause) {
+  MutexLock lock(mutex_);
+  if (state_.load() != GroupHeader::intact) return;
+  cause_ = std::move(cause);
+  state_.store(GroupHeader::broken, std::memory_order_release);
 }
 
 Failure StoreControl::read_cause() {
@@ -166,29 +195,7 @@ Failure StoreControl::read_cause() {
 // Takes over the failure that another rank published.
 void StoreControl::look_for_cause() {
   if (broken()) return;
-  const std::optional<std::string> text = store_->try_get("cause");
-  if (!text) return;
-  const std::size_t first = text->find('\n');
-  const std::size_t second = first == text->npos ? first : text->find('\n', first + 1);
-  if (second == text->npos) return;
-  int code = 0;
-  char op[32] = {};
-  Failure cause;
-  long long pid = 0;
-  unsigned long long sequence = 0;
-  if (std::sscanf(text->c_str(), "%d %d %lld %llu %31s", &code, &cause.rank, &pid, &sequence, op) != 5)
-    return;
-  cause.code = code >= 0 && code <= static_cast<int>(Code::timed_out) ? static_cast<Code>(code)
-                                                                       : Code::corrupt;
-  cause.pid = pid;
-  cause.sequence = sequence;
-  if (std::string_view(op) != "-") cause.op = op;
-  cause.host = text->substr(first + 1, second - first - 1);
-  cause.message = text->substr(second + 1);
-  MutexLock lock(mutex_);
-  if (state_.load() != GroupHeader::intact) return;
-  cause_ = std::move(cause);
-  state_.store(GroupHeader::broken, std::memory_order_release);
+  if (const std::optional<std::string> text = store_->try_get("cause")) adopt(from_text(*text));
 }
 
 Failure StoreControl::timed_out(const Call& call, std::string_view phase) {

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The control plane with ranks as threads: once in shared memory, once over the store.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <latch>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "src/core/control_plane.h"
+#include "src/core/recorder.h"
+
+namespace c10d {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using Plane = std::shared_ptr<ControlPlane>;
+using Cause = std::shared_ptr<const Failure>;
+
+Deadline in(Duration patience) { return steady_clock::now() + patience; }
+constexpr std::chrono::seconds kLong{20};
+
+std::array<float, 64> g_memory;
+Op all_reduce_of(std::size_t count) {
+  const Tensor tensor(g_memory.data(), count, DType::f32);
+  return AllReduce{tensor, tensor, {}};
+}
+
+// A call as the funnel makes it, with the bookkeeping of its record.
+class Made {
+ public:
+  Made(ControlPlane& plane, int size, Op op, std::uint64_t sequence, Duration timeout = kLong)
+      : op_(std::move(op)),
+        call_{op_, sequence, hash_of(signature_of(op_, size)), in(timeout), false, 0},
+        plane_(plane) {
+    call_.record = start_record(plane.own_block(), sequence, signature_of(op_, size),
+                                call_.signature, steady_ns());
+    plane.own_block().submitted = sequence;
+  }
+  ~Made() { finish_record(plane_.own_block(), call_.record, true, steady_ns()); }
+  Made(const Made&) = delete;
+  Made& operator=(const Made&) = delete;
+  const Call& call() const { return call_; }
+
+ private:
+  const Op op_;
+  Call call_;
+  ControlPlane& plane_;
+};
+
+class ControlPlanes : public testing::TestWithParam<bool> {
+ protected:
+  // Runs `body(plane, rank)` on each rank.
+  void run(int size, const std::function<void(ControlPlane&, int)>& body) const {
+    const auto store = make_hash_store(kLong);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size; ++rank)
+      threads.emplace_back([&, rank] {
+        try {
+          const Plane plane = make_control_plane({.rank = rank,
+                                                  .size = size,
+                                                  .group = "g",
+                                                  .members = members(size),
+                                                  .store = make_prefix_store("g", store),
+                                                  .token = {},
+                                                  .deadline = in(kLong)});
+          body(*plane, rank);
+          unwatch(*plane);
+        } catch (const std::exception& error) {
+          ADD_FAILURE() << "rank " << rank << ": " << error.what();
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // All of this process; said to be on two hosts when the store shall carry the control plane.
+  static std::vector<Member> members(int size) {
+    std::vector<Member> all;
+    for (int rank = 0; rank < size; ++rank)
+      all.push_back({.rank = rank, .host = "here", .pid = getpid(), .same_host = GetParam()});
+    return all;
+  }
+};
+
+TEST_P(ControlPlanes, EqualCallsAgree) {
+  run(3, [](ControlPlane& plane, int rank) {
+    std::mt19937 random(static_cast<unsigned>(rank));
+    for (std::uint64_t sequence = 1; sequence <= 100; ++sequence) {
+      const Made made(plane, 3, all_reduce_of(sequence % 7), sequence);
+      if (random() % 4 == 0) std::this_thread::yield();
+      EXPECT_EQ(plane.agree(made.call()), nullptr);
+    }
+    EXPECT_FALSE(plane.broken());
+    EXPECT_EQ(plane.failure(), nullptr);
+  });
+}
+
+TEST_P(ControlPlanes, AnOddCallIsTheSameMismatchOnEveryRank) {
+  for (int odd = 0; odd < 3; ++odd) {
+    std::mutex mutex;
+    std::vector<Failure> causes;
+    run(3, [&](ControlPlane& plane, int rank) {
+      const Made made(plane, 3, all_reduce_of(rank == odd ? 9 : 8), 1);
+      Cause cause = plane.agree(made.call());
+      if (!cause) cause = plane.failure();
+      ASSERT_NE(cause, nullptr) << "rank " << rank;
+      const std::lock_guard lock(mutex);
+      causes.push_back(*cause);
+    });
+    ASSERT_EQ(causes.size(), 3u);
+    for (const Failure& cause : causes) {
+      EXPECT_EQ(cause.code, Code::mismatch);
+      EXPECT_EQ(cause.message, causes.front().message);
+      EXPECT_NE(cause.message.find("x 8"), cause.message.npos) << cause.message;
+      EXPECT_NE(cause.message.find("x 9"), cause.message.npos) << cause.message;
+      EXPECT_EQ(cause.op, "all_reduce");
+      EXPECT_EQ(cause.sequence, 1u);
+      EXPECT_EQ(cause.group, "g");
+      EXPECT_NE(cause.rank, -1);
+    }
+  }
+}
+
+TEST_P(ControlPlanes, CountsOfAllToAllMustFitPairwise) {
+  run(2, [](ControlPlane& plane, int rank) {
+    const std::vector<std::size_t> fit{3, 3}, too_many{4, 3};
+    const Tensor out(g_memory.data(), 6, DType::f32);
+    for (std::uint64_t sequence = 1; sequence <= 2; ++sequence) {
+      const bool bad = sequence == 2 && rank == 1;
+      const Made made(plane, 2, AllToAllV{out, out, fit, bad ? too_many : fit}, sequence);
+      Cause cause = plane.agree(made.call());
+      // The rank that sends wrongly has no way to see it but through the others.
+      if (sequence == 2 && !cause) cause = plane.explain({.code = Code::corrupt}, kLong);
+      ASSERT_EQ(cause == nullptr, sequence == 1);
+      if (!cause) continue;
+      EXPECT_EQ(cause->code, Code::mismatch);
+      EXPECT_NE(cause->message.find("= 4"), cause->message.npos) << cause->message;
+      EXPECT_NE(cause->message.find("= 3"), cause->message.npos) << cause->message;
+    }
+  });
+}
+
+TEST_P(ControlPlanes, AgreementMayBePolled) {
+  std::latch polled(1);
+  run(2, [&](ControlPlane& plane, int rank) {
+    const Made first(plane, 2, all_reduce_of(4), 1);
+    if (rank == 1) polled.wait();
+    plane.announce(first.call());
+    if (rank == 0) {
+      EXPECT_EQ(plane.poll_agreement(first.call()), Control::Agreement::pending);
+      polled.count_down();
+    }
+    Control::Agreement agreement;
+    while ((agreement = plane.poll_agreement(first.call())) == Control::Agreement::pending)
+      std::this_thread::yield();
+    EXPECT_EQ(agreement, Control::Agreement::agreed);
+    const Made second(plane, 2, all_reduce_of(rank == 0 ? 4 : 5), 2);
+    plane.announce(second.call());
+    while ((agreement = plane.poll_agreement(second.call())) == Control::Agreement::pending)
+      std::this_thread::yield();
+    EXPECT_EQ(agreement, Control::Agreement::failed);
+    EXPECT_EQ(plane.failure()->code, Code::mismatch);
+  });
+}
+
+TEST_P(ControlPlanes, ARankThatDoesNotEnterIsNamed) {
+  std::latch failed(2);
+  run(3, [&](ControlPlane& plane, int rank) {
+    if (rank == 1) {
+      failed.wait();
+      EXPECT_EQ(plane.explain({.code = Code::corrupt}, kLong)->code, Code::timed_out);
+      return;
+    }
+    const Made made(plane, 3, all_reduce_of(4), 1, milliseconds(200));
+    const Cause cause = plane.agree(made.call());
+    ASSERT_NE(cause, nullptr);
+    EXPECT_EQ(cause->code, Code::timed_out);
+    EXPECT_EQ(cause->rank, 1);
+    EXPECT_EQ(cause->pid, getpid());
+    EXPECT_NE(cause->message.find("rank 1 (host here"), cause->message.npos) << cause->message;
+    failed.count_down();
+  });
+}
+
+TEST_P(ControlPlanes, TheFirstOfManyFailuresWinsEverywhere) {
+  for (int round = 0; round < 10; ++round) {
+    std::latch start(8);
+    std::mutex mutex;
+    std::vector<Failure> seen;
+    run(2, [&](ControlPlane& plane, int rank) {
+      std::vector<std::thread> threads;
+      for (int i = 0; i < 4; ++i)
+        threads.emplace_back([&, i] {
+          start.arrive_and_wait();
+          const Cause cause = plane.fail({.code = Code::link_lost,
+                                          .message = "cable",
+                                          .rank = 4 * rank + i,
+                                          .host = "there",
+                                          .pid = 100 + 4 * rank + i,
+                                          .op = "recv",
+                                          .sequence = 12});
+          const std::lock_guard lock(mutex);
+          seen.push_back(*cause);
+        });
+      for (std::thread& thread : threads) thread.join();
+      EXPECT_TRUE(plane.broken());
+    });
+    ASSERT_EQ(seen.size(), 8u);
+    for (const Failure& cause : seen) {
+      EXPECT_EQ(cause.rank, seen.front().rank);
+      EXPECT_EQ(cause.pid, 100 + cause.rank);
+      EXPECT_EQ(cause.code, Code::link_lost);
+      EXPECT_EQ(cause.message, "cable");
+      EXPECT_EQ(cause.host, "there");
+      EXPECT_EQ(cause.op, "recv");
+      EXPECT_EQ(cause.sequence, 12u);
+    }
+  }
+}
+
+TEST_P(ControlPlanes, LongTextsAreCutNotSpilt) {
+  run(2, [](ControlPlane& plane, int rank) {
+    if (rank == 0)
+      plane.fail({.code = Code::corrupt,
+                  .message = std::string(100000, 'm'),
+                  .host = std::string(1000, 'h'),
+                  .op = "op"});
+    const Cause cause = plane.explain({.code = Code::link_lost}, kLong);
+    EXPECT_EQ(cause->code, Code::corrupt);
+    EXPECT_TRUE(cause->message.starts_with("mmmm"));
+    EXPECT_EQ(cause->message.find_first_not_of('m'), cause->message.npos);
+    EXPECT_EQ(cause->host.find_first_not_of('h'), cause->host.npos);
+  });
+}
+
+TEST_P(ControlPlanes, ExplainPrefersEvidence) {
+  std::latch explaining(1);
+  run(2, [&](ControlPlane& plane, int rank) {
+    if (rank == 0) {
+      explaining.wait();
+      plane.fail({.code = Code::peer_died, .message = "evidence", .rank = 1});
+    } else {
+      explaining.count_down();
+      EXPECT_EQ(plane.explain({.code = Code::link_lost}, kLong)->message, "evidence");
+    }
+  });
+  run(1, [&](ControlPlane& plane, int) {
+    EXPECT_EQ(plane.explain({.code = Code::link_lost, .message = "else"}, milliseconds(5))->message,
+              "else");
+  });
+}
+
+TEST_P(ControlPlanes, ABarrierCountsRoundsAndNamesAllThatAreMissing) {
+  std::latch failed(2);
+  run(4, [&](ControlPlane& plane, int rank) {
+    for (int round = 0; round < 20; ++round) EXPECT_EQ(plane.barrier(in(kLong)), nullptr);
+    if (rank == 1 || rank == 3) {
+      failed.wait();
+      return;
+    }
+    const Cause cause = plane.barrier(in(milliseconds(200)));
+    ASSERT_NE(cause, nullptr);
+    EXPECT_EQ(cause->code, Code::timed_out);
+    EXPECT_NE(cause->message.find("rank 1 "), cause->message.npos) << cause->message;
+    EXPECT_NE(cause->message.find("rank 3 "), cause->message.npos) << cause->message;
+    EXPECT_EQ(cause->message.find("rank 2 "), cause->message.npos) << cause->message;
+    failed.count_down();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, ControlPlanes, testing::Values(true, false),
+                         [](const auto& of) { return of.param ? "SharedMemory" : "Store"; });
+
+}  // namespace
+}  // namespace c10d
