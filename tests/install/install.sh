@@ -44,7 +44,9 @@ step find_package
 consume() { cmake -S "$here/consumer" -B "$work/$1" -DCMAKE_PREFIX_PATH="$prefix" \
   -DCMAKE_CXX_COMPILER="$cxx" "${@:2}" >"$work/log" 2>&1; }
 components=native
-for module in $modules; do components+=";${module%%_*}"; done
+for module in $modules; do
+  [[ $module == raw_* ]] || components+=";${module%%_*}" # raw_*: peers of the benchmark, no backends
+done
 consume found "-DC10D_COMPONENTS=$components" || { cat "$work/log"; fail configure; }
 cmake --build "$work/found" >"$work/log" || { cat "$work/log"; fail build; }
 "$work/found/consumer"
@@ -73,11 +75,13 @@ for program in "$prefix"/bin/*; do
   "$program" --help >"$work/log" 2>&1 || { cat "$work/log"; fail "$program --help"; }
 done
 if [[ -x $prefix/bin/c10d-info ]]; then
-  "$prefix/bin/c10d-info" >"$work/info"
-  for module in $modules; do
-    grep -q "$lib/c10d/backends/libc10d_$module.so" "$work/info" ||
-      { cat "$work/info"; fail "c10d-info does not open the moved module $module"; }
+  "$prefix/bin/c10d-info" backends >"$work/info"
+  for backend in ${components//;/ }; do
+    grep -q "^ *$backend  *available" "$work/info" || { cat "$work/info"; fail "no $backend"; }
   done
+  if grep -o '/[^ ]*/libc10d_[a-z_]*\.so' "$work/info" | grep -v "^$lib/"; then
+    fail "a module is opened that was not moved"
+  fi
 fi
 
 step DESTDIR
