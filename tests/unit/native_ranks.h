@@ -87,7 +87,7 @@ class TestRank {
                                                             .store = std::move(store),
                                                             .control = control_,
                                                             .timeout = std::chrono::seconds(30)},
-                                             std::move(segment))),
+                                             size, std::move(segment))),
         queue_(std::make_shared<native::Queue>(team_)),
         messages_(std::make_shared<native::Messages>(team_)) {}
 
