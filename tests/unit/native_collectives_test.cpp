@@ -12,7 +12,7 @@ namespace {
 using Values = std::vector<std::int32_t>;
 
 // Inline, one shot, several pieces, slots used again, an odd end.
-const std::size_t kCounts[] = {0, 1, 7, 10, 11, 1000, 16385, 70001, 400003};
+const std::size_t kCounts[] = {0, 1, 10, 11, 1000, 70001, 300003};
 
 class Native : public testing::TestWithParam<int> {};
 
@@ -58,7 +58,7 @@ TEST_P(Native, ReduceGivesTheRootTheBitsOfTheTree) {
   for (const std::size_t count : kCounts) {
     const auto expected = along_the_tree(GetParam(), count, ReduceOp::sum);
     as_ranks(GetParam(), [&](TestRank& self) {
-      for (int root = 0; root < self.size(); ++root) {
+      for (const int root : {0, self.size() - 1}) {
         const auto input = fractions(self.rank(), count);
         std::vector<float> output(self.rank() == root ? count : 0);
         self.run(Reduce{output, input, ReduceOp::sum, root});
@@ -76,7 +76,7 @@ TEST_P(Native, ReduceGivesTheRootTheBitsOfTheTree) {
 TEST_P(Native, Broadcast) {
   as_ranks(GetParam(), [&](TestRank& self) {
     for (const std::size_t count : kCounts)
-      for (int root = 0; root < self.size(); ++root) {
+      for (const int root : {0, self.size() / 2}) {
         const Values expected = contribution<std::int32_t>(root, count);
         Values output = self.rank() == root ? expected : Values(count, -1);
         self.run(Broadcast{output, output, root});
@@ -255,7 +255,7 @@ TEST_P(Native, AllToAllV) {
 TEST_P(Native, NobodyLeavesABarrierBeforeAllHaveCome) {
   std::atomic<int> arrived{0};
   as_ranks(GetParam(), [&](TestRank& self) {
-    for (int round = 1; round <= 200; ++round) {
+    for (int round = 1; round <= 50; ++round) {
       arrived.fetch_add(1);
       self.run(Barrier{});
       EXPECT_GE(arrived.load(), round * self.size());
@@ -266,8 +266,8 @@ TEST_P(Native, NobodyLeavesABarrierBeforeAllHaveCome) {
 // Small and large ops in turns: staging halves and inline lines are used again and again.
 TEST_P(Native, OpsInTurnsKeepTheirData) {
   as_ranks(GetParam(), [&](TestRank& self) {
-    for (int round = 0; round < 60; ++round) {
-      const std::size_t count = kCounts[static_cast<std::size_t>(round) % 7];
+    for (int round = 0; round < 30; ++round) {
+      const std::size_t count = kCounts[static_cast<std::size_t>(round) % 6];
       Values values =
           contribution<std::int32_t>(self.rank(), count, static_cast<std::size_t>(round));
       Work sum = round % 3 == 0 ? self.start_async(AllReduce{values, values, ReduceOp::sum})
@@ -296,7 +296,7 @@ TEST_P(Native, GoesOnWhenTheEpochWraps) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Native, testing::Values(1, 2, 3, 4, 5, 8));
+INSTANTIATE_TEST_SUITE_P(Ranks, Native, testing::Values(1, 2, 3, 4, 7));
 
 }  // namespace
 }  // namespace c10d::inline v0

@@ -46,13 +46,13 @@ class WaitWith : public testing::TestWithParam<WaitPolicy> {
 TEST_P(WaitWith, ReturnsWhenTheFlagComes) {
   std::atomic<int> flag{0};
   std::thread setter([&] {
-    for (int i = 1; i <= 2000; ++i) {
+    for (int i = 1; i <= 200; ++i) {
       while (flag.load(std::memory_order_acquire) != 2 * i - 1) std::this_thread::yield();
       flag.store(2 * i, std::memory_order_release);
       bell_.ring();
     }
   });
-  for (int i = 1; i <= 2000; ++i) {
+  for (int i = 1; i <= 200; ++i) {
     flag.store(2 * i - 1, std::memory_order_release);
     ASSERT_EQ(wait_until({GetParam(), control_, in(kLong)}, bell_,
                          [&] { return flag.load(std::memory_order_acquire) == 2 * i; }),
@@ -92,7 +92,7 @@ TEST_P(WaitWith, RingsItsOwnBellBeforeItBlocks) {
   Bell bells[2] = {};
   std::atomic<int> flags[2] = {};
   const auto play = [&](int me) {
-    for (int i = 1; i <= 500; ++i) {
+    for (int i = 1; i <= 100; ++i) {
       flags[me].store(i, std::memory_order_release);
       ASSERT_EQ(wait_until({GetParam(), control_, in(kLong), &bells[me]}, bells[1 - me],
                            [&] { return flags[1 - me].load(std::memory_order_acquire) >= i; }),
