@@ -6,6 +6,8 @@
 
 #include <functional>
 #include <memory>
+#include <ostream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -24,6 +26,8 @@ struct StoreKind {
   OpenStore (*make)();
   int rounds;  // how often a test that counts repeats; polling a file is slower
 };
+
+inline void PrintTo(const StoreKind& kind, std::ostream* out) { *out << kind.name; }
 
 inline OpenStore hash_store() {
   return [store = make_hash_store(std::chrono::seconds(30))] { return store; };
