@@ -218,6 +218,12 @@ void read_texts(const Texts& texts, Options& options) {
   read_protocol(texts, options);
 }
 
+// Given twice, an option's last value counts, so that a script can be overridden at its end.
+void let_last_win(CLI::App& app) {
+  for (CLI::Option* option : app.get_options())
+    if (option->get_expected_max() == 1) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
 // Both spellings of long options are taken: --dry_run is --dry-run.
 std::vector<std::string> normalised(int argc, const char* const* argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
@@ -252,6 +258,7 @@ Parsed parse_options(int argc, const char* const* argv) {
                         command("run", "time and bandwidth of each backend", Command::run)}) {
     add_measuring(*sub, options, texts);
     add_output(*sub, options, texts);
+    let_last_win(*sub);
   }
   CLI::App* ceiling = command("ceiling", "what memory and loopback can do here", Command::ceiling);
   ceiling->add_flag("--json", options.json_listing, "JSON lines");

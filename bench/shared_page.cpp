@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -114,6 +115,18 @@ bool SharedPage::barrier(std::int64_t in_time) {
   return page_->early.load(std::memory_order_relaxed);
 }
 
+template <class F>
+void SharedPage::spin_until(F&& condition) {
+  constexpr std::int64_t kPatience = 50'000;  // ns: then somebody else may need this CPU, perhaps the other rank
+  const std::int64_t start = now();
+  while (!condition()) {
+    relax();
+    const std::int64_t waited = now() - start;
+    if (waited > kPatience) sched_yield();
+    if (waited > timeout_.count()) throw_missing(page_->generation.load());
+  }
+}
+
 bool SharedPage::meet(std::int64_t in_time) {
   const bool early = barrier(in_time);
   if (oversubscribed_ || size_ == 1) return early;
@@ -124,12 +137,8 @@ bool SharedPage::meet(std::int64_t in_time) {
   if (page_->awake.fetch_add(1, std::memory_order_acq_rel) + 1 == all) {
     page_->start_at.store(now() + kLead, std::memory_order_release);
   }
-  const std::int64_t give_up = now() + timeout_.count();
   std::int64_t start = 0;
-  while ((start = page_->start_at.load(std::memory_order_acquire)) == before) {
-    relax();
-    if (now() > give_up) throw_missing(page_->generation.load());
-  }
+  spin_until([&] { return (start = page_->start_at.load(std::memory_order_acquire)) != before; });
   while (now() < start) relax();
   return early;
 }
@@ -170,30 +179,35 @@ std::int64_t SharedPage::from_root(std::int64_t value) {
 
 double SharedPage::round_trip(int rounds) {
   if (rank_ > 1 || size_ < 2 || oversubscribed_) return 0;
-  std::vector<std::int64_t> times;
-  times.reserve(static_cast<std::size_t>(rounds));
-  const std::int64_t give_up = now() + timeout_.count();
-  const auto await = [&](const std::atomic<std::uint32_t>& flag, std::uint32_t value) {
-    while (flag.load(std::memory_order_acquire) != value) {
-      relax();
-      if (now() > give_up) throw_missing(page_->generation.load());
+  constexpr std::uint32_t kEnd = UINT32_MAX;
+  constexpr std::int64_t kLongest = 2'000'000;  // ns in all: on a busy machine few rounds must do
+  if (rank_ == 1) {
+    std::uint32_t last = 0;
+    while (last != kEnd) {
+      std::uint32_t value = last;
+      spin_until([&] { return (value = page_->ping.load(std::memory_order_acquire)) != last; });
+      page_->pong.store(last = value, std::memory_order_release);
     }
-  };
-  const std::uint32_t first = page_->pong.load();
-  for (int i = 0; i < rounds; ++i) {
-    const std::uint32_t value = first + static_cast<std::uint32_t>(i) + 1;
-    const std::int64_t start = now();
-    if (rank_ == 0) {
-      page_->ping.store(value, std::memory_order_release);
-      await(page_->pong, value);
-    } else {
-      await(page_->ping, value);
-      page_->pong.store(value, std::memory_order_release);
-    }
-    times.push_back(now() - start);
+    page_->ping.store(0, std::memory_order_release);
+    return 0;
   }
-  std::nth_element(times.begin(), times.begin() + rounds / 2, times.end());
-  return static_cast<double>(times[static_cast<std::size_t>(rounds) / 2]) * 1e-3;
+  std::vector<std::int64_t> times;
+  const std::int64_t begin = now();
+  const auto bounce = [&](std::uint32_t value) {
+    page_->ping.store(value, std::memory_order_release);
+    spin_until([&] { return page_->pong.load(std::memory_order_acquire) == value; });
+  };
+  for (std::int64_t start = begin; times.size() < static_cast<std::size_t>(rounds) && start - begin < kLongest;) {
+    bounce(static_cast<std::uint32_t>(times.size()) + 1);
+    const std::int64_t end = now();
+    times.push_back(end - start);
+    start = end;
+  }
+  bounce(kEnd);
+  spin_until([&] { return page_->ping.load(std::memory_order_acquire) == 0; });
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return static_cast<double>(*middle) * 1e-3;
 }
 
 }  // namespace c10d::bench

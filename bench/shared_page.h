@@ -58,13 +58,15 @@ class SharedPage {
   std::int64_t sum(std::int64_t value);
   std::int64_t from_root(std::int64_t value);
 
-  // Round trip of a flag between ranks 0 and 1 in microseconds, median of `rounds`: 0 on other ranks.
+  // Round trip of a flag between ranks 0 and 1 in microseconds, median of at most `rounds`; 0 on other ranks than 0.
   double round_trip(int rounds);
 
   bool oversubscribed() const noexcept { return oversubscribed_; }
 
  private:
   struct Layout;
+  template <class F>
+  void spin_until(F&& condition);
   [[noreturn]] void throw_missing(std::uint32_t generation) const;
 
   int rank_;
