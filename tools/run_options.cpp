@@ -102,23 +102,30 @@ void add_torchruns(CLI::App& app, Raw& raw) {
   group(app.add_option("--nnodes", raw.nnodes, "1 or 1:1")->type_name("N"));
   group(app.add_option("--node-rank", raw.node_rank, "0")->type_name("K"));
   group(app.add_flag("--standalone", raw.standalone, "what it always is"));
-  group(app.add_option("--master-addr", raw.master_addr, "MASTER_ADDR of the ranks (127.0.0.1)"));
-  group(app.add_option("--master-port", raw.master_port, "MASTER_PORT of the ranks (a free one)"));
-  group(app.add_option("--local-addr", raw.local_addr, "without effect on one host"));
-  group(app.add_option("--rdzv-backend", raw.rdzv_backend, "static or c10d"));
-  group(app.add_option("--rdzv-endpoint", raw.rdzv_endpoint, "this host, any port"));
-  group(app.add_option("--rdzv-id", raw.rdzv_id, "TORCHELASTIC_RUN_ID of the ranks"));
-  group(app.add_option("--rdzv-conf", raw.rdzv_conf, "without effect on one host"));
-  group(app.add_option("--role", raw.role, "ROLE_NAME of the ranks (default)"));
+  group(app.add_option("--master-addr", raw.master_addr, "MASTER_ADDR of the ranks (127.0.0.1)")
+            ->type_name("HOST"));
+  group(app.add_option("--master-port", raw.master_port, "MASTER_PORT of the ranks (a free one)")
+            ->type_name("PORT"));
+  group(app.add_option("--local-addr", raw.local_addr, "without effect on one host")
+            ->type_name("HOST"));
+  group(app.add_option("--rdzv-backend", raw.rdzv_backend, "static or c10d")->type_name("NAME"));
+  group(app.add_option("--rdzv-endpoint", raw.rdzv_endpoint, "this host, any port")
+            ->type_name("HOST:PORT"));
+  group(app.add_option("--rdzv-id", raw.rdzv_id, "TORCHELASTIC_RUN_ID of the ranks")
+            ->type_name("ID"));
+  group(app.add_option("--rdzv-conf", raw.rdzv_conf, "without effect on one host")
+            ->type_name("K=V,.."));
+  group(app.add_option("--role", raw.role, "ROLE_NAME of the ranks (default)")->type_name("NAME"));
   group(app.add_flag("-m,--module", raw.module, "PROGRAM is a Python module"));
   group(
       app.add_flag("--no-python", raw.no_python, "PROGRAM is no Python script, whatever its name"));
   group(app.add_flag("--run-path", raw.run_path, "PROGRAM is a Python script, whatever its name"));
-  group(
-      app.add_option("--monitor-interval", raw.monitor_interval, "without effect: nothing polls"));
-  group(app.add_option("--start-method", raw.start_method, "without effect"));
-  group(app.add_option("--event-log-handler", raw.event_log_handler, "without effect"));
-  group(app.add_option("--logs-specs", raw.logs_specs, "without effect"));
+  group(app.add_option("--monitor-interval", raw.monitor_interval, "without effect: nothing polls")
+            ->type_name("S"));
+  group(app.add_option("--start-method", raw.start_method, "without effect")->type_name("NAME"));
+  group(app.add_option("--event-log-handler", raw.event_log_handler, "without effect")
+            ->type_name("NAME"));
+  group(app.add_option("--logs-specs", raw.logs_specs, "without effect")->type_name("NAME"));
 }
 
 // Options of torchrun that change how a program runs and are not here: better an error than another
