@@ -34,6 +34,7 @@ bool Tasks::add(std::function<void()> task) {
 }
 
 bool Tasks::idle(Deadline deadline) {
+  if (pending_.load(std::memory_order_acquire) == 0) return true;
   std::unique_lock lock(mutex_);
   return all_done_.wait_until(lock, deadline, [this] { return pending_ == 0; });
 }

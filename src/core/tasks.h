@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -40,7 +41,7 @@ class C10D_API Tasks {
   std::condition_variable work_or_end_;
   std::condition_variable all_done_;
   std::deque<std::function<void()>> queue_;
-  std::size_t pending_ = 0;  // queued or running
+  std::atomic<std::size_t> pending_ = 0;  // queued or running; changes under the mutex
   bool ending_ = false;
   std::vector<std::thread> threads_;
 };

@@ -29,8 +29,8 @@ class Message {
   bool in_progress() const noexcept;
   void cancel() noexcept;
   int source() const noexcept { return source_; }
-  // Of a receiver: what the two ends called, when that differs. The payload is then released all the
-  // same.
+  // Of a receiver: what the two ends called, when that differs. The payload is then
+  // never taken.
   const std::string& mismatch() const noexcept { return mismatch_; }
 
  private:
