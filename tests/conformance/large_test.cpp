@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,6 +21,17 @@ namespace {
 
 constexpr std::size_t kCount = (std::size_t{1} << 31) + 3;
 constexpr int kRanks = 2;
+
+constexpr std::size_t kNeededGib = 12;
+
+std::size_t available_gib() {
+  std::ifstream facts("/proc/meminfo");
+  std::string name, unit;
+  std::size_t kib = 0;
+  while (facts >> name >> kib && std::getline(facts, unit))
+    if (name == "MemAvailable:") return kib >> 20;
+  return 0;
+}
 
 // Differs between ranks, within a page and from page to page, so that no misplaced run goes unseen.
 std::uint8_t value(int rank, std::size_t i) {
@@ -57,7 +69,16 @@ void on_each_rank(const std::function<void(ProcessGroup&)>& body) {
     });
 }
 
-TEST(Large, AllReduce) {
+class Large : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::size_t available = available_gib();
+    if (available < kNeededGib)
+      GTEST_SKIP() << "needs " << kNeededGib << " GiB of memory, " << available << " are available";
+  }
+};
+
+TEST_F(Large, AllReduce) {
   on_each_rank([](ProcessGroup& group) {
     const Bytes data = bytes(kCount);
     fill(group.rank(), data.get(), kCount);
@@ -67,7 +88,7 @@ TEST(Large, AllReduce) {
   });
 }
 
-TEST(Large, Broadcast) {
+TEST_F(Large, Broadcast) {
   on_each_rank([](ProcessGroup& group) {
     const Bytes data = bytes(kCount);
     if (group.rank() == 1) fill(1, data.get(), kCount);
@@ -76,7 +97,7 @@ TEST(Large, Broadcast) {
   });
 }
 
-TEST(Large, AllGather) {
+TEST_F(Large, AllGather) {
   on_each_rank([](ProcessGroup& group) {
     const Bytes data = bytes(kRanks * kCount);
     std::uint8_t* const own = data.get() + static_cast<std::size_t>(group.rank()) * kCount;
@@ -89,7 +110,7 @@ TEST(Large, AllGather) {
   });
 }
 
-TEST(Large, ReduceScatter) {
+TEST_F(Large, ReduceScatter) {
   on_each_rank([](ProcessGroup& group) {
     const Bytes data = bytes(kRanks * kCount);
     const std::size_t first = static_cast<std::size_t>(group.rank()) * kCount;
@@ -101,7 +122,7 @@ TEST(Large, ReduceScatter) {
   });
 }
 
-TEST(Large, AllToAll) {
+TEST_F(Large, AllToAll) {
   constexpr std::size_t kHalf = kCount / kRanks + 1;
   on_each_rank([](ProcessGroup& group) {
     const Bytes in = bytes(kRanks * kHalf), out = bytes(kRanks * kHalf);
@@ -115,7 +136,7 @@ TEST(Large, AllToAll) {
   });
 }
 
-TEST(Large, SendRecv) {
+TEST_F(Large, SendRecv) {
   on_each_rank([](ProcessGroup& group) {
     const Bytes data = bytes(kCount);
     if (group.rank() == 0) {
