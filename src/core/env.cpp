@@ -23,7 +23,6 @@ constexpr EnvVariable kVariables[] = {
     {"C10D_LOCAL_WORLD_SIZE", "", "Number of ranks on this host."},
     {"C10D_LAUNCHER", "", "Whose variables count: c10d, torchrun, openmpi, pmi, slurm, k8s, none."},
     {"C10D_STORE", "", "Where the launcher's store is: tcp://host:port."},
-    {"C10D_STORE_FD", "", "A bound, listening socket that rank 0 takes over for the store."},
     {"C10D_JOB_ID", "", "Name of the job; processes of another job are refused."},
     {"C10D_TOKEN_FD", "", "Descriptor of memory that holds the job's 32 secret bytes.", true},
     {"C10D_TOKEN_FILE", "", "File, mode 0600, that holds the job's secret.", true},
@@ -107,8 +106,6 @@ constexpr EnvVariable kVariables[] = {
     {"CI", "", "Any value: no progress line."},
     {"LC_ALL", "", "C or POSIX: tables are drawn in ASCII."},
     {"PATH", "", "Where c10d-run looks for a program that is named without a slash."},
-    {"HOME", "", "Where .cache is when XDG_CACHE_HOME is unset."},
-    {"XDG_CACHE_HOME", "~/.cache", "Folder of files that may be deleted at any time."},
     {"TMPDIR", "/tmp", "Folder of temporary files."},
 };
 // clang-format on

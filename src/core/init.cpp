@@ -59,8 +59,12 @@ std::string read_token_file(const std::string& path) {
 
 std::string find_token(const InitOptions& options) {
   if (!options.token.empty()) return options.token;
-  if (const auto fd = env_integer("C10D_TOKEN_FD", 0, 1 << 20))
-    return read_token_fd(static_cast<int>(*fd));
+  if (const auto fd = env_integer("C10D_TOKEN_FD", 0, 1 << 20)) {
+    const int token_fd = static_cast<int>(*fd);
+    std::string token = read_token_fd(token_fd);
+    fcntl(token_fd, F_SETFD, FD_CLOEXEC);  // programs that this one starts get no secret
+    return token;
+  }
   if (const auto path = env("C10D_TOKEN_FILE")) return read_token_file(*path);
   return {};
 }

@@ -51,12 +51,10 @@ TEST(RankEnvironment, HoldsTheWholeContract) {
       {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
       // Of an outer job.
       {"C10D_TOKEN_FILE", "(unset)"},
-      {"C10D_STORE_FD", "(unset)"},
   };
   std::vector<std::string> names;
   for (const auto& [name, value] : expected) names.push_back(name);
-  EXPECT_EQ(variables(names, {"-n", "2"}, 1,
-                      {{"C10D_RANK", "7"}, {"C10D_TOKEN_FILE", "x"}, {"C10D_STORE_FD", "9"}}),
+  EXPECT_EQ(variables(names, {"-n", "2"}, 1, {{"C10D_RANK", "7"}, {"C10D_TOKEN_FILE", "x"}}),
             expected);
 }
 
