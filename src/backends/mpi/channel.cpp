@@ -84,10 +84,10 @@ void Channel::IntCounts::set(std::span<const std::size_t> sizes) {
   counts.clear();
   displacements.clear();
   std::size_t first = 0;
-  for (const std::size_t size : sizes) {
-    counts.push_back(static_cast<int>(size));
+  for (const std::size_t shard : sizes) {
+    counts.push_back(static_cast<int>(shard));
     displacements.push_back(static_cast<int>(first));
-    first += size;
+    first += shard;
   }
 }
 
