@@ -121,7 +121,9 @@ class ShmControl final : public ControlPlane {
     Presence expected = Presence::joined;
     own_->presence.compare_exchange_strong(expected, Presence::left);
   }
-  void hold_liveness() override { pthread_mutex_lock(&own_->alive); }
+  // Free until we join: peers look at it only then. Held beside every lock that the monitor takes
+  // later, it must not be waited for.
+  void hold_liveness() override { pthread_mutex_trylock(&own_->alive); }
   void release_liveness() noexcept override { pthread_mutex_unlock(&own_->alive); }
   void tick() override;
 
