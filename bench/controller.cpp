@@ -178,7 +178,9 @@ int run_launches(const Options& options, int ranks, std::size_t cases) {
     launch_with.on_line = [&](int rank, bool, std::string_view line) {
       session.show(flavour.empty() ? fmt::format("[{}] {}", rank, line) : std::string(line));
     };
-    const int ended = launch(launch_with).exit_code;
+    const LaunchResult result = launch(launch_with);
+    // mpirun makes an exit code of its own of a signal that was meant for the run.
+    const int ended = result.forwarded_signal != 0 ? 128 + result.forwarded_signal : result.exit_code;
     if (ended != 0) code = ended;
     if (ended != 0 && ended != 3 && ended != 1) break;
   }
