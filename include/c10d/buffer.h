@@ -9,8 +9,8 @@
 
 namespace c10d::inline v0 {
 
-// Memory that every rank of a group can reach directly where the backend has such; else plain memory, aligned to
-// 4096 bytes and zeroed. Freed with the last copy.
+// Memory that every rank of a group can reach directly where the backend has such; else plain
+// memory, aligned to 4096 bytes and zeroed. Freed with the last copy.
 struct Allocation {
   void* data = nullptr;
   std::size_t bytes = 0;

@@ -34,15 +34,16 @@ struct Member {
   bool same_host = true;  // as this rank
 };
 
-// One call as it leaves the funnel: arguments checked, sequence taken, deadline fixed. A backend that finishes
-// it later copies what it needs; the memory of the tensors stays valid until then, the spans of counts do not.
+// One call as it leaves the funnel: arguments checked, sequence taken, deadline fixed. A backend
+// that finishes it later copies what it needs; the memory of the tensors stays valid until then,
+// the spans of counts do not.
 struct Call {
   const Op& op;
-  std::uint64_t sequence;    // collectives and point-to-point count separately, both from 1
-  std::uint64_t signature;   // hash of all that ranks must agree on
+  std::uint64_t sequence;   // collectives and point-to-point count separately, both from 1
+  std::uint64_t signature;  // hash of all that ranks must agree on
   Deadline deadline;
   bool async;
-  std::uint64_t record;      // of the recorder; for Control
+  std::uint64_t record;  // of the recorder; for Control
 };
 
 // The group's control plane as a backend uses it. Thread-safe.
@@ -51,10 +52,10 @@ class C10D_API Control {
   virtual ~Control();
   enum class Agreement { pending, agreed, failed };
 
-  // Says that this rank entered `call`, then returns when every rank of the group has entered a call with the
-  // same sequence and signature; for all_to_all_v also when input and output counts fit pairwise. Collectives
-  // only. A null result is agreement, else the failure that broke the group: a mismatch that shows both calls,
-  // the deadline, a dead peer, an abort.
+  // Says that this rank entered `call`, then returns when every rank of the group has entered a
+  // call with the same sequence and signature; for all_to_all_v also when input and output counts
+  // fit pairwise. Collectives only. A null result is agreement, else the failure that broke the
+  // group: a mismatch that shows both calls, the deadline, a dead peer, an abort.
   virtual std::shared_ptr<const Failure> agree(const Call& call) = 0;
   // The same without blocking: announce once, then poll.
   virtual void announce(const Call& call) = 0;
@@ -65,10 +66,11 @@ class C10D_API Control {
   virtual bool broken() const noexcept = 0;
   // Breaks the group on every rank. The first failure wins; returns the winner.
   virtual std::shared_ptr<const Failure> fail(Failure failure) = 0;
-  // A failure for a deadline that passed in `phase`, naming the ranks that have not come as far as this call.
+  // A failure for a deadline that passed in `phase`, naming the ranks that have not come as far as
+  // this call.
   virtual Failure timed_out(const Call& call, std::string_view phase) = 0;
-  // Waits up to `patience` for evidence of why a peer stopped answering (a death takes moments to be noticed),
-  // then breaks the group with that, or with `otherwise`.
+  // Waits up to `patience` for evidence of why a peer stopped answering (a death takes moments to
+  // be noticed), then breaks the group with that, or with `otherwise`.
   virtual std::shared_ptr<const Failure> explain(Failure otherwise, Duration patience) = 0;
 };
 

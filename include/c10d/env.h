@@ -12,8 +12,8 @@
 
 namespace c10d::inline v0 {
 
-// Every environment variable that the project reads, in one table: the only way to read one is env(), and a test
-// fails the build for a name that is not here.
+// Every environment variable that the project reads, in one table: the only way to read one is
+// env(), and a test fails the build for a name that is not here.
 struct EnvVariable {
   std::string_view name;
   std::string_view default_value;  // as text; empty = unset
@@ -24,8 +24,10 @@ C10D_API std::span<const EnvVariable> env_variables() noexcept;
 
 // The value, or nothing when unset or empty. `name` must be in the table.
 C10D_API std::optional<std::string> env(std::string_view name);
-// The same as a whole number in [min, max]. Throws InvalidArgument naming the variable and its value.
-C10D_API std::optional<std::int64_t> env_integer(std::string_view name, std::int64_t min, std::int64_t max);
+// The same as a whole number in [min, max]. Throws InvalidArgument naming the variable and its
+// value.
+C10D_API std::optional<std::int64_t> env_integer(std::string_view name, std::int64_t min,
+                                                 std::int64_t max);
 
 // C10D_* variables that are set but not in the table, each with the nearest name: for a warning.
 struct UnknownEnv {
@@ -40,10 +42,12 @@ struct LaunchInfo {
   int size = 1;
   int local_rank = 0;
   int local_size = 1;
-  std::string launcher;  // "c10d", "torchrun", "openmpi", "pmi", "slurm", "k8s", or "none" (a single process)
+  // "c10d", "torchrun", "openmpi", "pmi", "slurm", "k8s", or "none": a single process.
+  std::string launcher;
   std::vector<std::string> evidence;  // "RANK=3", ...: what decided
 };
-// Throws InvalidArgument for a malformed number, or two complete families that disagree (settled by C10D_LAUNCHER).
+// Throws InvalidArgument for a malformed number, or two complete families that disagree (settled by
+// C10D_LAUNCHER).
 C10D_API LaunchInfo detect_launch();
 
 }  // namespace c10d::inline v0

@@ -14,22 +14,23 @@
 namespace c10d::inline v0 {
 
 struct CallOptions {
-  bool async = false;                // return at once; the buffers stay the op's until the Work is done
-  std::optional<Duration> timeout;   // of this call instead of the group's; must be > 0
-  void* stream = nullptr;            // CUDA stream that orders the op; CUDA tensors only
+  bool async = false;  // return at once; the buffers stay the op's until the Work is done
+  std::optional<Duration> timeout;  // of this call instead of the group's; must be > 0
+  void* stream = nullptr;           // CUDA stream that orders the op; CUDA tensors only
 };
 
 class Batch;
 
-// A set of ranks that call collectives together. Collectives of a group match by call order, point-to-point by
-// (peer, tag, order); groups are independent. One thread at a time: a second one gets concurrent_use. abort() and
-// the const members are thread-safe.
+// A set of ranks that call collectives together. Collectives of a group match by call order,
+// point-to-point by (peer, tag, order); groups are independent. One thread at a time: a second one
+// gets concurrent_use. abort() and the const members are thread-safe.
 //
-// Every op: output and input may be the same memory (in place, see collective.h); partial overlap, a wrong count,
-// dtype, root or peer is InvalidArgument, thrown before anything is sent. Without `async` the call runs in this
-// thread, returns when the result is in place, and throws; with it, failures come from Work::wait(). The first
-// failure breaks the group: every pending and later call on every rank fails with that cause. Two codes leave the
-// group intact: unsupported and concurrent_use.
+// Every op: output and input may be the same memory (in place, see collective.h); partial overlap,
+// a wrong count, dtype, root or peer is InvalidArgument, thrown before anything is sent. Without
+// `async` the call runs in this thread, returns when the result is in place, and throws; with it,
+// failures come from Work::wait(). The first failure breaks the group: every pending and later call
+// on every rank fails with that cause. Two codes leave the group intact: unsupported and
+// concurrent_use.
 class C10D_API ProcessGroup {
  public:
   ProcessGroup() noexcept;  // no group: every call throws destroyed
@@ -45,40 +46,42 @@ class C10D_API ProcessGroup {
   const std::string& backend() const;  // name
   std::string description() const;     // Backend::description
   const std::vector<Member>& members() const;
-  Store& store() const;                // keys of this group only
+  Store& store() const;  // keys of this group only
   Duration timeout() const;
   void set_timeout(Duration timeout);  // of later calls
   Support supports(const Query& query) const;
-  std::uint64_t sequence() const;      // of the last collective
-  const Failure* failure() const;      // why the group is broken, or null
+  std::uint64_t sequence() const;  // of the last collective
+  const Failure* failure() const;  // why the group is broken, or null
 
-  // clang-format off
   Work all_reduce(Tensor buffer, ReduceOp op = ReduceOp::sum, CallOptions options = {});
-  Work all_reduce(Tensor output, ConstTensor input, ReduceOp op = ReduceOp::sum, CallOptions options = {});
+  Work all_reduce(Tensor output, ConstTensor input, ReduceOp op = ReduceOp::sum,
+                  CallOptions options = {});
   Work broadcast(Tensor buffer, int root, CallOptions options = {});
   Work broadcast(Tensor output, ConstTensor input, int root, CallOptions options = {});
   Work all_gather(Tensor output, ConstTensor input, CallOptions options = {});
-  Work all_gather_v(Tensor output, ConstTensor input, std::span<const std::size_t> counts, CallOptions options = {});
-  Work reduce_scatter(Tensor output, ConstTensor input, ReduceOp op = ReduceOp::sum, CallOptions options = {});
-  Work reduce_scatter_v(Tensor output, ConstTensor input, std::span<const std::size_t> counts,
+  Work all_gather_v(Tensor output, ConstTensor input, Counts counts, CallOptions options = {});
+  Work reduce_scatter(Tensor output, ConstTensor input, ReduceOp op = ReduceOp::sum,
+                      CallOptions options = {});
+  Work reduce_scatter_v(Tensor output, ConstTensor input, Counts counts,
                         ReduceOp op = ReduceOp::sum, CallOptions options = {});
-  Work reduce(Tensor output, ConstTensor input, int root, ReduceOp op = ReduceOp::sum, CallOptions options = {});
+  Work reduce(Tensor output, ConstTensor input, int root, ReduceOp op = ReduceOp::sum,
+              CallOptions options = {});
   Work gather(Tensor output, ConstTensor input, int root, CallOptions options = {});
-  Work gather_v(Tensor output, ConstTensor input, std::span<const std::size_t> counts, int root,
+  Work gather_v(Tensor output, ConstTensor input, Counts counts, int root,
                 CallOptions options = {});
   Work scatter(Tensor output, ConstTensor input, int root, CallOptions options = {});
-  Work scatter_v(Tensor output, ConstTensor input, std::span<const std::size_t> counts, int root,
+  Work scatter_v(Tensor output, ConstTensor input, Counts counts, int root,
                  CallOptions options = {});
   Work all_to_all(Tensor output, ConstTensor input, CallOptions options = {});
-  Work all_to_all_v(Tensor output, ConstTensor input, std::span<const std::size_t> output_counts,
-                    std::span<const std::size_t> input_counts, CallOptions options = {});
+  Work all_to_all_v(Tensor output, ConstTensor input, Counts output_counts, Counts input_counts,
+                    CallOptions options = {});
   Work barrier(CallOptions options = {});
-  // A send may return before its recv is posted; it must not be counted on. Several outstanding ones: isend, irecv.
+  // A send may return before its recv is posted; it must not be counted on. Several outstanding
+  // ones: isend, irecv.
   Work send(ConstTensor input, int peer, std::uint32_t tag = 0, CallOptions options = {});
   Work recv(Tensor output, int peer, std::uint32_t tag = 0, CallOptions options = {});
   Work isend(ConstTensor input, int peer, std::uint32_t tag = 0, CallOptions options = {});
   Work irecv(Tensor output, int peer, std::uint32_t tag = 0, CallOptions options = {});
-  // clang-format on
 
   // Any op as a value: the form in which tools and traces hold them.
   Work submit(const Op& op, CallOptions options = {});
@@ -86,7 +89,8 @@ class C10D_API ProcessGroup {
   // Ops made through the batch start together and complete as one Work.
   Batch batch(CallOptions options = {});
 
-  // As barrier, but on every rank a timeout names all ranks that did not come; needs nothing of the backend.
+  // As barrier, but on every rank a timeout names all ranks that did not come; needs nothing of the
+  // backend.
   void monitored_barrier(std::optional<Duration> timeout = {});
 
   // Collective. See Backend::allocate.
@@ -95,8 +99,8 @@ class C10D_API ProcessGroup {
     return Buffer<T>(allocate_bytes(checked_bytes(count, sizeof(T))));
   }
 
-  // A group of these ranks of this one, in that order; only its members call. `name` tells apart groups of the
-  // same members that are made in different orders on different ranks.
+  // A group of these ranks of this one, in that order; only its members call. `name` tells apart
+  // groups of the same members that are made in different orders on different ranks.
   ProcessGroup new_group(std::span<const int> ranks, std::string_view name = {});
   ProcessGroup new_group(std::initializer_list<int> ranks, std::string_view name = {}) {
     return new_group(std::span(ranks.begin(), ranks.size()), name);
@@ -104,10 +108,11 @@ class C10D_API ProcessGroup {
   // Collective: one group per color, ordered by key, then rank. No color: no group.
   ProcessGroup split(std::optional<int> color, int key = 0);
 
-  // Local, idempotent, from any thread, returns within 100 ms: pending and later calls fail with `revoked` on
-  // every rank.
+  // Local, idempotent, from any thread, returns within 100 ms: pending and later calls fail with
+  // `revoked` on every rank.
   void abort(std::string_view why = "abort() was called") const noexcept;
-  // Orderly end: waits for this rank's pending ops, then tells the peers that it leaves. Idempotent.
+  // Orderly end: waits for this rank's pending ops, then tells the peers that it leaves.
+  // Idempotent.
   void shutdown(Duration timeout = std::chrono::seconds(30));
 
   struct State;
@@ -119,9 +124,9 @@ class C10D_API ProcessGroup {
   std::shared_ptr<State> state_;
 };
 
-// Collects ops of one group, then starts them together: `auto batch = group.batch(); batch.add(Send{...});
-// batch.add(Recv{...}); Work work = batch.submit();`. Ops in a batch cannot deadlock on each other's order.
-// Dropped without submit(), it does nothing.
+// Collects ops of one group, then starts them together: `auto batch = group.batch();
+// batch.add(Send{...}); batch.add(Recv{...}); Work work = batch.submit();`. Ops in a batch cannot
+// deadlock on each other's order. Dropped without submit(), it does nothing.
 class C10D_API Batch {
  public:
   void add(Op op);  // counts spans must stay valid until submit()

@@ -30,9 +30,10 @@ struct StoreLimits {
   std::size_t output_queue_bytes = std::size_t{16} << 20;  // per client; a slower reader is dropped
 };
 
-// A small key-value service that brings ranks together. Values are bytes. Every call has a deadline: the
-// store's own timeout, or the one given. Thread-safe: a blocked wait in one thread delays no other thread.
-// Throws DistStoreError, DistTimeoutError (naming the keys still missing), DistNetworkError, InvalidArgument.
+// A small key-value service that brings ranks together. Values are bytes. Every call has a
+// deadline: the store's own timeout, or the one given. Thread-safe: a blocked wait in one thread
+// delays no other thread. Throws DistStoreError, DistTimeoutError (naming the keys still missing),
+// DistNetworkError, InvalidArgument.
 class C10D_API Store {
  public:
   virtual ~Store();
@@ -43,12 +44,13 @@ class C10D_API Store {
   virtual std::string get(std::string_view key, std::optional<Duration> timeout = {}) = 0;
   // The value, or nothing when the key does not exist. Does not wait.
   virtual std::optional<std::string> try_get(std::string_view key) = 0;
-  // Adds to the decimal number at `key` (absent = 0) and returns the sum. A value that is no number, or a sum
-  // that overflows, is store_error and leaves the value as it was.
+  // Adds to the decimal number at `key` (absent = 0) and returns the sum. A value that is no
+  // number, or a sum that overflows, is store_error and leaves the value as it was.
   virtual std::int64_t add(std::string_view key, std::int64_t amount) = 0;
-  // Sets `desired` if the value equals `expected` (nothing = the key must be absent). Returns the value now
-  // stored (nothing = absent).
-  virtual std::optional<std::string> compare_set(std::string_view key, std::optional<std::string_view> expected,
+  // Sets `desired` if the value equals `expected` (nothing = the key must be absent). Returns the
+  // value now stored (nothing = absent).
+  virtual std::optional<std::string> compare_set(std::string_view key,
+                                                 std::optional<std::string_view> expected,
                                                  std::string_view desired) = 0;
   // Blocks until all keys exist.
   virtual void wait(std::span<const std::string> keys, std::optional<Duration> timeout = {}) = 0;
@@ -60,16 +62,18 @@ class C10D_API Store {
   virtual std::vector<std::string> multi_get(std::span<const std::string> keys,
                                              std::optional<Duration> timeout = {}) = 0;
   // As set on each pair; all or nothing.
-  virtual void multi_set(std::span<const std::string> keys, std::span<const std::string> values) = 0;
+  virtual void multi_set(std::span<const std::string> keys,
+                         std::span<const std::string> values) = 0;
   // True when the key existed.
   virtual bool delete_key(std::string_view key) = 0;
   virtual std::size_t num_keys() = 0;
-  // A FIFO queue per key, apart from plain values: pop waits for an element. A queue counts as a key while it
-  // holds elements. Plain ops on a queue's key, and queue ops on a plain key, are store_error.
+  // A FIFO queue per key, apart from plain values: pop waits for an element. A queue counts as a
+  // key while it holds elements. Plain ops on a queue's key, and queue ops on a plain key, are
+  // store_error.
   virtual void push(std::string_view key, std::string_view value) = 0;
   virtual std::string pop(std::string_view key, std::optional<Duration> timeout = {}) = 0;
-  // Returns when `size` callers have arrived at `key`; reusable, round after round. On timeout the caller's
-  // arrival is withdrawn.
+  // Returns when `size` callers have arrived at `key`; reusable, round after round. On timeout the
+  // caller's arrival is withdrawn.
   virtual void barrier(std::string_view key, int size, std::optional<Duration> timeout = {}) = 0;
 
   virtual Duration timeout() const noexcept = 0;
@@ -77,20 +81,22 @@ class C10D_API Store {
 };
 
 // In this process only: ranks as threads, and tests.
-C10D_API std::shared_ptr<Store> make_hash_store(Duration timeout = kDefaultStoreTimeout, StoreLimits limits = {});
+C10D_API std::shared_ptr<Store> make_hash_store(Duration timeout = kDefaultStoreTimeout,
+                                                StoreLimits limits = {});
 
-// Through one file that all ranks can open (a local or a coherent shared file system). The file is created if
-// absent and removed when the last of `size` users is gone (size 0: never removed).
-C10D_API std::shared_ptr<Store> make_file_store(std::string path, int size, Duration timeout = kDefaultStoreTimeout);
+// Through one file that all ranks can open (a local or a coherent shared file system). The file is
+// created if absent and removed when the last of `size` users is gone (size 0: never removed).
+C10D_API std::shared_ptr<Store> make_file_store(std::string path, int size,
+                                                Duration timeout = kDefaultStoreTimeout);
 
 struct TcpStoreOptions {
-  std::string host = "127.0.0.1";    // name or address; the server binds exactly this
-  std::uint16_t port = 0;            // server: 0 picks a free port
-  bool server = false;               // run the server in this process too
-  int listen_fd = -1;                // server: a bound, listening socket to take over instead
-  std::string job;                   // job id; a client of another job gets wrong_job
-  std::string token;                 // 32 secret bytes that both sides prove to know; empty only on loopback
-  bool allow_wildcard = false;       // permit 0.0.0.0 or [::], with a token only
+  std::string host = "127.0.0.1";  // name or address; the server binds exactly this
+  std::uint16_t port = 0;          // server: 0 picks a free port
+  bool server = false;             // run the server in this process too
+  int listen_fd = -1;              // server: a bound, listening socket to take over instead
+  std::string job;                 // job id; a client of another job gets wrong_job
+  std::string token;  // 32 secret bytes that both sides prove to know; empty only on loopback
+  bool allow_wildcard = false;  // permit 0.0.0.0 or [::], with a token only
   Duration timeout = kDefaultStoreTimeout;
   StoreLimits limits{};
 };

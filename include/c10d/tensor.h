@@ -12,10 +12,25 @@
 
 namespace c10d::inline v0 {
 
-enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, boolean };
+enum class DType : std::uint8_t {
+  f64,
+  f32,
+  f16,
+  bf16,
+  i64,
+  i32,
+  i16,
+  i8,
+  u64,
+  u32,
+  u16,
+  u8,
+  boolean
+};
 inline constexpr int kDTypeCount = 13;
 
-// IEEE binary16 and bfloat16 as they lie in memory. Arithmetic happens in float: see kernels/reduce.h.
+// IEEE binary16 and bfloat16 as they lie in memory. Arithmetic happens in float: see
+// kernels/reduce.h.
 struct Float16 {
   std::uint16_t bits;
 };
@@ -63,20 +78,22 @@ template <> struct DTypeOf<bool> { static constexpr DType value = DType::boolean
 }  // namespace detail
 
 template <class T>
-concept Element = requires { detail::DTypeOf<std::remove_cv_t<T>>::value; };
+concept Element = requires {
+  detail::DTypeOf<std::remove_cv_t<T>>::value;
+};
 
 template <Element T>
 inline constexpr DType dtype_of = detail::DTypeOf<std::remove_cv_t<T>>::value;
 
 namespace detail {
 template <class R>
-concept ElementRange =
-    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && Element<std::ranges::range_value_t<R>>;
+concept ElementRange = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+    Element<std::ranges::range_value_t<R>>;
 }
 
-// A borrowed, typed view of contiguous elements: pointer, count, dtype, device. It never owns; the memory
-// must stay valid until the op that uses it is done. A default-constructed view is "no buffer", which is what
-// the ranks that neither give nor receive data pass.
+// A borrowed, typed view of contiguous elements: pointer, count, dtype, device. It never owns; the
+// memory must stay valid until the op that uses it is done. A default-constructed view is "no
+// buffer", which is what the ranks that neither give nor receive data pass.
 struct ConstTensor {
   const void* data = nullptr;
   std::size_t count = 0;  // elements
@@ -110,8 +127,9 @@ struct Tensor {
   Tensor(void* data_, std::size_t count_, DType dtype_, Device device_ = {}) noexcept
       : data(data_), count(count_), dtype(dtype_), device(device_) {}
   template <detail::ElementRange R>
-    requires(!std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>)
-  Tensor(R&& range) noexcept
+  requires(!std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>)
+      Tensor(R&& range)
+  noexcept
       : data(std::ranges::data(range)),
         count(std::ranges::size(range)),
         dtype(dtype_of<std::ranges::range_value_t<R>>) {}

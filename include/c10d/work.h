@@ -17,8 +17,9 @@ namespace detail {
 struct WorkShared;
 }
 
-// The handle of one op. It has exactly one terminal transition, out of `running`. Copyable; thread-safe.
-// Dropping it neither blocks nor loses the op: the op runs on, and its failure breaks the group.
+// The handle of one op. It has exactly one terminal transition, out of `running`. Copyable;
+// thread-safe. Dropping it neither blocks nor loses the op: the op runs on, and its failure breaks
+// the group.
 class C10D_API Work {
  public:
   // An op that is already ok. Allocates nothing.
@@ -35,13 +36,15 @@ class C10D_API Work {
 
   // Returns when the result is in place. Throws what the op failed with, every time it is called.
   void wait() const;
-  // The same; throws DistTimeoutError when the op is still running after `timeout`: the op then goes on.
+  // The same; throws DistTimeoutError when the op is still running after `timeout`: the op then
+  // goes on.
   void wait(Duration timeout) const;
   // Makes a CUDA stream wait instead of the thread. CPU ops: wait().
   void order_on(void* cuda_stream) const;
 
-  // Calls `callback` once, with the failure or null: at once when the op is done, else on the library's callback
-  // thread. The callback may submit ops; it must not block on the group of this op. What it throws is logged.
+  // Calls `callback` once, with the failure or null: at once when the op is done, else on the
+  // library's callback thread. The callback may submit ops; it must not block on the group of this
+  // op. What it throws is logged.
   void then(std::function<void(const Failure*)> callback) const;
 
   // Of a recv: the rank whose message it took, once ok; else -1.
@@ -54,15 +57,16 @@ class C10D_API Work {
   int source_ = -1;
 };
 
-// The other end, for backends: completes a Work once. Copyable; thread-safe; the first completion wins and
-// the others are ignored (they return false).
+// The other end, for backends: completes a Work once. Copyable; thread-safe; the first completion
+// wins and the others are ignored (they return false).
 class C10D_API WorkSource {
  public:
   WorkSource();
   Work work() const;
   bool complete(int source = -1) const noexcept;
   bool fail(Failure failure) const noexcept;
-  // Runs inside wait() of the caller instead of sleeping there: must return soon; true = progress was made.
+  // Runs inside wait() of the caller instead of sleeping there: must return soon; true = progress
+  // was made.
   void set_progress(std::function<bool()> poll) const;
 
  private:

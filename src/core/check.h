@@ -4,9 +4,10 @@
 #include <stdexcept>
 #include <string>
 
-// A broken invariant of our own: a bug. Throws std::logic_error, which the funnel turns into a failure of the
-// group; the process goes on.
-#define C10D_CHECK(condition)                                                                     \
-  ((condition) ? static_cast<void>(0)                                                             \
-               : throw std::logic_error(std::string("c10d bug: check failed: " #condition " at ") + \
-                                        __FILE__ + ":" + std::to_string(__LINE__)))
+// A broken invariant of our own: a bug. Throws std::logic_error, which the funnel turns into a
+// failure of the group; the process goes on.
+#define C10D_CHECK(condition)                                                               \
+  ((condition)                                                                              \
+       ? static_cast<void>(0)                                                               \
+       : throw std::logic_error(std::string("c10d bug: check failed: " #condition " at ") + \
+                                __FILE__ + ":" + std::to_string(__LINE__)))

@@ -22,14 +22,15 @@ struct ControlOptions {
   Deadline deadline{};  // until all ranks are in
 };
 
-// The control plane of one group on one rank: Control for the backend, and this for the funnel and the monitor.
+// The control plane of one group on one rank: Control for the backend, and this for the funnel and
+// the monitor.
 class ControlPlane : public Control {
  public:
   // The recorder and counters of this rank.
   RankBlock& own_block() noexcept { return *own_; }
 
-  // Returns when all ranks have called it as often as this one; on timeout breaks the group with a failure that
-  // names every rank that did not come.
+  // Returns when all ranks have called it as often as this one; on timeout breaks the group with a
+  // failure that names every rank that did not come.
   virtual std::shared_ptr<const Failure> barrier(Deadline deadline) = 0;
   // Orderly end: peers that still wait for this rank learn that it left. Idempotent.
   virtual void leave() noexcept = 0;
@@ -64,16 +65,20 @@ class ControlPlane : public Control {
 
  private:
   Mutex mutex_;
-  std::shared_ptr<const Failure> cause_ C10D_GUARDED_BY(mutex_);  // read once, then the same for all
+  std::shared_ptr<const Failure> cause_
+      C10D_GUARDED_BY(mutex_);  // read once, then the same for all
 };
 
-// In shared memory when all members are on one host, else over the store. Collective; returns when all ranks are in.
+// In shared memory when all members are on one host, else over the store. Collective; returns when
+// all ranks are in.
 std::shared_ptr<ControlPlane> make_control_plane(const ControlOptions& options);
 
 inline constexpr std::chrono::milliseconds kMonitorPeriod{20};
-inline constexpr std::chrono::seconds kLateOp{10};  // a running op is warned about after this, and every so often
+inline constexpr std::chrono::seconds kLateOp{
+    10};  // a running op is warned about after this, and every so often
 
-// Has the process's one monitor thread tick `plane` until `unwatch`. Both return once the thread has done so.
+// Has the process's one monitor thread tick `plane` until `unwatch`. Both return once the thread
+// has done so.
 void watch(const std::shared_ptr<ControlPlane>& plane);
 void unwatch(ControlPlane& plane) noexcept;
 

@@ -9,8 +9,8 @@ namespace c10d::inline v0 {
 
 // gethostname(): for people.
 C10D_API const std::string& host_name();
-// Equal for two processes if and only if they can share memory through an abstract AF_UNIX socket: boot id and
-// network namespace.
+// Equal for two processes if and only if they can share memory through an abstract AF_UNIX socket:
+// boot id and network namespace.
 C10D_API const std::string& host_identity();
 
 // CPUs that this process may run on (cpuset and affinity).

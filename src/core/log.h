@@ -11,8 +11,8 @@ namespace c10d::inline v0 {
 
 enum class LogLevel { error, warn, info, debug };
 
-// One whole line on stderr, "c10d [host:pid] warn: ...", when `level` is enabled by C10D_LOG. Thread-safe; control
-// characters in `text` are made visible.
+// One whole line on stderr, "c10d [host:pid] warn: ...", when `level` is enabled by C10D_LOG.
+// Thread-safe; control characters in `text` are made visible.
 C10D_API void log_line(LogLevel level, std::string_view text) noexcept;
 C10D_API bool log_enabled(LogLevel level) noexcept;
 

@@ -9,7 +9,8 @@
 namespace c10d::inline v0 {
 namespace {
 
-// One per process, for as long as the process: the liveness locks belong to its thread. Never destroyed.
+// One per process, for as long as the process: the liveness locks belong to its thread. Never
+// destroyed.
 class Monitor {
  public:
   Monitor() {

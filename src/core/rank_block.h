@@ -11,12 +11,14 @@
 
 namespace c10d::inline v0 {
 
-// What lies in the control plane's memory. One block per rank; only the rank itself writes its block, except where
-// said. On one host the blocks are one shared mapping that outlives a SIGKILL of its writer.
+// What lies in the control plane's memory. One block per rank; only the rank itself writes its
+// block, except where said. On one host the blocks are one shared mapping that outlives a SIGKILL
+// of its writer.
 
 enum class Presence : std::uint32_t { absent, joined, left };
 
-// One op in the recorder: eight words, so that any thread or process may read while the owner writes.
+// One op in the recorder: eight words, so that any thread or process may read while the owner
+// writes.
 struct Record {
   enum Word { sequence, kind, count, root_tag, signature, start_ns, end_ns, state };
   enum State : std::uint64_t { empty, running, ok, failed };
@@ -25,8 +27,8 @@ struct Record {
 static_assert(sizeof(Record) == 64);
 inline constexpr std::size_t kRecords = 1024;  // per rank and group: 64 KiB
 
-// A call as announced for agreement. Two per rank, by parity of the sequence: a rank leads by at most one call,
-// because agreement on call k needs every rank to have entered k.
+// A call as announced for agreement. Two per rank, by parity of the sequence: a rank leads by at
+// most one call, because agreement on call k needs every rank to have entered k.
 struct alignas(128) CallSlot {
   std::atomic<std::uint64_t> sequence;  // stored last
   Signature signature;
@@ -38,11 +40,12 @@ struct alignas(128) RankBlock {
   std::int64_t pid;
   char host[64];
   std::atomic<Presence> presence;
-  // Held by the rank's process as long as it lives: who can take it knows that the process is gone, whatever its
-  // memory size. Taken by peers.
+  // Held by the rank's process as long as it lives: who can take it knows that the process is gone,
+  // whatever its memory size. Taken by peers.
   pthread_mutex_t alive;
 
-  alignas(128) std::atomic<std::uint64_t> submitted;  // sequence of the last collective that entered the funnel
+  alignas(128) std::atomic<std::uint64_t> submitted;  // sequence of the last collective that
+                                                      // entered the funnel
   std::atomic<std::uint64_t> finished;                // of the last that left it
   std::atomic<std::uint64_t> ended;                   // records that are no longer running
   std::atomic<std::uint64_t> barriers;                // monitored barriers entered
@@ -65,7 +68,8 @@ struct SharedFailure {
 
 struct alignas(128) GroupHeader {
   enum State : std::uint32_t { intact, breaking, broken };
-  std::atomic<std::uint32_t> state;  // the rank that moves it from intact to breaking writes `cause`
+  std::atomic<std::uint32_t>
+      state;  // the rank that moves it from intact to breaking writes `cause`
   std::atomic<std::uint32_t> joined;
   alignas(128) SharedFailure cause;
 };

@@ -8,13 +8,14 @@
 
 namespace c10d::inline v0 {
 
-// What ranks must agree on in one call, in a form that lies in shared memory. For gather and scatter `count` is the
-// shard's, which every rank knows; counts that may differ per rank are in `counts` as a hash.
+// What ranks must agree on in one call, in a form that lies in shared memory. For gather and
+// scatter `count` is the shard's, which every rank knows; counts that may differ per rank are in
+// `counts` as a hash.
 struct Signature {
   std::uint64_t count = 0;
   std::uint64_t counts = 0;  // hash of the counts span; 0 without one
   double factor = 1;
-  std::int32_t root = -1;    // or the peer of a send or recv
+  std::int32_t root = -1;  // or the peer of a send or recv
   std::uint32_t tag = 0;
   OpKind kind = OpKind::barrier;
   DType dtype = DType::u8;

@@ -37,14 +37,13 @@ bool finish(detail::WorkShared& shared, WorkState state, Failure* failure, int s
   }
   for (auto& callback : inline_callbacks) callback(failure_of(shared));
   for (auto& callback : callbacks)  // each with a copy of the failure: it may outlive the Work
-    run_on_callback_thread(
-        [callback = std::move(callback), ok = state == WorkState::ok, copy = shared.failure] {
-          callback(ok ? nullptr : &copy);
-        });
+    run_on_callback_thread([callback = std::move(callback), ok = state == WorkState::ok,
+                            copy = shared.failure] { callback(ok ? nullptr : &copy); });
   return true;
 }
 
-// Waits until the work is terminal or the deadline has passed, driving the op where it asks for that.
+// Waits until the work is terminal or the deadline has passed, driving the op where it asks for
+// that.
 bool wait_until(detail::WorkShared& shared, std::optional<Deadline> deadline) {
   constexpr auto kPollPause = std::chrono::microseconds(50);
   MutexLock lock(shared.mutex);
@@ -131,9 +130,7 @@ void Work::then(std::function<void(const Failure*)> callback) const {
   run_callback([&] { callback(failure()); });
 }
 
-int Work::source() const noexcept {
-  return shared_ ? (done() ? shared_->source : -1) : source_;
-}
+int Work::source() const noexcept { return shared_ ? (done() ? shared_->source : -1) : source_; }
 
 WorkSource::WorkSource() : shared_(std::make_shared<detail::WorkShared>()) {}
 

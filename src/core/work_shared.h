@@ -10,8 +10,8 @@
 
 namespace c10d::inline v0::detail {
 
-// The state behind a Work. `state` leaves `running` exactly once, under the mutex, after failure and source are
-// written; readers that see a terminal state may read both without the mutex.
+// The state behind a Work. `state` leaves `running` exactly once, under the mutex, after failure
+// and source are written; readers that see a terminal state may read both without the mutex.
 struct WorkShared {
   std::atomic<WorkState> state{WorkState::running};
   Failure failure;
@@ -24,7 +24,8 @@ struct WorkShared {
   std::vector<std::function<void(const Failure*)>> inline_callbacks C10D_GUARDED_BY(mutex);
   std::function<bool()> progress C10D_GUARDED_BY(mutex);
 
-  // Calls `callback` when the work is terminal, in whichever thread makes it so; at once if it is already.
+  // Calls `callback` when the work is terminal, in whichever thread makes it so; at once if it is
+  // already.
   static void on_terminal(const Work& work, std::function<void(const Failure*)> callback);
 };
 

@@ -45,7 +45,7 @@ consume() { cmake -S "$here/consumer" -B "$work/$1" -DCMAKE_PREFIX_PATH="$prefix
   -DCMAKE_CXX_COMPILER="$cxx" "${@:2}" >"$work/log" 2>&1; }
 components=native
 for module in $modules; do
-  [[ $module == raw_* ]] || components+=";${module%%_*}" # raw_*: peers of the benchmark, no backends
+  [[ $module == raw_* ]] || components+=";${module%%_*}" # raw_*: peers of the benchmark
 done
 consume found "-DC10D_COMPONENTS=$components" || { cat "$work/log"; fail configure; }
 cmake --build "$work/found" >"$work/log" || { cat "$work/log"; fail build; }
