@@ -13,7 +13,7 @@ struct Size {
 constexpr Size kSizes[] = {
     {0, 1}, {1, 1}, {17, 1}, {4 << 10, 3}, {(64 << 10) + 1, 8}, {(1 << 20) + 3, 40}};
 
-constexpr int kExchanges = 5;
+constexpr int kExchangeKinds = 5;
 
 bool is_float(DType dtype) { return dtype <= DType::bf16; }
 
@@ -81,7 +81,7 @@ std::vector<Case> select_cases(const Selection& selection) {
       for (int r = 0; r < reduce_ops; ++r)
         selector.add(Exchange::collective, op, dtype, static_cast<ReduceOp::Kind>(r));
     }
-    for (int e = 1; e <= kExchanges; ++e) {
+    for (int e = 1; e <= kExchangeKinds; ++e) {
       const auto exchange = static_cast<Exchange>(e);
       selector.add(exchange, exchange == Exchange::overlapped ? OpKind::all_reduce : OpKind::send,
                    dtype, ReduceOp::sum);
