@@ -13,7 +13,8 @@ inline constexpr const char* kControlSuffix = "~aa";
 double bus_factor(BenchOp op, int ranks);
 // The bytes that the ranks together must at least read and write, whatever the algorithm.
 std::uint64_t least_traffic(const Case& c, int ranks);
-// Fills alg, bus and mem from the median. On one host bus stays empty: ranks share the memory's bandwidth.
+// Fills alg, bus and mem from the median. On one host bus stays empty: ranks share the memory's
+// bandwidth.
 void put_bandwidth(const Case& c, int ranks, CellRecord& cell);
 
 }  // namespace c10d::bench

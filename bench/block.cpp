@@ -17,7 +17,9 @@ std::array<std::int64_t, 2> switches_now() {
 
 constexpr std::uint64_t kFewestIterations = 3;
 
-std::int64_t deadline_in(double seconds) { return SharedPage::now() + static_cast<std::int64_t>(seconds * 1e9); }
+std::int64_t deadline_in(double seconds) {
+  return SharedPage::now() + static_cast<std::int64_t>(seconds * 1e9);
+}
 
 // Below this the flag stays inside a core complex.
 constexpr double kNearUs = 0.2;
@@ -40,7 +42,8 @@ void BlockRunner::run() noexcept {
   }
 }
 
-// Returns how many it ran: fewer than `count` when the deadline passed, which every rank sees in the same iteration.
+// Returns how many it ran: fewer than `count` when the deadline passed, which every rank sees in
+// the same iteration.
 std::uint64_t BlockRunner::iterate(std::uint64_t count, std::int64_t deadline, bool record) {
   for (std::uint64_t i = 0; i < count; ++i) {
     buffers_.refresh(settings_.dirty);
@@ -61,13 +64,17 @@ double BlockRunner::warm_up(double seconds, int fixed) {
   page_.barrier();
   for (int round = 0; batch > 0; ++round) {
     const std::int64_t start = SharedPage::now();
-    const std::uint64_t done = iterate(static_cast<std::uint64_t>(batch), deadline_in(fixed >= 0 ? 3600 : 2 * seconds), false);
+    const std::uint64_t done = iterate(static_cast<std::uint64_t>(batch),
+                                       deadline_in(fixed >= 0 ? 3600 : 2 * seconds), false);
     const std::int64_t took = SharedPage::now() - start;
     total += took;
-    per_iteration = static_cast<double>(took) * 1e-9 / static_cast<double>(std::max<std::uint64_t>(1, done));
+    per_iteration =
+        static_cast<double>(took) * 1e-9 / static_cast<double>(std::max<std::uint64_t>(1, done));
     const double left = seconds - static_cast<double>(total) * 1e-9;
     // The first iteration after another backend's is not typical, so there are two rounds at least.
-    std::int64_t next = left <= 0 ? 0 : std::min<std::int64_t>(static_cast<std::int64_t>(left / per_iteration), batch * 8);
+    std::int64_t next = left <= 0 ? 0
+                                  : std::min<std::int64_t>(
+                                        static_cast<std::int64_t>(left / per_iteration), batch * 8);
     if (round == 0) next = std::max<std::int64_t>(next, 1);
     if (fixed >= 0 || !failure_.empty()) next = 0;
     batch = page_.from_root(next);

@@ -11,8 +11,9 @@
 
 namespace c10d::bench {
 
-// One backend on one case: how its iterations run and what comes out of them. Every member is collective over the
-// ranks of the page, and a rank whose backend failed goes on to meet the others, so that none of them waits for it.
+// One backend on one case: how its iterations run and what comes out of them. Every member is
+// collective over the ranks of the page, and a rank whose backend failed goes on to meet the
+// others, so that none of them waits for it.
 class BlockRunner {
  public:
   struct Settings {
@@ -22,11 +23,11 @@ class BlockRunner {
   BlockRunner(SharedPage& page, Contender& contender, Buffers& buffers, Settings settings)
       : page_(page), contender_(contender), buffers_(buffers), settings_(settings) {}
 
-  // Runs for about `seconds`, or `fixed` iterations when that is not negative; returns seconds per iteration, waits
-  // between iterations included, as rank 0 saw them.
+  // Runs for about `seconds`, or `fixed` iterations when that is not negative; returns seconds per
+  // iteration, waits between iterations included, as rank 0 saw them.
   double warm_up(double seconds, int fixed);
-  // `iterations` timed ones, or fewer once `seconds` have passed, but three at least. Only rank 0 gets numbers: times,
-  // skews, samples.
+  // `iterations` timed ones, or fewer once `seconds` have passed, but three at least. Only rank 0
+  // gets numbers: times, skews, samples.
   CellRecord measure(std::uint64_t iterations, double seconds);
 
   struct CheckResult {

@@ -96,8 +96,8 @@ void Buffers::lay_out_in_place() {
 }
 
 void Buffers::make_ops() {
-  const ReduceOp redop =
-      case_.redop == ReduceOp::premul_sum ? ReduceOp::premul(Oracle::kFactor) : ReduceOp(case_.redop);
+  const ReduceOp redop = case_.redop == ReduceOp::premul_sum ? ReduceOp::premul(Oracle::kFactor)
+                                                             : ReduceOp(case_.redop);
   const int root = case_.root;
   switch (case_.op) {
     case BenchOp::all_reduce:
@@ -136,7 +136,8 @@ void Buffers::make_ops() {
     case BenchOp::isend:
       if (input_.count == 0) break;
       for (int i = 0; i < window_; ++i)
-        ops_.push_back(Recv{output_.slice(static_cast<std::size_t>(i) * case_.shard, case_.shard), rank_ ^ 1, 0});
+        ops_.push_back(Recv{output_.slice(static_cast<std::size_t>(i) * case_.shard, case_.shard),
+                            rank_ ^ 1, 0});
       for (int i = 0; i < window_; ++i) ops_.push_back(Send{input_, rank_ ^ 1, 0});
       break;
   }
@@ -148,7 +149,8 @@ double Buffers::share() const noexcept {
 }
 
 bool Buffers::same_everywhere() const noexcept {
-  return case_.op == BenchOp::all_reduce || case_.op == BenchOp::broadcast || case_.op == BenchOp::all_gather;
+  return case_.op == BenchOp::all_reduce || case_.op == BenchOp::broadcast ||
+         case_.op == BenchOp::all_gather;
 }
 
 void Buffers::refresh(bool dirty) noexcept {

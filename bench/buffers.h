@@ -12,10 +12,12 @@
 
 namespace c10d::bench {
 
-// The memory of one case on one rank, the same for every backend, and the ops that this rank calls on it.
+// The memory of one case on one rank, the same for every backend, and the ops that this rank calls
+// on it.
 class Buffers {
  public:
-  Buffers(const Case& c, int rank, int size, int window, std::uint64_t seed, Arena& input, Arena& output);
+  Buffers(const Case& c, int rank, int size, int window, std::uint64_t seed, Arena& input,
+          Arena& output);
 
   std::span<const Op> ops() const noexcept { return ops_; }
   // Whether the ops of one iteration are in flight together.
@@ -23,8 +25,8 @@ class Buffers {
   // What one op's time is of one iteration's.
   double share() const noexcept;
 
-  // Outside the timed region: a copy of what the op must read, where it is in place; with `dirty` also a write
-  // to every cache line of the input, as a computation before the op would leave it.
+  // Outside the timed region: a copy of what the op must read, where it is in place; with `dirty`
+  // also a write to every cache line of the input, as a computation before the op would leave it.
   void refresh(bool dirty) noexcept;
   // Overwrites the output, so that what is found there afterwards was written by the op.
   void poison_output();

@@ -55,11 +55,12 @@ CeilRecord copy_at(const char* level, std::uint64_t bytes) {
   // Short copies are timed in batches: one of them is near the clock's own cost.
   const auto batch = std::max<std::uint64_t>(1, (std::uint64_t{1} << 20) / bytes);
   const double us = median_time([&] {
-    for (std::uint64_t i = 0; i < batch; ++i) {
-      std::memcpy(from + bytes, from, bytes);
-      asm volatile("" : : "r"(from) : "memory");
-    }
-  }) / static_cast<double>(batch);
+                      for (std::uint64_t i = 0; i < batch; ++i) {
+                        std::memcpy(from + bytes, from, bytes);
+                        asm volatile("" : : "r"(from) : "memory");
+                      }
+                    }) /
+                    static_cast<double>(batch);
   return {"memcpy", level, bytes, 0, static_cast<double>(bytes) * 1e-3 / us, us};
 }
 
@@ -106,7 +107,9 @@ CeilRecord stream_between_cores() {
   const Arena sink(kBlock);
   alignas(128) std::atomic<std::uint64_t> written{0};
   alignas(128) std::atomic<std::uint64_t> taken{0};
-  const auto slot = [&](std::uint64_t i) { return static_cast<std::byte*>(shared.data()) + i % 2 * kBlock; };
+  const auto slot = [&](std::uint64_t i) {
+    return static_cast<std::byte*>(shared.data()) + i % 2 * kBlock;
+  };
   std::thread reader([&] {
     for (std::uint64_t i = 0; i < kBlocks; ++i) {
       while (written.load(std::memory_order_acquire) <= i) std::this_thread::yield();
@@ -126,7 +129,8 @@ CeilRecord stream_between_cores() {
 }
 
 [[noreturn]] void throw_socket(const char* what) {
-  throw_failure({Code::out_of_resources, fmt::format("ceiling: {}: {}", what, std::strerror(errno))});
+  throw_failure(
+      {Code::out_of_resources, fmt::format("ceiling: {}: {}", what, std::strerror(errno))});
 }
 
 // A connected pair of sockets over 127.0.0.1.
@@ -141,7 +145,8 @@ std::array<int, 2> loopback_pair() {
       getsockname(listener, generic, &length) != 0)
     throw_socket("no listening socket on 127.0.0.1");
   const int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (client < 0 || connect(client, generic, length) != 0) throw_socket("cannot connect to 127.0.0.1");
+  if (client < 0 || connect(client, generic, length) != 0)
+    throw_socket("cannot connect to 127.0.0.1");
   const int server = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
   close(listener);
   if (server < 0) throw_socket("cannot accept on 127.0.0.1");
@@ -201,12 +206,15 @@ void loopback(std::vector<CeilRecord>& ceilings) {
   other.join();
   for (const int fd : fds) close(fd);
   ceilings.push_back({"tcp", "", 8, 0, std::nullopt, trips / kRounds / 2});
-  ceilings.push_back({"tcp", "", kBlock, 0, static_cast<double>(kBlock * kBlocks) * 1e-3 / stream, stream / kBlocks});
+  ceilings.push_back({"tcp", "", kBlock, 0, static_cast<double>(kBlock * kBlocks) * 1e-3 / stream,
+                      stream / kBlocks});
 }
 
 const char* explain(const CeilRecord& ceiling) {
   if (ceiling.kind == "memcpy") return "one core copies";
-  if (ceiling.kind == "shm") return ceiling.gbps ? "one core writes, another copies out" : "a flag, one way between two cores";
+  if (ceiling.kind == "shm")
+    return ceiling.gbps ? "one core writes, another copies out"
+                        : "a flag, one way between two cores";
   return ceiling.gbps ? "stream over 127.0.0.1" : "8 bytes, one way over 127.0.0.1";
 }
 
@@ -218,14 +226,17 @@ int print_ceilings(bool as_json) {
   ceilings.push_back(flag_between_cores());
   ceilings.push_back(stream_between_cores());
   loopback(ceilings);
-  if (!as_json) fmt::print("{}\n\n{:<8} {:<5} {:>9} {:>9} {:>9}\n", cpu_model(), "what", "level", "bytes", "GB/s", "us");
+  if (!as_json)
+    fmt::print("{}\n\n{:<8} {:<5} {:>9} {:>9} {:>9}\n", cpu_model(), "what", "level", "bytes",
+               "GB/s", "us");
   for (const CeilRecord& ceiling : ceilings) {
     if (as_json) {
       fmt::print("{}\n", to_json(ceiling).dump());
       continue;
     }
-    fmt::print("{:<8} {:<5} {:>9} {:>9} {:>9}  {}\n", ceiling.kind, ceiling.level, bytes_text(ceiling.bytes),
-               ceiling.gbps ? fmt::format("{:.1f}", *ceiling.gbps) : "", microseconds_text(ceiling.us), explain(ceiling));
+    fmt::print("{:<8} {:<5} {:>9} {:>9} {:>9}  {}\n", ceiling.kind, ceiling.level,
+               bytes_text(ceiling.bytes), ceiling.gbps ? fmt::format("{:.1f}", *ceiling.gbps) : "",
+               microseconds_text(ceiling.us), explain(ceiling));
   }
   return 0;
 }

@@ -50,29 +50,31 @@ class GroupContender final : public Contender {
   std::vector<Work> works_;
 };
 
-// A backend without the funnel: no argument checks, no sequence of the group, no signature, no recorder.
+// A backend without the funnel: no argument checks, no sequence of the group, no signature, no
+// recorder.
 class RawContender final : public Contender {
  public:
   RawContender(const std::string& name, const ContenderContext& context)
-      : Contender(name), timeout_(context.timeout), backend_(make_backend(name, options(name, context))) {}
+      : Contender(name),
+        timeout_(context.timeout),
+        backend_(make_backend(name, options(name, context))) {}
 
   Support supports(const Query& query) const override { return backend_->supports(query); }
   std::string description() const override { return backend_->description(); }
-  void prepare(const Case&) override { deadline_ = std::chrono::steady_clock::now() + std::chrono::hours(1); }
-  void run(std::span<const Op> ops, bool together) override {
-    works_.clear();
+  // The peers call their library's blocking functions, whatever the call says.
+  bool overlaps() const noexcept override { return false; }
+  void prepare(const Case&) override {
+    deadline_ = std::chrono::steady_clock::now() + std::chrono::hours(1);
+  }
+  void run(std::span<const Op> ops, bool) override {
     for (const Op& op : ops) {
       std::uint64_t& sequence = is_point_to_point(kind_of(op)) ? messages_ : collectives_;
-      Work work = backend_->launch(Call{op, ++sequence, 0, deadline_, together, 0});
-      if (together) {
-        works_.push_back(std::move(work));
-      } else {
-        work.wait();
-      }
+      backend_->launch(Call{op, ++sequence, 0, deadline_, false, 0}).wait();
     }
-    for (const Work& work : works_) work.wait();
   }
-  void shutdown() override { backend_->shutdown(std::chrono::steady_clock::now() + std::chrono::seconds(10)); }
+  void shutdown() override {
+    backend_->shutdown(std::chrono::steady_clock::now() + std::chrono::seconds(10));
+  }
 
  private:
   static BackendContext options(const std::string& name, const ContenderContext& context) {
@@ -86,12 +88,10 @@ class RawContender final : public Contender {
     backend.timeout = context.timeout;
     return backend;
   }
-  Duration timeout_;
   std::unique_ptr<Backend> backend_;
   Deadline deadline_{};
   std::uint64_t collectives_ = 0;
   std::uint64_t messages_ = 0;
-  std::vector<Work> works_;
 };
 
 class MemcpyContender final : public Contender {
@@ -102,7 +102,9 @@ class MemcpyContender final : public Contender {
     if (query.op == OpKind::barrier) return {false, "a barrier copies nothing", ""};
     return {};
   }
-  std::string description() const override { return "one core, std::memcpy, DRAM-cold above 16 MiB"; }
+  std::string description() const override {
+    return "one core, std::memcpy, DRAM-cold above 16 MiB";
+  }
   bool computes() const noexcept override { return false; }
   void prepare(const Case& c) override {
     if (rank_ != 0) return;
@@ -135,7 +137,8 @@ std::unique_ptr<Contender> make_memcpy_contender(int rank) {
   return std::make_unique<MemcpyContender>(rank);
 }
 
-std::unique_ptr<Contender> make_contender(const std::string& name, const ContenderContext& context) {
+std::unique_ptr<Contender> make_contender(const std::string& name,
+                                          const ContenderContext& context) {
   if (name == "memcpy") return make_memcpy_contender(context.control->rank());
   if (name.starts_with("raw:")) return std::make_unique<RawContender>(name, context);
   return std::make_unique<GroupContender>(name, context);

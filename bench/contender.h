@@ -24,6 +24,8 @@ class Contender {
   virtual std::string description() const = 0;
   // Whether its results follow the oracle; a plain memcpy has none.
   virtual bool computes() const noexcept { return true; }
+  // Whether several ops can be in flight at once.
+  virtual bool overlaps() const noexcept { return true; }
   // Before the blocks of a case.
   virtual void prepare(const Case&) {}
   // Runs the ops one after the other, or starts all and then waits for all. Throws what failed.
@@ -39,10 +41,12 @@ struct ContenderContext {
   Duration timeout{};
   std::string token;  // the job's secret; empty: from the environment
 };
-// Collective. Throws DistBackendError (unsupported) with the reason when the name is not available here.
+// Collective. Throws DistBackendError (unsupported) with the reason when the name is not available
+// here.
 std::unique_ptr<Contender> make_contender(const std::string& name, const ContenderContext& context);
 
-// One core that copies S bytes: what any collective is held against. Above 16 MiB no byte is in a cache.
+// One core that copies S bytes: what any collective is held against. Above 16 MiB no byte is in a
+// cache.
 std::unique_ptr<Contender> make_memcpy_contender(int rank);
 
 }  // namespace c10d::bench

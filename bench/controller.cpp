@@ -31,7 +31,8 @@ std::string own_path() {
   return {path.data(), static_cast<std::size_t>(length)};
 }
 
-// The records of rank 0, as they come: a pipe that the rank opens by its path in /proc, whoever its parent is.
+// The records of rank 0, as they come: a pipe that the rank opens by its path in /proc, whoever its
+// parent is.
 class RecordPipe {
  public:
   explicit RecordPipe(Session& session) {
@@ -86,8 +87,8 @@ int run_as_worker(const Options& options) {
 int run_under_launcher(const Options& asked, const LaunchInfo& info) {
   Options options = asked;
   if (options.ranks != 0 && options.ranks != info.size)
-    throw InvalidArgument(fmt::format("-n {}: {} started {} ranks ({})", options.ranks, info.launcher, info.size,
-                                      fmt::join(info.evidence, " ")));
+    throw InvalidArgument(fmt::format("-n {}: {} started {} ranks ({})", options.ranks,
+                                      info.launcher, info.size, fmt::join(info.evidence, " ")));
   options.launches = 1;
   if (info.rank != 0) return run_rank(options, [](const Json&) {});
   Session session(options, info.size, cases_of(options, info.size).size(), info.launcher);
@@ -106,7 +107,9 @@ std::string mpirun_flavour() {
   } catch (const InvalidArgument&) {
     return "";
   }
-  return said.find("Open MPI") != std::string::npos || said.find("OpenRTE") != std::string::npos ? "openmpi" : "mpich";
+  return said.find("Open MPI") != std::string::npos || said.find("OpenRTE") != std::string::npos
+             ? "openmpi"
+             : "mpich";
 }
 
 bool needs_mpirun(const Options& options) {
@@ -114,8 +117,8 @@ bool needs_mpirun(const Options& options) {
                      [](const std::string& name) { return name == "mpi" || name == "raw:mpi"; });
 }
 
-LaunchOptions launch_options(const Options& options, int ranks, const std::string& flavour, int number,
-                             const std::string& results) {
+LaunchOptions launch_options(const Options& options, int ranks, const std::string& flavour,
+                             int number, const std::string& results) {
   LaunchOptions launch;
   const std::string self = own_path();
   if (flavour.empty()) {
@@ -154,18 +157,21 @@ Plan plan_of(const Options& options, int ranks) {
     ++plan.cases;
     plan.bytes_per_rank = std::max(plan.bytes_per_rank, 2 * memory_of(c, ranks, options.window));
   }
-  plan.seconds = static_cast<double>(plan.cases * options.backends.size()) * options.seconds * options.launches * 1.5;
+  plan.seconds = static_cast<double>(plan.cases * options.backends.size()) * options.seconds *
+                 options.launches * 1.5;
   return plan;
 }
 
 void print_plan(const Options& options, const Plan& plan, int ranks, const LaunchInfo& info) {
   fmt::print("cases     {} (op x dtype x redop x root x place x size)\n", plan.cases);
   fmt::print("backends  {}\n", fmt::join(options.backends, " "));
-  fmt::print("ranks     {} on this host{}\n", ranks, needs_mpirun(options) ? ", started by mpirun" : "");
+  fmt::print("ranks     {} on this host{}\n", ranks,
+             needs_mpirun(options) ? ", started by mpirun" : "");
   fmt::print("blocks    {} launches x {}\n", options.launches, options.blocks);
   fmt::print("memory    {} per rank for buffers\n", bytes_text(plan.bytes_per_rank));
   fmt::print("time      about {}\n", seconds_text(plan.seconds));
-  if (!info.evidence.empty()) fmt::print("launcher  {}: {}\n", info.launcher, fmt::join(info.evidence, " "));
+  if (!info.evidence.empty())
+    fmt::print("launcher  {}: {}\n", info.launcher, fmt::join(info.evidence, " "));
 }
 
 int run_launches(const Options& options, int ranks, std::size_t cases) {
@@ -180,7 +186,8 @@ int run_launches(const Options& options, int ranks, std::size_t cases) {
     };
     const LaunchResult result = launch(launch_with);
     // mpirun makes an exit code of its own of a signal that was meant for the run.
-    const int ended = result.forwarded_signal != 0 ? 128 + result.forwarded_signal : result.exit_code;
+    const int ended =
+        result.forwarded_signal != 0 ? 128 + result.forwarded_signal : result.exit_code;
     if (ended != 0) code = ended;
     if (ended != 0 && ended != 3 && ended != 1) break;
   }
@@ -194,15 +201,19 @@ int run_benchmark(const Options& options) {
   const LaunchInfo info = detect_launch();
   const bool launched = info.launcher != "none";
   if (launched && !options.dry_run) return run_under_launcher(options, info);
-  const int ranks = options.ranks != 0 ? options.ranks : launched ? info.size : std::clamp(allowed_cpus(), 2, 8);
+  const int ranks = options.ranks != 0 ? options.ranks
+                    : launched         ? info.size
+                                       : std::clamp(allowed_cpus(), 2, 8);
   const Plan plan = plan_of(options, ranks);
   if (options.dry_run) {
     print_plan(options, plan, ranks, info);
     return 0;
   }
-  if (const std::uint64_t free = available_memory(); plan.bytes_per_rank * static_cast<std::uint64_t>(ranks) > free)
-    throw InvalidArgument(fmt::format("{} ranks x {} of buffers are more than the {} that are free: lower --max",
-                                      ranks, bytes_text(plan.bytes_per_rank), bytes_text(free >> 20 << 20)));
+  if (const std::uint64_t free = available_memory();
+      plan.bytes_per_rank * static_cast<std::uint64_t>(ranks) > free)
+    throw InvalidArgument(
+        fmt::format("{} ranks x {} of buffers are more than the {} that are free: lower --max",
+                    ranks, bytes_text(plan.bytes_per_rank), bytes_text(free >> 20 << 20)));
   return run_launches(options, ranks, plan.cases);
 }
 
@@ -211,7 +222,8 @@ int exec_mpirun(int argc, char** argv) {
   const std::string ranks = argv[2];
   const bool openmpi = std::string_view(argv[3]) == "openmpi";
   std::vector<std::string> command = {"mpirun"};
-  // Ranks may use every CPU: a backend's progress threads need room, and binding them is not what is compared.
+  // Ranks may use every CPU: a backend's progress threads need room, and binding them is not what
+  // is compared.
   if (openmpi) {
     for (const char* flag : {"--oversubscribe", "--bind-to", "none"}) command.push_back(flag);
     if (geteuid() == 0) command.push_back("--allow-run-as-root");
@@ -222,9 +234,10 @@ int exec_mpirun(int argc, char** argv) {
   command.insert(command.end(), argv + 4, argv + argc);
   if (const auto fd = env("C10D_TOKEN_FD"))
     command.insert(command.end(), {"--worker-token", fmt::format("/proc/{}/fd/{}", getpid(), *fd)});
-  for (const char* name : {"C10D_RANK", "C10D_WORLD_SIZE", "C10D_LOCAL_RANK", "C10D_LOCAL_WORLD_SIZE", "C10D_LAUNCHER",
-                           "C10D_TOKEN_FD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
-                           "GROUP_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
+  for (const char* name :
+       {"C10D_RANK", "C10D_WORLD_SIZE", "C10D_LOCAL_RANK", "C10D_LOCAL_WORLD_SIZE", "C10D_LAUNCHER",
+        "C10D_TOKEN_FD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+        "GROUP_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
     unsetenv(name);
   std::vector<char*> arguments;
   for (std::string& word : command) arguments.push_back(word.data());

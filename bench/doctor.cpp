@@ -48,7 +48,10 @@ Json launch_json() {
   Json line;
   try {
     const LaunchInfo info = detect_launch();
-    line = {{"launcher", info.launcher}, {"rank", info.rank}, {"size", info.size}, {"evidence", info.evidence}};
+    line = {{"launcher", info.launcher},
+            {"rank", info.rank},
+            {"size", info.size},
+            {"evidence", info.evidence}};
   } catch (const InvalidArgument& error) {
     line["error"] = error.what();
   }
@@ -67,10 +70,14 @@ Json facts() {
   all["launch"] = launch_json();
   all["backends"] = Json::array();
   for (const BackendInfo& info : list_backends())
-    all["backends"].push_back({{"name", info.name}, {"available", info.available}, {"version", info.version},
-                               {"reason", info.reason}, {"path", info.path}});
+    all["backends"].push_back({{"name", info.name},
+                               {"available", info.available},
+                               {"version", info.version},
+                               {"reason", info.reason},
+                               {"path", info.path}});
   all["unknown variables"] = Json::object();
-  for (const UnknownEnv& unknown : unknown_env()) all["unknown variables"][unknown.name] = unknown.nearest;
+  for (const UnknownEnv& unknown : unknown_env())
+    all["unknown variables"][unknown.name] = unknown.nearest;
   return all;
 }
 
@@ -79,16 +86,21 @@ std::vector<std::string> advice(const Json& all) {
   std::vector<std::string> notes;
   const Json& machine = all["machine"];
   const int cores = machine["cores"].get<int>();
-  if (cores < 2) notes.emplace_back("one CPU: ranks wait for each other's turn on it; times say little");
+  if (cores < 2)
+    notes.emplace_back("one CPU: ranks wait for each other's turn on it; times say little");
   if (const double load = all["load"].get<double>(); load > 0.3 * cores)
     notes.push_back(fmt::format("load {:.1f}: other work runs here; intervals will be wide", load));
   if (!machine["cgroup_cpus"].is_null() && machine["cgroup_cpus"].get<double>() < cores)
-    notes.push_back(fmt::format("the control group grants {:.1f} CPUs of {}: ranks are throttled", machine["cgroup_cpus"].get<double>(), cores));
-  if (machine["virt"] != "none") notes.emplace_back("a virtual machine: compare ratios inside a run, not times between runs");
+    notes.push_back(fmt::format("the control group grants {:.1f} CPUs of {}: ranks are throttled",
+                                machine["cgroup_cpus"].get<double>(), cores));
+  if (machine["virt"] != "none")
+    notes.emplace_back("a virtual machine: compare ratios inside a run, not times between runs");
   if (all["clock"]["ns_per_reading"].get<double>() > 200)
     notes.emplace_back("reading the clock is slow: times of small messages hold some of it");
   for (const auto& [name, nearest] : all["unknown variables"].items())
-    notes.push_back(fmt::format("{} is no variable of c10d{}", name, nearest == "" ? "" : ": did you mean " + nearest.get<std::string>() + "?"));
+    notes.push_back(
+        fmt::format("{} is no variable of c10d{}", name,
+                    nearest == "" ? "" : ": did you mean " + nearest.get<std::string>() + "?"));
   return notes;
 }
 
@@ -100,24 +112,32 @@ int print_doctor(bool as_json) {
     fmt::print("{}\n", all.dump(2));
     return 0;
   }
-  const auto line = [](const std::string& label, const std::string& value) { fmt::print("{:<16}{}\n", label, value); };
+  const auto line = [](const std::string& label, const std::string& value) {
+    fmt::print("{:<16}{}\n", label, value);
+  };
   line("machine", machine_text(all["machine"]));
   const Json& granted = all["machine"]["cgroup_cpus"];
-  line("control group", granted.is_null() ? "no CPU limit" : fmt::format("{:.2f} CPUs", granted.get<double>()));
+  line("control group",
+       granted.is_null() ? "no CPU limit" : fmt::format("{:.2f} CPUs", granted.get<double>()));
   line("load", fmt::format("{:.2f}", all["load"].get<double>()));
-  line("clock", fmt::format("{}, {:.0f} ns per reading", all["clock"]["source"].get<std::string>(), all["clock"]["ns_per_reading"].get<double>()));
+  line("clock", fmt::format("{}, {:.0f} ns per reading", all["clock"]["source"].get<std::string>(),
+                            all["clock"]["ns_per_reading"].get<double>()));
   for (const auto& [name, value] : all["limits"].items()) line(name, value.get<std::string>());
   const Json& launch = all["launch"];
   if (launch.contains("error")) {
     line("launcher", launch["error"].get<std::string>());
   } else {
-    line("launcher", fmt::format("{}, rank {} of {}", launch["launcher"].get<std::string>(), launch["rank"].get<int>(), launch["size"].get<int>()));
+    line("launcher", fmt::format("{}, rank {} of {}", launch["launcher"].get<std::string>(),
+                                 launch["rank"].get<int>(), launch["size"].get<int>()));
     for (const Json& evidence : launch["evidence"]) line("", evidence.get<std::string>());
   }
   for (const Json& backend : all["backends"])
-    line(backend["name"].get<std::string>(), backend["available"].get<bool>() ? backend["version"].get<std::string>()
-                                                                              : "not available: " + backend["reason"].get<std::string>());
-  for (const auto& [name, value] : all["machine"]["vars"].items()) line(name, value.get<std::string>());
+    line(backend["name"].get<std::string>(),
+         backend["available"].get<bool>()
+             ? backend["version"].get<std::string>()
+             : "not available: " + backend["reason"].get<std::string>());
+  for (const auto& [name, value] : all["machine"]["vars"].items())
+    line(name, value.get<std::string>());
   for (const std::string& note : advice(all)) line("note", note);
   return 0;
 }

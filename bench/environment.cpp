@@ -38,15 +38,17 @@ std::string cpuinfo(std::string_view name) {
 }
 
 std::string upper(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   return text;
 }
 
 // What launchers set for each rank: no choice of the user's, and new in every launch.
 bool is_of_launcher(const std::string& name) {
   for (const std::string_view prefix :
-       {"C10D_RANK", "C10D_WORLD_SIZE", "C10D_LOCAL_", "C10D_STORE", "C10D_JOB_ID", "C10D_RESTART_COUNT", "OMPI_MCA_orte_",
-        "OMPI_MCA_ess", "OMPI_MCA_pmix", "OMPI_MCA_initial_wdir", "OMPI_MCA_shmem_RUNTIME", "OMPI_MCA_rmaps_base_oversubscribe",
+       {"C10D_RANK", "C10D_WORLD_SIZE", "C10D_LOCAL_", "C10D_STORE", "C10D_JOB_ID",
+        "C10D_RESTART_COUNT", "OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_MCA_pmix",
+        "OMPI_MCA_initial_wdir", "OMPI_MCA_shmem_RUNTIME", "OMPI_MCA_rmaps_base_oversubscribe",
         "OMPI_MCA_mpi_oversubscribe", "OMPI_MCA_hwloc_base_binding_policy"})
     if (name.starts_with(prefix)) return true;
   return false;
@@ -54,7 +56,8 @@ bool is_of_launcher(const std::string& name) {
 
 bool looks_secret(const std::string& name) {
   const std::string text = upper(name);
-  for (const std::string_view word : {"TOKEN", "SECRET", "PASSW", "KEY", "CREDENTIAL", "COOKIE", "AUTH"})
+  for (const std::string_view word :
+       {"TOKEN", "SECRET", "PASSW", "KEY", "CREDENTIAL", "COOKIE", "AUTH"})
     if (text.find(word) != std::string::npos) return true;
   return false;
 }
@@ -77,7 +80,9 @@ int numa_nodes() {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/sys/devices/system/node", error)) {
     const std::string name = entry.path().filename();
-    if (name.starts_with("node") && name.size() > 4 && std::isdigit(static_cast<unsigned char>(name[4])) != 0) ++nodes;
+    if (name.starts_with("node") && name.size() > 4 &&
+        std::isdigit(static_cast<unsigned char>(name[4])) != 0)
+      ++nodes;
   }
   return std::max(1, nodes);
 }
@@ -114,15 +119,20 @@ double load_average() {
 }
 
 std::map<std::string, std::string> relevant_variables() {
-  constexpr std::array<std::string_view, 9> prefixes = {"C10D_", "NCCL_", "UCX_", "OMPI_MCA_", "GLOO_", "FI_", "OMP_", "MPICH_", "CUDA_VISIBLE_DEVICES"};
+  constexpr std::array<std::string_view, 9> prefixes = {
+      "C10D_", "NCCL_", "UCX_",   "OMPI_MCA_",           "GLOO_",
+      "FI_",   "OMP_",  "MPICH_", "CUDA_VISIBLE_DEVICES"};
   std::map<std::string, std::string> found;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string text(*entry);
     const std::size_t equals = text.find('=');
     if (equals == std::string::npos) continue;
     const std::string name = text.substr(0, equals);
-    const bool listed = std::any_of(prefixes.begin(), prefixes.end(), [&](std::string_view prefix) { return name.starts_with(prefix); });
-    if (listed && !looks_secret(name) && !is_of_launcher(name)) found[name] = text.substr(equals + 1);
+    const bool listed = std::any_of(prefixes.begin(), prefixes.end(), [&](std::string_view prefix) {
+      return name.starts_with(prefix);
+    });
+    if (listed && !looks_secret(name) && !is_of_launcher(name))
+      found[name] = text.substr(equals + 1);
   }
   return found;
 }

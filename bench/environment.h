@@ -5,8 +5,9 @@
 
 namespace c10d::bench {
 
-// What this host is: cpu, cores, numa, cgroup_cpus, kernel, virt, libs, and the environment variables of an
-// allow-list. Values that look secret are left out. `about` is what each backend says of itself.
+// What this host is: cpu, cores, numa, cgroup_cpus, kernel, virt, libs, and the environment
+// variables of an allow-list. Values that look secret are left out. `about` is what each backend
+// says of itself.
 Json environment_json(int rank, const std::map<std::string, std::string>& about = {});
 
 // The parts that doctor prints too.

@@ -61,7 +61,8 @@ std::string pad_right(std::string_view text, std::size_t width) {
 
 namespace {
 
-// The number at the front of `text`; leaves the rest in `text`. Only digits and one point: no sign, no exponent.
+// The number at the front of `text`; leaves the rest in `text`. Only digits and one point: no sign,
+// no exponent.
 std::optional<double> take_number(std::string_view& text) {
   std::size_t length = 0;
   bool point = false;

@@ -55,9 +55,11 @@ std::string ceilings_text(const Results& results) {
 
 std::string check_text(const Results& results, const Summary& summary) {
   if (summary.measured == 0) return "nothing was measured";
-  if (summary.wrong > 0) return fmt::format("WRONG DATA: {} elements differ from the oracle", summary.wrong);
-  const bool differ = std::any_of(results.warnings.begin(), results.warnings.end(),
-                                  [](const WarnRecord& warn) { return warn.code == "W003" || warn.code == "W005"; });
+  if (summary.wrong > 0)
+    return fmt::format("WRONG DATA: {} elements differ from the oracle", summary.wrong);
+  const bool differ = std::any_of(
+      results.warnings.begin(), results.warnings.end(),
+      [](const WarnRecord& warn) { return warn.code == "W003" || warn.code == "W005"; });
   std::set<std::pair<CellKey, std::string>> checked;
   for (const CellRecord& cell : results.cells)
     if (!cell.hash.empty()) checked.insert({cell.key, cell.backend});
@@ -67,7 +69,10 @@ std::string check_text(const Results& results, const Summary& summary) {
 }
 
 bool needs_quotes(const std::string& word) {
-  return word.empty() || word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=,.:/+%@") != std::string::npos;
+  return word.empty() ||
+         word.find_first_not_of(
+             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=,.:/+%@") !=
+             std::string::npos;
 }
 
 }  // namespace
@@ -85,14 +90,17 @@ std::string machine_text(const Json& environment) {
   const int cores = environment.value("cores", 0);
   const int numa = environment.value("numa", 1);
   const std::string virt = environment.value("virt", "");
-  return fmt::format("{} CPU{}, {}, {} NUMA node{}{}, Linux {}", cores, cores == 1 ? "" : "s", environment.value("cpu", ""), numa,
-                     numa == 1 ? "" : "s", virt.empty() || virt == "none" ? "" : ", VM", environment.value("kernel", ""));
+  return fmt::format("{} CPU{}, {}, {} NUMA node{}{}, Linux {}", cores, cores == 1 ? "" : "s",
+                     environment.value("cpu", ""), numa, numa == 1 ? "" : "s",
+                     virt.empty() || virt == "none" ? "" : ", VM", environment.value("kernel", ""));
 }
 
 std::string header_text(const Results& results, const Summary& summary) {
   const Json& run = results.run;
-  std::string text = fmt::format("{} · schema 1 · run {} · seed {}     time = slowest rank per iteration · GB/s = 1e9 B/s · S as nccl-tests\n",
-                                 run.value("tool", "c10d-bench"), run.value("id", "?"), run.value("seed", std::uint64_t{0}));
+  std::string text = fmt::format(
+      "{} · schema 1 · run {} · seed {}     time = slowest rank per iteration · GB/s = 1e9 B/s · S "
+      "as nccl-tests\n",
+      run.value("tool", "c10d-bench"), run.value("id", "?"), run.value("seed", std::uint64_t{0}));
   const auto line = [&](const char* label, const std::string& value) {
     if (!value.empty()) text += fmt::format("{:<6} {}\n", label, value);
   };
@@ -109,27 +117,36 @@ std::string header_text(const Results& results, const Summary& summary) {
 
 std::string footer_text(const Results& results, const Summary& summary, int exit_code) {
   std::string text = "\n";
-  const auto line = [&](const char* label, const std::string& value) { text += fmt::format("{:<6} {}\n", label, value); };
+  const auto line = [&](const char* label, const std::string& value) {
+    text += fmt::format("{:<6} {}\n", label, value);
+  };
   if (!summary.compares.empty())
     line("ratio", fmt::format("time / time of {}: above 1 is slower{}", summary.backends.front(),
                               summary.launches > 1 ? "" : "; intervals within one launch only"));
   for (const ControlRecord& control : summary.controls)
     line("ctl", fmt::format("A/A {} {}{}{}", control.backend, ratio_text(control.ratio.value),
-                            control.ratio.ci95 ? fmt::format(" [{}, {}]", ratio_text(control.ratio.ci95->low), ratio_text(control.ratio.ci95->high)) : "",
+                            control.ratio.ci95
+                                ? fmt::format(" [{}, {}]", ratio_text(control.ratio.ci95->low),
+                                              ratio_text(control.ratio.ci95->high))
+                                : "",
                             control.ok ? " ok" : " noisy"));
   for (const std::string& note : skip_notes(summary)) line("skip", note);
   std::set<std::string> said;
   for (const WarnRecord& warn : results.warnings)
     if (said.insert(warn.text).second) line("warn", fmt::format("{} {}", warn.code, warn.text));
-  if (!results.complete) line("end", fmt::format("incomplete: the run ended early with exit code {}", exit_code));
+  if (!results.complete)
+    line("end", fmt::format("incomplete: the run ended early with exit code {}", exit_code));
   line("again", command_text(results.run));
   return text;
 }
 
 std::string to_ascii(std::string text) {
   std::size_t at = 0;
-  while ((at = text.find("·", at)) != std::string::npos) text.replace(at, std::string_view("·").size(), "|");
-  std::replace_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0x80U) != 0; }, '?');
+  while ((at = text.find("·", at)) != std::string::npos)
+    text.replace(at, std::string_view("·").size(), "|");
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0x80U) != 0; },
+      '?');
   return text;
 }
 

@@ -8,8 +8,8 @@
 
 namespace c10d::bench {
 
-// What stands above and below the tables: conventions, machine, libraries, ceilings, checks; then control, skips,
-// warnings and the line that repeats the run.
+// What stands above and below the tables: conventions, machine, libraries, ceilings, checks; then
+// control, skips, warnings and the line that repeats the run.
 std::string header_text(const Results& results, const Summary& summary);
 std::string footer_text(const Results& results, const Summary& summary, int exit_code);
 

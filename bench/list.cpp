@@ -24,7 +24,8 @@ Lines lines_of(const std::string& topic) {
     for (const OpFacts& facts : op_facts()) lines.emplace_back(facts.name, facts.help);
   } else if (topic == "backends") {
     for (const BackendInfo& info : list_backends())
-      lines.emplace_back(info.name, info.available ? info.version : "not available: " + info.reason);
+      lines.emplace_back(info.name,
+                         info.available ? info.version : "not available: " + info.reason);
     lines.emplace_back("memcpy", "one core copying S bytes, as a column like any other");
   } else if (topic == "dtypes") {
     for (int i = 0; i < kDTypeCount; ++i) {
@@ -32,11 +33,13 @@ Lines lines_of(const std::string& topic) {
       lines.emplace_back(to_string(dtype), fmt::format("{} bytes", size_of(dtype)));
     }
   } else if (topic == "redops") {
-    for (int i = 0; i < kReduceOpCount; ++i) lines.emplace_back(to_string(static_cast<ReduceOp::Kind>(i)), "");
+    for (int i = 0; i < kReduceOpCount; ++i)
+      lines.emplace_back(to_string(static_cast<ReduceOp::Kind>(i)), "");
   } else if (topic == "columns") {
     for (const ColumnFacts& facts : column_facts()) lines.emplace_back(facts.name, facts.help);
   } else {
-    throw InvalidArgument(fmt::format("list {}: one of ops, backends, dtypes, redops, columns", topic));
+    throw InvalidArgument(
+        fmt::format("list {}: one of ops, backends, dtypes, redops, columns", topic));
   }
   return lines;
 }
@@ -51,7 +54,8 @@ int print_list(const std::string& topic, bool as_json) {
     fmt::print("{}\n", Json{{topic, names}}.dump(2));
     return 0;
   }
-  for (const auto& [name, help] : lines) fmt::print("{}\n", help.empty() ? name : fmt::format("{:<16}{}", name, help));
+  for (const auto& [name, help] : lines)
+    fmt::print("{}\n", help.empty() ? name : fmt::format("{:<16}{}", name, help));
   return 0;
 }
 

@@ -41,7 +41,8 @@ int dispatch(const Options& options) {
 
 int main(int argc, char** argv) {
   try {
-    if (argc > 1 && std::string_view(argv[1]) == "exec-mpirun") return c10d::bench::exec_mpirun(argc, argv);
+    if (argc > 1 && std::string_view(argv[1]) == "exec-mpirun")
+      return c10d::bench::exec_mpirun(argc, argv);
     const c10d::bench::Parsed parsed = c10d::bench::parse_options(argc, argv);
     if (parsed.exit_code) return *parsed.exit_code;
     return c10d::bench::dispatch(parsed.options);

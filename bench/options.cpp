@@ -48,7 +48,8 @@ std::uint64_t bytes_of(const char* option, const std::string& text) {
 }
 
 double seconds_of(const char* option, const std::string& text) {
-  const double seconds = must(parse_seconds(text), option, text, "a duration; write 0.05s or 200ms");
+  const double seconds =
+      must(parse_seconds(text), option, text, "a duration; write 0.05s or 200ms");
   if (seconds <= 0) throw InvalidArgument(fmt::format("{} {}: must be above zero", option, text));
   return seconds;
 }
@@ -116,7 +117,8 @@ void read_sweep(const Texts& texts, Options& options) {
     const std::uint64_t min = bytes_of("--min", texts.min);
     const std::uint64_t max = bytes_of("--max", texts.max);
     const std::uint64_t step = texts.step.empty() ? 0 : bytes_of("--step", texts.step);
-    if (min > max) throw InvalidArgument(fmt::format("--min {} is above --max {}", texts.min, texts.max));
+    if (min > max)
+      throw InvalidArgument(fmt::format("--min {} is above --max {}", texts.min, texts.max));
     if (texts.factor <= 1) throw InvalidArgument("--factor: must be above 1");
     if (step > 0 && (max - min) / step > 10'000)
       throw InvalidArgument("--step: more than 10000 sizes");
@@ -134,27 +136,30 @@ void read_protocol(const Texts& texts, Options& options) {
   options.timeout = seconds_of("--timeout", texts.timeout);
   options.equiv = must(parse_fraction(texts.equiv), "--equiv", texts.equiv, "a fraction; write 2%");
   if (texts.warmup != "auto") {
-    const auto count = must(parse_bytes(texts.warmup), "--warmup", texts.warmup, "a count, or auto");
+    const auto count =
+        must(parse_bytes(texts.warmup), "--warmup", texts.warmup, "a count, or auto");
     options.warmup = static_cast<int>(std::min<std::uint64_t>(count, 1'000'000));
   }
-  options.random_order = word<bool>("--order", texts.order, {{"random", true}, {"alternate", false}});
+  options.random_order =
+      word<bool>("--order", texts.order, {{"random", true}, {"alternate", false}});
   options.dirty = word<bool>("--dirty", texts.dirty, {{"on", true}, {"off", false}});
   options.control = word<bool>("--control", texts.control, {{"on", true}, {"off", false}});
   options.window_sync = word<bool>("--sync", texts.sync, {{"window", true}, {"barrier", false}});
   options.check = word<Check>("--check", texts.check,
                               {{"first", Check::first}, {"all", Check::all}, {"off", Check::off}});
-  options.color = word<Switch>(
-      "--color", texts.color,
-      {{"auto", Switch::automatic}, {"always", Switch::on}, {"never", Switch::off}});
-  options.progress = word<Switch>(
-      "--progress", texts.progress,
-      {{"auto", Switch::automatic}, {"on", Switch::on}, {"off", Switch::off}});
+  options.color =
+      word<Switch>("--color", texts.color,
+                   {{"auto", Switch::automatic}, {"always", Switch::on}, {"never", Switch::off}});
+  options.progress =
+      word<Switch>("--progress", texts.progress,
+                   {{"auto", Switch::automatic}, {"on", Switch::on}, {"off", Switch::off}});
   options.columns = split(texts.columns);
 }
 
 void add_measuring(CLI::App& app, Options& options, Texts& texts) {
   app.add_option("ops", texts.ops, "ops by name, or all (default all_reduce)");
-  app.add_option("-n,--ranks", options.ranks, "start N ranks on this host")->check(CLI::Range(1, 1024));
+  app.add_option("-n,--ranks", options.ranks, "start N ranks on this host")
+      ->check(CLI::Range(1, 1024));
   app.add_option("-B,--backends,--backend", texts.backends,
                  "native,gloo,mpi,nccl,raw:gloo,raw:mpi,memcpy; the first is the base")
       ->capture_default_str();
@@ -173,26 +178,34 @@ void add_measuring(CLI::App& app, Options& options, Texts& texts) {
   app.add_option("--time", texts.time, "time for one cell in one launch")->capture_default_str();
   app.add_option("-i,--iters", options.iters, "iterations per block instead of --time")
       ->check(CLI::Range(1, 20000));
-  app.add_option("-w,--warmup", texts.warmup, "iterations before a cell, or auto")->capture_default_str();
+  app.add_option("-w,--warmup", texts.warmup, "iterations before a cell, or auto")
+      ->capture_default_str();
   app.add_option("--blocks", options.blocks, "blocks per cell and launch")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
   app.add_option("--launches", options.launches, "sets of fresh processes")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
-  app.add_option("--order", texts.order, "of backends in a block: random or alternate")->capture_default_str();
+  app.add_option("--order", texts.order, "of backends in a block: random or alternate")
+      ->capture_default_str();
   app.add_option("--seed", options.seed, "of order and data")->capture_default_str();
-  app.add_option("--dirty", texts.dirty, "rewrite the input before each iteration: on, off")->capture_default_str();
-  app.add_option("--sync", texts.sync, "window (agreed start time) or barrier")->capture_default_str();
-  app.add_option("-c,--check", texts.check, "first and last block, all, or off")->capture_default_str();
-  app.add_option("--control", texts.control, "measure the base against itself: on, off")->capture_default_str();
+  app.add_option("--dirty", texts.dirty, "rewrite the input before each iteration: on, off")
+      ->capture_default_str();
+  app.add_option("--sync", texts.sync, "window (agreed start time) or barrier")
+      ->capture_default_str();
+  app.add_option("-c,--check", texts.check, "first and last block, all, or off")
+      ->capture_default_str();
+  app.add_option("--control", texts.control, "measure the base against itself: on, off")
+      ->capture_default_str();
   app.add_flag("--strict", options.strict, "exit 5 when the run is noisy");
   app.add_option("--timeout", texts.timeout, "deadline of one operation")->capture_default_str();
-  app.add_option("--equiv", texts.equiv, "ratios this near to 1 are the same")->capture_default_str();
+  app.add_option("--equiv", texts.equiv, "ratios this near to 1 are the same")
+      ->capture_default_str();
 }
 
 void add_output(CLI::App& app, Options& options, Texts& texts) {
-  app.add_option("--json", options.json, "JSON lines to this file; - is stdout, the table moves to stderr");
+  app.add_option("--json", options.json,
+                 "JSON lines to this file; - is stdout, the table moves to stderr");
   app.add_option("--csv", options.csv, "one row per block to this file");
   app.add_option("--md", options.markdown, "the printed tables as Markdown to this file");
   app.add_option("--report", options.report, "one HTML file with tables and plots");
@@ -221,7 +234,8 @@ void read_texts(const Texts& texts, Options& options) {
 // Given twice, an option's last value counts, so that a script can be overridden at its end.
 void let_last_win(CLI::App& app) {
   for (CLI::Option* option : app.get_options())
-    if (option->get_expected_max() == 1) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    if (option->get_expected_max() == 1)
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
 // Both spellings of long options are taken: --dry_run is --dry-run.
@@ -246,16 +260,19 @@ Parsed parse_options(int argc, const char* const* argv) {
   CLI::App app("Measures collectives, and compares backends in one run.", "c10d-bench");
   app.set_version_flag("--version", "c10d-bench " + version());
   app.require_subcommand(1);
-  app.footer("Examples:\n  c10d-bench compare -n 2 -B native,gloo,mpi all_reduce -b 8 -e 64M -f 8\n"
-             "  c10d-bench run -n 4 all -s 1K,1M\nExit codes: 0 ok, 1 a backend failed, 2 usage, 3 wrong data, "
-             "5 noisy (--strict), 77 nothing could run, 124 timeout, 128+n signal.");
+  app.footer(
+      "Examples:\n  c10d-bench compare -n 2 -B native,gloo,mpi all_reduce -b 8 -e 64M -f 8\n"
+      "  c10d-bench run -n 4 all -s 1K,1M\nExit codes: 0 ok, 1 a backend failed, 2 usage, 3 wrong "
+      "data, "
+      "5 noisy (--strict), 77 nothing could run, 124 timeout, 128+n signal.");
   const auto command = [&](const char* name, const char* help, Command value) {
     CLI::App* sub = app.add_subcommand(name, help);
     sub->callback([&options, value] { options.command = value; });
     return sub;
   };
-  for (CLI::App* sub : {command("compare", "backends side by side: ratio, interval, verdict", Command::compare),
-                        command("run", "time and bandwidth of each backend", Command::run)}) {
+  for (CLI::App* sub :
+       {command("compare", "backends side by side: ratio, interval, verdict", Command::compare),
+        command("run", "time and bandwidth of each backend", Command::run)}) {
     add_measuring(*sub, options, texts);
     add_output(*sub, options, texts);
     let_last_win(*sub);
@@ -270,7 +287,8 @@ Parsed parse_options(int argc, const char* const* argv) {
   CLI::App* list = command("list", "names that options take", Command::list);
   list->add_option("topic", options.topic, "ops, backends, dtypes, redops, columns")->required();
   list->add_flag("--json", options.json_listing, "one JSON object");
-  CLI::App* report = command("report", "JSON lines of earlier runs to one HTML file", Command::report);
+  CLI::App* report =
+      command("report", "JSON lines of earlier runs to one HTML file", Command::report);
   report->add_option("files", options.files, "R.jsonl ...")->required();
   report->add_option("-o,--report", options.report, "the HTML file")->required();
   try {

@@ -18,25 +18,25 @@ struct Options {
   Command command = Command::none;
   std::vector<std::string> argv;  // as given: what --report prints and workers are started with
 
-  int ranks = 0;                  // 0: not given
+  int ranks = 0;  // 0: not given
   std::vector<std::string> backends;
   Sweep sweep;
   bool all_roots = false;
   int window = 16;
 
-  double seconds = 0.3;           // per cell and launch
-  std::uint64_t iters = 0;        // per block; 0: by time
-  int warmup = -1;                // iterations; -1: by time
+  double seconds = 0.3;     // per cell and launch
+  std::uint64_t iters = 0;  // per block; 0: by time
+  int warmup = -1;          // iterations; -1: by time
   int blocks = 4;
   int launches = 3;
   bool random_order = true;
   std::uint64_t seed = 42;
   bool dirty = true;
-  bool window_sync = true;        // else the barrier alone
+  bool window_sync = true;  // else the barrier alone
   Check check = Check::first;
-  bool control = true;            // A/A
+  bool control = true;  // A/A
   bool strict = false;
-  double timeout = 30;            // seconds, of one operation
+  double timeout = 30;  // seconds, of one operation
   double equiv = 0.02;
 
   std::string json, csv, markdown, report;
@@ -47,19 +47,20 @@ struct Options {
   Switch color = Switch::automatic;
   Switch progress = Switch::automatic;
   bool dry_run = false;
-  bool json_listing = false;      // list, doctor, ceiling, store
-  std::string topic;              // of list
-  std::vector<std::string> files; // of report
+  bool json_listing = false;       // list, doctor, ceiling, store
+  std::string topic;               // of list
+  std::vector<std::string> files;  // of report
 
-  // A rank that the controller started: which launch it belongs to, and where rank 0 writes its records.
+  // A rank that the controller started: which launch it belongs to, and where rank 0 writes its
+  // records.
   int worker_launch = -1;
   std::string results;
   std::string token_path;  // where the job's secret is read from, when no variable says it
   bool is_worker() const { return worker_launch >= 0; }
 };
 
-// Parses the command line. Returns nothing but an exit code when there is nothing to run (help, version), else
-// options. Prints help on stdout, mistakes on stderr with exit code 2.
+// Parses the command line. Returns nothing but an exit code when there is nothing to run (help,
+// version), else options. Prints help on stdout, mistakes on stderr with exit code 2.
 struct Parsed {
   std::optional<int> exit_code;
   Options options;

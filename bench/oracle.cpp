@@ -25,7 +25,8 @@ Float16 half_of(std::int32_t value) {
   if (value == 0) return {0};
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
   const std::uint32_t exponent = ((bits >> 23) & 0xFFU) - 127 + 15;
-  return {static_cast<std::uint16_t>((bits >> 16 & 0x8000U) | exponent << 10 | (bits >> 13 & 0x3FFU))};
+  return {
+      static_cast<std::uint16_t>((bits >> 16 & 0x8000U) | exponent << 10 | (bits >> 13 & 0x3FFU))};
 }
 
 BFloat16 brain_of(std::int32_t value) {
@@ -172,8 +173,8 @@ void Oracle::values(int rank, std::uint64_t first, std::size_t count, std::int32
   } else if (op == ReduceOp::prod) {
     // One rank per element contributes a 3, the others a sign: no product leaves any dtype.
     for (std::size_t i = 0; i < count; ++i) {
-      const bool three = (first + i) % static_cast<std::uint64_t>(ranks_) ==
-                         static_cast<std::uint64_t>(rank);
+      const bool three =
+          (first + i) % static_cast<std::uint64_t>(ranks_) == static_cast<std::uint64_t>(rank);
       const bool minus = !is_unsigned(case_.dtype) && (raw(i) & 1U) != 0;
       out[i] = (three ? 3 : 1) * (minus ? -1 : 1);
     }

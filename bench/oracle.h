@@ -9,8 +9,9 @@
 
 namespace c10d::bench {
 
-// The data of a benchmark: every element follows from (seed, rank, index), and is a whole number small enough
-// that every reduction is exact in every dtype, so that results are compared for equality.
+// The data of a benchmark: every element follows from (seed, rank, index), and is a whole number
+// small enough that every reduction is exact in every dtype, so that results are compared for
+// equality.
 class Oracle {
  public:
   Oracle(const Case& c, int ranks, std::uint64_t seed);
@@ -20,8 +21,9 @@ class Oracle {
 
   // Writes elements [first, first + buffer.count) of the input of `rank`.
   void fill(Tensor buffer, int rank, std::uint64_t first) const;
-  // How many elements of `output` differ from what the op gives when `rank` calls it. Elements of the output
-  // are those of the whole op, in place or not; a rank without an output passes an empty view.
+  // How many elements of `output` differ from what the op gives when `rank` calls it. Elements of
+  // the output are those of the whole op, in place or not; a rank without an output passes an empty
+  // view.
   std::uint64_t wrong(ConstTensor output, int rank) const;
 
  private:

@@ -13,21 +13,28 @@
 namespace c10d::bench {
 
 const std::vector<OpFacts>& op_facts() {
-  // clang-format off
   static const std::vector<OpFacts> facts = {
-      {BenchOp::all_reduce, "all_reduce", OpKind::all_reduce, false, true, false, "every rank gets the reduction of all vectors"},
-      {BenchOp::broadcast, "broadcast", OpKind::broadcast, true, true, false, "every rank gets the root's vector"},
-      {BenchOp::all_gather, "all_gather", OpKind::all_gather, false, true, true, "every rank gets every shard"},
-      {BenchOp::reduce_scatter, "reduce_scatter", OpKind::reduce_scatter, false, true, true, "every rank gets its shard of the reduction"},
+      {BenchOp::all_reduce, "all_reduce", OpKind::all_reduce, false, true, false,
+       "every rank gets the reduction of all vectors"},
+      {BenchOp::broadcast, "broadcast", OpKind::broadcast, true, true, false,
+       "every rank gets the root's vector"},
+      {BenchOp::all_gather, "all_gather", OpKind::all_gather, false, true, true,
+       "every rank gets every shard"},
+      {BenchOp::reduce_scatter, "reduce_scatter", OpKind::reduce_scatter, false, true, true,
+       "every rank gets its shard of the reduction"},
       {BenchOp::reduce, "reduce", OpKind::reduce, true, true, false, "the root gets the reduction"},
       {BenchOp::gather, "gather", OpKind::gather, true, true, true, "the root gets every shard"},
-      {BenchOp::scatter, "scatter", OpKind::scatter, true, true, true, "every rank gets its shard of the root's buffer"},
-      {BenchOp::all_to_all, "all_to_all", OpKind::all_to_all, false, false, true, "every rank gets one shard of every rank"},
-      {BenchOp::barrier, "barrier", OpKind::barrier, false, false, false, "no rank leaves before all have come"},
-      {BenchOp::send, "send", OpKind::send, false, false, false, "send and recv: ping-pong in pairs, half a round trip"},
-      {BenchOp::isend, "isend", OpKind::send, false, false, false, "isend and irecv: a window both ways in pairs, per message"},
+      {BenchOp::scatter, "scatter", OpKind::scatter, true, true, true,
+       "every rank gets its shard of the root's buffer"},
+      {BenchOp::all_to_all, "all_to_all", OpKind::all_to_all, false, false, true,
+       "every rank gets one shard of every rank"},
+      {BenchOp::barrier, "barrier", OpKind::barrier, false, false, false,
+       "no rank leaves before all have come"},
+      {BenchOp::send, "send", OpKind::send, false, false, false,
+       "send and recv: ping-pong in pairs, half a round trip"},
+      {BenchOp::isend, "isend", OpKind::send, false, false, false,
+       "isend and irecv: a window both ways in pairs, per message"},
   };
-  // clang-format on
   return facts;
 }
 
@@ -167,7 +174,8 @@ std::vector<std::size_t> block_order(std::size_t count, bool random, std::uint64
 
 int window_of(const Case& c, int asked) {
   constexpr std::uint64_t kInFlight = std::uint64_t{64} << 20;
-  const std::uint64_t fit = std::max<std::uint64_t>(1, kInFlight / std::max<std::uint64_t>(1, c.bytes));
+  const std::uint64_t fit =
+      std::max<std::uint64_t>(1, kInFlight / std::max<std::uint64_t>(1, c.bytes));
   return static_cast<int>(std::min<std::uint64_t>(fit, static_cast<std::uint64_t>(asked)));
 }
 

@@ -11,8 +11,9 @@
 
 namespace c10d::bench {
 
-// What is measured. `send` is a blocking ping-pong (time = half a round trip), `isend` a window of messages in
-// flight both ways (time per message); their receiving halves are part of the same cell.
+// What is measured. `send` is a blocking ping-pong (time = half a round trip), `isend` a window of
+// messages in flight both ways (time per message); their receiving halves are part of the same
+// cell.
 enum class BenchOp : std::uint8_t {
   all_reduce,
   broadcast,
@@ -33,8 +34,8 @@ struct OpFacts {
   std::string_view name;
   OpKind kind;
   bool rooted;
-  bool in_place;       // whether the op has an in-place form
-  bool sharded;        // S is n shards; else S is one rank's vector
+  bool in_place;  // whether the op has an in-place form
+  bool sharded;   // S is n shards; else S is one rank's vector
   std::string_view help;
 };
 const std::vector<OpFacts>& op_facts();
@@ -63,7 +64,7 @@ struct CellKey {
   std::string dtype;  // empty for barrier
   std::string redop;  // empty unless the op reduces
   std::string place;
-  int root = -1;      // -1 unless the op has a root
+  int root = -1;  // -1 unless the op has a root
   std::uint64_t bytes = 0;
   auto operator<=>(const CellKey&) const = default;
 };
@@ -77,16 +78,16 @@ struct Sweep {
   std::vector<Place> places;
   std::vector<std::uint64_t> sizes;
 };
-// The cases of a sweep at `ranks` ranks, without pairs that make no sense and without duplicates: a size is
-// rounded down to whole elements, and up to one element per shard.
+// The cases of a sweep at `ranks` ranks, without pairs that make no sense and without duplicates: a
+// size is rounded down to whole elements, and up to one element per shard.
 std::vector<Case> expand(const Sweep& sweep, int ranks);
 
 // min, min * factor, ... up to max; or min, min + step, ... when step > 0.
 std::vector<std::uint64_t> size_range(std::uint64_t min, std::uint64_t max, double factor,
                                       std::uint64_t step);
 
-// The order of `count` backends in one block: the same on every rank. With `random`, drawn from the numbers;
-// else forwards and backwards in turn.
+// The order of `count` backends in one block: the same on every rank. With `random`, drawn from the
+// numbers; else forwards and backwards in turn.
 std::vector<std::size_t> block_order(std::size_t count, bool random, std::uint64_t seed, int launch,
                                      std::size_t case_index, int block);
 

@@ -212,7 +212,8 @@ void Results::add(const Json& line) {
                         static_cast<std::uint64_t>(number_at(line, "bytes").value_or(0)),
                         line.value("launch", 0), number_at(line, "gbps"), line.value("us", 0.0)});
   } else if (kind == "ctl") {
-    ControlRecord control{text_at(line, "kind"), text_at(line, "backend"), {}, line.value("ok", true)};
+    ControlRecord control{
+        text_at(line, "kind"), text_at(line, "backend"), {}, line.value("ok", true)};
     control.ratio.value = line.at("ratio").get<double>();
     if (const auto ci = line.find("ci95"); ci != line.end() && ci->is_array())
       control.ratio.ci95 = Interval{ci->at(0).get<double>(), ci->at(1).get<double>()};

@@ -14,8 +14,8 @@
 
 namespace c10d::bench {
 
-// The lines of schema 1 (bench/schema/c10d-bench-1.schema.json) as values. Times are microseconds, bandwidths
-// 1e9 bytes per second.
+// The lines of schema 1 (bench/schema/c10d-bench-1.schema.json) as values. Times are microseconds,
+// bandwidths 1e9 bytes per second.
 
 struct RoundTrip {
   double before = 0;
@@ -42,7 +42,8 @@ struct CellRecord {
   std::uint64_t wrong = 0;
   std::string hash;
   std::array<std::int64_t, 2> switches{};  // voluntary, involuntary; all ranks together
-  std::vector<double> samples;             // us, slowest rank per iteration; in memory, and in files with --raw
+  std::vector<double>
+      samples;  // us, slowest rank per iteration; in memory, and in files with --raw
 };
 
 // A cell that could not be measured.
@@ -96,7 +97,7 @@ Json sample_json(const CellRecord& cell);
 
 // Everything that one run, or several merged files, measured.
 struct Results {
-  Json run;                 // the first run record
+  Json run;  // the first run record
   std::vector<Json> environments;
   std::vector<CellRecord> cells;
   std::vector<SkipRecord> skips;
@@ -104,17 +105,17 @@ struct Results {
   std::vector<ControlRecord> controls;
   std::vector<WarnRecord> warnings;
   bool complete = true;
-  int files = 0;            // run records seen
+  int files = 0;  // run records seen
 
-  // Takes one line. Unknown kinds and fields are ignored. Throws nlohmann::json::exception on a line that
-  // lacks what its kind must have.
+  // Takes one line. Unknown kinds and fields are ignored. Throws nlohmann::json::exception on a
+  // line that lacks what its kind must have.
   void add(const Json& line);
   // Launches of a further file are numbered after those already here.
   int launch_offset = 0;
 };
 
-// Reads one JSON Lines file into `results`; a cut last line is ignored. Throws InvalidArgument with the line
-// number on anything else that is no record.
+// Reads one JSON Lines file into `results`; a cut last line is ignored. Throws InvalidArgument with
+// the line number on anything else that is no record.
 void read_results(const std::string& path, Results& results);
 
 }  // namespace c10d::bench

@@ -9,11 +9,13 @@ namespace c10d::bench {
 
 // Parts of the report, as HTML.
 std::string legend(const Summary& summary);
-// Time and bandwidth against size, with confidence bands and the memcpy ceiling. Empty where there is only one size.
+// Time and bandwidth against size, with confidence bands and the memcpy ceiling. Empty where there
+// is only one size.
 std::string op_figures(const OpTable& table, const Summary& summary);
 // The numbers of one op.
 std::string op_numbers(const OpTable& table, const Summary& summary);
-// One row per backend that is not the base: how often slower, same, faster; geometric mean of the ratio.
+// One row per backend that is not the base: how often slower, same, faster; geometric mean of the
+// ratio.
 std::string verdict_table(const Summary& summary);
 // Ratio of each op at each size, one map per backend that is not the base.
 std::string heat_maps(const Summary& summary);

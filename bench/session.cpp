@@ -32,7 +32,8 @@ std::unique_ptr<std::FILE, int (*)(std::FILE*)> open_json(const std::string& pat
   if (path.empty()) return {nullptr, keep_open};
   if (path == "-") return {stdout, keep_open};
   std::FILE* file = std::fopen(path.c_str(), "we");
-  if (file == nullptr) throw InvalidArgument(fmt::format("--json {}: {}", path, std::strerror(errno)));
+  if (file == nullptr)
+    throw InvalidArgument(fmt::format("--json {}: {}", path, std::strerror(errno)));
   return {file, std::fclose};
 }
 
@@ -50,10 +51,11 @@ Json run_record(const Options& options, int ranks, const std::string& launcher) 
   run["launcher"] = launcher;
   run["backends"] = options.backends;
   run["start"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-  run["conv"] = {{"GB", "1e9 bytes"},
-                 {"K", "2^10 bytes"},
-                 {"S", "as nccl-tests"},
-                 {"time", "slowest rank per iteration; send: half a round trip; isend: per message"}};
+  run["conv"] = {
+      {"GB", "1e9 bytes"},
+      {"K", "2^10 bytes"},
+      {"S", "as nccl-tests"},
+      {"time", "slowest rank per iteration; send: half a round trip; isend: per message"}};
   return run;
 }
 
@@ -72,12 +74,14 @@ Session::Session(const Options& options, int ranks, std::size_t cases, const std
                 cases * options.backends.size() * static_cast<std::uint64_t>(options.blocks) *
                     static_cast<std::uint64_t>(options.launches)) {
   // Written at the end; a path that cannot be must not cost a whole run.
-  for (const auto& [path, option] : {std::pair(options.csv, "--csv"), std::pair(options.markdown, "--md"),
-                                     std::pair(options.report, "--report")})
+  for (const auto& [path, option] :
+       {std::pair(options.csv, "--csv"), std::pair(options.markdown, "--md"),
+        std::pair(options.report, "--report")})
     if (!path.empty()) write_text(path, "", option);
   take(run_record(options, ranks, launcher));
   if (ranks > allowed_cpus())
-    warn("W001", fmt::format("{} ranks on {} CPUs: times include waiting for a CPU", ranks, allowed_cpus()));
+    warn("W001", fmt::format("{} ranks on {} CPUs: times include waiting for a CPU", ranks,
+                             allowed_cpus()));
   if (const double load = load_average(); load > 0.3 * allowed_cpus())
     warn("W002", fmt::format("other work runs here: load {:.1f} on {} CPUs", load, allowed_cpus()));
 }
@@ -101,13 +105,15 @@ void Session::take(const Json& line) {
     if (cell.backend.ends_with(kControlSuffix)) return;  // its verdict is a ctl record
     write(to_json(cell, false));
     if (options_.raw) write(sample_json(cell));
-    progress_.advance(fmt::format("{} {} | launch {}/{} | {} {} us", cell.key.op, bytes_text(cell.key.bytes),
-                                  cell.launch + 1, options_.launches, cell.backend, microseconds_text(cell.us.p50)));
+    progress_.advance(fmt::format("{} {} | launch {}/{} | {} {} us", cell.key.op,
+                                  bytes_text(cell.key.bytes), cell.launch + 1, options_.launches,
+                                  cell.backend, microseconds_text(cell.us.p50)));
     return;
   }
   if (kind == "skip") {
     const SkipRecord& skip = results_.skips.back();
-    progress_.advance(fmt::format("{} {} skip", skip.key.op, skip.backend), static_cast<std::uint64_t>(options_.blocks));
+    progress_.advance(fmt::format("{} {} skip", skip.key.op, skip.backend),
+                      static_cast<std::uint64_t>(options_.blocks));
     for (std::size_t i = 0; i + 1 < results_.skips.size(); ++i)  // said once, not in every launch
       if (results_.skips[i].key == skip.key && results_.skips[i].backend == skip.backend) return;
   }
@@ -120,18 +126,23 @@ void Session::show(std::string_view line) {
   fmt::print(stderr, "{}\n", line);
 }
 
-void Session::warn(const char* code, const std::string& text) { take(to_json(WarnRecord{code, text})); }
+void Session::warn(const char* code, const std::string& text) {
+  take(to_json(WarnRecord{code, text}));
+}
 
 void Session::look_for_noise(const Summary& summary) {
   std::set<std::string> buckets;
   for (const CellRecord& cell : results_.cells)
     if (cell.rtt) buckets.insert(cell.rtt->bucket);
   if (buckets.size() > 1)
-    warn("W006", "the round trip between ranks 0 and 1 changed: blocks are compared only where it was alike");
+    warn("W006",
+         "the round trip between ranks 0 and 1 changed: blocks are compared only where it was "
+         "alike");
   for (const ControlRecord& control : summary.controls)
     if (!control.ok)
-      warn("W007", fmt::format("noisy: {} against itself is {} [{}, {}]", control.backend, ratio_text(control.ratio.value),
-                               ratio_text(control.ratio.ci95->low), ratio_text(control.ratio.ci95->high)));
+      warn("W007", fmt::format("noisy: {} against itself is {} [{}, {}]", control.backend,
+                               ratio_text(control.ratio.value), ratio_text(control.ratio.ci95->low),
+                               ratio_text(control.ratio.ci95->high)));
 }
 
 // A mean may be rounded in more than one way; everything else has one right result.
@@ -141,7 +152,8 @@ void Session::check_hashes() {
     if (!cell.hash.empty() && cell.key.redop != "avg") hashes[cell.key].insert(cell.hash);
   for (const auto& [key, set] : hashes)
     if (set.size() > 1)
-      warn("W005", fmt::format("{} {}: results differ between backends or launches", key.op, bytes_text(key.bytes)));
+      warn("W005", fmt::format("{} {}: results differ between backends or launches", key.op,
+                               bytes_text(key.bytes)));
 }
 
 int Session::verdict_code(int exit_code, const Summary& summary) const {
@@ -199,7 +211,8 @@ void Session::write_files(const Summary& summary) {
   if (!options_.csv.empty()) {
     std::ofstream file(options_.csv);
     write_csv(results_.cells, file);
-    if (!file.flush()) throw InvalidArgument(fmt::format("--csv {}: cannot be written", options_.csv));
+    if (!file.flush())
+      throw InvalidArgument(fmt::format("--csv {}: cannot be written", options_.csv));
   }
   if (!options_.markdown.empty()) {
     TableStyle style;
@@ -207,7 +220,8 @@ void Session::write_files(const Summary& summary) {
     style.columns = options_.columns;
     write_text(options_.markdown, markdown_tables(summary, style), "--md");
   }
-  if (!options_.report.empty()) write_text(options_.report, html_report(results_, summary), "--report");
+  if (!options_.report.empty())
+    write_text(options_.report, html_report(results_, summary), "--report");
 }
 
 }  // namespace c10d::bench

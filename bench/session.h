@@ -15,8 +15,8 @@
 
 namespace c10d::bench {
 
-// One run as its user sees it: takes the records of all launches, writes them as they come, and in the end prints and
-// writes everything that was asked for. Thread-safe.
+// One run as its user sees it: takes the records of all launches, writes them as they come, and in
+// the end prints and writes everything that was asked for. Thread-safe.
 class Session {
  public:
   Session(const Options& options, int ranks, std::size_t cases, const std::string& launcher);

@@ -51,9 +51,8 @@ void relax() noexcept {
 }
 
 [[noreturn]] void throw_system(const char* what) {
-  throw_failure(
-      {Code::out_of_resources, fmt::format("{} for the benchmark's shared page: {}", what,
-                                           std::strerror(errno))});
+  throw_failure({Code::out_of_resources, fmt::format("{} for the benchmark's shared page: {}", what,
+                                                     std::strerror(errno))});
 }
 
 }  // namespace
@@ -64,7 +63,8 @@ SharedPage::SharedPage(Store& store, int rank, int size, Duration timeout)
            static_cast<std::size_t>(size) * kMaxIterations * sizeof(Times);
   int fd = -1;
   if (rank == 0) {
-    // Memory without a name: the others open it through this process, and nothing outlives the ranks.
+    // Memory without a name: the others open it through this process, and nothing outlives the
+    // ranks.
     fd = memfd_create("c10d-bench", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes_)) != 0) throw_system("no memory");
     store.set("page", fmt::format("/proc/{}/fd/{}", getpid(), fd));
@@ -117,7 +117,8 @@ bool SharedPage::barrier(std::int64_t in_time) {
 
 template <class F>
 void SharedPage::spin_until(F&& condition) {
-  constexpr std::int64_t kPatience = 50'000;  // ns: then somebody else may need this CPU, perhaps the other rank
+  constexpr std::int64_t kPatience =
+      50'000;  // ns: then somebody else may need this CPU, perhaps the other rank
   const std::int64_t start = now();
   while (!condition()) {
     relax();
@@ -197,7 +198,8 @@ double SharedPage::round_trip(int rounds) {
     page_->ping.store(value, std::memory_order_release);
     spin_until([&] { return page_->pong.load(std::memory_order_acquire) == value; });
   };
-  for (std::int64_t start = begin; times.size() < static_cast<std::size_t>(rounds) && start - begin < kLongest;) {
+  for (std::int64_t start = begin;
+       times.size() < static_cast<std::size_t>(rounds) && start - begin < kLongest;) {
     bounce(static_cast<std::uint32_t>(times.size()) + 1);
     const std::int64_t end = now();
     times.push_back(end - start);

@@ -12,9 +12,9 @@
 
 namespace c10d::bench {
 
-// What the ranks of one host share beside the backends: a barrier that sleeps in the kernel, an agreed start time,
-// the times of each iteration, and a few numbers. It uses nothing of what is measured, so that no backend
-// gains or loses by how the ranks meet.
+// What the ranks of one host share beside the backends: a barrier that sleeps in the kernel, an
+// agreed start time, the times of each iteration, and a few numbers. It uses nothing of what is
+// measured, so that no backend gains or loses by how the ranks meet.
 class SharedPage {
  public:
   static constexpr std::uint64_t kMaxIterations = 20000;
@@ -28,11 +28,11 @@ class SharedPage {
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
 
-  // Every rank sleeps here until all have come. Throws DistTimeoutError. Tells all ranks alike whether the last
-  // one came before its `deadline`, in nanoseconds of now().
+  // Every rank sleeps here until all have come. Throws DistTimeoutError. Tells all ranks alike
+  // whether the last one came before its `deadline`, in nanoseconds of now().
   bool barrier(std::int64_t deadline = INT64_MAX);
-  // A barrier, after which all ranks leave within about 0.1 us of each other: awake, they agree on a start time
-  // and watch the clock for it. With more ranks than CPUs it is the barrier alone.
+  // A barrier, after which all ranks leave within about 0.1 us of each other: awake, they agree on
+  // a start time and watch the clock for it. With more ranks than CPUs it is the barrier alone.
   bool meet(std::int64_t deadline);
 
   // Nanoseconds of the monotonic clock, which all ranks of a host share.
@@ -58,7 +58,8 @@ class SharedPage {
   std::int64_t sum(std::int64_t value);
   std::int64_t from_root(std::int64_t value);
 
-  // Round trip of a flag between ranks 0 and 1 in microseconds, median of at most `rounds`; 0 on other ranks than 0.
+  // Round trip of a flag between ranks 0 and 1 in microseconds, median of at most `rounds`; 0 on
+  // other ranks than 0.
   double round_trip(int rounds);
 
   bool oversubscribed() const noexcept { return oversubscribed_; }

@@ -33,7 +33,8 @@ double balanced_quantile(const std::vector<const std::vector<double>*>& blocks, 
   std::vector<std::pair<double, double>> weighted;
   double total = 0;
   for (const std::vector<double>* block : blocks) {
-    for (const double value : *block) weighted.emplace_back(value, 1.0 / static_cast<double>(block->size()));
+    for (const double value : *block)
+      weighted.emplace_back(value, 1.0 / static_cast<double>(block->size()));
     if (!block->empty()) total += 1;
   }
   std::sort(weighted.begin(), weighted.end());

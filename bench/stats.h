@@ -8,8 +8,8 @@
 
 namespace c10d::bench {
 
-// The value below which the fraction `q` of `sorted` lies, with linear interpolation between order statistics
-// (the default of numpy and R). `sorted` is not empty.
+// The value below which the fraction `q` of `sorted` lies, with linear interpolation between order
+// statistics (the default of numpy and R). `sorted` is not empty.
 double quantile(const std::vector<double>& sorted, double q);
 double median(std::vector<double> values);
 
@@ -25,8 +25,9 @@ struct Quantiles {
 };
 Quantiles quantiles(std::vector<double> values);
 
-// The value below which the fraction `q` of the blocks' weight lies, where every block weighs the same, however many
-// samples it has: a slow block that was cut short counts as much as a fast one. `blocks` hold at least one sample.
+// The value below which the fraction `q` of the blocks' weight lies, where every block weighs the
+// same, however many samples it has: a slow block that was cut short counts as much as a fast one.
+// `blocks` hold at least one sample.
 double balanced_quantile(const std::vector<const std::vector<double>*>& blocks, double q);
 
 struct Interval {
@@ -41,15 +42,16 @@ struct Estimate {
   bool over_launches = false;  // else the interval speaks about blocks inside one launch only
 };
 
-// values[launch][block], all positive. The estimate is the geometric mean over launches of each launch's median
-// block; the interval is a percentile bootstrap that draws launches, then blocks inside them.
+// values[launch][block], all positive. The estimate is the geometric mean over launches of each
+// launch's median block; the interval is a percentile bootstrap that draws launches, then blocks
+// inside them.
 Estimate bootstrap(const std::vector<std::vector<double>>& values, std::uint64_t seed,
                    int resamples = 2000);
 
 enum class Verdict : std::uint8_t { same, slower, faster, none };
 std::string_view to_string(Verdict verdict);
-// Of a ratio (other / base): same when the whole interval is within 1 +- equiv, slower or faster when it
-// excludes 1, else none.
+// Of a ratio (other / base): same when the whole interval is within 1 +- equiv, slower or faster
+// when it excludes 1, else none.
 Verdict verdict(const Estimate& ratio, double equiv);
 
 }  // namespace c10d::bench

@@ -29,7 +29,8 @@ struct Operation {
 
 const std::vector<Operation>& operations() {
   static const std::vector<Operation> all = {
-      {"set", [](Store& store, const std::string& key) { store.set(key, "0123456789abcdef0123456789abcdef"); }},
+      {"set", [](Store& store,
+                 const std::string& key) { store.set(key, "0123456789abcdef0123456789abcdef"); }},
       {"get", [](Store& store, const std::string& key) { store.get(key); }},
       {"add", [](Store& store, const std::string&) { store.add("sum", 1); }},
       {"wait", [](Store& store, const std::string& key) { store.wait(std::array{key}); }},
@@ -45,7 +46,8 @@ struct Line {
 };
 
 // All clients call `operation` as fast as they can for `seconds`; each is a connection of its own.
-Line measure(const Operation& operation, const std::vector<std::shared_ptr<TcpStore>>& clients, double seconds) {
+Line measure(const Operation& operation, const std::vector<std::shared_ptr<TcpStore>>& clients,
+             double seconds) {
   std::vector<std::vector<double>> samples(clients.size());
   std::vector<std::thread> threads;
   std::barrier start(static_cast<std::ptrdiff_t>(clients.size()));
@@ -63,7 +65,8 @@ Line measure(const Operation& operation, const std::vector<std::shared_ptr<TcpSt
           now = after;
         }
       } catch (const std::exception& error) {
-        if (!failed.exchange(true)) fmt::print(stderr, "c10d-bench: {}: {}\n", operation.name, error.what());
+        if (!failed.exchange(true))
+          fmt::print(stderr, "c10d-bench: {}: {}\n", operation.name, error.what());
       }
     });
   }
@@ -71,7 +74,8 @@ Line measure(const Operation& operation, const std::vector<std::shared_ptr<TcpSt
   std::vector<double> all;
   for (const std::vector<double>& part : samples) all.insert(all.end(), part.begin(), part.end());
   if (all.empty() || failed) all = {0};
-  return {operation.name, clients.size(), static_cast<double>(all.size()) / seconds, quantiles(std::move(all))};
+  return {operation.name, clients.size(), static_cast<double>(all.size()) / seconds,
+          quantiles(std::move(all))};
 }
 
 std::string random_token() {
@@ -83,15 +87,23 @@ std::string random_token() {
 
 void print(const Line& line, bool as_json) {
   if (as_json) {
-    const Json json = {{"v", 1}, {"t", "store"}, {"op", line.operation}, {"clients", line.clients},
+    const Json json = {{"v", 1},
+                       {"t", "store"},
+                       {"op", line.operation},
+                       {"clients", line.clients},
                        {"per_second", line.per_second},
-                       {"us", {{"min", line.us.min}, {"p50", line.us.p50}, {"p90", line.us.p90},
-                               {"p99", line.us.p99 ? Json(*line.us.p99) : Json(nullptr)}, {"max", line.us.max}}}};
+                       {"us",
+                        {{"min", line.us.min},
+                         {"p50", line.us.p50},
+                         {"p90", line.us.p90},
+                         {"p99", line.us.p99 ? Json(*line.us.p99) : Json(nullptr)},
+                         {"max", line.us.max}}}};
     fmt::print("{}\n", json.dump());
     return;
   }
-  fmt::print("{:<6} {:>8} {:>12.0f} {:>10} {:>10} {:>10}\n", line.operation, line.clients, line.per_second,
-             microseconds_text(line.us.p50), line.us.p99 ? microseconds_text(*line.us.p99) : "", microseconds_text(line.us.max));
+  fmt::print("{:<6} {:>8} {:>12.0f} {:>10} {:>10} {:>10}\n", line.operation, line.clients,
+             line.per_second, microseconds_text(line.us.p50),
+             line.us.p99 ? microseconds_text(*line.us.p99) : "", microseconds_text(line.us.max));
   std::fflush(stdout);
 }
 
@@ -107,12 +119,15 @@ int run_store_bench(const Options& options) {
   client.server = false;
   client.port = host->port();
   if (!options.json_listing)
-    fmt::print("TcpStore on loopback, values of 32 bytes, one connection per client\n\n{:<6} {:>8} {:>12} {:>10} {:>10} {:>10}\n",
-               "op", "clients", "per second", "p50 us", "p99 us", "max us");
+    fmt::print(
+        "TcpStore on loopback, values of 32 bytes, one connection per client\n\n{:<6} {:>8} {:>12} "
+        "{:>10} {:>10} {:>10}\n",
+        "op", "clients", "per second", "p50 us", "p99 us", "max us");
   std::vector<std::shared_ptr<TcpStore>> clients;
   for (const std::size_t count : {1, 16, 128}) {
     while (clients.size() < count) clients.push_back(make_tcp_store(client));
-    for (const Operation& operation : operations()) print(measure(operation, clients, options.seconds), options.json_listing);
+    for (const Operation& operation : operations())
+      print(measure(operation, clients, options.seconds), options.json_listing);
   }
   return 0;
 }

@@ -26,7 +26,8 @@ template <class F>
 std::vector<std::vector<double>> by_launch(const Blocks& blocks, F&& value) {
   std::map<int, std::vector<double>> launches;
   for (const CellRecord* cell : blocks)
-    if (const std::optional<double> v = value(*cell); v && *v > 0) launches[cell->launch].push_back(*v);
+    if (const std::optional<double> v = value(*cell); v && *v > 0)
+      launches[cell->launch].push_back(*v);
   std::vector<std::vector<double>> values;
   for (auto& [launch, list] : launches) values.push_back(std::move(list));
   return values;
@@ -36,8 +37,8 @@ bool same_bucket(const CellRecord& a, const CellRecord& b) {
   return !a.rtt || !b.rtt || a.rtt->bucket == b.rtt->bucket;
 }
 
-// other / base, paired inside each block. Pairs whose ranks met at different distances are left out as long as
-// there are others.
+// other / base, paired inside each block. Pairs whose ranks met at different distances are left out
+// as long as there are others.
 std::vector<std::vector<double>> paired_ratios(const Blocks& base, const Blocks& other) {
   std::map<std::pair<int, int>, const CellRecord*> partner;
   for (const CellRecord* cell : base) partner[{cell->launch, cell->block}] = cell;
@@ -53,7 +54,7 @@ std::vector<std::vector<double>> paired_ratios(const Blocks& base, const Blocks&
   return ratios.empty() ? ratio(true) : ratios;
 }
 
-std::optional<double> median_of(const Blocks& blocks, std::optional<double> CellRecord::* field) {
+std::optional<double> median_of(const Blocks& blocks, std::optional<double> CellRecord::*field) {
   std::vector<double> values;
   for (const CellRecord* cell : blocks)
     if (cell->*field) values.push_back(*(cell->*field));
@@ -95,17 +96,20 @@ BackendCell cell_of(const std::string& backend, const Group& group, std::optiona
   const auto found = group.blocks.find(backend);
   if (found == group.blocks.end()) {
     const auto skip = group.skips.find(backend);
-    cell.skip = skip != group.skips.end() ? skip->second
-                                          : SkipRecord{{}, backend, "missing", "not measured: the run ended before"};
+    cell.skip = skip != group.skips.end()
+                    ? skip->second
+                    : SkipRecord{{}, backend, "missing", "not measured: the run ended before"};
     return cell;
   }
   const Blocks& blocks = found->second;
-  cell.p50 = bootstrap(by_launch(blocks, [](const CellRecord& c) { return std::optional(c.us.p50); }), bytes + 1);
+  cell.p50 = bootstrap(
+      by_launch(blocks, [](const CellRecord& c) { return std::optional(c.us.p50); }), bytes + 1);
   put_quantiles(blocks, cell);
   cell.alg = median_of(blocks, &CellRecord::alg);
   cell.bus = median_of(blocks, &CellRecord::bus);
   cell.mem = median_of(blocks, &CellRecord::mem);
-  if (memcpy_us && bytes >= kCeilFrom && cell.p50.value > 0) cell.ceil = *memcpy_us / cell.p50.value;
+  if (memcpy_us && bytes >= kCeilFrom && cell.p50.value > 0)
+    cell.ceil = *memcpy_us / cell.p50.value;
   return cell;
 }
 
@@ -124,7 +128,7 @@ std::vector<std::string> backends_of(const Results& results) {
 
 // Keys in the order in which they were first met, sizes ascending.
 struct Index {
-  std::vector<CellKey> order;               // of tables, bytes = 0
+  std::vector<CellKey> order;  // of tables, bytes = 0
   std::map<CellKey, std::map<std::uint64_t, Group>> groups;
 
   Group& at(CellKey key) {
@@ -145,7 +149,8 @@ std::vector<ControlRecord> control_of(const Index& index, const std::string& bas
       const auto first = group.blocks.find(base);
       if (twin == group.blocks.end() || first == group.blocks.end()) continue;
       std::map<std::pair<int, int>, double> partner;
-      for (const CellRecord* cell : first->second) partner[{cell->launch, cell->block}] = cell->us.p50;
+      for (const CellRecord* cell : first->second)
+        partner[{cell->launch, cell->block}] = cell->us.p50;
       for (const CellRecord* cell : twin->second)
         if (const double p50 = partner[{cell->launch, cell->block}]; p50 > 0)
           launches[cell->launch].push_back(cell->us.p50 / p50);
@@ -155,7 +160,8 @@ std::vector<ControlRecord> control_of(const Index& index, const std::string& bas
   std::vector<std::vector<double>> values;
   for (auto& [launch, list] : launches) values.push_back(std::move(list));
   ControlRecord control{"aa", base, bootstrap(values, 1), true};
-  if (control.ratio.ci95) control.ok = control.ratio.ci95->low <= 1 && control.ratio.ci95->high >= 1;
+  if (control.ratio.ci95)
+    control.ok = control.ratio.ci95->low <= 1 && control.ratio.ci95->high >= 1;
   return {control};
 }
 
@@ -215,7 +221,8 @@ Summary summarise(const Results& results, bool compare, double equiv) {
     for (const auto& [bytes, group] : index.groups[key]) {
       SizeRow row;
       row.bytes = bytes;
-      if (const auto copy = copies.find(bytes); copy != copies.end()) row.memcpy_us = median(copy->second);
+      if (const auto copy = copies.find(bytes); copy != copies.end())
+        row.memcpy_us = median(copy->second);
       for (const std::string& backend : summary.backends) {
         row.cells.push_back(cell_of(backend, group, row.memcpy_us, bytes));
         const BackendCell& cell = row.cells.back();
@@ -227,7 +234,8 @@ Summary summarise(const Results& results, bool compare, double equiv) {
     }
     summary.tables.push_back(std::move(table));
   }
-  if (summary.controls.empty() && !summary.backends.empty()) summary.controls = control_of(index, summary.backends.front());
+  if (summary.controls.empty() && !summary.backends.empty())
+    summary.controls = control_of(index, summary.backends.front());
   return summary;
 }
 
@@ -239,7 +247,8 @@ std::vector<std::string> skip_notes(const Summary& summary) {
         if (cell.skip) ++counts[{cell.backend, cell.skip->reason}];
   std::vector<std::string> notes;
   for (const auto& [key, count] : counts)
-    notes.push_back(fmt::format("{}: {} ({} cell{})", key.first, key.second, count, count == 1 ? "" : "s"));
+    notes.push_back(
+        fmt::format("{}: {} ({} cell{})", key.first, key.second, count, count == 1 ? "" : "s"));
   return notes;
 }
 

@@ -20,7 +20,7 @@ struct BackendCell {
   std::optional<double> p99;
   double max = 0;
   std::optional<double> alg, bus, mem;
-  std::optional<double> ceil;      // memcpy's time / this time
+  std::optional<double> ceil;  // memcpy's time / this time
   std::uint64_t wrong = 0;
   std::uint64_t samples = 0;
   std::string algo;
@@ -51,7 +51,7 @@ struct Summary {
   int ranks = 0;
   std::uint64_t measured = 0;  // cells: op x backend x size
   std::uint64_t skipped = 0;
-  std::uint64_t wrong = 0;     // elements
+  std::uint64_t wrong = 0;  // elements
 };
 
 // `equiv` is the ratio around 1 that counts as the same. With compare = false nothing is compared.

@@ -23,7 +23,11 @@ constexpr double kBottom = 40;
 class Axis {
  public:
   Axis(double low, double high, double from, double to, bool log)
-      : low_(log ? std::log10(low) : low), high_(log ? std::log10(high) : high), from_(from), to_(to), log_(log) {
+      : low_(log ? std::log10(low) : low),
+        high_(log ? std::log10(high) : high),
+        from_(from),
+        to_(to),
+        log_(log) {
     if (high_ - low_ < 1e-9) high_ = low_ + 1;
   }
   double at(double value) const {
@@ -51,7 +55,8 @@ std::string mark_at(double x, double y, int marker) {
     case 0:
       return fmt::format(R"(<circle cx="{:.1f}" cy="{:.1f}" r="4"/>)", x, y);
     case 1:
-      return fmt::format(R"(<rect x="{:.1f}" y="{:.1f}" width="7.4" height="7.4"/>)", x - 3.7, y - 3.7);
+      return fmt::format(R"(<rect x="{:.1f}" y="{:.1f}" width="7.4" height="7.4"/>)", x - 3.7,
+                         y - 3.7);
     case 2:
       return fmt::format(R"(<path d="M{:.1f} {:.1f}l5 5l-5 5l-5 -5z"/>)", x, y - 5);
     default:
@@ -98,8 +103,8 @@ std::string x_grid(const Axis& axis, const std::vector<double>& sizes) {
     const double x = axis.at(size);
     if (x - last < 56) continue;
     last = x;
-    svg += fmt::format(R"(<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="middle">{}</text>)", x,
-                       kHeight - kBottom + 18, bytes_text(static_cast<std::uint64_t>(size)));
+    svg += fmt::format(R"(<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="middle">{}</text>)",
+                       x, kHeight - kBottom + 18, bytes_text(static_cast<std::uint64_t>(size)));
   }
   return svg;
 }
@@ -125,7 +130,8 @@ std::string series_svg(const ChartSeries& series, const Axis& x, const Axis& y) 
       marks += fmt::format("<g class=\"mark\"><title>{}</title>{}</g>", escape_html(point.tip),
                            mark_at(x.at(point.x), y.at(point.y), series.marker));
   }
-  return fmt::format(R"(<g class="{}">{}<polyline points="{}"/>{}</g>)", series.style, band_of(series, x, y), line, marks);
+  return fmt::format(R"(<g class="{}">{}<polyline points="{}"/>{}</g>)", series.style,
+                     band_of(series, x, y), line, marks);
 }
 
 }  // namespace
@@ -158,7 +164,9 @@ std::string escape_html(const std::string& text) {
 
 std::string draw_mark(const std::string& style, int marker) {
   const std::string mark = style == "ceiling" ? "" : mark_at(14, 8, marker);
-  return fmt::format(R"(<svg class="key {}" width="28" height="16" aria-hidden="true"><polyline points="1,8 27,8"/>{}</svg>)", style, mark);
+  return fmt::format(R"(<svg class="key {}" width="28" height="16" aria-hidden="true">)"
+                     R"(<polyline points="1,8 27,8"/>{}</svg>)",
+                     style, mark);
 }
 
 std::string draw_chart(const Chart& chart) {
@@ -186,11 +194,12 @@ std::string draw_chart(const Chart& chart) {
   }
   const Axis x(xs.low, xs.high, kLeft + 12, kWidth - kRight - 12, true);
   const Axis y(chart.log_y ? ys.low : 0, ys.high, kHeight - kBottom, kTop, chart.log_y);
-  std::string svg = fmt::format(R"(<svg class="chart" viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">)", kWidth,
-                                kHeight, escape_html(chart.title));
+  std::string svg =
+      fmt::format(R"(<svg class="chart" viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">)",
+                  kWidth, kHeight, escape_html(chart.title));
   svg += y_grid(y, ys, chart.log_y) + x_grid(x, sizes);
-  svg += fmt::format(R"(<line class="axis" x1="{:.1f}" x2="{:.1f}" y1="{:.1f}" y2="{:.1f}"/>)", kLeft, kWidth - kRight,
-                     kHeight - kBottom, kHeight - kBottom);
+  svg += fmt::format(R"(<line class="axis" x1="{:.1f}" x2="{:.1f}" y1="{:.1f}" y2="{:.1f}"/>)",
+                     kLeft, kWidth - kRight, kHeight - kBottom, kHeight - kBottom);
   for (const ChartSeries& series : chart.series)
     if (!series.points.empty()) svg += series_svg(series, x, y);
   return svg + "</svg>";

@@ -12,7 +12,7 @@ namespace {
 
 // A grid of text: groups above columns, columns right-aligned but for those of words.
 struct Column {
-  std::string group;   // "" stands alone
+  std::string group;  // "" stands alone
   std::string header;
   bool left = false;
 };
@@ -27,14 +27,18 @@ std::string optional_text(const std::optional<double>& value, const char* format
 
 std::string bandwidth_text(const std::optional<double>& gbps) {
   if (!gbps) return "-";
-  return fmt::format(fmt::runtime(*gbps < 0.0095 ? "{:.1g}" : *gbps < 9.995 ? "{:.2f}" : "{:.1f}"), *gbps);
+  return fmt::format(fmt::runtime(*gbps < 0.0095  ? "{:.1g}"
+                                  : *gbps < 9.995 ? "{:.2f}"
+                                                  : "{:.1f}"),
+                     *gbps);
 }
 
 std::string ratio_cell(const BackendCell& cell, const char* missing) {
   if (!cell.compare) return missing;
   const Estimate& ratio = cell.compare->ratio;
   if (!ratio.ci95) return ratio_text(ratio.value);
-  return fmt::format("{} [{}, {}]", ratio_text(ratio.value), ratio_text(ratio.ci95->low), ratio_text(ratio.ci95->high));
+  return fmt::format("{} [{}, {}]", ratio_text(ratio.value), ratio_text(ratio.ci95->low),
+                     ratio_text(ratio.ci95->high));
 }
 
 std::string value_of(const BackendCell& cell, std::string_view column) {
@@ -48,10 +52,12 @@ std::string value_of(const BackendCell& cell, std::string_view column) {
   if (column == "algbw") return bandwidth_text(cell.alg);
   if (column == "busbw") return cell.bus ? bandwidth_text(cell.bus) : "n/a";
   if (column == "membw") return bandwidth_text(cell.mem);
-  if (column == "ceil") return optional_text(cell.ceil ? std::optional(*cell.ceil * 100) : std::nullopt, "{:.0f}");
+  if (column == "ceil")
+    return optional_text(cell.ceil ? std::optional(*cell.ceil * 100) : std::nullopt, "{:.0f}");
   if (column == "samples") return fmt::format("{}", cell.samples);
   if (column == "ratio") return ratio_cell(cell, "1");
-  if (column == "verdict") return cell.compare ? std::string(to_string(cell.compare->verdict)) : "base";
+  if (column == "verdict")
+    return cell.compare ? std::string(to_string(cell.compare->verdict)) : "base";
   return "";
 }
 
@@ -77,10 +83,13 @@ Names columns_of(std::size_t backend, const TableStyle& style, bool in_long) {
 }
 
 std::string size_text(const SizeRow& row) { return row.bytes == 0 ? "-" : bytes_text(row.bytes); }
-std::string memcpy_text(const SizeRow& row) { return row.memcpy_us ? microseconds_text(*row.memcpy_us) : "-"; }
+std::string memcpy_text(const SizeRow& row) {
+  return row.memcpy_us ? microseconds_text(*row.memcpy_us) : "-";
+}
 
 bool is_contender(const Summary& summary, const std::string& name) {
-  return std::find(summary.backends.begin(), summary.backends.end(), name) != summary.backends.end();
+  return std::find(summary.backends.begin(), summary.backends.end(), name) !=
+         summary.backends.end();
 }
 
 // One line per size, backends side by side.
@@ -94,7 +103,8 @@ Grid wide(const OpTable& table, const Summary& summary, const TableStyle& style)
     const bool base = b == 0 && style.compare && summary.backends.size() > 1;
     names.push_back(columns_of(b, style, false));
     for (const std::string& column : names.back())
-      grid.columns.push_back({summary.backends[b] + (base ? " (base)" : ""), header_of(column), is_word(column)});
+      grid.columns.push_back(
+          {summary.backends[b] + (base ? " (base)" : ""), header_of(column), is_word(column)});
   }
   for (const SizeRow& row : table.rows) {
     std::vector<std::string> line = {size_text(row)};
@@ -111,10 +121,12 @@ Grid tall(const OpTable& table, const TableStyle& style) {
   Grid grid;
   const Names names = columns_of(0, style, true);
   grid.columns = {{"", "S", false}, {"", "memcpy us", false}, {"", "backend", true}};
-  for (const std::string& column : names) grid.columns.push_back({"", header_of(column), is_word(column)});
+  for (const std::string& column : names)
+    grid.columns.push_back({"", header_of(column), is_word(column)});
   for (const SizeRow& row : table.rows) {
     for (std::size_t b = 0; b < row.cells.size(); ++b) {
-      std::vector<std::string> line = {b == 0 ? size_text(row) : "", b == 0 ? memcpy_text(row) : "", row.cells[b].backend};
+      std::vector<std::string> line = {b == 0 ? size_text(row) : "", b == 0 ? memcpy_text(row) : "",
+                                       row.cells[b].backend};
       for (const std::string& column : names) line.push_back(value_of(row.cells[b], column));
       grid.rows.push_back(std::move(line));
     }
@@ -126,12 +138,14 @@ std::vector<std::size_t> widths_of(const Grid& grid) {
   std::vector<std::size_t> widths;
   for (const Column& column : grid.columns) widths.push_back(display_width(column.header));
   for (const auto& row : grid.rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], display_width(row[i]));
+    for (std::size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], display_width(row[i]));
   // A group's name may be wider than its columns together: the last one takes the rest.
   for (std::size_t i = 0; i < grid.columns.size();) {
     std::size_t end = i + 1;
     std::size_t width = widths[i];
-    while (end < grid.columns.size() && !grid.columns[i].group.empty() && grid.columns[end].group == grid.columns[i].group)
+    while (end < grid.columns.size() && !grid.columns[i].group.empty() &&
+           grid.columns[end].group == grid.columns[i].group)
       width += 2 + widths[end++];
     const std::size_t need = display_width(grid.columns[i].group);
     if (need > width) widths[end - 1] += need - width;
@@ -160,10 +174,12 @@ std::string group_line(const Grid& grid, const std::vector<std::size_t>& widths)
   for (std::size_t i = 0; i < grid.columns.size();) {
     std::size_t end = i + 1;
     std::size_t width = widths[i];
-    while (end < grid.columns.size() && !grid.columns[i].group.empty() && grid.columns[end].group == grid.columns[i].group)
+    while (end < grid.columns.size() && !grid.columns[i].group.empty() &&
+           grid.columns[end].group == grid.columns[i].group)
       width += 2 + widths[end++];
     line += "  ";
-    line += end == i + 1 ? pad_left(grid.columns[i].group, width) : pad_right(grid.columns[i].group, width);
+    line += end == i + 1 ? pad_left(grid.columns[i].group, width)
+                         : pad_right(grid.columns[i].group, width);
     i = end;
   }
   return line;
@@ -177,18 +193,21 @@ std::string rstrip(std::string line) {
 std::string draw(const Grid& grid, const TableStyle& style) {
   const std::vector<std::size_t> widths = widths_of(grid);
   std::string text;
-  const bool grouped = std::any_of(grid.columns.begin(), grid.columns.end(), [](const Column& c) { return !c.group.empty(); });
+  const bool grouped = std::any_of(grid.columns.begin(), grid.columns.end(),
+                                   [](const Column& c) { return !c.group.empty(); });
   if (grouped) text += rstrip(group_line(grid, widths));
   std::string header;
   for (std::size_t i = 0; i < widths.size(); ++i) {
     const Column& column = grid.columns[i];
-    header += "  " + (column.left ? pad_right(column.header, widths[i]) : pad_left(column.header, widths[i]));
+    header += "  " + (column.left ? pad_right(column.header, widths[i])
+                                  : pad_left(column.header, widths[i]));
   }
   text += rstrip(header);
   for (const auto& row : grid.rows) {
     std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string padded = grid.columns[i].left ? pad_right(row[i], widths[i]) : pad_left(row[i], widths[i]);
+      const std::string padded =
+          grid.columns[i].left ? pad_right(row[i], widths[i]) : pad_left(row[i], widths[i]);
       line += "  " + paint(padded, row[i], style.color);
     }
     text += rstrip(line);
@@ -198,14 +217,16 @@ std::string draw(const Grid& grid, const TableStyle& style) {
 
 Grid grid_of(const OpTable& table, const Summary& summary, const TableStyle& style) {
   Grid grid = wide(table, summary, style);
-  if (total(widths_of(grid)) > style.width && summary.backends.size() > 1) return tall(table, style);
+  if (total(widths_of(grid)) > style.width && summary.backends.size() > 1)
+    return tall(table, style);
   return grid;
 }
 
 std::string title_of(const OpTable& table, const Summary& summary) {
   return fmt::format("{}{}, {} ranks, {} launch{} x {} block{}, hot cache", table.title(),
-                     table.key.place == "out" && table.key.op != "barrier" ? ", out of place" : "", summary.ranks,
-                     summary.launches, summary.launches == 1 ? "" : "es", summary.blocks, summary.blocks == 1 ? "" : "s");
+                     table.key.place == "out" && table.key.op != "barrier" ? ", out of place" : "",
+                     summary.ranks, summary.launches, summary.launches == 1 ? "" : "es",
+                     summary.blocks, summary.blocks == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -246,7 +267,8 @@ std::string markdown_tables(const Summary& summary, const TableStyle& style) {
     const Grid grid = grid_of(table, summary, tall_style);
     text += fmt::format("\n### {}\n\n|", title_of(table, summary));
     for (const Column& column : grid.columns)
-      text += fmt::format(" {}{}{} |", column.group, column.group.empty() ? "" : " ", column.header);
+      text +=
+          fmt::format(" {}{}{} |", column.group, column.group.empty() ? "" : " ", column.header);
     text += "\n|";
     for (const Column& column : grid.columns) text += column.left ? " :-- |" : " --: |";
     text += '\n';

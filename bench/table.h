@@ -17,7 +17,7 @@ struct ColumnFacts {
 const std::vector<ColumnFacts>& column_facts();
 
 struct TableStyle {
-  std::size_t width = 180;           // of the terminal; tables that do not fit turn to one line per backend
+  std::size_t width = 180;  // of the terminal; tables that do not fit turn to one line per backend
   bool color = false;
   bool ascii = false;
   bool compare = true;

@@ -24,7 +24,8 @@ bool use_color(Switch asked, int fd) {
 std::size_t terminal_width(int fd, std::size_t otherwise) {
   winsize size{};
   if (isatty(fd) == 1 && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  if (const auto columns = env_integer("COLUMNS", 20, 10'000)) return static_cast<std::size_t>(*columns);
+  if (const auto columns = env_integer("COLUMNS", 20, 10'000))
+    return static_cast<std::size_t>(*columns);
   return otherwise;
 }
 
@@ -33,10 +34,12 @@ bool ascii_only() {
   return locale && (*locale == "C" || *locale == "POSIX");
 }
 
-Progress::Progress(Switch asked, std::uint64_t total) : mode_(Mode::bar), total_(std::max<std::uint64_t>(1, total)) {
+Progress::Progress(Switch asked, std::uint64_t total)
+    : mode_(Mode::bar), total_(std::max<std::uint64_t>(1, total)) {
   if (asked == Switch::off) {
     mode_ = Mode::off;
-  } else if (asked == Switch::automatic && (isatty(STDERR_FILENO) != 1 || env("TERM") == "dumb" || env("CI"))) {
+  } else if (asked == Switch::automatic &&
+             (isatty(STDERR_FILENO) != 1 || env("TERM") == "dumb" || env("CI"))) {
     mode_ = Mode::heartbeat;
   }
 }
@@ -49,8 +52,9 @@ std::string Progress::line(const std::string& what) const {
   const std::string left = share > 0.02 ? seconds_text(elapsed / share - elapsed) : "?";
   constexpr int kWidth = 24;
   const int filled = static_cast<int>(share * kWidth);
-  return fmt::format("[{}{}] {:3.0f} % | {} | {} left", std::string(static_cast<std::size_t>(filled), '#'),
-                     std::string(static_cast<std::size_t>(kWidth - filled), '-'), share * 100, what, left);
+  return fmt::format(
+      "[{}{}] {:3.0f} % | {} | {} left", std::string(static_cast<std::size_t>(filled), '#'),
+      std::string(static_cast<std::size_t>(kWidth - filled), '-'), share * 100, what, left);
 }
 
 void Progress::advance(const std::string& what, std::uint64_t steps) {

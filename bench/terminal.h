@@ -14,8 +14,8 @@ bool use_color(Switch asked, int fd);
 std::size_t terminal_width(int fd, std::size_t otherwise);
 bool ascii_only();
 
-// One line on stderr that is drawn over itself and erased at the end; on anything but a terminal a line every
-// 30 seconds instead.
+// One line on stderr that is drawn over itself and erased at the end; on anything but a terminal a
+// line every 30 seconds instead.
 class Progress {
  public:
   Progress(Switch asked, std::uint64_t total);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the funnel adds to an op, from the call to Backend::launch and back: arguments, capability, sequence,
-// signature, recorder, deadline. The backend below does nothing.
+// What the funnel adds to an op, from the call to Backend::launch and back: arguments, capability,
+// sequence, signature, recorder, deadline. The backend below does nothing.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -27,7 +27,8 @@ class NoBackend final : public Backend {
 ProcessGroup& group() {
   static ProcessGroup instance = [] {
     register_backend("none", [](BackendContext) { return std::make_unique<NoBackend>(); });
-    return init_process_group({.backend = "none", .store = make_hash_store(), .rank = 0, .size = 1});
+    return init_process_group(
+        {.backend = "none", .store = make_hash_store(), .rank = 0, .size = 1});
   }();
   return instance;
 }

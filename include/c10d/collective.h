@@ -53,7 +53,7 @@ struct AllGather      { Tensor output; ConstTensor input; };               // k 
 struct AllGatherV     { Tensor output; ConstTensor input; Counts counts; };
 struct ReduceScatter  { Tensor output; ConstTensor input; ReduceOp op; };  // n k -> k
 struct ReduceScatterV { Tensor output; ConstTensor input; Counts counts; ReduceOp op; };
-struct Reduce         { Tensor output; ConstTensor input; ReduceOp op; int root; };  // as all_reduce, to root
+struct Reduce         { Tensor output; ConstTensor input; ReduceOp op; int root; };  // to root
 struct Gather         { Tensor output; ConstTensor input; int root; };     // as all_gather, to root
 struct GatherV        { Tensor output; ConstTensor input; Counts counts; int root; };
 struct Scatter        { Tensor output; ConstTensor input; int root; };     // n k -> k, from root

@@ -41,7 +41,8 @@ TEST(Parse, Bytes) {
   EXPECT_EQ(parse_bytes("16M"), std::uint64_t{16} << 20);
   EXPECT_EQ(parse_bytes("16MiB"), std::uint64_t{16} << 20);
   EXPECT_EQ(parse_bytes("1.5K"), 1536U);
-  for (const char* bad : {"", "K", "-1", "1X", "0.3", "1e9", "4KK", "99999999T"}) EXPECT_FALSE(parse_bytes(bad)) << bad;
+  for (const char* bad : {"", "K", "-1", "1X", "0.3", "1e9", "4KK", "99999999T"})
+    EXPECT_FALSE(parse_bytes(bad)) << bad;
 }
 
 TEST(Parse, SecondsAndFractions) {

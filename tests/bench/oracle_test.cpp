@@ -16,7 +16,8 @@ namespace {
 constexpr int kRanks = 3;
 constexpr std::uint64_t kShard = 1000;
 
-Case case_of(BenchOp op, DType dtype = DType::f32, ReduceOp::Kind redop = ReduceOp::sum, Place place = Place::out) {
+Case case_of(BenchOp op, DType dtype = DType::f32, ReduceOp::Kind redop = ReduceOp::sum,
+             Place place = Place::out) {
   const std::uint64_t shards = facts_of(op).sharded ? kRanks : 1;
   return {op, dtype, redop, 1, place, kShard * shards * size_of(dtype), kShard};
 }
@@ -27,7 +28,8 @@ struct World {
     for (int rank = 0; rank < kRanks; ++rank) {
       inputs.push_back(std::make_unique<Arena>(64 * kShard));
       outputs.push_back(std::make_unique<Arena>(64 * kShard));
-      ranks.push_back(std::make_unique<Buffers>(c, rank, kRanks, 4, 42, *inputs.back(), *outputs.back()));
+      ranks.push_back(
+          std::make_unique<Buffers>(c, rank, kRanks, 4, 42, *inputs.back(), *outputs.back()));
     }
   }
   template <class T>
@@ -60,7 +62,8 @@ TEST(Oracle, AcceptsASumAndFindsOneWrongElement) {
       const auto* input = static_cast<const float*>(world.op<AllReduce>(rank).input.data);
       for (std::size_t i = 0; i < kShard; ++i) sum[i] += input[i];
     }
-    for (int rank = 0; rank < kRanks; ++rank) copy(world.op<AllReduce>(rank).output, ConstTensor(sum));
+    for (int rank = 0; rank < kRanks; ++rank)
+      copy(world.op<AllReduce>(rank).output, ConstTensor(sum));
     EXPECT_EQ(world.wrong(), 0U);
     static_cast<float*>(world.op<AllReduce>(2).output.data)[77] += 1;
     EXPECT_EQ(world.wrong(), 1U);
@@ -68,7 +71,8 @@ TEST(Oracle, AcceptsASumAndFindsOneWrongElement) {
 }
 
 TEST(Oracle, SeesAResultThatWasNeverWritten) {
-  for (const BenchOp op : {BenchOp::all_reduce, BenchOp::all_gather, BenchOp::all_to_all, BenchOp::broadcast}) {
+  for (const BenchOp op :
+       {BenchOp::all_reduce, BenchOp::all_gather, BenchOp::all_to_all, BenchOp::broadcast}) {
     World world(case_of(op));
     world.poison();
     EXPECT_GT(world.wrong(), kShard) << facts_of(op).name;
@@ -84,14 +88,17 @@ TEST(Oracle, MovesAreWhatCollectiveHSays) {
     const int rank = static_cast<int>(to);
     for (std::size_t from = 0; from < kRanks; ++from) {
       const int peer = static_cast<int>(from);
-      copy(gathered.op<AllGather>(rank).output.slice(from * kShard, kShard), gathered.op<AllGather>(peer).input);
+      copy(gathered.op<AllGather>(rank).output.slice(from * kShard, kShard),
+           gathered.op<AllGather>(peer).input);
       copy(exchanged.op<AllToAll>(rank).output.slice(from * kShard, kShard),
            exchanged.op<AllToAll>(peer).input.slice(to * kShard, kShard));
     }
-    copy(scattered.op<Scatter>(rank).output, scattered.op<Scatter>(1).input.slice(to * kShard, kShard));
+    copy(scattered.op<Scatter>(rank).output,
+         scattered.op<Scatter>(1).input.slice(to * kShard, kShard));
     copy(sent.op<Broadcast>(rank).output, sent.op<Broadcast>(1).input);
   }
-  for (const World* world : {&gathered, &exchanged, &scattered, &sent}) EXPECT_EQ(world->wrong(), 0U);
+  for (const World* world : {&gathered, &exchanged, &scattered, &sent})
+    EXPECT_EQ(world->wrong(), 0U);
   EXPECT_NE(gathered.ranks[0]->hash(), 0U);
   EXPECT_EQ(gathered.ranks[0]->hash(), gathered.ranks[2]->hash());
 }

@@ -24,13 +24,15 @@ TEST(Plan, OpsAreOneWordAndNamedWhenMisspelt) {
     bench_op_from_string("allreduce");
     FAIL();
   } catch (const InvalidArgument& error) {
-    EXPECT_NE(std::string(error.what()).find("did you mean all_reduce?"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("did you mean all_reduce?"), std::string::npos)
+        << error.what();
   }
   EXPECT_THROW(bench_op_from_string("zzz"), InvalidArgument);
 }
 
 TEST(Plan, SizesGrowByFactorOrStep) {
-  EXPECT_EQ(size_range(8, 16 << 20, 32, 0), (std::vector<std::uint64_t>{8, 256, 8192, 262144, 8388608}));
+  EXPECT_EQ(size_range(8, 16 << 20, 32, 0),
+            (std::vector<std::uint64_t>{8, 256, 8192, 262144, 8388608}));
   EXPECT_EQ(size_range(1, 3, 1.1, 0), (std::vector<std::uint64_t>{1, 2, 3}));
   EXPECT_EQ(size_range(0, 20, 2, 10), (std::vector<std::uint64_t>{0, 10, 20}));
 }
@@ -42,7 +44,8 @@ TEST(Plan, SizesAreWholeShards) {
     bytes.push_back(c.bytes);
     EXPECT_EQ(c.bytes, c.shard * 3 * 4);
   }
-  EXPECT_EQ(bytes, (std::vector<std::uint64_t>{12, 24})) << "rounded down, one element per shard at least, no twins";
+  EXPECT_EQ(bytes, (std::vector<std::uint64_t>{12, 24}))
+      << "rounded down, one element per shard at least, no twins";
 }
 
 TEST(Plan, LeavesOutWhatMakesNoSense) {
@@ -56,7 +59,8 @@ TEST(Plan, LeavesOutWhatMakesNoSense) {
   };
   EXPECT_EQ(count(BenchOp::all_reduce), 2 * 3) << "avg of i32 is no number";
   EXPECT_EQ(count(BenchOp::barrier), 1);
-  EXPECT_EQ(count(BenchOp::broadcast), 2 * 2 * 2) << "sizes x dtypes x roots, once and not per reduce op";
+  EXPECT_EQ(count(BenchOp::broadcast), 2 * 2 * 2)
+      << "sizes x dtypes x roots, once and not per reduce op";
   std::set<CellKey> keys;
   for (const Case& c : cases) EXPECT_TRUE(keys.insert(key_of(c)).second) << "a cell twice";
 }
@@ -91,7 +95,8 @@ TEST(Bandwidth, FactorsAreNcclTests) {
   EXPECT_DOUBLE_EQ(bus_factor(BenchOp::broadcast, 4), 1);
   CellRecord cell;
   cell.us.p50 = 100;
-  put_bandwidth({BenchOp::all_reduce, DType::f32, ReduceOp::sum, 0, Place::out, 1'000'000, 250'000}, 2, cell);
+  put_bandwidth({BenchOp::all_reduce, DType::f32, ReduceOp::sum, 0, Place::out, 1'000'000, 250'000},
+                2, cell);
   EXPECT_DOUBLE_EQ(*cell.alg, 10);
   EXPECT_DOUBLE_EQ(*cell.mem, 40);
   EXPECT_FALSE(cell.bus);
@@ -103,8 +108,10 @@ Parsed parse(std::vector<const char*> words) {
 }
 
 TEST(Options, ReadTheCommandOfTheReadme) {
-  const Parsed parsed = parse({"compare", "-n", "2", "-B", "native,gloo,mpi", "all", "-b", "8", "-e", "16M", "-f", "32",
-                               "--launches", "2", "--blocks", "3", "--time", "0.05s", "--json", "f", "--dry_run"});
+  const Parsed parsed =
+      parse({"compare", "-n",    "2",      "-B", "native,gloo,mpi", "all", "-b",       "8",
+             "-e",      "16M",   "-f",     "32", "--launches",      "2",   "--blocks", "3",
+             "--time",  "0.05s", "--json", "f",  "--dry_run"});
   ASSERT_FALSE(parsed.exit_code);
   const Options& options = parsed.options;
   EXPECT_EQ(options.command, Command::compare);

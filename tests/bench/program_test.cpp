@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <gtest/gtest.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,11 +27,13 @@ struct Ended {
 };
 
 Ended run(const std::string& arguments, const char* streams = "2>&1") {
-  const std::string line = "timeout 100 " C10D_BENCH " " + arguments + " " + streams + " </dev/null";
+  const std::string line =
+      "timeout 100 " C10D_BENCH " " + arguments + " " + streams + " </dev/null";
   Ended ended;
   std::FILE* pipe = popen(line.c_str(), "r");
   std::array<char, 4096> chunk;
-  while (const std::size_t got = std::fread(chunk.data(), 1, chunk.size(), pipe)) ended.out.append(chunk.data(), got);
+  while (const std::size_t got = std::fread(chunk.data(), 1, chunk.size(), pipe))
+    ended.out.append(chunk.data(), got);
   const int status = pclose(pipe);
   ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return ended;
@@ -69,8 +71,10 @@ constexpr const char* kTiny = " -n 2 -i 3 -w 1 --launches 2 --blocks 2 ";
 
 TEST(Program, ComparesWithoutAWrongElement) {
   const Folder folder;
-  const Ended ended = run(std::string("compare") + kTiny + "-B native,memcpy all -s 8,4K --place both --json " + (folder / "r.jsonl") +
-                          " --csv " + (folder / "r.csv") + " --md " + (folder / "r.md") + " --report " + (folder / "r.html"));
+  const Ended ended =
+      run(std::string("compare") + kTiny + "-B native,memcpy all -s 8,4K --place both --json " +
+          (folder / "r.jsonl") + " --csv " + (folder / "r.csv") + " --md " + (folder / "r.md") +
+          " --report " + (folder / "r.html"));
   ASSERT_EQ(ended.code, 0) << ended.out;
   const Schema schema(C10D_SOURCE_DIR "/bench/schema/c10d-bench-1.schema.json");
   const std::vector<Json> lines = lines_of(folder / "r.jsonl");
@@ -88,10 +92,12 @@ TEST(Program, ComparesWithoutAWrongElement) {
     if (line["backend"] == "native") ops.insert(line["op"].get<std::string>());
   }
   EXPECT_EQ(ops.size(), 11U);
-  // 9 ops with two sizes out of place, 7 of them in place too, barrier once; launches x blocks of each.
+  // 9 ops with two sizes out of place, 7 of them in place too, barrier once; launches x blocks of
+  // each.
   const std::size_t native = (10 * 2 + 7 * 2 + 1) * 4;
   EXPECT_EQ(cells, native + (10 * 2 + 7 * 2) * 4) << "memcpy has no barrier";
-  EXPECT_NE(ended.out.find("exact against the oracle; result hash equal"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("exact against the oracle; result hash equal"), std::string::npos)
+      << ended.out;
   EXPECT_NE(text_of(folder / "r.html").find("</html>"), std::string::npos);
   EXPECT_NE(text_of(folder / "r.md").find("### all_reduce f32 sum"), std::string::npos);
   EXPECT_NE(text_of(folder / "r.csv").find("all_reduce,native,f32,sum"), std::string::npos);
@@ -100,7 +106,8 @@ TEST(Program, ComparesWithoutAWrongElement) {
 }
 
 TEST(Program, RunsEveryDtypeAndReduceOp) {
-  const Ended ended = run(std::string("run") + kTiny + "--launches 1 all_reduce reduce_scatter -d all -o all -s 64");
+  const Ended ended = run(std::string("run") + kTiny +
+                          "--launches 1 all_reduce reduce_scatter -d all -o all -s 64");
   EXPECT_EQ(ended.code, 0) << ended.out;
   EXPECT_NE(ended.out.find("bf16"), std::string::npos);
 }
@@ -112,7 +119,8 @@ TEST(Program, RunsOddNumbersOfRanksAndOtherRoots) {
 }
 
 TEST(Program, WhatIsNotThereIsARowAndNoFailure) {
-  const Ended ended = run(std::string("compare") + kTiny + "--launches 1 -B native,no_such_backend -s 8");
+  const Ended ended =
+      run(std::string("compare") + kTiny + "--launches 1 -B native,no_such_backend -s 8");
   EXPECT_EQ(ended.code, 0) << ended.out;
   EXPECT_NE(ended.out.find("skip   no_such_backend:"), std::string::npos) << ended.out;
   EXPECT_EQ(run(std::string("run") + kTiny + "--launches 1 -B no_such_backend -s 8").code, 77);
@@ -153,16 +161,20 @@ TEST(Program, AnInterruptedRunKeepsItsData) {
   if (child == 0) {
     dup2(ends[1], STDOUT_FILENO);
     dup2(ends[1], STDERR_FILENO);
-    execl(C10D_BENCH, C10D_BENCH, "run", "-n", "2", "-s", "1K", "--time", "60s", "--blocks", "600", "--json", json.c_str(), nullptr);
+    execl(C10D_BENCH, C10D_BENCH, "run", "-n", "2", "-s", "1K", "--time", "60s", "--blocks", "600",
+          "--json", json.c_str(), nullptr);
     _exit(127);
   }
   close(ends[1]);
   // Until the first cells are there; the test's own time limit bounds the wait.
-  while (text_of(json).find("\"cell\"") == std::string::npos && waitpid(child, nullptr, WNOHANG) == 0) usleep(20'000);
+  while (text_of(json).find("\"cell\"") == std::string::npos &&
+         waitpid(child, nullptr, WNOHANG) == 0)
+    usleep(20'000);
   kill(child, SIGTERM);
   std::string out;
   std::array<char, 4096> chunk;
-  for (ssize_t got; (got = read(ends[0], chunk.data(), chunk.size())) > 0;) out.append(chunk.data(), static_cast<std::size_t>(got));
+  for (ssize_t got; (got = read(ends[0], chunk.data(), chunk.size())) > 0;)
+    out.append(chunk.data(), static_cast<std::size_t>(got));
   close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);

@@ -55,10 +55,12 @@ TEST(Record, EveryKindFitsTheSchema) {
   compare.base = "native";
   compare.other = "gloo";
   compare.ratio.value = 2;
-  for (const Json& line : {to_json(full_cell(), false), to_json(SkipRecord{full_cell().key, "mpi", "unsupported", "why"}),
-                           to_json(CeilRecord{"memcpy", "L2", 4096, 0, 10.0, 0.4}), to_json(compare),
-                           to_json(ControlRecord{"aa", "native", compare.ratio, true}),
-                           to_json(WarnRecord{"W001", "text"}), sample_json(full_cell()), environment_json(0)})
+  for (const Json& line :
+       {to_json(full_cell(), false),
+        to_json(SkipRecord{full_cell().key, "mpi", "unsupported", "why"}),
+        to_json(CeilRecord{"memcpy", "L2", 4096, 0, 10.0, 0.4}), to_json(compare),
+        to_json(ControlRecord{"aa", "native", compare.ratio, true}),
+        to_json(WarnRecord{"W001", "text"}), sample_json(full_cell()), environment_json(0)})
     EXPECT_EQ(schema.complaint(line), "") << line.dump();
 }
 
@@ -98,7 +100,8 @@ const std::string kRun = R"({"v":1,"t":"run","id":"a"})";
 
 TEST(Record, ReadersIgnoreWhatTheyDoNotKnowAndACutLastLine) {
   const std::string cell = to_json(full_cell(), false).dump();
-  const File file(kRun + "\n" + R"({"v":1,"t":"future","x":1})" + "\n" + cell + "\n" + cell.substr(0, 40));
+  const File file(kRun + "\n" + R"({"v":1,"t":"future","x":1})" + "\n" + cell + "\n" +
+                  cell.substr(0, 40));
   Results results;
   read_results(file.path, results);
   EXPECT_EQ(results.cells.size(), 1U);
@@ -118,7 +121,8 @@ TEST(Record, GarbageInTheMiddleIsAnErrorWithItsLine) {
 
 TEST(Record, LaunchesOfFurtherFilesAreNumberedOn) {
   const std::string cell = to_json(full_cell(), false).dump();
-  const File file(kRun + "\n" + cell + "\n" + R"({"v":1,"t":"end","ok":true,"complete":true,"exit":0,"cells":1})" + "\n");
+  const File file(kRun + "\n" + cell + "\n" +
+                  R"({"v":1,"t":"end","ok":true,"complete":true,"exit":0,"cells":1})" + "\n");
   Results results;
   read_results(file.path, results);
   read_results(file.path, results);
@@ -134,9 +138,12 @@ TEST(Environment, SecretsAndRanksStayOut) {
   setenv("C10D_RANK", "0", 1);
   setenv("GLOO_TEST_CHOICE", "seen", 1);
   const auto variables = relevant_variables();
-  EXPECT_EQ(variables.count("C10D_TOKEN_FILE") + variables.count("NCCL_MY_PASSWORD") + variables.count("C10D_RANK"), 0U);
+  EXPECT_EQ(variables.count("C10D_TOKEN_FILE") + variables.count("NCCL_MY_PASSWORD") +
+                variables.count("C10D_RANK"),
+            0U);
   EXPECT_EQ(variables.at("GLOO_TEST_CHOICE"), "seen");
-  for (const char* name : {"C10D_TOKEN_FILE", "NCCL_MY_PASSWORD", "C10D_RANK", "GLOO_TEST_CHOICE"}) unsetenv(name);
+  for (const char* name : {"C10D_TOKEN_FILE", "NCCL_MY_PASSWORD", "C10D_RANK", "GLOO_TEST_CHOICE"})
+    unsetenv(name);
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ namespace {
 
 std::size_t count(const std::string& text, const std::string& word) {
   std::size_t found = 0;
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
+    ++found;
   return found;
 }
 
@@ -24,7 +25,8 @@ void expect_balanced(const std::string& html) {
     ASSERT_NE(end, std::string::npos);
     const std::string tag = html.substr(at + 1, end - at - 1);
     if (tag.starts_with("!") || tag.starts_with("meta") || tag.ends_with("/")) continue;
-    const std::string name = tag.substr(tag[0] == '/' ? 1 : 0, tag.find(' ') - (tag[0] == '/' ? 1 : 0));
+    const std::string name =
+        tag.substr(tag[0] == '/' ? 1 : 0, tag.find(' ') - (tag[0] == '/' ? 1 : 0));
     if (tag[0] != '/') {
       open.push_back(name);
       continue;
@@ -45,7 +47,8 @@ TEST(Report, IsOneFileThatNeedsNothingElse) {
     EXPECT_EQ(html.find(forbidden), std::string::npos) << forbidden;
   EXPECT_EQ(count(html, "<svg class=\"chart\""), 2U) << "time and bandwidth of one op";
   EXPECT_NE(html.find("a &lt; b &amp; &quot;c&quot;"), std::string::npos);
-  EXPECT_NE(html.find("c10d-bench compare &#39;a b&#39;"), std::string::npos) << "the exact command";
+  EXPECT_NE(html.find("c10d-bench compare &#39;a b&#39;"), std::string::npos)
+      << "the exact command";
   EXPECT_EQ(html.find("nan"), std::string::npos);
   EXPECT_EQ(html.find("inf\""), std::string::npos);
 }

@@ -8,7 +8,8 @@
 
 namespace c10d::bench {
 
-// As much of JSON Schema as bench/schema uses: $defs by kind, required, properties, type, enum, const.
+// As much of JSON Schema as bench/schema uses: $defs by kind, required, properties, type, enum,
+// const.
 class Schema {
  public:
   explicit Schema(const std::string& path) {
@@ -36,8 +37,10 @@ class Schema {
     return type == "null" && value.is_null();
   }
   static std::string check(const Json& schema, const Json& value, const std::string& where) {
-    if (schema.contains("const") && schema["const"] != value) return where + " is not " + schema["const"].dump();
-    if (schema.contains("enum") && std::find(schema["enum"].begin(), schema["enum"].end(), value) == schema["enum"].end())
+    if (schema.contains("const") && schema["const"] != value)
+      return where + " is not " + schema["const"].dump();
+    if (schema.contains("enum") &&
+        std::find(schema["enum"].begin(), schema["enum"].end(), value) == schema["enum"].end())
       return where + " is none of " + schema["enum"].dump();
     if (schema.contains("type")) {
       const Json types = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
@@ -48,11 +51,13 @@ class Schema {
     if (!value.is_object()) return "";
     if (schema.contains("required"))
       for (const Json& name : schema["required"])
-        if (!value.contains(name.get<std::string>())) return where + " lacks " + name.get<std::string>();
+        if (!value.contains(name.get<std::string>()))
+          return where + " lacks " + name.get<std::string>();
     if (schema.contains("properties"))
       for (const auto& [name, sub] : schema["properties"].items())
         if (value.contains(name))
-          if (std::string why = check(sub, value[name], where + "." + name); !why.empty()) return why;
+          if (std::string why = check(sub, value[name], where + "." + name); !why.empty())
+            return why;
     return "";
   }
   Json schema_;

@@ -51,15 +51,17 @@ TEST(Bootstrap, OneValueHasNoInterval) {
 }
 
 TEST(Bootstrap, SeesTheSpreadBetweenLaunches) {
-  // Blocks agree inside each launch; only launches differ. An interval over blocks would have no width.
+  // Blocks agree inside each launch; only launches differ. An interval over blocks would have no
+  // width.
   const Estimate estimate = bootstrap({{1, 1, 1}, {1, 1, 1}, {4, 4, 4}, {4, 4, 4}}, 1);
   ASSERT_TRUE(estimate.ci95);
   EXPECT_LT(estimate.ci95->low, 1.5);
   EXPECT_GT(estimate.ci95->high, 2.7);
 }
 
-// The mean of m logs of launches that are N(mu, sigma): the interval's half width is near 1.96 sigma / sqrt(m), and
-// covers exp(mu) in about 95 of 100 experiments (a percentile bootstrap of 20 is a little short of that).
+// The mean of m logs of launches that are N(mu, sigma): the interval's half width is near 1.96
+// sigma / sqrt(m), and covers exp(mu) in about 95 of 100 experiments (a percentile bootstrap of 20
+// is a little short of that).
 TEST(Bootstrap, CoversTheTruthAsOftenAsItSays) {
   std::mt19937_64 random(7);
   std::normal_distribution<double> normal(0.5, 0.2);
@@ -93,7 +95,8 @@ TEST(Verdict, FollowsTheInterval) {
   EXPECT_EQ(verdict(with(1.01, 1.30), 0.02), Verdict::slower);
   EXPECT_EQ(verdict(with(0.50, 0.99), 0.02), Verdict::faster);
   EXPECT_EQ(verdict(with(0.90, 1.30), 0.02), Verdict::none);
-  EXPECT_EQ(verdict(Estimate{5, std::nullopt, false}, 0.02), Verdict::none) << "no interval, no verdict";
+  EXPECT_EQ(verdict(Estimate{5, std::nullopt, false}, 0.02), Verdict::none)
+      << "no interval, no verdict";
 }
 
 }  // namespace

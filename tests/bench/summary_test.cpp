@@ -14,7 +14,8 @@ namespace c10d::bench {
 namespace {
 
 TEST(Summary, RecoversAFactorAndItsVerdict) {
-  const Summary summary = summarise(synthetic_results({{"native", 1}, {"gloo", 3}, {"mpi", 1}, {"fast", 0.5}}), true, 0.02);
+  const Summary summary = summarise(
+      synthetic_results({{"native", 1}, {"gloo", 3}, {"mpi", 1}, {"fast", 0.5}}), true, 0.02);
   ASSERT_EQ(summary.compares.size(), 9U);
   for (const CompareRecord& record : summary.compares) {
     const double truth = record.other == "gloo" ? 3 : record.other == "fast" ? 0.5 : 1;
@@ -52,8 +53,10 @@ TEST(Summary, PairsOfAnotherRoundTripAreLeftOut) {
 TEST(Summary, SkipsHoldTheirPlaceAndTheirReason) {
   Results results = synthetic_results({{"native", 1}, {"mpi", 1}});
   std::erase_if(results.cells, [](const CellRecord& cell) { return cell.backend == "mpi"; });
-  for (const std::uint64_t bytes : {std::uint64_t{1024}, std::uint64_t{65536}, std::uint64_t{1} << 20})
-    results.skips.push_back({{"all_reduce", "f32", "sum", "out", -1, bytes}, "mpi", "unavailable", "no mpirun"});
+  for (const std::uint64_t bytes :
+       {std::uint64_t{1024}, std::uint64_t{65536}, std::uint64_t{1} << 20})
+    results.skips.push_back(
+        {{"all_reduce", "f32", "sum", "out", -1, bytes}, "mpi", "unavailable", "no mpirun"});
   const Summary summary = summarise(results, true, 0.02);
   EXPECT_EQ(summary.skipped, 3U);
   EXPECT_EQ(skip_notes(summary), std::vector<std::string>{"mpi: no mpirun (3 cells)"});
@@ -97,7 +100,8 @@ TEST(Table, TurnsToOneLinePerBackendWhereItIsTooWide) {
 TEST(Table, ColumnsAreAsAskedFor) {
   TableStyle style;
   style.columns = {"p90", "wrong"};
-  const std::string text = markdown_tables(summarise(synthetic_results({{"native", 1}}), true, 0.02), style);
+  const std::string text =
+      markdown_tables(summarise(synthetic_results({{"native", 1}}), true, 0.02), style);
   EXPECT_NE(text.find("| native p90 us | native #wrong |"), std::string::npos) << text;
 }
 
@@ -107,9 +111,11 @@ TEST(Csv, OneRowPerBlockAndNoControl) {
   std::ostringstream out;
   write_csv(results.cells, out);
   const std::string text = out.str();
-  EXPECT_EQ(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')), results.cells.size());
+  EXPECT_EQ(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')),
+            results.cells.size());
   const std::string header = text.substr(0, text.find('\n'));
-  const std::string row = text.substr(header.size() + 1, text.find('\n', header.size() + 1) - header.size() - 1);
+  const std::string row =
+      text.substr(header.size() + 1, text.find('\n', header.size() + 1) - header.size() - 1);
   EXPECT_EQ(std::count(header.begin(), header.end(), ','), std::count(row.begin(), row.end(), ','));
 }
 

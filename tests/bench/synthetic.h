@@ -9,8 +9,10 @@
 
 namespace c10d::bench {
 
-// Results as a run would leave them: the time of every block of a backend is base * factor, with a small wobble.
-inline CellRecord synthetic_cell(const std::string& backend, std::uint64_t bytes, int launch, int block, double us) {
+// Results as a run would leave them: the time of every block of a backend is base * factor, with a
+// small wobble.
+inline CellRecord synthetic_cell(const std::string& backend, std::uint64_t bytes, int launch,
+                                 int block, double us) {
   CellRecord cell;
   cell.key = {"all_reduce", "f32", "sum", "out", -1, bytes};
   cell.backend = backend;
@@ -27,16 +29,26 @@ inline CellRecord synthetic_cell(const std::string& backend, std::uint64_t bytes
 
 inline Results synthetic_results(const std::vector<std::pair<std::string, double>>& backends) {
   Results results;
-  results.run = Json{{"v", 1}, {"t", "run"}, {"id", "test"}, {"tool", "c10d-bench"}, {"argv", {"c10d-bench", "compare", "a b"}},
-                     {"command", "compare"}, {"seed", 42}, {"world", 2}, {"backends", Json::array()}};
+  results.run = Json{{"v", 1},
+                     {"t", "run"},
+                     {"id", "test"},
+                     {"tool", "c10d-bench"},
+                     {"argv", {"c10d-bench", "compare", "a b"}},
+                     {"command", "compare"},
+                     {"seed", 42},
+                     {"world", 2},
+                     {"backends", Json::array()}};
   for (const auto& [name, factor] : backends) results.run["backends"].push_back(name);
-  for (const std::uint64_t bytes : {std::uint64_t{1024}, std::uint64_t{65536}, std::uint64_t{1} << 20}) {
+  for (const std::uint64_t bytes :
+       {std::uint64_t{1024}, std::uint64_t{65536}, std::uint64_t{1} << 20}) {
     for (int launch = 0; launch < 3; ++launch) {
-      results.ceilings.push_back({"memcpy", "", bytes, launch, 10.0, static_cast<double>(bytes) * 1e-4});
+      results.ceilings.push_back(
+          {"memcpy", "", bytes, launch, 10.0, static_cast<double>(bytes) * 1e-4});
       for (int block = 0; block < 4; ++block)
         for (const auto& [name, factor] : backends)
-          results.cells.push_back(synthetic_cell(name, bytes, launch, block,
-                                                 factor * (1 + 0.001 * ((launch + block) % 3)) * static_cast<double>(bytes) * 2e-4));
+          results.cells.push_back(synthetic_cell(
+              name, bytes, launch, block,
+              factor * (1 + 0.001 * ((launch + block) % 3)) * static_cast<double>(bytes) * 2e-4));
     }
   }
   return results;
