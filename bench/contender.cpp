@@ -55,9 +55,7 @@ class GroupContender final : public Contender {
 class RawContender final : public Contender {
  public:
   RawContender(const std::string& name, const ContenderContext& context)
-      : Contender(name),
-        timeout_(context.timeout),
-        backend_(make_backend(name, options(name, context))) {}
+      : Contender(name), backend_(make_backend(name, options(name, context))) {}
 
   Support supports(const Query& query) const override { return backend_->supports(query); }
   std::string description() const override { return backend_->description(); }
