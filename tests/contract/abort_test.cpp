@@ -5,6 +5,7 @@
 #include <array>
 #include <latch>
 #include <mutex>
+#include <thread>
 
 #include "tests/contract/ranks.h"
 
@@ -94,7 +95,7 @@ TEST_P(Abort, ComesFromAnotherThreadOfTheBlockedRank) {
       return;
     }
     std::latch entering(1);
-    std::thread aborter([&] {
+    std::jthread aborter([&] {
       entering.wait();
       group.abort();
     });

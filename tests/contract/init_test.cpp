@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <latch>
+#include <thread>
 
 #include "tests/contract/ranks.h"
 
@@ -108,8 +109,7 @@ TEST(Init, WrongOptionsAreInvalidArguments) {
 
 TEST(Init, ADuplicateRankNamesBothClaimantsAndHarmsNobody) {
   const auto store = make_hash_store(kTimeout);
-  std::latch refused(1);
-  std::thread first([&] {
+  std::jthread first([&] {
     ProcessGroup group = init_process_group(by_store(store, 0, 2));
     expect_usable(group);
   });
@@ -149,7 +149,7 @@ TEST(Init, OfManyClaimantsOfOneRankOneWins) {
 
 TEST(Init, AnotherWorldSizeIsNamedAndTheRestIsUnharmed) {
   const auto store = make_hash_store(kTimeout);
-  std::thread first([&] {
+  std::jthread first([&] {
     ProcessGroup group = init_process_group(by_store(store, 0, 2));
     expect_usable(group);
   });

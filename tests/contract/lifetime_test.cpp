@@ -6,6 +6,7 @@
 
 #include <array>
 #include <future>
+#include <thread>
 
 #include "tests/contract/ranks.h"
 
@@ -129,7 +130,7 @@ TEST_P(Lifetime, ASecondThreadGetsConcurrentUseAndTheGroupStaysIntact) {
       answered.get_future().wait();
       expect_usable(group);
     } else {
-      std::thread second([&] {
+      std::jthread second([&] {
         while (group.sequence() == 0) std::this_thread::yield();
         expect_all_throw(group, Code::concurrent_use);
         EXPECT_EQ(group.failure(), nullptr);
@@ -146,7 +147,7 @@ TEST_P(Lifetime, ASecondThreadGetsConcurrentUseAndTheGroupStaysIntact) {
 TEST_P(Lifetime, ConstMembersMayBeCalledBesideAnOp) {
   run(2, [](ProcessGroup& group) {
     std::atomic<bool> done{false};
-    std::thread observer([&] {
+    std::jthread observer([&] {
       while (!done.load()) {
         EXPECT_LE(group.sequence(), 200u);
         EXPECT_EQ(group.failure(), nullptr);

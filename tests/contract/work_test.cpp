@@ -7,6 +7,7 @@
 #include <atomic>
 #include <future>
 #include <latch>
+#include <thread>
 
 #include "tests/contract/ranks.h"
 
@@ -115,7 +116,7 @@ TEST(Work, AWaitThatTimesOutLeavesTheOpGoing) {
 TEST(Work, WaitReturnsInEveryWaiter) {
   const WorkSource source;
   std::latch waiting(3);
-  std::thread finisher([&] {
+  std::jthread finisher([&] {
     waiting.wait();
     source.complete();
   });
