@@ -50,6 +50,7 @@ th{font-weight:600;color:var(--soft)}thead th{border-bottom:1px solid var(--line
 td.name,th.name{text-align:left}.facts th{text-align:left;vertical-align:top}
 .facts td{text-align:left;white-space:normal}
 tr.first td{border-top:1px solid var(--line)}
+.maps{display:flex;flex-wrap:wrap;gap:4px 40px}.maps>div{min-width:0}
 .heat tbody th{text-align:left}
 .heat td{border:2px solid var(--card);min-width:64px}
 .win{background:rgba(var(--win),var(--heat))}.lose{background:rgba(var(--lose),var(--heat))}

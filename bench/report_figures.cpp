@@ -102,7 +102,7 @@ std::string heat_map(const Summary& summary, std::size_t backend) {
   for (const OpTable& table : summary.tables)
     for (const SizeRow& row : table.rows) sizes.insert(row.bytes);
   std::string html = fmt::format(
-      "<h3>{} / {}</h3><div class=\"scroll\"><table class=\"heat\"><thead><tr><th></th>",
+      "<div><h3>{} / {}</h3><div class=\"scroll\"><table class=\"heat\"><thead><tr><th></th>",
       escape_html(summary.backends[backend]), escape_html(summary.backends.front()));
   for (const std::uint64_t size : sizes)
     html += fmt::format("<th>{}</th>", size == 0 ? "-" : bytes_text(size));
@@ -116,7 +116,7 @@ std::string heat_map(const Summary& summary, std::size_t backend) {
     }
     html += "</tr>";
   }
-  return html + "</tbody></table></div>";
+  return html + "</tbody></table></div></div>";
 }
 
 std::string optional_text(const std::optional<double>& value, const char* format) {
@@ -234,8 +234,9 @@ std::string heat_maps(const Summary& summary) {
       "<p>Time divided by the base's time: above 1 (blue) the base is faster, below 1 (orange) it "
       "is slower. No colour: the interval "
       "allows no verdict, or the two are the same.</p>";
+  html += "<div class=\"maps\">";
   for (std::size_t b = 1; b < summary.backends.size(); ++b) html += heat_map(summary, b);
-  return html;
+  return html + "</div>";
 }
 
 }  // namespace c10d::bench

@@ -22,6 +22,8 @@ class Session {
   Session(const Options& options, int ranks, std::size_t cases, const std::string& launcher);
 
   void take(const Json& line);
+  // Whether launch `number` (from 0) measured all it was asked to.
+  bool launch_is_done(int number) const { return launches_done_ > number; }
   // A line that a rank wrote.
   void show(std::string_view line);
   void warn(const char* code, const std::string& text);

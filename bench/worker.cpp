@@ -2,7 +2,6 @@
 #include "bench/worker.h"
 
 #include <fmt/format.h>
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +15,9 @@
 #include "bench/block.h"
 #include "bench/contender.h"
 #include "bench/environment.h"
+#include "bench/format.h"
 #include "bench/shared_page.h"
+#include "bench/watchdog.h"
 #include "c10d/env.h"
 #include "c10d/init.h"
 
@@ -27,14 +28,14 @@ Duration duration_of(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-// Ranks that an MPI or Slurm launcher started on one host, without any variable that says where to meet: they share
-// their parent, so they meet at a file of its name.
+// Ranks that an MPI or Slurm launcher started on one host, without any variable that says where to
+// meet: they share their parent, so they meet at a file of its name.
 std::string meeting_url() {
   const LaunchInfo info = detect_launch();
   const bool told = env("C10D_STORE") || env("MASTER_ADDR");
   if (told || info.size == 1 || info.local_size != info.size) return "env://";
-  return fmt::format("file://{}/c10d-bench-{}-{}?rank={}&world_size={}", env("TMPDIR").value_or("/tmp"), getuid(),
-                     getppid(), info.rank, info.size);
+  return fmt::format("file://{}/c10d-bench-{}-{}?rank={}&world_size={}",
+                     env("TMPDIR").value_or("/tmp"), getuid(), getppid(), info.rank, info.size);
 }
 
 // A column of this launch: the backend, and whether it can still be measured.
@@ -43,7 +44,7 @@ struct Entry {
   std::unique_ptr<Contender> contender;  // null: not available here
   std::string code;                      // why not: unavailable, failed
   std::string reason;
-  std::string algo;                      // of the case in work, where the backend says so
+  std::string algo;  // of the case in work, where the backend says so
 };
 
 class Rank {
@@ -68,14 +69,18 @@ class Rank {
   bool drop_if_failed(Turn& turn, const Case& c);
   void check(Turn& turn, const Case& c);
   void measure_memcpy(const Case& c);
+  void expect(const Turn& turn, const Case& c, double seconds);
   void emit_skip(const Case& c, const Entry& entry);
   void emit(const Json& line) const {
     if (rank_ == 0) sink_(line);
   }
-  void warn(const char* code, const std::string& text) const { emit(to_json(WarnRecord{code, text})); }
+  void warn(const char* code, const std::string& text) const {
+    emit(to_json(WarnRecord{code, text}));
+  }
 
   const Options& options_;
   const Sink& sink_;
+  Watchdog watchdog_;
   std::string token_;
   ProcessGroup control_;
   int rank_;
@@ -92,12 +97,14 @@ class Rank {
   bool wrong_ = false;
 };
 
-// The secret as the controller's launch keeps it: in memory of a process that this one may look into.
+// The secret as the controller's launch keeps it: in memory of a process that this one may look
+// into.
 std::string read_token(const Options& options) {
   if (options.token_path.empty()) return "";
   std::ifstream file(options.token_path, std::ios::binary);
   std::string token(std::istreambuf_iterator<char>(file), {});
-  if (token.empty()) throw InvalidArgument("--worker-token: nothing there; it is for ranks that c10d-bench starts");
+  if (token.empty())
+    throw InvalidArgument("--worker-token: nothing there; it is for ranks that c10d-bench starts");
   return token;
 }
 
@@ -113,7 +120,8 @@ ProcessGroup meet_ranks(const Options& options, const std::string& token) {
   for (const Member& member : control.members()) {
     if (member.same_host) continue;
     throw_failure({Code::unsupported,
-                   fmt::format("rank {} runs on {}: c10d-bench measures the ranks of one host", member.rank, member.host),
+                   fmt::format("rank {} runs on {}: c10d-bench measures the ranks of one host",
+                               member.rank, member.host),
                    member.rank, member.host});
   }
   return control;
@@ -132,7 +140,8 @@ Rank::Rank(const Options& options, const Sink& sink)
       control_(meet_ranks(options, token_)),
       rank_(control_.rank()),
       size_(control_.size()),
-      // Longer than an op's own deadline, so that a stuck backend is named before the barrier gives up.
+      // Longer than an op's own deadline, so that a stuck backend is named before the barrier gives
+      // up.
       page_(control_.store(), rank_, size_, duration_of(options.timeout * 2 + 10)),
       cases_(cases_of(options, size_)),
       input_(half_of_largest(cases_, size_, options.window)),
@@ -144,7 +153,8 @@ Rank::Rank(const Options& options, const Sink& sink)
 void Rank::open(Entry& entry) {
   std::string reason;
   try {
-    entry.contender = make_contender(entry.name, {&control_, duration_of(options_.timeout), token_});
+    entry.contender =
+        make_contender(entry.name, {&control_, duration_of(options_.timeout), token_});
   } catch (const std::exception& error) {
     reason = error.what();
   }
@@ -155,6 +165,7 @@ void Rank::open(Entry& entry) {
 }
 
 int Rank::run() {
+  watchdog_.expect("making groups", options_.timeout * 3 + 60);
   for (Entry& entry : entries_) open(entry);
   if (rank_ == 0 && options_.worker_launch <= 0) {
     std::map<std::string, std::string> about;
@@ -184,7 +195,8 @@ std::vector<Rank::Turn> Rank::turns_of(const Case& c, std::size_t index, Buffers
       emit_skip(c, entry);
       continue;
     }
-    const Support support = entry.contender->supports({facts_of(c.op).kind, c.dtype, c.redop, DeviceType::cpu});
+    const Support support =
+        entry.contender->supports({facts_of(c.op).kind, c.dtype, c.redop, DeviceType::cpu});
     if (!support) {
       emit(to_json(SkipRecord{key_of(c), entry.name, "unsupported", support.reason}));
       continue;
@@ -195,7 +207,8 @@ std::vector<Rank::Turn> Rank::turns_of(const Case& c, std::size_t index, Buffers
   // The base against itself tells what a ratio is worth here; one size in four is enough to see it.
   const bool control = options_.control && options_.command == Command::compare && index % 4 == 0;
   if (control && !turns.empty() && turns.front().entry == &entries_.front())
-    turns.push_back({&entries_.front(), BlockRunner(page_, *entries_.front().contender, buffers, settings), true});
+    turns.push_back({&entries_.front(),
+                     BlockRunner(page_, *entries_.front().contender, buffers, settings), true});
   return turns;
 }
 
@@ -206,7 +219,8 @@ void Rank::run_case(const Case& c, std::size_t index) {
   for (Turn& turn : turns) prepare(turn, c);
   const int launch = std::max(0, options_.worker_launch);
   for (int block = 0; block < options_.blocks; ++block) {
-    const auto order = block_order(turns.size(), options_.random_order, options_.seed, launch, index, block);
+    const auto order =
+        block_order(turns.size(), options_.random_order, options_.seed, launch, index, block);
     for (std::size_t place = 0; place < order.size(); ++place) {
       Turn& turn = turns[order[place]];
       if (turn.entry->code.empty()) run_block(turn, c, block, static_cast<int>(place));
@@ -214,9 +228,16 @@ void Rank::run_case(const Case& c, std::size_t index) {
   }
 }
 
+// Longer than an op's own deadline and than the barrier's patience, so that a failure that can be named is.
+void Rank::expect(const Turn& turn, const Case& c, double seconds) {
+  watchdog_.expect(fmt::format("{} {} {}", turn.entry->name, facts_of(c.op).name, bytes_text(c.bytes)),
+                   seconds + options_.timeout * 3 + 20);
+}
+
 // Checks, warms up, and agrees on the number of iterations.
 void Rank::prepare(Turn& turn, const Case& c) {
   if (!turn.entry->code.empty()) return;
+  expect(turn, c, options_.seconds);
   turn.entry->contender->prepare(c);
   if (!turn.control && options_.check != Check::off) check(turn, c);
   const double block_seconds = options_.seconds / options_.blocks;
@@ -224,8 +245,11 @@ void Rank::prepare(Turn& turn, const Case& c) {
   if (drop_if_failed(turn, c)) return;
   std::uint64_t iterations = options_.iters;
   if (iterations == 0)
-    iterations = static_cast<std::uint64_t>(std::clamp(block_seconds / std::max(each, 1e-9), 3.0, static_cast<double>(SharedPage::kMaxIterations)));
-  turn.iterations = static_cast<std::uint64_t>(page_.from_root(static_cast<std::int64_t>(iterations)));
+    iterations =
+        static_cast<std::uint64_t>(std::clamp(block_seconds / std::max(each, 1e-9), 3.0,
+                                              static_cast<double>(SharedPage::kMaxIterations)));
+  turn.iterations =
+      static_cast<std::uint64_t>(page_.from_root(static_cast<std::int64_t>(iterations)));
 }
 
 void Rank::check(Turn& turn, const Case& c) {
@@ -234,7 +258,8 @@ void Rank::check(Turn& turn, const Case& c) {
   turn.hash = result.hash;
   wrong_ = wrong_ || result.wrong > 0 || !result.ranks_agree;
   if (!result.ranks_agree)
-    warn("W003", fmt::format("{} {} {}: results differ between ranks", turn.entry->name, facts_of(c.op).name, c.bytes));
+    warn("W003", fmt::format("{} {} {}: results differ between ranks", turn.entry->name,
+                             facts_of(c.op).name, c.bytes));
 }
 
 bool Rank::drop_if_failed(Turn& turn, const Case& c) {
@@ -242,21 +267,25 @@ bool Rank::drop_if_failed(Turn& turn, const Case& c) {
   const std::string key = fmt::format("failure/{}", failures_++);
   Store& store = control_.store();
   if (!turn.runner.failure().empty())
-    store.append(key, fmt::format("rank {}: {}\n", rank_, turn.runner.failure()));
+    store.append(key, fmt::format("[rank {}: {}] ", rank_, turn.runner.failure()));
   page_.barrier();
   turn.entry->code = "failed";
   turn.entry->reason = store.try_get(key).value_or("");
   failed_ = true;
   emit_skip(c, *turn.entry);
-  warn("W004", fmt::format("{} failed in {}: {}", turn.entry->name, facts_of(c.op).name, turn.entry->reason));
+  warn("W004", fmt::format("{} failed in {}: {}", turn.entry->name, facts_of(c.op).name,
+                           turn.entry->reason));
   return true;
 }
 
 void Rank::run_block(Turn& turn, const Case& c, int block, int order) {
-  CellRecord cell = turn.runner.measure(turn.iterations, options_.iters > 0 ? 3600 : 2 * options_.seconds / options_.blocks);
+  expect(turn, c, options_.iters > 0 ? 3600 : 2 * options_.seconds);
+  CellRecord cell = turn.runner.measure(
+      turn.iterations, options_.iters > 0 ? 3600 : 2 * options_.seconds / options_.blocks);
   if (drop_if_failed(turn, c)) return;
   const bool last = block + 1 == options_.blocks;
-  if (!turn.control && options_.check != Check::off && (last || options_.check == Check::all)) check(turn, c);
+  if (!turn.control && options_.check != Check::off && (last || options_.check == Check::all))
+    check(turn, c);
   if (drop_if_failed(turn, c)) return;
   if (rank_ != 0) return;
   cell.key = key_of(c);
@@ -274,7 +303,8 @@ void Rank::run_block(Turn& turn, const Case& c, int block, int order) {
   emit(to_json(cell, true));
 }
 
-// One core copying S bytes, in the same process and minute as everything else: the measure of %ceil.
+// One core copying S bytes, in the same process and minute as everything else: the measure of
+// %ceil.
 void Rank::measure_memcpy(const Case& c) {
   memcpy_->prepare(c);
   page_.barrier();
@@ -288,7 +318,8 @@ void Rank::measure_memcpy(const Case& c) {
       samples.push_back(static_cast<double>(SharedPage::now() - start) * 1e-3);
     }
     const double us = median(std::move(samples));
-    emit(to_json(CeilRecord{"memcpy", "", c.bytes, std::max(0, options_.worker_launch), static_cast<double>(c.bytes) * 1e-3 / us, us}));
+    emit(to_json(CeilRecord{"memcpy", "", c.bytes, std::max(0, options_.worker_launch),
+                            static_cast<double>(c.bytes) * 1e-3 / us, us}));
   }
   page_.barrier();
 }
