@@ -68,7 +68,7 @@ void run(const Run& run, const Barrier& op);
 bool collects_first(DType dtype, ReduceOp::Kind kind) noexcept;
 
 // Pieces that the ops above share.
-using Counts = std::vector<std::size_t>;
+using PieceCounts = std::vector<std::size_t>;
 void exchange_pieces(const Run& run, ConstTensor input, std::span<const std::size_t> input_counts,
                      Tensor output, std::span<const std::size_t> output_counts);
 void gather_pieces(const Run& run, ConstTensor own, Tensor all, std::span<const std::size_t> counts,

@@ -48,9 +48,9 @@ void divide(Tensor tensor, int divisor) {
 }
 
 // Slice i of `count` elements for rank i.
-Counts slices(std::size_t count, int size) {
+PieceCounts slices(std::size_t count, int size) {
   const std::size_t n = static_cast<std::size_t>(size);
-  Counts counts(n, count / n);
+  PieceCounts counts(n, count / n);
   for (std::size_t i = 0; i < count % n; ++i) ++counts[i];
   return counts;
 }
@@ -63,12 +63,12 @@ void reduce_collected(Tensor output, const std::byte* collected, int size, Reduc
 }
 
 // Rank i ends with shard i, reduced: every rank sends shard i of its input to rank i.
-void collect_and_reduce(const Run& run, ConstTensor input, Tensor output, const Counts& counts,
+void collect_and_reduce(const Run& run, ConstTensor input, Tensor output, const PieceCounts& counts,
                         ReduceOp op) {
   const std::size_t own = counts[run.rank()];
   const std::size_t n = static_cast<std::size_t>(run.size());
   const Tensor collected(run.scratch.take(n * own * size_of(input.dtype)), n * own, input.dtype);
-  exchange_pieces(run, input, counts, collected, Counts(n, own));
+  exchange_pieces(run, input, counts, collected, PieceCounts(n, own));
   if (own > 0)
     reduce_collected({output.data, own, output.dtype},
                      static_cast<const std::byte*>(collected.data), run.size(), op);
@@ -78,10 +78,10 @@ void all_reduce_collected(const Run& run, const AllReduce& op) {
   const std::size_t n = static_cast<std::size_t>(run.size());
   if (op.input.bytes() * n <= kGatherAllBytes) {
     const Tensor all(run.scratch.take(n * op.input.bytes()), n * op.input.count, op.input.dtype);
-    all_gather_pieces(run, op.input, all, Counts(n, op.input.count));
+    all_gather_pieces(run, op.input, all, PieceCounts(n, op.input.count));
     return reduce_collected(op.output, static_cast<const std::byte*>(all.data), run.size(), op.op);
   }
-  const Counts counts = slices(op.input.count, run.size());
+  const PieceCounts counts = slices(op.input.count, run.size());
   std::size_t first = 0;
   for (int rank = 0; rank < run.rank(); ++rank) first += counts[rank];
   const Tensor own = op.output.slice(first, counts[run.rank()]);
@@ -121,7 +121,7 @@ void run(const Run& run, const Reduce& op) {
   if (op.input.count == 0) return;
   const bool root = run.rank() == op.root;
   if (collects_first(op.input.dtype, op.op.kind)) {
-    const Counts counts = slices(op.input.count, run.size());
+    const PieceCounts counts = slices(op.input.count, run.size());
     const std::size_t own = counts[run.rank()];
     const std::size_t bytes = own * size_of(op.input.dtype);
     // collect_and_reduce() uses the scratch memory: the slice lies behind what it takes of it.
@@ -154,12 +154,13 @@ void run(const Run& run, const Reduce& op) {
 void run(const Run& run, const ReduceScatter& op) {
   if (op.output.count == 0) return;
   collect_and_reduce(run, op.input, op.output,
-                     Counts(static_cast<std::size_t>(run.size()), op.output.count), op.op);
+                     PieceCounts(static_cast<std::size_t>(run.size()), op.output.count), op.op);
 }
 
 void run(const Run& run, const ReduceScatterV& op) {
   if (op.input.count == 0) return;
-  collect_and_reduce(run, op.input, op.output, Counts(op.counts.begin(), op.counts.end()), op.op);
+  collect_and_reduce(run, op.input, op.output, PieceCounts(op.counts.begin(), op.counts.end()),
+                     op.op);
 }
 
 }  // namespace c10d::inline v0
