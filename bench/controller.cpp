@@ -186,11 +186,13 @@ int run_launches(const Options& options, int ranks, std::size_t cases) {
       session.show(flavour.empty() ? fmt::format("[{}] {}", rank, line) : std::string(line));
     };
     const LaunchResult result = launch(launch_with);
+    pipe.reset();  // every record of this launch has been taken
     // mpirun makes an exit code of its own of a signal that was meant for the run.
     const int ended =
         result.forwarded_signal != 0 ? 128 + result.forwarded_signal : result.exit_code;
     if (ended != 0) code = ended;
-    // A backend that failed, or wrong data, is one thing; a launch that did not come to its end would do so again.
+    // A backend that failed, or wrong data, is one thing; a launch that did not come to its end
+    // would do so again.
     if (ended != 0 && !session.launch_is_done(number)) break;
   }
   return session.finish(code);

@@ -22,10 +22,12 @@ Watchdog::~Watchdog() {
 void Watchdog::expect(std::string what, double seconds) {
   const std::lock_guard lock(mutex_);
   what_ = std::move(what);
-  // The thread is woken only when it sleeps without a deadline: one that is too early is looked at again.
-  const bool idle = !deadline_;
-  deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  if (idle) changed_.notify_one();
+  const Clock::time_point deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                                        std::chrono::duration<double>(seconds));
+  // A later deadline is looked at when the earlier one has passed.
+  const bool sooner = !deadline_ || deadline < *deadline_;
+  deadline_ = deadline;
+  if (sooner) changed_.notify_one();
 }
 
 void Watchdog::watch() {

@@ -10,8 +10,8 @@
 
 namespace c10d::bench {
 
-// Ends this process with code 124 when what it is doing takes longer than it may: a library that is called directly has
-// no deadline of its own, and a benchmark must not hang.
+// Ends this process with code 124 when what it is doing takes longer than it may: a library that is
+// called directly has no deadline of its own, and a benchmark must not hang.
 class Watchdog {
  public:
   Watchdog();

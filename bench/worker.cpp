@@ -196,7 +196,9 @@ std::vector<Rank::Turn> Rank::turns_of(const Case& c, std::size_t index, Buffers
       continue;
     }
     const Support support =
-        entry.contender->supports({facts_of(c.op).kind, c.dtype, c.redop, DeviceType::cpu});
+        buffers.together() && !entry.contender->overlaps()
+            ? Support{false, "called directly, one message at a time", ""}
+            : entry.contender->supports({facts_of(c.op).kind, c.dtype, c.redop, DeviceType::cpu});
     if (!support) {
       emit(to_json(SkipRecord{key_of(c), entry.name, "unsupported", support.reason}));
       continue;
@@ -228,10 +230,12 @@ void Rank::run_case(const Case& c, std::size_t index) {
   }
 }
 
-// Longer than an op's own deadline and than the barrier's patience, so that a failure that can be named is.
+// Longer than an op's own deadline and than the barrier's patience, so that a failure that can be
+// named is.
 void Rank::expect(const Turn& turn, const Case& c, double seconds) {
-  watchdog_.expect(fmt::format("{} {} {}", turn.entry->name, facts_of(c.op).name, bytes_text(c.bytes)),
-                   seconds + options_.timeout * 3 + 20);
+  watchdog_.expect(
+      fmt::format("{} {} {}", turn.entry->name, facts_of(c.op).name, bytes_text(c.bytes)),
+      seconds + options_.timeout * 3 + 20);
 }
 
 // Checks, warms up, and agrees on the number of iterations.
