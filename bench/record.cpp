@@ -12,8 +12,12 @@
 namespace c10d::bench {
 namespace {
 
-// Nanoseconds and megabytes per second are the last digits that mean anything.
-double rounded(double value) { return std::round(value * 1e4) / 1e4; }
+// Six significant digits are more than any clock gives.
+double rounded(double value) {
+  if (value == 0 || !std::isfinite(value)) return 0;
+  const double scale = std::pow(10.0, 5 - std::floor(std::log10(std::abs(value))));
+  return std::round(value * scale) / scale;
+}
 
 Json number(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(rounded(*value)) : Json(nullptr);

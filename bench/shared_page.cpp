@@ -24,11 +24,13 @@ struct SharedPage::Layout {
   alignas(128) std::atomic<std::uint32_t> generation;
   std::atomic<bool> early;  // of the barrier that ended last
   alignas(128) std::atomic<std::uint32_t> awake;
+  alignas(128) std::atomic<std::uint32_t> ready;
   alignas(128) std::atomic<std::int64_t> start_at;
   alignas(128) std::atomic<std::uint32_t> ping;
   alignas(128) std::atomic<std::uint32_t> pong;
   struct alignas(128) Slots {
     std::array<std::atomic<std::int64_t>, kSlots> value;
+    std::atomic<int> cpu;             // where this rank woke up
     std::atomic<std::uint32_t> came;  // number of the barrier that this rank has entered
   };
   Slots* slots() noexcept { return reinterpret_cast<Slots*>(this + 1); }
@@ -73,6 +75,8 @@ SharedPage::SharedPage(Store& store, int rank, int size, Duration timeout)
     fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
     if (fd < 0) throw_system(fmt::format("cannot open {}", path).c_str());
   }
+  CPU_ZERO(&cpus_);
+  sched_getaffinity(0, sizeof cpus_, &cpus_);
   void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) throw_system("cannot map memory");
   page_ = static_cast<Layout*>(memory);
@@ -117,8 +121,7 @@ bool SharedPage::barrier(std::int64_t in_time) {
 
 template <class F>
 void SharedPage::spin_until(F&& condition) {
-  constexpr std::int64_t kPatience =
-      50'000;  // ns: then somebody else may need this CPU, perhaps the other rank
+  constexpr std::int64_t kPatience = 20'000;  // ns: then somebody else may need this CPU
   const std::int64_t start = now();
   while (!condition()) {
     relax();
@@ -128,16 +131,36 @@ void SharedPage::spin_until(F&& condition) {
   }
 }
 
+// A rank that is woken may find itself on the CPU of the rank that woke it, and stay there on a
+// busy machine: both would then take turns, and a backend that spins would cost whole time slices.
+// So the higher rank goes elsewhere. It is not bound: what happens during the op is up to the
+// kernel and the backend.
+void SharedPage::leave_shared_cpu() noexcept {
+  const int mine = page_->slots()[rank_].cpu.load();
+  cpu_set_t free = cpus_;
+  bool shared = false;
+  for (int rank = 0; rank < rank_; ++rank) {
+    const int cpu = page_->slots()[rank].cpu.load();
+    shared = shared || cpu == mine;
+    if (cpu >= 0) CPU_CLR(static_cast<std::size_t>(cpu), &free);
+  }
+  if (!shared || CPU_COUNT(&free) == 0) return;
+  if (sched_setaffinity(0, sizeof free, &free) == 0) sched_setaffinity(0, sizeof cpus_, &cpus_);
+}
+
 bool SharedPage::meet(std::int64_t in_time) {
   const bool early = barrier(in_time);
   if (oversubscribed_ || size_ == 1) return early;
   ++round_;
   const std::uint32_t all = round_ * static_cast<std::uint32_t>(size_);
+  page_->slots()[rank_].cpu.store(sched_getcpu(), std::memory_order_relaxed);
+  page_->awake.fetch_add(1, std::memory_order_acq_rel);
+  spin_until([&] { return page_->awake.load(std::memory_order_acquire) == all; });
+  leave_shared_cpu();
   constexpr std::int64_t kLead = 1000;  // ns: enough for the other ranks to read the time
   const std::int64_t before = page_->start_at.load(std::memory_order_acquire);
-  if (page_->awake.fetch_add(1, std::memory_order_acq_rel) + 1 == all) {
+  if (page_->ready.fetch_add(1, std::memory_order_acq_rel) + 1 == all)
     page_->start_at.store(now() + kLead, std::memory_order_release);
-  }
   std::int64_t start = 0;
   spin_until([&] { return (start = page_->start_at.load(std::memory_order_acquire)) != before; });
   while (now() < start) relax();

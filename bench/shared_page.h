@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <sched.h>
+
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -66,6 +68,7 @@ class SharedPage {
 
  private:
   struct Layout;
+  void leave_shared_cpu() noexcept;
   template <class F>
   void spin_until(F&& condition);
   [[noreturn]] void throw_missing(std::uint32_t generation) const;
@@ -77,6 +80,7 @@ class SharedPage {
   std::size_t bytes_ = 0;
   Layout* page_ = nullptr;
   std::uint32_t round_ = 0;
+  cpu_set_t cpus_;  // those that this rank may use
 };
 
 }  // namespace c10d::bench

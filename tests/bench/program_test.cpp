@@ -26,9 +26,8 @@ struct Ended {
   std::string out;
 };
 
-Ended run(const std::string& arguments, const char* streams = "2>&1") {
-  const std::string line =
-      "timeout 100 " C10D_BENCH " " + arguments + " " + streams + " </dev/null";
+Ended run_line(const std::string& command) {
+  const std::string line = "timeout 100 " + command + " </dev/null";
   Ended ended;
   std::FILE* pipe = popen(line.c_str(), "r");
   std::array<char, 4096> chunk;
@@ -37,6 +36,10 @@ Ended run(const std::string& arguments, const char* streams = "2>&1") {
   const int status = pclose(pipe);
   ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return ended;
+}
+
+Ended run(const std::string& arguments, const char* streams = "2>&1") {
+  return run_line(C10D_BENCH " " + arguments + " " + streams);
 }
 
 class Folder {
@@ -184,6 +187,25 @@ TEST(Program, AnInterruptedRunKeepsItsData) {
   const std::vector<Json> lines = lines_of(json);
   EXPECT_EQ(lines.back()["t"], "end");
   EXPECT_EQ(lines.back()["complete"], false);
+}
+
+TEST(Launchers, UnderC10dRunRankZeroPrints) {
+  const std::string command = C10D_RUN " -n 2 " C10D_BENCH;
+  const Ended ended = run_line(command + " run -s 8 -i 3 -w 0 --blocks 1 2>&1");
+  EXPECT_EQ(ended.code, 0) << ended.out;
+  EXPECT_NE(ended.out.find("2 ranks, 1 launch x 1 block"), std::string::npos) << ended.out;
+  EXPECT_EQ(ended.out.find("[1]"), std::string::npos) << "the other rank is silent: " << ended.out;
+  EXPECT_EQ(run_line(command + " run -n 3 -s 8 2>&1").code, 2) << "-n must agree";
+}
+
+TEST(Launchers, UnderMpirunRanksMeetWithoutBeingTold) {
+  if (run_line("mpirun --version 2>&1").out.find("Open MPI") == std::string::npos)
+    GTEST_SKIP() << "no Open MPI (Debian: openmpi-bin)";
+  const Ended ended =
+      run_line("mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 " C10D_BENCH
+               " run -s 8 -i 3 -w 0 --blocks 1 2>&1");
+  EXPECT_EQ(ended.code, 0) << ended.out;
+  EXPECT_NE(ended.out.find("2 ranks, 1 launch x 1 block"), std::string::npos) << ended.out;
 }
 
 TEST(Program, ListsAndDiagnoses) {
