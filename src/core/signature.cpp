@@ -58,13 +58,12 @@ Signature signature_of(const Op& op, int size) noexcept {
   signature.count = agreed_count(op, static_cast<std::uint64_t>(size));
   std::visit(
       [&signature]<class T>(const T& o) {
-        if constexpr (std::is_same_v<T, Send>)
+        // Of the buffer that every rank gives: the other one may be none, with no dtype to trust.
+        if constexpr (std::is_same_v<T, Send> || std::is_same_v<T, Reduce> ||
+                      std::is_same_v<T, Gather> || std::is_same_v<T, GatherV>)
           signature.dtype = o.input.dtype;
         else if constexpr (!std::is_same_v<T, Barrier>)
-          signature.dtype = o.output.data != nullptr || o.output.count != 0 ? o.output.dtype
-                                                                            : signature.dtype;
-        if constexpr (requires { o.input; })
-          if (o.input.data != nullptr || o.input.count != 0) signature.dtype = o.input.dtype;
+          signature.dtype = o.output.dtype;
         if constexpr (HasReduceOp<T>) {
           signature.reduce_op = o.op.kind;
           if (o.op.kind == ReduceOp::premul_sum) signature.factor = o.op.factor;

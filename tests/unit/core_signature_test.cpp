@@ -38,6 +38,13 @@ TEST(Signature, IsTheSameForEachShardOfUnevenCounts) {
             of(AllToAllV{f32(7), f32_there(5), g_uneven, g_even}));
 }
 
+TEST(Signature, AnEmptyShardKeepsItsDType) {
+  const std::vector<std::size_t> counts = {4, 0, 0, 0};
+  std::vector<float> some(4), none;
+  EXPECT_EQ(of(GatherV{some, some, counts, 0}), of(GatherV{{}, none, counts, 0}));
+  EXPECT_EQ(of(ScatterV{some, some, counts, 0}), of(ScatterV{none, {}, counts, 0}));
+}
+
 TEST(Signature, DiffersWithEverythingThatRanksMustAgreeOn) {
   const ConstTensor ints(g_there.data(), 4, DType::i32);
   const Tensor ints_out(g_here.data(), 4, DType::i32);
