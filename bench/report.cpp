@@ -50,9 +50,10 @@ th{font-weight:600;color:var(--soft)}thead th{border-bottom:1px solid var(--line
 td.name,th.name{text-align:left}.facts th{text-align:left;vertical-align:top}
 .facts td{text-align:left;white-space:normal}
 tr.first td{border-top:1px solid var(--line)}
-.maps{display:flex;flex-wrap:wrap;gap:4px 40px}.maps>div{min-width:0}
+.maps{display:flex;flex-wrap:wrap;gap:4px 32px}.maps>div{min-width:0}
 .heat tbody th{text-align:left}
-.heat td{border:2px solid var(--card);min-width:64px}
+.heat th,.heat td{padding:4px 7px}
+.heat td{border:2px solid var(--card);min-width:52px}.maps h3{margin-top:14px}
 .win{background:rgba(var(--win),var(--heat))}.lose{background:rgba(var(--lose),var(--heat))}
 .vague,.skip{color:var(--faint)}.bad{color:var(--bad);font-weight:700}
 b.slower{color:var(--ink)}b.faster{color:var(--ink)}b.none,b.same{color:var(--soft);font-weight:400}
