@@ -126,6 +126,45 @@ TEST(Oracle, InputsAreExactInEveryDtype) {
   }
 }
 
+std::int32_t combine(ReduceOp::Kind op, std::int32_t a, std::int32_t b) {
+  switch (op) {
+    case ReduceOp::sum:
+      return a + b;
+    case ReduceOp::prod:
+      return a * b;
+    case ReduceOp::min:
+      return a < b ? a : b;
+    case ReduceOp::max:
+      return a > b ? a : b;
+    case ReduceOp::band:
+      return a & b;
+    case ReduceOp::bor:
+      return a | b;
+    default:
+      return a ^ b;
+  }
+}
+
+// A reduction written a second time, over the inputs as they lie in memory.
+TEST(Oracle, EveryReduceOpIsWhatItsNameSays) {
+  for (const ReduceOp::Kind redop : {ReduceOp::sum, ReduceOp::prod, ReduceOp::min, ReduceOp::max,
+                                     ReduceOp::band, ReduceOp::bor, ReduceOp::bxor}) {
+    World world(case_of(BenchOp::all_reduce, DType::i32, redop));
+    world.poison();
+    for (int rank = 0; rank < kRanks; ++rank) {
+      auto* output = static_cast<std::int32_t*>(world.op<AllReduce>(rank).output.data);
+      for (std::size_t i = 0; i < kShard; ++i) {
+        for (int from = 0; from < kRanks; ++from) {
+          const auto* input =
+              static_cast<const std::int32_t*>(world.op<AllReduce>(from).input.data);
+          output[i] = from == 0 ? input[i] : combine(redop, output[i], input[i]);
+        }
+      }
+    }
+    EXPECT_EQ(world.wrong(), 0U) << to_string(redop);
+  }
+}
+
 TEST(Oracle, HashFollowsEveryByte) {
   std::vector<unsigned char> bytes(37, 1);
   const std::uint64_t before = hash_bytes(bytes.data(), bytes.size());
