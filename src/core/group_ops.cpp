@@ -13,6 +13,23 @@
 
 namespace c10d::inline v0 {
 
+namespace {
+
+// Until the process ends, and in reach of who looks for leaks. Takes no lock: a fork may have left
+// one held.
+void keep_forever(std::shared_ptr<ProcessGroup::State> state) {
+  struct Kept {
+    std::shared_ptr<ProcessGroup::State> state;
+    Kept* next;
+  };
+  static std::atomic<Kept*> first{nullptr};
+  auto* const kept = new Kept{std::move(state), first.load()};
+  while (!first.compare_exchange_weak(kept->next, kept)) {
+  }
+}
+
+}  // namespace
+
 using Counts = std::span<const std::size_t>;
 
 Work ProcessGroup::submit(const Op& op, CallOptions options) {
@@ -108,7 +125,7 @@ ProcessGroup::~ProcessGroup() {
   }
   // In a forked child the memory is not there; and ops that ignored an abort still point to the
   // state.
-  if (!quiet) static_cast<void>(new std::shared_ptr<State>(std::move(state_)));
+  if (!quiet) keep_forever(std::move(state_));
 }
 
 ProcessGroup::operator bool() const noexcept { return state_ != nullptr; }
