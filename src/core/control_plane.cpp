@@ -15,6 +15,21 @@ Control::~Control() = default;
 ControlPlane::ControlPlane(const ControlOptions& options)
     : rank_(options.rank), size_(options.size), group_(options.group), members_(options.members) {}
 
+void ControlPlane::on_broken(std::function<void()> end_ops) {
+  MutexLock lock(mutex_);
+  end_ops_ = std::move(end_ops);
+}
+
+void ControlPlane::end_ops_if_broken() {
+  if (!broken()) return;
+  std::function<void()> end_ops;
+  {
+    MutexLock lock(mutex_);
+    end_ops.swap(end_ops_);
+  }
+  if (end_ops) end_ops();
+}
+
 std::shared_ptr<const Failure> ControlPlane::failure() {
   if (!broken()) return nullptr;
   MutexLock lock(mutex_);

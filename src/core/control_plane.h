@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,6 +41,11 @@ class ControlPlane : public Control {
   virtual void hold_liveness() {}
   virtual void release_liveness() noexcept {}
 
+  // What ends the ops of this rank that wait inside a library below, for the monitor thread to call
+  // once the group is broken. Not after unwatch().
+  void on_broken(std::function<void()> end_ops);
+  void end_ops_if_broken();
+
   std::shared_ptr<const Failure> failure() override;
   bool broken() const noexcept override { return broken_->load(std::memory_order_acquire) != 0; }
   std::shared_ptr<const Failure> explain(Failure otherwise, Duration patience) override;
@@ -65,6 +71,7 @@ class ControlPlane : public Control {
 
  private:
   Mutex mutex_;
+  std::function<void()> end_ops_ C10D_GUARDED_BY(mutex_);
   std::shared_ptr<const Failure> cause_
       C10D_GUARDED_BY(mutex_);  // read once, then the same for all
 };

@@ -99,7 +99,8 @@ std::shared_ptr<Store> meet_by_parent(int size, Duration timeout) {
   for (int field = 2; field < 22 && at != stat_line.npos; ++field) at = stat_line.find(' ', at + 1);
   const std::string start =
       at == stat_line.npos ? "0" : stat_line.substr(at + 1, stat_line.find(' ', at + 1) - at - 1);
-  const std::string folder = fmt::format("{}/c10d-{}", env("TMPDIR").value_or("/tmp"), getuid());
+  const std::string folder =
+      fmt::format("{}/c10d-{}-{}-{}", env("TMPDIR").value_or("/tmp"), getuid(), getppid(), start);
   struct stat status {};
   if ((mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) ||
       lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
@@ -108,7 +109,13 @@ std::shared_ptr<Store> meet_by_parent(int size, Duration timeout) {
         fmt::format("{}: not a private directory of this user; remove it, or set "
                     "MASTER_ADDR and MASTER_PORT",
                     folder));
-  return make_file_store(fmt::format("{}/{}-{}", folder, getppid(), start), size, timeout);
+  auto store = make_file_store(folder + "/store", size, timeout);
+  Store* const address = store.get();
+  // Only the last rank to leave, which takes the file away, finds the folder empty.
+  return {address, [store = std::move(store), folder](Store*) mutable {
+            store.reset();
+            rmdir(folder.c_str());
+          }};
 }
 
 Place meet_by_env(const InitOptions& options, const std::string& token, Duration timeout) {

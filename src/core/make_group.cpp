@@ -44,6 +44,7 @@ std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::str
     }
     const auto failure = control->broken() ? control->failure() : control->barrier(deadline);
     if (failure) throw_failure(*failure);
+    control->on_broken([ended = backend.get()] { ended->abort(); });
   } catch (...) {
     control->leave();
     unwatch(*control);

@@ -86,6 +86,7 @@ class Monitor {
       for (const auto& plane : next_round()) {
         try {
           plane->tick();
+          plane->end_ops_if_broken();
         } catch (const std::exception& error) {
           log(LogLevel::error, "the monitor could not check a group: {}", error.what());
         }
