@@ -299,6 +299,7 @@ std::shared_ptr<const Failure> ShmControl::barrier(Deadline deadline) {
   const std::uint64_t round = own_->barriers.load(kRelaxed) + 1;
   own_->barriers.store(round, kRelease);
   for (Backoff backoff(crowded_);;) {
+    const bool was_broken = broken();  // first: who came before that has come
     std::vector<int> missing;
     for (int peer = 0; peer < size_; ++peer) {
       const bool left = has_left(peer);
@@ -311,7 +312,7 @@ std::shared_ptr<const Failure> ShmControl::barrier(Deadline deadline) {
                         name_of(peer), rank_)));
     }
     if (missing.empty()) return nullptr;
-    if (broken()) return failure();
+    if (was_broken) return failure();
     if (backoff.pause() && std::chrono::steady_clock::now() >= deadline) {
       Failure failure =
           failure_about(missing.front(), Code::timed_out,

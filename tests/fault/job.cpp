@@ -33,10 +33,14 @@ std::set<std::string> of_ours(const fs::path& folder) {
   return names;
 }
 
+std::string g_temporary_folder;
+
 }  // namespace
 
+const std::string& temporary_folder() { return g_temporary_folder; }
+
 Job::Job(const std::string& backend, int size, Meeting meeting)
-    : folder_(testing::TempDir() + "c10d-fault-XXXXXX") {
+    : folder_(temporary_folder() + "/job-XXXXXX") {
   if (mkdtemp(folder_.data()) == nullptr) throw std::runtime_error("no temporary folder");
   std::string place = "file:" + folder_ + "/store";
   if (meeting == Meeting::store_process) {
@@ -101,17 +105,21 @@ milliseconds bound(milliseconds quiet) {
 }
 
 void Clean::SetUp() {
+  static const std::string above = testing::TempDir();  // before TMPDIR is ours
+  g_temporary_folder = above + "/c10d-fault-XXXXXX";
+  ASSERT_NE(mkdtemp(g_temporary_folder.data()), nullptr);
+  setenv("TMPDIR", g_temporary_folder.c_str(), 1);
   load_factor();
   descriptors_ = entries("/proc/self/fd");
   shared_memory_ = of_ours("/dev/shm");
-  temporary_ = of_ours(testing::TempDir());
 }
 
 void Clean::TearDown() {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
   EXPECT_EQ(entries("/proc/self/fd").size(), descriptors_.size());
   EXPECT_EQ(of_ours("/dev/shm"), shared_memory_);
-  EXPECT_EQ(of_ours(testing::TempDir()), temporary_);
+  EXPECT_EQ(entries(g_temporary_folder), std::set<std::string>());
+  fs::remove_all(g_temporary_folder);
 }
 
 std::vector<std::string> backends() {

@@ -89,8 +89,11 @@ class Clean : public testing::TestWithParam<std::string> {
   void TearDown() override;
 
  private:
-  std::set<std::string> descriptors_, shared_memory_, temporary_;
+  std::set<std::string> descriptors_, shared_memory_;
 };
+
+// Of the test that runs.
+const std::string& temporary_folder();
 
 std::vector<std::string> backends();
 // Of a test: the parameter, or the ending of the file it names.

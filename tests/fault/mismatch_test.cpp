@@ -70,7 +70,7 @@ void check(const std::string& backend, const Lines& lines) {
 class Mismatch : public Clean {};
 
 TEST_P(Mismatch, IsNamedOnEveryRank) {
-  const std::string folder = testing::TempDir() + "c10d-mismatch-" + GetParam();
+  const std::string folder = temporary_folder() + "/mismatch";
   std::filesystem::create_directory(folder);
   std::vector<Child> ranks;
   for (int rank = 0; rank < kMismatchRanks; ++rank)
@@ -92,7 +92,7 @@ C10D_ON_EACH_BACKEND(Mismatch);
 class MismatchOnMpi : public Clean {};
 
 TEST_P(MismatchOnMpi, IsNamedOnEveryRank) {
-  const std::string folder = testing::TempDir() + "c10d-mismatch-mpi";
+  const std::string folder = temporary_folder() + "/mismatch";
   std::filesystem::create_directory(folder);
   Child launcher({GetParam(), "-n", std::to_string(kMismatchRanks), C10D_FAULT_RANK,
                   "mismatch-in-file", "mpi", "file:" + folder + "/store", folder + "/rank"});
