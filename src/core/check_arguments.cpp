@@ -154,8 +154,7 @@ class Checker {
              output.device.index, to_string(input.device.type), input.device.index);
   }
   void counts_equal(std::size_t output, std::size_t input) const {
-    if (output != input)
-      reject(kind_, "output has {} elements, input has {}", output, input);
+    if (output != input) reject(kind_, "output has {} elements, input has {}", output, input);
   }
   void shards(const char* whole_name, std::size_t whole, const char* part_name,
               std::size_t part) const {

@@ -85,10 +85,14 @@ InvalidArgument::~InvalidArgument() = default;
 
 void throw_failure(Failure failure) {
   switch (facts(failure.code).origin) {
-    case Origin::network: throw DistNetworkError(std::move(failure));
-    case Origin::store: throw DistStoreError(std::move(failure));
-    case Origin::timeout: throw DistTimeoutError(std::move(failure));
-    case Origin::backend: break;
+    case Origin::network:
+      throw DistNetworkError(std::move(failure));
+    case Origin::store:
+      throw DistStoreError(std::move(failure));
+    case Origin::timeout:
+      throw DistTimeoutError(std::move(failure));
+    case Origin::backend:
+      break;
   }
   throw DistBackendError(std::move(failure));
 }

@@ -19,10 +19,9 @@ constexpr std::array<std::string_view, kDTypeCount> kDTypes = {
 constexpr std::array<std::string_view, kReduceOpCount> kReduceOps = {
     "sum", "avg", "prod", "min", "max", "band", "bor", "bxor", "premul_sum"};
 constexpr std::array<std::string_view, kOpCount> kOps = {
-    "all_reduce",       "broadcast", "all_gather", "all_gather_v", "reduce_scatter",
-    "reduce_scatter_v", "reduce",    "gather",     "gather_v",     "scatter",
-    "scatter_v",        "all_to_all", "all_to_all_v", "barrier",   "send",
-    "recv"};
+    "all_reduce",   "broadcast", "all_gather", "all_gather_v", "reduce_scatter", "reduce_scatter_v",
+    "reduce",       "gather",    "gather_v",   "scatter",      "scatter_v",      "all_to_all",
+    "all_to_all_v", "barrier",   "send",       "recv"};
 
 template <class Enum>
 Enum from_string(std::string_view what, std::string_view name,

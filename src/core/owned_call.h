@@ -14,8 +14,8 @@ namespace c10d::inline v0 {
 class OwnedCall {
  public:
   explicit OwnedCall(const Call& call)
-      : op_(call.op),
-        call_{op_, call.sequence, call.signature, call.deadline, call.async, call.record} {
+      : op_(call.op), call_{op_,           call.sequence, call.signature,
+                            call.deadline, call.async,    call.record} {
     std::visit([this](auto& op) { own(op); }, op_);
   }
   OwnedCall(const OwnedCall&) = delete;

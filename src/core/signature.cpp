@@ -28,11 +28,17 @@ template <class... Lambdas>
 Overloaded(Lambdas...) -> Overloaded<Lambdas...>;
 
 template <class T>
-concept HasReduceOp = requires(T op) { op.op; };
+concept HasReduceOp = requires(T op) {
+  op.op;
+};
 template <class T>
-concept HasRoot = requires(T op) { op.root; };
+concept HasRoot = requires(T op) {
+  op.root;
+};
 template <class T>
-concept HasCounts = requires(T op) { op.counts; };
+concept HasCounts = requires(T op) {
+  op.counts;
+};
 
 std::uint64_t agreed_count(const Op& op, std::uint64_t size) noexcept {
   return std::visit(
@@ -119,8 +125,7 @@ std::string first_difference(const Signature& mine, const Signature& theirs) {
   if (mine.reduce_op != theirs.reduce_op)
     return fmt::format("reduce op {} against {}", to_string(mine.reduce_op),
                        to_string(theirs.reduce_op));
-  if (mine.root != theirs.root)
-    return fmt::format("root {} against {}", mine.root, theirs.root);
+  if (mine.root != theirs.root) return fmt::format("root {} against {}", mine.root, theirs.root);
   if (mine.count != theirs.count)
     return fmt::format("count {} against {}", mine.count, theirs.count);
   if (mine.counts != theirs.counts) return "the counts per rank";
