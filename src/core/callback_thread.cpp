@@ -7,6 +7,7 @@
 
 #include "src/core/log.h"
 #include "src/core/mutex.h"
+#include "src/core/per_process.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -50,9 +51,7 @@ void run_callback(const std::function<void()>& callback) noexcept try {
 }
 
 void run_on_callback_thread(std::function<void()> callback) {
-  // Never destroyed: the thread runs until the process ends.
-  static CallbackThread* const thread = new CallbackThread;
-  thread->add(std::move(callback));
+  of_this_process<CallbackThread>().add(std::move(callback));
 }
 
 }  // namespace c10d::inline v0

@@ -5,12 +5,12 @@
 
 #include "src/core/control_plane.h"
 #include "src/core/log.h"
+#include "src/core/per_process.h"
 
 namespace c10d::inline v0 {
 namespace {
 
-// One per process, for as long as the process: the liveness locks belong to its thread. Never
-// destroyed.
+// One per process, for as long as the process: the liveness locks belong to its thread.
 class Monitor {
  public:
   Monitor() {
@@ -99,14 +99,9 @@ class Monitor {
   std::vector<Entry> entries_ C10D_GUARDED_BY(mutex_);
 };
 
-Monitor& monitor() {
-  static Monitor* const instance = new Monitor;
-  return *instance;
-}
-
 }  // namespace
 
-void watch(const std::shared_ptr<ControlPlane>& plane) { monitor().add(plane); }
-void unwatch(ControlPlane& plane) noexcept { monitor().remove(plane); }
+void watch(const std::shared_ptr<ControlPlane>& plane) { of_this_process<Monitor>().add(plane); }
+void unwatch(ControlPlane& plane) noexcept { of_this_process<Monitor>().remove(plane); }
 
 }  // namespace c10d::inline v0

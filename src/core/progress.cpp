@@ -2,7 +2,6 @@
 #include "src/core/progress.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "src/core/mutex.h"
+#include "src/core/per_process.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -78,21 +78,7 @@ class ProgressThread {
 }  // namespace
 
 void add_progress(std::function<Poll()> step) {
-  // Never destroyed: the thread runs until the process ends. A forked child has no such thread and
-  // starts its own.
-  static Mutex mutex;
-  static ProgressThread* thread = nullptr;
-  static pid_t owner = 0;
-  ProgressThread* mine = nullptr;
-  {
-    MutexLock lock(mutex);
-    if (owner != getpid()) {
-      thread = new ProgressThread;
-      owner = getpid();
-    }
-    mine = thread;
-  }
-  mine->add(std::move(step));
+  of_this_process<ProgressThread>().add(std::move(step));
 }
 
 }  // namespace c10d::inline v0
