@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <chrono>
+#include <exception>
 #include <thread>
 
 #include "src/core/bootstrap.h"
@@ -206,9 +207,15 @@ bool ProcessGroup::State::shutdown(Duration limit) {
     quiet = drained(steady_clock::now() + std::chrono::seconds(1));
   }
   control->leave();
-  if (quiet) backend->shutdown(deadline);
+  std::exception_ptr problem;
+  try {
+    if (quiet) backend->shutdown(deadline);
+  } catch (...) {  // the monitor must not call a backend that is about to go
+    problem = std::current_exception();
+  }
   unwatch(*control);
   if (release_claim) release_claim();
+  if (problem) std::rethrow_exception(problem);
   return quiet;
 }
 
