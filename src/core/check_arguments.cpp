@@ -137,12 +137,12 @@ class Checker {
       reject(kind_, "root {} is not in [0, {})", root, size_);
   }
   void buffer(const char* name, const ConstTensor& tensor) const {
+    if (static_cast<int>(tensor.dtype) >= kDTypeCount)
+      reject(kind_, "{} has dtype {}, which does not exist", name, static_cast<int>(tensor.dtype));
     if (tensor.data == nullptr && tensor.count != 0)
       reject(kind_, "{} is null but has {} elements", name, tensor.count);
     if (tensor.count > std::numeric_limits<std::size_t>::max() / size_of(tensor.dtype))
       reject(kind_, "{} has {} elements, more bytes than memory can hold", name, tensor.count);
-    if (static_cast<int>(tensor.dtype) >= kDTypeCount)
-      reject(kind_, "{} has dtype {}, which does not exist", name, static_cast<int>(tensor.dtype));
   }
   void same_type(const ConstTensor& output, const ConstTensor& input) const {
     buffer("output", output);
