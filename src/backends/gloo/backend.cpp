@@ -230,8 +230,7 @@ std::unique_ptr<Backend> GlooBackend::new_group(BackendContext context, const st
   return std::make_unique<GlooBackend>(std::move(context), device_);
 }
 
-// A wait that times out makes Gloo close every connection of the mesh and wake all that wait on
-// them, and the peers notice. Nothing else in its interface ends a wait inside a collective. Gloo
+// A wait that times out makes Gloo close every connection of the mesh, and the peers notice. Gloo
 // takes some 10 ms per connection, so nobody waits for that.
 void GlooBackend::close_connections() noexcept {
   if (!mesh_ || closed_.exchange(true)) return;
@@ -243,6 +242,7 @@ void GlooBackend::close_connections() noexcept {
       buffer->waitRecv(std::chrono::milliseconds(1));
     } catch (const std::exception&) {
     }
+    mesh->revoke();
   };
   try {
     closer_ = std::thread(close);

@@ -11,6 +11,7 @@
 
 #include "c10d/backend.h"
 #include "src/backends/gloo/collectives.h"
+#include "src/backends/gloo/revocable_mesh.h"
 #include "src/core/owned_call.h"
 #include "src/core/tasks.h"
 
@@ -51,7 +52,7 @@ class GlooBackend : public Backend {
 
   BackendContext context_;
   std::shared_ptr<gloo::transport::Device> device_;
-  std::shared_ptr<gloo::Context> mesh_;  // null in a group of one
+  std::shared_ptr<RevocableMesh> mesh_;  // null in a group of one
   std::vector<std::uint32_t> sent_;      // messages by receiver
   Scratch scratch_;
   std::atomic<bool> closed_ = false;

@@ -110,11 +110,11 @@ std::shared_ptr<gloo::transport::Device> make_gloo_device(const BackendContext& 
   }
 }
 
-std::shared_ptr<gloo::Context> connect_mesh(const BackendContext& context,
+std::shared_ptr<RevocableMesh> connect_mesh(const BackendContext& context,
                                             std::shared_ptr<gloo::transport::Device> device,
                                             Deadline deadline) {
   const SigpipeBlock block;
-  auto mesh = std::make_shared<gloo::rendezvous::Context>(context.rank, context.size);
+  auto mesh = std::make_shared<RevocableMesh>(context.rank, context.size);
   // A connection waits for five times the timeout that it was made with.
   mesh->setTimeout(std::max(milliseconds(1), left(deadline) / 5));
   try {
@@ -127,6 +127,7 @@ std::shared_ptr<gloo::Context> connect_mesh(const BackendContext& context,
                              "set C10D_GLOO_INTERFACE to an interface that all ranks can reach",
                              context.rank, device->str(), error.what()));
   }
+  mesh->watch();
   return mesh;
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <gloo/context.h>
 #include <gloo/transport/device.h>
 
 #include <memory>
 
 #include "c10d/backend.h"
+#include "src/backends/gloo/revocable_mesh.h"
 
 namespace c10d::inline v0 {
 
@@ -16,7 +16,7 @@ std::shared_ptr<gloo::transport::Device> make_gloo_device(const BackendContext& 
 
 // Collective: one connection to every other rank, made through the group's store. Throws DistError
 // that says over which device it failed.
-std::shared_ptr<gloo::Context> connect_mesh(const BackendContext& context,
+std::shared_ptr<RevocableMesh> connect_mesh(const BackendContext& context,
                                             std::shared_ptr<gloo::transport::Device> device,
                                             Deadline deadline);
 
