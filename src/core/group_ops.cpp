@@ -9,6 +9,7 @@
 #include "src/core/control_plane.h"
 #include "src/core/group_state.h"
 #include "src/core/log.h"
+#include "src/core/longest_timeout.h"
 #include "src/core/work_shared.h"
 
 namespace c10d::inline v0 {
@@ -141,7 +142,7 @@ Store& ProcessGroup::store() const { return *existing(state_).context.store; }
 Duration ProcessGroup::timeout() const { return Duration(existing(state_).timeout.load()); }
 void ProcessGroup::set_timeout(Duration timeout) {
   if (timeout <= Duration::zero()) throw InvalidArgument("a timeout must be positive");
-  existing(state_).timeout.store(timeout.count());
+  existing(state_).timeout.store(capped(timeout).count());
 }
 Support ProcessGroup::supports(const Query& query) const {
   return existing(state_).backend->supports(query);
@@ -158,7 +159,7 @@ void ProcessGroup::monitored_barrier(std::optional<Duration> timeout) {
   State& state = existing(state_);
   state.check_alive();
   Exclusive exclusive(state);
-  const Duration limit = timeout.value_or(Duration(state.timeout.load()));
+  const Duration limit = capped(timeout.value_or(Duration(state.timeout.load())));
   if (limit <= Duration::zero()) throw InvalidArgument("a timeout must be positive");
   if (const auto failure = state.control->failure()) throw_failure(*failure);
   if (const auto failure = state.control->barrier(std::chrono::steady_clock::now() + limit))

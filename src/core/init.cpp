@@ -13,6 +13,7 @@
 #include "src/core/bootstrap.h"
 #include "src/core/group_state.h"
 #include "src/core/log.h"
+#include "src/core/longest_timeout.h"
 #include "src/core/url.h"
 
 namespace c10d::inline v0 {
@@ -174,9 +175,9 @@ ProcessGroup init_process_group(InitOptions options) {
   warn_of_unknown_variables();
   if (options.backend.empty()) options.backend = env("C10D_BACKEND").value_or("native");
   const auto seconds = env_integer("C10D_TIMEOUT", 1, 1'000'000);
-  const Duration timeout = options.timeout.value_or(
-      seconds ? Duration(std::chrono::seconds(*seconds)) : kDefaultTimeout);
-  const Duration connect_timeout = options.connect_timeout.value_or(timeout);
+  const Duration timeout = capped(options.timeout.value_or(
+      seconds ? Duration(std::chrono::seconds(*seconds)) : kDefaultTimeout));
+  const Duration connect_timeout = capped(options.connect_timeout.value_or(timeout));
   if (timeout <= Duration::zero() || connect_timeout <= Duration::zero())
     throw InvalidArgument("InitOptions: timeouts must be positive");
   if (options.name.empty() || options.name.find('/') != options.name.npos)

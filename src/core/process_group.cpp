@@ -12,6 +12,7 @@
 #include "src/core/check_arguments.h"
 #include "src/core/group_state.h"
 #include "src/core/log.h"
+#include "src/core/longest_timeout.h"
 #include "src/core/recorder.h"
 #include "src/core/work_shared.h"
 
@@ -143,7 +144,7 @@ Work ProcessGroup::State::run(const Op& op, const Signature& signature,
   const std::uint64_t record = start_record(own, sequence, signature, hash, now);
   if (collective) own.submitted.store(sequence, std::memory_order_relaxed);
   const Duration limit =
-      options.timeout.value_or(Duration(timeout.load(std::memory_order_relaxed)));
+      capped(options.timeout.value_or(Duration(timeout.load(std::memory_order_relaxed))));
   const Call call{.op = op,
                   .sequence = sequence,
                   .signature = hash,
@@ -196,7 +197,7 @@ bool ProcessGroup::State::shutdown(Duration limit) {
     }
     return true;
   };
-  const Deadline deadline = steady_clock::now() + limit;
+  const Deadline deadline = steady_clock::now() + capped(limit);
   bool quiet = drained(deadline);
   if (!quiet) {
     control->fail({.code = Code::destroyed,

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "src/core/callback_thread.h"
+#include "src/core/longest_timeout.h"
 #include "src/core/work_shared.h"
 
 namespace c10d::inline v0 {
@@ -110,7 +111,7 @@ void Work::wait() const {
 
 void Work::wait(Duration timeout) const {
   if (!shared_) return;
-  if (!wait_until(*shared_, std::chrono::steady_clock::now() + timeout))
+  if (!wait_until(*shared_, std::chrono::steady_clock::now() + capped(timeout)))
     throw_failure({.code = Code::timed_out,
                    .message = fmt::format("wait({:.3f} s) ended before the op; the op goes on",
                                           std::chrono::duration<double>(timeout).count())});

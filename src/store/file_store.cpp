@@ -40,7 +40,7 @@ class FileStore final : public RequestStore<Store> {
   FileStore(std::string path, int size, Duration timeout)
       : RequestStore(timeout), path_(std::move(path)), size_(size), table_(StoreLimits{}) {
     MutexLock lock(mutex_);
-    const Deadline deadline = steady_clock::now() + timeout;
+    const Deadline deadline = steady_clock::now() + this->timeout();
     while (!join(deadline)) {
       // The last user removed the file between our open and our lock: the next one is new.
     }

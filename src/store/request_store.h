@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/core/longest_timeout.h"
 #include "src/store/protocol.h"
 
 namespace c10d::inline v0 {
@@ -81,7 +82,7 @@ class RequestStore : public Base {
 
   Duration timeout() const noexcept override { return Duration(timeout_.load()); }
   void set_timeout(Duration timeout) override {
-    timeout_ = std::clamp(timeout, Duration::zero(), kLongest).count();
+    timeout_ = std::clamp(timeout, Duration::zero(), kLongestTimeout).count();
   }
 
  protected:
@@ -89,12 +90,9 @@ class RequestStore : public Base {
   virtual Reply perform(const Request& request, Deadline deadline) = 0;
 
  private:
-  // Longer than any job, and far from the end of the clock.
-  static constexpr Duration kLongest = std::chrono::hours(24 * 365);
-
   Reply ask(const Request& request, std::optional<Duration> timeout = {}) {
     const Duration patience =
-        std::clamp(timeout.value_or(this->timeout()), Duration::zero(), kLongest);
+        std::clamp(timeout.value_or(this->timeout()), Duration::zero(), kLongestTimeout);
     Reply reply = perform(request, std::chrono::steady_clock::now() + patience);
     if (reply.failure) {
       reply.failure->op = "store " + std::string(to_string(request.op));
