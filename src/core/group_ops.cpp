@@ -199,6 +199,7 @@ void ProcessGroup::abort(std::string_view why) const noexcept {
 void ProcessGroup::shutdown(Duration timeout) {
   State& state = existing(state_);
   state.check_not_forked();
+  Exclusive exclusive(state);
   state.shutdown(timeout);
 }
 
