@@ -68,9 +68,8 @@ struct SharedFailure {
 
 struct alignas(128) GroupHeader {
   enum State : std::uint32_t { intact, breaking, broken };
-  std::atomic<std::uint32_t>
-      state;  // the rank that moves it from intact to breaking writes `cause`
-  std::atomic<std::uint32_t> joined;
+  // The rank that moves it from intact to breaking writes `cause`.
+  std::atomic<std::uint32_t> state;
   alignas(128) SharedFailure cause;
 };
 

@@ -10,7 +10,7 @@
 // What lies in the memory that the ranks of a group share. All of it starts as zeroes, and every
 // word has one writer, except where it says otherwise.
 //
-//   header | lines of rank 0..n-1 | counts of rank 0..n-1 | channels n x n | staging of rank 0..n-1
+//   lines of rank 0..n-1 | counts of rank 0..n-1 | channels n x n | staging of rank 0..n-1
 //   | rings n x n
 namespace c10d::inline v0::native {
 
@@ -18,10 +18,6 @@ inline constexpr std::size_t kInlineBytes = 40;
 inline constexpr std::size_t kSlots = 4;  // pieces of one staging half, for pipelining
 inline constexpr std::size_t kGrants = 64;
 inline constexpr std::size_t kCpuWords = 16;
-
-struct alignas(128) Header {
-  std::uint64_t bytes;  // of the segment; by rank 0
-};
 
 // One rank's entry into one collective: with up to kInlineBytes, all of it in one cache line.
 struct alignas(64) Entry {
@@ -74,7 +70,6 @@ class Layout {
   std::size_t staging_bytes() const noexcept { return 2 * half_bytes_; }  // per rank
   std::size_t ring_bytes() const noexcept { return ring_bytes_; }         // a power of two
 
-  Header& header(std::byte* base) const noexcept;
   RankLines& lines(std::byte* base, int rank) const noexcept;
   // What `rank` gives (first size()) and takes (the rest) in an all_to_all_v of that parity.
   std::uint64_t* counts(std::byte* base, int rank, unsigned parity) const noexcept;
@@ -84,7 +79,7 @@ class Layout {
 
  private:
   std::size_t size_, half_bytes_, ring_bytes_;
-  std::size_t lines_, counts_, channels_, staging_, rings_, bytes_;
+  std::size_t counts_, channels_, staging_, rings_, bytes_;
 };
 
 }  // namespace c10d::inline v0::native
