@@ -189,10 +189,10 @@ Work GlooBackend::launch_send(const Call& call, const Send& op) {
 }
 
 Work GlooBackend::launch_recv(const Call& call, const Recv& op) {
-  if (op.peer == context_.rank)
+  if (op.peer == context_.rank || !mesh_)  // alone there is no "any source" either
     return Work::failed({.code = Code::unsupported,
                          .message = "gloo has no connection of a rank to itself",
-                         .rank = op.peer});
+                         .rank = context_.rank});
   std::shared_ptr<RecvMessage> message;
   if (const FailurePtr failure =
           guarded(call, [&] { message = std::make_shared<RecvMessage>(*mesh_, op); }))
