@@ -7,6 +7,7 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <random>
 #include <thread>
@@ -52,6 +53,7 @@ Line measure(const Operation& operation, const std::vector<std::shared_ptr<TcpSt
   std::vector<std::thread> threads;
   std::barrier start(static_cast<std::ptrdiff_t>(clients.size()));
   std::atomic<bool> failed{false};
+  std::exception_ptr problem;
   for (std::size_t i = 0; i < clients.size(); ++i) {
     threads.emplace_back([&, i] {
       const std::string key = fmt::format("key/{}", i);
@@ -64,16 +66,16 @@ Line measure(const Operation& operation, const std::vector<std::shared_ptr<TcpSt
           samples[i].push_back(std::chrono::duration<double, std::micro>(after - now).count());
           now = after;
         }
-      } catch (const std::exception& error) {
-        if (!failed.exchange(true))
-          fmt::print(stderr, "c10d-bench: {}: {}\n", operation.name, error.what());
+      } catch (...) {
+        if (!failed.exchange(true)) problem = std::current_exception();
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
+  if (problem) std::rethrow_exception(problem);
   std::vector<double> all;
   for (const std::vector<double>& part : samples) all.insert(all.end(), part.begin(), part.end());
-  if (all.empty() || failed) all = {0};
+  if (all.empty()) all = {0};
   return {operation.name, clients.size(), static_cast<double>(all.size()) / seconds,
           quantiles(std::move(all))};
 }
