@@ -16,6 +16,7 @@
 
 #include "c10d/error.h"
 #include "src/core/log.h"
+#include "src/core/longest_timeout.h"
 #include "src/launch/descendants.h"
 #include "src/launch/environment.h"
 #include "src/launch/port.h"
@@ -224,7 +225,7 @@ void Job::take_signals() {
 void Job::stop(int signal) {
   send_all(signal);
   phase_ = Phase::stopping;
-  deadline_ = steady_clock::now() + options_.grace;
+  deadline_ = steady_clock::now() + capped(options_.grace);
 }
 
 void Job::kill_all() {
