@@ -15,6 +15,9 @@
 namespace c10d::inline v0 {
 namespace {
 
+// With more, a slot of staging has less than a cache line for each rank of an all_to_all.
+constexpr int kMaxRanks = 2048;
+
 // Everything that ops need is shared with them, so that it may go while one still runs.
 class NativeBackend final : public Backend {
  public:
@@ -71,6 +74,12 @@ Support native_supports(const Query& query) {
 }
 
 std::unique_ptr<Backend> make_native_backend(BackendContext context) {
+  if (context.size > kMaxRanks)
+    throw_failure({.code = Code::unsupported,
+                   .message = fmt::format("native takes at most {} ranks, not {}; use mpi",
+                                          kMaxRanks, context.size),
+                   .rank = context.rank,
+                   .group = context.group});
   if (!context.all_local()) {
     std::string others;
     for (const Member& member : context.members)
