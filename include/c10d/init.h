@@ -27,8 +27,8 @@ struct InitOptions {
   std::optional<int> size;
   std::optional<Duration> timeout;          // of every op; default C10D_TIMEOUT, else 5 min
   std::optional<Duration> connect_timeout;  // until all ranks are in; default as timeout
-  std::string token;  // job secret; empty: C10D_TOKEN_FD, C10D_TOKEN_FILE, else derived from the
-                      // job id, which keeps out mistakes but no attackers
+  std::string token;  // job secret; empty: C10D_TOKEN_FD, C10D_TOKEN_FILE, else none: then the
+                      // ranks can meet on loopback only
   std::string name = "world";
 };
 

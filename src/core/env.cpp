@@ -31,7 +31,7 @@ constexpr EnvVariable kVariables[] = {
     {"C10D_BACKEND_PATH", "", "Folders of backend modules, by colons; searched first."},
     {"C10D_TIMEOUT", "300", "Deadline of every operation in seconds."},
     {"C10D_LOG", "warn", "What is logged on stderr: error, warn, info or debug."},
-    {"C10D_GLOO_INTERFACE", "lo", "Network interface of the gloo backend."},
+    {"C10D_GLOO_INTERFACE", "", "Interface or address of the gloo backend; else found out."},
     // torchrun and what it sets.
     {"RANK", "", "torchrun: rank."},
     {"WORLD_SIZE", "", "torchrun: number of ranks."},
