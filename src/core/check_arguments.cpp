@@ -212,6 +212,13 @@ class Checker {
 }  // namespace
 
 void check_arguments(const Op& op, int rank, int size) {
+  std::visit(
+      [kind = kind_of(op)]<class T>(const T& o) {
+        if constexpr (requires { o.op; })
+          if (static_cast<int>(o.op.kind) >= kReduceOpCount)
+            reject(kind, "reduce op {} does not exist", static_cast<int>(o.op.kind));
+      },
+      op);
   std::visit(Checker(kind_of(op), rank, size), op);
 }
 

@@ -16,8 +16,8 @@ Support mpi_supports(const Query& query);
 // The MPI that launched the program. A collective is a blocking call of MPI, in the caller or, when
 // it is async, in a thread of the group, after all ranks agreed on it: MPI can neither name who is
 // missing nor be interrupted, so what can go wrong is found before. Once ranks are inside, only a
-// peer that dies or stops can hold them there; then mpirun ends the job. Messages are never
-// blocking calls.
+// peer that dies or is stopped can hold them there: mpirun ends the job of a dead one, and a
+// stopped one holds them past the deadline. Messages are never blocking calls.
 class MpiBackend : public Backend {
  public:
   MpiBackend(BackendContext context, Channel channel);
