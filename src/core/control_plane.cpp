@@ -76,6 +76,24 @@ Failure ControlPlane::mismatch(const Signature& mine, int peer, const Signature&
   return failure;
 }
 
+Failure ControlPlane::deadline_passed(const Call& call, std::string_view phase,
+                                      const std::vector<int>& missing,
+                                      const std::function<std::string(int)>& about) const {
+  const Signature signature = signature_of(call.op, size_);
+  std::string text = fmt::format("the deadline of {} #{} passed while {}", describe(signature),
+                                 call.sequence, phase);
+  for (std::size_t i = 0; i < missing.size(); ++i)
+    text += (i == 0 ? "; missing: " : ", ") + name_of(missing[i]) +
+            (about ? about(missing[i]) : std::string());
+  Failure failure = missing.empty() ? Failure{} : failure_about(missing.front(), {}, {});
+  failure.code = Code::timed_out;
+  failure.message = std::move(text);
+  failure.group = group_;
+  failure.op = to_string(signature.kind);
+  failure.sequence = call.sequence;
+  return failure;
+}
+
 Failure ControlPlane::counts_mismatch(std::uint64_t sequence, int peer, std::uint64_t expected,
                                       std::uint64_t sent) const {
   Failure failure = failure_about(

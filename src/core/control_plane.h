@@ -59,6 +59,10 @@ class ControlPlane : public Control {
   Failure failure_about(int rank, Code code, std::string message) const;
   Failure mismatch(const Signature& mine, int peer, const Signature& theirs, bool mine_is_odd,
                    std::uint64_t sequence) const;
+  // The failure of `call`, whose deadline passed in `phase` because of the ranks in `missing`.
+  // `about` may add what is known of one of them.
+  Failure deadline_passed(const Call& call, std::string_view phase, const std::vector<int>& missing,
+                          const std::function<std::string(int)>& about = {}) const;
   Failure counts_mismatch(std::uint64_t sequence, int peer, std::uint64_t expected,
                           std::uint64_t sent) const;
 

@@ -281,18 +281,8 @@ Failure ShmControl::timed_out(const Call& call, std::string_view phase) {
         if (peer != rank_ && blocks_[peer].finished.load(kRelaxed) < call.sequence)
           missing.push_back(peer);
   }
-  std::string text = fmt::format("the deadline of {} #{} passed while {}", describe(signature),
-                                 call.sequence, phase);
-  for (std::size_t i = 0; i < missing.size(); ++i)
-    text += fmt::format("{}{}: {}", i == 0 ? "; missing: " : ", ", name_of(missing[i]),
-                        last_op(blocks_[missing[i]], steady_ns()));
-  Failure failure = missing.empty() ? Failure{} : failure_about(missing.front(), {}, {});
-  failure.code = Code::timed_out;
-  failure.message = std::move(text);
-  failure.group = group_;
-  failure.op = to_string(signature.kind);
-  failure.sequence = call.sequence;
-  return failure;
+  return deadline_passed(call, phase, missing,
+                         [this](int peer) { return ": " + last_op(blocks_[peer], steady_ns()); });
 }
 
 std::shared_ptr<const Failure> ShmControl::barrier(Deadline deadline) {

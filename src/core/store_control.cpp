@@ -210,17 +210,7 @@ Failure StoreControl::timed_out(const Call& call, std::string_view phase) {
     } catch (const DistError&) {  // the store is gone: the ranks stay unnamed
     }
   }
-  std::string text = fmt::format("the deadline of {} #{} passed while {}", describe(signature),
-                                 call.sequence, phase);
-  for (std::size_t i = 0; i < missing.size(); ++i)
-    text += (i == 0 ? "; missing: " : ", ") + name_of(missing[i]);
-  Failure failure = missing.empty() ? Failure{} : failure_about(missing.front(), {}, {});
-  failure.code = Code::timed_out;
-  failure.message = std::move(text);
-  failure.group = group_;
-  failure.op = to_string(signature.kind);
-  failure.sequence = call.sequence;
-  return failure;
+  return deadline_passed(call, phase, missing);
 }
 
 std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
