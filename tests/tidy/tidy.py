@@ -33,6 +33,7 @@ INCLUDE_RULES = [
     (r"bench/micro/", ["c10d/", "src/", "kernels/", "bench/micro/"]),
     (r"bench/", ["c10d/", "bench/"]),
     (r"examples/", ["c10d/", "examples/"]),
+    (r"tests/parallel/", ["c10d/", "tests/contract/", "tests/parallel/"]),
     (r"tests/(conformance|contract|install|examples)/", ["c10d/", "@", "tests/support/"]),
     (r"tests/", ["c10d/", "src/", "kernels/", "bench/", "tools/", "tests/"]),
 ]
@@ -40,6 +41,7 @@ INCLUDE_RULES = [
 BELOW = [
     (r"gloo/", r"(src/backends/gloo|bench/peers)/"),
     (r"mpi\.h", r"(src/backends/mpi|bench/peers|tests)/"),
+    (r"(oneapi/dnnl/|dnnl)", r"(examples/nn|tests/nn)/"),
     (r"(nccl|cuda|cuda_runtime)\.h", r"(src/backends/nccl|kernels|bench/peers|tests)/"),
 ]
 BANNED_NAME = re.compile(r"(Manager|Helper|Utils?|Impl2)(?![a-z])")
