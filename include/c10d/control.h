@@ -51,12 +51,15 @@ class C10D_API Control {
  public:
   virtual ~Control();
   enum class Agreement { pending, agreed, failed };
+  // How a thread waits for other ranks: it spins where every rank has a CPU of its own, or sleeps
+  // soon, because threads of a library below need the CPU.
+  enum class Waiting { spin, sleep };
 
   // Says that this rank entered `call`, then returns when every rank of the group has entered a
   // call with the same sequence and signature; for all_to_all_v also when input and output counts
   // fit pairwise. Collectives only. A null result is agreement, else the failure that broke the
   // group: a mismatch that shows both calls, the deadline, a dead peer, an abort.
-  virtual std::shared_ptr<const Failure> agree(const Call& call) = 0;
+  virtual std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) = 0;
   // The same without blocking: announce once, then poll.
   virtual void announce(const Call& call) = 0;
   virtual Agreement poll_agreement(const Call& call) = 0;

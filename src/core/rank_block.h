@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "src/core/signature.h"
+#include "src/core/wait.h"
 
 namespace c10d::inline v0 {
 
@@ -51,6 +52,7 @@ struct alignas(128) RankBlock {
   std::atomic<std::uint64_t> barriers;                // monitored barriers entered
 
   CallSlot calls[2];
+  Bell bell;  // rung after `presence`, `barriers` and the sequence of a call have changed
   alignas(128) std::atomic<std::uint64_t> next_record;
   Record records[kRecords];
 };

@@ -9,11 +9,11 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <thread>
 
 #include "src/core/host.h"
 #include "src/core/log.h"
 #include "src/core/recorder.h"
+#include "src/core/wait.h"
 #include "src/net/shared_memory.h"
 
 namespace c10d::inline v0 {
@@ -36,30 +36,8 @@ std::string read_text(const char (&from)[N]) {
   return std::string(from, strnlen(from, N));
 }
 
-// Between two looks at shared memory: spins while a core is free for that, else gives the core away
-// at once.
-class Backoff {
- public:
-  explicit Backoff(bool crowded) noexcept : round_(crowded ? kSpins : 0) {}
-  // True every so often: time to look at the clock.
-  bool pause() noexcept {
-    ++round_;
-    if (round_ < kSpins) {
-      if (round_ > kHotSpins) __builtin_ia32_pause();
-      return round_ % 1024 == 0;
-    }
-    if (round_ < kYields) {
-      sched_yield();
-      return round_ % 64 == 0;
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
-    return true;
-  }
-
- private:
-  static constexpr unsigned kHotSpins = 50, kSpins = 4096, kYields = kSpins + 2048;
-  unsigned round_;
-};
+// For waits beside threads that need the CPU, or that are long: a few yields, then sleep.
+constexpr WaitPolicy kPatient{.hot_polls = 0, .pauses = 0, .yields = 16};
 
 // header | one block per rank | per rank two rows of input counts, by parity of the sequence
 struct Layout {
@@ -79,7 +57,7 @@ class ShmControl final : public ControlPlane {
         layout_(options.size),
         header_(reinterpret_cast<GroupHeader*>(mapping_->data())),
         blocks_(reinterpret_cast<RankBlock*>(mapping_->data() + layout_.blocks)),
-        crowded_(options.size > allowed_cpus()) {
+        policy_(wait_policy(options.size, allowed_cpus())) {
     own_ = &blocks_[rank_];
     broken_ = &header_->state;
     own_->pid = getpid();
@@ -97,20 +75,16 @@ class ShmControl final : public ControlPlane {
   // The second half of joining, once the monitor holds our liveness lock.
   void join(Deadline deadline) {
     own_->presence.store(Presence::joined, kRelease);
-    for (Backoff backoff(true);;) {
-      const std::vector<int> missing = absent();
-      if (missing.empty()) return;
-      if (backoff.pause() && std::chrono::steady_clock::now() >= deadline)
-        throw_failure({.code = Code::timed_out,
-                       .message = fmt::format("while joining group \"{}\", these ranks did not "
-                                              "come: {}",
-                                              group_, names_of(missing)),
-                       .rank = missing.front(),
-                       .group = group_});
+    own_->bell.ring();
+    for (int peer = 0; peer < size_; ++peer) {
+      const auto joined = [&] { return blocks_[peer].presence.load(kAcquire) != Presence::absent; };
+      const WaitResult result = wait_for(peer, kPatient, deadline, joined);
+      if (result == WaitResult::broken) throw_failure(*failure());
+      if (result == WaitResult::timed_out) throw_failure(did_not_join());
     }
   }
 
-  std::shared_ptr<const Failure> agree(const Call& call) override;
+  std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) override;
   void announce(const Call& call) override;
   Agreement poll_agreement(const Call& call) override;
   std::shared_ptr<const Failure> fail(Failure failure) override;
@@ -120,6 +94,7 @@ class ShmControl final : public ControlPlane {
   void leave() noexcept override {
     Presence expected = Presence::joined;
     own_->presence.compare_exchange_strong(expected, Presence::left);
+    own_->bell.ring();
   }
   // Free until we join: peers look at it only then. Held beside every lock that the monitor takes
   // later, it must not be waited for.
@@ -138,7 +113,13 @@ class ShmControl final : public ControlPlane {
   CallSlot& slot(int rank, std::uint64_t sequence) const noexcept {
     return blocks_[rank].calls[sequence % 2];
   }
-  std::vector<int> absent() const;
+  // Returns when `ready()`, which `peer` makes so.
+  template <class Ready>
+  WaitResult wait_for(int peer, const WaitPolicy& policy, Deadline deadline, Ready&& ready) {
+    return wait_until(WaitContext{policy, *this, deadline, nullptr}, blocks_[peer].bell, ready);
+  }
+  Failure did_not_join() const;
+  Failure did_not_reach_barrier(std::uint64_t round) const;
   std::string names_of(const std::vector<int>& ranks) const;
   // Breaks the group when `peer`, which has entered the call, entered another one.
   bool matches(const Call& call, int peer);
@@ -153,15 +134,19 @@ class ShmControl final : public ControlPlane {
   const Layout layout_;
   GroupHeader* const header_;
   RankBlock* const blocks_;
-  const bool crowded_;
+  const WaitPolicy policy_;
   std::int64_t last_warning_ns_ = 0;
 };
 
-std::vector<int> ShmControl::absent() const {
-  std::vector<int> ranks;
+Failure ShmControl::did_not_join() const {
+  std::vector<int> missing;
   for (int peer = 0; peer < size_; ++peer)
-    if (blocks_[peer].presence.load(kAcquire) == Presence::absent) ranks.push_back(peer);
-  return ranks;
+    if (blocks_[peer].presence.load(kAcquire) == Presence::absent) missing.push_back(peer);
+  return {.code = Code::timed_out,
+          .message = fmt::format("while joining group \"{}\", these ranks did not come: {}", group_,
+                                 names_of(missing)),
+          .rank = missing.empty() ? -1 : missing.front(),
+          .group = group_};
 }
 
 std::string ShmControl::names_of(const std::vector<int>& ranks) const {
@@ -177,6 +162,7 @@ void ShmControl::announce(const Call& call) {
   if (const auto* op = std::get_if<AllToAllV>(&call.op))
     std::copy(op->input_counts.begin(), op->input_counts.end(), counts(rank_, call.sequence));
   mine.sequence.store(call.sequence, kRelease);
+  own_->bell.ring();
 }
 
 bool ShmControl::mine_is_odd(std::uint64_t sequence, int peer) const noexcept {
@@ -208,16 +194,17 @@ bool ShmControl::matches(const Call& call, int peer) {
   return true;
 }
 
-std::shared_ptr<const Failure> ShmControl::agree(const Call& call) {
+std::shared_ptr<const Failure> ShmControl::agree(const Call& call, Waiting waiting) {
   announce(call);
+  const WaitPolicy& policy = waiting == Waiting::sleep ? kPatient : policy_;
   for (int i = 1; i < size_; ++i) {
     const int peer = (rank_ + i) % size_;
     const auto& entered = slot(peer, call.sequence).sequence;
-    for (Backoff backoff(crowded_); entered.load(kAcquire) != call.sequence;) {
-      if (broken()) return failure();
-      if (backoff.pause() && std::chrono::steady_clock::now() >= call.deadline)
-        return fail(timed_out(call, "waiting for all ranks to enter the call"));
-    }
+    const WaitResult result = wait_for(peer, policy, call.deadline,
+                                       [&] { return entered.load(kAcquire) == call.sequence; });
+    if (result == WaitResult::broken) return failure();
+    if (result == WaitResult::timed_out)
+      return fail(timed_out(call, "waiting for all ranks to enter the call"));
     if (!matches(call, peer)) return failure();
   }
   // A call that agrees goes through even if the group broke meanwhile: the op itself decides.
@@ -253,8 +240,8 @@ std::shared_ptr<const Failure> ShmControl::fail(Failure failure_value) {
 Failure ShmControl::read_cause() {
   // The writer needs well under a microsecond; if it dies there, the cause stays unknown.
   const Deadline end = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
-  for (Backoff backoff(true); header_->state.load(kAcquire) != GroupHeader::broken;)
-    if (backoff.pause() && std::chrono::steady_clock::now() >= end)
+  for (; header_->state.load(kAcquire) != GroupHeader::broken; sched_yield())
+    if (std::chrono::steady_clock::now() >= end)
       return {.code = Code::peer_died, .message = "a rank died while it reported a failure"};
   const SharedFailure& cause = header_->cause;
   const bool known = cause.code <= Code::timed_out;
@@ -285,34 +272,39 @@ Failure ShmControl::timed_out(const Call& call, std::string_view phase) {
                          [this](int peer) { return ": " + last_op(blocks_[peer], steady_ns()); });
 }
 
+Failure ShmControl::did_not_reach_barrier(std::uint64_t round) const {
+  std::vector<int> missing;
+  for (int peer = 0; peer < size_; ++peer)
+    if (blocks_[peer].barriers.load(kAcquire) < round) missing.push_back(peer);
+  Failure failure = failure_about(missing.empty() ? rank_ : missing.front(), Code::timed_out,
+                                  fmt::format("{} of {} ranks did not reach monitored_barrier: {}",
+                                              missing.size(), size_, names_of(missing)));
+  failure.op = "monitored_barrier";
+  failure.sequence = round;
+  return failure;
+}
+
 std::shared_ptr<const Failure> ShmControl::barrier(Deadline deadline) {
   const std::uint64_t round = own_->barriers.load(kRelaxed) + 1;
   own_->barriers.store(round, kRelease);
-  for (Backoff backoff(crowded_);;) {
-    const bool was_broken = broken();  // first: who came before that has come
-    std::vector<int> missing;
-    for (int peer = 0; peer < size_; ++peer) {
-      const bool left = has_left(peer);
-      if (blocks_[peer].barriers.load(kAcquire) >= round) continue;
-      missing.push_back(peer);
-      if (left)
-        return fail(failure_about(
-            peer, Code::peer_left,
-            fmt::format("{} left the group; rank {} still waits for it in monitored_barrier",
-                        name_of(peer), rank_)));
-    }
-    if (missing.empty()) return nullptr;
-    if (was_broken) return failure();
-    if (backoff.pause() && std::chrono::steady_clock::now() >= deadline) {
-      Failure failure =
-          failure_about(missing.front(), Code::timed_out,
-                        fmt::format("{} of {} ranks did not reach monitored_barrier: {}",
-                                    missing.size(), size_, names_of(missing)));
-      failure.op = "monitored_barrier";
-      failure.sequence = round;
-      return fail(std::move(failure));
-    }
+  own_->bell.ring();
+  for (int peer = 0; peer < size_; ++peer) {
+    const auto came = [&] { return blocks_[peer].barriers.load(kAcquire) >= round; };
+    bool left = false;
+    const WaitResult result = wait_for(peer, policy_, deadline, [&] {
+      left = has_left(peer);  // first: who came before that has come
+      return came() || left;
+    });
+    if (came()) continue;
+    if (left)
+      return fail(failure_about(
+          peer, Code::peer_left,
+          fmt::format("{} left the group; rank {} still waits for it in monitored_barrier",
+                      name_of(peer), rank_)));
+    if (result == WaitResult::timed_out) return fail(did_not_reach_barrier(round));
+    return failure();
   }
+  return nullptr;
 }
 
 bool ShmControl::is_gone(RankBlock& block) const noexcept {

@@ -73,7 +73,7 @@ class StoreControl final : public ControlPlane {
     store_->barrier("control/join", size_, options.deadline - std::chrono::steady_clock::now());
   }
 
-  std::shared_ptr<const Failure> agree(const Call& call) override;
+  std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) override;
   void announce(const Call& call) override;
   Agreement poll_agreement(const Call& call) override;
   std::shared_ptr<const Failure> fail(Failure failure) override;
@@ -138,7 +138,7 @@ std::shared_ptr<const Failure> StoreControl::compare(const Call& call,
   return nullptr;
 }
 
-std::shared_ptr<const Failure> StoreControl::agree(const Call& call) try {
+std::shared_ptr<const Failure> StoreControl::agree(const Call& call, Waiting) try {
   announce(call);
   const std::vector<std::string> all = keys(call.sequence);
   while (true) {

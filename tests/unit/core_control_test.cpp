@@ -90,7 +90,7 @@ TEST_P(ControlPlanes, EqualCallsAgree) {
     for (std::uint64_t sequence = 1; sequence <= 100; ++sequence) {
       const Made made(plane, 3, all_reduce_of(sequence % 7), sequence);
       if (random() % 4 == 0) std::this_thread::yield();
-      EXPECT_EQ(plane.agree(made.call()), nullptr);
+      EXPECT_EQ(plane.agree(made.call(), Control::Waiting::spin), nullptr);
     }
     EXPECT_FALSE(plane.broken());
     EXPECT_EQ(plane.failure(), nullptr);
@@ -103,7 +103,7 @@ TEST_P(ControlPlanes, AnOddCallIsTheSameMismatchOnEveryRank) {
     std::vector<Failure> causes;
     run(3, [&](ControlPlane& plane, int rank) {
       const Made made(plane, 3, all_reduce_of(rank == odd ? 9 : 8), 1);
-      Cause cause = plane.agree(made.call());
+      Cause cause = plane.agree(made.call(), Control::Waiting::spin);
       if (!cause) cause = plane.failure();
       ASSERT_NE(cause, nullptr) << "rank " << rank;
       const std::lock_guard lock(mutex);
@@ -130,7 +130,7 @@ TEST_P(ControlPlanes, CountsOfAllToAllMustFitPairwise) {
     for (std::uint64_t sequence = 1; sequence <= 2; ++sequence) {
       const bool bad = sequence == 2 && rank == 1;
       const Made made(plane, 2, AllToAllV{out, out, fit, bad ? too_many : fit}, sequence);
-      Cause cause = plane.agree(made.call());
+      Cause cause = plane.agree(made.call(), Control::Waiting::spin);
       // The rank that sends wrongly has no way to see it but through the others.
       if (sequence == 2 && !cause) cause = plane.explain({.code = Code::corrupt}, kLong);
       ASSERT_EQ(cause == nullptr, sequence == 1);
@@ -174,7 +174,7 @@ TEST_P(ControlPlanes, ARankThatDoesNotEnterIsNamed) {
       return;
     }
     const Made made(plane, 3, all_reduce_of(4), 1, milliseconds(200));
-    const Cause cause = plane.agree(made.call());
+    const Cause cause = plane.agree(made.call(), Control::Waiting::spin);
     ASSERT_NE(cause, nullptr);
     EXPECT_EQ(cause->code, Code::timed_out);
     EXPECT_EQ(cause->rank, 1);

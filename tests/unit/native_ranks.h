@@ -35,7 +35,7 @@ class TestControl final : public Control {
   TestControl(int rank, int size, std::shared_ptr<GroupFate> fate)
       : rank_(rank), size_(size), fate_(std::move(fate)) {}
 
-  std::shared_ptr<const Failure> agree(const Call&) override { return failure(); }
+  std::shared_ptr<const Failure> agree(const Call&, Waiting) override { return failure(); }
   void announce(const Call& call) override {
     MutexLock lock(fate_->mutex);
     fate_->calls[call.sequence][rank_] = describe(signature_of(call.op, size_));

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <gloo/transport/unbound_buffer.h>
-#include <sched.h>
 
 #include <chrono>
 #include <system_error>
@@ -111,32 +110,8 @@ Work GlooBackend::launch(const Call& call) {
   return launch_collective(call);
 }
 
-// As Control::agree(), which spins where ranks have a core each. Here every rank has a second
-// thread, Gloo's, that a spinning rank would keep from the end of the last op.
-GlooBackend::FailurePtr GlooBackend::agree(const Call& call) {
-  constexpr int kYields = 2048, kLook = 64;
-  Control& control = *context_.control;
-  control.announce(call);
-  for (int round = 1;; ++round) {
-    switch (control.poll_agreement(call)) {
-      case Control::Agreement::agreed:
-        return nullptr;
-      case Control::Agreement::failed:
-        return control.failure();
-      case Control::Agreement::pending:
-        break;
-    }
-    if (round % kLook == 0 && std::chrono::steady_clock::now() >= call.deadline)
-      return fail_late(call, "waiting for all ranks to enter the call");
-    if (round < kYields)
-      sched_yield();
-    else
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-  }
-}
-
 GlooBackend::FailurePtr GlooBackend::run_collective(const Call& call) {
-  if (FailurePtr failure = agree(call)) return failure;
+  if (FailurePtr failure = context_.control->agree(call, Control::Waiting::sleep)) return failure;
   return guarded(call, [&] {
     if (!mesh_) return std::visit([](const auto& op) { run_alone(op); }, call.op);
     const Run state{mesh_, static_cast<std::uint32_t>(call.sequence), call.deadline, scratch_};

@@ -43,7 +43,6 @@ class GlooBackend : public Backend {
   Work launch_send(const Call& call, const Send& op);
   Work launch_recv(const Call& call, const Recv& op);
   // Null is success. They never throw.
-  FailurePtr agree(const Call& call);
   FailurePtr run_collective(const Call& call);
   template <class F>
   FailurePtr guarded(const Call& call, F&& body);

@@ -72,7 +72,7 @@ FailurePtr MpiBackend::run_op(const Call& call, const T& op) {
 }
 
 FailurePtr MpiBackend::run(const Call& call) {
-  if (FailurePtr failure = context_.control->agree(call)) return failure;
+  if (FailurePtr failure = context_.control->agree(call, Control::Waiting::spin)) return failure;
   try {
     return std::visit(
         [&]<class T>(const T& op) -> FailurePtr {
