@@ -29,11 +29,10 @@ std::string limit_text(int resource, bool in_bytes) {
 
 // Nanoseconds for one reading of the clock that times everything.
 double clock_cost() {
-  using Clock = std::chrono::steady_clock;
   constexpr int kReadings = 100'000;
-  const auto start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   auto last = start;
-  for (int i = 0; i < kReadings; ++i) last = Clock::now();
+  for (int i = 0; i < kReadings; ++i) last = std::chrono::steady_clock::now();
   return std::chrono::duration<double, std::nano>(last - start).count() / kReadings;
 }
 

@@ -8,19 +8,18 @@
 namespace c10d::inline v0 {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
-
 Recorded read(const Record& record) noexcept {
   const auto& word = record.words;
-  const std::uint64_t root_tag = word[Record::root_tag].load(kRelaxed);
-  return {.sequence = word[Record::sequence].load(kRelaxed),
-          .kind = static_cast<OpKind>(word[Record::kind].load(kRelaxed) % kOpCount),
-          .state = static_cast<Record::State>(word[Record::state].load(kRelaxed)),
-          .root = static_cast<std::int32_t>(root_tag >> 32),
-          .tag = static_cast<std::uint32_t>(root_tag),
-          .count = word[Record::count].load(kRelaxed),
-          .start_ns = static_cast<std::int64_t>(word[Record::start_ns].load(kRelaxed)),
-          .end_ns = static_cast<std::int64_t>(word[Record::end_ns].load(kRelaxed))};
+  const std::uint64_t root_tag = word[Record::root_tag].load(std::memory_order_relaxed);
+  return {
+      .sequence = word[Record::sequence].load(std::memory_order_relaxed),
+      .kind = static_cast<OpKind>(word[Record::kind].load(std::memory_order_relaxed) % kOpCount),
+      .state = static_cast<Record::State>(word[Record::state].load(std::memory_order_relaxed)),
+      .root = static_cast<std::int32_t>(root_tag >> 32),
+      .tag = static_cast<std::uint32_t>(root_tag),
+      .count = word[Record::count].load(std::memory_order_relaxed),
+      .start_ns = static_cast<std::int64_t>(word[Record::start_ns].load(std::memory_order_relaxed)),
+      .end_ns = static_cast<std::int64_t>(word[Record::end_ns].load(std::memory_order_relaxed))};
 }
 
 }  // namespace
@@ -31,38 +30,39 @@ std::int64_t steady_ns() noexcept {
 
 std::uint64_t start_record(RankBlock& block, std::uint64_t sequence, const Signature& signature,
                            std::uint64_t hash, std::int64_t now_ns) noexcept {
-  const std::uint64_t number = block.next_record.load(kRelaxed);
+  const std::uint64_t number = block.next_record.load(std::memory_order_relaxed);
   auto& word = block.records[number % kRecords].words;
-  word[Record::sequence].store(sequence, kRelaxed);
-  word[Record::kind].store(static_cast<std::uint64_t>(signature.kind), kRelaxed);
-  word[Record::count].store(signature.count, kRelaxed);
+  word[Record::sequence].store(sequence, std::memory_order_relaxed);
+  word[Record::kind].store(static_cast<std::uint64_t>(signature.kind), std::memory_order_relaxed);
+  word[Record::count].store(signature.count, std::memory_order_relaxed);
   word[Record::root_tag].store(
       static_cast<std::uint64_t>(static_cast<std::uint32_t>(signature.root)) << 32 | signature.tag,
-      kRelaxed);
-  word[Record::signature].store(hash, kRelaxed);
-  word[Record::start_ns].store(static_cast<std::uint64_t>(now_ns), kRelaxed);
-  word[Record::end_ns].store(0, kRelaxed);
-  word[Record::state].store(Record::running, kRelaxed);
-  block.next_record.store(number + 1, kRelaxed);
+      std::memory_order_relaxed);
+  word[Record::signature].store(hash, std::memory_order_relaxed);
+  word[Record::start_ns].store(static_cast<std::uint64_t>(now_ns), std::memory_order_relaxed);
+  word[Record::end_ns].store(0, std::memory_order_relaxed);
+  word[Record::state].store(Record::running, std::memory_order_relaxed);
+  block.next_record.store(number + 1, std::memory_order_relaxed);
   return number;
 }
 
 void finish_record(RankBlock& block, std::uint64_t record, bool ok, std::int64_t now_ns) noexcept {
-  block.ended.fetch_add(1, kRelaxed);
-  if (block.next_record.load(kRelaxed) - record > kRecords) return;  // overwritten since
+  block.ended.fetch_add(1, std::memory_order_relaxed);
+  if (block.next_record.load(std::memory_order_relaxed) - record > kRecords)
+    return;  // overwritten since
   auto& word = block.records[record % kRecords].words;
-  word[Record::end_ns].store(static_cast<std::uint64_t>(now_ns), kRelaxed);
-  word[Record::state].store(ok ? Record::ok : Record::failed, kRelaxed);
+  word[Record::end_ns].store(static_cast<std::uint64_t>(now_ns), std::memory_order_relaxed);
+  word[Record::state].store(ok ? Record::ok : Record::failed, std::memory_order_relaxed);
 }
 
 void visit_records(const RankBlock& block, const std::function<void(const Recorded&)>& visit) {
-  const std::uint64_t next = block.next_record.load(kRelaxed);
+  const std::uint64_t next = block.next_record.load(std::memory_order_relaxed);
   for (std::uint64_t i = next > kRecords ? next - kRecords : 0; i < next; ++i)
     visit(read(block.records[i % kRecords]));
 }
 
 std::string last_op(const RankBlock& block, std::int64_t now_ns) {
-  const std::uint64_t next = block.next_record.load(kRelaxed);
+  const std::uint64_t next = block.next_record.load(std::memory_order_relaxed);
   if (next == 0) return "nothing yet";
   const Recorded last = read(block.records[(next - 1) % kRecords]);
   const bool running = last.state == Record::running;

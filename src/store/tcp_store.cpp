@@ -62,7 +62,7 @@ void check_address(const Address& address, const TcpStoreOptions& options) {
 }
 
 // One call of one thread, as long as the thread is in it.
-struct Call {
+struct StoreCall {
   std::uint64_t id = 0;
   Deadline deadline;
   std::string frame;
@@ -104,7 +104,7 @@ class TcpClient final : public RequestStore<TcpStore> {
  private:
   struct LaneState {
     std::uint64_t last = 0;  // id
-    Call* call = nullptr;
+    StoreCall* call = nullptr;
     bool busy = false;  // without a call: its thread gave up, the server's answer is still to come
   };
 
@@ -121,7 +121,7 @@ class TcpClient final : public RequestStore<TcpStore> {
   bool take(const Frame& frame) C10D_REQUIRES(mutex_);
   void lose() C10D_REQUIRES(mutex_);
   void fail(Failure failure) C10D_REQUIRES(mutex_);
-  bool claim_lane(Call& call) C10D_REQUIRES(mutex_);
+  bool claim_lane(StoreCall& call) C10D_REQUIRES(mutex_);
   void hand_over() C10D_REQUIRES(mutex_);
 
   std::unique_ptr<TcpServer> server_;  // outlives the connection to it
@@ -216,7 +216,7 @@ void TcpClient::connect_first(Deadline deadline) {
   socket_ = std::move(socket);
 }
 
-bool TcpClient::claim_lane(Call& call) {
+bool TcpClient::claim_lane(StoreCall& call) {
   std::size_t number = 0;
   while (number < lanes_.size() && lanes_[number].busy) ++number;
   if (number == kMaxLanes) return false;
@@ -235,7 +235,7 @@ Reply TcpClient::perform(const Request& request, Deadline deadline) {
     return failed(Code::forked_child,
                   fmt::format("the store at {} belongs to the parent process; make one after fork",
                               show_host_port(host_, port_)));
-  Call call;
+  StoreCall call;
   call.deadline = deadline;
   call.frame.reserve(kFrameHeaderBytes + encoded_size(request));
   begin_frame(call.frame, static_cast<std::uint8_t>(request.op), 0);
