@@ -41,9 +41,9 @@ std::string why_unavailable(std::string_view backend) {
 // ranks that wait for each other's threads take milliseconds an op. --thin=N thins further.
 unsigned thinned(std::string_view backend, int ranks) {
   const auto index = static_cast<std::size_t>(std::clamp(ranks, 1, 8) - 1);
-  if (backend == "native") return std::array{1u, 1u, 1u, 4u, 4u, 4u, 8u, 8u}[index];
-  if (backend == "gloo") return std::array{1u, 2u, 16u, 16u, 32u, 32u, 100u, 100u}[index];
-  return std::array{1u, 1u, 8u, 8u, 64u, 64u, 64u, 64u}[index];
+  if (backend == "native") return std::array{1u, 1u, 1u, 2u, 2u, 2u, 4u, 4u}[index];
+  if (backend == "gloo") return std::array{1u, 1u, 8u, 8u, 16u, 16u, 50u, 50u}[index];
+  return std::array{1u, 1u, 4u, 4u, 32u, 32u, 32u, 32u}[index];
 }
 
 std::vector<Case> cases_for(std::string_view backend, int ranks) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// More elements than 31 bits count, once per class of op, on two ranks of the native backend.
-// Single bytes and in place where that can be, so that both ranks together stay below 12 GiB.
+// More elements than 31 bits count, once per class of op, on two ranks: threads of this process, or
+// with --backend=mpi processes that mpirun started. Single bytes and in place where that can be, so
+// that both ranks together stay below 12 GiB.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,8 +11,11 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "c10d/init.h"
@@ -54,18 +58,24 @@ void expect(const std::uint8_t* actual, std::size_t count, Expected expected) {
 using Bytes = std::unique_ptr<std::uint8_t[]>;
 Bytes bytes(std::size_t count) { return std::make_unique_for_overwrite<std::uint8_t[]>(count); }
 
+std::string backend = "native";  // --backend=
+
+void run_rank(InitOptions options, const std::function<void(ProcessGroup&)>& body) {
+  try {
+    ProcessGroup group = init_process_group(std::move(options));
+    body(group);
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
+  }
+}
+
 void on_each_rank(const std::function<void(ProcessGroup&)>& body) {
+  if (backend == "mpi") return run_rank({.backend = backend}, body);
   const std::shared_ptr<Store> store = make_hash_store();
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < kRanks; ++rank)
     threads.emplace_back([&body, store, rank] {
-      try {
-        ProcessGroup group =
-            init_process_group({.backend = "native", .store = store, .rank = rank, .size = kRanks});
-        body(group);
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << "rank " << rank << ": " << error.what();
-      }
+      run_rank({.backend = backend, .store = store, .rank = rank, .size = kRanks}, body);
     });
 }
 
@@ -151,3 +161,11 @@ TEST_F(Large, SendRecv) {
 
 }  // namespace
 }  // namespace c10d::conformance
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  constexpr std::string_view kFlag = "--backend=";
+  for (const std::string_view argument : std::span(argv, static_cast<std::size_t>(argc)).subspan(1))
+    if (argument.starts_with(kFlag)) c10d::conformance::backend = argument.substr(kFlag.size());
+  return RUN_ALL_TESTS();
+}
