@@ -10,6 +10,7 @@
 #include "bench/options.h"
 #include "bench/report.h"
 #include "bench/store_bench.h"
+#include "bench/train.h"
 #include "c10d/error.h"
 
 namespace c10d::bench {
@@ -24,6 +25,8 @@ int dispatch(const Options& options) {
       return print_ceilings(options.json_listing);
     case Command::store:
       return run_store_bench(options);
+    case Command::train:
+      return compare_training(options);
     case Command::list:
       return print_list(options.topic, options.json_listing);
     case Command::doctor:

@@ -203,6 +203,27 @@ void add_measuring(CLI::App& app, Options& options, Texts& texts) {
       ->capture_default_str();
 }
 
+void add_training(CLI::App& app, Options& options) {
+  app.add_option("-n,--ranks", options.ranks, "ranks besides a single process (default 2)")
+      ->check(CLI::Range(2, 64));
+  app.add_option("--model", options.model, "mlp, babycnn or resnet18")
+      ->check(CLI::IsMember({"mlp", "babycnn", "resnet18"}))
+      ->capture_default_str();
+  app.add_option("--batch-size", options.batch_size, "samples per rank and step")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  app.add_option("--steps", options.steps, "measured steps per launch")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  app.add_option("--launches", options.launches, "sets of fresh processes")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--python", options.pythons, "interpreters that have PyTorch")
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "of the order")->capture_default_str();
+}
+
 void add_output(CLI::App& app, Options& options, Texts& texts) {
   app.add_option("--json", options.json,
                  "JSON lines to this file; - is stdout, the table moves to stderr");
@@ -282,6 +303,9 @@ Parsed parse_options(int argc, const char* const* argv) {
   CLI::App* store = command("store", "operations per second of the store", Command::store);
   store->add_flag("--json", options.json_listing, "JSON lines");
   store->add_option("--time", options.seconds, "seconds per line")->capture_default_str();
+  add_training(
+      *command("train", "step time of the reference models here and under PyTorch", Command::train),
+      options);
   CLI::App* doctor = command("doctor", "what this machine offers to a benchmark", Command::doctor);
   doctor->add_flag("--json", options.json_listing, "one JSON object");
   CLI::App* list = command("list", "names that options take", Command::list);

@@ -10,7 +10,17 @@
 
 namespace c10d::bench {
 
-enum class Command : std::uint8_t { none, run, compare, ceiling, store, list, doctor, report };
+enum class Command : std::uint8_t {
+  none,
+  run,
+  compare,
+  ceiling,
+  store,
+  train,
+  list,
+  doctor,
+  report
+};
 enum class Check : std::uint8_t { first, all, off };
 enum class Switch : std::uint8_t { automatic, on, off };
 
@@ -50,6 +60,12 @@ struct Options {
   bool json_listing = false;       // list, doctor, ceiling, store
   std::string topic;               // of list
   std::vector<std::string> files;  // of report
+
+  // Of train.
+  std::string model = "resnet18";
+  int batch_size = 32;  // of one rank
+  int steps = 20;
+  std::vector<std::string> pythons = {"python3"};
 
   // A rank that the controller started: which launch it belongs to, and where rank 0 writes its
   // records.

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/train.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "bench/format.h"
+#include "bench/stats.h"
+#include "c10d/error.h"
+#include "c10d/launch.h"
+
+namespace c10d::bench {
+namespace {
+
+// One row of the table: the same model, batch and steps in one way of training.
+struct Contestant {
+  int ranks = 1;
+  std::vector<std::string> command;
+  std::string what;                        // as the program calls itself
+  std::vector<std::vector<double>> steps;  // milliseconds, by launch
+  std::vector<double> exposed;
+  std::string problem;  // why it cannot run here
+};
+
+std::vector<Contestant> contestants(const Options& options) {
+  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const std::string model = options.model, batch = std::to_string(options.batch_size),
+                    steps = std::to_string(options.steps);
+  std::vector<Contestant> all;
+  const auto torch = [&](const std::string& python, int ranks) {
+    all.push_back({.ranks = ranks,
+                   .command = {python, here / "torch_ddp.py", "--model", model, "--batch-size",
+                               batch, "--steps", steps},
+                   .what = python,
+                   .steps = {},
+                   .exposed = {},
+                   .problem = {}});
+  };
+  const auto ours = [&](const char* program, const char* mode, int ranks) {
+    all.push_back(
+        {.ranks = ranks,
+         .command = {here / program, "--model", model, "--data", "random", "--batch-size", batch,
+                     "--steps", steps, "--optimizer", "sgd", "--mode", mode, "--step-times"},
+         .what = fmt::format("c10d {}", mode),
+         .steps = {},
+         .exposed = {},
+         .problem = {}});
+  };
+  for (const int ranks : {1, options.ranks == 0 ? 2 : options.ranks}) {
+    for (const std::string& python : options.pythons) torch(python, ranks);
+    const char* const program = ranks == 1 ? "train_single" : "train_ddp";
+    ours(program, "fast", ranks);
+    ours(program, "reproducible", ranks);
+  }
+  return all;
+}
+
+void run_once(Contestant& contestant) try {
+  std::string result, complaint;
+  const LaunchResult launched = launch({.ranks = contestant.ranks,
+                                        .command = contestant.command,
+                                        .environment = {{"OMP_NUM_THREADS", "1"}},
+                                        .on_line = [&](int, bool is_stderr, std::string_view line) {
+                                          if (!is_stderr && line.starts_with('{')) result = line;
+                                          if (is_stderr) complaint = line;
+                                        }});
+  if (launched.exit_code != 0 || result.empty()) {
+    contestant.problem = fmt::format("exit code {}: {}", launched.exit_code, complaint);
+    return;
+  }
+  TrainRun run = parse_train_run(result);
+  contestant.what = std::move(run.what);
+  contestant.steps.push_back(std::move(run.step_ms));
+  contestant.exposed.insert(contestant.exposed.end(), run.exposed_ms.begin(), run.exposed_ms.end());
+} catch (const std::exception& error) {
+  contestant.problem = error.what();
+}
+
+double step_ms(const Contestant& contestant) {
+  std::vector<double> all;
+  for (const auto& launch : contestant.steps) all.insert(all.end(), launch.begin(), launch.end());
+  return median(std::move(all));
+}
+
+// Launch i of one against launch i of the other: they ran one after the other.
+Estimate ratio(const Contestant& contestant, const Contestant& base, std::uint64_t seed) {
+  std::vector<std::vector<double>> ratios;
+  for (std::size_t i = 0; i < std::min(contestant.steps.size(), base.steps.size()); ++i)
+    ratios.push_back({median(contestant.steps[i]) / median(base.steps[i])});
+  return bootstrap(ratios, seed);
+}
+
+void print_row(const Contestant& contestant, const Contestant& base, const Options& options) {
+  if (!contestant.problem.empty()) {
+    std::printf("%-24s %5d  skipped: %s\n", contestant.what.c_str(), contestant.ranks,
+                contestant.problem.c_str());
+    return;
+  }
+  const double ms = step_ms(contestant);
+  std::string against = "-";
+  if (&contestant != &base && base.problem.empty()) {
+    const Estimate estimate = ratio(contestant, base, options.seed);
+    against = ratio_text(estimate.value);
+    if (estimate.ci95)
+      against +=
+          fmt::format(" [{}, {}]", ratio_text(estimate.ci95->low), ratio_text(estimate.ci95->high));
+  }
+  const std::string exposed =
+      contestant.exposed.empty() ? "-" : fmt::format("{:.2f}", median(contestant.exposed));
+  std::printf("%-24s %5d %12.2f %10.0f %12s  %s\n", contestant.what.c_str(), contestant.ranks, ms,
+              options.batch_size * contestant.ranks * 1e3 / ms, exposed.c_str(), against.c_str());
+}
+
+}  // namespace
+
+TrainRun parse_train_run(const std::string& line) {
+  try {
+    const nlohmann::json object = nlohmann::json::parse(line);
+    TrainRun run{.what = object.at("what"), .step_ms = object.at("step_ms"), .exposed_ms = {}};
+    if (object.contains("exposed_ms"))
+      run.exposed_ms = object["exposed_ms"].get<std::vector<double>>();
+    if (run.step_ms.empty()) throw InvalidArgument("a training program measured no step");
+    return run;
+  } catch (const nlohmann::json::exception& error) {
+    throw InvalidArgument(
+        fmt::format("a training program printed what is no run: {}", error.what()));
+  }
+}
+
+int compare_training(const Options& options) {
+  std::vector<Contestant> all = contestants(options);
+  std::mt19937_64 random(options.seed);
+  for (int number = 0; number < options.launches; ++number) {
+    std::vector<std::size_t> order(all.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t i : order)
+      if (all[i].problem.empty()) run_once(all[i]);
+  }
+  std::printf(
+      "%s, %d samples a rank and step, one thread a rank; %d launches of %d steps, "
+      "interleaved\n\n%-24s %5s %12s %10s %12s  %s\n",
+      options.model.c_str(), options.batch_size, options.launches, options.steps, "what", "ranks",
+      "step p50 ms", "samples/s", "exposed ms", "time / first [95 % CI]");
+  const Contestant* base = &all.front();
+  for (const Contestant& contestant : all) {
+    if (contestant.ranks != base->ranks) base = &contestant;
+    print_row(contestant, *base, options);
+  }
+  return 0;
+}
+
+}  // namespace c10d::bench
