@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <charconv>
 #include <fstream>
 
@@ -91,8 +92,9 @@ std::shared_ptr<Store> meet_by_tcp(const std::string& host, int port, bool serve
 
 // Ranks that an MPI launcher started on one host and that were given no address share its process
 // as parent: a file named after that process, in a directory of this user's own, is where they
-// meet.
+// meet. Each time in another one: a rank may still be leaving the last when others come again.
 std::shared_ptr<Store> meet_by_parent(int size, Duration timeout) {
+  static std::atomic<unsigned> meetings{0};
   std::string stat_line;
   std::getline(std::ifstream(fmt::format("/proc/{}/stat", getppid())), stat_line);
   // Field 22, counted after the command's closing bracket, is the start time: pids are used again.
@@ -100,8 +102,8 @@ std::shared_ptr<Store> meet_by_parent(int size, Duration timeout) {
   for (int field = 2; field < 22 && at != stat_line.npos; ++field) at = stat_line.find(' ', at + 1);
   const std::string start =
       at == stat_line.npos ? "0" : stat_line.substr(at + 1, stat_line.find(' ', at + 1) - at - 1);
-  const std::string folder =
-      fmt::format("{}/c10d-{}-{}-{}", env("TMPDIR").value_or("/tmp"), getuid(), getppid(), start);
+  const std::string folder = fmt::format("{}/c10d-{}-{}-{}-{}", env("TMPDIR").value_or("/tmp"),
+                                         getuid(), getppid(), start, meetings.fetch_add(1));
   struct stat status {};
   if ((mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) ||
       lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||

@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -145,6 +148,28 @@ TEST(Processes, ResultsAreRight) {
   const Report report = run_rank({.backend = flags.backend}, cases_for(flags.backend, launch.size));
   expect_clean(report, launch.rank);
   if (launch.rank == 0) publish(report, flags.backend, launch.size);
+}
+
+std::size_t open_files() {
+  const auto files = std::filesystem::directory_iterator("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(files), end(files)));
+}
+
+// The world can be left and made again, and nothing is kept of it.
+TEST(Processes, MeetAgainAndAgain) {
+  if (flags.backend.empty()) GTEST_SKIP() << "not started by a launcher with --backend";
+  if (const std::string why = why_unavailable(flags.backend); !why.empty()) GTEST_SKIP() << why;
+  constexpr int kWarm = 5, kCycles = 25;
+  std::size_t files = 0;
+  for (int cycle = 0; cycle < kCycles; ++cycle) {
+    if (cycle == kWarm) files = open_files();
+    ProcessGroup group = init_process_group({.backend = flags.backend, .timeout = kTimeout});
+    int sum = 1;
+    group.all_reduce(std::span(&sum, 1));
+    ASSERT_EQ(sum, group.size());
+    group.shutdown();
+  }
+  EXPECT_LT(open_files(), files + kCycles - kWarm) << "a descriptor is left of each cycle";
 }
 
 // The value of `--name=value`, if `argument` is that.
