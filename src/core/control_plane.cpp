@@ -43,8 +43,11 @@ std::shared_ptr<const Failure> ControlPlane::failure() {
 
 std::shared_ptr<const Failure> ControlPlane::explain(Failure otherwise, Duration patience) {
   const Deadline end = std::chrono::steady_clock::now() + patience;
-  while (!broken() && std::chrono::steady_clock::now() < end)
+  while (true) {
+    look_for_evidence();
+    if (broken() || std::chrono::steady_clock::now() >= end) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   return broken() ? failure() : fail(std::move(otherwise));
 }
 

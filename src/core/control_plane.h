@@ -52,6 +52,8 @@ class ControlPlane : public Control {
 
  protected:
   ControlPlane(const ControlOptions& options);
+  // Breaks the group if a peer is known to be gone: what the monitor would find by and by.
+  virtual void look_for_evidence() {}
   // The cause as it stands where all ranks see it; waits a moment for a rank that is writing it.
   virtual Failure read_cause() = 0;
   // "rank 2 (host a, pid 9)".

@@ -4,12 +4,15 @@
 
 #include <atomic>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "c10d/process_group.h"
 #include "src/core/control_plane.h"
 #include "src/core/group_state.h"
 #include "src/core/log.h"
 #include "src/core/longest_timeout.h"
+#include "src/core/mutex.h"
 #include "src/core/work_shared.h"
 
 namespace c10d::inline v0 {
@@ -221,19 +224,40 @@ Work Batch::submit() {
   }
   CallOptions each = options_;
   each.async = true;
-  WorkSource whole;
-  const auto left = std::make_shared<std::atomic<std::size_t>>(ops_.size() + 1);
-  const auto one_done = [whole, left](const Failure* failure) {
-    if (failure != nullptr) whole.fail(*failure);
-    if (left->fetch_sub(1) == 1) whole.complete();
+  // Terminal when all ops are: until then some of them own their buffers.
+  struct Outcome {
+    WorkSource whole;
+    std::atomic<std::size_t> left;
+    Mutex mutex;
+    std::optional<Failure> first C10D_GUARDED_BY(mutex);
+
+    void one_done(const Failure* failure) {
+      std::optional<Failure> cause;
+      {
+        MutexLock lock(mutex);
+        if (failure != nullptr && !first) first = *failure;
+        cause = first;
+      }
+      if (left.fetch_sub(1) != 1) return;
+      cause ? whole.fail(std::move(*cause)) : whole.complete();
+    }
   };
-  for (const Op& op : ops_) {
-    const Work work = state_->submit(op, each);
-    detail::WorkShared::on_terminal(work, one_done);
+  const auto outcome = std::make_shared<Outcome>();
+  outcome->left = ops_.size() + 1;
+  const std::vector<Op> ops = std::exchange(ops_, {});
+  const Work work = outcome->whole.work();
+  std::size_t submitted = 0;
+  try {
+    for (const Op& op : ops) {
+      const Work one = state_->submit(op, each);
+      ++submitted;
+      detail::WorkShared::on_terminal(
+          one, [outcome](const Failure* failure) { outcome->one_done(failure); });
+    }
+  } catch (const DistError& error) {
+    for (std::size_t i = submitted; i < ops.size(); ++i) outcome->one_done(&error.failure());
   }
-  ops_.clear();
-  one_done(nullptr);
-  const Work work = whole.work();
+  outcome->one_done(nullptr);
   if (!options_.async) work.wait();
   return work;
 }

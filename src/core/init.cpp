@@ -27,7 +27,11 @@ struct Place {
   std::shared_ptr<Store> store;
   int rank = 0;
   int size = 1;
+  bool by_parent = false;  // see meet_by_parent()
 };
+
+// Worlds that this process made with ranks of the same parent.
+std::atomic<unsigned> g_worlds_by_parent{0};
 
 std::string read_token_fd(int fd) {
   std::string token(64, '\0');
@@ -92,9 +96,8 @@ std::shared_ptr<Store> meet_by_tcp(const std::string& host, int port, bool serve
 
 // Ranks that an MPI launcher started on one host and that were given no address share its process
 // as parent: a file named after that process, in a directory of this user's own, is where they
-// meet. Each time in another one: a rank may still be leaving the last when others come again.
+// meet. Another one for each world: a rank may still be leaving the last when others come again.
 std::shared_ptr<Store> meet_by_parent(int size, Duration timeout) {
-  static std::atomic<unsigned> meetings{0};
   std::string stat_line;
   std::getline(std::ifstream(fmt::format("/proc/{}/stat", getppid())), stat_line);
   // Field 22, counted after the command's closing bracket, is the start time: pids are used again.
@@ -103,7 +106,7 @@ std::shared_ptr<Store> meet_by_parent(int size, Duration timeout) {
   const std::string start =
       at == stat_line.npos ? "0" : stat_line.substr(at + 1, stat_line.find(' ', at + 1) - at - 1);
   const std::string folder = fmt::format("{}/c10d-{}-{}-{}-{}", env("TMPDIR").value_or("/tmp"),
-                                         getuid(), getppid(), start, meetings.fetch_add(1));
+                                         getuid(), getppid(), start, g_worlds_by_parent.load());
   struct stat status {};
   if ((mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) ||
       lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
@@ -138,6 +141,7 @@ Place meet_by_env(const InitOptions& options, const std::string& token, Duration
   } else if ((launch.launcher == "openmpi" || launch.launcher == "pmi") &&
              launch.local_size == launch.size) {
     place.store = meet_by_parent(place.size, timeout);
+    place.by_parent = true;
   } else {
     throw InvalidArgument(fmt::format(
         "env://: {} ranks but no place to meet: start with c10d-run, or set MASTER_ADDR and "
@@ -212,6 +216,7 @@ ProcessGroup init_process_group(InitOptions options) {
     throw;
   }
   state->release_claim = std::move(met.release);
+  if (place.by_parent) g_worlds_by_parent.fetch_add(1);
   log(LogLevel::info, "group \"{}\": rank {} of {}, {}", options.name, place.rank, place.size,
       state->backend->description());
   return ProcessGroup(std::move(state));

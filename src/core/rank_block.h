@@ -32,6 +32,7 @@ inline constexpr std::size_t kRecords = 1024;  // per rank and group: 64 KiB
 // most one call, because agreement on call k needs every rank to have entered k.
 struct alignas(128) CallSlot {
   std::atomic<std::uint64_t> sequence;  // stored last
+  std::atomic<std::uint64_t> compared;  // of an all_to_all_v: the counts of all peers fit mine
   Signature signature;
   std::uint64_t hash;
 };
@@ -50,6 +51,8 @@ struct alignas(128) RankBlock {
   std::atomic<std::uint64_t> finished;                // of the last that left it
   std::atomic<std::uint64_t> ended;                   // records that are no longer running
   std::atomic<std::uint64_t> barriers;                // monitored barriers entered
+  std::atomic<std::uint64_t> gone;  // sequence of the last call that went through agreement
+  alignas(64) std::atomic<std::int64_t> heartbeat_ns;  // when the monitor last ran
 
   CallSlot calls[2];
   Bell bell;  // rung after `presence`, `barriers` and the sequence of a call have changed
@@ -72,6 +75,9 @@ struct alignas(128) GroupHeader {
   enum State : std::uint32_t { intact, breaking, broken };
   // The rank that moves it from intact to breaking writes `cause`.
   std::atomic<std::uint32_t> state;
+  // See ShmControl::goes().
+  std::atomic<std::uint64_t> abandoned;  // the last sequence that some rank gave up
+  std::atomic<std::uint64_t> decided;    // 2 * sequence + whether it goes through
   alignas(128) SharedFailure cause;
 };
 

@@ -101,6 +101,7 @@ class ShmControl final : public ControlPlane {
   void hold_liveness() override { pthread_mutex_trylock(&own_->alive); }
   void release_liveness() noexcept override { pthread_mutex_unlock(&own_->alive); }
   void tick() override;
+  void look_for_evidence() override;
 
  private:
   Failure read_cause() override;
@@ -121,6 +122,13 @@ class ShmControl final : public ControlPlane {
   Failure did_not_join() const;
   Failure did_not_reach_barrier(std::uint64_t round) const;
   std::string names_of(const std::vector<int>& ranks) const;
+  WaitResult wait_for_all(const Call& call, const WaitPolicy& policy,
+                          std::atomic<std::uint64_t> CallSlot::*word);
+  bool decide(std::uint64_t sequence, bool go);
+  bool goes(std::uint64_t sequence);
+  bool gives_up(std::uint64_t sequence);
+  // Of ranks that have not left a call, the one that does not run, if any.
+  int silent_one(const std::vector<int>& ranks) const noexcept;
   // Breaks the group when `peer`, which has entered the call, entered another one.
   bool matches(const Call& call, int peer);
   bool mine_is_odd(std::uint64_t sequence, int peer) const noexcept;
@@ -128,6 +136,7 @@ class ShmControl final : public ControlPlane {
   void check_peer(int peer);
   bool is_behind(int peer, const Recorded& record) const noexcept;
   bool has_left(int peer) const noexcept;
+  void fail_if_it_waits_for_a_rank_that_left(const Recorded& record, std::int64_t now);
   void check_running_ops();
 
   const std::shared_ptr<SharedMapping> mapping_;
@@ -194,21 +203,65 @@ bool ShmControl::matches(const Call& call, int peer) {
   return true;
 }
 
+WaitResult ShmControl::wait_for_all(const Call& call, const WaitPolicy& policy,
+                                    std::atomic<std::uint64_t> CallSlot::*word) {
+  for (int i = 1; i < size_; ++i) {
+    const int peer = (rank_ + i) % size_;
+    const auto& theirs = slot(peer, call.sequence).*word;
+    const WaitResult result = wait_for(peer, policy, call.deadline,
+                                       [&] { return theirs.load(kAcquire) == call.sequence; });
+    if (result != WaitResult::ready) return result;
+  }
+  return WaitResult::ready;
+}
+
+// Of the first decision on a call there is one, whoever makes it.
+bool ShmControl::decide(std::uint64_t sequence, bool go) {
+  const std::uint64_t no = 2 * sequence;
+  std::uint64_t decided = header_->decided.load(kAcquire);
+  while (decided < no)
+    if (header_->decided.compare_exchange_weak(decided, no + (go ? 1 : 0))) return go;
+  return decided != no;
+}
+
+// Either all ranks go into a call or none does, else those inside wait for the others in a library
+// that knows no deadline. A rank that goes says so and then looks whether one gave up; one that
+// gives up says so and then looks whether one went: at least one of the two sees the other, and
+// then the first of them decides.
+bool ShmControl::goes(std::uint64_t sequence) {
+  own_->gone.store(sequence, std::memory_order_seq_cst);
+  return header_->abandoned.load(std::memory_order_seq_cst) < sequence || decide(sequence, true);
+}
+
+bool ShmControl::gives_up(std::uint64_t sequence) {
+  std::uint64_t last = header_->abandoned.load();
+  while (last < sequence && !header_->abandoned.compare_exchange_weak(last, sequence)) {
+  }
+  bool went = false;
+  for (int peer = 0; peer < size_; ++peer)
+    went = went || blocks_[peer].gone.load(std::memory_order_seq_cst) >= sequence;
+  return !decide(sequence, went);
+}
+
 std::shared_ptr<const Failure> ShmControl::agree(const Call& call, Waiting waiting) {
   announce(call);
   const WaitPolicy& policy = waiting == Waiting::sleep ? kPatient : policy_;
-  for (int i = 1; i < size_; ++i) {
-    const int peer = (rank_ + i) % size_;
-    const auto& entered = slot(peer, call.sequence).sequence;
-    const WaitResult result = wait_for(peer, policy, call.deadline,
-                                       [&] { return entered.load(kAcquire) == call.sequence; });
-    if (result == WaitResult::broken) return failure();
-    if (result == WaitResult::timed_out)
-      return fail(timed_out(call, "waiting for all ranks to enter the call"));
-    if (!matches(call, peer)) return failure();
+  WaitResult result = wait_for_all(call, policy, &CallSlot::sequence);
+  if (result == WaitResult::ready) {
+    for (int i = 1; i < size_; ++i)
+      if (!matches(call, (rank_ + i) % size_)) return failure();
+    if (std::holds_alternative<AllToAllV>(call.op)) {
+      slot(rank_, call.sequence).compared.store(call.sequence, kRelease);
+      own_->bell.ring();
+      result = wait_for_all(call, policy, &CallSlot::compared);
+    }
   }
   // A call that agrees goes through even if the group broke meanwhile: the op itself decides.
-  return nullptr;
+  if (result == WaitResult::ready ? goes(call.sequence) : !gives_up(call.sequence)) return nullptr;
+  if (result == WaitResult::broken) return failure();
+  Failure late = timed_out(call, "waiting for all ranks to enter the call");
+  if (result == WaitResult::timed_out) return fail(std::move(late));
+  return explain(std::move(late), std::chrono::seconds(1));  // of the rank that gave up
 }
 
 Control::Agreement ShmControl::poll_agreement(const Call& call) {
@@ -262,14 +315,33 @@ Failure ShmControl::timed_out(const Call& call, std::string_view phase) {
   } else {
     for (int peer = 0; peer < size_; ++peer)
       if (blocks_[peer].submitted.load(kRelaxed) < call.sequence) missing.push_back(peer);
-    // All entered: then who has not left it?
-    if (missing.empty())
-      for (int peer = 0; peer < size_; ++peer)
-        if (peer != rank_ && blocks_[peer].finished.load(kRelaxed) < call.sequence)
-          missing.push_back(peer);
   }
-  return deadline_passed(call, phase, missing,
-                         [this](int peer) { return ": " + last_op(blocks_[peer], steady_ns()); });
+  const auto about = [this](int peer) { return ": " + last_op(blocks_[peer], steady_ns()); };
+  if (!missing.empty() || is_point_to_point(signature.kind))
+    return deadline_passed(call, phase, missing, about);
+  // All entered. Who has not left it may be held up by another one of them.
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_ && blocks_[peer].finished.load(kRelaxed) < call.sequence)
+      missing.push_back(peer);
+  Failure failure = deadline_passed(call, phase, missing, about);
+  const int culprit = missing.size() == 1 ? missing.front() : silent_one(missing);
+  failure.rank = culprit;
+  failure.host = culprit < 0 ? "" : members_[static_cast<std::size_t>(culprit)].host;
+  failure.pid = culprit < 0 ? 0 : members_[static_cast<std::size_t>(culprit)].pid;
+  return failure;
+}
+
+int ShmControl::silent_one(const std::vector<int>& ranks) const noexcept {
+  constexpr std::int64_t kSilence = std::chrono::nanoseconds(10 * kMonitorPeriod).count();
+  int silent = -1;
+  std::int64_t since = steady_ns() - kSilence;
+  for (const int rank : ranks) {
+    const std::int64_t beat = blocks_[rank].heartbeat_ns.load(kRelaxed);
+    if (beat >= since) continue;
+    since = beat;
+    silent = rank;
+  }
+  return silent;
 }
 
 Failure ShmControl::did_not_reach_barrier(std::uint64_t round) const {
@@ -337,42 +409,50 @@ bool ShmControl::has_left(int peer) const noexcept {
   return blocks_[peer].presence.load(kAcquire) == Presence::left;
 }
 
+void ShmControl::fail_if_it_waits_for_a_rank_that_left(const Recorded& record, std::int64_t now) {
+  // A message may still be on its way from a rank that has left.
+  if (is_point_to_point(record.kind) && now - record.start_ns <= 1'000'000'000) return;
+  for (int peer = 0; peer < size_; ++peer)
+    if (has_left(peer) && is_behind(peer, record))
+      fail(failure_about(
+          peer, Code::peer_left,
+          fmt::format("{} left the group; rank {} still waits for it in {} #{}", name_of(peer),
+                      rank_, to_string(record.kind), record.sequence)));
+}
+
 // A peer that has left will never come, and an op that runs for long is worth a warning with names.
 void ShmControl::check_running_ops() {
   if (own_->ended.load(kRelaxed) == own_->next_record.load(kRelaxed)) return;
   const std::int64_t now = steady_ns();
-  std::optional<Recorded> oldest;
+  std::vector<Recorded> running;
   visit_records(*own_, [&](const Recorded& record) {
-    if (record.state == Record::running && (!oldest || record.start_ns < oldest->start_ns))
-      oldest = record;
+    if (record.state == Record::running) running.push_back(record);
   });
-  if (!oldest) return;
+  if (running.empty()) return;
+  for (const Recorded& record : running) fail_if_it_waits_for_a_rank_that_left(record, now);
+  const Recorded& oldest =
+      *std::min_element(running.begin(), running.end(),
+                        [](const auto& a, const auto& b) { return a.start_ns < b.start_ns; });
   std::vector<int> missing;
-  const std::int64_t age = now - oldest->start_ns;
-  // A message may still be on its way from a rank that has left.
-  const bool settled = !is_point_to_point(oldest->kind) || age > 1'000'000'000;
-  for (int peer = 0; peer < size_; ++peer) {
-    const bool left = has_left(peer);
-    if (!is_behind(peer, *oldest)) continue;
-    missing.push_back(peer);
-    if (left && settled)
-      fail(failure_about(
-          peer, Code::peer_left,
-          fmt::format("{} left the group; rank {} still waits for it in {} #{}", name_of(peer),
-                      rank_, to_string(oldest->kind), oldest->sequence)));
-  }
+  for (int peer = 0; peer < size_; ++peer)
+    if (is_behind(peer, oldest)) missing.push_back(peer);
   constexpr std::int64_t kPeriod = std::chrono::nanoseconds(kLateOp).count();
-  if (now - std::max(oldest->start_ns, last_warning_ns_) < kPeriod) return;
+  if (now - std::max(oldest.start_ns, last_warning_ns_) < kPeriod) return;
   last_warning_ns_ = now;
   log(LogLevel::warn, "group \"{}\", rank {}: {} #{} runs for {:.0f} s; {}", group_, rank_,
-      to_string(oldest->kind), oldest->sequence, static_cast<double>(age) / 1e9,
+      to_string(oldest.kind), oldest.sequence, static_cast<double>(now - oldest.start_ns) / 1e9,
       missing.empty() ? "all ranks have entered it" : "not there yet: " + names_of(missing));
 }
 
-void ShmControl::tick() {
-  if (broken()) return;
+void ShmControl::look_for_evidence() {
   for (int peer = 0; peer < size_; ++peer)
     if (peer != rank_) check_peer(peer);
+}
+
+void ShmControl::tick() {
+  own_->heartbeat_ns.store(steady_ns(), kRelaxed);
+  if (broken()) return;
+  look_for_evidence();
   check_running_ops();
 }
 
@@ -389,6 +469,12 @@ std::shared_ptr<ControlPlane> make_shm_control(const ControlOptions& options) {
                             .token = options.token,
                             .deadline = options.deadline},
                            std::move(mapping));
+  if (mapping->size() != Layout(options.size).bytes)
+    throw_failure({.code = Code::corrupt,
+                   .message = fmt::format("rank 0 shares a control plane of {} bytes, this build "
+                                          "needs {}: every rank must run the same build",
+                                          mapping->size(), Layout(options.size).bytes),
+                   .group = options.group});
   auto control = std::make_shared<ShmControl>(options, std::move(mapping));
   watch(control);
   try {

@@ -16,7 +16,7 @@ void stop(Child& rank) {
 TEST_P(Stop, TheDeadlineNamesTheStoppedRank) {
   Job job(GetParam(), 4);
   stop(job[2]);
-  job.tell_all_but(2, "all_reduce 1000 500");
+  job.tell_all_but(2, "all_reduce 1000 3000");
   for (const Heard& error : job.errors_of_all_but(2)) {
     EXPECT_EQ(error.code, "TimedOut") << error.what;
     EXPECT_EQ(error.rank, 2) << error.what;
@@ -31,7 +31,7 @@ TEST_P(Stop, TheDeadlineNamesTheStoppedRank) {
 
 TEST_P(Stop, InTheMiddleOfAnOpTheDeadlineNamesIt) {
   Job job(GetParam(), 3);
-  job.tell_all_but(-1, "loop 4194304 1500");
+  job.tell_all_but(-1, "loop 4194304 5000");
   EXPECT_EQ(job[1].hear_of("ok"), "ok");
   stop(job[1]);
   for (const Heard& error : job.errors_of_all_but(1)) {

@@ -65,14 +65,15 @@ TEST(Launch, LeavesNothingWhenACallbackThrows) {
 }
 
 TEST(Launch, RestoresTheCallersSignals) {
-  struct sigaction mine = {}, before = {}, after = {};
+  struct sigaction mine = {}, before = {}, after = {}, interrupt = {};
+  sigaction(SIGINT, nullptr, &interrupt);
   mine.sa_handler = SIG_IGN;
   sigaction(SIGQUIT, &mine, &before);
   EXPECT_EQ(launch({.command = {"true"}}).exit_code, 0);
   sigaction(SIGQUIT, &before, &after);
   EXPECT_EQ(after.sa_handler, SIG_IGN);
   sigaction(SIGINT, nullptr, &after);
-  EXPECT_EQ(after.sa_handler, SIG_DFL);
+  EXPECT_EQ(after.sa_handler, interrupt.sa_handler);
 }
 
 TEST(Launch, RunsOnceAtATime) {

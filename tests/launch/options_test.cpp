@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The command lines of c10d-run and c10d-info.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -112,7 +113,8 @@ TEST(Options, WhatFollowsTheProgramIsItsOwn) {
 }
 
 TEST(Options, APythonScriptRunsUnbuffered) {
-  const auto script = std::filesystem::path(::testing::TempDir()) / "c10d_run_script.py";
+  const auto script = std::filesystem::path(::testing::TempDir()) /
+                      ("c10d_run_script_" + std::to_string(getpid()) + ".py");
   std::ofstream(script) << "import os, sys\n"
                            "print(os.environ['RANK'], sys.argv[1], sys.stdout.write_through)\n";
   const Ended ended = run_ranks({"-n", "1", script, "x"});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -69,8 +70,9 @@ TEST(Output, OnlyChosenRanksAreShown) {
 }
 
 TEST(Output, GoesToFiles) {
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "c10d-run-logs";
-  std::filesystem::remove_all(folder);
+  std::string name = ::testing::TempDir() + "/c10d-run-logs-XXXXXX";
+  ASSERT_NE(mkdtemp(name.data()), nullptr);
+  const std::filesystem::path folder = name;
   const Ended ended = run_ranks({"-n", "2", "--log-dir", folder, "-r", "2", "-t", "0:1", C10D_PROBE,
                                  "text", "out\n", "err\n"});
   EXPECT_EQ(ended.code, 0);

@@ -21,7 +21,7 @@ namespace c10d::inline v0 {
 namespace {
 
 using std::chrono::steady_clock;
-constexpr std::chrono::seconds kTimeout{20};
+constexpr std::chrono::seconds kTimeout{60};
 
 std::pair<Fd, Fd> pipe_pair() {
   std::array<int, 2> ends{};
@@ -43,6 +43,9 @@ std::pair<Fd, Fd> terminal_pair() {
   dup2(err, STDERR_FILENO);
   syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
+  // Whoever started the test may have left signals ignored, as nohup does.
+  for (const int handled : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGCHLD, SIGPIPE})
+    signal(handled, SIG_DFL);
   if (options.ignored_signal != 0) signal(options.ignored_signal, SIG_IGN);
   sigset_t none;
   sigemptyset(&none);
@@ -167,7 +170,7 @@ bool no_process_left(std::string* left) {
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
   pthread_sigmask(SIG_BLOCK, &child, &before);
-  const auto deadline = steady_clock::now() + std::chrono::seconds(5);
+  const auto deadline = steady_clock::now() + std::chrono::seconds(20);
   bool none = false;
   for (;;) {
     const pid_t pid = waitpid(-1, nullptr, WNOHANG);

@@ -83,9 +83,15 @@ TEST(SharedMemory, ProcessesShareIt) {
 
 TEST(SharedMemory, NamesTheRanksThatDidNotCome) {
   const auto store = make_hash_store(20s);
-  std::jthread rank2([&] { share_memory(share(store, 2, 4), nullptr); });
-  const Failure failure = failure_of(
-      [&] { share_memory(share(store, 0, 4, 500ms), make_shared_memory("test", 4096)); });
+  std::jthread rank2([&] {
+    try {
+      share_memory(share(store, 2, 4), nullptr);
+    } catch (const DistError& error) {
+      ADD_FAILURE() << "rank 2: " << error.what();
+    }
+  });
+  const Failure failure =
+      failure_of([&] { share_memory(share(store, 0, 4, 3s), make_shared_memory("test", 4096)); });
   EXPECT_EQ(failure.code, Code::timed_out);
   EXPECT_NE(failure.message.find("rank(s) 1, 3 "), std::string::npos) << failure.message;
   EXPECT_EQ(failure.rank, 1);
