@@ -97,9 +97,10 @@ std::vector<std::string> advice(const Json& all) {
   if (all["clock"]["ns_per_reading"].get<double>() > 200)
     notes.emplace_back("reading the clock is slow: times of small messages hold some of it");
   for (const auto& [name, nearest] : all["unknown variables"].items())
-    notes.push_back(
-        fmt::format("{} is no variable of c10d{}", name,
-                    nearest == "" ? "" : ": did you mean " + nearest.get<std::string>() + "?"));
+    notes.push_back(fmt::format("{} is no variable of c10d{}", name,
+                                nearest.get<std::string>().empty()
+                                    ? ""
+                                    : ": did you mean " + nearest.get<std::string>() + "?"));
   return notes;
 }
 

@@ -26,7 +26,7 @@ class NoBackend final : public Backend {
 
 ProcessGroup& group() {
   static ProcessGroup instance = [] {
-    register_backend("none", [](BackendContext) { return std::make_unique<NoBackend>(); });
+    register_backend("none", [](const BackendContext&) { return std::make_unique<NoBackend>(); });
     return init_process_group(
         {.backend = "none", .store = make_hash_store(), .rank = 0, .size = 1});
   }();
