@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -230,14 +231,15 @@ class StepRun {
       parts.push_back(arrived.back().data);
       group.recv(parts.back(), state_.rank_of(stage), own_tag, options());
     }
-    std::vector<const std::byte*> inputs;
-    for (const Tensor& part : parts) inputs.push_back(static_cast<const std::byte*>(part.data));
-    reduce(sum.dtype, ReduceOp::sum, static_cast<std::byte*>(sum.data), inputs, sum.count);
+    auto* const bytes = static_cast<std::byte*>(sum.data);
+    for (std::size_t i = 1; i < parts.size(); ++i)
+      reduce(sum.dtype, ReduceOp::sum, bytes,
+             std::array<const std::byte*, 2>{bytes, static_cast<const std::byte*>(parts[i].data)},
+             sum.count);
     for (std::size_t i = 1; i < parts.size(); ++i) {
       const int stage = tied.stages[i];
       if (state_.stages.contains(stage))
-        std::copy_n(static_cast<const std::byte*>(sum.data), sum.bytes(),
-                    static_cast<std::byte*>(parts[i].data));
+        std::copy_n(bytes, sum.bytes(), static_cast<std::byte*>(parts[i].data));
       else
         group.send(sum, state_.rank_of(stage), own_tag, options());
     }
