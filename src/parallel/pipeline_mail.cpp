@@ -11,6 +11,9 @@
 
 namespace c10d::inline v0::parallel {
 
+// Backends bound the ops that may be pending in a group; gloo does at 256.
+constexpr std::size_t kMaxOutgoing = 32;
+
 std::size_t checked_bytes(std::span<const std::int64_t> shape, DType dtype, std::size_t limit) {
   if (shape.size() > kMaxActivationDims)
     throw InvalidArgument(fmt::format("an activation of {} dimensions; the limit is {}",
@@ -121,7 +124,7 @@ Activation Mail::take(Key tag) {
 }
 
 void Mail::send(const Address& to, Activation activation) {
-  drop_sent();
+  make_room();
   Outgoing& message = outgoing_[to.tag];
   message.activation = std::move(activation);
   const std::vector<std::int64_t>& shape = message.activation.shape;
@@ -135,18 +138,20 @@ void Mail::send(const Address& to, Activation activation) {
 }
 
 void Mail::send_gradient(const Address& to, Activation gradient) {
-  drop_sent();
+  make_room();
   Outgoing& message = outgoing_[to.tag];
   message.activation = std::move(gradient);
   const std::lock_guard lock(mutex_);
   message.work = group_.isend(message.activation.data, to.peer, to.tag, options(to));
 }
 
-// Memory that went out is given back as soon as may be.
-void Mail::drop_sent() {
+// Gives memory back that went out, and waits where too much is under way: the peer takes what comes
+// without being asked, so that ends.
+void Mail::make_room() {
   std::erase_if(outgoing_, [](const auto& entry) {
     return entry.second.header_work.done() && entry.second.work.done();
   });
+  while (outgoing_.size() >= kMaxOutgoing) settle(outgoing_.begin()->first);
 }
 
 void Mail::settle(Key tag) {

@@ -69,7 +69,7 @@ class Mail : public std::enable_shared_from_this<Mail> {
   };
 
   void post(Incoming& message);  // the receive of the data; mutex_ is held
-  void drop_sent();
+  void make_room();
   CallOptions options(const Address& address) const;
 
   ProcessGroup& group_;

@@ -31,8 +31,7 @@ class ToyStage : public Stage {
 
   std::vector<Activation> forward(int i, std::span<const Activation> inputs) override {
     if (before_forward) before_forward(i);
-    Activation& h = saved_[i] =
-        inputs.empty() ? data(i) : sum(inputs, [](std::size_t) { return 1.f; });
+    Activation& h = saved_[i] = inputs.empty() ? data(i) : sum(inputs, false);
     std::vector<Activation> outputs;
     for (std::size_t k = 0; k < std::max<std::size_t>(outputs_, 1); ++k)
       outputs.push_back(scaled(h, static_cast<float>(k + 1)));
@@ -45,9 +44,7 @@ class ToyStage : public Stage {
 
   std::vector<Activation> backward_input(int i, std::span<const Activation> gradients) override {
     if (before_input) before_input(i);
-    Activation g = gradients.empty()
-                       ? loss_gradient_[i]
-                       : sum(gradients, [](std::size_t k) { return static_cast<float>(k + 1); });
+    Activation g = gradients.empty() ? loss_gradient_[i] : sum(gradients, true);
     weight_terms_[i] = g;
     std::vector<Activation> results;
     for (std::size_t k = 0; k < inputs_; ++k) results.push_back(scaled(g, 1));
@@ -57,9 +54,10 @@ class ToyStage : public Stage {
 
   void backward_weight(int i) override {
     weight_order.push_back(i);
-    const float *const g = values(weight_terms_.at(i)), *const h = values(saved_.at(i));
-    for (std::size_t j = 0; j < weight_terms_.at(i).data.count; ++j)
-      gradient_[j % gradient_.size()] += g[j] * h[j];
+    const float* g = values(weight_terms_.at(i));
+    const float* h = values(saved_.at(i));
+    for (std::size_t row = 0; row < saved_.at(i).data.count / weight_.size(); ++row)
+      for (float& sum : gradient_) sum += *g++ * *h++;
     saved_.erase(i);
     weight_terms_.erase(i);
   }
@@ -100,20 +98,24 @@ class ToyStage : public Stage {
     return x;
   }
 
-  static Activation sum(std::span<const Activation> parts,
-                        const std::function<float(std::size_t)>& factor) {
+  static Activation sum(std::span<const Activation> parts, bool growing) {
     Activation total = make_activation(parts[0].shape);
-    std::fill_n(values(total), total.data.count, 0.f);
-    for (std::size_t k = 0; k < parts.size(); ++k)
-      for (std::size_t j = 0; j < total.data.count; ++j)
-        values(total)[j] += factor(k) * values(parts[k])[j];
+    float* const to = values(total);
+    std::fill_n(to, total.data.count, 0.f);
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      const float factor = growing ? static_cast<float>(k + 1) : 1;
+      const float* const from = values(parts[k]);
+      for (std::size_t j = 0; j < total.data.count; ++j) to[j] += factor * from[j];
+    }
     return total;
   }
 
   Activation scaled(const Activation& of, float factor) const {
     Activation result = make_activation(of.shape);
-    for (std::size_t j = 0; j < of.data.count; ++j)
-      values(result)[j] = factor * weight_[j % weight_.size()] * values(of)[j];
+    float* to = values(result);
+    const float* from = values(of);
+    for (std::size_t row = 0; row < of.data.count / weight_.size(); ++row)
+      for (const float w : weight_) *to++ = factor * w * *from++;
     return result;
   }
 
