@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -15,18 +14,6 @@
 
 namespace c10d::inline v0::parallel {
 namespace {
-
-struct Form {
-  std::vector<std::int64_t> shape;
-  DType dtype;
-
-  explicit Form(const Activation& of) : shape(of.shape), dtype(of.data.dtype) {}
-  bool operator==(const Form&) const = default;
-};
-
-std::string to_text(const Form& form) {
-  return fmt::format("{} [{}]", to_string(form.dtype), fmt::join(form.shape, ", "));
-}
 
 // One pass over the actions of a rank.
 class StepRun {
@@ -123,16 +110,16 @@ class StepRun {
   void check(const std::vector<Activation>& returned, std::size_t expected) const {
     if (returned.size() != expected)
       refuse(fmt::format("returned {} activations instead of {}", returned.size(), expected));
-    for (const Activation& activation : returned) {
-      const Tensor& data = activation.data;
-      const std::size_t bytes =
-          checked_bytes(activation.shape, data.dtype, state_.options.activation_limit);
-      if (bytes != data.bytes() || (bytes != 0 && data.data == nullptr) ||
-          data.device.type != DeviceType::cpu)
+    for (const Activation& each : returned) {
+      const std::size_t limit = state_.options.activation_limit;
+      if (bytes_of(each.shape, each.data.dtype, limit) != each.data.bytes())
         refuse(
-            fmt::format("returned {} with {} elements at {}: the shape must say what is there, "
-                        "in CPU memory",
-                        to_text(Form(activation)), data.count, data.data));
+            fmt::format("returned {} with {} elements: both must say the same, within {} bytes "
+                        "(PipelineOptions::activation_limit)",
+                        to_text(each.shape, each.data.dtype), each.data.count, limit));
+      if (each.data.device.type != DeviceType::cpu ||
+          (each.data.data == nullptr && each.data.count > 0))
+        refuse("returned an activation that is not in CPU memory");
     }
   }
 
@@ -141,7 +128,7 @@ class StepRun {
     for (const int edge : state_.graph.into(action.stage)) {
       const std::uint32_t key = tag(edge, action.micro_batch, 0);
       inputs.push_back(take_held(key));
-      if (state_.facts.trains) input_forms_.emplace(key, Form(inputs.back()));
+      if (state_.facts.trains) input_forms_[key] = {inputs.back().data.dtype, inputs.back().shape};
     }
     std::vector<Activation> outputs = stage.forward(action.micro_batch, inputs);
     const auto edges = state_.graph.out_of(action.stage);
@@ -161,9 +148,11 @@ class StepRun {
     check(results, edges.size());
     for (std::size_t i = 0; i < edges.size(); ++i) {
       const auto input = input_forms_.find(tag(edges[i], action.micro_batch, 0));
-      if (Form(results[i]) != input->second)
-        refuse(fmt::format("returned the gradient {} of an input {}", to_text(Form(results[i])),
-                           to_text(input->second)));
+      const auto& [dtype, shape] = input->second;
+      if (results[i].data.dtype != dtype || results[i].shape != shape)
+        refuse(fmt::format("returned the gradient {} of an input {}",
+                           to_text(results[i].shape, results[i].data.dtype),
+                           to_text(shape, dtype)));
       input_forms_.erase(input);
       held_.emplace(tag(edges[i], action.micro_batch, kGradientTag), std::move(results[i]));
     }
@@ -251,7 +240,8 @@ class StepRun {
   // By tag: activations and gradients between the action that made or received them and the one
   // that uses or sends them.
   std::unordered_map<std::uint32_t, Activation> held_;
-  std::unordered_map<std::uint32_t, Form> input_forms_;  // until their gradients are there
+  // Until their gradients are there.
+  std::unordered_map<std::uint32_t, std::pair<DType, std::vector<std::int64_t>>> input_forms_;
   std::set<int> reduced_;
 };
 

@@ -3,7 +3,9 @@
 // rank.
 #include "c10d/parallel/pipeline.h"
 
+#include <array>
 #include <csignal>
+#include <cstdio>
 #include <latch>
 #include <mutex>
 
@@ -314,6 +316,30 @@ TEST_P(PipelineOn, AWrongGradientIsNamedOnEveryRank) {
         stage.alter_gradients = [](auto& all) { all[0] = make_activation({1000}); };
       },
       "1I0", "f32 [1000]");
+}
+
+// What no pipeline sends, under the tag of the first header.
+TEST_P(PipelineOn, AHostileHeaderIsRefusedBeforeMemoryIsTaken) {
+  using Header = std::array<std::int64_t, 10>;
+  for (const Header& header :
+       {Header{99, 1, 5}, Header{-1, 1, 5}, Header{1, 9, 5}, Header{1, -1, 5}, Header{1, 1, -5},
+        Header{1, 1, 251}, Header{0, 1, 126}, Header{1, 3, 1 << 30, 1 << 30, 1 << 30},
+        Header{1, 2, INT64_MAX, INT64_MAX}})
+    run(2, [&](ProcessGroup& group) {
+      const Model model{.stages = 2, .micro_batches = 1};
+      const Schedule schedule = make_schedule("gpipe", 2, 1);
+      OwnStages own(schedule, model, group.rank());
+      PipelineOptions options = options_of(schedule, model);
+      options.activation_limit = 1000;
+      Pipeline pipeline(group, own.pointers(), options);
+      const Failure failure = failure_of([&] {
+        if (group.rank() == 1) return pipeline.step();
+        group.send(header, 1, 0);
+        group.barrier();
+      });
+      EXPECT_EQ(failure.code, group.rank() == 1 ? Code::corrupt : Code::revoked);
+      EXPECT_NE(failure.message.find("rank 0 announced"), std::string::npos) << failure.message;
+    });
 }
 
 TEST_P(PipelineOn, AStepThatIsLateFailsOnEveryRank) {
