@@ -2,15 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <unordered_map>
 #include <utility>
 
 #include "c10d/error.h"
-#include "kernels/reduce.h"
 #include "src/parallel/pipeline_mail.h"
 #include "src/parallel/pipeline_state.h"
+#include "src/parallel/tied_weight.h"
 
 namespace c10d::inline v0::parallel {
 namespace {
@@ -30,7 +29,8 @@ class StepRun {
     if (state_.facts.trains) {
       for (const auto& [index, stage] : state_.stages)
         if (!reduced_.contains(index)) perform({index, ActionKind::reduce_grad, -1});
-      for (const TiedWeight& tied : state_.options.tied) add_tied(tied);
+      for (const TiedWeight& tied : state_.options.tied)
+        add_tied(state_, tied, [this] { return mail_.left(action_); });
     }
     mail_.settle_all();
     // No rank takes the step for done that fails on another.
@@ -179,58 +179,6 @@ class StepRun {
       if (rank_across(edge, action.stage) == state_.group.rank()) continue;
       const std::uint32_t key = tag(edge, action.micro_batch, part);
       held_.emplace(key, mail_.take(key));
-    }
-  }
-
-  // On the rank of the first holder; the others give their gradients and get the sum. All ranks go
-  // through the tied weights in one order, so blocking calls cannot wait for each other.
-  void add_tied(const TiedWeight& tied) {
-    const int root = state_.rank_of(tied.stages.front());
-    const auto last = static_cast<std::uint32_t>(state_.graph.edges().size());
-    const std::uint32_t own_tag =
-        last * static_cast<std::uint32_t>(state_.facts.micro_batches) * kTagsPerMessage;
-    const auto options = [&] { return CallOptions{.timeout = mail_.left(action_)}; };
-    ProcessGroup& group = state_.group;
-    if (group.rank() == root) return add_tied_here(tied, own_tag);
-    for (const int stage : tied.stages)
-      if (const auto own = state_.stages.find(stage); own != state_.stages.end())
-        group.send(own->second->tied_gradient(tied.name), root, own_tag, options());
-    for (const int stage : tied.stages)
-      if (const auto own = state_.stages.find(stage); own != state_.stages.end())
-        group.recv(own->second->tied_gradient(tied.name), root, own_tag, options());
-  }
-
-  void add_tied_here(const TiedWeight& tied, std::uint32_t own_tag) {
-    const auto options = [&] { return CallOptions{.timeout = mail_.left(action_)}; };
-    ProcessGroup& group = state_.group;
-    const Tensor sum = state_.stages.at(tied.stages.front())->tied_gradient(tied.name);
-    std::vector<Tensor> parts{sum};
-    std::vector<Activation> arrived;
-    for (const int stage : std::span(tied.stages).subspan(1)) {
-      if (const auto own = state_.stages.find(stage); own != state_.stages.end()) {
-        parts.push_back(own->second->tied_gradient(tied.name));
-        if (parts.back().count != sum.count || parts.back().dtype != sum.dtype)
-          throw InvalidArgument(fmt::format(
-              "pipeline: the gradient of {} is {} x {} in stage {} and {} x {} in stage {}",
-              tied.name, sum.count, to_string(sum.dtype), tied.stages.front(), parts.back().count,
-              to_string(parts.back().dtype), stage));
-        continue;
-      }
-      arrived.push_back(make_activation({static_cast<std::int64_t>(sum.count)}, sum.dtype));
-      parts.push_back(arrived.back().data);
-      group.recv(parts.back(), state_.rank_of(stage), own_tag, options());
-    }
-    auto* const bytes = static_cast<std::byte*>(sum.data);
-    for (std::size_t i = 1; i < parts.size(); ++i)
-      reduce(sum.dtype, ReduceOp::sum, bytes,
-             std::array<const std::byte*, 2>{bytes, static_cast<const std::byte*>(parts[i].data)},
-             sum.count);
-    for (std::size_t i = 1; i < parts.size(); ++i) {
-      const int stage = tied.stages[i];
-      if (state_.stages.contains(stage))
-        std::copy_n(bytes, sum.bytes(), static_cast<std::byte*>(parts[i].data));
-      else
-        group.send(sum, state_.rank_of(stage), own_tag, options());
     }
   }
 
