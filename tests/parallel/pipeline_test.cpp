@@ -355,7 +355,10 @@ TEST_P(PipelineOn, AStepThatIsLateFailsOnEveryRank) {
         group.rank() == 1 ? Duration(std::chrono::milliseconds(200)) : Duration(contract::kTimeout);
     const Failure failure = failure_of([&] { pipeline.step(timeout); });
     if (group.rank() == 1) told.count_down();
-    EXPECT_EQ(failure.code, Code::timed_out);
+    // The other hears of it as the timeout of an op or as the abort that follows.
+    EXPECT_TRUE(failure.code == Code::timed_out ||
+                (group.rank() == 0 && failure.code == Code::revoked))
+        << failure.message;
   });
 }
 
