@@ -137,17 +137,24 @@ class PipelineOn : public contract::OnBackend {
     Failure failure;  // of a DistError
   };
 
-  // Two stages on two ranks under 1f1b, broken by `sabotage` on rank 1. What each rank sees.
-  std::vector<Seen> after(const std::function<void(ToyStage&, PipelineOptions&)>& sabotage) const {
+  // Gets the stage of rank 1, and what ends when rank 0 has done all of its actions.
+  using Sabotage = std::function<void(ToyStage&, std::latch& rank_0_is_through)>;
+
+  // Two stages on two ranks, and what each rank sees.
+  std::vector<Seen> after(const Sabotage& sabotage) const {
     std::mutex mutex;
     std::vector<Seen> seen;
+    std::latch rank_0_is_through(1);
     run(2, [&](ProcessGroup& group) {
       const Model model{.stages = 2, .micro_batches = 4};
       const Schedule schedule = make_schedule("zb-h1", 2, 4);
       OwnStages own(schedule, model, group.rank());
       PipelineOptions options = options_of(schedule, model);
       options.activation_limit = 1000;
-      if (group.rank() == 1) sabotage(own.toys.at(1), options);
+      if (group.rank() == 1)
+        sabotage(own.toys.at(1), rank_0_is_through);
+      else
+        own.toys.at(0).on_reduce = [&] { rank_0_is_through.count_down(); };
       Seen mine{group.rank(), {}, {}};
       Pipeline pipeline(group, own.pointers(), std::move(options));
       try {
@@ -169,8 +176,8 @@ class PipelineOn : public contract::OnBackend {
   }
 
   // Rank 1 throws what it threw; rank 0 hears of it, with the action.
-  void expect_told(const std::function<void(ToyStage&, PipelineOptions&)>& sabotage,
-                   const std::string& action, const std::string& text) const {
+  void expect_told(const Sabotage& sabotage, const std::string& action,
+                   const std::string& text) const {
     const std::vector<Seen> seen = after(sabotage);
     ASSERT_EQ(seen.size(), 2u);
     EXPECT_NE(seen[1].what.find(text), std::string::npos) << seen[1].what;
@@ -292,9 +299,15 @@ TEST_P(PipelineOn, AStageThatThrowsEndsTheStepOnEveryRank) {
               "the third one is broken");
   expect_told([&](ToyStage& stage, auto&) { stage.before_input = broken; }, "1I2",
               "the third one is broken");
-  // After rank 0 has all that it waits for: it must not take the step for done.
-  expect_told([&](ToyStage& stage, auto&) { stage.on_reduce = [&] { broken(2); }; }, "1REDUCE_GRAD",
-              "the third one is broken");
+  // It must not take the step for done.
+  expect_told(
+      [&](ToyStage& stage, std::latch& rank_0_is_through) {
+        stage.on_reduce = [&] {
+          rank_0_is_through.wait();
+          broken(2);
+        };
+      },
+      "1REDUCE_GRAD", "the third one is broken");
 }
 
 TEST_P(PipelineOn, AWrongGradientIsNamedOnEveryRank) {
