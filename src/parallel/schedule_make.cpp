@@ -14,16 +14,16 @@ namespace c10d::inline v0::parallel {
 namespace {
 
 using enum ActionKind;
-using Row = std::vector<Action>;
+using ActionRow = std::vector<Action>;
 
-struct Size {
+struct ScheduleSize {
   int ranks, micro_batches, chunks;
 };
 
-Schedule make_gpipe(const Size& size) {
+Schedule make_gpipe(const ScheduleSize& size) {
   Schedule schedule;
   for (int rank = 0; rank < size.ranks; ++rank) {
-    Row& row = schedule.ranks.emplace_back();
+    ActionRow& row = schedule.ranks.emplace_back();
     for (int chunk = 0; chunk < size.chunks; ++chunk)
       for (int i = 0; i < size.micro_batches; ++i)
         row.push_back({chunk * size.ranks + rank, forward, i});
@@ -36,7 +36,7 @@ Schedule make_gpipe(const Size& size) {
 
 // Micro-batches go through all chunks of a rank in blocks of at most `ranks`: rank r runs ahead by
 // as many forwards as it takes until its first gradient can be back.
-Schedule make_1f1b(const Size& size) {
+Schedule make_1f1b(const ScheduleSize& size) {
   const int block = size.chunks == 1 ? 1 : std::min(size.ranks, size.micro_batches);
   if (size.micro_batches % block != 0)
     throw InvalidArgument(fmt::format(
@@ -53,7 +53,7 @@ Schedule make_1f1b(const Size& size) {
     const int behind = size.ranks - 1 - rank;
     const int ahead =
         std::min(total, size.chunks == 1 ? behind : 2 * behind + (size.chunks - 1) * block);
-    Row& row = schedule.ranks.emplace_back();
+    ActionRow& row = schedule.ranks.emplace_back();
     for (int n = 0; n < ahead; ++n) row.push_back(nth(rank, n, forward));
     for (int n = ahead; n < total; ++n) {
       row.push_back(nth(rank, n, forward));
@@ -67,11 +67,11 @@ Schedule make_1f1b(const Size& size) {
 // Runs all ranks in lockstep, one action of equal cost per turn. A forward comes first, as long as
 // rank r is at most ranks - r of them ahead of its input gradients, as in 1f1b, and at most `ranks`
 // ahead of its weight gradients; these take what is left.
-Schedule make_zb_h1(const Size& size) {
+Schedule make_zb_h1(const ScheduleSize& size) {
   struct Count {
     int forward = 0, input = 0, weight = 0;
   };
-  Schedule schedule{std::vector<Row>(static_cast<std::size_t>(size.ranks))};
+  Schedule schedule{std::vector<ActionRow>(static_cast<std::size_t>(size.ranks))};
   std::vector<Count> done(static_cast<std::size_t>(size.ranks));
   for (int left = 3 * size.ranks * size.micro_batches; left > 0;) {
     const std::vector<Count> before = done;
@@ -81,7 +81,7 @@ Schedule make_zb_h1(const Size& size) {
       Count& own = done[at];
       const int may_forward = rank == 0 ? size.micro_batches : before[at - 1].forward;
       const int may_input = last ? own.forward : std::min(own.forward, before[at + 1].input);
-      Row& row = schedule.ranks[at];
+      ActionRow& row = schedule.ranks[at];
       if (own.forward < may_forward && own.forward - own.input < size.ranks - rank &&
           own.forward - own.weight < size.ranks)
         row.push_back({rank, forward, own.forward++});
@@ -100,7 +100,7 @@ Schedule make_zb_h1(const Size& size) {
 // One rank of ZB-V: its stage on the way down the V, and the one on the way up.
 class ZbVRow {
  public:
-  ZbVRow(const Size& size, int rank)
+  ZbVRow(const ScheduleSize& size, int rank)
       : down_{rank}, up_{2 * size.ranks - 1 - rank}, micro_batches_(size.micro_batches) {
     const int behind = size.ranks - rank;  // ranks from here to the turn of the V
     // The phases need that many micro-batches; those that are not there are left out.
@@ -129,7 +129,7 @@ class ZbVRow {
     while (down_.weights < all) add(down_, backward_weight);
   }
 
-  Row take() { return std::move(row_); }
+  ActionRow take() { return std::move(row_); }
 
  private:
   struct Progress {
@@ -151,22 +151,22 @@ class ZbVRow {
 
   Progress down_, up_;
   const int micro_batches_;
-  Row row_;
+  ActionRow row_;
 };
 
-Schedule make_zb_v(const Size& size) {
+Schedule make_zb_v(const ScheduleSize& size) {
   Schedule schedule;
   for (int rank = 0; rank < size.ranks; ++rank) schedule.ranks.push_back(ZbVRow(size, rank).take());
   return schedule;
 }
 
-struct Generator {
+struct ScheduleGenerator {
   std::string_view name;
   int chunks;  // 0: any
-  Schedule (*make)(const Size&);
+  Schedule (*make)(const ScheduleSize&);
 };
 
-constexpr std::array<Generator, 5> kGenerators = {{
+constexpr std::array<ScheduleGenerator, 5> kGenerators = {{
     {"gpipe", 0, make_gpipe},
     {"1f1b", 1, make_1f1b},
     {"interleaved", 0, make_1f1b},
@@ -178,14 +178,14 @@ constexpr std::array<Generator, 5> kGenerators = {{
 
 std::vector<std::string_view> schedule_names() {
   std::vector<std::string_view> names;
-  for (const Generator& generator : kGenerators) names.push_back(generator.name);
+  for (const ScheduleGenerator& generator : kGenerators) names.push_back(generator.name);
   return names;
 }
 
 Schedule make_schedule(std::string_view name, int ranks, int micro_batches, int chunks) {
   const auto* const generator =
       std::find_if(kGenerators.begin(), kGenerators.end(),
-                   [&](const Generator& candidate) { return candidate.name == name; });
+                   [&](const ScheduleGenerator& candidate) { return candidate.name == name; });
   if (generator == kGenerators.end())
     throw InvalidArgument(fmt::format("no schedule is named {}; there are {}", name.substr(0, 64),
                                       fmt::join(schedule_names(), ", ")));
