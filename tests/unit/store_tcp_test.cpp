@@ -218,23 +218,30 @@ TEST(TcpStore, ReconnectionsRepeatNothing) {
   std::atomic<int> running = kThreads;
   std::mutex mutex;
   std::vector<std::string> popped;
+  const auto work = [&](int t) {
+    std::int64_t last = 0;
+    for (int i = 0; i < kRounds; ++i) {
+      const std::int64_t sum = client->add("n", 1);
+      EXPECT_GT(sum, last);
+      last = sum;
+      client->append("log", "x");
+      const std::string mine = "cas" + std::to_string(t);
+      const auto before = i == 0 ? std::nullopt : std::optional(std::to_string(i - 1));
+      EXPECT_EQ(client->compare_set(mine, before, std::to_string(i)), std::to_string(i));
+      client->push("q", std::to_string(t * kRounds + i));
+      const std::string element = client->pop("q");
+      client->barrier("b", kThreads);
+      const std::lock_guard lock(mutex);
+      popped.push_back(element);
+    }
+  };
   std::vector<std::jthread> threads;
   for (int t = 0; t < kThreads; ++t)
     threads.emplace_back([&, t] {
-      std::int64_t last = 0;
-      for (int i = 0; i < kRounds; ++i) {
-        const std::int64_t sum = client->add("n", 1);
-        EXPECT_GT(sum, last);
-        last = sum;
-        client->append("log", "x");
-        const std::string mine = "cas" + std::to_string(t);
-        const auto before = i == 0 ? std::nullopt : std::optional(std::to_string(i - 1));
-        EXPECT_EQ(client->compare_set(mine, before, std::to_string(i)), std::to_string(i));
-        client->push("q", std::to_string(t * kRounds + i));
-        const std::string element = client->pop("q");
-        client->barrier("b", kThreads);
-        const std::lock_guard lock(mutex);
-        popped.push_back(element);
+      try {
+        work(t);
+      } catch (const DistError& error) {
+        ADD_FAILURE() << "thread " << t << ": " << error.what();
       }
       --running;
     });
