@@ -48,9 +48,9 @@ TEST(Safetensors, WhatIsWrittenIsRead) {
 
 // Written by hand from the format's description.
 TEST(Safetensors, AnothersFileIsRead) {
-  const std::string start = with_length(
-      R"({"b":{"dtype":"BF16","shape":[2],"data_offsets":[4,8]},)"
-      R"("a":{"dtype":"U8","shape":[2,2],"data_offsets":[0,4]}}   )");
+  const std::string start =
+      with_length(R"({"b":{"dtype":"BF16","shape":[2],"data_offsets":[4,8]},)"
+                  R"("a":{"dtype":"U8","shape":[2,2],"data_offsets":[0,4]}}   )");
   const SafetensorsHeader header = parse_safetensors(start, start.size() + 8, "f");
   ASSERT_EQ(header.entries.size(), 2u);
   EXPECT_EQ(header.entries[0], (SafetensorsEntry{{"a", {2, 2}, DType::u8}, start.size()}));
