@@ -5,48 +5,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
-#include <new>
 #include <optional>
 
 #include "kernels/convert.h"
 #include "src/parallel/agree.h"
 #include "src/parallel/fsdp_gradients.h"
 #include "src/parallel/fsdp_layout.h"
+#include "src/parallel/fsdp_memory.h"
 #include "src/parallel/parameters.h"
 
 namespace c10d::inline v0::parallel {
 namespace {
 
-constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-
-struct Free {
-  void operator()(void* memory) const noexcept { std::free(memory); }
-};
-
-// The engine's memory, counted. Zeroed.
-class CountedMemory {
- public:
-  std::byte* take(std::size_t bytes, std::size_t FsdpMemory::*use) {
-    const std::size_t rounded = (bytes + kCacheLine) / kCacheLine * kCacheLine;  // never none
-    void* const memory = std::aligned_alloc(kCacheLine, rounded);
-    if (!memory) throw std::bad_alloc();
-    blocks_.emplace_back(memory);
-    std::memset(memory, 0, rounded);
-    used_.*use += bytes;
-    return static_cast<std::byte*>(memory);
-  }
-  float* take_floats(std::size_t count, std::size_t FsdpMemory::*use) {
-    return reinterpret_cast<float*>(take(count * sizeof(float), use));
-  }
-  const FsdpMemory& used() const noexcept { return used_; }
-
- private:
-  std::vector<std::unique_ptr<void, Free>> blocks_;
-  FsdpMemory used_;
-};
 
 }  // namespace
 
@@ -167,15 +138,9 @@ void Fsdp::Engine::allocate() {
 
 void Fsdp::Engine::agree() {
   std::vector<ParamSpec> list;
-  std::string text = fmt::format(
-      "keep {}{}{}, mode {}, shards {}, compute {}, prefetch_bytes {}, gradient_buffers {}, units",
-      int(options_.keep.parameters), int(options_.keep.gradients), int(options_.keep.optimizer),
-      int(options_.mode), options_.shards, to_string(options_.compute), options_.prefetch_bytes,
-      options_.gradient_buffers);
-  for (const Unit& unit : units_) {
-    text += fmt::format(" {}:{}", unit.name, unit.parameters.size());
+  for (const Unit& unit : units_)
     list.insert(list.end(), unit.parameters.begin(), unit.parameters.end());
-  }
+  const std::string text = options_text(units_, options_);
   std::string problem;
   try {
     check_list("Fsdp", list);
@@ -192,11 +157,7 @@ void Fsdp::Engine::agree() {
       agree_on_parameters(*replicas_, "Fsdp", list,
                           fmt::format("{}, part {} of {}", text, group_.rank(), group_.size()));
   } catch (const std::exception& error) {
-    // The ranks that agreed go on in the other group.
-    if (replicas_) {
-      replicas_->abort(error.what());
-      group_.abort(error.what());
-    }
+    if (replicas_) abort(error.what());  // the ranks that agree wait in the other group
     throw;
   }
 }
@@ -414,14 +375,12 @@ void Fsdp::Engine::close_step(bool was_training) {
   }
   for (GradientBuffer& buffer : buffers_) buffer.unit = kNone;
   if (!was_training || is_recorded_) return;
+  const auto calls = std::as_bytes(std::span(order_));
   try {
-    check_same(group_, "Fsdp: the calls of unshard() and reduce()",
-               std::as_bytes(std::span(order_)));
-    if (replicas_)
-      check_same(*replicas_, "Fsdp: the calls of unshard() and reduce()",
-                 std::as_bytes(std::span(order_)));
+    check_same(group_, "Fsdp: the calls of unshard() and reduce()", calls);
+    if (replicas_) check_same(*replicas_, "Fsdp: the calls of unshard() and reduce()", calls);
   } catch (const std::exception& error) {
-    abort(error.what());
+    if (replicas_) abort(error.what());  // the ranks that agree wait in the other group
     throw;
   }
   is_recorded_ = true;
@@ -514,18 +473,7 @@ std::vector<TensorPart> Fsdp::parts(std::size_t unit, std::string_view prefix,
   if (shard.size() != state.part)
     throw InvalidArgument(fmt::format("Fsdp: parts of {} elements, where unit {} has {} here",
                                       shard.size(), state.layout.unit.name, state.part));
-  std::vector<TensorPart> parts;
-  for (std::size_t i = 0; i < state.layout.unit.parameters.size(); ++i) {
-    const std::size_t begin = state.layout.begins[i];
-    const std::size_t first = std::max(begin, state.first);
-    const std::size_t end = std::min(state.layout.begins[i + 1], state.first + state.part);
-    ParamSpec spec = state.layout.unit.parameters[i];
-    spec.name = std::string(prefix) + spec.name;
-    const std::size_t count = first < end ? end - first : 0;
-    const auto own = count == 0 ? std::span<float>() : shard.subspan(first - state.first, count);
-    parts.push_back({std::move(spec), count == 0 ? 0 : first - begin, std::as_writable_bytes(own)});
-  }
-  return parts;
+  return parts_of(state.layout, prefix, shard, state.first);
 }
 
 }  // namespace c10d::inline v0::parallel

@@ -118,6 +118,32 @@ FsdpMemory plan_memory(std::span<const Unit> units, const FsdpOptions& options, 
   return memory;
 }
 
+std::string options_text(std::span<const Unit> units, const FsdpOptions& options) {
+  std::string text = fmt::format(
+      "keep {}{}{}, mode {}, shards {}, compute {}, prefetch_bytes {}, gradient_buffers {}, units",
+      int(options.keep.parameters), int(options.keep.gradients), int(options.keep.optimizer),
+      int(options.mode), options.shards, to_string(options.compute), options.prefetch_bytes,
+      options.gradient_buffers);
+  for (const Unit& unit : units) text += fmt::format(" {}:{}", unit.name, unit.parameters.size());
+  return text;
+}
+
+std::vector<TensorPart> parts_of(const UnitLayout& layout, std::string_view prefix,
+                                 std::span<float> shard, std::size_t first) {
+  std::vector<TensorPart> parts;
+  const std::size_t last = first + shard.size();
+  for (std::size_t i = 0; i < layout.unit.parameters.size(); ++i) {
+    const std::size_t begin = std::max(layout.begins[i], first);
+    const std::size_t end = std::min(layout.begins[i + 1], last);
+    if (begin > end || (begin == end && layout.unit.parameters[i].count() > 0)) continue;
+    ParamSpec spec = layout.unit.parameters[i];
+    spec.name = std::string(prefix) + spec.name;
+    parts.push_back({std::move(spec), begin - layout.begins[i],
+                     std::as_writable_bytes(shard.subspan(begin - first, end - begin))});
+  }
+  return parts;
+}
+
 double square_sum(std::span<const float> values) noexcept {
   std::array<double, 8> lanes{};
   for (std::size_t i = 0; i < values.size(); ++i) {

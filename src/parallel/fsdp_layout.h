@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "c10d/parallel/fsdp.h"
@@ -30,6 +31,13 @@ std::string problem_of(std::span<const Unit> units, const FsdpOptions& options, 
 // Virtual shards of one group of `replicas`; one per rank in mode fast.
 int shards_of_group(const FsdpOptions& options, int size, int replicas) noexcept;
 std::size_t gathered_buffers(const FsdpOptions& options, std::size_t largest) noexcept;
+
+// All that ranks must agree on besides the parameters.
+std::string options_text(std::span<const Unit> units, const FsdpOptions& options);
+
+// Of the elements [first, first + shard.size()) of an arena.
+std::vector<TensorPart> parts_of(const UnitLayout& layout, std::string_view prefix,
+                                 std::span<float> shard, std::size_t first);
 
 // The sum of squares of `values` in a fixed order; of as many as a block has.
 double square_sum(std::span<const float> values) noexcept;

@@ -14,7 +14,7 @@ namespace c10d::parallel {
 namespace {
 
 constexpr int kShards = 8;
-constexpr std::int64_t kSteps = 3;
+constexpr std::int64_t kSteps = 2;
 
 // Parameters of several blocks, of a part of one, and a scalar.
 std::vector<ParamSpec> toy_parameters() {
@@ -191,9 +191,12 @@ TEST_P(Sharded, EveryStageAndNumberOfRanksGivesTheBitsOfOneProcess) {
   Norms norms;
   for (const int size : {1, 2, 3, 4, 8}) {
     run(size, [&](ProcessGroup& group) {
-      for (const FsdpOptions& options :
-           {reproducible(kZero1), reproducible(kZero2, 0, 2), reproducible(kZero3),
-            reproducible(kZero3, 100'000, 2), reproducible(kReplicated)}) {
+      std::vector<FsdpOptions> stages = {reproducible(kZero1), reproducible(kZero2, 0, 2),
+                                         reproducible(kZero3, 100'000, 2)};
+      // Connections of gloo take their time.
+      if (group.backend() == "native" || size < 8)
+        stages.insert(stages.end(), {reproducible(kZero3), reproducible(kReplicated)});
+      for (const FsdpOptions& options : stages) {
         Trainer trainer(group, options);
         expect_trained(trainer, norms);
       }
@@ -353,9 +356,9 @@ void expect_misuse(const contract::OnBackend& on, Keep keep, const std::string& 
       fsdp.reduce(unit);
       fsdp.reshard(unit);
     };
-    for (const std::size_t unit : {0, 1}) backward(unit);
-    fsdp.end_step();
     try {
+      for (const std::size_t unit : {0, 1}) backward(unit);
+      fsdp.end_step();
       if (group.rank() == 1) mistake(fsdp);
       for (const std::size_t unit : {0, 1}) backward(unit);
       fsdp.end_step();
