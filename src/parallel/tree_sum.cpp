@@ -26,7 +26,7 @@ bool ranks_are_tree(int shards, ShardRange node, int size, int first, int last) 
          ranks_are_tree(shards, {mid, node.last}, size, middle, last);
 }
 
-// Up to two ranks add in any order to the same bits; `native` adds along a balanced tree over the ranks.
+// One or two ranks add to the same bits in any order; `native` adds along a balanced tree of ranks.
 bool op_is_tree(const ProcessGroup& group, int shards) {
   const int size = group.size();
   if (size > 2 && group.backend() != "native") return false;
