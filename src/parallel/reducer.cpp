@@ -95,6 +95,7 @@ struct Reducer::State {
   const bool reproducible;
   std::optional<TreeSum> tree;  // reproducible only
   std::vector<MergeStep> plan;  // of this rank's shards; fast: of one
+  int slots = 1;                // the most that any rank needs
   std::optional<Buckets> buckets;
   BucketHook hook = reduce_plainly;
   std::function<void(const Bucket&)> done_callback = [](const Bucket&) {};
@@ -132,10 +133,13 @@ Reducer::State::State(ProcessGroup& group_, std::vector<ParamSpec> params_, Redu
   if (reproducible) {
     tree.emplace(group, options.shards);
     plan = merge_plan(options.shards, tree->owned());
+    for (int rank = 0; rank < group.size(); ++rank)
+      slots = std::max(slots, slots_of(merge_plan(options.shards,
+                                                  shards_of(options.shards, rank, group.size()))));
   }
   std::vector<std::size_t> order(params.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
-  buckets.emplace(group, params, std::move(order), options, slots_of(plan));
+  buckets.emplace(group, params, std::move(order), options, slots);
   thread = std::thread([this] { serve(); });
 }
 
@@ -190,7 +194,7 @@ void Reducer::State::begin(std::int64_t more) {
   const std::size_t shards = more == 0 ? 0 : plan.size();
   if (more == 0 && !accumulated)
     for (std::size_t bucket = 0; bucket < buckets->size(); ++bucket)
-      for (int slot = 0; slot < slots_of(plan); ++slot) {
+      for (int slot = 0; slot < slots; ++slot) {
         const Tensor values = buckets->values(bucket, slot);
         if (values.count != 0) std::memset(values.data, 0, values.bytes());
       }
@@ -217,7 +221,7 @@ void Reducer::State::rebuild() {
     std::copy(own.begin(), own.end(), order.begin());
     group.broadcast(order, 0);
     const std::vector<std::size_t> agreed(order.begin(), order.end());
-    if (agreed != buckets->order()) buckets.emplace(group, params, agreed, options, slots_of(plan));
+    if (agreed != buckets->order()) buckets = Buckets(group, params, agreed, options, slots);
     wants_rebuild = false;
   } catch (const std::exception& error) {
     fail(std::current_exception(), error.what());
