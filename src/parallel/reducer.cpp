@@ -107,6 +107,7 @@ struct Reducer::State {
   std::int64_t step = 0;
   std::int64_t reduced_steps = 0;  // those that were not under a NoSync
   bool in_step = false;
+  bool empty = false;  // this rank has no samples in this step
   bool quits = false;
   bool reducing = false;  // the reducer's thread has a step
   bool failed = false;
@@ -191,23 +192,17 @@ void Reducer::State::begin(std::int64_t more) {
                    : fmt::format("Reducer: begin() with {} samples by {}", more, where()));
   rethrow_failure();
   if (wants_rebuild && !accumulated) rebuild();
-  const std::size_t shards = more == 0 ? 0 : plan.size();
-  if (more == 0 && !accumulated)
-    for (std::size_t bucket = 0; bucket < buckets->size(); ++bucket)
-      for (int slot = 0; slot < slots; ++slot) {
-        const Tensor values = buckets->values(bucket, slot);
-        if (values.count != 0) std::memset(values.data, 0, values.bytes());
-      }
   {
     const std::lock_guard lock(mutex);
     ++step;
     in_step = true;
+    empty = more == 0;
     samples = (accumulated ? samples : 0) + more;
     ready_order.clear();
-    std::fill(shards_done.begin(), shards_done.end(), plan.size() - shards);
+    std::fill(shards_done.begin(), shards_done.end(), 0);
     pending.clear();
     for (std::size_t bucket = 0; bucket < buckets->size(); ++bucket)
-      pending.push_back(shards == 0 ? 0 : buckets->bucket(bucket).params.size());
+      pending.push_back(plan.empty() ? 0 : buckets->bucket(bucket).params.size());
     reducing = !accumulate;
   }
   changed.notify_all();
@@ -279,6 +274,10 @@ std::string Reducer::State::missing() const {
 
 StepResult Reducer::State::finish() {
   if (!in_step) misuse(fmt::format("Reducer: finish() without begin() by {}", where()));
+  if (empty)
+    for (std::size_t param = 0; param < params.size(); ++param)
+      for (std::size_t shard = shards_done[param]; shard < plan.size(); ++shard)
+        mark(param, !accumulated);
   if (const std::string names = missing(); !names.empty())
     misuse(
         fmt::format("Reducer: parameters without a gradient on {}: {}; mark them with ready() "
@@ -304,12 +303,14 @@ bool Reducer::State::wait_for_bucket(std::size_t index) {
 
 void Reducer::State::reduce_bucket(std::size_t index) {
   const Bucket bucket = buckets->bucket(index, static_cast<double>(samples));
-  if (samples != 0 && reproducible) {
+  if (samples == 0) {
+    if (bucket.gradient.count != 0) std::memset(bucket.gradient.data, 0, bucket.gradient.bytes());
+  } else if (reproducible) {
     std::vector<ConstTensor> partials;
     for (std::size_t i = 0; i < tree->subtrees().size(); ++i)
       partials.push_back(buckets->values(index, static_cast<int>(i)));
     tree->all_reduce(bucket.gradient, partials, bucket.samples);
-  } else if (samples != 0) {
+  } else {
     hook(group, bucket);
   }
   if (options.check_hash)
