@@ -33,6 +33,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # g++ 12 warns of overlapping copies inside std::string's operator+ (GCC bug 105651).
   target_compile_options(c10d_compile_options INTERFACE -Wno-restrict)
 endif()
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # g++ takes a source in a unity build for a header, whose unnamed namespaces would be a mistake.
+  target_compile_options(c10d_compile_options INTERFACE -Wno-subobject-linkage)
+endif()
 if(C10D_WERROR)
   target_compile_options(c10d_compile_options INTERFACE -Werror)
 endif()
