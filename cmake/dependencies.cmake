@@ -15,3 +15,7 @@ target_link_libraries(
 # Of the programs and tests.
 find_package(nlohmann_json QUIET)
 find_package(CLI11 QUIET)
+
+# Of the training examples.
+find_package(ZLIB QUIET)
+find_package(dnnl CONFIG QUIET)
