@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <span>
+
+#include "c10d/parallel/reproducible.h"
+
+namespace c10d::inline v0::parallel {
+
+// out = the root of the tree over [0, shards), from the sums of nodes that cover it without
+// overlap, in order. `out` may be values[0] or apart from all values.
+void fold(Tensor out, int shards, std::span<const ShardRange> nodes,
+          std::span<const ConstTensor> values);
+
+}  // namespace c10d::inline v0::parallel

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <numeric>
+
+#include "c10d/parallel/reproducible.h"
+#include "kernels/reduce.h"
+#include "src/parallel/fold.h"
+
+namespace c10d::inline v0::parallel {
+namespace {
+
+// Up to here the latency of a second op costs more than every rank adding everything.
+constexpr std::size_t kSmallBytes = std::size_t{16} << 10;
+
+// Whether the balanced tree over ranks [first, last) is the tree below `node`.
+bool ranks_are_tree(int shards, ShardRange node, int size, int first, int last) {
+  if (last - first == 1) return node.count() > 0 && shards_of(shards, first, size) == node;
+  const int middle = (first + last) / 2;
+  const int mid = (node.first + node.last) / 2;
+  return ranks_are_tree(shards, {node.first, mid}, size, first, middle) &&
+         ranks_are_tree(shards, {mid, node.last}, size, middle, last);
+}
+
+// Two ranks add in any order to the same bits; `native` adds along a balanced tree over the ranks.
+bool op_is_tree(const ProcessGroup& group, int shards) {
+  const int size = group.size();
+  if (size != 2 && group.backend() != "native") return false;
+  return std::has_single_bit(static_cast<unsigned>(size)) &&
+         ranks_are_tree(shards, {0, shards}, size, 0, size);
+}
+
+// Memory that only grows.
+class Scratch {
+ public:
+  std::byte* of(std::size_t bytes) {
+    if (bytes > bytes_) {
+      memory_.reset(new std::byte[bytes]);
+      bytes_ = bytes;
+    }
+    return memory_.get();
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace
+
+struct TreeSum::Exchange {
+  Exchange(ProcessGroup& group_, int shards_)
+      : group(group_), shards(shards_), direct(op_is_tree(group_, shards_)) {
+    for (int rank = 0; rank < group.size(); ++rank) {
+      const auto theirs = subtrees_of(shards, shards_of(shards, rank, group.size()));
+      held.push_back(theirs.size());
+      all.insert(all.end(), theirs.begin(), theirs.end());
+      if (rank == group.rank()) own = theirs;
+    }
+  }
+
+  void check(std::string_view who, std::span<const ConstTensor> partials, DType dtype,
+             std::size_t count) const {
+    if (dtype != DType::f32 && dtype != DType::f64)
+      throw InvalidArgument(
+          fmt::format("TreeSum::{}: {} instead of f32 or f64", who, to_string(dtype)));
+    if (partials.size() != own.size())
+      throw InvalidArgument(fmt::format("TreeSum::{}: {} partial sums for {} subtrees", who,
+                                        partials.size(), own.size()));
+    for (const ConstTensor& partial : partials)
+      if (partial.count != count || partial.dtype != dtype)
+        throw InvalidArgument(fmt::format("TreeSum::{}: a partial sum of {} {} instead of {} {}",
+                                          who, partial.count, to_string(partial.dtype), count,
+                                          to_string(dtype)));
+  }
+
+  // Every rank gets everything, then adds.
+  void gather_and_fold(Tensor out, std::span<const ConstTensor> partials) {
+    std::vector<std::size_t> counts;
+    for (const std::size_t subtrees : held) counts.push_back(subtrees * out.count);
+    const auto rank = static_cast<std::size_t>(group.rank());
+    const std::size_t before =
+        std::accumulate(counts.begin(), counts.begin() + group.rank(), std::size_t{0});
+    Tensor gathered{received.of(all.size() * out.bytes()), all.size() * out.count, out.dtype};
+    const Tensor mine = gathered.slice(before, counts[rank]);
+    pack(mine, partials, 0, out.count);
+    group.all_gather_v(gathered, mine, counts);
+    fold_received(out);
+  }
+
+  // This rank gets its slice of every partial sum, then adds.
+  void trade_and_fold(Tensor out, std::span<const ConstTensor> partials, Counts slices) {
+    std::vector<std::size_t> give, take;
+    std::size_t total = 0;
+    for (std::size_t rank = 0; rank < held.size(); ++rank) {
+      give.push_back(own.size() * slices[rank]);
+      take.push_back(held[rank] * out.count);
+      total += slices[rank];
+    }
+    ConstTensor input{nullptr, 0, out.dtype};
+    if (own.size() == 1) input = partials[0];
+    if (own.size() > 1) input = packed(partials, slices, total);
+    const Tensor output{received.of(all.size() * out.bytes()), all.size() * out.count, out.dtype};
+    group.all_to_all_v(output, input, take, give);
+    fold_received(out);
+  }
+
+  ConstTensor packed(std::span<const ConstTensor> partials, Counts slices, std::size_t total) {
+    const DType dtype = partials[0].dtype;
+    const std::size_t count = own.size() * total;
+    const Tensor to{sent.of(count * size_of(dtype)), count, dtype};
+    std::size_t first = 0;
+    for (const std::size_t slice : slices) {
+      pack(to.slice(first * own.size(), slice * own.size()), partials, first, slice);
+      first += slice;
+    }
+    return to;
+  }
+
+  static void pack(Tensor to, std::span<const ConstTensor> partials, std::size_t first,
+                   std::size_t count) {
+    if (count == 0) return;
+    for (std::size_t j = 0; j < partials.size(); ++j) {
+      const ConstTensor from = partials[j].slice(first, count);
+      std::memcpy(to.slice(j * count, count).data, from.data, from.bytes());
+    }
+  }
+
+  // Partial sums lie in the order of the shards: by rank, then by subtree.
+  void fold_received(Tensor out) {
+    std::vector<ConstTensor> values;
+    const ConstTensor first{received.of(0), all.size() * out.count, out.dtype};
+    for (std::size_t i = 0; i < all.size(); ++i)
+      values.push_back(first.slice(i * out.count, out.count));
+    fold(out, shards, all, values);
+  }
+
+  ProcessGroup& group;
+  const int shards;
+  const bool direct;
+  std::vector<ShardRange> own;    // subtrees of this rank
+  std::vector<ShardRange> all;    // of all ranks, in order
+  std::vector<std::size_t> held;  // how many each rank has
+  Scratch sent, received;
+};
+
+TreeSum::TreeSum(ProcessGroup& group, int shards)
+    : exchange_(std::make_unique<Exchange>(group, shards)) {}
+TreeSum::~TreeSum() = default;
+TreeSum::TreeSum(TreeSum&&) noexcept = default;
+TreeSum& TreeSum::operator=(TreeSum&&) noexcept = default;
+
+int TreeSum::shards() const noexcept { return exchange_->shards; }
+
+ShardRange TreeSum::owned() const noexcept {
+  const ProcessGroup& group = exchange_->group;
+  return shards_of(exchange_->shards, group.rank(), group.size());
+}
+
+const std::vector<ShardRange>& TreeSum::subtrees() const noexcept { return exchange_->own; }
+
+void TreeSum::all_reduce(Tensor out, std::span<const ConstTensor> partials, double divisor) {
+  Exchange& e = *exchange_;
+  e.check("all_reduce", partials, out.dtype, out.count);
+  const auto size = static_cast<std::size_t>(e.group.size());
+  if (e.direct) {
+    e.group.all_reduce(out, partials[0]);
+    return divide(out, divisor);
+  }
+  if (out.bytes() <= kSmallBytes) {
+    e.gather_and_fold(out, partials);
+    return divide(out, divisor);
+  }
+  std::vector<std::size_t> slices;
+  std::size_t before = 0;
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    if (rank == static_cast<std::size_t>(e.group.rank())) before = out.count * rank / size;
+    slices.push_back(out.count * (rank + 1) / size - out.count * rank / size);
+  }
+  const Tensor mine = out.slice(before, slices[static_cast<std::size_t>(e.group.rank())]);
+  e.trade_and_fold(mine, partials, slices);
+  divide(mine, divisor);
+  e.group.all_gather_v(out, mine, slices);
+}
+
+void TreeSum::reduce_scatter(Tensor out, std::span<const ConstTensor> partials, Counts counts,
+                             double divisor) {
+  Exchange& e = *exchange_;
+  const auto rank = static_cast<std::size_t>(e.group.rank());
+  if (counts.size() != static_cast<std::size_t>(e.group.size()) || counts[rank] != out.count)
+    throw InvalidArgument(fmt::format(
+        "TreeSum::reduce_scatter: {} counts for {} ranks, or not {} elements for rank {}",
+        counts.size(), e.group.size(), out.count, rank));
+  e.check("reduce_scatter", partials, out.dtype,
+          std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+  if (e.direct)
+    e.group.reduce_scatter_v(out, partials[0], counts);
+  else
+    e.trade_and_fold(out, partials, counts);
+  divide(out, divisor);
+}
+
+void TreeSum::sum(std::span<double> out, std::span<const double> leaves) {
+  const auto own = static_cast<std::size_t>(owned().count());
+  if (leaves.size() != own * out.size())
+    throw InvalidArgument(fmt::format("TreeSum::sum: {} values for {} sums over {} own shards",
+                                      leaves.size(), out.size(), own));
+  ShardAccumulator sums(shards(), owned(), out.size(), DType::f64);
+  for (std::size_t shard = 0; shard < own; ++shard)
+    sums.add(leaves.subspan(shard * out.size(), out.size()));
+  all_reduce(out, sums.partials());
+}
+
+}  // namespace c10d::inline v0::parallel
