@@ -308,8 +308,7 @@ class BatchNormPlan final : public Plan {
     for (Slot* shard : shards) {
       const float* mean = training_ ? kept_part(*shard, 0) : values[2];
       const float* variance = training_ ? kept_part(*shard, 1) : values[3];
-      Arguments arguments = common(*shard, mean, variance, values[0]);
-      arguments.emplace(DNNL_ARG_SHIFT, at(statistic_, values[1]));
+      Arguments arguments = common(*shard, mean, variance, values);
       arguments.emplace(DNNL_ARG_DST, at(desc_of(output), shard->output.data()));
       execute(run_forward_, arguments);
     }
@@ -317,7 +316,7 @@ class BatchNormPlan final : public Plan {
 
   void backward_input(Slots shards, Pointers values) override {
     for (Slot* shard : shards) {
-      Arguments arguments = common(*shard, kept_part(*shard, 0), kept_part(*shard, 1), values[0]);
+      Arguments arguments = common(*shard, kept_part(*shard, 0), kept_part(*shard, 1), values);
       arguments.emplace(DNNL_ARG_DIFF_DST, at(desc_of(output), shard->diff_output));
       arguments.emplace(DNNL_ARG_DIFF_SRC, at(desc_of(input), shard->diff_input.data()));
       arguments.emplace(DNNL_ARG_DIFF_SCALE, at(statistic_, kept_part(*shard, 2)));
@@ -342,11 +341,12 @@ class BatchNormPlan final : public Plan {
 
  private:
   float* kept_part(Slot& shard, std::size_t part) const { return shard.kept.data() + part * room_; }
-  Arguments common(Slot& shard, const float* mean, const float* variance, const float* scale) {
+  Arguments common(Slot& shard, const float* mean, const float* variance, Pointers values) {
     Arguments arguments{{DNNL_ARG_SRC, at(desc_of(input), shard.input)},
                         {DNNL_ARG_MEAN, at(statistic_, mean)},
                         {DNNL_ARG_VARIANCE, at(statistic_, variance)},
-                        {DNNL_ARG_SCALE, at(statistic_, scale)}};
+                        {DNNL_ARG_SCALE, at(statistic_, values[0])},
+                        {DNNL_ARG_SHIFT, at(statistic_, values[1])}};
     if (with_workspace_)
       arguments.emplace(DNNL_ARG_WORKSPACE, at(forward_.workspace_desc(), kept_part(shard, 4)));
     return arguments;
