@@ -33,7 +33,7 @@ INCLUDE_RULES = [
     (r"bench/micro/", ["c10d/", "src/", "kernels/", "bench/micro/"]),
     (r"bench/", ["c10d/", "bench/"]),
     (r"examples/", ["c10d/", "examples/"]),
-    (r"tests/parallel/", ["c10d/", "tests/contract/", "tests/parallel/"]),
+    (r"tests/parallel/", ["c10d/", "src/parallel/", "tests/contract/", "tests/parallel/"]),
     (r"tests/(conformance|contract|install|examples)/", ["c10d/", "@", "tests/support/"]),
     (r"tests/", ["c10d/", "src/", "kernels/", "bench/", "tools/", "tests/"]),
 ]

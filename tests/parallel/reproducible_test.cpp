@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "c10d/parallel/reproducible.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+#include <vector>
+
+#include "c10d/parallel/philox.h"
+#include "tests/contract/ranks.h"
+
+namespace c10d::parallel {
+namespace {
+
+using contract::OnBackend;
+using contract::run_threads;
+
+// The first values of a shard. Their sums round, so that another order gives other bits.
+std::span<const float> leaf(int shard, std::size_t count) {
+  constexpr std::size_t kMost = 10007;
+  static const auto all = [] {
+    std::vector<std::vector<float>> shards(64);
+    for (std::size_t s = 0; s < shards.size(); ++s) {
+      PhiloxStream random(7, 0, s, 0);
+      for (std::size_t i = 0; i < kMost; ++i) {
+        const int exponent = static_cast<int>(random.next() % 12) - 6;
+        shards[s].push_back(std::ldexp(random.uniform() - 0.5f, exponent));
+      }
+    }
+    return shards;
+  }();
+  return std::span(all[static_cast<std::size_t>(shard)]).first(count);
+}
+
+// The definition of the tree, written as it stands in the header.
+std::vector<float> tree(int first, int last, std::size_t count) {
+  if (last - first == 1) {
+    const auto values = leaf(first, count);
+    return {values.begin(), values.end()};
+  }
+  const int mid = (first + last) / 2;
+  std::vector<float> left = tree(first, mid, count);
+  const std::vector<float> right = tree(mid, last, count);
+  for (std::size_t i = 0; i < count; ++i) left[i] += right[i];
+  return left;
+}
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+ShardAccumulator accumulated(int shards, ShardRange owned, std::size_t count) {
+  ShardAccumulator sums(shards, owned, count);
+  for (int shard = owned.first; shard < owned.last; ++shard) sums.add(leaf(shard, count));
+  return sums;
+}
+
+TEST(Shards, CoverAllOnceInOrder) {
+  for (const int shards : {1, 2, 7, 16, 64, 65536})
+    for (int size = 1; size <= 9; ++size) {
+      int next = 0;
+      for (int rank = 0; rank < size; ++rank) {
+        const ShardRange range = shards_of(shards, rank, size);
+        EXPECT_EQ(range.first, next);
+        EXPECT_LE(range.count(), (shards + size - 1) / size);
+        next = range.last;
+      }
+      EXPECT_EQ(next, shards);
+    }
+  EXPECT_THROW(shards_of(0, 0, 1), InvalidArgument);
+  EXPECT_THROW(shards_of(65537, 0, 1), InvalidArgument);
+  EXPECT_THROW(shards_of(4, 2, 2), InvalidArgument);
+}
+
+TEST(Shards, CutABatchBySampleAlone) {
+  EXPECT_EQ(samples_of(10, 4, 0), (SampleRange{0, 2}));
+  EXPECT_EQ(samples_of(10, 4, 3), (SampleRange{7, 10}));
+  EXPECT_EQ(samples_of(3, 4, 0).count(), 0);  // a short batch leaves shards empty
+  constexpr std::int64_t kHuge = std::int64_t{1} << 60;
+  EXPECT_EQ(samples_of(kHuge, 65536, 65535).last, kHuge);
+  EXPECT_THROW(samples_of(-1, 4, 0), InvalidArgument);
+}
+
+TEST(Shards, SubtreesAreFewAndCoverTheRange) {
+  // Partial sums of all ranks together, counted by hand for 16 shards.
+  const std::vector<std::size_t> expected{1, 2, 7, 4, 9, 10, 11, 8};
+  for (int size = 1; size <= 8; ++size) {
+    std::size_t all = 0;
+    for (int rank = 0; rank < size; ++rank) {
+      const ShardRange owned = shards_of(16, rank, size);
+      const auto subtrees = subtrees_of(16, owned);
+      all += subtrees.size();
+      int next = owned.first;
+      for (const ShardRange& subtree : subtrees) {
+        EXPECT_EQ(subtree.first, next);
+        next = subtree.last;
+      }
+      EXPECT_EQ(next, owned.last);
+    }
+    EXPECT_EQ(all, expected[static_cast<std::size_t>(size - 1)]) << size << " ranks";
+  }
+}
+
+TEST(Shards, AccumulateWithFewBuffers) {
+  for (const int shards : {1, 2, 3, 16, 37, 64}) {
+    EXPECT_LE(slots_of(merge_plan(shards, {0, shards})),
+              1 + std::bit_width(static_cast<unsigned>(shards - 1)));
+    const ShardAccumulator sums = accumulated(shards, {0, shards}, 5);
+    const auto root = sums.partials();
+    ASSERT_EQ(root.size(), 1u);
+    EXPECT_TRUE(same_bits({static_cast<const float*>(root[0].data), 5}, tree(0, shards, 5)));
+  }
+}
+
+TEST(Shards, AccumulatorRefusesMisuse) {
+  ShardAccumulator sums(4, {0, 2}, 3);
+  EXPECT_THROW(sums.partials(), std::logic_error);
+  sums.add(leaf(0, 3));
+  EXPECT_THROW(sums.add(leaf(1, 2)), InvalidArgument);
+  sums.add(leaf(1, 3));
+  EXPECT_THROW(sums.next(), std::logic_error);
+  sums.reset();
+  sums.add(leaf(0, 3));
+  EXPECT_THROW(ShardAccumulator(4, {0, 2}, 3, DType::f16), InvalidArgument);
+}
+
+TEST(Shards, DivideRoundsOnce) {
+  std::vector<float> values{1, 2, -7};
+  divide(values, 3);
+  EXPECT_EQ(values, (std::vector<float>{1.0f / 3, 2.0f / 3, -7.0f / 3}));
+  std::vector<BFloat16> halves{{0x4040}};  // 3
+  divide(halves, 2);
+  EXPECT_EQ(halves[0].bits, 0x3fc0);  // 1.5
+  std::vector<std::int32_t> whole{1};
+  EXPECT_THROW(divide(whole, 2), InvalidArgument);
+}
+
+// Published test vectors of the algorithm.
+TEST(Philox, KnownAnswers) {
+  EXPECT_EQ(philox4x32({0, 0, 0, 0}, 0),
+            (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox4x32({~0u, ~0u, ~0u, ~0u}, ~std::uint64_t{0}),
+            (PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0x299f31d0a4093822u),
+            (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Philox, StreamsDifferInEveryKey) {
+  const auto first = [](std::uint64_t seed, std::uint64_t step, std::uint64_t sample,
+                        std::uint32_t layer) {
+    return PhiloxStream(seed, step, sample, layer).next64();
+  };
+  const std::uint64_t base = first(1, 2, 3, 4);
+  EXPECT_EQ(base, first(1, 2, 3, 4));
+  for (const std::uint64_t other : {first(0, 2, 3, 4), first(1, 0, 3, 4), first(1, 2, 0, 4),
+                                    first(1, 2, 3, 0), first(1, 2, 3 + (1ull << 32), 4)})
+    EXPECT_NE(base, other);
+}
+
+TEST(Philox, UniformIsUniform) {
+  PhiloxStream random(11, 0, 0, 0);
+  double sum = 0;
+  for (int i = 0; i < 10000; ++i) {
+    const float draw = random.uniform();
+    ASSERT_GE(draw, 0);
+    ASSERT_LT(draw, 1);
+    sum += draw;
+  }
+  EXPECT_NEAR(sum / 10000, 0.5, 0.015);  // five standard deviations
+}
+
+using TreeSumOn = OnBackend;
+
+// Below and above the size at which the exchange changes; not a multiple of any group size.
+constexpr std::size_t kCounts[] = {1, 77, 10007};
+
+TEST_P(TreeSumOn, SameBitsAtEveryWorldSize) {
+  for (int size = 1; size <= 8; ++size)
+    run(size, [&](ProcessGroup& group) {
+      for (const int shards : {3, 16}) {
+        TreeSum tree_sum(group, shards);
+        for (const std::size_t count : kCounts) {
+          std::vector<float> expected = tree(0, shards, count);
+          divide(expected, 37);
+          const ShardAccumulator sums = accumulated(shards, tree_sum.owned(), count);
+          std::vector<float> out(count);
+          tree_sum.all_reduce(out, sums.partials(), 37);
+          EXPECT_TRUE(same_bits(out, expected))
+              << shards << " shards, " << count << " elements, " << size << " ranks";
+        }
+      }
+    });
+}
+
+TEST_P(TreeSumOn, SumsInPlace) {
+  constexpr std::size_t kCount = 10007;
+  const std::vector<float> expected = tree(0, 16, kCount);
+  for (const int size : {1, 2, 3, 4})
+    run(size, [&](ProcessGroup& group) {
+      TreeSum tree_sum(group, 16);
+      ShardAccumulator sums = accumulated(16, tree_sum.owned(), kCount);
+      const auto partials = sums.partials();
+      sums.reset();
+      const Tensor out = sums.next();  // the memory of partials[0]
+      ASSERT_EQ(out.data, partials[0].data);
+      tree_sum.all_reduce(out, partials);
+      EXPECT_TRUE(same_bits({static_cast<const float*>(out.data), kCount}, expected));
+    });
+}
+
+TEST_P(TreeSumOn, ReduceScatterGivesTheSlicesAsked) {
+  for (int size = 1; size <= 5; ++size)
+    run(size, [&](ProcessGroup& group) {
+      const auto rank = static_cast<std::size_t>(group.rank());
+      std::vector<std::size_t> counts;  // 0, 1000, 2000, ...
+      for (std::size_t r = 0; r < static_cast<std::size_t>(size); ++r) counts.push_back(r * 1000);
+      counts[0] = 7;
+      const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+      const std::size_t before =
+          std::accumulate(counts.begin(), counts.begin() + group.rank(), std::size_t{0});
+      std::vector<float> expected = tree(0, 16, all);
+      divide(expected, 3);
+      TreeSum tree_sum(group, 16);
+      const ShardAccumulator sums = accumulated(16, tree_sum.owned(), all);
+      std::vector<float> out(counts[rank]);
+      tree_sum.reduce_scatter(out, sums.partials(), counts, 3);
+      EXPECT_TRUE(same_bits(out, std::span(expected).subspan(before, counts[rank]))) << size;
+    });
+}
+
+TEST_P(TreeSumOn, ScalarsTakeTheSameTree) {
+  std::vector<double> leaves;
+  for (int shard = 0; shard < 16; ++shard) {
+    leaves.push_back(1.0 / (shard + 3));
+    leaves.push_back(shard);
+  }
+  std::vector<double> expected;
+  for (const int size : {1, 3, 4}) {
+    std::mutex mutex;
+    run(size, [&](ProcessGroup& group) {
+      TreeSum tree_sum(group, 16);
+      const ShardRange owned = tree_sum.owned();
+      std::vector<double> out(2);
+      tree_sum.sum(out, std::span(leaves).subspan(2 * static_cast<std::size_t>(owned.first),
+                                                  2 * static_cast<std::size_t>(owned.count())));
+      const std::lock_guard lock(mutex);
+      if (expected.empty()) expected = out;
+      EXPECT_EQ(out, expected);
+    });
+  }
+  EXPECT_EQ(expected[1], 120);
+  EXPECT_NEAR(expected[0], 1.9951081, 1e-6);
+}
+
+TEST_P(TreeSumOn, ArgumentsAreCheckedBeforeAnythingIsSent) {
+  run(2, [](ProcessGroup& group) {
+    TreeSum tree_sum(group, 4);
+    std::vector<float> out(3);
+    const std::vector<float> value(3, 1.0f), longer(4, 1.0f);
+    const ConstTensor right(value), wrong(longer);
+    EXPECT_THROW(tree_sum.all_reduce(out, {}), InvalidArgument);
+    EXPECT_THROW(tree_sum.all_reduce(out, {&wrong, 1}), InvalidArgument);
+    const std::vector<std::size_t> counts{1, 1};
+    EXPECT_THROW(tree_sum.reduce_scatter(out, {&right, 1}, counts), InvalidArgument);
+    std::vector<double> sums(2);
+    EXPECT_THROW(tree_sum.sum(sums, std::vector<double>(3)), InvalidArgument);
+    tree_sum.all_reduce(out, {&right, 1});
+    EXPECT_EQ(out, std::vector<float>(3, 2.0f));
+  });
+}
+
+C10D_ON_EACH_BACKEND(TreeSumOn);
+
+}  // namespace
+}  // namespace c10d::parallel

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The safetensors format, and what a hostile file may hold.
+#include "src/parallel/safetensors.h"
+
+#include <gtest/gtest.h>
+
+#include "c10d/parallel/checkpoint.h"
+
+namespace c10d::parallel {
+namespace {
+
+std::string with_length(const std::string& json) {
+  std::string start(8, '\0');
+  for (std::size_t i = 0; i < 8; ++i) start[i] = static_cast<char>(json.size() >> 8 * i & 0xff);
+  return start + json;
+}
+
+// What a file of this header and so many bytes of data is refused for.
+std::string refusal(const std::string& json, std::uint64_t data_bytes) {
+  const std::string start = with_length(json);
+  try {
+    parse_safetensors(start, start.size() + data_bytes, "some.safetensors");
+  } catch (const CheckpointError& error) {
+    EXPECT_EQ(error.failure().file, "some.safetensors");
+    EXPECT_EQ(std::string(error.what()).find("some.safetensors: "), 0u) << error.what();
+    return error.what();
+  }
+  return "accepted";
+}
+
+const std::vector<ParamSpec> kSpecs = {{"weights", {2, 3}, DType::f64},
+                                       {"bias \"\xc3\xa4\"\n", {}, DType::f32},
+                                       {"none", {0, 7}, DType::i32},
+                                       {"flags", {5}, DType::boolean}};
+
+TEST(Safetensors, WhatIsWrittenIsRead) {
+  const std::map<std::string, std::string> metadata = {{"step", "7"}, {"format", "x"}};
+  const std::string start = make_safetensors_header(kSpecs, metadata);
+  EXPECT_EQ(start.size() % kTensorAlignment, 0u);
+  const SafetensorsHeader header = parse_safetensors(start, start.size() + 48 + 4 + 5, "f");
+  EXPECT_EQ(header.bytes, start.size());
+  EXPECT_EQ(header.metadata, metadata);
+  const std::uint64_t at = start.size();
+  const std::vector<SafetensorsEntry> expected = {
+      {kSpecs[0], at}, {kSpecs[1], at + 48}, {kSpecs[2], at + 52}, {kSpecs[3], at + 52}};
+  EXPECT_EQ(header.entries, expected);
+}
+
+// Written by hand from the format's description.
+TEST(Safetensors, AnothersFileIsRead) {
+  const std::string start =
+      with_length(R"({"b":{"dtype":"BF16","shape":[2],"data_offsets":[4,8]},)"
+                  R"("a":{"dtype":"U8","shape":[2,2],"data_offsets":[0,4]}}   )");
+  const SafetensorsHeader header = parse_safetensors(start, start.size() + 8, "f");
+  ASSERT_EQ(header.entries.size(), 2u);
+  EXPECT_EQ(header.entries[0], (SafetensorsEntry{{"a", {2, 2}, DType::u8}, start.size()}));
+  EXPECT_EQ(header.entries[1], (SafetensorsEntry{{"b", {2}, DType::bf16}, start.size() + 4}));
+  EXPECT_TRUE(header.metadata.empty());
+}
+
+TEST(Safetensors, EveryTruncationIsRefused) {
+  const std::string start = make_safetensors_header(kSpecs, {});
+  for (std::uint64_t bytes = 0; bytes < start.size() + 57; ++bytes)
+    EXPECT_THROW(
+        parse_safetensors(std::string_view(start).substr(0, bytes), bytes, "some.safetensors"),
+        CheckpointError)
+        << bytes;
+}
+
+TEST(Safetensors, HostileHeadersAreRefused) {
+  const auto one = [](const char* entry) { return std::string("{\"t\":") + entry + "}"; };
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "{"},
+      {" {}", "{"},
+      {"{\"t\":", "no JSON"},
+      {"{} {}", "no JSON"},
+      {"[]", "{"},
+      {"{\"t\":[]}", "object"},
+      {one(R"({"dtype":"F32","shape":[1]})"), "data_offsets"},
+      {one(R"({"dtype":"F31","shape":[1],"data_offsets":[0,4]})"), "F31"},
+      {one(R"({"dtype":"F32","shape":[-1],"data_offsets":[0,4]})"), "extent"},
+      {one(R"({"dtype":"F32","shape":[1.0],"data_offsets":[0,4]})"), "1.0 is no integer"},
+      {one(R"({"dtype":"F32","shape":[1e999],"data_offsets":[0,4]})"), "JSON"},
+      {one(R"({"dtype":"F32","shape":[NaN],"data_offsets":[0,4]})"), "JSON"},
+      {one(R"({"dtype":"F32","shape":[18446744073709551616],"data_offsets":[0,4]})"), "integer"},
+      {one(R"({"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]})"), "extent"},
+      {one(R"({"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]})"), "memory"},
+      {one(R"({"dtype":"F32","shape":[1],"data_offsets":[0,5]})"), "shape takes 4"},
+      {one(R"({"dtype":"F32","shape":[1],"data_offsets":[4,0]})"), "shape takes 4"},
+      {one(R"({"dtype":"F32","shape":[1],"data_offsets":[0]})"), "two integers"},
+      {one(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})"), "ends inside tensor t"},
+      {one(R"({"dtype":"F32","shape":[1],"data_offsets":[18446744073709551612,0]})"), "takes 4"},
+      {one(R"({"dtype":"U8","shape":[3],"data_offsets":[1,4]})"), "begins at byte"},
+      {one(R"({"dtype":"U8","shape":[3],"data_offsets":[0,3]})"), "1 bytes after"},
+      {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+       R"("b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})",
+       "ends at"},
+      {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+       R"("a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})",
+       "stands twice"},
+      {R"({"__metadata__":{"k":1},"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+       "no string"},
+      {R"({"__metadata__":null})", "null"},
+      {one("[[[[[[[[[[]]]]]]]]]]"), "8 levels"},
+      {"{\"\xff\":1}", "JSON"},
+  };
+  for (const auto& [json, why] : cases) {
+    const std::string what = refusal(json, 4);
+    EXPECT_NE(what.find(why), std::string::npos) << json << ": " << what;
+  }
+}
+
+TEST(Safetensors, ALongHeaderTakesNoMemory) {
+  std::string start(8, '\xff');
+  EXPECT_THROW(parse_safetensors(start, UINT64_MAX, "f"), CheckpointError);
+  start = std::string("\x00\xe1\xf5\x05\x00\x00\x00\x00", 8);  // 100,000,000: the limit itself
+  EXPECT_THROW(parse_safetensors(start, 1000, "f"), CheckpointError);
+  start[0] = 1;
+  EXPECT_THROW(parse_safetensors(start, UINT64_MAX, "f"), CheckpointError);
+}
+
+TEST(Safetensors, TwoTensorsOfANameAreNotWritten) {
+  const ParamSpec spec{"t", {1}, DType::f32}, other{"__metadata__", {1}, DType::f32};
+  EXPECT_THROW(make_safetensors_header({spec, spec}, {}), CheckpointError);
+  EXPECT_THROW(make_safetensors_header({other}, {}), CheckpointError);
+}
+
+}  // namespace
+}  // namespace c10d::parallel
