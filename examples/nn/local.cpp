@@ -15,13 +15,10 @@ class Local final : public Strategy {
         group_(group),
         trace_(trace),
         weights_(task, {0, task.model.parameters.size()}),
-        net_(task.model, task.shards, {0, task.shards}),
+        net_(task.model, task.shards),
+        gradients_(task.model, {0, task.model.parameters.size()}, task.shards, {0, task.shards}),
         feed_(task.data.train, net_, task.shards, {0, task.shards}) {
-    for (std::size_t i = 0; i < task.model.parameters.size(); ++i) {
-      gradients_.emplace_back(task.model.parameters[i].count());
-      net_.values[i] = weights_.value(i);
-      net_.sums[0][i] = gradients_.back().data();
-    }
+    for (std::size_t i = 0; i < net_.values.size(); ++i) net_.values[i] = weights_.value(i);
     use_threads(1);
   }
 
@@ -31,27 +28,24 @@ class Local final : public Strategy {
     {
       const Traced span(trace_, "forward");
       feed_.load(batch);
-      net_.forward(0, nodes, 0, net_.owned());
-      for (int shard = 0; shard < net_.owned(); ++shard) score = score + feed_.score(shard);
+      net_.forward(0, nodes, 0, net_.shards());
+      for (int shard = 0; shard < net_.shards(); ++shard) score = score + feed_.score(shard);
     }
     {
       const Traced span(trace_, "backward");
-      net_.backward(0, nodes, [](int) {});
+      net_.backward(0, nodes, gradients_);
     }
     const Traced span(trace_, "optimizer");
-    for (std::size_t i = 0; i < gradients_.size(); ++i) {
-      divide(std::span(gradients_[i].data(), gradients_[i].size()), rows_of(task_, batch));
-      weights_.update(i, gradients_[i].data(), step, rate);
+    for (std::size_t i = 0; i < net_.values.size(); ++i) {
+      const std::span<float> gradient = gradients_.sum(i);
+      divide(gradient, rows_of(task_, batch));
+      weights_.update(i, gradient.data(), step, rate);
     }
+    gradients_.reset();
     return score;
   }
 
-  std::vector<std::vector<float>> collect() override {
-    std::vector<std::vector<float>> all;
-    for (std::size_t i = 0; i < gradients_.size(); ++i)
-      all.emplace_back(weights_.value(i), weights_.value(i) + gradients_[i].size());
-    return all;
-  }
+  std::vector<std::vector<float>> collect() override { return weights_.copy(); }
   std::vector<TensorPart> parts() override { return weights_.parts(); }
   c10d::ProcessGroup& group() override { return group_; }
 
@@ -60,8 +54,8 @@ class Local final : public Strategy {
   c10d::ProcessGroup& group_;
   Trace& trace_;
   Weights weights_;
-  std::vector<Buffer> gradients_;
   Net net_;
+  TreeSink gradients_;
   Feed feed_;
 };
 

@@ -6,16 +6,33 @@
 
 namespace nn {
 
-using c10d::parallel::add_to;
+TreeSink::TreeSink(const Model& model, Model::Range range, int shards,
+                   c10d::parallel::ShardRange owned)
+    : range_(range) {
+  for (std::size_t i = range.first; i < range.last; ++i)
+    sums_.emplace_back(shards, owned, model.parameters[i].count());
+}
 
-Net::Net(const Model& model, int shards, c10d::parallel::ShardRange owned)
+float* TreeSink::next(std::size_t parameter) {
+  return static_cast<float*>(sums_[parameter - range_.first].next().data);
+}
+
+void TreeSink::done(std::size_t parameter) { sums_[parameter - range_.first].done(); }
+
+std::span<float> TreeSink::sum(std::size_t parameter, std::size_t subtree) {
+  const c10d::ConstTensor sum = sums_[parameter - range_.first].partials()[subtree];
+  return {static_cast<float*>(const_cast<void*>(sum.data)), sum.count};
+}
+
+void TreeSink::reset() {
+  for (auto& sum : sums_) sum.reset();
+}
+
+Net::Net(const Model& model, int shards)
     : values(model.parameters.size()),
       model_(model),
-      merges_(c10d::parallel::merge_plan(shards, owned)),
-      subtrees_(c10d::parallel::subtrees_of(shards, owned).size()),
       consumers_(model.nodes.size()),
-      states_(static_cast<std::size_t>(owned.count())) {
-  sums.assign(subtrees_, std::vector<float*>(model.parameters.size()));
+      states_(static_cast<std::size_t>(shards)) {
   for (std::size_t node = 0; node < model.nodes.size(); ++node)
     for (const int read : {model.nodes[node].input, model.nodes[node].second})
       if (read >= 0) consumers_[static_cast<std::size_t>(read)].push_back(static_cast<int>(node));
@@ -148,60 +165,30 @@ void Net::backward_input(int first, int last, int shard, int shards) {
   }
 }
 
-void Net::weigh(int node, int shard, bool in_one_go) {
-  const Node& at = model_.nodes[node];
-  const std::size_t first = at.first_parameter;
-  const std::size_t parameters = at.layer.parameters.size();
-  const auto [target, merges] = merges_[shard];
-  const auto pointers = [&, this](int slot_number) {
-    const auto number = static_cast<std::size_t>(slot_number);
-    std::vector<float*> found;
-    if (number < subtrees_) {
-      for (std::size_t i = 0; i < parameters; ++i) found.push_back(sums[number][first + i]);
-      return found;
+void Net::backward_weight(int first, int last, int shard, int shards, GradientSink& sink) {
+  for (int node = last - 1; node >= first; --node) {
+    const std::size_t begin = model_.nodes[node].first_parameter;
+    const std::size_t end = begin + model_.nodes[node].layer.parameters.size();
+    if (begin == end) continue;
+    for (int at = shard; at < shard + shards; ++at) {
+      std::vector<float*> grads;
+      for (std::size_t i = begin; i < end; ++i) grads.push_back(sink.next(i));
+      State& state = states_[at];
+      if (state.plans == nullptr) {
+        for (std::size_t i = begin; i < end; ++i)
+          std::fill_n(grads[i - begin], model_.parameters[i].count(), 0.F);
+      } else {
+        (*state.plans)[node]->backward_weight(state.slots[node], values_of(node), grads);
+      }
+      for (std::size_t i = begin; i < end; ++i) sink.done(i);
     }
-    Buffer& buffer = partial_[{in_one_go ? -1 : node, slot_number}];
-    std::size_t offset = 0;
-    for (std::size_t i = 0; i < parameters; ++i)
-      offset += (model_.parameters[first + i].count() + 15) / 16 * 16;
-    if (buffer.size() < offset) buffer = Buffer(offset);
-    offset = 0;
-    for (std::size_t i = 0; i < parameters; ++i) {
-      found.push_back(buffer.data() + offset);
-      offset += (model_.parameters[first + i].count() + 15) / 16 * 16;
-    }
-    return found;
-  };
-  std::vector<float*> grads = pointers(target);
-  if (states_[shard].plans == nullptr) {
-    for (std::size_t i = 0; i < parameters; ++i)
-      std::fill_n(grads[i], model_.parameters[first + i].count(), 0.F);
-  } else {
-    (*states_[shard].plans)[node]->backward_weight(states_[shard].slots[node], values_of(node),
-                                                   grads);
-  }
-  for (int merged = 1; merged <= merges; ++merged) {
-    const std::vector<float*> to = pointers(target - merged);
-    for (std::size_t i = 0; i < parameters; ++i) {
-      const std::size_t count = model_.parameters[first + i].count();
-      add_to(std::span(to[i], count), std::span(grads[i], count));
-    }
-    grads = to;
   }
 }
 
-void Net::backward_weight(int first, int last, int shard, int shards) {
+void Net::backward(int first, int last, GradientSink& sink) {
   for (int node = last - 1; node >= first; --node) {
-    if (model_.nodes[node].layer.parameters.empty()) continue;
-    for (int at = shard; at < shard + shards; ++at) weigh(node, at, shards == owned());
-  }
-}
-
-void Net::backward(int first, int last, const std::function<void(int node)>& ready) {
-  for (int node = last - 1; node >= first; --node) {
-    backward_input(node, node + 1, 0, owned());
-    backward_weight(node, node + 1, 0, owned());
-    ready(node);
+    backward_input(node, node + 1, 0, shards());
+    backward_weight(node, node + 1, 0, shards(), sink);
   }
 }
 

@@ -13,21 +13,41 @@
 
 namespace nn {
 
+// Where gradients go. For every parameter, the shards come in order.
+class GradientSink {
+ public:
+  virtual ~GradientSink() = default;
+  virtual float* next(std::size_t parameter) = 0;  // to write the next shard's gradient to
+  virtual void done(std::size_t parameter) = 0;    // it is written
+};
+
+// Adds them up along the tree.
+class TreeSink final : public GradientSink {
+ public:
+  TreeSink(const Model& model, Model::Range range, int shards, c10d::parallel::ShardRange owned);
+  float* next(std::size_t parameter) override;
+  void done(std::size_t parameter) override;
+  // After the last own shard: the sum over subtree `subtree`, for the caller to use up.
+  std::span<float> sum(std::size_t parameter, std::size_t subtree = 0);
+  void reset();
+
+ private:
+  Model::Range range_;
+  std::vector<c10d::parallel::ShardAccumulator> sums_;
+};
+
 // A model at work on one rank's shards of a batch. The owner says where parameters and gradients
 // lie, and may move them between calls. Calls take a stretch of nodes and work through its layers
 // one by one, each over all given shards (lockstep): a layer's gradients are ready as early as
 // without shards, and a parameter is read once per step. One thread at a time.
 class Net {
  public:
-  // The tree over `shards` shards of a batch; this net computes the `owned` ones.
-  Net(const Model& model, int shards, c10d::parallel::ShardRange owned);
+  Net(const Model& model, int shards);  // so many at a time
 
   std::vector<float*> values;  // per parameter
-  // [subtree][parameter]: where the sums of gradients over subtrees_of(shards, owned) go.
-  std::vector<std::vector<float*>> sums;
 
-  // Prepares own shard `shard` (0 is the first owned) for so many samples; zero is a shard that
-  // gives zeros. What it held before is gone.
+  // Prepares a shard for so many samples; zero is a shard that gives zeros. What it held before is
+  // gone.
   void place(int shard, std::int64_t samples, bool training);
   const Layout& layout(int node, int shard) const;  // of the output of a node, or of kModelInput
   // The output of a node, or the model's input, that lies outside. Valid until backward is over.
@@ -40,12 +60,11 @@ class Net {
 
   void forward(int first, int last, int shard, int shards);
   void backward_input(int first, int last, int shard, int shards);
-  // The shards must come in order; after the last own one the sums are complete.
-  void backward_weight(int first, int last, int shard, int shards);
-  // Both, layer by layer, over all own shards; `ready` is told of each node that is done.
-  void backward(int first, int last, const std::function<void(int node)>& ready);
+  void backward_weight(int first, int last, int shard, int shards, GradientSink& sink);
+  // Both, layer by layer, over all shards.
+  void backward(int first, int last, GradientSink& sink);
 
-  int owned() const noexcept { return static_cast<int>(states_.size()); }
+  int shards() const noexcept { return static_cast<int>(states_.size()); }
   const Model& model() const noexcept { return model_; }
 
  private:
@@ -63,15 +82,11 @@ class Net {
   void run(int node, int shard, int shards,
            const std::function<void(Plan&, Slots, Pointers)>& call);
   std::span<float* const> values_of(int node) const;
-  void weigh(int node, int shard, bool in_one_go);
 
   const Model& model_;
-  std::vector<c10d::parallel::MergeStep> merges_;
-  std::size_t subtrees_ = 0;
   std::vector<std::vector<int>> consumers_;  // per node: those that read its output
   std::map<std::pair<std::int64_t, bool>, Plans> plans_;
   std::vector<State> states_;
-  std::map<std::pair<int, int>, Buffer> partial_;  // (node, or -1: whoever is at it; slot)
 };
 
 }  // namespace nn

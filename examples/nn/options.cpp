@@ -61,7 +61,8 @@ void add_common(CLI::App& app, Options& options, std::string& mode) {
 
 void add_extra(CLI::App& app, Options& options, const std::string& extra) {
   if (extra == "backend")
-    app.add_option("--backend", options.backend, "native, gloo or mpi; else C10D_BACKEND, else native");
+    app.add_option("--backend", options.backend,
+                   "native, gloo or mpi; else C10D_BACKEND, else native");
   else if (extra == "shards")
     app.add_option("--shards", options.shards, "Parts of a batch in the mode reproducible")
         ->check(CLI::Range(1, 65536))

@@ -22,18 +22,18 @@ struct Options {
   std::uint64_t seed = 1;
   int shards = 8;
   bool reproducible = true;
-  std::string checkpoint;  // directory; empty: none
+  std::string checkpoint;       // directory; empty: none
   std::int64_t save_every = 0;  // steps; 0: after every epoch
   std::int64_t steps = 0;       // 0: all
   std::string trace;            // file; empty: none
   bool plan = false;
   // Of some programs only.
-  int ranks = 2;                        // threads of train_data_parallel, processes of train_spawn
-  int chunks = 8;                       // micro-batches of train_pipeline
-  std::string pipeline = "1f1b";        // its schedule
+  int ranks = 2;                  // threads of train_data_parallel, processes of train_spawn
+  int chunks = 8;                 // micro-batches of train_pipeline
+  std::string pipeline = "1f1b";  // its schedule
   int stages_per_rank = 1;
-  int zero = 3;                         // of train_fsdp: 1, 2 or 3
-  std::vector<std::string> command;     // the whole line, for programs that start themselves
+  int zero = 3;                      // of train_fsdp: 1, 2 or 3
+  std::vector<std::string> command;  // the whole line, for programs that start themselves
 };
 
 // A training program: its name, what --help begins with, and which of the options above it takes

@@ -66,6 +66,12 @@ std::vector<TensorPart> Weights::parts() {
   return parts;
 }
 
+std::vector<std::vector<float>> Weights::copy() const {
+  std::vector<std::vector<float>> all;
+  for (const Buffer& value : values_) all.emplace_back(value.data(), value.data() + value.size());
+  return all;
+}
+
 Feed::Feed(const DataSet& data, Net& net, int shards, ShardRange owned)
     : data_(data),
       net_(net),

@@ -37,6 +37,7 @@ class Weights {
   // Applies a gradient that is already a mean.
   void update(std::size_t parameter, const float* gradient, std::uint64_t step, float rate);
   std::vector<c10d::parallel::TensorPart> parts();
+  std::vector<std::vector<float>> copy() const;
   Model::Range range() const noexcept { return range_; }
 
  private:

@@ -25,10 +25,11 @@ void Trace::write(c10d::ProcessGroup& group, const std::string& path) {
 {{"ph":"M","pid":{0},"tid":1,"name":"thread_name","args":{{"name":"communication"}}}})",
       group.rank());
   for (const Span& span : spans_)
-    text += fmt::format(",\n{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"name\":\"{}\",\"ts\":{:.3f},"
-                        "\"dur\":{:.3f}}}",
-                        group.rank(), static_cast<int>(span.track), span.name,
-                        micros(span.begin.time_since_epoch()), micros(span.end - span.begin));
+    text += fmt::format(
+        ",\n{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"name\":\"{}\",\"ts\":{:.3f},"
+        "\"dur\":{:.3f}}}",
+        group.rank(), static_cast<int>(span.track), span.name,
+        micros(span.begin.time_since_epoch()), micros(span.end - span.begin));
   std::vector<std::uint64_t> sizes(static_cast<std::size_t>(group.size()));
   const std::uint64_t own = text.size();
   group.all_gather(sizes, std::span(&own, 1));
