@@ -58,6 +58,8 @@ class Net {
   // The same for the output of the node before `first`, after backward_input down to `first`.
   float* diff_of(int node, int shard);
 
+  std::int64_t samples(int shard) const { return states_[shard].samples; }
+
   void forward(int first, int last, int shard, int shards);
   void backward_input(int first, int last, int shard, int shards);
   void backward_weight(int first, int last, int shard, int shards, GradientSink& sink);
