@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/parallel/buckets.h"
+
+#include <algorithm>
+
+namespace c10d::inline v0::parallel {
+namespace {
+
+// What the widest vector instructions like, and a multiple of every element.
+constexpr std::size_t kAlignment = 64;
+
+constexpr std::size_t aligned_up(std::size_t bytes) noexcept {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+Buckets::Buckets(ProcessGroup& group, std::span<const ParamSpec> params,
+                 std::vector<std::size_t> order, const ReducerOptions& options, int slots)
+    : params_(params), order_(std::move(order)), places_(params.size()) {
+  for (const std::size_t param : order_)
+    lay_out(param, buckets_.size() <= 1 ? options.first_bucket_bytes : options.bucket_bytes);
+  result_ = group.allocate<std::uint8_t>(std::max(bytes_, kAlignment));
+  const std::size_t more = static_cast<std::size_t>(slots - 1) * bytes_;
+  if (more == 0) return;
+  others_.reset(new std::byte[more + kAlignment]());
+  void* first = others_.get();
+  std::size_t room = more + kAlignment;
+  first_other_ = static_cast<std::byte*>(std::align(kAlignment, more, first, room));
+}
+
+void Buckets::lay_out(std::size_t param, std::size_t limit) {
+  const ParamSpec& spec = params_[param];
+  const std::size_t bytes = aligned_up(spec.bytes());
+  if (buckets_.empty() || buckets_.back().dtype != spec.dtype ||
+      buckets_.back().bytes + bytes > limit)
+    buckets_.push_back({.first = bytes_, .dtype = spec.dtype});
+  Extent& last = buckets_.back();
+  last.params.push_back({param, &spec, last.bytes / size_of(spec.dtype)});
+  places_[param] = {buckets_.size() - 1, bytes_};
+  last.bytes += bytes;
+  bytes_ += bytes;
+}
+
+std::byte* Buckets::arena(int slot) const noexcept {
+  if (slot == 0) return reinterpret_cast<std::byte*>(result_.data());
+  return first_other_ + static_cast<std::size_t>(slot - 1) * bytes_;
+}
+
+Bucket Buckets::bucket(std::size_t index, double samples) const {
+  return {index, values(index, 0), buckets_[index].params, samples};
+}
+
+Tensor Buckets::values(std::size_t index, int slot) const {
+  const Extent& extent = buckets_[index];
+  return {arena(slot) + extent.first, extent.bytes / size_of(extent.dtype), extent.dtype};
+}
+
+std::span<std::byte> Buckets::gradient(std::size_t param, int slot) const {
+  return {arena(slot) + places_[param].first, params_[param].bytes()};
+}
+
+}  // namespace c10d::inline v0::parallel

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "c10d/parallel/ddp.h"
+
+namespace c10d::inline v0::parallel {
+
+// Where the gradients of a list of parameters lie: buckets one behind the other in an arena, and
+// `slots` arenas of the same layout. Slot 0 is memory of the group, and holds the result.
+class Buckets {
+ public:
+  struct Place {
+    std::size_t bucket = 0;
+    std::size_t first = 0;  // byte in the arena
+  };
+
+  // Collective: allocates. `order`: the parameters as they are expected to become ready.
+  Buckets(ProcessGroup& group, std::span<const ParamSpec> params, std::vector<std::size_t> order,
+          const ReducerOptions& options, int slots);
+
+  const std::vector<std::size_t>& order() const noexcept { return order_; }
+  std::size_t size() const noexcept { return buckets_.size(); }
+  Bucket bucket(std::size_t index, double samples = 0) const;
+  const Place& place(std::size_t param) const noexcept { return places_[param]; }
+
+  std::span<std::byte> gradient(std::size_t param, int slot) const;
+  // The whole bucket in one slot.
+  Tensor values(std::size_t index, int slot) const;
+
+ private:
+  struct Extent {
+    std::size_t first = 0;  // byte in the arena
+    std::size_t bytes = 0;
+    DType dtype = DType::f32;
+    std::vector<BucketParam> params;
+  };
+  void lay_out(std::size_t param, std::size_t limit);
+  std::byte* arena(int slot) const noexcept;
+
+  std::span<const ParamSpec> params_;
+  std::vector<std::size_t> order_;
+  std::vector<Extent> buckets_;
+  std::vector<Place> places_;  // by parameter
+  std::size_t bytes_ = 0;      // of one arena
+  Buffer<std::uint8_t> result_;
+  std::unique_ptr<std::byte[]> others_;  // slots from 1 on
+  std::byte* first_other_ = nullptr;
+};
+
+}  // namespace c10d::inline v0::parallel

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "c10d/parallel/ddp.h"
+
+#include <latch>
+#include <mutex>
+#include <thread>
+
+#include "tests/contract/ranks.h"
+#include "tests/parallel/model.h"
+
+namespace c10d::parallel {
+namespace {
+
+using contract::OnBackend;
+using DdpOn = OnBackend;
+
+constexpr int kShards = 8;
+constexpr std::int64_t kSteps = 30;
+
+// Some buckets of one parameter, some of several.
+ReducerOptions reproducible() {
+  return {.mode = ReduceMode::reproducible,
+          .shards = kShards,
+          .first_bucket_bytes = 64,
+          .bucket_bytes = 256};
+}
+
+enum class Order { lockstep, one_after_the_other };
+
+// What a training step does wrong on purpose.
+struct Mutation {
+  bool swaps_parameters = false;
+  BucketHook hook;
+};
+
+// Trains on this rank; with `shards` shards in all.
+Weights trained(ProcessGroup& group, const ReducerOptions& options, int shards,
+                Order order = Order::lockstep, const Mutation& mutation = {}) {
+  Weights weights = model_weights();
+  Reducer reducer(group, model_params(), options);
+  if (mutation.hook) reducer.set_hook(mutation.hook);
+  const ShardRange own = shards_of(shards, group.rank(), group.size());
+  const auto compute = [&](std::int64_t step, std::size_t param, int shard) {
+    std::size_t view = param;
+    if (mutation.swaps_parameters && (param == 1 || param == 0)) view = 1 - param;
+    const auto out = floats(reducer.grad_view(view));
+    std::vector<float> value(weights[param].size());
+    gradient(weights[param], param, step, samples_of(batch_of(step), shards, shard), value);
+    std::copy_n(value.begin(), std::min(value.size(), out.size()), out.begin());
+    reducer.ready(view);
+  };
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    std::int64_t samples = 0;
+    for (int shard = own.first; shard < own.last; ++shard)
+      samples += samples_of(batch_of(step), shards, shard).count();
+    reducer.begin({.samples = samples});
+    if (samples != 0 && order == Order::lockstep)
+      for (std::size_t param = weights.size(); param-- > 0;)
+        for (int shard = own.first; shard < own.last; ++shard) compute(step, param, shard);
+    if (samples != 0 && order == Order::one_after_the_other)
+      for (int shard = own.first; shard < own.last; ++shard)
+        for (const std::size_t param : {2u, 4u, 3u, 0u, 1u}) compute(step, param, shard);
+    EXPECT_EQ(reducer.finish().samples, batch_of(step));
+    for (std::size_t param = 0; param < weights.size(); ++param)
+      descend(weights[param], floats(reducer.grad_view(param)));
+    for (const auto& values : weights)
+      check_same(group, "weights", std::as_bytes(std::span(values)));
+  }
+  return weights;
+}
+
+// E1, E7: uneven batches; ranks without samples; any bucket size; any order of shards.
+TEST_P(DdpOn, SameWeightsAtEveryWorldSize) {
+  const Weights expected = trained_alone(kShards, kSteps);
+  for (const int size : {1, 2, 3, 4, 8})
+    run(size, [&](ProcessGroup& group) {
+      EXPECT_EQ(trained(group, reproducible(), kShards), expected) << size;
+    });
+}
+
+TEST_P(DdpOn, SameWeightsInEveryOrderAndBucketSize) {
+  const Weights expected = trained_alone(kShards, kSteps);
+  run(3, [&](ProcessGroup& group) {
+    EXPECT_EQ(trained(group, reproducible(), kShards, Order::one_after_the_other), expected);
+    ReducerOptions large = reproducible();
+    large.first_bucket_bytes = large.bucket_bytes = 1 << 20;
+    large.check_hash = true;
+    EXPECT_EQ(trained(group, large, kShards), expected);
+  });
+}
+
+TEST_P(DdpOn, MoreRanksThanShards) {
+  const Weights expected = trained_alone(2, kSteps);
+  ReducerOptions options = reproducible();
+  options.shards = 2;
+  run(3, [&](ProcessGroup& group) { EXPECT_EQ(trained(group, options, 2), expected); });
+}
+
+// Two ranks have only one order of adding.
+TEST_P(DdpOn, FastModeIsTheMeanOfTheRanks) {
+  const Weights expected = trained_alone(2, kSteps);
+  run(2, [&](ProcessGroup& group) {
+    EXPECT_EQ(trained(group, {.first_bucket_bytes = 64, .bucket_bytes = 256}, 2), expected);
+  });
+}
+
+// E12: the tests above see each of these.
+TEST_P(DdpOn, MutationsChangeTheWeights) {
+  const Weights expected = trained_alone(2, kSteps);
+  const ReducerOptions options{.first_bucket_bytes = 64, .bucket_bytes = 256};
+  run(2, [&](ProcessGroup& group) {
+    const auto mean = [](ProcessGroup& own, const Bucket& bucket) {
+      own.all_reduce(bucket.gradient);
+      divide(bucket.gradient, bucket.samples);
+    };
+    EXPECT_EQ(trained(group, options, 2, Order::lockstep, {.hook = mean}), expected);
+    const Weights undivided =
+        trained(group, options, 2, Order::lockstep,
+                {.hook = [](ProcessGroup& own, const Bucket& b) { own.all_reduce(b.gradient); }});
+    EXPECT_NE(undivided, expected);
+    const Weights swapped = trained(group, options, 2, Order::lockstep, {.swaps_parameters = true});
+    EXPECT_NE(swapped, expected);
+  });
+  run(2, [&](ProcessGroup& group) {
+    // One bucket stays as it is on each rank: the weights part, and the check of them says so.
+    const auto skips_one = [](ProcessGroup& own, const Bucket& bucket) {
+      if (bucket.index != 1) own.all_reduce(bucket.gradient);
+      divide(bucket.gradient, bucket.samples);
+    };
+    const Failure failure = contract::failure_of(
+        [&] { trained(group, options, 2, Order::lockstep, {.hook = skips_one}); });
+    EXPECT_EQ(failure.code, Code::mismatch);
+  });
+}
+
+TEST_P(DdpOn, CheckHashNamesTheRanksThatDiffer) {
+  run(3, [&](ProcessGroup& group) {
+    Reducer reducer(group, model_params(), {.check_hash = true});
+    reducer.set_hook([](ProcessGroup& own, const Bucket& bucket) {
+      if (own.rank() == 2) static_cast<float*>(bucket.gradient.data)[0] += 1;
+    });
+    reducer.begin({.samples = 1});
+    for (std::size_t param = 0; param < 5; ++param) reducer.unused(param);
+    const Failure failure = contract::failure_of([&] { reducer.finish(); });
+    EXPECT_EQ(failure.code, Code::mismatch);
+    EXPECT_NE(failure.message.find("ranks 2 have not the bits of rank 0"), std::string::npos)
+        << failure.message;
+  });
+}
+
+std::vector<ParamSpec> two_params() {
+  return {{.name = "a", .shape = {4}}, {.name = "b", .shape = {2, 3}}};
+}
+
+void fill(Reducer& reducer, std::size_t param, float value) {
+  const auto view = floats(reducer.grad_view(param));
+  std::fill(view.begin(), view.end(), value);
+}
+
+std::vector<float> mean_of(Reducer& reducer, std::size_t param) {
+  const auto view = floats(reducer.grad_view(param));
+  return {view.begin(), view.end()};
+}
+
+// R6, and the exact divisor: rank r has r + 1 samples, each of gradient 6; then only rank 0 has
+// any; then none has.
+TEST_P(DdpOn, DividesByTheTrueNumberOfSamples) {
+  for (const ReduceMode mode : {ReduceMode::fast, ReduceMode::reproducible})
+    run(3, [&](ProcessGroup& group) {
+      Reducer reducer(group, two_params(), {.mode = mode, .shards = 3});
+      const auto samples = static_cast<float>(group.rank() + 1);
+      reducer.begin({.samples = group.rank() + 1});
+      fill(reducer, 0, 6 * samples);
+      reducer.ready(0);
+      fill(reducer, 1, samples * samples);
+      reducer.ready(1);
+      EXPECT_EQ(reducer.finish().samples, 6);
+      EXPECT_EQ(mean_of(reducer, 0), std::vector<float>(4, 6.0f));
+      EXPECT_EQ(mean_of(reducer, 1), std::vector<float>(6, 14.0f / 6));
+
+      reducer.begin({.samples = group.rank() == 0 ? 2 : 0});
+      if (group.rank() == 0) {
+        fill(reducer, 0, 3);
+        reducer.ready(0);
+        reducer.unused(1);
+      }
+      EXPECT_EQ(reducer.finish().samples, 2);
+      EXPECT_EQ(mean_of(reducer, 0), std::vector<float>(4, 1.5f));
+      EXPECT_EQ(mean_of(reducer, 1), std::vector<float>(6, 0.0f));
+
+      reducer.begin({.samples = 0});
+      EXPECT_EQ(reducer.finish().samples, 0);
+      EXPECT_EQ(mean_of(reducer, 0), std::vector<float>(4, 0.0f));
+    });
+}
+
+TEST_P(DdpOn, EveryFloatingPointDtypeInFastMode) {
+  run(2, [](ProcessGroup& group) {
+    Reducer reducer(group, {{.name = "f64", .shape = {2}, .dtype = DType::f64},
+                            {.name = "bf16", .shape = {2}, .dtype = DType::bf16},
+                            {.name = "f16", .shape = {2}, .dtype = DType::f16}});
+    reducer.begin({.samples = 1});
+    const double own = group.rank() == 0 ? 1 : 4;
+    const auto doubles = reducer.grad_view(0);
+    std::fill_n(reinterpret_cast<double*>(doubles.data()), 2, own);
+    const auto words = [&](std::size_t param) {
+      return reinterpret_cast<std::uint16_t*>(reducer.grad_view(param).data());
+    };
+    std::fill_n(words(1), 2, group.rank() == 0 ? 0x3f80 : 0x4080);  // 1 or 4
+    std::fill_n(words(2), 2, group.rank() == 0 ? 0x3c00 : 0x4400);
+    for (std::size_t param = 0; param < 3; ++param) reducer.ready(param);
+    reducer.finish();
+    EXPECT_EQ(reinterpret_cast<const double*>(reducer.grad_view(0).data())[1], 2.5);
+    EXPECT_EQ(words(1)[1], 0x4020);
+    EXPECT_EQ(words(2)[1], 0x4100);
+  });
+}
+
+TEST_P(DdpOn, NoSyncCollectsMicroBatches) {
+  run(2, [](ProcessGroup& group) {
+    Reducer reducer(group, two_params());
+    const auto micro_batch = [&](float value, bool first) {
+      reducer.begin({.samples = 3});
+      for (std::size_t param = 0; param < 2; ++param) {
+        for (float& element : floats(reducer.grad_view(param)))
+          element = (first ? 0 : element) + value;
+        reducer.ready(param);
+      }
+      return reducer.finish().samples;
+    };
+    for (int round = 0; round < 3; ++round) {  // before and after the buckets are made anew
+      {
+        const auto scope = reducer.no_sync();
+        EXPECT_EQ(micro_batch(1, true), 3);
+        EXPECT_EQ(micro_batch(2, false), 6);
+      }
+      EXPECT_EQ(micro_batch(3, false), 18);  // 6 of the views on each rank
+      EXPECT_EQ(mean_of(reducer, 1), std::vector<float>(6, 12.0f / 18));
+    }
+  });
+}
+
+// R29: the first bucket is reduced on all ranks before the last gradient is there.
+TEST_P(DdpOn, BucketsLeaveDuringBackward) {
+  run(3, [](ProcessGroup& group) {
+    for (const ReduceMode mode : {ReduceMode::fast, ReduceMode::reproducible}) {
+      Reducer reducer(group, two_params(),
+                      {.mode = mode, .shards = 3, .first_bucket_bytes = 1, .bucket_bytes = 1});
+      std::vector<std::string> done;
+      std::latch first(1);
+      reducer.on_bucket_done([&](const Bucket& bucket) {
+        EXPECT_EQ(bucket.params.size(), 1u);
+        done.push_back(bucket.params[0].spec->name);
+        EXPECT_EQ(static_cast<const float*>(bucket.gradient.data)[0], 1);
+        if (done.size() == 1) first.count_down();
+      });
+      reducer.begin({.samples = 1});
+      fill(reducer, 1, 1);
+      reducer.ready(1);
+      first.wait();
+      fill(reducer, 0, 1);
+      reducer.ready(0);
+      reducer.finish();
+      EXPECT_EQ(done, (std::vector<std::string>{"b", "a"}));
+    }
+  });
+}
+
+// After the first step the buckets follow rank 0's order, whatever the others' is.
+TEST_P(DdpOn, BucketsAreRebuiltInTheOrderOfRankZero) {
+  run(2, [](ProcessGroup& group) {
+    const std::vector<ParamSpec> params{
+        {.name = "a", .shape = {4}}, {.name = "b", .shape = {4}}, {.name = "c", .shape = {4}}};
+    Reducer reducer(group, params, {.first_bucket_bytes = 1, .bucket_bytes = 1});
+    std::string order;
+    reducer.on_bucket_done([&](const Bucket& bucket) { order += bucket.params[0].spec->name; });
+    for (int step = 0; step < 3; ++step) {
+      reducer.begin({.samples = 1});
+      using Marks = std::vector<std::size_t>;
+      for (const std::size_t param : group.rank() == 0 ? Marks{1, 2, 0} : Marks{0, 1, 2}) {
+        fill(reducer, param, static_cast<float>(param + 1));
+        reducer.ready(param);
+      }
+      reducer.finish();
+      for (std::size_t param = 0; param < 3; ++param)
+        EXPECT_EQ(mean_of(reducer, param), std::vector<float>(4, static_cast<float>(param + 1)));
+    }
+    EXPECT_EQ(order, "cbabcabca");
+  });
+}
+
+TEST_P(DdpOn, GradientsMayBeMarkedFromSeveralThreads) {
+  run(2, [](ProcessGroup& group) {
+    std::vector<ParamSpec> params;
+    for (int i = 0; i < 16; ++i)
+      params.push_back({.name = "p" + std::to_string(i), .shape = {i + 1}});
+    Reducer reducer(group, params, {.first_bucket_bytes = 128, .bucket_bytes = 128});
+    for (int step = 0; step < 5; ++step) {
+      reducer.begin({.samples = 1});
+      contract::run_threads(2, [&](int thread) {
+        for (auto param = static_cast<std::size_t>(thread); param < 16; param += 2) {
+          fill(reducer, param, static_cast<float>(param));
+          reducer.ready(param);
+        }
+      });
+      reducer.finish();
+      for (std::size_t param = 0; param < 16; ++param)
+        EXPECT_EQ(mean_of(reducer, param),
+                  std::vector<float>(param + 1, static_cast<float>(param)));
+    }
+  });
+}
+
+TEST_P(DdpOn, CallersGroupStaysFree) {
+  run(2, [](ProcessGroup& group) {
+    Reducer reducer(group, two_params());
+    reducer.begin({.samples = 1});
+    fill(reducer, 1, 2);
+    reducer.ready(1);
+    contract::expect_usable(group);
+    fill(reducer, 0, 2);
+    reducer.ready(0);
+    reducer.finish();
+    EXPECT_EQ(mean_of(reducer, 0), std::vector<float>(4, 2.0f));
+  });
+}
+
+TEST_P(DdpOn, ModelWithoutParametersCountsSamples) {
+  run(2, [](ProcessGroup& group) {
+    Reducer reducer(group, {});
+    for (int step = 0; step < 3; ++step) {
+      reducer.begin({.samples = group.rank() + 1});
+      EXPECT_EQ(reducer.finish().samples, 3);
+    }
+  });
+}
+
+C10D_ON_EACH_BACKEND(DdpOn);
+
+}  // namespace
+}  // namespace c10d::parallel
