@@ -105,8 +105,9 @@ class C10D_API Pipeline {
   // never returns is noticed by the other ranks only.
   void step(std::optional<Duration> timeout = {});
 
- private:
   struct State;
+
+ private:
   std::unique_ptr<State> state_;
 };
 

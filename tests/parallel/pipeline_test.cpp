@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// "Executes a schedule": the bits of one process, whatever the schedule; and every failure on every
+// rank.
+#include "c10d/parallel/pipeline.h"
+
+#include <csignal>
+#include <latch>
+#include <mutex>
+
+#include "c10d/launch.h"
+#include "tests/contract/ranks.h"
+#include "tests/parallel/toy_stage.h"
+
+namespace c10d::parallel {
+namespace {
+
+using contract::failure_of;
+using enum ActionKind;
+
+struct Model {
+  int stages = 1;
+  int micro_batches = 1;
+  std::size_t columns = 5;
+  std::vector<Skip> skips{};
+  std::vector<TiedWeight> tied{};
+  int steps = 3;
+
+  std::vector<Skip> edges() const {
+    std::vector<Skip> all = skips;
+    for (int stage = 0; stage + 1 < stages; ++stage) all.push_back({stage, stage + 1});
+    return all;
+  }
+};
+
+using Weights = std::map<int, std::vector<float>>;  // by stage
+
+// The oracle: one process, one micro-batch after the other, one stage after the other.
+Weights train_alone(const Model& model) {
+  std::vector<ToyStage> stages;
+  for (int s = 0; s < model.stages; ++s) stages.emplace_back(s, model.edges(), model.columns);
+  for (int step = 0; step < model.steps; ++step) {
+    for (int i = 0; i < model.micro_batches; ++i) {
+      std::map<std::pair<int, int>, Activation> values, gradients;
+      const auto sources = [&](int s) {
+        std::vector<int> from;
+        if (s > 0) from.push_back(s - 1);
+        for (int other = 0; other < s - 1; ++other)
+          if (std::ranges::count(model.skips, Skip{other, s}) != 0) from.push_back(other);
+        return from;
+      };
+      const auto targets = [&](int s) {
+        std::vector<int> to;
+        for (int other = s + 1; other < model.stages; ++other)
+          if (other == s + 1 || std::ranges::count(model.skips, Skip{s, other}) != 0)
+            to.push_back(other);
+        return to;
+      };
+      for (int s = 0; s < model.stages; ++s) {
+        std::vector<Activation> inputs;
+        for (const int from : sources(s)) inputs.push_back(values[{from, s}]);
+        const auto outputs = stages[static_cast<std::size_t>(s)].forward(i, inputs);
+        for (std::size_t k = 0; k < outputs.size(); ++k) values[{s, targets(s)[k]}] = outputs[k];
+      }
+      for (int s = model.stages; s-- > 0;) {
+        std::vector<Activation> given;
+        for (const int to : targets(s)) given.push_back(gradients[{s, to}]);
+        const auto results = stages[static_cast<std::size_t>(s)].backward_input(i, given);
+        for (std::size_t k = 0; k < results.size(); ++k) gradients[{sources(s)[k], s}] = results[k];
+        stages[static_cast<std::size_t>(s)].backward_weight(i);
+      }
+    }
+    for (const TiedWeight& tied : model.tied) {
+      std::vector<float> sum(model.columns);
+      for (std::size_t j = 0; j < model.columns; ++j) {
+        sum[j] = stages[static_cast<std::size_t>(tied.stages[0])].gradient()[j];
+        for (std::size_t k = 1; k < tied.stages.size(); ++k)
+          sum[j] += stages[static_cast<std::size_t>(tied.stages[k])].gradient()[j];
+      }
+      for (const int s : tied.stages) stages[static_cast<std::size_t>(s)].gradient() = sum;
+    }
+    for (ToyStage& stage : stages) stage.learn();
+  }
+  Weights weights;
+  for (int s = 0; s < model.stages; ++s) weights[s] = stages[static_cast<std::size_t>(s)].weight();
+  return weights;
+}
+
+// The stages of one rank, and what Pipeline wants to know of them.
+struct OwnStages {
+  OwnStages(const Schedule& schedule, const Model& model, int rank) {
+    const ScheduleFacts facts = validate(schedule, model.skips);
+    for (int s = 0; s < model.stages; ++s)
+      if (facts.rank_of_stage[static_cast<std::size_t>(s)] == rank)
+        toys.try_emplace(s, s, model.edges(), model.columns);
+  }
+  std::map<int, Stage*> pointers() {
+    std::map<int, Stage*> all;
+    for (auto& entry : toys) all[entry.first] = &entry.second;
+    return all;
+  }
+  std::map<int, ToyStage> toys;
+};
+
+PipelineOptions options_of(const Schedule& schedule, const Model& model) {
+  PipelineOptions options;
+  options.schedule = schedule;
+  options.skips = model.skips;
+  options.tied = model.tied;
+  return options;
+}
+
+class PipelineOn : public contract::OnBackend {
+ public:
+  // Trains, and compares the weights with those of one process.
+  static void expect_bits(ProcessGroup& group, const Schedule& schedule, const Model& model) {
+    OwnStages own(schedule, model, group.rank());
+    Pipeline pipeline(group, own.pointers(), options_of(schedule, model));
+    for (int step = 0; step < model.steps; ++step) {
+      pipeline.step();
+      for (auto& entry : own.toys) entry.second.learn();
+    }
+    const Weights expected = train_alone(model);
+    for (auto& [index, stage] : own.toys) {
+      EXPECT_EQ(stage.weight(), expected.at(index)) << "stage " << index;
+      EXPECT_NE(stage.weight(), ToyStage(index, model.edges(), model.columns).weight());
+      EXPECT_EQ(stage.reduced, model.steps);
+      for (std::size_t i = 0; i < stage.weight_order.size(); ++i)
+        EXPECT_EQ(stage.weight_order[i], static_cast<int>(i) % model.micro_batches);
+    }
+  }
+
+  struct Seen {
+    int rank;
+    std::string what;
+    Failure failure;  // of a DistError
+  };
+
+  // Two stages on two ranks under 1f1b, broken by `sabotage` on rank 1. What each rank sees.
+  std::vector<Seen> after(const std::function<void(ToyStage&, PipelineOptions&)>& sabotage) const {
+    std::mutex mutex;
+    std::vector<Seen> seen;
+    run(2, [&](ProcessGroup& group) {
+      const Model model{.stages = 2, .micro_batches = 4};
+      const Schedule schedule = make_schedule("zb-h1", 2, 4);
+      OwnStages own(schedule, model, group.rank());
+      PipelineOptions options = options_of(schedule, model);
+      options.activation_limit = 1000;
+      if (group.rank() == 1) sabotage(own.toys.at(1), options);
+      Seen mine{group.rank(), {}, {}};
+      Pipeline pipeline(group, own.pointers(), std::move(options));
+      try {
+        pipeline.step();
+        ADD_FAILURE() << "the step ended well on rank " << group.rank();
+      } catch (const DistError& error) {
+        mine.what = error.what();
+        mine.failure = error.failure();
+      } catch (const std::exception& error) {
+        mine.what = error.what();
+      }
+      EXPECT_NE(group.failure(), nullptr);
+      failure_of([&] { pipeline.step(); });  // it stays broken
+      const std::lock_guard lock(mutex);
+      seen.push_back(mine);
+    });
+    std::ranges::sort(seen, {}, &Seen::rank);
+    return seen;
+  }
+
+  // Rank 1 throws what it threw; rank 0 hears of it, with the action.
+  void expect_told(const std::function<void(ToyStage&, PipelineOptions&)>& sabotage,
+                   const std::string& action, const std::string& text) const {
+    const std::vector<Seen> seen = after(sabotage);
+    ASSERT_EQ(seen.size(), 2u);
+    EXPECT_NE(seen[1].what.find(text), std::string::npos) << seen[1].what;
+    EXPECT_EQ(seen[0].failure.code, Code::revoked) << seen[0].what;
+    EXPECT_EQ(seen[0].failure.rank, 1);
+    EXPECT_NE(seen[0].what.find("rank 1, " + action + ": "), std::string::npos) << seen[0].what;
+    EXPECT_NE(seen[0].what.find(text), std::string::npos) << seen[0].what;
+  }
+};
+
+TEST_P(PipelineOn, EveryScheduleHasTheBitsOfOneProcess) {
+  for (const int ranks : {1, 2, 4})
+    run(ranks, [&](ProcessGroup& group) {
+      for (const std::string_view name : schedule_names())
+        for (const int micro_batches : {1, 4, 8})
+          for (const int chunks : {1, 2}) {
+            if ((name == "zb-v") != (chunks == 2) && name != "gpipe" && name != "interleaved")
+              continue;
+            SCOPED_TRACE(std::string(name) + " p" + std::to_string(ranks) + " m" +
+                         std::to_string(micro_batches));
+            const Schedule schedule = make_schedule(name, ranks, micro_batches, chunks);
+            expect_bits(group, schedule,
+                        {.stages = ranks * chunks, .micro_batches = micro_batches});
+          }
+    });
+}
+
+TEST_P(PipelineOn, SkipsAndTiedWeightsHaveTheBitsOfOneProcess) {
+  for (const int ranks : {1, 2, 4})
+    run(ranks, [&](ProcessGroup& group) {
+      const int chunks = 4 / ranks;
+      for (const std::string_view name : {"gpipe", "interleaved", "zb-v"}) {
+        if (name == "zb-v" && chunks != 2) continue;
+        SCOPED_TRACE(std::string(name) + " p" + std::to_string(ranks));
+        expect_bits(group, make_schedule(name, ranks, 4, chunks),
+                    {.stages = 4,
+                     .micro_batches = 4,
+                     .skips = {{0, 3}, {0, 2}, {1, 3}},
+                     .tied = {{"all", {0, 1, 2, 3}}, {"two", {1, 3}}}});
+      }
+    });
+}
+
+TEST_P(PipelineOn, ActivationsLargerThanAnyBufferOfTheBackendArrive) {
+  run(2, [](ProcessGroup& group) {
+    expect_bits(group, make_schedule("1f1b", 2, 3),
+                {.stages = 2, .micro_batches = 3, .columns = 100'000, .steps = 1});
+  });
+}
+
+// The last is wanted first, while more than a backend holds unasked lies before it.
+TEST_P(PipelineOn, MessagesMayBeWantedInAnotherOrderThanTheyAreSent) {
+  constexpr int kMicroBatches = 120;
+  Schedule schedule = make_schedule("gpipe", 2, kMicroBatches);
+  std::reverse(schedule.ranks[1].begin(), schedule.ranks[1].begin() + kMicroBatches);
+  run(2, [&](ProcessGroup& group) {
+    expect_bits(group, schedule,
+                {.stages = 2, .micro_batches = kMicroBatches, .columns = 5'000, .steps = 1});
+  });
+}
+
+TEST_P(PipelineOn, CallsTheHooksAroundEveryAction) {
+  run(2, [](ProcessGroup& group) {
+    const Model model{.stages = 2, .micro_batches = 2};
+    const Schedule schedule = make_schedule("1f1b", 2, 2);
+    OwnStages own(schedule, model, group.rank());
+    PipelineOptions options = options_of(schedule, model);
+    std::vector<Action> begun, ended;
+    options.on_begin = [&](const Action& action) {
+      EXPECT_EQ(begun, ended);
+      begun.push_back(action);
+    };
+    options.on_end = [&](const Action& action) { ended.push_back(action); };
+    Pipeline(group, own.pointers(), options).step();
+    auto expected = lower(schedule).ranks[static_cast<std::size_t>(group.rank())];
+    expected.push_back({group.rank(), reduce_grad, -1});
+    EXPECT_EQ(begun, expected);
+    EXPECT_EQ(ended, expected);
+  });
+}
+
+TEST_P(PipelineOn, ReducesWhereTheScheduleSaysSo) {
+  run(2, [](ProcessGroup& group) {
+    const Model model{.stages = 3, .micro_batches = 1};
+    const Schedule schedule =
+        parse_schedule("0F0,2F0,2B0,2REDUCE_GRAD,0B0,0REDUCE_GRAD\n1F0,1B0\n");
+    OwnStages own(schedule, model, group.rank());
+    Pipeline pipeline(group, own.pointers(), options_of(schedule, model));
+    std::vector<int> order;
+    for (auto& entry : own.toys)
+      entry.second.on_reduce = [&order, stage = entry.first] { order.push_back(stage); };
+    pipeline.step();
+    EXPECT_EQ(order, group.rank() == 0 ? (std::vector<int>{2, 0}) : std::vector<int>{1});
+  });
+}
+
+TEST_P(PipelineOn, EvaluatesWithTheSameStages) {
+  run(2, [](ProcessGroup& group) {
+    const Model model{.stages = 4, .micro_batches = 3};
+    const Schedule training = make_schedule("zb-v", 2, 3, 2);
+    OwnStages own(training, model, group.rank());
+    Pipeline train(group, own.pointers(), options_of(training, model));
+    Pipeline evaluate(group, own.pointers(), options_of(forward_only(training), model));
+    std::vector<int> order;
+    own.toys.begin()->second.before_forward = [&](int i) { order.push_back(i); };
+    evaluate.step();
+    train.step();
+    evaluate.step();
+    EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 0, 1, 2, 0, 1, 2}));
+    for (auto& entry : own.toys) EXPECT_EQ(entry.second.reduced, 1);
+  });
+}
+
+TEST_P(PipelineOn, AStageThatThrowsEndsTheStepOnEveryRank) {
+  const auto broken = [](int i) {
+    if (i == 2) throw std::domain_error("the third one is broken");
+  };
+  expect_told([&](ToyStage& stage, auto&) { stage.before_forward = broken; }, "1F2",
+              "the third one is broken");
+  expect_told([&](ToyStage& stage, auto&) { stage.before_input = broken; }, "1I2",
+              "the third one is broken");
+  // After rank 0 has all that it waits for: it must not take the step for done.
+  expect_told([&](ToyStage& stage, auto&) { stage.on_reduce = [&] { broken(2); }; }, "1REDUCE_GRAD",
+              "the third one is broken");
+}
+
+TEST_P(PipelineOn, AWrongGradientIsNamedOnEveryRank) {
+  expect_told(
+      [](ToyStage& stage, auto&) {
+        stage.alter_gradients = [](auto& all) { all[0] = make_activation({7}); };
+      },
+      "1I0", "returned the gradient f32 [7] of an input f32 [1, 5]");
+  expect_told(
+      [](ToyStage& stage, auto&) { stage.alter_gradients = [](auto& all) { all.clear(); }; }, "1I0",
+      "returned 0 activations instead of 1");
+  expect_told(
+      [](ToyStage& stage, auto&) {
+        stage.alter_gradients = [](auto& all) { all[0].shape = {2, 5}; };
+      },
+      "1I0", "f32 [2, 5] with 5 elements");
+  expect_told(
+      [](ToyStage& stage, auto&) {
+        stage.alter_gradients = [](auto& all) { all[0] = make_activation({1000}); };
+      },
+      "1I0", "f32 [1000]");
+}
+
+TEST_P(PipelineOn, AStepThatIsLateFailsOnEveryRank) {
+  std::latch told(1);
+  run(2, [&](ProcessGroup& group) {
+    const Model model{.stages = 2, .micro_batches = 1};
+    const Schedule schedule = make_schedule("gpipe", 2, 1);
+    OwnStages own(schedule, model, group.rank());
+    if (group.rank() == 0) own.toys.at(0).before_forward = [&](int) { told.wait(); };
+    Pipeline pipeline(group, own.pointers(), options_of(schedule, model));
+    // A deadline that the other rank cannot reach before this one: it waits for the latch.
+    const auto timeout =
+        group.rank() == 1 ? Duration(std::chrono::milliseconds(200)) : Duration(contract::kTimeout);
+    const Failure failure = failure_of([&] { pipeline.step(timeout); });
+    if (group.rank() == 1) told.count_down();
+    EXPECT_EQ(failure.code, Code::timed_out);
+  });
+}
+
+TEST_P(PipelineOn, RanksThatDisagreeAreToldBeforeTheFirstStep) {
+  run(2, [](ProcessGroup& group) {
+    const bool odd = group.rank() == 1;
+    const Model model{.stages = 2, .micro_batches = 4};
+    const Schedule schedule = make_schedule(odd ? "gpipe" : "1f1b", 2, 4);
+    OwnStages own(schedule, model, group.rank());
+    const Failure failure =
+        failure_of([&] { Pipeline(group, own.pointers(), options_of(schedule, model)); });
+    EXPECT_EQ(failure.code, Code::mismatch);
+    EXPECT_EQ(failure.rank, 1);
+    contract::expect_usable(group);
+    // One rank's own mistake is its InvalidArgument, and everybody's error.
+    const auto construct = [&] {
+      Pipeline(group, odd ? std::map<int, Stage*>{} : own.pointers(),
+               options_of(make_schedule("1f1b", 2, 4), model));
+    };
+    if (odd) {
+      EXPECT_THROW(construct(), InvalidArgument);
+    } else {
+      const Failure other = failure_of(construct);
+      EXPECT_EQ(other.code, Code::mismatch);
+      EXPECT_NE(other.message.find("stage 1 on rank 1"), std::string::npos) << other.message;
+    }
+    contract::expect_usable(group);
+    PipelineOptions options = options_of(make_schedule("1f1b", 2, 4), model);
+    options.tied = {{"w", {1, 0}}};
+    EXPECT_THROW(Pipeline(group, own.pointers(), options), InvalidArgument);
+    options = options_of(make_schedule("1f1b", 3, 4), model);
+    EXPECT_THROW(Pipeline(group, own.pointers(), options), InvalidArgument);
+    EXPECT_THROW(Pipeline(group, own.pointers(), options_of(parse_schedule("0F0\n0B0\n"), model)),
+                 InvalidArgument);
+    contract::expect_usable(group);
+  });
+}
+
+// Rank 2 of three is killed in the middle of a step. The others say which error they see.
+TEST_P(PipelineOn, ARankThatDiesEndsTheStepOnTheOthers) {
+  std::mutex mutex;
+  std::map<int, std::string> said;
+  const LaunchResult result =
+      launch({.ranks = 3,
+              .command = {"/proc/self/exe", "--rank-that-may-die", GetParam()},
+              .environment = {},
+              .grace = std::chrono::seconds(100),
+              .on_line = [&](int rank, bool is_stderr, std::string_view line) {
+                const std::lock_guard lock(mutex);
+                if (!is_stderr) said[rank] += line;
+              }});
+  EXPECT_EQ(result.first_failed, 2);
+  EXPECT_EQ(result.ranks.at(2).signal, SIGKILL);
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(result.ranks.at(static_cast<std::size_t>(rank)).exit_code, 0);
+    EXPECT_NE(said[rank].find("failed: "), std::string::npos) << said[rank];
+  }
+}
+
+C10D_ON_EACH_BACKEND(PipelineOn);
+
+int run_rank_that_may_die(const char* backend) {
+  std::signal(SIGTERM, SIG_IGN);  // the launcher's, once rank 2 is dead
+  ProcessGroup group = init_process_group({.backend = backend, .timeout = contract::kTimeout});
+  const Model model{.stages = 3, .micro_batches = 4};
+  const Schedule schedule = make_schedule("1f1b", 3, 4);
+  OwnStages own(schedule, model, group.rank());
+  if (group.rank() == 2)
+    own.toys.at(2).before_forward = [](int i) {
+      if (i == 1) std::raise(SIGKILL);
+    };
+  Pipeline pipeline(group, own.pointers(), options_of(schedule, model));
+  try {
+    pipeline.step();
+  } catch (const DistError& error) {
+    std::printf("failed: %s\n", error.what());
+    return error.code() == Code::timed_out ? 2 : 0;
+  }
+  return 1;
+}
+
+}  // namespace
+}  // namespace c10d::parallel
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[1]) == "--rank-that-may-die")
+    return c10d::parallel::run_rank_that_may_die(argv[2]);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
