@@ -35,6 +35,7 @@ std::string names_text(const std::vector<std::string>& names) {
 // The same on every rank: it knows what all of them want.
 LoadResult compare_keys(const Manifest& manifest, const std::vector<nlohmann::json>& ranks,
                         const std::string& path, bool strict) {
+  const std::string file = path + "/" + kManifestName;
   LoadResult result;
   std::set<std::string> wanted, missing;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -46,16 +47,16 @@ LoadResult compare_keys(const Manifest& manifest, const std::vector<nlohmann::js
       else if (tensor->spec != part.spec)
         throw CheckpointError(
             {.message = fmt::format("{} is {} on rank {} and {} in {}", part.spec.name,
-                                    to_text(part.spec), rank, to_text(tensor->spec), path),
+                                    to_text(part.spec), rank, to_text(tensor->spec), file),
              .rank = static_cast<int>(rank),
-             .file = path + "/" + kManifestName});
+             .file = file});
     }
   }
   result.missing.assign(missing.begin(), missing.end());
   for (const ManifestTensor& tensor : manifest.tensors)
     if (!wanted.contains(tensor.spec.name)) result.unexpected.push_back(tensor.spec.name);
   if (strict && !(result.missing.empty() && result.unexpected.empty())) {
-    std::string text = fmt::format("{} and this program differ;", path);
+    std::string text = fmt::format("{} and this program differ;", file);
     if (!result.missing.empty())
       text += fmt::format(" not in the checkpoint: {};", names_text(result.missing));
     if (!result.unexpected.empty())
@@ -112,7 +113,9 @@ std::optional<LoadResult> load(ProcessGroup& group, const std::string& directory
     if (const auto name = find_checkpoint(directory, options.name)) {
       mine["name"] = *name;
       const std::string file = directory + "/" + *name + "/" + kManifestName;
-      mine["manifest"] = InputFile(file).text(kMaxHeaderBytes);
+      const std::string text = InputFile(file).text(kMaxHeaderBytes);
+      parse_manifest(text, file);  // before it travels: what is torn need not be text
+      mine["manifest"] = text;
       mine["path"] = directory + "/" + *name;
     }
     return mine;
