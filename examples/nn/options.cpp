@@ -84,9 +84,8 @@ void add_extra(CLI::App& app, Options& options, const std::string& extra) {
                    "gpipe, 1f1b, interleaved, zb-h1 or zb-v")
         ->capture_default_str();
     app.add_option("--stages-per-rank", options.stages_per_rank,
-                   "More than 1 for interleaved; zb-v has 2")
-        ->check(CLI::Range(1, 64))
-        ->capture_default_str();
+                   "Else 2 for interleaved and zb-v, 1 for the others")
+        ->check(CLI::Range(1, 64));
   }
 }
 

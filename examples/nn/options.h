@@ -28,10 +28,10 @@ struct Options {
   std::string trace;            // file; empty: none
   bool plan = false;
   // Of some programs only.
-  int ranks = 2;                  // threads of train_data_parallel, processes of train_spawn
-  int chunks = 8;                 // micro-batches of train_pipeline
-  std::string pipeline = "1f1b";  // its schedule
-  int stages_per_rank = 1;
+  int ranks = 2;                     // threads of train_data_parallel, processes of train_spawn
+  int chunks = 8;                    // micro-batches of train_pipeline
+  std::string pipeline = "1f1b";     // its schedule
+  int stages_per_rank = 0;           // 0: as many as the schedule needs
   int zero = 3;                      // of train_fsdp: 1, 2 or 3
   std::vector<std::string> command;  // the whole line, for programs that start themselves
 };

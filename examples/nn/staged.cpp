@@ -122,8 +122,9 @@ class Staged final : public Strategy {
   Staged(const Task& task, c10d::ProcessGroup& group, Trace& trace)
       : task_(task), group_(group), trace_(trace) {
     const Options& options = task.options;
-    const Schedule schedule =
-        make_schedule(options.pipeline, group.size(), options.chunks, options.stages_per_rank);
+    const bool folds = options.pipeline == "interleaved" || options.pipeline == "zb-v";
+    const int stages = options.stages_per_rank > 0 ? options.stages_per_rank : 1 + folds;
+    const Schedule schedule = make_schedule(options.pipeline, group.size(), options.chunks, stages);
     rank_of_stage_ = c10d::parallel::validate(schedule).rank_of_stage;
     borders_ = borders_of(task.model, static_cast<int>(rank_of_stage_.size()));
     std::map<int, c10d::parallel::Stage*> own;
