@@ -142,7 +142,6 @@ TEST_P(DdpOn, CheckHashNamesTheRanksThatDiffer) {
     reducer.begin({.samples = 1});
     for (std::size_t param = 0; param < 5; ++param) reducer.unused(param);
     const Failure failure = contract::failure_of([&] { reducer.finish(); });
-    EXPECT_EQ(failure.code, Code::mismatch);
     EXPECT_NE(failure.message.find("ranks 2 have not the bits of rank 0"), std::string::npos)
         << failure.message;
   });
