@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+
 #include "c10d/parallel/ddp.h"
 #include "examples/nn/strategy.h"
 
@@ -13,14 +15,31 @@ using c10d::parallel::TensorPart;
 // Gradients are written into the reducer's buckets, which leave as soon as they are full.
 class BucketSink final : public GradientSink {
  public:
-  explicit BucketSink(Reducer& reducer) : reducer_(reducer) {}
+  BucketSink(Reducer& reducer, Trace& trace, std::size_t parameters) : reducer_(reducer) {
+    if (!trace.enabled()) return;
+    ready_.resize(parameters);
+    reducer.on_bucket_done([this, &trace](const Bucket& bucket) { record(trace, bucket); });
+  }
   float* next(std::size_t parameter) override {
     return reinterpret_cast<float*>(reducer_.grad_view(parameter).data());
   }
-  void done(std::size_t parameter) override { reducer_.ready(parameter); }
+  void done(std::size_t parameter) override {
+    if (!ready_.empty()) ready_[parameter] = Trace::Clock::now();
+    reducer_.ready(parameter);
+  }
 
  private:
+  // On the wire from its last gradient, or the end of the bucket before, to its mean.
+  void record(Trace& trace, const Bucket& bucket) {
+    for (const auto& param : bucket.params) begin_ = std::max(begin_, ready_[param.index]);
+    const Trace::Clock::time_point end = Trace::Clock::now();
+    trace.add(Trace::Track::communication, "bucket " + std::to_string(bucket.index), begin_, end);
+    begin_ = end;
+  }
+
   Reducer& reducer_;
+  std::vector<Trace::Clock::time_point> ready_;  // per parameter; empty: no trace
+  Trace::Clock::time_point begin_{};
 };
 
 class Replicated final : public Strategy {
@@ -36,7 +55,7 @@ class Replicated final : public Strategy {
         reducer_(group, task.model.parameters,
                  {.mode = task.options.reproducible ? ReduceMode::reproducible : ReduceMode::fast,
                   .shards = task.shards}),
-        gradients_(reducer_) {
+        gradients_(reducer_, trace, task.model.parameters.size()) {
     for (std::size_t i = 0; i < net_.values.size(); ++i) net_.values[i] = weights_.value(i);
     use_threads(1);
   }
@@ -56,7 +75,8 @@ class Replicated final : public Strategy {
       net_.backward(0, nodes, gradients_);
     }
     {
-      const Traced span(trace_, "wait for gradients");
+      Traced span(trace_, "wait for gradients");
+      span.add_to(waited_);
       reducer_.finish();
     }
     const Traced span(trace_, "optimizer");
@@ -68,6 +88,7 @@ class Replicated final : public Strategy {
   std::vector<std::vector<float>> collect() override { return weights_.copy(); }
   std::vector<TensorPart> parts() override { return weights_.parts(); }
   c10d::ProcessGroup& group() override { return group_; }
+  std::chrono::duration<double> waited() const override { return waited_; }
 
  private:
   const Task& task_;
@@ -79,6 +100,7 @@ class Replicated final : public Strategy {
   Feed feed_;
   Reducer reducer_;
   BucketSink gradients_;
+  std::chrono::duration<double> waited_{};
 };
 
 }  // namespace

@@ -100,7 +100,8 @@ class Sharded final : public Strategy {
       fsdp_.reshard(u);
     }
     {
-      const Traced span(trace_, "wait for gradients", Trace::Track::communication);
+      Traced span(trace_, "wait for gradients", Trace::Track::communication);
+      span.add_to(waited_);
       fsdp_.end_step();
     }
     const Traced span(trace_, "optimizer");
@@ -136,6 +137,7 @@ class Sharded final : public Strategy {
   }
   void loaded() override { fsdp_.publish(); }
   c10d::ProcessGroup& group() override { return group_; }
+  std::chrono::duration<double> waited() const override { return waited_; }
 
  private:
   std::size_t units() const { return borders_.size() - 1; }
@@ -144,7 +146,8 @@ class Sharded final : public Strategy {
   }
 
   void gather(std::size_t u) {
-    const Traced span(trace_, "unshard " + fsdp_.units()[u].name, Trace::Track::communication);
+    Traced span(trace_, "unshard " + fsdp_.units()[u].name, Trace::Track::communication);
+    span.add_to(waited_);
     auto* arena = static_cast<float*>(fsdp_.unshard(u).data);
     const Model::Range range = parameters_of(u);
     for (std::size_t i = range.first; i < range.last; ++i)
@@ -189,6 +192,7 @@ class Sharded final : public Strategy {
   Net net_;
   Feed feed_;
   std::vector<std::vector<std::vector<float>>> states_;  // [unit][state]
+  std::chrono::duration<double> waited_{};
 };
 
 }  // namespace

@@ -175,13 +175,17 @@ class Staged final : public Strategy {
     return all;
   }
   c10d::ProcessGroup& group() override { return group_; }
+  std::chrono::duration<double> waited() const override { return waited_; }
 
  private:
   void record(const Action& action) {
     using c10d::parallel::ActionKind;
-    const bool sends = action.kind >= ActionKind::send_f;
-    trace_.add(sends ? Trace::Track::communication : Trace::Track::compute,
-               trace_.enabled() ? to_string(action) : std::string(), began_, Trace::Clock::now());
+    const bool travels = action.kind >= ActionKind::send_f;
+    const Trace::Clock::time_point end = Trace::Clock::now();
+    if (travels) waited_ += end - began_;
+    if (trace_.enabled())
+      trace_.add(travels ? Trace::Track::communication : Trace::Track::compute, to_string(action),
+                 began_, end);
   }
 
   const Task& task_;
@@ -191,6 +195,7 @@ class Staged final : public Strategy {
   std::vector<int> borders_;
   std::map<int, std::unique_ptr<LayerStage>> stages_;
   Trace::Clock::time_point began_{};
+  std::chrono::duration<double> waited_{};
   std::optional<Pipeline> pipeline_;
 };
 

@@ -28,6 +28,8 @@ class Strategy {
   virtual std::vector<c10d::parallel::TensorPart> parts() = 0;
   virtual void loaded() {}  // parts() was overwritten
   virtual c10d::ProcessGroup& group() = 0;
+  // How long this rank has stood still for others so far: communication that nothing hid.
+  virtual std::chrono::duration<double> waited() const { return {}; }
 };
 
 // One process, one thread. `group` is a group of one, for the checkpoint.

@@ -40,8 +40,12 @@ class Traced {
   Traced(Trace& trace, std::string name, Trace::Track track = Trace::Track::compute)
       : trace_(trace), name_(std::move(name)), track_(track), begin_(Trace::Clock::now()) {}
   ~Traced() {
-    if (trace_.enabled()) trace_.add(track_, std::move(name_), begin_, Trace::Clock::now());
+    const Trace::Clock::time_point end = Trace::Clock::now();
+    if (sum_ != nullptr) *sum_ += end - begin_;
+    if (trace_.enabled()) trace_.add(track_, std::move(name_), begin_, end);
   }
+  // Adds the length of the span to `sum` as well.
+  void add_to(std::chrono::duration<double>& sum) { sum_ = &sum; }
   Traced(const Traced&) = delete;
   Traced& operator=(const Traced&) = delete;
 
@@ -50,6 +54,7 @@ class Traced {
   std::string name_;
   Trace::Track track_;
   Trace::Clock::time_point begin_;
+  std::chrono::duration<double>* sum_ = nullptr;
 };
 
 }  // namespace nn

@@ -138,9 +138,9 @@ std::uint64_t resume(const Task& task, Strategy& strategy, DistributedSampler& s
   strategy.loaded();
   sampler.set_epoch(snapshot.epoch);
   sampler.seek(static_cast<std::int64_t>(snapshot.cursor));
+  if (sampler.cursor() == sampler.total()) sampler.set_epoch(snapshot.epoch + 1);
   if (strategy.group().rank() == 0)
-    fmt::print("goes on from {}/{}: epoch {}, step {}\n", folder, found->name, snapshot.epoch + 1,
-               snapshot.step);
+    fmt::print("goes on from {}/{} after step {}\n", folder, found->name, snapshot.step);
   return snapshot.step;
 }
 
@@ -148,6 +148,15 @@ void check_library(c10d::ProcessGroup& group) {
   const std::string identity = compute_identity();
   c10d::parallel::check_same(group, "compute library and instruction set",
                              std::as_bytes(std::span(identity)));
+}
+
+std::string speed_of(double samples_per_second, std::chrono::duration<double> waited,
+                     std::uint64_t steps, int ranks) {
+  std::string text = fmt::format("{:.0f} samples/s", samples_per_second);
+  if (ranks > 1 && steps > 0)
+    text +=
+        fmt::format("  waits {:.2f} ms/step", 1000 * waited.count() / static_cast<double>(steps));
+  return text;
 }
 
 void finish(const Task& task, Strategy& strategy, Trace& trace) {
@@ -192,6 +201,8 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
   while (step < stop && sampler.epoch() < static_cast<std::uint64_t>(options.epochs)) {
     Score score;
     progress.begin_epoch(step);
+    const std::uint64_t first = step;
+    const auto waited_before = strategy.waited();
     while (step < stop && sampler.cursor() < sampler.total()) {
       const auto batch = sampler.next(task.batch_size);
       ++step;
@@ -206,6 +217,8 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
       if (!options.checkpoint.empty() && due)
         c10d::parallel::save(group, options.checkpoint, snapshot_of(task, strategy, sampler, step));
     }
+    const std::string speed =
+        speed_of(progress.rate(), strategy.waited() - waited_before, step - first, group.size());
     double sums[] = {score.loss, static_cast<double>(score.rows)};
     group.all_reduce(sums);
     const Score test = evaluate(task, strategy.collect(), group);
@@ -213,11 +226,10 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
     if (prints)
       fmt::print(
           "epoch {}/{}  step {}  loss {:.4f}  test loss {:.4f}  test accuracy {:.2f} %  "
-          "{:.0f} samples/s\n",
+          "{}\n",
           sampler.epoch() + 1, options.epochs, step, sums[0] / std::max(sums[1], 1.0),
           test.loss / static_cast<double>(test.rows),
-          100.0 * static_cast<double>(test.right) / static_cast<double>(test.rows),
-          progress.rate());
+          100.0 * static_cast<double>(test.right) / static_cast<double>(test.rows), speed);
     std::fflush(stdout);
     if (sampler.cursor() == sampler.total()) sampler.set_epoch(sampler.epoch() + 1);
   }
