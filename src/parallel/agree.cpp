@@ -83,6 +83,8 @@ std::string difference(std::span<const std::string_view> first,
   return {};
 }
 
+}  // namespace
+
 std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& own) {
   const auto size = static_cast<std::size_t>(group.size());
   const std::vector<std::uint64_t> length{own.size()};
@@ -100,8 +102,6 @@ std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& ow
   }
   return texts;
 }
-
-}  // namespace
 
 void agree_on_parameters(ProcessGroup& group, std::string_view who, std::span<const ParamSpec> list,
                          std::string_view options, std::string problem) {

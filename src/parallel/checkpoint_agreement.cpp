@@ -10,11 +10,10 @@
 #include <utility>
 
 #include "c10d/parallel/checkpoint.h"
+#include "src/parallel/agree.h"
 
 namespace c10d::inline v0::parallel {
 namespace {
-
-constexpr std::uint64_t kMaxAgreedBytes = std::uint64_t{1} << 30;
 
 std::string outcome_of(std::string_view phase, const std::function<nlohmann::json()>& local) {
   nlohmann::json outcome = {{"phase", phase}};
@@ -30,30 +29,6 @@ std::string outcome_of(std::string_view phase, const std::function<nlohmann::jso
   }
   // What went wrong need not be UTF-8.
   return outcome.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text) {
-  const auto size = static_cast<std::size_t>(group.size());
-  std::vector<std::uint64_t> lengths(size);
-  const std::uint64_t length = text.size();
-  group.all_gather(lengths, std::span(&length, 1));
-  std::uint64_t total = 0;
-  for (const std::uint64_t other : lengths) {
-    if (other > kMaxAgreedBytes - total)
-      throw CheckpointError(
-          {.message =
-               fmt::format("the ranks' lists take more than {} bytes: fewer or larger tensors",
-                           kMaxAgreedBytes)});
-    total += other;
-  }
-  const std::vector<std::size_t> counts(lengths.begin(), lengths.end());
-  std::string all(total, '\0');
-  group.all_gather_v({all.data(), all.size(), DType::u8}, {text.data(), text.size(), DType::u8},
-                     counts);
-  std::vector<std::string> texts;
-  for (std::size_t rank = 0, at = 0; rank < size; at += counts[rank++])
-    texts.push_back(all.substr(at, counts[rank]));
-  return texts;
 }
 
 }  // namespace
