@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Trains a model that is cut over the ranks: run_fsdp.sh [RANKS [OPTION...]], e.g. run_fsdp.sh 4 --model resnet18
+# Trains a model that is cut over the ranks.
+#   run_fsdp.sh [RANKS [OPTION...]]    e.g. run_fsdp.sh 4 --model resnet18
 set -euo pipefail
 programs=${PROGRAMS:-$(dirname "${BASH_SOURCE[0]}")/../build/release/bin}
 ranks=${1:-2}

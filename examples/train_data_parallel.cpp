@@ -5,7 +5,7 @@
 
 int main(int argc, char** argv) {
   const nn::Program program{"train_data_parallel",
-                            "Trains replicas of a model, each in a thread, on parts of every batch.",
+                            "Trains replicas of a model, each in a thread, on parts of a batch.",
                             {"shards", "ranks"}};
   return nn::run_program(program, argc, argv, [](const nn::Options& options) {
     auto group = nn::alone();
