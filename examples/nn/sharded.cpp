@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <initializer_list>
 
 #include "c10d/parallel/fsdp.h"
 #include "examples/nn/strategy.h"
@@ -33,12 +36,17 @@ std::vector<int> borders_of(const Model& model) {
   return borders;
 }
 
-FsdpOptions options_of(const Task& task) {
+// ZeRO-3 gathers one unit ahead.
+FsdpOptions options_of(const Task& task, int zero, const std::vector<Unit>& units) {
   constexpr c10d::parallel::Keep kept[] = {c10d::parallel::kZero1, c10d::parallel::kZero2,
                                            c10d::parallel::kZero3};
-  FsdpOptions options{.keep = kept[task.options.zero - 1], .shards = task.shards};
+  FsdpOptions options{.keep = kept[zero - 1], .shards = task.shards};
   if (task.options.reproducible) options.mode = ReduceMode::reproducible;
-  if (task.options.zero == 3) options.prefetch_bytes = std::size_t{16} << 20;
+  for (const Unit& unit : units) {
+    std::size_t bytes = 0;
+    for (const ParamSpec& spec : unit.parameters) bytes += spec.bytes();
+    if (zero == 3) options.prefetch_bytes = std::max(options.prefetch_bytes, bytes);
+  }
   return options;
 }
 
@@ -65,7 +73,8 @@ class Sharded final : public Strategy {
         group_(group),
         trace_(trace),
         borders_(borders_of(task.model)),
-        fsdp_(group, units_of(task.model, borders_), options_of(task)),
+        fsdp_(group, units_of(task.model, borders_),
+              options_of(task, task.options.zero, units_of(task.model, borders_))),
         net_(task.model, fsdp_.owned().count()),
         feed_(task.data.train, net_, task.shards, fsdp_.owned()) {
     for (std::size_t u = 0; u < units(); ++u) {
@@ -199,6 +208,37 @@ class Sharded final : public Strategy {
 
 std::unique_ptr<Strategy> sharded(const Task& task, c10d::ProcessGroup& group, Trace& trace) {
   return std::make_unique<Sharded>(task, group, trace);
+}
+
+std::string memory_plan(const Task& task, int size) {
+  std::string text = fmt::format(
+      "MiB per rank, {} with {} parameters, {}, {} ranks, activations not counted:\n{:8}",
+      task.model.name, task.model.elements(), task.options.optimizer, size, "");
+  for (const char* column : {"parameters", "gradients", "optimizer", "buffers", "sum"})
+    text += fmt::format("{:>12}", column);
+  const auto row = [&](const std::string& name, std::initializer_list<std::size_t> bytes) {
+    std::size_t sum = 0;
+    text += fmt::format("\n{:8}", name);
+    for (const std::size_t part : bytes) {
+      text += fmt::format("{:12.2f}", static_cast<double>(part) / (1 << 20));
+      sum += part;
+    }
+    text += fmt::format("{:12.2f}", static_cast<double>(sum) / (1 << 20));
+  };
+  const std::size_t values = task.model.elements() * sizeof(float);
+  const auto states = static_cast<std::size_t>(task.optimizer.states());
+  row("DDP", {values, values, states * values, 0});
+  const std::vector<Unit> units = units_of(task.model, borders_of(task.model));
+  const auto plan = [&](int zero) {
+    return c10d::parallel::plan_memory(units, options_of(task, zero, units), 0, size);
+  };
+  for (int zero = 1; zero <= 3; ++zero) {
+    const c10d::parallel::FsdpMemory memory = plan(zero);
+    row(fmt::format("ZeRO-{}", zero),
+        {memory.parameters, memory.gradients, states * plan(3).parameters,
+         memory.gathered + memory.gradient_buffers});
+  }
+  return text + "\n";
 }
 
 }  // namespace nn

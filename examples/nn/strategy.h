@@ -43,6 +43,9 @@ std::unique_ptr<Strategy> sharded(const Task& task, c10d::ProcessGroup& group, T
 // A stretch of layers on every rank.
 std::unique_ptr<Strategy> staged(const Task& task, c10d::ProcessGroup& group, Trace& trace);
 
+// What rank 0 of `size` holds under each strategy, as --plan prints it.
+std::string memory_plan(const Task& task, int size);
+
 // A group of this process alone, wherever it was started.
 c10d::ProcessGroup alone();
 

@@ -236,26 +236,4 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
   finish(task, strategy, trace);
 }
 
-std::string memory_plan(const Task& task, int size) {
-  const double values = static_cast<double>(task.model.elements()) * sizeof(float);
-  const double state = values * task.optimizer.states();
-  const auto ranks = static_cast<double>(size);
-  std::string text = fmt::format(
-      "memory per rank in MiB: model {}, {} parameters, {}, {} ranks; without activations\n",
-      task.model.name, task.model.elements(), task.options.optimizer, size);
-  const auto row = [&](const char* name, double parameters, double gradients, double optimizer) {
-    constexpr double kMib = 1 << 20;
-    text += fmt::format(
-        "  {:<22} parameters {:8.2f}  gradients {:8.2f}  optimizer {:8.2f}  sum {:8.2f}\n", name,
-        parameters / kMib, gradients / kMib, optimizer / kMib,
-        (parameters + gradients + optimizer) / kMib);
-  };
-  row("DDP", values, values, state);
-  row("ZeRO-1", values, values, state / ranks);
-  row("ZeRO-2", values, values / ranks, state / ranks);
-  row("ZeRO-3", values / ranks, values / ranks, state / ranks);
-  row("pipeline, on average", values / ranks, values / ranks, state / ranks);
-  return text;
-}
-
 }  // namespace nn

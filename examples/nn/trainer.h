@@ -13,7 +13,4 @@ void train(const Task& task, Strategy& strategy, Trace& trace);
 // 16 hex digits over names and bytes of all parameters, in the order of their names.
 std::string digest_of(const Model& model, const std::vector<std::vector<float>>& values);
 
-// The bytes that one rank of `size` keeps between steps under each strategy, as --plan prints them.
-std::string memory_plan(const Task& task, int size);
-
 }  // namespace nn
