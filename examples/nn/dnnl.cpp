@@ -134,7 +134,8 @@ class ConvPlan final : public Plan {
     const Dims weights{conv.out, conv.in, conv.kernel, conv.kernel};
     const Dims strides{conv.stride, conv.stride};
     const Dims padding{conv.padding, conv.padding};
-    weights_ = row_by_row(weights);
+    weights_ =
+        desc_of(weights, conv.in % 16 == 0 && conv.out % 16 == 0 ? Tag::ABcd16b16a : Tag::cdba);
     bias_ = conv.bias ? desc_of({conv.out}, Tag::a) : Desc();
     const Desc x = desc_of(from.shape, Tag::any);
     const Desc w = desc_of(weights, Tag::any);
@@ -400,7 +401,11 @@ Layer conv2d(int in, int out, int kernel, int stride, int padding, bool bias) {
   const ConvShape conv{in, out, kernel, stride, padding, bias};
   const float bound = 1 / std::sqrt(static_cast<float>(in * kernel * kernel));
   Layer layer;
-  layer.parameters.push_back({"weight", {out, in, kernel, kernel}, Rule::weight, bound});
+  const bool in_blocks = in % 16 == 0 && out % 16 == 0;
+  layer.parameters.push_back({"weight",
+                              in_blocks ? Shape{out / 16, in / 16, kernel, kernel, 16, 16}
+                                        : Shape{kernel, kernel, in, out},
+                              Rule::weight, bound});
   if (bias) layer.parameters.push_back({"bias", {out}, Rule::bias, bound});
   layer.plan = [conv](const Layout& from, bool training) -> std::unique_ptr<Plan> {
     return std::make_unique<ConvPlan>(conv, from, training);

@@ -64,6 +64,9 @@ struct Layer {
 };
 
 // Through oneDNN.
+// Weights are [out / 16, in / 16, kernel, kernel, 16 of in, 16 of out] where that divides, as
+// oneDNN computes with AVX-512: bringing them there and every shard's gradient back was half of a
+// step. Else [kernel, kernel, in, out].
 Layer conv2d(int in, int out, int kernel, int stride, int padding, bool bias);
 Layer max_pool(int kernel, int stride, int padding);
 Layer average_pool();  // over height and width

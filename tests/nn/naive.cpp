@@ -11,7 +11,12 @@ Vector conv2d(const Vector& input, const Vectors& parameters, Image image, int o
               int stride, int padding) {
   const Image to{image.samples, out, (image.height + 2 * padding - kernel) / stride + 1,
                  (image.width + 2 * padding - kernel) / stride + 1};
-  const Image weight{out, image.channels, kernel, kernel};
+  const bool in_blocks = image.channels % 16 == 0 && out % 16 == 0;
+  const auto place_of = [&](int c, int i, int ky, int kx) {
+    if (!in_blocks) return ((ky * kernel + kx) * image.channels + i) * out + c;
+    const int block = ((c / 16 * (image.channels / 16) + i / 16) * kernel + ky) * kernel + kx;
+    return (block * 16 + i % 16) * 16 + c % 16;
+  };
   Vector result;
   for (int n = 0; n < to.samples; ++n)
     for (int c = 0; c < out; ++c)
@@ -23,7 +28,7 @@ Vector conv2d(const Vector& input, const Vectors& parameters, Image image, int o
               for (int kx = 0; kx < kernel; ++kx) {
                 const int iy = y * stride + ky - padding, ix = x * stride + kx - padding;
                 if (iy < 0 || ix < 0 || iy >= image.height || ix >= image.width) continue;
-                sum += input[image.at(n, i, iy, ix)] * parameters[0][weight.at(c, i, ky, kx)];
+                sum += input[image.at(n, i, iy, ix)] * parameters[0][place_of(c, i, ky, kx)];
               }
           result.push_back(sum);
         }
