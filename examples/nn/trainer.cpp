@@ -150,12 +150,19 @@ void check_library(c10d::ProcessGroup& group) {
                              std::as_bytes(std::span(identity)));
 }
 
-std::string speed_of(double samples_per_second, std::chrono::duration<double> waited,
-                     std::uint64_t steps, int ranks) {
+using Seconds = std::chrono::duration<double>;
+
+// Of an epoch's steps: the median time, and how long of the mean one nothing was computed.
+std::string speed_of(double samples_per_second, std::vector<Seconds> steps, Seconds waited,
+                     int ranks) {
   std::string text = fmt::format("{:.0f} samples/s", samples_per_second);
-  if (ranks > 1 && steps > 0)
+  if (steps.empty()) return text;
+  const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+  std::nth_element(steps.begin(), middle, steps.end());
+  text += fmt::format("  median step {:.2f} ms", 1000 * middle->count());
+  if (ranks > 1)
     text +=
-        fmt::format("  waits {:.2f} ms/step", 1000 * waited.count() / static_cast<double>(steps));
+        fmt::format(", waits {:.2f} ms", 1000 * waited.count() / static_cast<double>(steps.size()));
   return text;
 }
 
@@ -201,13 +208,15 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
   while (step < stop && sampler.epoch() < static_cast<std::uint64_t>(options.epochs)) {
     Score score;
     progress.begin_epoch(step);
-    const std::uint64_t first = step;
+    std::vector<Seconds> times;
     const auto waited_before = strategy.waited();
     while (step < stop && sampler.cursor() < sampler.total()) {
       const auto batch = sampler.next(task.batch_size);
       ++step;
+      const Clock::time_point began = Clock::now();
       const Score part =
           strategy.step(batch, step, rate_at(options.schedule, options.rate, step, task.steps()));
+      times.push_back(Clock::now() - began);
       score = score + part;
       const auto rows = static_cast<double>(std::max<std::int64_t>(part.rows, 1));
       progress.step(sampler.epoch(), step, batch.size(), part.loss / rows);
@@ -218,7 +227,7 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
         c10d::parallel::save(group, options.checkpoint, snapshot_of(task, strategy, sampler, step));
     }
     const std::string speed =
-        speed_of(progress.rate(), strategy.waited() - waited_before, step - first, group.size());
+        speed_of(progress.rate(), times, strategy.waited() - waited_before, group.size());
     double sums[] = {score.loss, static_cast<double>(score.rows)};
     group.all_reduce(sums);
     const Score test = evaluate(task, strategy.collect(), group);
