@@ -20,13 +20,8 @@ Buckets::Buckets(ProcessGroup& group, std::span<const ParamSpec> params,
     : params_(params), order_(std::move(order)), places_(params.size()) {
   for (const std::size_t param : order_)
     lay_out(param, buckets_.size() <= 1 ? options.first_bucket_bytes : options.bucket_bytes);
-  result_ = group.allocate<std::uint8_t>(std::max(bytes_, kAlignment));
-  const std::size_t more = static_cast<std::size_t>(slots - 1) * bytes_;
-  if (more == 0) return;
-  others_.reset(new std::byte[more + kAlignment]());
-  void* first = others_.get();
-  std::size_t room = more + kAlignment;
-  first_other_ = static_cast<std::byte*>(std::align(kAlignment, more, first, room));
+  memory_ =
+      group.allocate<std::uint8_t>(std::max(bytes_, kAlignment) * static_cast<std::size_t>(slots));
 }
 
 void Buckets::lay_out(std::size_t param, std::size_t limit) {
@@ -43,8 +38,7 @@ void Buckets::lay_out(std::size_t param, std::size_t limit) {
 }
 
 std::byte* Buckets::arena(int slot) const noexcept {
-  if (slot == 0) return reinterpret_cast<std::byte*>(result_.data());
-  return first_other_ + static_cast<std::size_t>(slot - 1) * bytes_;
+  return reinterpret_cast<std::byte*>(memory_.data()) + static_cast<std::size_t>(slot) * bytes_;
 }
 
 Bucket Buckets::bucket(std::size_t index, double samples) const {

@@ -11,7 +11,8 @@
 namespace c10d::inline v0::parallel {
 
 // Where the gradients of a list of parameters lie: buckets one behind the other in an arena, and
-// `slots` arenas of the same layout. Slot 0 is memory of the group, and holds the result.
+// `slots` arenas of the same layout, in memory that the other ranks may reach. Slot 0 holds the
+// result.
 class Buckets {
  public:
   struct Place {
@@ -19,7 +20,8 @@ class Buckets {
     std::size_t first = 0;  // byte in the arena
   };
 
-  // Collective: allocates. `order`: the parameters as they are expected to become ready.
+  // Collective: allocates. `order`: the parameters as they are expected to become ready. `slots`:
+  // the same on every rank.
   Buckets(ProcessGroup& group, std::span<const ParamSpec> params, std::vector<std::size_t> order,
           const ReducerOptions& options, int slots);
 
@@ -47,9 +49,7 @@ class Buckets {
   std::vector<Extent> buckets_;
   std::vector<Place> places_;  // by parameter
   std::size_t bytes_ = 0;      // of one arena
-  Buffer<std::uint8_t> result_;
-  std::unique_ptr<std::byte[]> others_;  // slots from 1 on
-  std::byte* first_other_ = nullptr;
+  Buffer<std::uint8_t> memory_;
 };
 
 }  // namespace c10d::inline v0::parallel

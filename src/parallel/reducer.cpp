@@ -95,6 +95,7 @@ struct Reducer::State {
   const bool reproducible;
   std::optional<TreeSum> tree;  // reproducible only
   std::vector<MergeStep> plan;  // of this rank's shards; fast: of one
+  int slots = 1;                // the most that any rank needs
   std::optional<Buckets> buckets;
   BucketHook hook = reduce_plainly;
   std::function<void(const Bucket&)> done_callback = [](const Bucket&) {};
@@ -106,6 +107,7 @@ struct Reducer::State {
   std::int64_t step = 0;
   std::int64_t reduced_steps = 0;  // those that were not under a NoSync
   bool in_step = false;
+  bool empty = false;  // this rank has no samples in this step
   bool quits = false;
   bool reducing = false;  // the reducer's thread has a step
   bool failed = false;
@@ -132,10 +134,13 @@ Reducer::State::State(ProcessGroup& group_, std::vector<ParamSpec> params_, Redu
   if (reproducible) {
     tree.emplace(group, options.shards);
     plan = merge_plan(options.shards, tree->owned());
+    for (int rank = 0; rank < group.size(); ++rank)
+      slots = std::max(slots, slots_of(merge_plan(options.shards,
+                                                  shards_of(options.shards, rank, group.size()))));
   }
   std::vector<std::size_t> order(params.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
-  buckets.emplace(group, params, std::move(order), options, slots_of(plan));
+  buckets.emplace(group, params, std::move(order), options, slots);
   thread = std::thread([this] { serve(); });
 }
 
@@ -187,23 +192,17 @@ void Reducer::State::begin(std::int64_t more) {
                    : fmt::format("Reducer: begin() with {} samples by {}", more, where()));
   rethrow_failure();
   if (wants_rebuild && !accumulated) rebuild();
-  const std::size_t shards = more == 0 ? 0 : plan.size();
-  if (more == 0 && !accumulated)
-    for (std::size_t bucket = 0; bucket < buckets->size(); ++bucket)
-      for (int slot = 0; slot < slots_of(plan); ++slot) {
-        const Tensor values = buckets->values(bucket, slot);
-        if (values.count != 0) std::memset(values.data, 0, values.bytes());
-      }
   {
     const std::lock_guard lock(mutex);
     ++step;
     in_step = true;
+    empty = more == 0;
     samples = (accumulated ? samples : 0) + more;
     ready_order.clear();
-    std::fill(shards_done.begin(), shards_done.end(), plan.size() - shards);
+    std::fill(shards_done.begin(), shards_done.end(), 0);
     pending.clear();
     for (std::size_t bucket = 0; bucket < buckets->size(); ++bucket)
-      pending.push_back(shards == 0 ? 0 : buckets->bucket(bucket).params.size());
+      pending.push_back(plan.empty() ? 0 : buckets->bucket(bucket).params.size());
     reducing = !accumulate;
   }
   changed.notify_all();
@@ -217,7 +216,7 @@ void Reducer::State::rebuild() {
     std::copy(own.begin(), own.end(), order.begin());
     group.broadcast(order, 0);
     const std::vector<std::size_t> agreed(order.begin(), order.end());
-    if (agreed != buckets->order()) buckets.emplace(group, params, agreed, options, slots_of(plan));
+    if (agreed != buckets->order()) buckets = Buckets(group, params, agreed, options, slots);
     wants_rebuild = false;
   } catch (const std::exception& error) {
     fail(std::current_exception(), error.what());
@@ -275,6 +274,10 @@ std::string Reducer::State::missing() const {
 
 StepResult Reducer::State::finish() {
   if (!in_step) misuse(fmt::format("Reducer: finish() without begin() by {}", where()));
+  if (empty)
+    for (std::size_t param = 0; param < params.size(); ++param)
+      for (std::size_t shard = shards_done[param]; shard < plan.size(); ++shard)
+        mark(param, !accumulated);
   if (const std::string names = missing(); !names.empty())
     misuse(
         fmt::format("Reducer: parameters without a gradient on {}: {}; mark them with ready() "
@@ -300,12 +303,14 @@ bool Reducer::State::wait_for_bucket(std::size_t index) {
 
 void Reducer::State::reduce_bucket(std::size_t index) {
   const Bucket bucket = buckets->bucket(index, static_cast<double>(samples));
-  if (samples != 0 && reproducible) {
+  if (samples == 0) {
+    if (bucket.gradient.count != 0) std::memset(bucket.gradient.data, 0, bucket.gradient.bytes());
+  } else if (reproducible) {
     std::vector<ConstTensor> partials;
     for (std::size_t i = 0; i < tree->subtrees().size(); ++i)
       partials.push_back(buckets->values(index, static_cast<int>(i)));
     tree->all_reduce(bucket.gradient, partials, bucket.samples);
-  } else if (samples != 0) {
+  } else {
     hook(group, bucket);
   }
   if (options.check_hash)

@@ -26,10 +26,10 @@ bool ranks_are_tree(int shards, ShardRange node, int size, int first, int last) 
          ranks_are_tree(shards, {mid, node.last}, size, middle, last);
 }
 
-// Two ranks add in any order to the same bits; `native` adds along a balanced tree over the ranks.
+// One or two ranks add to the same bits in any order; `native` adds along a balanced tree of ranks.
 bool op_is_tree(const ProcessGroup& group, int shards) {
   const int size = group.size();
-  if (size != 2 && group.backend() != "native") return false;
+  if (size > 2 && group.backend() != "native") return false;
   return std::has_single_bit(static_cast<unsigned>(size)) &&
          ranks_are_tree(shards, {0, shards}, size, 0, size);
 }
@@ -82,61 +82,53 @@ struct TreeSum::Exchange {
   void gather_and_fold(Tensor out, std::span<const ConstTensor> partials) {
     std::vector<std::size_t> counts;
     for (const std::size_t subtrees : held) counts.push_back(subtrees * out.count);
-    const auto rank = static_cast<std::size_t>(group.rank());
-    const std::size_t before =
-        std::accumulate(counts.begin(), counts.begin() + group.rank(), std::size_t{0});
-    Tensor gathered{received.of(all.size() * out.bytes()), all.size() * out.count, out.dtype};
-    const Tensor mine = gathered.slice(before, counts[rank]);
-    pack(mine, partials, 0, out.count);
+    const Tensor gathered = received(out);
+    std::size_t at = first_value(group.rank());
+    const Tensor mine = gathered.slice(at * out.count, own.size() * out.count);
+    for (const ConstTensor& partial : partials)
+      if (partial.count != 0)
+        std::memcpy(gathered.slice(at++ * out.count, out.count).data, partial.data,
+                    partial.bytes());
     group.all_gather_v(gathered, mine, counts);
-    fold_received(out);
-  }
-
-  // This rank gets its slice of every partial sum, then adds.
-  void trade_and_fold(Tensor out, std::span<const ConstTensor> partials, Counts slices) {
-    std::vector<std::size_t> give, take;
-    std::size_t total = 0;
-    for (std::size_t rank = 0; rank < held.size(); ++rank) {
-      give.push_back(own.size() * slices[rank]);
-      take.push_back(held[rank] * out.count);
-      total += slices[rank];
-    }
-    ConstTensor input{nullptr, 0, out.dtype};
-    if (own.size() == 1) input = partials[0];
-    if (own.size() > 1) input = packed(partials, slices, total);
-    const Tensor output{received.of(all.size() * out.bytes()), all.size() * out.count, out.dtype};
-    group.all_to_all_v(output, input, take, give);
-    fold_received(out);
-  }
-
-  ConstTensor packed(std::span<const ConstTensor> partials, Counts slices, std::size_t total) {
-    const DType dtype = partials[0].dtype;
-    const std::size_t count = own.size() * total;
-    const Tensor to{sent.of(count * size_of(dtype)), count, dtype};
-    std::size_t first = 0;
-    for (const std::size_t slice : slices) {
-      pack(to.slice(first * own.size(), slice * own.size()), partials, first, slice);
-      first += slice;
-    }
-    return to;
-  }
-
-  static void pack(Tensor to, std::span<const ConstTensor> partials, std::size_t first,
-                   std::size_t count) {
-    if (count == 0) return;
-    for (std::size_t j = 0; j < partials.size(); ++j) {
-      const ConstTensor from = partials[j].slice(first, count);
-      std::memcpy(to.slice(j * count, count).data, from.data, from.bytes());
-    }
-  }
-
-  // Partial sums lie in the order of the shards: by rank, then by subtree.
-  void fold_received(Tensor out) {
     std::vector<ConstTensor> values;
-    const ConstTensor first{received.of(0), all.size() * out.count, out.dtype};
     for (std::size_t i = 0; i < all.size(); ++i)
-      values.push_back(first.slice(i * out.count, out.count));
+      values.push_back(gathered.slice(i * out.count, out.count));
     fold(out, shards, all, values);
+  }
+
+  // This rank gets its slice of every partial sum, then adds. One exchange for the first partial
+  // sum of each rank, one for the second, ...: to pack them together would cost a copy of all.
+  void trade_and_fold(Tensor out, std::span<const ConstTensor> partials, Counts slices) {
+    const Tensor all_received = received(out);
+    std::vector<ConstTensor> values(all.size());
+    const std::vector<std::size_t> nothing(held.size());
+    std::size_t at = 0;
+    for (std::size_t round = 0; at < all.size(); ++round) {
+      std::vector<std::size_t> take;
+      const std::size_t first = at;
+      for (std::size_t rank = 0; rank < held.size(); ++rank) {
+        const bool gives = round < held[rank];
+        take.push_back(gives ? out.count : 0);
+        if (gives)
+          values[first_value(static_cast<int>(rank)) + round] =
+              all_received.slice(at++ * out.count, out.count);
+      }
+      const bool gives = round < own.size();
+      group.all_to_all_v(all_received.slice(first * out.count, (at - first) * out.count),
+                         gives ? partials[round] : ConstTensor(nullptr, 0, out.dtype), take,
+                         gives ? slices : Counts(nothing));
+    }
+    fold(out, shards, all, values);
+  }
+
+  // Room for one value of out's count per subtree of any rank.
+  Tensor received(const Tensor& out) {
+    return {scratch.of(all.size() * out.bytes()), all.size() * out.count, out.dtype};
+  }
+
+  // Where the subtrees of `rank` begin in `all`.
+  std::size_t first_value(int rank) const {
+    return std::accumulate(held.begin(), held.begin() + rank, std::size_t{0});
   }
 
   ProcessGroup& group;
@@ -145,7 +137,7 @@ struct TreeSum::Exchange {
   std::vector<ShardRange> own;    // subtrees of this rank
   std::vector<ShardRange> all;    // of all ranks, in order
   std::vector<std::size_t> held;  // how many each rank has
-  Scratch sent, received;
+  Scratch scratch;
 };
 
 TreeSum::TreeSum(ProcessGroup& group, int shards)

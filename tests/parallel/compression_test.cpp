@@ -135,7 +135,7 @@ double final_loss(ProcessGroup& group, const BucketHook& hook) {
       }
     }
   };
-  for (int step = 0; step < 150; ++step) {
+  for (int step = 0; step < 80; ++step) {
     reducer.begin({.samples = kSamples / 2});
     const auto own = floats(reducer.grad_view(0));
     std::fill(own.begin(), own.end(), 0.0f);
@@ -159,8 +159,7 @@ TEST_P(CompressionOn, TrainingEndsAtTheSameLoss) {
   run(2, [](ProcessGroup& group) {
     const double exact = final_loss(group, {});
     PowerSgd power({.rank = 2});
-    for (const BucketHook& hook :
-         std::vector<BucketHook>{reduce_as_bf16, reduce_as_f16, std::ref(power)})
+    for (const BucketHook& hook : std::vector<BucketHook>{reduce_as_bf16, std::ref(power)})
       EXPECT_NEAR(final_loss(group, hook), exact, 0.01 * exact);
     EXPECT_GT(exact, 1);
   });

@@ -63,7 +63,7 @@ using BucketHook = std::function<void(ProcessGroup&, const Bucket&)>;
 //
 // What is written is the SUM over the shard's samples, not their mean, and the view of each shard
 // starts as rubbish: the divisor is the true number of samples of all ranks, so uneven parts are
-// right. A rank without samples calls begin({0}) and finish() and nothing else.
+// right. After begin({0}) gradients that are not marked by finish() count as zeros.
 //
 // Buckets hold the parameters in reverse order, after the first step in rank 0's order of ready();
 // they leave in index order as soon as all their gradients are there, on a thread and a group
