@@ -16,7 +16,7 @@ if(modules)
   install(TARGETS ${modules} LIBRARY DESTINATION ${C10D_MODULE_DIR})
 endif()
 
-foreach(program IN ITEMS c10d-run c10d-bench c10d-info)
+foreach(program IN ITEMS c10d-run c10d-bench c10d-info c10d-checkpoint)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -95,12 +95,6 @@ void for_each_piece(const std::string& path, const Manifest& manifest, const Tak
 
 }  // namespace
 
-CheckpointError::CheckpointError(CheckpointFailure failure)
-    : std::runtime_error(failure.message),
-      failure_(std::make_shared<const CheckpointFailure>(std::move(failure))) {}
-CheckpointError::CheckpointError(const CheckpointError&) noexcept = default;
-CheckpointError::~CheckpointError() = default;
-
 std::optional<LoadResult> load(ProcessGroup& group, const std::string& directory,
                                Snapshot& snapshot, LoadOptions options) {
   const std::string phase =

@@ -19,12 +19,24 @@ namespace {
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
+// Also after a failure: the memory is the ops' until all are done.
+void wait_all(std::span<const Work> works) {
+  std::exception_ptr error;
+  for (const Work& work : works) try {
+      work.wait();
+    } catch (const DistError&) {
+      if (!error) error = std::current_exception();
+    }
+  if (error) std::rethrow_exception(error);
+}
+
 }  // namespace
 
 class Fsdp::Engine {
  public:
   Engine(ProcessGroup& group, std::vector<Unit> units, const FsdpOptions& options,
          ProcessGroup* replicas);
+  ~Engine();
 
   struct State {
     State(const Unit& unit, int size) : layout(unit, size) {}
@@ -113,6 +125,14 @@ Fsdp::Engine::Engine(ProcessGroup& group, std::vector<Unit> units, const FsdpOpt
     throw;
   }
   sums_.emplace(group, replicas, options.mode, shards_of_group(options, group.size(), sets()));
+}
+
+// In the middle of a step: gathers still write to this memory. Each has the deadline of its group.
+Fsdp::Engine::~Engine() {
+  for (const Gathered& buffer : gathered_) try {
+      wait_all({&buffer.work, 1});
+    } catch (const DistError&) {  // was or will be the result of another call
+    }
 }
 
 void Fsdp::Engine::allocate() {
@@ -421,7 +441,7 @@ void Fsdp::Engine::publish() {
     works.push_back(group_.all_gather_v(all, all.slice(state.first, state.part),
                                         state.layout.counts, {.async = true}));
   }
-  for (const Work& work : works) work.wait();
+  wait_all(works);
 }
 
 void Fsdp::Engine::assign(std::size_t unit, std::span<const float> arena) {

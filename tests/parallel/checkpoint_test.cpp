@@ -121,9 +121,9 @@ bool holds(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-class Checkpoints : public contract::OnBackend {};
+void run(int size, const contract::Body& body) { contract::run_ranks("native", size, body); }
 
-TEST_P(Checkpoints, AnySplitLoadsAsAnyOther) {
+TEST(Checkpoint, AnySplitLoadsAsAnyOther) {
   for (const Split split : {Split::replicated, Split::cut, Split::uneven}) {
     for (const int writers : {1, 3}) {
       const TemporaryDirectory directory;
@@ -142,7 +142,7 @@ TEST_P(Checkpoints, AnySplitLoadsAsAnyOther) {
   }
 }
 
-TEST_P(Checkpoints, WhatAllRanksHoldIsWrittenByRank0Alone) {
+TEST(Checkpoint, WhatAllRanksHoldIsWrittenByRank0Alone) {
   const TemporaryDirectory directory;
   run(3, [&](ProcessGroup& group) {
     save(group, directory.path(), full(Split::replicated, group, 1).snapshot);
@@ -152,7 +152,7 @@ TEST_P(Checkpoints, WhatAllRanksHoldIsWrittenByRank0Alone) {
             (std::set<std::string>{"manifest.json", "rank-00000.safetensors"}));
 }
 
-TEST_P(Checkpoints, TheLastOnesStayInTheOrderInWhichTheyCame) {
+TEST(Checkpoint, TheLastOnesStayInTheOrderInWhichTheyCame) {
   const TemporaryDirectory directory;
   run(2, [&](ProcessGroup& group) {
     // Step 30 belongs to a history that was given up: the run goes on from 10.
@@ -165,7 +165,7 @@ TEST_P(Checkpoints, TheLastOnesStayInTheOrderInWhichTheyCame) {
                                                                "000005-step-30", "latest"}));
 }
 
-TEST_P(Checkpoints, WithoutACheckpointThereIsNothing) {
+TEST(Checkpoint, WithoutACheckpointThereIsNothing) {
   const TemporaryDirectory directory;
   run(2, [&](ProcessGroup& group) {
     Holder holder = hold(Split::cut, group.rank(), 2, false);
@@ -174,7 +174,7 @@ TEST_P(Checkpoints, WithoutACheckpointThereIsNothing) {
   });
 }
 
-TEST_P(Checkpoints, KeysAreComparedOnAllRanks) {
+TEST(Checkpoint, KeysAreComparedOnAllRanks) {
   const TemporaryDirectory directory;
   Refusals strict, shape;
   run(2, [&](ProcessGroup& group) {
@@ -209,7 +209,7 @@ TEST_P(Checkpoints, KeysAreComparedOnAllRanks) {
       << shape.text();
 }
 
-TEST_P(Checkpoints, RanksThatDisagreeAreToldSo) {
+TEST(Checkpoint, RanksThatDisagreeAreToldSo) {
   const TemporaryDirectory directory;
   const std::vector<std::pair<std::function<void(Snapshot&)>, std::string>> cases = {
       {[](Snapshot& s) { s.step = 8; }, "rank 1 calls save of step 8, rank 0 calls save of step 7"},
@@ -237,7 +237,7 @@ TEST_P(Checkpoints, RanksThatDisagreeAreToldSo) {
   EXPECT_TRUE(names_in(directory.path()).empty());
 }
 
-TEST_P(Checkpoints, InTheBackgroundTheyAreOfTheMomentOfTheCall) {
+TEST(Checkpoint, InTheBackgroundTheyAreOfTheMomentOfTheCall) {
   const TemporaryDirectory directory;
   run(2, [&](ProcessGroup& group) {
     AsyncSaver saver(group, directory.path());
@@ -312,7 +312,24 @@ TEST(Checkpoint, TheToolsReadIt) {
   EXPECT_THROW(consolidate_checkpoint(info.path, output), CheckpointError) << "never overwrites";
 }
 
-C10D_ON_EACH_BACKEND(Checkpoints);
+class CheckpointOn : public contract::OnBackend {};
+
+TEST_P(CheckpointOn, AnyBackendItIsTheSame) {
+  const TemporaryDirectory directory;
+  run(2, [&](ProcessGroup& group) {
+    save(group, directory.path(), full(Split::cut, group, 1).snapshot);
+    AsyncSaver saver(group, directory.path());
+    saver.save(full(Split::uneven, group, 2).snapshot);
+    while (!saver.poll()) contract::expect_usable(group);
+    expect_loads(group, directory.path(), Split::replicated, 2);
+    Holder other = full(Split::cut, group, 3);
+    if (group.rank() == 1) other.snapshot.epoch = 4;
+    EXPECT_THROW(save(group, directory.path(), other.snapshot), CheckpointError);
+    contract::expect_usable(group);
+  });
+}
+
+C10D_ON_EACH_BACKEND(CheckpointOn);
 
 }  // namespace
 }  // namespace c10d::parallel
