@@ -22,7 +22,8 @@ Tensor Stage::tied_gradient(std::string_view name) {
 
 namespace {
 
-std::vector<Action> own_actions(const ProcessGroup& group, const PipelineOptions& options) {
+std::vector<Action> own_pipeline_actions(const ProcessGroup& group,
+                                         const PipelineOptions& options) {
   const std::size_t rows = options.schedule.ranks.size();
   if (rows != static_cast<std::size_t>(group.size()))
     throw InvalidArgument(fmt::format("pipeline: the schedule is for {} ranks, the group has {}",
@@ -39,7 +40,7 @@ Pipeline::State::State(ProcessGroup& group_, std::map<int, Stage*> stages_,
       options(std::move(options_)),
       facts(validate(options.schedule, options.skips)),
       graph(static_cast<int>(facts.rank_of_stage.size()), options.skips),
-      actions(own_actions(group, options)) {
+      actions(own_pipeline_actions(group, options)) {
   check_stages();
   check_tied();
   check_tags();
@@ -94,17 +95,17 @@ std::uint64_t Pipeline::State::digest() const {
 
 namespace {
 
-struct Verdict {
+struct PipelineVerdict {
   std::uint64_t digest = 0;
   std::array<char, 504> why{};  // empty: nothing is wrong
 };
-static_assert(sizeof(Verdict) == 512);
+static_assert(sizeof(PipelineVerdict) == 512);
 
 // Collective. Throws when another rank refused, or holds something else than rank 0.
-void agree(ProcessGroup& group, const Verdict& own) {
-  std::vector<Verdict> all(static_cast<std::size_t>(group.size()));
-  group.all_gather(Tensor(all.data(), all.size() * sizeof(Verdict), DType::u8),
-                   ConstTensor(&own, sizeof(Verdict), DType::u8));
+void agree_on_pipeline(ProcessGroup& group, const PipelineVerdict& own) {
+  std::vector<PipelineVerdict> all(static_cast<std::size_t>(group.size()));
+  group.all_gather(Tensor(all.data(), all.size() * sizeof(PipelineVerdict), DType::u8),
+                   ConstTensor(&own, sizeof(PipelineVerdict), DType::u8));
   if (own.why[0] != '\0') return;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     std::string text;
@@ -127,7 +128,7 @@ void agree(ProcessGroup& group, const Verdict& own) {
 }  // namespace
 
 Pipeline::Pipeline(ProcessGroup& group, std::map<int, Stage*> stages, PipelineOptions options) {
-  Verdict own;
+  PipelineVerdict own;
   std::exception_ptr refusal;
   try {
     state_ = std::make_unique<State>(group, std::move(stages), std::move(options));
@@ -137,7 +138,7 @@ Pipeline::Pipeline(ProcessGroup& group, std::map<int, Stage*> stages, PipelineOp
     const std::string_view what = error.what();
     std::ranges::copy(what.substr(0, own.why.size() - 1), own.why.begin());
   }
-  agree(group, own);
+  agree_on_pipeline(group, own);
   if (refusal) std::rethrow_exception(refusal);
 }
 

@@ -14,31 +14,34 @@ namespace c10d::inline v0::parallel {
 // Backends bound the ops that may be pending in a group; gloo does at 256.
 constexpr std::size_t kMaxOutgoing = 32;
 
-std::size_t checked_bytes(std::span<const std::int64_t> shape, DType dtype, std::size_t limit) {
-  if (shape.size() > kMaxActivationDims)
-    throw InvalidArgument(fmt::format("an activation of {} dimensions; the limit is {}",
-                                      shape.size(), kMaxActivationDims));
-  std::size_t bytes = size_of(dtype);
+std::string to_text(std::span<const std::int64_t> shape, DType dtype) {
+  return fmt::format("{} [{}]", to_string(dtype), fmt::join(shape, ", "));
+}
+
+std::optional<std::size_t> bytes_of(std::span<const std::int64_t> shape, DType dtype,
+                                    std::size_t limit) {
+  if (shape.size() > kMaxActivationDims) return {};
   // An extent of 0 makes the others harmless, wherever it stands.
   const bool empty = std::ranges::find(shape, 0) != shape.end();
+  std::size_t bytes = size_of(dtype);
   for (const std::int64_t extent : shape) {
-    if (extent < 0 || (!empty && static_cast<std::size_t>(extent) > limit / bytes))
-      throw InvalidArgument(
-          fmt::format("an activation of {} [{}]: no extent may be negative, and the limit is {} "
-                      "bytes (PipelineOptions::activation_limit)",
-                      to_string(dtype), fmt::join(shape, ", "), limit));
+    if (extent < 0 || (!empty && static_cast<std::size_t>(extent) > limit / bytes)) return {};
     if (!empty) bytes *= static_cast<std::size_t>(extent);
   }
   return empty ? 0 : bytes;
 }
 
 Activation make_activation(std::vector<std::int64_t> shape, DType dtype) {
-  const std::size_t bytes = checked_bytes(shape, dtype, std::numeric_limits<std::ptrdiff_t>::max());
   constexpr std::align_val_t kAlignment{64};
-  std::shared_ptr<void> owner(::operator new(std::max<std::size_t>(bytes, 1), kAlignment),
+  const auto bytes = bytes_of(shape, dtype, std::numeric_limits<std::ptrdiff_t>::max());
+  if (!bytes)
+    throw InvalidArgument(
+        fmt::format("no activation can be {}: at most {} dimensions, none negative, in memory",
+                    to_text(shape, dtype), kMaxActivationDims));
+  std::shared_ptr<void> owner(::operator new(std::max<std::size_t>(*bytes, 1), kAlignment),
                               [](void* data) { ::operator delete(data, kAlignment); });
   void* const data = owner.get();
-  return {std::move(shape), Tensor(data, bytes / size_of(dtype), dtype), std::move(owner)};
+  return {std::move(shape), Tensor(data, *bytes / size_of(dtype), dtype), std::move(owner)};
 }
 
 Mail::Mail(ProcessGroup& group, std::size_t limit, Clock::time_point deadline)
@@ -83,23 +86,26 @@ void Mail::expect(const Address& from) {
 }
 
 void Mail::post(Incoming& message) {
-  if (std::exchange(message.posted, true)) return;
-  const auto [dtype, dims] = std::pair(message.header[0], message.header[1]);
-  if (dtype < 0 || dtype >= kDTypeCount || dims < 0 ||
-      dims > static_cast<std::int64_t>(kMaxActivationDims))
-    throw_failure({.code = Code::corrupt,
-                   .message = fmt::format("rank {} announced an activation of dtype {} and {} "
-                                          "dimensions, which no pipeline does",
-                                          message.from.peer, dtype, dims),
-                   .rank = message.from.peer,
-                   .group = group_.id(),
-                   .op = "pipeline step"});
-  const std::int64_t* const shape = message.header.data() + 2;
-  std::vector<std::int64_t> extents(shape, shape + dims);
-  checked_bytes(extents, static_cast<DType>(dtype), limit_);
-  message.activation = make_activation(std::move(extents), static_cast<DType>(dtype));
+  if (message.posted) return;
+  const std::int64_t dims = message.header[1];
+  const auto dtype = static_cast<DType>(message.header[0]);
+  const bool plausible = message.header[0] >= 0 && message.header[0] < kDTypeCount && dims >= 0 &&
+                         dims <= static_cast<std::int64_t>(kMaxActivationDims);
+  std::vector<std::int64_t> shape(message.header.begin() + 2,
+                                  message.header.begin() + 2 + (plausible ? dims : 0));
+  if (!plausible || !bytes_of(shape, dtype, limit_))
+    throw_failure(
+        {.code = Code::corrupt,
+         .message = fmt::format("rank {} announced an activation of dtype, dimensions "
+                                "and extents {}; the limit is {} bytes",
+                                message.from.peer, fmt::join(message.header, " "), limit_),
+         .rank = message.from.peer,
+         .group = group_.id(),
+         .op = "pipeline step"});
+  message.activation = make_activation(std::move(shape), dtype);
   message.work = group_.irecv(message.activation.data, message.from.peer, message.from.tag + 1,
                               options(message.from));
+  message.posted = true;
 }
 
 void Mail::expect_like(const Address& from, const Activation& sent) {

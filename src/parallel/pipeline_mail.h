@@ -85,8 +85,12 @@ class Mail : public std::enable_shared_from_this<Mail> {
 std::string describe_failure(const ProcessGroup& group, const Action& action,
                              std::string_view what);
 
-// The bytes of a shape. Throws InvalidArgument for one with too many or negative dims, or with more
-// than `limit` bytes.
-std::size_t checked_bytes(std::span<const std::int64_t> shape, DType dtype, std::size_t limit);
+// "f32 [64, 3, 3]"
+std::string to_text(std::span<const std::int64_t> shape, DType dtype);
+
+// The bytes of a shape; none when it has too many or negative dimensions, or more bytes than
+// `limit`.
+std::optional<std::size_t> bytes_of(std::span<const std::int64_t> shape, DType dtype,
+                                    std::size_t limit);
 
 }  // namespace c10d::inline v0::parallel

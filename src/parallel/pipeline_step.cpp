@@ -1,32 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <unordered_map>
 #include <utility>
 
 #include "c10d/error.h"
-#include "kernels/reduce.h"
 #include "src/parallel/pipeline_mail.h"
 #include "src/parallel/pipeline_state.h"
+#include "src/parallel/tied_weight.h"
 
 namespace c10d::inline v0::parallel {
 namespace {
-
-struct Form {
-  std::vector<std::int64_t> shape;
-  DType dtype;
-
-  explicit Form(const Activation& of) : shape(of.shape), dtype(of.data.dtype) {}
-  bool operator==(const Form&) const = default;
-};
-
-std::string to_text(const Form& form) {
-  return fmt::format("{} [{}]", to_string(form.dtype), fmt::join(form.shape, ", "));
-}
 
 // One pass over the actions of a rank.
 class StepRun {
@@ -43,7 +29,8 @@ class StepRun {
     if (state_.facts.trains) {
       for (const auto& [index, stage] : state_.stages)
         if (!reduced_.contains(index)) perform({index, ActionKind::reduce_grad, -1});
-      for (const TiedWeight& tied : state_.options.tied) add_tied(tied);
+      for (const TiedWeight& tied : state_.options.tied)
+        add_tied(state_, tied, [this] { return mail_.left(action_); });
     }
     mail_.settle_all();
     // No rank takes the step for done that fails on another.
@@ -123,16 +110,16 @@ class StepRun {
   void check(const std::vector<Activation>& returned, std::size_t expected) const {
     if (returned.size() != expected)
       refuse(fmt::format("returned {} activations instead of {}", returned.size(), expected));
-    for (const Activation& activation : returned) {
-      const Tensor& data = activation.data;
-      const std::size_t bytes =
-          checked_bytes(activation.shape, data.dtype, state_.options.activation_limit);
-      if (bytes != data.bytes() || (bytes != 0 && data.data == nullptr) ||
-          data.device.type != DeviceType::cpu)
+    for (const Activation& each : returned) {
+      const std::size_t limit = state_.options.activation_limit;
+      if (bytes_of(each.shape, each.data.dtype, limit) != each.data.bytes())
         refuse(
-            fmt::format("returned {} with {} elements at {}: the shape must say what is there, "
-                        "in CPU memory",
-                        to_text(Form(activation)), data.count, data.data));
+            fmt::format("returned {} with {} elements: both must say the same, within {} bytes "
+                        "(PipelineOptions::activation_limit)",
+                        to_text(each.shape, each.data.dtype), each.data.count, limit));
+      if (each.data.device.type != DeviceType::cpu ||
+          (each.data.data == nullptr && each.data.count > 0))
+        refuse("returned an activation that is not in CPU memory");
     }
   }
 
@@ -141,7 +128,7 @@ class StepRun {
     for (const int edge : state_.graph.into(action.stage)) {
       const std::uint32_t key = tag(edge, action.micro_batch, 0);
       inputs.push_back(take_held(key));
-      if (state_.facts.trains) input_forms_.emplace(key, Form(inputs.back()));
+      if (state_.facts.trains) input_forms_[key] = {inputs.back().data.dtype, inputs.back().shape};
     }
     std::vector<Activation> outputs = stage.forward(action.micro_batch, inputs);
     const auto edges = state_.graph.out_of(action.stage);
@@ -161,9 +148,11 @@ class StepRun {
     check(results, edges.size());
     for (std::size_t i = 0; i < edges.size(); ++i) {
       const auto input = input_forms_.find(tag(edges[i], action.micro_batch, 0));
-      if (Form(results[i]) != input->second)
-        refuse(fmt::format("returned the gradient {} of an input {}", to_text(Form(results[i])),
-                           to_text(input->second)));
+      const auto& [dtype, shape] = input->second;
+      if (results[i].data.dtype != dtype || results[i].shape != shape)
+        refuse(fmt::format("returned the gradient {} of an input {}",
+                           to_text(results[i].shape, results[i].data.dtype),
+                           to_text(shape, dtype)));
       input_forms_.erase(input);
       held_.emplace(tag(edges[i], action.micro_batch, kGradientTag), std::move(results[i]));
     }
@@ -193,65 +182,14 @@ class StepRun {
     }
   }
 
-  // On the rank of the first holder; the others give their gradients and get the sum. All ranks go
-  // through the tied weights in one order, so blocking calls cannot wait for each other.
-  void add_tied(const TiedWeight& tied) {
-    const int root = state_.rank_of(tied.stages.front());
-    const auto last = static_cast<std::uint32_t>(state_.graph.edges().size());
-    const std::uint32_t own_tag =
-        last * static_cast<std::uint32_t>(state_.facts.micro_batches) * kTagsPerMessage;
-    const auto options = [&] { return CallOptions{.timeout = mail_.left(action_)}; };
-    ProcessGroup& group = state_.group;
-    if (group.rank() == root) return add_tied_here(tied, own_tag);
-    for (const int stage : tied.stages)
-      if (const auto own = state_.stages.find(stage); own != state_.stages.end())
-        group.send(own->second->tied_gradient(tied.name), root, own_tag, options());
-    for (const int stage : tied.stages)
-      if (const auto own = state_.stages.find(stage); own != state_.stages.end())
-        group.recv(own->second->tied_gradient(tied.name), root, own_tag, options());
-  }
-
-  void add_tied_here(const TiedWeight& tied, std::uint32_t own_tag) {
-    const auto options = [&] { return CallOptions{.timeout = mail_.left(action_)}; };
-    ProcessGroup& group = state_.group;
-    const Tensor sum = state_.stages.at(tied.stages.front())->tied_gradient(tied.name);
-    std::vector<Tensor> parts{sum};
-    std::vector<Activation> arrived;
-    for (const int stage : std::span(tied.stages).subspan(1)) {
-      if (const auto own = state_.stages.find(stage); own != state_.stages.end()) {
-        parts.push_back(own->second->tied_gradient(tied.name));
-        if (parts.back().count != sum.count || parts.back().dtype != sum.dtype)
-          throw InvalidArgument(fmt::format(
-              "pipeline: the gradient of {} is {} x {} in stage {} and {} x {} in stage {}",
-              tied.name, sum.count, to_string(sum.dtype), tied.stages.front(), parts.back().count,
-              to_string(parts.back().dtype), stage));
-        continue;
-      }
-      arrived.push_back(make_activation({static_cast<std::int64_t>(sum.count)}, sum.dtype));
-      parts.push_back(arrived.back().data);
-      group.recv(parts.back(), state_.rank_of(stage), own_tag, options());
-    }
-    auto* const bytes = static_cast<std::byte*>(sum.data);
-    for (std::size_t i = 1; i < parts.size(); ++i)
-      reduce(sum.dtype, ReduceOp::sum, bytes,
-             std::array<const std::byte*, 2>{bytes, static_cast<const std::byte*>(parts[i].data)},
-             sum.count);
-    for (std::size_t i = 1; i < parts.size(); ++i) {
-      const int stage = tied.stages[i];
-      if (state_.stages.contains(stage))
-        std::copy_n(bytes, sum.bytes(), static_cast<std::byte*>(parts[i].data));
-      else
-        group.send(sum, state_.rank_of(stage), own_tag, options());
-    }
-  }
-
   const Pipeline::State& state_;
   Mail& mail_;
   Action action_;
   // By tag: activations and gradients between the action that made or received them and the one
   // that uses or sends them.
   std::unordered_map<std::uint32_t, Activation> held_;
-  std::unordered_map<std::uint32_t, Form> input_forms_;  // until their gradients are there
+  // Until their gradients are there.
+  std::unordered_map<std::uint32_t, std::pair<DType, std::vector<std::int64_t>>> input_forms_;
   std::set<int> reduced_;
 };
 

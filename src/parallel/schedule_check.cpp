@@ -13,17 +13,17 @@ namespace {
 
 using enum ActionKind;
 
-[[noreturn]] void refuse(std::string_view what) {
+[[noreturn]] void refuse_schedule(std::string_view what) {
   throw InvalidArgument(fmt::format("schedule: {}", what));
 }
 
 // The extent of a schedule, and where its stages live.
-ScheduleFacts survey(const Schedule& schedule) {
+ScheduleFacts survey_schedule(const Schedule& schedule) {
   int stages = 0, micro_batches = 0;
   for (const auto& row : schedule.ranks)
     for (const Action& action : row) {
       if (action.stage < 0 || has_micro_batch(action.kind) != (action.micro_batch >= 0))
-        refuse(fmt::format("{} makes no sense", to_string(action)));
+        refuse_schedule(fmt::format("{} makes no sense", to_string(action)));
       stages = std::max(stages, action.stage + 1);
       micro_batches = std::max(micro_batches, action.micro_batch + 1);
     }
@@ -37,17 +37,17 @@ ScheduleFacts survey(const Schedule& schedule) {
       int& home = facts.rank_of_stage[static_cast<std::size_t>(action.stage)];
       if (home < 0) home = static_cast<int>(rank);
       if (home != static_cast<int>(rank))
-        refuse(fmt::format("{} is on rank {}, but stage {} lives on rank {}", to_string(action),
-                           rank, action.stage, home));
+        refuse_schedule(fmt::format("{} is on rank {}, but stage {} lives on rank {}",
+                                    to_string(action), rank, action.stage, home));
       facts.trains |= is_backward(action.kind);
     }
   return facts;
 }
 
 // Counts every action, then asks for those that must be there.
-class Census {
+class ActionCensus {
  public:
-  Census(const Schedule& schedule, const ScheduleFacts& facts, const StageGraph& graph)
+  ActionCensus(const Schedule& schedule, const ScheduleFacts& facts, const StageGraph& graph)
       : facts_(facts),
         graph_(graph),
         stages_(static_cast<int>(facts.rank_of_stage.size())),
@@ -57,7 +57,7 @@ class Census {
         lowered_ |= communicates(action.kind);
         if (action.kind == unshard || action.kind == reshard) continue;
         if (std::exchange(seen_[action], true))
-          refuse(fmt::format("{} comes twice", to_string(action)));
+          refuse_schedule(fmt::format("{} comes twice", to_string(action)));
       }
   }
 
@@ -74,7 +74,7 @@ class Census {
  private:
   void want(const Action& action, bool wanted) {
     if (seen_[action] == wanted) return;
-    refuse(to_string(action) + (wanted ? " is missing" : " has no place here"));
+    refuse_schedule(to_string(action) + (wanted ? " is missing" : " has no place here"));
   }
 
   void check_backward(int stage, int i) {
@@ -82,13 +82,13 @@ class Census {
     const bool input = seen_[{stage, backward_input, i}];
     const bool weight = seen_[{stage, backward_weight, i}];
     if (whole && (input || weight))
-      refuse(fmt::format("{} and {} do the same work", to_string({stage, backward, i}),
-                         to_string({stage, input ? backward_input : backward_weight, i})));
+      refuse_schedule(fmt::format("{} and {} do the same work", to_string({stage, backward, i}),
+                                  to_string({stage, input ? backward_input : backward_weight, i})));
     if (!facts_.trains || whole) return;
     if (!input && !weight)
-      refuse(fmt::format("{} is missing (or {} and {})", to_string({stage, backward, i}),
-                         to_string({stage, backward_input, i}),
-                         to_string({stage, backward_weight, i})));
+      refuse_schedule(fmt::format("{} is missing (or {} and {})", to_string({stage, backward, i}),
+                                  to_string({stage, backward_input, i}),
+                                  to_string({stage, backward_weight, i})));
     want({stage, backward_input, i}, true);
     want({stage, backward_weight, i}, true);
   }
@@ -113,7 +113,7 @@ void check_weight_order(const Schedule& schedule, std::size_t stages) {
       if (action.kind != backward && action.kind != backward_weight) continue;
       int& expected = next[static_cast<std::size_t>(action.stage)];
       if (action.micro_batch != expected)
-        refuse(
+        refuse_schedule(
             fmt::format("{} comes where the weight gradient of micro-batch {} is due: stage {} "
                         "must take them in order",
                         to_string(action), expected, action.stage));
@@ -164,9 +164,9 @@ bool is_lowered(const Schedule& schedule) {
 }  // namespace
 
 ScheduleFacts validate(const Schedule& schedule, std::span<const Skip> skips) {
-  ScheduleFacts facts = survey(schedule);
+  ScheduleFacts facts = survey_schedule(schedule);
   const StageGraph graph(static_cast<int>(facts.rank_of_stage.size()), skips);
-  Census(schedule, facts, graph).check();
+  ActionCensus(schedule, facts, graph).check();
   check_weight_order(schedule, facts.rank_of_stage.size());
   play(lower(schedule, skips), facts, graph, {});
   facts.peak_activations = count_activations(schedule, facts.trains);
@@ -175,7 +175,7 @@ ScheduleFacts validate(const Schedule& schedule, std::span<const Skip> skips) {
 
 Schedule lower(const Schedule& schedule, std::span<const Skip> skips) {
   if (is_lowered(schedule)) return schedule;
-  const ScheduleFacts facts = survey(schedule);
+  const ScheduleFacts facts = survey_schedule(schedule);
   return with_messages(schedule, facts,
                        StageGraph(static_cast<int>(facts.rank_of_stage.size()), skips));
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "c10d/error.h"
 #include "src/parallel/schedule_graph.h"
@@ -13,16 +14,16 @@ namespace c10d::inline v0::parallel {
 namespace {
 
 using enum ActionKind;
-using Row = std::vector<Action>;
+using ActionRow = std::vector<Action>;
 
-struct Size {
+struct ScheduleSize {
   int ranks, micro_batches, chunks;
 };
 
-Schedule make_gpipe(const Size& size) {
+Schedule make_gpipe(const ScheduleSize& size) {
   Schedule schedule;
   for (int rank = 0; rank < size.ranks; ++rank) {
-    Row& row = schedule.ranks.emplace_back();
+    ActionRow& row = schedule.ranks.emplace_back();
     for (int chunk = 0; chunk < size.chunks; ++chunk)
       for (int i = 0; i < size.micro_batches; ++i)
         row.push_back({chunk * size.ranks + rank, forward, i});
@@ -35,7 +36,7 @@ Schedule make_gpipe(const Size& size) {
 
 // Micro-batches go through all chunks of a rank in blocks of at most `ranks`: rank r runs ahead by
 // as many forwards as it takes until its first gradient can be back.
-Schedule make_1f1b(const Size& size) {
+Schedule make_1f1b(const ScheduleSize& size) {
   const int block = size.chunks == 1 ? 1 : std::min(size.ranks, size.micro_batches);
   if (size.micro_batches % block != 0)
     throw InvalidArgument(fmt::format(
@@ -52,7 +53,7 @@ Schedule make_1f1b(const Size& size) {
     const int behind = size.ranks - 1 - rank;
     const int ahead =
         std::min(total, size.chunks == 1 ? behind : 2 * behind + (size.chunks - 1) * block);
-    Row& row = schedule.ranks.emplace_back();
+    ActionRow& row = schedule.ranks.emplace_back();
     for (int n = 0; n < ahead; ++n) row.push_back(nth(rank, n, forward));
     for (int n = ahead; n < total; ++n) {
       row.push_back(nth(rank, n, forward));
@@ -63,113 +64,128 @@ Schedule make_1f1b(const Size& size) {
   return schedule;
 }
 
-// Runs all ranks in lockstep, one action of equal cost per turn, each taking the best that is
-// ready. A rank never holds more activations than it has in 1f1b at its worst: as many as there
-// are stages. ZB-H1 keeps the order of 1f1b, a forward before a backward as long as rank r is not
-// more than ranks - r ahead; ZB-V answers gradients first. Weight gradients take what is left.
-class LockstepZeroBubble {
- public:
-  LockstepZeroBubble(const Size& size, bool v_shape)
-      : size_(size), v_shape_(v_shape), stages_(size.ranks * size.chunks) {
-    count_.resize(static_cast<std::size_t>(stages_));
-  }
-
-  Schedule run() {
-    Schedule schedule{std::vector<Row>(static_cast<std::size_t>(size_.ranks))};
-    for (int left = 3 * stages_ * size_.micro_batches; left > 0;) {
-      const std::vector<Count> before = count_;
-      for (int rank = 0; rank < size_.ranks; ++rank) {
-        Action next;
-        if (!choose(before, rank, next)) continue;
-        schedule.ranks[static_cast<std::size_t>(rank)].push_back(next);
-        --left;
-      }
-    }
-    return schedule;
-  }
-
- private:
-  // Of a stage: how many micro-batches are done.
+// Runs all ranks in lockstep, one action of equal cost per turn. A forward comes first, as long as
+// rank r is at most ranks - r of them ahead of its input gradients, as in 1f1b, and at most `ranks`
+// ahead of its weight gradients; these take what is left.
+Schedule make_zb_h1(const ScheduleSize& size) {
   struct Count {
     int forward = 0, input = 0, weight = 0;
   };
-
-  int stage_of(int rank, int chunk) const {
-    if (chunk == 0) return rank;
-    return v_shape_ ? stages_ - 1 - rank : chunk * size_.ranks + rank;
-  }
-
-  bool may_forward(const std::vector<Count>& before, int stage) const {
-    const Count& own = before[static_cast<std::size_t>(stage)];
-    return own.forward < size_.micro_batches &&
-           (stage == 0 || own.forward < before[static_cast<std::size_t>(stage - 1)].forward);
-  }
-
-  bool may_input(const std::vector<Count>& before, int stage) const {
-    const Count& own = before[static_cast<std::size_t>(stage)];
-    return own.input < own.forward &&
-           (stage == stages_ - 1 || own.input < before[static_cast<std::size_t>(stage + 1)].input);
-  }
-
-  bool choose(const std::vector<Count>& before, int rank, Action& next) {
-    int live = 0, ahead = 0, to_forward = -1, to_input = -1, to_weight = -1;
-    for (int chunk = 0; chunk < size_.chunks; ++chunk) {
-      const int stage = stage_of(rank, chunk);
-      const Count& own = before[static_cast<std::size_t>(stage)];
-      live += own.forward - own.weight;
-      ahead += own.forward - own.input;
-      if (may_forward(before, stage)) to_forward = stage;  // the latest stage
-      if (may_input(before, stage) && to_input < 0) to_input = stage;
-      if (own.weight < own.input &&
-          (to_weight < 0 || own.weight < before[static_cast<std::size_t>(to_weight)].weight))
-        to_weight = stage;
+  Schedule schedule{std::vector<ActionRow>(static_cast<std::size_t>(size.ranks))};
+  std::vector<Count> done(static_cast<std::size_t>(size.ranks));
+  for (int left = 3 * size.ranks * size.micro_batches; left > 0;) {
+    const std::vector<Count> before = done;
+    for (int rank = 0; rank < size.ranks; ++rank) {
+      const auto at = static_cast<std::size_t>(rank);
+      const bool last = rank == size.ranks - 1;
+      Count& own = done[at];
+      const int may_forward = rank == 0 ? size.micro_batches : before[at - 1].forward;
+      const int may_input = last ? own.forward : std::min(own.forward, before[at + 1].input);
+      ActionRow& row = schedule.ranks[at];
+      if (own.forward < may_forward && own.forward - own.input < size.ranks - rank &&
+          own.forward - own.weight < size.ranks)
+        row.push_back({rank, forward, own.forward++});
+      else if (own.input < may_input)
+        row.push_back({rank, backward_input, own.input++});
+      else if (own.weight < own.input)
+        row.push_back({rank, backward_weight, own.weight++});
+      else
+        continue;
+      --left;
     }
-    if (live >= stages_ || (!v_shape_ && ahead >= size_.ranks - rank)) to_forward = -1;
-    const bool forward_first = !v_shape_ || to_input < 0;
-    if (to_forward >= 0 && forward_first) return take(next, {to_forward, forward}, &Count::forward);
-    if (to_input >= 0) return take(next, {to_input, backward_input}, &Count::input);
-    if (to_weight >= 0) return take(next, {to_weight, backward_weight}, &Count::weight);
-    return false;
+  }
+  return schedule;
+}
+
+// One rank of ZB-V: its stage on the way down the V, and the one on the way up.
+class ZbVRow {
+ public:
+  ZbVRow(const ScheduleSize& size, int rank)
+      : down_{rank}, up_{2 * size.ranks - 1 - rank}, micro_batches_(size.micro_batches) {
+    const int behind = size.ranks - rank;  // ranks from here to the turn of the V
+    // The phases need that many micro-batches; those that are not there are left out.
+    const int all = std::max(size.micro_batches, 2 * size.ranks - 1);
+    for (int i = 0; i < 2 * behind - 1; ++i) add(down_, forward);
+    for (int i = 0; i < rank; ++i) {
+      add(up_, forward);
+      add(down_, forward);
+    }
+    for (int i = 0; i < behind; ++i) add_up();
+    while (up_.forwards < all) {
+      if (down_.forwards < all) add(down_, forward);
+      add(down_, backward_input);
+      add(down_, backward_weight);
+      add_up();
+    }
+    for (int i = 0; i < rank; ++i) {
+      add(down_, backward_input);
+      add(up_, backward_input);
+    }
+    for (int i = 0; i < behind; ++i) {
+      add(down_, backward_input);
+      add(down_, backward_weight);
+    }
+    while (up_.weights < all) add(up_, backward_weight);
+    while (down_.weights < all) add(down_, backward_weight);
   }
 
-  bool take(Action& next, const Action& action, int Count::*done) {
-    next = action;
-    next.micro_batch = (count_[static_cast<std::size_t>(action.stage)].*done)++;
-    return true;
+  ActionRow take() { return std::move(row_); }
+
+ private:
+  struct Progress {
+    int stage;
+    int forwards = 0, inputs = 0, weights = 0;
+  };
+
+  void add(Progress& of, ActionKind kind) {
+    int& next = kind == forward ? of.forwards : kind == backward_input ? of.inputs : of.weights;
+    if (next < micro_batches_) row_.push_back({of.stage, kind, next});
+    ++next;
   }
 
-  const Size size_;
-  const bool v_shape_;
-  const int stages_;
-  std::vector<Count> count_;
+  void add_up() {
+    add(up_, forward);
+    add(up_, backward_input);
+    add(up_, backward_weight);
+  }
+
+  Progress down_, up_;
+  const int micro_batches_;
+  ActionRow row_;
 };
 
-struct Generator {
+Schedule make_zb_v(const ScheduleSize& size) {
+  Schedule schedule;
+  for (int rank = 0; rank < size.ranks; ++rank) schedule.ranks.push_back(ZbVRow(size, rank).take());
+  return schedule;
+}
+
+struct ScheduleGenerator {
   std::string_view name;
   int chunks;  // 0: any
-  Schedule (*make)(const Size&);
+  Schedule (*make)(const ScheduleSize&);
 };
 
-constexpr std::array<Generator, 5> kGenerators = {{
+constexpr std::array<ScheduleGenerator, 5> kGenerators = {{
     {"gpipe", 0, make_gpipe},
     {"1f1b", 1, make_1f1b},
     {"interleaved", 0, make_1f1b},
-    {"zb-h1", 1, [](const Size& size) { return LockstepZeroBubble(size, false).run(); }},
-    {"zb-v", 2, [](const Size& size) { return LockstepZeroBubble(size, true).run(); }},
+    {"zb-h1", 1, make_zb_h1},
+    {"zb-v", 2, make_zb_v},
 }};
 
 }  // namespace
 
 std::vector<std::string_view> schedule_names() {
   std::vector<std::string_view> names;
-  for (const Generator& generator : kGenerators) names.push_back(generator.name);
+  for (const ScheduleGenerator& generator : kGenerators) names.push_back(generator.name);
   return names;
 }
 
 Schedule make_schedule(std::string_view name, int ranks, int micro_batches, int chunks) {
   const auto* const generator =
       std::find_if(kGenerators.begin(), kGenerators.end(),
-                   [&](const Generator& candidate) { return candidate.name == name; });
+                   [&](const ScheduleGenerator& candidate) { return candidate.name == name; });
   if (generator == kGenerators.end())
     throw InvalidArgument(fmt::format("no schedule is named {}; there are {}", name.substr(0, 64),
                                       fmt::join(schedule_names(), ", ")));

@@ -32,10 +32,10 @@ double cost_of(ActionKind kind, const Costs& costs) {
 }
 
 // Runs the rows side by side, as far as each can go.
-class Player {
+class SchedulePlayer {
  public:
-  Player(const Schedule& lowered, const ScheduleFacts& facts, const StageGraph& graph,
-         const Costs& costs)
+  SchedulePlayer(const Schedule& lowered, const ScheduleFacts& facts, const StageGraph& graph,
+                 const Costs& costs)
       : rows_(lowered.ranks),
         facts_(facts),
         graph_(graph),
@@ -171,8 +171,8 @@ double column_time(const Simulation& simulation) {
   return std::max(shortest, simulation.makespan / kMaxColumns);
 }
 
-std::string line_of(const std::vector<Slot>& row, double column, std::size_t columns,
-                    std::size_t width) {
+std::string timeline_of(const std::vector<Slot>& row, double column, std::size_t columns,
+                        std::size_t width) {
   std::vector<std::string> cells(columns, ".");
   for (const Slot& slot : row) {
     if (!computes(slot.action.kind)) continue;
@@ -191,7 +191,7 @@ std::string line_of(const std::vector<Slot>& row, double column, std::size_t col
 
 std::vector<std::vector<Slot>> play(const Schedule& lowered, const ScheduleFacts& facts,
                                     const StageGraph& graph, const Costs& costs) {
-  return Player(lowered, facts, graph, costs).run();
+  return SchedulePlayer(lowered, facts, graph, costs).run();
 }
 
 Simulation simulate(const Schedule& schedule, const Costs& costs, std::span<const Skip> skips) {
@@ -223,7 +223,7 @@ std::string to_text(const Simulation& simulation) {
         if (computes(slot.action.kind)) width = std::max(width, to_string(slot.action).size());
     for (std::size_t rank = 0; rank < simulation.ranks.size(); ++rank)
       text += fmt::format("rank {:<3}{}\n", rank,
-                          line_of(simulation.ranks[rank], column, columns, width));
+                          timeline_of(simulation.ranks[rank], column, columns, width));
   }
   text += fmt::format("makespan {:g}, bubble {:.1f} %, peak activations", simulation.makespan,
                       100 * simulation.bubble);

@@ -93,8 +93,7 @@ TEST(Schedule, BubblesHaveTheirClosedForm) {
     } else if (c.name == "zb-h1") {
       idle = 2 * (p - 1) - std::min(p, m) + 1;  // p - 1 with m >= p
     } else if (c.name == "zb-v") {
-      if (m < p) continue;
-      idle = p - 1;  // of half the stages' cost
+      idle = std::max(p - 1, 2 * (2 * p - 1 - m));  // stages are half as long here
     }
     const Simulation simulation = simulate(make_schedule(c.name, p, m, v));
     const double work = 3.0 * m * v;
@@ -106,9 +105,14 @@ TEST(Schedule, BubblesHaveTheirClosedForm) {
 TEST(Schedule, BubblesFollowTheCosts) {
   const Costs costs{.forward = 2, .input = 3, .weight = 1.5, .communication = 0};
   const int p = 4, m = 8;
-  for (const std::string_view name : {"gpipe", "1f1b"})
-    EXPECT_DOUBLE_EQ(simulate(make_schedule(name, p, m), costs).makespan,
-                     (m + p - 1) * (2 + 3 + 1.5));
+  const auto idle = [&](std::string_view name, int chunks) {
+    return simulate(make_schedule(name, p, m, chunks), costs).makespan - m * chunks * (2 + 3 + 1.5);
+  };
+  EXPECT_DOUBLE_EQ(idle("gpipe", 1), (p - 1) * (2 + 3 + 1.5));
+  EXPECT_DOUBLE_EQ(idle("1f1b", 1), (p - 1) * (2 + 3 + 1.5));
+  EXPECT_DOUBLE_EQ(idle("interleaved", 2), (p - 1) * (2 + 3 + 1.5));
+  EXPECT_DOUBLE_EQ(idle("zb-h1", 1), (p - 1) * (2 + 3 - 1.5));
+  EXPECT_DOUBLE_EQ(idle("zb-v", 2), (p - 1) * 3);
   // One message each way per pair of ranks is exposed at either end.
   EXPECT_DOUBLE_EQ(simulate(make_schedule("gpipe", p, m), {.communication = 0.25}).makespan,
                    (m + p - 1) * 3 + 2 * (p - 1) * 0.25);

@@ -19,7 +19,7 @@ namespace c10d::parallel {
 class ToyStage : public Stage {
  public:
   ToyStage(int stage, const std::vector<Skip>& edges, std::size_t columns)
-      : stage_(stage), weight_(columns), gradient_(columns) {
+      : weight_(columns), gradient_(columns) {
     for (const Skip& edge : edges) {
       inputs_ += edge.to == stage;
       outputs_ += edge.from == stage;
@@ -119,7 +119,6 @@ class ToyStage : public Stage {
     return result;
   }
 
-  int stage_;
   std::size_t inputs_ = 0, outputs_ = 0;
   std::vector<float> weight_, gradient_;
   int step_ = 0;

@@ -60,8 +60,8 @@ class C10D_API Stage {
   virtual void unshard() {}
   virtual void reshard() {}
 
-  // The gradient of the tied weight of that name, after reduce_grad. Throws InvalidArgument unless
-  // overridden.
+  // The gradient of the tied weight of that name, in memory of this stage alone; asked for after
+  // reduce_grad. Throws InvalidArgument unless overridden.
   virtual Tensor tied_gradient(std::string_view name);
 };
 
