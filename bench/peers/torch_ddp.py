@@ -16,8 +16,8 @@ try:
     import torch
     from torch import nn
 except ImportError:
-    sys.exit("torch_ddp.py: this Python has no PyTorch (Debian: python3-torch libopenblas0-pthread, "
-             "and /usr/bin/python3 to run it)")
+    sys.exit("torch_ddp.py: this Python has no PyTorch (Debian: python3-torch libopenblas0-pthread,"
+             " and /usr/bin/python3 to run it)")
 
 
 class Block(nn.Module):
