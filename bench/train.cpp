@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <random>
+#include <regex>
+#include <vector>
 
 #include "bench/format.h"
 #include "bench/stats.h"
@@ -21,9 +22,9 @@ namespace {
 struct Contestant {
   int ranks = 1;
   std::vector<std::string> command;
-  std::string what;                        // as the program calls itself
-  std::vector<std::vector<double>> steps;  // milliseconds, by launch
-  std::vector<double> exposed;
+  std::string what;           // as the program calls itself
+  std::vector<double> steps;  // milliseconds: the median, by launch
+  std::vector<double> waits;
   std::string problem;  // why it cannot run here
 };
 
@@ -38,18 +39,18 @@ std::vector<Contestant> contestants(const Options& options) {
                                batch, "--steps", steps},
                    .what = python,
                    .steps = {},
-                   .exposed = {},
+                   .waits = {},
                    .problem = {}});
   };
   const auto ours = [&](const char* program, const char* mode, int ranks) {
-    all.push_back(
-        {.ranks = ranks,
-         .command = {here / program, "--model", model, "--data", "random", "--batch-size", batch,
-                     "--steps", steps, "--optimizer", "sgd", "--mode", mode, "--step-times"},
-         .what = fmt::format("c10d {}", mode),
-         .steps = {},
-         .exposed = {},
-         .problem = {}});
+    all.push_back({.ranks = ranks,
+                   .command = {here / program, "--model", model, "--data", "random", "--batch-size",
+                               batch, "--steps", steps, "--optimizer", "sgd", "--epochs", "1",
+                               "--mode", mode, "--step-times"},
+                   .what = fmt::format("c10d {}", mode),
+                   .steps = {},
+                   .exposed = {},
+                   .problem = {}});
   };
   for (const int ranks : {1, options.ranks == 0 ? 2 : options.ranks}) {
     for (const std::string& python : options.pythons) torch(python, ranks);
@@ -61,37 +62,34 @@ std::vector<Contestant> contestants(const Options& options) {
 }
 
 void run_once(Contestant& contestant) try {
-  std::string result, complaint;
-  const LaunchResult launched = launch({.ranks = contestant.ranks,
-                                        .command = contestant.command,
-                                        .environment = {{"OMP_NUM_THREADS", "1"}},
-                                        .on_line = [&](int, bool is_stderr, std::string_view line) {
-                                          if (!is_stderr && line.starts_with('{')) result = line;
-                                          if (is_stderr) complaint = line;
-                                        }});
-  if (launched.exit_code != 0 || result.empty()) {
+  std::optional<StepTimes> times;
+  std::string complaint;
+  const LaunchResult launched =
+      launch({.ranks = contestant.ranks,
+              .command = contestant.command,
+              .environment = {{"OMP_NUM_THREADS", "1"}},
+              .on_line = [&](int rank, bool is_stderr, std::string_view line) {
+                if (is_stderr) complaint = line;
+                const auto found = parse_step_times(std::string(line));
+                if (is_stderr || rank != 0 || !found) return;
+                times = found;
+                if (line.starts_with("PyTorch")) contestant.what = line.substr(0, line.find(':'));
+              }});
+  if (launched.exit_code != 0 || !times) {
     contestant.problem = fmt::format("exit code {}: {}", launched.exit_code, complaint);
     return;
   }
-  TrainRun run = parse_train_run(result);
-  contestant.what = std::move(run.what);
-  contestant.steps.push_back(std::move(run.step_ms));
-  contestant.exposed.insert(contestant.exposed.end(), run.exposed_ms.begin(), run.exposed_ms.end());
+  contestant.steps.push_back(times->median_ms);
+  if (times->waits_ms) contestant.waits.push_back(*times->waits_ms);
 } catch (const std::exception& error) {
   contestant.problem = error.what();
-}
-
-double step_ms(const Contestant& contestant) {
-  std::vector<double> all;
-  for (const auto& launch : contestant.steps) all.insert(all.end(), launch.begin(), launch.end());
-  return median(std::move(all));
 }
 
 // Launch i of one against launch i of the other: they ran one after the other.
 Estimate ratio(const Contestant& contestant, const Contestant& base, std::uint64_t seed) {
   std::vector<std::vector<double>> ratios;
   for (std::size_t i = 0; i < std::min(contestant.steps.size(), base.steps.size()); ++i)
-    ratios.push_back({median(contestant.steps[i]) / median(base.steps[i])});
+    ratios.push_back({contestant.steps[i] / base.steps[i]});
   return bootstrap(ratios, seed);
 }
 
@@ -101,7 +99,7 @@ void print_row(const Contestant& contestant, const Contestant& base, const Optio
                 contestant.problem.c_str());
     return;
   }
-  const double ms = step_ms(contestant);
+  const double ms = median(contestant.steps);
   std::string against = "-";
   if (&contestant != &base && base.problem.empty()) {
     const Estimate estimate = ratio(contestant, base, options.seed);
@@ -110,26 +108,21 @@ void print_row(const Contestant& contestant, const Contestant& base, const Optio
       against +=
           fmt::format(" [{}, {}]", ratio_text(estimate.ci95->low), ratio_text(estimate.ci95->high));
   }
-  const std::string exposed =
-      contestant.exposed.empty() ? "-" : fmt::format("{:.2f}", median(contestant.exposed));
+  const std::string waits =
+      contestant.waits.empty() ? "-" : fmt::format("{:.2f}", median(contestant.waits));
   std::printf("%-24s %5d %12.2f %10.0f %12s  %s\n", contestant.what.c_str(), contestant.ranks, ms,
-              options.batch_size * contestant.ranks * 1e3 / ms, exposed.c_str(), against.c_str());
+              options.batch_size * contestant.ranks * 1e3 / ms, waits.c_str(), against.c_str());
 }
 
 }  // namespace
 
-TrainRun parse_train_run(const std::string& line) {
-  try {
-    const nlohmann::json object = nlohmann::json::parse(line);
-    TrainRun run{.what = object.at("what"), .step_ms = object.at("step_ms"), .exposed_ms = {}};
-    if (object.contains("exposed_ms"))
-      run.exposed_ms = object["exposed_ms"].get<std::vector<double>>();
-    if (run.step_ms.empty()) throw InvalidArgument("a training program measured no step");
-    return run;
-  } catch (const nlohmann::json::exception& error) {
-    throw InvalidArgument(
-        fmt::format("a training program printed what is no run: {}", error.what()));
-  }
+std::optional<StepTimes> parse_step_times(const std::string& line) {
+  static const std::regex pattern(R"(median step (\d+\.\d+) ms(?:, waits (\d+\.\d+) ms)?)");
+  std::smatch found;
+  if (!std::regex_search(line, found, pattern)) return {};
+  StepTimes times{.median_ms = std::stod(found[1])};
+  if (found[2].matched) times.waits_ms = std::stod(found[2]);
+  return times;
 }
 
 int compare_training(const Options& options) {
@@ -146,7 +139,7 @@ int compare_training(const Options& options) {
       "%s, %d samples a rank and step, one thread a rank; %d launches of %d steps, "
       "interleaved\n\n%-24s %5s %12s %10s %12s  %s\n",
       options.model.c_str(), options.batch_size, options.launches, options.steps, "what", "ranks",
-      "step p50 ms", "samples/s", "exposed ms", "time / first [95 % CI]");
+      "step p50 ms", "samples/s", "waits ms", "time / first [95 % CI]");
   const Contestant* base = &all.front();
   for (const Contestant& contestant : all) {
     if (contestant.ranks != base->ranks) base = &contestant;

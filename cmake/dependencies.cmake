@@ -15,3 +15,9 @@ target_link_libraries(
 # Of the programs and tests.
 find_package(nlohmann_json QUIET)
 find_package(CLI11 QUIET)
+
+# Of the training examples.
+find_package(ZLIB QUIET)
+find_library(C10D_DNNL_LIBRARY dnnl) # Debian's CMake package asks for OpenCL, which it does not use
+find_path(C10D_DNNL_INCLUDE oneapi/dnnl/dnnl.hpp)
+mark_as_advanced(C10D_DNNL_LIBRARY C10D_DNNL_INCLUDE)

@@ -3,12 +3,12 @@
 """The reference models of examples/nn, trained by PyTorch's DistributedDataParallel on gloo.
 
 Started as one rank by any launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or
-alone as a single process. Rank 0 prints one JSON object: what ran, and the milliseconds of each
-step, of the slowest rank. Needs PyTorch (Debian: python3-torch; pip: torch).
+alone as a single process. Rank 0 prints the median step time of the slowest rank. Needs PyTorch
+(Debian: python3-torch libopenblas0-pthread, and /usr/bin/python3 to run it; pip: torch).
 """
 import argparse
-import json
 import os
+import statistics
 import sys
 import time
 
@@ -106,10 +106,8 @@ def main():
         dist.all_reduce(slowest, dist.ReduceOp.MAX)
         dist.destroy_process_group()
     if rank == 0:
-        print(json.dumps({"what": f"torch {torch.__version__}", "model": options.model,
-                          "ranks": ranks, "batch_size": options.batch_size,
-                          "threads": options.threads,
-                          "step_ms": [round(ms, 3) for ms in slowest.tolist()]}))
+        middle = statistics.median(slowest.tolist())
+        print(f"PyTorch {torch.__version__}: median step {middle:.2f} ms")
 
 
 if __name__ == "__main__":

@@ -3,25 +3,24 @@
 
 #include <gtest/gtest.h>
 
-#include "c10d/error.h"
-
 namespace c10d::bench {
 namespace {
 
-TEST(TrainRun, IsReadFromOneLine) {
-  const TrainRun run = parse_train_run(
-      R"({"what": "c10d fast", "ranks": 2, "step_ms": [4.5, 5], "exposed_ms": [0.5, 0.25]})");
-  EXPECT_EQ(run.what, "c10d fast");
-  EXPECT_EQ(run.step_ms, (std::vector<double>{4.5, 5}));
-  EXPECT_EQ(run.exposed_ms, (std::vector<double>{0.5, 0.25}));
-  EXPECT_TRUE(parse_train_run(R"({"what": "torch", "step_ms": [1]})").exposed_ms.empty());
+TEST(StepTimes, AreReadFromALine) {
+  const auto alone = parse_step_times("PyTorch 1.13: median step 145.81 ms");
+  ASSERT_TRUE(alone);
+  EXPECT_EQ(alone->median_ms, 145.81);
+  EXPECT_FALSE(alone->waits_ms);
+  const auto ranks =
+      parse_step_times("epoch 1/1  31 samples/s  median step 9.50 ms, waits 0.25 ms  loss 2.3");
+  ASSERT_TRUE(ranks);
+  EXPECT_EQ(ranks->median_ms, 9.5);
+  EXPECT_EQ(ranks->waits_ms, 0.25);
 }
 
-TEST(TrainRun, WhatIsNoRunIsRefused) {
-  for (const char* line : {"", "{", "[]", "{}", R"({"what": "x"})",
-                           R"({"what": "x", "step_ms": 3})", R"({"what": "x", "step_ms": []})",
-                           R"({"what": 1, "step_ms": [1]})", R"({"what": "x", "step_ms": ["a"]})"})
-    EXPECT_THROW(parse_train_run(line), InvalidArgument) << line;
+TEST(StepTimes, OtherLinesSayNothing) {
+  for (const char* line : {"", "weights 1234", "median step", "median step ms", "median step x ms"})
+    EXPECT_FALSE(parse_step_times(line)) << line;
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ INCLUDE_RULES = [
     (r"examples/", ["c10d/", "examples/"]),
     (r"tests/parallel/", ["c10d/", "src/parallel/", "tests/contract/", "tests/parallel/"]),
     (r"tests/(conformance|contract|install|examples)/", ["c10d/", "@", "tests/support/"]),
+    (r"tests/(nn/|fuzz/idx)", ["c10d/", "examples/nn/", "@"]),
     (r"tests/", ["c10d/", "src/", "kernels/", "bench/", "tools/", "tests/"]),
 ]
 # Headers of the libraries below a backend stay in its folder and in the peers of the benchmark.

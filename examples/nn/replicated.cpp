@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+
+#include "c10d/parallel/ddp.h"
+#include "examples/nn/strategy.h"
+
+namespace nn {
+namespace {
+
+using c10d::parallel::Bucket;
+using c10d::parallel::ReduceMode;
+using c10d::parallel::Reducer;
+using c10d::parallel::TensorPart;
+
+// Gradients are written into the reducer's buckets, which leave as soon as they are full.
+class BucketSink final : public GradientSink {
+ public:
+  BucketSink(Reducer& reducer, Trace& trace, std::size_t parameters) : reducer_(reducer) {
+    if (!trace.enabled()) return;
+    ready_.resize(parameters);
+    reducer.on_bucket_done([this, &trace](const Bucket& bucket) { record(trace, bucket); });
+  }
+  float* next(std::size_t parameter) override {
+    return reinterpret_cast<float*>(reducer_.grad_view(parameter).data());
+  }
+  void done(std::size_t parameter) override {
+    if (!ready_.empty()) ready_[parameter] = Trace::Clock::now();
+    reducer_.ready(parameter);
+  }
+
+ private:
+  // On the wire from its last gradient, or the end of the bucket before, to its mean.
+  void record(Trace& trace, const Bucket& bucket) {
+    for (const auto& param : bucket.params) begin_ = std::max(begin_, ready_[param.index]);
+    const Trace::Clock::time_point end = Trace::Clock::now();
+    trace.add(Trace::Track::communication, "bucket " + std::to_string(bucket.index), begin_, end);
+    begin_ = end;
+  }
+
+  Reducer& reducer_;
+  std::vector<Trace::Clock::time_point> ready_;  // per parameter; empty: no trace
+  Trace::Clock::time_point begin_{};
+};
+
+class Replicated final : public Strategy {
+ public:
+  Replicated(const Task& task, c10d::ProcessGroup& group, Trace& trace)
+      : task_(task),
+        group_(group),
+        trace_(trace),
+        owned_(c10d::parallel::shards_of(task.shards, group.rank(), group.size())),
+        weights_(task, {0, task.model.parameters.size()}),
+        net_(task.model, owned_.count()),
+        feed_(task.data.train, net_, task.shards, owned_),
+        reducer_(group, task.model.parameters,
+                 {.mode = task.options.reproducible ? ReduceMode::reproducible : ReduceMode::fast,
+                  .shards = task.shards}),
+        gradients_(reducer_, trace, task.model.parameters.size()) {
+    for (std::size_t i = 0; i < net_.values.size(); ++i) net_.values[i] = weights_.value(i);
+    use_threads(1);
+  }
+
+  Score step(std::span<const std::int64_t> batch, std::uint64_t step, float rate) override {
+    const int nodes = static_cast<int>(task_.model.nodes.size());
+    Score score;
+    {
+      const Traced span(trace_, "forward");
+      feed_.load(batch);
+      net_.forward(0, nodes, 0, net_.shards());
+      for (int shard = 0; shard < net_.shards(); ++shard) score = score + feed_.score(shard);
+    }
+    reducer_.begin({.samples = score.rows});
+    if (score.rows > 0) {
+      const Traced span(trace_, "backward");
+      net_.backward(0, nodes, gradients_);
+    }
+    {
+      Traced span(trace_, "wait for gradients");
+      span.add_to(waited_);
+      reducer_.finish();
+    }
+    const Traced span(trace_, "optimizer");
+    for (std::size_t i = 0; i < net_.values.size(); ++i)
+      weights_.update(i, reinterpret_cast<const float*>(reducer_.grad_view(i).data()), step, rate);
+    return score;
+  }
+
+  std::vector<std::vector<float>> collect() override { return weights_.copy(); }
+  std::vector<TensorPart> parts() override { return weights_.parts(); }
+  c10d::ProcessGroup& group() override { return group_; }
+  std::chrono::duration<double> waited() const override { return waited_; }
+
+ private:
+  const Task& task_;
+  c10d::ProcessGroup& group_;
+  Trace& trace_;
+  c10d::parallel::ShardRange owned_;
+  Weights weights_;
+  Net net_;
+  Feed feed_;
+  Reducer reducer_;
+  BucketSink gradients_;
+  std::chrono::duration<double> waited_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> replicated(const Task& task, c10d::ProcessGroup& group, Trace& trace) {
+  return std::make_unique<Replicated>(task, group, trace);
+}
+
+}  // namespace nn

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "c10d/parallel/fsdp.h"
+#include "examples/nn/strategy.h"
+
+namespace nn {
+namespace {
+
+using c10d::parallel::Fsdp;
+using c10d::parallel::FsdpOptions;
+using c10d::parallel::ParamSpec;
+using c10d::parallel::ReduceMode;
+using c10d::parallel::TensorPart;
+using c10d::parallel::Unit;
+
+// A stretch of layers between two cuts of the model is a unit.
+std::vector<Unit> units_of(const Model& model, const std::vector<int>& borders) {
+  std::vector<Unit> units;
+  for (std::size_t u = 0; u + 1 < borders.size(); ++u) {
+    const Model::Range range = model.parameters_of(borders[u], borders[u + 1]);
+    const auto first = model.parameters.begin();
+    units.push_back({model.nodes[borders[u]].name,
+                     {first + static_cast<std::ptrdiff_t>(range.first),
+                      first + static_cast<std::ptrdiff_t>(range.last)}});
+  }
+  return units;
+}
+
+std::vector<int> borders_of(const Model& model) {
+  std::vector<int> borders = model.units();
+  borders.push_back(static_cast<int>(model.nodes.size()));
+  return borders;
+}
+
+// ZeRO-3 gathers one unit ahead.
+FsdpOptions options_of(const Task& task, int zero, const std::vector<Unit>& units) {
+  constexpr c10d::parallel::Keep kept[] = {c10d::parallel::kZero1, c10d::parallel::kZero2,
+                                           c10d::parallel::kZero3};
+  FsdpOptions options{.keep = kept[zero - 1], .shards = task.shards};
+  if (task.options.reproducible) options.mode = ReduceMode::reproducible;
+  for (const Unit& unit : units) {
+    std::size_t bytes = 0;
+    for (const ParamSpec& spec : unit.parameters) bytes += spec.bytes();
+    if (zero == 3) options.prefetch_bytes = std::max(options.prefetch_bytes, bytes);
+  }
+  return options;
+}
+
+// The gradient of one shard goes into the arena of a unit.
+class ArenaSink final : public GradientSink {
+ public:
+  ArenaSink(const Fsdp& fsdp, std::size_t unit, std::size_t first, std::span<float> arena)
+      : fsdp_(fsdp), unit_(unit), first_(first), arena_(arena) {}
+  float* next(std::size_t parameter) override {
+    return arena_.data() + fsdp_.offset(unit_, parameter - first_);
+  }
+  void done(std::size_t) override {}
+
+ private:
+  const Fsdp& fsdp_;
+  std::size_t unit_, first_;
+  std::span<float> arena_;
+};
+
+class Sharded final : public Strategy {
+ public:
+  Sharded(const Task& task, c10d::ProcessGroup& group, Trace& trace)
+      : task_(task),
+        group_(group),
+        trace_(trace),
+        borders_(borders_of(task.model)),
+        fsdp_(group, units_of(task.model, borders_),
+              options_of(task, task.options.zero, units_of(task.model, borders_))),
+        net_(task.model, fsdp_.owned().count()),
+        feed_(task.data.train, net_, task.shards, fsdp_.owned()) {
+    for (std::size_t u = 0; u < units(); ++u) {
+      std::vector<float> arena(fsdp_.elements(u));
+      const Model::Range range = parameters_of(u);
+      for (std::size_t i = range.first; i < range.last; ++i)
+        initialise(task.model, i, task.options.seed,
+                   std::span(arena).subspan(fsdp_.offset(u, i - range.first),
+                                            task.model.parameters[i].count()));
+      fsdp_.assign(u, arena);
+      auto& states = states_.emplace_back();
+      for (int s = 0; s < task.optimizer.states(); ++s)
+        states.emplace_back(fsdp_.shard_elements(u));
+    }
+    use_threads(1);
+  }
+
+  Score step(std::span<const std::int64_t> batch, std::uint64_t step, float rate) override {
+    Score score;
+    feed_.load(batch);
+    for (std::size_t u = 0; u < units(); ++u) {
+      gather(u);
+      const Traced span(trace_, "forward " + fsdp_.units()[u].name);
+      net_.forward(borders_[u], borders_[u + 1], 0, net_.shards());
+      fsdp_.reshard(u);
+    }
+    for (int shard = 0; shard < net_.shards(); ++shard) score = score + feed_.score(shard);
+    for (std::size_t u = units(); u-- > 0;) {
+      gather(u);
+      backward(u);
+      fsdp_.reduce(u, rows_of(task_, batch));
+      fsdp_.reshard(u);
+    }
+    {
+      Traced span(trace_, "wait for gradients", Trace::Track::communication);
+      span.add_to(waited_);
+      fsdp_.end_step();
+    }
+    const Traced span(trace_, "optimizer");
+    for (std::size_t u = 0; u < units(); ++u) update(u, step, rate);
+    fsdp_.publish();
+    return score;
+  }
+
+  std::vector<std::vector<float>> collect() override {
+    std::vector<std::vector<float>> all;
+    for (std::size_t u = 0; u < units(); ++u) {
+      gather(u);
+      const Model::Range range = parameters_of(u);
+      for (std::size_t i = range.first; i < range.last; ++i)
+        all.emplace_back(net_.values[i], net_.values[i] + task_.model.parameters[i].count());
+      fsdp_.reshard(u);
+    }
+    fsdp_.end_step();
+    return all;
+  }
+
+  std::vector<TensorPart> parts() override {
+    std::vector<TensorPart> all;
+    const auto append = [&](std::vector<TensorPart> parts) {
+      for (TensorPart& part : parts) all.push_back(std::move(part));
+    };
+    for (std::size_t u = 0; u < units(); ++u) {
+      append(fsdp_.parts(u, "model.", fsdp_.shard(u)));
+      for (std::size_t s = 0; s < states_[u].size(); ++s)
+        append(fsdp_.parts(u, state_name("", static_cast<int>(s)), states_[u][s]));
+    }
+    return all;
+  }
+  void loaded() override { fsdp_.publish(); }
+  c10d::ProcessGroup& group() override { return group_; }
+  std::chrono::duration<double> waited() const override { return waited_; }
+
+ private:
+  std::size_t units() const { return borders_.size() - 1; }
+  Model::Range parameters_of(std::size_t u) const {
+    return task_.model.parameters_of(borders_[u], borders_[u + 1]);
+  }
+
+  void gather(std::size_t u) {
+    Traced span(trace_, "unshard " + fsdp_.units()[u].name, Trace::Track::communication);
+    span.add_to(waited_);
+    auto* arena = static_cast<float*>(fsdp_.unshard(u).data);
+    const Model::Range range = parameters_of(u);
+    for (std::size_t i = range.first; i < range.last; ++i)
+      net_.values[i] = arena + fsdp_.offset(u, i - range.first);
+  }
+
+  void backward(std::size_t u) {
+    const Traced span(trace_, "backward " + fsdp_.units()[u].name);
+    net_.backward_input(borders_[u], borders_[u + 1], 0, net_.shards());
+    for (int shard = 0; shard < net_.shards(); ++shard) {
+      ArenaSink sink(fsdp_, u, parameters_of(u).first, fsdp_.next_gradient(u));
+      net_.backward_weight(borders_[u], borders_[u + 1], shard, 1, sink);
+      fsdp_.gradient_done(u);
+    }
+  }
+
+  // Each parameter's part of this rank's shard.
+  void update(std::size_t u, std::uint64_t step, float rate) {
+    const std::span<float> values = fsdp_.shard(u);
+    const std::span<float> gradient = fsdp_.gradient(u);
+    const std::size_t begin = fsdp_.shard_offset(u);
+    const std::size_t end = begin + values.size();
+    const Model::Range range = parameters_of(u);
+    for (std::size_t i = range.first; i < range.last; ++i) {
+      const std::size_t offset = fsdp_.offset(u, i - range.first);
+      const std::size_t from = std::max(begin, offset);
+      const std::size_t to = std::min(end, offset + task_.model.parameters[i].count());
+      if (from >= to) continue;
+      std::vector<float*> state;
+      for (std::vector<float>& of_unit : states_[u]) state.push_back(of_unit.data() + from - begin);
+      task_.optimizer.update(task_.model.details[i].rule, step, rate,
+                             values.subspan(from - begin, to - from),
+                             gradient.data() + (from - begin), state);
+    }
+  }
+
+  const Task& task_;
+  c10d::ProcessGroup& group_;
+  Trace& trace_;
+  std::vector<int> borders_;
+  Fsdp fsdp_;
+  Net net_;
+  Feed feed_;
+  std::vector<std::vector<std::vector<float>>> states_;  // [unit][state]
+  std::chrono::duration<double> waited_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> sharded(const Task& task, c10d::ProcessGroup& group, Trace& trace) {
+  return std::make_unique<Sharded>(task, group, trace);
+}
+
+std::string memory_plan(const Task& task, int size) {
+  std::string text = fmt::format(
+      "MiB per rank, {} with {} parameters, {}, {} ranks, activations not counted:\n{:8}",
+      task.model.name, task.model.elements(), task.options.optimizer, size, "");
+  for (const char* column : {"parameters", "gradients", "optimizer", "buffers", "sum"})
+    text += fmt::format("{:>12}", column);
+  const auto row = [&](const std::string& name, std::initializer_list<std::size_t> bytes) {
+    std::size_t sum = 0;
+    text += fmt::format("\n{:8}", name);
+    for (const std::size_t part : bytes) {
+      text += fmt::format("{:12.2f}", static_cast<double>(part) / (1 << 20));
+      sum += part;
+    }
+    text += fmt::format("{:12.2f}", static_cast<double>(sum) / (1 << 20));
+  };
+  const std::size_t values = task.model.elements() * sizeof(float);
+  const auto states = static_cast<std::size_t>(task.optimizer.states());
+  row("DDP", {values, values, states * values, 0});
+  const std::vector<Unit> units = units_of(task.model, borders_of(task.model));
+  const auto plan = [&](int zero) {
+    return c10d::parallel::plan_memory(units, options_of(task, zero, units), 0, size);
+  };
+  for (int zero = 1; zero <= 3; ++zero) {
+    const c10d::parallel::FsdpMemory memory = plan(zero);
+    row(fmt::format("ZeRO-{}", zero),
+        {memory.parameters, memory.gradients, states * plan(3).parameters,
+         memory.gathered + memory.gradient_buffers});
+  }
+  return text + "\n";
+}
+
+}  // namespace nn

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "c10d/process_group.h"
+#include "examples/nn/task.h"
+#include "examples/nn/trace.h"
+
+namespace nn {
+
+// How a step is spread over workers. The trainer knows nothing else.
+class Strategy {
+ public:
+  Strategy() = default;
+  Strategy(const Strategy&) = delete;
+  Strategy& operator=(const Strategy&) = delete;
+  virtual ~Strategy() = default;
+
+  // Collective. Forward, backward, reduction and update on a global batch, the same on every rank.
+  // `step` counts from 1. The score of what this rank computed.
+  virtual Score step(std::span<const std::int64_t> batch, std::uint64_t step, float rate) = 0;
+  // Collective. All parameters, whole, on every rank: for evaluation and the digest.
+  virtual std::vector<std::vector<float>> collect() = 0;
+  // What this rank holds of parameters and optimizer state, to save and to load.
+  virtual std::vector<c10d::parallel::TensorPart> parts() = 0;
+  virtual void loaded() {}  // parts() was overwritten
+  virtual c10d::ProcessGroup& group() = 0;
+  // How long this rank has stood still for others so far: communication that nothing hid.
+  virtual std::chrono::duration<double> waited() const { return {}; }
+};
+
+// One process, one thread. `group` is a group of one, for the checkpoint.
+std::unique_ptr<Strategy> local(const Task& task, c10d::ProcessGroup& group, Trace& trace);
+// The model on every rank; gradients are reduced while backward goes on.
+std::unique_ptr<Strategy> replicated(const Task& task, c10d::ProcessGroup& group, Trace& trace);
+// One process, a thread per replica.
+std::unique_ptr<Strategy> replicas(const Task& task, c10d::ProcessGroup& group, Trace& trace);
+// Parameters, gradients and optimizer state cut over the ranks.
+std::unique_ptr<Strategy> sharded(const Task& task, c10d::ProcessGroup& group, Trace& trace);
+// A stretch of layers on every rank.
+std::unique_ptr<Strategy> staged(const Task& task, c10d::ProcessGroup& group, Trace& trace);
+
+// What rank 0 of `size` holds under each strategy, as --plan prints it.
+std::string memory_plan(const Task& task, int size);
+
+// A group of this process alone, wherever it was started.
+c10d::ProcessGroup alone();
+
+}  // namespace nn

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "examples/nn/trainer.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <numeric>
+#include <optional>
+
+#include "c10d/parallel/ddp.h"
+#include "c10d/parallel/sampler.h"
+
+namespace nn {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using c10d::parallel::DistributedSampler;
+using c10d::parallel::Snapshot;
+
+// A line that is written over itself, on the terminal of rank 0; elsewhere nothing.
+class Progress {
+ public:
+  Progress(const Task& task, int rank) : task_(task), shown_(rank == 0 && isatty(2) == 1) {}
+  ~Progress() { clear(); }
+  void begin_epoch(std::uint64_t steps_done) {
+    begin_ = Clock::now();
+    first_ = steps_done;
+    samples_ = 0;
+  }
+  void step(std::uint64_t epoch, std::uint64_t steps_done, std::size_t samples, double loss) {
+    samples_ += samples;
+    if (!shown_ || Clock::now() - last_ < std::chrono::milliseconds(100)) return;
+    last_ = Clock::now();
+    constexpr int kWidth = 24;
+    const auto total = static_cast<std::uint64_t>(task_.steps_per_epoch());
+    const std::uint64_t done = steps_done - epoch * total;
+    const int filled = static_cast<int>(kWidth * done / total);
+    const double seconds = seconds_since_begin();
+    const double left =
+        seconds / static_cast<double>(steps_done - first_) * static_cast<double>(total - done);
+    std::fprintf(stderr, "\repoch %d/%d [%s%s] %d/%d  loss %.4f  %.0f samples/s  ETA %.0f s \033[K",
+                 static_cast<int>(epoch) + 1, task_.options.epochs,
+                 std::string(filled, '=').c_str(), std::string(kWidth - filled, ' ').c_str(),
+                 static_cast<int>(done), static_cast<int>(total), loss,
+                 static_cast<double>(samples_) / seconds, left);
+  }
+  void clear() const {
+    if (shown_) std::fputs("\r\033[K", stderr);
+  }
+  double rate() const { return static_cast<double>(samples_) / seconds_since_begin(); }
+
+ private:
+  double seconds_since_begin() const {
+    return std::max(1e-9, std::chrono::duration<double>(Clock::now() - begin_).count());
+  }
+  const Task& task_;
+  bool shown_;
+  Clock::time_point begin_{}, last_{};
+  std::uint64_t first_ = 0;
+  std::size_t samples_ = 0;
+};
+
+// Batches of a fixed number of samples, dealt to the ranks: the figures do not depend on their
+// number.
+Score evaluate(const Task& task, const std::vector<std::vector<float>>& values,
+               c10d::ProcessGroup& group) {
+  constexpr std::int64_t kBatch = 32;
+  const DataSet& test = task.data.test;
+  Net net(task.model, 1);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    net.values[i] = const_cast<float*>(values[i].data());
+  const int nodes = static_cast<int>(task.model.nodes.size());
+  const std::int64_t batches = (test.size + kBatch - 1) / kBatch;
+  std::vector<double> sums(static_cast<std::size_t>(batches) * 2);
+  std::vector<float> input;
+  std::vector<std::int32_t> labels;
+  for (std::int64_t batch = group.rank(); batch < batches; batch += group.size()) {
+    std::vector<std::int64_t> numbers(
+        static_cast<std::size_t>(std::min(kBatch, test.size - batch * kBatch)));
+    std::iota(numbers.begin(), numbers.end(), batch * kBatch);
+    input.resize(numbers.size() * count_of(test.sample));
+    labels.resize(numbers.size() * static_cast<std::size_t>(test.labels_per_sample));
+    test.copy_samples(numbers, input.data(), labels.data());
+    net.place(0, static_cast<std::int64_t>(numbers.size()), false);
+    net.set_output(kModelInput, 0, input.data());
+    net.forward(0, nodes, 0, 1);
+    const Score score =
+        cross_entropy({net.output(nodes - 1, 0), net.layout(nodes - 1, 0).floats}, labels, nullptr);
+    sums[batch * 2] = score.loss;
+    sums[batch * 2 + 1] = static_cast<double>(score.right);
+  }
+  group.all_reduce(sums);  // every element comes from one rank
+  Score total;
+  for (std::size_t i = 0; i < sums.size(); i += 2) {
+    total.loss += sums[i];
+    total.right += static_cast<std::int64_t>(sums[i + 1]);
+  }
+  total.rows = test.size * test.labels_per_sample;
+  return total;
+}
+
+// What a run that goes on must have in common with the one before.
+std::map<std::string, std::string> identity_of(const Task& task) {
+  return {{"model", task.options.model},
+          {"data", task.options.data},
+          {"optimizer", task.options.optimizer},
+          {"seed", std::to_string(task.options.seed)},
+          {"global batch", std::to_string(task.batch_size)}};
+}
+
+Snapshot snapshot_of(const Task& task, Strategy& strategy, const DistributedSampler& sampler,
+                     std::uint64_t step) {
+  Snapshot snapshot;
+  snapshot.step = step;
+  snapshot.epoch = sampler.epoch();
+  snapshot.cursor = static_cast<std::uint64_t>(sampler.cursor());
+  snapshot.strings = identity_of(task);
+  snapshot.parts = strategy.parts();
+  return snapshot;
+}
+
+// The steps that are done.
+std::uint64_t resume(const Task& task, Strategy& strategy, DistributedSampler& sampler) {
+  const std::string& folder = task.options.checkpoint;
+  if (folder.empty()) return 0;
+  Snapshot snapshot;
+  snapshot.parts = strategy.parts();
+  const auto found = c10d::parallel::load(strategy.group(), folder, snapshot);
+  if (!found) return 0;
+  for (const auto& [name, value] : identity_of(task))
+    if (snapshot.strings[name] != value)
+      throw std::runtime_error(fmt::format("checkpoint {}/{} has {} {}, this run has {}", folder,
+                                           found->name, name, snapshot.strings[name], value));
+  strategy.loaded();
+  sampler.set_epoch(snapshot.epoch);
+  sampler.seek(static_cast<std::int64_t>(snapshot.cursor));
+  if (sampler.cursor() == sampler.total()) sampler.set_epoch(snapshot.epoch + 1);
+  if (strategy.group().rank() == 0)
+    fmt::print("goes on from {}/{} after step {}\n", folder, found->name, snapshot.step);
+  return snapshot.step;
+}
+
+void check_library(c10d::ProcessGroup& group) {
+  const std::string identity = compute_identity();
+  c10d::parallel::check_same(group, "compute library and instruction set",
+                             std::as_bytes(std::span(identity)));
+}
+
+using Seconds = std::chrono::duration<double>;
+
+// Of an epoch's steps: the median time, and how long of the mean one nothing was computed.
+std::string speed_of(double samples_per_second, std::vector<Seconds> steps, Seconds waited,
+                     int ranks) {
+  std::string text = fmt::format("{:.0f} samples/s", samples_per_second);
+  if (steps.empty()) return text;
+  const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+  std::nth_element(steps.begin(), middle, steps.end());
+  text += fmt::format("  median step {:.2f} ms", 1000 * middle->count());
+  if (ranks > 1)
+    text +=
+        fmt::format(", waits {:.2f} ms", 1000 * waited.count() / static_cast<double>(steps.size()));
+  return text;
+}
+
+void finish(const Task& task, Strategy& strategy, Trace& trace) {
+  const std::string digest = digest_of(task.model, strategy.collect());
+  c10d::parallel::check_same(strategy.group(), "weights after training",
+                             std::as_bytes(std::span(digest)));
+  if (!task.options.trace.empty()) trace.write(strategy.group(), task.options.trace);
+  if (strategy.group().rank() == 0) fmt::print("weights {}\n", digest);
+}
+
+}  // namespace
+
+std::string digest_of(const Model& model, const std::vector<std::vector<float>>& values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return model.parameters[a].name < model.parameters[b].name;
+  });
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  const auto eat = [&](const void* data, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i)
+      hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3;
+  };
+  for (const std::size_t i : order) {
+    eat(model.parameters[i].name.c_str(), model.parameters[i].name.size() + 1);
+    eat(values[i].data(), values[i].size() * sizeof(float));
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+void train(const Task& task, Strategy& strategy, Trace& trace) {
+  c10d::ProcessGroup& group = strategy.group();
+  const Options& options = task.options;
+  const bool prints = group.rank() == 0;
+  check_library(group);
+  if (options.plan && prints) fmt::print("{}", memory_plan(task, group.size()));
+  DistributedSampler sampler({.samples = task.data.train.size, .seed = options.seed});
+  std::uint64_t step = resume(task, strategy, sampler);
+  const std::uint64_t stop =
+      options.steps > 0 ? static_cast<std::uint64_t>(options.steps) : task.steps();
+  Progress progress(task, group.rank());
+  while (step < stop && sampler.epoch() < static_cast<std::uint64_t>(options.epochs)) {
+    Score score;
+    progress.begin_epoch(step);
+    std::vector<Seconds> times;
+    const auto waited_before = strategy.waited();
+    while (step < stop && sampler.cursor() < sampler.total()) {
+      const auto batch = sampler.next(task.batch_size);
+      ++step;
+      const Clock::time_point began = Clock::now();
+      const Score part =
+          strategy.step(batch, step, rate_at(options.schedule, options.rate, step, task.steps()));
+      times.push_back(Clock::now() - began);
+      score = score + part;
+      const auto rows = static_cast<double>(std::max<std::int64_t>(part.rows, 1));
+      progress.step(sampler.epoch(), step, batch.size(), part.loss / rows);
+      const bool due = options.save_every > 0
+                           ? step % static_cast<std::uint64_t>(options.save_every) == 0
+                           : sampler.cursor() == sampler.total();
+      if (!options.checkpoint.empty() && due)
+        c10d::parallel::save(group, options.checkpoint, snapshot_of(task, strategy, sampler, step));
+    }
+    const std::string speed =
+        speed_of(progress.rate(), times, strategy.waited() - waited_before, group.size());
+    double sums[] = {score.loss, static_cast<double>(score.rows)};
+    group.all_reduce(sums);
+    const Score test = evaluate(task, strategy.collect(), group);
+    progress.clear();
+    if (prints)
+      fmt::print(
+          "epoch {}/{}  step {}  loss {:.4f}  test loss {:.4f}  test accuracy {:.2f} %  "
+          "{}\n",
+          sampler.epoch() + 1, options.epochs, step, sums[0] / std::max(sums[1], 1.0),
+          test.loss / static_cast<double>(test.rows),
+          100.0 * static_cast<double>(test.right) / static_cast<double>(test.rows), speed);
+    std::fflush(stdout);
+    if (sampler.cursor() == sampler.total()) sampler.set_epoch(sampler.epoch() + 1);
+  }
+  finish(task, strategy, trace);
+}
+
+}  // namespace nn

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "examples/nn/strategy.h"
+
+namespace nn {
+
+// Collective. Trains as task.options say: goes on from the newest checkpoint, runs epochs, tests
+// after each, saves, and ends with the line "weights <digest>" on rank 0. Throws unless all ranks
+// hold the same weights and compute with the same library.
+void train(const Task& task, Strategy& strategy, Trace& trace);
+
+// 16 hex digits over names and bytes of all parameters, in the order of their names.
+std::string digest_of(const Model& model, const std::vector<std::vector<float>>& values);
+
+}  // namespace nn

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// E0: every layer against its definition in double precision; every gradient against central
+// differences of that definition.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <thread>
+
+#include "examples/nn/layer.h"
+#include "tests/nn/naive.h"
+
+namespace nn {
+namespace {
+
+using naive::Image;
+using naive::Vector;
+using naive::Vectors;
+using Definition = std::function<Vector(const Vector& input, const Vectors& parameters)>;
+
+constexpr double kBound = 2e-5;  // of the largest value of the same tensor
+
+Vector random_values(std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  Vector values(count);
+  // Exact in float, so that both sides start from the same numbers.
+  for (double& value : values)
+    value = static_cast<double>(std::uniform_real_distribution<float>(-1, 1)(random));
+  return values;
+}
+
+Buffer to_floats(const Vector& values) {
+  Buffer buffer(values.size());
+  std::copy(values.begin(), values.end(), buffer.data());
+  return buffer;
+}
+
+Vector to_row_by_row(const Layout& layout, const float* data) {
+  Buffer rows(count_of(layout.shape));
+  copy(layout, data, Layout::plain(layout.shape), rows.data());
+  return {rows.data(), rows.data() + rows.size()};
+}
+
+Buffer from_row_by_row(const Layout& layout, const Vector& values) {
+  Buffer result(layout.floats);
+  copy(Layout::plain(layout.shape), to_floats(values).data(), layout, result.data());
+  return result;
+}
+
+double largest(const Vector& values) {
+  double result = 1e-3;
+  for (const double value : values) result = std::max(result, std::abs(value));
+  return result;
+}
+
+void expect_near(const Vector& found, const Vector& expected, const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  const double bound = kBound * largest(expected);
+  for (std::size_t i = 0; i < found.size(); ++i)
+    ASSERT_NEAR(found[i], expected[i], bound) << what << "[" << i << "]";
+}
+
+double dot(const Vector& a, const Vector& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// Compares at up to 48 places, spread over the tensor.
+void expect_gradient(const Vector& found, Vector& variable, const std::function<double()>& loss,
+                     const std::string& what) {
+  constexpr double kStep = 1e-5;
+  ASSERT_EQ(found.size(), variable.size()) << what;
+  const double bound = kBound * largest(found);
+  for (std::size_t place = 0; place < std::min<std::size_t>(48, found.size()); ++place) {
+    const std::size_t i = place * 7919 % found.size();
+    const double before = variable[i];
+    variable[i] = before + kStep;
+    const double above = loss();
+    variable[i] = before - kStep;
+    const double below = loss();
+    variable[i] = before;
+    ASSERT_NEAR(found[i], (above - below) / (2 * kStep), bound) << what << "[" << i << "]";
+  }
+}
+
+struct Values {
+  explicit Values(const Layer& layer) {
+    for (const Parameter& parameter : layer.parameters) {
+      exact.push_back(random_values(count_of(parameter.shape), 7 + exact.size()));
+      floats.push_back(to_floats(exact.back()));
+      pointers.push_back(floats.back().data());
+      gradients.emplace_back(exact.back().size());
+      gradient_pointers.push_back(gradients.back().data());
+    }
+  }
+  Vectors exact;
+  std::vector<Buffer> floats, gradients;
+  std::vector<float*> pointers, gradient_pointers;
+};
+
+void expect_layer(const Layer& layer, const Layout& from, const Definition& definition,
+                  bool with_input_gradient = true, const Vector& given = {}) {
+  Vector x = given.empty() ? random_values(count_of(from.shape), 1) : given;
+  const Buffer x_floats = from_row_by_row(from, x);
+  Values values(layer);
+  const std::unique_ptr<Plan> plan = layer.plan(from, true);
+
+  Slot slot;
+  slot.input = slot.second = x_floats.data();
+  slot.output = Buffer(plan->output.floats);
+  slot.diff_input = Buffer(plan->input.floats);
+  slot.kept = Buffer(plan->kept);
+  Slot* slots[] = {&slot};
+  plan->forward(slots, values.pointers);
+  const Vector y = definition(x, values.exact);
+  expect_near(to_row_by_row(plan->output, slot.output.data()), y, "output");
+
+  const Vector direction = random_values(y.size(), 3);
+  const Buffer diff = from_row_by_row(plan->output, direction);
+  slot.diff_output = diff.data();
+  plan->backward_input(slots, values.pointers);
+  plan->backward_weight(slot, values.pointers, values.gradient_pointers);
+  const auto loss = [&] { return dot(definition(x, values.exact), direction); };
+  if (with_input_gradient && !plan->passes_gradient)
+    expect_gradient(to_row_by_row(plan->input, slot.diff_input.data()), x, loss, "input");
+  for (std::size_t i = 0; i < layer.parameters.size(); ++i) {
+    if (layer.parameters[i].rule == Rule::statistic) continue;
+    const Buffer& gradient = values.gradients[i];
+    expect_gradient({gradient.data(), gradient.data() + gradient.size()}, values.exact[i], loss,
+                    layer.parameters[i].name);
+  }
+}
+
+// As a convolution before it would leave it: in blocks where this CPU has them.
+Layout after_convolution(Image image) {
+  return conv2d(16, image.channels, 3, 1, 1, false)
+      .plan(Layout::plain({image.samples, 16, image.height, image.width}), true)
+      ->output;
+}
+
+Layout row_by_row(Image image) {
+  return Layout::plain({image.samples, image.channels, image.height, image.width});
+}
+
+class Layers : public testing::Test {
+ protected:
+  void SetUp() override { use_threads(1); }
+};
+
+TEST_F(Layers, Conv2d) {
+  struct Case {
+    Image image;
+    int out, kernel, stride, padding;
+    bool bias;
+  };
+  for (const Case& c :
+       {Case{{2, 1, 8, 8}, 32, 3, 1, 1, true}, Case{{3, 16, 7, 5}, 32, 3, 2, 1, false},
+        Case{{2, 1, 12, 12}, 16, 7, 2, 3, false}, Case{{2, 32, 4, 4}, 16, 1, 2, 0, true},
+        Case{{1, 3, 5, 6}, 5, 3, 1, 1, true}}) {
+    SCOPED_TRACE(c.out * 1000 + c.kernel * 100 + c.stride);
+    const Layer layer = conv2d(c.image.channels, c.out, c.kernel, c.stride, c.padding, c.bias);
+    const auto definition = [&](const Vector& x, const Vectors& p) {
+      return naive::conv2d(x, p, c.image, c.out, c.kernel, c.stride, c.padding);
+    };
+    expect_layer(layer, row_by_row(c.image), definition);
+    if (c.image.channels % 16 == 0) expect_layer(layer, after_convolution(c.image), definition);
+  }
+}
+
+TEST_F(Layers, MaxPool) {
+  const Image image{2, 32, 7, 6};
+  for (const Layout& from : {row_by_row(image), after_convolution(image)}) {
+    expect_layer(max_pool(2, 2, 0), from, [&](const Vector& x, const Vectors&) {
+      return naive::max_pool(x, image, 2, 2, 0);
+    });
+    expect_layer(max_pool(3, 2, 1), from, [&](const Vector& x, const Vectors&) {
+      return naive::max_pool(x, image, 3, 2, 1);
+    });
+  }
+}
+
+TEST_F(Layers, AveragePool) {
+  const Image image{2, 32, 3, 4};
+  for (const Layout& from : {row_by_row(image), after_convolution(image)})
+    expect_layer(average_pool(), from,
+                 [&](const Vector& x, const Vectors&) { return naive::average_pool(x, image); });
+}
+
+TEST_F(Layers, BatchNorm) {
+  const Image image{4, 32, 3, 2};
+  for (const Layout& from : {row_by_row(image), after_convolution(image)})
+    for (const bool relu : {false, true})
+      expect_layer(batch_norm(32, relu), from, [&](const Vector& x, const Vectors& p) {
+        return naive::batch_norm(x, p, image, relu);
+      });
+}
+
+TEST_F(Layers, BatchNormPassesOnItsStatisticsTimesTheSamples) {
+  const Image image{4, 16, 3, 2};
+  const Layer layer = batch_norm(16, false);
+  const Layout from = row_by_row(image);
+  const Vector x = random_values(count_of(from.shape), 1);
+  const Buffer input = to_floats(x);
+  Values values(layer);
+  const auto plan = layer.plan(from, true);
+  Slot slot;
+  slot.input = slot.diff_output = input.data();
+  slot.output = Buffer(plan->output.floats);
+  slot.diff_input = Buffer(plan->input.floats);
+  slot.kept = Buffer(plan->kept);
+  Slot* slots[] = {&slot};
+  plan->forward(slots, values.pointers);
+  plan->backward_input(slots, values.pointers);
+  plan->backward_weight(slot, values.pointers, values.gradient_pointers);
+  double sum = 0, squares = 0;
+  for (int n = 0; n < 4; ++n)
+    for (int i = 0; i < 6; ++i) sum += x[image.at(n, 5, 0, 0) + i] / 24;
+  for (int n = 0; n < 4; ++n)
+    for (int i = 0; i < 6; ++i) squares += std::pow(x[image.at(n, 5, 0, 0) + i] - sum, 2) / 23;
+  EXPECT_NEAR(values.gradients[2].data()[5], 4 * sum, 1e-5);
+  EXPECT_NEAR(values.gradients[3].data()[5], 4 * squares, 1e-5);
+}
+
+TEST_F(Layers, ReluAndGelu) {
+  const Image image{2, 32, 3, 4};
+  for (const Layout& from : {row_by_row(image), after_convolution(image)}) {
+    expect_layer(relu(), from, [](const Vector& x, const Vectors&) { return naive::relu(x); });
+    expect_layer(gelu(), from, [](const Vector& x, const Vectors&) { return naive::gelu(x); });
+  }
+}
+
+TEST_F(Layers, FlattenIsRowByRow) {
+  const Image image{2, 32, 3, 4};
+  for (const Layout& from : {row_by_row(image), after_convolution(image)})
+    expect_layer(flatten(), from, [](const Vector& x, const Vectors&) { return x; });
+}
+
+TEST_F(Layers, Add) {
+  expect_layer(add(), Layout::plain({3, 5}), [](const Vector& x, const Vectors&) {
+    Vector twice = x;
+    for (double& value : twice) value *= 2;
+    return twice;
+  });
+}
+
+TEST_F(Layers, Linear) {
+  expect_layer(linear(37, 11), Layout::plain({5, 37}),
+               [](const Vector& x, const Vectors& p) { return naive::linear(x, p, 37, 11); });
+  expect_layer(linear(8, 24), Layout::plain({2, 3, 8}),
+               [](const Vector& x, const Vectors& p) { return naive::linear(x, p, 8, 24); });
+}
+
+TEST_F(Layers, LayerNorm) {
+  expect_layer(layer_norm(24), Layout::plain({2, 3, 24}),
+               [](const Vector& x, const Vectors& p) { return naive::layer_norm(x, p, 24); });
+}
+
+TEST_F(Layers, Attention) {
+  expect_layer(attention(2), Layout::plain({2, 5, 24}),
+               [](const Vector& x, const Vectors&) { return naive::attention(x, 2, 5, 8, 2); });
+}
+
+TEST_F(Layers, Embedding) {
+  const Vector tokens = {0, 3, 3, 6, 1, 3};
+  expect_layer(
+      embedding(7, 4, 5), Layout::plain({2, 3}),
+      [&](const Vector& x, const Vectors& p) {
+        Vector y;
+        for (std::size_t row = 0; row < x.size(); ++row)
+          for (int i = 0; i < 5; ++i)
+            y.push_back(p[0][static_cast<std::size_t>(x[row]) * 5 + i] + p[1][row % 3 * 5 + i]);
+        return y;
+      },
+      false, tokens);
+}
+
+TEST_F(Layers, CrossEntropy) {
+  Vector logits = random_values(6 * 10, 5);
+  const std::vector<std::int32_t> labels = {3, 9, 0, 0, 5, 7};
+  const Buffer floats = to_floats(logits);
+  Buffer diff(logits.size());
+  const Score score = cross_entropy({floats.data(), floats.size()}, labels, diff.data());
+  const auto loss = [&] { return naive::cross_entropy(logits, labels); };
+  EXPECT_NEAR(score.loss, loss(), 1e-5);
+  EXPECT_EQ(score.rows, 6);
+  std::int64_t right = 0;
+  for (int row = 0; row < 6; ++row) {
+    const auto begin = logits.begin() + row * 10;
+    right += std::max_element(begin, begin + 10) - begin == labels[row];
+  }
+  EXPECT_EQ(score.right, right);
+  expect_gradient({diff.data(), diff.data() + diff.size()}, logits, loss, "logits");
+}
+
+TEST_F(Layers, WrongShapesAndValuesAreNamed) {
+  EXPECT_THROW(conv2d(3, 8, 3, 1, 1, true).plan(Layout::plain({1, 4, 8, 8}), true),
+               std::invalid_argument);
+  EXPECT_THROW(max_pool(3, 1, 0).plan(Layout::plain({1, 4, 2, 2}), true), std::invalid_argument);
+  EXPECT_THROW(linear(3, 8).plan(Layout::plain({1, 4}), true), std::invalid_argument);
+  EXPECT_THROW(attention(5).plan(Layout::plain({1, 4, 24}), true), std::invalid_argument);
+  EXPECT_THROW(embedding(5, 4, 2).plan(Layout::plain({1, 5}), true), std::invalid_argument);
+  const std::int32_t label = 10;
+  const Buffer logits(10);
+  EXPECT_THROW(cross_entropy({logits.data(), 10}, {&label, 1}, nullptr), std::invalid_argument);
+}
+
+// What the promise of equal bits stands on: one thread, one shape, any thread, any neighbours.
+TEST_F(Layers, AShardHasTheSameBitsInEveryThread) {
+  const Layer layer = conv2d(16, 32, 3, 1, 1, true);
+  const Layout from = Layout::plain({4, 16, 7, 7});
+  const Buffer x = to_floats(random_values(count_of(from.shape), 1));
+  std::vector<std::vector<float>> results(3);
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < results.size(); ++t)
+    threads.emplace_back([&, t] {
+      use_threads(1);
+      Values values(layer);
+      const auto plan = layer.plan(from, true);
+      Slot slot;
+      slot.input = x.data();
+      slot.output = Buffer(plan->output.floats);
+      slot.diff_output = slot.output.data();
+      Slot* slots[] = {&slot};
+      plan->forward(slots, values.pointers);
+      plan->backward_weight(slot, values.pointers, values.gradient_pointers);
+      for (const Buffer& gradient : values.gradients)
+        results[t].insert(results[t].end(), gradient.data(), gradient.data() + gradient.size());
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
+}
+
+}  // namespace
+}  // namespace nn
