@@ -49,7 +49,7 @@ std::vector<Contestant> contestants(const Options& options) {
                                "--mode", mode, "--step-times"},
                    .what = fmt::format("c10d {}", mode),
                    .steps = {},
-                   .exposed = {},
+                   .waits = {},
                    .problem = {}});
   };
   for (const int ranks : {1, options.ranks == 0 ? 2 : options.ranks}) {
