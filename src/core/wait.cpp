@@ -47,12 +47,8 @@ WaitResult wait_in_fiber(const WaitContext& context, bool (*ready)(void*), void*
 
 WaitResult sleep_until(const WaitContext& context, Bell& bell, bool (*ready)(void*), void* state) {
   for (;;) {
-    bell.sleepers.fetch_add(1, std::memory_order_seq_cst);
-    const std::uint32_t rings = bell.rings.load(std::memory_order_acquire);
-    const bool now = ready(state);
-    if (!now && !context.control.broken()) futex(bell.rings, FUTEX_WAIT, rings, &kLongestSleep);
-    bell.sleepers.fetch_sub(1, std::memory_order_acq_rel);
-    if (now || ready(state)) return WaitResult::ready;
+    if (bell.sleep([&] { return ready(state); }, [&] { return context.control.broken(); }))
+      return WaitResult::ready;
     if (context.control.broken()) return WaitResult::broken;
     if (is_late(context)) return WaitResult::timed_out;
   }
@@ -60,9 +56,12 @@ WaitResult sleep_until(const WaitContext& context, Bell& bell, bool (*ready)(voi
 
 }  // namespace
 
-void Bell::wake() noexcept {
-  rings.fetch_add(1, std::memory_order_acq_rel);
-  futex(rings, FUTEX_WAKE, INT_MAX, nullptr);
+void HostMemory::wait(Atomic<std::uint32_t>& word, std::uint32_t value) noexcept {
+  futex(word, FUTEX_WAIT, value, &kLongestSleep);
+}
+
+void HostMemory::wake(Atomic<std::uint32_t>& word) noexcept {
+  futex(word, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
 WaitPolicy wait_policy(int ranks, int cpus) noexcept {

@@ -8,29 +8,11 @@
 #include <type_traits>
 
 #include "c10d/control.h"
+#include "src/core/flags.h"
 
 namespace c10d::inline v0 {
 
-// Where waiters sleep until flags change. Lies in zeroed memory that ranks share, beside the flags.
-struct Bell {
-  std::atomic<std::uint32_t> sleepers;
-  std::atomic<std::uint32_t> rings;
-
-  // By the one thread that stored a flag, after the store. Its read-modify-write on `sleepers` and
-  // that of a sleeper have an order: either we see the sleeper, or the sleeper sees the flag. So no
-  // wake-up is lost, and the call may come long after the store, as long as it comes.
-  void ring() noexcept {
-    if (sleepers.fetch_add(0, std::memory_order_acq_rel) != 0) wake();
-  }
-  // The same for a bell that many ranks ring: a plain load. Flags that belong to such a bell are
-  // stored and loaded with sequential consistency.
-  void ring_shared() noexcept {
-    if (sleepers.load(std::memory_order_seq_cst) != 0) wake();
-  }
-
- private:
-  void wake() noexcept;
-};
+using Bell = BasicBell<HostMemory>;
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 // How a wait goes from fast to patient: polls, polls with a pause, yields, sleeps.

@@ -20,10 +20,8 @@ inline constexpr std::size_t kGrants = 64;
 inline constexpr std::size_t kCpuWords = 16;
 
 // One rank's entry into one collective: with up to kInlineBytes, all of it in one cache line.
-struct alignas(64) Entry {
-  std::atomic<std::uint32_t> epoch;  // stored last
-  std::uint32_t registered;          // 1: this rank's memory can be reached directly: see Reach
-  std::uint64_t signature;
+// `registered` 1: this rank's memory can be reached directly: see Reach.
+struct alignas(64) Entry : BasicEntry<HostMemory> {
   std::byte payload[kInlineBytes];
 };
 static_assert(sizeof(Entry) == 64);
@@ -37,11 +35,12 @@ struct Reach {
 };
 static_assert(sizeof(Reach) <= kInlineBytes);
 
-// How far one rank is in a collective that goes in steps: epoch << 32 | steps done.
+// How far one rank is in a collective that goes in steps.
 struct alignas(128) Progress {
-  std::atomic<std::uint64_t> staged;    // my data of the step is in my staging
-  std::atomic<std::uint64_t> reduced;   // so is my slice of the result
-  std::atomic<std::uint64_t> consumed;  // I need nothing of the step any more
+  using Steps = BasicSteps<HostMemory>;
+  Steps staged;    // my data of the step is in my staging
+  Steps reduced;   // so is my slice of the result
+  Steps consumed;  // I need nothing of the step any more
 };
 
 // 128 bytes apart: the CPU prefetches cache lines in pairs.
