@@ -25,10 +25,11 @@ class ProgressThread {
     std::thread([this] { run(); }).detach();
   }
 
-  void add(std::function<Poll()> step) {
+  void add(std::function<Poll()> step, Start start) {
     MutexLock lock(mutex_);
     added_.push_back(std::move(step));
-    changed_.notify_one();
+    hurry_ |= start == Start::at_once;
+    if (hurry_ || sleeping_) changed_.notify_one();
   }
 
  private:
@@ -56,7 +57,9 @@ class ProgressThread {
   void take_added(std::vector<std::function<Poll()>>& steps, int& idle_rounds) {
     MutexLock lock(mutex_);
     if (added_.empty() && steps.empty()) {
+      sleeping_ = true;
       while (added_.empty()) changed_.wait(mutex_);
+      sleeping_ = false;
     } else if (added_.empty() && idle_rounds > kIdleYields) {
       const auto nap = kFirstNap * (1 << std::min(idle_rounds - kIdleYields, 5));
       changed_.wait_for(mutex_, std::min<std::chrono::microseconds>(nap, kLongestNap));
@@ -65,7 +68,7 @@ class ProgressThread {
       sched_yield();
       mutex_.lock();
     }
-    if (!added_.empty()) idle_rounds = 0;
+    if (!added_.empty()) idle_rounds = std::exchange(hurry_, false) ? 0 : kIdleYields;
     for (auto& step : added_) steps.push_back(std::move(step));
     added_.clear();
   }
@@ -73,12 +76,14 @@ class ProgressThread {
   Mutex mutex_;
   CondVar changed_;
   std::vector<std::function<Poll()>> added_ C10D_GUARDED_BY(mutex_);
+  bool hurry_ C10D_GUARDED_BY(mutex_) = false;     // a step in added_ is to start at once
+  bool sleeping_ C10D_GUARDED_BY(mutex_) = false;  // until it is woken
 };
 
 }  // namespace
 
-void add_progress(std::function<Poll()> step) {
-  of_this_process<ProgressThread>().add(std::move(step));
+void add_progress(std::function<Poll()> step, Start start) {
+  of_this_process<ProgressThread>().add(std::move(step), start);
 }
 
 }  // namespace c10d::inline v0

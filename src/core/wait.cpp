@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <climits>
 #include <ctime>
@@ -35,6 +37,13 @@ long futex(std::atomic<std::uint32_t>& word, int op, std::uint32_t value,
 bool is_late(const WaitContext& context) {
   return std::chrono::steady_clock::now() >= context.deadline;
 }
+
+long involuntary_switches() noexcept {
+  rusage usage{};
+  return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
+}
+
+thread_local SpinBudget t_spin_budget(involuntary_switches);
 
 WaitResult wait_in_fiber(const WaitContext& context, bool (*ready)(void*), void* state) {
   for (Poll seen = Poll::busy;; seen = Poll::idle) {
@@ -74,6 +83,19 @@ std::string describe(const WaitPolicy& policy) {
                         : fmt::format("{} yields, sleep (more ranks than CPUs)", policy.yields);
 }
 
+WaitPolicy SpinBudget::left_of(WaitPolicy policy) const noexcept {
+  policy.hot_polls >>= halvings_;
+  policy.pauses >>= halvings_;
+  return policy;
+}
+
+void SpinBudget::spun_in_vain() noexcept {
+  constexpr int kMostHalvings = 6;
+  const long now = switches_();
+  if (seen_ >= 0) halvings_ = std::clamp(halvings_ + (now != seen_ ? 1 : -1), 0, kMostHalvings);
+  seen_ = now;
+}
+
 WaitResult wait_slowly(const WaitContext& context, Bell& bell, bool (*ready)(void*), void* state) {
   if (context.own != nullptr) context.own->ring();
   if (Fiber::running()) return wait_in_fiber(context, ready, state);
@@ -84,16 +106,18 @@ WaitResult wait_slowly(const WaitContext& context, Bell& bell, bool (*ready)(voi
     if (i % clock_period == 0 && is_late(context)) return WaitResult::timed_out;
     return WaitResult::ready;
   };
-  for (int i = 1; i <= context.policy.hot_polls; ++i) {
+  const WaitPolicy policy = t_spin_budget.left_of(context.policy);
+  for (int i = 1; i <= policy.hot_polls; ++i) {
     if (ready(state)) return WaitResult::ready;
     if (const WaitResult end = step(i, 1024); end != WaitResult::ready) return end;
   }
-  for (int i = 1; i <= context.policy.pauses; ++i) {
+  for (int i = 1; i <= policy.pauses; ++i) {
     pause_cpu();
     if (ready(state)) return WaitResult::ready;
     if (const WaitResult end = step(i, kClockPeriod); end != WaitResult::ready) return end;
   }
-  for (int i = 1; i <= context.policy.yields; ++i) {
+  if (context.policy.spins()) t_spin_budget.spun_in_vain();
+  for (int i = 1; i <= policy.yields; ++i) {
     sched_yield();
     if (ready(state)) return WaitResult::ready;
     if (const WaitResult end = step(i, kBrokenPeriod); end != WaitResult::ready) return end;

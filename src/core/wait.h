@@ -27,6 +27,23 @@ struct WaitPolicy {
 WaitPolicy wait_policy(int ranks, int cpus) noexcept;
 std::string describe(const WaitPolicy& policy);
 
+// How much of a policy's spinning a thread still does. Whoever spins while others want its CPU
+// keeps the very rank from running that it waits for, or somebody else's work; the kernel shows it
+// by taking the CPU away. Then spinning is halved, and again, until the thread is left alone.
+class SpinBudget {
+ public:
+  // `switches` counts how often the kernel has taken the CPU from this thread.
+  explicit SpinBudget(long (*switches)() noexcept) noexcept : switches_(switches) {}
+  WaitPolicy left_of(WaitPolicy policy) const noexcept;
+  // After a wait that spun in vain: looks at the counter.
+  void spun_in_vain() noexcept;
+
+ private:
+  long (*const switches_)() noexcept;
+  long seen_ = -1;
+  int halvings_ = 0;
+};
+
 enum class WaitResult : std::uint8_t { ready, broken, timed_out };
 
 // What a wait watches besides its own condition.

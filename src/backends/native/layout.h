@@ -15,8 +15,8 @@
 namespace c10d::inline v0::native {
 
 inline constexpr std::size_t kInlineBytes = 40;
-inline constexpr std::size_t kSlots = 4;  // pieces of one staging half, for pipelining
-inline constexpr std::size_t kGrants = 64;
+inline constexpr std::size_t kSlots = 4;    // pieces of one staging half, for pipelining
+inline constexpr std::size_t kOffers = 64;  // open at a time, from one rank to another
 inline constexpr std::size_t kCpuWords = 16;
 
 // One rank's entry into one collective: with up to kInlineBytes, all of it in one cache line.
@@ -43,6 +43,13 @@ struct alignas(128) Progress {
   Steps consumed;  // I need nothing of the step any more
 };
 
+// A word that only this process has at that address: who reads it there reads the right process.
+struct Identity {
+  std::int64_t pid;
+  std::uint64_t address;
+  std::uint64_t word;
+};
+
 // 128 bytes apart: the CPU prefetches cache lines in pairs.
 struct alignas(128) RankLines {
   Entry entries[2];  // by parity of the epoch
@@ -50,15 +57,15 @@ struct alignas(128) RankLines {
   alignas(128) Bell bell;                      // rung by this rank: flags above
   alignas(128) Bell mailbox;                   // rung by every rank: channels to and from this rank
   alignas(128) std::uint64_t cpus[kCpuWords];  // this rank's allowed CPUs, as bits
+  Identity identity;
   std::atomic<std::uint32_t> joined;
 };
 
-// Point-to-point from one rank to another. `head` is the sender's, the rest the receiver's.
+// Point-to-point from one rank to another, beside their ring. All of it is the receiver's.
 struct alignas(128) ChannelLines {
-  std::atomic<std::uint64_t> head;               // bytes ever put into the ring
-  alignas(128) std::atomic<std::uint64_t> tail;  // bytes ever taken out
-  std::atomic<std::uint64_t> granted;            // grants ever given
-  std::uint32_t grants[kGrants];                 // message ids that the sender may stream
+  std::atomic<std::uint64_t> tail;      // bytes ever taken out of the ring
+  std::atomic<std::uint64_t> answered;  // answers ever given
+  std::uint32_t answers[kOffers];       // id << 1 | stream, of offers
 };
 
 class Layout {
