@@ -84,6 +84,8 @@ std::string describe(const WaitPolicy& policy) {
 }
 
 WaitPolicy SpinBudget::left_of(WaitPolicy policy) const noexcept {
+  // Who yields to others waits for all of them; who slept is let in at once.
+  if (halvings_ > 0 && policy.spins()) policy.yields = 0;
   policy.hot_polls >>= halvings_;
   policy.pauses >>= halvings_;
   return policy;

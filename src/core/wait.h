@@ -24,12 +24,13 @@ struct WaitPolicy {
 };
 // With a CPU per rank, spinning costs nobody anything. With fewer, a spinning rank keeps the one
 // that it waits for from running.
-WaitPolicy wait_policy(int ranks, int cpus) noexcept;
-std::string describe(const WaitPolicy& policy);
+C10D_API WaitPolicy wait_policy(int ranks, int cpus) noexcept;
+C10D_API std::string describe(const WaitPolicy& policy);
 
 // How much of a policy's spinning a thread still does. Whoever spins while others want its CPU
 // keeps the very rank from running that it waits for, or somebody else's work; the kernel shows it
-// by taking the CPU away. Then spinning is halved, and again, until the thread is left alone.
+// by taking the CPU away. Then spinning is halved, and again, until the thread is left alone; and
+// it sleeps instead of yielding.
 class SpinBudget {
  public:
   // `switches` counts how often the kernel has taken the CPU from this thread.

@@ -18,6 +18,7 @@ inline constexpr std::size_t kInlineBytes = 40;
 inline constexpr std::size_t kSlots = 4;    // pieces of one staging half, for pipelining
 inline constexpr std::size_t kOffers = 64;  // open at a time, from one rank to another
 inline constexpr std::size_t kCpuWords = 16;
+inline constexpr int kMeasuredRanks = 32;  // whose round trips are measured
 
 // One rank's entry into one collective: with up to kInlineBytes, all of it in one cache line.
 // `registered` 1: this rank's memory can be reached directly: see Reach.
@@ -59,6 +60,8 @@ struct alignas(128) RankLines {
   alignas(128) std::uint64_t cpus[kCpuWords];  // this rank's allowed CPUs, as bits
   Identity identity;
   std::atomic<std::uint32_t> joined;
+  alignas(128) std::atomic<std::uint64_t> echo;            // see topology.h
+  std::atomic<std::uint32_t> round_trips[kMeasuredRanks];  // to each later rank, in nanoseconds
 };
 
 // Point-to-point from one rank to another, beside their ring. All of it is the receiver's.
