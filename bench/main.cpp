@@ -8,6 +8,7 @@
 #include "bench/doctor.h"
 #include "bench/list.h"
 #include "bench/options.h"
+#include "bench/overlap.h"
 #include "bench/report.h"
 #include "bench/store_bench.h"
 #include "c10d/error.h"
@@ -24,6 +25,8 @@ int dispatch(const Options& options) {
       return print_ceilings(options.json_listing);
     case Command::store:
       return run_store_bench(options);
+    case Command::overlap:
+      return run_overlap(options);
     case Command::list:
       return print_list(options.topic, options.json_listing);
     case Command::doctor:

@@ -282,6 +282,7 @@ Parsed parse_options(int argc, const char* const* argv) {
   CLI::App* store = command("store", "operations per second of the store", Command::store);
   store->add_flag("--json", options.json_listing, "JSON lines");
   store->add_option("--time", options.seconds, "seconds per line")->capture_default_str();
+  command("overlap", "what an async all_reduce hides behind computation", Command::overlap);
   CLI::App* doctor = command("doctor", "what this machine offers to a benchmark", Command::doctor);
   doctor->add_flag("--json", options.json_listing, "one JSON object");
   CLI::App* list = command("list", "names that options take", Command::list);

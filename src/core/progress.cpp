@@ -18,6 +18,9 @@ namespace {
 constexpr int kIdleYields = 64;
 constexpr std::chrono::microseconds kFirstNap{20};
 constexpr std::chrono::microseconds kLongestNap{500};
+// Beside a thread that computes, a yield lasts for a slice of the scheduler; who wakes from a nap
+// is let in at once.
+constexpr int kNapsInstead = 256;
 
 class ProgressThread {
  public:
@@ -63,9 +66,14 @@ class ProgressThread {
     } else if (added_.empty() && idle_rounds > kIdleYields) {
       const auto nap = kFirstNap * (1 << std::min(idle_rounds - kIdleYields, 5));
       changed_.wait_for(mutex_, std::min<std::chrono::microseconds>(nap, kLongestNap));
+    } else if (idle_rounds > 0 && naps_instead_ > 0) {
+      --naps_instead_;
+      changed_.wait_for(mutex_, kFirstNap);
     } else if (idle_rounds > 0) {
       mutex_.unlock();
+      const auto before = std::chrono::steady_clock::now();
       sched_yield();
+      if (std::chrono::steady_clock::now() - before > kFirstNap) naps_instead_ = kNapsInstead;
       mutex_.lock();
     }
     if (!added_.empty()) idle_rounds = std::exchange(hurry_, false) ? 0 : kIdleYields;
@@ -73,6 +81,7 @@ class ProgressThread {
     added_.clear();
   }
 
+  int naps_instead_ = 0;  // of the thread itself
   Mutex mutex_;
   CondVar changed_;
   std::vector<std::function<Poll()>> added_ C10D_GUARDED_BY(mutex_);

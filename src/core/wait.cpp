@@ -92,7 +92,7 @@ WaitPolicy SpinBudget::left_of(WaitPolicy policy) const noexcept {
 }
 
 void SpinBudget::spun_in_vain() noexcept {
-  constexpr int kMostHalvings = 6;
+  constexpr int kMostHalvings = 2;  // beyond, a sleep and its wake-up cost more than they save
   const long now = switches_();
   if (seen_ >= 0) halvings_ = std::clamp(halvings_ + (now != seen_ ? 1 : -1), 0, kMostHalvings);
   seen_ = now;
