@@ -3,11 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bench/stats.h"
@@ -26,6 +27,12 @@ constexpr int kRounds = 15;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 // Work for the CPU that touches no memory; takes long enough to be timed.
@@ -75,13 +82,11 @@ class Overlap {
  private:
   Work start() { return group_.all_reduce(buffer_, ReduceOp::avg, {.async = true}); }
   void compute() { sink_ = turn(turns_, sink_); }
+  // By the time that this thread runs, not by the clock: others may run meanwhile.
   void calibrate() {
-    constexpr std::uint64_t kFirst = 1'000'000;
-    double best = 1;
-    for (int i = 0; i < kRounds; ++i)
-      best = std::min(best, time([&] { sink_ = turn(kFirst, sink_); }));
-    turns_ = static_cast<std::uint64_t>(std::chrono::duration<double>(kComputation).count() / best *
-                                        static_cast<double>(kFirst));
+    constexpr std::uint64_t kStep = 100'000;
+    const double end = cpu_seconds() + std::chrono::duration<double>(kComputation).count();
+    for (turns_ = 0; cpu_seconds() < end; turns_ += kStep) sink_ = turn(kStep, sink_);
   }
   template <class Body>
   double time(Body body) {
