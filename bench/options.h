@@ -10,7 +10,17 @@
 
 namespace c10d::bench {
 
-enum class Command : std::uint8_t { none, run, compare, ceiling, store, overlap, list, doctor, report };
+enum class Command : std::uint8_t {
+  none,
+  run,
+  compare,
+  ceiling,
+  store,
+  overlap,
+  list,
+  doctor,
+  report
+};
 enum class Check : std::uint8_t { first, all, off };
 enum class Switch : std::uint8_t { automatic, on, off };
 
