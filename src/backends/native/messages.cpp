@@ -40,7 +40,7 @@ class Counted {
 };
 
 template <class T>
-void fill(T& message, const Op& op) {
+void fill_from(T& message, const Op& op) {
   if (const auto* send = std::get_if<Send>(&op)) {
     message.is_send = true;
     message.peer = send->peer;
@@ -59,7 +59,7 @@ void fill(T& message, const Op& op) {
   }
 }
 
-const char* phase_of(bool is_send) {
+const char* phase_of_message(bool is_send) {
   return is_send ? "waiting for the recv" : "waiting for the send";
 }
 
@@ -89,7 +89,7 @@ Work Messages::launch(const Call& call) {
 
 Work Messages::run(const Call& call) {
   Transfer transfer;
-  fill(transfer, call.op);
+  fill_from(transfer, call.op);
   bool done = false;
   // However this ends, no queue may hold on to the stack.
   const auto leave = [this, &done](Transfer* left) {
@@ -107,9 +107,10 @@ Work Messages::run(const Call& call) {
   done = result == WaitResult::ready;
   if (done) return transfer.is_send ? Work() : Work::received_from(transfer.source);
   Control& control = team_->control();
-  const auto failure = result == WaitResult::broken
-                           ? control.failure()
-                           : control.fail(control.timed_out(call, phase_of(transfer.is_send)));
+  const auto failure =
+      result == WaitResult::broken
+          ? control.failure()
+          : control.fail(control.timed_out(call, phase_of_message(transfer.is_send)));
   return Work::failed(*failure);
 }
 
@@ -140,7 +141,7 @@ Work Messages::start(const Call& call) {
     MutexLock lock(mutex_);
     auto spare = take_spare();
     Transfer& transfer = *spare;
-    fill(transfer, call.op);
+    fill_from(transfer, call.op);
     try {
       post(transfer);
       if (transfer.done) {
@@ -232,7 +233,7 @@ void Messages::expire(Deadline now) {
     earliest = std::min(earliest, call.deadline.time_since_epoch().count());
     if (call.deadline > now) continue;
     Control& control = team_->control();
-    control.fail(control.timed_out(call, phase_of(transfer->is_send)));
+    control.fail(control.timed_out(call, phase_of_message(transfer->is_send)));
     fail_if_broken();
     return;
   }
