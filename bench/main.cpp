@@ -8,6 +8,7 @@
 #include "bench/doctor.h"
 #include "bench/list.h"
 #include "bench/options.h"
+#include "bench/overlap.h"
 #include "bench/report.h"
 #include "bench/store_bench.h"
 #include "bench/train.h"
@@ -27,6 +28,8 @@ int dispatch(const Options& options) {
       return run_store_bench(options);
     case Command::train:
       return compare_training(options);
+    case Command::overlap:
+      return run_overlap(options);
     case Command::list:
       return print_list(options.topic, options.json_listing);
     case Command::doctor:

@@ -306,6 +306,7 @@ Parsed parse_options(int argc, const char* const* argv) {
   add_training(
       *command("train", "step time of the reference models here and under PyTorch", Command::train),
       options);
+  command("overlap", "what an async all_reduce hides behind computation", Command::overlap);
   CLI::App* doctor = command("doctor", "what this machine offers to a benchmark", Command::doctor);
   doctor->add_flag("--json", options.json_listing, "one JSON object");
   CLI::App* list = command("list", "names that options take", Command::list);

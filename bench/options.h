@@ -17,6 +17,7 @@ enum class Command : std::uint8_t {
   ceiling,
   store,
   train,
+  overlap,
   list,
   doctor,
   report

@@ -14,8 +14,8 @@ namespace c10d::inline v0 {
 namespace {
 
 constexpr int kUsage = 2;
-const std::vector<std::string> kSections = {"version",      "host",   "launch",     "backends",
-                                            "capabilities", "limits", "environment"};
+const std::vector<std::string> kSections = {"version",  "host",         "native", "launch",
+                                            "backends", "capabilities", "limits", "environment"};
 
 void print_text(const nlohmann::ordered_json& facts, const std::vector<std::string>& sections) {
   const bool everything = sections.empty();

@@ -6,7 +6,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -15,7 +14,10 @@
 #include "c10d/error.h"
 #include "c10d/init.h"
 #include "c10d/version.h"
+#include "src/backends/native/native.h"
 #include "src/core/host.h"
+#include "src/core/topology.h"
+#include "src/core/wait.h"
 #include "src/launch/spawn.h"
 
 namespace c10d::inline v0 {
@@ -36,26 +38,29 @@ std::string cpu_model() {
   return "unknown";
 }
 
-int numa_nodes() {
-  int nodes = 0;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/sys/devices/system/node", error)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with("node") && name.find_first_of("0123456789") == 4) ++nodes;
-  }
-  return nodes;
+// What groups of 2, 4 and 8 ranks here would do and take.
+Json native_facts() {
+  Json facts = Json::object();
+  for (const int ranks : {2, 4, 8})
+    facts[fmt::format("{}_ranks", ranks)] =
+        fmt::format("{}; {} KiB per rank", describe(wait_policy(ranks, allowed_cpus())),
+                    native_bytes_per_rank(ranks) >> 10);
+  return facts;
 }
 
 Json host_facts() {
   utsname system{};
   uname(&system);
   const std::int64_t page = sysconf(_SC_PAGESIZE);
+  const auto places = cpu_places();
   return {{"name", host_name()},
           {"kernel", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
           {"cpu", cpu_model()},
           {"cpus_online", sysconf(_SC_NPROCESSORS_ONLN)},
           {"cpus_allowed", allowed_cpus()},
-          {"numa_nodes", numa_nodes()},
+          {"numa_nodes", count_places(places, &CpuPlace::numa_node)},
+          {"packages", count_places(places, &CpuPlace::package)},
+          {"l3_groups", count_places(places, &CpuPlace::l3)},
           {"memory_bytes", page * sysconf(_SC_PHYS_PAGES)}};
 }
 
@@ -182,10 +187,10 @@ Json environment_facts() {
 }  // namespace
 
 Json collect_facts() {
-  return {{"version", version_facts()},         {"host", host_facts()},
-          {"launch", launch_facts()},           {"backends", backend_facts()},
-          {"capabilities", capability_facts()}, {"limits", limit_facts()},
-          {"environment", environment_facts()}};
+  return {{"version", version_facts()},  {"host", host_facts()},
+          {"native", native_facts()},    {"launch", launch_facts()},
+          {"backends", backend_facts()}, {"capabilities", capability_facts()},
+          {"limits", limit_facts()},     {"environment", environment_facts()}};
 }
 
 }  // namespace c10d::inline v0

@@ -66,8 +66,8 @@ class C10D_API WorkSource {
   bool complete(int source = -1) const noexcept;
   bool fail(Failure failure) const noexcept;
   // Runs inside wait() of the caller instead of sleeping there: must return soon; true = progress
-  // was made.
-  void set_progress(std::function<bool()> poll) const;
+  // was made. Shared, so that a backend may make one for all its ops.
+  void set_progress(std::shared_ptr<const std::function<bool()>> poll) const;
 
  private:
   std::shared_ptr<detail::WorkShared> shared_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 
@@ -21,6 +22,7 @@ class C10D_THREAD_ANNOTATION(capability("mutex")) Mutex {
   void unlock() C10D_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
 
  private:
+  friend class CondVar;
   std::mutex mutex_;
 };
 
@@ -38,7 +40,32 @@ class C10D_THREAD_ANNOTATION(scoped_lockable) MutexLock {
   Mutex& mutex_;
 };
 
-// Waits with the Mutex itself as the lock.
-using CondVar = std::condition_variable_any;
+// Waits with the Mutex itself as the lock. Unlike std::condition_variable_any it allocates nothing.
+class CondVar {
+ public:
+  void notify_one() noexcept { changed_.notify_one(); }
+  void notify_all() noexcept { changed_.notify_all(); }
+  void wait(Mutex& mutex) {
+    Held held(mutex);
+    changed_.wait(held.lock);
+  }
+  template <class Clock, class Duration>
+  std::cv_status wait_until(Mutex& mutex, std::chrono::time_point<Clock, Duration> time) {
+    Held held(mutex);
+    return changed_.wait_until(held.lock, time);
+  }
+  template <class Rep, class Period>
+  std::cv_status wait_for(Mutex& mutex, std::chrono::duration<Rep, Period> time) {
+    return wait_until(mutex, std::chrono::steady_clock::now() + time);
+  }
+
+ private:
+  struct Held {
+    explicit Held(Mutex& mutex) : lock(mutex.mutex_, std::adopt_lock) {}
+    ~Held() { lock.release(); }
+    std::unique_lock<std::mutex> lock;
+  };
+  std::condition_variable changed_;
+};
 
 }  // namespace c10d::inline v0

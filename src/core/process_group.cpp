@@ -159,6 +159,11 @@ Work ProcessGroup::State::run(const Op& op, const Signature& signature,
     work = Work::failed({.code = Code::backend_error,
                          .message = fmt::format("{} threw: {}", backend_name, error.what())});
   }
+  if (options.async && work.done()) {
+    ended(record, sequence, signature.kind, work.failure());
+    pending.fetch_sub(1, std::memory_order_release);
+    return work;
+  }
   if (options.async) {
     detail::WorkShared::on_terminal(
         work, [this, record, sequence, kind = signature.kind](const Failure* failure) {

@@ -18,6 +18,9 @@ namespace {
 constexpr int kIdleYields = 64;
 constexpr std::chrono::microseconds kFirstNap{20};
 constexpr std::chrono::microseconds kLongestNap{500};
+// Beside a thread that computes, a yield lasts for a slice of the scheduler; who wakes from a nap
+// is let in at once.
+constexpr int kNapsInstead = 256;
 
 class ProgressThread {
  public:
@@ -25,10 +28,11 @@ class ProgressThread {
     std::thread([this] { run(); }).detach();
   }
 
-  void add(std::function<Poll()> step) {
+  void add(std::function<Poll()> step, Start start) {
     MutexLock lock(mutex_);
     added_.push_back(std::move(step));
-    changed_.notify_one();
+    hurry_ |= start == Start::at_once;
+    if (hurry_ || sleeping_) changed_.notify_one();
   }
 
  private:
@@ -56,29 +60,39 @@ class ProgressThread {
   void take_added(std::vector<std::function<Poll()>>& steps, int& idle_rounds) {
     MutexLock lock(mutex_);
     if (added_.empty() && steps.empty()) {
+      sleeping_ = true;
       while (added_.empty()) changed_.wait(mutex_);
+      sleeping_ = false;
     } else if (added_.empty() && idle_rounds > kIdleYields) {
       const auto nap = kFirstNap * (1 << std::min(idle_rounds - kIdleYields, 5));
       changed_.wait_for(mutex_, std::min<std::chrono::microseconds>(nap, kLongestNap));
+    } else if (idle_rounds > 0 && naps_instead_ > 0) {
+      --naps_instead_;
+      changed_.wait_for(mutex_, kFirstNap);
     } else if (idle_rounds > 0) {
       mutex_.unlock();
+      const auto before = std::chrono::steady_clock::now();
       sched_yield();
+      if (std::chrono::steady_clock::now() - before > kFirstNap) naps_instead_ = kNapsInstead;
       mutex_.lock();
     }
-    if (!added_.empty()) idle_rounds = 0;
+    if (!added_.empty()) idle_rounds = std::exchange(hurry_, false) ? 0 : kIdleYields;
     for (auto& step : added_) steps.push_back(std::move(step));
     added_.clear();
   }
 
+  int naps_instead_ = 0;  // of the thread itself
   Mutex mutex_;
   CondVar changed_;
   std::vector<std::function<Poll()>> added_ C10D_GUARDED_BY(mutex_);
+  bool hurry_ C10D_GUARDED_BY(mutex_) = false;     // a step in added_ is to start at once
+  bool sleeping_ C10D_GUARDED_BY(mutex_) = false;  // until it is woken
 };
 
 }  // namespace
 
-void add_progress(std::function<Poll()> step) {
-  of_this_process<ProgressThread>().add(std::move(step));
+void add_progress(std::function<Poll()> step, Start start) {
+  of_this_process<ProgressThread>().add(std::move(step), start);
 }
 
 }  // namespace c10d::inline v0

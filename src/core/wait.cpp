@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <climits>
 #include <ctime>
@@ -36,6 +38,13 @@ bool is_late(const WaitContext& context) {
   return std::chrono::steady_clock::now() >= context.deadline;
 }
 
+long involuntary_switches() noexcept {
+  rusage usage{};
+  return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
+}
+
+thread_local SpinBudget t_spin_budget(involuntary_switches);
+
 WaitResult wait_in_fiber(const WaitContext& context, bool (*ready)(void*), void* state) {
   for (Poll seen = Poll::busy;; seen = Poll::idle) {
     Fiber::yield(seen);
@@ -47,12 +56,8 @@ WaitResult wait_in_fiber(const WaitContext& context, bool (*ready)(void*), void*
 
 WaitResult sleep_until(const WaitContext& context, Bell& bell, bool (*ready)(void*), void* state) {
   for (;;) {
-    bell.sleepers.fetch_add(1, std::memory_order_seq_cst);
-    const std::uint32_t rings = bell.rings.load(std::memory_order_acquire);
-    const bool now = ready(state);
-    if (!now && !context.control.broken()) futex(bell.rings, FUTEX_WAIT, rings, &kLongestSleep);
-    bell.sleepers.fetch_sub(1, std::memory_order_acq_rel);
-    if (now || ready(state)) return WaitResult::ready;
+    if (bell.sleep([&] { return ready(state); }, [&] { return context.control.broken(); }))
+      return WaitResult::ready;
     if (context.control.broken()) return WaitResult::broken;
     if (is_late(context)) return WaitResult::timed_out;
   }
@@ -60,9 +65,12 @@ WaitResult sleep_until(const WaitContext& context, Bell& bell, bool (*ready)(voi
 
 }  // namespace
 
-void Bell::wake() noexcept {
-  rings.fetch_add(1, std::memory_order_acq_rel);
-  futex(rings, FUTEX_WAKE, INT_MAX, nullptr);
+void HostMemory::wait(Atomic<std::uint32_t>& word, std::uint32_t value) noexcept {
+  futex(word, FUTEX_WAIT, value, &kLongestSleep);
+}
+
+void HostMemory::wake(Atomic<std::uint32_t>& word) noexcept {
+  futex(word, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
 WaitPolicy wait_policy(int ranks, int cpus) noexcept {
@@ -75,6 +83,21 @@ std::string describe(const WaitPolicy& policy) {
                         : fmt::format("{} yields, sleep (more ranks than CPUs)", policy.yields);
 }
 
+WaitPolicy SpinBudget::left_of(WaitPolicy policy) const noexcept {
+  // Who yields to others waits for all of them; who slept is let in at once.
+  if (halvings_ > 0 && policy.spins()) policy.yields = 0;
+  policy.hot_polls >>= halvings_;
+  policy.pauses >>= halvings_;
+  return policy;
+}
+
+void SpinBudget::spun_in_vain() noexcept {
+  constexpr int kMostHalvings = 2;  // beyond, a sleep and its wake-up cost more than they save
+  const long now = switches_();
+  if (seen_ >= 0) halvings_ = std::clamp(halvings_ + (now != seen_ ? 1 : -1), 0, kMostHalvings);
+  seen_ = now;
+}
+
 WaitResult wait_slowly(const WaitContext& context, Bell& bell, bool (*ready)(void*), void* state) {
   if (context.own != nullptr) context.own->ring();
   if (Fiber::running()) return wait_in_fiber(context, ready, state);
@@ -85,16 +108,18 @@ WaitResult wait_slowly(const WaitContext& context, Bell& bell, bool (*ready)(voi
     if (i % clock_period == 0 && is_late(context)) return WaitResult::timed_out;
     return WaitResult::ready;
   };
-  for (int i = 1; i <= context.policy.hot_polls; ++i) {
+  const WaitPolicy policy = t_spin_budget.left_of(context.policy);
+  for (int i = 1; i <= policy.hot_polls; ++i) {
     if (ready(state)) return WaitResult::ready;
     if (const WaitResult end = step(i, 1024); end != WaitResult::ready) return end;
   }
-  for (int i = 1; i <= context.policy.pauses; ++i) {
+  for (int i = 1; i <= policy.pauses; ++i) {
     pause_cpu();
     if (ready(state)) return WaitResult::ready;
     if (const WaitResult end = step(i, kClockPeriod); end != WaitResult::ready) return end;
   }
-  for (int i = 1; i <= context.policy.yields; ++i) {
+  if (context.policy.spins()) t_spin_budget.spun_in_vain();
+  for (int i = 1; i <= policy.yields; ++i) {
     sched_yield();
     if (ready(state)) return WaitResult::ready;
     if (const WaitResult end = step(i, kBrokenPeriod); end != WaitResult::ready) return end;

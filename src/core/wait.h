@@ -8,29 +8,11 @@
 #include <type_traits>
 
 #include "c10d/control.h"
+#include "src/core/flags.h"
 
 namespace c10d::inline v0 {
 
-// Where waiters sleep until flags change. Lies in zeroed memory that ranks share, beside the flags.
-struct Bell {
-  std::atomic<std::uint32_t> sleepers;
-  std::atomic<std::uint32_t> rings;
-
-  // By the one thread that stored a flag, after the store. Its read-modify-write on `sleepers` and
-  // that of a sleeper have an order: either we see the sleeper, or the sleeper sees the flag. So no
-  // wake-up is lost, and the call may come long after the store, as long as it comes.
-  void ring() noexcept {
-    if (sleepers.fetch_add(0, std::memory_order_acq_rel) != 0) wake();
-  }
-  // The same for a bell that many ranks ring: a plain load. Flags that belong to such a bell are
-  // stored and loaded with sequential consistency.
-  void ring_shared() noexcept {
-    if (sleepers.load(std::memory_order_seq_cst) != 0) wake();
-  }
-
- private:
-  void wake() noexcept;
-};
+using Bell = BasicBell<HostMemory>;
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 // How a wait goes from fast to patient: polls, polls with a pause, yields, sleeps.
@@ -42,8 +24,26 @@ struct WaitPolicy {
 };
 // With a CPU per rank, spinning costs nobody anything. With fewer, a spinning rank keeps the one
 // that it waits for from running.
-WaitPolicy wait_policy(int ranks, int cpus) noexcept;
-std::string describe(const WaitPolicy& policy);
+C10D_API WaitPolicy wait_policy(int ranks, int cpus) noexcept;
+C10D_API std::string describe(const WaitPolicy& policy);
+
+// How much of a policy's spinning a thread still does. Whoever spins while others want its CPU
+// keeps the very rank from running that it waits for, or somebody else's work; the kernel shows it
+// by taking the CPU away. Then spinning is halved, and again, until the thread is left alone; and
+// it sleeps instead of yielding.
+class SpinBudget {
+ public:
+  // `switches` counts how often the kernel has taken the CPU from this thread.
+  explicit SpinBudget(long (*switches)() noexcept) noexcept : switches_(switches) {}
+  WaitPolicy left_of(WaitPolicy policy) const noexcept;
+  // After a wait that spun in vain: looks at the counter.
+  void spun_in_vain() noexcept;
+
+ private:
+  long (*const switches_)() noexcept;
+  long seen_ = -1;
+  int halvings_ = 0;
+};
 
 enum class WaitResult : std::uint8_t { ready, broken, timed_out };
 

@@ -47,12 +47,13 @@ bool finish(detail::WorkShared& shared, WorkState state, Failure* failure, int s
 // that.
 bool wait_until(detail::WorkShared& shared, std::optional<Deadline> deadline) {
   constexpr auto kPollPause = std::chrono::microseconds(50);
+  if (shared.state.load(std::memory_order_acquire) != WorkState::running) return true;
   MutexLock lock(shared.mutex);
   while (shared.state.load(std::memory_order_acquire) == WorkState::running) {
     if (deadline && std::chrono::steady_clock::now() >= *deadline) return false;
     if (const auto progress = shared.progress) {
       shared.mutex.unlock();
-      const bool progressed = progress();
+      const bool progressed = (*progress)();
       shared.mutex.lock();
       if (!progressed && shared.state.load() == WorkState::running)
         shared.changed.wait_for(shared.mutex, kPollPause);
@@ -150,7 +151,7 @@ bool WorkSource::fail(Failure failure) const noexcept {
   return finish(*shared_, state, &failure, -1);
 }
 
-void WorkSource::set_progress(std::function<bool()> poll) const {
+void WorkSource::set_progress(std::shared_ptr<const std::function<bool()>> poll) const {
   MutexLock lock(shared_->mutex);
   if (shared_->state.load(std::memory_order_relaxed) == WorkState::running)
     shared_->progress = std::move(poll);

@@ -22,7 +22,7 @@ struct WorkShared {
   std::vector<std::function<void(const Failure*)>> callbacks C10D_GUARDED_BY(mutex);
   // Run by the completing thread itself: the funnel's bookkeeping.
   std::vector<std::function<void(const Failure*)>> inline_callbacks C10D_GUARDED_BY(mutex);
-  std::function<bool()> progress C10D_GUARDED_BY(mutex);
+  std::shared_ptr<const std::function<bool()>> progress C10D_GUARDED_BY(mutex);
 
   // Calls `callback` when the work is terminal, in whichever thread makes it so; at once if it is
   // already.

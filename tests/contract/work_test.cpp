@@ -132,10 +132,10 @@ TEST(Work, WaitReturnsInEveryWaiter) {
 TEST(Work, WaitDrivesAnOpThatAsksForIt) {
   const WorkSource source;
   int polls = 0;
-  source.set_progress([&] {
+  source.set_progress(std::make_shared<const std::function<bool()>>([&] {
     if (++polls == 5) source.complete();
     return true;
-  });
+  }));
   source.work().wait();
   EXPECT_EQ(polls, 5);
 }

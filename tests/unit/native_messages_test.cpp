@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <random>
 
+#include "src/backends/native/peer_memory.h"
 #include "tests/unit/native_ranks.h"
 
 namespace c10d::inline v0 {
@@ -208,6 +212,82 @@ TEST(NativeMessages, ADeadlineEndsSendAndRecv) {
                                          : self.start(Recv{data, 0, 2}, async, limit);
       EXPECT_THROW(work.wait(), DistTimeoutError);
     });
+}
+
+// What is over within its call is no op that anybody drives.
+TEST(NativeMessages, AShortSendAndARecvOfWhatIsThereAreDoneAtOnce) {
+  as_ranks(2, [](TestRank& self) {
+    const Values mine = contribution<std::int32_t>(self.rank(), 100);
+    for (std::uint32_t tag = 0; tag < 100; ++tag)
+      EXPECT_TRUE(self.start_async(Send{mine, 1 - self.rank(), tag}).done());
+    self.run(Barrier{});
+    for (std::uint32_t tag = 100; tag-- > 0;) {
+      Values got(100, -1);
+      const Work work =
+          self.start_async(Recv{got, tag % 2 == 0 ? kAnySource : 1 - self.rank(), tag});
+      ASSERT_TRUE(work.done());
+      EXPECT_EQ(work.source(), 1 - self.rank());
+      EXPECT_EQ(got, contribution<std::int32_t>(1 - self.rank(), 100));
+    }
+  });
+}
+
+// Where the kernel lets nobody read another's memory, or pids mean other processes here.
+TEST(NativeMessages, StreamWhereMemoryIsOutOfReach) {
+  as_ranks(3, [](TestRank& self) {
+    self.team().lines(self.rank()).identity.word ^= 1;
+    self.run(Barrier{});
+    const int next = (self.rank() + 1) % 3, last = (self.rank() + 2) % 3;
+    for (const std::size_t count : kCounts)
+      for (const int peer : {next, last}) {
+        Values got(count, -1);
+        const Work recv = self.start_async(Recv{got, 3 - self.rank() - peer, 0});
+        self.run(Send{contribution<std::int32_t>(self.rank(), count), peer, 0});
+        recv.wait();
+        EXPECT_EQ(got, contribution<std::int32_t>(3 - self.rank() - peer, count));
+      }
+  });
+}
+
+TEST(NativeMessages, ADeadlineOfAnAsyncOpComesWhoeverWaits) {
+  for (const bool in_recv : {false, true})
+    as_ranks(2, [&](TestRank& self) {
+      const auto start = std::chrono::steady_clock::now();
+      Values data(1), other(1);
+      const Work late =
+          self.start(Recv{data, 1 - self.rank(), 1}, true, std::chrono::milliseconds(100));
+      if (in_recv) {  // of something else, for much longer
+        EXPECT_NE(self.start(Recv{other, 1 - self.rank(), 2}, false).failure(), nullptr);
+      }
+      while (!late.done() && std::chrono::steady_clock::now() - start < std::chrono::seconds(50))
+        std::this_thread::yield();
+      ASSERT_NE(late.failure(), nullptr);
+      EXPECT_EQ(late.failure()->code, Code::timed_out);
+    });
+}
+
+TEST(PeerMemory, IsReadOrOutOfReachForGood) {
+  std::uint64_t word = 0;
+  native::Identity identity{};
+  native::introduce(identity, word);
+  native::PeerMemory memory(identity);
+  if (!memory.reachable()) GTEST_SKIP() << "this kernel lets nobody read another's memory";
+  const Values from(100000, 7);
+  Values to(from.size(), 0);
+  const auto address = reinterpret_cast<std::uint64_t>(from.data());
+  EXPECT_TRUE(memory.read(to.data(), address, from.size() * sizeof from[0]));
+  EXPECT_EQ(to, from);
+  EXPECT_FALSE(memory.read(to.data(), 16, 8));
+  EXPECT_FALSE(memory.read(to.data(), address, 8));
+  native::Identity stranger = identity;
+  stranger.word += 1;
+  EXPECT_FALSE(native::PeerMemory(stranger).reachable());
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  native::Identity gone = identity;
+  gone.pid = child;
+  EXPECT_FALSE(native::PeerMemory(gone).reachable());
 }
 
 }  // namespace

@@ -124,6 +124,34 @@ TEST(Wait, InAFiberLetsOthersRun) {
   EXPECT_EQ(result, WaitResult::ready);
 }
 
+long g_switches = 0;
+
+TEST(Wait, SpinsLessWhileTheKernelTakesTheCpuAway) {
+  g_switches = 7;  // of a life before the first wait
+  SpinBudget budget([]() noexcept { return g_switches; });
+  const WaitPolicy whole{.hot_polls = 1024, .pauses = 512, .yields = 50};
+  const auto expect_part = [&](int part) {
+    const WaitPolicy left = budget.left_of(whole);
+    EXPECT_EQ(left.hot_polls, 1024 / part);
+    EXPECT_EQ(left.pauses, 512 / part);
+    EXPECT_EQ(left.yields, part == 1 ? 50 : 0);
+  };
+  budget.spun_in_vain();
+  expect_part(1);
+  for (const int part : {2, 4, 4, 4}) {
+    g_switches += 3;
+    budget.spun_in_vain();
+    expect_part(part);
+  }
+  for (const int part : {2, 1, 1}) {
+    budget.spun_in_vain();
+    expect_part(part);
+  }
+  g_switches += 1;
+  budget.spun_in_vain();
+  EXPECT_EQ(budget.left_of({.yields = 200}).yields, 200);  // never spun: its yields are to peers
+}
+
 TEST(Wait, SpinsOnlyWithACpuPerRank) {
   EXPECT_GT(wait_policy(2, 2).hot_polls, 0);
   EXPECT_EQ(wait_policy(3, 2).hot_polls, 0);

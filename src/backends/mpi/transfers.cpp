@@ -99,10 +99,10 @@ Work Transfers::finish_later(const Call& call, std::unique_ptr<Message> message)
     transfers_.push_back(std::move(transfer));
     watch = !std::exchange(watched_, true);
   }
-  source.set_progress([weak = weak_from_this()] {
+  source.set_progress(std::make_shared<const std::function<bool()>>([weak = weak_from_this()] {
     const auto transfers = weak.lock();
     return transfers && transfers->poll();
-  });
+  }));
   if (!watch) return source.work();
   add_progress([weak = weak_from_this()] {
     const auto transfers = weak.lock();

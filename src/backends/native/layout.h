@@ -15,15 +15,14 @@
 namespace c10d::inline v0::native {
 
 inline constexpr std::size_t kInlineBytes = 40;
-inline constexpr std::size_t kSlots = 4;  // pieces of one staging half, for pipelining
-inline constexpr std::size_t kGrants = 64;
+inline constexpr std::size_t kSlots = 4;    // pieces of one staging half, for pipelining
+inline constexpr std::size_t kOffers = 64;  // open at a time, from one rank to another
 inline constexpr std::size_t kCpuWords = 16;
+inline constexpr int kMeasuredRanks = 32;  // whose round trips are measured
 
 // One rank's entry into one collective: with up to kInlineBytes, all of it in one cache line.
-struct alignas(64) Entry {
-  std::atomic<std::uint32_t> epoch;  // stored last
-  std::uint32_t registered;          // 1: this rank's memory can be reached directly: see Reach
-  std::uint64_t signature;
+// `registered` 1: this rank's memory can be reached directly: see Reach.
+struct alignas(64) Entry : BasicEntry<HostMemory> {
   std::byte payload[kInlineBytes];
 };
 static_assert(sizeof(Entry) == 64);
@@ -37,11 +36,19 @@ struct Reach {
 };
 static_assert(sizeof(Reach) <= kInlineBytes);
 
-// How far one rank is in a collective that goes in steps: epoch << 32 | steps done.
+// How far one rank is in a collective that goes in steps.
 struct alignas(128) Progress {
-  std::atomic<std::uint64_t> staged;    // my data of the step is in my staging
-  std::atomic<std::uint64_t> reduced;   // so is my slice of the result
-  std::atomic<std::uint64_t> consumed;  // I need nothing of the step any more
+  using Steps = BasicSteps<HostMemory>;
+  Steps staged;    // my data of the step is in my staging
+  Steps reduced;   // so is my slice of the result
+  Steps consumed;  // I need nothing of the step any more
+};
+
+// A word that only this process has at that address: who reads it there reads the right process.
+struct Identity {
+  std::int64_t pid;
+  std::uint64_t address;
+  std::uint64_t word;
 };
 
 // 128 bytes apart: the CPU prefetches cache lines in pairs.
@@ -51,15 +58,17 @@ struct alignas(128) RankLines {
   alignas(128) Bell bell;                      // rung by this rank: flags above
   alignas(128) Bell mailbox;                   // rung by every rank: channels to and from this rank
   alignas(128) std::uint64_t cpus[kCpuWords];  // this rank's allowed CPUs, as bits
+  Identity identity;
   std::atomic<std::uint32_t> joined;
+  alignas(128) std::atomic<std::uint64_t> echo;            // see topology.h
+  std::atomic<std::uint32_t> round_trips[kMeasuredRanks];  // to each later rank, in nanoseconds
 };
 
-// Point-to-point from one rank to another. `head` is the sender's, the rest the receiver's.
+// Point-to-point from one rank to another, beside their ring. All of it is the receiver's.
 struct alignas(128) ChannelLines {
-  std::atomic<std::uint64_t> head;               // bytes ever put into the ring
-  alignas(128) std::atomic<std::uint64_t> tail;  // bytes ever taken out
-  std::atomic<std::uint64_t> granted;            // grants ever given
-  std::uint32_t grants[kGrants];                 // message ids that the sender may stream
+  std::atomic<std::uint64_t> tail;      // bytes ever taken out of the ring
+  std::atomic<std::uint64_t> answered;  // answers ever given
+  std::uint32_t answers[kOffers];       // id << 1 | stream, of offers
 };
 
 class Layout {

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
-#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "src/backends/native/channel.h"
+#include "src/backends/native/peer_memory.h"
 #include "src/backends/native/queue.h"
 #include "src/backends/native/team.h"
 #include "src/core/mutex.h"
@@ -18,9 +21,12 @@
 namespace c10d::inline v0::native {
 
 // The point-to-point ops of one rank. Sends of a pair stay in order in its ring; recvs match them
-// by (peer, tag) in the order of posting. A message that fits into a quarter of the ring travels
-// whole and its send ends at once; a longer one is offered and streamed once it has its recv. What
-// arrives before its recv is held, within limits: then the ring stays full and the sender waits.
+// by (peer, tag) in the order of posting. A short message travels whole and its send ends at once.
+// A longer one is offered: whoever has its recv reads it out of the sender's memory, where the
+// kernel allows that, or else has it streamed through the ring. What arrives before its recv is
+// held, within limits: then the ring stays full and the sender waits.
+//
+// Whoever waits for an op drives all of them. The progress thread does so only while nobody waits.
 class Messages : public std::enable_shared_from_this<Messages> {
  public:
   explicit Messages(std::shared_ptr<Team> team);
@@ -30,28 +36,47 @@ class Messages : public std::enable_shared_from_this<Messages> {
   bool drain(Deadline deadline);
 
  private:
-  // A send or a recv. A blocking one lives on its caller's stack.
-  struct Transfer {
+  struct Message {
     bool is_send = false;
+    bool done = false;
     int peer = 0;
     std::uint32_t tag = 0;
     DType dtype = DType::u8;
     std::byte* data = nullptr;
     std::size_t bytes = 0;
     std::size_t moved = 0;
-    std::uint32_t id = 0;  // of an offered send
-    int source = -1;       // of a recv: who sent what it matched
-    bool done = false;
-    std::unique_ptr<PendingCall> async;                   // null: blocking
-    std::list<std::unique_ptr<Transfer>>::iterator self;  // of an async one
+    std::uint32_t id = 0;      // once offered
+    std::uint64_t remote = 0;  // of a recv that reads: where the sender has the data
+    int source = -1;           // of a recv: who sent what it matched
+  };
+  // A send or a recv. A blocking one lives on its caller's stack.
+  struct Transfer : Message {
+    Transfer* before = nullptr;  // of posted recvs
+    Transfer* after = nullptr;
+    std::optional<PendingCall> async;  // none: blocking, or not pending yet
+    std::size_t place = 0;             // of an async one, in async_
+  };
+  // Recvs without a message, in the order of posting.
+  class Posted {
+   public:
+    bool empty() const noexcept { return first_ == nullptr; }
+    void add(Transfer& recv) noexcept;
+    void remove(Transfer& recv) noexcept;  // nothing if it is not in
+    Transfer* find(int source, const Frame& frame) const noexcept;
+
+   private:
+    Transfer* first_ = nullptr;
+    Transfer* last_ = nullptr;
   };
   struct Peer {
     Sender out;
     Receiver in;
-    std::deque<Transfer*> queued;                  // sends that the peer knows nothing of yet
-    std::map<std::uint32_t, Transfer*> offered;    // sends that wait for their grant
-    std::deque<Transfer*> streaming;               // sends that have it
-    std::map<std::uint32_t, Transfer*> receiving;  // recvs that were granted, by the sender's id
+    PeerMemory memory;
+    std::deque<Transfer*> queued;      // sends that the peer knows nothing of yet
+    std::vector<Transfer*> offered;    // sends without an answer
+    std::deque<Transfer*> streaming;   // sends that are to stream
+    std::deque<Transfer*> reading;     // recvs of offers, from the sender's memory
+    std::vector<Transfer*> receiving;  // recvs of offers, through the ring
     std::uint32_t next_id = 0;
     std::size_t held_bytes = 0;
     std::size_t held = 0;
@@ -63,37 +88,54 @@ class Messages : public std::enable_shared_from_this<Messages> {
     std::vector<std::byte> data;
   };
 
-  static void fill(Transfer& transfer, const Op& op);
   Work run(const Call& call);
   Work start(const Call& call);
+  WaitResult await(const Transfer& transfer, const Call& call);
+  bool drive();
   Poll step();
-  bool step_async() C10D_REQUIRES(mutex_);
+  void expire(Deadline now) C10D_REQUIRES(mutex_);
 
+  Peer& peer_of(int rank) C10D_REQUIRES(mutex_) { return peers_[static_cast<std::size_t>(rank)]; }
   void post(Transfer& transfer) C10D_REQUIRES(mutex_);
+  bool take_arrived(Transfer& recv) C10D_REQUIRES(mutex_);
+  bool progress_async() C10D_REQUIRES(mutex_);  // outside of any call: throws nothing
   bool progress() C10D_REQUIRES(mutex_);
-  bool transmit(int peer) C10D_REQUIRES(mutex_);
+  bool progress(int peer) C10D_REQUIRES(mutex_);
+  bool transmit(Peer& peer) C10D_REQUIRES(mutex_);
+  bool take_answers(Peer& peer) C10D_REQUIRES(mutex_);
   bool stream(Peer& peer, std::size_t& budget) C10D_REQUIRES(mutex_);
-  bool begin_sends(Peer& peer) C10D_REQUIRES(mutex_);
+  bool begin(Peer& peer, Transfer& send) C10D_REQUIRES(mutex_);
+  bool read(Peer& peer) C10D_REQUIRES(mutex_);
   bool receive(int peer) C10D_REQUIRES(mutex_);
   bool receive_piece(Peer& peer, const Frame& frame) C10D_REQUIRES(mutex_);
   bool hold(int source, Peer& peer, const Frame& frame) C10D_REQUIRES(mutex_);
   bool plausible(int source, const Frame& frame);
   bool fits(int source, const Frame& frame, const Transfer& recv);
-  // Matches `recv` with a message: takes its data, or grants its offer.
+  // Matches `recv` with a message: takes its data, or begins to answer its offer.
   void accept(int source, Peer& peer, const Frame& frame, Transfer& recv, const Arrived* held)
       C10D_REQUIRES(mutex_);
   void finish(Transfer& transfer) C10D_REQUIRES(mutex_);
   void withdraw(Transfer& transfer) C10D_REQUIRES(mutex_);
-  void fail_async(const Failure& failure) C10D_REQUIRES(mutex_);
+  std::unique_ptr<Transfer> take_spare() C10D_REQUIRES(mutex_);
+  std::unique_ptr<Transfer> release(Transfer& transfer) C10D_REQUIRES(mutex_);
+  void keep_spare(std::unique_ptr<Transfer> transfer) C10D_REQUIRES(mutex_);
+  void fail_if_broken() C10D_REQUIRES(mutex_);  // the async ones
 
   const std::shared_ptr<Team> team_;
+  std::uint64_t word_ = 0;  // see Identity
+  std::atomic<int> waiting_{0};
+  std::atomic<Deadline::rep> earliest_{Deadline::max().time_since_epoch().count()};
+  std::shared_ptr<const std::function<bool()>> drive_;
   Mutex mutex_;
   CondVar drained_;
   std::deque<Peer> peers_ C10D_GUARDED_BY(mutex_);
-  std::list<Transfer*> posted_ C10D_GUARDED_BY(mutex_);
+  Posted posted_ C10D_GUARDED_BY(mutex_);
   std::list<Arrived> arrived_ C10D_GUARDED_BY(mutex_);
-  std::list<std::unique_ptr<Transfer>> async_ C10D_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Transfer>> async_ C10D_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Transfer>> spare_ C10D_GUARDED_BY(mutex_);
   bool stepping_ C10D_GUARDED_BY(mutex_) = false;
+  bool draining_ C10D_GUARDED_BY(mutex_) = false;
+  int idle_steps_ C10D_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace c10d::inline v0::native

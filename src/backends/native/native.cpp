@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "src/backends/native/messages.h"
 #include "src/backends/native/queue.h"
 #include "src/backends/native/team.h"
+#include "src/backends/native/topology.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -24,7 +26,9 @@ class NativeBackend final : public Backend {
   NativeBackend(BackendContext context, int neighbours)
       : team_(std::make_shared<native::Team>(std::move(context), neighbours)),
         queue_(std::make_shared<native::Queue>(team_)),
-        messages_(std::make_shared<native::Messages>(team_)) {}
+        messages_(std::make_shared<native::Messages>(team_)),
+        trips_(native::measure_round_trips(
+            *team_, std::chrono::steady_clock::now() + team_->context().timeout)) {}
 
   Support supports(const Query& query) const override { return native_supports(query); }
 
@@ -53,17 +57,24 @@ class NativeBackend final : public Backend {
   }
 
   std::string description() const override {
-    return fmt::format("native, shared memory, {} KiB staging per rank, {}",
-                       team_->layout().staging_bytes() >> 10, describe(team_->policy()));
+    const std::string measured = native::describe(trips_);
+    return fmt::format("native, shared memory, {} KiB staging per rank, {}{}{}",
+                       team_->layout().staging_bytes() >> 10, describe(team_->policy()),
+                       measured.empty() ? "" : ", ", measured);
   }
 
  private:
   const std::shared_ptr<native::Team> team_;
   const std::shared_ptr<native::Queue> queue_;
   const std::shared_ptr<native::Messages> messages_;
+  const native::RoundTrips trips_;
 };
 
 }  // namespace
+
+std::size_t native_bytes_per_rank(int ranks) noexcept {
+  return native::Layout(ranks).bytes() / static_cast<std::size_t>(ranks);
+}
 
 Support native_supports(const Query& query) {
   if (query.device != DeviceType::cpu)

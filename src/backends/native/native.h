@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "c10d/backend.h"
@@ -8,6 +9,8 @@
 namespace c10d::inline v0 {
 
 Support native_supports(const Query& query);
+// Shared memory that a group of so many ranks takes, divided by their number.
+C10D_API std::size_t native_bytes_per_rank(int ranks) noexcept;
 // Collective over the group: returns once all ranks share the segment. Throws DistBackendError
 // (unsupported) unless all members are on this host.
 std::unique_ptr<Backend> make_native_backend(BackendContext context);

@@ -19,9 +19,9 @@ struct Flow {
 
 // Enters the call and runs its steps: `stage(step)` fills this rank's slot, `take(step)` awaits
 // and uses the slots of the others, one step behind, so that one rank's copying in overlaps with
-// another's copying out.
-template <class Stage, class Take>
-bool run_steps(Round& round, const Flow& flow, Stage stage, Take take) {
+// another's copying out. A template over the round for the model in tests/model.
+template <class AnyRound, class Stage, class Take>
+bool run_steps(AnyRound& round, const Flow& flow, Stage stage, Take take) {
   for (std::size_t step = 0; step <= flow.steps; ++step) {
     if (flow.stages && step < flow.steps) {
       if (!round.await_free(step, flow.reader)) return false;

@@ -13,10 +13,6 @@ constexpr std::size_t kWhole = std::size_t{32} << 10;
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
-bool reached(std::uint64_t value, std::uint64_t target) noexcept {
-  return static_cast<std::int64_t>(value - target) >= 0;
-}
-
 const char* phase_of(Round::Word word) noexcept {
   if (word == &Progress::staged) return "waiting for the data of the other ranks";
   if (word == &Progress::reduced) return "waiting for the slices that other ranks reduce";
@@ -77,18 +73,15 @@ bool Round::enter_unstaged() {
 bool Round::announce(std::uint32_t registered) {
   RankLines& own = team_.lines(rank());
   Entry& mine = entry(rank());
-  mine.registered = registered;
-  mine.signature = call_.signature;
-  mine.epoch.store(epoch_, std::memory_order_release);
+  mine.announce(epoch_, registered, call_.signature);
   // With a CPU per rank the ring waits until we have looked at the others' entries: right after
   // the store, it would hold that look up for as long as our cache line travels.
   if (team_.crowded()) own.bell.ring();
   const WaitContext context{team_.policy(), team_.control(), call_.deadline, &own.bell};
   for (int i = 1; i < size(); ++i) {
     const Entry& theirs = entry(peer(i));
-    const WaitResult result = wait_until(context, team_.lines(peer(i)).bell, [&]() noexcept {
-      return theirs.epoch.load(std::memory_order_acquire) == epoch_;
-    });
+    const WaitResult result = wait_until(context, team_.lines(peer(i)).bell,
+                                         [&]() noexcept { return theirs.announced(epoch_); });
     if (!settle(result, "waiting for all ranks to enter the call")) return false;
     if (theirs.signature != call_.signature) return disagree();
     late_ |= theirs.registered != 0;
@@ -137,7 +130,7 @@ bool Round::await(int peer, Word word, std::size_t done) {
   const WaitContext context{team_.policy(), team_.control(), call_.deadline,
                             &team_.lines(rank()).bell};
   const WaitResult result = wait_until(context, theirs.bell, [&]() noexcept {
-    return reached((theirs.progress.*word).load(std::memory_order_acquire), target(done));
+    return (theirs.progress.*word).passed(epoch_, done);
   });
   return settle(result, phase_of(word));
 }
@@ -149,8 +142,8 @@ bool Round::await_all(Word word, std::size_t done) {
 }
 
 bool Round::await_free(std::size_t step, int reader) {
-  if (step < kSlots || reader == rank()) return true;
-  const std::size_t done = step - kSlots + 1;
+  const std::size_t done = steps_before_reuse(step, kSlots);
+  if (done == 0 || reader == rank()) return true;
   return reader == kEveryRank ? await_all(&Progress::consumed, done)
                               : await(reader, &Progress::consumed, done);
 }

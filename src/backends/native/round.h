@@ -49,13 +49,13 @@ class Round {
 
   std::byte* payload(int rank) const noexcept { return entry(rank).payload; }
   std::byte* staging(int rank) const noexcept {
-    return team_.layout().staging(team_.base(), rank, epoch_ & 1);
+    return team_.layout().staging(team_.base(), rank, parity_of(epoch_));
   }
   std::byte* slot(int rank, Pieces pieces, std::size_t step, std::size_t width = 1) const noexcept {
     return staging(rank) + step % kSlots * pieces.bytes * width;
   }
   std::uint64_t* counts(int rank) const noexcept {
-    return team_.layout().counts(team_.base(), rank, epoch_ & 1);
+    return team_.layout().counts(team_.base(), rank, parity_of(epoch_));
   }
   // Cuts `bytes` for slots that hold `width` pieces beside each other.
   Pieces cut(std::size_t bytes, std::size_t width = 1) const noexcept;
@@ -72,11 +72,11 @@ class Round {
   // Where the memory of `rank` lies, if it said so in its entry.
   std::optional<Reach> reach(int rank) const noexcept;
 
-  using Word = std::atomic<std::uint64_t> Progress::*;
+  using Word = Progress::Steps Progress::*;
   // The one place where progress is made visible: steps [0, done) of `word` are over.
   void publish(Word word, std::size_t done) noexcept {
     RankLines& own = team_.lines(rank());
-    (own.progress.*word).store(target(done), std::memory_order_release);
+    (own.progress.*word).publish(epoch_, done);
     own.bell.ring();
   }
   bool await(int peer, Word word, std::size_t done);
@@ -91,10 +91,7 @@ class Round {
   bool await_free(std::size_t step, int reader);
 
  private:
-  Entry& entry(int rank) const noexcept { return team_.lines(rank).entries[epoch_ & 1]; }
-  std::uint64_t target(std::size_t done) const noexcept {
-    return std::uint64_t{epoch_} << 32 | static_cast<std::uint32_t>(done);
-  }
+  Entry& entry(int rank) const noexcept { return team_.lines(rank).entries[parity_of(epoch_)]; }
   bool announce(std::uint32_t registered);
   bool settle(WaitResult result, const char* phase);
   bool disagree();

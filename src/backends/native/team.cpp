@@ -64,7 +64,7 @@ void Team::join(Deadline deadline) {
   if (sched_getaffinity(0, sizeof cpus, &cpus) == 0)
     std::memcpy(own.cpus, &cpus, std::min(sizeof own.cpus, sizeof cpus));
   for (auto* word : {&own.progress.staged, &own.progress.reduced, &own.progress.consumed})
-    word->store(std::uint64_t{kFirstEpoch} << 32, std::memory_order_relaxed);
+    word->publish(kFirstEpoch, 0);
   own.joined.store(1, std::memory_order_release);
   own.bell.ring();
 

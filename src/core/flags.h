@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+// How ranks tell each other through memory that something is there, written once over the memory:
+// production works on std::atomic, tests/model on words that know every order in which ranks may
+// run. Whoever changes an order of operations here changes what the model checks.
+namespace c10d::inline v0 {
+
+// The memory that ranks share, as the kernel and the CPU give it.
+struct HostMemory {
+  template <class T>
+  using Atomic = std::atomic<T>;
+  template <class T>
+  using Plain = T;
+  // Sleeps while `word` is `value`, a millisecond at most.
+  static void wait(Atomic<std::uint32_t>& word, std::uint32_t value) noexcept;
+  static void wake(Atomic<std::uint32_t>& word) noexcept;
+};
+
+// Where waiters sleep until flags change. Lies in zeroed memory that ranks share, beside the flags.
+template <class Memory>
+struct BasicBell {
+  typename Memory::template Atomic<std::uint32_t> sleepers;
+  typename Memory::template Atomic<std::uint32_t> rings;
+
+  // By the one thread that stored a flag, after the store. Its read-modify-write on `sleepers` and
+  // that of a sleeper have an order: either we see the sleeper, or the sleeper sees the flag. So no
+  // wake-up is lost, and the call may come long after the store, as long as it comes.
+  void ring() noexcept {
+    if (sleepers.fetch_add(0, std::memory_order_acq_rel) != 0) wake();
+  }
+  // The same for a bell that many ranks ring: a plain load. Flags that belong to such a bell are
+  // stored and loaded with sequential consistency.
+  void ring_shared() noexcept {
+    if (sleepers.load(std::memory_order_seq_cst) != 0) wake();
+  }
+  // One sleep until a ring, if neither `ready()` nor `broken()`. Returns ready().
+  template <class Ready, class Broken>
+  bool sleep(Ready&& ready, Broken&& broken) {
+    sleepers.fetch_add(1, std::memory_order_seq_cst);
+    const std::uint32_t seen = rings.load(std::memory_order_acquire);
+    const bool now = ready();
+    if (!now && !broken()) Memory::wait(rings, seen);
+    sleepers.fetch_sub(1, std::memory_order_acq_rel);
+    return now || ready();
+  }
+
+ private:
+  void wake() noexcept {
+    rings.fetch_add(1, std::memory_order_acq_rel);
+    Memory::wake(rings);
+  }
+};
+
+// The flag of one rank's entry into one collective. What lies beside it, and what is staged before
+// it, is there for whoever sees the epoch.
+template <class Memory>
+struct BasicEntry {
+  typename Memory::template Atomic<std::uint32_t> epoch;
+  typename Memory::template Plain<std::uint32_t> registered;
+  typename Memory::template Plain<std::uint64_t> signature;
+
+  void announce(std::uint32_t at, std::uint32_t is_registered, std::uint64_t call) noexcept {
+    registered = is_registered;
+    signature = call;
+    epoch.store(at, std::memory_order_release);
+  }
+  bool announced(std::uint32_t at) const noexcept {
+    return epoch.load(std::memory_order_acquire) == at;
+  }
+};
+// Entries and staging are used by turns, so that nobody waits for readers at the end of an op.
+constexpr unsigned parity_of(std::uint32_t epoch) noexcept { return epoch & 1; }
+
+// One word of how far a rank is: steps [0, steps) of a kind are over in the collective of an epoch.
+// Later epochs are larger as signed differences.
+template <class Memory>
+struct BasicSteps {
+  typename Memory::template Atomic<std::uint64_t> word;
+
+  static constexpr std::uint64_t value(std::uint32_t epoch, std::size_t steps) noexcept {
+    return std::uint64_t{epoch} << 32 | static_cast<std::uint32_t>(steps);
+  }
+  void publish(std::uint32_t epoch, std::size_t steps) noexcept {
+    word.store(value(epoch, steps), std::memory_order_release);
+  }
+  bool passed(std::uint32_t epoch, std::size_t steps) const noexcept {
+    const std::uint64_t now = word.load(std::memory_order_acquire);
+    return static_cast<std::int64_t>(now - value(epoch, steps)) >= 0;
+  }
+};
+// The steps that readers must have consumed before the slot of `step` may be filled again.
+constexpr std::size_t steps_before_reuse(std::size_t step, std::size_t slots) noexcept {
+  return step < slots ? 0 : step - slots + 1;
+}
+
+}  // namespace c10d::inline v0

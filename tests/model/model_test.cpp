@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The flag protocol of src/core/flags.h in every order of events, whole and broken on purpose.
+#include <gtest/gtest.h>
+
+#include "tests/model/protocol.h"
+
+namespace c10d::model {
+namespace {
+
+constexpr std::uint32_t kEpoch = kFirstEpoch;
+
+std::uint64_t datum(int rank, std::uint32_t epoch, std::size_t step = 0) {
+  return 1 + static_cast<std::uint64_t>(rank) + 10 * static_cast<std::uint32_t>(epoch - kEpoch) +
+         100 * step;
+}
+
+void expect_datum(const Cell<std::uint64_t>& cell, std::uint64_t expected) {
+  const std::uint64_t value = cell;
+  if (!stopped() && value != expected)
+    problem("read " + std::to_string(value) + " instead of " + std::to_string(expected));
+}
+
+// Staged before the entry, read after it, the next op at once: no wait at the end of any.
+bool one_shot(ModelRound& round, std::uint32_t epoch) {
+  round.slot(round.rank(), 0) = datum(round.rank(), epoch);
+  if (!round.enter()) return false;
+  for (int i = 1; i < round.size(); ++i)
+    expect_datum(round.slot(round.peer(i), 0), datum(round.peer(i), epoch));
+  return true;
+}
+
+// More steps than slots, as in src/backends/native/pipeline.h; from all to all, or from one root.
+bool in_steps(ModelRound& round, std::uint32_t epoch, std::size_t steps, int root) {
+  const bool every = root == ModelRound::kEveryRank;
+  const Flow flow{.steps = steps,
+                  .stages = every || round.rank() == root,
+                  .takes = every || round.rank() != root};
+  const auto stage = [&](std::size_t step) {
+    round.slot(round.rank(), step) = datum(round.rank(), epoch, step);
+  };
+  const auto take = [&](std::size_t step) {
+    for (int i = 1; i < round.size(); ++i) {
+      const int peer = round.peer(i);
+      if (!every && peer != root) continue;
+      if (!round.await_staged(peer, step)) return false;
+      expect_datum(round.slot(peer, step), datum(peer, epoch, step));
+    }
+    return true;
+  };
+  return native::run_steps(round, flow, stage, take);
+}
+
+// Registered memory: everybody reads all inputs and writes all outputs, then uses both again.
+bool direct(ModelRound& round, std::uint32_t epoch, const Fault& fault) {
+  Lines& own = round.lines(round.rank());
+  own.input = datum(round.rank(), epoch);
+  if (!round.enter()) return false;
+  const int next = round.peer(1);
+  expect_datum(round.lines(next).input, datum(next, epoch));
+  round.lines(next).output = datum(next, epoch);
+  round.publish(&Progress::reduced, 1);
+  if (!fault.no_exit_sync && !round.await_all(&Progress::reduced, 1)) return false;
+  expect_datum(own.output, datum(round.rank(), epoch));
+  return true;
+}
+
+template <class Op>
+Verdict run(Settings settings, const Fault& fault, std::uint32_t epochs, Op op) {
+  std::vector<Lines> lines(static_cast<std::size_t>(settings.threads));
+  return explore(settings, [&](int rank) {
+    for (std::uint32_t i = 0; i < epochs; ++i) {
+      if (begin() == Part::over) continue;
+      ModelRound round(lines, rank, kEpoch + i, fault);
+      if (!op(round, kEpoch + i)) return false;
+      end();
+    }
+    return true;
+  });
+}
+
+struct Case {
+  const char* name;
+  int ranks;
+  int deaths;
+};
+class Model : public testing::TestWithParam<Case> {
+ protected:
+  int ranks() const { return GetParam().ranks; }
+  // Without bells, which have a test of their own: they double what can happen at every wait.
+  Settings sleepless() const {
+    return {.threads = ranks(), .deaths = GetParam().deaths, .sleeps = false};
+  }
+  void expect_whole(const Verdict& verdict) {
+    EXPECT_EQ(verdict.problem, "");
+    EXPECT_GT(verdict.states, 50u);
+  }
+};
+
+TEST_P(Model, OneShotNeedsNoWaitAtTheEnd) { expect_whole(run(sleepless(), {}, 5, one_shot)); }
+
+// Three ranks of which one may die: see ARootRunsAhead.
+TEST_P(Model, StepsUseSlotsAgain) {
+  const bool many = ranks() == 3 && GetParam().deaths != 0;
+  expect_whole(run(sleepless(), {}, ranks() == 2 ? 2 : 1, [&](auto& round, auto epoch) {
+    return in_steps(round, epoch, ranks() == 2 ? 4 : 3, many ? 1 : ModelRound::kEveryRank);
+  }));
+}
+
+TEST_P(Model, ARootRunsAhead) {
+  expect_whole(run(sleepless(), {}, 3, [&](auto& round, auto epoch) {
+    return epoch == kEpoch + 1 ? one_shot(round, epoch) : in_steps(round, epoch, 3, 0);
+  }));
+}
+
+TEST_P(Model, RegisteredMemoryIsFreeAfterTheExit) {
+  expect_whole(
+      run(sleepless(), {}, 3, [](auto& round, auto epoch) { return direct(round, epoch, {}); }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Model,
+                         testing::Values(Case{"Two", 2, 0}, Case{"TwoOneDies", 2, 1},
+                                         Case{"Three", 3, 0}, Case{"ThreeOneDies", 3, 1}),
+                         [](const auto& of) { return std::string(of.param.name); });
+
+// A message that is read where it lies: the sender may not return before it has its answer, unless
+// it breaks the group first, and the reader looks for that before it believes what it read.
+struct Mail {
+  Word<std::uint64_t> offered, answered;
+  BasicBell<Memory> mailbox[2];
+  Cell<std::uint64_t> data;
+};
+
+template <class Ready>
+bool await_mail(BasicBell<Memory>& mailbox, Ready ready) {
+  return sleep_until(mailbox, ready, [] {});
+}
+
+Verdict run_mail(const Settings& settings, const Fault& fault, bool gives_up) {
+  constexpr auto kOrder = std::memory_order_seq_cst;
+  Mail mail;
+  return explore(settings, [&](int rank) {
+    for (std::uint64_t i = 1; i <= 2; ++i) {
+      if (rank == 0) {
+        mail.data = i;
+        mail.offered.store(i, kOrder);
+        mail.mailbox[1].ring_shared();
+        if (gives_up)
+          give_up();
+        else if (!fault.no_exit_sync &&
+                 !await_mail(mail.mailbox[0], [&] { return mail.answered.load(kOrder) == i; }))
+          return false;
+        if (gives_up) {
+          if (!stopped()) mail.data = 77;
+          return true;
+        }
+      } else {
+        if (!await_mail(mail.mailbox[1], [&] { return mail.offered.load(kOrder) >= i; }))
+          return false;
+        const bool torn = read_was_torn(mail.data.index(), i);
+        if (!fault.no_failure_check && broken()) return false;
+        if (torn && !stopped()) problem("took a message that its sender had taken back");
+        mail.answered.store(i, kOrder);
+        mail.mailbox[0].ring_shared();
+        if (gives_up) return true;
+      }
+    }
+    return true;
+  });
+}
+
+TEST(Bell, NoWakeUpIsLost) {
+  for (const int deaths : {0, 1}) {
+    const Verdict two = run({.threads = 2, .deaths = deaths}, {}, 2, one_shot);
+    EXPECT_EQ(two.problem, "");
+    EXPECT_GT(two.states, 5000u);
+  }
+  const Verdict three = run({.threads = 3}, {}, 1, one_shot);
+  EXPECT_EQ(three.problem, "");
+  EXPECT_GT(three.states, 50000u);
+}
+
+TEST(Mail, AMessageReadWhereItLiesIsFreeAfterTheAnswer) {
+  for (const int deaths : {0, 1}) EXPECT_EQ(run_mail({.deaths = deaths}, {}, false).problem, "");
+  EXPECT_EQ(run_mail({.deaths = 1}, {}, true).problem, "");
+}
+
+// Mutants: each must be found.
+void expect_found(const Verdict& verdict, const char* text) {
+  EXPECT_NE(verdict.problem.find(text), std::string::npos) << '"' << verdict.problem << '"';
+}
+
+TEST(Mutant, ADroppedReleaseIsARace) {
+  for (const int ranks : {2, 3})
+    expect_found(run({.threads = ranks, .mutant = {.drops_release = true}}, {}, 1, one_shot),
+                 "may write it");
+}
+
+TEST(Mutant, AMissingExitSyncIsARace) {
+  const Fault fault{.no_exit_sync = true};
+  expect_found(
+      run({}, fault, 2, [&](auto& round, auto epoch) { return direct(round, epoch, fault); }),
+      "cell");
+  expect_found(run_mail({}, fault, false), "took a message");
+}
+
+TEST(Mutant, OneParityIsARace) {
+  expect_found(run({}, {.one_parity = true}, 3, one_shot), "while");
+}
+
+TEST(Mutant, OneSlotTooFewIsARace) {
+  expect_found(run({}, {.missing_slots = 1}, 1,
+                   [](auto& round, auto epoch) {
+                     return in_steps(round, epoch, 3, ModelRound::kEveryRank);
+                   }),
+               "while");
+}
+
+TEST(Mutant, ALostWakeUpIsAWaitForEver) {
+  const char* const kForEver = "for ever";
+  expect_found(run({.mutant = {.drops_wake = true}}, {}, 2, one_shot), kForEver);
+  expect_found(run({}, {.no_ring = true}, 2, one_shot), kForEver);
+  expect_found(run({.mutant = {.weak_read_modify = true}}, {}, 2, one_shot), kForEver);
+  expect_found(run_mail({.mutant = {.weak_sequential = true}}, {}, false), kForEver);
+}
+
+TEST(Mutant, AReaderThatDoesNotLookForTheFailureTakesGarbage) {
+  expect_found(run_mail({.deaths = 1}, {.no_failure_check = true}, true), "took a message");
+}
+
+}  // namespace
+}  // namespace c10d::model

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "src/backends/native/pipeline.h"
+#include "src/core/flags.h"
+#include "tests/model/explorer.h"
+
+namespace c10d::model {
+
+using native::Flow;
+using native::Progress;
+
+// What is wrong on purpose in the rounds below.
+struct Fault {
+  bool no_exit_sync = false;
+  bool one_parity = false;
+  int missing_slots = 0;
+  bool no_ring = false;
+  bool no_failure_check = false;
+};
+
+inline constexpr std::size_t kModelSlots = 2;
+// Epochs wrap in the fourth collective.
+inline constexpr std::uint32_t kFirstEpoch = 0xfffffffd;
+
+// What ranks share, as native::RankLines and staging.
+struct Lines {
+  BasicBell<Memory> bell;
+  BasicEntry<Memory> entries[2];
+  using Steps = BasicSteps<Memory>;
+  // As Team::join() leaves them.
+  Steps staged{Word<std::uint64_t>(Steps::value(kFirstEpoch, 0))};
+  Steps reduced{Word<std::uint64_t>(Steps::value(kFirstEpoch, 0))};
+  Steps consumed{Word<std::uint64_t>(Steps::value(kFirstEpoch, 0))};
+  Cell<std::uint64_t> staging[2][kModelSlots];
+  Cell<std::uint64_t> input, output;  // registered memory
+};
+
+// As wait_until(): looks, rings its own bell, sleeps.
+template <class Ready, class Ring>
+bool sleep_until(BasicBell<Memory>& bell, Ready ready, Ring ring_own) {
+  const Part seen = begin();
+  if (seen == Part::over) return !stopped();
+  bool over = false;
+  if (!sleeps()) {
+    if (!ready()) return block() && false;
+    end();
+    return !stopped();
+  }
+  if (seen == Part::first) {
+    over = ready();
+    if (!over) ring_own();
+  }
+  while (!over) {
+    if (broken() || stopped()) return false;
+    over = bell.sleep(ready, [] { return broken(); });
+    if (!over) again();
+  }
+  end();
+  return !stopped();
+}
+
+// native::Round in the model: the same calls in the same order around the same flags. Bells are
+// rung late, as with a CPU per rank: that is the harder case.
+class ModelRound {
+ public:
+  static constexpr int kEveryRank = -1;
+
+  ModelRound(std::vector<Lines>& lines, int rank, std::uint32_t epoch, const Fault& fault)
+      : lines_(lines), rank_(rank), epoch_(epoch), fault_(fault) {}
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(lines_.size()); }
+  int peer(int i) const { return (rank_ + i) % size(); }
+  bool entered() const { return entered_; }
+  Lines& lines(int rank) const { return lines_[static_cast<std::size_t>(rank)]; }
+  Cell<std::uint64_t>& slot(int rank, std::size_t step) const {
+    const std::size_t slots = kModelSlots - static_cast<std::size_t>(fault_.missing_slots);
+    return lines(rank).staging[parity()][step % slots];
+  }
+
+  bool enter() {
+    lines(rank_).entries[parity()].announce(epoch_, 0, epoch_);
+    for (int i = 1; i < size(); ++i) {
+      const auto& theirs = lines(peer(i)).entries[parity()];
+      if (!await(peer(i), [&] { return theirs.announced(epoch_); })) return false;
+      if (theirs.signature != epoch_ && !stopped()) problem("an entry of another call");
+    }
+    ring();
+    return entered_ = true;
+  }
+  using Word = Progress::Steps Progress::*;
+  void publish(Word word, std::size_t steps) {
+    at(rank_, word).publish(epoch_, steps);
+    ring();
+  }
+  bool await(int peer, Word word, std::size_t steps) {
+    return await(peer, [&] { return at(peer, word).passed(epoch_, steps); });
+  }
+  bool await_all(Word word, std::size_t steps) {
+    for (int i = 1; i < size(); ++i)
+      if (!await(peer(i), word, steps)) return false;
+    return true;
+  }
+  bool await_staged(int peer, std::size_t step) {
+    return step == 0 || await(peer, &Progress::staged, step + 1);
+  }
+  bool await_free(std::size_t step, int reader) {
+    const std::size_t steps = steps_before_reuse(step, kModelSlots);
+    if (steps == 0 || reader == rank_) return true;
+    return reader == kEveryRank ? await_all(&Progress::consumed, steps)
+                                : await(reader, &Progress::consumed, steps);
+  }
+  template <class Ready>
+  bool await(int peer, Ready ready) {
+    return sleep_until(lines(peer).bell, ready, [this] { ring(); });
+  }
+
+ private:
+  unsigned parity() const { return fault_.one_parity ? 0 : parity_of(epoch_); }
+  BasicSteps<Memory>& at(int rank, Word word) const {
+    Lines& of = lines(rank);
+    return word == &Progress::staged    ? of.staged
+           : word == &Progress::reduced ? of.reduced
+                                        : of.consumed;
+  }
+  void ring() {
+    if (!sleeps() || fault_.no_ring || begin() == Part::over) return;
+    lines(rank_).bell.ring();
+    end();
+  }
+
+  std::vector<Lines>& lines_;
+  const int rank_;
+  const std::uint32_t epoch_;
+  const Fault& fault_;
+  bool entered_ = false;
+};
+
+}  // namespace c10d::model

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/core/topology.h"
+
+#include <set>
+
+#include "src/backends/native/topology.h"
+#include "src/core/host.h"
+#include "tests/unit/native_ranks.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+using native::RoundTrips;
+
+TEST(Topology, KnowsTheAllowedCpusOfThisMachine) {
+  const auto places = cpu_places();
+  EXPECT_EQ(static_cast<int>(places.size()), allowed_cpus());
+  std::set<int> cpus;
+  for (const CpuPlace& place : places) cpus.insert(place.cpu);
+  EXPECT_EQ(cpus.size(), places.size());
+  EXPECT_GE(count_places(places, &CpuPlace::numa_node), 1);
+}
+
+TEST(Topology, TellsNodesPackagesAndCachesApart) {
+  const auto places = cpu_places("package:2 numa:2 l3:2 core:2 pu:1");
+  ASSERT_EQ(places.size(), 16u);
+  EXPECT_EQ(count_places(places, &CpuPlace::package), 2);
+  EXPECT_EQ(count_places(places, &CpuPlace::numa_node), 4);
+  EXPECT_EQ(count_places(places, &CpuPlace::l3), 8);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    EXPECT_EQ(places[i].cpu, static_cast<int>(i));
+    EXPECT_EQ(places[i].l3, static_cast<int>(i / 2));
+    EXPECT_EQ(places[i].numa_node, static_cast<int>(i / 4));
+    EXPECT_EQ(places[i].package, static_cast<int>(i / 8));
+  }
+}
+
+TEST(Topology, SaysWhatIsNotKnown) {
+  const auto places = cpu_places("numa:2 pu:1");
+  ASSERT_EQ(places.size(), 2u);
+  EXPECT_EQ(places[1].l3, -1);
+  EXPECT_EQ(count_places(places, &CpuPlace::l3), 1);
+  EXPECT_EQ(count_places(places, &CpuPlace::numa_node), 2);
+  EXPECT_TRUE(cpu_places("no machine").empty());
+}
+
+// Every rank gets the same, or nothing where there is not a CPU for each.
+TEST(RoundTrips, AreTheSameOnEveryRank) {
+  for (const int size : {1, 2, 3}) {
+    std::vector<RoundTrips> seen(static_cast<std::size_t>(size));
+    as_ranks(size, [&](TestRank& self) {
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+      seen[static_cast<std::size_t>(self.rank())] =
+          native::measure_round_trips(self.team(), deadline);
+      std::vector<std::int32_t> one(1, 1);
+      self.run(AllReduce{one, one, ReduceOp::sum});
+      EXPECT_EQ(one[0], size);
+    });
+    for (const RoundTrips& trips : seen) EXPECT_EQ(trips.ns, seen[0].ns);
+    if (size == 1 || size > allowed_cpus()) {
+      EXPECT_TRUE(seen[0].ns.empty());
+      EXPECT_EQ(describe(seen[0]), "");
+      continue;
+    }
+    for (int a = 0; a < size; ++a)
+      for (int b = 0; b < size; ++b) {
+        EXPECT_EQ(seen[0].between(a, b) == 0, a == b);
+        EXPECT_EQ(seen[0].between(a, b), seen[0].between(b, a));
+      }
+  }
+}
+
+TEST(RoundTrips, MakeGroupsOfRanksThatAreNear) {
+  EXPECT_EQ(native::near_groups({}, 3), (std::vector<int>{0, 0, 0}));
+  // Ranks 0, 2 and 1, 3 are near, whatever the machine claims.
+  const RoundTrips pairs{4,
+                         {0, 400, 100, 390,  //
+                          400, 0, 410, 110,  //
+                          100, 410, 0, 380,  //
+                          390, 110, 380, 0}};
+  EXPECT_EQ(native::near_groups(pairs, 4), (std::vector<int>{0, 1, 0, 1}));
+  EXPECT_EQ(describe(pairs), "rtt 0.10-0.41 us, 2 groups");
+  const RoundTrips even{2, {0, 330, 330, 0}};
+  EXPECT_EQ(native::near_groups(even, 2), (std::vector<int>{0, 0}));
+  EXPECT_EQ(describe(even), "rtt 0.33 us");
+}
+
+// All ranks together take in proportion to their number; with many, every pair still has a ring.
+TEST(Layout, TakesLittleMemoryThatGrowsLinearly) {
+  const auto per_rank = [](int ranks) {
+    return native::Layout(ranks).bytes() / static_cast<std::size_t>(ranks);
+  };
+  for (int ranks = 2; ranks <= 8; ++ranks) EXPECT_LE(per_rank(ranks), std::size_t{8} << 20);
+  for (int ranks = 2; ranks <= 64; ++ranks) EXPECT_LE(per_rank(ranks), per_rank(2) * 11 / 10);
+  for (int ranks = 64; ranks <= 512; ranks *= 2)
+    EXPECT_LE(per_rank(2 * ranks), 2 * per_rank(ranks));
+}
+
+}  // namespace
+}  // namespace c10d::inline v0
