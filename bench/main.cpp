@@ -6,10 +6,12 @@
 #include "bench/ceiling.h"
 #include "bench/controller.h"
 #include "bench/doctor.h"
+#include "bench/explain.h"
 #include "bench/list.h"
 #include "bench/options.h"
 #include "bench/report.h"
 #include "bench/store_bench.h"
+#include "bench/tune.h"
 #include "c10d/error.h"
 
 namespace c10d::bench {
@@ -20,6 +22,10 @@ int dispatch(const Options& options) {
     case Command::run:
     case Command::compare:
       return run_benchmark(options);
+    case Command::tune:
+      return run_tune(options);
+    case Command::explain:
+      return run_explain(options);
     case Command::ceiling:
       return print_ceilings(options.json_listing);
     case Command::store:

@@ -10,7 +10,18 @@
 
 namespace c10d::bench {
 
-enum class Command : std::uint8_t { none, run, compare, ceiling, store, list, doctor, report };
+enum class Command : std::uint8_t {
+  none,
+  run,
+  compare,
+  tune,
+  explain,
+  ceiling,
+  store,
+  list,
+  doctor,
+  report
+};
 enum class Check : std::uint8_t { first, all, off };
 enum class Switch : std::uint8_t { automatic, on, off };
 
@@ -32,6 +43,7 @@ struct Options {
   bool random_order = true;
   std::uint64_t seed = 42;
   bool dirty = true;
+  bool heap = false;        // buffers from the group's allocate()
   bool window_sync = true;  // else the barrier alone
   Check check = Check::first;
   bool control = true;  // A/A
@@ -48,7 +60,9 @@ struct Options {
   Switch progress = Switch::automatic;
   bool dry_run = false;
   bool json_listing = false;       // list, doctor, ceiling, store
-  std::string topic;               // of list
+  std::string topic;               // of list; the op of explain
+  std::uint64_t bytes = 0;         // of explain
+  DType dtype = DType::f32;        // of explain
   std::vector<std::string> files;  // of report
 
   // A rank that the controller started: which launch it belongs to, and where rank 0 writes its

@@ -11,6 +11,7 @@
 #include "src/backends/native/messages.h"
 #include "src/backends/native/queue.h"
 #include "src/backends/native/team.h"
+#include "src/backends/native/tuning.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -52,9 +53,18 @@ class NativeBackend final : public Backend {
                            .group = team_->context().group});
   }
 
+  PlanReport plan(const PlanQuery& query) const override {
+    return native::report_plan(team_->plan(), team_->prices(), query);
+  }
+
   std::string description() const override {
-    return fmt::format("native, shared memory, {} KiB staging per rank, {}",
-                       team_->layout().staging_bytes() >> 10, describe(team_->policy()));
+    const native::Machine& machine = team_->prices().machine();
+    return fmt::format("native, shared memory, {} KiB staging per rank, {}, {}{}",
+                       team_->layout().staging_bytes() >> 10, describe(team_->policy()),
+                       machine.crowded ? ""
+                       : machine.far   ? "far, "
+                                       : "near, ",
+                       machine.cma ? "cma" : "no cma");
   }
 
  private:

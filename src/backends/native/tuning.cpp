@@ -135,4 +135,25 @@ std::vector<Curve> load_tuning(const std::string& path, std::string_view fingerp
   return curves;
 }
 
+PlanReport report_plan(const Plan& plan, const Prices& prices, const PlanQuery& query) {
+  PlanReport report;
+  report.fingerprint = fingerprint(prices.machine());
+  report.path = tuning_path(report.fingerprint);
+  PlanKey key = plan_key(query.op, query.dtype, query.bytes);
+  key.registered = query.registered;
+  if (planned_index(query.op) >= kPlannedOps) return report;
+  report.bound_us = bound_us(key, prices.machine());
+  for (std::size_t i = 0; i < choices().size(); ++i)
+    if (applies(choices()[i], key, prices.machine()))
+      report.options.push_back(
+          {name_of(choices()[i]), prices.us(i, key), prices.is_measured(i, key)});
+  const std::string taken = name_of(plan.find(key));
+  std::stable_sort(report.options.begin(), report.options.end(),
+                   [&](const PlanOption& a, const PlanOption& b) {
+                     if ((a.name == taken) != (b.name == taken)) return a.name == taken;
+                     return a.us < b.us;
+                   });
+  return report;
+}
+
 }  // namespace c10d::inline v0::native

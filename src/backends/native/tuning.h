@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "c10d/plan.h"
 #include "src/backends/native/plan.h"
 
 // What `c10d-bench tune` measured: $XDG_CACHE_HOME/c10d/tune/<hash of the fingerprint>.json.
@@ -22,5 +23,7 @@ std::vector<Curve> parse_tuning(std::string_view json, std::string_view fingerpr
 // The same from the path; no file is no warning.
 std::vector<Curve> load_tuning(const std::string& path, std::string_view fingerprint,
                                std::vector<std::string>& warnings);
+
+PlanReport report_plan(const Plan& plan, const Prices& prices, const PlanQuery& query);
 
 }  // namespace c10d::inline v0::native
