@@ -9,19 +9,19 @@ namespace c10d::inline v0::native {
 namespace {
 
 constexpr double kMiB = 1 << 20;
-// One core's copy, GB/s = 1e3 bytes per us, by where the bytes fit.
+// One core's copy in bytes per us, by where source and target fit.
 double copy_pace(double footprint) noexcept {
   if (footprint <= 1.5 * kMiB) return 40e3;
   if (footprint <= 16 * kMiB) return 16e3;
   return 8e3;
 }
-// Ordinary stores into lines that another core has read fetch them back first.
-double stage_pace(const Choice& choice, const Machine& machine) noexcept {
-  if (choice.store == StorePolicy::streaming) return machine.far ? 14e3 : 10e3;
-  return machine.far ? 8e3 : 14e3;
+// Through staging, in or out.
+double stage_pace(const Choice& choice, const Machine& machine, double footprint) noexcept {
+  const double both = machine.stage_us[static_cast<std::size_t>(choice.store)];
+  return std::min(2 * kMiB / both, copy_pace(footprint));
 }
-constexpr double kCmaPace = 11e3;  // pages of 4 KiB
-constexpr double kCmaCall = 1.4;
+// Through the kernel, with pages of 4 KiB; what is reduced then is read and written once more.
+constexpr double kCmaPace = 11e3, kCmaReducePace = 6e3, kCmaCall = 1.4;
 constexpr double kYield = 1.5;
 
 double hop_of(const Machine& machine) noexcept {
@@ -69,9 +69,9 @@ double staged_us(const Choice& choice, const PlanKey& key, const Machine& machin
                                                   ? static_cast<double>(128u << 10)
                                                   : chunk));
   const bool two = choice.algorithm == Algorithm::two_shot;
-  const double footprint = 2 * static_cast<double>(key.bytes);
-  const double in = traffic.in / stage_pace(choice, machine);
-  const double out = traffic.out / std::min(copy_pace(footprint), machine.far ? 14e3 : 20e3);
+  const double pace = stage_pace(choice, machine, 2 * static_cast<double>(key.bytes));
+  const double in = traffic.in / pace;
+  const double out = traffic.out / pace;
   // With one step nobody's copying in hides another's copying out.
   const bool one_sided = key.op == OpKind::broadcast || key.op == OpKind::gather ||
                          key.op == OpKind::scatter || key.op == OpKind::reduce;
@@ -83,29 +83,48 @@ double staged_us(const Choice& choice, const PlanKey& key, const Machine& machin
   return flags + streamed + together * (machine.crowded ? n / 2 : 1);
 }
 
+// Bytes that the busiest rank moves between ranks, and within itself.
+struct Moves {
+  double across = 0, own = 0;
+};
+
+Moves direct_moves(const Choice& choice, const PlanKey& key, double n) noexcept {
+  const auto s = static_cast<double>(key.bytes);
+  const bool pushes = choice.algorithm == Algorithm::push;
+  switch (planned_index(key.op)) {
+    case planned_index(OpKind::all_reduce):
+      return {2 * s * (n - 1) / n, 0};
+    case planned_index(OpKind::reduce):
+      return {s, 0};
+    case planned_index(OpKind::reduce_scatter):
+      return {s * (n - 1) / n, 0};
+    case planned_index(OpKind::broadcast):
+      return {pushes ? s * (n - 1) / n : s, 0};
+    case planned_index(OpKind::scatter):
+      return {s / n, 0};
+    case planned_index(OpKind::gather):
+      return pushes ? Moves{s / n, 0} : Moves{s * (n - 1) / n, s / n};
+    default:
+      return {s * (n - 1) / n, s / n};
+  }
+}
+
 double direct_us(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept {
   const double n = machine.ranks;
   const auto s = static_cast<double>(key.bytes);
-  const bool all_reduce = key.op == OpKind::all_reduce;
-  double bytes = s * (n - 1) / n;  // all_gather, reduce_scatter, all_to_all, gather
-  if (all_reduce) bytes = 2 * bytes;
-  if (key.op == OpKind::broadcast)
-    bytes = choice.algorithm == Algorithm::push ? s * (n - 1) / n : s;
-  if (key.op == OpKind::reduce) bytes = s;
-  if (key.op == OpKind::scatter ||
-      (key.op == OpKind::gather && choice.algorithm == Algorithm::push))
-    bytes = s / n;
-  double pace = copy_pace(2 * s);
+  const bool pulls = choice.algorithm == Algorithm::pull;
   const bool streams = choice.store == StorePolicy::streaming;
-  const bool large = s > 4 * kMiB;
-  if (!key.registered) pace = std::min(pace, kCmaPace);
-  if (key.registered && !large) pace = std::min(pace, streams ? 15e3 : machine.far ? 12e3 : 24e3);
-  if (large && streams) pace *= 1.3;
-  if (choice.algorithm == Algorithm::push && machine.far && streams) pace *= 1.1;
-  const double syncs =
-      hop_of(machine) * (all_reduce && choice.algorithm == Algorithm::pull ? 3 : 2);
-  const double calls = key.registered ? 0 : kCmaCall * (n - 1) * (all_reduce ? 2 : 1);
-  return syncs + calls + bytes / pace * (machine.crowded ? n / 2 : 1) + (streams ? 0.15 : 0);
+  const bool pulls_results = pulls && key.op == OpKind::all_reduce;
+  const Moves moves = direct_moves(choice, key, n);
+  const double memory = copy_pace(2 * s) * (streams && s > 8 * kMiB ? 1.3 : 1);
+  // Nothing is staged on the way, and what is pushed need not be asked for.
+  const double across =
+      key.registered ? stage_pace(choice, machine, 0) * (pulls ? 0.6 : 0.7)
+                     : (is_reduction(key.op) ? kCmaReducePace : kCmaPace) * (streams ? 0.99 : 1);
+  const double calls = key.registered ? 0 : kCmaCall * (n - 1) * (pulls_results ? 2 : 1);
+  const double us = calls + moves.across / std::min(across, memory) + moves.own / memory;
+  return hop_of(machine) * (pulls_results ? 3 : 2) + us * (machine.crowded ? n / 2 : 1) +
+         (streams ? 0.15 : 0);
 }
 
 }  // namespace

@@ -97,6 +97,8 @@ struct Machine {
   bool far = false;      // a flag takes long from rank to rank: see kFarNs
   bool cma = false;      // every rank can read every other's memory
   double hop_us = 0.15;  // one way
+  // Microseconds to stage a MiB on one rank and copy it out on another, by StorePolicy.
+  std::array<double, 2> stage_us = {100, 130};
 };
 inline constexpr double kFarNs = 200;  // round trip
 

@@ -20,6 +20,16 @@ using std::chrono::steady_clock;
 constexpr auto kPatience = std::chrono::milliseconds(10);
 constexpr int kFurthestPinged = 7;
 
+// A peer that is pinged with this bit reads a block of rank 0's staging before it answers.
+constexpr std::uint32_t kReadBlock = 1u << 23;
+constexpr std::size_t kBlock = std::size_t{64} << 10;
+
+bool answers(const RankLines& peer, std::uint32_t number, steady_clock::time_point until) {
+  for (int i = 1; peer.echo.load(std::memory_order_acquire) != number; ++i)
+    if (i % 256 == 0 && steady_clock::now() > until) return false;
+  return true;
+}
+
 // The shortest of a few batches of round trips, in microseconds; nothing when the peer does not
 // answer before `until`.
 std::optional<double> round_trip_us(PlanLines& plan, RankLines& peer, int rank,
@@ -31,11 +41,29 @@ std::optional<double> round_trip_us(PlanLines& plan, RankLines& peer, int rank,
     const auto start = steady_clock::now();
     for (int trip = 0; trip < kTrips; ++trip) {
       plan.ping.store(++number, std::memory_order_release);
-      for (int i = 1; peer.echo.load(std::memory_order_acquire) != number; ++i)
-        if (i % 256 == 0 && steady_clock::now() > until) return best;
+      if (!answers(peer, number, until)) return best;
     }
     const std::chrono::duration<double, std::micro> took = steady_clock::now() - start;
     best = std::min(best.value_or(took.count() / kTrips), took.count() / kTrips);
+  }
+  return best;
+}
+
+// Microseconds for a block from rank 0 to a peer through rank 0's staging, which stays zero.
+std::optional<double> staging_us(PlanLines& plan, const RankLines& peer, std::byte* staging,
+                                 StorePolicy policy, steady_clock::time_point until) {
+  constexpr std::uint32_t kTrips = 8;
+  const std::vector<std::byte> zeros(kBlock);
+  const std::uint32_t first = 1u << 24 | kReadBlock | (static_cast<std::uint32_t>(policy) << 8);
+  std::optional<double> best;
+  for (std::uint32_t trip = 0; trip < kTrips; ++trip) {
+    const auto start = steady_clock::now();
+    copy(staging, zeros.data(), kBlock, policy);
+    stream_fence();
+    plan.ping.store(first + trip, std::memory_order_release);
+    if (!answers(peer, first + trip, until)) return best;
+    const std::chrono::duration<double, std::micro> took = steady_clock::now() - start;
+    best = std::min(best.value_or(took.count()), took.count());
   }
   return best;
 }
@@ -71,6 +99,10 @@ void Team::make_plan(Deadline deadline) {
     const double trip_us = trips.empty() ? 2 * machine.hop_us : trips[trips.size() / 2];
     machine.far = trip_us * 1000 > kFarNs;
     machine.hop_us = std::clamp(trip_us / 2, 0.02, 5.0);
+    for (const StorePolicy policy : {StorePolicy::temporal, StorePolicy::streaming})
+      if (const auto us = staging_us(shared, lines(1), layout_.staging(base_, 0, 0), policy, until))
+        machine.stage_us[static_cast<std::size_t>(policy)] =
+            std::clamp(*us * static_cast<double>(1 << 20) / kBlock, 10.0, 2000.0);
   }
   std::vector<std::string> warnings;
   const std::string key = fingerprint(machine);
@@ -88,10 +120,13 @@ void Team::agree_on_plan(Deadline deadline) {
   PlanLines& shared = layout_.plan(base_);
   RankLines& own = lines(rank());
   std::uint32_t echoed = 0;
+  std::vector<std::byte> block(kBlock);
   wait_for_peer(0, "did not say how the group's ops shall run", deadline, [&] {
     const std::uint32_t ping = shared.ping.load(std::memory_order_acquire);
     if (ping != echoed && ping >> 24 == static_cast<std::uint32_t>(rank())) {
       echoed = ping;
+      if ((ping & kReadBlock) != 0)
+        copy(block.data(), layout_.staging(base_, 0, 0), kBlock, StorePolicy::temporal);
       own.echo.store(ping, std::memory_order_release);
     }
     return shared.ready.load(std::memory_order_acquire) != 0;
