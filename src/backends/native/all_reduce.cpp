@@ -10,21 +10,7 @@ namespace {
 bool pull(Round& round, const Choice& choice, const Reduction& reduction) {
   using Side = Round::Side;
   const Part slice = share_of(reduction.bytes, round.size(), round.rank());
-  const std::size_t block = scratch_block(round);
-  const auto sources = round.sources();
-  for (std::size_t done = 0; done < slice.bytes; done += block) {
-    const std::size_t first = slice.first + done;
-    const std::size_t bytes = std::min(block, slice.bytes - done);
-    sources[static_cast<std::size_t>(round.rank())] = reduction.input + first;
-    for (int i = 1; i < round.size(); ++i) {
-      const int peer = round.peer(i);
-      const std::byte* const from = round.view(peer, Side::input, first, bytes,
-                                               round.staging(round.rank()) + (i - 1) * block);
-      if (from == nullptr) return false;
-      sources[static_cast<std::size_t>(peer)] = from;
-    }
-    round.reduce_out(reduction.how, reduction.output + first, bytes, choice.store);
-  }
+  if (!pull_slice(round, choice, reduction, slice, reduction.output + slice.first)) return false;
   round.publish(&Progress::reduced, 1);
   for (int i = 1; i < round.size(); ++i) {
     const int peer = round.peer(i);

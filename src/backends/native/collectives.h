@@ -41,6 +41,10 @@ bool inline_shot(Round& round, const Reduction& reduction);
 bool one_shot(Round& round, const Choice& choice, const Reduction& reduction);
 // Every rank reduces one slice of each piece, then those that want the result collect the slices.
 bool two_shot(Round& round, const Choice& choice, const Reduction& reduction);
+// Reduces `slice` of all inputs, wherever they lie, to `output`. Nothing else: it neither tells the
+// others nor waits for them.
+bool pull_slice(Round& round, const Choice& choice, const Reduction& reduction, Part slice,
+                std::byte* output);
 // Every rank reduces one slice of all inputs, where they lie in the heap, into every output or that
 // of the root. In place is safe: nobody else touches the slice.
 bool push_slices(Round& round, const Choice& choice, const Reduction& reduction);

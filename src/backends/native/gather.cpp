@@ -13,6 +13,15 @@ struct Gathering {
   Blocks blocks;
 };
 
+bool inline_shot(Round& round, const Gathering& all) {
+  const int rank = round.rank();
+  copy_bytes(round.payload(rank), all.input, all.blocks.bytes(rank));
+  if (!round.enter()) return false;
+  for (int peer = 0; peer < round.size() && rank == all.root; ++peer)
+    copy_bytes(all.output + all.blocks.offset(peer), round.payload(peer), all.blocks.bytes(peer));
+  return true;
+}
+
 bool one_shot(Round& round, const Choice& choice, const Gathering& all) {
   const int rank = round.rank();
   const bool is_root = rank == all.root;
@@ -66,6 +75,7 @@ bool push(Round& round, const Choice& choice, const Gathering& all) {
 bool collect_on_root(Round& round, OpKind kind, const Tensor& output, const ConstTensor& input,
                      int root, const Blocks& blocks) {
   const Gathering all{bytes_of(output), bytes_of(input), root, blocks};
+  if (blocks.largest() <= kInlineBytes) return inline_shot(round, all);
   const bool is_root = round.rank() == root;
   const auto ranks = static_cast<std::size_t>(round.size());
   const Choice* const choice =

@@ -95,7 +95,7 @@ Moves direct_moves(const Choice& choice, const PlanKey& key, double n) noexcept 
     case planned_index(OpKind::all_reduce):
       return {2 * s * (n - 1) / n, 0};
     case planned_index(OpKind::reduce):
-      return {s, 0};
+      return {pushes ? s : s * (n - 1), 0};
     case planned_index(OpKind::reduce_scatter):
       return {s * (n - 1) / n, 0};
     case planned_index(OpKind::broadcast):

@@ -60,7 +60,7 @@ bool applies(const Choice& choice, const PlanKey& key, const Machine& machine) n
     case Algorithm::two_shot:
       return key.op == OpKind::all_reduce || key.op == OpKind::reduce;
     case Algorithm::pull:
-      return key.op != OpKind::reduce && (key.registered || machine.cma);
+      return key.registered || machine.cma;
     case Algorithm::push:
       return key.registered && key.op != OpKind::reduce_scatter && key.op != OpKind::scatter;
   }

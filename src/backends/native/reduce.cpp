@@ -2,6 +2,17 @@
 #include "src/backends/native/collectives.h"
 
 namespace c10d::inline v0::native {
+namespace {
+
+// The root reads all inputs.
+bool pull(Round& round, const Choice& choice, const Reduction& reduction) {
+  if (round.rank() != reduction.root) return round.await(reduction.root, &Progress::consumed, 1);
+  if (!pull_slice(round, choice, reduction, {0, reduction.bytes}, reduction.output)) return false;
+  round.publish(&Progress::consumed, 1);
+  return true;
+}
+
+}  // namespace
 
 bool run(Round& round, const Reduce& op) {
   const bool is_root = round.rank() == op.root;
@@ -17,13 +28,16 @@ bool run(Round& round, const Reduce& op) {
                     is_root ? op.output.bytes() : 0});
   if (choice == nullptr) return false;
   switch (choice->algorithm) {
+    case Algorithm::one_shot:
+      return one_shot(round, *choice, reduction);
     case Algorithm::two_shot:
       return two_shot(round, *choice, reduction);
+    case Algorithm::pull:
+      return pull(round, *choice, reduction);
     case Algorithm::push:
       return push_slices(round, *choice, reduction);
-    default:
-      return one_shot(round, *choice, reduction);
   }
+  return false;
 }
 
 }  // namespace c10d::inline v0::native

@@ -44,24 +44,9 @@ bool one_shot(Round& round, const Choice& choice, const Blockwise& all) {
 
 // Each rank reads its block of every input.
 bool pull(Round& round, const Choice& choice, const Blockwise& all) {
-  const int rank = round.rank();
-  const std::size_t offset = all.blocks.offset(rank), total = all.blocks.bytes(rank);
-  const std::size_t block = scratch_block(round);
-  const auto sources = round.sources();
-  for (std::size_t done = 0; done < total; done += block) {
-    const std::size_t bytes = std::min(block, total - done);
-    sources[static_cast<std::size_t>(rank)] = all.input + offset + done;
-    for (int i = 1; i < round.size(); ++i) {
-      const int peer = round.peer(i);
-      const std::byte* const from =
-          round.view(peer, Round::Side::input, offset + done, bytes,
-                     round.staging(rank) + static_cast<std::size_t>(i - 1) * block);
-      if (from == nullptr) return false;
-      sources[static_cast<std::size_t>(peer)] = from;
-    }
-    round.reduce_out(all.how, all.output + done, bytes, choice.store);
-  }
-  return round.leave();
+  const Part own{all.blocks.offset(round.rank()), all.blocks.bytes(round.rank())};
+  const Reduction reduction{.input = all.input, .how = all.how};
+  return pull_slice(round, choice, reduction, own, all.output) && round.leave();
 }
 
 bool reduce_blocks(Round& round, OpKind kind, const Tensor& output, const ConstTensor& input,

@@ -142,6 +142,26 @@ bool two_shot(Round& round, const Choice& choice, const Reduction& reduction) {
   return true;
 }
 
+bool pull_slice(Round& round, const Choice& choice, const Reduction& reduction, Part slice,
+                std::byte* output) {
+  const std::size_t block = scratch_block(round);
+  const auto sources = round.sources();
+  for (std::size_t done = 0; done < slice.bytes; done += block) {
+    const std::size_t first = slice.first + done;
+    const std::size_t bytes = std::min(block, slice.bytes - done);
+    sources[static_cast<std::size_t>(round.rank())] = reduction.input + first;
+    std::byte* scratch = round.staging(round.rank());
+    for (int i = 1; i < round.size(); ++i, scratch += block) {
+      const int peer = round.peer(i);
+      const std::byte* const from = round.view(peer, Round::Side::input, first, bytes, scratch);
+      if (from == nullptr) return false;
+      sources[static_cast<std::size_t>(peer)] = from;
+    }
+    round.reduce_out(reduction.how, output + done, bytes, choice.store);
+  }
+  return true;
+}
+
 bool push_slices(Round& round, const Choice& choice, const Reduction& reduction) {
   using Side = Round::Side;
   const Part slice = share_of(reduction.bytes, round.size(), round.rank());
