@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "c10d/backend.h"
@@ -41,7 +40,7 @@ class Team {
   Heap& heap() noexcept { return heap_; }
   const Plan& plan() const noexcept { return plan_; }
   // What rank 0 chose by, as far as this rank knows: without what only rank 0 measured or loaded.
-  const Prices& prices() const noexcept { return *prices_; }
+  const Prices& prices() const noexcept { return prices_; }
 
   RankLines& lines(int rank) const noexcept { return layout_.lines(base_, rank); }
   std::byte* base() const noexcept { return base_; }
@@ -68,7 +67,7 @@ class Team {
   WaitPolicy policy_;
   Heap heap_;
   Plan plan_;
-  std::optional<Prices> prices_;
+  Prices prices_{Machine{.ranks = 1}};
   std::uint64_t allocations_ = 0;
   std::uint32_t epoch_ = kFirstEpoch;
   std::vector<const std::byte*> sources_;  // scratch: one pointer per rank

@@ -3,6 +3,7 @@
 // to all.
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -106,8 +107,8 @@ void Team::make_plan(Deadline deadline) {
   }
   std::vector<std::string> warnings;
   const std::string key = fingerprint(machine);
-  prices_.emplace(machine, load_tuning(tuning_path(key), key, warnings));
-  plan_ = Plan(*prices_, env("C10D_NATIVE_PLAN").value_or(""), warnings);
+  prices_ = Prices(machine, load_tuning(tuning_path(key), key, warnings));
+  plan_ = Plan(prices_, env("C10D_NATIVE_PLAN").value_or(""), warnings);
   for (const std::string& warning : warnings) log(LogLevel::warn, "native: {}", warning);
   shared.machine = machine;
   shared.plan = plan_;
@@ -132,7 +133,7 @@ void Team::agree_on_plan(Deadline deadline) {
     return shared.ready.load(std::memory_order_acquire) != 0;
   });
   plan_ = shared.plan;
-  prices_.emplace(shared.machine);
+  prices_ = Prices(shared.machine);
   if (!plan_.valid())
     throw_failure({.code = Code::corrupt,
                    .message = "rank 0's plan is damaged: something overwrote the shared memory",
