@@ -75,15 +75,11 @@ class Tuning {
       row["bytes"].push_back(bytes);
       row["us"].push_back(std::max(1e-3, probe_.measure(facts.op, dtype, bytes, kSeconds)));
     }
-    // What goes through staging costs the same wherever the memory lies. A group without half
-    // precision ops asks for the other class never, so moves are the same in both.
+    // What goes through staging costs the same wherever the memory lies.
     for (const bool place : {false, true}) {
       if (place != registered && is_direct(name)) continue;
       row["registered"] = place;
       curves_.push_back(row);
-      if (is_reduction(facts.kind)) continue;
-      curves_.push_back(row);
-      curves_.back()["half"] = true;
     }
   }
 

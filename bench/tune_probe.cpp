@@ -79,8 +79,8 @@ double Probe::measure(BenchOp op, DType dtype, std::uint64_t bytes, double secon
       static_cast<std::uint64_t>(page_.from_root(static_cast<std::int64_t>(asked)));
   CellRecord cell = runner.measure(iterations, 2 * seconds);
   if (runner.failed_anywhere())
-    throw_failure(
-        {Code::backend_error, "native failed while it was measured: " + runner.failure()});
+    throw_failure({.code = Code::backend_error,
+                   .message = "native failed while it was measured: " + runner.failure()});
   if (cell.samples.empty()) return 0;
   // Of a loaded machine the median tells the load, not the algorithm.
   const auto tenth = cell.samples.begin() + static_cast<std::ptrdiff_t>(cell.samples.size() / 10);

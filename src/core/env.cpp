@@ -32,7 +32,7 @@ constexpr EnvVariable kVariables[] = {
     {"C10D_TIMEOUT", "300", "Deadline of every operation in seconds."},
     {"C10D_LOG", "warn", "What is logged on stderr: error, warn, info or debug."},
     {"C10D_GLOO_INTERFACE", "", "Interface or address of the gloo backend; else found out."},
-    {"C10D_NATIVE_PLAN", "", "native: algorithms by force, as [op=]algorithm[/store[/chunk]],...; rank 0 decides."},
+    {"C10D_NATIVE_PLAN", "", "native: force [op=]algorithm[/store[/chunk]],...; rank 0 decides."},
     // torchrun and what it sets.
     {"RANK", "", "torchrun: rank."},
     {"WORLD_SIZE", "", "torchrun: number of ranks."},

@@ -309,9 +309,9 @@ constexpr World kWorlds[] = {{1, ""},
                              {3, ""},
                              {4, ""},
                              {7, ""},
-                             {3, "one_shot/streaming/32768"},
+                             {2, "one_shot/streaming/32768"},
                              {3, "two_shot/streaming/32768"},
-                             {3, "pull/streaming"}};
+                             {2, "pull/streaming"}};
 
 std::string world_name(const testing::TestParamInfo<World>& world) {
   std::string name = std::to_string(world.param.ranks) + "_" + world.param.plan;

@@ -67,13 +67,26 @@ bool applies(const Choice& choice, const PlanKey& key, const Machine& machine) n
   return false;
 }
 
+std::size_t Prices::place(std::size_t op, bool half, bool registered, std::size_t choice) noexcept {
+  return ((op * 2 + (half ? 1 : 0)) * 2 + (registered ? 1 : 0)) * kChoices.size() + choice;
+}
+
+Prices::Prices(const Machine& machine, std::vector<Curve> curves)
+    : machine_(machine), curves_(std::move(curves)) {
+  if (curves_.empty()) return;
+  index_.resize(kPlannedOps * 4 * kChoices.size());
+  for (std::size_t i = 0; i < curves_.size(); ++i) {
+    const Curve& curve = curves_[i];
+    index_[place(curve.op, curve.half, curve.registered, curve.choice)] =
+        static_cast<std::uint32_t>(i + 1);
+  }
+}
+
 const Curve* Prices::curve(std::size_t choice, const PlanKey& key) const noexcept {
-  const std::size_t op = planned_index(key.op);
-  const auto found = std::find_if(curves_.begin(), curves_.end(), [&](const Curve& curve) {
-    return curve.choice == choice && curve.op == op && curve.half == key.half &&
-           curve.registered == key.registered && !curve.bytes.empty();
-  });
-  return found == curves_.end() ? nullptr : &*found;
+  if (index_.empty()) return nullptr;
+  const std::uint32_t found =
+      index_[place(planned_index(key.op), key.half, key.registered, choice)];
+  return found == 0 ? nullptr : &curves_[found - 1];
 }
 
 bool Prices::is_measured(std::size_t choice, const PlanKey& key) const noexcept {
@@ -96,16 +109,26 @@ double Prices::us(std::size_t choice, const PlanKey& key) const noexcept {
 }
 
 Plan::Plan(const Prices& prices, std::string_view forced, std::vector<std::string>& warnings) {
-  for (std::size_t op = 0; op < kPlannedOps; ++op)
-    for (const bool half : {false, true})
+  const auto winner = [&](const PlanKey& key) {
+    std::size_t best = 0;
+    double least = prices.us(0, key);
+    for (std::size_t i = 1; i < kChoices.size(); ++i)
+      if (const double us = prices.us(i, key); us < least) {
+        best = i;
+        least = us;
+      }
+    return static_cast<std::uint8_t>(best);
+  };
+  for (std::size_t op = 0; op < kPlannedOps; ++op) {
+    auto& rows = winners_[op];
+    for (const bool half : {false, true}) {
+      if (half && !is_reduction(kPlannedKinds[op])) continue;  // see plan_key()
       for (const bool registered : {false, true})
-        for (std::size_t cell = 0; cell < kCells; ++cell) {
-          const PlanKey key{kPlannedKinds[op], bytes_of_cell(cell), half, registered};
-          std::size_t best = 0;
-          for (std::size_t i = 1; i < kChoices.size(); ++i)
-            if (prices.us(i, key) < prices.us(best, key)) best = i;
-          winners_[op][half][registered][cell] = static_cast<std::uint8_t>(best);
-        }
+        for (std::size_t cell = 0; cell < kCells; ++cell)
+          rows[half][registered][cell] =
+              winner({kPlannedKinds[op], bytes_of_cell(cell), half, registered});
+    }
+  }
   while (!forced.empty()) {
     const std::string_view item = forced.substr(0, forced.find(','));
     forced.remove_prefix(std::min(forced.size(), item.size() + 1));

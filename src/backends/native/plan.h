@@ -87,7 +87,8 @@ struct PlanKey {
   bool registered = false;  // all memory that others touch lies in the heap
 };
 inline PlanKey plan_key(OpKind op, DType dtype, std::uint64_t bytes) noexcept {
-  return {op, bytes, dtype == DType::f16 || dtype == DType::bf16, false};
+  const bool half = is_reduction(op) && (dtype == DType::f16 || dtype == DType::bf16);
+  return {op, bytes, half, false};
 }
 
 // The group, as far as it changes prices.
@@ -121,19 +122,20 @@ struct Curve {
 // Prices: measured where there are curves, else modelled.
 class Prices {
  public:
-  explicit Prices(const Machine& machine, std::vector<Curve> curves = {})
-      : machine_(machine), curves_(std::move(curves)) {}
+  explicit Prices(const Machine& machine, std::vector<Curve> curves = {});
   const Machine& machine() const noexcept { return machine_; }
   double us(std::size_t choice, const PlanKey& key) const noexcept;
   bool is_measured(std::size_t choice, const PlanKey& key) const noexcept;
 
  private:
   const Curve* curve(std::size_t choice, const PlanKey& key) const noexcept;
+  static std::size_t place(std::size_t op, bool half, bool registered, std::size_t choice) noexcept;
   Machine machine_;
   std::vector<Curve> curves_;
+  std::vector<std::uint32_t> index_;  // by place(): 1 + which curve, or 0; empty without curves
 };
 
-// The winners on a grid of sizes, four to an octave. Lies in shared memory while it travels.
+// The winners on a grid of sizes, two to an octave. Lies in shared memory while it travels.
 class Plan {
  public:
   Plan() = default;
@@ -151,15 +153,15 @@ class Plan {
 
  private:
   static constexpr int kFirstBit = 5, kLastBit = 33;  // 32 B .. 8 GiB
-  static constexpr std::size_t kCells = (kLastBit - kFirstBit + 1) * 4;
+  static constexpr std::size_t kCells = (kLastBit - kFirstBit + 1) * 2;
   static std::size_t cell_of(std::uint64_t bytes) noexcept {
     if (bytes < (std::uint64_t{1} << kFirstBit)) return 0;
     const int bit = std::bit_width(bytes) - 1;
     if (bit > kLastBit) return kCells - 1;
-    return static_cast<std::size_t>(bit - kFirstBit) * 4 + (bytes >> (bit - 2) & 3);
+    return static_cast<std::size_t>(bit - kFirstBit) * 2 + (bytes >> (bit - 1) & 1);
   }
   static std::uint64_t bytes_of_cell(std::size_t cell) noexcept {
-    return (4 + cell % 4) << (cell / 4 + kFirstBit - 2);
+    return (2 + cell % 2) << (cell / 2 + kFirstBit - 1);
   }
   std::uint64_t hash() const noexcept;
 

@@ -24,12 +24,17 @@ constexpr int kSchema = 1;
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostPoints = 64;
 
-std::string cpu_model() {
+std::string read_cpu_model() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)
     if (line.starts_with("model name"))
       return line.substr(std::min(line.size(), line.find(':') + 2));
   return "unknown";
+}
+
+const std::string& cpu_model() {
+  static const std::string model = read_cpu_model();
+  return model;
 }
 
 bool numbers_of(const Json& row, const char* name, std::vector<double>& values) {
