@@ -17,6 +17,9 @@ const std::size_t kCounts[] = {0, 1, 10, 11, 1000, 70001, 300003};
 struct World {
   int ranks;
   const char* plan;  // by force; empty: as priced
+  friend void PrintTo(const World& world, std::ostream* out) {
+    *out << world.ranks << " ranks " << world.plan;
+  }
 };
 
 class Native : public testing::TestWithParam<World> {
