@@ -18,6 +18,8 @@ Arena::Arena(std::size_t bytes) : bytes_(bytes < 4096 ? 4096 : bytes) {
          fmt::format("no memory for benchmark buffers of {}; lower --max", bytes_text(bytes_))});
 }
 
-Arena::~Arena() { munmap(data_, bytes_); }
+Arena::~Arena() {
+  if (registered_.data() == nullptr) munmap(data_, bytes_);
+}
 
 }  // namespace c10d::bench

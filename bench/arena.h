@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+
+#include "c10d/buffer.h"
 
 namespace c10d::bench {
 
@@ -10,6 +13,9 @@ class Arena {
  public:
   // Throws DistBackendError (out_of_resources).
   explicit Arena(std::size_t bytes);
+  // What a group registered.
+  explicit Arena(Buffer<std::uint8_t> memory)
+      : bytes_(memory.size()), data_(memory.data()), registered_(std::move(memory)) {}
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -19,6 +25,7 @@ class Arena {
  private:
   std::size_t bytes_;
   void* data_ = nullptr;
+  Buffer<std::uint8_t> registered_;
 };
 
 }  // namespace c10d::bench

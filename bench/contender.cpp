@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "bench/arena.h"
 #include "c10d/backend.h"
 #include "c10d/init.h"
 
@@ -33,12 +32,15 @@ class GroupContender final : public Contender {
     for (const Work& work : works_) work.wait();
   }
   void shutdown() override { group_.shutdown(std::chrono::seconds(10)); }
+  std::unique_ptr<Arena> arena(std::size_t bytes) override {
+    return std::make_unique<Arena>(group_.allocate<std::uint8_t>(std::max<std::size_t>(bytes, 1)));
+  }
 
  private:
   static InitOptions options(const std::string& name, const ContenderContext& context) {
     InitOptions init;
     init.backend = name;
-    init.store = make_prefix_store("group", borrow(context.control->store()));
+    init.store = make_prefix_store(context.prefix, borrow(context.control->store()));
     init.rank = context.control->rank();
     init.size = context.control->size();
     init.timeout = context.timeout;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/arena.h"
 #include "bench/plan.h"
 #include "c10d/collective.h"
 #include "c10d/process_group.h"
@@ -31,6 +32,8 @@ class Contender {
   // Runs the ops one after the other, or starts all and then waits for all. Throws what failed.
   virtual void run(std::span<const Op> ops, bool together) = 0;
   virtual void shutdown() {}
+  // Collective: memory that the backend can reach best; plain memory where it has none such.
+  virtual std::unique_ptr<Arena> arena(std::size_t bytes) { return std::make_unique<Arena>(bytes); }
 
  private:
   std::string name_;
@@ -39,7 +42,8 @@ class Contender {
 struct ContenderContext {
   ProcessGroup* control = nullptr;  // gives the store, the members and the ranks
   Duration timeout{};
-  std::string token;  // the job's secret; empty: from the environment
+  std::string token;             // the job's secret; empty: from the environment
+  std::string prefix = "group";  // of its keys: a new one for each group of that name
 };
 // Collective. Throws DistBackendError (unsupported) with the reason when the name is not available
 // here.

@@ -221,6 +221,19 @@ int run_benchmark(const Options& options) {
   return run_launches(options, ranks, plan.cases);
 }
 
+int launch_self(const Options& options, int ranks) {
+  LaunchOptions launch_with;
+  launch_with.ranks = ranks;
+  launch_with.command = {own_path()};
+  launch_with.command.insert(launch_with.command.end(), options.argv.begin() + 1,
+                             options.argv.end());
+  launch_with.on_line = [](int rank, bool is_stderr, std::string_view line) {
+    print_rank_line(rank, is_stderr, line, is_stderr);
+  };
+  const LaunchResult result = launch(launch_with);
+  return result.forwarded_signal != 0 ? 128 + result.forwarded_signal : result.exit_code;
+}
+
 int exec_mpirun(int argc, char** argv) {
   if (argc < 5) return 2;
   const std::string ranks = argv[2];

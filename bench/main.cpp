@@ -6,12 +6,14 @@
 #include "bench/ceiling.h"
 #include "bench/controller.h"
 #include "bench/doctor.h"
+#include "bench/explain.h"
 #include "bench/list.h"
 #include "bench/options.h"
 #include "bench/overlap.h"
 #include "bench/report.h"
 #include "bench/store_bench.h"
 #include "bench/train.h"
+#include "bench/tune.h"
 #include "c10d/error.h"
 
 namespace c10d::bench {
@@ -22,6 +24,10 @@ int dispatch(const Options& options) {
     case Command::run:
     case Command::compare:
       return run_benchmark(options);
+    case Command::tune:
+      return run_tune(options);
+    case Command::explain:
+      return run_explain(options);
     case Command::ceiling:
       return print_ceilings(options.json_listing);
     case Command::store:

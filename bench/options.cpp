@@ -23,6 +23,7 @@ struct Texts {
   double factor = 2;
   std::string dtypes = "f32", redops = "sum", root = "0", place = "out";
   std::string warmup = "auto", order = "random", dirty = "on", sync = "window", check = "first";
+  std::string memory = "plain", size;
   std::string columns, color = "auto", progress = "auto", control = "on";
 };
 
@@ -144,6 +145,7 @@ void read_protocol(const Texts& texts, Options& options) {
       word<bool>("--order", texts.order, {{"random", true}, {"alternate", false}});
   options.dirty = word<bool>("--dirty", texts.dirty, {{"on", true}, {"off", false}});
   options.control = word<bool>("--control", texts.control, {{"on", true}, {"off", false}});
+  options.heap = word<bool>("--memory", texts.memory, {{"plain", false}, {"heap", true}});
   options.window_sync = word<bool>("--sync", texts.sync, {{"window", true}, {"barrier", false}});
   options.check = word<Check>("--check", texts.check,
                               {{"first", Check::first}, {"all", Check::all}, {"off", Check::off}});
@@ -190,6 +192,9 @@ void add_measuring(CLI::App& app, Options& options, Texts& texts) {
       ->capture_default_str();
   app.add_option("--seed", options.seed, "of order and data")->capture_default_str();
   app.add_option("--dirty", texts.dirty, "rewrite the input before each iteration: on, off")
+      ->capture_default_str();
+  app.add_option("--memory", texts.memory,
+                 "plain, or heap: registered with the first backend that can")
       ->capture_default_str();
   app.add_option("--sync", texts.sync, "window (agreed start time) or barrier")
       ->capture_default_str();
@@ -246,6 +251,9 @@ void add_output(CLI::App& app, Options& options, Texts& texts) {
 void read_texts(const Texts& texts, Options& options) {
   if (options.command != Command::run && options.command != Command::compare) {
     options.timeout = seconds_of("--timeout", texts.timeout);
+    if (options.command != Command::explain) return;
+    options.bytes = bytes_of("size", texts.size);
+    options.dtype = dtype_from_string(texts.dtypes);
     return;
   }
   read_sweep(texts, options);
@@ -298,6 +306,17 @@ Parsed parse_options(int argc, const char* const* argv) {
     add_output(*sub, options, texts);
     let_last_win(*sub);
   }
+  CLI::App* tune =
+      command("tune", "measure native's algorithms here, for its plans", Command::tune);
+  CLI::App* explain =
+      command("explain", "what native does for a call, and how fast", Command::explain);
+  explain->add_option("op", options.topic, "all_reduce, ...")->required();
+  explain->add_option("size", texts.size, "S: 8, 4K, 16M")->required();
+  explain->add_option("-d,--dtype", texts.dtypes, "f32, bf16, ...")->capture_default_str();
+  explain->add_flag("--heap", options.heap, "of registered memory");
+  for (CLI::App* sub : {tune, explain})
+    sub->add_option("-n,--ranks", options.ranks, "start N ranks on this host (default 2)")
+        ->check(CLI::Range(2, 1024));
   CLI::App* ceiling = command("ceiling", "what memory and loopback can do here", Command::ceiling);
   ceiling->add_flag("--json", options.json_listing, "JSON lines");
   CLI::App* store = command("store", "operations per second of the store", Command::store);

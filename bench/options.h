@@ -14,6 +14,8 @@ enum class Command : std::uint8_t {
   none,
   run,
   compare,
+  tune,
+  explain,
   ceiling,
   store,
   train,
@@ -43,6 +45,7 @@ struct Options {
   bool random_order = true;
   std::uint64_t seed = 42;
   bool dirty = true;
+  bool heap = false;        // buffers from the group's allocate()
   bool window_sync = true;  // else the barrier alone
   Check check = Check::first;
   bool control = true;  // A/A
@@ -59,7 +62,9 @@ struct Options {
   Switch progress = Switch::automatic;
   bool dry_run = false;
   bool json_listing = false;       // list, doctor, ceiling, store
-  std::string topic;               // of list
+  std::string topic;               // of list; the op of explain
+  std::uint64_t bytes = 0;         // of explain
+  DType dtype = DType::f32;        // of explain
   std::vector<std::string> files;  // of report
 
   // Of train.

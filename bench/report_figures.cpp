@@ -119,7 +119,7 @@ std::string heat_map(const Summary& summary, std::size_t backend) {
   return html + "</tbody></table></div></div>";
 }
 
-std::string optional_text(const std::optional<double>& value, const char* format) {
+std::string figure_text(const std::optional<double>& value, const char* format) {
   return value ? fmt::format(fmt::runtime(format), *value) : "";
 }
 
@@ -134,7 +134,7 @@ std::string number_row(const SizeRow& row, const BackendCell& cell, bool first) 
       fmt::format("<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
                   microseconds_text(cell.p50.value), microseconds_text(cell.p90),
                   cell.p99 ? microseconds_text(*cell.p99) : "", microseconds_text(cell.max),
-                  optional_text(cell.alg, "{:.3g}"), optional_text(cell.mem, "{:.3g}"),
+                  figure_text(cell.alg, "{:.3g}"), figure_text(cell.mem, "{:.3g}"),
                   cell.ceil ? fmt::format("{:.0f}", *cell.ceil * 100) : "");
   html += fmt::format("<td{}>{}</td>", cell.wrong > 0 ? " class=\"bad\"" : "", cell.wrong);
   if (!cell.compare) return html + "<td class=\"name\"></td></tr>";

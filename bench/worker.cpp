@@ -62,6 +62,7 @@ class Rank {
     std::uint64_t wrong = 0;  // of a check whose block is not out yet
   };
   void open(Entry& entry);
+  void make_buffers();
   void run_case(const Case& c, std::size_t index);
   std::vector<Turn> turns_of(const Case& c, std::size_t index, Buffers& buffers);
   void prepare(Turn& turn, const Case& c);
@@ -87,8 +88,8 @@ class Rank {
   int size_;
   SharedPage page_;
   std::vector<Case> cases_;
-  Arena input_;
-  Arena output_;
+  std::unique_ptr<Arena> input_;
+  std::unique_ptr<Arena> output_;
   std::unique_ptr<Contender> memcpy_;
   std::vector<Entry> entries_;
   std::set<std::uint64_t> copied_;  // sizes whose memcpy is known
@@ -144,8 +145,6 @@ Rank::Rank(const Options& options, const Sink& sink)
       // up.
       page_(control_.store(), rank_, size_, duration_of(options.timeout * 2 + 10)),
       cases_(cases_of(options, size_)),
-      input_(half_of_largest(cases_, size_, options.window)),
-      output_(half_of_largest(cases_, size_, options.window)),
       memcpy_(make_memcpy_contender(rank_)) {
   for (const std::string& name : options.backends) entries_.push_back({name, nullptr, "", "", ""});
 }
@@ -173,6 +172,7 @@ int Rank::run() {
       if (entry.contender) about[entry.name] = entry.contender->description();
     emit(environment_json(0, about));
   }
+  make_buffers();
   for (std::size_t index = 0; index < cases_.size(); ++index) run_case(cases_[index], index);
   for (Entry& entry : entries_)
     if (entry.contender && entry.code.empty()) entry.contender->shutdown();
@@ -180,6 +180,20 @@ int Rank::run() {
   emit(Json{{"t", kLaunchDone}});
   control_.shutdown();
   return wrong_ ? 3 : failed_ ? 1 : 0;
+}
+
+// Registered with the first backend that has such memory; the others use it as any other.
+void Rank::make_buffers() {
+  const std::size_t bytes = half_of_largest(cases_, size_, options_.window);
+  for (const Entry& entry : entries_) {
+    if (!options_.heap || !entry.contender || !entry.code.empty() || input_) continue;
+    if (entry.name.find(':') != std::string::npos || entry.name == "memcpy") continue;
+    input_ = entry.contender->arena(bytes);
+    output_ = entry.contender->arena(bytes);
+  }
+  if (input_) return;
+  input_ = std::make_unique<Arena>(bytes);
+  output_ = std::make_unique<Arena>(bytes);
 }
 
 void Rank::emit_skip(const Case& c, const Entry& entry) {
@@ -215,7 +229,7 @@ std::vector<Rank::Turn> Rank::turns_of(const Case& c, std::size_t index, Buffers
 }
 
 void Rank::run_case(const Case& c, std::size_t index) {
-  Buffers buffers(c, rank_, size_, options_.window, options_.seed, input_, output_);
+  Buffers buffers(c, rank_, size_, options_.window, options_.seed, *input_, *output_);
   if (copied_.insert(c.bytes).second && c.bytes > 0) measure_memcpy(c);
   std::vector<Turn> turns = turns_of(c, index, buffers);
   for (Turn& turn : turns) prepare(turn, c);

@@ -4,16 +4,16 @@ find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(fmt REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(nlohmann_json REQUIRED)
 pkg_check_modules(libuv REQUIRED IMPORTED_TARGET libuv)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 
 add_library(c10d_dependencies INTERFACE)
 target_link_libraries(
   c10d_dependencies INTERFACE fmt::fmt OpenSSL::Crypto PkgConfig::libuv PkgConfig::hwloc
-                              Threads::Threads ${CMAKE_DL_LIBS})
+                              nlohmann_json::nlohmann_json Threads::Threads ${CMAKE_DL_LIBS})
 
 # Of the programs and tests.
-find_package(nlohmann_json QUIET)
 find_package(CLI11 QUIET)
 
 # Of the training examples.

@@ -6,6 +6,7 @@
 
 #include "c10d/collective.h"
 #include "c10d/tensor.h"
+#include "kernels/copy.h"
 
 namespace c10d::inline v0 {
 
@@ -24,16 +25,18 @@ namespace c10d::inline v0 {
 // depend on the order of two NaNs. Integers wrap. On bool any byte but 0 counts as true, and
 // results are 0 or 1.
 //
-// `out` may be one of the inputs; other overlap is not allowed. No pointer needs alignment. Throws
+// `out` is written as `policy` says. It may be one of the inputs; other overlap is not allowed. No
+// pointer needs alignment. Throws
 // std::invalid_argument when `in` is empty or why_unsupported(op.kind, dtype) has a reason.
 void reduce(DType dtype, ReduceOp op, std::byte* out, std::span<const std::byte* const> in,
-            std::size_t count);
+            std::size_t count, StorePolicy policy = StorePolicy::temporal);
 
 // The variants of the loops in this build. All give the same bits; reduce() takes the fastest that
 // the CPU can run.
 enum class KernelIsa { baseline, avx2, avx512 };
 std::span<const KernelIsa> runnable_isas() noexcept;  // slowest first; baseline is always there
 void reduce(KernelIsa isa, DType dtype, ReduceOp op, std::byte* out,
-            std::span<const std::byte* const> in, std::size_t count);
+            std::span<const std::byte* const> in, std::size_t count,
+            StorePolicy policy = StorePolicy::temporal);
 
 }  // namespace c10d::inline v0

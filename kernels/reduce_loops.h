@@ -99,124 +99,129 @@ constexpr std::size_t left_of(std::size_t n) {
   return left;
 }
 
-template <class Format, class Op, std::size_t n>
-typename Format::Accumulator tree(const Op& op, const std::byte* const* in, std::size_t offset) {
-  if constexpr (n == 1) {
-    return op.leaf(Format::load(in[0] + offset));
-  } else {
-    constexpr std::size_t left = left_of(n);
-    return op.combine(tree<Format, Op, left>(op, in, offset),
-                      tree<Format, Op, n - left>(op, in + left, offset));
-  }
-}
-
-// Calls put(result, first element, elements) for one vector after the other; the last may hold
-// fewer elements.
-template <class Format, class Op, std::size_t n, class Put>
-inline __attribute__((always_inline)) void for_each_vector(const Op& op, const std::byte* const* in,
-                                                           std::size_t first, std::size_t count,
-                                                           const Put& put) {
-  constexpr std::size_t stride = Format::kStride;
-  constexpr std::size_t lanes = Format::kLanes;
-  const std::byte* from[n];  // a copy that no store can alias
-  for (std::size_t i = 0; i < n; ++i) from[i] = in[i] + first * stride;
-  std::size_t done = 0;
-  for (; done + lanes <= count; done += lanes)
-    put(tree<Format, Op, n>(op, from, done * stride), done, lanes);
-  if (done == count) return;
-  std::byte rest[n][lanes * stride] = {};
-  const std::byte* padded[n];
-  for (std::size_t i = 0; i < n; ++i) {
-    __builtin_memcpy(rest[i], from[i] + done * stride, (count - done) * stride);
-    padded[i] = rest[i];
-  }
-  put(tree<Format, Op, n>(op, padded, 0), done, count - done);
-}
-
-template <class Format>
-void store(std::byte* out, typename Format::Accumulator v, std::size_t elements) {
-  if (elements == Format::kLanes) {
-    Format::store(out, v);
-  } else {
-    std::byte rest[Format::kLanes * Format::kStride];
-    Format::store(rest, v);
-    __builtin_memcpy(out, rest, elements * Format::kStride);
-  }
-}
-
-template <class Format, class Op, std::size_t n>
-void reduce_unrolled(const Op& op, std::byte* out, const std::byte* const* in, std::size_t count) {
-  for_each_vector<Format, Op, n>(
-      op, in, 0, count, [&](auto v, std::size_t at, std::size_t elements) {
-        store<Format>(out + at * Format::kStride, op.finish(v), elements);
-      });
-}
-
-// The tree of more inputs than registers hold: subtrees of up to eight go through accumulators in
-// L1.
-template <class Format, class Op>
-struct Tile {
-  using V = typename Format::Accumulator;
-  static constexpr std::size_t kElements = kTileVectors * Format::kLanes;
-
-  template <std::size_t n>
-  static void leaves(const Op& op, V* to, const std::byte* const* in, std::size_t first,
-                     std::size_t count) {
-    for_each_vector<Format, Op, n>(op, in, first, count, [&](V v, std::size_t at, std::size_t) {
-      to[at / Format::kLanes] = v;
-    });
-  }
-
-  static void fill(const Op& op, V* to, const std::byte* const* in, std::size_t n,
-                   std::size_t first, std::size_t count) {
-    if (n == 8) return leaves<8>(op, to, in, first, count);
-    if (n == 4) return leaves<4>(op, to, in, first, count);
-    if (n == 2) return leaves<2>(op, to, in, first, count);
-    if (n == 1) return leaves<1>(op, to, in, first, count);
-    const std::size_t left = left_of(n);
-    fill(op, to, in, left, first, count);
-    V right[kTileVectors];
-    fill(op, right, in + left, n - left, first, count);
-    for (std::size_t i = 0; i * Format::kLanes < count; ++i) to[i] = op.combine(to[i], right[i]);
-  }
-
-  static void reduce(const Op& op, std::byte* out, const std::byte* const* in, std::size_t n,
-                     std::size_t count) {
-    V sums[kTileVectors];
-    for (std::size_t first = 0; first < count; first += kElements) {
-      const std::size_t elements = count - first < kElements ? count - first : kElements;
-      fill(op, sums, in, n, first, elements);
-      for (std::size_t at = 0; at < elements; at += Format::kLanes) {
-        const std::size_t some = elements - at < Format::kLanes ? elements - at : Format::kLanes;
-        store<Format>(out + (first + at) * Format::kStride, op.finish(sums[at / Format::kLanes]),
-                      some);
-      }
-    }
-  }
-};
-
 struct Buffers {
   std::byte* out;
   const std::byte* const* in;
   std::size_t n;
   std::size_t count;
+  StorePolicy policy;
+};
+
+// Inputs of which one pass holds all in registers.
+constexpr std::size_t kPassInputs = 4;
+
+// One format and one op. All loops go over whole vectors; what is left over is padded, once, in
+// run().
+template <class Format, class Op>
+struct Loops {
+  using V = typename Format::Accumulator;
+  static constexpr std::size_t kBytes = Format::kLanes * Format::kStride;
+
+  template <std::size_t n>
+  static V tree(const Op& op, const std::byte* const* in, std::size_t offset) {
+    if constexpr (n == 1) {
+      return op.leaf(Format::load(in[0] + offset));
+    } else {
+      constexpr std::size_t left = left_of(n);
+      return op.combine(tree<left>(op, in, offset), tree<n - left>(op, in + left, offset));
+    }
+  }
+
+  // The whole of a small tree, from the inputs to the output.
+  template <std::size_t n>
+  static void pass(const Op& op, std::byte* to, const std::byte* const* in, std::size_t offset,
+                   std::size_t vectors) {
+    const std::byte* from[n];  // a copy that no store can alias
+    for (std::size_t i = 0; i < n; ++i) from[i] = in[i] + offset;
+    for (std::size_t at = 0; at < vectors * kBytes; at += kBytes)
+      Format::store(to + at, op.finish(tree<n>(op, from, at)));
+  }
+
+  // A subtree, into accumulators in L1.
+  template <std::size_t n>
+  static void leaves(const Op& op, V* to, const std::byte* const* in, std::size_t offset,
+                     std::size_t vectors) {
+    const std::byte* from[n];
+    for (std::size_t i = 0; i < n; ++i) from[i] = in[i] + offset;
+    for (std::size_t i = 0; i < vectors; ++i) to[i] = tree<n>(op, from, i * kBytes);
+  }
+
+  // A tree of any size over `bytes` from `offset` on, at most a tile of them.
+  static void fill(const Op& op, V* to, const std::byte* const* in, std::size_t n,
+                   std::size_t offset, std::size_t bytes) {
+    if (n > kPassInputs) {
+      const std::size_t left = left_of(n);
+      V right[kTileVectors];
+      fill(op, to, in, left, offset, bytes);
+      fill(op, right, in + left, n - left, offset, bytes);
+      for (std::size_t i = 0; i * kBytes < bytes; ++i) to[i] = op.combine(to[i], right[i]);
+      return;
+    }
+    const std::size_t vectors = bytes / kBytes;
+    some_leaves(op, to, in, n, offset, vectors);
+    const std::size_t rest = bytes % kBytes;
+    if (rest == 0) return;
+    std::byte padding[kPassInputs][kBytes] = {};
+    const std::byte* padded[kPassInputs] = {};
+    for (std::size_t i = 0; i < n; ++i) {
+      __builtin_memcpy(padding[i], in[i] + offset + vectors * kBytes, rest);
+      padded[i] = padding[i];
+    }
+    some_leaves(op, to + vectors, padded, n, 0, 1);
+  }
+
+  static void some_leaves(const Op& op, V* to, const std::byte* const* in, std::size_t n,
+                          std::size_t offset, std::size_t vectors) {
+    if (n == 1) return leaves<1>(op, to, in, offset, vectors);
+    if (n == 2) return leaves<2>(op, to, in, offset, vectors);
+    if (n == 3) return leaves<3>(op, to, in, offset, vectors);
+    leaves<4>(op, to, in, offset, vectors);
+  }
+
+  // Returns the bytes done.
+  static std::size_t some_passes(const Op& op, std::byte* to, const Buffers& b, std::size_t offset,
+                                 std::size_t vectors) {
+    if (b.n > kPassInputs) return 0;
+    if (b.n == 1) pass<1>(op, to, b.in, offset, vectors);
+    if (b.n == 2) pass<2>(op, to, b.in, offset, vectors);
+    if (b.n == 3) pass<3>(op, to, b.in, offset, vectors);
+    if (b.n == 4) pass<4>(op, to, b.in, offset, vectors);
+    return vectors * kBytes;
+  }
+
+  // What no pass does: trees of many inputs, and the last elements.
+  static void tile(const Op& op, std::byte* to, const Buffers& b, std::size_t offset,
+                   std::size_t bytes) {
+    V sums[kTileVectors];
+    fill(op, sums, b.in, b.n, offset, bytes);
+    std::size_t at = 0;
+    for (; at + kBytes <= bytes; at += kBytes) Format::store(to + at, op.finish(sums[at / kBytes]));
+    if (at == bytes) return;
+    std::byte last[kBytes];
+    Format::store(last, op.finish(sums[at / kBytes]));
+    __builtin_memcpy(to + at, last, bytes - at);
+  }
+
+  static void run(const Op& op, const Buffers& b) {
+    constexpr std::size_t kTileBytes = kTileVectors * kBytes;
+    const bool streams = b.policy == StorePolicy::streaming;
+    const std::size_t total = b.count * Format::kStride;
+    const std::size_t step = streams || b.n > kPassInputs ? kTileBytes : total;
+    std::byte streamed[kTileBytes];
+    for (std::size_t done = 0; done < total;) {
+      const std::size_t bytes = total - done < step ? total - done : step;
+      std::byte* const to = streams ? streamed : b.out + done;
+      const std::size_t passed = some_passes(op, to, b, done, bytes / kBytes);
+      if (passed != bytes) tile(op, to + passed, b, done + passed, bytes - passed);
+      if (streams) copy(b.out + done, streamed, bytes, StorePolicy::streaming);
+      done += bytes;
+    }
+  }
 };
 
 template <class Format, class Op>
 bool run(const Op& op, const Buffers& b) {
-  // clang-format off
-  switch (b.n) {
-    case 1: reduce_unrolled<Format, Op, 1>(op, b.out, b.in, b.count); break;
-    case 2: reduce_unrolled<Format, Op, 2>(op, b.out, b.in, b.count); break;
-    case 3: reduce_unrolled<Format, Op, 3>(op, b.out, b.in, b.count); break;
-    case 4: reduce_unrolled<Format, Op, 4>(op, b.out, b.in, b.count); break;
-    case 5: reduce_unrolled<Format, Op, 5>(op, b.out, b.in, b.count); break;
-    case 6: reduce_unrolled<Format, Op, 6>(op, b.out, b.in, b.count); break;
-    case 7: reduce_unrolled<Format, Op, 7>(op, b.out, b.in, b.count); break;
-    case 8: reduce_unrolled<Format, Op, 8>(op, b.out, b.in, b.count); break;
-    default: Tile<Format, Op>::reduce(op, b.out, b.in, b.n, b.count);
-  }
-  // clang-format on
+  Loops<Format, Op>::run(op, b);
   return true;
 }
 
@@ -246,7 +251,7 @@ bool run_float(ReduceOp::Kind kind, double factor, const Buffers& b) {
 template <class T>
 bool run_integer(ReduceOp::Kind kind, const Buffers& b) {
   using Unsigned = Plain<std::make_unsigned_t<T>>;
-  const Buffers bytes{b.out, b.in, b.n, b.count * sizeof(T)};
+  const Buffers bytes{b.out, b.in, b.n, b.count * sizeof(T), b.policy};
   switch (kind) {
     case ReduceOp::sum:
       return run<Unsigned>(Sum{}, b);
@@ -287,8 +292,9 @@ bool run_bool(ReduceOp::Kind kind, const Buffers& b) {
 }  // namespace
 
 bool C10D_KERNEL_ENTRY(DType dtype, ReduceOp::Kind kind, double factor, std::byte* out,
-                       const std::byte* const* in, std::size_t n, std::size_t count) {
-  const Buffers b{out, in, n, count};
+                       const std::byte* const* in, std::size_t n, std::size_t count,
+                       StorePolicy policy) {
+  const Buffers b{out, in, n, count, policy};
   // clang-format off
   switch (dtype) {
     case DType::f64: return run_float<Plain<double>>(kind, factor, b);

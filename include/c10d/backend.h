@@ -12,6 +12,7 @@
 
 #include "c10d/buffer.h"
 #include "c10d/control.h"
+#include "c10d/plan.h"
 #include "c10d/store.h"
 #include "c10d/work.h"
 
@@ -56,6 +57,8 @@ class C10D_API Backend {
   virtual void shutdown(Deadline deadline) = 0;
   // Facts for c10d-info and for benchmark headers: "gloo 0.5.0, tcp on lo".
   virtual std::string description() const = 0;
+  // How it would run a call. Empty where it has no choice.
+  virtual PlanReport plan(const PlanQuery& query) const;
 };
 
 using BackendFactory = std::function<std::unique_ptr<Backend>(BackendContext)>;

@@ -42,9 +42,10 @@ class C10D_API ProcessGroup {
 
   int rank() const;
   int size() const;
-  const std::string& id() const;       // as errors print it
-  const std::string& backend() const;  // name
-  std::string description() const;     // Backend::description
+  const std::string& id() const;                  // as errors print it
+  const std::string& backend() const;             // name
+  std::string description() const;                // Backend::description
+  PlanReport plan(const PlanQuery& query) const;  // Backend::plan
   const std::vector<Member>& members() const;
   Store& store() const;  // keys of this group only
   Duration timeout() const;

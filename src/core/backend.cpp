@@ -10,6 +10,8 @@ namespace c10d::inline v0 {
 
 Backend::~Backend() = default;
 
+PlanReport Backend::plan(const PlanQuery& /*query*/) const { return {}; }
+
 Allocation Backend::allocate(std::size_t bytes, Deadline /*deadline*/) {
   constexpr std::size_t kAlignment = 4096;
   const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;

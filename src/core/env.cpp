@@ -32,6 +32,7 @@ constexpr EnvVariable kVariables[] = {
     {"C10D_TIMEOUT", "300", "Deadline of every operation in seconds."},
     {"C10D_LOG", "warn", "What is logged on stderr: error, warn, info or debug."},
     {"C10D_GLOO_INTERFACE", "", "Interface or address of the gloo backend; else found out."},
+    {"C10D_NATIVE_PLAN", "", "native: force [op=]algorithm[/store[/chunk]],...; rank 0 decides."},
     // torchrun and what it sets.
     {"RANK", "", "torchrun: rank."},
     {"WORLD_SIZE", "", "torchrun: number of ranks."},
@@ -106,6 +107,8 @@ constexpr EnvVariable kVariables[] = {
     {"CI", "", "Any value: no progress line."},
     {"LC_ALL", "", "C or POSIX: tables are drawn in ASCII."},
     {"PATH", "", "Where c10d-run looks for a program that is named without a slash."},
+    {"HOME", "", "Home folder: its .cache is the cache folder where XDG_CACHE_HOME is unset."},
+    {"XDG_CACHE_HOME", "~/.cache", "Where c10d-bench tune keeps what it measured: c10d/tune."},
     {"TMPDIR", "/tmp", "Folder of temporary files."},
 };
 // clang-format on

@@ -138,6 +138,9 @@ int ProcessGroup::size() const { return existing(state_).context.size; }
 const std::string& ProcessGroup::id() const { return existing(state_).context.group; }
 const std::string& ProcessGroup::backend() const { return existing(state_).backend_name; }
 std::string ProcessGroup::description() const { return existing(state_).backend->description(); }
+PlanReport ProcessGroup::plan(const PlanQuery& query) const {
+  return existing(state_).backend->plan(query);
+}
 const std::vector<Member>& ProcessGroup::members() const {
   return existing(state_).context.members;
 }

@@ -208,6 +208,17 @@ TEST(Launchers, UnderMpirunRanksMeetWithoutBeingTold) {
   EXPECT_NE(ended.out.find("2 ranks, 1 launch x 1 block"), std::string::npos) << ended.out;
 }
 
+TEST(Program, ExplainsWhatNativeWouldDo) {
+  const Folder folder;
+  const std::string here = "env XDG_CACHE_HOME=" + (folder / "cache") + " " + C10D_BENCH;
+  Ended ended = run_line(here + " explain all_reduce 4K -n 2 2>&1");
+  EXPECT_EQ(ended.code, 0) << ended.out;
+  for (const char* word : {"plan ", "predicted ", "by the built-in model", "bound ", "measured "})
+    EXPECT_NE(ended.out.find(word), std::string::npos) << ended.out;
+  EXPECT_EQ(run_line(here + " explain barrier 8 -n 2 2>&1").code, 2);
+  EXPECT_EQ(run_line(here + " explain all_reduce much -n 2 2>&1").code, 2);
+}
+
 TEST(Program, ListsAndDiagnoses) {
   EXPECT_NE(run("list ops").out.find("all_reduce"), std::string::npos);
   EXPECT_TRUE(Json::parse(run("list backends --json").out)["backends"].contains("native"));

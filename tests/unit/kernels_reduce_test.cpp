@@ -189,6 +189,11 @@ void check(KernelIsa isa, DType dtype, ReduceOp op, std::size_t n, std::size_t c
   reduce(isa, dtype, op, actual.data() + shift, in, count);
   ASSERT_EQ(expected, actual) << name_of(isa, dtype, op) << " n " << n << " count " << count
                               << " shift " << shift;
+  Bytes streamed(size + 128, std::byte{0xa5});
+  reduce(isa, dtype, op, streamed.data() + shift, in, count, StorePolicy::streaming);
+  stream_fence();
+  ASSERT_EQ(expected, streamed) << name_of(isa, dtype, op) << " streamed, n " << n << " count "
+                                << count << " shift " << shift;
 }
 
 class ReduceTest : public testing::TestWithParam<KernelIsa> {};
@@ -243,6 +248,22 @@ TEST_P(ReduceTest, OutputMayBeAnyInput) {
         reference(dtype, ReduceOp::sum, expected.data(), in, kCount);
         reduce(GetParam(), dtype, ReduceOp::sum, rows[place].data(), in, kCount);
         ASSERT_EQ(expected, rows[place]) << "n " << n << " place " << place;
+      }
+}
+
+TEST(Copy, EveryShiftAndLength) {
+  const Bytes from = random_bytes(DType::u8, 700, 1);
+  for (const StorePolicy policy : {StorePolicy::temporal, StorePolicy::streaming})
+    for (std::size_t shift = 0; shift < 64; ++shift)
+      for (const std::size_t bytes : {0, 1, 63, 64, 65, 130, 500}) {
+        Bytes expected(700, std::byte{0xa5});
+        Bytes actual = expected;
+        std::copy_n(from.begin() + 7, bytes, expected.begin() + static_cast<long>(shift));
+        copy(actual.data() + shift, from.data() + 7, bytes, policy);
+        stream_fence();
+        ASSERT_EQ(expected, actual) << "shift " << shift << " bytes " << bytes;
+        copy(actual.data(), actual.data(), bytes, policy);
+        ASSERT_EQ(expected, actual);
       }
 }
 

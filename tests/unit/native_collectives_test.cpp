@@ -14,7 +14,18 @@ using Values = std::vector<std::int32_t>;
 // Inline, one shot, several pieces, slots used again, an odd end.
 const std::size_t kCounts[] = {0, 1, 10, 11, 1000, 70001, 300003};
 
-class Native : public testing::TestWithParam<int> {};
+struct World {
+  int ranks;
+  const char* plan;  // by force; empty: as priced
+  friend void PrintTo(const World& world, std::ostream* out) {
+    *out << world.ranks << " ranks " << world.plan;
+  }
+};
+
+class Native : public testing::TestWithParam<World> {
+ protected:
+  ForcedPlan forced_{GetParam().plan};
+};
 
 std::vector<float> fractions(int rank, std::size_t count) {
   std::vector<float> values(count);
@@ -40,8 +51,8 @@ TEST_P(Native, AllReduceHasTheBitsOfTheTree) {
   for (const std::size_t count : kCounts) {
     for (const ReduceOp op : {ReduceOp(ReduceOp::sum), ReduceOp(ReduceOp::avg),
                               ReduceOp::premul(0.3), ReduceOp(ReduceOp::max)}) {
-      const auto expected = along_the_tree(GetParam(), count, op);
-      as_ranks(GetParam(), [&](TestRank& self) {
+      const auto expected = along_the_tree(GetParam().ranks, count, op);
+      as_ranks(GetParam().ranks, [&](TestRank& self) {
         const auto input = fractions(self.rank(), count);
         std::vector<float> output(count);
         self.run(AllReduce{output, input, op});
@@ -56,8 +67,8 @@ TEST_P(Native, AllReduceHasTheBitsOfTheTree) {
 
 TEST_P(Native, ReduceGivesTheRootTheBitsOfTheTree) {
   for (const std::size_t count : kCounts) {
-    const auto expected = along_the_tree(GetParam(), count, ReduceOp::sum);
-    as_ranks(GetParam(), [&](TestRank& self) {
+    const auto expected = along_the_tree(GetParam().ranks, count, ReduceOp::sum);
+    as_ranks(GetParam().ranks, [&](TestRank& self) {
       for (const int root : {0, self.size() - 1}) {
         const auto input = fractions(self.rank(), count);
         std::vector<float> output(self.rank() == root ? count : 0);
@@ -74,7 +85,7 @@ TEST_P(Native, ReduceGivesTheRootTheBitsOfTheTree) {
 }
 
 TEST_P(Native, Broadcast) {
-  as_ranks(GetParam(), [&](TestRank& self) {
+  as_ranks(GetParam().ranks, [&](TestRank& self) {
     for (const std::size_t count : kCounts)
       for (const int root : {0, self.size() / 2}) {
         const Values expected = contribution<std::int32_t>(root, count);
@@ -108,7 +119,7 @@ Values gathered(const std::vector<std::size_t>& counts) {
 }
 
 TEST_P(Native, AllGather) {
-  as_ranks(GetParam(), [&](TestRank& self) {
+  as_ranks(GetParam().ranks, [&](TestRank& self) {
     const auto ranks = static_cast<std::size_t>(self.size());
     for (const std::size_t count : kCounts) {
       const Values expected = gathered(std::vector<std::size_t>(ranks, count));
@@ -126,7 +137,7 @@ TEST_P(Native, AllGather) {
 }
 
 TEST_P(Native, AllGatherV) {
-  as_ranks(GetParam(), [&](TestRank& self) {
+  as_ranks(GetParam().ranks, [&](TestRank& self) {
     for (const std::size_t count : kCounts) {
       const auto counts = uneven(self.size(), count);
       const Values input =
@@ -140,7 +151,7 @@ TEST_P(Native, AllGatherV) {
 }
 
 TEST_P(Native, GatherAndGatherV) {
-  as_ranks(GetParam(), [&](TestRank& self) {
+  as_ranks(GetParam().ranks, [&](TestRank& self) {
     const auto ranks = static_cast<std::size_t>(self.size());
     for (const std::size_t count : kCounts)
       for (const int root : {0, self.size() - 1}) {
@@ -161,7 +172,7 @@ TEST_P(Native, GatherAndGatherV) {
 }
 
 TEST_P(Native, ScatterAndScatterV) {
-  as_ranks(GetParam(), [&](TestRank& self) {
+  as_ranks(GetParam().ranks, [&](TestRank& self) {
     const auto rank = static_cast<std::size_t>(self.rank());
     const auto ranks = static_cast<std::size_t>(self.size());
     for (const std::size_t count : kCounts)
@@ -189,7 +200,7 @@ Values summed(int size, std::size_t first, std::size_t count) {
 }
 
 TEST_P(Native, ReduceScatterAndReduceScatterV) {
-  as_ranks(GetParam(), [&](TestRank& self) {
+  as_ranks(GetParam().ranks, [&](TestRank& self) {
     const auto rank = static_cast<std::size_t>(self.rank());
     const auto ranks = static_cast<std::size_t>(self.size());
     for (const std::size_t count : kCounts) {
@@ -213,7 +224,7 @@ TEST_P(Native, ReduceScatterAndReduceScatterV) {
 }
 
 TEST_P(Native, AllToAll) {
-  as_ranks(GetParam(), [&](TestRank& self) {
+  as_ranks(GetParam().ranks, [&](TestRank& self) {
     const auto ranks = static_cast<std::size_t>(self.size());
     for (const std::size_t count : kCounts) {
       const Values input = contribution<std::int32_t>(self.rank(), count * ranks);
@@ -230,7 +241,7 @@ TEST_P(Native, AllToAll) {
 }
 
 TEST_P(Native, AllToAllV) {
-  as_ranks(GetParam(), [&](TestRank& self) {
+  as_ranks(GetParam().ranks, [&](TestRank& self) {
     const auto given = [](int from, int to, std::size_t count) {
       return from == 0 && to == 1 ? 0 : count + static_cast<std::size_t>(from * 5 + to);
     };
@@ -254,7 +265,7 @@ TEST_P(Native, AllToAllV) {
 
 TEST_P(Native, NobodyLeavesABarrierBeforeAllHaveCome) {
   std::atomic<int> arrived{0};
-  as_ranks(GetParam(), [&](TestRank& self) {
+  as_ranks(GetParam().ranks, [&](TestRank& self) {
     for (int round = 1; round <= 50; ++round) {
       arrived.fetch_add(1);
       self.run(Barrier{});
@@ -265,7 +276,7 @@ TEST_P(Native, NobodyLeavesABarrierBeforeAllHaveCome) {
 
 // Small and large ops in turns: staging halves and inline lines are used again and again.
 TEST_P(Native, OpsInTurnsKeepTheirData) {
-  as_ranks(GetParam(), [&](TestRank& self) {
+  as_ranks(GetParam().ranks, [&](TestRank& self) {
     for (int round = 0; round < 30; ++round) {
       const std::size_t count = kCounts[static_cast<std::size_t>(round) % 6];
       Values values =
@@ -283,7 +294,7 @@ TEST_P(Native, OpsInTurnsKeepTheirData) {
 }
 
 TEST_P(Native, GoesOnWhenTheEpochWraps) {
-  as_ranks(GetParam(), [](TestRank& self) {
+  as_ranks(GetParam().ranks, [](TestRank& self) {
     for (std::uint32_t epoch = native::kFirstEpoch; epoch != 20; ++epoch) {
       if (epoch < 0u - 10u && epoch > 20u) {
         self.run(Barrier{});
@@ -296,7 +307,22 @@ TEST_P(Native, GoesOnWhenTheEpochWraps) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Native, testing::Values(1, 2, 3, 4, 7));
+constexpr World kWorlds[] = {{1, ""},
+                             {2, ""},
+                             {3, ""},
+                             {4, ""},
+                             {7, ""},
+                             {2, "one_shot/streaming/32768"},
+                             {3, "two_shot/streaming/32768"},
+                             {2, "pull/streaming"}};
+
+std::string world_name(const testing::TestParamInfo<World>& world) {
+  std::string name = std::to_string(world.param.ranks) + "_" + world.param.plan;
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Native, testing::ValuesIn(kWorlds), world_name);
 
 }  // namespace
 }  // namespace c10d::inline v0

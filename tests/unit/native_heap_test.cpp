@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <sys/mman.h>
+
 #include <algorithm>
 
 #include "tests/unit/native_ranks.h"
@@ -7,6 +9,7 @@ namespace c10d::inline v0 {
 namespace {
 
 constexpr std::size_t kCount = 100003;
+constexpr std::size_t kBlock = 20011;  // of the ops that have one per rank
 
 // Every rank's share of registered memory, through the store.
 void with_heap(int size, const std::function<void(TestRank&)>& body) {
@@ -81,6 +84,108 @@ TEST_P(NativeHeap, MemoryMayGoWhenOneRankIsDoneWithIt) {
       self.run(AllReduce{data, data, ReduceOp::sum});
       EXPECT_TRUE(std::ranges::equal(data, sums(self.size())));
     }
+  });
+}
+
+// What rank `from` gives to rank `to`.
+std::int32_t given(int from, int to, std::size_t i) { return element(from * 31 + to, i); }
+
+class NativeHeapOps : public testing::TestWithParam<const char*> {
+ protected:
+  ForcedPlan forced_{GetParam()};
+};
+
+// Every op with all memory registered; whatever goes through the heap leaves the staging as it was.
+TEST_P(NativeHeapOps, EveryOpOnRegisteredMemory) {
+  with_heap(3, [](TestRank& self) {
+    const auto ranks = static_cast<std::size_t>(self.size());
+    const int me = self.rank();
+    const Allocation memory = allocate(self, 2 * ranks * kBlock);
+    const auto input = values_in(memory, 0, ranks * kBlock);
+    const auto output = values_in(memory, ranks * kBlock, ranks * kBlock);
+    const auto in_block = input.first(kBlock), out_block = output.first(kBlock);
+    for (int to = 0; to < self.size(); ++to)
+      for (std::size_t i = 0; i < kBlock; ++i)
+        input[static_cast<std::size_t>(to) * kBlock + i] = given(me, to, i);
+    // Checks block `at` of the output, then makes sure that the next op has to write it.
+    const auto expect = [&](std::size_t at, const char* op, auto value) {
+      for (std::size_t i = 0; i < kBlock; ++i)
+        ASSERT_EQ(output[at * kBlock + i], value(i)) << op << " rank " << me << " element " << i;
+      std::ranges::fill(output.subspan(at * kBlock, kBlock), -1000);
+    };
+    const auto total = [&](int to) {
+      return [&self, to](std::size_t i) {
+        std::int32_t sum = 0;
+        for (int from = 0; from < self.size(); ++from) sum += given(from, to, i);
+        return sum;
+      };
+    };
+    for (const int root : {0, 2}) {
+      const Tensor rooted = me == root ? Tensor(output) : Tensor();
+      self.run(Broadcast{out_block, in_block, root});
+      expect(0, "broadcast", [&](std::size_t i) { return given(root, 0, i); });
+      self.run(Reduce{me == root ? Tensor(out_block) : Tensor(), in_block, ReduceOp::sum, root});
+      if (me == root) expect(0, "reduce", total(0));
+      self.run(Gather{rooted, in_block, root});
+      for (std::size_t from = 0; from < ranks && me == root; ++from)
+        expect(from, "gather", [&](std::size_t i) { return given(static_cast<int>(from), 0, i); });
+      self.run(Scatter{out_block, me == root ? ConstTensor(input) : ConstTensor(), root});
+      expect(0, "scatter", [&](std::size_t i) { return given(root, me, i); });
+    }
+    self.run(AllGather{output, in_block});
+    for (std::size_t from = 0; from < ranks; ++from)
+      expect(from, "all_gather",
+             [&](std::size_t i) { return given(static_cast<int>(from), 0, i); });
+    self.run(ReduceScatter{out_block, input, ReduceOp::sum});
+    expect(0, "reduce_scatter", total(me));
+    self.run(AllReduce{out_block, in_block, ReduceOp::sum});
+    expect(0, "all_reduce", total(0));
+    const std::vector<std::size_t> even(ranks, kBlock);
+    for (const bool v : {false, true}) {
+      if (v)
+        self.run(AllToAllV{output, input, even, even});
+      else
+        self.run(AllToAll{output, input});
+      for (std::size_t from = 0; from < ranks; ++from)
+        expect(from, "all_to_all",
+               [&](std::size_t i) { return given(static_cast<int>(from), me, i); });
+    }
+    if (std::string(GetParam()) != "pull,push") return;
+    for (const unsigned parity : {0u, 1u}) {
+      const std::byte* const staging = self.team().layout().staging(self.team().base(), me, parity);
+      EXPECT_TRUE(std::all_of(staging, staging + self.team().layout().half_bytes(),
+                              [](std::byte byte) { return byte == std::byte{0}; }));
+    }
+  });
+}
+
+// "pull,push": pull where it applies, then push where that does, so that nothing is staged.
+INSTANTIATE_TEST_SUITE_P(Plans, NativeHeapOps,
+                         testing::Values("", "push,pull", "pull,push", "push/streaming",
+                                         "pull/streaming", "one_shot", "two_shot"),
+                         [](const auto& plan) {
+                           std::string name = std::string("plan_") + plan.param;
+                           std::ranges::replace_if(
+                               name, [](char c) { return c == '/' || c == ','; }, '_');
+                           return name;
+                         });
+
+// A peer's memory that cannot be read is an error on every rank, and the output is nobody's guess.
+constexpr std::size_t kBytes = 1 << 20;
+
+TEST(NativeMemory, WhatCannotBeReadIsANamedError) {
+  const ForcedPlan forced("pull/temporal");
+  as_ranks(3, [](TestRank& self) {
+    if (!self.team().prices().machine().cma) GTEST_SKIP() << "this kernel lets no process read";
+    void* const forbidden = ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    std::vector<std::uint8_t> mine(kBytes);
+    const Tensor buffer = self.rank() == 0 ? Tensor(forbidden, kBytes, DType::u8) : Tensor(mine);
+    const Work work = self.start(Broadcast{buffer, buffer, 0}, false);
+    ASSERT_NE(work.failure(), nullptr);
+    EXPECT_EQ(work.failure()->code, Code::link_lost);
+    EXPECT_NE(work.failure()->message.find("cannot read the memory of rank 0"), std::string::npos)
+        << work.failure()->message;
+    ::munmap(forbidden, kBytes);
   });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <atomic>
 #include <chrono>
@@ -122,6 +123,17 @@ class TestRank {
   std::shared_ptr<native::Queue> queue_;
   std::shared_ptr<native::Messages> messages_;
   std::uint64_t collectives_ = 0, messages_sent_ = 0;
+};
+
+// C10D_NATIVE_PLAN for the groups that are made while it lives; empty: none.
+class ForcedPlan {
+ public:
+  explicit ForcedPlan(const std::string& plan) {
+    if (!plan.empty()) ::setenv("C10D_NATIVE_PLAN", plan.c_str(), 1);
+  }
+  ForcedPlan(const ForcedPlan&) = delete;
+  ForcedPlan& operator=(const ForcedPlan&) = delete;
+  ~ForcedPlan() { ::unsetenv("C10D_NATIVE_PLAN"); }
 };
 
 // Runs `body` as every rank of a new group, each in a thread.

@@ -4,48 +4,98 @@
 namespace c10d::inline v0::native {
 namespace {
 
-bool collect(Round& round, const Tensor& output, const ConstTensor& input, const Blocks& blocks) {
+struct Collection {
+  std::byte* output;
+  const std::byte* input;
+  Blocks blocks;
+};
+
+bool inline_shot(Round& round, const Collection& all) {
   const int rank = round.rank();
-  std::byte* const out = bytes_of(output);
-  const bool fits_inline = blocks.largest() <= kInlineBytes;
-  if (fits_inline) {
-    copy_bytes(round.payload(rank), input.data, blocks.bytes(rank));
-    if (!round.enter()) return false;
-    copy_bytes(out + blocks.offset(rank), input.data, blocks.bytes(rank));
-    for (int i = 1; i < round.size(); ++i) {
-      const int peer = round.peer(i);
-      copy_bytes(out + blocks.offset(peer), round.payload(peer), blocks.bytes(peer));
-    }
-    return true;
+  copy_bytes(round.payload(rank), all.input, all.blocks.bytes(rank));
+  if (!round.enter()) return false;
+  copy_bytes(all.output + all.blocks.offset(rank), all.input, all.blocks.bytes(rank));
+  for (int i = 1; i < round.size(); ++i) {
+    const int peer = round.peer(i);
+    copy_bytes(all.output + all.blocks.offset(peer), round.payload(peer), all.blocks.bytes(peer));
   }
-  const Pieces pieces = round.cut(blocks.largest());
+  return true;
+}
+
+bool one_shot(Round& round, const Choice& choice, const Collection& all) {
+  const int rank = round.rank();
+  const StorePolicy results = result_policy(choice, all.blocks.largest());
+  const Pieces pieces = round.cut(choice, all.blocks.largest());
   const auto stage = [&](std::size_t step) {
-    const Part part = part_of(blocks.bytes(rank), pieces, step);
-    const std::byte* const from = bytes_of(input) + part.first;
-    copy_bytes(round.slot(rank, pieces, step), from, part.bytes);
-    copy_bytes(out + blocks.offset(rank) + part.first, from, part.bytes);
+    const Part part = part_of(all.blocks.bytes(rank), pieces, step);
+    const std::byte* const from = all.input + part.first;
+    round.copy_out(round.slot(rank, pieces, step), from, part.bytes, choice.store);
+    round.copy_out(all.output + all.blocks.offset(rank) + part.first, from, part.bytes, results);
   };
   const auto take = [&](std::size_t step) {
     for (int i = 1; i < round.size(); ++i) {
       const int peer = round.peer(i);
-      const Part part = part_of(blocks.bytes(peer), pieces, step);
+      const Part part = part_of(all.blocks.bytes(peer), pieces, step);
       if (!round.await_staged(peer, step)) return false;
-      copy_bytes(out + blocks.offset(peer) + part.first, round.slot(peer, pieces, step),
-                 part.bytes);
+      round.copy_out(all.output + all.blocks.offset(peer) + part.first,
+                     round.slot(peer, pieces, step), part.bytes, results);
     }
     return true;
   };
   return run_steps(round, {.steps = pieces.count}, stage, take);
 }
 
+bool pull(Round& round, const Choice& choice, const Collection& all) {
+  const int rank = round.rank();
+  round.copy_out(all.output + all.blocks.offset(rank), all.input, all.blocks.bytes(rank),
+                 choice.store);
+  for (int i = 1; i < round.size(); ++i) {
+    const int peer = round.peer(i);
+    if (!round.fetch(peer, Side::input, 0, all.output + all.blocks.offset(peer),
+                     all.blocks.bytes(peer), choice.store))
+      return false;
+  }
+  return round.leave();
+}
+
+bool push(Round& round, const Choice& choice, const Collection& all) {
+  const int rank = round.rank();
+  for (int i = 0; i < round.size(); ++i) {
+    std::byte* const to = i == 0 ? all.output : round.mapped(round.peer(i), Side::output);
+    round.copy_out(to + all.blocks.offset(rank), all.input, all.blocks.bytes(rank), choice.store);
+  }
+  return round.leave();
+}
+
+bool collect(Round& round, OpKind kind, const Tensor& output, const ConstTensor& input,
+             const Blocks& blocks) {
+  const Collection all{bytes_of(output), bytes_of(input), blocks};
+  if (blocks.largest() <= kInlineBytes) return inline_shot(round, all);
+  const auto ranks = static_cast<std::size_t>(round.size());
+  const Choice* const choice =
+      round.choose(kind, output.dtype, blocks.largest() * ranks,
+                   {input.data, input.bytes(), output.data, output.bytes()});
+  if (choice == nullptr) return false;
+  switch (choice->algorithm) {
+    case Algorithm::pull:
+      return pull(round, *choice, all);
+    case Algorithm::push:
+      return push(round, *choice, all);
+    default:
+      return one_shot(round, *choice, all);
+  }
+}
+
 }  // namespace
 
 bool run(Round& round, const AllGather& op) {
-  return collect(round, op.output, op.input, {op.input.count, size_of(op.input.dtype)});
+  return collect(round, OpKind::all_gather, op.output, op.input,
+                 {op.input.count, size_of(op.input.dtype)});
 }
 
 bool run(Round& round, const AllGatherV& op) {
-  return collect(round, op.output, op.input, {op.counts, size_of(op.output.dtype)});
+  return collect(round, OpKind::all_gather_v, op.output, op.input,
+                 {op.counts, size_of(op.output.dtype)});
 }
 
 }  // namespace c10d::inline v0::native

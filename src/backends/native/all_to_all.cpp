@@ -1,40 +1,89 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "src/backends/native/collectives.h"
 
 namespace c10d::inline v0::native {
 namespace {
 
+struct Exchange {
+  std::byte* output;
+  const std::byte* input;
+  Blocks from;  // of the output
+  Blocks to;    // of the input
+  std::size_t largest;
+};
+
+void keep_own(Round& round, const Exchange& all, StorePolicy policy) {
+  const int rank = round.rank();
+  round.copy_out(all.output + all.from.offset(rank), all.input + all.to.offset(rank),
+                 all.to.bytes(rank), policy);
+}
+
 // A slot holds one piece for every rank; each rank takes the pieces that are for it.
-bool exchange(Round& round, const Tensor& output, const ConstTensor& input, const Blocks& from,
-              const Blocks& to, std::size_t largest) {
+bool one_shot(Round& round, const Choice& choice, const Exchange& all) {
   const int rank = round.rank();
   const auto ranks = static_cast<std::size_t>(round.size());
-  const Pieces pieces = round.cut(largest, ranks);
+  const StorePolicy results = result_policy(choice, all.largest);
+  const Pieces pieces = round.cut(choice, all.largest, ranks);
   const auto stage = [&](std::size_t step) {
     std::byte* const slot = round.slot(rank, pieces, step, ranks);
     for (int i = 0; i < round.size(); ++i) {
       const int peer = round.peer(i);
-      const Part part = part_of(to.bytes(peer), pieces, step);
-      copy_bytes(i == 0 ? bytes_of(output) + from.offset(rank) + part.first
-                        : slot + static_cast<std::size_t>(peer) * pieces.bytes,
-                 bytes_of(input) + to.offset(peer) + part.first, part.bytes);
+      const Part part = part_of(all.to.bytes(peer), pieces, step);
+      const std::byte* const from = all.input + all.to.offset(peer) + part.first;
+      if (i == 0)
+        round.copy_out(all.output + all.from.offset(rank) + part.first, from, part.bytes, results);
+      else
+        round.copy_out(slot + static_cast<std::size_t>(peer) * pieces.bytes, from, part.bytes,
+                       choice.store);
     }
   };
   const auto take = [&](std::size_t step) {
     for (int i = 1; i < round.size(); ++i) {
       const int peer = round.peer(i);
-      const Part part = part_of(from.bytes(peer), pieces, step);
+      const Part part = part_of(all.from.bytes(peer), pieces, step);
       if (!round.await_staged(peer, step)) return false;
-      copy_bytes(
-          bytes_of(output) + from.offset(peer) + part.first,
+      round.copy_out(
+          all.output + all.from.offset(peer) + part.first,
           round.slot(peer, pieces, step, ranks) + static_cast<std::size_t>(rank) * pieces.bytes,
-          part.bytes);
+          part.bytes, results);
     }
     return true;
   };
   return run_steps(round, {.steps = pieces.count}, stage, take);
+}
+
+// `theirs(peer)`: where in the peer's input the block for this rank begins, or in its output the
+// block from this rank.
+template <class Offset>
+bool pull(Round& round, const Choice& choice, const Exchange& all, Offset theirs) {
+  keep_own(round, all, choice.store);
+  for (int i = 1; i < round.size(); ++i) {
+    const int peer = round.peer(i);
+    if (!round.fetch(peer, Side::input, theirs(peer), all.output + all.from.offset(peer),
+                     all.from.bytes(peer), choice.store))
+      return false;
+  }
+  return round.leave();
+}
+
+template <class Offset>
+bool push(Round& round, const Choice& choice, const Exchange& all, Offset theirs) {
+  keep_own(round, all, choice.store);
+  for (int i = 1; i < round.size(); ++i) {
+    const int peer = round.peer(i);
+    round.copy_out(round.mapped(peer, Side::output) + theirs(peer), all.input + all.to.offset(peer),
+                   all.to.bytes(peer), choice.store);
+  }
+  return round.leave();
+}
+
+template <class T>
+Exposed exposed_by(const T& op) {
+  return {op.input.data, op.input.bytes(), op.output.data, op.output.bytes()};
 }
 
 // Each rank announces what it gives to and takes from every other, and checks all pairs, so that
@@ -44,7 +93,7 @@ bool agree_on_counts(Round& round, const AllToAllV& op, std::size_t& largest) {
   std::uint64_t* const own = round.counts(round.rank());
   std::copy(op.input_counts.begin(), op.input_counts.end(), own);
   std::copy(op.output_counts.begin(), op.output_counts.end(), own + ranks);
-  if (!round.enter_unstaged()) return false;
+  if (!round.enter_unstaged(exposed_by(op))) return false;
   largest = 0;
   for (int giver = 0; giver < round.size(); ++giver)
     for (int taker = 0; taker < round.size(); ++taker) {
@@ -66,20 +115,55 @@ bool agree_on_counts(Round& round, const AllToAllV& op, std::size_t& largest) {
   return true;
 }
 
+// Elements before those of `rank` in a row of counts.
+std::size_t before(const std::uint64_t* counts, int rank) {
+  return std::accumulate(counts, counts + rank, std::size_t{0});
+}
+
 }  // namespace
 
 bool run(Round& round, const AllToAll& op) {
-  const std::size_t count = op.input.count / static_cast<std::size_t>(round.size());
-  const Blocks blocks(count, size_of(op.input.dtype));
-  return exchange(round, op.output, op.input, blocks, blocks, blocks.largest());
+  const auto ranks = static_cast<std::size_t>(round.size());
+  const Blocks blocks(op.input.count / ranks, size_of(op.input.dtype));
+  const Exchange all{bytes_of(op.output), bytes_of(op.input), blocks, blocks, blocks.largest()};
+  const Choice* const choice =
+      round.choose(OpKind::all_to_all, op.input.dtype, op.input.bytes(), exposed_by(op));
+  if (choice == nullptr) return false;
+  // The same place in every rank's buffer.
+  const auto theirs = [&](int) { return blocks.offset(round.rank()); };
+  switch (choice->algorithm) {
+    case Algorithm::pull:
+      return pull(round, *choice, all, theirs);
+    case Algorithm::push:
+      return push(round, *choice, all, theirs);
+    default:
+      return one_shot(round, *choice, all);
+  }
 }
 
 bool run(Round& round, const AllToAllV& op) {
   std::size_t largest = 0;
   if (!agree_on_counts(round, op, largest)) return false;
   const std::size_t element = size_of(op.input.dtype);
-  return exchange(round, op.output, op.input, {op.output_counts, element},
-                  {op.input_counts, element}, largest * element);
+  const auto ranks = static_cast<std::size_t>(round.size());
+  const Exchange all{bytes_of(op.output),
+                     bytes_of(op.input),
+                     {op.output_counts, element},
+                     {op.input_counts, element},
+                     largest * element};
+  const Choice& choice =
+      round.choose_entered(OpKind::all_to_all_v, op.input.dtype, all.largest * ranks);
+  switch (choice.algorithm) {
+    case Algorithm::pull:
+      return pull(round, choice, all,
+                  [&](int peer) { return before(round.counts(peer), round.rank()) * element; });
+    case Algorithm::push:
+      return push(round, choice, all, [&](int peer) {
+        return before(round.counts(peer) + ranks, round.rank()) * element;
+      });
+    default:
+      return one_shot(round, choice, all);
+  }
 }
 
 }  // namespace c10d::inline v0::native

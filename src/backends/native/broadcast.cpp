@@ -4,7 +4,7 @@
 namespace c10d::inline v0::native {
 namespace {
 
-bool inline_broadcast(Round& round, const Broadcast& op) {
+bool inline_shot(Round& round, const Broadcast& op) {
   const bool is_root = round.rank() == op.root;
   if (is_root) copy_bytes(round.payload(op.root), op.input.data, op.output.bytes());
   if (!round.enter()) return false;
@@ -12,27 +12,66 @@ bool inline_broadcast(Round& round, const Broadcast& op) {
   return true;
 }
 
-}  // namespace
-
-bool run(Round& round, const Broadcast& op) {
+bool one_shot(Round& round, const Choice& choice, const Broadcast& op) {
   const std::size_t bytes = op.output.bytes();
-  if (bytes <= kInlineBytes) return inline_broadcast(round, op);
-  const Pieces pieces = round.cut(bytes);
+  const Pieces pieces = round.cut(choice, bytes);
+  const StorePolicy results = result_policy(choice, bytes);
   const bool is_root = round.rank() == op.root;
   const auto stage = [&](std::size_t step) {
     const Part part = part_of(bytes, pieces, step);
     const std::byte* const from = bytes_of(op.input) + part.first;
-    copy_bytes(round.slot(op.root, pieces, step), from, part.bytes);
-    copy_bytes(bytes_of(op.output) + part.first, from, part.bytes);
+    round.copy_out(round.slot(op.root, pieces, step), from, part.bytes, choice.store);
+    round.copy_out(bytes_of(op.output) + part.first, from, part.bytes, results);
   };
   const auto take = [&](std::size_t step) {
     if (!round.await_staged(op.root, step)) return false;
     const Part part = part_of(bytes, pieces, step);
-    copy_bytes(bytes_of(op.output) + part.first, round.slot(op.root, pieces, step), part.bytes);
+    round.copy_out(bytes_of(op.output) + part.first, round.slot(op.root, pieces, step), part.bytes,
+                   results);
     return true;
   };
   return run_steps(round, {.steps = pieces.count, .stages = is_root, .takes = !is_root}, stage,
                    take);
+}
+
+// Every rank fetches the root's input from `first` on; the root copies what is before to them.
+bool direct(Round& round, const Choice& choice, const Broadcast& op, std::size_t first) {
+  const std::size_t bytes = op.output.bytes();
+  if (round.rank() == op.root) {
+    for (int i = 1; i < round.size() && first != 0; ++i)
+      round.copy_out(round.mapped(round.peer(i), Side::output), bytes_of(op.input), first,
+                     choice.store);
+    round.publish(&Progress::reduced, 1);
+    round.copy_out(bytes_of(op.output), bytes_of(op.input), bytes, choice.store);
+    return round.await_all(&Progress::consumed, 1);
+  }
+  if (!round.fetch(op.root, Side::input, first, bytes_of(op.output) + first, bytes - first,
+                   choice.store))
+    return false;
+  round.publish(&Progress::consumed, 1);
+  return first == 0 || round.await(op.root, &Progress::reduced, 1);
+}
+
+}  // namespace
+
+bool run(Round& round, const Broadcast& op) {
+  const std::size_t bytes = op.output.bytes();
+  if (bytes <= kInlineBytes) return inline_shot(round, op);
+  const bool is_root = round.rank() == op.root;
+  const Choice* const choice =
+      round.choose(OpKind::broadcast, op.output.dtype, bytes,
+                   {is_root ? op.input.data : nullptr, is_root ? bytes : 0,
+                    is_root ? nullptr : op.output.data, is_root ? 0 : bytes});
+  if (choice == nullptr) return false;
+  switch (choice->algorithm) {
+    case Algorithm::pull:
+      return direct(round, *choice, op, 0);
+    // The root takes as much work as each of the others.
+    case Algorithm::push:
+      return direct(round, *choice, op, share_of(bytes, round.size(), 0).bytes);
+    default:
+      return one_shot(round, *choice, op);
+  }
 }
 
 }  // namespace c10d::inline v0::native

@@ -9,6 +9,8 @@
 // Round::failure() has the cause.
 namespace c10d::inline v0::native {
 
+using Side = Round::Side;
+
 bool run(Round& round, const AllReduce& op);
 bool run(Round& round, const Broadcast& op);
 bool run(Round& round, const AllGather& op);
@@ -27,20 +29,26 @@ bool run(Round& round, const Barrier& op);
 // Any of them in a group of one rank.
 void run_alone(const Op& op);
 
-// The two algorithms that all_reduce and reduce share; `output` is null where no result goes.
+// What all_reduce and reduce share; `output` is null where no result goes.
 struct Reduction {
   std::byte* output = nullptr;
   const std::byte* input = nullptr;
   std::size_t bytes = 0;
-  DType dtype = DType::f32;
-  ReduceOp op;
+  Reducing how;
   int root = Round::kEveryRank;
 };
+// All of it in the entry: for kInlineBytes at most.
+bool inline_shot(Round& round, const Reduction& reduction);
 // Every rank that wants the result reduces all of it, from all ranks' staging.
-bool one_shot(Round& round, const Reduction& reduction);
+bool one_shot(Round& round, const Choice& choice, const Reduction& reduction);
 // Every rank reduces one slice of each piece, then those that want the result collect the slices.
-bool two_shot(Round& round, const Reduction& reduction);
-// The faster of both for this size.
-bool staged_reduction(Round& round, const Reduction& reduction);
+bool two_shot(Round& round, const Choice& choice, const Reduction& reduction);
+// Reduces `slice` of all inputs, wherever they lie, to `output`. Nothing else: it neither tells the
+// others nor waits for them.
+bool pull_slice(Round& round, const Choice& choice, const Reduction& reduction, Part slice,
+                std::byte* output);
+// Every rank reduces one slice of all inputs, where they lie in the heap, into every output or that
+// of the root. In place is safe: nobody else touches the slice.
+bool push_slices(Round& round, const Choice& choice, const Reduction& reduction);
 
 }  // namespace c10d::inline v0::native

@@ -25,15 +25,20 @@ Layout::Layout(int size) noexcept
     : size_(static_cast<std::size_t>(size)),
       half_bytes_(size == 1 ? 0 : kHalfBytes),
       ring_bytes_(std::clamp(std::bit_floor(kRingsBytes / size_), kSmallestRing, kLargestRing)) {
-  counts_ = size_ * sizeof(RankLines);
+  lines_ = round_up(sizeof(PlanLines), alignof(RankLines));
+  counts_ = lines_ + size_ * sizeof(RankLines);
   channels_ = round_up(counts_ + size_ * 4 * size_ * sizeof(std::uint64_t), alignof(ChannelLines));
   staging_ = round_up(channels_ + size_ * size_ * sizeof(ChannelLines), kPage);
   rings_ = round_up(staging_ + size_ * staging_bytes(), kPage);
   bytes_ = rings_ + size_ * size_ * ring_bytes_;
 }
 
+PlanLines& Layout::plan(std::byte* base) const noexcept {
+  return *reinterpret_cast<PlanLines*>(base);
+}
+
 RankLines& Layout::lines(std::byte* base, int rank) const noexcept {
-  return reinterpret_cast<RankLines*>(base)[rank];
+  return reinterpret_cast<RankLines*>(base + lines_)[rank];
 }
 
 std::uint64_t* Layout::counts(std::byte* base, int rank, unsigned parity) const noexcept {

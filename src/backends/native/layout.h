@@ -5,13 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/backends/native/plan.h"
 #include "src/core/wait.h"
 
 // What lies in the memory that the ranks of a group share. All of it starts as zeroes, and every
 // word has one writer, except where it says otherwise.
 //
-//   lines of rank 0..n-1 | counts of rank 0..n-1 | channels n x n | staging of rank 0..n-1
-//   | rings n x n
+//   plan | lines of rank 0..n-1 | counts of rank 0..n-1 | channels n x n
+//   | staging of rank 0..n-1 | rings n x n
 namespace c10d::inline v0::native {
 
 inline constexpr std::size_t kInlineBytes = 40;
@@ -27,12 +28,21 @@ struct alignas(64) Entry : BasicEntry<HostMemory> {
 };
 static_assert(sizeof(Entry) == 64);
 
-// Where registered input and output lie: the payload of an Entry with `registered`.
+// What an Entry says of its rank's data: Entry::registered.
+enum class Access : std::uint32_t {
+  staged,      // in its staging, or on the way there
+  registered,  // all that others may touch lies in the heap: see Reach
+  addressed    // where Reach says in the rank's own memory
+};
+// Where input and output lie: the payload of an Entry that is not `staged`. Segment 0: not in the
+// heap.
 struct Reach {
   std::uint64_t input_offset;
   std::uint64_t output_offset;
   std::uint32_t input_segment;
   std::uint32_t output_segment;
+  std::uint64_t input_address;
+  std::uint64_t output_address;
 };
 static_assert(sizeof(Reach) <= kInlineBytes);
 
@@ -60,8 +70,18 @@ struct alignas(128) RankLines {
   alignas(128) std::uint64_t cpus[kCpuWords];  // this rank's allowed CPUs, as bits
   Identity identity;
   std::atomic<std::uint32_t> joined;
+  std::atomic<std::uint32_t> reads_all;  // 1: this rank reads every peer's memory, 2: it cannot
   alignas(128) std::atomic<std::uint64_t> echo;            // see topology.h
   std::atomic<std::uint32_t> round_trips[kMeasuredRanks];  // to each later rank, in nanoseconds
+  alignas(128) std::atomic<std::uint32_t> answer;          // to PlanLines::ping
+};
+
+// Rank 0's, for the start of the group.
+struct alignas(128) PlanLines {
+  std::atomic<std::uint32_t> ping;                // pinged rank << 24 | number
+  alignas(128) std::atomic<std::uint32_t> ready;  // the rest is there
+  Machine machine;
+  Plan plan;
 };
 
 // Point-to-point from one rank to another, beside their ring. All of it is the receiver's.
@@ -79,6 +99,7 @@ class Layout {
   std::size_t staging_bytes() const noexcept { return 2 * half_bytes_; }  // per rank
   std::size_t ring_bytes() const noexcept { return ring_bytes_; }         // a power of two
 
+  PlanLines& plan(std::byte* base) const noexcept;
   RankLines& lines(std::byte* base, int rank) const noexcept;
   // What `rank` gives (first size()) and takes (the rest) in an all_to_all_v of that parity.
   std::uint64_t* counts(std::byte* base, int rank, unsigned parity) const noexcept;
@@ -88,7 +109,7 @@ class Layout {
 
  private:
   std::size_t size_, half_bytes_, ring_bytes_;
-  std::size_t counts_, channels_, staging_, rings_, bytes_;
+  std::size_t lines_, counts_, channels_, staging_, rings_, bytes_;
 };
 
 }  // namespace c10d::inline v0::native

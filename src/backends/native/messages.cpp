@@ -67,7 +67,6 @@ const char* phase_of_message(bool is_send) {
 
 Messages::Messages(std::shared_ptr<Team> team) : team_(std::move(team)) {
   spare_.reserve(kSpares);
-  introduce(team_->lines(team_->rank()).identity, word_);
   for (int peer = 0; peer < team_->size(); ++peer)
     peers_.push_back({.out = Sender(*team_, peer),
                       .in = Receiver(*team_, peer),

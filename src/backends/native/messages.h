@@ -122,7 +122,6 @@ class Messages : public std::enable_shared_from_this<Messages> {
   void fail_if_broken() C10D_REQUIRES(mutex_);  // the async ones
 
   const std::shared_ptr<Team> team_;
-  std::uint64_t word_ = 0;  // see Identity
   std::atomic<int> waiting_{0};
   std::atomic<Deadline::rep> earliest_{Deadline::max().time_since_epoch().count()};
   std::shared_ptr<const std::function<bool()>> drive_;

@@ -12,7 +12,7 @@
 #include "src/backends/native/messages.h"
 #include "src/backends/native/queue.h"
 #include "src/backends/native/team.h"
-#include "src/backends/native/topology.h"
+#include "src/backends/native/tuning.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -26,9 +26,7 @@ class NativeBackend final : public Backend {
   NativeBackend(BackendContext context, int neighbours)
       : team_(std::make_shared<native::Team>(std::move(context), neighbours)),
         queue_(std::make_shared<native::Queue>(team_)),
-        messages_(std::make_shared<native::Messages>(team_)),
-        trips_(native::measure_round_trips(
-            *team_, std::chrono::steady_clock::now() + team_->context().timeout)) {}
+        messages_(std::make_shared<native::Messages>(team_)) {}
 
   Support supports(const Query& query) const override { return native_supports(query); }
 
@@ -56,18 +54,25 @@ class NativeBackend final : public Backend {
                            .group = team_->context().group});
   }
 
+  PlanReport plan(const PlanQuery& query) const override {
+    return native::report_plan(team_->plan(), team_->prices(), query);
+  }
+
   std::string description() const override {
-    const std::string measured = native::describe(trips_);
-    return fmt::format("native, shared memory, {} KiB staging per rank, {}{}{}",
-                       team_->layout().staging_bytes() >> 10, describe(team_->policy()),
-                       measured.empty() ? "" : ", ", measured);
+    const native::Machine& machine = team_->prices().machine();
+    std::string text =
+        fmt::format("native, shared memory, {} KiB staging per rank, {}",
+                    team_->layout().staging_bytes() >> 10, describe(team_->policy()));
+    if (!team_->round_trips().ns.empty())
+      text += fmt::format(", {} ({})", native::describe(team_->round_trips()),
+                          machine.far ? "far" : "near");
+    return text + (machine.cma ? ", cma" : ", no cma");
   }
 
  private:
   const std::shared_ptr<native::Team> team_;
   const std::shared_ptr<native::Queue> queue_;
   const std::shared_ptr<native::Messages> messages_;
-  const native::RoundTrips trips_;
 };
 
 }  // namespace

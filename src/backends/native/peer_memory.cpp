@@ -2,32 +2,18 @@
 #include "src/backends/native/peer_memory.h"
 
 #include <sys/random.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
+#include "src/backends/native/cma.h"
+
 namespace c10d::inline v0::native {
-namespace {
-
-bool read_process(std::int64_t pid, void* to, std::uint64_t from, std::size_t bytes) noexcept {
-  std::size_t done = 0;
-  while (done < bytes) {
-    const iovec here{static_cast<std::byte*>(to) + done, bytes - done};
-    const iovec there{reinterpret_cast<void*>(from + done), bytes - done};
-    const ssize_t got = ::process_vm_readv(static_cast<pid_t>(pid), &here, 1, &there, 1, 0);
-    if (got <= 0) return false;
-    done += static_cast<std::size_t>(got);
-  }
-  return true;
-}
-
-}  // namespace
 
 // With pid namespaces, the pid may be another process's: hence the word.
 bool PeerMemory::reachable() noexcept {
   if (access_ == Access::unknown) {
     std::uint64_t word = 0;
     const bool same = theirs_.word != 0 &&
-                      read_process(theirs_.pid, &word, theirs_.address, sizeof word) &&
+                      read_process(theirs_.pid, theirs_.address, &word, sizeof word) == 0 &&
                       word == theirs_.word;
     access_ = same ? Access::granted : Access::denied;
   }
@@ -36,7 +22,7 @@ bool PeerMemory::reachable() noexcept {
 
 bool PeerMemory::read(void* to, std::uint64_t from, std::size_t bytes) noexcept {
   if (!reachable()) return false;
-  if (!read_process(theirs_.pid, to, from, bytes)) access_ = Access::denied;
+  if (read_process(theirs_.pid, from, to, bytes) != 0) access_ = Access::denied;
   return access_ == Access::granted;
 }
 

@@ -84,6 +84,14 @@ inline Part share_of(std::size_t total, int parts, int index) noexcept {
   return {first, std::min(each, total - first)};
 }
 
+// What a direct algorithm works on at a time: small enough for a core's L2 cache, also where the
+// blocks of all ranks have to be copied into this rank's staging first.
+inline std::size_t scratch_block(const Round& round) noexcept {
+  constexpr std::size_t kBlock = std::size_t{64} << 10;
+  const auto peers = static_cast<std::size_t>(round.size() - 1);
+  return std::clamp(round.team().layout().half_bytes() / peers / 64 * 64, std::size_t{64}, kBlock);
+}
+
 inline std::byte* bytes_of(const Tensor& tensor) noexcept {
   return static_cast<std::byte*>(tensor.data);
 }

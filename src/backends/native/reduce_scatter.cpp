@@ -1,27 +1,33 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/reduce.h"
 #include "src/backends/native/collectives.h"
 
 namespace c10d::inline v0::native {
 namespace {
 
+struct Blockwise {
+  std::byte* output;
+  const std::byte* input;
+  Reducing how;
+  Blocks blocks;
+};
+
 // A slot holds one piece for every rank; each rank reduces the pieces that are for it.
-bool reduce_blocks(Round& round, const Tensor& output, const ConstTensor& input, ReduceOp op,
-                   const Blocks& blocks) {
+bool one_shot(Round& round, const Choice& choice, const Blockwise& all) {
   const int rank = round.rank();
   const auto ranks = static_cast<std::size_t>(round.size());
-  const Pieces pieces = round.cut(blocks.largest(), ranks);
+  const StorePolicy results = result_policy(choice, all.blocks.largest());
+  const Pieces pieces = round.cut(choice, all.blocks.largest(), ranks);
   const auto stage = [&](std::size_t step) {
     std::byte* const slot = round.slot(rank, pieces, step, ranks);
     for (int i = 1; i < round.size(); ++i) {
       const int peer = round.peer(i);
-      const Part part = part_of(blocks.bytes(peer), pieces, step);
-      copy_bytes(slot + static_cast<std::size_t>(peer) * pieces.bytes,
-                 bytes_of(input) + blocks.offset(peer) + part.first, part.bytes);
+      const Part part = part_of(all.blocks.bytes(peer), pieces, step);
+      round.copy_out(slot + static_cast<std::size_t>(peer) * pieces.bytes,
+                     all.input + all.blocks.offset(peer) + part.first, part.bytes, choice.store);
     }
   };
   const auto take = [&](std::size_t step) {
-    const Part part = part_of(blocks.bytes(rank), pieces, step);
+    const Part part = part_of(all.blocks.bytes(rank), pieces, step);
     const auto sources = round.sources();
     for (int i = 1; i < round.size(); ++i) {
       const int peer = round.peer(i);
@@ -29,24 +35,40 @@ bool reduce_blocks(Round& round, const Tensor& output, const ConstTensor& input,
       sources[static_cast<std::size_t>(peer)] =
           round.slot(peer, pieces, step, ranks) + static_cast<std::size_t>(rank) * pieces.bytes;
     }
-    sources[static_cast<std::size_t>(rank)] = bytes_of(input) + blocks.offset(rank) + part.first;
-    if (part.bytes != 0)
-      reduce(input.dtype, op, bytes_of(output) + part.first, sources,
-             part.bytes / size_of(input.dtype));
+    sources[static_cast<std::size_t>(rank)] = all.input + all.blocks.offset(rank) + part.first;
+    if (part.bytes != 0) round.reduce_out(all.how, all.output + part.first, part.bytes, results);
     return true;
   };
   return run_steps(round, {.steps = pieces.count}, stage, take);
 }
 
+// Each rank reads its block of every input.
+bool pull(Round& round, const Choice& choice, const Blockwise& all) {
+  const Part own{all.blocks.offset(round.rank()), all.blocks.bytes(round.rank())};
+  const Reduction reduction{.input = all.input, .how = all.how};
+  return pull_slice(round, choice, reduction, own, all.output) && round.leave();
+}
+
+bool reduce_blocks(Round& round, OpKind kind, const Tensor& output, const ConstTensor& input,
+                   ReduceOp op, const Blocks& blocks) {
+  const Blockwise all{bytes_of(output), bytes_of(input), {input.dtype, op}, blocks};
+  const auto ranks = static_cast<std::size_t>(round.size());
+  const Choice* const choice = round.choose(kind, input.dtype, blocks.largest() * ranks,
+                                            {input.data, input.bytes(), nullptr, 0});
+  if (choice == nullptr) return false;
+  return is_direct(choice->algorithm) ? pull(round, *choice, all) : one_shot(round, *choice, all);
+}
+
 }  // namespace
 
 bool run(Round& round, const ReduceScatter& op) {
-  return reduce_blocks(round, op.output, op.input, op.op,
+  return reduce_blocks(round, OpKind::reduce_scatter, op.output, op.input, op.op,
                        {op.output.count, size_of(op.input.dtype)});
 }
 
 bool run(Round& round, const ReduceScatterV& op) {
-  return reduce_blocks(round, op.output, op.input, op.op, {op.counts, size_of(op.input.dtype)});
+  return reduce_blocks(round, OpKind::reduce_scatter_v, op.output, op.input, op.op,
+                       {op.counts, size_of(op.input.dtype)});
 }
 
 }  // namespace c10d::inline v0::native

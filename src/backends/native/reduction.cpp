@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/reduce.h"
 #include "src/backends/native/collectives.h"
 
 namespace c10d::inline v0::native {
 namespace {
 
-// All ranks' work together grows with n * n in one shot, with n in two, which cost two more waits.
-constexpr std::size_t kOneShotBytes = std::size_t{64} << 10;
+// Reduced, and then copied to the other ranks while it is in the L1 cache.
+constexpr std::size_t kPushBlock = std::size_t{16} << 10;
 
 bool wants(const Round& round, const Reduction& reduction) {
   return reduction.root == Round::kEveryRank || reduction.root == round.rank();
 }
 
-// The same inline: the whole payload travels in the entry.
+}  // namespace
+
 bool inline_shot(Round& round, const Reduction& reduction) {
   copy_bytes(round.payload(round.rank()), reduction.input, reduction.bytes);
   if (!round.enter()) return false;
@@ -20,15 +20,13 @@ bool inline_shot(Round& round, const Reduction& reduction) {
   const auto sources = round.sources();
   for (int peer = 0; peer < round.size(); ++peer)
     sources[static_cast<std::size_t>(peer)] = round.payload(peer);
-  reduce(reduction.dtype, reduction.op, reduction.output, sources,
-         reduction.bytes / size_of(reduction.dtype));
+  round.reduce_out(reduction.how, reduction.output, reduction.bytes, StorePolicy::temporal);
   return true;
 }
 
-}  // namespace
-
-bool one_shot(Round& round, const Reduction& reduction) {
-  const Pieces pieces = round.cut(reduction.bytes);
+bool one_shot(Round& round, const Choice& choice, const Reduction& reduction) {
+  const Pieces pieces = round.cut(choice, reduction.bytes);
+  const StorePolicy results = result_policy(choice, reduction.bytes);
   const bool takes = wants(round, reduction);
   const Flow flow{.steps = pieces.count,
                   .stages = reduction.root != round.rank(),
@@ -36,7 +34,8 @@ bool one_shot(Round& round, const Reduction& reduction) {
                   .reader = reduction.root};
   const auto stage = [&](std::size_t step) {
     const Part part = part_of(reduction.bytes, pieces, step);
-    copy_bytes(round.slot(round.rank(), pieces, step), reduction.input + part.first, part.bytes);
+    round.copy_out(round.slot(round.rank(), pieces, step), reduction.input + part.first, part.bytes,
+                   choice.store);
   };
   const auto take = [&](std::size_t step) {
     const Part part = part_of(reduction.bytes, pieces, step);
@@ -47,8 +46,7 @@ bool one_shot(Round& round, const Reduction& reduction) {
       if (!round.await_staged(peer, step)) return false;
       sources[static_cast<std::size_t>(peer)] = round.slot(peer, pieces, step);
     }
-    reduce(reduction.dtype, reduction.op, reduction.output + part.first, sources,
-           part.bytes / size_of(reduction.dtype));
+    round.reduce_out(reduction.how, reduction.output + part.first, part.bytes, results);
     return true;
   };
   return run_steps(round, flow, stage, take);
@@ -59,8 +57,12 @@ namespace {
 // The steps of two_shot, each over one piece.
 class TwoShot {
  public:
-  TwoShot(Round& round, const Reduction& reduction)
-      : round_(round), reduction_(reduction), pieces_(round.cut(reduction.bytes)) {}
+  TwoShot(Round& round, const Choice& choice, const Reduction& reduction)
+      : round_(round),
+        choice_(choice),
+        reduction_(reduction),
+        results_(result_policy(choice, reduction.bytes)),
+        pieces_(round.cut(choice, reduction.bytes)) {}
 
   std::size_t steps() const noexcept { return pieces_.count; }
 
@@ -70,13 +72,15 @@ class TwoShot {
     const Part part = part_of(reduction_.bytes, pieces_, step);
     const Part own = share_of(part.bytes, round_.size(), round_.rank());
     const std::size_t after = own.first + own.bytes;
+    const std::byte* const input = reduction_.input + part.first;
     std::byte* const slot = round_.slot(round_.rank(), pieces_, step);
-    copy_bytes(slot, reduction_.input + part.first, own.first);
-    copy_bytes(slot + after, reduction_.input + part.first + after, part.bytes - after);
+    round_.copy_out(slot, input, own.first, choice_.store);
+    round_.copy_out(slot + after, input + after, part.bytes - after, choice_.store);
     if (round_.entered()) round_.publish(&Progress::staged, step + 1);
     return true;
   }
 
+  // Into the output, where there is one, and from there into the slot for the others.
   bool reduce_slice(std::size_t step) {
     const Part part = part_of(reduction_.bytes, pieces_, step);
     const Part own = share_of(part.bytes, round_.size(), round_.rank());
@@ -86,10 +90,17 @@ class TwoShot {
       if (!round_.await_staged(peer, step)) return false;
       sources[static_cast<std::size_t>(peer)] = round_.slot(peer, pieces_, step) + own.first;
     }
-    sources[static_cast<std::size_t>(round_.rank())] = reduction_.input + part.first + own.first;
-    if (own.bytes != 0)
-      reduce(reduction_.dtype, reduction_.op, round_.slot(round_.rank(), pieces_, step) + own.first,
-             sources, own.bytes / size_of(reduction_.dtype));
+    const std::size_t first = part.first + own.first;
+    sources[static_cast<std::size_t>(round_.rank())] = reduction_.input + first;
+    std::byte* const slot = round_.slot(round_.rank(), pieces_, step) + own.first;
+    if (own.bytes != 0 && !wants(round_, reduction_)) {
+      round_.reduce_out(reduction_.how, slot, own.bytes, choice_.store);
+    } else if (own.bytes != 0) {
+      std::byte* const output = reduction_.output + first;
+      round_.reduce_out(reduction_.how, output, own.bytes, StorePolicy::temporal);
+      if (reduction_.root == Round::kEveryRank)
+        round_.copy_out(slot, output, own.bytes, choice_.store);
+    }
     round_.publish(&Progress::reduced, step + 1);
     return true;
   }
@@ -97,12 +108,12 @@ class TwoShot {
   bool collect(std::size_t step) {
     if (wants(round_, reduction_)) {
       const Part part = part_of(reduction_.bytes, pieces_, step);
-      for (int i = 0; i < round_.size(); ++i) {
+      for (int i = 1; i < round_.size(); ++i) {
         const int peer = round_.peer(i);
         const Part slice = share_of(part.bytes, round_.size(), peer);
-        if (i != 0 && !round_.await(peer, &Progress::reduced, step + 1)) return false;
-        copy_bytes(reduction_.output + part.first + slice.first,
-                   round_.slot(peer, pieces_, step) + slice.first, slice.bytes);
+        if (!round_.await(peer, &Progress::reduced, step + 1)) return false;
+        round_.copy_out(reduction_.output + part.first + slice.first,
+                        round_.slot(peer, pieces_, step) + slice.first, slice.bytes, results_);
       }
     }
     round_.publish(&Progress::consumed, step + 1);
@@ -111,14 +122,16 @@ class TwoShot {
 
  private:
   Round& round_;
+  const Choice& choice_;
   const Reduction& reduction_;
+  const StorePolicy results_;
   const Pieces pieces_;
 };
 
 }  // namespace
 
-bool two_shot(Round& round, const Reduction& reduction) {
-  TwoShot shot(round, reduction);
+bool two_shot(Round& round, const Choice& choice, const Reduction& reduction) {
+  TwoShot shot(round, choice, reduction);
   // Three stages, each one step behind the one before.
   for (std::size_t step = 0; step < shot.steps() + 2; ++step) {
     if (step < shot.steps() && !shot.stage(step)) return false;
@@ -129,11 +142,44 @@ bool two_shot(Round& round, const Reduction& reduction) {
   return true;
 }
 
-bool staged_reduction(Round& round, const Reduction& reduction) {
-  if (reduction.bytes <= kInlineBytes) return inline_shot(round, reduction);
-  const auto ranks = static_cast<std::size_t>(round.size());
-  if (ranks == 2 || reduction.bytes <= kOneShotBytes / ranks) return one_shot(round, reduction);
-  return two_shot(round, reduction);
+bool pull_slice(Round& round, const Choice& choice, const Reduction& reduction, Part slice,
+                std::byte* output) {
+  const std::size_t block = scratch_block(round);
+  const auto sources = round.sources();
+  for (std::size_t done = 0; done < slice.bytes; done += block) {
+    const std::size_t first = slice.first + done;
+    const std::size_t bytes = std::min(block, slice.bytes - done);
+    sources[static_cast<std::size_t>(round.rank())] = reduction.input + first;
+    std::byte* scratch = round.staging(round.rank());
+    for (int i = 1; i < round.size(); ++i, scratch += block) {
+      const int peer = round.peer(i);
+      const std::byte* const from = round.view(peer, Round::Side::input, first, bytes, scratch);
+      if (from == nullptr) return false;
+      sources[static_cast<std::size_t>(peer)] = from;
+    }
+    round.reduce_out(reduction.how, output + done, bytes, choice.store);
+  }
+  return true;
+}
+
+bool push_slices(Round& round, const Choice& choice, const Reduction& reduction) {
+  const Part slice = share_of(reduction.bytes, round.size(), round.rank());
+  const int first_taker = reduction.root == Round::kEveryRank ? round.rank() : reduction.root;
+  const auto sources = round.sources();
+  for (std::size_t done = 0; done < slice.bytes; done += kPushBlock) {
+    const std::size_t first = slice.first + done;
+    const std::size_t bytes = std::min(kPushBlock, slice.bytes - done);
+    for (int peer = 0; peer < round.size(); ++peer)
+      sources[static_cast<std::size_t>(peer)] = round.mapped(peer, Side::input) + first;
+    std::byte* const result = round.mapped(first_taker, Side::output) + first;
+    const bool one_taker = reduction.root != Round::kEveryRank;
+    round.reduce_out(reduction.how, result, bytes,
+                     one_taker ? choice.store : StorePolicy::temporal);
+    for (int i = 1; i < round.size() && !one_taker; ++i)
+      round.copy_out(round.mapped(round.peer(i), Side::output) + first, result, bytes,
+                     choice.store);
+  }
+  return round.leave();
 }
 
 }  // namespace c10d::inline v0::native

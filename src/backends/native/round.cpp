@@ -8,8 +8,6 @@ namespace c10d::inline v0::native {
 namespace {
 
 constexpr std::size_t kLine = 64;
-// Below this, what pipelining hides is less than what another flag costs.
-constexpr std::size_t kWhole = std::size_t{32} << 10;
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
@@ -34,18 +32,13 @@ bool Round::fail(Failure failure) {
   return false;
 }
 
-Pieces Round::cut(std::size_t bytes, std::size_t width) const noexcept {
+Pieces Round::cut(const Choice& choice, std::size_t bytes, std::size_t width) const noexcept {
   if (bytes == 0) return {};
   const std::size_t half = team_.layout().half_bytes();
-  const std::size_t whole = half / width / kLine * kLine;
+  const std::size_t chunk = choice.chunk / width;
+  if (bytes <= std::min(chunk, half / width / kLine * kLine)) return {round_up(bytes), 1};
   const std::size_t slot = half / kSlots / width / kLine * kLine;
-  // With a CPU per rank, copying in and out overlap. Without, every step may cost a change of
-  // process, and fewer, larger steps win.
-  const bool crowded = team_.crowded();
-  if (bytes <= (crowded ? whole : std::min(whole, kWhole))) return {round_up(bytes), 1};
-  const std::size_t pipelined = std::max(round_up(bytes / kSlots), kWhole / 2 / width);
-  const std::size_t piece =
-      crowded ? slot : std::clamp(round_up(pipelined), std::min(kLine, slot), slot);
+  const std::size_t piece = std::clamp(round_up(chunk), kLine, slot);
   return {piece, (bytes + piece - 1) / piece};
 }
 
@@ -57,23 +50,21 @@ bool Round::settle(WaitResult result, const char* phase) {
   return false;
 }
 
-bool Round::enter() { return announce(0); }
+bool Round::enter() { return announce(Access::staged); }
 
-bool Round::enter(const Reach& reach) {
+bool Round::enter_unstaged(const Exposed& exposed) {
+  Reach reach;
+  const Access access = locate(exposed, reach);
   std::memcpy(entry(rank()).payload, &reach, sizeof reach);
-  return announce(1);
+  return announce(access);
 }
 
-bool Round::enter_unstaged() {
-  if (!announce(0)) return false;
-  late_ = true;
-  return true;
-}
-
-bool Round::announce(std::uint32_t registered) {
+bool Round::announce(Access access) {
   RankLines& own = team_.lines(rank());
   Entry& mine = entry(rank());
-  mine.announce(epoch_, registered, call_.signature);
+  const std::uint64_t signature = call_.signature ^ team_.plan().id();
+  finish_streams();
+  mine.announce(epoch_, static_cast<std::uint32_t>(access), signature);
   // With a CPU per rank the ring waits until we have looked at the others' entries: right after
   // the store, it would hold that look up for as long as our cache line travels.
   if (team_.crowded()) own.bell.ring();
@@ -83,12 +74,12 @@ bool Round::announce(std::uint32_t registered) {
     const WaitResult result = wait_until(context, team_.lines(peer(i)).bell,
                                          [&]() noexcept { return theirs.announced(epoch_); });
     if (!settle(result, "waiting for all ranks to enter the call")) return false;
-    if (theirs.signature != call_.signature) return disagree();
+    if (theirs.signature != signature) return disagree();
     late_ |= theirs.registered != 0;
   }
   if (!team_.crowded()) own.bell.ring();
   entered_ = true;
-  if (registered != 0)
+  if (access != Access::staged)
     late_ = true;
   else if (late_)
     publish(&Progress::staged, 1);
@@ -109,20 +100,12 @@ bool Round::disagree() {
   if (agreement == Control::Agreement::agreed)
     return fail({.code = Code::mismatch,
                  .message = "ranks entered different calls, which the control plane cannot tell "
-                            "apart",
+                            "apart, or follow different plans",
                  .group = team_.context().group,
                  .op = std::string(to_string(kind_of(call_.op))),
                  .sequence = call_.sequence});
   failure_ = control.failure();
   return false;
-}
-
-std::optional<Reach> Round::reach(int rank) const noexcept {
-  const Entry& theirs = entry(rank);
-  if (theirs.registered == 0) return {};
-  Reach reach;
-  std::memcpy(&reach, theirs.payload, sizeof reach);
-  return reach;
 }
 
 bool Round::await(int peer, Word word, std::size_t done) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 
+#include "kernels/copy.h"
 #include "src/backends/native/team.h"
 
 namespace c10d::inline v0::native {
@@ -18,6 +19,19 @@ namespace c10d::inline v0::native {
 struct Pieces {
   std::size_t bytes = 0;
   std::size_t count = 0;
+};
+
+// Memory of this rank that others may have to reach; null where it has none.
+struct Exposed {
+  const void* input = nullptr;
+  std::size_t input_bytes = 0;
+  const void* output = nullptr;
+  std::size_t output_bytes = 0;
+};
+
+struct Reducing {
+  DType dtype = DType::f32;
+  ReduceOp op;
 };
 
 // One collective of a group as one rank runs it. Functions that return bool say whether to go on;
@@ -58,24 +72,50 @@ class Round {
     return team_.layout().counts(team_.base(), rank, parity_of(epoch_));
   }
   // Cuts `bytes` for slots that hold `width` pieces beside each other.
-  Pieces cut(std::size_t bytes, std::size_t width = 1) const noexcept;
+  Pieces cut(const Choice& choice, std::size_t bytes, std::size_t width = 1) const noexcept;
   // Scratch, one pointer per rank.
   std::span<const std::byte*> sources() const noexcept { return team_.sources(); }
 
   // Announces this rank's call, waits for that of every other, and compares.
   bool enter();
-  // The same for a rank that has staged nothing because its memory may be reached directly.
-  bool enter(const Reach& reach);
-  // The same for an op in which every rank stages only what it learns to stage by entering.
-  bool enter_unstaged();
+  // The same for an op in which every rank stages only what it learns to stage by entering; others
+  // may reach its memory.
+  bool enter_unstaged(const Exposed& exposed);
   bool entered() const noexcept { return entered_; }
-  // Where the memory of `rank` lies, if it said so in its entry.
-  std::optional<Reach> reach(int rank) const noexcept;
+
+  // How this call runs, the same on every rank; null when the group broke. A staged algorithm comes
+  // back not entered, so that it can stage first, unless some rank's memory lies otherwise. A
+  // direct one has entered: see `read`, `view` and `mapped`.
+  const Choice* choose(OpKind op, DType dtype, std::size_t bytes, const Exposed& exposed);
+  // The same after enter_unstaged() with the same memory.
+  const Choice& choose_entered(OpKind op, DType dtype, std::size_t bytes);
+
+  // A part of the memory that `peer` exposed to a direct algorithm: copied to `to`; where it can be
+  // read, in `scratch` if it has to be copied (null: the group broke); where it is mapped, which it
+  // always is for Algorithm::push.
+  enum class Side : std::uint8_t { input, output };
+  bool fetch(int peer, Side side, std::size_t offset, std::byte* to, std::size_t bytes,
+             StorePolicy policy);
+  const std::byte* view(int peer, Side side, std::size_t offset, std::size_t bytes,
+                        std::byte* scratch);
+  std::byte* mapped(int peer, Side side) const;
+  // Tells the peers that this rank needs their memory no more, and waits until they need its own no
+  // more: the end of a direct algorithm.
+  bool leave();
+
+  // As copy() and reduce() of all sources(); what they stream is out before the next flag.
+  void copy_out(std::byte* to, const std::byte* from, std::size_t bytes,
+                StorePolicy policy) noexcept {
+    streamed_ |= policy == StorePolicy::streaming;
+    copy(to, from, bytes, policy);
+  }
+  void reduce_out(const Reducing& how, std::byte* out, std::size_t bytes, StorePolicy policy);
 
   using Word = Progress::Steps Progress::*;
   // The one place where progress is made visible: steps [0, done) of `word` are over.
   void publish(Word word, std::size_t done) noexcept {
     RankLines& own = team_.lines(rank());
+    finish_streams();
     (own.progress.*word).publish(epoch_, done);
     own.bell.ring();
   }
@@ -92,7 +132,17 @@ class Round {
 
  private:
   Entry& entry(int rank) const noexcept { return team_.lines(rank).entries[parity_of(epoch_)]; }
-  bool announce(std::uint32_t registered);
+  bool announce(Access access);
+  Access locate(const Exposed& exposed, Reach& reach) const;
+  bool all_registered() const noexcept;
+  Reach reach(int rank) const noexcept;
+  bool read(int peer, Side side, std::size_t offset, std::byte* to, std::size_t bytes);
+  bool lost(int peer, int error);
+  // Streaming stores become visible in any order: before the flag that tells of them, all must be.
+  void finish_streams() noexcept {
+    if (streamed_) stream_fence();
+    streamed_ = false;
+  }
   bool settle(WaitResult result, const char* phase);
   bool disagree();
 
@@ -100,9 +150,16 @@ class Round {
   const Call& call_;
   const std::uint32_t epoch_;
   bool entered_ = false;
-  bool late_ = false;  // some ranks stage their first piece after they entered
+  bool late_ = false;      // some ranks stage their first piece after they entered
+  bool mapped_ = false;    // the direct algorithm goes through the heap, not through the kernel
+  bool streamed_ = false;  // since the last flag
   std::shared_ptr<const Failure> failure_;
 };
+
+// Results that stay in a cache are written through it, whatever the plan says of the staging.
+inline StorePolicy result_policy(const Choice& choice, std::size_t bytes) noexcept {
+  return bytes >= (std::size_t{4} << 20) ? choice.store : StorePolicy::temporal;
+}
 
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
   if (bytes != 0 && to != from) std::memcpy(to, from, bytes);

@@ -4,43 +4,82 @@
 namespace c10d::inline v0::native {
 namespace {
 
-bool hand_out(Round& round, const Tensor& output, const ConstTensor& input, int root,
-              const Blocks& blocks) {
+struct Scattering {
+  std::byte* output;
+  const std::byte* input;
+  int root;
+  Blocks blocks;
+};
+
+// A slot holds one piece for every rank.
+bool one_shot(Round& round, const Choice& choice, const Scattering& all) {
   const int rank = round.rank();
-  const bool is_root = rank == root;
   const auto ranks = static_cast<std::size_t>(round.size());
-  const Pieces pieces = round.cut(blocks.largest(), ranks);
+  const StorePolicy results = result_policy(choice, all.blocks.largest());
+  const Pieces pieces = round.cut(choice, all.blocks.largest(), ranks);
   const auto stage = [&](std::size_t step) {
-    std::byte* const slot = round.slot(root, pieces, step, ranks);
+    std::byte* const slot = round.slot(all.root, pieces, step, ranks);
     for (int i = 0; i < round.size(); ++i) {
       const int peer = round.peer(i);
-      const Part part = part_of(blocks.bytes(peer), pieces, step);
-      copy_bytes(i == 0 ? bytes_of(output) + part.first
-                        : slot + static_cast<std::size_t>(peer) * pieces.bytes,
-                 bytes_of(input) + blocks.offset(peer) + part.first, part.bytes);
+      const Part part = part_of(all.blocks.bytes(peer), pieces, step);
+      const std::byte* const from = all.input + all.blocks.offset(peer) + part.first;
+      if (i == 0)
+        round.copy_out(all.output + part.first, from, part.bytes, results);
+      else
+        round.copy_out(slot + static_cast<std::size_t>(peer) * pieces.bytes, from, part.bytes,
+                       choice.store);
     }
   };
   const auto take = [&](std::size_t step) {
-    if (!round.await_staged(root, step)) return false;
-    const Part part = part_of(blocks.bytes(rank), pieces, step);
-    copy_bytes(
-        bytes_of(output) + part.first,
-        round.slot(root, pieces, step, ranks) + static_cast<std::size_t>(rank) * pieces.bytes,
-        part.bytes);
+    if (!round.await_staged(all.root, step)) return false;
+    const Part part = part_of(all.blocks.bytes(rank), pieces, step);
+    round.copy_out(
+        all.output + part.first,
+        round.slot(all.root, pieces, step, ranks) + static_cast<std::size_t>(rank) * pieces.bytes,
+        part.bytes, results);
     return true;
   };
+  const bool is_root = rank == all.root;
   return run_steps(round, {.steps = pieces.count, .stages = is_root, .takes = !is_root}, stage,
                    take);
+}
+
+// Every rank fetches its block.
+bool pull(Round& round, const Choice& choice, const Scattering& all) {
+  const int rank = round.rank();
+  const std::size_t offset = all.blocks.offset(rank), bytes = all.blocks.bytes(rank);
+  if (rank == all.root) {
+    round.copy_out(all.output, all.input + offset, bytes, choice.store);
+    return round.await_all(&Progress::consumed, 1);
+  }
+  if (!round.fetch(all.root, Side::input, offset, all.output, bytes, choice.store)) return false;
+  round.publish(&Progress::consumed, 1);
+  return true;
+}
+
+bool hand_out(Round& round, OpKind kind, const Tensor& output, const ConstTensor& input, int root,
+              const Blocks& blocks) {
+  const Scattering all{bytes_of(output), bytes_of(input), root, blocks};
+  const bool is_root = round.rank() == root;
+  const auto ranks = static_cast<std::size_t>(round.size());
+  const Choice* const choice =
+      round.choose(kind, output.dtype, blocks.largest() * ranks,
+                   {is_root ? input.data : nullptr, is_root ? input.bytes() : 0,
+                    is_root ? nullptr : output.data, is_root ? 0 : output.bytes()});
+  if (choice == nullptr) return false;
+  return is_direct(choice->algorithm) ? pull(round, *choice, all) : one_shot(round, *choice, all);
 }
 
 }  // namespace
 
 bool run(Round& round, const Scatter& op) {
-  return hand_out(round, op.output, op.input, op.root, {op.output.count, size_of(op.output.dtype)});
+  return hand_out(round, OpKind::scatter, op.output, op.input, op.root,
+                  {op.output.count, size_of(op.output.dtype)});
 }
 
 bool run(Round& round, const ScatterV& op) {
-  return hand_out(round, op.output, op.input, op.root, {op.counts, size_of(op.output.dtype)});
+  return hand_out(round, OpKind::scatter_v, op.output, op.input, op.root,
+                  {op.counts, size_of(op.output.dtype)});
 }
 
 }  // namespace c10d::inline v0::native

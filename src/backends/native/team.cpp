@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -11,6 +12,9 @@
 #include <limits>
 #include <string>
 #include <utility>
+
+#include "src/backends/native/peer_memory.h"
+#include "src/backends/native/topology.h"
 
 namespace c10d::inline v0::native {
 namespace {
@@ -65,6 +69,7 @@ void Team::join(Deadline deadline) {
     std::memcpy(own.cpus, &cpus, std::min(sizeof own.cpus, sizeof cpus));
   for (auto* word : {&own.progress.staged, &own.progress.reduced, &own.progress.consumed})
     word->publish(kFirstEpoch, 0);
+  introduce(own.identity, word_);
   own.joined.store(1, std::memory_order_release);
   own.bell.ring();
 
@@ -72,21 +77,31 @@ void Team::join(Deadline deadline) {
   std::uint64_t all[kCpuWords] = {};
   for (int peer = 0; peer < size(); ++peer) {
     RankLines& theirs = lines(peer);
-    const WaitResult result = wait_until({policy_, control(), deadline, nullptr}, theirs.bell, [&] {
-      return theirs.joined.load(std::memory_order_acquire) != 0;
-    });
-    if (result == WaitResult::broken) throw_failure(*control().failure());
-    if (result == WaitResult::timed_out)
-      throw_failure({.code = Code::timed_out,
-                     .message = fmt::format("rank {} did not map the group's shared memory", peer),
-                     .rank = peer,
-                     .group = context_.group});
+    wait_for_peer(peer, "did not map the group's shared memory", deadline,
+                  [&] { return theirs.joined.load(std::memory_order_acquire) != 0; });
     for (std::size_t i = 0; i < kCpuWords; ++i) all[i] |= theirs.cpus[i];
   }
   // Of all ranks together: a launcher may have bound each rank to a CPU of its own.
   int count = 0;
   for (const std::uint64_t word : all) count += std::popcount(word);
   policy_ = wait_policy(neighbours_, count);
+  if (size() == 1) return;
+  own.reads_all.store(reads_every_peer() ? 1 : 2, std::memory_order_release);
+  own.bell.ring();
+  trips_ = measure_round_trips(*this, deadline);
+  agree_on_plan(deadline);
+}
+
+void Team::wait_for_peer(int peer, const char* what, Deadline deadline,
+                         const std::function<bool()>& ready) {
+  const WaitResult result =
+      wait_until({policy_, control(), deadline, nullptr}, lines(peer).bell, ready);
+  if (result == WaitResult::broken) throw_failure(*control().failure());
+  if (result == WaitResult::timed_out)
+    throw_failure({.code = Code::timed_out,
+                   .message = fmt::format("rank {} {}", peer, what),
+                   .rank = peer,
+                   .group = context_.group});
 }
 
 Allocation Team::allocate(std::size_t bytes, Deadline deadline) {

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "c10d/backend.h"
 #include "src/backends/native/heap.h"
 #include "src/backends/native/layout.h"
+#include "src/backends/native/plan.h"
+#include "src/backends/native/round_trips.h"
 #include "src/core/wait.h"
 #include "src/net/shared_memory.h"
 
@@ -36,6 +39,10 @@ class Team {
   const WaitPolicy& policy() const noexcept { return policy_; }
   const Layout& layout() const noexcept { return layout_; }
   Heap& heap() noexcept { return heap_; }
+  const Plan& plan() const noexcept { return plan_; }
+  // What rank 0 chose by, as far as this rank knows: without what only rank 0 measured or loaded.
+  const Prices& prices() const noexcept { return prices_; }
+  const RoundTrips& round_trips() const noexcept { return trips_; }
 
   RankLines& lines(int rank) const noexcept { return layout_.lines(base_, rank); }
   std::byte* base() const noexcept { return base_; }
@@ -48,6 +55,11 @@ class Team {
 
  private:
   void join(Deadline deadline);
+  void wait_for_peer(int peer, const char* what, Deadline deadline,
+                     const std::function<bool()>& ready);
+  bool reads_every_peer() const;
+  void agree_on_plan(Deadline deadline);
+  void make_plan(Deadline deadline);
 
   const BackendContext context_;
   const int neighbours_;
@@ -56,6 +68,10 @@ class Team {
   std::byte* const base_;
   WaitPolicy policy_;
   Heap heap_;
+  Plan plan_;
+  Prices prices_{Machine{.ranks = 1}};
+  RoundTrips trips_;
+  std::uint64_t word_ = 0;  // see Identity
   std::uint64_t allocations_ = 0;
   std::uint32_t epoch_ = kFirstEpoch;
   std::vector<const std::byte*> sources_;  // scratch: one pointer per rank

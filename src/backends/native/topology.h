@@ -1,33 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
+#include "src/backends/native/round_trips.h"
 #include "src/backends/native/team.h"
 
 namespace c10d::inline v0::native {
-
-// Round trips of a flag between every two ranks, in nanoseconds: size x size, symmetric, zero with
-// oneself. Empty: not measured.
-struct RoundTrips {
-  int size = 0;
-  std::vector<std::uint32_t> ns;
-  std::uint32_t between(int a, int b) const {
-    return ns[static_cast<std::size_t>(a) * static_cast<std::size_t>(size) +
-              static_cast<std::size_t>(b)];
-  }
-};
 
 // Collective, before the first op of a group; 10 ms at most, and microseconds where ranks are few.
 // Measures nothing where ranks share CPUs (that would measure the scheduler), where they are more
 // than kMeasuredRanks, and in a group that breaks.
 RoundTrips measure_round_trips(Team& team, Deadline deadline);
-// The number of its group for every rank: ranks that are about as near to each other as the nearest
-// two. Without a measurement all are in one.
-std::vector<int> near_groups(const RoundTrips& trips, int size);
-// "rtt 0.10-0.42 us, 2 groups", or empty.
-std::string describe(const RoundTrips& trips);
 
 }  // namespace c10d::inline v0::native

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/explain.h"
+
+#include <fmt/format.h>
+
+#include "bench/controller.h"
+#include "bench/format.h"
+#include "bench/tune_probe.h"
+#include "c10d/env.h"
+
+namespace c10d::bench {
+
+int run_explain(const Options& options) {
+  const BenchOp op = bench_op_from_string(options.topic);
+  if (detect_launch().launcher == "none")
+    return launch_self(options, options.ranks != 0 ? options.ranks : 2);
+  const std::string forced = env("C10D_NATIVE_PLAN").value_or("");
+  Probe probe(options);
+  const PlanReport report =
+      probe.control().plan({facts_of(op).kind, options.dtype, options.bytes, options.heap});
+  if (report.options.empty())
+    throw InvalidArgument(fmt::format("{}: native runs it in one way only", options.topic));
+  probe.open(forced, options.heap, options.bytes);
+  const double us = probe.measure(op, options.dtype, options.bytes, 0.5);
+  if (!probe.is_root()) return 0;
+  const PlanOption& taken = report.options.front();
+  fmt::print("{} {} {}, {} ranks, {} memory\n", options.topic, to_string(options.dtype),
+             bytes_text(options.bytes), probe.control().size(),
+             options.heap ? "registered" : "plain");
+  fmt::print("group      {}\ntuning     {}\n\n", report.fingerprint, report.path);
+  fmt::print("plan       {}{}\n", taken.name, forced.empty() ? "" : "  (C10D_NATIVE_PLAN)");
+  fmt::print("predicted  {} us by {}\n", microseconds_text(taken.us),
+             taken.measured ? "c10d-bench tune" : "the built-in model");
+  fmt::print("bound      {} us\n", microseconds_text(report.bound_us));
+  fmt::print("measured   {} us in the fastest tenth, {:.0f} % of the bound's pace\n\n",
+             microseconds_text(us), 100 * report.bound_us / us);
+  for (std::size_t i = 1; i < report.options.size(); ++i)
+    fmt::print("{}  {:<28} {:>9} us{}\n", i == 1 ? "instead of" : "          ",
+               report.options[i].name, microseconds_text(report.options[i].us),
+               report.options[i].measured ? "" : "  (model)");
+  return 0;
+}
+
+}  // namespace c10d::bench

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/tune.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bench/controller.h"
+#include "bench/record.h"
+#include "bench/tune_probe.h"
+#include "c10d/env.h"
+
+namespace c10d::bench {
+namespace {
+
+constexpr std::uint64_t kSizes[] = {256, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
+constexpr std::uint64_t kLargest = 16 << 20;
+constexpr double kSeconds = 0.004;  // of one size
+
+bool is_planned(BenchOp op) { return op != BenchOp::barrier && op < BenchOp::send; }
+
+class Tuning {
+ public:
+  explicit Tuning(const Options& options) : probe_(options) {}
+
+  int run() {
+    for (const bool registered : {false, true})
+      for (const std::string& name : names(registered)) measure(name, registered);
+    return probe_.is_root() ? write() : 0;
+  }
+
+ private:
+  PlanReport report(BenchOp op, bool registered) {
+    return probe_.control().plan({facts_of(op).kind, DType::f32, 1 << 20, registered});
+  }
+  // The same on every rank.
+  std::set<std::string> names(bool registered) {
+    std::set<std::string> all;
+    for (const OpFacts& facts : op_facts())
+      for (const PlanOption& option : report(facts.op, registered).options)
+        if (is_planned(facts.op) && (!registered || is_direct(option.name)))
+          all.insert(option.name);
+    return all;
+  }
+  static bool is_direct(const std::string& name) {
+    return name.starts_with("pull") || name.starts_with("push");
+  }
+  bool applies(BenchOp op, const std::string& name, bool registered) {
+    const auto options = report(op, registered).options;
+    return std::any_of(options.begin(), options.end(),
+                       [&](const PlanOption& option) { return option.name == name; });
+  }
+
+  void measure(const std::string& name, bool registered) {
+    probe_.open(name, registered, kLargest);
+    for (const OpFacts& facts : op_facts()) {
+      if (!is_planned(facts.op) || !applies(facts.op, name, registered)) continue;
+      curve(facts, name, registered, DType::f32);
+      if (is_reduction(facts.kind)) curve(facts, name, registered, DType::bf16);
+    }
+    if (probe_.is_root())
+      fmt::print(stderr, "{}{}\n", name, registered ? " on registered memory" : "");
+  }
+
+  void curve(const OpFacts& facts, const std::string& name, bool registered, DType dtype) {
+    Json row{{"op", facts.name}, {"choice", name}, {"half", dtype == DType::bf16}};
+    for (const std::uint64_t bytes : kSizes) {
+      row["bytes"].push_back(bytes);
+      row["us"].push_back(std::max(1e-3, probe_.measure(facts.op, dtype, bytes, kSeconds)));
+    }
+    // What goes through staging costs the same wherever the memory lies.
+    for (const bool place : {false, true}) {
+      if (place != registered && is_direct(name)) continue;
+      row["registered"] = place;
+      curves_.push_back(row);
+    }
+  }
+
+  int write() {
+    const PlanReport about = report(BenchOp::all_reduce, false);
+    if (about.path.empty())
+      throw InvalidArgument("set XDG_CACHE_HOME or HOME: there is no folder for the tuning");
+    const std::filesystem::path path(about.path);
+    std::filesystem::create_directories(path.parent_path());
+    const std::filesystem::path fresh = about.path + ".new";
+    {
+      std::ofstream file(fresh, std::ios::binary);
+      Json all{{"fingerprint", about.fingerprint}, {"curves", curves_}};
+      file << all.dump() << '\n';
+      if (!file.flush())
+        throw InvalidArgument(fmt::format("{}: cannot be written", fresh.string()));
+    }
+    std::filesystem::rename(fresh, path);
+    fmt::print("{}\n{} curves in {}\n", about.fingerprint, curves_.size(), about.path);
+    return 0;
+  }
+
+  Probe probe_;
+  std::vector<Json> curves_;
+};
+
+}  // namespace
+
+int run_tune(const Options& options) {
+  if (detect_launch().launcher == "none")
+    return launch_self(options, options.ranks != 0 ? options.ranks : 2);
+  return Tuning(options).run();
+}
+
+}  // namespace c10d::bench

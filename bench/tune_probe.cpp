@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/tune_probe.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <algorithm>
+
+#include "bench/block.h"
+#include "c10d/init.h"
+
+namespace c10d::bench {
+namespace {
+
+Duration seconds_of(const Options& options) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.timeout));
+}
+
+ProcessGroup make_control(const Options& options) {
+  InitOptions init;
+  init.backend = "native";
+  init.name = "tune";
+  init.timeout = seconds_of(options);
+  return init_process_group(std::move(init));
+}
+
+}  // namespace
+
+Probe::Probe(const Options& options)
+    : timeout_(seconds_of(options)),
+      control_(make_control(options)),
+      page_(control_.store(), control_.rank(), control_.size(), timeout_) {
+  watchdog_.expect("tuning", 600);
+}
+
+Probe::~Probe() { close(); }
+
+void Probe::close() {
+  input_.reset();
+  output_.reset();
+  if (contender_) contender_->shutdown();
+  contender_.reset();
+}
+
+void Probe::open(const std::string& forced, bool registered, std::uint64_t bytes) {
+  close();
+  // Only rank 0 reads it, when the group is made.
+  if (forced.empty())
+    ::unsetenv("C10D_NATIVE_PLAN");
+  else
+    ::setenv("C10D_NATIVE_PLAN", forced.c_str(), 1);
+  ContenderContext context;
+  context.control = &control_;
+  context.timeout = timeout_;
+  context.prefix = fmt::format("tune/{}", opened_++);
+  contender_ = make_contender("native", context);
+  // An in-place case keeps its input beside its output.
+  const std::size_t most = 2 * bytes + 4096;
+  input_ = registered ? contender_->arena(most) : std::make_unique<Arena>(most);
+  output_ = registered ? contender_->arena(most) : std::make_unique<Arena>(most);
+}
+
+double Probe::measure(BenchOp op, DType dtype, std::uint64_t bytes, double seconds) {
+  constexpr std::uint64_t kSeed = 1;
+  Sweep sweep;
+  sweep.ops = {op};
+  sweep.dtypes = {dtype};
+  sweep.redops = {ReduceOp::sum};
+  sweep.roots = {0};
+  sweep.places = {Place::out};
+  sweep.sizes = {bytes};
+  const Case c = expand(sweep, control_.size()).at(0);
+  Buffers buffers(c, control_.rank(), control_.size(), 1, kSeed, *input_, *output_);
+  BlockRunner runner(page_, *contender_, buffers, {});
+  const double each = runner.warm_up(seconds / 4, -1);
+  const auto asked = std::clamp(seconds / std::max(each, 1e-9), 3.0,
+                                static_cast<double>(SharedPage::kMaxIterations));
+  const auto iterations =
+      static_cast<std::uint64_t>(page_.from_root(static_cast<std::int64_t>(asked)));
+  CellRecord cell = runner.measure(iterations, 2 * seconds);
+  if (runner.failed_anywhere())
+    throw_failure({.code = Code::backend_error,
+                   .message = "native failed while it was measured: " + runner.failure()});
+  if (cell.samples.empty()) return 0;
+  // Of a loaded machine the median tells the load, not the algorithm.
+  const auto tenth = cell.samples.begin() + static_cast<std::ptrdiff_t>(cell.samples.size() / 10);
+  std::nth_element(cell.samples.begin(), tenth, cell.samples.end());
+  return *tenth;
+}
+
+}  // namespace c10d::bench

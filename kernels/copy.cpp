@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/copy.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr std::size_t kCacheLine = 64;
+
+#if defined(__SSE2__)
+// `to` is aligned; bytes are whole lines.
+void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  constexpr std::size_t kStore = sizeof(__m128i);
+  for (std::size_t at = 0; at < bytes; at += kCacheLine) {
+    __m128i line[kCacheLine / kStore];
+    for (std::size_t i = 0; i < kCacheLine / kStore; ++i)
+      line[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at + i * kStore));
+    for (std::size_t i = 0; i < kCacheLine / kStore; ++i)
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + at + i * kStore), line[i]);
+  }
+}
+#else
+void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  std::memcpy(to, from, bytes);
+}
+#endif
+
+}  // namespace
+
+void copy(std::byte* to, const std::byte* from, std::size_t bytes, StorePolicy policy) noexcept {
+  if (bytes == 0 || to == from) return;
+  if (policy == StorePolicy::temporal) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  const std::size_t head = std::min(
+      bytes, (kCacheLine - reinterpret_cast<std::uintptr_t>(to) % kCacheLine) % kCacheLine);
+  const std::size_t lines = (bytes - head) / kCacheLine * kCacheLine;
+  std::memcpy(to, from, head);
+  stream_lines(to + head, from + head, lines);
+  std::memcpy(to + head + lines, from + head + lines, bytes - head - lines);
+}
+
+void stream_fence() noexcept {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace c10d::inline v0::native {
+
+// Cross-memory attach: reads memory of another process of this user. Returns 0 or an errno: ESRCH,
+// the process is gone; EFAULT, it has nothing there; EPERM, ENOSYS, the kernel does not allow it.
+int read_process(std::int64_t pid, std::uint64_t address, void* to, std::size_t bytes) noexcept;
+
+}  // namespace c10d::inline v0::native

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+
+#include "src/backends/native/plan.h"
+
+// The built-in prices: what is known of machines before one was measured. They order choices; their
+// absolute values matter little.
+namespace c10d::inline v0::native {
+namespace {
+
+constexpr double kMiB = 1 << 20;
+// One core's copy in bytes per us, by where source and target fit.
+double copy_pace(double footprint) noexcept {
+  if (footprint <= 1.5 * kMiB) return 40e3;
+  if (footprint <= 16 * kMiB) return 16e3;
+  return 8e3;
+}
+// Through staging, in or out.
+double stage_pace(const Choice& choice, const Machine& machine, double footprint) noexcept {
+  const double both = machine.stage_us[static_cast<std::size_t>(choice.store)];
+  return std::min(2 * kMiB / both, copy_pace(footprint));
+}
+// Through the kernel, with pages of 4 KiB; what is reduced then is read and written once more.
+constexpr double kCmaPace = 11e3, kCmaReducePace = 6e3, kCmaCall = 1.4;
+constexpr double kYield = 1.5;
+
+double hop_of(const Machine& machine) noexcept {
+  return machine.crowded ? kYield * machine.ranks : machine.hop_us;
+}
+
+// Bytes that one rank copies into staging, copies or reduces out of it, over all.
+struct Traffic {
+  double in = 0, out = 0;
+};
+
+Traffic staged_traffic(const Choice& choice, const PlanKey& key, double n) noexcept {
+  const auto s = static_cast<double>(key.bytes);
+  switch (planned_index(key.op)) {
+    case planned_index(OpKind::all_reduce):
+      if (choice.algorithm == Algorithm::one_shot) return {s, n * s};
+      return {s * (n - 1) / n + s / n, s + s};
+    case planned_index(OpKind::reduce):
+      if (choice.algorithm == Algorithm::one_shot) return {s, n * s};
+      return {s * (n - 1) / n + s / n, s / n * n + s};
+    case planned_index(OpKind::broadcast):
+      return {s, s};
+    case planned_index(OpKind::reduce_scatter):
+      return {s * (n - 1) / n, s};
+    case planned_index(OpKind::gather):
+      return {s / n, s};
+    case planned_index(OpKind::scatter):
+      return {s, s / n};
+    case planned_index(OpKind::all_gather):
+      return {2 * s / n, s * (n - 1) / n};
+    default:
+      return {s, s};
+  }
+}
+
+double staged_us(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept {
+  const double n = machine.ranks;
+  const Traffic traffic = staged_traffic(choice, key, n);
+  const double hop = hop_of(machine);
+  const double largest = std::max(traffic.in, 1.0);
+  const double chunk = std::min<double>(choice.chunk, largest);
+  const double steps =
+      std::max(1.0, largest / std::min(chunk, choice.chunk > (128u << 10) &&
+                                                      largest > static_cast<double>(512u << 10)
+                                                  ? static_cast<double>(128u << 10)
+                                                  : chunk));
+  const bool two = choice.algorithm == Algorithm::two_shot;
+  const double pace = stage_pace(choice, machine, 2 * static_cast<double>(key.bytes));
+  const double in = traffic.in / pace;
+  const double out = traffic.out / pace;
+  // With one step nobody's copying in hides another's copying out.
+  const bool one_sided = key.op == OpKind::broadcast || key.op == OpKind::gather ||
+                         key.op == OpKind::scatter || key.op == OpKind::reduce;
+  const double together =
+      one_sided && !two ? std::max(in, out) + std::min(in, out) / steps : in + out;
+  const double flags = hop * (1 + (steps - 1) * 0.7 * (two ? 2 : 1) + (two ? 2 : 0));
+  const double streamed = choice.store == StorePolicy::streaming ? 0.15 * steps : 0;
+  // All ranks share the cores.
+  return flags + streamed + together * (machine.crowded ? n / 2 : 1);
+}
+
+// Bytes that the busiest rank moves between ranks, and within itself.
+struct Moves {
+  double across = 0, own = 0;
+};
+
+Moves direct_moves(const Choice& choice, const PlanKey& key, double n) noexcept {
+  const auto s = static_cast<double>(key.bytes);
+  const bool pushes = choice.algorithm == Algorithm::push;
+  switch (planned_index(key.op)) {
+    case planned_index(OpKind::all_reduce):
+      return {2 * s * (n - 1) / n, 0};
+    case planned_index(OpKind::reduce):
+      return {pushes ? s : s * (n - 1), 0};
+    case planned_index(OpKind::reduce_scatter):
+      return {s * (n - 1) / n, 0};
+    case planned_index(OpKind::broadcast):
+      return {pushes ? s * (n - 1) / n : s, 0};
+    case planned_index(OpKind::scatter):
+      return {s / n, 0};
+    case planned_index(OpKind::gather):
+      return pushes ? Moves{s / n, 0} : Moves{s * (n - 1) / n, s / n};
+    default:
+      return {s * (n - 1) / n, s / n};
+  }
+}
+
+double direct_us(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept {
+  const double n = machine.ranks;
+  const auto s = static_cast<double>(key.bytes);
+  const bool pulls = choice.algorithm == Algorithm::pull;
+  const bool streams = choice.store == StorePolicy::streaming;
+  const bool pulls_results = pulls && key.op == OpKind::all_reduce;
+  const Moves moves = direct_moves(choice, key, n);
+  const double memory = copy_pace(2 * s) * (streams && s > 8 * kMiB ? 1.3 : 1);
+  // Nothing is staged on the way, and what is pushed need not be asked for.
+  const double across =
+      key.registered ? stage_pace(choice, machine, 0) * (pulls ? 0.6 : 0.7)
+                     : (is_reduction(key.op) ? kCmaReducePace : kCmaPace) * (streams ? 0.99 : 1);
+  const double calls = key.registered ? 0 : kCmaCall * (n - 1) * (pulls_results ? 2 : 1);
+  const double us = calls + moves.across / std::min(across, memory) + moves.own / memory;
+  return hop_of(machine) * (pulls_results ? 3 : 2) + us * (machine.crowded ? n / 2 : 1) +
+         (streams ? 0.15 : 0);
+}
+
+}  // namespace
+
+double modelled_us(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept {
+  const double us = is_direct(choice.algorithm) ? direct_us(choice, key, machine)
+                                                : staged_us(choice, key, machine);
+  const bool converts = key.half && is_reduction(key.op);
+  return converts ? us + static_cast<double>(key.bytes) / 40e3 : us;
+}
+
+double bound_us(const PlanKey& key, const Machine& machine) noexcept {
+  const double n = machine.ranks;
+  const auto s = static_cast<double>(key.bytes);
+  // One copied byte is one read and one written.
+  double copied = s;
+  if (key.op == OpKind::reduce_scatter || key.op == OpKind::all_gather || key.op == OpKind::reduce)
+    copied = s * (1 + 1 / n) / 2;
+  if (key.op == OpKind::gather || key.op == OpKind::scatter) copied = s / n;
+  if (key.op == OpKind::broadcast) copied = s * (n - 1) / n;
+  return hop_of(machine) + copied / copy_pace(2 * s) * (machine.crowded ? n / 2 : 1);
+}
+
+}  // namespace c10d::inline v0::native

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How the ranks of a call reach each other's memory, and the choice of an algorithm that hangs on
+// it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "kernels/reduce.h"
+#include "src/backends/native/cma.h"
+#include "src/backends/native/round.h"
+#include "src/net/socket.h"
+
+namespace c10d::inline v0::native {
+namespace {
+
+// Between looks at whether the group still stands.
+constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+// How long a peer's death may take to be noticed once its memory is gone.
+constexpr auto kPatience = std::chrono::milliseconds(300);
+
+std::pair<std::uint32_t, std::uint32_t> segments_of(const Reach& reach) {
+  const std::uint32_t input = reach.input_segment != 0 ? reach.input_segment : reach.output_segment;
+  const std::uint32_t output = reach.output_segment != 0 ? reach.output_segment : input;
+  return std::minmax(input, output);
+}
+
+}  // namespace
+
+Access Round::locate(const Exposed& exposed, Reach& reach) const {
+  Heap& heap = team_.heap();
+  reach = {};
+  reach.input_address = reinterpret_cast<std::uintptr_t>(exposed.input);
+  reach.output_address = reinterpret_cast<std::uintptr_t>(exposed.output);
+  if (heap.empty()) return Access::addressed;
+  bool all = exposed.input != nullptr || exposed.output != nullptr;
+  if (exposed.input != nullptr) {
+    const auto place = heap.find(exposed.input, exposed.input_bytes, rank());
+    all &= place.has_value();
+    reach.input_segment = place ? place->segment : 0;
+    reach.input_offset = place ? place->offset : 0;
+  }
+  if (exposed.output != nullptr) {
+    const auto place = heap.find(exposed.output, exposed.output_bytes, rank());
+    all &= place.has_value();
+    reach.output_segment = place ? place->segment : 0;
+    reach.output_offset = place ? place->offset : 0;
+  }
+  return all ? Access::registered : Access::addressed;
+}
+
+Reach Round::reach(int rank) const noexcept {
+  Reach reach;
+  std::memcpy(&reach, entry(rank).payload, sizeof reach);
+  return reach;
+}
+
+// A rank has a peer's segment for certain only while it has memory of its own in it: else it may
+// have freed it.
+bool Round::all_registered() const noexcept {
+  const auto own = segments_of(reach(rank()));
+  for (int peer = 0; peer < size(); ++peer)
+    if (entry(peer).registered != static_cast<std::uint32_t>(Access::registered) ||
+        segments_of(reach(peer)) != own)
+      return false;
+  return true;
+}
+
+// Where every rank's memory is registered, the plan for registered memory counts, else the plain
+// one. A rank that knows before it enters that the plain one is staged stages first: if it is
+// registered itself it cannot know, and says where its memory lies.
+const Choice* Round::choose(OpKind op, DType dtype, std::size_t bytes, const Exposed& exposed) {
+  PlanKey key = plan_key(op, dtype, bytes);
+  const Choice& plain = team_.plan().find(key);
+  const bool plain_is_staged = !is_direct(plain.algorithm);
+  if (plain_is_staged && team_.heap().empty()) return &plain;
+  key.registered = true;
+  const Choice& best = team_.plan().find(key);
+  if (plain_is_staged && &best == &plain) return &plain;
+  Reach reach;
+  const Access access = locate(exposed, reach);
+  if (plain_is_staged && access != Access::registered) return &plain;
+  std::memcpy(entry(rank()).payload, &reach, sizeof reach);
+  if (!announce(access)) return nullptr;
+  return &choose_entered(op, dtype, bytes);
+}
+
+const Choice& Round::choose_entered(OpKind op, DType dtype, std::size_t bytes) {
+  PlanKey key = plan_key(op, dtype, bytes);
+  key.registered = mapped_ = all_registered();
+  return team_.plan().find(key);
+}
+
+std::byte* Round::mapped(int peer, Side side) const {
+  if (!mapped_) return nullptr;
+  const Reach theirs = reach(peer);
+  return side == Side::input ? team_.heap().at(theirs.input_segment, theirs.input_offset, peer)
+                             : team_.heap().at(theirs.output_segment, theirs.output_offset, peer);
+}
+
+bool Round::read(int peer, Side side, std::size_t offset, std::byte* to, std::size_t bytes) {
+  const Reach theirs = reach(peer);
+  const std::uint64_t base = side == Side::input ? theirs.input_address : theirs.output_address;
+  for (std::size_t done = 0; done < bytes; done += kReadBytes) {
+    if (team_.control().broken()) {
+      failure_ = team_.control().failure();
+      return false;
+    }
+    const int error = read_process(team_.lines(peer).identity.pid, base + offset + done, to + done,
+                                   std::min(kReadBytes, bytes - done));
+    if (error != 0) return lost(peer, error);
+  }
+  return true;
+}
+
+bool Round::fetch(int peer, Side side, std::size_t offset, std::byte* to, std::size_t bytes,
+                  StorePolicy policy) {
+  const std::byte* const there = mapped(peer, side);
+  if (there == nullptr) return read(peer, side, offset, to, bytes);
+  copy_out(to, there + offset, bytes, policy);
+  return true;
+}
+
+const std::byte* Round::view(int peer, Side side, std::size_t offset, std::size_t bytes,
+                             std::byte* scratch) {
+  if (const std::byte* const there = mapped(peer, side)) return there + offset;
+  return read(peer, side, offset, scratch, bytes) ? scratch : nullptr;
+}
+
+bool Round::lost(int peer, int error) {
+  failure_ = team_.control().explain(
+      {.code = Code::link_lost,
+       .message = fmt::format("rank {} cannot read the memory of rank {} (process_vm_readv: {}); "
+                              "C10D_NATIVE_PLAN=one_shot does without",
+                              rank(), peer, error_text(error)),
+       .rank = peer,
+       .group = team_.context().group,
+       .op = std::string(to_string(kind_of(call_.op))),
+       .sequence = call_.sequence},
+      kPatience);
+  return false;
+}
+
+void Round::reduce_out(const Reducing& how, std::byte* out, std::size_t bytes, StorePolicy policy) {
+  streamed_ |= policy == StorePolicy::streaming;
+  reduce(how.dtype, how.op, out, sources(), bytes / size_of(how.dtype), policy);
+}
+
+bool Round::leave() {
+  publish(&Progress::consumed, 1);
+  return await_all(&Progress::consumed, 1);
+}
+
+}  // namespace c10d::inline v0::native

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cstring>
+
+#include "src/backends/native/tuning.h"
+#include "tests/unit/native_ranks.h"
+
+namespace c10d::inline v0::native {
+namespace {
+
+using Warnings = std::vector<std::string>;
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+std::size_t choice_named(std::string_view name) {
+  for (std::size_t i = 0; i < choices().size(); ++i)
+    if (name_of(choices()[i]) == name) return i;
+  ADD_FAILURE() << name;
+  return 0;
+}
+
+Plan plan_of(const Prices& prices, std::string_view forced = "") {
+  Warnings warnings;
+  const Plan plan(prices, forced, warnings);
+  EXPECT_TRUE(warnings.empty());
+  return plan;
+}
+
+TEST(NativePlan, EveryCellHoldsAChoiceThatApplies) {
+  for (const bool cma : {false, true})
+    for (const bool crowded : {false, true})
+      for (const int ranks : {2, 3, 8, 64}) {
+        const Machine machine{.ranks = ranks, .crowded = crowded, .cma = cma};
+        const Plan plan = plan_of(Prices(machine));
+        EXPECT_TRUE(plan.valid());
+        for (std::size_t op = 0; op < kPlannedOps; ++op)
+          for (const bool registered : {false, true})
+            for (std::uint64_t bytes = 1; bytes < std::uint64_t{1} << 40;
+                 bytes = bytes * 5 / 2 + 1) {
+              const PlanKey key{planned_op(op), bytes, false, registered};
+              EXPECT_TRUE(applies(plan.find(key), key, machine));
+              EXPECT_EQ(planned_index(planned_op(op)), op);
+              EXPECT_GT(bound_us(key, machine), 0);
+            }
+      }
+}
+
+TEST(NativePlan, MeasuredPricesDecideAndAreInterpolatedOnCost) {
+  const std::size_t cheap_small = choice_named("one_shot/temporal/32768");
+  const std::size_t cheap_large = choice_named("two_shot/streaming/131072");
+  const Prices prices({.ranks = 2},
+                      {{.choice = cheap_small, .bytes = {1024, 1048576}, .us = {1e-6, 1.0}},
+                       {.choice = cheap_large, .bytes = {1024, 1048576}, .us = {1e-5, 1e-5}}});
+  const auto us = [&](std::size_t choice, std::uint64_t bytes) {
+    return prices.us(choice, {OpKind::all_reduce, bytes, false, false});
+  };
+  EXPECT_DOUBLE_EQ(us(cheap_small, 1024), 1e-6);
+  EXPECT_DOUBLE_EQ(us(cheap_small, 1048576), 1.0);
+  EXPECT_NEAR(us(cheap_small, 32768), 1e-3, 1e-9);  // half way in both logarithms
+  EXPECT_DOUBLE_EQ(us(cheap_small, 2097152), 2.0);  // beyond: by the byte
+  EXPECT_DOUBLE_EQ(us(cheap_small, 8), 1e-6);       // below: as the smallest
+  const Plan plan = plan_of(prices);
+  const auto found = [&](std::uint64_t bytes) {
+    return name_of(plan.find({OpKind::all_reduce, bytes, false, false}));
+  };
+  EXPECT_EQ(found(1024), "one_shot/temporal/32768");
+  EXPECT_EQ(found(65536), "two_shot/streaming/131072");
+  EXPECT_EQ(found(1048576), "two_shot/streaming/131072");
+}
+
+TEST(NativePlan, TheEnvironmentForcesWhatApplies) {
+  const Prices prices({.ranks = 2, .cma = true});
+  Warnings warnings;
+  const Plan plan(prices, "two_shot/streaming,gather=pull,nonsense,push", warnings);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("'nonsense'"), std::string::npos) << warnings[0];
+  const auto found = [&](OpKind op, bool registered) {
+    return name_of(plan.find({op, kMiB, false, registered}));
+  };
+  EXPECT_EQ(found(OpKind::all_reduce, false), "two_shot/streaming/32768");
+  EXPECT_EQ(found(OpKind::all_reduce, true), "push/temporal");
+  EXPECT_EQ(found(OpKind::gather_v, false), "pull/temporal");
+  EXPECT_EQ(found(OpKind::gather, true), "push/temporal");
+  // What two_shot, pull and push do not apply to goes as it is priced.
+  EXPECT_EQ(found(OpKind::all_to_all, false),
+            name_of(plan_of(prices).find({OpKind::all_to_all, kMiB, false, false})));
+}
+
+TEST(NativePlan, DamageIsSeen) {
+  Plan plan = plan_of(Prices({.ranks = 2}));
+  EXPECT_TRUE(plan.valid());
+  auto* const bytes = reinterpret_cast<unsigned char*>(&plan);
+  bytes[sizeof(Plan) / 2] ^= 1;
+  EXPECT_FALSE(plan.valid());
+  EXPECT_FALSE(Plan().valid());
+}
+
+TEST(NativePlan, AllRanksFollowRankZero) {
+  std::atomic<std::uint64_t> id{0};
+  as_ranks(4, [&](TestRank& self) {
+    EXPECT_TRUE(self.team().plan().valid());
+    if (self.rank() == 0) id = self.team().plan().id();
+    self.run(Barrier{});
+    EXPECT_EQ(self.team().plan().id(), id);
+    EXPECT_EQ(self.team().prices().machine().ranks, 4);
+  });
+}
+
+std::string file_with(std::string_view curve, std::string_view fingerprint = "here") {
+  return "{\"fingerprint\":\"" + std::string(fingerprint) + "\",\"curves\":[" + std::string(curve) +
+         "]}";
+}
+const std::string kCurve =
+    R"({"op":"reduce","choice":"push/streaming","half":true,"registered":true,)"
+    R"("bytes":[8,1024],"us":[0.5,2]})";
+
+TEST(NativeTuning, ReadsWhatTuneWrites) {
+  Warnings warnings;
+  const auto curves = parse_tuning(file_with(kCurve), "here", warnings);
+  EXPECT_TRUE(warnings.empty());
+  ASSERT_EQ(curves.size(), 1u);
+  EXPECT_EQ(planned_op(curves[0].op), OpKind::reduce);
+  EXPECT_EQ(name_of(choices()[curves[0].choice]), "push/streaming");
+  EXPECT_TRUE(curves[0].half);
+  EXPECT_TRUE(curves[0].registered);
+  EXPECT_EQ(curves[0].bytes, (std::vector<double>{8, 1024}));
+  EXPECT_EQ(curves[0].us, (std::vector<double>{0.5, 2}));
+}
+
+std::string with(std::string text, std::string_view from, std::string_view to) {
+  return text.replace(text.find(from), from.size(), to);
+}
+
+TEST(NativeTuning, AHostileOrStaleFileIsAWarningAndNoCurve) {
+  const std::string files[] = {
+      "",
+      "no JSON",
+      "[]",
+      "{}",
+      std::string(2 << 20, ' '),
+      std::string(100000, '['),
+      file_with(kCurve, "elsewhere"),
+      with(file_with(kCurve), "[{", "{") + "}",
+      file_with("7"),
+      file_with(with(kCurve, "reduce", "divide")),
+      file_with(with(kCurve, "push/streaming", "push/faster")),
+      file_with(with(kCurve, "true", "1")),
+      file_with(with(kCurve, "[8,1024]", "[8]")),
+      file_with(with(kCurve, "[8,1024]", "[1024,8]")),
+      file_with(with(kCurve, "[8,1024]", "[8,8]")),
+      file_with(with(kCurve, "[8,1024]", "[8,1e999]")),
+      file_with(with(kCurve, "0.5", "-0.5")),
+      file_with(with(kCurve, "0.5", "0")),
+      file_with(with(kCurve, "0.5", "null")),
+      file_with(kCurve + "," + with(kCurve, "[0.5,2]", "[]")),
+  };
+  for (const std::string& file : files) {
+    Warnings warnings;
+    EXPECT_TRUE(parse_tuning(file, "here", warnings).empty()) << file.substr(0, 200);
+    EXPECT_EQ(warnings.size(), 1u) << file.substr(0, 200);
+  }
+  Warnings warnings;
+  EXPECT_TRUE(load_tuning("/nowhere/at/all.json", "here", warnings).empty());
+  EXPECT_TRUE(warnings.empty());
+}
+
+}  // namespace
+}  // namespace c10d::inline v0::native
