@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "src/backends/gloo/collectives.h"
+#include "src/backends/gloo/revocable_mesh.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -32,8 +32,8 @@ SendMessage::SendMessage(gloo::Context& mesh, const Send& op, std::uint32_t numb
 }
 
 void SendMessage::finish(Deadline deadline) {
-  first_buffer_->waitSend(until(deadline));
-  if (payload_buffer_) payload_buffer_->waitSend(until(deadline));
+  first_buffer_->waitSend(time_until(deadline));
+  if (payload_buffer_) payload_buffer_->waitSend(time_until(deadline));
 }
 
 RecvMessage::RecvMessage(gloo::Context& mesh, const Recv& op)
@@ -54,7 +54,7 @@ RecvMessage::RecvMessage(gloo::Context& mesh, const Recv& op)
 
 RecvMessage::Result RecvMessage::finish(Deadline deadline) {
   Result result;
-  first_buffer_->waitRecv(&result.source, until(deadline));
+  first_buffer_->waitRecv(&result.source, time_until(deadline));
   MessageHeader header;
   std::memcpy(&header, first_.data(), sizeof(header));
   if (header.dtype != op_.output.dtype || header.count != op_.output.count) {
@@ -71,7 +71,7 @@ RecvMessage::Result RecvMessage::finish(Deadline deadline) {
   }
   const auto payload = mesh_.createUnboundBuffer(op_.output.data, op_.output.bytes());
   payload->recv(result.source, gloo::Slot::build(kPayloadPrefix, header.number));
-  payload->waitRecv(until(deadline));
+  payload->waitRecv(time_until(deadline));
   return result;
 }
 
