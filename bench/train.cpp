@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bench/train.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -16,6 +18,9 @@
 
 namespace c10d::bench {
 namespace {
+
+constexpr std::chrono::minutes kLaunchTimeout{30};  // hung, not slow
+constexpr int kAllSkipped = 77;
 
 // One row of the table: the same model, batch and steps in one way of training.
 struct Contestant {
@@ -60,25 +65,32 @@ std::vector<Contestant> contestants(const Options& options) {
   return all;
 }
 
-void run_once(Contestant& contestant) try {
+// Nonzero: the signal that ended the run from outside.
+int run_once(Contestant& contestant) try {
   std::string result, complaint;
   const LaunchResult launched = launch({.ranks = contestant.ranks,
                                         .command = contestant.command,
                                         .environment = {{"OMP_NUM_THREADS", "1"}},
+                                        .timeout = kLaunchTimeout,
                                         .on_line = [&](int, bool is_stderr, std::string_view line) {
                                           if (!is_stderr && line.starts_with('{')) result = line;
                                           if (is_stderr) complaint = line;
                                         }});
+  if (launched.forwarded_signal != 0) return launched.forwarded_signal;
   if (launched.exit_code != 0 || result.empty()) {
-    contestant.problem = fmt::format("exit code {}: {}", launched.exit_code, complaint);
-    return;
+    contestant.problem = launched.timed_out
+                             ? fmt::format("not done after {}", kLaunchTimeout)
+                             : fmt::format("exit code {}: {}", launched.exit_code, complaint);
+    return 0;
   }
   TrainRun run = parse_train_run(result);
   contestant.what = std::move(run.what);
   contestant.steps.push_back(std::move(run.step_ms));
   contestant.exposed.insert(contestant.exposed.end(), run.exposed_ms.begin(), run.exposed_ms.end());
+  return 0;
 } catch (const std::exception& error) {
   contestant.problem = error.what();
+  return 0;
 }
 
 double step_ms(const Contestant& contestant) {
@@ -139,8 +151,10 @@ int compare_training(const Options& options) {
     std::vector<std::size_t> order(all.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::shuffle(order.begin(), order.end(), random);
-    for (const std::size_t i : order)
-      if (all[i].problem.empty()) run_once(all[i]);
+    for (const std::size_t i : order) {
+      const int signal = all[i].problem.empty() ? run_once(all[i]) : 0;
+      if (signal != 0) return 128 + signal;
+    }
   }
   std::printf(
       "%s, %d samples a rank and step, one thread a rank; %d launches of %d steps, "
@@ -152,7 +166,9 @@ int compare_training(const Options& options) {
     if (contestant.ranks != base->ranks) base = &contestant;
     print_row(contestant, *base, options);
   }
-  return 0;
+  const bool measured = std::any_of(all.begin(), all.end(),
+                                    [](const Contestant& one) { return one.problem.empty(); });
+  return measured ? 0 : kAllSkipped;
 }
 
 }  // namespace c10d::bench
