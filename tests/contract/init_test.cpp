@@ -246,6 +246,27 @@ TEST(Init, AMissingServerIsUnreachable) {
   EXPECT_TRUE(says(failure, std::to_string(port))) << failure.message;
 }
 
+TEST(Init, AGuessableTokenIsAnInvalidArgument) {
+  EXPECT_THROW(make_tcp_store({.server = true, .token = std::string(15, 't')}), InvalidArgument);
+  EXPECT_NE(make_tcp_store({.server = true, .token = std::string(16, 't')}), nullptr);
+}
+
+TEST(Init, MpiWithoutItsLauncherPrintsTheLineToType) {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK"})
+    if (std::getenv(name) != nullptr) GTEST_SKIP() << "started by an MPI launcher";
+  for (const BackendInfo& info : list_backends())
+    if (info.name == "mpi" && !info.available) GTEST_SKIP() << info.reason;
+  const auto store = make_hash_store(kTimeout);
+  run_threads(2, [&](int rank) {
+    InitOptions options = by_store(store, rank, 2);
+    options.backend = "mpi";
+    const Failure failure = failure_of([&] { init_process_group(options); });
+    EXPECT_EQ(failure.code, Code::unsupported);
+    EXPECT_TRUE(says(failure, "type `mpirun -n 2 ")) << failure.message;
+    EXPECT_TRUE(says(failure, "contract_init")) << failure.message;
+  });
+}
+
 TEST(Init, AStrangersTokenIsRefusedAndTheRestIsUnharmed) {
   const std::string right(32, 'r'), wrong(32, 'w');
   const auto server = make_tcp_store({.server = true, .token = right, .timeout = kTimeout});
