@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "kernels/alone.h"
+#include "kernels/collected.h"
 #include "src/backends/gloo/library.h"
 #include "src/backends/gloo/mesh.h"
 #include "src/backends/gloo/point_to_point.h"

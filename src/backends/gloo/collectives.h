@@ -56,10 +56,6 @@ void run(const Run& run, const AllToAll& op);
 void run(const Run& run, const AllToAllV& op);
 void run(const Run& run, const Barrier& op);
 
-// f16 and bf16 round once, so the ranks cannot pass partial sums on: whether the op must collect
-// the elements of all ranks first.
-bool collects_first(DType dtype, ReduceOp::Kind kind) noexcept;
-
 // Pieces that the ops above share.
 using PieceCounts = std::vector<std::size_t>;
 void exchange_pieces(const Run& run, ConstTensor input, std::span<const std::size_t> input_counts,
