@@ -11,6 +11,7 @@
 #include <latch>
 #include <thread>
 
+#include "c10d/env.h"
 #include "tests/contract/ranks.h"
 
 namespace c10d::contract {
@@ -253,7 +254,7 @@ TEST(Init, AGuessableTokenIsAnInvalidArgument) {
 
 TEST(Init, MpiWithoutItsLauncherPrintsTheLineToType) {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK"})
-    if (std::getenv(name) != nullptr) GTEST_SKIP() << "started by an MPI launcher";
+    if (env(name)) GTEST_SKIP() << "started by an MPI launcher";
   for (const BackendInfo& info : list_backends())
     if (info.name == "mpi" && !info.available) GTEST_SKIP() << info.reason;
   const auto store = make_hash_store(kTimeout);
