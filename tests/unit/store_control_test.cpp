@@ -66,14 +66,11 @@ TEST(StoreControl, WhatARankDidBeforeItLeftCounts) {
 TEST(StoreControl, AStoreThatDoesNotAnswerDelaysNoFailure) {
   const TemporaryFile file;
   const auto planes = make_both(make_file_store(file.path(), 0, 1h));
-  {
-    const HeldLock lock(file.path());
-    const auto failure = planes[0]->fail({.code = Code::revoked, .message = "enough"});
-    ASSERT_NE(failure, nullptr);
-    EXPECT_EQ(failure->code, Code::revoked);
-    planes[0]->leave();
-    for (const Plane& plane : planes) unwatch(*plane);
-  }
+  const HeldLock lock(file.path());
+  const auto failure = planes[0]->fail({.code = Code::revoked, .message = "enough"});
+  ASSERT_NE(failure, nullptr);
+  EXPECT_EQ(failure->code, Code::revoked);
+  for (const Plane& plane : planes) unwatch(*plane);
 }
 
 }  // namespace
