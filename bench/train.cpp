@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bench/train.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <random>
@@ -17,6 +19,9 @@
 
 namespace c10d::bench {
 namespace {
+
+constexpr std::chrono::minutes kLaunchTimeout{30};  // hung, not slow
+constexpr int kAllSkipped = 77;
 
 // One row of the table: the same model, batch and steps in one way of training.
 struct Contestant {
@@ -61,28 +66,35 @@ std::vector<Contestant> contestants(const Options& options) {
   return all;
 }
 
-void run_once(Contestant& contestant) try {
+// Nonzero: the signal that ended the run from outside.
+int run_once(Contestant& contestant) try {
   std::optional<StepTimes> times;
   std::string complaint;
-  const LaunchResult launched =
-      launch({.ranks = contestant.ranks,
-              .command = contestant.command,
-              .environment = {{"OMP_NUM_THREADS", "1"}},
-              .on_line = [&](int rank, bool is_stderr, std::string_view line) {
-                if (is_stderr) complaint = line;
-                const auto found = parse_step_times(std::string(line));
-                if (is_stderr || rank != 0 || !found) return;
-                times = found;
-                if (line.starts_with("PyTorch")) contestant.what = line.substr(0, line.find(':'));
-              }});
+  const auto on_line = [&](int rank, bool is_stderr, std::string_view line) {
+    if (is_stderr) complaint = line;
+    const auto found = parse_step_times(std::string(line));
+    if (is_stderr || rank != 0 || !found) return;
+    times = found;
+    if (line.starts_with("PyTorch")) contestant.what = line.substr(0, line.find(':'));
+  };
+  const LaunchResult launched = launch({.ranks = contestant.ranks,
+                                        .command = contestant.command,
+                                        .environment = {{"OMP_NUM_THREADS", "1"}},
+                                        .timeout = kLaunchTimeout,
+                                        .on_line = on_line});
+  if (launched.forwarded_signal != 0) return launched.forwarded_signal;
   if (launched.exit_code != 0 || !times) {
-    contestant.problem = fmt::format("exit code {}: {}", launched.exit_code, complaint);
-    return;
+    contestant.problem = launched.timed_out
+                             ? fmt::format("not done after {}", kLaunchTimeout)
+                             : fmt::format("exit code {}: {}", launched.exit_code, complaint);
+    return 0;
   }
   contestant.steps.push_back(times->median_ms);
   if (times->waits_ms) contestant.waits.push_back(*times->waits_ms);
+  return 0;
 } catch (const std::exception& error) {
   contestant.problem = error.what();
+  return 0;
 }
 
 // Launch i of one against launch i of the other: they ran one after the other.
@@ -132,8 +144,10 @@ int compare_training(const Options& options) {
     std::vector<std::size_t> order(all.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::shuffle(order.begin(), order.end(), random);
-    for (const std::size_t i : order)
-      if (all[i].problem.empty()) run_once(all[i]);
+    for (const std::size_t i : order) {
+      const int signal = all[i].problem.empty() ? run_once(all[i]) : 0;
+      if (signal != 0) return 128 + signal;
+    }
   }
   std::printf(
       "%s, %d samples a rank and step, one thread a rank; %d launches of %d steps, "
@@ -145,7 +159,9 @@ int compare_training(const Options& options) {
     if (contestant.ranks != base->ranks) base = &contestant;
     print_row(contestant, *base, options);
   }
-  return 0;
+  const bool measured = std::any_of(all.begin(), all.end(),
+                                    [](const Contestant& one) { return one.problem.empty(); });
+  return measured ? 0 : kAllSkipped;
 }
 
 }  // namespace c10d::bench

@@ -2,7 +2,6 @@
 #include "bench/worker.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -18,7 +17,6 @@
 #include "bench/format.h"
 #include "bench/shared_page.h"
 #include "bench/watchdog.h"
-#include "c10d/env.h"
 #include "c10d/init.h"
 
 namespace c10d::bench {
@@ -26,16 +24,6 @@ namespace {
 
 Duration duration_of(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
-// Ranks that an MPI or Slurm launcher started on one host, without any variable that says where to
-// meet: they share their parent, so they meet at a file of its name.
-std::string meeting_url() {
-  const LaunchInfo info = detect_launch();
-  const bool told = env("C10D_STORE") || env("MASTER_ADDR");
-  if (told || info.size == 1 || info.local_size != info.size) return "env://";
-  return fmt::format("file://{}/c10d-bench-{}-{}?rank={}&world_size={}",
-                     env("TMPDIR").value_or("/tmp"), getuid(), getppid(), info.rank, info.size);
 }
 
 // A column of this launch: the backend, and whether it can still be measured.
@@ -114,7 +102,6 @@ ProcessGroup meet_ranks(const Options& options, const std::string& token) {
   init.backend = "native";
   init.name = "bench";
   init.token = token;
-  init.url = meeting_url();
   init.timeout = duration_of(options.timeout);
   init.connect_timeout = std::chrono::seconds(60);
   ProcessGroup control = init_process_group(std::move(init));

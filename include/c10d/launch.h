@@ -23,6 +23,8 @@ struct LaunchOptions {
   bool prefix_output = true;                       // "[rank] " before each line; whole lines only
   // From SIGTERM to SIGKILL of the survivors after a first failure.
   Duration grace = std::chrono::seconds(5);
+  // For the whole run; then the ranks are ended as after a first failure. Zero: for ever.
+  Duration timeout = Duration::zero();
   // Instead of stdout and stderr.
   std::function<void(int rank, bool is_stderr, std::string_view line)> on_line;
 };
@@ -36,9 +38,10 @@ struct RankResult {
 };
 
 struct LaunchResult {
-  int exit_code = 0;         // of the first rank that failed, else 0
+  int exit_code = 0;         // of the first rank that failed, else 0; 124 when timed_out
   int first_failed = -1;     // its rank
   int forwarded_signal = 0;  // the first one that came from outside, else 0
+  bool timed_out = false;    // ended because LaunchOptions::timeout was over
   std::vector<RankResult> ranks;
 };
 

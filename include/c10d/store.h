@@ -31,46 +31,52 @@ struct StoreLimits {
 };
 
 // A small key-value service that brings ranks together. Values are bytes. Every call has a
-// deadline: the store's own timeout, or the one given. Thread-safe: a blocked wait in one thread
-// delays no other thread. Throws DistStoreError, DistTimeoutError (naming the keys still missing),
-// DistNetworkError, InvalidArgument.
+// deadline: `timeout` from now, by default the store's own. Thread-safe: a blocked wait in one
+// thread delays no other thread. Throws DistStoreError, DistTimeoutError (naming the keys still
+// missing), DistNetworkError, InvalidArgument.
 class C10D_API Store {
  public:
   virtual ~Store();
 
   // Writes or overwrites; returns once the store has it.
-  virtual void set(std::string_view key, std::string_view value) = 0;
+  virtual void set(std::string_view key, std::string_view value,
+                   std::optional<Duration> timeout = {}) = 0;
   // Waits until the key exists, then returns its value.
   virtual std::string get(std::string_view key, std::optional<Duration> timeout = {}) = 0;
   // The value, or nothing when the key does not exist. Does not wait.
-  virtual std::optional<std::string> try_get(std::string_view key) = 0;
+  virtual std::optional<std::string> try_get(std::string_view key,
+                                             std::optional<Duration> timeout = {}) = 0;
   // Adds to the decimal number at `key` (absent = 0) and returns the sum. A value that is no
   // number, or a sum that overflows, is store_error and leaves the value as it was.
-  virtual std::int64_t add(std::string_view key, std::int64_t amount) = 0;
+  virtual std::int64_t add(std::string_view key, std::int64_t amount,
+                           std::optional<Duration> timeout = {}) = 0;
   // Sets `desired` if the value equals `expected` (nothing = the key must be absent). Returns the
   // value now stored (nothing = absent).
   virtual std::optional<std::string> compare_set(std::string_view key,
                                                  std::optional<std::string_view> expected,
-                                                 std::string_view desired) = 0;
+                                                 std::string_view desired,
+                                                 std::optional<Duration> timeout = {}) = 0;
   // Blocks until all keys exist.
   virtual void wait(std::span<const std::string> keys, std::optional<Duration> timeout = {}) = 0;
   // Whether all keys exist now.
-  virtual bool check(std::span<const std::string> keys) = 0;
+  virtual bool check(std::span<const std::string> keys, std::optional<Duration> timeout = {}) = 0;
   // Appends to the value (absent = empty); returns the new length in bytes.
-  virtual std::size_t append(std::string_view key, std::string_view value) = 0;
+  virtual std::size_t append(std::string_view key, std::string_view value,
+                             std::optional<Duration> timeout = {}) = 0;
   // As get on each key, atomically once all exist.
   virtual std::vector<std::string> multi_get(std::span<const std::string> keys,
                                              std::optional<Duration> timeout = {}) = 0;
   // As set on each pair; all or nothing.
-  virtual void multi_set(std::span<const std::string> keys,
-                         std::span<const std::string> values) = 0;
+  virtual void multi_set(std::span<const std::string> keys, std::span<const std::string> values,
+                         std::optional<Duration> timeout = {}) = 0;
   // True when the key existed.
-  virtual bool delete_key(std::string_view key) = 0;
-  virtual std::size_t num_keys() = 0;
+  virtual bool delete_key(std::string_view key, std::optional<Duration> timeout = {}) = 0;
+  virtual std::size_t num_keys(std::optional<Duration> timeout = {}) = 0;
   // A FIFO queue per key, apart from plain values: pop waits for an element. A queue counts as a
   // key while it holds elements. Plain ops on a queue's key, and queue ops on a plain key, are
   // store_error.
-  virtual void push(std::string_view key, std::string_view value) = 0;
+  virtual void push(std::string_view key, std::string_view value,
+                    std::optional<Duration> timeout = {}) = 0;
   virtual std::string pop(std::string_view key, std::optional<Duration> timeout = {}) = 0;
   // Returns when `size` callers have arrived at `key`; reusable, round after round. On timeout the
   // caller's arrival is withdrawn.
@@ -95,7 +101,8 @@ struct TcpStoreOptions {
   bool server = false;             // run the server in this process too
   int listen_fd = -1;              // server: a bound, listening socket to take over instead
   std::string job;                 // job id; a client of another job gets wrong_job
-  std::string token;  // 32 secret bytes that both sides prove to know; empty only on loopback
+  // 32 secret bytes (at least 16) that both sides prove to know; empty only on loopback.
+  std::string token;
   bool allow_wildcard = false;  // permit 0.0.0.0 or [::], with a token only
   Duration timeout = kDefaultStoreTimeout;
   StoreLimits limits{};

@@ -19,6 +19,8 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kMissingReport{10};
+// For a store to take back a claim: who leaves does not wait for a server that is stopped or gone.
+constexpr std::chrono::seconds kGivingBack{1};
 
 // What a rank tells the others, one field a line. All but the last three must be equal on all
 // ranks.
@@ -117,14 +119,15 @@ class Bootstrap {
       if (options_.store->compare_set(claim_key(), before, wanted) != wanted) continue;
       withdraw_ = [store = options_.store, claim = claim_key(), mine = key(options_.rank), before] {
         try {
-          store->delete_key(mine);
-          before ? store->set(claim, *before) : static_cast<void>(store->delete_key(claim));
+          store->delete_key(mine, kGivingBack);
+          before ? store->set(claim, *before, kGivingBack)
+                 : static_cast<void>(store->delete_key(claim, kGivingBack));
         } catch (const std::exception&) {  // the store is gone, and the claim with it
         }
       };
       release_ = [store = options_.store, key = claim_key(), generation] {
         try {
-          store->set(key, std::to_string(generation + 1));
+          store->set(key, std::to_string(generation + 1), kGivingBack);
         } catch (const std::exception&) {  // the store is gone, and the claim with it
         }
       };

@@ -1,57 +1,84 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/core/callback_thread.h"
 
-#include <deque>
+#include <fmt/format.h>
+
 #include <exception>
-#include <thread>
+#include <system_error>
 
 #include "src/core/log.h"
-#include "src/core/mutex.h"
 #include "src/core/per_process.h"
+#include "src/core/start_thread.h"
+#include "src/core/work_shared.h"
 
 namespace c10d::inline v0 {
 namespace {
 
+constexpr std::size_t kMaxWaitingCallbacks = 65536;
+
 class CallbackThread {
  public:
   CallbackThread() {
-    std::thread([this] { run(); }).detach();
+    start_thread([this] { run(); }).detach();
   }
-  void add(std::function<void()> callback) {
+  std::size_t waiting() {
     MutexLock lock(mutex_);
-    queue_.push_back(std::move(callback));
+    return queue_.size();
+  }
+  void take(std::list<Callback>& callbacks) noexcept {
+    MutexLock lock(mutex_);
+    queue_.splice(queue_.end(), callbacks);
     changed_.notify_one();
   }
 
  private:
-  std::function<void()> next() {
+  std::list<Callback> next() {
     MutexLock lock(mutex_);
     while (queue_.empty()) changed_.wait(mutex_);
-    std::function<void()> callback = std::move(queue_.front());
-    queue_.pop_front();
-    return callback;
+    std::list<Callback> first;
+    first.splice(first.end(), queue_, queue_.begin());
+    return first;
   }
   [[noreturn]] void run() {
-    while (true) run_callback(next());
+    while (true) run_callback(next().front());
   }
 
   Mutex mutex_;
   CondVar changed_;
-  std::deque<std::function<void()>> queue_ C10D_GUARDED_BY(mutex_);
+  std::list<Callback> queue_ C10D_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
-void run_callback(const std::function<void()>& callback) noexcept try {
-  callback();
+void run_callback(const Callback& callback) noexcept try {
+  const detail::WorkShared& work = *callback.work;
+  callback.call(work.state.load(std::memory_order_acquire) == WorkState::ok ? nullptr
+                                                                            : &work.failure);
 } catch (const std::exception& error) {
   log(LogLevel::error, "a Work::then callback threw: {}", error.what());
 } catch (...) {
   log(LogLevel::error, "a Work::then callback threw something that is no std::exception");
 }
 
-void run_on_callback_thread(std::function<void()> callback) {
-  of_this_process<CallbackThread>().add(std::move(callback));
+void prepare_callbacks() {
+  std::size_t waiting = 0;
+  try {
+    waiting = of_this_process<CallbackThread>().waiting();
+  } catch (const std::system_error& error) {
+    throw_failure({.code = Code::out_of_resources,
+                   .message = fmt::format("Work::then cannot start the thread of the callbacks: "
+                                          "{}; raise ulimit -u",
+                                          error.what())});
+  }
+  if (waiting >= kMaxWaitingCallbacks)
+    throw_failure({.code = Code::out_of_resources,
+                   .message = fmt::format("{} Work::then callbacks wait for those before them to "
+                                          "return: let them take less time than the ops",
+                                          waiting)});
+}
+
+void run_on_callback_thread(std::list<Callback>& callbacks) noexcept {
+  if (!callbacks.empty()) of_this_process<CallbackThread>().take(callbacks);
 }
 
 }  // namespace c10d::inline v0

@@ -23,9 +23,13 @@ const std::string& host_identity() {
   static const std::string identity = [] {
     std::string boot_id;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
-    struct stat net {};
-    const bool known = stat("/proc/self/ns/net", &net) == 0;
-    return boot_id + "." + (known ? std::to_string(net.st_ino) : "0") + "." + host_name();
+    // Shared memory and its sockets need one network namespace, looking after peers one of pids.
+    const auto space = [](const char* path) {
+      struct stat info {};
+      return stat(path, &info) == 0 ? std::to_string(info.st_ino) : std::string("0");
+    };
+    return boot_id + "." + space("/proc/self/ns/net") + "." + space("/proc/self/ns/pid") + "." +
+           host_name();
   }();
   return identity;
 }

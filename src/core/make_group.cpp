@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "src/core/group_state.h"
 
@@ -34,6 +35,13 @@ std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::str
     try {
       backend = parent != nullptr ? parent->new_group(context, parent_ranks)
                                   : make_backend(backend_name, context);
+      if (!backend)
+        control->fail({.code = Code::backend_error,
+                       .message = fmt::format("backend '{}' gave rank {} no backend: its {} "
+                                              "returned null",
+                                              backend_name, context.rank,
+                                              parent != nullptr ? "new_group" : "factory"),
+                       .rank = context.rank});
     } catch (const DistError& error) {
       control->fail(error.failure());
     } catch (const std::exception& error) {
@@ -56,16 +64,16 @@ std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::str
 
 namespace {
 
-// What every rank of the group says, by rank. Breaks the group when one does not say anything in
-// time.
-std::vector<std::string> exchange(ProcessGroup::State& state, const std::string& round,
-                                  const std::string& mine) {
+// What each of `ranks`, all of them callers of `op`, says under `round` in the store. Throws what
+// broke the group meanwhile, or at the deadline timed_out that names the ranks that did not come.
+std::vector<std::string> exchange(ProcessGroup::State& state, std::string_view op,
+                                  const std::vector<int>& ranks, const std::string& round,
+                                  const std::string& mine, Deadline deadline) {
   constexpr std::chrono::milliseconds kSlice{100};  // how often to look for a broken group
   const BackendContext& context = state.context;
-  const Deadline deadline = std::chrono::steady_clock::now() + Duration(state.timeout.load());
   const auto entry = [&](int rank) { return fmt::format("{}/{}", round, rank); };
   std::vector<std::string> keys;
-  for (int rank = 0; rank < context.size; ++rank) keys.push_back(entry(rank));
+  for (const int rank : ranks) keys.push_back(entry(rank));
   context.store->set(entry(context.rank), mine);
   while (true) {
     if (const auto failure = state.control->failure()) throw_failure(*failure);
@@ -76,9 +84,10 @@ std::vector<std::string> exchange(ProcessGroup::State& state, const std::string&
       if (left > Duration::zero()) continue;
     }
     std::string missing;
-    Failure failure{.code = Code::timed_out, .op = "split"};
-    for (const Member& member : context.members) {
-      if (context.store->try_get(entry(member.rank))) continue;
+    Failure failure{.code = Code::timed_out, .group = context.group, .op = std::string(op)};
+    for (const int rank : ranks) {
+      if (context.store->try_get(entry(rank))) continue;
+      const Member& member = context.members[static_cast<std::size_t>(rank)];
       if (missing.empty()) {
         failure.rank = member.rank;
         failure.host = member.host;
@@ -88,8 +97,8 @@ std::vector<std::string> exchange(ProcessGroup::State& state, const std::string&
                              member.rank, member.host, member.pid);
     }
     if (missing.empty()) continue;
-    failure.message = "these ranks did not come to split: " + missing;
-    throw_failure(*state.control->fail(std::move(failure)));
+    failure.message = fmt::format("these ranks did not come to {}: {}", op, missing);
+    throw_failure(std::move(failure));
   }
 }
 
@@ -125,6 +134,8 @@ std::shared_ptr<ProcessGroup::State> make_subgroup(ProcessGroup::State& state,
   context.token = parent.token;
   context.timeout = Duration(state.timeout.load());
   const Deadline deadline = std::chrono::steady_clock::now() + context.timeout;
+  // Until all are there the parent tells of a member that died; from then on the group does.
+  exchange(state, "new_group", members, context.group + "/came", "", deadline);
   return make_group(std::move(context), state.backend_name, deadline, state.backend.get(), members);
 }
 
@@ -145,7 +156,15 @@ ProcessGroup ProcessGroup::split(std::optional<int> color, int key) {
   if (const auto failure = state.control->failure()) throw_failure(*failure);
   const std::string round = fmt::format("split/{}", state.splits++);
   const std::string mine = color ? fmt::format("{} {}", *color, key) : "none";
-  const auto entries = exchange(state, round, mine);
+  std::vector<int> all(static_cast<std::size_t>(state.context.size));
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<std::string> entries;
+  try {
+    const Deadline deadline = std::chrono::steady_clock::now() + Duration(state.timeout.load());
+    entries = exchange(state, "split", all, round, mine, deadline);
+  } catch (const DistTimeoutError& error) {
+    throw_failure(*state.control->fail(error.failure()));
+  }
   if (!color) return {};
   std::vector<std::pair<int, int>> members;  // key, rank
   for (int rank = 0; rank < state.context.size; ++rank) {

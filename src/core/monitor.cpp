@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <exception>
-#include <thread>
 
 #include "src/core/control_plane.h"
 #include "src/core/log.h"
 #include "src/core/per_process.h"
+#include "src/core/start_thread.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 class Monitor {
  public:
   Monitor() {
-    std::thread([this] { run(); }).detach();
+    start_thread([this] { run(); }).detach();
   }
 
   void add(const std::shared_ptr<ControlPlane>& plane) {

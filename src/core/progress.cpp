@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "src/core/mutex.h"
 #include "src/core/per_process.h"
+#include "src/core/start_thread.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -25,7 +25,7 @@ constexpr int kNapsInstead = 256;
 class ProgressThread {
  public:
   ProgressThread() {
-    std::thread([this] { run(); }).detach();
+    start_thread([this] { run(); }).detach();
   }
 
   void add(std::function<Poll()> step, Start start) {

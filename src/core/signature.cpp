@@ -134,16 +134,4 @@ std::string first_difference(const Signature& mine, const Signature& theirs) {
   return {};
 }
 
-std::uint64_t bytes_of(const Op& op) noexcept {
-  return std::visit(
-      []<class T>(const T& o) -> std::uint64_t {
-        std::uint64_t bytes = 0;
-        if constexpr (requires { o.input; }) bytes = o.input.bytes();
-        if constexpr (requires { o.output; })
-          bytes = std::max<std::uint64_t>(bytes, o.output.bytes());
-        return bytes;
-      },
-      op);
-}
-
 }  // namespace c10d::inline v0

@@ -32,7 +32,4 @@ std::string describe(const Signature& signature);
 // "reduce op sum against max": the first field that differs, or empty.
 std::string first_difference(const Signature& mine, const Signature& theirs);
 
-// Bytes of user data that the op moves through this rank's larger buffer: for the recorder.
-std::uint64_t bytes_of(const Op& op) noexcept;
-
 }  // namespace c10d::inline v0

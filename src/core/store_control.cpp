@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "src/core/log.h"
 #include "src/core/recorder.h"
@@ -18,6 +19,10 @@ namespace {
 
 constexpr std::chrono::milliseconds kSlice{100};  // how often a wait looks for a broken group
 constexpr int kTicksPerLook = 10;                 // of the monitor, between looks at the store
+constexpr int kTicksPerBeat = 50;                 // and between signs of life: a second
+constexpr int kSilentBeats = 10;                  // of a peer, until it is taken for dead
+constexpr std::chrono::seconds kPatience{2};      // with the store, where no deadline says more
+constexpr std::string_view kLeft = "left";        // the last sign of life
 
 // An announcement as bytes. Both sides are of one version and byte order: the bootstrap has
 // checked.
@@ -70,6 +75,7 @@ class StoreControl final : public ControlPlane {
     own_ = block_.get();
     own_->pid = getpid();
     broken_ = &state_;
+    store_->set(beat_key(rank_), "0");
     store_->barrier("control/join", size_, options.deadline - std::chrono::steady_clock::now());
   }
 
@@ -79,7 +85,7 @@ class StoreControl final : public ControlPlane {
   std::shared_ptr<const Failure> fail(Failure failure) override;
   Failure timed_out(const Call& call, std::string_view phase) override;
   std::shared_ptr<const Failure> barrier(Deadline deadline) override;
-  void leave() noexcept override {}
+  void leave() noexcept override;
   void tick() override;
 
  private:
@@ -94,6 +100,12 @@ class StoreControl final : public ControlPlane {
     for (int rank = 0; rank < size_; ++rank) all.push_back(key(rank, sequence));
     return all;
   }
+  static std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
+  void beat();
+  std::vector<std::string> beats();
+  void look_for_beats();
+  // Breaks the group when a rank that left has not written its key before.
+  void look_for_left(const std::vector<std::string>& by_rank, std::string_view where);
   // Null when every rank's announcement matches.
   std::shared_ptr<const Failure> compare(const Call& call, const std::vector<std::string>& values);
 
@@ -102,16 +114,82 @@ class StoreControl final : public ControlPlane {
   std::atomic<std::uint32_t> state_{GroupHeader::intact};
   Mutex mutex_;
   Failure cause_ C10D_GUARDED_BY(mutex_);
+  // The monitor's thread alone:
   int ticks_ = 0;
+  bool store_answers_ = true;
+  struct Beat {
+    std::string value;
+    int silent = 0;  // how many looks found the same
+  };
+  std::vector<Beat> beats_{static_cast<std::size_t>(size_)};  // by rank
+  // Until here.
+  Mutex beat_mutex_;
+  std::uint64_t own_beats_ C10D_GUARDED_BY(beat_mutex_) = 0;
+  bool left_ C10D_GUARDED_BY(beat_mutex_) = false;
 };
+
+Duration left_until(Deadline deadline) {
+  return std::max<Duration>(deadline - std::chrono::steady_clock::now(), Duration::zero());
+}
+
+void StoreControl::leave() noexcept try {
+  MutexLock lock(beat_mutex_);
+  if (std::exchange(left_, true)) return;
+  store_->set(beat_key(rank_), kLeft, kPatience);
+} catch (const std::exception&) {  // the store is gone, and nobody can be told
+}
+
+void StoreControl::beat() {
+  MutexLock lock(beat_mutex_);
+  if (!left_) store_->set(beat_key(rank_), std::to_string(++own_beats_), kPatience);
+}
+
+// All have one: it was there before anybody came out of the constructor.
+std::vector<std::string> StoreControl::beats() {
+  std::vector<std::string> all;
+  for (int peer = 0; peer < size_; ++peer) all.push_back(beat_key(peer));
+  return store_->multi_get(all, kPatience);
+}
+
+// Looks are counted, not seconds: who slept itself does not take the others for dead.
+void StoreControl::look_for_beats() {
+  std::vector<std::string> values = beats();
+  for (int peer = 0; peer < size_; ++peer) {
+    Beat& last = beats_[static_cast<std::size_t>(peer)];
+    std::string& value = values[static_cast<std::size_t>(peer)];
+    last.silent = value == last.value ? last.silent + 1 : 0;
+    last.value = std::move(value);
+    if (peer == rank_ || last.value == kLeft || last.silent < kSilentBeats) continue;
+    fail(failure_about(peer, Code::peer_died,
+                       fmt::format("{} gave no sign of life for {} s: it died or hangs, or its "
+                                   "host is cut off",
+                                   name_of(peer), kSilentBeats)));
+    return;
+  }
+}
+
+void StoreControl::look_for_left(const std::vector<std::string>& by_rank, std::string_view where) {
+  const std::vector<std::string> values = beats();
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_ || values[static_cast<std::size_t>(peer)] != kLeft) continue;
+    // It wrote this before it left, or never.
+    if (store_->try_get(by_rank[static_cast<std::size_t>(peer)], kPatience)) continue;
+    fail(failure_about(peer, Code::peer_left,
+                       fmt::format("{} left the group; rank {} still waits for it in {}",
+                                   name_of(peer), rank_, where)));
+    return;
+  }
+}
 
 void StoreControl::announce(const Call& call) {
   std::span<const std::size_t> counts;
   if (const auto* op = std::get_if<AllToAllV>(&call.op)) counts = op->input_counts;
   store_->set(key(rank_, call.sequence),
-              to_bytes({call.sequence, call.signature, signature_of(call.op, size_)}, counts));
+              to_bytes({call.sequence, call.signature, signature_of(call.op, size_)}, counts),
+              left_until(call.deadline));
   // Everybody has read what came two calls ago: a rank leads by at most one call.
-  if (call.sequence > 2) store_->delete_key(key(rank_, call.sequence - 2));
+  if (call.sequence > 2)
+    store_->delete_key(key(rank_, call.sequence - 2), left_until(call.deadline));
 }
 
 std::shared_ptr<const Failure> StoreControl::compare(const Call& call,
@@ -151,6 +229,7 @@ std::shared_ptr<const Failure> StoreControl::agree(const Call& call, Waiting) tr
       return compare(call, store_->multi_get(all, std::min<Duration>(left, kSlice)));
     } catch (const DistTimeoutError&) {  // not all there: look again
     }
+    look_for_left(all, fmt::format("{} #{}", to_string(kind_of(call.op)), call.sequence));
   }
 } catch (const DistError& error) {
   return fail(error.failure());
@@ -159,8 +238,9 @@ std::shared_ptr<const Failure> StoreControl::agree(const Call& call, Waiting) tr
 Control::Agreement StoreControl::poll_agreement(const Call& call) try {
   if (broken()) return Agreement::failed;
   const std::vector<std::string> all = keys(call.sequence);
-  if (!store_->check(all)) return Agreement::pending;
-  return compare(call, store_->multi_get(all)) ? Agreement::failed : Agreement::agreed;
+  const Duration left = left_until(call.deadline);
+  if (!store_->check(all, left)) return Agreement::pending;
+  return compare(call, store_->multi_get(all, left)) ? Agreement::failed : Agreement::agreed;
 } catch (const DistError& error) {
   fail(error.failure());
   return Agreement::failed;
@@ -171,7 +251,7 @@ std::shared_ptr<const Failure> StoreControl::fail(Failure failure_value) {
   if (broken()) return failure();
   try {
     const std::string mine = to_text(failure_value);
-    adopt(from_text(store_->compare_set("cause", std::nullopt, mine).value_or(mine)));
+    adopt(from_text(store_->compare_set("cause", std::nullopt, mine, kPatience).value_or(mine)));
   } catch (const std::exception& error) {
     log(LogLevel::warn, "group \"{}\": peers could not be told of a failure: {}", group_,
         error.what());
@@ -195,7 +275,8 @@ Failure StoreControl::read_cause() {
 // Takes over the failure that another rank published.
 void StoreControl::look_for_cause() {
   if (broken()) return;
-  if (const std::optional<std::string> text = store_->try_get("cause")) adopt(from_text(*text));
+  if (const std::optional<std::string> text = store_->try_get("cause", kPatience))
+    adopt(from_text(*text));
 }
 
 Failure StoreControl::timed_out(const Call& call, std::string_view phase) {
@@ -206,7 +287,8 @@ Failure StoreControl::timed_out(const Call& call, std::string_view phase) {
   } else {
     try {
       for (int peer = 0; peer < size_; ++peer)
-        if (peer != rank_ && !store_->try_get(key(peer, call.sequence))) missing.push_back(peer);
+        if (peer != rank_ && !store_->try_get(key(peer, call.sequence), kPatience))
+          missing.push_back(peer);
     } catch (const DistError&) {  // the store is gone: the ranks stay unnamed
     }
   }
@@ -219,22 +301,24 @@ std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
   const auto arrival = [&](int rank) { return fmt::format("barrier/{}/{}", round, rank); };
   std::vector<std::string> all;
   for (int rank = 0; rank < size_; ++rank) all.push_back(arrival(rank));
-  store_->set(arrival(rank_), "");
+  store_->set(arrival(rank_), "", left_until(deadline));
   while (true) {
     look_for_cause();
-    if (broken()) return store_->check(all) ? nullptr : failure();  // who came before that has come
+    if (broken())  // who came before that has come
+      return store_->check(all, kPatience) ? nullptr : failure();
     const auto left = deadline - std::chrono::steady_clock::now();
     try {
       store_->wait(all, std::clamp<Duration>(left, std::chrono::milliseconds(1), kSlice));
-      if (round > 1) store_->delete_key(fmt::format("barrier/{}/{}", round - 1, rank_));
+      if (round > 1) store_->delete_key(fmt::format("barrier/{}/{}", round - 1, rank_), kPatience);
       return nullptr;
     } catch (const DistTimeoutError&) {
-      if (left > Duration::zero()) continue;
+      look_for_left(all, "monitored_barrier");
+      if (broken() || left > Duration::zero()) continue;
     }
     std::string names;
     int first = -1;
     for (int peer = 0; peer < size_; ++peer) {
-      if (store_->try_get(arrival(peer))) continue;
+      if (store_->try_get(arrival(peer), kPatience)) continue;
       if (first < 0) first = peer;
       names += (names.empty() ? "" : ", ") + name_of(peer);
     }
@@ -246,9 +330,19 @@ std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
   return fail(error.failure());
 }
 
-void StoreControl::tick() {
+// With one thread for all groups, no call may wait long.
+void StoreControl::tick() try {
   if (broken() || ++ticks_ % kTicksPerLook != 0) return;
   look_for_cause();
+  if (ticks_ % kTicksPerBeat == 0) {
+    beat();
+    look_for_beats();
+  }
+  store_answers_ = true;
+} catch (const DistError& error) {
+  if (std::exchange(store_answers_, false))
+    log(LogLevel::warn, "group \"{}\", rank {}: of failures of its peers nothing is known: {}",
+        group_, rank_, error.what());
 }
 
 }  // namespace

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/core/tasks.h"
 
-#include <csignal>
 #include <system_error>
+
+#include "src/core/start_thread.h"
 
 namespace c10d::inline v0 {
 
 Tasks::~Tasks() {
   {
-    const std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     ending_ = true;
   }
   work_or_end_.notify_all();
@@ -17,11 +18,11 @@ Tasks::~Tasks() {
 
 bool Tasks::add(std::function<void()> task) {
   {
-    const std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (pending_ == max_pending_) return false;
     if (pending_ >= threads_.size() && threads_.size() < max_threads_) {
       try {
-        threads_.emplace_back(&Tasks::run, this);
+        threads_.push_back(start_thread([this] { run(); }));
       } catch (const std::system_error&) {
         return false;
       }
@@ -35,25 +36,24 @@ bool Tasks::add(std::function<void()> task) {
 
 bool Tasks::idle(Deadline deadline) {
   if (pending_.load(std::memory_order_acquire) == 0) return true;
-  std::unique_lock lock(mutex_);
-  return all_done_.wait_until(lock, deadline, [this] { return pending_ == 0; });
+  MutexLock lock(mutex_);
+  while (pending_ != 0)
+    if (all_done_.wait_until(mutex_, deadline) == std::cv_status::timeout) return pending_ == 0;
+  return true;
 }
 
 void Tasks::run() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    work_or_end_.wait(lock, [this] { return ending_ || !queue_.empty(); });
+    while (!ending_ && queue_.empty()) work_or_end_.wait(mutex_);
     if (queue_.empty()) return;
     {
       const std::function<void()> task = std::move(queue_.front());
       queue_.pop_front();
-      lock.unlock();
+      mutex_.unlock();
       task();
     }
-    lock.lock();
+    mutex_.lock();
     if (--pending_ == 0) all_done_.notify_all();
   }
 }

@@ -2,16 +2,15 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "c10d/export.h"
 #include "c10d/store.h"
+#include "src/core/mutex.h"
 
 namespace c10d::inline v0 {
 
@@ -37,13 +36,13 @@ class C10D_API Tasks {
 
   const std::size_t max_threads_;
   const std::size_t max_pending_;
-  std::mutex mutex_;
-  std::condition_variable work_or_end_;
-  std::condition_variable all_done_;
-  std::deque<std::function<void()>> queue_;
+  Mutex mutex_;
+  CondVar work_or_end_;
+  CondVar all_done_;
+  std::deque<std::function<void()>> queue_ C10D_GUARDED_BY(mutex_);
   std::atomic<std::size_t> pending_ = 0;  // queued or running; changes under the mutex
-  bool ending_ = false;
-  std::vector<std::thread> threads_;
+  bool ending_ C10D_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;  // grows under the mutex
 };
 
 }  // namespace c10d::inline v0

@@ -5,7 +5,6 @@
 
 #include <chrono>
 
-#include "src/core/callback_thread.h"
 #include "src/core/longest_timeout.h"
 #include "src/core/work_shared.h"
 
@@ -22,9 +21,11 @@ const Failure* failure_of(const detail::WorkShared& shared) noexcept {
 }
 
 // False when the work was terminal already.
-bool finish(detail::WorkShared& shared, WorkState state, Failure* failure, int source) {
+bool finish(const std::shared_ptr<detail::WorkShared>& work, WorkState state, Failure* failure,
+            int source) noexcept {
+  detail::WorkShared& shared = *work;
   decltype(shared.callbacks) callbacks;
-  decltype(shared.callbacks) inline_callbacks;
+  decltype(shared.inline_callbacks) inline_callbacks;
   {
     MutexLock lock(shared.mutex);
     if (shared.state.load(std::memory_order_relaxed) != WorkState::running) return false;
@@ -37,9 +38,8 @@ bool finish(detail::WorkShared& shared, WorkState state, Failure* failure, int s
     shared.changed.notify_all();
   }
   for (auto& callback : inline_callbacks) callback(failure_of(shared));
-  for (auto& callback : callbacks)  // each with a copy of the failure: it may outlive the Work
-    run_on_callback_thread([callback = std::move(callback), ok = state == WorkState::ok,
-                            copy = shared.failure] { callback(ok ? nullptr : &copy); });
+  for (Callback& callback : callbacks) callback.work = work;
+  run_on_callback_thread(callbacks);
   return true;
 }
 
@@ -122,14 +122,16 @@ void Work::wait(Duration timeout) const {
 void Work::order_on(void* /*cuda_stream*/) const { wait(); }
 
 void Work::then(std::function<void(const Failure*)> callback) const {
-  if (shared_) {
-    MutexLock lock(shared_->mutex);
-    if (shared_->state.load(std::memory_order_relaxed) == WorkState::running) {
-      shared_->callbacks.push_back(std::move(callback));
+  const auto shared = shared_ ? shared_ : std::make_shared<detail::WorkShared>(WorkState::ok);
+  if (!done()) {
+    prepare_callbacks();
+    MutexLock lock(shared->mutex);
+    if (shared->state.load(std::memory_order_relaxed) == WorkState::running) {
+      shared->callbacks.push_back({std::move(callback), nullptr});
       return;
     }
   }
-  run_callback([&] { callback(failure()); });
+  run_callback({std::move(callback), shared});
 }
 
 int Work::source() const noexcept { return shared_ ? (done() ? shared_->source : -1) : source_; }
@@ -143,12 +145,12 @@ Work WorkSource::work() const {
 }
 
 bool WorkSource::complete(int source) const noexcept {
-  return finish(*shared_, WorkState::ok, nullptr, source);
+  return finish(shared_, WorkState::ok, nullptr, source);
 }
 
 bool WorkSource::fail(Failure failure) const noexcept {
   const WorkState state = terminal_state(failure);
-  return finish(*shared_, state, &failure, -1);
+  return finish(shared_, state, &failure, -1);
 }
 
 void WorkSource::set_progress(std::shared_ptr<const std::function<bool()>> poll) const {

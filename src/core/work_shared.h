@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <functional>
+#include <list>
 #include <vector>
 
 #include "c10d/work.h"
+#include "src/core/callback_thread.h"
 #include "src/core/mutex.h"
 
 namespace c10d::inline v0::detail {
@@ -13,13 +15,15 @@ namespace c10d::inline v0::detail {
 // The state behind a Work. `state` leaves `running` exactly once, under the mutex, after failure
 // and source are written; readers that see a terminal state may read both without the mutex.
 struct WorkShared {
-  std::atomic<WorkState> state{WorkState::running};
+  explicit WorkShared(WorkState initial = WorkState::running) : state(initial) {}
+
+  std::atomic<WorkState> state;
   Failure failure;
   int source = -1;
 
   Mutex mutex;
   CondVar changed;
-  std::vector<std::function<void(const Failure*)>> callbacks C10D_GUARDED_BY(mutex);
+  std::list<Callback> callbacks C10D_GUARDED_BY(mutex);
   // Run by the completing thread itself: the funnel's bookkeeping.
   std::vector<std::function<void(const Failure*)>> inline_callbacks C10D_GUARDED_BY(mutex);
   std::shared_ptr<const std::function<bool()>> progress C10D_GUARDED_BY(mutex);

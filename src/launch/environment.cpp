@@ -34,7 +34,9 @@ void add_own(Environment& to, const JobFacts& job, const std::string& rank,
   to["C10D_STORE"] = fmt::format("tcp://127.0.0.1:{}", job.store_port);
   to["C10D_JOB_ID"] = job.id;
   to["C10D_TOKEN_FD"] = std::to_string(job.token_fd);
-  to.erase("C10D_TOKEN_FILE");  // of an outer job, and no business of this one
+  // Of an outer job, and no business of this one.
+  to.erase("C10D_TOKEN_FILE");
+  to.erase("C10D_LAUNCHER");
 }
 
 void add_torchruns(Environment& to, const JobFacts& job, const std::string& rank,

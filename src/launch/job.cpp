@@ -29,6 +29,7 @@ using std::chrono::steady_clock;
 
 // SIGKILL works at once, except on a process that hangs in the kernel.
 constexpr Duration kKillTimeout = std::chrono::seconds(5);
+constexpr int kTimedOutCode = 124;  // as timeout(1) says it
 // What killed processes have written is there by then.
 constexpr Duration kDrainTimeout = std::chrono::milliseconds(500);
 
@@ -82,6 +83,8 @@ Job::~Job() {
 
 LaunchResult Job::run() {
   start_all();
+  if (options_.timeout > Duration::zero())
+    deadline_ = steady_clock::now() + capped(options_.timeout);
   while (phase_ != Phase::draining || streams_open()) {
     if (deadline_ && steady_clock::now() >= *deadline_ && phase_ == Phase::draining) break;
     poll_once();
@@ -240,7 +243,10 @@ void Job::send_all(int signal) {
 
 void Job::advance() {
   const bool late = deadline_ && steady_clock::now() >= *deadline_;
-  if (phase_ == Phase::stopping && late) {
+  if (phase_ == Phase::running && running_ > 0 && late) {
+    timed_out_ = true;
+    stop(SIGTERM);
+  } else if (phase_ == Phase::stopping && late) {
     kill_all();
     phase_ = Phase::killed;
     deadline_ = steady_clock::now() + kKillTimeout;
@@ -270,6 +276,8 @@ LaunchResult Job::result() {
   }
   if (first_failed_ >= 0)
     result.exit_code = result.ranks[static_cast<std::size_t>(first_failed_)].exit_code;
+  result.timed_out = timed_out_;
+  if (timed_out_) result.exit_code = kTimedOutCode;
   return result;
 }
 

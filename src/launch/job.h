@@ -69,6 +69,7 @@ class Job {
   std::optional<Deadline> deadline_;  // of the phase
   int first_failed_ = -1;
   int forwarded_signal_ = 0;
+  bool timed_out_ = false;
 };
 
 }  // namespace c10d::inline v0

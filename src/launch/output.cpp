@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "c10d/launch.h"
+#include "src/core/sigpipe.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -15,6 +16,7 @@ bool is_control(unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; 
 
 // A reader that went away is no failure of the job: the rest of the output is dropped.
 void write_all(int fd, std::string_view text) {
+  const SigpipeBlock block;
   while (!text.empty()) {
     const ssize_t written = write(fd, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;

@@ -2,7 +2,6 @@
 #include "src/launch/signals.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -71,13 +70,5 @@ std::optional<int> SignalRelay::take() noexcept {
   if (read(read_.get(), &byte, 1) != 1) return std::nullopt;
   return byte;
 }
-
-SignalsBlocked::SignalsBlocked() noexcept {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before_);
-}
-
-SignalsBlocked::~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 }  // namespace c10d::inline v0

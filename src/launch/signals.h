@@ -32,17 +32,4 @@ class SignalRelay {
   struct sigaction old_child_ {};
 };
 
-// Blocks every signal of this thread while it lives.
-class SignalsBlocked {
- public:
-  SignalsBlocked() noexcept;
-  ~SignalsBlocked();
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-  const sigset_t& before() const noexcept { return before_; }
-
- private:
-  sigset_t before_;
-};
-
 }  // namespace c10d::inline v0

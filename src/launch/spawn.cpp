@@ -17,6 +17,7 @@
 
 #include "c10d/env.h"
 #include "c10d/error.h"
+#include "src/core/start_thread.h"
 #include "src/launch/descendants.h"
 #include "src/launch/signals.h"
 

@@ -6,7 +6,6 @@
 #include <netdb.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <memory>
 
@@ -25,28 +24,6 @@ const sockaddr_in6& v6(const Address& address) {
 }
 
 }  // namespace
-
-HostPort parse_host_port(std::string_view text) {
-  const auto bad = [&](std::string_view why) {
-    return InvalidArgument(
-        fmt::format("'{}' is no address: {}; write host:port or [ipv6]:port", text, why));
-  };
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) throw bad("it has no port");
-  std::string_view host = text.substr(0, colon);
-  const std::string_view digits = text.substr(colon + 1);
-  if (host.starts_with('[') != host.ends_with(']')) throw bad("the brackets do not match");
-  if (host.starts_with('['))
-    host = host.substr(1, host.size() - 2);
-  else if (host.find(':') != std::string_view::npos)
-    throw bad("an IPv6 address needs brackets");
-  if (host.empty()) throw bad("it has no host");
-  std::uint16_t port = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size())
-    throw bad("the port is no number from 0 to 65535");
-  return {std::string(host), port};
-}
 
 std::string show_host_port(std::string_view host, std::uint16_t port) {
   const bool brackets = host.find(':') != std::string_view::npos;

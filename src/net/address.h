@@ -13,14 +13,7 @@
 
 namespace c10d::inline v0 {
 
-struct HostPort {
-  std::string host;
-  std::uint16_t port = 0;
-};
-
-// "node1:29500", "10.0.0.1:29500", "[::1]:29500". Throws InvalidArgument that shows the text.
-C10D_API HostPort parse_host_port(std::string_view text);
-// The same the other way round, with brackets around an IPv6 address.
+// "node1:29500", with brackets around an IPv6 address: "[::1]:29500".
 C10D_API std::string show_host_port(std::string_view host, std::uint16_t port);
 
 struct C10D_API Address {

@@ -10,11 +10,25 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <system_error>
 
 #include "c10d/error.h"
 
 namespace c10d::inline v0 {
+
+namespace {
+
+// A connection to a port that nobody listens on may be given that very port, and meets itself.
+bool is_own_peer(int fd) {
+  sockaddr_storage own{}, peer{};
+  socklen_t own_length = sizeof own, peer_length = sizeof peer;
+  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_length) == 0 &&
+         ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_length) == 0 &&
+         own_length == peer_length && std::memcmp(&own, &peer, own_length) == 0;
+}
+
+}  // namespace
 
 void Fd::reset(int fd) noexcept {
   if (fd_ >= 0) ::close(fd_);
@@ -102,6 +116,7 @@ Fd connect_tcp(const std::vector<Address>& addresses, Deadline deadline, std::st
       else
         ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
     }
+    if (error == 0 && is_own_peer(fd.get())) error = ECONNREFUSED;
     if (error == 0) {
       tune_tcp(fd.get());
       return fd;

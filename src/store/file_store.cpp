@@ -301,7 +301,9 @@ Reply FileStore::barrier_until(const Request& request, Deadline deadline) {
     const bool last = steady_clock::now() >= deadline;
     {
       MutexLock lock(mutex_);
-      const Transaction transaction(*this, std::max(deadline, steady_clock::now() + kLongestPause));
+      // An arrival that stayed would open the next round one caller early.
+      const Duration patience = arrived ? kLeavePatience : kLongestPause;
+      const Transaction transaction(*this, std::max(deadline, steady_clock::now() + patience));
       if (!arrived) {
         if (auto refusal = refuse(request, table_.limits())) return *std::move(refusal);
         const auto gate = gates_.find(request.keys[0]);

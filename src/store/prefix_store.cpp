@@ -16,39 +16,53 @@ class PrefixStore final : public Store {
     set_timeout(store_->timeout());
   }
 
-  void set(std::string_view key, std::string_view value) override { store_->set(full(key), value); }
+  void set(std::string_view key, std::string_view value, std::optional<Duration> timeout) override {
+    store_->set(full(key), value, patience(timeout));
+  }
   std::string get(std::string_view key, std::optional<Duration> timeout) override {
     return store_->get(full(key), patience(timeout));
   }
-  std::optional<std::string> try_get(std::string_view key) override {
-    return store_->try_get(full(key));
+  std::optional<std::string> try_get(std::string_view key,
+                                     std::optional<Duration> timeout) override {
+    return store_->try_get(full(key), patience(timeout));
   }
-  std::int64_t add(std::string_view key, std::int64_t amount) override {
-    return store_->add(full(key), amount);
+  std::int64_t add(std::string_view key, std::int64_t amount,
+                   std::optional<Duration> timeout) override {
+    return store_->add(full(key), amount, patience(timeout));
   }
   std::optional<std::string> compare_set(std::string_view key,
                                          std::optional<std::string_view> expected,
-                                         std::string_view desired) override {
-    return store_->compare_set(full(key), expected, desired);
+                                         std::string_view desired,
+                                         std::optional<Duration> timeout) override {
+    return store_->compare_set(full(key), expected, desired, patience(timeout));
   }
   void wait(std::span<const std::string> keys, std::optional<Duration> timeout) override {
     store_->wait(full(keys), patience(timeout));
   }
-  bool check(std::span<const std::string> keys) override { return store_->check(full(keys)); }
-  std::size_t append(std::string_view key, std::string_view value) override {
-    return store_->append(full(key), value);
+  bool check(std::span<const std::string> keys, std::optional<Duration> timeout) override {
+    return store_->check(full(keys), patience(timeout));
+  }
+  std::size_t append(std::string_view key, std::string_view value,
+                     std::optional<Duration> timeout) override {
+    return store_->append(full(key), value, patience(timeout));
   }
   std::vector<std::string> multi_get(std::span<const std::string> keys,
                                      std::optional<Duration> timeout) override {
     return store_->multi_get(full(keys), patience(timeout));
   }
-  void multi_set(std::span<const std::string> keys, std::span<const std::string> values) override {
-    store_->multi_set(full(keys), values);
+  void multi_set(std::span<const std::string> keys, std::span<const std::string> values,
+                 std::optional<Duration> timeout) override {
+    store_->multi_set(full(keys), values, patience(timeout));
   }
-  bool delete_key(std::string_view key) override { return store_->delete_key(full(key)); }
-  std::size_t num_keys() override { return store_->num_keys(); }
-  void push(std::string_view key, std::string_view value) override {
-    store_->push(full(key), value);
+  bool delete_key(std::string_view key, std::optional<Duration> timeout) override {
+    return store_->delete_key(full(key), patience(timeout));
+  }
+  std::size_t num_keys(std::optional<Duration> timeout) override {
+    return store_->num_keys(patience(timeout));
+  }
+  void push(std::string_view key, std::string_view value,
+            std::optional<Duration> timeout) override {
+    store_->push(full(key), value, patience(timeout));
   }
   std::string pop(std::string_view key, std::optional<Duration> timeout) override {
     return store_->pop(full(key), patience(timeout));

@@ -19,34 +19,38 @@ class RequestStore : public Base {
  public:
   explicit RequestStore(Duration timeout) { set_timeout(timeout); }
 
-  void set(std::string_view key, std::string_view value) override {
-    ask({.op = StoreOp::set, .keys = {key}, .values = {value}});
+  void set(std::string_view key, std::string_view value, std::optional<Duration> timeout) override {
+    ask({.op = StoreOp::set, .keys = {key}, .values = {value}}, timeout);
   }
   std::string get(std::string_view key, std::optional<Duration> timeout) override {
     return only_value(ask({.op = StoreOp::get, .keys = {key}}, timeout));
   }
-  std::optional<std::string> try_get(std::string_view key) override {
-    return optional_value(ask({.op = StoreOp::try_get, .keys = {key}}));
+  std::optional<std::string> try_get(std::string_view key,
+                                     std::optional<Duration> timeout) override {
+    return optional_value(ask({.op = StoreOp::try_get, .keys = {key}}, timeout));
   }
-  std::int64_t add(std::string_view key, std::int64_t amount) override {
-    return ask({.op = StoreOp::add, .number = amount, .keys = {key}}).number;
+  std::int64_t add(std::string_view key, std::int64_t amount,
+                   std::optional<Duration> timeout) override {
+    return ask({.op = StoreOp::add, .number = amount, .keys = {key}}, timeout).number;
   }
   std::optional<std::string> compare_set(std::string_view key,
                                          std::optional<std::string_view> expected,
-                                         std::string_view desired) override {
+                                         std::string_view desired,
+                                         std::optional<Duration> timeout) override {
     Request request{.op = StoreOp::compare_set, .keys = {key}};
     if (expected) request.values.push_back(*expected);
     request.values.push_back(desired);
-    return optional_value(ask(request));
+    return optional_value(ask(request, timeout));
   }
   void wait(std::span<const std::string> keys, std::optional<Duration> timeout) override {
     ask({.op = StoreOp::wait, .keys = {keys.begin(), keys.end()}}, timeout);
   }
-  bool check(std::span<const std::string> keys) override {
-    return ask({.op = StoreOp::check, .keys = {keys.begin(), keys.end()}}).number != 0;
+  bool check(std::span<const std::string> keys, std::optional<Duration> timeout) override {
+    return ask({.op = StoreOp::check, .keys = {keys.begin(), keys.end()}}, timeout).number != 0;
   }
-  std::size_t append(std::string_view key, std::string_view value) override {
-    const Reply reply = ask({.op = StoreOp::append, .keys = {key}, .values = {value}});
+  std::size_t append(std::string_view key, std::string_view value,
+                     std::optional<Duration> timeout) override {
+    const Reply reply = ask({.op = StoreOp::append, .keys = {key}, .values = {value}}, timeout);
     return static_cast<std::size_t>(reply.number);
   }
   std::vector<std::string> multi_get(std::span<const std::string> keys,
@@ -54,22 +58,25 @@ class RequestStore : public Base {
     Reply reply = ask({.op = StoreOp::multi_get, .keys = {keys.begin(), keys.end()}}, timeout);
     return std::move(reply.values);
   }
-  void multi_set(std::span<const std::string> keys, std::span<const std::string> values) override {
+  void multi_set(std::span<const std::string> keys, std::span<const std::string> values,
+                 std::optional<Duration> timeout) override {
     if (keys.size() != values.size())
       throw InvalidArgument("multi_set: " + std::to_string(keys.size()) + " keys but " +
                             std::to_string(values.size()) + " values");
     ask({.op = StoreOp::multi_set,
          .keys = {keys.begin(), keys.end()},
-         .values = {values.begin(), values.end()}});
+         .values = {values.begin(), values.end()}},
+        timeout);
   }
-  bool delete_key(std::string_view key) override {
-    return ask({.op = StoreOp::delete_key, .keys = {key}}).number != 0;
+  bool delete_key(std::string_view key, std::optional<Duration> timeout) override {
+    return ask({.op = StoreOp::delete_key, .keys = {key}}, timeout).number != 0;
   }
-  std::size_t num_keys() override {
-    return static_cast<std::size_t>(ask({.op = StoreOp::num_keys}).number);
+  std::size_t num_keys(std::optional<Duration> timeout) override {
+    return static_cast<std::size_t>(ask({.op = StoreOp::num_keys}, timeout).number);
   }
-  void push(std::string_view key, std::string_view value) override {
-    ask({.op = StoreOp::push, .keys = {key}, .values = {value}});
+  void push(std::string_view key, std::string_view value,
+            std::optional<Duration> timeout) override {
+    ask({.op = StoreOp::push, .keys = {key}, .values = {value}}, timeout);
   }
   std::string pop(std::string_view key, std::optional<Duration> timeout) override {
     return only_value(ask({.op = StoreOp::pop, .keys = {key}}, timeout));
@@ -90,7 +97,7 @@ class RequestStore : public Base {
   virtual Reply perform(const Request& request, Deadline deadline) = 0;
 
  private:
-  Reply ask(const Request& request, std::optional<Duration> timeout = {}) {
+  Reply ask(const Request& request, std::optional<Duration> timeout) {
     const Duration patience =
         std::clamp(timeout.value_or(this->timeout()), Duration::zero(), kLongestTimeout);
     Reply reply = perform(request, std::chrono::steady_clock::now() + patience);

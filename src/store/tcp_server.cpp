@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -11,8 +10,10 @@
 #include <chrono>
 #include <exception>
 #include <new>
+#include <system_error>
 
 #include "src/core/log.h"
+#include "src/core/start_thread.h"
 
 namespace c10d::inline v0 {
 
@@ -83,20 +84,20 @@ TcpServer::TcpServer(Fd listener, HandshakeOptions options, StoreLimits limits)
                          server->settle();
                        });
   }
-  if (result != 0) {
+  try {
+    check(result, "uv_listen");
+    thread_ = start_thread([this] { run(); });
+  } catch (const std::exception& error) {
     uv_walk(
         &loop_, [](uv_handle_t* handle, void*) { uv_close(handle, nullptr); }, nullptr);
     uv_run(&loop_, UV_RUN_DEFAULT);
     uv_loop_close(&loop_);
-    check(result, "uv_listen");
+    if (dynamic_cast<const std::system_error*>(&error) == nullptr) throw;
+    throw_failure({.code = Code::out_of_resources,
+                   .message = fmt::format("cannot start the thread of the store's server: {}; "
+                                          "raise ulimit -u",
+                                          error.what())});
   }
-  // The program's signals are the business of its own threads.
-  sigset_t all;
-  sigset_t old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
 TcpServer::~TcpServer() {

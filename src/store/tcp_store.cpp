@@ -36,6 +36,9 @@ constexpr Duration kAnswerGrace = std::chrono::seconds(1);
 constexpr Duration kFirstPause = std::chrono::milliseconds(5);
 constexpr Duration kLongestPause = std::chrono::milliseconds(200);
 
+// As many as a token in a file must have.
+constexpr std::size_t kLeastTokenBytes = 16;
+
 // Nothing to wait for but time: a server that is not there yet cannot say when it will be.
 void pause_until(Deadline deadline) {
   while (steady_clock::now() < deadline) ::poll(nullptr, 0, poll_timeout(deadline));
@@ -45,6 +48,11 @@ HandshakeOptions handshake_options(const TcpStoreOptions& options) {
   if (options.job.size() > kMaxJobBytes)
     throw InvalidArgument(fmt::format("TcpStoreOptions::job has {} bytes; at most {} are allowed",
                                       options.job.size(), kMaxJobBytes));
+  if (!options.token.empty() && options.token.size() < kLeastTokenBytes)
+    throw InvalidArgument(
+        fmt::format("TcpStoreOptions::token has {} bytes; a secret has at least "
+                    "{}, better 32",
+                    options.token.size(), kLeastTokenBytes));
   return {.job = options.job, .role = "store", .token = options.token};
 }
 

@@ -202,5 +202,23 @@ TEST(Funnel, ABackendThatCannotBeMadeIsTheSameFailureOnEveryRank) {
   });
 }
 
+TEST(Funnel, AFactoryThatReturnsNothingIsNamed) {
+  const std::string name = "fake that is nothing on one rank";
+  register_backend(name, [](BackendContext context) -> std::unique_ptr<Backend> {
+    if (context.rank == 1) return nullptr;
+    return std::make_unique<Fake>(std::move(context), std::make_shared<Behaviour>());
+  });
+  const auto store = make_hash_store(kTimeout);
+  run_threads(2, [&](int rank) {
+    const Failure failure = failure_of([&] {
+      init_process_group(
+          {.backend = name, .store = store, .rank = rank, .size = 2, .timeout = kTimeout});
+    });
+    EXPECT_EQ(failure.code, Code::backend_error);
+    EXPECT_EQ(failure.rank, 1);
+    EXPECT_NE(failure.message.find(name), std::string::npos) << failure.message;
+  });
+}
+
 }  // namespace
 }  // namespace c10d::contract

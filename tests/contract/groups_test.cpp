@@ -121,6 +121,33 @@ TEST_P(Groups, AGroupOfOneIsAGroup) {
   });
 }
 
+// One that died breaks the parent as one that aborts it does.
+TEST_P(Groups, AMemberThatBreaksTheParentEndsTheWaitForIt) {
+  run(3, [](ProcessGroup& world) {
+    if (world.rank() == 2) return world.abort("rank 2 does not come");
+    const Failure failure = failure_of([&] { world.new_group({2, 0, 1}); });
+    EXPECT_EQ(failure.code, Code::revoked) << failure.message;
+  });
+}
+
+TEST_P(Groups, AMemberThatDoesNotComeIsNamedAndTheParentGoesOn) {
+  std::latch tried(1);
+  run(2, [&](ProcessGroup& world) {
+    if (world.rank() == 0) {
+      world.set_timeout(std::chrono::milliseconds(100));
+      const Failure failure = failure_of([&] { world.new_group({0, 1}); });
+      EXPECT_EQ(failure.code, Code::timed_out);
+      EXPECT_EQ(failure.rank, 1);
+      EXPECT_NE(failure.message.find("rank 1 (host"), std::string::npos) << failure.message;
+      world.set_timeout(kTimeout);
+      tried.count_down();
+    } else {
+      tried.wait();
+    }
+    expect_usable(world);
+  });
+}
+
 TEST_P(Groups, SplitGoesByColorAndKey) {
   run(4, [](ProcessGroup& world) {
     ProcessGroup half = world.split(world.rank() % 2, -world.rank());

@@ -11,6 +11,7 @@
 #include <latch>
 #include <thread>
 
+#include "c10d/env.h"
 #include "tests/contract/ranks.h"
 
 namespace c10d::contract {
@@ -244,6 +245,27 @@ TEST(Init, AMissingServerIsUnreachable) {
   EXPECT_TRUE(failure.code == Code::unreachable || failure.code == Code::timed_out)
       << failure.message;
   EXPECT_TRUE(says(failure, std::to_string(port))) << failure.message;
+}
+
+TEST(Init, AGuessableTokenIsAnInvalidArgument) {
+  EXPECT_THROW(make_tcp_store({.server = true, .token = std::string(15, 't')}), InvalidArgument);
+  EXPECT_NE(make_tcp_store({.server = true, .token = std::string(16, 't')}), nullptr);
+}
+
+TEST(Init, MpiWithoutItsLauncherPrintsTheLineToType) {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK"})
+    if (env(name)) GTEST_SKIP() << "started by an MPI launcher";
+  for (const BackendInfo& info : list_backends())
+    if (info.name == "mpi" && !info.available) GTEST_SKIP() << info.reason;
+  const auto store = make_hash_store(kTimeout);
+  run_threads(2, [&](int rank) {
+    InitOptions options = by_store(store, rank, 2);
+    options.backend = "mpi";
+    const Failure failure = failure_of([&] { init_process_group(options); });
+    EXPECT_EQ(failure.code, Code::unsupported);
+    EXPECT_TRUE(says(failure, "type `mpirun -n 2 ")) << failure.message;
+    EXPECT_TRUE(says(failure, "contract_init")) << failure.message;
+  });
 }
 
 TEST(Init, AStrangersTokenIsRefusedAndTheRestIsUnharmed) {

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Who may call a group, and when: no group, a group that was shut down, a second thread, a forked
 // child.
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <thread>
 
@@ -192,6 +198,47 @@ int child_of_fork(ProcessGroup& group) {
 #define C10D_THREAD_SANITIZER 1
 #endif
 #endif
+
+// As when the server of the store is stopped.
+TEST(Shutdown, DoesNotWaitForAStoreThatDoesNotAnswer) {
+  char folder[] = "/tmp/c10d-lifetime-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string path = std::string(folder) + "/store";
+  const auto store = make_file_store(path, 0, std::chrono::hours(1));
+  ProcessGroup group = init_process_group({.store = store, .rank = 0, .size = 1});
+  const int lock = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(flock(lock, LOCK_EX), 0);
+  group = ProcessGroup();  // an hour, if it waited for the store
+  close(lock);
+  unlink(path.c_str());
+  rmdir(folder);
+}
+
+// A signal that a program handles must not be handled in a thread that it does not know.
+TEST(Signals, AreBlockedInTheLibrarysThreads) {
+  run_ranks("native", 2, [](ProcessGroup& group) {
+    std::array<std::int32_t, 1> data{1};
+    std::promise<void> called;
+    Work work = group.all_reduce(data, ReduceOp::sum, {.async = true});
+    work.then([&](const Failure*) { called.set_value(); });
+    work.wait();
+    called.get_future().wait();
+  });
+  const auto server = make_tcp_store({.server = true});
+  int threads = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (entry.path().filename() == std::to_string(getpid())) continue;
+    std::ifstream status(entry.path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (!line.starts_with("SigBlk:")) continue;
+      ++threads;
+      const std::uint64_t blocked = std::stoull(line.substr(7), nullptr, 16);
+      for (const int signal : {SIGINT, SIGTERM, SIGALRM, SIGUSR1, SIGCHLD})
+        EXPECT_NE(blocked >> (signal - 1) & 1, 0u) << entry.path() << ", signal " << signal;
+    }
+  }
+  EXPECT_GE(threads, 2);  // the monitor and the server
+}
 
 TEST_P(Lifetime, AForkedChildGetsForkedChildAndTheParentIsUnharmed) {
 #ifdef C10D_THREAD_SANITIZER

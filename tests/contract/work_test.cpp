@@ -168,6 +168,29 @@ TEST(Work, ThenGetsTheFailureEvenWhenAllHandlesAreGone) {
   EXPECT_EQ(failure.message, "cable");
 }
 
+TEST(Work, ThenRefusesACallbackWhenTooManyWaitForTheirTurn) {
+  std::promise<void> go;
+  const std::shared_future<void> gate = go.get_future().share();
+  std::atomic<int> called = 0;
+  int given = 0;
+  const Failure failure = failure_of([&] {
+    while (true) {
+      const WorkSource source;
+      source.work().then([&, gate](const Failure*) {
+        gate.wait();
+        ++called;
+      });
+      source.complete();
+      ++given;
+    }
+  });
+  EXPECT_EQ(failure.code, Code::out_of_resources);
+  EXPECT_NE(failure.message.find("callbacks"), std::string::npos) << failure.message;
+  EXPECT_GE(given, 1000);
+  go.set_value();
+  while (called < given) std::this_thread::yield();  // not one of those taken is lost
+}
+
 TEST(Work, ACallbackThatThrowsHarmsNobody) {
   const WorkSource first, second;
   first.work().then([](const Failure*) { throw std::runtime_error("a callback's own"); });

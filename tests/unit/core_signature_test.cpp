@@ -88,11 +88,5 @@ TEST(Signature, TheFirstDifferenceIsNamed) {
   EXPECT_EQ(first_difference(base, of(AllReduce{f32(5), f32(5), {}})), "count 4 against 5");
 }
 
-TEST(Signature, BytesAreThoseOfTheLargerBuffer) {
-  EXPECT_EQ(bytes_of(AllGather{f32(8), f32_there(4)}), 32u);
-  EXPECT_EQ(bytes_of(Send{f32_there(3), 0, 0}), 12u);
-  EXPECT_EQ(bytes_of(Barrier{}), 0u);
-}
-
 }  // namespace
 }  // namespace c10d

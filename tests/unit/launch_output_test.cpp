@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include <vector>
 
+#include "c10d/launch.h"
 #include "src/launch/output.h"
 
 namespace c10d::inline v0 {
@@ -18,6 +22,34 @@ std::vector<std::string> split(const std::vector<std::string>& pieces) {
 }
 
 using Lines = std::vector<std::string>;
+
+TEST(RankLine, MayGoToAReaderThatLeft) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  close(ends[0]);
+  fflush(stdout);
+  const int before = dup(STDOUT_FILENO);
+  dup2(ends[1], STDOUT_FILENO);
+  for (int i = 0; i < 3; ++i) print_rank_line(0, false, "nobody reads this", true);
+  dup2(before, STDOUT_FILENO);
+  close(before);
+  close(ends[1]);
+  sigset_t pending;
+  ASSERT_EQ(sigpending(&pending), 0);
+  EXPECT_EQ(sigismember(&pending, SIGPIPE), 0);
+}
+
+TEST(Launch, ATimeoutEndsTheRanks) {
+  const LaunchResult result = launch(
+      {.ranks = 2, .command = {"sleep", "100000"}, .timeout = std::chrono::milliseconds(50)});
+  EXPECT_TRUE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 124);
+  for (const RankResult& rank : result.ranks) EXPECT_NE(rank.signal, 0);
+  const LaunchResult soon =
+      launch({.ranks = 1, .command = {"true"}, .timeout = std::chrono::hours(10)});
+  EXPECT_FALSE(soon.timed_out);
+  EXPECT_EQ(soon.exit_code, 0);
+}
 
 TEST(LineSplitter, CutsAtNewlinesHoweverTheBytesCome) {
   const std::string text = "one\n\ntwo\nthree";

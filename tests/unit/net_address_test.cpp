@@ -9,14 +9,8 @@ namespace c10d::test {
 namespace {
 
 TEST(Address, HostAndPort) {
-  EXPECT_EQ(parse_host_port("node1:29500").host, "node1");
-  EXPECT_EQ(parse_host_port("node1:29500").port, 29500);
-  EXPECT_EQ(parse_host_port("[::1]:0").host, "::1");
   EXPECT_EQ(show_host_port("::1", 5), "[::1]:5");
   EXPECT_EQ(show_host_port("10.0.0.1", 5), "10.0.0.1:5");
-  for (const char* bad : {"", "node1", "node1:", "node1:65536", "node1:-1", "node1:1x", ":1",
-                          "::1:5", "[::1:5", "::1]:5", "[]:5"})
-    EXPECT_THROW(parse_host_port(bad), InvalidArgument) << bad;
 }
 
 TEST(Address, KnowsLoopbackAndWildcard) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -311,6 +312,60 @@ TEST(FileStore, TheLastUserRemovesTheFile) {
   second.reset();
   EXPECT_NE(::access(file.path().c_str(), F_OK), 0);
   EXPECT_EQ(make_file_store(file.path(), 1, 5s)->num_keys(), 0U);
+}
+
+// A store that does not answer, as one whose server is stopped.
+TEST(PrefixStore, ItsOwnTimeoutAndTheOneGivenEndEveryCall) {
+  const TemporaryFile file;
+  const auto slow = make_file_store(file.path(), 0, 1h);
+  const auto store = make_prefix_store("p", slow);
+  const Keys keys = {"k"};
+  const auto calls = [&](std::optional<Duration> timeout) {
+    return std::vector<std::function<void()>>{
+        [=] { store->set("k", "v", timeout); },
+        [=] { store->get("k", timeout); },
+        [=] { store->try_get("k", timeout); },
+        [=] { store->add("k", 1, timeout); },
+        [=] { store->compare_set("k", std::nullopt, "v", timeout); },
+        [=] { store->wait(keys, timeout); },
+        [=] { store->check(keys, timeout); },
+        [=] { store->append("k", "v", timeout); },
+        [=] { store->multi_get(keys, timeout); },
+        [=] { store->multi_set(keys, keys, timeout); },
+        [=] { store->delete_key("k", timeout); },
+        [=] { store->num_keys(timeout); },
+        [=] { store->push("k", "v", timeout); },
+        [=] { store->pop("k", timeout); },
+        [=] { store->barrier("k", 2, timeout); }};
+  };
+  {
+    const HeldLock lock(file.path());
+    for (const auto& call : calls(5ms)) EXPECT_EQ(failure_of(call).code, Code::timed_out);
+    store->set_timeout(5ms);
+    for (const auto& call : calls(std::nullopt)) EXPECT_EQ(failure_of(call).code, Code::timed_out);
+  }
+  EXPECT_EQ(slow->timeout(), 1h);  // other users of the store keep theirs
+}
+
+TEST(FileStore, ABarrierWithdrawsThoughTheLockIsTakenAtItsDeadline) {
+  const TemporaryFile file;
+  const auto store = make_file_store(file.path(), 0, 30s);
+  const auto length = [&] { return std::filesystem::file_size(file.path()); };
+  const auto before = length();
+  std::atomic<bool> ended = false;
+  std::jthread late([&] {
+    EXPECT_EQ(failure_of([&] { store->barrier("b", 2, 100ms); }).code, Code::timed_out);
+    ended = true;
+  });
+  while (length() == before) std::this_thread::yield();  // until it has arrived
+  {
+    const HeldLock lock(file.path());
+    const auto end = steady_clock::now() + 300ms;
+    while (!ended && steady_clock::now() < end) std::this_thread::yield();
+    if (steady_clock::now() > end + 1s) GTEST_SKIP() << "held longer than any patience";
+  }
+  late.join();
+  EXPECT_THROW(make_file_store(file.path(), 0, 30s)->barrier("b", 2, 20ms), DistTimeoutError);
 }
 
 TEST(FileStore, DropsARecordWhoseWriterWasKilled) {

@@ -8,10 +8,11 @@
 #include <system_error>
 
 #include "kernels/alone.h"
+#include "kernels/collected.h"
 #include "src/backends/gloo/library.h"
 #include "src/backends/gloo/mesh.h"
 #include "src/backends/gloo/point_to_point.h"
-#include "src/backends/gloo/sigpipe.h"
+#include "src/core/sigpipe.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -114,7 +115,8 @@ GlooBackend::FailurePtr GlooBackend::run_collective(const Call& call) {
   if (FailurePtr failure = context_.control->agree(call, Control::Waiting::sleep)) return failure;
   return guarded(call, [&] {
     if (!mesh_) return std::visit([](const auto& op) { run_alone(op); }, call.op);
-    const Run state{mesh_, static_cast<std::uint32_t>(call.sequence), call.deadline, scratch_};
+    const Run state{mesh_->until(call.deadline), static_cast<std::uint32_t>(call.sequence),
+                    call.deadline, scratch_};
     std::visit(
         [&]<class T>(const T& op) {
           if constexpr (!std::is_same_v<T, Send> && !std::is_same_v<T, Recv>) run(state, op);

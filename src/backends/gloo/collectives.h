@@ -3,7 +3,6 @@
 
 #include <gloo/context.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +13,7 @@
 
 #include "c10d/collective.h"
 #include "c10d/store.h"
+#include "src/backends/gloo/revocable_mesh.h"
 
 namespace c10d::inline v0 {
 
@@ -28,23 +28,16 @@ class Scratch {
   std::size_t size_ = 0;
 };
 
-// What is left until the deadline, at least a millisecond: to Gloo, 0 would mean for ever.
-inline std::chrono::milliseconds until(Deadline deadline) {
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  return std::max(left, std::chrono::milliseconds(1));
-}
-
 // One collective in progress: all ranks have agreed on it, and there is more than one of them.
 struct Run {
-  std::shared_ptr<gloo::Context> mesh;
-  std::uint32_t tag;  // tells this op's messages from those of others
+  std::shared_ptr<gloo::Context> mesh;  // whose waits end at the deadline
+  std::uint32_t tag;                    // tells this op's messages from those of others
   Deadline deadline;
   Scratch& scratch;
 
   int rank() const noexcept { return mesh->rank; }
   int size() const noexcept { return mesh->size; }
-  std::chrono::milliseconds timeout() const { return until(deadline); }
+  std::chrono::milliseconds timeout() const { return time_until(deadline); }
 };
 
 // One function per op. They throw what Gloo throws.
@@ -62,10 +55,6 @@ void run(const Run& run, const ScatterV& op);
 void run(const Run& run, const AllToAll& op);
 void run(const Run& run, const AllToAllV& op);
 void run(const Run& run, const Barrier& op);
-
-// f16 and bf16 round once, so the ranks cannot pass partial sums on: whether the op must collect
-// the elements of all ranks first.
-bool collects_first(DType dtype, ReduceOp::Kind kind) noexcept;
 
 // Pieces that the ops above share.
 using PieceCounts = std::vector<std::size_t>;

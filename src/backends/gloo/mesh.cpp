@@ -14,7 +14,7 @@
 
 #include "c10d/env.h"
 #include "src/backends/gloo/library.h"
-#include "src/backends/gloo/sigpipe.h"
+#include "src/core/sigpipe.h"
 #include "src/net/socket.h"
 
 namespace c10d::inline v0 {

@@ -202,15 +202,9 @@ void run(const Run& run, const ScatterV& op) {
 
 void run(const Run& run, const AllToAll& op) {
   if (op.input.count == 0) return;
-  const void* input = op.input.data;
-  if (input == op.output.data) {
-    void* copied = run.scratch.take(op.input.bytes());
-    std::memcpy(copied, input, op.input.bytes());
-    input = copied;
-  }
   gloo::AlltoallOptions options(run.mesh);
   as_element(op.input.dtype, [&]<class T>(T) {
-    options.setInput(static_cast<T*>(const_cast<void*>(input)), op.input.count);
+    options.setInput(static_cast<T*>(pointer(op.input)), op.input.count);
     options.setOutput(static_cast<T*>(op.output.data), op.output.count);
   });
   finish(options, run);
@@ -218,13 +212,7 @@ void run(const Run& run, const AllToAll& op) {
 }
 
 void run(const Run& run, const AllToAllV& op) {
-  ConstTensor input = op.input;
-  if (input.data == op.output.data && input.count > 0) {
-    void* copied = run.scratch.take(input.bytes());
-    std::memcpy(copied, input.data, input.bytes());
-    input.data = copied;
-  }
-  exchange_pieces(run, input, op.input_counts, op.output, op.output_counts);
+  exchange_pieces(run, op.input, op.input_counts, op.output, op.output_counts);
 }
 
 void run(const Run& run, const Barrier&) {

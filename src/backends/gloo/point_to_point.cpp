@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/gloo/point_to_point.h"
 
-#include <fmt/format.h>
 #include <gloo/types.h>
 
 #include <cstring>
 
-#include "src/backends/gloo/collectives.h"
+#include "src/backends/gloo/revocable_mesh.h"
+#include "src/core/message_header.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -32,8 +32,8 @@ SendMessage::SendMessage(gloo::Context& mesh, const Send& op, std::uint32_t numb
 }
 
 void SendMessage::finish(Deadline deadline) {
-  first_buffer_->waitSend(until(deadline));
-  if (payload_buffer_) payload_buffer_->waitSend(until(deadline));
+  first_buffer_->waitSend(time_until(deadline));
+  if (payload_buffer_) payload_buffer_->waitSend(time_until(deadline));
 }
 
 RecvMessage::RecvMessage(gloo::Context& mesh, const Recv& op)
@@ -54,16 +54,11 @@ RecvMessage::RecvMessage(gloo::Context& mesh, const Recv& op)
 
 RecvMessage::Result RecvMessage::finish(Deadline deadline) {
   Result result;
-  first_buffer_->waitRecv(&result.source, until(deadline));
+  first_buffer_->waitRecv(&result.source, time_until(deadline));
   MessageHeader header;
   std::memcpy(&header, first_.data(), sizeof(header));
-  if (header.dtype != op_.output.dtype || header.count != op_.output.count) {
-    result.mismatch = fmt::format(
-        "rank {} called send(to {}, tag {}, {} x {}), rank {} called recv(tag {}, {} x {})",
-        result.source, mesh_.rank, op_.tag, to_string(header.dtype), header.count, mesh_.rank,
-        op_.tag, to_string(op_.output.dtype), op_.output.count);
-    return result;
-  }
+  result.mismatch = message_mismatch(header, result.source, mesh_.rank, op_.tag, op_.output);
+  if (!result.mismatch.empty()) return result;
   if (header.inlined) {
     if (header.count > 0)
       std::memcpy(op_.output.data, first_.data() + sizeof(header), op_.output.bytes());
@@ -71,7 +66,7 @@ RecvMessage::Result RecvMessage::finish(Deadline deadline) {
   }
   const auto payload = mesh_.createUnboundBuffer(op_.output.data, op_.output.bytes());
   payload->recv(result.source, gloo::Slot::build(kPayloadPrefix, header.number));
-  payload->waitRecv(until(deadline));
+  payload->waitRecv(time_until(deadline));
   return result;
 }
 

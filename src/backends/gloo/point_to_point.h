@@ -12,15 +12,6 @@
 
 namespace c10d::inline v0 {
 
-// What precedes a message. Gloo ends the process when the two ends differ in size, so the receiver
-// compares before it posts a buffer. Small payloads travel with it.
-struct MessageHeader {
-  std::uint64_t count;
-  std::uint32_t number;  // of the message from this sender to this receiver
-  DType dtype;
-  bool inlined;
-};
-
 // A message half sent: the constructor posts it, finish() blocks until the receiver has it.
 class SendMessage {
  public:

@@ -5,15 +5,12 @@
 #include <array>
 #include <cstring>
 
+#include "kernels/collected.h"
 #include "kernels/reduce.h"
 #include "src/backends/gloo/collectives.h"
 
 namespace c10d::inline v0 {
 namespace {
-
-// Below this the elements of all ranks go to every rank, and each reduces all of them: one step,
-// not two.
-constexpr std::size_t kGatherAllBytes = 4096;
 
 // avg and premul_sum are sums on the way.
 ReduceOp on_the_way(ReduceOp op) {
@@ -32,27 +29,6 @@ void set_reduction(Options& options, DType dtype, ReduceOp op) {
 void multiply(void* out, const void* in, std::size_t count, DType dtype, ReduceOp op) {
   const std::array inputs = {static_cast<const std::byte*>(in)};
   reduce(dtype, op, static_cast<std::byte*>(out), inputs, count);
-}
-
-template <class T>
-void divide(T* data, std::size_t count, int divisor) {
-  for (std::size_t i = 0; i < count; ++i) data[i] /= static_cast<T>(divisor);
-}
-
-// Only f32 and f64 get here: f16 and bf16 are collected first, and integers have no avg.
-void divide(Tensor tensor, int divisor) {
-  if (tensor.dtype == DType::f32)
-    divide(static_cast<float*>(tensor.data), tensor.count, divisor);
-  else
-    divide(static_cast<double*>(tensor.data), tensor.count, divisor);
-}
-
-// Slice i of `count` elements for rank i.
-PieceCounts slices(std::size_t count, int size) {
-  const std::size_t n = static_cast<std::size_t>(size);
-  PieceCounts counts(n, count / n);
-  for (std::size_t i = 0; i < count % n; ++i) ++counts[i];
-  return counts;
 }
 
 // Reduces `size` runs of `count` elements that lie one after the other in `collected`.
@@ -90,11 +66,6 @@ void all_reduce_collected(const Run& run, const AllReduce& op) {
 }
 
 }  // namespace
-
-bool collects_first(DType dtype, ReduceOp::Kind kind) noexcept {
-  return (dtype == DType::f16 || dtype == DType::bf16) && kind != ReduceOp::min &&
-         kind != ReduceOp::max;
-}
 
 void run(const Run& run, const AllReduce& op) {
   if (op.input.count == 0) return;

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "kernels/alone.h"
+#include "kernels/collected.h"
 #include "src/backends/mpi/direct.h"
 #include "src/backends/mpi/runtime.h"
 #include "src/backends/mpi/types.h"

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/mpi/message.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 
 #include "src/backends/mpi/runtime.h"
+#include "src/core/message_header.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -21,7 +20,7 @@ int payload_tag(std::uint32_t number) { return static_cast<int>(number % 32768);
 Message::Message(const Channel& channel, const Send& op, std::uint32_t number)
     : channel_(channel), tag_(op.tag) {
   const bool inlined = op.input.bytes() <= kInlineBytes;
-  const Header header{op.input.count, number, op.input.dtype, inlined};
+  const MessageHeader header{op.input.count, number, op.input.dtype, inlined};
   first_.resize(sizeof(header) + (inlined ? op.input.bytes() : 0));
   std::memcpy(first_.data(), &header, sizeof(header));
   if (inlined && op.input.count > 0)
@@ -41,7 +40,7 @@ Message::Message(const Channel& channel, const Recv& op)
       output_(op.output),
       tag_(op.tag),
       receiving_header_(true),
-      first_(sizeof(Header) + kInlineBytes) {
+      first_(sizeof(MessageHeader) + kInlineBytes) {
   const int peer = op.peer == kAnySource ? MPI_ANY_SOURCE : op.peer;
   const auto turn = mpi_turn();
   check_mpi(MPI_Irecv(first_.data(), static_cast<int>(first_.size()), MPI_BYTE, peer,
@@ -67,15 +66,10 @@ bool Message::advance() {
 }
 
 void Message::take_payload() {
-  Header header;
+  MessageHeader header;
   std::memcpy(&header, first_.data(), sizeof(header));
-  if (header.dtype != output_.dtype || header.count != output_.count) {
-    mismatch_ = fmt::format(
-        "rank {} called send(to {}, tag {}, {} x {}), rank {} called recv(tag {}, {} x {})",
-        source_, channel_.rank, tag_, to_string(header.dtype), header.count, channel_.rank, tag_,
-        to_string(output_.dtype), output_.count);
-    return;
-  }
+  mismatch_ = message_mismatch(header, source_, channel_.rank, tag_, output_);
+  if (!mismatch_.empty()) return;
   if (header.inlined) {
     if (header.count > 0)
       std::memcpy(output_.data, first_.data() + sizeof(header), output_.bytes());

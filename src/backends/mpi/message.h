@@ -34,12 +34,6 @@ class Message {
   const std::string& mismatch() const noexcept { return mismatch_; }
 
  private:
-  struct Header {
-    std::uint64_t count;
-    std::uint32_t number;
-    DType dtype;
-    bool inlined;
-  };
   void take_payload();
 
   Channel channel_;  // types made for this message are its own

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "kernels/collected.h"
 #include "kernels/reduce.h"
 #include "src/backends/mpi/runtime.h"
 #include "src/backends/mpi/types.h"
@@ -13,9 +14,8 @@
 namespace c10d::inline v0 {
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{1}
-                               << 30;          // elements of one call where counts exceed an int
-constexpr std::size_t kGatherAllBytes = 4096;  // below, every rank reduces the elements of all
+// Elements of one call where counts exceed an int.
+constexpr std::size_t kChunk = std::size_t{1} << 30;
 constexpr int kExchangeTag = 1;
 
 std::size_t first_of(std::span<const std::size_t> counts, int rank) {
@@ -31,11 +31,6 @@ template <class F>
 void each_chunk(std::size_t count, F f) {
   for (std::size_t first = 0; first < count; first += kChunk)
     f(first, std::min(kChunk, count - first));
-}
-
-template <class T>
-void divide(T* data, std::size_t count, int divisor) {
-  for (std::size_t i = 0; i < count; ++i) data[i] /= static_cast<T>(divisor);
 }
 
 }  // namespace
@@ -68,13 +63,6 @@ Tensor Plan::scratch(std::size_t count, DType dtype) {
   return {memory_.back().get(), count, dtype};
 }
 
-Plan::Counts Plan::slices(std::size_t count) const {
-  const std::size_t n = static_cast<std::size_t>(channel_.size);
-  Counts counts(n, count / n);
-  for (std::size_t i = 0; i < count % n; ++i) ++counts[i];
-  return counts;
-}
-
 Plan::Counts Plan::equal(std::size_t count) const {
   return Counts(static_cast<std::size_t>(channel_.size), count);
 }
@@ -86,14 +74,8 @@ void Plan::add_multiply(void* output, ConstTensor input, ReduceOp op) {
   });
 }
 
-// Only f32 and f64 get here: f16 and bf16 are collected first, and integers have no avg.
 void Plan::add_divide(Tensor tensor) {
-  add_step([this, tensor] {
-    if (tensor.dtype == DType::f32)
-      divide(static_cast<float*>(tensor.data), tensor.count, channel_.size);
-    else
-      divide(static_cast<double*>(tensor.data), tensor.count, channel_.size);
-  });
+  add_step([this, tensor] { divide(tensor, channel_.size); });
 }
 
 void Plan::add_copy(Tensor to, ConstTensor from) {
@@ -151,7 +133,7 @@ void Plan::compose(const AllReduce& op) {
       });
       return;
     }
-    const Counts counts = slices(op.input.count);
+    const Counts counts = slices(op.input.count, channel_.size);
     const Tensor own = op.output.slice(first_of(counts, channel_.rank), counts[channel_.rank]);
     add_collect(op.input, own, counts, op.op);
     add(AllGatherV{op.output, own, counts});
@@ -174,7 +156,7 @@ void Plan::compose(const Reduce& op) {
     return root ? op.output.slice(first, count) : Tensor();
   };
   if (collects_first(op.input.dtype, op.op.kind)) {
-    const Counts counts = slices(op.input.count);
+    const Counts counts = slices(op.input.count, channel_.size);
     const Tensor own = scratch(counts[channel_.rank], op.input.dtype);
     add_collect(op.input, own, counts, op.op);
     add(GatherV{op.output, own, counts, op.root});
@@ -251,10 +233,6 @@ void Plan::compose(const Broadcast& op) {
   });
 }
 
-void Plan::compose(const AllGather& op) {
-  compose(AllGatherV{op.output, op.input, kept(equal(op.input.count))});
-}
-
 void Plan::compose(const AllGatherV& op) {
   std::vector<Piece> to_send, to_take;
   for (int peer = 0; peer < channel_.size; ++peer) {
@@ -267,10 +245,6 @@ void Plan::compose(const AllGatherV& op) {
     }
   }
   add_exchange(std::move(to_send), std::move(to_take));
-}
-
-void Plan::compose(const Gather& op) {
-  compose(GatherV{op.output, op.input, kept(equal(op.input.count)), op.root});
 }
 
 void Plan::compose(const GatherV& op) {
@@ -289,10 +263,6 @@ void Plan::compose(const GatherV& op) {
   add_exchange(std::move(to_send), std::move(to_take));
 }
 
-void Plan::compose(const Scatter& op) {
-  compose(ScatterV{op.output, op.input, kept(equal(op.output.count)), op.root});
-}
-
 void Plan::compose(const ScatterV& op) {
   std::vector<Piece> to_send, to_take;
   if (channel_.rank != op.root) {
@@ -309,23 +279,10 @@ void Plan::compose(const ScatterV& op) {
   add_exchange(std::move(to_send), std::move(to_take));
 }
 
-// Here because it is in place, which the other ranks need not be: the same call from a copy.
-void Plan::compose(const AllToAll& op) {
-  const Tensor copy = scratch(op.input.count, op.input.dtype);
-  add_copy(copy, op.input);
-  add(AllToAll{op.output, copy});
-}
-
 void Plan::compose(const AllToAllV& op) {
-  ConstTensor input = op.input;
-  if (input.data == op.output.data && input.count > 0) {
-    const Tensor copy = scratch(input.count, input.dtype);
-    add_copy(copy, input);
-    input = copy;
-  }
   std::vector<Piece> to_send, to_take;
   for (int peer = 0; peer < channel_.size; ++peer) {
-    const ConstTensor from = input.slice(first_of(op.input_counts, peer), op.input_counts[peer]);
+    const ConstTensor from = op.input.slice(first_of(op.input_counts, peer), op.input_counts[peer]);
     const Tensor to = op.output.slice(first_of(op.output_counts, peer), op.output_counts[peer]);
     if (peer == channel_.rank) {
       add_copy(to, from);

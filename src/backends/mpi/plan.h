@@ -37,7 +37,7 @@ class Plan {
     if constexpr (!std::is_same_v<T, AllToAllV>) {
       if (is_direct(channel_, op)) return add_step([this, op = keep(op)] { start_one(op); });
     }
-    compose(keep(op));
+    if constexpr (requires { this->compose(op); }) compose(keep(op));  // else it is always direct
   }
   void add_step(Step step) { steps_.push_back(std::move(step)); }
 
@@ -78,23 +78,17 @@ class Plan {
   }
   void started(int code, MPI_Request request);
   Tensor scratch(std::size_t count, DType dtype);
-  Counts slices(std::size_t count) const;
   Counts equal(std::size_t count) const;
 
   void compose(const AllReduce& op);
   void compose(const Broadcast& op);
-  void compose(const AllGather& op);
   void compose(const AllGatherV& op);
   void compose(const ReduceScatter& op);
   void compose(const ReduceScatterV& op);
   void compose(const Reduce& op);
-  void compose(const Gather& op);
   void compose(const GatherV& op);
-  void compose(const Scatter& op);
   void compose(const ScatterV& op);
-  void compose(const AllToAll& op);
   void compose(const AllToAllV& op);
-  void compose(const Barrier&) {}
 
   void add_multiply(void* output, ConstTensor input, ReduceOp op);
   void add_divide(Tensor tensor);

@@ -16,11 +16,4 @@ MPI_Datatype reduce_type(DType dtype) noexcept;
 // the way, nor where collects_first().
 MPI_Op reduce_op(DType dtype, ReduceOp::Kind kind);
 
-// f16 and bf16 round once, so the ranks cannot pass partial sums on: whether the op must collect
-// the elements of all ranks first.
-constexpr bool collects_first(DType dtype, ReduceOp::Kind kind) noexcept {
-  return (dtype == DType::f16 || dtype == DType::bf16) && kind != ReduceOp::min &&
-         kind != ReduceOp::max;
-}
-
 }  // namespace c10d::inline v0

@@ -6,9 +6,9 @@
 
 namespace c10d::inline v0 {
 
-// Gloo writes to sockets without MSG_NOSIGNAL, so a peer's death would kill this process by
-// SIGPIPE. While this lives the signal is blocked in this thread (and in the threads that Gloo
-// starts meanwhile); one that arrived is taken, so that the program never sees it.
+// A write to a pipe or a socket whose reader is gone would kill this process by SIGPIPE. While this
+// lives the signal is blocked in this thread (and in those that it starts meanwhile); one that
+// arrived is taken, so that the program never sees it.
 class SigpipeBlock {
  public:
   SigpipeBlock() noexcept {

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The control plane of a group on several hosts: what a rank learns of one that left, and with a
+// store that no longer answers.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <thread>
+
+#include "src/core/control_plane.h"
+#include "tests/unit/store_kinds.h"
+
+namespace c10d::test {
+namespace {
+
+using namespace std::chrono_literals;
+using Plane = std::shared_ptr<ControlPlane>;
+
+Deadline after(Duration patience) { return std::chrono::steady_clock::now() + patience; }
+
+Plane make(int rank, const std::shared_ptr<Store>& store) {
+  std::vector<Member> members;
+  for (int peer = 0; peer < 2; ++peer)
+    members.push_back({.rank = peer, .host = "elsewhere", .pid = getpid(), .same_host = false});
+  return make_control_plane({.rank = rank,
+                             .size = 2,
+                             .group = "g",
+                             .members = members,
+                             .store = make_prefix_store("g", store),
+                             .token = {},
+                             .deadline = after(1h)});
+}
+
+std::array<Plane, 2> make_both(const std::shared_ptr<Store>& store) {
+  std::array<Plane, 2> planes;
+  std::thread other([&] { planes[1] = make(1, store); });
+  planes[0] = make(0, store);
+  other.join();
+  return planes;
+}
+
+TEST(StoreControl, ARankThatLeftIsNotWaitedFor) {
+  const auto planes = make_both(make_hash_store(1h));
+  planes[1]->leave();
+  const auto failure = planes[0]->barrier(after(1h));
+  ASSERT_NE(failure, nullptr);
+  EXPECT_EQ(failure->code, Code::peer_left);
+  EXPECT_EQ(failure->rank, 1);
+  EXPECT_NE(failure->message.find("left the group"), std::string::npos) << failure->message;
+  for (const Plane& plane : planes) unwatch(*plane);
+}
+
+TEST(StoreControl, WhatARankDidBeforeItLeftCounts) {
+  const auto planes = make_both(make_hash_store(1h));
+  std::thread other([&] {
+    EXPECT_EQ(planes[1]->barrier(after(1h)), nullptr);
+    planes[1]->leave();
+  });
+  EXPECT_EQ(planes[0]->barrier(after(1h)), nullptr);
+  other.join();
+  EXPECT_FALSE(planes[0]->broken());
+  for (const Plane& plane : planes) unwatch(*plane);
+}
+
+// Else the one monitor thread of the process, and an abort, would wait as long as the store may.
+TEST(StoreControl, AStoreThatDoesNotAnswerDelaysNoFailure) {
+  const TemporaryFile file;
+  const auto planes = make_both(make_file_store(file.path(), 0, 1h));
+  const HeldLock lock(file.path());
+  const auto failure = planes[0]->fail({.code = Code::revoked, .message = "enough"});
+  ASSERT_NE(failure, nullptr);
+  EXPECT_EQ(failure->code, Code::revoked);
+  for (const Plane& plane : planes) unwatch(*plane);
+}
+
+}  // namespace
+}  // namespace c10d::test
