@@ -86,8 +86,16 @@ TEST(Progress, DropsAStepThatIsDone) {
   EXPECT_TRUE(watched.expired());
 }
 
-TEST(Progress, AForkedChildHasAThreadOfItsOwn) {
 #if defined(__SANITIZE_THREAD__)
+#define C10D_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define C10D_THREAD_SANITIZER 1
+#endif
+#endif
+
+TEST(Progress, AForkedChildHasAThreadOfItsOwn) {
+#ifdef C10D_THREAD_SANITIZER
   GTEST_SKIP() << "no threads after fork under this sanitizer";
 #endif
   std::latch warm(1);
