@@ -117,11 +117,12 @@ class ShmControl final : public ControlPlane {
   // Returns when `ready()`, which `peer` makes so.
   template <class Ready>
   WaitResult wait_for(int peer, const WaitPolicy& policy, Deadline deadline, Ready&& ready) {
-    return wait_until(WaitContext{policy, *this, deadline, nullptr}, blocks_[peer].bell, ready);
+    return wait_until(WaitContext{policy, *this, deadline, &own_->bell}, blocks_[peer].bell, ready);
   }
   Failure did_not_join() const;
   Failure did_not_reach_barrier(std::uint64_t round) const;
   std::string names_of(const std::vector<int>& ranks) const;
+  void show(const Call& call);  // as announce(), without the bell
   WaitResult wait_for_all(const Call& call, const WaitPolicy& policy,
                           std::atomic<std::uint64_t> CallSlot::*word);
   bool decide(std::uint64_t sequence, bool go);
@@ -165,13 +166,17 @@ std::string ShmControl::names_of(const std::vector<int>& ranks) const {
 }
 
 void ShmControl::announce(const Call& call) {
+  show(call);
+  own_->bell.ring();
+}
+
+void ShmControl::show(const Call& call) {
   CallSlot& mine = slot(rank_, call.sequence);
   mine.signature = signature_of(call.op, size_);
   mine.hash = call.signature;
   if (const auto* op = std::get_if<AllToAllV>(&call.op))
     std::copy(op->input_counts.begin(), op->input_counts.end(), counts(rank_, call.sequence));
   mine.sequence.store(call.sequence, kRelease);
-  own_->bell.ring();
 }
 
 bool ShmControl::mine_is_odd(std::uint64_t sequence, int peer) const noexcept {
@@ -244,18 +249,24 @@ bool ShmControl::gives_up(std::uint64_t sequence) {
 }
 
 std::shared_ptr<const Failure> ShmControl::agree(const Call& call, Waiting waiting) {
-  announce(call);
+  // The bell is rung by a wait that takes long, else once the others' calls were looked at: right
+  // after the store it would hold that look up for as long as our cache line travels.
+  show(call);
   const WaitPolicy& policy = waiting == Waiting::sleep ? kPatient : policy_;
   WaitResult result = wait_for_all(call, policy, &CallSlot::sequence);
   if (result == WaitResult::ready) {
-    for (int i = 1; i < size_; ++i)
-      if (!matches(call, (rank_ + i) % size_)) return failure();
+    for (int i = 1; i < size_; ++i) {
+      if (matches(call, (rank_ + i) % size_)) continue;
+      own_->bell.ring();
+      return failure();
+    }
     if (std::holds_alternative<AllToAllV>(call.op)) {
       slot(rank_, call.sequence).compared.store(call.sequence, kRelease);
       own_->bell.ring();
       result = wait_for_all(call, policy, &CallSlot::compared);
     }
   }
+  own_->bell.ring();
   // A call that agrees goes through even if the group broke meanwhile: the op itself decides.
   if (result == WaitResult::ready ? goes(call.sequence) : !gives_up(call.sequence)) return nullptr;
   if (result == WaitResult::broken) return failure();
