@@ -110,7 +110,12 @@ Data load_data(const std::string& what) {
         "--data {}: no such folder; there are digits, text, random, or a folder with MNIST's files "
         "(tools/get_mnist fetches them)",
         what));
-  return {read_images(folder, "train"), read_images(folder, "t10k")};
+  Data data{read_images(folder, "train"), read_images(folder, "t10k")};
+  if (data.train.sample != data.test.sample)
+    throw std::runtime_error(fmt::format("{}: images of train are {}, those of t10k are {}", folder,
+                                         fmt::join(data.train.sample, "x"),
+                                         fmt::join(data.test.sample, "x")));
+  return data;
 }
 
 }  // namespace nn

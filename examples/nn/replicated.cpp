@@ -17,29 +17,36 @@ class BucketSink final : public GradientSink {
  public:
   BucketSink(Reducer& reducer, Trace& trace, std::size_t parameters) : reducer_(reducer) {
     if (!trace.enabled()) return;
-    ready_.resize(parameters);
-    reducer.on_bucket_done([this, &trace](const Bucket& bucket) { record(trace, bucket); });
+    times_ = std::make_shared<Times>();
+    times_->ready.resize(parameters);
+    reducer.on_bucket_done(
+        [times = times_, &trace](const Bucket& bucket) { times->record(trace, bucket); });
   }
   float* next(std::size_t parameter) override {
     return reinterpret_cast<float*>(reducer_.grad_view(parameter).data());
   }
   void done(std::size_t parameter) override {
-    if (!ready_.empty()) ready_[parameter] = Trace::Clock::now();
+    if (times_) times_->ready[parameter] = Trace::Clock::now();
     reducer_.ready(parameter);
   }
 
  private:
-  // On the wire from its last gradient, or the end of the bucket before, to its mean.
-  void record(Trace& trace, const Bucket& bucket) {
-    for (const auto& param : bucket.params) begin_ = std::max(begin_, ready_[param.index]);
-    const Trace::Clock::time_point end = Trace::Clock::now();
-    trace.add(Trace::Track::communication, "bucket " + std::to_string(bucket.index), begin_, end);
-    begin_ = end;
-  }
+  // The reducer's thread may still write here when the sink is gone.
+  struct Times {
+    std::vector<Trace::Clock::time_point> ready;  // per parameter
+    Trace::Clock::time_point begin{};
+
+    // On the wire from its last gradient, or the end of the bucket before, to its mean.
+    void record(Trace& trace, const Bucket& bucket) {
+      for (const auto& param : bucket.params) begin = std::max(begin, ready[param.index]);
+      const Trace::Clock::time_point end = Trace::Clock::now();
+      trace.add(Trace::Track::communication, "bucket " + std::to_string(bucket.index), begin, end);
+      begin = end;
+    }
+  };
 
   Reducer& reducer_;
-  std::vector<Trace::Clock::time_point> ready_;  // per parameter; empty: no trace
-  Trace::Clock::time_point begin_{};
+  std::shared_ptr<Times> times_;  // null: no trace
 };
 
 class Replicated final : public Strategy {

@@ -170,8 +170,8 @@ void finish(const Task& task, Strategy& strategy, Trace& trace) {
   const std::string digest = digest_of(task.model, strategy.collect());
   c10d::parallel::check_same(strategy.group(), "weights after training",
                              std::as_bytes(std::span(digest)));
-  if (!task.options.trace.empty()) trace.write(strategy.group(), task.options.trace);
   if (strategy.group().rank() == 0) fmt::print("weights {}\n", digest);
+  if (!task.options.trace.empty()) trace.write(strategy.group(), task.options.trace);
 }
 
 }  // namespace

@@ -13,22 +13,12 @@
 #include "src/parallel/fsdp_layout.h"
 #include "src/parallel/fsdp_memory.h"
 #include "src/parallel/parameters.h"
+#include "src/parallel/wait_all.h"
 
 namespace c10d::inline v0::parallel {
 namespace {
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-
-// Also after a failure: the memory is the ops' until all are done.
-void wait_all(std::span<const Work> works) {
-  std::exception_ptr error;
-  for (const Work& work : works) try {
-      work.wait();
-    } catch (const DistError&) {
-      if (!error) error = std::current_exception();
-    }
-  if (error) std::rethrow_exception(error);
-}
 
 }  // namespace
 
@@ -434,12 +424,17 @@ double Fsdp::Engine::global_norm() {
 void Fsdp::Engine::publish() {
   if (options_.keep.parameters == Kept::sharded) return;
   std::vector<Work> works;
-  for (State& state : states_) {
-    store({state.master, state.part}, state.arena, state.first);
-    if (!is_scattered()) continue;
-    const Tensor all = whole(state, state.arena);
-    works.push_back(group_.all_gather_v(all, all.slice(state.first, state.part),
-                                        state.layout.counts, {.async = true}));
+  try {
+    for (State& state : states_) {
+      store({state.master, state.part}, state.arena, state.first);
+      if (!is_scattered()) continue;
+      const Tensor all = whole(state, state.arena);
+      works.push_back(group_.all_gather_v(all, all.slice(state.first, state.part),
+                                          state.layout.counts, {.async = true}));
+    }
+  } catch (const DistError&) {  // those under way write into the arenas
+    wait_all(works);
+    throw;
   }
   wait_all(works);
 }

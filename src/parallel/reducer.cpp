@@ -99,8 +99,9 @@ struct Reducer::State {
   std::optional<Buckets> buckets;
   BucketHook hook = reduce_plainly;
   std::function<void(const Bucket&)> done_callback = [](const Bucket&) {};
-  bool accumulate = false;   // a NoSync lives
-  bool accumulated = false;  // a step ended under one
+  bool accumulate = false;        // a NoSync lives
+  bool accumulated = false;       // a step ended under one
+  bool step_accumulates = false;  // the step that runs began under one
 
   mutable std::mutex mutex;
   std::condition_variable changed;
@@ -203,6 +204,7 @@ void Reducer::State::begin(std::int64_t more) {
     pending.clear();
     for (std::size_t bucket = 0; bucket < buckets->size(); ++bucket)
       pending.push_back(plan.empty() ? 0 : buckets->bucket(bucket).params.size());
+    step_accumulates = accumulate;
     reducing = !accumulate;
   }
   changed.notify_all();
@@ -249,7 +251,7 @@ void Reducer::State::mark(std::size_t param, bool zero) noexcept try {
     return Tensor(buckets->gradient(param, slot).data(), params[param].count(),
                   params[param].dtype);
   };
-  if (zero && params[param].bytes() != 0)
+  if (zero && !accumulated && params[param].bytes() != 0)
     std::memset(values(merge.slot).data, 0, params[param].bytes());
   for (int last = merge.slot; last > merge.slot - merge.merges; --last)
     add_to(values(last - 1), values(last));
@@ -274,10 +276,12 @@ std::string Reducer::State::missing() const {
 
 StepResult Reducer::State::finish() {
   if (!in_step) misuse(fmt::format("Reducer: finish() without begin() by {}", where()));
+  if (accumulate != step_accumulates)
+    misuse(fmt::format("Reducer: no_sync() began or ended between begin() and finish() on {}",
+                       where()));
   if (empty)
     for (std::size_t param = 0; param < params.size(); ++param)
-      for (std::size_t shard = shards_done[param]; shard < plan.size(); ++shard)
-        mark(param, !accumulated);
+      for (std::size_t shard = shards_done[param]; shard < plan.size(); ++shard) mark(param, true);
   if (const std::string names = missing(); !names.empty())
     misuse(
         fmt::format("Reducer: parameters without a gradient on {}: {}; mark them with ready() "
@@ -290,8 +294,8 @@ StepResult Reducer::State::finish() {
   rethrow_failure();
   const std::lock_guard lock(mutex);
   in_step = false;
-  wants_rebuild = wants_rebuild || (!accumulate && reduced_steps++ == 0);
-  accumulated = accumulate;
+  wants_rebuild = wants_rebuild || (!step_accumulates && reduced_steps++ == 0);
+  accumulated = step_accumulates;
   return {samples};
 }
 

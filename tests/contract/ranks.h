@@ -12,7 +12,7 @@
 namespace c10d::contract {
 
 // Bounds every op of a test: far above what any op needs, far below what ctest allows.
-inline constexpr std::chrono::seconds kTimeout{20};
+inline constexpr std::chrono::seconds kTimeout{60};
 
 using Body = std::function<void(ProcessGroup&)>;
 

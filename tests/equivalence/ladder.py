@@ -46,15 +46,18 @@ class Ladder:
     def digest(self, command, launcher):
         environment = dict(os.environ, **(MPI_ENVIRONMENT if launcher else {}))
         environment.pop("C10D_BACKEND", None)
-        try:
-            ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE,
-                                   env=environment, stdin=subprocess.DEVNULL)
-        except subprocess.TimeoutExpired:
-            return f"nothing within {DEADLINE} s"
-        found = re.findall(r"^(?:\[0\] )?weights ([0-9a-f]{16})$", ended.stdout, re.M)
-        if ended.returncode == 0 and len(found) == 1:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              env=environment, stdin=subprocess.DEVNULL,
+                              start_new_session=True) as run:
+            try:
+                out, err = run.communicate(timeout=DEADLINE)
+            except subprocess.TimeoutExpired:
+                os.killpg(run.pid, signal.SIGKILL)  # the ranks too
+                return f"nothing within {DEADLINE} s"
+        found = re.findall(r"^(?:\[0\] )?weights ([0-9a-f]{16})$", out, re.M)
+        if run.returncode == 0 and len(found) == 1:
             return found[0]
-        return f"exit status {ended.returncode}:\n{ended.stdout[-1000:]}{ended.stderr[-2000:]}"
+        return f"exit status {run.returncode}:\n{out[-1000:]}{err[-2000:]}"
 
     def check(self, name, program, ranks=0, launcher=None, options=()):
         began = time.monotonic()
@@ -72,33 +75,38 @@ class Ladder:
     def check_resume(self, seed, interrupted, resumed):
         """Kills a rank with SIGKILL at a random moment after the run's first checkpoint."""
         chance = random.Random(seed)
-        with tempfile.TemporaryDirectory(prefix="c10d-ladder-") as folder:
-            options = ["--checkpoint", f"{folder}/checkpoint", "--save-every", "3"]
-            run = subprocess.Popen(self.command(*interrupted) + options, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            end = time.monotonic() + DEADLINE
-            saved = Path(folder, "checkpoint", "latest")
-            while not saved.exists() and run.poll() is None and time.monotonic() < end:
-                time.sleep(0.002)
-            time.sleep(chance.uniform(0, 0.05))
-            victims = ranks_of(run.pid, interrupted[0])
-            if victims:
-                try:
-                    os.kill(chance.choice(victims), signal.SIGKILL)
-                except ProcessLookupError:
-                    pass  # it was done
-            # Not before all ranks are gone: one job at a time may write to a checkpoint.
-            try:
-                run.wait(DEADLINE)
-            except subprocess.TimeoutExpired:
-                run.kill()
-                run.wait()
-            name = f"{interrupted[0]} {interrupted[1] or ''} killed, then {resumed[0]}"
-            if not saved.exists():
-                print(f"FAIL {self.model:9} {name}: ended before it had saved")
-                self.failures.append(f"{self.model} {name}")
-            else:
+        name = f"{interrupted[0]} {interrupted[1] or ''} killed, then {resumed[0]}"
+        for _ in range(5):  # a run may be over before the signal comes
+            with tempfile.TemporaryDirectory(prefix="c10d-ladder-") as folder:
+                options = ["--checkpoint", f"{folder}/checkpoint", "--save-every", "3"]
+                if not self.cut(chance, interrupted, options, Path(folder, "checkpoint", "latest")):
+                    continue
                 self.check(name, *resumed, options=options)
+                return
+        print(f"FAIL {self.model:9} {name}: five runs ended before they could be killed")
+        self.failures.append(f"{self.model} {name}")
+
+    def cut(self, chance, interrupted, options, saved):
+        """Whether a run that had saved was cut short."""
+        run = subprocess.Popen(self.command(*interrupted) + options, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + DEADLINE
+        while not saved.exists() and run.poll() is None and time.monotonic() < end:
+            time.sleep(0.002)
+        time.sleep(chance.uniform(0, 0.05))
+        victims = ranks_of(run.pid, interrupted[0])
+        if victims:
+            try:
+                os.kill(chance.choice(victims), signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it was done
+        # Not before all ranks are gone: one job at a time may write to a checkpoint.
+        try:
+            run.wait(DEADLINE)
+        except subprocess.TimeoutExpired:
+            run.kill()
+            run.wait()
+        return run.returncode != 0 and saved.exists()
 
 
 def ranks_of(launcher, program):

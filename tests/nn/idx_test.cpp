@@ -142,6 +142,11 @@ TEST(Data, WhatIsMissingOrDoesNotBelongTogetherIsNamed) {
   write("train-labels-idx1-ubyte", {0, 0, 8, 1, 0, 0, 0, 1, 10});
   EXPECT_NE(error_of([&] { load_data(folder); }).find("label 10 of train is no digit"),
             std::string::npos);
+  write("train-labels-idx1-ubyte", {0, 0, 8, 1, 0, 0, 0, 1, 1});
+  write("t10k-images-idx3-ubyte", {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2, 9, 9});
+  write("t10k-labels-idx1-ubyte", {0, 0, 8, 1, 0, 0, 0, 1, 1});
+  EXPECT_NE(error_of([&] { load_data(folder); }).find("those of t10k are 1x1x2"),
+            std::string::npos);
   std::filesystem::remove_all(folder);
 }
 

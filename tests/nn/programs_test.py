@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -17,9 +18,16 @@ QUICK = ["--model", "mlp", "--epochs", "1"]
 
 def run(*command, environment=None):
     inherited = {name: value for name, value in os.environ.items() if name != "C10D_BACKEND"}
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                          timeout=120, stdin=subprocess.DEVNULL,
-                          env={**inherited, **(environment or {})})
+    command = [str(word) for word in command]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          stdin=subprocess.DEVNULL, start_new_session=True,
+                          env={**inherited, **(environment or {})}) as process:
+        try:
+            out, err = process.communicate(timeout=300)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)  # the ranks too
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def program(name, *options):
@@ -112,14 +120,20 @@ class Training(unittest.TestCase):
         self.assertRegex(text, r"DDP +0\.04 +0\.04 +0\.07 +0\.00 +0\.15")
 
     def test_torchruns_variables_are_enough(self):
-        with socket.socket() as held:
-            held.bind(("127.0.0.1", 0))
-            port = held.getsockname()[1]
+        # Bound but not listening: nobody else gets the port, and rank 0 can still listen there.
+        held = socket.socket()
+        self.addCleanup(held.close)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
         environment = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         command = [str(PROGRAMS / "train_ddp"), *QUICK, "--global-batch-size", "32"]
         started = [subprocess.Popen(command, env={**os.environ, **environment, "RANK": rank},
                                     stdout=subprocess.PIPE, text=True) for rank in "01"]
-        out = [process.communicate(timeout=60)[0] for process in started]
+        for process in started:
+            self.addCleanup(process.wait)
+            self.addCleanup(process.kill)
+        out = [process.communicate(timeout=300)[0] for process in started]
         self.assertEqual([process.returncode for process in started], [0, 0])
         self.assertIn(self.digest(program("train_single", *QUICK, "--global-batch-size", "32")),
                       out[0])

@@ -220,9 +220,10 @@ TEST_P(DdpOn, EveryFloatingPointDtypeInFastMode) {
 TEST_P(DdpOn, NoSyncCollectsMicroBatches) {
   run(2, [](ProcessGroup& group) {
     Reducer reducer(group, two_params());
-    const auto micro_batch = [&](float value, bool first) {
+    const auto micro_batch = [&](float value, bool first, std::size_t from = 0) {
       reducer.begin({.samples = 3});
-      for (std::size_t param = 0; param < 2; ++param) {
+      if (from == 1) reducer.unused(0);
+      for (std::size_t param = from; param < 2; ++param) {
         for (float& element : floats(reducer.grad_view(param)))
           element = (first ? 0 : element) + value;
         reducer.ready(param);
@@ -235,7 +236,8 @@ TEST_P(DdpOn, NoSyncCollectsMicroBatches) {
         EXPECT_EQ(micro_batch(1, true), 3);
         EXPECT_EQ(micro_batch(2, false), 6);
       }
-      EXPECT_EQ(micro_batch(3, false), 18);  // 6 of the views on each rank
+      EXPECT_EQ(micro_batch(3, false, 1), 18);  // 3 and 6 of the views on each rank
+      for (const float element : floats(reducer.grad_view(0))) EXPECT_EQ(element, 6.0f / 18);
       EXPECT_EQ(mean_of(reducer, 1), std::vector<float>(6, 12.0f / 18));
     }
   });

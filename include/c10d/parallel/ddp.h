@@ -72,7 +72,7 @@ using BucketHook = std::function<void(ProcessGroup&, const Bucket&)>;
 // Misuse (a parameter ready too often, not ready at finish(), unknown), or what a hook throws,
 // fails the step on every rank and breaks `group` too; a failure of communication breaks the
 // reducer only. finish() throws: InvalidArgument on a rank that made a mistake, on the others a
-// DistError with its text. Every later call but grad_view() and ready() throws the same.
+// DistError with its text. Every later begin() and finish() throws the same.
 //
 // ready() and grad_view() of different parameters may be called from several threads; all else by
 // one at a time. CPU memory.
@@ -95,7 +95,7 @@ class C10D_API Reducer {
 
   // The view of `param` is written, for the next own shard. Never throws: see finish().
   void ready(std::size_t param) noexcept;
-  // The same for a gradient that is zero.
+  // The same for a gradient that is zero: adds nothing to what is collected.
   void unused(std::size_t param) noexcept;
 
   // Waits for all buckets.

@@ -60,10 +60,10 @@ bool pull(Round& round, const Choice& choice, const Collection& all) {
 
 bool push(Round& round, const Choice& choice, const Collection& all) {
   const int rank = round.rank();
-  for (int i = 0; i < round.size(); ++i) {
-    std::byte* const to = i == 0 ? all.output : round.mapped(round.peer(i), Side::output);
-    round.copy_out(to + all.blocks.offset(rank), all.input, all.blocks.bytes(rank), choice.store);
-  }
+  const std::size_t offset = all.blocks.offset(rank), bytes = all.blocks.bytes(rank);
+  round.copy_out(all.output + offset, all.input, bytes, choice.store);
+  for (int i = 1; i < round.size(); ++i)
+    if (!round.hand_out(round.peer(i), offset, all.input, bytes, choice.store)) return false;
   return round.leave();
 }
 

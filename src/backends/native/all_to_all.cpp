@@ -75,8 +75,9 @@ bool push(Round& round, const Choice& choice, const Exchange& all, Offset theirs
   keep_own(round, all, choice.store);
   for (int i = 1; i < round.size(); ++i) {
     const int peer = round.peer(i);
-    round.copy_out(round.mapped(peer, Side::output) + theirs(peer), all.input + all.to.offset(peer),
-                   all.to.bytes(peer), choice.store);
+    if (!round.hand_out(peer, theirs(peer), all.input + all.to.offset(peer), all.to.bytes(peer),
+                        choice.store))
+      return false;
   }
   return round.leave();
 }

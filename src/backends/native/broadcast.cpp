@@ -39,8 +39,7 @@ bool direct(Round& round, const Choice& choice, const Broadcast& op, std::size_t
   const std::size_t bytes = op.output.bytes();
   if (round.rank() == op.root) {
     for (int i = 1; i < round.size() && first != 0; ++i)
-      round.copy_out(round.mapped(round.peer(i), Side::output), bytes_of(op.input), first,
-                     choice.store);
+      if (!round.hand_out(round.peer(i), 0, bytes_of(op.input), first, choice.store)) return false;
     round.publish(&Progress::reduced, 1);
     round.copy_out(bytes_of(op.output), bytes_of(op.input), bytes, choice.store);
     return round.await_all(&Progress::consumed, 1);

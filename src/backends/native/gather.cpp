@@ -64,8 +64,9 @@ bool pull(Round& round, const Choice& choice, const Gathering& all) {
 // Every rank writes its block into the root's output.
 bool push(Round& round, const Choice& choice, const Gathering& all) {
   const int rank = round.rank();
-  round.copy_out(round.mapped(all.root, Side::output) + all.blocks.offset(rank), all.input,
-                 all.blocks.bytes(rank), choice.store);
+  if (!round.hand_out(all.root, all.blocks.offset(rank), all.input, all.blocks.bytes(rank),
+                      choice.store))
+    return false;
   round.publish(&Progress::consumed, 1);
   return rank != all.root || round.await_all(&Progress::consumed, 1);
 }

@@ -5,10 +5,11 @@
 
 namespace c10d::inline v0::native {
 
-void Heap::add(const std::shared_ptr<SharedMapping>& mapping, std::size_t share_bytes) {
+void Heap::add(std::uint32_t number, const std::shared_ptr<SharedMapping>& mapping,
+               std::size_t share_bytes) {
   MutexLock lock(mutex_);
   std::erase_if(segments_, [](const Segment& segment) { return segment.mapping.expired(); });
-  segments_.push_back({++added_, mapping, mapping->data(), share_bytes});
+  segments_.push_back({number, mapping, mapping->data(), share_bytes});
   known_.store(segments_.size(), std::memory_order_relaxed);
 }
 

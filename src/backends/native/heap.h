@@ -21,8 +21,9 @@ class Heap {
     std::uint64_t offset = 0;   // in the share of the rank that owns it
   };
 
-  // Takes a segment in; every rank calls it in the same order.
-  void add(const std::shared_ptr<SharedMapping>& mapping, std::size_t share_bytes);
+  // Takes a segment in; `number`, from 1 on, is the same on every rank.
+  void add(std::uint32_t number, const std::shared_ptr<SharedMapping>& mapping,
+           std::size_t share_bytes);
   bool empty() const noexcept { return known_.load(std::memory_order_relaxed) == 0; }
   // Where [data, data + bytes) lies in the share of `rank`, if it does.
   std::optional<Place> find(const void* data, std::size_t bytes, int rank);
@@ -38,7 +39,6 @@ class Heap {
     std::size_t share_bytes;
   };
   Mutex mutex_;
-  std::uint32_t added_ C10D_GUARDED_BY(mutex_) = 0;
   std::vector<Segment> segments_ C10D_GUARDED_BY(mutex_);
   std::atomic<std::size_t> known_{0};
 };

@@ -183,7 +183,9 @@ bool Messages::drive() {
   const WaitResult result = wait_until({policy, team_->control(), now + kTurn, nullptr},
                                        team_->lines(team_->rank()).mailbox, [&] {
                                          MutexLock lock(mutex_);
-                                         return progress_async() || async_.empty();
+                                         const bool moved = progress_async();
+                                         expire(now);
+                                         return moved || async_.empty();
                                        });
   if (result == WaitResult::ready) return true;
   MutexLock lock(mutex_);
@@ -203,7 +205,7 @@ Poll Messages::step() {
   if (!async_.empty()) {
     idle_steps_ = 0;
     moved = progress_async();
-    if (!moved) expire(now);
+    expire(now);
     fail_if_broken();
   }
   if (!async_.empty()) return moved ? Poll::busy : Poll::idle;

@@ -2,6 +2,7 @@
 #include "src/backends/native/queue.h"
 
 #include <exception>
+#include <string>
 #include <utility>
 
 #include "src/backends/native/collectives.h"
@@ -22,7 +23,7 @@ Result execute(Team& team, const Call& call) {
           return run(round, op);
       },
       call.op);
-  return ok ? nullptr : round.failure();
+  return round.finish(ok) ? nullptr : round.failure();
 }
 
 // What breaks in here broke for this rank alone, and the others wait for it.
@@ -67,11 +68,15 @@ Work Queue::enqueue(const Call& call) {
   }
   try {
     run_fiber([self = shared_from_this()] { self->run_pending(); });
-  } catch (const DistError& error) {
+  } catch (const std::exception& error) {
     MutexLock lock(mutex_);
     calls_.pop_back();
     pending_.store(0, std::memory_order_relaxed);
-    return Work::failed(*team_->control().fail(error.failure()));
+    return Work::failed(*team_->control().fail(
+        {.code = Code::out_of_resources,
+         .message = std::string("an async op could not start: ") + error.what(),
+         .rank = team_->rank(),
+         .group = team_->context().group}));
   }
   return work;
 }

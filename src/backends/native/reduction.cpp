@@ -169,6 +169,7 @@ bool push_slices(Round& round, const Choice& choice, const Reduction& reduction)
   for (std::size_t done = 0; done < slice.bytes; done += kPushBlock) {
     const std::size_t first = slice.first + done;
     const std::size_t bytes = std::min(kPushBlock, slice.bytes - done);
+    if (!round.stands()) return false;
     for (int peer = 0; peer < round.size(); ++peer)
       sources[static_cast<std::size_t>(peer)] = round.mapped(peer, Side::input) + first;
     std::byte* const result = round.mapped(first_taker, Side::output) + first;

@@ -99,9 +99,18 @@ class Round {
   const std::byte* view(int peer, Side side, std::size_t offset, std::size_t bytes,
                         std::byte* scratch);
   std::byte* mapped(int peer, Side side) const;
+  // Writes into the output that `peer` exposed, for Algorithm::push. Once the group is broken the
+  // peer may have its memory back: no block is begun then.
+  bool hand_out(int peer, std::size_t offset, const std::byte* from, std::size_t bytes,
+                StorePolicy policy);
+  // Whether the group still stands; else failure() says why not.
+  bool stands();
   // Tells the peers that this rank needs their memory no more, and waits until they need its own no
   // more: the end of a direct algorithm.
   bool leave();
+  // The end of the call, `ok` as far as this rank's algorithm knows. What it read where it lies is
+  // worth something only if no rank gave up meanwhile and took its memory back.
+  bool finish(bool ok);
 
   // As copy() and reduce() of all sources(); what they stream is out before the next flag.
   void copy_out(std::byte* to, const std::byte* from, std::size_t bytes,
@@ -152,6 +161,7 @@ class Round {
   bool entered_ = false;
   bool late_ = false;      // some ranks stage their first piece after they entered
   bool mapped_ = false;    // the direct algorithm goes through the heap, not through the kernel
+  bool direct_ = false;    // peers' memory is reached where it lies
   bool streamed_ = false;  // since the last flag
   std::shared_ptr<const Failure> failure_;
 };

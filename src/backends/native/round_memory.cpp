@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -19,8 +21,11 @@ namespace {
 
 // Between looks at whether the group still stands.
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
-// How long a peer's death may take to be noticed once its memory is gone.
+constexpr std::size_t kWriteBytes = std::size_t{64} << 10;
+// For evidence of why a peer's memory cannot be read. Its process ends thread by thread: between
+// the end of its memory and that of its monitor may lie a turn of a busy scheduler.
 constexpr auto kPatience = std::chrono::milliseconds(300);
+constexpr auto kPatienceWithADeath = std::chrono::seconds(5);
 
 std::pair<std::uint32_t, std::uint32_t> segments_of(const Reach& reach) {
   const std::uint32_t input = reach.input_segment != 0 ? reach.input_segment : reach.output_segment;
@@ -91,7 +96,9 @@ const Choice* Round::choose(OpKind op, DType dtype, std::size_t bytes, const Exp
 const Choice& Round::choose_entered(OpKind op, DType dtype, std::size_t bytes) {
   PlanKey key = plan_key(op, dtype, bytes);
   key.registered = mapped_ = all_registered();
-  return team_.plan().find(key);
+  const Choice& choice = team_.plan().find(key);
+  direct_ = is_direct(choice.algorithm);
+  return choice;
 }
 
 std::byte* Round::mapped(int peer, Side side) const {
@@ -105,10 +112,7 @@ bool Round::read(int peer, Side side, std::size_t offset, std::byte* to, std::si
   const Reach theirs = reach(peer);
   const std::uint64_t base = side == Side::input ? theirs.input_address : theirs.output_address;
   for (std::size_t done = 0; done < bytes; done += kReadBytes) {
-    if (team_.control().broken()) {
-      failure_ = team_.control().failure();
-      return false;
-    }
+    if (!stands()) return false;
     const int error = read_process(team_.lines(peer).identity.pid, base + offset + done, to + done,
                                    std::min(kReadBytes, bytes - done));
     if (error != 0) return lost(peer, error);
@@ -122,6 +126,29 @@ bool Round::fetch(int peer, Side side, std::size_t offset, std::byte* to, std::s
   if (there == nullptr) return read(peer, side, offset, to, bytes);
   copy_out(to, there + offset, bytes, policy);
   return true;
+}
+
+bool Round::hand_out(int peer, std::size_t offset, const std::byte* from, std::size_t bytes,
+                     StorePolicy policy) {
+  std::byte* const to = mapped(peer, Side::output) + offset;
+  for (std::size_t done = 0; done < bytes; done += kWriteBytes) {
+    if (!stands()) return false;
+    copy_out(to + done, from + done, std::min(kWriteBytes, bytes - done), policy);
+  }
+  return true;
+}
+
+bool Round::stands() {
+  if (!team_.control().broken()) return true;
+  failure_ = team_.control().failure();
+  return false;
+}
+
+bool Round::finish(bool ok) {
+  finish_streams();
+  if (!ok || !direct_) return ok;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return stands();
 }
 
 const std::byte* Round::view(int peer, Side side, std::size_t offset, std::size_t bytes,
@@ -140,7 +167,7 @@ bool Round::lost(int peer, int error) {
        .group = team_.context().group,
        .op = std::string(to_string(kind_of(call_.op))),
        .sequence = call_.sequence},
-      kPatience);
+      error == ESRCH ? Duration(kPatienceWithADeath) : Duration(kPatience));
   return false;
 }
 

@@ -113,7 +113,12 @@ Allocation Team::allocate(std::size_t bytes, Deadline deadline) {
   const std::size_t used = std::max<std::size_t>(bytes, 1);
   const std::size_t share_bytes = (used + kShareUnit - 1) / kShareUnit * kShareUnit;
   const std::string key = fmt::format("heap/{}", allocations_++);
-  const auto mapping = share(context_, key, share_bytes * ranks, deadline);
+  std::shared_ptr<SharedMapping> mapping;
+  try {
+    mapping = share(context_, key, share_bytes * ranks, deadline);
+  } catch (const DistError& error) {  // the others may have mapped it
+    throw_failure(*control().fail(error.failure()));
+  }
   if (mapping->size() != share_bytes * ranks)
     throw_failure(*control().fail(
         {.code = Code::mismatch,
@@ -123,7 +128,7 @@ Allocation Team::allocate(std::size_t bytes, Deadline deadline) {
          .rank = 0,
          .group = context_.group,
          .op = "allocate"}));
-  heap_.add(mapping, share_bytes);
+  heap_.add(static_cast<std::uint32_t>(allocations_), mapping, share_bytes);
   return {mapping->data() + static_cast<std::size_t>(rank()) * share_bytes, bytes, mapping};
 }
 

@@ -28,8 +28,10 @@ bool answers(const RankLines& peer, std::uint32_t number, steady_clock::time_poi
 }
 
 // Microseconds for a block from rank 0 to a peer through rank 0's staging, which stays zero.
-std::optional<double> staging_us(PlanLines& plan, const RankLines& peer, std::byte* staging,
-                                 StorePolicy policy, steady_clock::time_point until) {
+// Nothing when a peer did not answer in time.
+std::optional<double> staging_us(PlanLines& plan, Bell& bell, const RankLines& peer,
+                                 std::byte* staging, StorePolicy policy,
+                                 steady_clock::time_point until) {
   constexpr std::uint32_t kTrips = 8;
   const std::vector<std::byte> zeros(kBlock);
   const std::uint32_t first = 1u << 24 | (static_cast<std::uint32_t>(policy) << 8);
@@ -39,7 +41,8 @@ std::optional<double> staging_us(PlanLines& plan, const RankLines& peer, std::by
     copy(staging, zeros.data(), kBlock, policy);
     stream_fence();
     plan.ping.store(first + trip, std::memory_order_release);
-    if (!answers(peer, first + trip, until)) return best;
+    bell.ring();
+    if (!answers(peer, first + trip, until)) return {};
     const std::chrono::duration<double, std::micro> took = steady_clock::now() - start;
     best = std::min(best.value_or(took.count()), took.count());
   }
@@ -74,10 +77,20 @@ void Team::make_plan(Deadline deadline) {
     const double trip_us = trips.empty() ? 2 * machine.hop_us : trips[trips.size() / 2] * 1e-3;
     machine.far = trip_us * 1000 > kFarNs;
     machine.hop_us = std::clamp(trip_us / 2, 0.02, 5.0);
-    for (const StorePolicy policy : {StorePolicy::temporal, StorePolicy::streaming})
-      if (const auto us = staging_us(shared, lines(1), layout_.staging(base_, 0, 0), policy, until))
-        machine.stage_us[static_cast<std::size_t>(policy)] =
-            std::clamp(*us * static_cast<double>(1 << 20) / kBlock, 10.0, 2000.0);
+    const auto measure = [&](StorePolicy policy) {
+      return staging_us(shared, lines(0).bell, lines(1), layout_.staging(base_, 0, 0), policy,
+                        until);
+    };
+    // Both or none: one beside a default would say more of the scheduler than of the memory.
+    const auto temporal = measure(StorePolicy::temporal);
+    const auto streaming = temporal ? measure(StorePolicy::streaming) : temporal;
+    if (streaming) {
+      const auto per_mib = [](double us) {
+        return std::clamp(us * static_cast<double>(1 << 20) / kBlock, 10.0, 2000.0);
+      };
+      machine.stage_us[static_cast<std::size_t>(StorePolicy::temporal)] = per_mib(*temporal);
+      machine.stage_us[static_cast<std::size_t>(StorePolicy::streaming)] = per_mib(*streaming);
+    }
   }
   std::vector<std::string> warnings;
   const std::string key = fingerprint(machine);
