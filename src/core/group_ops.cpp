@@ -229,24 +229,25 @@ Work Batch::submit() {
   each.async = true;
   // Terminal when all ops are: until then some of them own their buffers.
   struct Outcome {
-    WorkSource whole;
-    std::atomic<std::size_t> left;
-    Mutex mutex;
-    std::optional<Failure> first C10D_GUARDED_BY(mutex);
+    explicit Outcome(std::size_t count) : left(count) {}
 
     void one_done(const Failure* failure) {
       std::optional<Failure> cause;
       {
         MutexLock lock(mutex);
         if (failure != nullptr && !first) first = *failure;
-        cause = first;
+        if (--left != 0) return;
+        cause = std::move(first);
       }
-      if (left.fetch_sub(1) != 1) return;
       cause ? whole.fail(std::move(*cause)) : whole.complete();
     }
+
+    WorkSource whole;
+    Mutex mutex;
+    std::size_t left C10D_GUARDED_BY(mutex);
+    std::optional<Failure> first C10D_GUARDED_BY(mutex);
   };
-  const auto outcome = std::make_shared<Outcome>();
-  outcome->left = ops_.size() + 1;
+  const auto outcome = std::make_shared<Outcome>(ops_.size() + 1);
   const std::vector<Op> ops = std::exchange(ops_, {});
   const Work work = outcome->whole.work();
   std::size_t submitted = 0;
