@@ -74,7 +74,7 @@ void HostMemory::wake(Atomic<std::uint32_t>& word) noexcept {
 }
 
 WaitPolicy wait_policy(int ranks, int cpus) noexcept {
-  if (ranks <= cpus) return {.hot_polls = 1000, .pauses = 800, .yields = 50};
+  if (ranks <= cpus) return {.hot_polls = 1000, .pauses = 6000, .yields = 50};
   return {.hot_polls = 0, .pauses = 0, .yields = 200};
 }
 

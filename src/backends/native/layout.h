@@ -74,11 +74,12 @@ struct alignas(128) RankLines {
   alignas(128) std::atomic<std::uint64_t> echo;            // see topology.h
   std::atomic<std::uint32_t> round_trips[kMeasuredRanks];  // to each later rank, in nanoseconds
   alignas(128) std::atomic<std::uint32_t> answer;          // to PlanLines::ping
+  std::atomic<std::uint64_t> block;                        // where that rank has one to be read
 };
 
 // Rank 0's, for the start of the group.
 struct alignas(128) PlanLines {
-  std::atomic<std::uint32_t> ping;                // pinged rank << 24 | number
+  std::atomic<std::uint32_t> ping;                // see Ping
   alignas(128) std::atomic<std::uint32_t> ready;  // the rest is there
   Machine machine;
   Plan plan;

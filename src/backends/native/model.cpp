@@ -15,45 +15,46 @@ double copy_pace(double footprint) noexcept {
   if (footprint <= 16 * kMiB) return 16e3;
   return 8e3;
 }
-// Through staging, in or out.
-double stage_pace(const Choice& choice, const Machine& machine, double footprint) noexcept {
-  const double both = machine.stage_us[static_cast<std::size_t>(choice.store)];
-  return std::min(2 * kMiB / both, copy_pace(footprint));
+// Through staging, in or out. Ranks that write and read by turns do so faster than the block went
+// that was measured from one to the other.
+double stage_pace(const Choice& choice, const Machine& machine) noexcept {
+  constexpr double kByTurns = 1.4;
+  return kByTurns * 2 * kMiB / machine.stage_us[static_cast<std::size_t>(choice.store)];
 }
-// Through the kernel, with pages of 4 KiB; what is reduced then is read and written once more.
-constexpr double kCmaPace = 11e3, kCmaReducePace = 6e3, kCmaCall = 1.4;
+// What streaming stores gain where data is too large for the caches: nothing where they are slow.
+double streaming_gain(const Machine& machine) noexcept {
+  return std::clamp(machine.stage_us[0] / machine.stage_us[1], 0.9, 1.3);
+}
+// Each reading through the kernel, besides the bytes.
+constexpr double kCmaCall = 2.2;
 constexpr double kYield = 1.5;
 
 double hop_of(const Machine& machine) noexcept {
   return machine.crowded ? kYield * machine.ranks : machine.hop_us;
 }
 
-// Bytes that one rank copies into staging, copies or reduces out of it, over all.
+// Bytes that one rank writes for others, reads of theirs, and copies within its own memory.
 struct Traffic {
-  double in = 0, out = 0;
+  double in = 0, out = 0, own = 0;
 };
 
 Traffic staged_traffic(const Choice& choice, const PlanKey& key, double n) noexcept {
   const auto s = static_cast<double>(key.bytes);
+  const double others = s * (n - 1) / n;
   switch (planned_index(key.op)) {
     case planned_index(OpKind::all_reduce):
-      if (choice.algorithm == Algorithm::one_shot) return {s, n * s};
-      return {s * (n - 1) / n + s / n, s + s};
     case planned_index(OpKind::reduce):
-      if (choice.algorithm == Algorithm::one_shot) return {s, n * s};
-      return {s * (n - 1) / n + s / n, s / n * n + s};
-    case planned_index(OpKind::broadcast):
-      return {s, s};
+      if (choice.algorithm == Algorithm::one_shot) return {s, n * others, 0.75 * s};
+      return {s, 2 * others, 0.5 * s};
     case planned_index(OpKind::reduce_scatter):
-      return {s * (n - 1) / n, s};
+      return {others, others, 0.5 * s};
     case planned_index(OpKind::gather):
-      return {s / n, s};
-    case planned_index(OpKind::scatter):
-      return {s, s / n};
     case planned_index(OpKind::all_gather):
-      return {2 * s / n, s * (n - 1) / n};
+      return {s / n, others, 0.5 * s};
+    case planned_index(OpKind::scatter):
+      return {others, s / n, 0.5 * s};
     default:
-      return {s, s};
+      return {s, s, 0.5 * s};
   }
 }
 
@@ -69,7 +70,7 @@ double staged_us(const Choice& choice, const PlanKey& key, const Machine& machin
                                                   ? static_cast<double>(128u << 10)
                                                   : chunk));
   const bool two = choice.algorithm == Algorithm::two_shot;
-  const double pace = stage_pace(choice, machine, 2 * static_cast<double>(key.bytes));
+  const double pace = stage_pace(choice, machine);
   const double in = traffic.in / pace;
   const double out = traffic.out / pace;
   // With one step nobody's copying in hides another's copying out.
@@ -80,7 +81,8 @@ double staged_us(const Choice& choice, const PlanKey& key, const Machine& machin
   const double flags = hop * (1 + (steps - 1) * 0.7 * (two ? 2 : 1) + (two ? 2 : 0));
   const double streamed = choice.store == StorePolicy::streaming ? 0.15 * steps : 0;
   // All ranks share the cores.
-  return flags + streamed + together * (machine.crowded ? n / 2 : 1);
+  const double own = traffic.own / copy_pace(2 * static_cast<double>(key.bytes));
+  return flags + streamed + (together + own) * (machine.crowded ? n / 2 : 1);
 }
 
 // Bytes that the busiest rank moves between ranks, and within itself.
@@ -116,13 +118,17 @@ double direct_us(const Choice& choice, const PlanKey& key, const Machine& machin
   const bool streams = choice.store == StorePolicy::streaming;
   const bool pulls_results = pulls && key.op == OpKind::all_reduce;
   const Moves moves = direct_moves(choice, key, n);
-  const double memory = copy_pace(2 * s) * (streams && s > 8 * kMiB ? 1.3 : 1);
-  // Nothing is staged on the way, and what is pushed need not be asked for.
-  const double across =
-      key.registered ? stage_pace(choice, machine, 0) * (pulls ? 0.6 : 0.7)
-                     : (is_reduction(key.op) ? kCmaReducePace : kCmaPace) * (streams ? 0.99 : 1);
+  const double memory = copy_pace(2 * s) * (streams && s > 8 * kMiB ? streaming_gain(machine) : 1);
+  // One rank alone reads what is spread over the caches of others more slowly than ranks that share
+  // the work.
+  const bool one_sided = key.op == OpKind::broadcast || key.op == OpKind::reduce;
+  const double mapped = stage_pace(choice, machine) * (one_sided ? 0.3 : pulls ? 0.6 : 0.8);
+  const double kernel = kMiB / machine.cma_us;
+  const double across = key.registered ? mapped : kernel;
+  // What came through the kernel is read once more.
+  const double again = !key.registered && is_reduction(key.op) ? moves.across : 0;
   const double calls = key.registered ? 0 : kCmaCall * (n - 1) * (pulls_results ? 2 : 1);
-  const double us = calls + moves.across / std::min(across, memory) + moves.own / memory;
+  const double us = calls + moves.across / std::min(across, memory) + (moves.own + again) / memory;
   return hop_of(machine) * (pulls_results ? 3 : 2) + us * (machine.crowded ? n / 2 : 1) +
          (streams ? 0.15 : 0);
 }

@@ -99,7 +99,8 @@ struct Machine {
   bool cma = false;      // every rank can read every other's memory
   double hop_us = 0.15;  // one way
   // Microseconds to stage a MiB on one rank and copy it out on another, by StorePolicy.
-  std::array<double, 2> stage_us = {100, 130};
+  std::array<double, 2> stage_us = {200, 300};
+  double cma_us = 100;  // to read a MiB out of another rank's memory through the kernel
 };
 inline constexpr double kFarNs = 200;  // round trip
 

@@ -19,6 +19,9 @@ struct RoundTrips {
   }
 };
 
+// A round trip longer than that tells of ranks that shared a CPU meanwhile.
+inline constexpr std::uint32_t kSharedNs = 3000;
+
 // The number of its group for every rank: ranks that are about as near to each other as the nearest
 // two. Without a measurement all are in one.
 std::vector<int> near_groups(const RoundTrips& trips, int size);

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -88,6 +89,8 @@ void Team::join(Deadline deadline) {
   if (size() == 1) return;
   own.reads_all.store(reads_every_peer() ? 1 : 2, std::memory_order_release);
   own.bell.ring();
+  std::optional<OwnCpu> own_cpu;
+  if (!crowded()) own_cpu.emplace(rank());
   trips_ = measure_round_trips(*this, deadline);
   agree_on_plan(deadline);
 }

@@ -3,11 +3,13 @@
 // to all.
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "c10d/env.h"
+#include "src/backends/native/cma.h"
 #include "src/backends/native/peer_memory.h"
 #include "src/backends/native/team.h"
 #include "src/backends/native/tuning.h"
@@ -18,36 +20,71 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr auto kMeasuring = std::chrono::milliseconds(10);
-constexpr std::size_t kBlock = std::size_t{64} << 10;
+constexpr auto kMeasuring = std::chrono::milliseconds(20);
+constexpr std::size_t kBlock = std::size_t{256} << 10;
 
-bool answers(const RankLines& peer, std::uint32_t number, steady_clock::time_point until) {
-  for (int i = 1; peer.answer.load(std::memory_order_acquire) != number; ++i)
-    if (i % 256 == 0 && steady_clock::now() > until) return false;
-  return true;
-}
+// What rank 0 asks of rank 1 with PlanLines::ping: kind << 16 | number, and the number is never 0.
+enum class Ping : std::uint32_t { temporal, streaming, cma };
+Ping kind_of(std::uint32_t ping) noexcept { return static_cast<Ping>(ping >> 16); }
 
-// Microseconds for a block from rank 0 to a peer through rank 0's staging, which stays zero.
-// Nothing when a peer did not answer in time.
-std::optional<double> staging_us(PlanLines& plan, Bell& bell, const RankLines& peer,
-                                 std::byte* staging, StorePolicy policy,
-                                 steady_clock::time_point until) {
-  constexpr std::uint32_t kTrips = 8;
-  const std::vector<std::byte> zeros(kBlock);
-  const std::uint32_t first = 1u << 24 | (static_cast<std::uint32_t>(policy) << 8);
-  std::optional<double> best;
-  for (std::uint32_t trip = 0; trip < kTrips; ++trip) {
-    const auto start = steady_clock::now();
-    copy(staging, zeros.data(), kBlock, policy);
-    stream_fence();
-    plan.ping.store(first + trip, std::memory_order_release);
-    bell.ring();
-    if (!answers(peer, first + trip, until)) return {};
-    const std::chrono::duration<double, std::micro> took = steady_clock::now() - start;
-    best = std::min(best.value_or(took.count()), took.count());
+// Rank 0's end: the least time of a few blocks on their way between the two ranks.
+class PathMeter {
+ public:
+  PathMeter(PlanLines& plan, Bell& bell, const RankLines& peer, std::byte* staging)
+      : plan_(plan), bell_(bell), peer_(peer), staging_(staging) {}
+
+  // Microseconds per MiB. Nothing when the peer did not answer in time, or cannot be read.
+  std::optional<double> per_mib(Ping kind) {
+    constexpr int kTrips = 12;
+    std::optional<double> best;
+    for (int trip = 0; trip < kTrips; ++trip) {
+      const auto us = kind == Ping::cma ? read() : stage(kind);
+      if (!us) return {};
+      best = std::min(best.value_or(*us), *us);
+    }
+    return std::clamp(*best * static_cast<double>(1 << 20) / kBlock, 10.0, 2000.0);
   }
-  return best;
-}
+
+ private:
+  static double since(steady_clock::time_point start) {
+    return std::chrono::duration<double, std::micro>(steady_clock::now() - start).count();
+  }
+  bool ping(Ping kind) {
+    const std::uint32_t ping = static_cast<std::uint32_t>(kind) << 16 | ++number_;
+    plan_.ping.store(ping, std::memory_order_release);
+    bell_.ring();
+    for (int i = 1; peer_.answer.load(std::memory_order_acquire) != ping; ++i)
+      if (i % 256 == 0 && steady_clock::now() > until_) return false;
+    return true;
+  }
+  // Through the staging, which stays zero.
+  std::optional<double> stage(Ping kind) {
+    const auto start = steady_clock::now();
+    copy(staging_, block_.data(), kBlock,
+         kind == Ping::streaming ? StorePolicy::streaming : StorePolicy::temporal);
+    stream_fence();
+    if (!ping(kind)) return {};
+    return since(start);
+  }
+  // What the peer has just written.
+  std::optional<double> read() {
+    if (!ping(Ping::cma)) return {};
+    const auto start = steady_clock::now();
+    if (read_process(peer_.identity.pid, peer_.block.load(std::memory_order_relaxed), read_.data(),
+                     kBlock) != 0)
+      return {};
+    return since(start);
+  }
+
+  PlanLines& plan_;
+  Bell& bell_;
+  const RankLines& peer_;
+  std::byte* const staging_;
+  const steady_clock::time_point until_ = steady_clock::now() + kMeasuring;
+  const std::vector<std::byte> block_ = std::vector<std::byte>(kBlock);
+  std::vector<std::byte> read_ = std::vector<std::byte>(kBlock);
+  std::uint16_t number_ = 0;
+};
 
 }  // namespace
 
@@ -67,29 +104,22 @@ void Team::make_plan(Deadline deadline) {
     machine.cma &= theirs.reads_all.load(std::memory_order_acquire) == 1;
   }
   if (!machine.crowded) {
-    const auto until = steady_clock::now() + kMeasuring;
     std::vector<std::uint32_t> trips;
-    // A longer one tells of ranks that shared a CPU meanwhile.
-    constexpr std::uint32_t kLongestNs = 3000;
     for (int peer = 1; peer < size() && !trips_.ns.empty(); ++peer)
-      if (trips_.between(0, peer) <= kLongestNs) trips.push_back(trips_.between(0, peer));
+      if (trips_.between(0, peer) <= kSharedNs) trips.push_back(trips_.between(0, peer));
     std::sort(trips.begin(), trips.end());
     const double trip_us = trips.empty() ? 2 * machine.hop_us : trips[trips.size() / 2] * 1e-3;
     machine.far = trip_us * 1000 > kFarNs;
     machine.hop_us = std::clamp(trip_us / 2, 0.02, 5.0);
-    const auto measure = [&](StorePolicy policy) {
-      return staging_us(shared, lines(0).bell, lines(1), layout_.staging(base_, 0, 0), policy,
-                        until);
-    };
-    // Both or none: one beside a default would say more of the scheduler than of the memory.
-    const auto temporal = measure(StorePolicy::temporal);
-    const auto streaming = temporal ? measure(StorePolicy::streaming) : temporal;
-    if (streaming) {
-      const auto per_mib = [](double us) {
-        return std::clamp(us * static_cast<double>(1 << 20) / kBlock, 10.0, 2000.0);
-      };
-      machine.stage_us[static_cast<std::size_t>(StorePolicy::temporal)] = per_mib(*temporal);
-      machine.stage_us[static_cast<std::size_t>(StorePolicy::streaming)] = per_mib(*streaming);
+    PathMeter meter(shared, lines(0).bell, lines(1), layout_.staging(base_, 0, 0));
+    // All or none: one beside a default would say more of the scheduler than of the memory.
+    const auto temporal = meter.per_mib(Ping::temporal);
+    const auto streaming = temporal ? meter.per_mib(Ping::streaming) : temporal;
+    const auto cma = streaming && machine.cma ? meter.per_mib(Ping::cma) : streaming;
+    if (cma) {
+      machine.stage_us[static_cast<std::size_t>(StorePolicy::temporal)] = *temporal;
+      machine.stage_us[static_cast<std::size_t>(StorePolicy::streaming)] = *streaming;
+      if (machine.cma) machine.cma_us = *cma;
     }
   }
   std::vector<std::string> warnings;
@@ -107,15 +137,19 @@ void Team::agree_on_plan(Deadline deadline) {
   if (rank() == 0) return make_plan(deadline);
   PlanLines& shared = layout_.plan(base_);
   RankLines& own = lines(rank());
-  std::uint32_t echoed = 0;
-  std::vector<std::byte> block(kBlock);
+  std::uint32_t answered = 0;
+  std::vector<std::byte> block(rank() == 1 ? kBlock : 0);
+  own.block.store(reinterpret_cast<std::uint64_t>(block.data()), std::memory_order_relaxed);
+  const auto answer = [&](std::uint32_t ping) {
+    if (kind_of(ping) == Ping::cma)
+      std::memset(block.data(), static_cast<int>(ping), block.size());
+    else
+      copy(block.data(), layout_.staging(base_, 0, 0), block.size(), StorePolicy::temporal);
+    own.answer.store(answered = ping, std::memory_order_release);
+  };
   wait_for_peer(0, "did not say how the group's ops shall run", deadline, [&] {
     const std::uint32_t ping = shared.ping.load(std::memory_order_acquire);
-    if (ping != echoed && ping >> 24 == static_cast<std::uint32_t>(rank())) {
-      echoed = ping;
-      copy(block.data(), layout_.staging(base_, 0, 0), kBlock, StorePolicy::temporal);
-      own.answer.store(ping, std::memory_order_release);
-    }
+    if (ping != answered && rank() == 1) answer(ping);
     return shared.ready.load(std::memory_order_acquire) != 0;
   });
   plan_ = shared.plan;
