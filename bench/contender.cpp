@@ -111,6 +111,7 @@ class MemcpyContender final : public Contender {
     constexpr std::uint64_t kCold = std::uint64_t{16} << 20;
     constexpr std::uint64_t kBeyondCaches = std::uint64_t{256} << 20;
     bytes_ = c.bytes;
+    pair_ = 0;
     pairs_ = bytes_ > kCold ? std::max<std::uint64_t>(2, kBeyondCaches / (2 * bytes_)) : 1;
     if (!arena_ || arena_->bytes() < 2 * bytes_ * pairs_)
       arena_ = std::make_unique<Arena>(2 * bytes_ * pairs_);

@@ -18,6 +18,7 @@
 #include "bench/format.h"
 #include "bench/session.h"
 #include "bench/worker.h"
+#include "c10d/backend.h"
 #include "c10d/env.h"
 #include "c10d/error.h"
 #include "c10d/launch.h"
@@ -88,8 +89,9 @@ int run_as_worker(const Options& options) {
 int run_under_launcher(const Options& asked, const LaunchInfo& info) {
   Options options = asked;
   if (options.ranks != 0 && options.ranks != info.size)
-    throw InvalidArgument(fmt::format("-n {}: {} started {} ranks ({})", options.ranks,
-                                      info.launcher, info.size, fmt::join(info.evidence, " ")));
+    throw InvalidArgument(fmt::format("-n {}: {} started {} ranks ({}); leave -n out",
+                                      options.ranks, info.launcher, info.size,
+                                      fmt::join(info.evidence, " ")));
   options.launches = 1;
   if (info.rank != 0) return run_rank(options, [](const Json&) {});
   Session session(options, info.size, cases_of(options, info.size).size(), info.launcher);
@@ -198,10 +200,35 @@ int run_launches(const Options& options, int ranks, std::size_t cases) {
   return session.finish(code);
 }
 
+// A backend that is not there is a row with the reason; a slip of the pen is not worth a run.
+void refuse_misspelt(const Options& options) {
+  static const std::vector<std::string_view> known = {"native",   "gloo",    "mpi",   "nccl",
+                                                      "raw:gloo", "raw:mpi", "memcpy"};
+  for (const std::string& name : options.backends) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::string_view near = nearest_name(name, known);
+    const std::vector<BackendInfo> there = list_backends();
+    if (near.empty() || std::any_of(there.begin(), there.end(),
+                                    [&](const BackendInfo& info) { return info.name == name; }))
+      continue;
+    throw InvalidArgument(fmt::format("unknown backend '{}': did you mean {}?", name, near));
+  }
+}
+
+void refuse_empty(const Options& options) {
+  std::string_view why;
+  for (const DType dtype : options.sweep.dtypes)
+    for (const ReduceOp::Kind redop : options.sweep.redops)
+      if (why.empty()) why = why_unsupported(redop, dtype);
+  throw InvalidArgument(fmt::format("nothing to measure: {}",
+                                    why.empty() ? "no case is left of these options" : why));
+}
+
 }  // namespace
 
 int run_benchmark(const Options& options) {
   if (options.is_worker()) return run_as_worker(options);
+  refuse_misspelt(options);
   const LaunchInfo info = detect_launch();
   const bool launched = info.launcher != "none";
   if (launched && !options.dry_run) return run_under_launcher(options, info);
@@ -209,6 +236,7 @@ int run_benchmark(const Options& options) {
                     : launched         ? info.size
                                        : std::clamp(allowed_cpus(), 2, 8);
   const Plan plan = plan_of(options, ranks);
+  if (plan.cases == 0) refuse_empty(options);
   if (options.dry_run) {
     print_plan(options, plan, ranks, info);
     return 0;

@@ -9,11 +9,19 @@
 #include <set>
 
 #include "bench/format.h"
+#include "bench/table.h"
 #include "c10d/error.h"
 #include "c10d/version.h"
 
 namespace c10d::bench {
 namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n  c10d-bench compare -n 2 -B native,gloo,mpi all_reduce -b 8 -e 64M -f 8\n"
+    "  c10d-bench run -n 4 all -s 1K,1M\n";
+constexpr const char* kExitCodes =
+    "Exit codes: 0 ok, 1 a backend failed, 2 usage, 3 wrong data, 5 noisy (--strict), 77 nothing "
+    "could run, 124 timeout, 128+n signal.";
 
 // What the command line holds as text before it is checked.
 struct Texts {
@@ -156,14 +164,22 @@ void read_protocol(const Texts& texts, Options& options) {
       word<Switch>("--progress", texts.progress,
                    {{"auto", Switch::automatic}, {"on", Switch::on}, {"off", Switch::off}});
   options.columns = split(texts.columns);
+  for (const std::string& column : options.columns) {
+    const auto& known = column_facts();
+    if (std::none_of(known.begin(), known.end(),
+                     [&](const ColumnFacts& facts) { return facts.name == column; }))
+      throw InvalidArgument(
+          fmt::format("--columns {}: no such column; c10d-bench list columns prints them", column));
+  }
 }
 
 void add_measuring(CLI::App& app, Options& options, Texts& texts) {
   app.add_option("ops", texts.ops, "ops by name, or all (default all_reduce)");
-  app.add_option("-n,--ranks", options.ranks, "start N ranks on this host")
+  app.add_option("-n,--ranks", options.ranks,
+                 "start N ranks on this host (default: one per CPU, from 2 to 8)")
       ->check(CLI::Range(1, 1024));
   app.add_option("-B,--backends,--backend", texts.backends,
-                 "native,gloo,mpi,nccl,raw:gloo,raw:mpi,memcpy; the first is the base")
+                 "native,gloo,mpi,raw:gloo,raw:mpi,memcpy; the first is the base")
       ->capture_default_str();
   app.add_option("-b,--min", texts.min, "smallest S")->capture_default_str();
   app.add_option("-e,--max", texts.max, "largest S")->capture_default_str();
@@ -289,27 +305,28 @@ Parsed parse_options(int argc, const char* const* argv) {
   CLI::App app("Measures collectives, and compares backends in one run.", "c10d-bench");
   app.set_version_flag("--version", "c10d-bench " + version());
   app.require_subcommand(1);
-  app.footer(
-      "Examples:\n  c10d-bench compare -n 2 -B native,gloo,mpi all_reduce -b 8 -e 64M -f 8\n"
-      "  c10d-bench run -n 4 all -s 1K,1M\nExit codes: 0 ok, 1 a backend failed, 2 usage, 3 wrong "
-      "data, "
-      "5 noisy (--strict), 77 nothing could run, 124 timeout, 128+n signal.");
-  const auto command = [&](const char* name, const char* help, Command value) {
+  app.footer(std::string(kExamples) + kExitCodes +
+             "\nc10d-bench COMMAND --help lists the options.");
+  const auto command = [&](const char* name, const char* help, Command value,
+                           const std::string& example) {
     CLI::App* sub = app.add_subcommand(name, help);
+    sub->footer("Example:\n  c10d-bench " + example + "\n" + kExitCodes);
     sub->callback([&options, value] { options.command = value; });
     return sub;
   };
   for (CLI::App* sub :
-       {command("compare", "backends side by side: ratio, interval, verdict", Command::compare),
-        command("run", "time and bandwidth of each backend", Command::run)}) {
+       {command("compare", "backends side by side: ratio, interval, verdict", Command::compare,
+                "compare -n 2 -B native,gloo,mpi all_reduce -b 8 -e 64M -f 8 --report r.html"),
+        command("run", "time and bandwidth of each backend", Command::run,
+                "run -n 4 all -s 1K,1M --json r.jsonl")}) {
     add_measuring(*sub, options, texts);
     add_output(*sub, options, texts);
     let_last_win(*sub);
   }
-  CLI::App* tune =
-      command("tune", "measure native's algorithms here, for its plans", Command::tune);
-  CLI::App* explain =
-      command("explain", "what native does for a call, and how fast", Command::explain);
+  CLI::App* tune = command("tune", "measure native's algorithms here, for its plans", Command::tune,
+                           "tune -n 2");
+  CLI::App* explain = command("explain", "what native does for a call, and how fast",
+                              Command::explain, "explain all_reduce 1M -n 2");
   explain->add_option("op", options.topic, "all_reduce, ...")->required();
   explain->add_option("size", texts.size, "S: 8, 4K, 16M")->required();
   explain->add_option("-d,--dtype", texts.dtypes, "f32, bf16, ...")->capture_default_str();
@@ -317,22 +334,26 @@ Parsed parse_options(int argc, const char* const* argv) {
   for (CLI::App* sub : {tune, explain})
     sub->add_option("-n,--ranks", options.ranks, "start N ranks on this host (default 2)")
         ->check(CLI::Range(2, 1024));
-  CLI::App* ceiling = command("ceiling", "what memory and loopback can do here", Command::ceiling);
+  CLI::App* ceiling =
+      command("ceiling", "what memory and loopback can do here", Command::ceiling, "ceiling");
   ceiling->add_flag("--json", options.json_listing, "JSON lines");
-  CLI::App* store = command("store", "operations per second of the store", Command::store);
+  CLI::App* store =
+      command("store", "operations per second of the store", Command::store, "store --time 1");
   store->add_flag("--json", options.json_listing, "JSON lines");
   store->add_option("--time", options.seconds, "seconds per line")->capture_default_str();
-  add_training(
-      *command("train", "step time of the reference models here and under PyTorch", Command::train),
-      options);
-  command("overlap", "what an async all_reduce hides behind computation", Command::overlap);
-  CLI::App* doctor = command("doctor", "what this machine offers to a benchmark", Command::doctor);
+  add_training(*command("train", "step time of the reference models here and under PyTorch",
+                        Command::train, "train --model mlp --python /usr/bin/python3"),
+               options);
+  command("overlap", "what an async all_reduce hides behind computation", Command::overlap,
+          "overlap");
+  CLI::App* doctor =
+      command("doctor", "what this machine offers to a benchmark", Command::doctor, "doctor");
   doctor->add_flag("--json", options.json_listing, "one JSON object");
-  CLI::App* list = command("list", "names that options take", Command::list);
+  CLI::App* list = command("list", "names that options take", Command::list, "list ops");
   list->add_option("topic", options.topic, "ops, backends, dtypes, redops, columns")->required();
   list->add_flag("--json", options.json_listing, "one JSON object");
-  CLI::App* report =
-      command("report", "JSON lines of earlier runs to one HTML file", Command::report);
+  CLI::App* report = command("report", "JSON lines of earlier runs to one HTML file",
+                             Command::report, "report r.jsonl -o r.html");
   report->add_option("files", options.files, "R.jsonl ...")->required();
   report->add_option("-o,--report", options.report, "the HTML file")->required();
   try {

@@ -48,14 +48,14 @@ std::vector<Contestant> contestants(const Options& options) {
                    .problem = {}});
   };
   const auto ours = [&](const char* program, const char* mode, int ranks) {
-    all.push_back({.ranks = ranks,
-                   .command = {here / program, "--model", model, "--data", "random", "--batch-size",
-                               batch, "--steps", steps, "--optimizer", "sgd", "--epochs", "1",
-                               "--mode", mode},
-                   .what = fmt::format("c10d {}", mode),
-                   .steps = {},
-                   .waits = {},
-                   .problem = {}});
+    all.push_back(
+        {.ranks = ranks,
+         .command = {here / program, "--model", model, "--data", "random", "--batch-size", batch,
+                     "--steps", steps, "--optimizer", "sgd", "--epochs", "1", "--mode", mode},
+         .what = fmt::format("c10d {}", mode),
+         .steps = {},
+         .waits = {},
+         .problem = {}});
   };
   for (const int ranks : {1, options.ranks == 0 ? 2 : options.ranks}) {
     for (const std::string& python : options.pythons) torch(python, ranks);
@@ -161,6 +161,10 @@ int compare_training(const Options& options) {
   }
   const bool measured = std::any_of(all.begin(), all.end(),
                                     [](const Contestant& one) { return one.problem.empty(); });
+  if (!measured)
+    std::printf(
+        "\nThe trainers are looked for beside c10d-bench, where a build with oneDNN puts "
+        "them: build/release/bin/c10d-bench train\n");
   return measured ? 0 : kAllSkipped;
 }
 

@@ -28,9 +28,9 @@ constexpr std::array kWrapped = {
     Wrapped{"gloo", "Gloo", "libgloo-dev", "libgloo0"},
     Wrapped{"mpi_openmpi", "Open MPI", "libopenmpi-dev", "libopenmpi3 openmpi-bin"},
     Wrapped{"mpi_mpich", "MPICH", "libmpich-dev", "libmpich12 mpich"},
-    Wrapped{"nccl", "NCCL", "libnccl-dev", "libnccl2"},
 };
-// The names that every build knows, whether or not their module was built.
+// The names that every build knows, whether or not their module was built; nccl is kept for one to
+// come.
 constexpr std::array<std::string_view, 4> kNames = {kNative, "gloo", "mpi", "nccl"};
 constexpr std::array<std::string_view, 2> kMpis = {"_openmpi", "_mpich"};
 
@@ -73,6 +73,7 @@ std::string explain(std::string_view stem, const OpenedModule& opened) {
     return stem.ends_with(wrapped.stem);
   });
   if (opened.path.empty()) {
+    if (stem == "nccl") return "not part of this version of c10d";
     if (known == kWrapped.end() || known->stem != stem)
       return fmt::format("no libc10d_{}.so in {}", stem, fmt::join(module_folders(), ", "));
     return fmt::format("not built: configure found no {} (install {}, then build again)",

@@ -243,6 +243,12 @@ LaunchInfo detect_launch(const EnvLookup& lookup) {
   if (const std::optional<Claim> slurm = read_slurm(lookup)) return to_info(*slurm);
   if (const std::optional<Claim> kubernetes = read_kubernetes(lookup)) return to_info(*kubernetes);
   check_not_half_set(lookup, "C10D_WORLD_SIZE", "C10D_RANK");
+  // Variables with such plain names may mean something else, but not beside a place to meet: a
+  // forgotten one would let every rank run alone.
+  if (lookup("MASTER_ADDR")) {
+    check_not_half_set(lookup, "RANK", "WORLD_SIZE");
+    check_not_half_set(lookup, "WORLD_SIZE", "RANK");
+  }
   return {0, 1, 0, 1, "none", {}};
 }
 

@@ -33,11 +33,12 @@ struct Place {
 // Worlds that this process made with ranks of the same parent.
 std::atomic<unsigned> g_worlds_by_parent{0};
 
-std::string read_token_fd(int fd) {
+std::string read_token(int fd, const std::string& source) {
   std::string token(64, '\0');
   const ssize_t length = pread(fd, token.data(), token.size(), 0);
   if (length < 16)
-    throw InvalidArgument(fmt::format("C10D_TOKEN_FD={}: no token of at least 16 bytes there", fd));
+    throw InvalidArgument(
+        fmt::format("{}: no token of at least 16 bytes there; write 32 random ones", source));
   token.resize(static_cast<std::size_t>(length));
   return token;
 }
@@ -54,7 +55,7 @@ std::string read_token_file(const std::string& path) {
   }
   std::string token;
   try {
-    token = read_token_fd(fd);
+    token = read_token(fd, "C10D_TOKEN_FILE=" + path);
   } catch (...) {
     close(fd);
     throw;
@@ -67,7 +68,7 @@ std::string find_token(const InitOptions& options) {
   if (!options.token.empty()) return options.token;
   if (const auto fd = env_integer("C10D_TOKEN_FD", 0, 1 << 20)) {
     const int token_fd = static_cast<int>(*fd);
-    std::string token = read_token_fd(token_fd);
+    std::string token = read_token(token_fd, fmt::format("C10D_TOKEN_FD={}", token_fd));
     fcntl(token_fd, F_SETFD, FD_CLOEXEC);  // programs that this one starts get no secret
     return token;
   }

@@ -64,8 +64,9 @@ void check_address(const Address& address, const TcpStoreOptions& options) {
                     address.text()));
   if (options.token.empty() && !address.is_loopback())
     throw InvalidArgument(
-        fmt::format("a store at {} needs a token; without one only loopback "
-                    "addresses are allowed",
+        fmt::format("a store at {} needs a token: without one only loopback addresses are allowed; "
+                    "set C10D_TOKEN_FILE to a file of 32 random bytes, mode 0600, the same for "
+                    "every rank",
                     address.text()));
 }
 

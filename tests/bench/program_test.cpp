@@ -136,6 +136,13 @@ TEST(Program, MistakesAreExitCodeTwoAndSaySo) {
   EXPECT_EQ(run("run -n 2 --root 5 broadcast -s 8").code, 2);
   EXPECT_EQ(run("run -n 2 -s 8 --json /no/such/folder/f").code, 2);
   EXPECT_EQ(run("report /no/such/file -o /dev/null").code, 2);
+  const Ended misspelt = run("run -n 2 -B nativ -s 8");
+  EXPECT_EQ(misspelt.code, 2);
+  EXPECT_NE(misspelt.out.find("did you mean native?"), std::string::npos) << misspelt.out;
+  EXPECT_EQ(run("run -n 2 -s 8 --columns p50,foo").code, 2);
+  const Ended empty = run("run -n 2 -s 8 -d i32 -o avg");
+  EXPECT_EQ(empty.code, 2);
+  EXPECT_NE(empty.out.find("avg needs a floating point dtype"), std::string::npos) << empty.out;
 }
 
 TEST(Program, PrintsAPlanAndStartsNothing) {

@@ -148,6 +148,18 @@ TEST(DetectLaunch, HalfOfOursIsAnError) {
   EXPECT_EQ(detect({{"C10D_WORLD_SIZE", "2"}, {"JOB_COMPLETION_INDEX", "1"}}).launcher, "k8s");
 }
 
+TEST(DetectLaunch, HalfOfTorchrunsIsAnErrorBesideAPlaceToMeet) {
+  const Variables place = {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29400"}};
+  EXPECT_NE(error_of(place + Variables{{"RANK", "0"}}).find("WORLD_SIZE is not"),
+            std::string::npos);
+  EXPECT_NE(error_of(place + Variables{{"WORLD_SIZE", "2"}}).find("RANK is not"),
+            std::string::npos);
+  EXPECT_EQ(detect({{"RANK", "0"}}).launcher, "none");
+  EXPECT_EQ(detect({{"WORLD_SIZE", "2"}}).launcher, "none");
+  for (const Family& family : kFamilies)
+    EXPECT_EQ(detect(place + family.set(1, 2)).launcher, family.launcher);
+}
+
 TEST(DetectLaunch, AgentsOfMpirunMayDifferFromTheirRanks) {
   const Variables ranks = kFamilies[1].set(3, 4), agents = kFamilies[2].set(1, 2);
   const Variables nesting = {{"GROUP_RANK", "1"}, {"GROUP_WORLD_SIZE", "2"}};
