@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <latch>
 
 #include "tests/unit/native_ranks.h"
 
@@ -187,6 +188,48 @@ TEST(NativeMemory, WhatCannotBeReadIsANamedError) {
         << work.failure()->message;
     ::munmap(forbidden, kBytes);
   });
+}
+
+// Rank 0 is in the middle of a block when rank 1 gives up: rank 1 has its memory to itself again
+// when it returns.
+TEST(NativeHeap, NobodyWritesIntoTheMemoryOfWhoeverGaveUp) {
+  const ForcedPlan forced("push/temporal");
+  for (int turn = 0; turn < 5; ++turn) {
+    std::latch inside(2);
+    with_heap(2, [&](TestRank& self) {
+      const Allocation memory = allocate(self, 2 * kCount);
+      const auto values = values_in(memory, 0, 2 * kCount);
+      const Tensor output(values);
+      const Call call{.op = AllReduce{output, output, ReduceOp::sum},
+                      .sequence = 1,
+                      .signature = 1,
+                      .deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60),
+                      .async = false,
+                      .record = 0};
+      native::Round round(self.team(), call);
+      const native::Choice* const choice =
+          round.choose(OpKind::all_reduce, DType::i32, output.bytes(),
+                       {output.data, output.bytes(), output.data, output.bytes()});
+      inside.arrive_and_wait();
+      ASSERT_NE(choice, nullptr);
+      EXPECT_EQ(choice->algorithm, native::Algorithm::push);
+      if (self.rank() == 1) {
+        self.control().fail({.code = Code::revoked, .message = "enough"});
+        const auto start = std::chrono::steady_clock::now();
+        EXPECT_FALSE(round.finish(false));
+        if (std::chrono::steady_clock::now() - start >= native::Round::kGrace) return;
+        EXPECT_EQ(std::ranges::count(values, 7), std::ssize(values));
+      } else {
+        const auto& theirs = self.team().lines(1).progress.consumed;
+        while (!theirs.passed(native::kFirstEpoch + 1, 1)) std::this_thread::yield();
+        auto* const there =
+            reinterpret_cast<std::int32_t*>(round.mapped(1, native::Round::Side::output));
+        for (std::size_t i = 0; i < values.size(); ++i) there[i] = 7;
+        EXPECT_FALSE(round.stands());
+        EXPECT_FALSE(round.finish(false));
+      }
+    });
+  }
 }
 
 TEST(NativeHeap, DifferentSizesAreAMismatch) {

@@ -86,9 +86,8 @@ struct alignas(128) PlanLines {
 
 // Point-to-point from one rank to another, beside their ring. All of it is the receiver's.
 struct alignas(128) ChannelLines {
-  std::atomic<std::uint64_t> tail;      // bytes ever taken out of the ring
-  std::atomic<std::uint64_t> answered;  // answers ever given
-  std::uint32_t answers[kOffers];       // id << 1 | stream, of offers
+  std::atomic<std::uint64_t> tail;            // bytes ever taken out of the ring
+  BasicAnswers<HostMemory, kOffers> answers;  // id << 1 | stream, of offers
 };
 
 class Layout {

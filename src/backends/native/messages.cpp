@@ -260,6 +260,8 @@ void Messages::withdraw(Transfer& transfer) {
     std::erase(peer.reading, &transfer);
     std::erase(peer.receiving, &transfer);
   }
+  // Who reads what is written into its memory next must see that.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 std::unique_ptr<Messages::Transfer> Messages::take_spare() {

@@ -258,6 +258,7 @@ bool Messages::read(Peer& peer) {
   if (recv.moved != recv.bytes) return true;
   // A sender leaves before it has its answer only after it broke the group: then this may be
   // anything.
+  std::atomic_thread_fence(std::memory_order_acquire);
   if (team_->control().broken()) return false;
   peer.reading.pop_front();
   peer.in.answer({recv.id, false});
