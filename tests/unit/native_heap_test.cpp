@@ -5,6 +5,7 @@
 #include <latch>
 
 #include "tests/unit/native_ranks.h"
+#include "tests/unit/present_pages.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -188,6 +189,32 @@ TEST(NativeMemory, WhatCannotBeReadIsANamedError) {
         << work.failure()->message;
     ::munmap(forbidden, kBytes);
   });
+}
+
+// Nobody writes here: what is there was claimed by its owner.
+TEST(NativeHeap, PagesAreClaimedByTheirOwner) {
+  with_heap(3, [](TestRank& self) {
+    const Allocation memory = allocate(self, kCount);
+    const std::size_t pages = (memory.bytes + 4095) / 4096;
+    EXPECT_EQ(present_pages(static_cast<std::byte*>(memory.data), memory.bytes), pages);
+  });
+  const native::Layout layout(2);
+  const auto segment = make_shared_memory("test", layout.bytes());
+  std::byte* const base = segment->data();
+  const auto expect_pages = [&](int rank, std::size_t share) {
+    const std::size_t staging = layout.staging_bytes(), rings = layout.rings_bytes();
+    EXPECT_EQ(present_pages(layout.staging(base, rank, 0), staging), share * staging / 4096);
+    EXPECT_EQ(present_pages(layout.ring(base, rank, 0), rings), share * rings / 4096);
+  };
+  expect_pages(0, 0);
+  expect_pages(1, 0);
+  const auto fate = std::make_shared<GroupFate>();
+  std::jthread last([&] { TestRank self(1, 2, fate, segment); });
+  while (layout.lines(base, 1).joined.load() == 0) std::this_thread::yield();
+  expect_pages(0, 0);
+  expect_pages(1, 1);
+  const TestRank first(0, 2, fate, segment);
+  expect_pages(0, 1);
 }
 
 // Rank 0 is in the middle of a block when rank 1 gives up: rank 1 has its memory to itself again

@@ -104,6 +104,7 @@ class Layout {
   std::uint64_t* counts(std::byte* base, int rank, unsigned parity) const noexcept;
   ChannelLines& channel(std::byte* base, int from, int to) const noexcept;
   std::byte* ring(std::byte* base, int from, int to) const noexcept;
+  std::size_t rings_bytes() const noexcept { return size_ * ring_bytes_; }  // of one sender
   std::byte* staging(std::byte* base, int rank, unsigned parity) const noexcept;
 
  private:

@@ -70,7 +70,7 @@ Messages::Messages(std::shared_ptr<Team> team) : team_(std::move(team)) {
   for (int peer = 0; peer < team_->size(); ++peer)
     peers_.push_back({.out = Sender(*team_, peer),
                       .in = Receiver(*team_, peer),
-                      .memory = PeerMemory(team_->lines(peer).identity)});
+                      .readable = team_->reads(peer)});
 }
 
 Work Messages::launch(const Call& call) {

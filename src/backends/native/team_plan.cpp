@@ -51,10 +51,9 @@ std::optional<double> staging_us(PlanLines& plan, Bell& bell, const RankLines& p
 
 }  // namespace
 
-bool Team::reads_every_peer() const {
-  for (int peer = 0; peer < size(); ++peer)
-    if (!PeerMemory(lines(peer).identity).reachable()) return false;
-  return true;
+bool Team::reads_every_peer() {
+  for (int peer = 0; peer < size(); ++peer) reads_.push_back(is_readable(lines(peer).identity));
+  return std::find(reads_.begin(), reads_.end(), false) == reads_.end();
 }
 
 void Team::make_plan(Deadline deadline) {
@@ -108,11 +107,12 @@ void Team::agree_on_plan(Deadline deadline) {
   PlanLines& shared = layout_.plan(base_);
   RankLines& own = lines(rank());
   std::uint32_t echoed = 0;
-  std::vector<std::byte> block(kBlock);
+  std::vector<std::byte> block;
   wait_for_peer(0, "did not say how the group's ops shall run", deadline, [&] {
     const std::uint32_t ping = shared.ping.load(std::memory_order_acquire);
     if (ping != echoed && ping >> 24 == static_cast<std::uint32_t>(rank())) {
       echoed = ping;
+      block.resize(kBlock);
       copy(block.data(), layout_.staging(base_, 0, 0), kBlock, StorePolicy::temporal);
       own.answer.store(ping, std::memory_order_release);
     }
