@@ -64,6 +64,22 @@ bool direct(ModelRound& round, std::uint32_t epoch, const Fault& fault) {
   return true;
 }
 
+// The same, when rank 1 gives up in the middle: see Round::finish().
+bool abandoned(ModelRound& round, std::uint32_t epoch, const Fault& fault) {
+  const bool entered = round.enter();
+  if (round.rank() == 1) {
+    give_up();
+    round.publish(&Progress::consumed, 1);
+    const auto is_out = [&] { return round.lines(0).consumed.passed(epoch, 1); };
+    if (!fault.no_exit_sync && !spin_until(is_out)) return false;
+    if (!stopped()) round.lines(1).output = datum(1, epoch);
+    return true;
+  }
+  if (entered && !broken() && !stopped()) round.lines(1).output = datum(0, epoch);
+  round.publish(&Progress::consumed, 1);
+  return entered;
+}
+
 template <class Op>
 Verdict run(Settings settings, const Fault& fault, std::uint32_t epochs, Op op) {
   std::vector<Lines> lines(static_cast<std::size_t>(settings.threads));
@@ -121,6 +137,17 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Model,
                          testing::Values(Case{"Two", 2, 0}, Case{"TwoOneDies", 2, 1},
                                          Case{"Three", 3, 0}, Case{"ThreeOneDies", 3, 1}),
                          [](const auto& of) { return std::string(of.param.name); });
+
+TEST(GivingUp, LeavesNobodyWhoWritesBehind) {
+  const auto run_abandoned = [](const Fault& fault) {
+    return run({.gives_up = true, .sleeps = false}, fault, 1,
+               [&](auto& round, auto epoch) { return abandoned(round, epoch, fault); });
+  };
+  const Verdict whole = run_abandoned({});
+  EXPECT_EQ(whole.problem, "");
+  EXPECT_GT(whole.states, 20u);
+  expect_found(run_abandoned({.no_exit_sync = true}), "while another may use it");
+}
 
 TEST(Bell, NoWakeUpIsLost) {
   for (const int deaths : {0, 1}) {

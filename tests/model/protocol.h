@@ -75,6 +75,18 @@ bool sleep_until(BasicBell<Memory>& bell, Ready ready, Ring ring_own) {
   return !stopped();
 }
 
+// Looks until `ready()`, also in a broken group.
+template <class Ready>
+bool spin_until(Ready ready) {
+  if (begin() == Part::over) return !stopped();
+  while (!ready()) {
+    if (stopped()) return false;
+    again();
+  }
+  end();
+  return !stopped();
+}
+
 // native::Round in the model: the same calls in the same order around the same flags. Bells are
 // rung late, as with a CPU per rank: that is the harder case.
 class ModelRound {
