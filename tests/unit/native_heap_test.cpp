@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <latch>
 
+#include "src/backends/native/round.h"
 #include "tests/unit/native_ranks.h"
-#include "tests/unit/present_pages.h"
+#include "tests/unit/shared_pages.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -191,30 +192,35 @@ TEST(NativeMemory, WhatCannotBeReadIsANamedError) {
   });
 }
 
-// Nobody writes here: what is there was claimed by its owner.
-TEST(NativeHeap, PagesAreClaimedByTheirOwner) {
-  with_heap(3, [](TestRank& self) {
-    const Allocation memory = allocate(self, kCount);
-    const std::size_t pages = (memory.bytes + 4095) / 4096;
-    EXPECT_EQ(present_pages(static_cast<std::byte*>(memory.data), memory.bytes), pages);
-  });
+// A rank that comes first takes the pages of its own part and no others.
+TEST(NativeHeap, ARankClaimsItsPartAndNoOther) {
   const native::Layout layout(2);
   const auto segment = make_shared_memory("test", layout.bytes());
   std::byte* const base = segment->data();
-  const auto expect_pages = [&](int rank, std::size_t share) {
-    const std::size_t staging = layout.staging_bytes(), rings = layout.rings_bytes();
-    EXPECT_EQ(present_pages(layout.staging(base, rank, 0), staging), share * staging / 4096);
-    EXPECT_EQ(present_pages(layout.ring(base, rank, 0), rings), share * rings / 4096);
+  std::byte* const parts = layout.staging(base, 0, 0);
+  add_missing_pages(*segment, base, static_cast<std::size_t>(parts - base));
+  const std::size_t others = count_pages(*segment);
+  const auto add_missing = [&](int rank) {
+    return add_missing_pages(*segment, layout.staging(base, rank, 0), layout.staging_bytes()) +
+           add_missing_pages(*segment, layout.ring(base, rank, 0), layout.rings_bytes());
   };
-  expect_pages(0, 0);
-  expect_pages(1, 0);
+  const std::size_t part = (layout.staging_bytes() + layout.rings_bytes()) / page_bytes();
   const auto fate = std::make_shared<GroupFate>();
   std::jthread last([&] { TestRank self(1, 2, fate, segment); });
   while (layout.lines(base, 1).joined.load() == 0) std::this_thread::yield();
-  expect_pages(0, 0);
-  expect_pages(1, 1);
+  EXPECT_EQ(count_pages(*segment), others + part);
+  EXPECT_EQ(add_missing(1), 0u);
+  EXPECT_EQ(add_missing(0), part);
   const TestRank first(0, 2, fate, segment);
-  expect_pages(0, 1);
+}
+
+TEST(NativeHeap, AllocatedMemoryHasItsPagesAtOnce) {
+  with_heap(3, [](TestRank& self) {
+    const Allocation memory = allocate(self, kCount);
+    self.run(Barrier{});
+    const auto& mapping = *static_cast<const SharedMapping*>(memory.owner.get());
+    EXPECT_EQ(add_missing_pages(mapping, static_cast<std::byte*>(memory.data), memory.bytes), 0u);
+  });
 }
 
 // Rank 0 is in the middle of a block when rank 1 gives up: rank 1 has its memory to itself again

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "src/net/shared_memory.h"
-#include "tests/unit/present_pages.h"
+#include "tests/unit/shared_pages.h"
 #include "tests/unit/store_kinds.h"
 
 namespace c10d::test {
@@ -45,14 +45,14 @@ TEST(SharedMemory, IsZeroedAndSealed) {
 
 // Pages come from the NUMA node of whoever is first: so there are none before their owner is.
 TEST(SharedMemory, HasNoPagesButThoseThatWereClaimed) {
-  const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t page = page_bytes();
   const auto memory = make_shared_memory("test", 8 * page);
-  EXPECT_EQ(present_pages(memory->data(), 8 * page), 0u);
+  EXPECT_EQ(count_pages(*memory), 0u);
   memory->claim(2 * page, 3 * page);
   memory->claim(0, 0);
-  EXPECT_EQ(present_pages(memory->data(), 2 * page), 0u);
-  EXPECT_EQ(present_pages(memory->data() + 2 * page, 3 * page), 3u);
-  EXPECT_EQ(present_pages(memory->data() + 5 * page, 3 * page), 0u);
+  EXPECT_EQ(count_pages(*memory), 3u);
+  EXPECT_EQ(add_missing_pages(*memory, memory->data() + 2 * page, 3 * page), 0u);
+  EXPECT_EQ(add_missing_pages(*memory, memory->data(), 8 * page), 5u);
   memory->data()[2 * page] = std::byte{7};
   memory->claim(2 * page, page);
   EXPECT_EQ(memory->data()[2 * page], std::byte{7});
