@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "src/backends/native/peer_memory.h"
 #include "tests/unit/native_ranks.h"
 
 namespace c10d::inline v0 {
