@@ -57,7 +57,7 @@ class ModelPlace {
 // Frames of one line and of two by turns, each with what tells it from all others.
 constexpr std::uint64_t lines_of(std::uint64_t frame) { return 1 + frame % 2; }
 constexpr std::uint64_t flag_of(std::uint64_t frame) { return 100 + frame; }
-constexpr std::uint64_t datum(std::uint64_t frame, std::uint64_t line) {
+constexpr std::uint64_t ring_datum(std::uint64_t frame, std::uint64_t line) {
   return 10 * frame + line + 1;
 }
 
@@ -71,11 +71,11 @@ bool send(RingMemory& memory, const Fault& fault, std::uint64_t frames) {
         return false;
     }
     ring.put(lines_of(i), flag_of(i), [&](std::uint64_t position) {
-      ring.place().data(position) = datum(i, 0);
+      ring.place().data(position) = ring_datum(i, 0);
       // Where the next turn of the ring may have a flag.
       if (lines_of(i) == 2) {
-        ring.place().flag(position + 1).store(datum(i, 1), std::memory_order_relaxed);
-        ring.place().data(position + 1) = datum(i, 1);
+        ring.place().flag(position + 1).store(ring_datum(i, 1), std::memory_order_relaxed);
+        ring.place().data(position + 1) = ring_datum(i, 1);
       }
     });
     if (stopped()) return false;
@@ -91,7 +91,7 @@ bool receive(RingMemory& memory, const Fault& fault, std::uint64_t frames) {
     if (stopped()) return false;
     for (std::uint64_t line = 0; line < lines_of(i); ++line) {
       const std::uint64_t value = ring.place().data(ring.position() + line);
-      if (value != datum(i, line) && !stopped()) problem("took another frame's data");
+      if (value != ring_datum(i, line) && !stopped()) problem("took another frame's data");
     }
     ring.take(lines_of(i));
     if (stopped()) return false;

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kHeldBytes = std::size_t{4} << 20;
 constexpr std::size_t kHeldMessages = 4096;
 // Read from a peer's memory at a time: others get their turn in between.
-constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+constexpr std::size_t kMessageReadBytes = std::size_t{1} << 20;
 
 bool matches(int peer, std::uint32_t tag, int source, const Frame& frame) {
   return (peer == source || peer == kAnySource) && tag == frame.tag;
@@ -248,7 +248,7 @@ void Messages::accept(int source, Peer& peer, const Frame& frame, Transfer& recv
 bool Messages::read(int rank) {
   Peer& peer = peer_of(rank);
   Transfer& recv = *peer.reading.front();
-  const std::size_t length = std::min(recv.bytes - recv.moved, kReadBytes);
+  const std::size_t length = std::min(recv.bytes - recv.moved, kMessageReadBytes);
   peer.readable =
       peer.readable && read_process(team_->lines(rank).identity.pid, recv.remote + recv.moved,
                                     recv.data + recv.moved, length) == 0;
