@@ -32,7 +32,7 @@ void reduce(DType dtype, ReduceOp op, std::byte* out, std::span<const std::byte*
             std::size_t count, StorePolicy policy = StorePolicy::temporal);
 
 // The variants of the loops in this build. All give the same bits; reduce() takes the fastest that
-// the CPU can run.
+// the CPU can run. `baseline` has the vectors that every CPU of the architecture has: SSE2, NEON.
 enum class KernelIsa { baseline, avx2, avx512 };
 std::span<const KernelIsa> runnable_isas() noexcept;  // slowest first; baseline is always there
 void reduce(KernelIsa isa, DType dtype, ReduceOp op, std::byte* out,

@@ -9,6 +9,8 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace c10d::inline v0 {
@@ -86,6 +88,8 @@ inline Word words_of(Half half) {
   return bits<Word>(_mm512_maskz_cvtepu16_epi32(0xffff, bits<__m256i>(half)));
 #elif defined(__AVX2__)
   return bits<Word>(_mm256_cvtepu16_epi32(bits<__m128i>(half)));
+#elif defined(__aarch64__)
+  return bits<Word>(vmovl_u16(bits<uint16x4_t>(half)));
 #else
   return __builtin_convertvector(half, Word);
 #endif
@@ -98,6 +102,8 @@ inline Half halves_of(Word word) {
 #elif defined(__AVX2__)
   const __m256i v = bits<__m256i>(word);
   return bits<Half>(_mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
+#elif defined(__aarch64__)
+  return bits<Half>(vmovn_u32(bits<uint32x4_t>(word)));
 #else
   return __builtin_convertvector(word, Half);
 #endif
@@ -156,6 +162,8 @@ struct F16 {
     return bits<Float>(_mm512_maskz_cvtph_ps(0xffff, bits<__m256i>(half)));
 #elif defined(__AVX2__)
     return bits<Float>(_mm256_cvtph_ps(bits<__m128i>(half)));
+#elif defined(__aarch64__)
+    return bits<Float>(vcvt_f32_f16(bits<float16x4_t>(half)));
 #else
     return widen(half);
 #endif
@@ -167,6 +175,8 @@ struct F16 {
                  _mm512_maskz_cvtps_ph(0xffff, bits<__m512>(number), _MM_FROUND_TO_NEAREST_INT));
 #elif defined(__AVX2__)
     store_vector(to, _mm256_cvtps_ph(bits<__m256>(number), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__aarch64__)
+    store_vector(to, vcvt_f16_f32(bits<float32x4_t>(number)));
 #else
     store_vector(to, narrow(number));
 #endif

@@ -10,7 +10,14 @@
 namespace c10d::inline v0 {
 
 // Memory that every rank of a group can reach directly where the backend has such; else plain
-// memory, aligned to 4096 bytes and zeroed. Freed with the last copy.
+// memory, aligned to 4096 bytes and zeroed. Its pages come from the NUMA node of the rank that
+// allocates. Freed with the last copy.
+//
+// Peers write into the output of an op, and only while it runs. When an op fails, it returns or
+// completes once no peer is about to write any more, with one exception: a peer that has not run
+// for 100 ms by then (SIGSTOP, a debugger, a frozen container) may end the block of at most 64 KiB
+// of that output that it was writing, when it goes on. No later op of the group writes anything.
+// After the memory is freed, what such a peer writes reaches nothing of this process.
 struct Allocation {
   void* data = nullptr;
   std::size_t bytes = 0;

@@ -34,7 +34,7 @@ struct BasicBell {
     if (sleepers.fetch_add(0, std::memory_order_acq_rel) != 0) wake();
   }
   // The same for a bell that many ranks ring: a plain load. Flags that belong to such a bell are
-  // stored and loaded with sequential consistency.
+  // stored and loaded with kSharedBellOrder.
   void ring_shared() noexcept {
     if (sleepers.load(std::memory_order_seq_cst) != 0) wake();
   }
@@ -97,5 +97,90 @@ struct BasicSteps {
 constexpr std::size_t steps_before_reuse(std::size_t step, std::size_t slots) noexcept {
   return step < slots ? 0 : step - slots + 1;
 }
+
+// Where many ranks ring one bell, what they ring it for is stored and loaded so: see ring_shared().
+inline constexpr auto kSharedBellOrder = std::memory_order_seq_cst;
+
+// A ring carries frames from one rank to another. `Place` knows where it lies for one of the two:
+// size() and line() in bytes, flag(position), the word at the start of the line at a position,
+// tail(), a word of the receiver's, and bell(), that of the other rank. Positions count the bytes
+// ever put in, so that none comes twice.
+//
+// A frame is a number of lines. It is there once its first word is not zero, which is stored last.
+// What an earlier turn of the ring left in the line behind a frame must not pass for one: that line
+// is cleared first, and so there is always a free one.
+template <class Place>
+class RingSender {
+ public:
+  explicit RingSender(Place place) : place_(place) {}
+  const Place& place() const noexcept { return place_; }
+
+  // Whether there is room for a frame of so many bytes now.
+  bool has_room(std::uint64_t bytes) noexcept {
+    const std::uint64_t needed = bytes + place_.line();
+    if (place_.size() - (head_ - tail_) >= needed) return true;
+    tail_ = place_.tail().load(kSharedBellOrder);
+    return place_.size() - (head_ - tail_) >= needed;
+  }
+  // Puts a frame for which there is room: `fill(position)` writes all of it but its first word.
+  template <class Fill>
+  void put(std::uint64_t bytes, std::uint64_t flag, Fill&& fill) {
+    place_.flag(head_ + bytes).store(0, std::memory_order_relaxed);
+    fill(head_);
+    place_.flag(head_).store(flag, kSharedBellOrder);
+    head_ += bytes;
+    place_.bell().ring_shared();
+  }
+
+ private:
+  Place place_;
+  std::uint64_t head_ = 0;
+  std::uint64_t tail_ = 0;  // as the receiver said last
+};
+
+template <class Place>
+class RingReceiver {
+ public:
+  explicit RingReceiver(Place place) : place_(place) {}
+  const Place& place() const noexcept { return place_; }
+  // Where the frame at the front lies, or will.
+  std::uint64_t position() const noexcept { return tail_; }
+  // Its first word; zero: none is there.
+  std::uint64_t peek() const noexcept { return place_.flag(tail_).load(kSharedBellOrder); }
+  // The frame at the front, of so many bytes, has been read. The sender does not learn of each: for
+  // less than an eighth of the ring it would be rung too often, and every frame has room beside it.
+  void take(std::uint64_t bytes) noexcept {
+    tail_ += bytes;
+    if (tail_ - told_ < place_.size() / 8) return;
+    told_ = tail_;
+    place_.tail().store(tail_, kSharedBellOrder);
+    place_.bell().ring_shared();
+  }
+
+ private:
+  Place place_;
+  std::uint64_t tail_ = 0;
+  std::uint64_t told_ = 0;  // of it, what the sender knows
+};
+
+// Answers of one rank to another, which has no more than `limit` questions open at a time: so there
+// is always room.
+template <class Memory, std::size_t limit>
+struct BasicAnswers {
+  typename Memory::template Atomic<std::uint64_t> given;
+  typename Memory::template Plain<std::uint32_t> words[limit];
+
+  // `before` answers were given before this one.
+  void give(std::uint64_t before, std::uint32_t word, BasicBell<Memory>& bell) noexcept {
+    words[before % limit] = word;
+    given.store(before + 1, kSharedBellOrder);
+    bell.ring_shared();
+  }
+  // Whether there is one more than those `taken` before.
+  bool has_more(std::uint64_t taken) const noexcept {
+    return given.load(kSharedBellOrder) != taken;
+  }
+  std::uint32_t at(std::uint64_t taken) const noexcept { return words[taken % limit]; }
+};
 
 }  // namespace c10d::inline v0

@@ -10,11 +10,14 @@ namespace {
 
 Recorded read(const Record& record) noexcept {
   const auto& word = record.words;
+  // First: the rest is at least as new as the state.
+  const auto state =
+      static_cast<Record::State>(word[Record::state].load(std::memory_order_acquire));
   const std::uint64_t root_tag = word[Record::root_tag].load(std::memory_order_relaxed);
   return {
       .sequence = word[Record::sequence].load(std::memory_order_relaxed),
       .kind = static_cast<OpKind>(word[Record::kind].load(std::memory_order_relaxed) % kOpCount),
-      .state = static_cast<Record::State>(word[Record::state].load(std::memory_order_relaxed)),
+      .state = state,
       .root = static_cast<std::int32_t>(root_tag >> 32),
       .tag = static_cast<std::uint32_t>(root_tag),
       .count = word[Record::count].load(std::memory_order_relaxed),
@@ -41,8 +44,8 @@ std::uint64_t start_record(RankBlock& block, std::uint64_t sequence, const Signa
   word[Record::signature].store(hash, std::memory_order_relaxed);
   word[Record::start_ns].store(static_cast<std::uint64_t>(now_ns), std::memory_order_relaxed);
   word[Record::end_ns].store(0, std::memory_order_relaxed);
-  word[Record::state].store(Record::running, std::memory_order_relaxed);
-  block.next_record.store(number + 1, std::memory_order_relaxed);
+  word[Record::state].store(Record::running, std::memory_order_release);
+  block.next_record.store(number + 1, std::memory_order_release);
   return number;
 }
 
@@ -52,17 +55,17 @@ void finish_record(RankBlock& block, std::uint64_t record, bool ok, std::int64_t
     return;  // overwritten since
   auto& word = block.records[record % kRecords].words;
   word[Record::end_ns].store(static_cast<std::uint64_t>(now_ns), std::memory_order_relaxed);
-  word[Record::state].store(ok ? Record::ok : Record::failed, std::memory_order_relaxed);
+  word[Record::state].store(ok ? Record::ok : Record::failed, std::memory_order_release);
 }
 
 void visit_records(const RankBlock& block, const std::function<void(const Recorded&)>& visit) {
-  const std::uint64_t next = block.next_record.load(std::memory_order_relaxed);
+  const std::uint64_t next = block.next_record.load(std::memory_order_acquire);
   for (std::uint64_t i = next > kRecords ? next - kRecords : 0; i < next; ++i)
     visit(read(block.records[i % kRecords]));
 }
 
 std::string last_op(const RankBlock& block, std::int64_t now_ns) {
-  const std::uint64_t next = block.next_record.load(std::memory_order_relaxed);
+  const std::uint64_t next = block.next_record.load(std::memory_order_acquire);
   if (next == 0) return "nothing yet";
   const Recorded last = read(block.records[(next - 1) % kRecords]);
   const bool running = last.state == Record::running;

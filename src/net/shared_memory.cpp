@@ -47,8 +47,8 @@ Failure out_of_memory(std::string_view label, std::size_t bytes, std::string_vie
                           bytes, label, call, error_text(error))};
 }
 
-// fallocate() on a memfd ends in the kernel's OOM killer and not in an error, so what cannot be
-// there is refused before.
+// What a memfd has no pages for ends in the kernel's OOM killer and not in an error, so what cannot
+// be there is refused before.
 std::uint64_t available_memory() {
   std::uint64_t available = std::numeric_limits<std::uint64_t>::max();
   std::ifstream info("/proc/meminfo");
@@ -324,17 +324,23 @@ SharedMapping::~SharedMapping() {
   ::close(fd_);
 }
 
+void SharedMapping::claim(std::size_t offset, std::size_t bytes) const {
+  if (bytes == 0) return;
+  int result = 0;
+  do {
+    result = ::fallocate(fd_, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  } while (result != 0 && errno == EINTR);
+  if (result != 0) throw_failure(out_of_memory("a rank's part", bytes, "fallocate", errno));
+}
+
 std::shared_ptr<SharedMapping> make_shared_memory(std::string_view label, std::size_t bytes) {
   if (bytes == 0) throw InvalidArgument("make_shared_memory: 0 bytes");
   if (const std::uint64_t available = available_memory(); bytes > available)
     throw_failure(out_of_memory(label, bytes, fmt::format("{} bytes are free", available), ENOMEM));
   Fd fd(::memfd_create(std::string(label).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) throw_failure(out_of_memory(label, bytes, "memfd_create", errno));
-  int result = 0;
-  do {
-    result = ::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes));
-  } while (result != 0 && errno == EINTR);
-  if (result != 0) throw_failure(out_of_memory(label, bytes, "fallocate", errno));
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
+    throw_failure(out_of_memory(label, bytes, "ftruncate", errno));
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0)
     throw_failure(out_of_memory(label, bytes, "F_ADD_SEALS", errno));
   return std::make_shared<SharedMapping>(fd.release(), bytes);

@@ -23,6 +23,10 @@ class SharedMapping {
   std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }
   int fd() const noexcept { return fd_; }
+  // Takes the pages of this range from the caller's NUMA node, if nobody has touched them yet. Its
+  // owner does so before any other rank can come to it. Throws DistBackendError
+  // (out_of_resources).
+  void claim(std::size_t offset, std::size_t bytes) const;
 
  private:
   int fd_;
@@ -30,8 +34,9 @@ class SharedMapping {
   std::byte* data_;
 };
 
-// Zeroed memory of its own: memfd_create, fallocate, sealed. Throws DistBackendError
-// (out_of_resources) with the bytes wanted and what to do.
+// Zeroed memory of its own: memfd_create, sealed. A page comes from the NUMA node of whoever
+// touches or claims it first. Throws DistBackendError (out_of_resources) with the bytes wanted and
+// what to do.
 C10D_API std::shared_ptr<SharedMapping> make_shared_memory(std::string_view label,
                                                            std::size_t bytes);
 

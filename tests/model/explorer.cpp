@@ -278,7 +278,7 @@ void problem(std::string text) {
 
 bool broken() {
   Machine& machine = *g_machine;
-  if (machine.settings.deaths == 0) return false;
+  if (machine.settings.deaths == 0 && !machine.settings.gives_up) return false;
   return machine.step([&] { return std::uint64_t{machine.state->broken}; }) != 0;
 }
 

@@ -35,8 +35,9 @@ struct Mutant {
 
 struct Settings {
   int threads = 2;
-  int deaths = 0;      // how many threads may die, at any step
-  bool sleeps = true;  // false: bells do nothing, and who would sleep runs on once it may
+  int deaths = 0;         // how many threads may die, at any step
+  bool gives_up = false;  // whether a thread may, though none dies
+  bool sleeps = true;     // false: bells do nothing, and who would sleep runs on once it may
   Mutant mutant;
   std::size_t max_states = 400'000;
 };

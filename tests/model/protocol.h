@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "src/backends/native/pipeline.h"
@@ -21,11 +24,19 @@ struct Fault {
   int missing_slots = 0;
   bool no_ring = false;
   bool no_failure_check = false;
+  bool no_free_line = false;
+  bool no_clearing = false;
+  bool tells_rarely = false;
 };
 
 inline constexpr std::size_t kModelSlots = 2;
 // Epochs wrap in the fourth collective.
 inline constexpr std::uint32_t kFirstEpoch = 0xfffffffd;
+
+// A mutant must be found.
+inline void expect_found(const Verdict& verdict, const char* text) {
+  EXPECT_NE(verdict.problem.find(text), std::string::npos) << '"' << verdict.problem << '"';
+}
 
 // What ranks share, as native::RankLines and staging.
 struct Lines {
@@ -59,6 +70,18 @@ bool sleep_until(BasicBell<Memory>& bell, Ready ready, Ring ring_own) {
     if (broken() || stopped()) return false;
     over = bell.sleep(ready, [] { return broken(); });
     if (!over) again();
+  }
+  end();
+  return !stopped();
+}
+
+// Looks until `ready()`, also in a broken group.
+template <class Ready>
+bool spin_until(Ready ready) {
+  if (begin() == Part::over) return !stopped();
+  while (!ready()) {
+    if (stopped()) return false;
+    again();
   }
   end();
   return !stopped();

@@ -2,8 +2,11 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <latch>
 
+#include "src/backends/native/round.h"
 #include "tests/unit/native_ranks.h"
+#include "tests/unit/shared_pages.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -187,6 +190,79 @@ TEST(NativeMemory, WhatCannotBeReadIsANamedError) {
         << work.failure()->message;
     ::munmap(forbidden, kBytes);
   });
+}
+
+// A rank that comes first takes the pages of its own part and no others.
+TEST(NativeHeap, ARankClaimsItsPartAndNoOther) {
+  const native::Layout layout(2);
+  const auto segment = make_shared_memory("test", layout.bytes());
+  std::byte* const base = segment->data();
+  std::byte* const parts = layout.staging(base, 0, 0);
+  add_missing_pages(*segment, base, static_cast<std::size_t>(parts - base));
+  const std::size_t others = count_pages(*segment);
+  const auto add_missing = [&](int rank) {
+    return add_missing_pages(*segment, layout.staging(base, rank, 0), layout.staging_bytes()) +
+           add_missing_pages(*segment, layout.ring(base, rank, 0), layout.rings_bytes());
+  };
+  const std::size_t part = (layout.staging_bytes() + layout.rings_bytes()) / page_bytes();
+  const auto fate = std::make_shared<GroupFate>();
+  std::jthread last([&] { TestRank self(1, 2, fate, segment); });
+  while (layout.lines(base, 1).joined.load() == 0) std::this_thread::yield();
+  EXPECT_EQ(count_pages(*segment), others + part);
+  EXPECT_EQ(add_missing(1), 0u);
+  EXPECT_EQ(add_missing(0), part);
+  const TestRank first(0, 2, fate, segment);
+}
+
+TEST(NativeHeap, AllocatedMemoryHasItsPagesAtOnce) {
+  with_heap(3, [](TestRank& self) {
+    const Allocation memory = allocate(self, kCount);
+    self.run(Barrier{});
+    const auto& mapping = *static_cast<const SharedMapping*>(memory.owner.get());
+    EXPECT_EQ(add_missing_pages(mapping, static_cast<std::byte*>(memory.data), memory.bytes), 0u);
+  });
+}
+
+// Rank 0 is in the middle of a block when rank 1 gives up: rank 1 has its memory to itself again
+// when it returns.
+TEST(NativeHeap, NobodyWritesIntoTheMemoryOfWhoeverGaveUp) {
+  const ForcedPlan forced("push/temporal");
+  for (int turn = 0; turn < 5; ++turn) {
+    std::latch inside(2);
+    with_heap(2, [&](TestRank& self) {
+      const Allocation memory = allocate(self, 2 * kCount);
+      const auto values = values_in(memory, 0, 2 * kCount);
+      const Tensor output(values);
+      const Call call{.op = AllReduce{output, output, ReduceOp::sum},
+                      .sequence = 1,
+                      .signature = 1,
+                      .deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60),
+                      .async = false,
+                      .record = 0};
+      native::Round round(self.team(), call);
+      const native::Choice* const choice =
+          round.choose(OpKind::all_reduce, DType::i32, output.bytes(),
+                       {output.data, output.bytes(), output.data, output.bytes()});
+      inside.arrive_and_wait();
+      ASSERT_NE(choice, nullptr);
+      EXPECT_EQ(choice->algorithm, native::Algorithm::push);
+      if (self.rank() == 1) {
+        self.control().fail({.code = Code::revoked, .message = "enough"});
+        const auto start = std::chrono::steady_clock::now();
+        EXPECT_FALSE(round.finish(false));
+        if (std::chrono::steady_clock::now() - start >= native::Round::kGrace) return;
+        EXPECT_EQ(std::ranges::count(values, 7), std::ssize(values));
+      } else {
+        const auto& theirs = self.team().lines(1).progress.consumed;
+        while (!theirs.passed(native::kFirstEpoch + 1, 1)) std::this_thread::yield();
+        auto* const there =
+            reinterpret_cast<std::int32_t*>(round.mapped(1, native::Round::Side::output));
+        for (std::size_t i = 0; i < values.size(); ++i) there[i] = 7;
+        EXPECT_FALSE(round.stands());
+        EXPECT_FALSE(round.finish(false));
+      }
+    });
+  }
 }
 
 TEST(NativeHeap, DifferentSizesAreAMismatch) {

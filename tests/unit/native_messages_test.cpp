@@ -266,28 +266,41 @@ TEST(NativeMessages, ADeadlineOfAnAsyncOpComesWhoeverWaits) {
     });
 }
 
-TEST(PeerMemory, IsReadOrOutOfReachForGood) {
+TEST(PeerMemory, IsReadableInTheProcessThatIntroducedItself) {
   std::uint64_t word = 0;
   native::Identity identity{};
   native::introduce(identity, word);
-  native::PeerMemory memory(identity);
-  if (!memory.reachable()) GTEST_SKIP() << "this kernel lets nobody read another's memory";
-  const Values from(100000, 7);
-  Values to(from.size(), 0);
-  const auto address = reinterpret_cast<std::uint64_t>(from.data());
-  EXPECT_TRUE(memory.read(to.data(), address, from.size() * sizeof from[0]));
-  EXPECT_EQ(to, from);
-  EXPECT_FALSE(memory.read(to.data(), 16, 8));
-  EXPECT_FALSE(memory.read(to.data(), address, 8));
+  if (!native::is_readable(identity))
+    GTEST_SKIP() << "this kernel lets nobody read another's memory";
   native::Identity stranger = identity;
   stranger.word += 1;
-  EXPECT_FALSE(native::PeerMemory(stranger).reachable());
+  EXPECT_FALSE(native::is_readable(stranger));
   const pid_t child = fork();
   if (child == 0) _exit(0);
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   native::Identity gone = identity;
   gone.pid = child;
-  EXPECT_FALSE(native::PeerMemory(gone).reachable());
+  EXPECT_FALSE(native::is_readable(gone));
+}
+
+// Beyond the first that cannot be read, every message is streamed.
+TEST(PeerMemory, WhatCannotBeReadIsStreamed) {
+  as_ranks(2, [](TestRank& self) {
+    auto& pid = self.team().lines(self.rank()).identity.pid;
+    const auto own = pid;
+    self.run(Barrier{});
+    for (const bool readable : {true, false, true}) {
+      pid = readable ? own : 0;
+      self.run(Barrier{});
+      Values data(100000, self.rank() == 0 ? 7 : 0);
+      if (self.rank() == 0)
+        self.run(Send{data, 1, 0});
+      else
+        self.run(Recv{data, 0, 0});
+      EXPECT_EQ(data, Values(100000, 7));
+      self.run(Barrier{});
+    }
+  });
 }
 
 }  // namespace

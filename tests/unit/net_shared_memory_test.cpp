@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/net/shared_memory.h"
+#include "tests/unit/shared_pages.h"
 #include "tests/unit/store_kinds.h"
 
 namespace c10d::test {
@@ -40,6 +41,22 @@ TEST(SharedMemory, IsZeroedAndSealed) {
   EXPECT_NE(::ftruncate(memory->fd(), 4096), 0);
   EXPECT_NE(::ftruncate(memory->fd(), 1 << 20), 0);
   EXPECT_EQ(::fcntl(memory->fd(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+}
+
+// Pages come from the NUMA node of whoever is first: so there are none before their owner is.
+TEST(SharedMemory, HasNoPagesButThoseThatWereClaimed) {
+  const std::size_t page = page_bytes();
+  const auto memory = make_shared_memory("test", 8 * page);
+  EXPECT_EQ(count_pages(*memory), 0u);
+  memory->claim(2 * page, 3 * page);
+  memory->claim(0, 0);
+  EXPECT_EQ(count_pages(*memory), 3u);
+  EXPECT_EQ(add_missing_pages(*memory, memory->data() + 2 * page, 3 * page), 0u);
+  EXPECT_EQ(add_missing_pages(*memory, memory->data(), 8 * page), 5u);
+  memory->data()[2 * page] = std::byte{7};
+  memory->claim(2 * page, page);
+  EXPECT_EQ(memory->data()[2 * page], std::byte{7});
+  EXPECT_THROW(memory->claim(8 * page, page), DistBackendError);
 }
 
 TEST(SharedMemory, NamesTheBytesThatAreNotThere) {

@@ -35,6 +35,18 @@ TEST(Topology, TellsNodesPackagesAndCachesApart) {
   }
 }
 
+// As a user of hwloc would make a machine up for a program.
+TEST(Topology, FollowsTheSyntheticMachineOfTheEnvironment) {
+  ::setenv("HWLOC_SYNTHETIC", "package:2 numa:1 l3:1 pu:3", 1);
+  const auto places = cpu_places();
+  ::unsetenv("HWLOC_SYNTHETIC");
+  ASSERT_EQ(places.size(), 6u);
+  EXPECT_EQ(count_places(places, &CpuPlace::numa_node), 2);
+  for (std::size_t i = 0; i < places.size(); ++i)
+    EXPECT_EQ(places[i].numa_node, static_cast<int>(i / 3));
+  EXPECT_EQ(static_cast<int>(cpu_places().size()), allowed_cpus());
+}
+
 TEST(Topology, SaysWhatIsNotKnown) {
   const auto places = cpu_places("numa:2 pu:1");
   ASSERT_EQ(places.size(), 2u);

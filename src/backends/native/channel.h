@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -34,10 +35,40 @@ struct Answer {
   bool stream = false;  // true: send it in pieces; false: it has been read where it lies
 };
 
+// The ring from one rank to another, as either of them sees it: `bell` is the mailbox of the other.
+class RingPlace {
+ public:
+  RingPlace(Team& team, int from, int to)
+      : lines_(&team.layout().channel(team.base(), from, to)),
+        ring_(team.layout().ring(team.base(), from, to)),
+        size_(team.layout().ring_bytes()),
+        bell_(&team.lines(team.rank() == from ? to : from).mailbox) {}
+
+  static constexpr std::size_t line() noexcept { return 64; }
+  std::size_t size() const noexcept { return size_; }
+  Bell& bell() const noexcept { return *bell_; }
+  ChannelLines& lines() const noexcept { return *lines_; }
+  std::atomic<std::uint64_t>& tail() const noexcept { return lines_->tail; }
+  // The first word of a line; elsewhere it may be data.
+  std::atomic_ref<std::uint64_t> flag(std::uint64_t position) const noexcept {
+    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at(position)));
+  }
+  std::byte* at(std::uint64_t position) const noexcept { return ring_ + (position & (size_ - 1)); }
+  // Data lies in the ring from `position` on, and goes on at its start.
+  void write(std::uint64_t position, const void* from, std::size_t bytes) const noexcept;
+  void read(std::uint64_t position, void* to, std::size_t bytes) const noexcept;
+
+ private:
+  ChannelLines* lines_;
+  std::byte* ring_;
+  std::size_t size_;  // a power of two
+  Bell* bell_;
+};
+
 // The sending side of the ring from this rank to a peer.
 class Sender {
  public:
-  Sender(Team& team, int peer);
+  Sender(Team& team, int peer) : ring_(RingPlace(team, team.rank(), peer)) {}
   // The longest message that goes as one frame.
   std::size_t whole_limit() const noexcept;
   // Whether there is room for a frame with so much data now.
@@ -48,21 +79,14 @@ class Sender {
   bool take_answer(Answer& answer) noexcept;
 
  private:
-  std::uint64_t& flag(std::uint64_t at) const noexcept;
-
-  ChannelLines& lines_;
-  std::byte* const ring_;
-  const std::size_t size_;
-  Bell& bell_;
-  std::uint64_t head_ = 0;
-  std::uint64_t tail_ = 0;  // as the receiver said last
+  RingSender<RingPlace> ring_;
   std::uint64_t answers_taken_ = 0;
 };
 
 // The receiving side of the ring from a peer to this rank.
 class Receiver {
  public:
-  Receiver(Team& team, int peer);
+  Receiver(Team& team, int peer) : ring_(RingPlace(team, peer, team.rank())) {}
   // The frame at the front, if there is one.
   bool peek(Frame& frame) const noexcept;
   // Its data, then the frame is gone.
@@ -71,12 +95,7 @@ class Receiver {
   void answer(Answer answer) noexcept;
 
  private:
-  ChannelLines& lines_;
-  std::byte* const ring_;
-  const std::size_t size_;
-  Bell& bell_;
-  std::uint64_t tail_ = 0;
-  std::uint64_t told_ = 0;  // of it, what the sender knows
+  RingReceiver<RingPlace> ring_;
   std::uint64_t answers_ = 0;
 };
 

@@ -87,9 +87,8 @@ struct alignas(128) PlanLines {
 
 // Point-to-point from one rank to another, beside their ring. All of it is the receiver's.
 struct alignas(128) ChannelLines {
-  std::atomic<std::uint64_t> tail;      // bytes ever taken out of the ring
-  std::atomic<std::uint64_t> answered;  // answers ever given
-  std::uint32_t answers[kOffers];       // id << 1 | stream, of offers
+  std::atomic<std::uint64_t> tail;            // bytes ever taken out of the ring
+  BasicAnswers<HostMemory, kOffers> answers;  // id << 1 | stream, of offers
 };
 
 class Layout {
@@ -106,6 +105,7 @@ class Layout {
   std::uint64_t* counts(std::byte* base, int rank, unsigned parity) const noexcept;
   ChannelLines& channel(std::byte* base, int from, int to) const noexcept;
   std::byte* ring(std::byte* base, int from, int to) const noexcept;
+  std::size_t rings_bytes() const noexcept { return size_ * ring_bytes_; }  // of one sender
   std::byte* staging(std::byte* base, int rank, unsigned parity) const noexcept;
 
  private:

@@ -70,7 +70,7 @@ Messages::Messages(std::shared_ptr<Team> team) : team_(std::move(team)) {
   for (int peer = 0; peer < team_->size(); ++peer)
     peers_.push_back({.out = Sender(*team_, peer),
                       .in = Receiver(*team_, peer),
-                      .memory = PeerMemory(team_->lines(peer).identity)});
+                      .readable = team_->reads(peer)});
 }
 
 Work Messages::launch(const Call& call) {
@@ -260,6 +260,8 @@ void Messages::withdraw(Transfer& transfer) {
     std::erase(peer.reading, &transfer);
     std::erase(peer.receiving, &transfer);
   }
+  // Who reads what is written into its memory next must see that.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 std::unique_ptr<Messages::Transfer> Messages::take_spare() {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "src/backends/native/channel.h"
-#include "src/backends/native/peer_memory.h"
 #include "src/backends/native/queue.h"
 #include "src/backends/native/team.h"
 #include "src/core/mutex.h"
@@ -71,7 +70,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
   struct Peer {
     Sender out;
     Receiver in;
-    PeerMemory memory;
+    bool readable;                     // its memory, so far
     std::deque<Transfer*> queued;      // sends that the peer knows nothing of yet
     std::vector<Transfer*> offered;    // sends without an answer
     std::deque<Transfer*> streaming;   // sends that are to stream
@@ -105,7 +104,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
   bool take_answers(Peer& peer) C10D_REQUIRES(mutex_);
   bool stream(Peer& peer, std::size_t& budget) C10D_REQUIRES(mutex_);
   bool begin(Peer& peer, Transfer& send) C10D_REQUIRES(mutex_);
-  bool read(Peer& peer) C10D_REQUIRES(mutex_);
+  bool read(int peer) C10D_REQUIRES(mutex_);
   bool receive(int peer) C10D_REQUIRES(mutex_);
   bool receive_piece(Peer& peer, const Frame& frame) C10D_REQUIRES(mutex_);
   bool hold(int source, Peer& peer, const Frame& frame) C10D_REQUIRES(mutex_);

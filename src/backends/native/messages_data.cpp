@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "src/backends/native/cma.h"
 #include "src/backends/native/messages.h"
 
 namespace c10d::inline v0::native {
@@ -15,7 +16,7 @@ namespace {
 constexpr std::size_t kHeldBytes = std::size_t{4} << 20;
 constexpr std::size_t kHeldMessages = 4096;
 // Read from a peer's memory at a time: others get their turn in between.
-constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+constexpr std::size_t kMessageReadBytes = std::size_t{1} << 20;
 
 bool matches(int peer, std::uint32_t tag, int source, const Frame& frame) {
   return (peer == source || peer == kAnySource) && tag == frame.tag;
@@ -80,7 +81,7 @@ bool Messages::progress(int rank) {
   Peer& peer = peer_of(rank);
   bool moved = transmit(peer);
   moved |= receive(rank);
-  if (!peer.reading.empty()) moved |= read(peer);
+  if (!peer.reading.empty()) moved |= read(rank);
   return moved;
 }
 
@@ -244,10 +245,14 @@ void Messages::accept(int source, Peer& peer, const Frame& frame, Transfer& recv
 
 // One turn of reading what a peer has offered. Whatever is in the way, a dead peer too: the offer
 // is answered with a request to stream, and who is dead never does.
-bool Messages::read(Peer& peer) {
+bool Messages::read(int rank) {
+  Peer& peer = peer_of(rank);
   Transfer& recv = *peer.reading.front();
-  const std::size_t length = std::min(recv.bytes - recv.moved, kReadBytes);
-  if (!peer.memory.read(recv.data + recv.moved, recv.remote + recv.moved, length)) {
+  const std::size_t length = std::min(recv.bytes - recv.moved, kMessageReadBytes);
+  peer.readable =
+      peer.readable && read_process(team_->lines(rank).identity.pid, recv.remote + recv.moved,
+                                    recv.data + recv.moved, length) == 0;
+  if (!peer.readable) {
     recv.moved = 0;
     peer.receiving.push_back(&recv);
     peer.reading.pop_front();
@@ -258,6 +263,7 @@ bool Messages::read(Peer& peer) {
   if (recv.moved != recv.bytes) return true;
   // A sender leaves before it has its answer only after it broke the group: then this may be
   // anything.
+  std::atomic_thread_fence(std::memory_order_acquire);
   if (team_->control().broken()) return false;
   peer.reading.pop_front();
   peer.in.answer({recv.id, false});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -109,8 +110,10 @@ class Round {
   // more: the end of a direct algorithm.
   bool leave();
   // The end of the call, `ok` as far as this rank's algorithm knows. What it read where it lies is
-  // worth something only if no rank gave up meanwhile and took its memory back.
+  // worth something only if no rank gave up meanwhile and took its memory back. After a failure,
+  // returns once no peer writes into this rank's memory any more, or kGrace later.
   bool finish(bool ok);
+  static constexpr std::chrono::milliseconds kGrace{100};
 
   // As copy() and reduce() of all sources(); what they stream is out before the next flag.
   void copy_out(std::byte* to, const std::byte* from, std::size_t bytes,
@@ -147,6 +150,7 @@ class Round {
   Reach reach(int rank) const noexcept;
   bool read(int peer, Side side, std::size_t offset, std::byte* to, std::size_t bytes);
   bool lost(int peer, int error);
+  void await_writers();
   // Streaming stores become visible in any order: before the flag that tells of them, all must be.
   void finish_streams() noexcept {
     if (streamed_) stream_fence();
@@ -162,6 +166,7 @@ class Round {
   bool late_ = false;      // some ranks stage their first piece after they entered
   bool mapped_ = false;    // the direct algorithm goes through the heap, not through the kernel
   bool direct_ = false;    // peers' memory is reached where it lies
+  bool pushed_ = false;    // peers write into this rank's memory, and it into theirs
   bool streamed_ = false;  // since the last flag
   std::shared_ptr<const Failure> failure_;
 };

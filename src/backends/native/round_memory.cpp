@@ -2,6 +2,7 @@
 // How the ranks of a call reach each other's memory, and the choice of an algorithm that hangs on
 // it.
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +15,7 @@
 #include "kernels/reduce.h"
 #include "src/backends/native/cma.h"
 #include "src/backends/native/round.h"
+#include "src/core/fiber.h"
 #include "src/net/socket.h"
 
 namespace c10d::inline v0::native {
@@ -98,6 +100,7 @@ const Choice& Round::choose_entered(OpKind op, DType dtype, std::size_t bytes) {
   key.registered = mapped_ = all_registered();
   const Choice& choice = team_.plan().find(key);
   direct_ = is_direct(choice.algorithm);
+  pushed_ = choice.algorithm == Algorithm::push;
   return choice;
 }
 
@@ -146,9 +149,35 @@ bool Round::stands() {
 
 bool Round::finish(bool ok) {
   finish_streams();
-  if (!ok || !direct_) return ok;
+  if (ok && !direct_) return true;
   std::atomic_thread_fence(std::memory_order_acquire);
-  return stands();
+  if (ok && stands()) return true;
+  constexpr std::size_t kAllSteps = ~std::uint32_t{0};
+  publish(&Progress::consumed, kAllSteps);
+  if (pushed_) await_writers();
+  // Who reads what is written here next must see that the group is broken.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return false;
+}
+
+// A peer may be in the middle of a block that it began before the group broke. It is past its last
+// one when it says that it needs nothing any more, or, the root of a broadcast, that it gave all.
+// The dead write nothing, and for one that is stopped there is no waiting.
+void Round::await_writers() {
+  const auto end = std::chrono::steady_clock::now() + kGrace;
+  const auto died = [&](int peer) {
+    return failure_ && failure_->code == Code::peer_died && failure_->rank == peer;
+  };
+  for (int i = 1; i < size(); ++i) {
+    const Progress& theirs = team_.lines(peer(i)).progress;
+    while (!theirs.consumed.passed(epoch_, 1) && !theirs.reduced.passed(epoch_, 1)) {
+      if (died(peer(i)) || std::chrono::steady_clock::now() >= end) break;
+      if (Fiber::running())
+        Fiber::yield(Poll::idle);
+      else
+        sched_yield();
+    }
+  }
 }
 
 const std::byte* Round::view(int peer, Side side, std::size_t offset, std::size_t bytes,

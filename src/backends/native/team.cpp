@@ -59,7 +59,21 @@ Team::Team(BackendContext context, int neighbours, std::shared_ptr<SharedMapping
                                           segment_->size(), layout_.bytes()),
                    .rank = 0,
                    .group = context_.group});
+  claim_own_part();
   join(deadline_of(context_));
+}
+
+// What this rank writes lies on its own NUMA node.
+void Team::claim_own_part() {
+  const auto claim = [this](const std::byte* from, std::size_t bytes) {
+    segment_->claim(static_cast<std::size_t>(from - base_), bytes);
+  };
+  try {
+    claim(layout_.staging(base_, rank(), 0), layout_.staging_bytes());
+    if (size() > 1) claim(layout_.ring(base_, rank(), 0), layout_.rings_bytes());
+  } catch (const DistError& error) {  // the others wait for this rank
+    throw_failure(*control().fail(error.failure()));
+  }
 }
 
 void Team::join(Deadline deadline) {
@@ -86,8 +100,9 @@ void Team::join(Deadline deadline) {
   int count = 0;
   for (const std::uint64_t word : all) count += std::popcount(word);
   policy_ = wait_policy(neighbours_, count);
+  const bool reads_all = reads_every_peer();
   if (size() == 1) return;
-  own.reads_all.store(reads_every_peer() ? 1 : 2, std::memory_order_release);
+  own.reads_all.store(reads_all ? 1 : 2, std::memory_order_release);
   own.bell.ring();
   std::optional<OwnCpu> own_cpu;
   if (!crowded()) own_cpu.emplace(rank());
@@ -116,9 +131,11 @@ Allocation Team::allocate(std::size_t bytes, Deadline deadline) {
   const std::size_t used = std::max<std::size_t>(bytes, 1);
   const std::size_t share_bytes = (used + kShareUnit - 1) / kShareUnit * kShareUnit;
   const std::string key = fmt::format("heap/{}", allocations_++);
+  const std::size_t own = static_cast<std::size_t>(rank()) * share_bytes;
   std::shared_ptr<SharedMapping> mapping;
   try {
     mapping = share(context_, key, share_bytes * ranks, deadline);
+    if (mapping->size() == share_bytes * ranks) mapping->claim(own, share_bytes);
   } catch (const DistError& error) {  // the others may have mapped it
     throw_failure(*control().fail(error.failure()));
   }
@@ -132,7 +149,7 @@ Allocation Team::allocate(std::size_t bytes, Deadline deadline) {
          .group = context_.group,
          .op = "allocate"}));
   heap_.add(static_cast<std::uint32_t>(allocations_), mapping, share_bytes);
-  return {mapping->data() + static_cast<std::size_t>(rank()) * share_bytes, bytes, mapping};
+  return {mapping->data() + own, bytes, mapping};
 }
 
 }  // namespace c10d::inline v0::native

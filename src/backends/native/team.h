@@ -43,6 +43,8 @@ class Team {
   // What rank 0 chose by, as far as this rank knows: without what only rank 0 measured or loaded.
   const Prices& prices() const noexcept { return prices_; }
   const RoundTrips& round_trips() const noexcept { return trips_; }
+  // Whether this process may read the memory of a peer's: see cma.h.
+  bool reads(int peer) const noexcept { return reads_[static_cast<std::size_t>(peer)]; }
 
   RankLines& lines(int rank) const noexcept { return layout_.lines(base_, rank); }
   std::byte* base() const noexcept { return base_; }
@@ -54,10 +56,11 @@ class Team {
   Allocation allocate(std::size_t bytes, Deadline deadline);
 
  private:
+  void claim_own_part();
   void join(Deadline deadline);
   void wait_for_peer(int peer, const char* what, Deadline deadline,
                      const std::function<bool()>& ready);
-  bool reads_every_peer() const;
+  bool reads_every_peer();
   void agree_on_plan(Deadline deadline);
   void make_plan(Deadline deadline);
 
@@ -71,6 +74,7 @@ class Team {
   Plan plan_;
   Prices prices_{Machine{.ranks = 1}};
   RoundTrips trips_;
+  std::vector<bool> reads_;
   std::uint64_t word_ = 0;  // see Identity
   std::uint64_t allocations_ = 0;
   std::uint32_t epoch_ = kFirstEpoch;

@@ -88,10 +88,9 @@ class PathMeter {
 
 }  // namespace
 
-bool Team::reads_every_peer() const {
-  for (int peer = 0; peer < size(); ++peer)
-    if (!PeerMemory(lines(peer).identity).reachable()) return false;
-  return true;
+bool Team::reads_every_peer() {
+  for (int peer = 0; peer < size(); ++peer) reads_.push_back(is_readable(lines(peer).identity));
+  return std::find(reads_.begin(), reads_.end(), false) == reads_.end();
 }
 
 void Team::make_plan(Deadline deadline) {
