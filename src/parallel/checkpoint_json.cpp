@@ -23,8 +23,7 @@ constexpr std::array<std::string_view, kDTypeCount> kNames = {
 // Looks at the text before anything is built of it.
 class Guard final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  std::string why;
-  std::size_t position = 0;
+  JsonFault fault;
 
   bool null() override { return refuse("null stands where nothing may be missing"); }
   bool boolean(bool) override { return value(); }
@@ -46,13 +45,13 @@ class Guard final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool parse_error(std::size_t at, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    position = at == 0 ? 0 : at - 1;
-    return refuse(fmt::format("byte {} is no JSON: {}", position, error.what()));
+    fault.position = at == 0 ? 0 : at - 1;
+    return refuse(fmt::format("byte {} is no JSON: {}", fault.position, error.what()));
   }
 
  private:
   bool refuse(std::string text) {
-    why = std::move(text);
+    fault.why = std::move(text);
     return false;
   }
   bool value() { return ++values_ <= kMaxValues || refuse("more than four million values"); }
@@ -71,10 +70,14 @@ class Guard final : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-nlohmann::json parse_strict(std::string_view text, const std::string& file, std::uint64_t base) {
+std::optional<JsonFault> find_fault(std::string_view text) {
   Guard guard;
-  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &guard))
-    refuse_file(file, base + guard.position, guard.why);
+  if (nlohmann::json::sax_parse(text.begin(), text.end(), &guard)) return std::nullopt;
+  return guard.fault;
+}
+
+nlohmann::json parse_strict(std::string_view text, const std::string& file, std::uint64_t base) {
+  if (const auto fault = find_fault(text)) refuse_file(file, base + fault->position, fault->why);
   return nlohmann::json::parse(text.begin(), text.end());
 }
 

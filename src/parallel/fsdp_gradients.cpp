@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/parallel/fsdp_gradients.h"
 
-#include <numeric>
+#include "src/parallel/agree.h"
 
 namespace c10d::inline v0::parallel {
-namespace {
-
-ProcessGroup twin_of(ProcessGroup& group) {
-  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return group.new_group(ranks, "fsdp");
-}
-
-}  // namespace
 
 GradientSums::GradientSums(ProcessGroup& group, ProcessGroup* replicas, ReduceMode mode, int shards)
-    : group_(twin_of(group)) {
-  if (replicas) replicas_ = twin_of(*replicas);
+    : group_(twin_of(group, "fsdp")) {
+  if (replicas) replicas_ = twin_of(*replicas, "fsdp");
   if (mode == ReduceMode::reproducible) {
     tree_.emplace(group_, shards);
     if (replicas) replica_tree_.emplace(replicas_, replicas_.size());
