@@ -23,7 +23,8 @@ constexpr std::array<std::string_view, kDTypeCount> kNames = {
 // Looks at the text before anything is built of it.
 class Guard final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  JsonFault fault;
+  std::string why;
+  std::size_t position = 0;
 
   bool null() override { return refuse("null stands where nothing may be missing"); }
   bool boolean(bool) override { return value(); }
@@ -45,13 +46,13 @@ class Guard final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool parse_error(std::size_t at, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    fault.position = at == 0 ? 0 : at - 1;
-    return refuse(fmt::format("byte {} is no JSON: {}", fault.position, error.what()));
+    position = at == 0 ? 0 : at - 1;
+    return refuse(fmt::format("byte {} is no JSON: {}", position, error.what()));
   }
 
  private:
   bool refuse(std::string text) {
-    fault.why = std::move(text);
+    why = std::move(text);
     return false;
   }
   bool value() { return ++values_ <= kMaxValues || refuse("more than four million values"); }
@@ -70,14 +71,10 @@ class Guard final : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-std::optional<JsonFault> find_fault(std::string_view text) {
-  Guard guard;
-  if (nlohmann::json::sax_parse(text.begin(), text.end(), &guard)) return std::nullopt;
-  return guard.fault;
-}
-
 nlohmann::json parse_strict(std::string_view text, const std::string& file, std::uint64_t base) {
-  if (const auto fault = find_fault(text)) refuse_file(file, base + fault->position, fault->why);
+  Guard guard;
+  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &guard))
+    refuse_file(file, base + guard.position, guard.why);
   return nlohmann::json::parse(text.begin(), text.end());
 }
 

