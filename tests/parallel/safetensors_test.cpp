@@ -62,6 +62,7 @@ TEST(Safetensors, AnothersFileIsRead) {
 }
 
 void write_file(const std::string& path, const std::string& bytes) {
+  std::filesystem::remove(path);  // a file system may flush what is truncated and written again
   std::ofstream(path, std::ios::binary | std::ios::trunc)
       .write(bytes.data(), std::ptrdiff_t(bytes.size()));
 }
