@@ -13,6 +13,12 @@
 
 namespace c10d::inline v0::parallel {
 
+ProcessGroup twin_of(ProcessGroup& group, std::string_view name) {
+  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return group.new_group(ranks, name);
+}
+
 std::uint64_t hash_bytes(std::span<const std::byte> bytes) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325u ^ bytes.size();
   const auto mix = [&](std::uint64_t word) {

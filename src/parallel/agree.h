@@ -14,6 +14,9 @@ namespace c10d::inline v0::parallel {
 
 std::uint64_t hash_bytes(std::span<const std::byte> bytes) noexcept;
 
+// Collective: a group of the same ranks, for a thread of the caller's own.
+ProcessGroup twin_of(ProcessGroup& group, std::string_view name);
+
 // Collective: the text of every rank, by rank.
 std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& own);
 

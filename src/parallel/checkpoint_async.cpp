@@ -1,67 +1,51 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <atomic>
-#include <optional>
-#include <thread>
+#include <chrono>
+#include <future>
 
+#include "src/parallel/agree.h"
 #include "src/parallel/checkpoint_save.h"
 
 namespace c10d::inline v0::parallel {
 
+// The collectives of a checkpoint run on a group of its own, in the thread: training waits for
+// none of them.
 class AsyncSaver::State {
  public:
   State(ProcessGroup& group, std::string directory, SaveOptions options)
-      : group_(group), directory_(std::move(directory)), options_(options) {}
-  ~State() {
-    if (writer_.joinable()) writer_.join();
-  }
+      : user_group_(group),
+        group_(twin_of(group, "checkpoint")),
+        job_(group_, std::move(directory), options, real_file_system()) {}
 
   void save(const Snapshot& snapshot) {
     finish();
-    job_.emplace(group_, directory_, options_, real_file_system());
-    try {
-      job_->begin(snapshot);
-    } catch (...) {
-      job_.reset();
-      throw;
-    }
-    job_->copy();
-    is_written_ = false;
-    try {
-      writer_ = std::thread([this] {
-        job_->write();
-        is_written_ = true;
-      });
-    } catch (const std::system_error&) {  // no thread to be had: here, then
-      job_->write();
-      is_written_ = true;
-    }
+    job_.begin(snapshot);
+    job_.copy();
+    // When there is no thread to be had, finish() does it.
+    written_ = std::async(std::launch::async | std::launch::deferred, [this] {
+      job_.write();
+      job_.finish();
+    });
   }
 
   void finish() {
-    if (!job_) return;
-    if (writer_.joinable()) writer_.join();
-    // Whatever finish() throws, this checkpoint is over.
-    SaveJob job = std::move(*job_);
-    job_.reset();
-    job.finish();
+    if (written_.valid()) written_.get();
   }
 
   bool poll() {
-    if (!job_) return true;
-    std::int32_t is_written = is_written_ ? 1 : 0;
-    group_.all_reduce(std::span(&is_written, 1), ReduceOp::min);
-    if (is_written == 0) return false;
+    if (!written_.valid()) return true;
+    std::int32_t is_done =
+        written_.wait_for(std::chrono::seconds(0)) == std::future_status::timeout ? 0 : 1;
+    user_group_.all_reduce(std::span(&is_done, 1), ReduceOp::min);
+    if (is_done == 0) return false;
     finish();
     return true;
   }
 
  private:
-  ProcessGroup& group_;
-  const std::string directory_;
-  const SaveOptions options_;
-  std::optional<SaveJob> job_;  // begun, not finished
-  std::thread writer_;
-  std::atomic<bool> is_written_ = false;
+  ProcessGroup& user_group_;
+  ProcessGroup group_;
+  SaveJob job_;
+  std::future<void> written_;  // last: its destructor waits for the thread
 };
 
 AsyncSaver::AsyncSaver(ProcessGroup& group, std::string directory, SaveOptions options)

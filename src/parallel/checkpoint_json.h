@@ -10,7 +10,7 @@
 
 namespace c10d::inline v0::parallel {
 
-// As the safetensors format has it, and for a manifest too.
+// As the safetensors format has it.
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
 // JSON of a file that somebody else may have written: UTF-8, no key twice, at most 8 levels and

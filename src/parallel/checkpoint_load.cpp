@@ -9,7 +9,6 @@
 #include "c10d/parallel/checkpoint.h"
 #include "src/parallel/checkpoint_agreement.h"
 #include "src/parallel/checkpoint_files.h"
-#include "src/parallel/checkpoint_json.h"
 #include "src/parallel/checkpoint_plan.h"
 #include "src/parallel/parameters.h"
 #include "src/parallel/safetensors.h"
@@ -69,7 +68,7 @@ LoadResult compare_keys(const Manifest& manifest, const std::vector<nlohmann::js
 
 Manifest read_manifest(const std::string& path) {
   const std::string file = path + "/" + kManifestName;
-  return parse_manifest(InputFile(file).text(kMaxHeaderBytes), file);
+  return parse_manifest(InputFile(file).text(kMaxManifestBytes), file);
 }
 
 std::uint64_t bytes_of(const Manifest& manifest) {
@@ -107,7 +106,7 @@ std::optional<LoadResult> load(ProcessGroup& group, const std::string& directory
     if (const auto name = find_checkpoint(directory, options.name)) {
       mine["name"] = *name;
       const std::string file = directory + "/" + *name + "/" + kManifestName;
-      const std::string text = InputFile(file).text(kMaxHeaderBytes);
+      const std::string text = InputFile(file).text(kMaxManifestBytes);
       parse_manifest(text, file);  // before it travels: what is torn need not be text
       mine["manifest"] = text;
       mine["path"] = directory + "/" + *name;

@@ -188,7 +188,12 @@ std::string to_text(const Manifest& manifest) {
   return text + tail_for(text);
 }
 
-Manifest parse_manifest(const std::string& text, const std::string& file) {
+Manifest parse_manifest(const std::string& text, const std::string& file, std::uint64_t limit) {
+  if (text.size() > limit)
+    refuse_file(file, limit,
+                fmt::format("is a manifest of {} bytes, limit {}: fewer tensors, or shorter names "
+                            "and strings",
+                            text.size(), limit));
   if (text.size() < kTailBytes || text.substr(text.size() - kTailBytes, kTail.size()) != kTail)
     refuse_file(file, text.size(),
                 fmt::format("is torn at byte {}: its checksum is missing", text.size()));

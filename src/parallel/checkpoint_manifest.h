@@ -12,6 +12,7 @@ namespace c10d::inline v0::parallel {
 
 // The longest stretch with a checksum of its own: what a reader holds to check a part of it.
 inline constexpr std::uint64_t kMaxPieceBytes = std::uint64_t{16} << 20;
+inline constexpr std::uint64_t kMaxManifestBytes = 100'000'000;
 inline constexpr const char* kManifestName = "manifest.json";
 
 // Elements [offset, offset + count) of a tensor, at byte `begin` of a file.
@@ -41,9 +42,11 @@ struct Manifest {
 std::string shard_name(int rank);
 std::string to_text(const Manifest& manifest);
 
-// Throws CheckpointError that names `file` unless the text is whole, every tensor is covered once,
-// every byte of every file belongs to its header or to one piece, and no name leaves the directory.
-Manifest parse_manifest(const std::string& text, const std::string& file);
+// Throws CheckpointError that names `file` unless the text is whole and has no more than `limit`
+// bytes, every tensor is covered once, every byte of every file belongs to its header or to one
+// piece, and no name leaves the directory.
+Manifest parse_manifest(const std::string& text, const std::string& file,
+                        std::uint64_t limit = kMaxManifestBytes);
 
 // Elements that fit a piece.
 inline std::uint64_t piece_elements(DType dtype) noexcept {

@@ -50,8 +50,8 @@ void plan_tensor(std::size_t index, HeldTensor& tensor, std::vector<PlannedPiece
 
 }  // namespace
 
-nlohmann::json describe_parts(std::span<const TensorPart> parts) {
-  nlohmann::json list = nlohmann::json::array();
+std::vector<DescribedPart> describe_parts(std::span<const TensorPart> parts) {
+  std::vector<DescribedPart> list;
   for (const TensorPart& part : parts) {
     check_list("checkpoint", {&part.spec, 1});
     const std::size_t width = size_of(part.spec.dtype), elements = part.data.size() / width;
@@ -64,12 +64,15 @@ nlohmann::json describe_parts(std::span<const TensorPart> parts) {
           {.message =
                fmt::format("{}: elements {} to {}, but {} has {}", part.spec.name, part.offset,
                            part.offset + elements, to_text(part.spec), part.spec.count())});
-    nlohmann::json entry = to_json(part.spec);
-    entry["offset"] = part.offset;
-    entry["count"] = elements;
-    list.push_back(std::move(entry));
+    list.push_back({part.spec, part.offset, elements});
   }
   return list;
+}
+
+void to_json(nlohmann::json& json, const DescribedPart& part) {
+  json = to_json(part.spec);
+  json["offset"] = part.offset;
+  json["count"] = part.count;
 }
 
 std::vector<DescribedPart> parse_parts(const nlohmann::json& list) {

@@ -10,13 +10,15 @@
 
 namespace c10d::inline v0::parallel {
 
-// What a rank holds, as it tells the others. Throws CheckpointError for a part that cannot be.
-nlohmann::json describe_parts(std::span<const TensorPart> parts);
-// The same as told, without memory behind it.
+// What a rank holds, as it tells the others: without memory behind it.
 struct DescribedPart {
   ParamSpec spec;
   std::uint64_t offset = 0, count = 0;
+  bool operator==(const DescribedPart&) const = default;
 };
+// Throws CheckpointError for a part that cannot be.
+std::vector<DescribedPart> describe_parts(std::span<const TensorPart> parts);
+void to_json(nlohmann::json& json, const DescribedPart& part);
 std::vector<DescribedPart> parse_parts(const nlohmann::json& list);
 
 // Elements [offset, offset + count) of tensors[tensor], which `rank` writes out of its part `part`.

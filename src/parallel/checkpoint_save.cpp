@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <random>
 
+#include "kernels/copy.h"
 #include "src/parallel/checkpoint_agreement.h"
 #include "src/parallel/checkpoint_crc32c.h"
 #include "src/parallel/checkpoint_files.h"
-#include "src/parallel/checkpoint_plan.h"
 #include "src/parallel/safetensors.h"
 
 namespace c10d::inline v0::parallel {
@@ -39,17 +39,37 @@ std::string random_id() {
 
 }  // namespace
 
+// What ranks hold is the same at every checkpoint of most runs: only when it changed on some rank
+// do they tell each other.
+void SaveJob::plan(std::string_view phase, std::vector<DescribedPart> parts) {
+  plan_.reset();
+  std::vector<std::vector<DescribedPart>> all;
+  for (const nlohmann::json& rank :
+       agree(group_, fmt::format("plan of the {}", phase), [&] { return nlohmann::json(parts); }))
+    all.push_back(parse_parts(rank));
+  plan_ = make_save_plan(all);
+  parts_ = std::move(parts);
+}
+
 void SaveJob::begin(const Snapshot& snapshot) {
-  const auto ranks = agree(group_, fmt::format("save of step {}", snapshot.step), [&] {
+  const std::string phase = fmt::format("save of step {}", snapshot.step);
+  std::vector<DescribedPart> parts;
+  const auto ranks = agree(group_, phase, [&] {
+    parts = describe_parts(snapshot.parts);
     return nlohmann::json{{"id", random_id()},
                           {"state", state_of(snapshot)},
-                          {"parts", describe_parts(snapshot.parts)}};
+                          {"is_planned", plan_.has_value() && parts == parts_}};
   });
   check_states(ranks);
-  std::vector<std::vector<DescribedPart>> parts;
-  for (const nlohmann::json& rank : ranks) parts.push_back(parse_parts(rank.at("parts")));
-  const SavePlan plan = make_save_plan(parts);
+  if (!std::all_of(ranks.begin(), ranks.end(),
+                   [](const nlohmann::json& rank) { return rank.at("is_planned").get<bool>(); }))
+    plan(phase, std::move(parts));
 
+  error_ = nullptr;
+  file_ = {};
+  written_.clear();
+  items_.clear();
+  manifest_ = {};
   temporary_ = fmt::format("{}/{}{}-{}", directory_, kTemporaryPrefix, snapshot.step,
                            ranks[0].at("id").get_ref<const std::string&>());
   manifest_.step = snapshot.step;
@@ -58,10 +78,10 @@ void SaveJob::begin(const Snapshot& snapshot) {
   manifest_.world_size = static_cast<std::uint64_t>(group_.size());
   manifest_.strings = snapshot.strings;
   manifest_.integers = snapshot.integers;
-  for (const ParamSpec& spec : plan.tensors) manifest_.tensors.push_back({spec, {}});
-  for (const PlannedPiece& piece : plan.pieces) {
+  for (const ParamSpec& spec : plan_->tensors) manifest_.tensors.push_back({spec, {}});
+  for (const PlannedPiece& piece : plan_->pieces) {
     if (piece.rank != group_.rank()) continue;
-    const ParamSpec& spec = plan.tensors[piece.tensor];
+    const ParamSpec& spec = plan_->tensors[piece.tensor];
     const TensorPart& part = snapshot.parts[piece.part];
     const std::size_t width = size_of(spec.dtype);
     Item item{piece.tensor, piece.offset, spec,
@@ -79,10 +99,22 @@ void SaveJob::begin(const Snapshot& snapshot) {
 }
 
 void SaveJob::copy() noexcept try {
-  for (Item& item : items_) {
-    copies_.emplace_back(item.data.begin(), item.data.end());
-    item.data = copies_.back();
+  std::size_t bytes = 0;
+  for (const Item& item : items_) bytes += item.data.size();
+  if (bytes > copy_bytes_) {
+    copy_.reset();  // not both at a time
+    copy_bytes_ = 0;
+    copy_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    copy_bytes_ = bytes;
   }
+  std::byte* at = copy_.get();
+  for (Item& item : items_) {
+    // Past the caches: training goes on with what they hold, and the thread reads this much later.
+    c10d::copy(at, item.data.data(), item.data.size(), StorePolicy::streaming);
+    item.data = {at, item.data.size()};
+    at += item.data.size();
+  }
+  stream_fence();
 } catch (...) {
   error_ = std::current_exception();
 }
@@ -151,21 +183,12 @@ void SaveJob::add_file(int rank, const std::vector<std::uint64_t>& words) {
          .crc = static_cast<std::uint32_t>(words[i + 4])});
 }
 
-std::string SaveJob::finish() {
-  std::vector<nlohmann::json> ranks;
-  try {
-    // A rank that comes here has its shard and the name of it on the disk, or an error.
-    ranks = agree(group_, fmt::format("end of the save of step {}", manifest_.step), [&] {
-      if (error_) std::rethrow_exception(error_);
-      return nlohmann::json(written_words());
-    });
-  } catch (const CheckpointError&) {
-    if (group_.rank() == 0) try {
-        disk_.remove_tree(temporary_);
-      } catch (const CheckpointError&) {  // the next save removes it
-      }
-    throw;
-  }
+std::string SaveJob::finish() try {
+  // A rank that comes here has its shard and the name of it on the disk, or an error.
+  const auto ranks = agree(group_, fmt::format("end of the save of step {}", manifest_.step), [&] {
+    if (error_) std::rethrow_exception(error_);
+    return nlohmann::json(written_words());
+  });
   const auto names =
       agree(group_, fmt::format("publication of step {}", manifest_.step), [&]() -> nlohmann::json {
         if (group_.rank() != 0) return "";
@@ -174,6 +197,12 @@ std::string SaveJob::finish() {
         return publish();
       });
   return names[0].get<std::string>();
+} catch (const CheckpointError&) {
+  if (group_.rank() == 0) try {
+      disk_.remove_tree(temporary_);
+    } catch (const CheckpointError&) {  // the next save removes it
+    }
+  throw;
 }
 
 std::string SaveJob::publish() {
@@ -187,8 +216,10 @@ std::string SaveJob::publish() {
   for (ManifestTensor& tensor : manifest_.tensors)
     std::sort(tensor.pieces.begin(), tensor.pieces.end(),
               [](const ManifestPiece& a, const ManifestPiece& b) { return a.offset < b.offset; });
-  NewFile manifest(disk_, temporary_ + "/" + kManifestName);
-  manifest.write(to_text(manifest_));
+  const std::string path = temporary_ + "/" + kManifestName, text = to_text(manifest_);
+  parse_manifest(text, path, manifest_limit_);  // what no reader would take is not published
+  NewFile manifest(disk_, path);
+  manifest.write(text);
   manifest.close();
   disk_.sync_directory(temporary_);
 
@@ -235,8 +266,8 @@ void SaveJob::retain(const std::string& newest) {
 }
 
 std::string save(ProcessGroup& group, const std::string& directory, const Snapshot& snapshot,
-                 SaveOptions options, FileSystem& disk) {
-  SaveJob job(group, directory, options, disk);
+                 SaveOptions options, FileSystem& disk, std::uint64_t manifest_limit) {
+  SaveJob job(group, directory, options, disk, manifest_limit);
   job.begin(snapshot);
   job.write();
   return job.finish();

@@ -3,24 +3,34 @@
 
 #include <cstdint>
 #include <exception>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "c10d/parallel/checkpoint.h"
 #include "src/parallel/checkpoint_manifest.h"
+#include "src/parallel/checkpoint_plan.h"
 #include "src/parallel/file_system.h"
 
 namespace c10d::inline v0::parallel {
 
-// One checkpoint on its way to the disk: begin() and finish() are collective, what lies between is
-// this rank's own and keeps its failure for finish().
+// One checkpoint after the other on its way to the disk: begin() and finish() are collective, what
+// lies between is this rank's own and keeps its failure for finish(). One thread at a time.
 class SaveJob {
  public:
-  SaveJob(ProcessGroup& group, std::string directory, SaveOptions options, FileSystem& disk)
-      : group_(group), directory_(std::move(directory)), options_(options), disk_(disk) {}
+  SaveJob(ProcessGroup& group, std::string directory, SaveOptions options, FileSystem& disk,
+          std::uint64_t manifest_limit = kMaxManifestBytes)
+      : group_(group),
+        directory_(std::move(directory)),
+        options_(options),
+        disk_(disk),
+        manifest_limit_(manifest_limit) {}
 
   void begin(const Snapshot& snapshot);  // the parts' memory is read until copy() or write()
+  // Into memory that is kept for the next one: fresh pages cost more than the copy.
   void copy() noexcept;
   void write() noexcept;
   // Publishes when every rank has written. Returns the name.
@@ -38,6 +48,7 @@ class SaveJob {
     ManifestPiece piece;
   };
 
+  void plan(std::string_view phase, std::vector<DescribedPart> parts);
   void write_shard();
   void add_file(int rank, const std::vector<std::uint64_t>& words);
   std::vector<std::uint64_t> written_words() const;
@@ -48,17 +59,23 @@ class SaveJob {
   const std::string directory_;
   const SaveOptions options_;
   FileSystem& disk_;
+  const std::uint64_t manifest_limit_;
+  std::optional<SavePlan> plan_;
+  std::vector<DescribedPart> parts_;  // of this rank, which plan_ is for
+  std::unique_ptr<std::byte[]> copy_;
+  std::size_t copy_bytes_ = 0;
+  // Of the checkpoint under way.
   std::string temporary_;
   Manifest manifest_;  // tensors without pieces until publish()
   std::vector<Item> items_;
-  std::vector<std::vector<std::byte>> copies_;
   ManifestFile file_;  // bytes 0: nothing written
   std::vector<Written> written_;
   std::exception_ptr error_;
 };
 
-// As the public one, on this file system.
+// As the public one, on this file system and with this limit.
 C10D_API std::string save(ProcessGroup& group, const std::string& directory,
-                          const Snapshot& snapshot, SaveOptions options, FileSystem& disk);
+                          const Snapshot& snapshot, SaveOptions options, FileSystem& disk,
+                          std::uint64_t manifest_limit = kMaxManifestBytes);
 
 }  // namespace c10d::inline v0::parallel

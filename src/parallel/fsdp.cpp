@@ -4,15 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "kernels/convert.h"
 #include "src/parallel/agree.h"
+#include "src/parallel/block_norm.h"
+#include "src/parallel/counted_memory.h"
 #include "src/parallel/fsdp_gradients.h"
-#include "src/parallel/fsdp_layout.h"
-#include "src/parallel/fsdp_memory.h"
-#include "src/parallel/parameters.h"
+#include "src/parallel/unit_layout.h"
 #include "src/parallel/wait_all.h"
 
 namespace c10d::inline v0::parallel {
@@ -74,10 +73,13 @@ class Fsdp::Engine {
   void agree();
   void allocate();
   void allocate(State& state, std::size_t slots);
-  [[noreturn]] void misuse(const std::string& what) const;
+  template <class... Values>
+  [[noreturn]] void misuse(fmt::format_string<Values...> format, Values&&... values) const;
+  template <class Check>
+  void on_both_groups(const Check& check);
   void abort(const std::string& why) const noexcept;
   void note(std::size_t event, const char* call);
-  void gather(std::size_t unit, Gathered& to);
+  bool gather(std::size_t unit);
   void prefetch();
   void take_gradient_buffer(const char* call, std::size_t unit);
   void close_step(bool was_training);
@@ -151,25 +153,15 @@ void Fsdp::Engine::agree() {
   for (const Unit& unit : units_)
     list.insert(list.end(), unit.parameters.begin(), unit.parameters.end());
   const std::string text = options_text(units_, options_);
-  std::string problem;
-  try {
-    check_list("Fsdp", list);
-    problem = problem_of(units_, options_, sets());
-  } catch (const InvalidArgument& error) {
-    problem = error.what();
-  }
-  if (!problem.empty() && !problem.starts_with("Fsdp")) problem = "Fsdp: " + problem;
+  std::string problem = problem_of(units_, options_, sets());
+  if (!problem.empty()) problem = "Fsdp: " + problem;
   const int set = replicas_ ? replicas_->rank() : 0;
-  try {
-    agree_on_parameters(group_, "Fsdp", list,
-                        fmt::format("{}, replica {} of {}", text, set, sets()), problem);
-    if (replicas_)
-      agree_on_parameters(*replicas_, "Fsdp", list,
-                          fmt::format("{}, part {} of {}", text, group_.rank(), group_.size()));
-  } catch (const std::exception& error) {
-    if (replicas_) abort(error.what());  // the ranks that agree wait in the other group
-    throw;
-  }
+  on_both_groups([&](ProcessGroup& group) {
+    const std::string place = &group == &group_
+                                  ? fmt::format("replica {} of {}", set, sets())
+                                  : fmt::format("part {} of {}", group_.rank(), group_.size());
+    agree_on_parameters(group, "Fsdp", list, fmt::format("{}, {}", text, place), problem);
+  });
 }
 
 void Fsdp::Engine::allocate(State& state, std::size_t slots) {
@@ -197,15 +189,26 @@ void Fsdp::Engine::abort(const std::string& why) const noexcept {
   if (sums_) sums_->abort(why);
 }
 
-void Fsdp::Engine::misuse(const std::string& what) const {
-  const std::string text = fmt::format("Fsdp on rank {}: {}", group_.rank(), what);
+template <class... Values>
+void Fsdp::Engine::misuse(fmt::format_string<Values...> format, Values&&... values) const {
+  const std::string text = fmt::format("Fsdp on rank {}: ", group_.rank()) +
+                           fmt::format(format, std::forward<Values>(values)...);
   abort(text);
   throw InvalidArgument(text);
 }
 
+// Ranks that agree in their group must not wait in the other one for those that do not.
+template <class Check>
+void Fsdp::Engine::on_both_groups(const Check& check) try {
+  check(group_);
+  if (replicas_) check(*replicas_);
+} catch (const std::exception& error) {
+  if (replicas_) abort(error.what());
+  throw;
+}
+
 Fsdp::Engine::State& Fsdp::Engine::at(const char* call, std::size_t unit) {
-  if (unit >= states_.size())
-    misuse(fmt::format("{} of unit {}, but there are {}", call, unit, states_.size()));
+  if (unit >= states_.size()) misuse("{} of unit {}, but there are {}", call, unit, states_.size());
   return states_[unit];
 }
 
@@ -223,8 +226,8 @@ void Fsdp::Engine::note(std::size_t event, const char* call) {
     if (position_ < order_.size())
       before = fmt::format("{} of {}", order_[position_] % 2 == 0 ? "unshard" : "reduce",
                            name(order_[position_] / 2));
-    misuse(fmt::format("{} of {} as call {} of the step, where the first step had {}", call,
-                       name(event / 2), position_ + 1, before));
+    misuse("{} of {} as call {} of the step, where the first step had {}", call, name(event / 2),
+           position_ + 1, before);
   }
   ++position_;
 }
@@ -240,33 +243,32 @@ void Fsdp::Engine::store(std::span<const float> from, std::byte* arena, std::siz
   }
 }
 
-void Fsdp::Engine::gather(std::size_t unit, Gathered& to) {
+// False when no buffer is free.
+bool Fsdp::Engine::gather(std::size_t unit) {
+  const auto to = std::find_if(gathered_.begin(), gathered_.end(),
+                               [](const Gathered& buffer) { return buffer.unit == kNone; });
+  if (to == gathered_.end()) return false;
   State& state = states_[unit];
-  to.unit = unit;
-  state.slot = static_cast<std::size_t>(&to - gathered_.data());
-  store({state.master, state.part}, to.data, state.first);
-  const Tensor all = whole(state, to.data);
-  to.work = group_.all_gather_v(all, all.slice(state.first, state.part), state.layout.counts,
-                                {.async = true});
+  to->unit = unit;
+  state.slot = static_cast<std::size_t>(to - gathered_.begin());
+  store({state.master, state.part}, to->data, state.first);
+  const Tensor all = whole(state, to->data);
+  to->work = group_.all_gather_v(all, all.slice(state.first, state.part), state.layout.counts,
+                                 {.async = true});
+  return true;
 }
 
 Tensor Fsdp::Engine::unshard(std::size_t unit) {
   State& state = at("unshard", unit);
-  if (state.is_in_use)
-    misuse(fmt::format("unshard of {}, which is gathered: reshard it first", name(unit)));
+  if (state.is_in_use) misuse("unshard of {}, which is gathered: reshard it first", name(unit));
   note(2 * unit, "unshard");
   state.is_in_use = true;
   if (state.arena) return whole(state, state.arena);
-  if (state.slot == kNone) {
-    const auto free = std::find_if(gathered_.begin(), gathered_.end(),
-                                   [](const Gathered& g) { return g.unit == kNone; });
-    if (free == gathered_.end())
-      misuse(
-          fmt::format("unshard of {}, but all {} buffers are in use, one by {}: reshard it "
-                      "first, or raise prefetch_bytes",
-                      name(unit), gathered_.size(), name(gathered_[0].unit)));
-    gather(unit, *free);
-  }
+  if (state.slot == kNone && !gather(unit))
+    misuse(
+        "unshard of {}, but all {} buffers are in use, one by {}: reshard it first, or raise "
+        "prefetch_bytes",
+        name(unit), gathered_.size(), name(gathered_[0].unit));
   Gathered& mine = gathered_[state.slot];
   prefetch();
   mine.work.wait();
@@ -280,17 +282,13 @@ void Fsdp::Engine::prefetch() {
     if (order_[i] % 2 != 0) continue;
     const std::size_t unit = order_[i] / 2;
     if (states_[unit].is_in_use) return;
-    if (states_[unit].slot != kNone) continue;
-    const auto free = std::find_if(gathered_.begin(), gathered_.end(),
-                                   [](const Gathered& g) { return g.unit == kNone; });
-    if (free == gathered_.end()) return;
-    gather(unit, *free);
+    if (states_[unit].slot == kNone && !gather(unit)) return;
   }
 }
 
 void Fsdp::Engine::reshard(std::size_t unit) {
   State& state = at("reshard", unit);
-  if (!state.is_in_use) misuse(fmt::format("reshard of {}, which is not gathered", name(unit)));
+  if (!state.is_in_use) misuse("reshard of {}, which is not gathered", name(unit));
   state.is_in_use = false;
   if (state.arena) return;
   gathered_[state.slot].unit = kNone;
@@ -302,9 +300,9 @@ void Fsdp::Engine::take_gradient_buffer(const char* call, std::size_t unit) {
   GradientBuffer& buffer = buffers_[buffers_taken_++ % buffers_.size()];
   if (buffer.unit != kNone && !states_[buffer.unit].is_reduced)
     misuse(
-        fmt::format("{} of {}, but the gradient of {} is not reduced: raise gradient_buffers, "
-                    "now {}, or reduce it first",
-                    call, name(unit), name(buffer.unit), buffers_.size()));
+        "{} of {}, but the gradient of {} is not reduced: raise gradient_buffers, "
+        "now {}, or reduce it first",
+        call, name(unit), name(buffer.unit), buffers_.size());
   sums_->wait(buffer.job);
   buffer.unit = unit;
   states_[unit].leaves = buffer.data;
@@ -313,8 +311,8 @@ void Fsdp::Engine::take_gradient_buffer(const char* call, std::size_t unit) {
 std::span<float> Fsdp::Engine::next_gradient(std::size_t unit) {
   State& state = at("next_gradient", unit);
   if (state.is_reduced || state.leaves_done == plan_.size())
-    misuse(fmt::format("next_gradient of {}, whose {} virtual shards of this rank are done",
-                       name(unit), plan_.size()));
+    misuse("next_gradient of {}, whose {} virtual shards of this rank are done", name(unit),
+           plan_.size());
   if (!state.leaves) take_gradient_buffer("next_gradient", unit);
   const auto slot = static_cast<std::size_t>(plan_[state.leaves_done].slot);
   return {state.leaves + slot * state.layout.count(), state.layout.count()};
@@ -323,7 +321,7 @@ std::span<float> Fsdp::Engine::next_gradient(std::size_t unit) {
 void Fsdp::Engine::gradient_done(std::size_t unit) {
   State& state = at("gradient_done", unit);
   if (!state.leaves || state.is_reduced || state.leaves_done == plan_.size())
-    misuse(fmt::format("gradient_done of {} without next_gradient", name(unit)));
+    misuse("gradient_done of {} without next_gradient", name(unit));
   const std::size_t count = state.layout.count();
   const MergeStep step = plan_[state.leaves_done++];
   float* last = state.leaves + static_cast<std::size_t>(step.slot) * count;
@@ -333,10 +331,10 @@ void Fsdp::Engine::gradient_done(std::size_t unit) {
 
 void Fsdp::Engine::reduce(std::size_t unit, double divisor) {
   State& state = at("reduce", unit);
-  if (state.is_reduced) misuse(fmt::format("reduce of {} for the second time", name(unit)));
+  if (state.is_reduced) misuse("reduce of {} for the second time", name(unit));
   if (state.leaves_done != plan_.size())
-    misuse(fmt::format("reduce of {} after {} of {} virtual shards of this rank", name(unit),
-                       state.leaves_done, plan_.size()));
+    misuse("reduce of {} after {} of {} virtual shards of this rank", name(unit), state.leaves_done,
+           plan_.size());
   note(2 * unit + 1, "reduce");
   if (!state.leaves) take_gradient_buffer("reduce", unit);  // of a rank without shards
   const std::size_t count = state.layout.count();
@@ -354,14 +352,13 @@ void Fsdp::Engine::reduce(std::size_t unit, double divisor) {
 }
 
 void Fsdp::Engine::end_step() {
-  std::size_t reduced = 0;
-  for (std::size_t unit = 0; unit < states_.size(); ++unit) {
-    if (states_[unit].is_in_use) misuse(fmt::format("end_step while {} is gathered", name(unit)));
-    if (states_[unit].is_reduced) ++reduced;
+  const bool is_training =
+      std::any_of(states_.begin(), states_.end(), [](const State& s) { return s.is_reduced; });
+  for (const State& state : states_) {
+    if (state.is_in_use) misuse("end_step while {} is gathered", state.layout.unit.name);
+    if (!state.is_reduced && (is_training || state.leaves_done > 0))
+      misuse("end_step, but the gradient of {} is not reduced", state.layout.unit.name);
   }
-  for (std::size_t unit = 0; unit < states_.size(); ++unit)
-    if (!states_[unit].is_reduced && (reduced > 0 || states_[unit].leaves_done > 0))
-      misuse(fmt::format("end_step, but the gradient of {} is not reduced", name(unit)));
   for (Gathered& buffer : gathered_) {
     if (buffer.unit == kNone) continue;
     buffer.work.wait();
@@ -369,14 +366,13 @@ void Fsdp::Engine::end_step() {
     buffer.unit = kNone;
   }
   sums_->wait(last_job_);
-  close_step(reduced > 0);
+  close_step(is_training);
 }
 
 void Fsdp::Engine::close_step(bool was_training) {
   if (!was_training && !is_recorded_) order_.clear();
   if (was_training && is_recorded_ && position_ != order_.size())
-    misuse(
-        fmt::format("end_step after {} of {} calls of the first step", position_, order_.size()));
+    misuse("end_step after {} of {} calls of the first step", position_, order_.size());
   position_ = 0;
   for (State& state : states_) {
     state.is_reduced = false;
@@ -385,40 +381,18 @@ void Fsdp::Engine::close_step(bool was_training) {
   }
   for (GradientBuffer& buffer : buffers_) buffer.unit = kNone;
   if (!was_training || is_recorded_) return;
-  const auto calls = std::as_bytes(std::span(order_));
-  try {
-    check_same(group_, "Fsdp: the calls of unshard() and reduce()", calls);
-    if (replicas_) check_same(*replicas_, "Fsdp: the calls of unshard() and reduce()", calls);
-  } catch (const std::exception& error) {
-    if (replicas_) abort(error.what());  // the ranks that agree wait in the other group
-    throw;
-  }
+  on_both_groups([&](ProcessGroup& group) {
+    check_same(group, "Fsdp: the calls of unshard() and reduce()",
+               std::as_bytes(std::span(order_)));
+  });
   is_recorded_ = true;
 }
 
 double Fsdp::Engine::global_norm() {
-  // A block lies on one rank; zeros of the others change no bit of it.
-  std::vector<double> blocks;
-  std::vector<std::size_t> ends;  // of each parameter, in blocks
-  for (const State& state : states_) {
-    const std::vector<std::size_t>& begins = state.layout.begins;
-    for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
-      for (std::size_t at = begins[i]; at < begins[i + 1]; at += kNormBlock) {
-        const bool is_here = at >= state.first && at < state.first + state.part;
-        const std::size_t length = std::min(kNormBlock, begins[i + 1] - at);
-        blocks.push_back(is_here ? square_sum({state.gradient + (at - state.first), length}) : 0);
-      }
-      ends.push_back(blocks.size());
-    }
-  }
-  if (is_scattered()) group_.all_reduce(blocks);
-  std::vector<double> sums;
-  std::size_t first = 0;
-  for (const std::size_t end : ends) {
-    sums.push_back(tree_sum_of(std::span(blocks).subspan(first, end - first)));
-    first = end;
-  }
-  return std::sqrt(tree_sum_of(sums));
+  BlockNorm norm;
+  for (const State& state : states_)
+    norm.add(state.layout, state.first, {state.gradient, state.part});
+  return norm.result(is_scattered() ? &group_ : nullptr);
 }
 
 void Fsdp::Engine::publish() {
@@ -442,8 +416,8 @@ void Fsdp::Engine::publish() {
 void Fsdp::Engine::assign(std::size_t unit, std::span<const float> arena) {
   State& state = at("assign", unit);
   if (arena.size() != state.layout.count())
-    misuse(fmt::format("assign of {} elements to {}, which has {}", arena.size(), name(unit),
-                       state.layout.count()));
+    misuse("assign of {} elements to {}, which has {}", arena.size(), name(unit),
+           state.layout.count());
   std::copy_n(arena.begin() + static_cast<std::ptrdiff_t>(state.first), state.part, state.master);
   if (state.arena) store(arena, state.arena, 0);
 }

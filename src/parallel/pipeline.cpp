@@ -1,37 +1,52 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "c10d/parallel/pipeline.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
-#include <exception>
 #include <functional>
 #include <limits>
+#include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "c10d/error.h"
-#include "src/parallel/pipeline_state.h"
+#include "kernels/reduce.h"
+#include "src/parallel/agree.h"
+#include "src/parallel/pipeline_mail.h"
+#include "src/parallel/schedule_graph.h"
+#include "src/parallel/stage.h"
 
 namespace c10d::inline v0::parallel {
-
-Stage::~Stage() = default;
-
-Tensor Stage::tied_gradient(std::string_view name) {
-  throw InvalidArgument(fmt::format("this stage holds no tied weight {}", name));
-}
-
 namespace {
 
-std::vector<Action> own_pipeline_actions(const ProcessGroup& group,
-                                         const PipelineOptions& options) {
-  const std::size_t rows = options.schedule.ranks.size();
-  if (rows != static_cast<std::size_t>(group.size()))
-    throw InvalidArgument(fmt::format("pipeline: the schedule is for {} ranks, the group has {}",
-                                      rows, group.size()));
-  return lower(options.schedule, options.skips).ranks[static_cast<std::size_t>(group.rank())];
-}
+// Of each edge and micro-batch: the header of the activation, its data, its gradient.
+constexpr std::uint32_t kTagsPerMessage = 3;
+constexpr std::uint32_t kGradientTag = 2;
 
 }  // namespace
+
+struct Pipeline::State {
+  State(ProcessGroup& group_, std::map<int, Stage*> stages_, PipelineOptions options_);
+  void check_stages() const;
+  void check_tied_and_tags() const;
+
+  int count() const noexcept { return static_cast<int>(facts.rank_of_stage.size()); }
+  int rank_of(int stage) const noexcept {
+    return facts.rank_of_stage[static_cast<std::size_t>(stage)];
+  }
+  // What all ranks must agree on.
+  std::string text() const;
+
+  ProcessGroup& group;
+  const std::map<int, Stage*> stages;
+  const PipelineOptions options;
+  const ScheduleFacts facts;
+  const StageGraph graph;
+  const Schedule lowered;  // sends and receives among the actions
+};
 
 Pipeline::State::State(ProcessGroup& group_, std::map<int, Stage*> stages_,
                        PipelineOptions options_)
@@ -39,19 +54,20 @@ Pipeline::State::State(ProcessGroup& group_, std::map<int, Stage*> stages_,
       stages(std::move(stages_)),
       options(std::move(options_)),
       facts(validate(options.schedule, options.skips)),
-      graph(static_cast<int>(facts.rank_of_stage.size()), options.skips),
-      actions(own_pipeline_actions(group, options)) {
+      graph(count(), options.skips),
+      lowered(lower(options.schedule, options.skips)) {
   check_stages();
-  check_tied();
-  check_tags();
+  check_tied_and_tags();
 }
 
 void Pipeline::State::check_stages() const {
-  const int count = static_cast<int>(facts.rank_of_stage.size());
-  if (!stages.empty() && (stages.begin()->first < 0 || stages.rbegin()->first >= count))
+  if (lowered.ranks.size() != static_cast<std::size_t>(group.size()))
+    throw InvalidArgument(fmt::format("pipeline: the schedule is for {} ranks, the group has {}",
+                                      lowered.ranks.size(), group.size()));
+  if (!stages.empty() && (stages.begin()->first < 0 || stages.rbegin()->first >= count()))
     throw InvalidArgument(fmt::format("pipeline: of stages {} to {} the schedule has 0 to {}",
-                                      stages.begin()->first, stages.rbegin()->first, count - 1));
-  for (int stage = 0; stage < count; ++stage) {
+                                      stages.begin()->first, stages.rbegin()->first, count() - 1));
+  for (int stage = 0; stage < count(); ++stage) {
     const auto given = stages.find(stage);
     const bool there = given != stages.end() && given->second != nullptr;
     if (there != (rank_of(stage) == group.rank()))
@@ -61,19 +77,15 @@ void Pipeline::State::check_stages() const {
   }
 }
 
-void Pipeline::State::check_tied() const {
-  const int count = static_cast<int>(facts.rank_of_stage.size());
+void Pipeline::State::check_tied_and_tags() const {
   for (const TiedWeight& tied : options.tied) {
     const std::vector<int>& of = tied.stages;
-    if (of.empty() || of.front() < 0 || of.back() >= count ||
+    if (of.empty() || of.front() < 0 || of.back() >= count() ||
         std::ranges::adjacent_find(of, std::greater_equal<>()) != of.end())
       throw InvalidArgument(fmt::format(
           "pipeline: tied weight {} names stages [{}]; they must ascend and lie below {}",
-          tied.name, fmt::join(of, ", "), count));
+          tied.name, fmt::join(of, ", "), count()));
   }
-}
-
-void Pipeline::State::check_tags() const {
   constexpr std::size_t kLimit = std::numeric_limits<std::int32_t>::max();
   const std::size_t edges = graph.edges().size();
   if (edges >= kLimit / kTagsPerMessage / static_cast<std::size_t>(facts.micro_batches))
@@ -82,66 +94,269 @@ void Pipeline::State::check_tags() const {
         edges, facts.micro_batches));
 }
 
-std::uint64_t Pipeline::State::digest() const {
-  std::string text = to_csv(lower(options.schedule, options.skips));
-  for (const Skip& edge : graph.edges()) text += fmt::format("{} {};", edge.from, edge.to);
+std::string Pipeline::State::text() const {
+  const std::string csv = to_csv(lowered);
+  std::string text =
+      fmt::format("schedule {:016x}, activation_limit {}, edges",
+                  hash_bytes(std::as_bytes(std::span(csv))), options.activation_limit);
+  for (const Skip& edge : graph.edges()) text += fmt::format(" {}-{}", edge.from, edge.to);
   for (const TiedWeight& tied : options.tied)
-    text += fmt::format("{} {};", tied.name, fmt::join(tied.stages, " "));
-  text += std::to_string(options.activation_limit);
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
+    text += fmt::format(", {} tied in {}", tied.name, fmt::join(tied.stages, " "));
+  return text;
 }
-
-namespace {
-
-struct PipelineVerdict {
-  std::uint64_t digest = 0;
-  std::array<char, 504> why{};  // empty: nothing is wrong
-};
-static_assert(sizeof(PipelineVerdict) == 512);
-
-// Collective. Throws when another rank refused, or holds something else than rank 0.
-void agree_on_pipeline(ProcessGroup& group, const PipelineVerdict& own) {
-  std::vector<PipelineVerdict> all(static_cast<std::size_t>(group.size()));
-  group.all_gather(Tensor(all.data(), all.size() * sizeof(PipelineVerdict), DType::u8),
-                   ConstTensor(&own, sizeof(PipelineVerdict), DType::u8));
-  if (own.why[0] != '\0') return;
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    std::string text;
-    if (all[rank].why[0] != '\0')
-      text = fmt::format("rank {} cannot make the pipeline: {}", rank, all[rank].why.data());
-    else if (all[rank].digest != all[0].digest)
-      text = fmt::format(
-          "rank {} has another schedule, other skips, tied weights or another "
-          "activation limit than rank 0",
-          rank);
-    if (!text.empty())
-      throw_failure({.code = Code::mismatch,
-                     .message = text,
-                     .rank = static_cast<int>(rank),
-                     .group = group.id(),
-                     .op = "pipeline"});
-  }
-}
-
-}  // namespace
 
 Pipeline::Pipeline(ProcessGroup& group, std::map<int, Stage*> stages, PipelineOptions options) {
-  PipelineVerdict own;
-  std::exception_ptr refusal;
+  std::string text, problem;
   try {
     state_ = std::make_unique<State>(group, std::move(stages), std::move(options));
-    own.digest = state_->digest();
+    text = state_->text();
   } catch (const std::exception& error) {
-    refusal = std::current_exception();
-    const std::string_view what = error.what();
-    std::ranges::copy(what.substr(0, own.why.size() - 1), own.why.begin());
+    problem = error.what();
   }
-  agree_on_pipeline(group, own);
-  if (refusal) std::rethrow_exception(refusal);
+  agree_on_parameters(group, "pipeline", {}, text, problem);
 }
 
 Pipeline::~Pipeline() = default;
+
+namespace {
+
+// One pass over the actions of a rank.
+class StepRun {
+ public:
+  StepRun(const Pipeline::State& state, Mail& mail) : state_(state), mail_(mail) {}
+
+  void run() {
+    const auto& actions = state_.lowered.ranks[static_cast<std::size_t>(state_.group.rank())];
+    for (const Action& action : actions)
+      if (action.kind == ActionKind::recv_f)
+        across(state_.graph.into(action.stage), action, 0,
+               [&](const Address& from) { mail_.expect(from); });
+    for (const Action& action : actions) perform(action);
+    if (state_.facts.trains) {
+      for (const auto& [index, stage] : state_.stages)
+        if (!reduced_.contains(index)) perform({index, ActionKind::reduce_grad, -1});
+      for (const TiedWeight& tied : state_.options.tied) add_tied(tied);
+    }
+    mail_.settle_all();
+    // No rank takes the step for done that fails on another.
+    state_.group.barrier(left());
+  }
+
+  // What is under way, for the message of a failure.
+  const Action& action() const noexcept { return action_; }
+
+ private:
+  CallOptions left() const { return {.timeout = mail_.left(action_)}; }
+
+  void perform(const Action& action) {
+    action_ = action;
+    static_cast<void>(left());
+    if (state_.options.on_begin) state_.options.on_begin(action);
+    execute(action);
+    if (state_.options.on_end) state_.options.on_end(action);
+  }
+
+  void execute(const Action& action) {
+    Stage& stage = *state_.stages.at(action.stage);
+    const auto into = state_.graph.into(action.stage), out_of = state_.graph.out_of(action.stage);
+    const auto receive = [&](const Address& from) {
+      held_.emplace(from.tag, mail_.take(from.tag));
+    };
+    switch (action.kind) {
+      case ActionKind::forward:
+        return forward(stage, action);
+      case ActionKind::backward:
+        backward_input(stage, action);
+        return stage.backward_weight(action.micro_batch);
+      case ActionKind::backward_input:
+        return backward_input(stage, action);
+      case ActionKind::backward_weight:
+        return stage.backward_weight(action.micro_batch);
+      case ActionKind::unshard:
+        return stage.unshard();
+      case ActionKind::reshard:
+        return stage.reshard();
+      case ActionKind::reduce_grad:
+        reduced_.insert(action.stage);
+        return stage.reduce_grad();
+      case ActionKind::send_f:
+        return across(out_of, action, 0, [&](const Address& to) {
+          Activation activation = take_held(to.tag);
+          if (state_.facts.trains)
+            mail_.expect_like({to.peer, to.tag + kGradientTag, action}, activation);
+          mail_.send(to, std::move(activation));
+        });
+      case ActionKind::recv_f:
+        return across(into, action, 0, receive);
+      case ActionKind::send_b:
+        return across(into, action, kGradientTag,
+                      [&](const Address& to) { mail_.send(to, take_held(to.tag)); });
+      case ActionKind::recv_b:
+        return across(out_of, action, kGradientTag, receive);
+    }
+  }
+
+  std::uint32_t tag(int edge, int micro_batch, std::uint32_t part) const {
+    const auto number = static_cast<std::uint32_t>(edge * state_.facts.micro_batches + micro_batch);
+    return number * kTagsPerMessage + part;
+  }
+
+  // For each of these edges of a stage that leads to another rank: the address of that part.
+  template <class Deliver>
+  void across(std::span<const int> edges, const Action& action, std::uint32_t part,
+              const Deliver& deliver) {
+    for (const int edge : edges) {
+      const Skip& ends = state_.graph.edge(edge);
+      const int peer = state_.rank_of(ends.from == action.stage ? ends.to : ends.from);
+      if (peer != state_.group.rank())
+        deliver(Address{peer, tag(edge, action.micro_batch, part), action});
+    }
+  }
+
+  Activation take_held(std::uint32_t key) { return std::move(held_.extract(key).mapped()); }
+
+  [[noreturn]] void refuse(std::string_view why) const {
+    throw InvalidArgument(fmt::format("pipeline: {} {}", to_string(action_), why));
+  }
+
+  // What a callback returned must be as many as there are edges, and what their shapes say.
+  void check(const std::vector<Activation>& returned, std::size_t expected) const {
+    if (returned.size() != expected)
+      refuse(fmt::format("returned {} activations instead of {}", returned.size(), expected));
+    for (const Activation& each : returned) {
+      const std::size_t limit = state_.options.activation_limit;
+      if (bytes_of(each.shape, each.data.dtype, limit) != each.data.bytes())
+        refuse(
+            fmt::format("returned {} with {} elements: both must say the same, within {} bytes "
+                        "(PipelineOptions::activation_limit)",
+                        to_text(each.shape, each.data.dtype), each.data.count, limit));
+      if (each.data.device.type != DeviceType::cpu ||
+          (each.data.data == nullptr && each.data.count > 0))
+        refuse("returned an activation that is not in CPU memory");
+    }
+  }
+
+  void forward(Stage& stage, const Action& action) {
+    std::vector<Activation> inputs;
+    for (const int edge : state_.graph.into(action.stage)) {
+      const std::uint32_t key = tag(edge, action.micro_batch, 0);
+      inputs.push_back(take_held(key));
+      if (state_.facts.trains) input_forms_[key] = {inputs.back().data.dtype, inputs.back().shape};
+    }
+    std::vector<Activation> outputs = stage.forward(action.micro_batch, inputs);
+    const auto edges = state_.graph.out_of(action.stage);
+    check(outputs, edges.size());
+    for (std::size_t i = 0; i < edges.size(); ++i)
+      held_.emplace(tag(edges[i], action.micro_batch, 0), std::move(outputs[i]));
+  }
+
+  void backward_input(Stage& stage, const Action& action) {
+    std::vector<Activation> gradients;
+    for (const int edge : state_.graph.out_of(action.stage)) {
+      mail_.settle(tag(edge, action.micro_batch, 0));
+      gradients.push_back(take_held(tag(edge, action.micro_batch, kGradientTag)));
+    }
+    std::vector<Activation> results = stage.backward_input(action.micro_batch, gradients);
+    const auto edges = state_.graph.into(action.stage);
+    check(results, edges.size());
+    for (std::size_t i = 0; i < edges.size(); ++i) {
+      const auto input = input_forms_.extract(tag(edges[i], action.micro_batch, 0));
+      const auto& [dtype, shape] = input.mapped();
+      if (results[i].data.dtype != dtype || results[i].shape != shape)
+        refuse(fmt::format("returned the gradient {} of an input {}",
+                           to_text(results[i].shape, results[i].data.dtype),
+                           to_text(shape, dtype)));
+      held_.emplace(tag(edges[i], action.micro_batch, kGradientTag), std::move(results[i]));
+    }
+  }
+
+  // Adds the gradients of a tied weight in the order of its stages, on the rank of the first; the
+  // other holders give theirs and get the sum. Every rank goes through its tied weights in one
+  // order, so blocking calls cannot wait for each other.
+  void add_tied(const TiedWeight& tied) {
+    const int root = state_.rank_of(tied.stages.front());
+    // Past those of the messages between stages.
+    const std::uint32_t key = tag(static_cast<int>(state_.graph.edges().size()), 0, 0);
+    const auto later = std::span(tied.stages).subspan(1);  // than the root's
+    if (state_.group.rank() == root) return add_tied_here(tied, later, key);
+    for (const int stage : later)
+      if (state_.stages.contains(stage))
+        state_.group.send(tied_gradient(stage, tied), root, key, left());
+    for (const int stage : later)
+      if (state_.stages.contains(stage))
+        state_.group.recv(tied_gradient(stage, tied), root, key, left());
+  }
+
+  void add_tied_here(const TiedWeight& tied, std::span<const int> later, std::uint32_t key) {
+    const Tensor sum = tied_gradient(tied.stages.front(), tied);
+    auto* const bytes = static_cast<std::byte*>(sum.data);
+    Activation arrived;
+    for (const int stage : later) {
+      Tensor part;
+      if (state_.stages.contains(stage)) {
+        part = tied_gradient(stage, tied);
+        if (part.count != sum.count || part.dtype != sum.dtype || part.data == sum.data)
+          throw InvalidArgument(fmt::format(
+              "the gradient of {} is {} x {} at {} in stage {} and {} x {} at {} in stage {}; it "
+              "must be the same type and count in a place of its own",
+              tied.name, to_string(sum.dtype), sum.count, sum.data, tied.stages.front(),
+              to_string(part.dtype), part.count, part.data, stage));
+      } else {
+        if (!arrived.owner)
+          arrived = make_activation({static_cast<std::int64_t>(sum.count)}, sum.dtype);
+        part = arrived.data;
+        state_.group.recv(part, state_.rank_of(stage), key, left());
+      }
+      const auto* const added = static_cast<const std::byte*>(part.data);
+      reduce(sum.dtype, ReduceOp::sum, bytes, std::array<const std::byte*, 2>{bytes, added},
+             sum.count);
+    }
+    for (const int stage : later) {
+      if (state_.stages.contains(stage))
+        std::copy_n(bytes, sum.bytes(), static_cast<std::byte*>(tied_gradient(stage, tied).data));
+      else
+        state_.group.send(sum, state_.rank_of(stage), key, left());
+    }
+  }
+
+  Tensor tied_gradient(int stage, const TiedWeight& tied) const {
+    return state_.stages.at(stage)->tied_gradient(tied.name);
+  }
+
+  const Pipeline::State& state_;
+  Mail& mail_;
+  Action action_;
+  // By tag: activations and gradients between the action that made or received them and the one
+  // that uses or sends them.
+  std::unordered_map<std::uint32_t, Activation> held_;
+  // Until their gradients are there.
+  std::unordered_map<std::uint32_t, std::pair<DType, std::vector<std::int64_t>>> input_forms_;
+  std::set<int> reduced_;
+};
+
+}  // namespace
+
+void Pipeline::step(std::optional<Duration> timeout) {
+  const Duration bound = timeout.value_or(state_->group.timeout());
+  constexpr Duration kLongest = std::chrono::hours(24 * 365);
+  if (bound <= Duration::zero()) throw InvalidArgument("a timeout must be positive");
+  const auto mail = std::make_shared<Mail>(state_->group, state_->options.activation_limit,
+                                           Mail::Clock::now() + std::min(bound, kLongest));
+  StepRun run(*state_, *mail);
+  const auto fail = [&](std::string_view what) {
+    mail->abort(run.action(), what);
+    mail->close();
+  };
+  try {
+    run.run();
+    mail->close();
+  } catch (const std::exception& error) {
+    fail(error.what());
+    throw;
+  } catch (...) {
+    fail("a callback threw what is no std::exception");
+    throw;
+  }
+}
 
 }  // namespace c10d::inline v0::parallel

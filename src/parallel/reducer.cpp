@@ -56,9 +56,7 @@ std::string text_of(const ReducerOptions& options) {
 ProcessGroup own_group(ProcessGroup& group, std::span<const ParamSpec> params,
                        const ReducerOptions& options) {
   agree_on_parameters(group, "Reducer", params, text_of(options), problem_of(params, options));
-  std::vector<int> all(static_cast<std::size_t>(group.size()));
-  std::iota(all.begin(), all.end(), 0);
-  return group.new_group(all, "reducer");
+  return twin_of(group, "reducer");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tests/contract/ranks.h"
 
+#include <stdexcept>
 #include <thread>
 
 namespace c10d::contract {
@@ -24,6 +25,24 @@ void run_ranks(const std::string& backend, int size, const Body& body) {
       group.abort("another rank's part of the test failed");
     }
   });
+}
+
+void Latch::count_down() {
+  const std::lock_guard lock(mutex_);
+  --count_;
+  changed_.notify_all();
+}
+
+void Latch::wait() {
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_for(lock, kTimeout, [&] { return count_ <= 0; }))
+    throw std::runtime_error(std::to_string(count_) + " ranks did not come within " +
+                             std::to_string(kTimeout.count()) + " s");
+}
+
+void Latch::arrive_and_wait() {
+  count_down();
+  wait();
 }
 
 Failure failure_of(const std::function<void()>& call) {

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,21 @@ void run_ranks(const std::string& backend, int size, const Body& body);
 
 // Runs `task(i)` for i in [0, n), each in a thread, and joins them.
 void run_threads(int n, const std::function<void(int)>& task);
+
+// A latch that does not wait for ever for a rank that failed: after kTimeout wait() throws, which
+// fails the test and ends the rank.
+class Latch {
+ public:
+  explicit Latch(int count) : count_(count) {}
+  void count_down();
+  void wait();
+  void arrive_and_wait();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int count_;
+};
 
 // The failure that `call` throws. A test failure when it throws none.
 Failure failure_of(const std::function<void()>& call);

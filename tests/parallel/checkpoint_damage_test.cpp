@@ -109,6 +109,7 @@ std::string read_file(const std::string& path) {
 }
 
 void write_file(const std::string& path, const std::string& bytes) {
+  std::filesystem::remove(path);  // a file system may flush what is truncated and written again
   std::ofstream(path, std::ios::binary | std::ios::trunc)
       .write(bytes.data(), std::ptrdiff_t(bytes.size()));
 }
@@ -117,6 +118,11 @@ void save_step(ProcessGroup& group, const std::string& directory, std::int64_t s
                FileSystem& disk, SaveOptions options = {}) {
   Toy run(group, step);
   save(group, directory, run.snapshot(), options, disk);
+}
+
+// By rank, what it was told.
+void expect_same(const std::vector<std::vector<std::string>>& texts) {
+  for (const auto& of_rank : texts) EXPECT_EQ(of_rank, texts[0]);
 }
 
 void one_rank(const contract::Body& body) { contract::run_ranks("native", 1, body); }
@@ -225,6 +231,35 @@ TEST(CheckpointDamage, AFailureInTheBackgroundComesOutOfWait) {
   });
 }
 
+TEST(CheckpointDamage, OneRanksFailureInTheBackgroundIsThatOfEveryRank) {
+  const TemporaryDirectory directory;
+  std::vector<std::vector<std::string>> texts(2);
+  contract::run_ranks("native", 2, [&](ProcessGroup& group) {
+    auto& said = texts[static_cast<std::size_t>(group.rank())];
+    AsyncSaver saver(group, group.rank() == 1 ? directory / "no/such/parent" : directory.path());
+    Toy run(group, 1);
+    const auto expect_told = [&](const std::function<void()>& call) {
+      try {
+        call();
+        ADD_FAILURE() << "accepted";
+      } catch (const CheckpointError& error) {
+        EXPECT_EQ(error.failure().rank, 1);
+        said.push_back(error.what());
+      }
+    };
+    saver.save(run.snapshot());
+    expect_told([&] { saver.wait(); });
+    saver.save(run.snapshot());
+    expect_told([&] {
+      while (!saver.poll()) contract::expect_usable(group);
+    });
+    contract::expect_usable(group);
+  });
+  EXPECT_EQ(texts[0].size(), 2u);
+  expect_same(texts);
+  EXPECT_TRUE(fs::is_empty(directory.path())) << "neither a checkpoint nor a part of one";
+}
+
 // Loads and says why not; the failure is about `file`.
 std::string refusal(ProcessGroup& group, const std::string& directory, const std::string& file) {
   Toy run(group, 0);
@@ -239,39 +274,79 @@ std::string refusal(ProcessGroup& group, const std::string& directory, const std
   return "accepted";
 }
 
-TEST(CheckpointDamage, TornOrChangedAtAnyByteItIsRefusedAndTheOneBeforeLoads) {
+// What rank 0 writes before a load is there for all: the first thing that load() does is
+// collective.
+void write_on_rank_0(const ProcessGroup& group, const std::string& path, const std::string& bytes) {
+  if (group.rank() == 0) write_file(path, bytes);
+}
+
+TEST(CheckpointDamage, WhatIsTornIsRefusedOnEveryRankAndTheOneBeforeLoads) {
+  const TemporaryDirectory directory;
+  std::vector<std::vector<std::string>> texts(2);
+  contract::run_ranks("native", 2, [&](ProcessGroup& group) {
+    FailingDisk disk;
+    save_step(group, directory.path(), 1, disk);
+    save_step(group, directory.path(), 2, disk);
+    auto& said = texts[static_cast<std::size_t>(group.rank())];
+    for (const char* name :
+         {"latest", "000002-step-2/manifest.json", "000002-step-2/rank-00000.safetensors",
+          "000002-step-2/rank-00001.safetensors"}) {
+      const std::string file = directory / name, whole = read_file(file);
+      ASSERT_GT(whole.size(), 20u);
+      group.barrier();  // all have read it
+      for (std::size_t at = 0; at < whole.size(); at += 13) {
+        write_on_rank_0(group, file, whole.substr(0, at));
+        said.push_back(refusal(group, directory.path(), file));
+        EXPECT_NE(said.back().find(std::to_string(at)), std::string::npos)
+            << "the offset: " << said.back();
+        if (testing::Test::HasFailure()) return;
+      }
+      write_on_rank_0(group, file, whole + "x");
+      said.push_back(refusal(group, directory.path(), file));
+      EXPECT_NE(said.back(), "accepted");
+      EXPECT_EQ(step_that_loads(group, directory.path(), "000001-step-1"), 1u);
+      if (group.rank() == 0) fs::remove(file);
+      if (std::string(name) != "latest") {
+        said.push_back(refusal(group, directory.path(), file));
+        EXPECT_NE(said.back(), "accepted");
+      } else {
+        EXPECT_EQ(step_that_loads(group, directory.path()), 2u) << "the newest, without `latest`";
+      }
+      write_on_rank_0(group, file, whole);
+      EXPECT_EQ(step_that_loads(group, directory.path()), 2u);
+    }
+  });
+  expect_same(texts);
+}
+
+TEST(CheckpointDamage, TornOrChangedAtAnyByteItIsRefused) {
   const TemporaryDirectory directory;
   one_rank([&](ProcessGroup& group) {
     FailingDisk disk;
     save_step(group, directory.path(), 1, disk);
-    save_step(group, directory.path(), 2, disk);
-    for (const char* name :
-         {"latest", "000002-step-2/manifest.json", "000002-step-2/rank-00000.safetensors"}) {
-      const std::string file = directory / name, whole = read_file(file);
-      ASSERT_GT(whole.size(), 20u);
-      for (std::size_t at = 0; at < whole.size(); ++at) {
-        write_file(file, whole.substr(0, at));
-        const std::string torn = refusal(group, directory.path(), file);
-        EXPECT_NE(torn.find(std::to_string(at)), std::string::npos) << "the offset: " << torn;
-        std::string changed = whole;
-        changed[at] = static_cast<char>(changed[at] ^ (at % 2 == 0 ? 1 : 0x80));
-        write_file(file, changed);
-        EXPECT_NE(refusal(group, directory.path(), file), "accepted") << file << " " << at;
-        if (testing::Test::HasFailure()) return;
-      }
-      write_file(file, whole + "x");
-      EXPECT_NE(refusal(group, directory.path(), file), "accepted");
-      EXPECT_EQ(step_that_loads(group, directory.path(), "000001-step-1"), 1u);
-      fs::remove(file);
-      if (std::string(name) != "latest") {
-        EXPECT_NE(refusal(group, directory.path(), file), "accepted");
-      } else {
-        EXPECT_EQ(step_that_loads(group, directory.path()), 2u) << "the newest, without `latest`";
-      }
-      write_file(file, whole);
-      EXPECT_EQ(step_that_loads(group, directory.path()), 2u);
-    }
   });
+  for (const char* name :
+       {"latest", "000001-step-1/manifest.json", "000001-step-1/rank-00000.safetensors"}) {
+    const std::string file = directory / name, whole = read_file(file);
+    const auto refusal_of = [&](const std::string& bytes) -> std::string {
+      write_file(file, bytes);
+      try {
+        verify_checkpoint(directory.path());
+      } catch (const CheckpointError& error) {
+        EXPECT_EQ(error.failure().file, file) << error.what();
+        return error.what();
+      }
+      return "accepted";
+    };
+    for (std::size_t at = 0; at < whole.size(); ++at) {
+      const std::string torn = refusal_of(whole.substr(0, at));
+      ASSERT_NE(torn.find(std::to_string(at)), std::string::npos) << "the offset: " << torn;
+      std::string changed = whole;
+      changed[at] = static_cast<char>(changed[at] ^ (1 << at % 8));
+      ASSERT_NE(refusal_of(changed), "accepted") << file << " " << at;
+    }
+    EXPECT_EQ(refusal_of(whole), "accepted");
+  }
 }
 
 // CRC-32C bit by bit, from its definition.
@@ -286,14 +361,17 @@ std::string crc_of(const std::string& text) {
   return digits.data();
 }
 
-TEST(CheckpointDamage, HostileManifestsAreRefused) {
+TEST(CheckpointDamage, HostileManifestsAreRefusedOnEveryRank) {
   const TemporaryDirectory directory;
+  std::vector<std::vector<std::string>> texts(2);
   one_rank([&](ProcessGroup& group) {
     FailingDisk disk;
     save_step(group, directory.path(), 1, disk);
+  });
+  contract::run_ranks("native", 2, [&](ProcessGroup& group) {
     const std::string file = directory / "000001-step-1/manifest.json", whole = read_file(file);
     const std::string body = whole.substr(0, whole.rfind(",\n\"crc32c\""));
-    const std::string deep(1000, '[');
+    const std::string deep(1000, '['), deepest(1'000'000, '[');
     const std::vector<std::array<std::string, 3>> cases = {
         {"\"rank-00000.safetensors\"", "\"../rank-00000.safetensors\"", "no name of a shard"},
         {"\"rank-00000.safetensors\"", "\"rank-00000.safetensors/\"", "no name of a shard"},
@@ -312,6 +390,7 @@ TEST(CheckpointDamage, HostileManifestsAreRefused) {
         {"\"count\": 10", "\"count\": null", "null"},
         {"\"count\": 10", "\"count\": 10, \"count\": 10", "stands twice"},
         {"\"count\": 10", "\"count\": " + deep, "levels"},
+        {"\"count\": 10", "\"count\": " + deepest, "levels"},
         {"\"offset\": 0", "\"offset\": 1", "no integer from 0 to 0"},
         {"\"offset\": 0", "\"offset\": 18446744073709551615", "no integer from 0 to"},
         {"\"begin\": ", "\"begin\": 1", "are not data of"},
@@ -332,13 +411,48 @@ TEST(CheckpointDamage, HostileManifestsAreRefused) {
       for (std::size_t at = 0; (at = changed.find(from, at)) != std::string::npos; at += to.size())
         changed.replace(at, from.size(), to);
       EXPECT_NE(changed, body) << from;
-      write_file(file, changed + ",\n\"crc32c\":\"" + crc_of(changed) + "\"}\n");
+      write_on_rank_0(group, file, changed + ",\n\"crc32c\":\"" + crc_of(changed) + "\"}\n");
       const std::string what = refusal(group, directory.path(), file);
-      EXPECT_NE(what.find(why), std::string::npos) << to << ": " << what;
+      EXPECT_NE(what.find(why), std::string::npos) << to.substr(0, 80) << ": " << what;
+      texts[static_cast<std::size_t>(group.rank())].push_back(what);
     }
-    write_file(file, body + ",\n\"crc32c\":\"" + crc_of(body) + "\"}\n");
+    write_on_rank_0(group, file, body + ",\n\"crc32c\":\"" + crc_of(body) + "\"}\n");
     EXPECT_EQ(step_that_loads(group, directory.path()), 1u) << "the checksum itself is right";
   });
+  expect_same(texts);
+}
+
+TEST(CheckpointDamage, WhatNoReaderWouldTakeIsNotPublished) {
+  const TemporaryDirectory directory;
+  std::vector<std::vector<std::string>> texts(2);
+  contract::run_ranks("native", 2, [&](ProcessGroup& group) {
+    FailingDisk disk;
+    save_step(group, directory.path(), 1, disk);
+    Toy run(group, 2);
+    Snapshot snapshot = run.snapshot();
+    snapshot.strings["note"] = std::string(5000, 'x');
+    const auto save_with_limit = [&](std::uint64_t limit) {
+      save(group, directory.path(), snapshot, {}, disk, limit);
+    };
+    try {
+      save_with_limit(5000);
+      ADD_FAILURE() << "published";
+    } catch (const CheckpointError& error) {
+      EXPECT_EQ(error.failure().rank, 0);
+      EXPECT_NE(std::string(error.what()).find("limit 5000: fewer tensors"), std::string::npos)
+          << error.what();
+      texts[static_cast<std::size_t>(group.rank())].push_back(error.what());
+    }
+    EXPECT_EQ(step_that_loads(group, directory.path()), 1u);
+    group.barrier();
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(directory.path()))
+      names.insert(entry.path().filename());
+    EXPECT_EQ(names, (std::set<std::string>{"000001-step-1", "latest"})) << "nothing is left";
+    save_with_limit(10'000);
+    EXPECT_EQ(step_that_loads(group, directory.path()), 2u);
+  });
+  expect_same(texts);
 }
 
 TEST(CheckpointDamage, NothingLeadsOutOfTheDirectory) {

@@ -2,6 +2,7 @@
 // Checkpoints that go well: any split to any other, whole or in part, at once or in the background.
 #include "c10d/parallel/checkpoint.h"
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <mutex>
@@ -255,14 +256,17 @@ TEST(Checkpoint, InTheBackgroundTheyAreOfTheMomentOfTheCall) {
     saver.save(full(Split::cut, group, 3).snapshot);
     while (!saver.poll()) contract::expect_usable(group);
     expect_loads(group, directory.path(), Split::cut, 3);
-    saver.save(full(Split::cut, group, 4).snapshot);  // and never finished
-  });
-  run(2, [&](ProcessGroup& group) {
-    expect_loads(group, directory.path(), Split::cut, 3);
-    save(group, directory.path(), full(Split::cut, group, 5).snapshot);
-  });
+    // Held in another way than the ones before, on one rank, then on all.
+    Holder holder = full(Split::cut, group, 3);
+    if (group.rank() == 1) std::reverse(holder.snapshot.parts.begin(), holder.snapshot.parts.end());
+    saver.save(holder.snapshot);
+    saver.wait();
+    expect_loads(group, directory.path(), Split::uneven, 3);
+    saver.save(full(Split::replicated, group, 4).snapshot);
+  });  // nobody asked how it ended
+  run(2, [&](ProcessGroup& group) { expect_loads(group, directory.path(), Split::cut, 4); });
   EXPECT_EQ(names_in(directory.path()),
-            (std::set<std::string>{"000003-step-3", "000004-step-5", "latest"}));
+            (std::set<std::string>{"000004-step-3", "000005-step-4", "latest"}));
 }
 
 TEST(Checkpoint, LargeTensorsHaveAChecksumForEachPiece) {

@@ -2,8 +2,6 @@
 // Mistakes and failures of one rank: what every rank hears of them.
 #include <gmock/gmock.h>
 
-#include <latch>
-
 #include "c10d/parallel/ddp.h"
 #include "tests/contract/ranks.h"
 
@@ -56,7 +54,7 @@ void right_step(Reducer& reducer) {
 // call that is under way.
 void one_is_wrong(const OnBackend& on, const std::function<void(Reducer&)>& mistake,
                   const testing::Matcher<std::string>& text) {
-  std::latch ready(kSize), heard(kSize);
+  contract::Latch ready(kSize), heard(kSize);
   on.run(kSize, [&](ProcessGroup& group) {
     Reducer reducer(group, params(), kOptions);
     right_step(reducer);
@@ -132,7 +130,7 @@ TEST_P(DdpFailureOn, NegativeSamples) {
 
 // Each rank hears of its own mistake first.
 TEST_P(DdpFailureOn, MissingOnAllRanks) {
-  std::latch ready(kSize);
+  contract::Latch ready(kSize);
   run(kSize, [&](ProcessGroup& group) {
     Reducer reducer(group, params(), kOptions);
     ready.arrive_and_wait();
@@ -146,7 +144,7 @@ TEST_P(DdpFailureOn, MissingOnAllRanks) {
 }
 
 TEST_P(DdpFailureOn, HookThrows) {
-  std::latch done(kSize);
+  contract::Latch done(kSize);
   run(kSize, [&](ProcessGroup& group) {
     Reducer reducer(group, params(), kOptions);
     reducer.set_hook([](ProcessGroup& own, const Bucket& bucket) {
@@ -164,7 +162,7 @@ TEST_P(DdpFailureOn, HookThrows) {
 
 // The last bucket's callback: all others may have finished the step, and hear in the next one.
 TEST_P(DdpFailureOn, CallbackThrows) {
-  std::latch done(kSize);
+  contract::Latch done(kSize);
   run(kSize, [&](ProcessGroup& group) {
     Reducer reducer(group, params(), kOptions);
     reducer.on_bucket_done([&](const Bucket& bucket) {
@@ -181,7 +179,7 @@ TEST_P(DdpFailureOn, CallbackThrows) {
 }
 
 TEST_P(DdpFailureOn, DestroyedInTheMiddleOfAStep) {
-  std::latch ready(kSize), done(kSize);
+  contract::Latch ready(kSize), done(kSize);
   run(kSize, [&](ProcessGroup& group) {
     {
       Reducer reducer(group, params(), kOptions);

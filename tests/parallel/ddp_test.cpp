@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "c10d/parallel/ddp.h"
 
-#include <latch>
 #include <mutex>
 #include <thread>
 
@@ -250,7 +249,7 @@ TEST_P(DdpOn, BucketsLeaveDuringBackward) {
       Reducer reducer(group, two_params(),
                       {.mode = mode, .shards = 3, .first_bucket_bytes = 1, .bucket_bytes = 1});
       std::vector<std::string> done;
-      std::latch first(1);
+      contract::Latch first(1);
       reducer.on_bucket_done([&](const Bucket& bucket) {
         EXPECT_EQ(bucket.params.size(), 1u);
         done.push_back(bucket.params[0].spec->name);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "tests/contract/ranks.h"
+#include "tests/parallel/even_units.h"
 #include "tests/parallel/temporary_directory.h"
 
 namespace c10d::parallel {
@@ -241,49 +242,6 @@ TEST_P(Sharded, ACheckpointGoesOnAtAnotherNumberOfRanksAndStage) {
       EXPECT_EQ(trainer.weights(), trained_alone());
     }
   });
-}
-
-// One unit of `blocks` blocks per layer.
-std::vector<Unit> even_units(std::initializer_list<std::int64_t> blocks) {
-  std::vector<Unit> units;
-  for (const std::int64_t count : blocks) {
-    const std::string name = "layer" + std::to_string(units.size());
-    units.push_back({name, {{name + ".w", {count, 4096}, DType::f32}}});
-  }
-  return units;
-}
-
-TEST(ShardedMemory, IsWhatWasPlannedAndTwoUnitsAboveTheShare) {
-  constexpr std::size_t kLargest = 32 * 4096 * 4, kAll = (16 + 32 + 8) * 4096 * 4;
-  for (const int size : {2, 4, 8}) {
-    contract::run_ranks("native", size, [&](ProcessGroup& group) {
-      const Fsdp fsdp(group, even_units({16, 32, 8}));
-      EXPECT_EQ(fsdp.memory(), plan_memory(fsdp.units(), {}, group.rank(), size));
-      std::size_t optimizer = 0;  // two moments, as of Adam
-      for (std::size_t unit = 0; unit < 3; ++unit) optimizer += 2 * 4 * fsdp.shard_elements(unit);
-      const auto share = 4 * kAll / static_cast<std::size_t>(size);
-      EXPECT_LE(fsdp.memory().total() + optimizer, share + 2 * kLargest);
-    });
-  }
-}
-
-TEST(ShardedMemory, ThePlanHoldsForEveryStage) {
-  const auto units = even_units({16, 3});
-  contract::run_ranks("native", 3, [&](ProcessGroup& group) {
-    for (const Keep& keep : {kReplicated, kZero1, kZero2, kZero3})
-      for (FsdpOptions options : {reproducible(keep), reproducible(keep, 1 << 20, 2)})
-        for (const DType compute : {DType::f32, DType::bf16}) {
-          options.compute = compute;
-          const Fsdp fsdp(group, units, options);
-          EXPECT_EQ(fsdp.memory(), plan_memory(units, options, group.rank(), 3));
-        }
-  });
-  const std::size_t bytes = 19 * 4096 * 4;
-  const auto total = [&](Keep keep) { return plan_memory(units, {.keep = keep}, 0, 8).total(); };
-  EXPECT_EQ(total(kReplicated), 2 * bytes);
-  EXPECT_EQ(total(kZero1), 2 * bytes);
-  EXPECT_LT(total(kZero2), 2 * bytes);
-  EXPECT_LT(total(kZero3), total(kZero2) + 16 * 4096 * 4);
 }
 
 TEST_P(Sharded, TheFastModeAddsOneGradientPerRank) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "c10d/parallel/mesh.h"
 
-#include <latch>
-
 #include "tests/contract/ranks.h"
 
 namespace c10d::parallel {
@@ -38,7 +36,7 @@ TEST_P(MeshOn, PositionsAndGroups) {
 
 // Ranks 2 and 3 make their group only after ranks 0 and 1 have used theirs.
 TEST_P(MeshOn, AGroupWaitsForItsMembersAlone) {
-  std::latch first_used(2);
+  contract::Latch first_used(2);
   run(4, [&](ProcessGroup& world) {
     Mesh mesh(world, {{"dp", 2}, {"tp", 2}});
     if (mesh.rank("dp") == 1) first_used.wait();

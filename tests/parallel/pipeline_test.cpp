@@ -6,7 +6,6 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
-#include <latch>
 #include <mutex>
 
 #include "c10d/launch.h"
@@ -138,13 +137,13 @@ class PipelineOn : public contract::OnBackend {
   };
 
   // Gets the stage of rank 1, and what ends when rank 0 has done all of its actions.
-  using Sabotage = std::function<void(ToyStage&, std::latch& rank_0_is_through)>;
+  using Sabotage = std::function<void(ToyStage&, contract::Latch& rank_0_is_through)>;
 
   // Two stages on two ranks, and what each rank sees.
   std::vector<Seen> after(const Sabotage& sabotage) const {
     std::mutex mutex;
     std::vector<Seen> seen;
-    std::latch rank_0_is_through(1);
+    contract::Latch rank_0_is_through(1);
     run(2, [&](ProcessGroup& group) {
       const Model model{.stages = 2, .micro_batches = 4};
       const Schedule schedule = make_schedule("zb-h1", 2, 4);
@@ -301,7 +300,7 @@ TEST_P(PipelineOn, AStageThatThrowsEndsTheStepOnEveryRank) {
               "the third one is broken");
   // It must not take the step for done.
   expect_told(
-      [&](ToyStage& stage, std::latch& rank_0_is_through) {
+      [&](ToyStage& stage, contract::Latch& rank_0_is_through) {
         stage.on_reduce = [&] {
           rank_0_is_through.wait();
           broken(2);
@@ -356,7 +355,7 @@ TEST_P(PipelineOn, AHostileHeaderIsRefusedBeforeMemoryIsTaken) {
 }
 
 TEST_P(PipelineOn, AStepThatIsLateFailsOnEveryRank) {
-  std::latch told(1);
+  contract::Latch told(1);
   run(2, [&](ProcessGroup& group) {
     const Model model{.stages = 2, .micro_batches = 1};
     const Schedule schedule = make_schedule("gpipe", 2, 1);

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "c10d/parallel/checkpoint.h"
+#include "tests/parallel/temporary_directory.h"
 
 namespace c10d::parallel {
 namespace {
@@ -58,13 +61,57 @@ TEST(Safetensors, AnothersFileIsRead) {
   EXPECT_TRUE(header.metadata.empty());
 }
 
+void write_file(const std::string& path, const std::string& bytes) {
+  std::filesystem::remove(path);  // a file system may flush what is truncated and written again
+  std::ofstream(path, std::ios::binary | std::ios::trunc)
+      .write(bytes.data(), std::ptrdiff_t(bytes.size()));
+}
+
+// A file with kSpecs.
+std::string whole_file() { return make_safetensors_header(kSpecs, {}) + std::string(57, 'd'); }
+
 TEST(Safetensors, EveryTruncationIsRefused) {
-  const std::string start = make_safetensors_header(kSpecs, {});
-  for (std::uint64_t bytes = 0; bytes < start.size() + 57; ++bytes)
-    EXPECT_THROW(
-        parse_safetensors(std::string_view(start).substr(0, bytes), bytes, "some.safetensors"),
-        CheckpointError)
+  const TemporaryDirectory directory;
+  const std::string path = directory / "some.safetensors", whole = whole_file();
+  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
+    EXPECT_THROW(parse_safetensors(whole.substr(0, bytes), bytes, "some.safetensors"),
+                 CheckpointError)
         << bytes;
+    write_file(path, whole.substr(0, bytes));
+    try {
+      read_safetensors_header(path);
+      ADD_FAILURE() << "accepted: the first " << bytes;
+    } catch (const CheckpointError& error) {
+      EXPECT_EQ(error.failure().file, path) << error.what();
+    }
+  }
+  write_file(path, whole);
+  EXPECT_EQ(read_safetensors_header(path).entries.size(), kSpecs.size());
+}
+
+// There is no checksum: a letter of a name may change. What is read must tile the file all the
+// same.
+TEST(Safetensors, AnyBitThatChangedIsRefusedOrLeavesAFileThatIsWhole) {
+  const std::string whole = whole_file();
+  const std::uint64_t header_bytes = whole.size() - 57;
+  std::size_t refused = 0;
+  for (std::size_t bit = 0; bit < 8 * header_bytes; ++bit) {
+    std::string changed = whole;
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
+    try {
+      const SafetensorsHeader header = parse_safetensors(changed, changed.size(), "f");
+      std::uint64_t at = header.bytes;
+      for (const SafetensorsEntry& entry : header.entries) {
+        EXPECT_EQ(entry.begin, at) << bit;
+        at += entry.spec.bytes();
+      }
+      EXPECT_EQ(at, whole.size()) << bit;
+    } catch (const CheckpointError& error) {
+      EXPECT_EQ(error.failure().file, "f") << bit;
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 4 * header_bytes) << "most bits carry meaning";
 }
 
 TEST(Safetensors, HostileHeadersAreRefused) {
@@ -98,15 +145,33 @@ TEST(Safetensors, HostileHeadersAreRefused) {
       {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
        R"("a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})",
        "stands twice"},
+      {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+       R"("b":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})",
+       "ends at"},
+      {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+       R"("b":{"dtype":"U8","shape":[0],"data_offsets":[2,2]}})",
+       "ends at"},
+      {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[2,4]},)"
+       R"("b":{"dtype":"U8","shape":[2],"data_offsets":[4,6]}})",
+       "begins at byte"},
+      {one(R"({"dtype":"U8","shape":[4],"data_offsets":[4,8]})"), "begins at byte"},
+      {one(R"({"dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4]})"), "stands twice"},
+      {one(R"({"dtype":"U8","shape":[4],"data_offsets":[0,4,4]})"), "two integers"},
+      {one(R"({"dtype":"U8","shape":[4],"data_offsets":[-4,0]})"), "two integers"},
+      {one(R"({"dtype":"U8","shape":4,"data_offsets":[0,4]})"), "array"},
+      {R"({"__metadata__":{},"__metadata__":{}})", "stands twice"},
+      {R"({"__metadata__":{"k":"1","k":"2"}})", "stands twice"},
+      {"{}", "4 bytes after"},
       {R"({"__metadata__":{"k":1},"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
        "no string"},
       {R"({"__metadata__":null})", "null"},
       {one("[[[[[[[[[[]]]]]]]]]]"), "8 levels"},
+      {"{\"t\":" + std::string(1'000'000, '['), "8 levels"},
       {"{\"\xff\":1}", "JSON"},
   };
   for (const auto& [json, why] : cases) {
     const std::string what = refusal(json, 4);
-    EXPECT_NE(what.find(why), std::string::npos) << json << ": " << what;
+    EXPECT_NE(what.find(why), std::string::npos) << json.substr(0, 200) << ": " << what;
   }
 }
 

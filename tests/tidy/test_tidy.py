@@ -57,6 +57,15 @@ BAD = {
         {**built("examples", "a.cpp"), "src/core/log.h": HEADER,
          "examples/a.cpp": SPDX + '#include "src/core/log.h"\n'},
         'must not include "src/core/log.h"'),
+    "a trainer includes internals": (
+        {**built("src/parallel", "fsdp.cpp"), "src/core/log.h": HEADER,
+         "src/parallel/fsdp.cpp": SPDX + '#include "src/core/log.h"\n'},
+        'must not include "src/core/log.h"'),
+    "a thick trainer": (
+        {**built("src/parallel", "fsdp.cpp", "fsdp_sums.cpp"),
+         "src/parallel/fsdp.cpp": SPDX + "int x;\n" * 300,
+         "src/parallel/fsdp_sums.cpp": SPDX + "int y;\n" * 299},
+        "fsdp.cpp:1: the shard engine has 601 lines in 2 files, limit 600"),
     "an include from nowhere": (
         {"src/core/thing.cpp": SPDX + '#include "thing.h"\n'}, '"thing.h" is no file here'),
     "a public header with a dependency": (

@@ -12,6 +12,10 @@ from pathlib import Path
 from source import functions, includes, string_literals, without_comments
 
 MAX_FILE, MAX_FUNCTION, MAX_LINE, MAX_PUBLIC_HEADER = 500, 70, 100, 150
+# The trainers are thin: the files of one together.
+MAX_TRAINER = 600
+TRAINERS = {"reducer": r"src/parallel/(reducer|bucket)", "shard engine": r"src/parallel/fsdp",
+            "pipeline executor": r"src/parallel/(pipeline|tied)"}
 FOLDERS = ("include", "src", "kernels", "bench", "tools", "tests", "examples", "cmake", "docs",
            ".ci")
 CXX = (".h", ".cpp", ".cu", ".cuh")
@@ -104,6 +108,15 @@ def check_layout(tree):
             tree.report(path, 1, "a header needs #pragma once")
         if BANNED_FILE.search(Path(path).stem):
             tree.report(path, 1, "name the file after what it holds")
+
+
+def check_trainers(tree):
+    for name, pattern in TRAINERS.items():
+        files = [path for path in tree.of(*CXX) if re.match(pattern, path)]
+        lines = sum(len(tree.texts[path].splitlines()) for path in files)
+        if lines > MAX_TRAINER:
+            tree.report(min(files), 1, f"the {name} has {lines} lines in {len(files)} files, "
+                                       f"limit {MAX_TRAINER}")
 
 
 def check_functions(tree):
@@ -212,8 +225,8 @@ def check_links(tree):
                     tree.report(path, number, f"dead link {target}")
 
 
-CHECKS = (check_layout, check_functions, check_includes, check_dead_files, check_names,
-          check_environment, check_paths, check_links)
+CHECKS = (check_layout, check_trainers, check_functions, check_includes, check_dead_files,
+          check_names, check_environment, check_paths, check_links)
 
 
 def main(arguments):

@@ -89,24 +89,26 @@ C10D_API std::string save(ProcessGroup& group, const std::string& directory,
 C10D_API std::optional<LoadResult> load(ProcessGroup& group, const std::string& directory,
                                         Snapshot& snapshot, LoadOptions options = {});
 
-// As save(), but the caller waits for a copy in memory only; a thread writes. One checkpoint at a
-// time: save() finishes the one before. One thread at a time.
+// As save(), but the caller waits for a copy in memory only, which is kept for the next one; a
+// thread writes and publishes, on a group of its own. One checkpoint at a time: save() waits for
+// the one before. One thread at a time.
 class C10D_API AsyncSaver {
  public:
+  // Collective. `group` must outlive this object.
   AsyncSaver(ProcessGroup& group, std::string directory, SaveOptions options = {});
-  // Waits for the thread. A checkpoint that wait() or poll() did not finish stays unpublished.
+  // Waits for the checkpoint under way, and is silent about its failure.
   ~AsyncSaver();
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
-  // Collective. Throws what befell the checkpoint before, if that was not finished yet: the new one
-  // is then not begun.
+  // Collective. Throws what befell the checkpoint before, if neither wait() nor poll() did: the new
+  // one is then not begun.
   void save(const Snapshot& snapshot);
   // Collective. Returns when the checkpoint under way, if any, is on the disk and named by
-  // `latest`.
+  // `latest`; throws why it is not, on every rank the same.
   void wait();
-  // Collective, one small all_reduce. As wait() when every rank has written its part; else false,
-  // at once. True when nothing is under way.
+  // Collective, one small all_reduce. As wait() when every rank knows how the checkpoint ended;
+  // else false, at once. True when nothing is under way.
   bool poll();
 
  private:

@@ -39,9 +39,4 @@ std::string options_text(std::span<const Unit> units, const FsdpOptions& options
 std::vector<TensorPart> parts_of(const UnitLayout& layout, std::string_view prefix,
                                  std::span<float> shard, std::size_t first);
 
-// The sum of squares of `values` in a fixed order; of as many as a block has.
-double square_sum(std::span<const float> values) noexcept;
-// values[0] + values[1] + ... along a balanced tree.
-double tree_sum_of(std::span<const double> values) noexcept;
-
 }  // namespace c10d::inline v0::parallel

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/parallel/fsdp_layout.h"
+#include "src/parallel/unit_layout.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 
 #include "src/parallel/parameters.h"
@@ -142,21 +141,6 @@ std::vector<TensorPart> parts_of(const UnitLayout& layout, std::string_view pref
                      std::as_writable_bytes(shard.subspan(begin - first, end - begin))});
   }
   return parts;
-}
-
-double square_sum(std::span<const float> values) noexcept {
-  std::array<double, 8> lanes{};
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const double value = values[i];
-    lanes[i % lanes.size()] += value * value;
-  }
-  return tree_sum_of(lanes);
-}
-
-double tree_sum_of(std::span<const double> values) noexcept {
-  if (values.size() <= 1) return values.empty() ? 0 : values[0];
-  const std::size_t half = values.size() / 2;
-  return tree_sum_of(values.first(half)) + tree_sum_of(values.subspan(half));
 }
 
 }  // namespace c10d::inline v0::parallel

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What Fsdp takes of memory: as planned, and as the allocator of this program counts it.
+#include <malloc.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "tests/contract/ranks.h"
+#include "tests/parallel/even_units.h"
+
+namespace {
+
+std::atomic<std::size_t> live_bytes, peak_bytes;
+
+void* counted(void* memory) {
+  if (!memory) throw std::bad_alloc();
+  const std::size_t bytes = ::malloc_usable_size(memory), live = live_bytes += bytes;
+  std::size_t peak = peak_bytes;
+  while (peak < live && !peak_bytes.compare_exchange_weak(peak, live)) {
+  }
+  return memory;
+}
+
+void uncounted(void* memory) noexcept {
+  if (memory) live_bytes -= ::malloc_usable_size(memory);
+  std::free(memory);
+}
+
+}  // namespace
+
+// Of the library, too. What is not replaced here ends in one of these.
+void* operator new(std::size_t bytes) { return counted(std::malloc(bytes)); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  const auto unit = static_cast<std::size_t>(alignment);
+  return counted(std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit));
+}
+void operator delete(void* memory) noexcept { uncounted(memory); }
+void operator delete(void* memory, std::size_t) noexcept { uncounted(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { uncounted(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { uncounted(memory); }
+
+namespace c10d::parallel {
+namespace {
+
+constexpr std::size_t kBlock = 4096 * sizeof(float);
+constexpr std::size_t kAll = (32 + 64 + 16) * kBlock, kLargest = 64 * kBlock;
+std::vector<Unit> large_units() { return even_units({32, 64, 16}); }
+
+// (parameters + gradients + optimizer) / W + two units; the optimizer has two moments, as Adam.
+std::size_t bound(int size) { return 4 * kAll / static_cast<std::size_t>(size) + 2 * kLargest; }
+
+void train(Fsdp& fsdp, std::vector<std::vector<float>>& moments) {
+  for (std::size_t unit = 0; unit < fsdp.units().size(); ++unit) {
+    fsdp.unshard(unit);
+    fsdp.reshard(unit);
+  }
+  for (std::size_t unit = fsdp.units().size(); unit-- > 0;) {
+    fsdp.unshard(unit);
+    for (float& value : fsdp.next_gradient(unit)) value = 1;
+    fsdp.gradient_done(unit);
+    fsdp.reduce(unit);
+    fsdp.reshard(unit);
+  }
+  fsdp.end_step();
+  for (std::size_t unit = 0; unit < fsdp.units().size(); ++unit)
+    for (std::size_t i = 0; i < fsdp.shard_elements(unit); ++i)
+      fsdp.shard(unit)[i] -= moments[unit][2 * i] += fsdp.gradient(unit)[i];
+  fsdp.publish();
+}
+
+TEST(ShardedMemory, IsTheShareAndTwoUnits) {
+  for (const int size : {2, 4, 8}) {
+    contract::run_ranks("native", size, [&](ProcessGroup& group) {
+      Fsdp fsdp(group, large_units());
+      std::vector<std::vector<float>> moments;
+      std::size_t optimizer = 0;
+      for (std::size_t unit = 0; unit < fsdp.units().size(); ++unit) {
+        moments.emplace_back(2 * fsdp.shard_elements(unit));
+        optimizer += moments.back().size() * sizeof(float);
+      }
+      const FsdpMemory planned = plan_memory(fsdp.units(), {}, group.rank(), size);
+      for (int step = 0; step < 2; ++step) {
+        EXPECT_EQ(fsdp.memory(), planned);
+        train(fsdp, moments);
+      }
+      EXPECT_EQ(fsdp.memory(), planned);
+      EXPECT_EQ(planned.total() + optimizer, bound(size)) << "units that divide evenly";
+    });
+  }
+}
+
+// All ranks are threads of this program, and what else C++ allocates is in it: less than a
+// twentieth.
+TEST(ShardedMemory, IsThatAlsoByTheAllocator) {
+  for (const int size : {2, 4, 8}) {
+    std::size_t before = 0, peak = 0;
+    contract::run_ranks("native", size, [&](ProcessGroup& group) {
+      const std::vector<Unit> units = large_units();
+      group.barrier();
+      if (group.rank() == 0) peak_bytes = before = live_bytes;
+      group.barrier();
+      Fsdp fsdp(group, units);
+      std::vector<std::vector<float>> moments;
+      for (std::size_t unit = 0; unit < units.size(); ++unit)
+        moments.emplace_back(2 * fsdp.shard_elements(unit));
+      for (int step = 0; step < 2; ++step) train(fsdp, moments);
+      group.barrier();
+      if (group.rank() == 0) peak = peak_bytes;
+      group.barrier();
+    });
+    const std::size_t expected = static_cast<std::size_t>(size) * bound(size);
+    EXPECT_GE(peak - before, expected) << "the allocator saw the engine";
+    EXPECT_LE(peak - before, expected + expected / 20);
+    std::printf("ZeRO-3, %d ranks: %.3f MiB per rank by the allocator, bound %.3f\n", size,
+                static_cast<double>(peak - before) / size / (1 << 20),
+                static_cast<double>(bound(size)) / (1 << 20));
+  }
+}
+
+TEST(ShardedMemory, ThePlanHoldsForEveryStage) {
+  const auto units = even_units({16, 3});
+  contract::run_ranks("native", 3, [&](ProcessGroup& group) {
+    for (const Keep& keep : {kReplicated, kZero1, kZero2, kZero3})
+      for (FsdpOptions options :
+           {FsdpOptions{.keep = keep, .mode = ReduceMode::reproducible, .shards = 8},
+            FsdpOptions{.keep = keep,
+            .mode = ReduceMode::reproducible,
+            .shards = 8,
+            .prefetch_bytes = 1 << 20,
+            .gradient_buffers = 2}})
+        for (const DType compute : {DType::f32, DType::bf16}) {
+          options.compute = compute;
+          const Fsdp fsdp(group, units, options);
+          EXPECT_EQ(fsdp.memory(), plan_memory(units, options, group.rank(), 3));
+        }
+  });
+  const std::size_t bytes = 19 * kBlock;
+  const auto total = [&](Keep keep) { return plan_memory(units, {.keep = keep}, 0, 8).total(); };
+  EXPECT_EQ(total(kReplicated), 2 * bytes);
+  EXPECT_EQ(total(kZero1), 2 * bytes);
+  EXPECT_LT(total(kZero2), 2 * bytes);
+  EXPECT_LT(total(kZero3), total(kZero2) + 16 * kBlock);
+}
+
+}  // namespace
+}  // namespace c10d::parallel
