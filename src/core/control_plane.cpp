@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "src/core/members.h"
 #include "src/core/shm_control.h"
 #include "src/core/store_control.h"
 
@@ -52,8 +53,11 @@ std::shared_ptr<const Failure> ControlPlane::explain(Failure otherwise, Duration
 }
 
 std::string ControlPlane::name_of(int rank) const {
-  const Member& member = members_[static_cast<std::size_t>(rank)];
-  return fmt::format("rank {} (host {}, pid {})", rank, member.host, member.pid);
+  return v0::name_of(members_[static_cast<std::size_t>(rank)]);
+}
+
+std::string ControlPlane::names_of(const std::vector<int>& ranks) const {
+  return v0::names_of(members_, ranks);
 }
 
 Failure ControlPlane::failure_about(int rank, Code code, std::string message) const {
@@ -85,15 +89,29 @@ Failure ControlPlane::deadline_passed(const Call& call, std::string_view phase,
   const Signature signature = signature_of(call.op, size_);
   std::string text = fmt::format("the deadline of {} #{} passed while {}", describe(signature),
                                  call.sequence, phase);
-  for (std::size_t i = 0; i < missing.size(); ++i)
-    text += (i == 0 ? "; missing: " : ", ") + name_of(missing[i]) +
-            (about ? about(missing[i]) : std::string());
+  constexpr std::size_t kTold = 8;  // of more only who they are
+  if (missing.size() > kTold || !about) {
+    if (!missing.empty()) text += "; missing: " + names_of(missing);
+  } else {
+    for (std::size_t i = 0; i < missing.size(); ++i)
+      text += (i == 0 ? "; missing: " : ", ") + name_of(missing[i]) + about(missing[i]);
+  }
   Failure failure = missing.empty() ? Failure{} : failure_about(missing.front(), {}, {});
   failure.code = Code::timed_out;
   failure.message = std::move(text);
   failure.group = group_;
   failure.op = to_string(signature.kind);
   failure.sequence = call.sequence;
+  return failure;
+}
+
+Failure ControlPlane::did_not_reach_barrier(const std::vector<int>& missing,
+                                            std::uint64_t round) const {
+  Failure failure = failure_about(missing.empty() ? rank_ : missing.front(), Code::timed_out,
+                                  fmt::format("{} of {} ranks did not reach monitored_barrier: {}",
+                                              missing.size(), size_, names_of(missing)));
+  failure.op = "monitored_barrier";
+  failure.sequence = round;
   return failure;
 }
 

@@ -56,8 +56,8 @@ class ControlPlane : public Control {
   virtual void look_for_evidence() {}
   // The cause as it stands where all ranks see it; waits a moment for a rank that is writing it.
   virtual Failure read_cause() = 0;
-  // "rank 2 (host a, pid 9)".
   std::string name_of(int rank) const;
+  std::string names_of(const std::vector<int>& ranks) const;
   Failure failure_about(int rank, Code code, std::string message) const;
   Failure mismatch(const Signature& mine, int peer, const Signature& theirs, bool mine_is_odd,
                    std::uint64_t sequence) const;
@@ -65,6 +65,7 @@ class ControlPlane : public Control {
   // `about` may add what is known of one of them.
   Failure deadline_passed(const Call& call, std::string_view phase, const std::vector<int>& missing,
                           const std::function<std::string(int)>& about = {}) const;
+  Failure did_not_reach_barrier(const std::vector<int>& missing, std::uint64_t round) const;
   Failure counts_mismatch(std::uint64_t sequence, int peer, std::uint64_t expected,
                           std::uint64_t sent) const;
 

@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "src/core/failure_text.h"
+#include "src/core/joining.h"
 #include "src/core/log.h"
 #include "src/core/recorder.h"
 
@@ -40,43 +42,15 @@ std::string to_bytes(const Announcement& announcement, std::span<const std::size
   return bytes;
 }
 
-// A failure as text: its facts, its host, its message, one a line.
-std::string to_text(const Failure& failure) {
-  return fmt::format("{} {} {} {} {}\n{}\n{}", static_cast<int>(failure.code), failure.rank,
-                     failure.pid, failure.sequence, failure.op.empty() ? "-" : failure.op,
-                     failure.host, failure.message);
-}
-
-Failure from_text(const std::string& text) {
-  const std::size_t first = text.find('\n');
-  const std::size_t second = first == text.npos ? first : text.find('\n', first + 1);
-  int code = 0;
-  char op[32] = {};
-  Failure failure;
-  long long pid = 0;
-  unsigned long long sequence = 0;
-  if (second == text.npos || std::sscanf(text.c_str(), "%d %d %lld %llu %31s", &code, &failure.rank,
-                                         &pid, &sequence, op) != 5)
-    return {.code = Code::corrupt, .message = "another rank's failure cannot be read"};
-  const bool known = code >= 0 && code <= static_cast<int>(Code::timed_out);
-  failure.code = known ? static_cast<Code>(code) : Code::corrupt;
-  failure.pid = pid;
-  failure.sequence = sequence;
-  if (std::string_view(op) != "-") failure.op = op;
-  failure.host = text.substr(first + 1, second - first - 1);
-  failure.message = text.substr(second + 1);
-  return failure;
-}
-
 class StoreControl final : public ControlPlane {
  public:
-  explicit StoreControl(const ControlOptions& options)
+  StoreControl(const ControlOptions& options, Joining& joining)
       : ControlPlane(options), store_(options.store), block_(std::make_unique<RankBlock>()) {
     own_ = block_.get();
     own_->pid = getpid();
     broken_ = &state_;
     store_->set(beat_key(rank_), "0");
-    store_->barrier("control/join", size_, options.deadline - std::chrono::steady_clock::now());
+    joining.await(beat_keys());
   }
 
   std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) override;
@@ -101,6 +75,11 @@ class StoreControl final : public ControlPlane {
     return all;
   }
   static std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
+  std::vector<std::string> beat_keys() const {
+    std::vector<std::string> all;
+    for (int rank = 0; rank < size_; ++rank) all.push_back(beat_key(rank));
+    return all;
+  }
   void beat();
   std::vector<std::string> beats();
   void look_for_beats();
@@ -145,11 +124,7 @@ void StoreControl::beat() {
 }
 
 // All have one: it was there before anybody came out of the constructor.
-std::vector<std::string> StoreControl::beats() {
-  std::vector<std::string> all;
-  for (int peer = 0; peer < size_; ++peer) all.push_back(beat_key(peer));
-  return store_->multi_get(all, kPatience);
-}
+std::vector<std::string> StoreControl::beats() { return store_->multi_get(beat_keys(), kPatience); }
 
 // Looks are counted, not seconds: who slept itself does not take the others for dead.
 void StoreControl::look_for_beats() {
@@ -315,16 +290,11 @@ std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
       look_for_left(all, "monitored_barrier");
       if (broken() || left > Duration::zero()) continue;
     }
-    std::string names;
-    int first = -1;
-    for (int peer = 0; peer < size_; ++peer) {
-      if (store_->try_get(arrival(peer), kPatience)) continue;
-      if (first < 0) first = peer;
-      names += (names.empty() ? "" : ", ") + name_of(peer);
-    }
-    if (first < 0) return nullptr;
-    return fail(failure_about(first, Code::timed_out,
-                              "these ranks did not reach monitored_barrier: " + names));
+    std::vector<int> missing;
+    for (int peer = 0; peer < size_; ++peer)
+      if (!store_->try_get(arrival(peer), kPatience)) missing.push_back(peer);
+    if (missing.empty()) return nullptr;
+    return fail(did_not_reach_barrier(missing, round));
   }
 } catch (const DistError& error) {
   return fail(error.failure());
@@ -348,9 +318,12 @@ void StoreControl::tick() try {
 }  // namespace
 
 std::shared_ptr<ControlPlane> make_store_control(const ControlOptions& options) {
-  auto control = std::make_shared<StoreControl>(options);
-  watch(control);
-  return control;
+  Joining joining(options);
+  return joining.run([&] {
+    auto control = std::make_shared<StoreControl>(options, joining);
+    watch(control);
+    return control;
+  });
 }
 
 }  // namespace c10d::inline v0

@@ -34,7 +34,8 @@ std::shared_ptr<SharedMapping> share(const BackendContext& context, std::string 
                        .rank = context.rank,
                        .size = context.size,
                        .token = context.token,
-                       .deadline = deadline},
+                       .deadline = deadline,
+                       .failure = [&context] { return context.control->failure(); }},
                       std::move(mapping));
 }
 
@@ -116,6 +117,8 @@ Allocation Team::allocate(std::size_t bytes, Deadline deadline) {
   std::shared_ptr<SharedMapping> mapping;
   try {
     mapping = share(context_, key, share_bytes * ranks, deadline);
+  } catch (const DistNetworkError& error) {  // of a peer that died, perhaps
+    throw_failure(*control().explain(error.failure(), std::chrono::seconds(1)));
   } catch (const DistError& error) {  // the others may have mapped it
     throw_failure(*control().fail(error.failure()));
   }
