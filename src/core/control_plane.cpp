@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
 #include <thread>
 
+#include "src/core/log.h"
 #include "src/core/members.h"
 #include "src/core/shm_control.h"
 #include "src/core/store_control.h"
@@ -68,6 +71,31 @@ Failure ControlPlane::failure_about(int rank, Code code, std::string message) co
           .host = member.host,
           .pid = member.pid,
           .group = group_};
+}
+
+Failure ControlPlane::left(int peer, std::string_view where) const {
+  return failure_about(peer, Code::peer_left,
+                       fmt::format("{} left the group; rank {} still waits for it in {}",
+                                   name_of(peer), rank_, where));
+}
+
+void ControlPlane::warn_of_late_op(const std::function<std::vector<int>(const Recorded&)>& behind) {
+  if (own_->ended.load(std::memory_order_relaxed) ==
+      own_->next_record.load(std::memory_order_relaxed))
+    return;
+  std::optional<Recorded> oldest;
+  visit_records(*own_, [&](const Recorded& record) {
+    if (record.state == Record::running && (!oldest || record.start_ns < oldest->start_ns))
+      oldest = record;
+  });
+  constexpr std::int64_t kPeriod = std::chrono::nanoseconds(kLateOp).count();
+  const std::int64_t now = steady_ns();
+  if (!oldest || now - std::max(oldest->start_ns, last_warning_ns_) < kPeriod) return;
+  last_warning_ns_ = now;
+  const std::vector<int> missing = behind(*oldest);
+  log(LogLevel::warn, "group \"{}\", rank {}: {} #{} runs for {:.0f} s; {}", group_, rank_,
+      to_string(oldest->kind), oldest->sequence, static_cast<double>(now - oldest->start_ns) / 1e9,
+      missing.empty() ? "all ranks have entered it" : "not there yet: " + names_of(missing));
 }
 
 Failure ControlPlane::mismatch(const Signature& mine, int peer, const Signature& theirs,

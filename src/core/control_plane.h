@@ -10,6 +10,7 @@
 #include "c10d/control.h"
 #include "src/core/mutex.h"
 #include "src/core/rank_block.h"
+#include "src/core/recorder.h"
 
 namespace c10d::inline v0 {
 
@@ -59,6 +60,11 @@ class ControlPlane : public Control {
   std::string name_of(int rank) const;
   std::string names_of(const std::vector<int>& ranks) const;
   Failure failure_about(int rank, Code code, std::string message) const;
+  // That `peer` left while this rank waits for it in `where`.
+  Failure left(int peer, std::string_view where) const;
+  // For the monitor: warns now and then of the oldest op of this rank that runs for long, with the
+  // ranks that `behind` names as those that have not come as far.
+  void warn_of_late_op(const std::function<std::vector<int>(const Recorded&)>& behind);
   Failure mismatch(const Signature& mine, int peer, const Signature& theirs, bool mine_is_odd,
                    std::uint64_t sequence) const;
   // The failure of `call`, whose deadline passed in `phase` because of the ranks in `missing`.
@@ -77,6 +83,7 @@ class ControlPlane : public Control {
   const std::atomic<std::uint32_t>* broken_ = nullptr;
 
  private:
+  std::int64_t last_warning_ns_ = 0;  // the monitor's thread alone
   Mutex mutex_;
   std::function<void()> end_ops_ C10D_GUARDED_BY(mutex_);
   std::shared_ptr<const Failure> cause_

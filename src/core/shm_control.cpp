@@ -159,7 +159,6 @@ class ShmControl final : public ControlPlane {
   GroupHeader* const header_;
   RankBlock* const blocks_;
   const WaitPolicy policy_;
-  std::int64_t last_warning_ns_ = 0;
 };
 
 void ShmControl::announce(const Call& call) {
@@ -364,11 +363,7 @@ std::shared_ptr<const Failure> ShmControl::barrier(Deadline deadline) {
       return came() || left;
     });
     if (came()) continue;
-    if (left)
-      return fail(failure_about(
-          peer, Code::peer_left,
-          fmt::format("{} left the group; rank {} still waits for it in monitored_barrier",
-                      name_of(peer), rank_)));
+    if (left) return fail(ControlPlane::left(peer, "monitored_barrier"));
     if (result == WaitResult::timed_out) {
       const auto missing = [&](int rank) { return blocks_[rank].barriers.load(kAcquire) < round; };
       return fail(did_not_reach_barrier(ranks_that(missing), round));
@@ -413,10 +408,8 @@ void ShmControl::fail_if_it_waits_for_a_rank_that_left(const Recorded& record, s
   if (is_point_to_point(record.kind) && now - record.start_ns <= 1'000'000'000) return;
   for (int peer = 0; peer < size_; ++peer)
     if (has_left(peer) && is_behind(peer, record))
-      fail(failure_about(
-          peer, Code::peer_left,
-          fmt::format("{} left the group; rank {} still waits for it in {} #{}", name_of(peer),
-                      rank_, to_string(record.kind), record.sequence)));
+      fail(
+          ControlPlane::left(peer, fmt::format("{} #{}", to_string(record.kind), record.sequence)));
 }
 
 // A peer that has left will never come, and an op that runs for long is worth a warning with names.
@@ -427,18 +420,10 @@ void ShmControl::check_running_ops() {
   visit_records(*own_, [&](const Recorded& record) {
     if (record.state == Record::running) running.push_back(record);
   });
-  if (running.empty()) return;
   for (const Recorded& record : running) fail_if_it_waits_for_a_rank_that_left(record, now);
-  const Recorded& oldest =
-      *std::min_element(running.begin(), running.end(),
-                        [](const auto& a, const auto& b) { return a.start_ns < b.start_ns; });
-  const auto missing = ranks_that([&](int rank) { return is_behind(rank, oldest); });
-  constexpr std::int64_t kPeriod = std::chrono::nanoseconds(kLateOp).count();
-  if (now - std::max(oldest.start_ns, last_warning_ns_) < kPeriod) return;
-  last_warning_ns_ = now;
-  log(LogLevel::warn, "group \"{}\", rank {}: {} #{} runs for {:.0f} s; {}", group_, rank_,
-      to_string(oldest.kind), oldest.sequence, static_cast<double>(now - oldest.start_ns) / 1e9,
-      missing.empty() ? "all ranks have entered it" : "not there yet: " + names_of(missing));
+  warn_of_late_op([this](const Recorded& record) {
+    return ranks_that([&](int rank) { return is_behind(rank, record); });
+  });
 }
 
 void ShmControl::look_for_evidence() {

@@ -83,6 +83,8 @@ class StoreControl final : public ControlPlane {
   void beat();
   std::vector<std::string> beats();
   void look_for_beats();
+  void look_for_left_peers(const std::vector<std::string>& values);
+  std::vector<int> behind(const Recorded& record);
   // Breaks the group when a rank that left has not written its key before.
   void look_for_left(const std::vector<std::string>& by_rank, std::string_view where);
   // Null when every rank's announcement matches.
@@ -126,9 +128,24 @@ void StoreControl::beat() {
 // All have one: it was there before anybody came out of the constructor.
 std::vector<std::string> StoreControl::beats() { return store_->multi_get(beat_keys(), kPatience); }
 
+// A message may still be on its way from a rank that has left.
+void StoreControl::look_for_left_peers(const std::vector<std::string>& values) {
+  constexpr std::int64_t kOnItsWay = 1'000'000'000;
+  const std::int64_t now = steady_ns();
+  visit_records(*own_, [&](const Recorded& record) {
+    if (record.state != Record::running || !is_point_to_point(record.kind) ||
+        now - record.start_ns <= kOnItsWay || record.root < 0 || record.root >= size_)
+      return;
+    if (values[static_cast<std::size_t>(record.root)] == kLeft)
+      fail(ControlPlane::left(record.root,
+                              fmt::format("{} #{}", to_string(record.kind), record.sequence)));
+  });
+}
+
 // Looks are counted, not seconds: who slept itself does not take the others for dead.
 void StoreControl::look_for_beats() {
   std::vector<std::string> values = beats();
+  look_for_left_peers(values);
   for (int peer = 0; peer < size_; ++peer) {
     Beat& last = beats_[static_cast<std::size_t>(peer)];
     std::string& value = values[static_cast<std::size_t>(peer)];
@@ -149,9 +166,7 @@ void StoreControl::look_for_left(const std::vector<std::string>& by_rank, std::s
     if (peer == rank_ || values[static_cast<std::size_t>(peer)] != kLeft) continue;
     // It wrote this before it left, or never.
     if (store_->try_get(by_rank[static_cast<std::size_t>(peer)], kPatience)) continue;
-    fail(failure_about(peer, Code::peer_left,
-                       fmt::format("{} left the group; rank {} still waits for it in {}",
-                                   name_of(peer), rank_, where)));
+    fail(ControlPlane::left(peer, where));
     return;
   }
 }
@@ -300,6 +315,19 @@ std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
   return fail(error.failure());
 }
 
+// The ranks that have not announced the call of this record.
+std::vector<int> StoreControl::behind(const Recorded& record) {
+  std::vector<int> ranks;
+  if (is_point_to_point(record.kind)) {
+    if (record.root >= 0 && record.root != rank_) ranks.push_back(record.root);
+    return ranks;
+  }
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_ && !store_->try_get(key(peer, record.sequence), kPatience))
+      ranks.push_back(peer);
+  return ranks;
+}
+
 // With one thread for all groups, no call may wait long.
 void StoreControl::tick() try {
   if (broken() || ++ticks_ % kTicksPerLook != 0) return;
@@ -307,6 +335,7 @@ void StoreControl::tick() try {
   if (ticks_ % kTicksPerBeat == 0) {
     beat();
     look_for_beats();
+    warn_of_late_op([this](const Recorded& record) { return behind(record); });
   }
   store_answers_ = true;
 } catch (const DistError& error) {

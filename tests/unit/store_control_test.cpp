@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "src/core/control_plane.h"
+#include "src/core/recorder.h"
 #include "tests/unit/store_kinds.h"
 
 namespace c10d::test {
@@ -59,6 +60,24 @@ TEST(StoreControl, WhatARankDidBeforeItLeftCounts) {
   EXPECT_EQ(planes[0]->barrier(after(1h)), nullptr);
   other.join();
   EXPECT_FALSE(planes[0]->broken());
+  for (const Plane& plane : planes) unwatch(*plane);
+}
+
+TEST(StoreControl, ARankThatLeftSendsNothingMore) {
+  const auto planes = make_both(make_hash_store(1h));
+  const Op op = Recv{{}, 1, 0};
+  const auto start = after(-1h).time_since_epoch() / 1ns;
+  const auto record = start_record(planes[0]->own_block(), 1, signature_of(op, 2), 0, start);
+  planes[1]->leave();
+  const Deadline end = after(30s);
+  while (!planes[0]->broken() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(10ms);  // the monitor looks once a second
+  const auto failure = planes[0]->failure();
+  ASSERT_NE(failure, nullptr);
+  EXPECT_EQ(failure->code, Code::peer_left);
+  EXPECT_EQ(failure->rank, 1);
+  EXPECT_NE(failure->message.find("recv #1"), std::string::npos) << failure->message;
+  finish_record(planes[0]->own_block(), record, false, steady_ns());
   for (const Plane& plane : planes) unwatch(*plane);
 }
 
