@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "c10d/control.h"
@@ -36,6 +37,10 @@ class ControlPlane : public Control {
   virtual std::shared_ptr<const Failure> barrier(Deadline deadline) = 0;
   // Orderly end: peers that still wait for this rank learn that it left. Idempotent.
   virtual void leave() noexcept = 0;
+  // As fail(), for abort(): returns at once, whatever it takes to tell the peers.
+  virtual std::shared_ptr<const Failure> revoke(Failure failure) {
+    return fail(std::move(failure));
+  }
   // From the monitor thread, every kMonitorPeriod: looks for dead peers and for ops that are late.
   virtual void tick() = 0;
   // Called once by the monitor thread before the first tick, and after the last.

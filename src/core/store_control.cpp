@@ -22,6 +22,7 @@ namespace {
 constexpr std::chrono::milliseconds kSlice{100};  // how often a wait looks for a broken group
 constexpr int kTicksPerLook = 10;                 // of the monitor, between looks at the store
 constexpr int kTicksPerBeat = 50;                 // and between signs of life: a second
+constexpr int kTicksPerRetry = 500;               // to tell of a failure: ten seconds
 constexpr int kSilentBeats = 10;                  // of a peer, until it is taken for dead
 constexpr std::chrono::seconds kPatience{2};      // with the store, where no deadline says more
 constexpr std::string_view kLeft = "left";        // the last sign of life
@@ -57,6 +58,7 @@ class StoreControl final : public ControlPlane {
   void announce(const Call& call) override;
   Agreement poll_agreement(const Call& call) override;
   std::shared_ptr<const Failure> fail(Failure failure) override;
+  std::shared_ptr<const Failure> revoke(Failure failure) override;
   Failure timed_out(const Call& call, std::string_view phase) override;
   std::shared_ptr<const Failure> barrier(Deadline deadline) override;
   void leave() noexcept override;
@@ -66,6 +68,8 @@ class StoreControl final : public ControlPlane {
   Failure read_cause() override;
   void look_for_cause();
   void adopt(Failure cause);  // unless there is one
+  void keep_for_later(const Failure& failure);
+  void tell();  // what was kept
   std::string key(int rank, std::uint64_t sequence) const {
     return fmt::format("call/{}/{}", sequence, rank);
   }
@@ -95,8 +99,10 @@ class StoreControl final : public ControlPlane {
   std::atomic<std::uint32_t> state_{GroupHeader::intact};
   Mutex mutex_;
   Failure cause_ C10D_GUARDED_BY(mutex_);
+  std::optional<std::string> untold_ C10D_GUARDED_BY(mutex_);  // a failure as text
   // The monitor's thread alone:
   int ticks_ = 0;
+  int next_tell_ = 0;
   bool store_answers_ = true;
   struct Beat {
     std::string value;
@@ -114,6 +120,7 @@ Duration left_until(Deadline deadline) {
 }
 
 void StoreControl::leave() noexcept try {
+  tell();
   MutexLock lock(beat_mutex_);
   if (std::exchange(left_, true)) return;
   store_->set(beat_key(rank_), kLeft, kPatience);
@@ -243,11 +250,37 @@ std::shared_ptr<const Failure> StoreControl::fail(Failure failure_value) {
     const std::string mine = to_text(failure_value);
     adopt(from_text(store_->compare_set("cause", std::nullopt, mine, kPatience).value_or(mine)));
   } catch (const std::exception& error) {
-    log(LogLevel::warn, "group \"{}\": peers could not be told of a failure: {}", group_,
+    log(LogLevel::warn, "group \"{}\": peers could not be told of a failure yet: {}", group_,
         error.what());
+    keep_for_later(failure_value);
     adopt(std::move(failure_value));
   }
   return failure();
+}
+
+// The store may take long to answer: the monitor tells it.
+std::shared_ptr<const Failure> StoreControl::revoke(Failure failure_value) {
+  if (broken()) return failure();
+  keep_for_later(failure_value);
+  adopt(std::move(failure_value));
+  return failure();
+}
+
+void StoreControl::keep_for_later(const Failure& failure) {
+  MutexLock lock(mutex_);
+  if (!untold_) untold_ = to_text(failure);
+}
+
+void StoreControl::tell() {
+  std::optional<std::string> text;
+  {
+    MutexLock lock(mutex_);
+    text = untold_;
+  }
+  if (!text) return;
+  store_->compare_set("cause", std::nullopt, *text, kPatience);
+  MutexLock lock(mutex_);
+  untold_.reset();
 }
 
 void StoreControl::adopt(Failure cause) {
@@ -330,7 +363,11 @@ std::vector<int> StoreControl::behind(const Recorded& record) {
 
 // With one thread for all groups, no call may wait long.
 void StoreControl::tick() try {
-  if (broken() || ++ticks_ % kTicksPerLook != 0) return;
+  if (++ticks_ < next_tell_) return;
+  next_tell_ = ticks_ + kTicksPerRetry;  // unless this one succeeds
+  tell();
+  next_tell_ = 0;
+  if (broken() || ticks_ % kTicksPerLook != 0) return;
   look_for_cause();
   if (ticks_ % kTicksPerBeat == 0) {
     beat();

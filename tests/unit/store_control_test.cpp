@@ -92,5 +92,28 @@ TEST(StoreControl, AStoreThatDoesNotAnswerDelaysNoFailure) {
   for (const Plane& plane : planes) unwatch(*plane);
 }
 
+// And an abort waits for no store at all.
+TEST(StoreControl, WhatAStoreDidNotTakeIsToldOnceItAnswers) {
+  const auto fail = [](ControlPlane& plane, bool aborts) {
+    const Failure failure{.code = Code::revoked, .message = "enough"};
+    return aborts ? plane.revoke(failure) : plane.fail(failure);
+  };
+  for (const bool aborts : {true, false}) {
+    const TemporaryFile file;
+    const auto planes = make_both(make_file_store(file.path(), 0, 1h));
+    {
+      const HeldLock lock(file.path());
+      EXPECT_EQ(fail(*planes[0], aborts)->message, "enough");
+    }
+    const Deadline end = after(30s);
+    while (!planes[1]->broken() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(10ms);  // the monitor tells, and looks
+    ASSERT_TRUE(planes[1]->broken()) << aborts;
+    EXPECT_EQ(planes[1]->failure()->code, Code::revoked);
+    EXPECT_EQ(planes[1]->failure()->message, "enough");
+    for (const Plane& plane : planes) unwatch(*plane);
+  }
+}
+
 }  // namespace
 }  // namespace c10d::test
