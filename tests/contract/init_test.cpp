@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <latch>
 #include <map>
+#include <string>
 #include <thread>
 
 #include "c10d/env.h"
@@ -42,11 +43,12 @@ InitOptions by_store(const std::shared_ptr<Store>& store, int rank, int size) {
   return {.backend = "native", .store = store, .rank = rank, .size = size, .timeout = kTimeout};
 }
 
+using Environment = std::map<std::string, std::string>;
+
 // Environment variables while it lives, as a launcher would set them.
 class Variables {
  public:
-  explicit Variables(std::map<std::string, std::string> variables)
-      : variables_(std::move(variables)) {
+  explicit Variables(Environment variables) : variables_(std::move(variables)) {
     for (auto& [name, value] : variables_) {
       const std::string mine = std::exchange(value, env(name).value_or(""));
       setenv(name.c_str(), mine.c_str(), 1);
@@ -60,7 +62,7 @@ class Variables {
   Variables& operator=(const Variables&) = delete;
 
  private:
-  std::map<std::string, std::string> variables_;  // with the values of before
+  Environment variables_;  // with the values of before
 };
 
 // Each rank's URL is `url` with its rank and the size.
@@ -293,13 +295,13 @@ TEST(Init, MpiWithoutItsLauncherPrintsTheLineToType) {
 
 // A launcher that kills its ranks leaves what has a name.
 TEST(Init, RanksOfAnMpiLauncherMeetWithoutAnAddressAndLeaveNoName) {
-  const Variables launched({{"OMPI_COMM_WORLD_RANK", "0"},
-                            {"OMPI_COMM_WORLD_SIZE", "2"},
-                            {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
-                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
+  const Variables launched(Environment{{"OMPI_COMM_WORLD_RANK", "0"},
+                                       {"OMPI_COMM_WORLD_SIZE", "2"},
+                                       {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
   std::string folder = testing::TempDir() + "c10d-init-XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const Variables place({{"TMPDIR", folder}});
+  const Variables place(Environment{{"TMPDIR", folder}});
   for (int round = 0; round < 2; ++round)
     run_threads(2, [&](int rank) {
       ProcessGroup group =
@@ -312,7 +314,7 @@ TEST(Init, RanksOfAnMpiLauncherMeetWithoutAnAddressAndLeaveNoName) {
 
 TEST(Init, AStoreOfTheLauncherIsAtAPort) {
   for (const char* wrong : {"file:///tmp/store", "tcp://127.0.0.1:1?rank=0", "nonsense"}) {
-    const Variables variables({{"C10D_STORE", wrong}});
+    const Variables variables(Environment{{"C10D_STORE", wrong}});
     EXPECT_THROW(
         init_process_group(
             {.backend = "native", .rank = 0, .size = 2, .connect_timeout = milliseconds(100)}),
