@@ -159,7 +159,7 @@ TEST_P(ControlPlanes, AnOpThatRunsForLongIsWarnedOfWithWhoIsMissing) {
     const std::uint64_t record = start_record(plane.own_block(), 1, signature_of(op, 2), 0, start);
     plane.own_block().submitted = 1;
     const std::string text = log.read_to("runs for");
-    EXPECT_NE(text.find("all_reduce #1 runs for 1"), std::string::npos) << text;
+    EXPECT_NE(text.find("all_reduce #1 runs for "), std::string::npos) << text;
     EXPECT_NE(text.find("not there yet: rank 1 (host here"), std::string::npos) << text;
     finish_record(plane.own_block(), record, true, steady_ns());
     warned.count_down();
