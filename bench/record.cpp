@@ -93,6 +93,7 @@ CellRecord cell_at(const Json& line) {
                          text_at(*rtt, "bucket")};
   cell.wrong = line.at("wrong").get<std::uint64_t>();
   cell.hash = text_at(line, "hash");
+  cell.switches = line.value("ctxsw", cell.switches);
   if (const auto samples = line.find("samples"); samples != line.end())
     cell.samples = samples->get<std::vector<double>>();
   return cell;

@@ -57,7 +57,9 @@ int info(int argc, char** argv) {
   }
   nlohmann::ordered_json chosen;
   for (const std::string& section : sections) chosen[section] = facts[section];
-  fmt::print("{}\n", (sections.empty() ? facts : chosen).dump(2));
+  // Values of variables need not be UTF-8, JSON must.
+  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
+  fmt::print("{}\n", (sections.empty() ? facts : chosen).dump(2, ' ', false, kReplace));
   return 0;
 }
 

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <mutex>
 
 #include "c10d/env.h"
 #include "c10d/version.h"
 #include "src/backends/module.h"
 #include "src/backends/native/native.h"
+#include "src/core/mutex.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -35,8 +35,8 @@ constexpr std::array<std::string_view, 4> kNames = {kNative, "gloo", "mpi", "ncc
 constexpr std::array<std::string_view, 2> kMpis = {"_openmpi", "_mpich"};
 
 struct Registry {
-  std::mutex mutex;
-  std::map<std::string, BackendFactory, std::less<>> factories;
+  Mutex mutex;
+  std::map<std::string, BackendFactory, std::less<>> factories C10D_GUARDED_BY(mutex);
 };
 Registry& registry() {
   static auto& instance = *new Registry();
@@ -44,9 +44,10 @@ Registry& registry() {
 }
 
 BackendFactory registered(std::string_view name) {
-  const std::lock_guard lock(registry().mutex);
-  const auto found = registry().factories.find(name);
-  return found == registry().factories.end() ? nullptr : found->second;
+  Registry& all = registry();
+  MutexLock lock(all.mutex);
+  const auto found = all.factories.find(name);
+  return found == all.factories.end() ? nullptr : found->second;
 }
 
 // "raw:mpi" lies in libc10d_raw_mpi_<which MPI>.so.
@@ -128,9 +129,10 @@ std::string name_of(std::string stem) {
 void register_backend(std::string name, BackendFactory factory) {
   if (name.empty() || !factory)
     throw InvalidArgument("register_backend: a name and a factory are needed");
-  const std::lock_guard lock(registry().mutex);
+  Registry& all = registry();
+  MutexLock lock(all.mutex);
   const bool built_in = std::find(kNames.begin(), kNames.end(), name) != kNames.end();
-  if (built_in || !registry().factories.emplace(name, std::move(factory)).second)
+  if (built_in || !all.factories.emplace(name, std::move(factory)).second)
     throw InvalidArgument(fmt::format("register_backend: the name '{}' is taken", name));
 }
 
@@ -142,8 +144,9 @@ std::vector<BackendInfo> list_backends() {
   };
   for (const std::string& stem : module_stems()) add(name_of(stem));
   {
-    const std::lock_guard lock(registry().mutex);
-    for (const auto& [name, factory] : registry().factories) add(name);
+    Registry& all = registry();
+    MutexLock lock(all.mutex);
+    for (const auto& [name, factory] : all.factories) add(name);
   }
   std::vector<BackendInfo> infos;
   for (const std::string& name : names) {

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <mutex>
 
 #include "c10d/env.h"
+#include "src/core/mutex.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -54,6 +54,12 @@ OpenedModule open_file(const std::string& path) {
   return {module, path, {}};
 }
 
+// By stem; never closed.
+struct KnownModules {
+  Mutex mutex;
+  std::map<std::string, OpenedModule, std::less<>> opened C10D_GUARDED_BY(mutex);
+};
+
 }  // namespace
 
 std::vector<std::string> module_folders() {
@@ -69,16 +75,15 @@ std::vector<std::string> module_folders() {
 }
 
 OpenedModule open_module(std::string_view stem) {
-  static std::mutex mutex;
-  static auto& opened = *new std::map<std::string, OpenedModule, std::less<>>();
-  const std::lock_guard lock(mutex);
-  if (const auto found = opened.find(stem); found != opened.end()) return found->second;
+  static auto& known = *new KnownModules();
+  MutexLock lock(known.mutex);
+  if (const auto found = known.opened.find(stem); found != known.opened.end()) return found->second;
   for (const std::string& folder : module_folders()) {
     const std::string path = fmt::format("{}/{}{}{}", folder, kPrefix, stem, kSuffix);
     std::error_code error;
     if (!fs::exists(path, error)) continue;
     OpenedModule result = open_file(path);
-    if (result.module) opened.emplace(stem, result);
+    if (result.module) known.opened.emplace(stem, result);
     return result;
   }
   return {};

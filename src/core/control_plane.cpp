@@ -3,8 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
 #include <thread>
 
+#include "src/core/log.h"
+#include "src/core/members.h"
 #include "src/core/shm_control.h"
 #include "src/core/store_control.h"
 
@@ -52,8 +56,11 @@ std::shared_ptr<const Failure> ControlPlane::explain(Failure otherwise, Duration
 }
 
 std::string ControlPlane::name_of(int rank) const {
-  const Member& member = members_[static_cast<std::size_t>(rank)];
-  return fmt::format("rank {} (host {}, pid {})", rank, member.host, member.pid);
+  return v0::name_of(members_[static_cast<std::size_t>(rank)]);
+}
+
+std::string ControlPlane::names_of(const std::vector<int>& ranks) const {
+  return v0::names_of(members_, ranks);
 }
 
 Failure ControlPlane::failure_about(int rank, Code code, std::string message) const {
@@ -64,6 +71,31 @@ Failure ControlPlane::failure_about(int rank, Code code, std::string message) co
           .host = member.host,
           .pid = member.pid,
           .group = group_};
+}
+
+Failure ControlPlane::left(int peer, std::string_view where) const {
+  return failure_about(peer, Code::peer_left,
+                       fmt::format("{} left the group; rank {} still waits for it in {}",
+                                   name_of(peer), rank_, where));
+}
+
+void ControlPlane::warn_of_late_op(const std::function<std::vector<int>(const Recorded&)>& behind) {
+  if (own_->ended.load(std::memory_order_relaxed) ==
+      own_->next_record.load(std::memory_order_relaxed))
+    return;
+  std::optional<Recorded> oldest;
+  visit_records(*own_, [&](const Recorded& record) {
+    if (record.state == Record::running && (!oldest || record.start_ns < oldest->start_ns))
+      oldest = record;
+  });
+  constexpr std::int64_t kPeriod = std::chrono::nanoseconds(kLateOp).count();
+  const std::int64_t now = steady_ns();
+  if (!oldest || now - std::max(oldest->start_ns, last_warning_ns_) < kPeriod) return;
+  last_warning_ns_ = now;
+  const std::vector<int> missing = behind(*oldest);
+  log(LogLevel::warn, "group \"{}\", rank {}: {} #{} runs for {:.0f} s; {}", group_, rank_,
+      to_string(oldest->kind), oldest->sequence, static_cast<double>(now - oldest->start_ns) / 1e9,
+      missing.empty() ? "all ranks have entered it" : "not there yet: " + names_of(missing));
 }
 
 Failure ControlPlane::mismatch(const Signature& mine, int peer, const Signature& theirs,
@@ -85,15 +117,29 @@ Failure ControlPlane::deadline_passed(const Call& call, std::string_view phase,
   const Signature signature = signature_of(call.op, size_);
   std::string text = fmt::format("the deadline of {} #{} passed while {}", describe(signature),
                                  call.sequence, phase);
-  for (std::size_t i = 0; i < missing.size(); ++i)
-    text += (i == 0 ? "; missing: " : ", ") + name_of(missing[i]) +
-            (about ? about(missing[i]) : std::string());
+  constexpr std::size_t kTold = 8;  // of more only who they are
+  if (missing.size() > kTold || !about) {
+    if (!missing.empty()) text += "; missing: " + names_of(missing);
+  } else {
+    for (std::size_t i = 0; i < missing.size(); ++i)
+      text += (i == 0 ? "; missing: " : ", ") + name_of(missing[i]) + about(missing[i]);
+  }
   Failure failure = missing.empty() ? Failure{} : failure_about(missing.front(), {}, {});
   failure.code = Code::timed_out;
   failure.message = std::move(text);
   failure.group = group_;
   failure.op = to_string(signature.kind);
   failure.sequence = call.sequence;
+  return failure;
+}
+
+Failure ControlPlane::did_not_reach_barrier(const std::vector<int>& missing,
+                                            std::uint64_t round) const {
+  Failure failure = failure_about(missing.empty() ? rank_ : missing.front(), Code::timed_out,
+                                  fmt::format("{} of {} ranks did not reach monitored_barrier: {}",
+                                              missing.size(), size_, names_of(missing)));
+  failure.op = "monitored_barrier";
+  failure.sequence = round;
   return failure;
 }
 

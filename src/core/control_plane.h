@@ -5,11 +5,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "c10d/control.h"
 #include "src/core/mutex.h"
 #include "src/core/rank_block.h"
+#include "src/core/recorder.h"
 
 namespace c10d::inline v0 {
 
@@ -35,6 +37,10 @@ class ControlPlane : public Control {
   virtual std::shared_ptr<const Failure> barrier(Deadline deadline) = 0;
   // Orderly end: peers that still wait for this rank learn that it left. Idempotent.
   virtual void leave() noexcept = 0;
+  // As fail(), for abort(): returns at once, whatever it takes to tell the peers.
+  virtual std::shared_ptr<const Failure> revoke(Failure failure) {
+    return fail(std::move(failure));
+  }
   // From the monitor thread, every kMonitorPeriod: looks for dead peers and for ops that are late.
   virtual void tick() = 0;
   // Called once by the monitor thread before the first tick, and after the last.
@@ -56,15 +62,21 @@ class ControlPlane : public Control {
   virtual void look_for_evidence() {}
   // The cause as it stands where all ranks see it; waits a moment for a rank that is writing it.
   virtual Failure read_cause() = 0;
-  // "rank 2 (host a, pid 9)".
   std::string name_of(int rank) const;
+  std::string names_of(const std::vector<int>& ranks) const;
   Failure failure_about(int rank, Code code, std::string message) const;
+  // That `peer` left while this rank waits for it in `where`.
+  Failure left(int peer, std::string_view where) const;
+  // For the monitor: warns now and then of the oldest op of this rank that runs for long, with the
+  // ranks that `behind` names as those that have not come as far.
+  void warn_of_late_op(const std::function<std::vector<int>(const Recorded&)>& behind);
   Failure mismatch(const Signature& mine, int peer, const Signature& theirs, bool mine_is_odd,
                    std::uint64_t sequence) const;
   // The failure of `call`, whose deadline passed in `phase` because of the ranks in `missing`.
   // `about` may add what is known of one of them.
   Failure deadline_passed(const Call& call, std::string_view phase, const std::vector<int>& missing,
                           const std::function<std::string(int)>& about = {}) const;
+  Failure did_not_reach_barrier(const std::vector<int>& missing, std::uint64_t round) const;
   Failure counts_mismatch(std::uint64_t sequence, int peer, std::uint64_t expected,
                           std::uint64_t sent) const;
 
@@ -76,6 +88,7 @@ class ControlPlane : public Control {
   const std::atomic<std::uint32_t>* broken_ = nullptr;
 
  private:
+  std::int64_t last_warning_ns_ = 0;  // the monitor's thread alone
   Mutex mutex_;
   std::function<void()> end_ops_ C10D_GUARDED_BY(mutex_);
   std::shared_ptr<const Failure> cause_

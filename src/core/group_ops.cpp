@@ -193,9 +193,9 @@ Allocation ProcessGroup::allocate_bytes(std::size_t bytes) {
 void ProcessGroup::abort(std::string_view why) const noexcept {
   if (!state_ || state_->process != process_generation() || state_->closed.load()) return;
   try {
-    state_->control->fail({.code = Code::revoked,
-                           .message = fmt::format("rank {}: {}", state_->context.rank, why),
-                           .rank = state_->context.rank});
+    state_->control->revoke({.code = Code::revoked,
+                             .message = fmt::format("rank {}: {}", state_->context.rank, why),
+                             .rank = state_->context.rank});
     state_->backend->abort();
   } catch (const std::exception& error) {
     log(LogLevel::error, "abort of group \"{}\": {}", state_->context.group, error.what());

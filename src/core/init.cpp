@@ -27,7 +27,7 @@ struct Place {
   std::shared_ptr<Store> store;
   int rank = 0;
   int size = 1;
-  bool by_parent = false;  // see meet_by_parent()
+  std::string folder;  // see meet_by_parent(); else empty
 };
 
 // Worlds that this process made with ranks of the same parent.
@@ -95,10 +95,12 @@ std::shared_ptr<Store> meet_by_tcp(const std::string& host, int port, bool serve
   return make_tcp_store(std::move(store));
 }
 
+constexpr const char* kStoreFile = "/store";
+
 // Ranks that an MPI launcher started on one host and that were given no address share its process
 // as parent: a file named after that process, in a directory of this user's own, is where they
 // meet. Another one for each world: a rank may still be leaving the last when others come again.
-std::shared_ptr<Store> meet_by_parent(int size, Duration timeout) {
+void meet_by_parent(Place& place, Duration timeout) {
   std::string stat_line;
   std::getline(std::ifstream(fmt::format("/proc/{}/stat", getppid())), stat_line);
   // Field 22, counted after the command's closing bracket, is the start time: pids are used again.
@@ -116,13 +118,21 @@ std::shared_ptr<Store> meet_by_parent(int size, Duration timeout) {
         fmt::format("{}: not a private directory of this user; remove it, or set "
                     "MASTER_ADDR and MASTER_PORT",
                     folder));
-  auto store = make_file_store(folder + "/store", size, timeout);
+  auto store = make_file_store(folder + kStoreFile, place.size, timeout);
   Store* const address = store.get();
   // Only the last rank to leave, which takes the file away, finds the folder empty.
-  return {address, [store = std::move(store), folder](Store*) mutable {
-            store.reset();
-            rmdir(folder.c_str());
-          }};
+  place.store = {address, [store = std::move(store), folder](Store*) mutable {
+                   store.reset();
+                   rmdir(folder.c_str());
+                 }};
+  place.folder = folder;
+}
+
+// Once all are in, each has the file open and nobody needs its name: it shall not stay behind when
+// the launcher kills the ranks.
+void remove_names(const std::string& folder) {
+  unlink((folder + kStoreFile).c_str());
+  rmdir(folder.c_str());
 }
 
 Place meet_by_env(const InitOptions& options, const std::string& token, Duration timeout) {
@@ -132,6 +142,8 @@ Place meet_by_env(const InitOptions& options, const std::string& token, Duration
               .size = options.size.value_or(launch.size)};
   if (const auto text = env("C10D_STORE")) {
     const Url url = parse_url(*text);
+    if (url.scheme != "tcp" || !url.query.empty())
+      throw InvalidArgument(fmt::format("C10D_STORE={}: write tcp://host:port", *text));
     place.store = meet_by_tcp(url.host, url.port, false, token, timeout);
   } else if (place.size == 1) {
     place.store = make_hash_store(timeout);
@@ -141,8 +153,7 @@ Place meet_by_env(const InitOptions& options, const std::string& token, Duration
     place.store = meet_by_tcp(*address, static_cast<int>(*port), place.rank == 0, token, timeout);
   } else if ((launch.launcher == "openmpi" || launch.launcher == "pmi") &&
              launch.local_size == launch.size) {
-    place.store = meet_by_parent(place.size, timeout);
-    place.by_parent = true;
+    meet_by_parent(place, timeout);
   } else {
     throw InvalidArgument(fmt::format(
         "env://: {} ranks but no place to meet: start with c10d-run, or set MASTER_ADDR and "
@@ -217,7 +228,10 @@ ProcessGroup init_process_group(InitOptions options) {
     throw;
   }
   state->release_claim = std::move(met.release);
-  if (place.by_parent) g_worlds_by_parent.fetch_add(1);
+  if (!place.folder.empty()) {
+    remove_names(place.folder);
+    g_worlds_by_parent.fetch_add(1);
+  }
   log(LogLevel::info, "group \"{}\": rank {} of {}, {}", options.name, place.rank, place.size,
       state->backend->description());
   return ProcessGroup(std::move(state));

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "src/core/group_state.h"
+#include "src/core/members.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -42,6 +43,8 @@ std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::str
                                               backend_name, context.rank,
                                               parent != nullptr ? "new_group" : "factory"),
                        .rank = context.rank});
+    } catch (const DistNetworkError& error) {  // of a peer that died, perhaps
+      control->explain(error.failure(), std::chrono::seconds(1));
     } catch (const DistError& error) {
       control->fail(error.failure());
     } catch (const std::exception& error) {
@@ -83,22 +86,19 @@ std::vector<std::string> exchange(ProcessGroup::State& state, std::string_view o
     } catch (const DistTimeoutError&) {
       if (left > Duration::zero()) continue;
     }
-    std::string missing;
-    Failure failure{.code = Code::timed_out, .group = context.group, .op = std::string(op)};
-    for (const int rank : ranks) {
-      if (context.store->try_get(entry(rank))) continue;
-      const Member& member = context.members[static_cast<std::size_t>(rank)];
-      if (missing.empty()) {
-        failure.rank = member.rank;
-        failure.host = member.host;
-        failure.pid = member.pid;
-      }
-      missing += fmt::format("{}rank {} (host {}, pid {})", missing.empty() ? "" : ", ",
-                             member.rank, member.host, member.pid);
-    }
+    std::vector<int> missing;
+    for (const int rank : ranks)
+      if (!context.store->try_get(entry(rank))) missing.push_back(rank);
     if (missing.empty()) continue;
-    failure.message = fmt::format("these ranks did not come to {}: {}", op, missing);
-    throw_failure(std::move(failure));
+    const Member& first = context.members[static_cast<std::size_t>(missing.front())];
+    throw_failure({.code = Code::timed_out,
+                   .message = fmt::format("these ranks did not come to {}: {}", op,
+                                          names_of(context.members, missing)),
+                   .rank = first.rank,
+                   .host = first.host,
+                   .pid = first.pid,
+                   .group = context.group,
+                   .op = std::string(op)});
   }
 }
 

@@ -19,6 +19,7 @@ namespace c10d::inline v0 {
 class C10D_THREAD_ANNOTATION(capability("mutex")) Mutex {
  public:
   void lock() C10D_THREAD_ANNOTATION(acquire_capability()) { mutex_.lock(); }
+  bool try_lock() C10D_THREAD_ANNOTATION(try_acquire_capability(true)) { return mutex_.try_lock(); }
   void unlock() C10D_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
 
  private:
@@ -32,6 +33,8 @@ class C10D_THREAD_ANNOTATION(scoped_lockable) MutexLock {
       : mutex_(mutex) {
     mutex_.lock();
   }
+  // After a try_lock() that took it.
+  MutexLock(Mutex& mutex, std::adopt_lock_t) C10D_REQUIRES(mutex) : mutex_(mutex) {}
   ~MutexLock() C10D_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;

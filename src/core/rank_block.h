@@ -68,7 +68,7 @@ struct SharedFailure {
   std::uint64_t sequence;
   char host[64];
   char op[32];
-  char message[896];
+  char message[8064];  // room to name every rank of a large group
 };
 
 struct alignas(128) GroupHeader {

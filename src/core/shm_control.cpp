@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "src/core/host.h"
+#include "src/core/joining.h"
 #include "src/core/log.h"
 #include "src/core/recorder.h"
 #include "src/core/wait.h"
@@ -73,14 +74,20 @@ class ShmControl final : public ControlPlane {
   ~ShmControl() override { ShmControl::leave(); }
 
   // The second half of joining, once the monitor holds our liveness lock.
-  void join(Deadline deadline) {
+  void join(Deadline deadline, Joining& joining) {
     own_->presence.store(Presence::joined, kRelease);
     own_->bell.ring();
     for (int peer = 0; peer < size_; ++peer) {
-      const auto joined = [&] { return blocks_[peer].presence.load(kAcquire) != Presence::absent; };
-      const WaitResult result = wait_for(peer, kPatient, deadline, joined);
-      if (result == WaitResult::broken) throw_failure(*failure());
-      if (result == WaitResult::timed_out) throw_failure(did_not_join());
+      while (!has_joined(peer)) {
+        const auto now = std::chrono::steady_clock::now();
+        const Deadline look = std::min<Deadline>(deadline, now + kJoinLook);
+        const WaitResult result = wait_for(peer, kPatient, look, [&] { return has_joined(peer); });
+        if (result == WaitResult::broken) throw_failure(*failure());
+        if (result == WaitResult::ready) break;
+        if (const auto cause = joining.failure()) throw_failure(*cause);
+        if (now >= deadline)
+          throw_failure(joining.late(ranks_that([&](int rank) { return !has_joined(rank); })));
+      }
     }
   }
 
@@ -119,9 +126,13 @@ class ShmControl final : public ControlPlane {
   WaitResult wait_for(int peer, const WaitPolicy& policy, Deadline deadline, Ready&& ready) {
     return wait_until(WaitContext{policy, *this, deadline, &own_->bell}, blocks_[peer].bell, ready);
   }
-  Failure did_not_join() const;
-  Failure did_not_reach_barrier(std::uint64_t round) const;
-  std::string names_of(const std::vector<int>& ranks) const;
+  template <class Is>
+  std::vector<int> ranks_that(Is&& is) const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < size_; ++rank)
+      if (is(rank)) ranks.push_back(rank);
+    return ranks;
+  }
   void show(const Call& call);  // as announce(), without the bell
   WaitResult wait_for_all(const Call& call, const WaitPolicy& policy,
                           std::atomic<std::uint64_t> CallSlot::*word);
@@ -136,6 +147,9 @@ class ShmControl final : public ControlPlane {
   bool is_gone(RankBlock& block) const noexcept;
   void check_peer(int peer);
   bool is_behind(int peer, const Recorded& record) const noexcept;
+  bool has_joined(int peer) const noexcept {
+    return blocks_[peer].presence.load(kAcquire) != Presence::absent;
+  }
   bool has_left(int peer) const noexcept;
   void fail_if_it_waits_for_a_rank_that_left(const Recorded& record, std::int64_t now);
   void check_running_ops();
@@ -145,25 +159,7 @@ class ShmControl final : public ControlPlane {
   GroupHeader* const header_;
   RankBlock* const blocks_;
   const WaitPolicy policy_;
-  std::int64_t last_warning_ns_ = 0;
 };
-
-Failure ShmControl::did_not_join() const {
-  std::vector<int> missing;
-  for (int peer = 0; peer < size_; ++peer)
-    if (blocks_[peer].presence.load(kAcquire) == Presence::absent) missing.push_back(peer);
-  return {.code = Code::timed_out,
-          .message = fmt::format("while joining group \"{}\", these ranks did not come: {}", group_,
-                                 names_of(missing)),
-          .rank = missing.empty() ? -1 : missing.front(),
-          .group = group_};
-}
-
-std::string ShmControl::names_of(const std::vector<int>& ranks) const {
-  std::string text;
-  for (const int rank : ranks) text += (text.empty() ? "" : ", ") + name_of(rank);
-  return text;
-}
 
 void ShmControl::announce(const Call& call) {
   show(call);
@@ -324,16 +320,16 @@ Failure ShmControl::timed_out(const Call& call, std::string_view phase) {
   if (is_point_to_point(signature.kind)) {
     if (signature.root >= 0 && signature.root != rank_) missing.push_back(signature.root);
   } else {
-    for (int peer = 0; peer < size_; ++peer)
-      if (blocks_[peer].submitted.load(kRelaxed) < call.sequence) missing.push_back(peer);
+    missing = ranks_that(
+        [&](int rank) { return blocks_[rank].submitted.load(kRelaxed) < call.sequence; });
   }
   const auto about = [this](int peer) { return ": " + last_op(blocks_[peer], steady_ns()); };
   if (!missing.empty() || is_point_to_point(signature.kind))
     return deadline_passed(call, phase, missing, about);
   // All entered. Who has not left it may be held up by another one of them.
-  for (int peer = 0; peer < size_; ++peer)
-    if (peer != rank_ && blocks_[peer].finished.load(kRelaxed) < call.sequence)
-      missing.push_back(peer);
+  missing = ranks_that([&](int rank) {
+    return rank != rank_ && blocks_[rank].finished.load(kRelaxed) < call.sequence;
+  });
   Failure failure = deadline_passed(call, phase, missing, about);
   const int culprit = missing.size() == 1 ? missing.front() : silent_one(missing);
   failure.rank = culprit;
@@ -355,18 +351,6 @@ int ShmControl::silent_one(const std::vector<int>& ranks) const noexcept {
   return silent;
 }
 
-Failure ShmControl::did_not_reach_barrier(std::uint64_t round) const {
-  std::vector<int> missing;
-  for (int peer = 0; peer < size_; ++peer)
-    if (blocks_[peer].barriers.load(kAcquire) < round) missing.push_back(peer);
-  Failure failure = failure_about(missing.empty() ? rank_ : missing.front(), Code::timed_out,
-                                  fmt::format("{} of {} ranks did not reach monitored_barrier: {}",
-                                              missing.size(), size_, names_of(missing)));
-  failure.op = "monitored_barrier";
-  failure.sequence = round;
-  return failure;
-}
-
 std::shared_ptr<const Failure> ShmControl::barrier(Deadline deadline) {
   const std::uint64_t round = own_->barriers.load(kRelaxed) + 1;
   own_->barriers.store(round, kRelease);
@@ -379,12 +363,11 @@ std::shared_ptr<const Failure> ShmControl::barrier(Deadline deadline) {
       return came() || left;
     });
     if (came()) continue;
-    if (left)
-      return fail(failure_about(
-          peer, Code::peer_left,
-          fmt::format("{} left the group; rank {} still waits for it in monitored_barrier",
-                      name_of(peer), rank_)));
-    if (result == WaitResult::timed_out) return fail(did_not_reach_barrier(round));
+    if (left) return fail(ControlPlane::left(peer, "monitored_barrier"));
+    if (result == WaitResult::timed_out) {
+      const auto missing = [&](int rank) { return blocks_[rank].barriers.load(kAcquire) < round; };
+      return fail(did_not_reach_barrier(ranks_that(missing), round));
+    }
     return failure();
   }
   return nullptr;
@@ -425,10 +408,8 @@ void ShmControl::fail_if_it_waits_for_a_rank_that_left(const Recorded& record, s
   if (is_point_to_point(record.kind) && now - record.start_ns <= 1'000'000'000) return;
   for (int peer = 0; peer < size_; ++peer)
     if (has_left(peer) && is_behind(peer, record))
-      fail(failure_about(
-          peer, Code::peer_left,
-          fmt::format("{} left the group; rank {} still waits for it in {} #{}", name_of(peer),
-                      rank_, to_string(record.kind), record.sequence)));
+      fail(
+          ControlPlane::left(peer, fmt::format("{} #{}", to_string(record.kind), record.sequence)));
 }
 
 // A peer that has left will never come, and an op that runs for long is worth a warning with names.
@@ -439,20 +420,10 @@ void ShmControl::check_running_ops() {
   visit_records(*own_, [&](const Recorded& record) {
     if (record.state == Record::running) running.push_back(record);
   });
-  if (running.empty()) return;
   for (const Recorded& record : running) fail_if_it_waits_for_a_rank_that_left(record, now);
-  const Recorded& oldest =
-      *std::min_element(running.begin(), running.end(),
-                        [](const auto& a, const auto& b) { return a.start_ns < b.start_ns; });
-  std::vector<int> missing;
-  for (int peer = 0; peer < size_; ++peer)
-    if (is_behind(peer, oldest)) missing.push_back(peer);
-  constexpr std::int64_t kPeriod = std::chrono::nanoseconds(kLateOp).count();
-  if (now - std::max(oldest.start_ns, last_warning_ns_) < kPeriod) return;
-  last_warning_ns_ = now;
-  log(LogLevel::warn, "group \"{}\", rank {}: {} #{} runs for {:.0f} s; {}", group_, rank_,
-      to_string(oldest.kind), oldest.sequence, static_cast<double>(now - oldest.start_ns) / 1e9,
-      missing.empty() ? "all ranks have entered it" : "not there yet: " + names_of(missing));
+  warn_of_late_op([this](const Recorded& record) {
+    return ranks_that([&](int rank) { return is_behind(rank, record); });
+  });
 }
 
 void ShmControl::look_for_evidence() {
@@ -467,34 +438,43 @@ void ShmControl::tick() {
   check_running_ops();
 }
 
-}  // namespace
-
-std::shared_ptr<ControlPlane> make_shm_control(const ControlOptions& options) {
+std::shared_ptr<SharedMapping> share_blocks(const ControlOptions& options, Joining& joining) {
+  const std::size_t bytes = Layout(options.size).bytes;
   std::shared_ptr<SharedMapping> mapping;
-  if (options.rank == 0) mapping = make_shared_memory("c10d-control", Layout(options.size).bytes);
+  if (options.rank == 0) mapping = make_shared_memory("c10d-control", bytes);
   if (options.size > 1)
     mapping = share_memory({.store = options.store,
                             .key = "control",
                             .rank = options.rank,
                             .size = options.size,
                             .token = options.token,
-                            .deadline = options.deadline},
+                            .deadline = options.deadline,
+                            .failure = [&joining] { return joining.failure(); }},
                            std::move(mapping));
-  if (mapping->size() != Layout(options.size).bytes)
+  if (mapping->size() != bytes)
     throw_failure({.code = Code::corrupt,
                    .message = fmt::format("rank 0 shares a control plane of {} bytes, this build "
                                           "needs {}: every rank must run the same build",
-                                          mapping->size(), Layout(options.size).bytes),
+                                          mapping->size(), bytes),
                    .group = options.group});
-  auto control = std::make_shared<ShmControl>(options, std::move(mapping));
-  watch(control);
-  try {
-    control->join(options.deadline);
-  } catch (...) {
-    unwatch(*control);
-    throw;
-  }
-  return control;
+  return mapping;
+}
+
+}  // namespace
+
+std::shared_ptr<ControlPlane> make_shm_control(const ControlOptions& options) {
+  Joining joining(options);
+  return joining.run([&] {
+    auto control = std::make_shared<ShmControl>(options, share_blocks(options, joining));
+    watch(control);
+    try {
+      control->join(options.deadline, joining);
+    } catch (...) {
+      unwatch(*control);
+      throw;
+    }
+    return control;
+  });
 }
 
 }  // namespace c10d::inline v0

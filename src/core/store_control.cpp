@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "src/core/failure_text.h"
+#include "src/core/joining.h"
 #include "src/core/log.h"
 #include "src/core/recorder.h"
 
@@ -20,6 +22,7 @@ namespace {
 constexpr std::chrono::milliseconds kSlice{100};  // how often a wait looks for a broken group
 constexpr int kTicksPerLook = 10;                 // of the monitor, between looks at the store
 constexpr int kTicksPerBeat = 50;                 // and between signs of life: a second
+constexpr int kTicksPerRetry = 500;               // to tell of a failure: ten seconds
 constexpr int kSilentBeats = 10;                  // of a peer, until it is taken for dead
 constexpr std::chrono::seconds kPatience{2};      // with the store, where no deadline says more
 constexpr std::string_view kLeft = "left";        // the last sign of life
@@ -40,49 +43,22 @@ std::string to_bytes(const Announcement& announcement, std::span<const std::size
   return bytes;
 }
 
-// A failure as text: its facts, its host, its message, one a line.
-std::string to_text(const Failure& failure) {
-  return fmt::format("{} {} {} {} {}\n{}\n{}", static_cast<int>(failure.code), failure.rank,
-                     failure.pid, failure.sequence, failure.op.empty() ? "-" : failure.op,
-                     failure.host, failure.message);
-}
-
-Failure from_text(const std::string& text) {
-  const std::size_t first = text.find('\n');
-  const std::size_t second = first == text.npos ? first : text.find('\n', first + 1);
-  int code = 0;
-  char op[32] = {};
-  Failure failure;
-  long long pid = 0;
-  unsigned long long sequence = 0;
-  if (second == text.npos || std::sscanf(text.c_str(), "%d %d %lld %llu %31s", &code, &failure.rank,
-                                         &pid, &sequence, op) != 5)
-    return {.code = Code::corrupt, .message = "another rank's failure cannot be read"};
-  const bool known = code >= 0 && code <= static_cast<int>(Code::timed_out);
-  failure.code = known ? static_cast<Code>(code) : Code::corrupt;
-  failure.pid = pid;
-  failure.sequence = sequence;
-  if (std::string_view(op) != "-") failure.op = op;
-  failure.host = text.substr(first + 1, second - first - 1);
-  failure.message = text.substr(second + 1);
-  return failure;
-}
-
 class StoreControl final : public ControlPlane {
  public:
-  explicit StoreControl(const ControlOptions& options)
+  StoreControl(const ControlOptions& options, Joining& joining)
       : ControlPlane(options), store_(options.store), block_(std::make_unique<RankBlock>()) {
     own_ = block_.get();
     own_->pid = getpid();
     broken_ = &state_;
     store_->set(beat_key(rank_), "0");
-    store_->barrier("control/join", size_, options.deadline - std::chrono::steady_clock::now());
+    joining.await(beat_keys());
   }
 
   std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) override;
   void announce(const Call& call) override;
   Agreement poll_agreement(const Call& call) override;
   std::shared_ptr<const Failure> fail(Failure failure) override;
+  std::shared_ptr<const Failure> revoke(Failure failure) override;
   Failure timed_out(const Call& call, std::string_view phase) override;
   std::shared_ptr<const Failure> barrier(Deadline deadline) override;
   void leave() noexcept override;
@@ -92,6 +68,8 @@ class StoreControl final : public ControlPlane {
   Failure read_cause() override;
   void look_for_cause();
   void adopt(Failure cause);  // unless there is one
+  void keep_for_later(const Failure& failure);
+  void tell();  // what was kept
   std::string key(int rank, std::uint64_t sequence) const {
     return fmt::format("call/{}/{}", sequence, rank);
   }
@@ -101,9 +79,16 @@ class StoreControl final : public ControlPlane {
     return all;
   }
   static std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
+  std::vector<std::string> beat_keys() const {
+    std::vector<std::string> all;
+    for (int rank = 0; rank < size_; ++rank) all.push_back(beat_key(rank));
+    return all;
+  }
   void beat();
   std::vector<std::string> beats();
   void look_for_beats();
+  void look_for_left_peers(const std::vector<std::string>& values);
+  std::vector<int> behind(const Recorded& record);
   // Breaks the group when a rank that left has not written its key before.
   void look_for_left(const std::vector<std::string>& by_rank, std::string_view where);
   // Null when every rank's announcement matches.
@@ -114,8 +99,10 @@ class StoreControl final : public ControlPlane {
   std::atomic<std::uint32_t> state_{GroupHeader::intact};
   Mutex mutex_;
   Failure cause_ C10D_GUARDED_BY(mutex_);
+  std::optional<std::string> untold_ C10D_GUARDED_BY(mutex_);  // a failure as text
   // The monitor's thread alone:
   int ticks_ = 0;
+  int next_tell_ = 0;
   bool store_answers_ = true;
   struct Beat {
     std::string value;
@@ -133,6 +120,7 @@ Duration left_until(Deadline deadline) {
 }
 
 void StoreControl::leave() noexcept try {
+  tell();
   MutexLock lock(beat_mutex_);
   if (std::exchange(left_, true)) return;
   store_->set(beat_key(rank_), kLeft, kPatience);
@@ -145,15 +133,26 @@ void StoreControl::beat() {
 }
 
 // All have one: it was there before anybody came out of the constructor.
-std::vector<std::string> StoreControl::beats() {
-  std::vector<std::string> all;
-  for (int peer = 0; peer < size_; ++peer) all.push_back(beat_key(peer));
-  return store_->multi_get(all, kPatience);
+std::vector<std::string> StoreControl::beats() { return store_->multi_get(beat_keys(), kPatience); }
+
+// A message may still be on its way from a rank that has left.
+void StoreControl::look_for_left_peers(const std::vector<std::string>& values) {
+  constexpr std::int64_t kOnItsWay = 1'000'000'000;
+  const std::int64_t now = steady_ns();
+  visit_records(*own_, [&](const Recorded& record) {
+    if (record.state != Record::running || !is_point_to_point(record.kind) ||
+        now - record.start_ns <= kOnItsWay || record.root < 0 || record.root >= size_)
+      return;
+    if (values[static_cast<std::size_t>(record.root)] == kLeft)
+      fail(ControlPlane::left(record.root,
+                              fmt::format("{} #{}", to_string(record.kind), record.sequence)));
+  });
 }
 
 // Looks are counted, not seconds: who slept itself does not take the others for dead.
 void StoreControl::look_for_beats() {
   std::vector<std::string> values = beats();
+  look_for_left_peers(values);
   for (int peer = 0; peer < size_; ++peer) {
     Beat& last = beats_[static_cast<std::size_t>(peer)];
     std::string& value = values[static_cast<std::size_t>(peer)];
@@ -174,9 +173,7 @@ void StoreControl::look_for_left(const std::vector<std::string>& by_rank, std::s
     if (peer == rank_ || values[static_cast<std::size_t>(peer)] != kLeft) continue;
     // It wrote this before it left, or never.
     if (store_->try_get(by_rank[static_cast<std::size_t>(peer)], kPatience)) continue;
-    fail(failure_about(peer, Code::peer_left,
-                       fmt::format("{} left the group; rank {} still waits for it in {}",
-                                   name_of(peer), rank_, where)));
+    fail(ControlPlane::left(peer, where));
     return;
   }
 }
@@ -253,11 +250,37 @@ std::shared_ptr<const Failure> StoreControl::fail(Failure failure_value) {
     const std::string mine = to_text(failure_value);
     adopt(from_text(store_->compare_set("cause", std::nullopt, mine, kPatience).value_or(mine)));
   } catch (const std::exception& error) {
-    log(LogLevel::warn, "group \"{}\": peers could not be told of a failure: {}", group_,
+    log(LogLevel::warn, "group \"{}\": peers could not be told of a failure yet: {}", group_,
         error.what());
+    keep_for_later(failure_value);
     adopt(std::move(failure_value));
   }
   return failure();
+}
+
+// The store may take long to answer: the monitor tells it.
+std::shared_ptr<const Failure> StoreControl::revoke(Failure failure_value) {
+  if (broken()) return failure();
+  keep_for_later(failure_value);
+  adopt(std::move(failure_value));
+  return failure();
+}
+
+void StoreControl::keep_for_later(const Failure& failure) {
+  MutexLock lock(mutex_);
+  if (!untold_) untold_ = to_text(failure);
+}
+
+void StoreControl::tell() {
+  std::optional<std::string> text;
+  {
+    MutexLock lock(mutex_);
+    text = untold_;
+  }
+  if (!text) return;
+  store_->compare_set("cause", std::nullopt, *text, kPatience);
+  MutexLock lock(mutex_);
+  untold_.reset();
 }
 
 void StoreControl::adopt(Failure cause) {
@@ -315,28 +338,41 @@ std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
       look_for_left(all, "monitored_barrier");
       if (broken() || left > Duration::zero()) continue;
     }
-    std::string names;
-    int first = -1;
-    for (int peer = 0; peer < size_; ++peer) {
-      if (store_->try_get(arrival(peer), kPatience)) continue;
-      if (first < 0) first = peer;
-      names += (names.empty() ? "" : ", ") + name_of(peer);
-    }
-    if (first < 0) return nullptr;
-    return fail(failure_about(first, Code::timed_out,
-                              "these ranks did not reach monitored_barrier: " + names));
+    std::vector<int> missing;
+    for (int peer = 0; peer < size_; ++peer)
+      if (!store_->try_get(arrival(peer), kPatience)) missing.push_back(peer);
+    if (missing.empty()) return nullptr;
+    return fail(did_not_reach_barrier(missing, round));
   }
 } catch (const DistError& error) {
   return fail(error.failure());
 }
 
+// The ranks that have not announced the call of this record.
+std::vector<int> StoreControl::behind(const Recorded& record) {
+  std::vector<int> ranks;
+  if (is_point_to_point(record.kind)) {
+    if (record.root >= 0 && record.root != rank_) ranks.push_back(record.root);
+    return ranks;
+  }
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_ && !store_->try_get(key(peer, record.sequence), kPatience))
+      ranks.push_back(peer);
+  return ranks;
+}
+
 // With one thread for all groups, no call may wait long.
 void StoreControl::tick() try {
-  if (broken() || ++ticks_ % kTicksPerLook != 0) return;
+  if (++ticks_ < next_tell_) return;
+  next_tell_ = ticks_ + kTicksPerRetry;  // unless this one succeeds
+  tell();
+  next_tell_ = 0;
+  if (broken() || ticks_ % kTicksPerLook != 0) return;
   look_for_cause();
   if (ticks_ % kTicksPerBeat == 0) {
     beat();
     look_for_beats();
+    warn_of_late_op([this](const Recorded& record) { return behind(record); });
   }
   store_answers_ = true;
 } catch (const DistError& error) {
@@ -348,9 +384,12 @@ void StoreControl::tick() try {
 }  // namespace
 
 std::shared_ptr<ControlPlane> make_store_control(const ControlOptions& options) {
-  auto control = std::make_shared<StoreControl>(options);
-  watch(control);
-  return control;
+  Joining joining(options);
+  return joining.run([&] {
+    auto control = std::make_shared<StoreControl>(options, joining);
+    watch(control);
+    return control;
+  });
 }
 
 }  // namespace c10d::inline v0

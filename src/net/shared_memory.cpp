@@ -61,6 +61,36 @@ std::uint64_t available_memory() {
   return available;
 }
 
+// The waits of one exchange.
+class Patience {
+ public:
+  explicit Patience(const ShareOptions& options) : options_(options) {}
+
+  bool over() const { return steady_clock::now() >= options_.deadline; }
+  // Until when to wait at a time.
+  Deadline slice() const { return std::min(options_.deadline, next_look_); }
+  // Throws why waiting is in vain.
+  void look() {
+    if (steady_clock::now() < next_look_) return;
+    next_look_ = steady_clock::now() + kLook;
+    if (!options_.failure) return;
+    if (const auto failure = options_.failure()) throw_failure(*failure);
+  }
+  // False when the deadline passed.
+  bool wait_for_input(int fd) {
+    while (!wait_for(fd, POLLIN, slice())) {
+      look();
+      if (over()) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kLook{100};
+  const ShareOptions& options_;
+  Deadline next_look_ = steady_clock::now() + kLook;
+};
+
 Failure rank_zero_lost(const ShareOptions& options, std::string_view detail) {
   return {.code = Code::link_lost,
           .message =
@@ -187,6 +217,14 @@ void serve(const ShareOptions& options, int memory, int fd, std::vector<bool>& s
   if (send_message(fd, std::string(1, accepted), memory)) served[slot] = true;
 }
 
+Failure did_not_come(const ShareOptions& options, const std::vector<bool>& served) {
+  const auto first = std::find(served.begin(), served.end(), false) - served.begin();
+  return {.code = Code::timed_out,
+          .message = fmt::format("rank(s) {} did not come for the shared memory '{}'",
+                                 list_ranks(served), options.key),
+          .rank = static_cast<int>(first)};
+}
+
 void offer(const ShareOptions& options, int memory) {
   const std::string name = "c10d-" + to_hex(random_bytes(16));
   Fd listener = unix_socket(SOCK_NONBLOCK);
@@ -197,17 +235,13 @@ void offer(const ShareOptions& options, int memory) {
     throw_failure({.code = Code::out_of_resources,
                    .message = "cannot listen on an AF_UNIX socket: " + error_text(errno)});
   options.store->set(options.key, name);
+  Patience patience(options);
   std::vector<bool> served(static_cast<std::size_t>(options.size), false);
   served[0] = true;
   while (std::find(served.begin(), served.end(), false) != served.end()) {
-    if (!wait_for(listener.get(), POLLIN, options.deadline)) {
-      const std::string missing = list_ranks(served);
-      throw_failure({.code = Code::timed_out,
-                     .message = fmt::format("rank(s) {} did not come for the shared memory '{}'",
-                                            missing, options.key),
-                     .rank = static_cast<int>(std::find(served.begin(), served.end(), false) -
-                                              served.begin())});
-    }
+    patience.look();
+    if (patience.over()) throw_failure(did_not_come(options, served));
+    if (!wait_for(listener.get(), POLLIN, patience.slice())) continue;
     Fd peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (peer) {
       serve(options, memory, peer.get(), served);
@@ -218,15 +252,20 @@ void offer(const ShareOptions& options, int memory) {
   }
 }
 
-std::string name_from_store(const ShareOptions& options) {
-  const auto left = options.deadline - steady_clock::now();
-  try {
-    return options.store->get(options.key, std::max(Duration::zero(), Duration(left)));
-  } catch (const DistTimeoutError&) {
-    throw_failure({.code = Code::timed_out,
-                   .message = fmt::format("rank 0 did not offer the shared memory '{}' to rank {}",
-                                          options.key, options.rank),
-                   .rank = 0});
+std::string name_from_store(const ShareOptions& options, Patience& patience) {
+  while (true) {
+    const Duration left = patience.slice() - steady_clock::now();
+    try {
+      return options.store->get(options.key, std::max(Duration(1), left));
+    } catch (const DistTimeoutError&) {
+    }
+    patience.look();
+    if (patience.over())
+      throw_failure({.code = Code::timed_out,
+                     .message = fmt::format("rank 0 did not offer the shared memory '{}' to rank "
+                                            "{}",
+                                            options.key, options.rank),
+                     .rank = 0});
   }
 }
 
@@ -252,14 +291,14 @@ Failure lost_or_late(const ShareOptions& options) {
           .rank = 0};
 }
 
-Fd connect_to_offer(const ShareOptions& options) {
+Fd connect_to_offer(const ShareOptions& options, Patience& patience) {
   sockaddr_un address;
-  const socklen_t length = abstract_address(name_from_store(options), address);
+  const socklen_t length = abstract_address(name_from_store(options, patience), address);
   Fd fd = unix_socket(0);
   // A full backlog makes connect() wait, no longer than the send timeout.
   const int left = poll_timeout(options.deadline);
-  const timeval patience = {left / 1000, left % 1000 * 1000 + 1};
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  const timeval limit = {left / 1000, left % 1000 * 1000 + 1};
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   int result = 0;
   do {
     result = ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length);
@@ -274,10 +313,16 @@ Fd connect_to_offer(const ShareOptions& options) {
 }
 
 std::shared_ptr<SharedMapping> fetch(const ShareOptions& options) {
-  const Fd fd = connect_to_offer(options);
+  Patience patience(options);
+  const Fd fd = connect_to_offer(options, patience);
   const std::string hello = hello_of(options.rank);
   if (!send_message(fd.get(), hello)) throw_failure(lost_or_late(options));
-  const std::string answer = receive_message(fd.get(), options.deadline);
+  const auto receive = [&](Fd* descriptor) {
+    return patience.wait_for_input(fd.get())
+               ? receive_message(fd.get(), options.deadline, descriptor)
+               : std::string();
+  };
+  const std::string answer = receive(nullptr);
   if (answer.empty()) throw_failure(lost_or_late(options));
   const std::string_view nonce = std::string_view(answer).substr(0, kNonceBytes);
   const bool genuine = answer.size() == kNonceBytes + kDigestBytes &&
@@ -293,7 +338,7 @@ std::shared_ptr<SharedMapping> fetch(const ShareOptions& options) {
   if (!send_message(fd.get(), proof(options, "client", hello, nonce)))
     throw_failure(lost_or_late(options));
   Fd memory;
-  const std::string verdict = receive_message(fd.get(), options.deadline, &memory);
+  const std::string verdict = receive(&memory);
   if (verdict.empty()) throw_failure(lost_or_late(options));
   if (verdict[0] == unknown_token) throw_failure(unproven);
   if (verdict[0] != accepted || !memory)

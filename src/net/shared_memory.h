@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "c10d/error.h"
 #include "c10d/export.h"
 #include "c10d/store.h"
 
@@ -47,12 +49,14 @@ struct ShareOptions {
   int size = 1;
   std::string token;  // both sides prove to know it
   Deadline deadline{};
+  // Asked now and then in every wait: why it is in vain, or null.
+  std::function<std::shared_ptr<const Failure>()> failure;
 };
 
 // Collective over `size` ranks of one host, threads or processes: rank 0 gives `mapping` (null
 // elsewhere) and every rank returns a mapping of the same memory. The descriptor travels over an
 // abstract AF_UNIX socket with a random name; peer uid and token are checked. Throws
-// DistTimeoutError naming the ranks that did not come.
+// DistTimeoutError naming the ranks that did not come, or what options.failure() says.
 C10D_API std::shared_ptr<SharedMapping> share_memory(const ShareOptions& options,
                                                      std::shared_ptr<SharedMapping> mapping);
 

@@ -24,6 +24,10 @@ CellRecord full_cell() {
   cell.us.p99 = 119.5;
   cell.mem = 1.5;
   cell.wrong = 3;
+  cell.skew_in = 0.5;
+  cell.skew_out = 0.25;
+  cell.order = 2;
+  cell.window = 16;
   cell.switches = {7, 8};
   cell.algo = "ring";
   return cell;
@@ -46,6 +50,8 @@ TEST(Record, ACellSurvivesItsLine) {
   EXPECT_EQ(read.rtt->bucket, "near");
   EXPECT_EQ(read.wrong, 3U);
   EXPECT_EQ(read.samples, cell.samples);
+  EXPECT_EQ(read.switches, cell.switches);
+  EXPECT_EQ(to_json(read, true), to_json(cell, true));
 }
 
 TEST(Record, EveryKindFitsTheSchema) {

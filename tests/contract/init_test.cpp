@@ -8,7 +8,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <latch>
+#include <map>
+#include <string>
 #include <thread>
 
 #include "c10d/env.h"
@@ -39,6 +42,28 @@ int free_port() {
 InitOptions by_store(const std::shared_ptr<Store>& store, int rank, int size) {
   return {.backend = "native", .store = store, .rank = rank, .size = size, .timeout = kTimeout};
 }
+
+using Environment = std::map<std::string, std::string>;
+
+// Environment variables while it lives, as a launcher would set them.
+class Variables {
+ public:
+  explicit Variables(Environment variables) : variables_(std::move(variables)) {
+    for (auto& [name, value] : variables_) {
+      const std::string mine = std::exchange(value, env(name).value_or(""));
+      setenv(name.c_str(), mine.c_str(), 1);
+    }
+  }
+  ~Variables() {
+    for (const auto& [name, before] : variables_)
+      before.empty() ? unsetenv(name.c_str()) : setenv(name.c_str(), before.c_str(), 1);
+  }
+  Variables(const Variables&) = delete;
+  Variables& operator=(const Variables&) = delete;
+
+ private:
+  Environment variables_;  // with the values of before
+};
 
 // Each rank's URL is `url` with its rank and the size.
 void meet_at(const std::string& url, int size) {
@@ -266,6 +291,36 @@ TEST(Init, MpiWithoutItsLauncherPrintsTheLineToType) {
     EXPECT_TRUE(says(failure, "type `mpirun -n 2 ")) << failure.message;
     EXPECT_TRUE(says(failure, "contract_init")) << failure.message;
   });
+}
+
+// A launcher that kills its ranks leaves what has a name.
+TEST(Init, RanksOfAnMpiLauncherMeetWithoutAnAddressAndLeaveNoName) {
+  const Variables launched(Environment{{"OMPI_COMM_WORLD_RANK", "0"},
+                                       {"OMPI_COMM_WORLD_SIZE", "2"},
+                                       {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
+  std::string folder = testing::TempDir() + "c10d-init-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const Variables place(Environment{{"TMPDIR", folder}});
+  for (int round = 0; round < 2; ++round)
+    run_threads(2, [&](int rank) {
+      ProcessGroup group =
+          init_process_group({.backend = "native", .rank = rank, .timeout = kTimeout});
+      EXPECT_TRUE(std::filesystem::is_empty(folder));
+      expect_usable(group);
+    });
+  EXPECT_EQ(rmdir(folder.c_str()), 0);
+}
+
+TEST(Init, AStoreOfTheLauncherIsAtAPort) {
+  for (const char* wrong : {"file:///tmp/store", "tcp://127.0.0.1:1?rank=0", "nonsense"}) {
+    const Variables variables(Environment{{"C10D_STORE", wrong}});
+    EXPECT_THROW(
+        init_process_group(
+            {.backend = "native", .rank = 0, .size = 2, .connect_timeout = milliseconds(100)}),
+        InvalidArgument)
+        << wrong;
+  }
 }
 
 TEST(Init, AStrangersTokenIsRefusedAndTheRestIsUnharmed) {

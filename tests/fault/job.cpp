@@ -33,6 +33,8 @@ std::set<std::string> of_ours(const fs::path& folder) {
   return names;
 }
 
+constexpr const char* kOtherRank = "other";  // than the one with the trap
+
 std::string g_temporary_folder;
 
 }  // namespace
@@ -47,10 +49,21 @@ Job::Job(const std::string& backend, int size, Meeting meeting)
     store_.emplace_back(std::vector<std::string>{C10D_FAULT_RANK, "store"});
     place = "tcp:" + store_.front().hear();
   }
+  start(backend, size, place, {});
+  for (Child& rank : ranks_) EXPECT_EQ(rank.hear(), "ready");
+}
+
+Job::Job(const std::string& backend, int size, const Trap& trap)
+    : folder_(temporary_folder() + "/job-XXXXXX") {
+  if (mkdtemp(folder_.data()) == nullptr) throw std::runtime_error("no temporary folder");
+  start(backend, size, "file:" + folder_ + "/store", trap);
+}
+
+void Job::start(const std::string& backend, int size, const std::string& place, const Trap& trap) {
   for (int rank = 0; rank < size; ++rank)
     ranks_.emplace_back(std::vector<std::string>{
-        C10D_FAULT_RANK, "serve", backend, std::to_string(rank), std::to_string(size), place});
-  for (Child& rank : ranks_) EXPECT_EQ(rank.hear(), "ready");
+        C10D_FAULT_RANK, "serve", backend, std::to_string(rank), std::to_string(size), place,
+        trap.how.empty() || rank == trap.rank ? trap.how : kOtherRank});
 }
 
 Job::~Job() {

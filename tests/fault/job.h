@@ -53,10 +53,18 @@ Heard parse_error(const std::string& line);
 
 enum class Meeting { file, store_process };
 
+// For make_trap_store.
+struct Trap {
+  int rank = 0;
+  std::string how;
+};
+
 // Ranks of one group as processes, all of which have joined.
 class Job {
  public:
   Job(const std::string& backend, int size, Meeting meeting = Meeting::file);
+  // One of which walks into a trap: nobody knows how far they have come.
+  Job(const std::string& backend, int size, const Trap& trap);
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -71,6 +79,8 @@ class Job {
   void kill_store();
 
  private:
+  void start(const std::string& backend, int size, const std::string& place, const Trap& trap);
+
   std::string folder_;
   std::vector<Child> store_;  // at most one
   std::vector<Child> ranks_;

@@ -14,6 +14,7 @@
 #include "c10d/init.h"
 #include "tests/fault/mismatch.h"
 #include "tests/fault/say.h"
+#include "tests/fault/trap_store.h"
 
 namespace c10d::fault {
 namespace {
@@ -84,6 +85,13 @@ class Server {
           say("ok");
         });
       });
+    } else if (command == "allocate") {
+      std::size_t count = 0;
+      words >> count;
+      guarded([&] {
+        group_.allocate<float>(count);
+        say("ok");
+      });
     } else if (command == "hold") {
       std::size_t mebibytes = 0;
       words >> mebibytes;
@@ -127,12 +135,19 @@ class Server {
   std::vector<char> held_;
 };
 
-int serve(const std::string& backend, int rank, int size, const std::string& place) {
+int serve(const std::string& backend, int rank, int size, const std::string& place,
+          const std::string& trap) {
+  // Whoever waits for a rank in a trap is told, or else does not answer.
+  const Duration timeout = trap.empty() ? Duration(kRankTimeout) : std::chrono::hours(1);
+  std::shared_ptr<Store> store = store_at(place, size);
+  store->set_timeout(timeout);
+  if (trap.starts_with("die") || trap.starts_with("throw"))
+    store = make_trap_store(std::move(store), trap);
   ProcessGroup group = init_process_group({.backend = backend,
-                                           .store = store_at(place, size),
+                                           .store = std::move(store),
                                            .rank = rank,
                                            .size = size,
-                                           .timeout = kRankTimeout});
+                                           .timeout = timeout});
   say("ready");
   Server(group).run();
   return 0;
@@ -163,7 +178,7 @@ int run(const std::vector<std::string>& arguments) {
   if (mode == "store") return keep_store();
   if (mode == "serve")
     return serve(arguments.at(1), std::stoi(arguments.at(2)), std::stoi(arguments.at(3)),
-                 arguments.at(4));
+                 arguments.at(4), arguments.at(5));
   if (mode == "mismatch")
     return check_mismatches(arguments.at(1), std::stoi(arguments.at(2)), std::stoi(arguments.at(3)),
                             arguments.at(4));

@@ -156,8 +156,10 @@ TEST(Info, IsReadableInAHundredColumns) {
 }
 
 TEST(Info, SaysTheSameToPrograms) {
-  const Ended ended = run({.command = {C10D_INFO, "--json"},
-                           .environment = {{"C10D_TIMEOUT", "7"}, {"C10D_TOKEN_FILE", "hush"}}});
+  const Ended ended = run(
+      {.command = {C10D_INFO, "--json"},
+       .environment = {
+           {"C10D_TIMEOUT", "7"}, {"C10D_TOKEN_FILE", "hush"}, {"C10D_JOB_ID", "no UTF-8: \xff"}}});
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_FALSE(contains(ended.out, "hush"));
   const auto facts = nlohmann::json::parse(ended.out);

@@ -42,6 +42,8 @@ def built(folder, *names):
 
 
 BAD = {
+    "a lock that the compiler does not check": (
+        {"src/core/thing.cpp": SPDX + "#include <mutex>\n"}, "<mutex> belongs in"),
     "core includes a backend": (
         {"src/core/thing.cpp": SPDX + '#include "src/backends/native/heap.h"\n',
          "src/backends/native/heap.h": HEADER}, 'must not include "src/backends/native/heap.h"'),

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The control plane with ranks as threads: once in shared memory, once over the store.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <latch>
 #include <mutex>
 #include <random>
 #include <thread>
 
 #include "src/core/control_plane.h"
+#include "src/core/members.h"
 #include "src/core/recorder.h"
 
 namespace c10d {
@@ -94,6 +99,70 @@ TEST_P(ControlPlanes, EqualCallsAgree) {
     }
     EXPECT_FALSE(plane.broken());
     EXPECT_EQ(plane.failure(), nullptr);
+  });
+}
+
+TEST_P(ControlPlanes, ABarrierNamesEveryMissingRankOfMany) {
+  std::latch failed(1);
+  run(40, [&](ControlPlane& plane, int rank) {
+    if (rank == 0) {
+      plane.barrier(in(milliseconds(200)));
+      failed.count_down();
+    }
+    failed.wait();
+    const Cause cause = plane.fail({.code = Code::revoked, .message = "the first one counts"});
+    EXPECT_EQ(cause->code, Code::timed_out);
+    EXPECT_EQ(cause->rank, 1);
+    EXPECT_EQ(cause->message,
+              "39 of 40 ranks did not reach monitored_barrier: ranks 1-39 (host here)");
+  });
+}
+
+// What the library logs, as long as it lives.
+class LogReader {
+ public:
+  LogReader() : before_(dup(STDERR_FILENO)) {
+    EXPECT_EQ(pipe2(ends_.data(), O_CLOEXEC), 0);
+    dup2(ends_[1], STDERR_FILENO);
+  }
+  ~LogReader() {
+    dup2(before_, STDERR_FILENO);
+    for (const int fd : {before_, ends_[0], ends_[1]}) close(fd);
+  }
+  LogReader(const LogReader&) = delete;
+  LogReader& operator=(const LogReader&) = delete;
+
+  // All that was logged up to the first line with `text`, or until nothing more comes.
+  std::string read_to(const std::string& text) {
+    std::string log;
+    for (pollfd ready{ends_[0], POLLIN, 0}; log.find(text) == log.npos;) {
+      char bytes[1024];
+      if (poll(&ready, 1, 20'000) <= 0) break;
+      log.append(bytes, static_cast<std::size_t>(
+                            std::max<ssize_t>(read(ends_[0], bytes, sizeof bytes), 0)));
+    }
+    return log;
+  }
+
+ private:
+  const int before_;
+  std::array<int, 2> ends_{};
+};
+
+TEST_P(ControlPlanes, AnOpThatRunsForLongIsWarnedOfWithWhoIsMissing) {
+  std::latch warned(1);
+  run(2, [&](ControlPlane& plane, int rank) {
+    if (rank == 1) return warned.wait();
+    LogReader log;
+    const Op op = all_reduce_of(8);
+    const std::int64_t start = steady_ns() - std::chrono::nanoseconds(kLateOp).count();
+    const std::uint64_t record = start_record(plane.own_block(), 1, signature_of(op, 2), 0, start);
+    plane.own_block().submitted = 1;
+    const std::string text = log.read_to("runs for");
+    EXPECT_NE(text.find("all_reduce #1 runs for "), std::string::npos) << text;
+    EXPECT_NE(text.find("not there yet: rank 1 (host here"), std::string::npos) << text;
+    finish_record(plane.own_block(), record, true, steady_ns());
+    warned.count_down();
   });
 }
 
@@ -290,6 +359,21 @@ TEST_P(ControlPlanes, ABarrierCountsRoundsAndNamesAllThatAreMissing) {
 
 INSTANTIATE_TEST_SUITE_P(Each, ControlPlanes, testing::Values(true, false),
                          [](const auto& of) { return of.param ? "SharedMemory" : "Store"; });
+
+TEST(Names, OfManyRanksTellAllInLittleRoom) {
+  std::vector<Member> members;
+  std::vector<int> odd, most;
+  for (int rank = 0; rank < 2048; ++rank) {
+    members.push_back({.rank = rank, .host = rank < 1024 ? "a" : "b", .pid = 7});
+    if (rank % 2 == 1) odd.push_back(rank);
+    if (rank != 4 && rank != 7 && rank != 1500) most.push_back(rank);
+  }
+  EXPECT_EQ(names_of(members, {}), "");
+  EXPECT_EQ(names_of(members, {3, 1024}), "rank 3 (host a, pid 7), rank 1024 (host b, pid 7)");
+  EXPECT_EQ(names_of(members, most),
+            "ranks 0-3, 5, 6, 8-1023 (host a), ranks 1024-1499, 1501-2047 (host b)");
+  EXPECT_LT(names_of(members, odd).size(), sizeof SharedFailure::message - 100);
+}
 
 }  // namespace
 }  // namespace c10d

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "src/core/control_plane.h"
+#include "src/core/recorder.h"
 #include "tests/unit/store_kinds.h"
 
 namespace c10d::test {
@@ -62,6 +63,24 @@ TEST(StoreControl, WhatARankDidBeforeItLeftCounts) {
   for (const Plane& plane : planes) unwatch(*plane);
 }
 
+TEST(StoreControl, ARankThatLeftSendsNothingMore) {
+  const auto planes = make_both(make_hash_store(1h));
+  const Op op = Recv{{}, 1, 0};
+  const auto start = after(-1h).time_since_epoch() / 1ns;
+  const auto record = start_record(planes[0]->own_block(), 1, signature_of(op, 2), 0, start);
+  planes[1]->leave();
+  const Deadline end = after(30s);
+  while (!planes[0]->broken() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(10ms);  // the monitor looks once a second
+  const auto failure = planes[0]->failure();
+  ASSERT_NE(failure, nullptr);
+  EXPECT_EQ(failure->code, Code::peer_left);
+  EXPECT_EQ(failure->rank, 1);
+  EXPECT_NE(failure->message.find("recv #1"), std::string::npos) << failure->message;
+  finish_record(planes[0]->own_block(), record, false, steady_ns());
+  for (const Plane& plane : planes) unwatch(*plane);
+}
+
 // Else the one monitor thread of the process, and an abort, would wait as long as the store may.
 TEST(StoreControl, AStoreThatDoesNotAnswerDelaysNoFailure) {
   const TemporaryFile file;
@@ -71,6 +90,29 @@ TEST(StoreControl, AStoreThatDoesNotAnswerDelaysNoFailure) {
   ASSERT_NE(failure, nullptr);
   EXPECT_EQ(failure->code, Code::revoked);
   for (const Plane& plane : planes) unwatch(*plane);
+}
+
+// And an abort waits for no store at all.
+TEST(StoreControl, WhatAStoreDidNotTakeIsToldOnceItAnswers) {
+  const auto fail = [](ControlPlane& plane, bool aborts) {
+    const Failure failure{.code = Code::revoked, .message = "enough"};
+    return aborts ? plane.revoke(failure) : plane.fail(failure);
+  };
+  for (const bool aborts : {true, false}) {
+    const TemporaryFile file;
+    const auto planes = make_both(make_file_store(file.path(), 0, 1h));
+    {
+      const HeldLock lock(file.path());
+      EXPECT_EQ(fail(*planes[0], aborts)->message, "enough");
+    }
+    const Deadline end = after(30s);
+    while (!planes[1]->broken() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(10ms);  // the monitor tells, and looks
+    ASSERT_TRUE(planes[1]->broken()) << aborts;
+    EXPECT_EQ(planes[1]->failure()->code, Code::revoked);
+    EXPECT_EQ(planes[1]->failure()->message, "enough");
+    for (const Plane& plane : planes) unwatch(*plane);
+  }
 }
 
 }  // namespace

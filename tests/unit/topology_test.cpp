@@ -69,7 +69,7 @@ TEST(RoundTrips, AreTheSameOnEveryRank) {
     for (const RoundTrips& trips : seen) EXPECT_EQ(trips.ns, seen[0].ns);
     if (size == 1 || size > allowed_cpus()) {
       EXPECT_TRUE(seen[0].ns.empty());
-      EXPECT_EQ(describe(seen[0]), "");
+      EXPECT_EQ(describe(seen[0], 0.3), "");
       continue;
     }
     for (int a = 0; a < size; ++a)
@@ -89,10 +89,17 @@ TEST(RoundTrips, MakeGroupsOfRanksThatAreNear) {
                           100, 410, 0, 380,  //
                           390, 110, 380, 0}};
   EXPECT_EQ(native::near_groups(pairs, 4), (std::vector<int>{0, 1, 0, 1}));
-  EXPECT_EQ(describe(pairs), "rtt 0.10-0.41 us, 2 groups");
+  EXPECT_EQ(describe(pairs, 0.3), "rtt 0.10-0.41 us, 2 groups");
   const RoundTrips even{2, {0, 330, 330, 0}};
   EXPECT_EQ(native::near_groups(even, 2), (std::vector<int>{0, 0}));
-  EXPECT_EQ(describe(even), "rtt 0.33 us");
+  EXPECT_EQ(describe(even, 0.3), "rtt 0.33 us");
+}
+
+// Of ranks that shared a CPU while they measured.
+TEST(RoundTrips, AreNotShownWhereTheyAreNotBelieved) {
+  EXPECT_EQ(describe(RoundTrips{2, {0, 27690, 27690, 0}}, 0.3), "rtt 0.30 us, assumed");
+  const RoundTrips mixed{3, {0, 120, 27690, 120, 0, 110, 27690, 110, 0}};
+  EXPECT_EQ(describe(mixed, 0.3), "rtt 0.11-0.12 us");
 }
 
 // All ranks together take in proportion to their number; with many, every pair still has a ring.

@@ -10,11 +10,14 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "c10d/env.h"
 #include "src/backends/gloo/library.h"
+#include "src/core/mutex.h"
 #include "src/core/sigpipe.h"
+#include "src/core/start_thread.h"
 #include "src/net/socket.h"
 
 namespace c10d::inline v0 {
@@ -22,35 +25,57 @@ namespace {
 
 using std::chrono::milliseconds;
 
-milliseconds left(Deadline deadline) {
-  return std::max(milliseconds(1), std::chrono::duration_cast<milliseconds>(
-                                       deadline - std::chrono::steady_clock::now()));
+// How often a wait for a peer looks whether the group broke.
+constexpr milliseconds kLook{20};
+
+std::string address_key(int rank) { return fmt::format("gloo/{}", rank); }
+
+// What a rank says in the store: its end of the connection to each other rank, by rank.
+std::string read_addresses(const BackendContext& context, int rank, Deadline deadline) {
+  while (true) {
+    if (const auto failure = context.control->failure()) throw_failure(*failure);
+    try {
+      return context.store->get(address_key(rank),
+                                std::min(time_until(deadline), milliseconds(100)));
+    } catch (const DistTimeoutError&) {
+      if (std::chrono::steady_clock::now() >= deadline) throw;
+    }
+  }
 }
 
-// The group's store as Gloo wants one. Every wait ends at the deadline, whatever Gloo asks for.
-class MeshStore : public gloo::rendezvous::Store {
+// Closes the connections when the group breaks while they are being made: Gloo waits there for
+// peers that may have died, and for nothing else.
+class BrokenWatch {
  public:
-  MeshStore(std::shared_ptr<c10d::Store> store, Deadline deadline)
-      : store_(std::move(store)), deadline_(deadline) {}
-
-  void set(const std::string& key, const std::vector<char>& data) override {
-    store_->set(name(key), std::string_view(data.data(), data.size()));
+  BrokenWatch(Control& control, gloo::transport::Context& connections)
+      : control_(control), connections_(connections), thread_(start_thread([this] { run(); })) {}
+  ~BrokenWatch() {
+    {
+      MutexLock lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
   }
-  std::vector<char> get(const std::string& key) override {
-    const std::string value = store_->get(name(key), left(deadline_));
-    return {value.begin(), value.end()};
-  }
-  void wait(const std::vector<std::string>& keys) override {
-    std::vector<std::string> names;
-    for (const std::string& key : keys) names.push_back(name(key));
-    store_->wait(names, left(deadline_));
-  }
-  void wait(const std::vector<std::string>& keys, const milliseconds&) override { wait(keys); }
+  BrokenWatch(const BrokenWatch&) = delete;
+  BrokenWatch& operator=(const BrokenWatch&) = delete;
 
  private:
-  static std::string name(const std::string& key) { return "gloo/" + key; }
-  std::shared_ptr<c10d::Store> store_;
-  Deadline deadline_;
+  void run() {
+    MutexLock lock(mutex_);
+    for (; !over_; changed_.wait_for(mutex_, kLook)) {
+      if (!control_.broken()) continue;
+      for (int peer = 0; peer < connections_.size; ++peer)
+        if (peer != connections_.rank) connections_.getPair(peer)->close();
+    }
+  }
+
+  Control& control_;
+  gloo::transport::Context& connections_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool over_ C10D_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
 };
 
 [[noreturn]] void throw_unreachable(const BackendContext& context, std::string message) {
@@ -110,15 +135,51 @@ std::shared_ptr<gloo::transport::Device> make_gloo_device(const BackendContext& 
   }
 }
 
+namespace {
+
+void connect_all(const BackendContext& context, gloo::transport::Context& connections,
+                 Deadline deadline) {
+  std::string own;
+  for (int peer = 0; peer < context.size; ++peer) {
+    if (peer == context.rank) continue;
+    const std::vector<char> address = connections.createPair(peer)->address().bytes();
+    own.append(address.begin(), address.end());
+  }
+  context.store->set(address_key(context.rank), own);
+  const BrokenWatch watch(*context.control, connections);
+  const std::size_t bytes = own.size() / static_cast<std::size_t>(context.size - 1);
+  for (int peer = 0; peer < context.size; ++peer) {
+    if (peer == context.rank) continue;
+    const std::string theirs = read_addresses(context, peer, deadline);
+    if (theirs.size() != own.size())
+      throw_failure(Failure{.code = Code::version_mismatch,
+                            .message = fmt::format("gloo: rank {} says {} bytes of addresses and "
+                                                   "this rank {}; use one release of Gloo for all",
+                                                   peer, theirs.size(), own.size()),
+                            .rank = peer,
+                            .group = context.group});
+    // A rank says nothing of itself: those above it stand one place earlier.
+    const auto place =
+        static_cast<std::size_t>(context.rank < peer ? context.rank : context.rank - 1);
+    const auto first = theirs.begin() + static_cast<std::ptrdiff_t>(place * bytes);
+    connections.getPair(peer)->connect({first, first + static_cast<std::ptrdiff_t>(bytes)});
+  }
+}
+
+}  // namespace
+
 std::shared_ptr<RevocableMesh> connect_mesh(const BackendContext& context,
                                             std::shared_ptr<gloo::transport::Device> device,
                                             Deadline deadline) {
   const SigpipeBlock block;
   auto mesh = std::make_shared<RevocableMesh>(context.rank, context.size);
+  const auto connections = device->createContext(context.rank, context.size);
   // A connection waits for five times the timeout that it was made with.
-  mesh->setTimeout(std::max(milliseconds(1), left(deadline) / 5));
+  const milliseconds fifth = std::max(milliseconds(1), time_until(deadline) / 5);
+  mesh->setTimeout(fifth);
+  connections->setTimeout(fifth);
   try {
-    connect_full_mesh(*mesh, std::make_shared<MeshStore>(context.store, deadline), device);
+    connect_all(context, *connections, deadline);
   } catch (const DistError&) {
     throw;
   } catch (const std::exception& error) {
@@ -127,7 +188,9 @@ std::shared_ptr<RevocableMesh> connect_mesh(const BackendContext& context,
                              "set C10D_GLOO_INTERFACE to an interface that all ranks can reach",
                              context.rank, device->str(), error.what()));
   }
-  mesh->watch();
+  // Gloo takes a connection that was closed for one that is there.
+  if (const auto failure = context.control->failure()) throw_failure(*failure);
+  mesh->adopt(std::move(device), connections);
   return mesh;
 }
 

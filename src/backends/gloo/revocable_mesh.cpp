@@ -128,8 +128,10 @@ class MeshOfOp final : public gloo::Context {
 RevocableMesh::RevocableMesh(int own_rank, int ranks)
     : Context(own_rank, ranks), waits_(std::make_shared<OpenWaits>()) {}
 
-void RevocableMesh::watch() {
-  connections_ = transportContext_;
+void RevocableMesh::adopt(std::shared_ptr<gloo::transport::Device> device,
+                          std::shared_ptr<gloo::transport::Context> connections) {
+  device_ = std::move(device);
+  connections_ = std::move(connections);
   transportContext_ = std::make_shared<WatchedTransport>(connections_, waits_, Deadline::max());
 }
 

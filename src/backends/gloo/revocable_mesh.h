@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <gloo/rendezvous/context.h>
+#include <gloo/context.h>
+#include <gloo/transport/device.h>
 
 #include <algorithm>
 #include <chrono>
@@ -22,11 +23,12 @@ inline std::chrono::milliseconds time_until(Deadline deadline) {
 
 // A mesh whose waits can be ended from outside. Gloo ends the waits on a connection that closes,
 // but now and then it forgets a send that was under way, which then waits for its whole timeout.
-class RevocableMesh final : public gloo::rendezvous::Context {
+class RevocableMesh final : public gloo::Context {
  public:
   RevocableMesh(int own_rank, int ranks);
-  // Call once the mesh is connected, before the first op.
-  void watch();
+  // Call once `connections` has one to every other rank, before the first op.
+  void adopt(std::shared_ptr<gloo::transport::Device> device,
+             std::shared_ptr<gloo::transport::Context> connections);
   // The mesh for one op: none of its waits ends later than the deadline, however many the op has.
   std::shared_ptr<gloo::Context> until(Deadline deadline) const;
   // Every wait, now and later, throws. Only once the connections are closed: Gloo may still be

@@ -12,14 +12,15 @@
 
 #include "c10d/env.h"
 #include "src/core/host.h"
+#include "src/core/mutex.h"
 
 namespace c10d::inline v0 {
 namespace {
 
 constexpr std::size_t kMaxLine = 300;  // of the command line in a message
 
-std::mutex start_mutex;
-std::mutex turn_mutex;
+Mutex start_mutex;
+Mutex turn_mutex;
 std::atomic<int> groups = 0;
 std::atomic<bool> concurrent = false;
 
@@ -88,7 +89,7 @@ int initialised_level(const BackendContext& context) {
 }  // namespace
 
 void start_mpi(const BackendContext& context) {
-  const std::lock_guard lock(start_mutex);
+  MutexLock lock(start_mutex);
   const int level = initialised_level(context);
   if (level < MPI_THREAD_SERIALIZED)
     throw_unsupported(context,
@@ -110,9 +111,14 @@ void start_mpi(const BackendContext& context) {
 void hold_mpi() noexcept { ++groups; }
 void release_mpi() noexcept { --groups; }
 
-std::unique_lock<std::mutex> mpi_turn() {
-  return concurrent.load(std::memory_order_relaxed) ? std::unique_lock<std::mutex>()
-                                                    : std::unique_lock(turn_mutex);
+// What it guards is MPI, of which the analysis knows nothing.
+MpiTurn::MpiTurn() C10D_THREAD_ANNOTATION(no_thread_safety_analysis)
+    : locks_(!mpi_is_concurrent()) {
+  if (locks_) turn_mutex.lock();
+}
+
+MpiTurn::~MpiTurn() C10D_THREAD_ANNOTATION(no_thread_safety_analysis) {
+  if (locks_) turn_mutex.unlock();
 }
 
 bool mpi_is_concurrent() noexcept { return concurrent.load(std::memory_order_relaxed); }

@@ -3,7 +3,6 @@
 
 #include <mpi.h>
 
-#include <mutex>
 #include <string>
 
 #include "c10d/backend.h"
@@ -25,7 +24,17 @@ void release_mpi() noexcept;
 
 // To be held around every MPI call. It locks nothing where MPI takes calls from several threads at
 // once.
-std::unique_lock<std::mutex> mpi_turn();
+class [[nodiscard]] MpiTurn {
+ public:
+  MpiTurn();
+  ~MpiTurn();
+  MpiTurn(const MpiTurn&) = delete;
+  MpiTurn& operator=(const MpiTurn&) = delete;
+
+ private:
+  const bool locks_;
+};
+inline MpiTurn mpi_turn() { return MpiTurn(); }
 bool mpi_is_concurrent() noexcept;  // MPI_THREAD_MULTIPLE
 
 // "MPI_ERR_TRUNCATE: message truncated".

@@ -20,10 +20,13 @@ constexpr std::size_t kMaxPending = 4096;
 
 template <class T>
 void keep_for_good(std::unique_ptr<T> op) {
-  static auto& mutex = *new std::mutex();
-  static auto& kept = *new std::deque<std::unique_ptr<T>>();
-  const std::lock_guard lock(mutex);
-  kept.push_back(std::move(op));
+  struct Kept {
+    Mutex mutex;
+    std::deque<std::unique_ptr<T>> ops C10D_GUARDED_BY(mutex);
+  };
+  static auto& kept = *new Kept();
+  MutexLock lock(kept.mutex);
+  kept.ops.push_back(std::move(op));
 }
 
 bool has_more_ranks_than_cpus(const BackendContext& context) {
@@ -86,7 +89,7 @@ Work Transfers::finish_later(const Call& call, std::unique_ptr<Message> message)
   const WorkSource source = transfer->source;
   bool watch = false;
   {
-    const std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (transfers_.size() == kMaxPending) {
       give_up(std::move(transfer->message));
       return Work::failed(*context_.control->fail(
@@ -114,7 +117,7 @@ Work Transfers::finish_later(const Call& call, std::unique_ptr<Message> message)
 }
 
 bool Transfers::in_use() {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   watched_ = !transfers_.empty();
   return watched_;
 }
@@ -131,8 +134,8 @@ bool Transfers::step(Transfer& transfer, FailurePtr& failure) {
 }
 
 bool Transfers::poll() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return false;
+  if (!mutex_.try_lock()) return false;
+  MutexLock lock(mutex_, std::adopt_lock);
   bool moved = false;
   for (auto place = transfers_.begin(); place != transfers_.end();) {
     FailurePtr failure;
@@ -156,7 +159,7 @@ bool Transfers::poll() {
 bool Transfers::finish_all(Deadline deadline) {
   for (;;) {
     {
-      const std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       if (transfers_.empty()) return true;
     }
     if (std::chrono::steady_clock::now() >= deadline) return false;

@@ -3,11 +3,11 @@
 
 #include <list>
 #include <memory>
-#include <mutex>
 
 #include "c10d/backend.h"
 #include "src/backends/mpi/message.h"
 #include "src/backends/mpi/plan.h"
+#include "src/core/mutex.h"
 #include "src/core/owned_call.h"
 
 namespace c10d::inline v0 {
@@ -55,9 +55,9 @@ class Transfers : public std::enable_shared_from_this<Transfers> {
 
   BackendContext context_;
   const bool crowded_;  // more ranks than CPUs here: a wait gives the CPU away
-  std::mutex mutex_;
-  std::list<std::unique_ptr<Transfer>> transfers_;
-  bool watched_ = false;  // by the progress thread
+  Mutex mutex_;
+  std::list<std::unique_ptr<Transfer>> transfers_ C10D_GUARDED_BY(mutex_);
+  bool watched_ C10D_GUARDED_BY(mutex_) = false;  // by the progress thread
 };
 
 }  // namespace c10d::inline v0

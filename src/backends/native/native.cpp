@@ -64,7 +64,7 @@ class NativeBackend final : public Backend {
         fmt::format("native, shared memory, {} KiB staging per rank, {}",
                     team_->layout().staging_bytes() >> 10, describe(team_->policy()));
     if (!team_->round_trips().ns.empty())
-      text += fmt::format(", {} ({})", native::describe(team_->round_trips()),
+      text += fmt::format(", {} ({})", native::describe(team_->round_trips(), 2 * machine.hop_us),
                           machine.far ? "far" : "near");
     return text + (machine.cma ? ", cma" : ", no cma");
   }

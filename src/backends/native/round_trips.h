@@ -19,13 +19,13 @@ struct RoundTrips {
   }
 };
 
-// A round trip longer than that tells of ranks that shared a CPU meanwhile.
-inline constexpr std::uint32_t kSharedNs = 3000;
-
 // The number of its group for every rank: ranks that are about as near to each other as the nearest
 // two. Without a measurement all are in one.
 std::vector<int> near_groups(const RoundTrips& trips, int size);
-// "rtt 0.10-0.42 us, 2 groups", or empty.
-std::string describe(const RoundTrips& trips);
+// A longer one tells of ranks that shared a CPU meanwhile, and is not believed.
+inline constexpr std::uint32_t kBelievedNs = 3000;
+// "rtt 0.10-0.42 us, 2 groups" of what is believed; else "rtt 0.30 us, assumed" of what is used
+// instead, in microseconds. Empty without a measurement.
+std::string describe(const RoundTrips& trips, double used_us);
 
 }  // namespace c10d::inline v0::native

@@ -35,7 +35,8 @@ std::shared_ptr<SharedMapping> share(const BackendContext& context, std::string 
                        .rank = context.rank,
                        .size = context.size,
                        .token = context.token,
-                       .deadline = deadline},
+                       .deadline = deadline,
+                       .failure = [&context] { return context.control->failure(); }},
                       std::move(mapping));
 }
 
@@ -136,6 +137,8 @@ Allocation Team::allocate(std::size_t bytes, Deadline deadline) {
   try {
     mapping = share(context_, key, share_bytes * ranks, deadline);
     if (mapping->size() == share_bytes * ranks) mapping->claim(own, share_bytes);
+  } catch (const DistNetworkError& error) {  // of a peer that died, perhaps
+    throw_failure(*control().explain(error.failure(), std::chrono::seconds(1)));
   } catch (const DistError& error) {  // the others may have mapped it
     throw_failure(*control().fail(error.failure()));
   }

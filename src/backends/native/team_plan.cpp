@@ -105,7 +105,7 @@ void Team::make_plan(Deadline deadline) {
   if (!machine.crowded) {
     std::vector<std::uint32_t> trips;
     for (int peer = 1; peer < size() && !trips_.ns.empty(); ++peer)
-      if (trips_.between(0, peer) <= kSharedNs) trips.push_back(trips_.between(0, peer));
+      if (trips_.between(0, peer) <= kBelievedNs) trips.push_back(trips_.between(0, peer));
     std::sort(trips.begin(), trips.end());
     const double trip_us = trips.empty() ? 2 * machine.hop_us : trips[trips.size() / 2] * 1e-3;
     machine.far = trip_us * 1000 > kFarNs;

@@ -138,14 +138,16 @@ std::vector<int> near_groups(const RoundTrips& trips, int size) {
   return group;
 }
 
-std::string describe(const RoundTrips& trips) {
+std::string describe(const RoundTrips& trips, double used_us) {
   if (trips.ns.empty()) return {};
   std::uint32_t least = std::numeric_limits<std::uint32_t>::max(), most = 0;
   for (int a = 0; a < trips.size; ++a)
     for (int b = a + 1; b < trips.size; ++b) {
+      if (trips.between(a, b) > kBelievedNs) continue;
       least = std::min(least, trips.between(a, b));
       most = std::max(most, trips.between(a, b));
     }
+  if (most == 0) return fmt::format("rtt {:.2f} us, assumed", used_us);
   const auto groups = near_groups(trips, trips.size);
   const int count = *std::max_element(groups.begin(), groups.end()) + 1;
   const std::string range = least == most ? fmt::format("{:.2f}", least * 1e-3)

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/core/joining.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "src/core/failure_text.h"
+#include "src/core/log.h"
+#include "src/core/members.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr const char* kCause = "join/failed";
+constexpr std::chrono::seconds kStorePatience{2};
+constexpr std::chrono::seconds kPatience{1};  // for the end of a process whose connection ended
+
+}  // namespace
+
+std::shared_ptr<const Failure> Joining::look_for_dead() {
+  for (const Member& member : options_.members) {
+    const auto pid = static_cast<pid_t>(member.pid);
+    if (!member.same_host || pid == getpid() || !has_ended(pid)) continue;
+    return fail({.code = Code::peer_died,
+                 .message = fmt::format("{} died while group \"{}\" came together", name_of(member),
+                                        options_.group),
+                 .rank = member.rank,
+                 .host = member.host,
+                 .pid = member.pid});
+  }
+  return nullptr;
+}
+
+std::shared_ptr<const Failure> Joining::failure() {
+  if (cause_) return cause_;
+  if (const auto text = options_.store->try_get(kCause, kStorePatience)) {
+    Failure cause = from_text(*text);
+    cause.group = options_.group;
+    cause_ = std::make_shared<const Failure>(std::move(cause));
+    return cause_;
+  }
+  return look_for_dead();
+}
+
+std::shared_ptr<const Failure> Joining::fail(Failure failure) {
+  if (failure.code == Code::link_lost) {
+    const Deadline end = steady_clock::now() + kPatience;
+    for (; !cause_ && steady_clock::now() < end;
+         std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+      look_for_dead();
+  }
+  if (cause_) return cause_;
+  failure.group = options_.group;
+  try {
+    const std::string mine = to_text(failure);
+    const auto winner = options_.store->compare_set(kCause, std::nullopt, mine, kStorePatience);
+    if (winner && *winner != mine) failure = from_text(*winner);
+    failure.group = options_.group;
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "group \"{}\": peers could not be told of a failure: {}", options_.group,
+        error.what());
+  }
+  cause_ = std::make_shared<const Failure>(std::move(failure));
+  return cause_;
+}
+
+void Joining::await(const std::vector<std::string>& keys) {
+  while (true) {
+    if (const auto cause = failure()) throw_failure(*cause);
+    const Duration left = options_.deadline - steady_clock::now();
+    try {
+      return options_.store->wait(keys, std::clamp<Duration>(left, Duration(1), kJoinLook));
+    } catch (const DistTimeoutError&) {
+      if (left > Duration::zero()) continue;
+    }
+    std::vector<int> missing;
+    for (int rank = 0; rank < options_.size; ++rank)
+      if (!options_.store->try_get(keys[static_cast<std::size_t>(rank)])) missing.push_back(rank);
+    if (!missing.empty()) throw_failure(late(missing));
+  }
+}
+
+Failure Joining::late(const std::vector<int>& missing) const {
+  const Member* const first =
+      missing.empty() ? nullptr : &options_.members[static_cast<std::size_t>(missing.front())];
+  return {.code = Code::timed_out,
+          .message = fmt::format("while joining group \"{}\", these ranks did not come: {}",
+                                 options_.group, names_of(options_.members, missing)),
+          .rank = first ? first->rank : -1,
+          .host = first ? first->host : "",
+          .pid = first ? first->pid : 0,
+          .group = options_.group};
+}
+
+}  // namespace c10d::inline v0

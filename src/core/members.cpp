@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/core/members.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <map>
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr std::size_t kNamedInFull = 8;
+
+// "1-30, 32".
+std::string ranges_of(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t first = 0, last = 0; first < ranks.size(); first = ++last) {
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", ranks[first]);
+    if (last > first) text += fmt::format("{}{}", last > first + 1 ? "-" : ", ", ranks[last]);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string name_of(const Member& member) {
+  return fmt::format("rank {} (host {}, pid {})", member.rank, member.host, member.pid);
+}
+
+std::string names_of(const std::vector<Member>& members, const std::vector<int>& ranks) {
+  const auto member_of = [&](int rank) -> const Member& {
+    return members[static_cast<std::size_t>(rank)];
+  };
+  std::string text;
+  const auto add = [&text](const std::string& name) { text += (text.empty() ? "" : ", ") + name; };
+  if (ranks.size() <= kNamedInFull) {
+    for (const int rank : ranks) add(name_of(member_of(rank)));
+    return text;
+  }
+  std::map<std::string, std::vector<int>> by_host;
+  for (const int rank : ranks) by_host[member_of(rank).host].push_back(rank);
+  for (const auto& entry : by_host)
+    add(fmt::format("ranks {} (host {})", ranges_of(entry.second), entry.first));
+  return text;
+}
+
+bool has_ended(pid_t pid) noexcept {
+  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+  if (fd < 0) return errno == ESRCH;
+  pollfd entry{fd, POLLIN, 0};
+  const bool ended = ::poll(&entry, 1, 0) == 1;
+  ::close(fd);
+  return ended;
+}
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "c10d/control.h"
+
+namespace c10d::inline v0 {
+
+// "rank 2 (host a, pid 9)".
+std::string name_of(const Member& member);
+// Of all `ranks`, ascending. Of many only the numbers, so that no message is too short for them:
+// "ranks 1-30, 32 (host a), ranks 31, 33 (host b)".
+std::string names_of(const std::vector<Member>& members, const std::vector<int>& ranks);
+
+// Whether the process is known to have ended, reaped or not.
+bool has_ended(pid_t pid) noexcept;
+
+}  // namespace c10d::inline v0
