@@ -15,6 +15,7 @@
 #include "src/core/group_state.h"
 #include "src/core/log.h"
 #include "src/core/longest_timeout.h"
+#include "src/core/token_file.h"
 #include "src/core/url.h"
 
 namespace c10d::inline v0 {
@@ -32,36 +33,6 @@ struct Place {
 
 // Worlds that this process made with ranks of the same parent.
 std::atomic<unsigned> g_worlds_by_parent{0};
-
-std::string read_token_fd(int fd) {
-  std::string token(64, '\0');
-  const ssize_t length = pread(fd, token.data(), token.size(), 0);
-  if (length < 16)
-    throw InvalidArgument(fmt::format("C10D_TOKEN_FD={}: no token of at least 16 bytes there", fd));
-  token.resize(static_cast<std::size_t>(length));
-  return token;
-}
-
-std::string read_token_file(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  struct stat status {};
-  if (fd < 0 || fstat(fd, &status) != 0)
-    throw InvalidArgument(fmt::format("C10D_TOKEN_FILE={}: cannot be opened", path));
-  if ((status.st_mode & 077) != 0) {
-    close(fd);
-    throw InvalidArgument(
-        fmt::format("C10D_TOKEN_FILE={}: readable by others; make it mode 0600", path));
-  }
-  std::string token;
-  try {
-    token = read_token_fd(fd);
-  } catch (...) {
-    close(fd);
-    throw;
-  }
-  close(fd);
-  return token;
-}
 
 std::string find_token(const InitOptions& options) {
   if (!options.token.empty()) return options.token;

@@ -8,6 +8,30 @@
 
 namespace c10d::inline v0 {
 
+namespace {
+
+constexpr int kMaxHosts = 1024;
+constexpr std::size_t kLeastTokenBytes = 16;  // as a store wants it
+
+void check_hosts(const LaunchHosts& hosts) {
+  if (hosts.count < 1 || hosts.count > kMaxHosts)
+    throw InvalidArgument(
+        fmt::format("launch: {} hosts; from 1 to {} are possible", hosts.count, kMaxHosts));
+  if (hosts.number < 0 || hosts.number >= hosts.count)
+    throw InvalidArgument(fmt::format("launch: host {} of {}; the first is 0, the last {}",
+                                      hosts.number, hosts.count, hosts.count - 1));
+  if (hosts.address.empty() || hosts.port == 0)
+    throw InvalidArgument("launch: several hosts need address and port of host 0");
+  if (hosts.token.size() < kLeastTokenBytes)
+    throw InvalidArgument(
+        fmt::format("launch: several hosts need a common secret of at least {} bytes, not {}",
+                    kLeastTokenBytes, hosts.token.size()));
+  if (hosts.timeout <= Duration::zero() || hosts.silence <= Duration::zero())
+    throw InvalidArgument("launch: the hosts' timeout and silence must be positive");
+}
+
+}  // namespace
+
 LaunchResult launch(const LaunchOptions& options) {
   if (options.ranks < 1 || options.ranks > kMaxLocalRanks) {
     throw InvalidArgument(fmt::format("launch: {} ranks on one host; from 1 to {} are possible",
@@ -15,6 +39,7 @@ LaunchResult launch(const LaunchOptions& options) {
   }
   if (options.command.empty()) throw InvalidArgument("launch: the command is empty");
   if (options.grace < Duration::zero()) throw InvalidArgument("launch: the grace is negative");
+  if (options.hosts.count != 1) check_hosts(options.hosts);
   Job job(options);
   return job.run();
 }
