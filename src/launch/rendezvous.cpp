@@ -222,21 +222,21 @@ std::string Rendezvous::end_meeting(Code code, std::string_view text) {
   return store()->compare_set(kGo, std::nullopt, to_text(verdict), kPatience).value_or("");
 }
 
+// First the place: host 0 waits at the end for those who have one.
 void Rendezvous::claim() {
   const auto store = this->store();
-  const std::string count = fmt::format("{} (host {}, {})", hosts_.count, hosts_.number, name_);
-  const std::string first =
-      store->compare_set("count", std::nullopt, count, kPatience).value_or("");
-  if (std::atoi(first.c_str()) != hosts_.count)
-    refuse(fmt::format("the hosts were told different numbers of hosts: {} and {}", first, count));
-  if (hosts_.number == 0) store->set("master_port", std::to_string(master_port_), kPatience);
-  store->add(beat_key(hosts_.number), 0, kPatience);
   const std::string mine = fmt::format("{} {} {}", ranks_, to_hex(random_bytes(8)), name_);
-  const std::string claimed =
+  store->add(beat_key(hosts_.number), 0, kPatience);
+  if (hosts_.number == 0) store->set("master_port", std::to_string(master_port_), kPatience);
+  const auto claimed =
       store->compare_set(host_key(hosts_.number), std::nullopt, mine, kPatience).value_or("");
   if (claimed != mine)
     refuse(fmt::format("two launchers are host {}: {} and {}; give every host a number of its own",
                        hosts_.number, introduction_from(claimed).name, name_));
+  const std::string count = fmt::format("{} (host {}, {})", hosts_.count, hosts_.number, name_);
+  const auto first = store->compare_set("count", std::nullopt, count, kPatience).value_or("");
+  if (std::atoi(first.c_str()) != hosts_.count)
+    refuse(fmt::format("the hosts were told different numbers of hosts: {} and {}", first, count));
   if (store->add("joined", 1, kPatience) == hosts_.count)
     store->compare_set(kGo, std::nullopt, kGo, kPatience);
 }
