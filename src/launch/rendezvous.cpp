@@ -27,7 +27,8 @@ constexpr std::chrono::seconds kBeat{1};  // between signs of life, and how long
 constexpr std::chrono::seconds kUnanswered{2};  // what a call takes that host 0 does not answer
 constexpr std::chrono::seconds kOtherHost0{3};  // for another host 0 to answer
 constexpr std::chrono::seconds kPatience{2};    // with the store, to tell something
-constexpr std::chrono::seconds kLinger{3};      // of host 0's store, for the others to read the end
+constexpr std::chrono::seconds kMeetingPatience{20};
+constexpr std::chrono::seconds kLinger{3};  // of host 0's store, for the others to read the end
 constexpr std::chrono::seconds kMissingReport{10};
 constexpr int kLostExitCode = 1;
 
@@ -37,6 +38,7 @@ constexpr std::string_view kStop = "stop";
 
 std::string host_key(int number) { return fmt::format("host/{}", number); }
 std::string beat_key(int number) { return fmt::format("beat/{}", number); }
+std::string ended_key(int number) { return fmt::format("ended/{}", number); }
 std::string left_key(int number) { return fmt::format("left/{}", number); }
 
 std::string to_text(const Verdict& verdict) {
@@ -118,24 +120,46 @@ std::optional<Verdict> Rendezvous::take_verdict() {
   return std::exchange(verdict_, std::nullopt);
 }
 
-void Rendezvous::fail(int exit_code, std::string_view text) noexcept try {
-  const auto store = this->store();
-  if (!store) given_up_ = true;
-  if (!store || known_) return;
-  const std::string mine =
-      to_text({.exit_code = exit_code,
-               .host = hosts_.number,
-               .text = fmt::format("host {} ({}): {}", hosts_.number, host_name(), text)});
-  if (store->compare_set(kGo, std::nullopt, mine, kPatience) == kGo)
-    store->compare_set(kStop, std::nullopt, mine, kPatience);
-} catch (const std::exception&) {  // the store is gone, which the thread finds out too
+void Rendezvous::fail(int exit_code, std::string_view text) noexcept {
+  {
+    MutexLock lock(mutex_);
+    if (!store_) given_up_ = true;
+    if (!to_tell_ || to_tell_->exit_code == 0)
+      to_tell_ = {.exit_code = exit_code,
+                  .host = hosts_.number,
+                  .text = fmt::format("host {} ({}): {}", hosts_.number, host_name(), text)};
+  }
+  tell();
 }
 
-void Rendezvous::ended() noexcept try {
-  const auto store = this->store();
-  if (store->add("ended", 1, kPatience) == hosts_.count)
-    store->compare_set(kStop, std::nullopt, to_text({}), kPatience);
-} catch (const std::exception&) {  // as above
+void Rendezvous::ended() noexcept {
+  {
+    MutexLock lock(mutex_);
+    to_tell_ = Verdict{.host = hosts_.number};
+  }
+  tell();
+}
+
+// Harmless when it was told before: the thread comes back to what the store did not answer in time.
+void Rendezvous::tell() noexcept try {
+  std::shared_ptr<Store> store;
+  std::optional<Verdict> mine;
+  {
+    MutexLock lock(mutex_);
+    store = store_;
+    mine = to_tell_;
+  }
+  if (!store || !mine || known_) return;
+  if (mine->exit_code != 0) {
+    const std::string text = to_text(*mine);
+    if (store->compare_set(kGo, std::nullopt, text, kPatience) == kGo)
+      store->compare_set(kStop, std::nullopt, text, kPatience);
+  } else {
+    store->set(ended_key(hosts_.number), "", kPatience);
+    if (store->check(keys_of(hosts_.count, ended_key), kPatience))
+      store->compare_set(kStop, std::nullopt, to_text(Verdict{}), kPatience);
+  }
+} catch (const std::exception&) {  // the thread finds out what befell the store
 }
 
 void Rendezvous::run() noexcept {
@@ -219,26 +243,28 @@ void Rendezvous::refuse(const std::string& text) {
 
 std::string Rendezvous::end_meeting(Code code, std::string_view text) {
   const Verdict verdict{kLostExitCode, hosts_.number, code, std::string(text)};
-  return store()->compare_set(kGo, std::nullopt, to_text(verdict), kPatience).value_or("");
+  return store()->compare_set(kGo, std::nullopt, to_text(verdict), kMeetingPatience).value_or("");
 }
 
 // First the place: host 0 waits at the end for those who have one.
 void Rendezvous::claim() {
   const auto store = this->store();
   const std::string mine = fmt::format("{} {} {}", ranks_, to_hex(random_bytes(8)), name_);
-  store->add(beat_key(hosts_.number), 0, kPatience);
-  if (hosts_.number == 0) store->set("master_port", std::to_string(master_port_), kPatience);
+  store->add(beat_key(hosts_.number), 0, kMeetingPatience);
+  if (hosts_.number == 0) store->set("master_port", std::to_string(master_port_), kMeetingPatience);
   const auto claimed =
-      store->compare_set(host_key(hosts_.number), std::nullopt, mine, kPatience).value_or("");
+      store->compare_set(host_key(hosts_.number), std::nullopt, mine, kMeetingPatience)
+          .value_or("");
   if (claimed != mine)
     refuse(fmt::format("two launchers are host {}: {} and {}; give every host a number of its own",
                        hosts_.number, introduction_from(claimed).name, name_));
   const std::string count = fmt::format("{} (host {}, {})", hosts_.count, hosts_.number, name_);
-  const auto first = store->compare_set("count", std::nullopt, count, kPatience).value_or("");
+  const auto first =
+      store->compare_set("count", std::nullopt, count, kMeetingPatience).value_or("");
   if (std::atoi(first.c_str()) != hosts_.count)
     refuse(fmt::format("the hosts were told different numbers of hosts: {} and {}", first, count));
-  if (store->add("joined", 1, kPatience) == hosts_.count)
-    store->compare_set(kGo, std::nullopt, kGo, kPatience);
+  if (store->add("joined", 1, kMeetingPatience) == hosts_.count)
+    store->compare_set(kGo, std::nullopt, kGo, kMeetingPatience);
 }
 
 std::string Rendezvous::missing_hosts() {
@@ -251,34 +277,36 @@ std::string Rendezvous::missing_hosts() {
 
 std::optional<Verdict> Rendezvous::wait_for_all() {
   Deadline report = steady_clock::now() + kMissingReport;
-  std::string decided;
-  while (decided.empty()) {
-    try {
-      decided = store()->get(kGo, kBeat);
-    } catch (const DistTimeoutError&) {
+  for (;;) try {
+      tell();
       const Deadline now = steady_clock::now();
-      if (now >= deadline_) {
-        decided = end_meeting(
-            Code::timed_out,
-            fmt::format("of {} hosts these did not come within {} s: {}", hosts_.count,
-                        std::chrono::duration_cast<std::chrono::seconds>(hosts_.timeout).count(),
-                        missing_hosts()));
-      } else if (now >= report) {
+      if (now >= report) {
         log(LogLevel::warn, "still waiting for hosts {} of {}", missing_hosts(), hosts_.count);
         report = now + kMissingReport;
       }
+      const std::string decided = now < deadline_ ? store()->get(kGo, kBeat) : end_late_meeting();
+      if (decided == kGo) return std::nullopt;
+      return verdict_from(decided);
+    } catch (const DistTimeoutError&) {  // nothing yet, or no answer
+      if (steady_clock::now() >= deadline_ + kMissingReport) throw;
     }
-  }
-  if (decided == kGo) return std::nullopt;
-  return verdict_from(decided);
+}
+
+std::string Rendezvous::end_late_meeting() {
+  return end_meeting(
+      Code::timed_out,
+      fmt::format("of {} hosts these did not come within {} s: {}", hosts_.count,
+                  std::chrono::duration_cast<std::chrono::seconds>(hosts_.timeout).count(),
+                  missing_hosts()));
 }
 
 World Rendezvous::read_world() {
   const auto store = this->store();
   World world;
   world.master_port =
-      static_cast<std::uint16_t>(std::atoi(store->get("master_port", kPatience).c_str()));
-  const std::vector<std::string> all = store->multi_get(keys_of(hosts_.count, host_key), kPatience);
+      static_cast<std::uint16_t>(std::atoi(store->get("master_port", kMeetingPatience).c_str()));
+  const std::vector<std::string> all =
+      store->multi_get(keys_of(hosts_.count, host_key), kMeetingPatience);
   for (int number = 0; number < hosts_.count; ++number) {
     const Introduction host = introduction_from(all[static_cast<std::size_t>(number)]);
     if (number < hosts_.number) world.first_rank += host.ranks;
@@ -313,6 +341,7 @@ Verdict Rendezvous::watch() try {
     try {
       store->add(beat_key(hosts_.number), 1, kBeat);
       unanswered = 0;
+      tell();
       if (hosts_.number == 0)
         if (const auto silent = find_silent_host())
           store->compare_set(kStop, std::nullopt, to_text(*silent), kPatience);

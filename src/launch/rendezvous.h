@@ -56,11 +56,13 @@ class Rendezvous {
 
  private:
   void run() noexcept;
+  void tell() noexcept;
   void leave() noexcept;
   void connect();
   static std::shared_ptr<Store> meet(TcpStoreOptions options);
   void claim();
   std::optional<Verdict> wait_for_all();
+  std::string end_late_meeting();
   World read_world();
   Verdict watch();
   std::optional<Verdict> find_silent_host();
@@ -77,13 +79,15 @@ class Rendezvous {
   const std::string name_;  // of this host, for messages
   const Deadline deadline_;
   const Fd news_;
-  std::atomic<bool> given_up_{false}, known_{false};
+  std::atomic<bool> given_up_{false};
+  std::atomic<bool> known_{false};   // the verdict
   std::vector<std::string> others_;  // names by number, once all are there; the thread's alone
   std::vector<std::string> beats_;   // as last seen
   std::vector<int> silent_;          // looks since they changed
 
   Mutex mutex_;
   std::shared_ptr<Store> store_ C10D_GUARDED_BY(mutex_);
+  std::optional<Verdict> to_tell_ C10D_GUARDED_BY(mutex_);  // to the others, of this host
   std::optional<World> world_ C10D_GUARDED_BY(mutex_);
   std::optional<Verdict> verdict_ C10D_GUARDED_BY(mutex_);
   std::thread thread_;

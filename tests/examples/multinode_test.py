@@ -3,8 +3,8 @@
 """Training over several hosts: multinode_test.py PROGRAMS {loopback,namespaces}
 
 Types what train_multinode --print-commands prints, a shell per host. In `loopback` the hosts are
-names of this one; in `namespaces` they are network namespaces, joined by a cable that the test lays.
-Exits with 77 where the test may not make them.
+names of this one; in `namespaces` they are network namespaces, joined by a cable that the test
+lays. Exits with 77 where it may not.
 """
 import os
 import re
@@ -134,7 +134,8 @@ class Namespace:
     def __init__(self, inside=()):
         rights = ["--user", "--map-root-user"] if os.geteuid() != 0 and not inside else []
         self.keeper = subprocess.Popen(
-            [*inside, "unshare", "--net", *rights, "sh", "-c", "ip link set lo up && echo up && cat"],
+            [*inside, "unshare", "--net", *rights,
+             "sh", "-c", "ip link set lo up && echo up && cat"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if self.keeper.stdout.readline() != "up\n":
             why = self.keeper.communicate()[1].strip()
