@@ -22,8 +22,9 @@ namespace {
 
 constexpr const char* kUsageLine = "c10d-run [options] PROGRAM [arguments of the program]";
 constexpr const char* kDescription =
-    "Starts ranks of a program on this host, waits for them, and leaves none behind. Of several "
-    "hosts, each runs it for its own.";
+    "Starts ranks of a program on this host, waits for them, and leaves none behind.
+    "
+    "Of several hosts, each runs it for its own.";
 constexpr const char* kFooter = R"(Examples:
   c10d-run -n 4 ./train --epochs 3        four ranks; each line of output is "[rank] line"
   c10d-run -n auto train.py               one rank per CPU; a .py file runs under python3 -u
@@ -108,26 +109,23 @@ void add_torchruns(CLI::App& app, Raw& raw) {
   group(app.add_option("--node-rank", hosts.node_rank, "of this host, from 0")->type_name("K"));
   group(app.add_flag("--standalone", raw.standalone, "one host"));
   group(app.add_option("--master-addr", hosts.master_addr,
-                       "where hosts meet: an address of host 0; on one host MASTER_ADDR of the "
-                       "ranks (127.0.0.1)")
+                       "where hosts meet, on host 0; of one host: MASTER_ADDR")
             ->type_name("HOST"));
   group(app.add_option("--master-port", hosts.master_port,
-                       "and its port (29500); on one host MASTER_PORT of the ranks (a free one)")
+                       "and its port (29500); of one host: MASTER_PORT")
             ->type_name("PORT"));
   group(app.add_option("--local-addr", hosts.local_addr,
                        "address of this host for the others (the one towards host 0)")
             ->type_name("HOST"));
   group(app.add_option("--rdzv-backend", raw.rdzv_backend, "static or c10d")->type_name("NAME"));
   group(app.add_option("--rdzv-endpoint", hosts.rdzv_endpoint,
-                       "as --master-addr and --master-port; on one host any port of it")
+                       "as --master-addr and -port; of one host: any port")
             ->type_name("HOST:PORT"));
   group(app.add_option("--rdzv-id", hosts.rdzv_id, "name of the job, TORCHELASTIC_RUN_ID")
             ->type_name("ID"));
-  group(
-      app.add_option("--rdzv-conf", hosts.rdzv_conf,
-                     "join_timeout=S until all hosts are there (300), silence=S of a host until it "
-                     "is taken for dead (15)")
-          ->type_name("K=V,.."));
+  group(app.add_option("--rdzv-conf", hosts.rdzv_conf,
+                       "join_timeout=S (300), silence=S (15) of other hosts")
+            ->type_name("K=V,.."));
   group(app.add_option("--role", raw.role, "ROLE_NAME of the ranks (default)")->type_name("NAME"));
   group(app.add_flag("-m,--module", raw.module, "PROGRAM is a Python module"));
   group(

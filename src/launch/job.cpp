@@ -323,11 +323,10 @@ void Job::advance() {
     kill_all();
     phase_ = Phase::draining;
     deadline_ = steady_clock::now() + kDrainTimeout;
-  } else if (phase_ == Phase::draining && (late || !streams_open())) {
-    finish();
-  } else if (phase_ == Phase::waiting && verdict_) {
-    phase_ = Phase::done;
   }
+  // Nothing more may come that would wake the loop.
+  if (phase_ == Phase::draining && (!streams_open() || steady_clock::now() >= *deadline_)) finish();
+  if (phase_ == Phase::waiting && verdict_) phase_ = Phase::done;
 }
 
 void Job::stop_late() {

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+
 #include "c10d/error.h"
 #include "src/launch/job.h"
 
@@ -12,6 +14,7 @@ namespace {
 
 constexpr int kMaxHosts = 1024;
 constexpr std::size_t kLeastTokenBytes = 16;  // as a store wants it
+constexpr std::chrono::seconds kLeastSilence{3};
 
 void check_hosts(const LaunchHosts& hosts) {
   if (hosts.count < 1 || hosts.count > kMaxHosts)
@@ -26,8 +29,13 @@ void check_hosts(const LaunchHosts& hosts) {
     throw InvalidArgument(
         fmt::format("launch: several hosts need a common secret of at least {} bytes, not {}",
                     kLeastTokenBytes, hosts.token.size()));
-  if (hosts.timeout <= Duration::zero() || hosts.silence <= Duration::zero())
-    throw InvalidArgument("launch: the hosts' timeout and silence must be positive");
+  if (hosts.timeout <= Duration::zero())
+    throw InvalidArgument("launch: the timeout until all hosts are there must be positive");
+  if (hosts.silence < kLeastSilence)
+    throw InvalidArgument(
+        fmt::format("launch: hosts give a sign of life a second; a silence of less than {} s tells "
+                    "nothing",
+                    kLeastSilence.count()));
 }
 
 }  // namespace

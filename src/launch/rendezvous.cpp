@@ -324,11 +324,12 @@ std::optional<Verdict> Rendezvous::find_silent_host() {
   for (std::size_t number = 1; number < now.size(); ++number) {
     // In looks, not by the clock: it may be this host that stood still.
     silent_[number] = now[number] == beats_[number] ? silent_[number] + 1 : 0;
-    if (silent_[number] * kBeat >= hosts_.silence)
-      return Verdict{.exit_code = kLostExitCode,
-                     .host = static_cast<int>(number),
-                     .text = fmt::format("host {} ({}) gave no sign of life for {} s", number,
-                                         others_[number], silent_[number] * kBeat.count())};
+    if (silent_[number] * kBeat < hosts_.silence) continue;
+    dead_host_ = static_cast<int>(number);
+    return Verdict{.exit_code = kLostExitCode,
+                   .host = static_cast<int>(number),
+                   .text = fmt::format("host {} ({}) gave no sign of life for {} s", number,
+                                       others_[number], silent_[number] * kBeat.count())};
   }
   beats_ = now;
   return std::nullopt;
@@ -360,7 +361,8 @@ void Rendezvous::wait_for_others_to_leave() noexcept try {
   const auto store = this->store();
   std::vector<std::string> keys;
   for (int number = 1; number < hosts_.count; ++number)
-    if (store->try_get(host_key(number), kPatience)) keys.push_back(left_key(number));
+    if (number != dead_host_ && store->try_get(host_key(number), kPatience))
+      keys.push_back(left_key(number));
   if (!keys.empty()) store->wait(keys, kLinger);
 } catch (const std::exception&) {  // they learn from the end of the store
 }

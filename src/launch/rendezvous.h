@@ -84,6 +84,7 @@ class Rendezvous {
   std::vector<std::string> others_;  // names by number, once all are there; the thread's alone
   std::vector<std::string> beats_;   // as last seen
   std::vector<int> silent_;          // looks since they changed
+  int dead_host_ = -1;               // that was silent too long
 
   Mutex mutex_;
   std::shared_ptr<Store> store_ C10D_GUARDED_BY(mutex_);

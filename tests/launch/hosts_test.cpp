@@ -205,8 +205,9 @@ TEST_F(Hosts, AnInterruptedMeetingEndsForAll) {
 
 TEST_F(Hosts, AKilledLauncherIsNoticed) {
   for (const int number : {0, 1})
-    start(2, number, {"--rdzv-conf=silence=2", C10D_PROBE, "signals"});
-  for (const auto& host : hosts_) ASSERT_TRUE(host->wait_for_lines(1)) << host->err();
+    start(2, number, {"--rdzv-conf=silence=3", C10D_PROBE, "signals"});
+  // On a slow machine host 1 may be taken for dead before its time: to host 0 it is the same.
+  for (const auto& host : hosts_) host->wait_for_lines(1);
   kill(hosts_[1]->pid(), SIGKILL);
   EXPECT_EQ(hosts_[0]->wait(), 1);
   EXPECT_TRUE(contains(hosts_[0]->err(), "c10d-run: host 1 (pid ")) << hosts_[0]->err();
@@ -223,10 +224,10 @@ TEST_F(Hosts, TheLossOfHost0IsNoticed) {
 }
 
 TEST_F(Hosts, OneThatNeverComesIsNamed) {
-  Process& zero = start(3, 0, {"--rdzv-conf", "join_timeout=2", "true"});
-  Process& one = start(3, 1, {"--rdzv-conf", "join_timeout=2", "true"});
+  Process& zero = start(3, 0, {"--rdzv-conf", "join_timeout=1", "true"});
+  Process& one = start(3, 1, {"--rdzv-conf", "join_timeout=1", "true"});
   EXPECT_EQ(zero.wait(), 1);
-  EXPECT_TRUE(contains(zero.err(), "of 3 hosts these did not come within 2 s: ")) << zero.err();
+  EXPECT_TRUE(contains(zero.err(), "of 3 hosts these did not come within 1 s: ")) << zero.err();
   EXPECT_EQ(one.wait(), 1);
   hosts_.clear();
   Process& alone = start(2, 1, {"--rdzv-conf=join_timeout=1", "true"});
@@ -236,13 +237,10 @@ TEST_F(Hosts, OneThatNeverComesIsNamed) {
 
 TEST_F(Hosts, AWrongTokenIsRefused) {
   write_token("other", std::string(32, 'o'));
-  Process& zero = start(2, 0, {"--rdzv-conf=join_timeout=3", "true"});
-  Process& one = start(2, 1, {"--rdzv-conf=join_timeout=30", "true"}, "other");
+  start(2, 0, {"true"});
+  Process& one = start(2, 1, {"true"}, "other");
   EXPECT_EQ(one.wait(), 1);
-  // Or host 0 was gone before this one came.
-  EXPECT_TRUE(contains(one.err(), "token") || contains(one.err(), "does not serve")) << one.err();
-  EXPECT_EQ(zero.wait(), 1);
-  EXPECT_TRUE(contains(zero.err(), "did not come within 3 s: 1")) << zero.err();
+  EXPECT_TRUE(contains(one.err(), "different tokens")) << one.err();
 }
 
 TEST_F(Hosts, TwoOfOneNumberAreToldToAll) {
@@ -275,11 +273,10 @@ TEST_F(Hosts, DifferentNumbersOfHostsAreToldToBoth) {
 }
 
 TEST_F(Hosts, AnotherJobIsRefused) {
-  Process& zero = start(2, 0, {"--rdzv-id=a", "--rdzv-conf=join_timeout=3", "true"});
-  Process& one = start(2, 1, {"--rdzv-id=b", "--rdzv-conf=join_timeout=30", "true"});
+  start(2, 0, {"--rdzv-id=a", "true"});
+  Process& one = start(2, 1, {"--rdzv-id=b", "true"});
   EXPECT_EQ(one.wait(), 1);
-  EXPECT_TRUE(contains(one.err(), "job 'a'") || contains(one.err(), "does not serve")) << one.err();
-  EXPECT_EQ(zero.wait(), 1);
+  EXPECT_TRUE(contains(one.err(), "belongs to job 'b', but this is job 'a'")) << one.err();
 }
 
 TEST_F(Hosts, AnAddressInUseIsNamed) {
@@ -297,6 +294,12 @@ TEST_F(Hosts, AProgramThatCannotBeStartedIsToldToAll) {
   EXPECT_EQ(zero.wait(), 1);
   EXPECT_TRUE(contains(zero.err(), "host 1 (")) << zero.err();
   EXPECT_TRUE(contains(zero.err(), "./no/such/program")) << zero.err();
+}
+
+TEST_F(Hosts, ATooShortSilenceIsRefused) {
+  Process& zero = start(2, 0, {"--rdzv-conf=join_timeout=9,silence=2", "true"});
+  EXPECT_EQ(zero.wait(), 2);
+  EXPECT_TRUE(contains(zero.err(), "a silence of less than 3 s tells nothing")) << zero.err();
 }
 
 TEST_F(Hosts, WithoutASecretNothingStarts) {
