@@ -22,8 +22,7 @@ namespace {
 
 constexpr const char* kUsageLine = "c10d-run [options] PROGRAM [arguments of the program]";
 constexpr const char* kDescription =
-    "Starts ranks of a program on this host, waits for them, and leaves none behind.
-    "
+    "Starts ranks of a program on this host, waits for them, and leaves none behind.\n"
     "Of several hosts, each runs it for its own.";
 constexpr const char* kFooter = R"(Examples:
   c10d-run -n 4 ./train --epochs 3        four ranks; each line of output is "[rank] line"
