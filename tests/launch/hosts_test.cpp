@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -308,6 +309,18 @@ TEST_F(Hosts, WithoutASecretNothingStarts) {
   const Ended ended = run_ranks(arguments, {{"C10D_TOKEN_FILE", ""}});
   EXPECT_EQ(ended.code, 2);
   EXPECT_TRUE(contains(ended.err, "head -c 32 /dev/urandom")) << ended.err;
+  write_token("short", "15 bytes of it.");
+  std::filesystem::permissions(folder_ / write_token("open", std::string(32, 'o')),
+                               std::filesystem::perms(0640));
+  for (const auto& [name, expected] :
+       std::map<std::string, std::string>{{"short", "no token of at least 16 bytes"},
+                                          {"open", "readable by others"},
+                                          {"none", "cannot be opened"}}) {
+    Process& host = start(2, 0, {"true"}, name);
+    EXPECT_EQ(host.wait(), 2);
+    EXPECT_TRUE(contains(host.err(), "C10D_TOKEN_FILE=")) << host.err();
+    EXPECT_TRUE(contains(host.err(), expected)) << host.err();
+  }
 }
 
 }  // namespace
