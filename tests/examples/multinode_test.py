@@ -129,25 +129,25 @@ class Loopback(Case):
 
 
 class Namespace:
-    """A network namespace: as long as a process in it, which ends with this one."""
+    """Network and mounts of its own: as long as a process in it, which ends with this one."""
 
     def __init__(self, inside=()):
         rights = ["--user", "--map-root-user"] if os.geteuid() != 0 and not inside else []
         self.keeper = subprocess.Popen(
-            [*inside, "unshare", "--net", *rights,
+            [*inside, "unshare", "--net", "--mount", *rights,
              "sh", "-c", "ip link set lo up && echo up && cat"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if self.keeper.stdout.readline() != "up\n":
             why = self.keeper.communicate()[1].strip()
             raise unittest.SkipTest(f"no network namespace can be made here: {why}")
-        self.enter = ["nsenter", "--target", str(self.keeper.pid), "--net"]
+        self.enter = ["nsenter", "--target", str(self.keeper.pid), "--net", "--mount"]
         if os.geteuid() != 0:
             self.enter += ["--user", "--preserve-credentials"]
 
-    def ip(self, *words):
-        done = subprocess.run([*self.enter, "ip", *words], stderr=subprocess.PIPE, text=True)
+    def do(self, *words):
+        done = subprocess.run([*self.enter, *words], stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:
-            raise unittest.SkipTest(f"ip {' '.join(words)}: {done.stderr.strip()}")
+            raise unittest.SkipTest(f"{' '.join(words)}: {done.stderr.strip()}")
 
     def close(self):
         self.keeper.communicate()
@@ -163,15 +163,15 @@ class Namespaces(Case):
                 self.skipTest(f"there is no {tool} (packages util-linux, iproute2)")
         first = Namespace()
         self.addCleanup(first.close)
-        inside = () if os.geteuid() == 0 else first.enter[:3] + first.enter[4:]
+        inside = () if os.geteuid() == 0 else first.enter[:3] + first.enter[5:]
         second = Namespace(inside)
         self.addCleanup(second.close)
-        first.ip("link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns",
+        first.do("ip", "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns",
                  str(second.keeper.pid))
         self.namespaces = (first, second)
         for namespace, address in zip(self.namespaces, self.ADDRESSES):
-            namespace.ip("address", "add", address + "/24", "dev", "cable")
-            namespace.ip("link", "set", "cable", "up")
+            namespace.do("ip", "address", "add", address + "/24", "dev", "cable")
+            namespace.do("ip", "link", "set", "cable", "up")
 
     def type(self, lines):
         """Each line on its host."""
@@ -186,8 +186,11 @@ class Namespaces(Case):
         text = self.end_well(self.type(self.printed(self.hosts(2, 1), task())))
         self.assertEqual(self.digest(text), self.alone())
 
-    def test_one_rank_writes_the_checkpoint_and_other_hosts_go_on(self):
-        checkpoint = self.folder / "checkpoint"
+    def test_rank_0_keeps_the_checkpoint_for_hosts_that_share_no_folder(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        self.namespaces[1].do("mount", "-t", "tmpfs", "none", str(disk))  # which host 0 never sees
+        checkpoint = disk / "checkpoint"
         options = ["--checkpoint", checkpoint, "--save-every", "10"]
         self.end_well(self.type(self.printed(self.hosts(2, 2), task(steps=20) + options)))
         newest = checkpoint / (checkpoint / "latest").read_text().split()[0]
@@ -218,7 +221,7 @@ class Namespaces(Case):
         # Under way; or over, when a slow machine kept a host silent too long: they say the same.
         while not (hosts[0].process.stdout.readline() or "[0] epoch ").startswith("[0] epoch "):
             pass
-        self.namespaces[1].ip("link", "set", "cable", "down")
+        self.namespaces[1].do("ip", "link", "set", "cable", "down")
         for host in hosts:
             self.assertNotEqual(host.end(), 0)
             self.assertIn("c10d-run: ", host.err)
