@@ -100,7 +100,7 @@ Rendezvous::~Rendezvous() {
   given_up_ = true;
   fail(kLostExitCode, "its launcher gave up");
   thread_.join();
-  if (hosts_.number == 0) wait_for_others_to_leave();
+  if (serves_) wait_for_others_to_leave();
 }
 
 std::shared_ptr<Store> Rendezvous::store() {
@@ -211,6 +211,7 @@ void Rendezvous::connect() {
       auto made = make_prefix_store("launch", meet(options));
       MutexLock lock(mutex_);
       store_ = std::move(made);
+      serves_ = options.server;
       return;
     } catch (const DistTimeoutError& error) {
       if (!given_up_ && steady_clock::now() < deadline_) continue;
@@ -222,7 +223,7 @@ void Rendezvous::connect() {
 }
 
 // A host 0 that cannot serve may find another host 0 there: then all hosts are to know.
-std::shared_ptr<Store> Rendezvous::meet(TcpStoreOptions options) {
+std::shared_ptr<Store> Rendezvous::meet(TcpStoreOptions& options) {
   try {
     return make_tcp_store(options);
   } catch (const DistNetworkError& error) {
@@ -250,11 +251,14 @@ std::string Rendezvous::end_meeting(Code code, std::string_view text) {
 void Rendezvous::claim() {
   const auto store = this->store();
   const std::string mine = fmt::format("{} {} {}", ranks_, to_hex(random_bytes(8)), name_);
+  const std::string key = host_key(hosts_.number);
+  if (serves_) store->set("master_port", std::to_string(master_port_), kMeetingPatience);
   store->add(beat_key(hosts_.number), 0, kMeetingPatience);
-  if (hosts_.number == 0) store->set("master_port", std::to_string(master_port_), kMeetingPatience);
-  const auto claimed =
-      store->compare_set(host_key(hosts_.number), std::nullopt, mine, kMeetingPatience)
-          .value_or("");
+  // Host 0 is who serves.
+  const std::string claimed =
+      hosts_.number == 0 && !serves_
+          ? store->get(key, kMeetingPatience)
+          : store->compare_set(key, std::nullopt, mine, kMeetingPatience).value_or("");
   if (claimed != mine)
     refuse(fmt::format("two launchers are host {}: {} and {}; give every host a number of its own",
                        hosts_.number, introduction_from(claimed).name, name_));

@@ -59,7 +59,7 @@ class Rendezvous {
   void tell() noexcept;
   void leave() noexcept;
   void connect();
-  static std::shared_ptr<Store> meet(TcpStoreOptions options);
+  static std::shared_ptr<Store> meet(TcpStoreOptions& options);
   void claim();
   std::optional<Verdict> wait_for_all();
   std::string end_late_meeting();
@@ -79,6 +79,7 @@ class Rendezvous {
   const std::string name_;  // of this host, for messages
   const Deadline deadline_;
   const Fd news_;
+  bool serves_ = false;  // the store; a second host 0 does not
   std::atomic<bool> given_up_{false};
   std::atomic<bool> known_{false};   // the verdict
   std::vector<std::string> others_;  // names by number, once all are there; the thread's alone
