@@ -238,7 +238,10 @@ std::shared_ptr<Store> Rendezvous::meet(TcpStoreOptions& options) {
 }
 
 void Rendezvous::refuse(const std::string& text) {
-  end_meeting(Code::mismatch, text);
+  try {
+    end_meeting(Code::mismatch, text);
+  } catch (const DistError&) {  // host 0 went with it
+  }
   throw_failure({.code = Code::mismatch, .message = text});
 }
 
