@@ -193,7 +193,7 @@ void Rendezvous::run() noexcept {
 }
 
 void Rendezvous::leave() noexcept try {
-  if (const auto store = this->store(); store && hosts_.number != 0)
+  if (const auto store = this->store(); claimed_ && !serves_)
     store->set(left_key(hosts_.number), "", kPatience);
 } catch (const std::exception&) {  // host 0 waits for this in vain, for a moment
 }
@@ -265,6 +265,7 @@ void Rendezvous::claim() {
   if (claimed != mine)
     refuse(fmt::format("two launchers are host {}: {} and {}; give every host a number of its own",
                        hosts_.number, introduction_from(claimed).name, name_));
+  claimed_ = true;
   const std::string count = fmt::format("{} (host {}, {})", hosts_.count, hosts_.number, name_);
   const auto first =
       store->compare_set("count", std::nullopt, count, kMeetingPatience).value_or("");

@@ -79,7 +79,8 @@ class Rendezvous {
   const std::string name_;  // of this host, for messages
   const Deadline deadline_;
   const Fd news_;
-  bool serves_ = false;  // the store; a second host 0 does not
+  bool serves_ = false;   // the store; a second host 0 does not
+  bool claimed_ = false;  // its number; a second host of it did not
   std::atomic<bool> given_up_{false};
   std::atomic<bool> known_{false};   // the verdict
   std::vector<std::string> others_;  // names by number, once all are there; the thread's alone
