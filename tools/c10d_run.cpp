@@ -8,9 +8,11 @@
 #include <string>
 #include <string_view>
 
+#include "c10d/env.h"
 #include "c10d/error.h"
 #include "c10d/launch.h"
 #include "src/core/host.h"
+#include "src/core/token_file.h"
 #include "src/launch/output.h"
 #include "tools/run_elsewhere.h"
 #include "tools/run_options.h"
@@ -38,7 +40,8 @@ std::string last_line(const RankResult& rank) {
 }
 
 void report_failure(const LaunchResult& result) {
-  const RankResult& first = result.ranks[static_cast<std::size_t>(result.first_failed)];
+  const RankResult& first =
+      result.ranks[static_cast<std::size_t>(result.first_failed - result.ranks.front().rank)];
   std::string text =
       fmt::format("\nc10d-run: rank {} (pid {}) failed first: ", first.rank, first.pid);
   text += first.signal != 0
@@ -62,6 +65,13 @@ void report_failure(const LaunchResult& result) {
   std::fputs(text.c_str(), stderr);
 }
 
+std::string secret_of_hosts() {
+  if (const auto path = env("C10D_TOKEN_FILE")) return read_token_file(*path);
+  throw InvalidArgument(
+      "several hosts need a common secret: make it once with (umask 077; head -c 32 /dev/urandom > "
+      "~/.c10d-token), copy it to every host (scp -p), and set C10D_TOKEN_FILE=~/.c10d-token");
+}
+
 int run(const RunOptions& options) {
   RunOutput output(options);
   LaunchOptions launch_options{
@@ -69,15 +79,21 @@ int run(const RunOptions& options) {
       .command = options.command,
       .environment = options.environment,
       .grace = options.grace,
+      .hosts = options.hosts,
       .on_line = [&](int rank, bool is_stderr,
                      std::string_view line) { output.line(rank, is_stderr, line); },
   };
+  if (options.hosts.count > 1) launch_options.hosts.token = secret_of_hosts();
   for (int restart = 0;; ++restart) {
     launch_options.environment["C10D_RESTART_COUNT"] = std::to_string(restart);
     launch_options.environment["TORCHELASTIC_RESTART_COUNT"] = std::to_string(restart);
     const LaunchResult result = launch(launch_options);
-    if (result.first_failed < 0) return 0;
-    report_failure(result);
+    if (result.exit_code == 0) return 0;
+    if (!result.elsewhere.empty()) fmt::print(stderr, "c10d-run: {}\n", result.elsewhere);
+    if (result.first_failed >= 0)
+      report_failure(result);
+    else if (result.forwarded_signal != 0)
+      fmt::print(stderr, "c10d-run: got signal {}\n", result.forwarded_signal);
     if (restart == options.max_restarts || result.forwarded_signal != 0) return result.exit_code;
     fmt::print(stderr, "c10d-run: restart {} of {}\n", restart + 1, options.max_restarts);
   }
@@ -87,6 +103,10 @@ int run_program(int argc, char** argv) {
   const RunOptions options = parse_run_options(argc, argv);
   for (const std::string& warning : options.warnings)
     fmt::print(stderr, "c10d-run: warning: {}\n", warning);
+  if (!options.host_commands.empty()) {
+    fmt::print("{}", options.host_commands);
+    return 0;
+  }
   if (!options.print_for.empty()) {
     fmt::print("{}\n", equivalent_line(options));
     return 0;

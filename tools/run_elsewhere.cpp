@@ -14,6 +14,7 @@
 #include "src/launch/port.h"
 #include "src/net/socket.h"
 #include "src/net/token.h"
+#include "tools/run_words.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -21,15 +22,6 @@ namespace {
 using Words = std::vector<std::string>;
 
 void append(Words& to, const Words& words) { to.insert(to.end(), words.begin(), words.end()); }
-
-std::string quoted(const std::string& word) {
-  constexpr const char* kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string result = "'";
-  for (const char c : word) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
-}
 
 // Other launchers serve no store: rank 0 does, at the place that is fixed here.
 Words meeting_place(const RunOptions& options) {

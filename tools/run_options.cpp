@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -15,14 +14,16 @@
 #include "c10d/version.h"
 #include "src/core/host.h"
 #include "src/core/nearest.h"
+#include "tools/run_hosts.h"
+#include "tools/run_words.h"
 
 namespace c10d::inline v0 {
 namespace {
 
-constexpr int kUsage = 2;
 constexpr const char* kUsageLine = "c10d-run [options] PROGRAM [arguments of the program]";
 constexpr const char* kDescription =
-    "Starts ranks of a program on this host, waits for them, and leaves none behind.";
+    "Starts ranks of a program on this host, waits for them, and leaves none behind.\n"
+    "Of several hosts, each runs it for its own.";
 constexpr const char* kFooter = R"(Examples:
   c10d-run -n 4 ./train --epochs 3        four ranks; each line of output is "[rank] line"
   c10d-run -n auto train.py               one rank per CPU; a .py file runs under python3 -u
@@ -31,6 +32,7 @@ constexpr const char* kFooter = R"(Examples:
   c10d-run -n 4 --max-restarts 2 ./train  all ranks again after a failure, twice at most
   c10d-run -n 4 --print mpirun ./train    the line to type for another launcher
   c10d-run -n 4 --via mpirun ./train      let mpirun start the ranks (backend mpi)
+  c10d-run --print-commands -H node1:4,node2:4 ./train   what to type on each of several hosts
 
 Each rank finds in its environment C10D_RANK, C10D_WORLD_SIZE, C10D_STORE, ..., and what torchrun
 sets (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...). When one fails, the others get
@@ -42,14 +44,15 @@ c10d-info lists every environment variable. More: docs/launching.md.)";
 
 // As text: what they mean is settled after the environment had its say.
 struct Raw {
-  std::string ranks = "1", nnodes = "1", node_rank = "0", rdzv_backend = "static";
-  std::string rdzv_endpoint, rdzv_id, rdzv_conf, master_addr, master_port, local_addr;
+  std::string ranks = "1", rdzv_backend = "static", host_list;
+  HostsText hosts{.nnodes = "1"};
   std::string monitor_interval, start_method, event_log_handler, logs_specs;
   std::string role = "default", redirects = "0", tee = "0", shown, log_dir, print_for, via;
   int max_restarts = 0;
   double grace = 5;
   std::vector<std::string> environment;
   bool standalone = false, module = false, no_python = false, run_path = false, no_prefix = false;
+  bool print_commands = false;
   bool verbose = false, version = false;
 };
 
@@ -60,10 +63,6 @@ class HelpFormatter : public CLI::Formatter {
     return fmt::format("Usage: {}\n", kUsageLine);
   }
 };
-
-[[noreturn]] void usage_error(const std::string& what) {
-  throw EarlyExit{kUsage, fmt::format("c10d-run: {}\nTry c10d-run --help.\n", what)};
-}
 
 void add_own(CLI::App& app, Raw& raw) {
   app.add_option("-n,--nproc-per-node", raw.ranks, "ranks on this host: a number, auto or cpu (1)")
@@ -93,27 +92,38 @@ void add_own(CLI::App& app, Raw& raw) {
   app.add_option("--via", raw.via, "let mpirun start the ranks")
       ->type_name("mpirun")
       ->check(CLI::IsMember({"mpirun"}).description(""));
+  app.add_option("-H,--hosts", raw.host_list, "with --print-commands: hosts, and ranks of each")
+      ->type_name("HOST:N,..");
+  app.add_flag("--print-commands", raw.print_commands,
+               "print what to type on each host of -H and exit");
   app.add_flag("-v,--verbose", raw.verbose, "say what is started and how");
   app.add_flag("--version", raw.version, "print the version and exit");
 }
 
 void add_torchruns(CLI::App& app, Raw& raw) {
   const auto group = [&](CLI::Option* option) { option->group("As in torchrun"); };
-  group(app.add_option("--nnodes", raw.nnodes, "1 or 1:1")->type_name("N"));
-  group(app.add_option("--node-rank", raw.node_rank, "0")->type_name("K"));
-  group(app.add_flag("--standalone", raw.standalone, "what it always is"));
-  group(app.add_option("--master-addr", raw.master_addr, "MASTER_ADDR of the ranks (127.0.0.1)")
+  HostsText& hosts = raw.hosts;
+  group(app.add_option("--nnodes", hosts.nnodes, "hosts, each of which runs c10d-run (1)")
+            ->type_name("N"));
+  group(app.add_option("--node-rank", hosts.node_rank, "of this host, from 0")->type_name("K"));
+  group(app.add_flag("--standalone", raw.standalone, "one host"));
+  group(app.add_option("--master-addr", hosts.master_addr,
+                       "where hosts meet, on host 0; of one host: MASTER_ADDR")
             ->type_name("HOST"));
-  group(app.add_option("--master-port", raw.master_port, "MASTER_PORT of the ranks (a free one)")
+  group(app.add_option("--master-port", hosts.master_port,
+                       "and its port (29500); of one host: MASTER_PORT")
             ->type_name("PORT"));
-  group(app.add_option("--local-addr", raw.local_addr, "without effect on one host")
+  group(app.add_option("--local-addr", hosts.local_addr,
+                       "address of this host for the others (the one towards host 0)")
             ->type_name("HOST"));
   group(app.add_option("--rdzv-backend", raw.rdzv_backend, "static or c10d")->type_name("NAME"));
-  group(app.add_option("--rdzv-endpoint", raw.rdzv_endpoint, "this host, any port")
+  group(app.add_option("--rdzv-endpoint", hosts.rdzv_endpoint,
+                       "as --master-addr and -port; of one host: any port")
             ->type_name("HOST:PORT"));
-  group(app.add_option("--rdzv-id", raw.rdzv_id, "TORCHELASTIC_RUN_ID of the ranks")
+  group(app.add_option("--rdzv-id", hosts.rdzv_id, "name of the job, TORCHELASTIC_RUN_ID")
             ->type_name("ID"));
-  group(app.add_option("--rdzv-conf", raw.rdzv_conf, "without effect on one host")
+  group(app.add_option("--rdzv-conf", hosts.rdzv_conf,
+                       "join_timeout=S (300), silence=S (15) of other hosts")
             ->type_name("K=V,.."));
   group(app.add_option("--role", raw.role, "ROLE_NAME of the ranks (default)")->type_name("NAME"));
   group(app.add_flag("-m,--module", raw.module, "PROGRAM is a Python module"));
@@ -146,10 +156,16 @@ constexpr std::string_view kUnsupported[] = {"--numa-binding", "--virtual-local-
                           near.empty() ? "" : fmt::format("; did you mean {}?", near)));
 }
 
+// An option as it was typed, its name with dashes for underscores.
+struct Typed {
+  std::string name;
+  std::vector<std::string> words;
+};
+
 // Takes our options off the front of `args`, which then begins with the program: what follows its
-// name is its own, whatever it looks like. Long options come out with dashes for underscores.
-std::vector<std::string> take_options(const CLI::App& app, std::vector<std::string>& args) {
-  std::vector<std::string> options;
+// name is its own, whatever it looks like.
+std::vector<Typed> take_options(const CLI::App& app, std::vector<std::string>& args) {
+  std::vector<Typed> options;
   std::size_t at = 0;
   while (at < args.size() && args[at].size() > 1 && args[at][0] == '-') {
     std::string text = args[at++];
@@ -163,10 +179,10 @@ std::vector<std::string> take_options(const CLI::App& app, std::vector<std::stri
     if (option == nullptr) unknown_option(app, name);
     const bool has_value = is_long ? equals != std::string::npos : text.size() > 2;
     text.replace(0, name.size(), name);
-    options.push_back(text);
+    options.push_back({name, {text}});
     if (has_value || option->get_items_expected() == 0) continue;
     if (at == args.size()) usage_error(fmt::format("{} needs a value", name));
-    options.push_back(args[at++]);
+    options.back().words.push_back(args[at++]);
   }
   args.erase(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(at));
   return options;
@@ -185,23 +201,6 @@ std::vector<std::string> options_from_environment() {
     options.push_back(name + "=" + *value);
   }
   return options;
-}
-
-std::optional<int> to_int(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t start = 0; start <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, start), text.size());
-    parts.push_back(text.substr(start, end - start));
-    start = end + 1;
-  }
-  return parts;
 }
 
 int ranks_of(const std::string& text) {
@@ -233,23 +232,24 @@ std::map<int, Streams> streams_of(const std::string& option, const std::string& 
 }
 
 void check_one_host(const Raw& raw) {
-  if (raw.nnodes != "1" && raw.nnodes != "1:1")
-    usage_error(
-        fmt::format("--nnodes {}: c10d-run starts ranks on this host only; --print srun, "
-                    "mpirun or torchrun shows how they start the program",
-                    raw.nnodes));
-  if (raw.node_rank != "0")
-    usage_error(fmt::format("--node-rank {}: with one host there is only 0", raw.node_rank));
-  if (raw.rdzv_backend != "static" && raw.rdzv_backend != "c10d")
-    usage_error(
-        fmt::format("--rdzv-backend {}: there is no client for it; static and c10d mean "
-                    "the launcher's own store",
-                    raw.rdzv_backend));
-  const std::string host = raw.rdzv_endpoint.substr(0, raw.rdzv_endpoint.rfind(':'));
+  const std::string& endpoint = raw.hosts.rdzv_endpoint;
+  const std::string host = endpoint.substr(0, endpoint.rfind(':'));
   const std::vector<std::string> here = {"", "localhost", "127.0.0.1", "[::1]", host_name()};
   if (std::find(here.begin(), here.end(), host) == here.end())
-    usage_error(fmt::format("--rdzv-endpoint {}: {} is not this host ({})", raw.rdzv_endpoint, host,
-                            host_name()));
+    usage_error(
+        fmt::format("--rdzv-endpoint {}: {} is not this host ({})", endpoint, host, host_name()));
+}
+
+void check_several_hosts(const Raw& raw) {
+  const auto refuse = [&](bool given, const char* option, const char* instead) {
+    if (given)
+      usage_error(fmt::format("--nnodes {}: {} works on one host only{}", raw.hosts.nnodes, option,
+                              instead));
+  };
+  refuse(raw.standalone, "--standalone", "");
+  refuse(raw.max_restarts > 0, "--max-restarts", "; start the job again on every host");
+  refuse(!raw.via.empty(), "--via", "; give mpirun the hosts");
+  refuse(!raw.print_for.empty(), "--print", "; --print-commands -H node1:4,node2:4 is for several");
 }
 
 std::vector<std::string> full_command(const Raw& raw, std::vector<std::string> command,
@@ -262,7 +262,7 @@ std::vector<std::string> full_command(const Raw& raw, std::vector<std::string> c
   return command;
 }
 
-std::map<std::string, std::string> environment_of(const Raw& raw) {
+std::map<std::string, std::string> environment_of(const Raw& raw, bool several) {
   std::map<std::string, std::string> environment;
   for (const std::string& entry : raw.environment) {
     const std::size_t equals = entry.find('=');
@@ -272,24 +272,29 @@ std::map<std::string, std::string> environment_of(const Raw& raw) {
   }
   environment["ROLE_NAME"] = raw.role;
   environment["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(raw.max_restarts);
-  if (!raw.rdzv_id.empty()) environment["TORCHELASTIC_RUN_ID"] = raw.rdzv_id;
-  if (!raw.master_addr.empty()) environment["MASTER_ADDR"] = raw.master_addr;
-  if (!raw.master_port.empty() && raw.master_port != "0") {
-    const std::optional<int> port = to_int(raw.master_port);
+  const HostsText& hosts = raw.hosts;
+  if (!hosts.rdzv_id.empty()) environment["TORCHELASTIC_RUN_ID"] = hosts.rdzv_id;
+  if (several) return environment;
+  if (!hosts.master_addr.empty()) environment["MASTER_ADDR"] = hosts.master_addr;
+  if (!hosts.master_port.empty() && hosts.master_port != "0") {
+    const std::optional<int> port = to_int(hosts.master_port);
     if (!port || *port < 0 || *port > 65535)
-      usage_error(fmt::format("--master-port {}: give a port from 0 to 65535", raw.master_port));
-    environment["MASTER_PORT"] = raw.master_port;
+      usage_error(fmt::format("--master-port {}: give a port from 0 to 65535", hosts.master_port));
+    environment["MASTER_PORT"] = hosts.master_port;
   }
   return environment;
 }
 
-std::vector<std::string> warnings_of(const Raw& raw) {
+std::vector<std::string> warnings_of(const Raw& raw, const LaunchHosts& hosts) {
   std::vector<std::string> warnings;
   const auto unused = [&](std::string_view option, const std::string& value) {
     if (!value.empty()) warnings.push_back(fmt::format("{} has no effect here", option));
   };
-  unused("--local-addr", raw.local_addr);
-  unused("--rdzv-conf", raw.rdzv_conf);
+  if (hosts.count == 1) {
+    unused("--local-addr", raw.hosts.local_addr);
+    unused("--rdzv-conf", raw.hosts.rdzv_conf);
+  }
+  if (const std::string doubt = doubt_about(hosts); !doubt.empty()) warnings.push_back(doubt);
   unused("--start-method", raw.start_method);
   unused("--event-log-handler", raw.event_log_handler);
   unused("--logs-specs", raw.logs_specs);
@@ -301,12 +306,39 @@ std::vector<std::string> warnings_of(const Raw& raw) {
   return warnings;
 }
 
+std::string commands_of(const Raw& raw, const char* launcher, const std::vector<Typed>& typed,
+                        const std::vector<std::string>& command) {
+  if (raw.host_list.empty()) usage_error("--print-commands needs hosts: -H node1:4,node2:4");
+  if (raw.ranks != "auto") ranks_of(raw.ranks);
+  HostCommands wanted{.hosts = raw.host_list,
+                      .ranks = raw.ranks,
+                      .launcher = launcher,
+                      .address = raw.hosts.master_addr,
+                      .port = raw.hosts.master_port,
+                      .command = command};
+  // Those of which every host has another, and those that ask for this.
+  const std::set<std::string> own = {"-n",          "--nproc-per-node", "-H",
+                                     "--hosts",     "--print-commands", "--nnodes",
+                                     "--node-rank", "--master-addr",    "--master-port"};
+  for (const Typed& option : typed)
+    if (own.count(option.name) == 0)
+      wanted.options.insert(wanted.options.end(), option.words.begin(), option.words.end());
+  return host_commands(wanted);
+}
+
 RunOptions settle(const Raw& raw, std::vector<std::string> command) {
-  check_one_host(raw);
+  if (raw.rdzv_backend != "static" && raw.rdzv_backend != "c10d")
+    usage_error(
+        fmt::format("--rdzv-backend {}: there is no client for it; static and c10d mean "
+                    "the launcher's own store",
+                    raw.rdzv_backend));
   RunOptions options;
+  options.hosts = parse_hosts(raw.hosts);
+  const bool several = options.hosts.count > 1;
+  several ? check_several_hosts(raw) : check_one_host(raw);
   options.ranks = ranks_of(raw.ranks);
   options.command = full_command(raw, std::move(command), options.is_python);
-  options.environment = environment_of(raw);
+  options.environment = environment_of(raw, several);
   options.max_restarts = raw.max_restarts;
   options.grace = std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(raw.grace));
@@ -323,13 +355,13 @@ RunOptions settle(const Raw& raw, std::vector<std::string> command) {
   if (!raw.shown.empty()) {
     for (const std::string& part : split(raw.shown, ',')) {
       const std::optional<int> rank = to_int(part);
-      if (!rank || *rank < 0 || *rank >= options.ranks)
+      if (!rank || *rank < 0 || (*rank >= options.ranks && !several))
         usage_error(
             fmt::format("--ranks-filter {}: ranks are 0 to {}", raw.shown, options.ranks - 1));
       options.shown_ranks.insert(*rank);
     }
   }
-  options.warnings = warnings_of(raw);
+  options.warnings = warnings_of(raw, options.hosts);
   return options;
 }
 
@@ -345,9 +377,10 @@ RunOptions parse_run_options(int argc, char** argv) {
   add_torchruns(app, raw);
 
   std::vector<std::string> command(argv + 1, argv + argc);
-  std::vector<std::string> typed = take_options(app, command);
+  const std::vector<Typed> typed = take_options(app, command);
   std::vector<std::string> options = options_from_environment();
-  options.insert(options.end(), typed.begin(), typed.end());
+  for (const Typed& option : typed)
+    options.insert(options.end(), option.words.begin(), option.words.end());
   std::reverse(options.begin(), options.end());  // as CLI11 wants them
   try {
     app.parse(options);
@@ -358,6 +391,9 @@ RunOptions parse_run_options(int argc, char** argv) {
   }
   if (raw.version) throw EarlyExit{0, fmt::format("c10d-run {}\n", version())};
   if (command.empty()) usage_error("no program to run: c10d-run -n 2 ./program");
+  if (raw.print_commands) return {.host_commands = commands_of(raw, argv[0], typed, command)};
+  if (!raw.host_list.empty())
+    usage_error("--hosts needs --print-commands: c10d-run logs in to no other host");
   return settle(raw, std::move(command));
 }
 

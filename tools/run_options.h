@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "c10d/launch.h"
+
 namespace c10d::inline v0 {
 
 // Which streams of a rank go to files: torchrun's 0 to 3.
@@ -25,6 +27,8 @@ struct RunOptions {
   bool prefix = true;
   bool verbose = false;
   std::string print_for, via;  // another launcher's name, or empty
+  LaunchHosts hosts;
+  std::string host_commands;  // to print instead of starting anything
   std::string log_dir;
   std::map<int, Streams> redirects, tees;  // by rank; -1 = every rank
   std::set<int> shown_ranks;               // on the console; empty = all

@@ -20,22 +20,27 @@ bool selected(const std::map<int, Streams>& by_rank, int rank, bool is_stderr) {
 
 }  // namespace
 
-RunOutput::RunOutput(const RunOptions& options) : prefix_(options.prefix) {
+RunOutput::RunOutput(const RunOptions& options) : options_(options) {
+  if (options.hosts.count > 1) return;
   for (int rank = 0; rank < options.ranks; ++rank)
-    for (const bool is_stderr : {false, true})
-      targets_.push_back(make_target(options, rank, is_stderr));
+    for (const bool is_stderr : {false, true}) target(rank, is_stderr);
 }
 
-RunOutput::Target RunOutput::make_target(const RunOptions& options, int rank,
-                                         bool is_stderr) const {
+RunOutput::Target& RunOutput::target(int rank, bool is_stderr) {
+  const auto found = targets_.find({rank, is_stderr});
+  if (found != targets_.end()) return found->second;
+  return targets_.emplace(std::pair(rank, is_stderr), make_target(rank, is_stderr)).first->second;
+}
+
+RunOutput::Target RunOutput::make_target(int rank, bool is_stderr) const {
   Target target;
-  const bool teed = selected(options.tees, rank, is_stderr);
-  const bool redirected = selected(options.redirects, rank, is_stderr);
-  const bool shown = options.shown_ranks.empty() || options.shown_ranks.count(rank) != 0;
+  const bool teed = selected(options_.tees, rank, is_stderr);
+  const bool redirected = selected(options_.redirects, rank, is_stderr);
+  const bool shown = options_.shown_ranks.empty() || options_.shown_ranks.count(rank) != 0;
   target.console = shown && (teed || !redirected);
   if (!teed && !redirected) return target;
 
-  const auto folder = std::filesystem::path(options.log_dir) / std::to_string(rank);
+  const auto folder = std::filesystem::path(options_.log_dir) / std::to_string(rank);
   const auto path = folder / (is_stderr ? "stderr.log" : "stdout.log");
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -48,9 +53,9 @@ RunOutput::Target RunOutput::make_target(const RunOptions& options, int rank,
 }
 
 void RunOutput::line(int rank, bool is_stderr, std::string_view text) {
-  Target& target = targets_.at(static_cast<std::size_t>(2 * rank + (is_stderr ? 1 : 0)));
-  if (target.file.is_open()) target.file << text << std::endl;
-  if (target.console) print_rank_line(rank, is_stderr, text, prefix_);
+  Target& to = target(rank, is_stderr);
+  if (to.file.is_open()) to.file << text << std::endl;
+  if (to.console) print_rank_line(rank, is_stderr, text, options_.prefix);
 }
 
 }  // namespace c10d::inline v0

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <fstream>
+#include <map>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include "tools/run_options.h"
 
@@ -12,7 +13,9 @@ namespace c10d::inline v0 {
 // Where the ranks' lines go: to the console, to LOGDIR/RANK/{stdout,stderr}.log, or both.
 class RunOutput {
  public:
-  explicit RunOutput(const RunOptions& options);  // makes the files; throws std::runtime_error
+  // Which ranks are this host's is known of one host only: then the files are made at once, else
+  // with the first line. `options` must outlive it. Throws std::runtime_error.
+  explicit RunOutput(const RunOptions& options);
   void line(int rank, bool is_stderr, std::string_view text);
 
  private:
@@ -20,10 +23,11 @@ class RunOutput {
     bool console = true;
     std::ofstream file;
   };
-  Target make_target(const RunOptions& options, int rank, bool is_stderr) const;
+  Target make_target(int rank, bool is_stderr) const;
+  Target& target(int rank, bool is_stderr);
 
-  bool prefix_;
-  std::vector<Target> targets_;  // stdout and stderr of rank 0, of rank 1, ...
+  const RunOptions& options_;
+  std::map<std::pair<int, bool>, Target> targets_;  // by rank of the job, and whether stderr
 };
 
 }  // namespace c10d::inline v0

@@ -71,6 +71,10 @@ void add_extra(CLI::App& app, Options& options, const std::string& extra) {
     app.add_option("--ranks", options.ranks, "How many to train with")
         ->check(CLI::Range(1, 256))
         ->capture_default_str();
+  else if (extra == "print-commands")
+    app.add_option("--print-commands", options.print_commands,
+                   "node1:4,node2:4: print what to type on each of these hosts, with so many ranks "
+                   "on each, and exit");
   else if (extra == "zero")
     app.add_option("--zero", options.zero,
                    "What is sharded: 1 optimizer state, 2 gradients too, 3 parameters too")

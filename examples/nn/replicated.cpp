@@ -94,6 +94,7 @@ class Replicated final : public Strategy {
 
   std::vector<std::vector<float>> collect() override { return weights_.copy(); }
   std::vector<TensorPart> parts() override { return weights_.parts(); }
+  bool holds_all() const override { return true; }
   c10d::ProcessGroup& group() override { return group_; }
   std::chrono::duration<double> waited() const override { return waited_; }
 

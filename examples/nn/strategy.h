@@ -26,7 +26,8 @@ class Strategy {
   virtual std::vector<std::vector<float>> collect() = 0;
   // What this rank holds of parameters and optimizer state, to save and to load.
   virtual std::vector<c10d::parallel::TensorPart> parts() = 0;
-  virtual void loaded() {}  // parts() was overwritten
+  virtual bool holds_all() const { return false; }  // whether parts() is that on every rank
+  virtual void loaded() {}                          // parts() was overwritten
   virtual c10d::ProcessGroup& group() = 0;
   // How long this rank has stood still for others so far: communication that nothing hid.
   virtual std::chrono::duration<double> waited() const { return {}; }

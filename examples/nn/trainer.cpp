@@ -123,24 +123,66 @@ Snapshot snapshot_of(const Task& task, Strategy& strategy, const DistributedSamp
   return snapshot;
 }
 
+void check_identity(const Task& task, Snapshot& snapshot, const std::string& name) {
+  for (const auto& [key, value] : identity_of(task))
+    if (snapshot.strings[key] != value)
+      throw std::runtime_error(fmt::format("checkpoint {}/{} has {} {}, this run has {}",
+                                           task.options.checkpoint, name, key,
+                                           snapshot.strings[key], value));
+}
+
+std::string from_rank_0(c10d::ProcessGroup& group, std::string text) {
+  std::uint64_t length = text.size();
+  group.broadcast(std::span(&length, 1), 0);
+  text.resize(length);
+  if (length > 0) group.broadcast(c10d::Tensor(text.data(), length, c10d::DType::u8), 0);
+  return text;
+}
+
+// Its name; empty: there is none. Where every rank holds everything rank 0 reads it for all, as it
+// writes it for all: hosts need not share the folder.
+std::string load_newest(const Task& task, Strategy& strategy, Snapshot& snapshot) {
+  const auto read = [&](c10d::ProcessGroup& group) {
+    const auto found = c10d::parallel::load(group, task.options.checkpoint, snapshot);
+    if (found) check_identity(task, snapshot, found->name);
+    return found ? found->name : std::string();
+  };
+  c10d::ProcessGroup& group = strategy.group();
+  if (!strategy.holds_all()) return read(group);
+  std::string name, problem;
+  if (group.rank() == 0) try {
+      auto single = alone();
+      name = read(single);
+    } catch (const std::exception& error) {
+      problem = error.what();
+    }
+  problem = from_rank_0(group, std::move(problem));
+  if (!problem.empty()) throw std::runtime_error(problem);
+  name = from_rank_0(group, std::move(name));
+  if (name.empty()) return name;
+  std::uint64_t position[] = {snapshot.step, snapshot.epoch, snapshot.cursor};
+  group.broadcast(position, 0);
+  snapshot.step = position[0];
+  snapshot.epoch = position[1];
+  snapshot.cursor = position[2];
+  for (const auto& part : snapshot.parts)
+    group.broadcast(c10d::Tensor(part.data.data(), part.data.size(), c10d::DType::u8), 0);
+  return name;
+}
+
 // The steps that are done.
 std::uint64_t resume(const Task& task, Strategy& strategy, DistributedSampler& sampler) {
-  const std::string& folder = task.options.checkpoint;
-  if (folder.empty()) return 0;
+  if (task.options.checkpoint.empty()) return 0;
   Snapshot snapshot;
   snapshot.parts = strategy.parts();
-  const auto found = c10d::parallel::load(strategy.group(), folder, snapshot);
-  if (!found) return 0;
-  for (const auto& [name, value] : identity_of(task))
-    if (snapshot.strings[name] != value)
-      throw std::runtime_error(fmt::format("checkpoint {}/{} has {} {}, this run has {}", folder,
-                                           found->name, name, snapshot.strings[name], value));
+  const std::string name = load_newest(task, strategy, snapshot);
+  if (name.empty()) return 0;
   strategy.loaded();
   sampler.set_epoch(snapshot.epoch);
   sampler.seek(static_cast<std::int64_t>(snapshot.cursor));
   if (sampler.cursor() == sampler.total()) sampler.set_epoch(snapshot.epoch + 1);
   if (strategy.group().rank() == 0)
-    fmt::print("goes on from {}/{} after step {}\n", folder, found->name, snapshot.step);
+    fmt::print("goes on from {}/{} after step {}\n", task.options.checkpoint, name, snapshot.step);
   return snapshot.step;
 }
 

@@ -13,4 +13,8 @@ void train(const Task& task, Strategy& strategy, Trace& trace);
 // 16 hex digits over names and bytes of all parameters, in the order of their names.
 std::string digest_of(const Model& model, const std::vector<std::vector<float>>& values);
 
+// Becomes c10d-run, which prints what to type on each host of options.print_commands. Returns only
+// by throwing std::system_error.
+[[noreturn]] void become_print_commands(const Options& options);
+
 }  // namespace nn

@@ -13,6 +13,21 @@
 
 namespace c10d::inline v0 {
 
+// The hosts of a job that spans several: each calls launch() with the same values but `number`,
+// `local_address` and LaunchOptions::ranks. Ranks count through the hosts by their numbers.
+struct LaunchHosts {
+  int count = 1;   // 1: this host alone, and nothing below counts
+  int number = 0;  // of this host
+  // Of host 0, as the others reach it: there it serves the store in which hosts and ranks meet.
+  std::string address;
+  std::uint16_t port = 29500;
+  std::string local_address;  // of this host, for the backends; empty: the one towards host 0
+  std::string job = "c10d";   // hosts and ranks of another job are refused
+  std::string token;          // at least 16 secret bytes, the same on every host
+  Duration timeout = kDefaultStoreTimeout;      // until all hosts are there
+  Duration silence = std::chrono::seconds(15);  // of a host, until it is taken for dead
+};
+
 // Starts `ranks` processes on this host with the whole environment contract (C10D_* and
 // torchrun's), and ends when all have. What `c10d-run` does, for programs that start their own
 // ranks.
@@ -25,12 +40,13 @@ struct LaunchOptions {
   Duration grace = std::chrono::seconds(5);
   // For the whole run; then the ranks are ended as after a first failure. Zero: for ever.
   Duration timeout = Duration::zero();
+  LaunchHosts hosts;
   // Instead of stdout and stderr.
   std::function<void(int rank, bool is_stderr, std::string_view line)> on_line;
 };
 
 struct RankResult {
-  int rank = 0;
+  int rank = 0;  // of the job
   std::int64_t pid = 0;
   int exit_code = 0;       // 128 + signal for a signal
   int signal = 0;          // 0 = it exited
@@ -38,16 +54,19 @@ struct RankResult {
 };
 
 struct LaunchResult {
-  int exit_code = 0;         // of the first rank that failed, else 0; 124 when timed_out
-  int first_failed = -1;     // its rank
-  int forwarded_signal = 0;  // the first one that came from outside, else 0
-  bool timed_out = false;    // ended because LaunchOptions::timeout was over
-  std::vector<RankResult> ranks;
+  // Of the first rank that failed, else 0; 124 when timed_out. Of several hosts the same on all.
+  int exit_code = 0;
+  int first_failed = -1;          // the first rank of this host that failed by itself
+  std::string elsewhere;          // what failed on another host and ended the job; empty: nothing
+  int forwarded_signal = 0;       // the first one that came from outside, else 0
+  bool timed_out = false;         // ended because LaunchOptions::timeout was over
+  std::vector<RankResult> ranks;  // of this host
 };
 
 // Blocks. SIGINT, SIGTERM, SIGHUP and SIGQUIT are forwarded while it runs. No process outlives the
-// call, nor the caller: children are killed when this process dies, however it dies. Throws
-// InvalidArgument, DistError.
+// call, nor the caller: children are killed when this process dies, however it dies. Returns on all
+// hosts at the same time: when all ranks of all have ended, or the first failed, or a host fell
+// silent. Throws InvalidArgument, DistError: when not all hosts came together, on all that came.
 C10D_API LaunchResult launch(const LaunchOptions& options);
 
 // Prints one line as launch() does without on_line, in one write: for an on_line that copies or

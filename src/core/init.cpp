@@ -15,6 +15,7 @@
 #include "src/core/group_state.h"
 #include "src/core/log.h"
 #include "src/core/longest_timeout.h"
+#include "src/core/token_file.h"
 #include "src/core/url.h"
 
 namespace c10d::inline v0 {
@@ -33,42 +34,11 @@ struct Place {
 // Worlds that this process made with ranks of the same parent.
 std::atomic<unsigned> g_worlds_by_parent{0};
 
-std::string read_token(int fd, const std::string& source) {
-  std::string token(64, '\0');
-  const ssize_t length = pread(fd, token.data(), token.size(), 0);
-  if (length < 16)
-    throw InvalidArgument(
-        fmt::format("{}: no token of at least 16 bytes there; write 32 random ones", source));
-  token.resize(static_cast<std::size_t>(length));
-  return token;
-}
-
-std::string read_token_file(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  struct stat status {};
-  if (fd < 0 || fstat(fd, &status) != 0)
-    throw InvalidArgument(fmt::format("C10D_TOKEN_FILE={}: cannot be opened", path));
-  if ((status.st_mode & 077) != 0) {
-    close(fd);
-    throw InvalidArgument(
-        fmt::format("C10D_TOKEN_FILE={}: readable by others; make it mode 0600", path));
-  }
-  std::string token;
-  try {
-    token = read_token(fd, "C10D_TOKEN_FILE=" + path);
-  } catch (...) {
-    close(fd);
-    throw;
-  }
-  close(fd);
-  return token;
-}
-
 std::string find_token(const InitOptions& options) {
   if (!options.token.empty()) return options.token;
   if (const auto fd = env_integer("C10D_TOKEN_FD", 0, 1 << 20)) {
     const int token_fd = static_cast<int>(*fd);
-    std::string token = read_token(token_fd, fmt::format("C10D_TOKEN_FD={}", token_fd));
+    std::string token = read_token_fd(token_fd);
     fcntl(token_fd, F_SETFD, FD_CLOEXEC);  // programs that this one starts get no secret
     return token;
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/launch/environment.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "c10d/env.h"
 #include "src/core/host.h"
+#include "src/net/address.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -27,26 +27,33 @@ Environment callers_environment() {
   return environment;
 }
 
-void add_own(Environment& to, const JobFacts& job, const std::string& rank,
-             const std::string& size) {
-  to["C10D_RANK"] = to["C10D_LOCAL_RANK"] = rank;
-  to["C10D_WORLD_SIZE"] = to["C10D_LOCAL_WORLD_SIZE"] = size;
-  to["C10D_STORE"] = fmt::format("tcp://127.0.0.1:{}", job.store_port);
+void add_own(Environment& to, const LaunchOptions& options, const JobFacts& job, int local_rank) {
+  to["C10D_RANK"] = std::to_string(job.first_rank + local_rank);
+  to["C10D_WORLD_SIZE"] = std::to_string(job.size);
+  to["C10D_LOCAL_RANK"] = std::to_string(local_rank);
+  to["C10D_LOCAL_WORLD_SIZE"] = std::to_string(options.ranks);
+  to["C10D_STORE"] = "tcp://" + show_host_port(job.store_host, job.store_port);
   to["C10D_JOB_ID"] = job.id;
+  to["C10D_LAUNCH_ID"] = job.launch_id;
   to["C10D_TOKEN_FD"] = std::to_string(job.token_fd);
+  // The name of another host need not lead to it; the address at which hosts met does.
+  if (!job.local_address.empty()) to.emplace("C10D_GLOO_INTERFACE", job.local_address);
   // Of an outer job, and no business of this one.
   to.erase("C10D_TOKEN_FILE");
   to.erase("C10D_LAUNCHER");
 }
 
-void add_torchruns(Environment& to, const JobFacts& job, const std::string& rank,
-                   const std::string& size) {
-  for (const char* name : {"RANK", "LOCAL_RANK", "ROLE_RANK"}) to[name] = rank;
-  for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"}) to[name] = size;
-  to["GROUP_RANK"] = "0";
-  to["GROUP_WORLD_SIZE"] = "1";
+void add_torchruns(Environment& to, const LaunchOptions& options, const JobFacts& job,
+                   int local_rank) {
+  to["LOCAL_RANK"] = std::to_string(local_rank);
+  to["LOCAL_WORLD_SIZE"] = std::to_string(options.ranks);
+  for (const char* name : {"RANK", "ROLE_RANK"})
+    to[name] = std::to_string(job.first_rank + local_rank);
+  for (const char* name : {"WORLD_SIZE", "ROLE_WORLD_SIZE"}) to[name] = std::to_string(job.size);
+  to["GROUP_RANK"] = std::to_string(options.hosts.number);
+  to["GROUP_WORLD_SIZE"] = std::to_string(options.hosts.count);
   to["ROLE_NAME"] = "default";
-  to["MASTER_ADDR"] = "127.0.0.1";
+  to["MASTER_ADDR"] = job.master_host;
   to["MASTER_PORT"] = std::to_string(job.master_port);
   to["TORCHELASTIC_RESTART_COUNT"] = "0";
   to["TORCHELASTIC_MAX_RESTARTS"] = "0";
@@ -59,16 +66,14 @@ void add_torchruns(Environment& to, const JobFacts& job, const std::string& rank
 }  // namespace
 
 std::vector<std::string> rank_environment(const LaunchOptions& options, const JobFacts& job,
-                                          int rank) {
+                                          int local_rank) {
   Environment environment = callers_environment();
-  const std::string rank_text = std::to_string(rank);
-  const std::string size_text = std::to_string(options.ranks);
-  add_torchruns(environment, job, rank_text, size_text);
+  add_torchruns(environment, options, job, local_rank);
   environment["C10D_RESTART_COUNT"] = "0";
   if (!env("OMP_NUM_THREADS"))
     environment["OMP_NUM_THREADS"] = std::to_string(std::max(1, allowed_cpus() / options.ranks));
   for (const auto& [name, value] : options.environment) environment[name] = value;
-  add_own(environment, job, rank_text, size_text);
+  add_own(environment, options, job, local_rank);
 
   std::vector<std::string> entries;
   entries.reserve(environment.size());

@@ -11,14 +11,20 @@ namespace c10d::inline v0 {
 
 struct JobFacts {
   std::string id;
+  std::string launch_id;  // of this host's part
+  std::string store_host;
   std::uint16_t store_port = 0;
+  std::string master_host;
   std::uint16_t master_port = 0;
   int token_fd = -1;
+  int first_rank = 0;  // of this host
+  int size = 1;
+  std::string local_address;  // of this host, where there are several
 };
 
 // The whole environment of a rank, as "NAME=value": the caller's, then torchrun's contract, then
 // options.environment, then what tells this job and its ranks apart.
 std::vector<std::string> rank_environment(const LaunchOptions& options, const JobFacts& job,
-                                          int rank);
+                                          int local_rank);
 
 }  // namespace c10d::inline v0

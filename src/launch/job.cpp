@@ -18,8 +18,8 @@
 #include "src/core/log.h"
 #include "src/core/longest_timeout.h"
 #include "src/launch/descendants.h"
-#include "src/launch/environment.h"
 #include "src/launch/port.h"
+#include "src/net/address.h"
 #include "src/net/token.h"
 
 namespace c10d::inline v0 {
@@ -30,10 +30,11 @@ using std::chrono::steady_clock;
 // SIGKILL works at once, except on a process that hangs in the kernel.
 constexpr Duration kKillTimeout = std::chrono::seconds(5);
 constexpr int kTimedOutCode = 124;  // as timeout(1) says it
+constexpr int kBrokenCode = 1;      // of a launcher that cannot go on
 // What killed processes have written is there by then.
 constexpr Duration kDrainTimeout = std::chrono::milliseconds(500);
 
-std::string marker(const std::string& job_id) { return "C10D_JOB_ID=" + job_id; }
+std::string marker(const std::string& launch_id) { return "C10D_LAUNCH_ID=" + launch_id; }
 
 [[noreturn]] void throw_resource(std::string_view what) {
   throw_failure(
@@ -57,18 +58,32 @@ Fd make_token_memory(const std::string& token) {
 
 Job::Job(const LaunchOptions& options)
     : options_(options),
-      id_("c10d-" + to_hex(random_bytes(8))),
-      token_(random_bytes(32)),
-      guardian_(marker(id_)),
+      alone_(options.hosts.count == 1),
+      launch_id_("c10d-" + to_hex(random_bytes(8))),
+      id_(alone_ ? launch_id_ : options.hosts.job),
+      token_(alone_ ? random_bytes(32) : options.hosts.token),
+      guardian_(marker(launch_id_)),
       token_fd_(make_token_memory(token_)),
       null_input_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {
   if (!null_input_) throw_resource("cannot open /dev/null");
-  store_ = make_tcp_store({.server = true, .job = id_, .token = token_});
-  std::tie(master_port_holder_, master_port_) = hold_port();
+  const LaunchHosts& hosts = options_.hosts;
+  if (alone_) {
+    store_ = make_tcp_store({.server = true, .job = id_, .token = token_});
+    std::tie(master_port_holder_, master_port_) = hold_port();
+    world_.size = options_.ranks;
+    return;
+  }
+  // With an address that is not this host's, the rendezvous has more to say.
+  if (hosts.number == 0) try {
+      std::tie(master_port_holder_, master_port_) = hold_port(hosts.address);
+    } catch (const DistError&) {
+    }
+  phase_ = Phase::meeting;
+  rendezvous_ = std::make_unique<Rendezvous>(hosts, options_.ranks, master_port_);
 }
 
 Job::~Job() {
-  if (phase_ != Phase::draining) kill_all();
+  if (phase_ < Phase::draining) kill_all();
   const Deadline give_up = steady_clock::now() + kKillTimeout;
   for (const auto& rank : ranks_) {
     pollfd entry{rank->child.pidfd.get(), POLLIN, 0};
@@ -81,29 +96,57 @@ Job::~Job() {
   }
 }
 
-LaunchResult Job::run() {
-  start_all();
+LaunchResult Job::run() try {
+  if (alone_) start_all(world_);
   if (options_.timeout > Duration::zero())
     deadline_ = steady_clock::now() + capped(options_.timeout);
-  while (phase_ != Phase::draining || streams_open()) {
-    if (deadline_ && steady_clock::now() >= *deadline_ && phase_ == Phase::draining) break;
+  while (phase_ != Phase::done) {
     poll_once();
     take_signals();
+    if (rendezvous_) take_news();
     advance();
   }
   return result();
+} catch (const std::exception& error) {
+  if (rendezvous_) rendezvous_->fail(kBrokenCode, error.what());
+  throw;
 }
 
-void Job::start_all() {
-  for (int rank = 0; rank < options_.ranks; ++rank) start(rank);
+void Job::start_all(const World& world) {
+  world_ = world;
+  if (!alone_) master_port_ = world.master_port;
+  phase_ = Phase::running;
+  for (int local_rank = 0; local_rank < options_.ranks; ++local_rank) start(local_rank);
 }
 
-void Job::start(int rank) {
+JobFacts Job::facts() const {
+  JobFacts facts;
+  facts.id = id_;
+  facts.launch_id = launch_id_;
+  facts.token_fd = token_fd_.get();
+  facts.master_port = master_port_;
+  facts.first_rank = world_.first_rank;
+  facts.size = world_.size;
+  if (alone_) {
+    facts.store_host = facts.master_host = store_->host();
+    facts.store_port = store_->port();
+  } else {
+    const LaunchHosts& hosts = options_.hosts;
+    facts.store_host = facts.master_host = hosts.address;
+    facts.store_port = hosts.port;
+    facts.local_address =
+        hosts.local_address.empty() ? address_towards(hosts.address) : hosts.local_address;
+  }
+  return facts;
+}
+
+void Job::start(int local_rank) {
   auto [out, out_writer] = make_pipe();
   auto [err, err_writer] = make_pipe();
   fcntl(out.get(), F_SETFL, O_NONBLOCK);
   fcntl(err.get(), F_SETFL, O_NONBLOCK);
   // A rank in a process group of its own would be stopped when it reads from the terminal.
+  const int rank = world_.first_rank + local_rank;
   const bool gives_input =
       rank == 0 && isatty(STDIN_FILENO) == 0 && fcntl(STDIN_FILENO, F_GETFD) >= 0;
   auto started = std::make_unique<Rank>();
@@ -113,8 +156,7 @@ void Job::start(int rank) {
   started->child = spawn({
       .path = find_program(options_.command.front()),
       .command = options_.command,
-      .environment =
-          rank_environment(options_, {id_, store_->port(), master_port_, token_fd_.get()}, rank),
+      .environment = rank_environment(options_, facts(), local_rank),
       .stdin_fd = gives_input ? STDIN_FILENO : null_input_.get(),
       .stdout_fd = out_writer.get(),
       .stderr_fd = err_writer.get(),
@@ -127,18 +169,22 @@ void Job::start(int rank) {
 }
 
 void Job::poll_once() {
-  enum Kind { signal, out, err, ended };
+  enum Kind { news, out, err, ended };
   struct Source {
     Kind kind;
     Rank* rank;
   };
   std::vector<pollfd> entries{{signals_.fd(), POLLIN, 0}};
-  std::vector<Source> sources{{signal, nullptr}};
+  std::vector<Source> sources{{news, nullptr}};
   const auto add = [&](const Fd& fd, Kind kind, Rank& rank) {
     if (!fd) return;
     entries.push_back({fd.get(), POLLIN, 0});
     sources.push_back({kind, &rank});
   };
+  if (rendezvous_ && !verdict_) {
+    entries.push_back({rendezvous_->fd(), POLLIN, 0});
+    sources.push_back({news, nullptr});
+  }
   for (const auto& rank : ranks_) {
     add(rank->out.fd, out, *rank);
     add(rank->err.fd, err, *rank);
@@ -200,24 +246,48 @@ void Job::note_ended(std::vector<Rank*> ended) {
 }
 
 void Job::note_failure(const Rank& rank) {
+  if (verdict_) return;  // stopped for another host's sake
   if (first_failed_ < 0) {
     first_failed_ = rank.result.rank;
     if (phase_ == Phase::running) stop(SIGTERM);
+    if (rendezvous_) tell_others(rank);
     return;
   }
   // The kernel takes apart the memory of a killed process before it reports the end, which takes a
   // second for a large one: by then its peers have failed because of it. Only somebody else sends
   // SIGKILL before we do.
-  const int first_signal = ranks_[static_cast<std::size_t>(first_failed_)]->result.signal;
+  const int first_signal = rank_of(first_failed_).result.signal;
   if (rank.result.signal == SIGKILL && first_signal == 0 && phase_ != Phase::killed)
     first_failed_ = rank.result.rank;
+}
+
+void Job::tell_others(const Rank& rank) {
+  const RankResult& result = rank.result;
+  rendezvous_->fail(
+      result.exit_code,
+      fmt::format("rank {} (pid {}) failed first: {}; its last lines are in the output there",
+                  result.rank, result.pid,
+                  result.signal != 0 ? fmt::format("killed by signal {}", result.signal)
+                                     : fmt::format("exit code {}", result.exit_code)));
+}
+
+void Job::take_news() {
+  if (const auto world = rendezvous_->take_world(); world && phase_ == Phase::meeting)
+    start_all(*world);
+  if (auto verdict = rendezvous_->take_verdict()) verdict_ = std::move(verdict);
+  if (verdict_ && phase_ == Phase::meeting)
+    throw_failure({.code = verdict_->code, .message = verdict_->text});
+  if (verdict_ && phase_ == Phase::running) stop(SIGTERM);
 }
 
 void Job::take_signals() {
   while (const std::optional<int> signal = signals_.take()) {
     log(LogLevel::info, "forwarding signal {} to {} ranks", *signal, running_);
     if (forwarded_signal_ == 0) forwarded_signal_ = *signal;
-    if (phase_ == Phase::running) {
+    // With no rank left, or none yet, to end by it.
+    if (phase_ == Phase::meeting || phase_ == Phase::waiting)
+      rendezvous_->fail(128 + *signal, fmt::format("its launcher got signal {}", *signal));
+    if (phase_ == Phase::meeting || phase_ == Phase::running) {
       stop(*signal);
     } else if (phase_ == Phase::stopping) {
       send_all(*signal);
@@ -243,18 +313,35 @@ void Job::send_all(int signal) {
 
 void Job::advance() {
   const bool late = deadline_ && steady_clock::now() >= *deadline_;
-  if (phase_ == Phase::running && running_ > 0 && late) {
-    timed_out_ = true;
-    stop(SIGTERM);
+  if ((phase_ == Phase::meeting || (phase_ == Phase::running && running_ > 0)) && late) {
+    stop_late();
   } else if (phase_ == Phase::stopping && late) {
     kill_all();
     phase_ = Phase::killed;
     deadline_ = steady_clock::now() + kKillTimeout;
-  } else if (phase_ != Phase::draining && (running_ == 0 || late)) {
+  } else if (phase_ > Phase::meeting && phase_ < Phase::draining && (running_ == 0 || late)) {
     kill_all();
     phase_ = Phase::draining;
     deadline_ = steady_clock::now() + kDrainTimeout;
   }
+  // Nothing more may come that would wake the loop.
+  if (phase_ == Phase::draining && (!streams_open() || steady_clock::now() >= *deadline_)) finish();
+  if (phase_ == Phase::waiting && verdict_) phase_ = Phase::done;
+}
+
+void Job::stop_late() {
+  timed_out_ = true;
+  if (rendezvous_) rendezvous_->fail(kTimedOutCode, "the time for the whole run is over");
+  stop(SIGTERM);
+}
+
+// This host's ranks are gone. The others' may still run, and need the store that host 0 serves.
+void Job::finish() {
+  phase_ = rendezvous_ && !verdict_ ? Phase::waiting : Phase::done;
+  deadline_.reset();
+  const bool all_started = ranks_.size() == static_cast<std::size_t>(options_.ranks);
+  if (phase_ == Phase::waiting && all_started && first_failed_ < 0 && !timed_out_)
+    rendezvous_->ended();
 }
 
 bool Job::streams_open() const {
@@ -274,10 +361,15 @@ LaunchResult Job::result() {
     rank->result.last_lines = rank->tail.text();
     result.ranks.push_back(rank->result);
   }
-  if (first_failed_ >= 0)
-    result.exit_code = result.ranks[static_cast<std::size_t>(first_failed_)].exit_code;
+  if (first_failed_ >= 0) result.exit_code = rank_of(first_failed_).result.exit_code;
+  if (verdict_) {
+    result.exit_code = verdict_->exit_code;
+    if (verdict_->exit_code != 0 && verdict_->host != options_.hosts.number)
+      result.elsewhere = verdict_->text;
+  }
   result.timed_out = timed_out_;
   if (timed_out_) result.exit_code = kTimedOutCode;
+  if (ranks_.empty() && forwarded_signal_ != 0) result.exit_code = 128 + forwarded_signal_;
   return result;
 }
 

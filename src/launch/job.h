@@ -10,15 +10,18 @@
 #include <vector>
 
 #include "c10d/launch.h"
+#include "src/launch/environment.h"
 #include "src/launch/output.h"
+#include "src/launch/rendezvous.h"
 #include "src/launch/signals.h"
 #include "src/launch/spawn.h"
 #include "src/net/socket.h"
 
 namespace c10d::inline v0 {
 
-// One run of all ranks of one host. The ended leaders of the ranks' process groups are reaped last,
-// so that no process id that a signal may still be sent to can come to belong to somebody else.
+// One run of all ranks of one host, of several as the others do. The ended leaders of the ranks'
+// process groups are reaped last, so that no process id that a signal may still be sent to can come
+// to belong to somebody else.
 class Job {
  public:
   explicit Job(const LaunchOptions& options);  // `options` must outlive it
@@ -39,30 +42,43 @@ class Job {
     bool ended = false;
     RankResult result;
   };
-  enum class Phase { running, stopping, killed, draining };
+  enum class Phase { meeting, running, stopping, killed, draining, waiting, done };
 
-  void start_all();
-  void start(int rank);
+  void run_until_done();
+  void start_all(const World& world);
+  void start(int local_rank);
+  JobFacts facts() const;
   void poll_once();
   void advance();
   void read_stream(Rank& rank, bool is_stderr);
   void note_ended(std::vector<Rank*> ended);
   void note_failure(const Rank& rank);
+  void tell_others(const Rank& rank);
+  void take_news();
   void take_signals();
   void stop(int signal);
+  void stop_late();
+  void finish();
   void kill_all();
   void send_all(int signal);
   bool streams_open() const;
   LaunchResult result();
 
+  Rank& rank_of(int rank) { return *ranks_[static_cast<std::size_t>(rank - world_.first_rank)]; }
+
   const LaunchOptions& options_;
-  std::string id_;
-  std::string token_;
+  const bool alone_;             // no other hosts
+  const std::string launch_id_;  // marks all processes of this host's part
+  const std::string id_;
+  const std::string token_;
   SignalRelay signals_;
   Guardian guardian_;
   Fd token_fd_, master_port_holder_, null_input_;
   std::shared_ptr<TcpStore> store_;
   std::uint16_t master_port_ = 0;
+  std::unique_ptr<Rendezvous> rendezvous_;  // where there are several hosts
+  World world_;
+  std::optional<Verdict> verdict_;  // of the rendezvous
   std::vector<std::unique_ptr<Rank>> ranks_;
   int running_ = 0;
   Phase phase_ = Phase::running;

@@ -3,10 +3,42 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+
 #include "c10d/error.h"
 #include "src/launch/job.h"
 
 namespace c10d::inline v0 {
+
+namespace {
+
+constexpr int kMaxHosts = 1024;
+constexpr std::size_t kLeastTokenBytes = 16;  // as a store wants it
+constexpr std::chrono::seconds kLeastSilence{3};
+
+void check_hosts(const LaunchHosts& hosts) {
+  if (hosts.count < 1 || hosts.count > kMaxHosts)
+    throw InvalidArgument(
+        fmt::format("launch: {} hosts; from 1 to {} are possible", hosts.count, kMaxHosts));
+  if (hosts.number < 0 || hosts.number >= hosts.count)
+    throw InvalidArgument(fmt::format("launch: host {} of {}; the first is 0, the last {}",
+                                      hosts.number, hosts.count, hosts.count - 1));
+  if (hosts.address.empty() || hosts.port == 0)
+    throw InvalidArgument("launch: several hosts need address and port of host 0");
+  if (hosts.token.size() < kLeastTokenBytes)
+    throw InvalidArgument(
+        fmt::format("launch: several hosts need a common secret of at least {} bytes, not {}",
+                    kLeastTokenBytes, hosts.token.size()));
+  if (hosts.timeout <= Duration::zero())
+    throw InvalidArgument("launch: the timeout until all hosts are there must be positive");
+  if (hosts.silence < kLeastSilence)
+    throw InvalidArgument(
+        fmt::format("launch: hosts give a sign of life a second; a silence of less than {} s tells "
+                    "nothing",
+                    kLeastSilence.count()));
+}
+
+}  // namespace
 
 LaunchResult launch(const LaunchOptions& options) {
   if (options.ranks < 1 || options.ranks > kMaxLocalRanks) {
@@ -15,6 +47,7 @@ LaunchResult launch(const LaunchOptions& options) {
   }
   if (options.command.empty()) throw InvalidArgument("launch: the command is empty");
   if (options.grace < Duration::zero()) throw InvalidArgument("launch: the grace is negative");
+  if (options.hosts.count != 1) check_hosts(options.hosts);
   Job job(options);
   return job.run();
 }

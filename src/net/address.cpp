@@ -78,6 +78,19 @@ std::vector<Address> resolve(const std::string& host, std::uint16_t port) {
   return addresses;
 }
 
+// A connected UDP socket sends nothing.
+std::string address_towards(const std::string& host) try {
+  constexpr std::uint16_t kAnyPort = 9;
+  for (const Address& address : resolve(host, kAnyPort)) {
+    const Fd fd(::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (fd && ::connect(fd.get(), address.get(), address.length) == 0)
+      return local_address(fd.get()).host();
+  }
+  return {};
+} catch (const DistNetworkError&) {
+  return {};
+}
+
 Address local_address(int fd) {
   Address address;
   address.length = sizeof address.storage;

@@ -32,6 +32,8 @@ struct C10D_API Address {
 // Every address of a numeric host or a name, in the resolver's order. Throws DistNetworkError
 // (unreachable).
 C10D_API std::vector<Address> resolve(const std::string& host, std::uint16_t port);
+// The address from which packets to `host` leave this one, numeric; empty when there is no way.
+C10D_API std::string address_towards(const std::string& host);
 // Of the socket's own end.
 C10D_API Address local_address(int fd);
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -39,9 +40,34 @@ TEST(Options, MistakesAreNamed) {
       {{"-n", "2x", "true"}, "-n 2x"},
       {{"-n", "5000", "true"}, "from 1 to 4096"},
       {{"--nproc-per-node=gpu", "true"}, "counts no such devices"},
-      {{"--nnodes", "2", "true"}, "on this host only"},
-      {{"--nnodes", "1:4", "true"}, "on this host only"},
+      {{"--nnodes", "2x", "true"}, "--nnodes 2x"},
+      {{"--nnodes", "1:4", "true"}, "the number of hosts is fixed"},
+      {{"--nnodes", "2", "true"}, "give each host a --node-rank of its own, from 0 to 1"},
+      {{"--nnodes=2", "--node-rank=2", "true"}, "from 0 to 1, not 2"},
+      {{"--nnodes=2", "--node-rank=1", "true"}, "give --master-addr"},
+      {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--master-port=0", "true"}, "fixed port"},
+      {{"--nnodes=2", "--node-rank=1", "--rdzv-endpoint=a:x", "true"}, "--master-port x"},
+      {{"--nnodes=2", "--node-rank=1", "--rdzv-endpoint=a", "--master-addr=a", "true"}, "give one"},
+      {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--rdzv-conf=x=1", "true"},
+       "join_timeout=S and silence=S are known"},
+      {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--rdzv-conf=silence=0", "true"},
+       "whole seconds from 1 on"},
+      {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--max-restarts=1", "true"},
+       "--max-restarts works on one host only"},
+      {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--via=mpirun", "true"},
+       "--via works on one host only"},
+      {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--standalone", "true"},
+       "--standalone works on one host only"},
       {{"--node-rank=1", "true"}, "there is only 0"},
+      {{"-H", "a:2,b:2", "true"}, "logs in to no other host"},
+      {{"--print-commands", "true"}, "needs hosts: -H node1:4,node2:4"},
+      {{"--print-commands", "-H", "a:2,,b:2", "true"}, "'' names no host"},
+      {{"--print-commands", "-H", "a:0", "true"}, "'a:0' has no number of ranks from 1 on"},
+      {{"--print-commands", "-H", "a:", "true"}, "'a:' has no number of ranks"},
+      {{"--print-commands", "-H", "a:2,a:4", "true"}, "'a:4' names a host a second time"},
+      {{"--print-commands", "-H", "a;b:2", "true"}, "'a;b:2' is no name or address of a host"},
+      {{"--print-commands", "-H", "-a:2", "true"}, "is no name or address"},
+      {{"--print-commands", "-H", "a", "-n", "x", "true"}, "-n x"},
       {{"--rdzv-backend=etcd", "true"}, "there is no client for it"},
       {{"--rdzv-endpoint=elsewhere:29400", "true"}, "elsewhere is not this host"},
       {{"--numa-binding=node", "true"}, "not supported yet"},
@@ -135,6 +161,34 @@ TEST(Options, OtherLaunchersLinesArePrinted) {
             "torchrun --standalone --nproc-per-node=2 --max-restarts=1 --no-python ./p\n");
   EXPECT_EQ(line({"-n", "2", "--print", "torchrun", "t.py", "--lr=1"}),
             "torchrun --standalone --nproc-per-node=2 t.py --lr=1\n");
+}
+
+TEST(Options, CommandsOfSeveralHostsArePrinted) {
+  const auto commands = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "--print-commands");
+    const Ended ended = run_ranks(arguments, {{"C10D_TOKEN_FILE", "/etc/my token"}});
+    EXPECT_EQ(ended.code, 0) << ended.err;
+    std::vector<std::string> lines = lines_of(ended.out);
+    lines.erase(lines.begin(), std::find(lines.begin(), lines.end(), "# on node1"));
+    return lines;
+  };
+  const std::string start = std::string("C10D_TOKEN_FILE='/etc/my token' ") + C10D_RUN;
+  const std::vector<std::string> expected = {
+      "# on node1",
+      start +
+          " --nnodes=2 --node-rank=0 --master-addr=node1 --master-port=29500 "
+          "--nproc-per-node=4 ./p 'a b' -n 1",
+      "# on fd00::2",
+      start +
+          " --nnodes=2 --node-rank=1 --master-addr=node1 --master-port=29500 "
+          "--nproc-per-node=3 ./p 'a b' -n 1"};
+  EXPECT_EQ(commands({"-n", "3", "-H", "node1:4,[fd00::2]", "./p", "a b", "-n", "1"}), expected);
+  EXPECT_EQ(
+      commands({"--hosts=node1", "--master_addr", "10.0.0.1", "--master-port=5", "-x", "A=b c",
+                "--no_prefix", "--nproc_per_node=auto", "./p"}),
+      (std::vector<std::string>{
+          "# on node1", start + " --nnodes=1 --node-rank=0 --master-addr=10.0.0.1 --master-port=5 "
+                                "--nproc-per-node=auto -x 'A=b c' --no-prefix ./p"}));
 }
 
 TEST(Options, MpirunStartsTheRanks) {

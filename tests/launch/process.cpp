@@ -125,6 +125,12 @@ bool Process::wait_for_lines(std::size_t count) {
   return true;
 }
 
+bool Process::wait_for_error(const std::string& text) {
+  while (err_.find(text) == std::string::npos)
+    if (!err_fd_ || !read_more()) return false;
+  return true;
+}
+
 int Process::wait() {
   while ((out_fd_ || err_fd_) && read_more()) {
   }

@@ -32,6 +32,8 @@ class Process {
   pid_t pid() const { return pid_; }
   // Reads until stdout holds `count` lines or the deadline passes; whether it did.
   bool wait_for_lines(std::size_t count);
+  // The same until stderr holds `text`.
+  bool wait_for_error(const std::string& text);
   void close_input() { in_fd_.reset(); }
   // Reads to the end, waits for the end: the exit code, or 128 + signal; -1 when the deadline
   // passes.

@@ -3,9 +3,6 @@
 
 #include <fmt/format.h>
 #include <net/if.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,6 +15,7 @@
 #include "src/core/mutex.h"
 #include "src/core/sigpipe.h"
 #include "src/core/start_thread.h"
+#include "src/net/address.h"
 #include "src/net/socket.h"
 
 namespace c10d::inline v0 {
@@ -81,28 +79,6 @@ class BrokenWatch {
 [[noreturn]] void throw_unreachable(const BackendContext& context, std::string message) {
   throw_failure(
       Failure{.code = Code::unreachable, .message = std::move(message), .group = context.group});
-}
-
-// The address from which packets to `host` leave this one. A connected UDP socket sends nothing.
-std::string address_towards(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), "9", &hints, &found) != 0) return {};
-  std::string address;
-  for (const addrinfo* entry = found; entry && address.empty(); entry = entry->ai_next) {
-    const Fd fd(socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    sockaddr_storage own{};
-    socklen_t length = sizeof(own);
-    char text[NI_MAXHOST];
-    if (fd && connect(fd.get(), entry->ai_addr, entry->ai_addrlen) == 0 &&
-        getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &length) == 0 &&
-        getnameinfo(reinterpret_cast<sockaddr*>(&own), length, text, sizeof(text), nullptr, 0,
-                    NI_NUMERICHOST) == 0)
-      address = text;
-  }
-  freeaddrinfo(found);
-  return address;
 }
 
 gloo::transport::tcp::attr choose_interface(const BackendContext& context) {

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/launch/rendezvous.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "src/core/host.h"
+#include "src/core/log.h"
+#include "src/core/longest_timeout.h"
+#include "src/core/start_thread.h"
+#include "src/net/address.h"
+#include "src/net/token.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kBeat{1};  // between signs of life, and how long a wait is deaf
+constexpr std::chrono::seconds kUnanswered{2};  // what a call takes that host 0 does not answer
+constexpr std::chrono::seconds kOtherHost0{3};  // for another host 0 to answer
+constexpr std::chrono::seconds kPatience{2};    // with the store, to tell something
+constexpr std::chrono::seconds kMeetingPatience{20};
+constexpr std::chrono::seconds kLinger{3};  // of host 0's store, for the others to read the end
+constexpr std::chrono::seconds kMissingReport{10};
+constexpr int kLostExitCode = 1;
+
+// "go" decides the meeting, once: kGo, or why there will be none. Then "stop" ends the run.
+constexpr std::string_view kGo = "go";
+constexpr std::string_view kStop = "stop";
+
+std::string host_key(int number) { return fmt::format("host/{}", number); }
+std::string beat_key(int number) { return fmt::format("beat/{}", number); }
+std::string ended_key(int number) { return fmt::format("ended/{}", number); }
+std::string left_key(int number) { return fmt::format("left/{}", number); }
+
+std::string to_text(const Verdict& verdict) {
+  return fmt::format("{} {} {}\n{}", verdict.exit_code, verdict.host,
+                     static_cast<int>(verdict.code), verdict.text);
+}
+
+Verdict verdict_from(const std::string& text) {
+  const std::size_t line = text.find('\n');
+  Verdict verdict;
+  int code = -1;
+  if (line == text.npos ||
+      std::sscanf(text.c_str(), "%d %d %d", &verdict.exit_code, &verdict.host, &code) != 3 ||
+      code < 0 || code > static_cast<int>(Code::timed_out))
+    throw_failure({.code = Code::corrupt, .message = "another host's words cannot be read"});
+  verdict.code = static_cast<Code>(code);
+  verdict.text = text.substr(line + 1);
+  return verdict;
+}
+
+// What a host says of itself, one line.
+struct Introduction {
+  int ranks = 0;
+  std::string name;  // "pid 12 on node1"
+};
+
+Introduction introduction_from(const std::string& text) {
+  Introduction found;
+  char nonce[17] = {};
+  int name_at = 0;
+  if (std::sscanf(text.c_str(), "%d %16s %n", &found.ranks, nonce, &name_at) != 2 || name_at == 0)
+    throw_failure({.code = Code::corrupt, .message = "another host's introduction cannot be read"});
+  found.name = text.substr(static_cast<std::size_t>(name_at));
+  return found;
+}
+
+std::vector<std::string> keys_of(int count, std::string (*key)(int)) {
+  std::vector<std::string> keys;
+  for (int number = 0; number < count; ++number) keys.push_back(key(number));
+  return keys;
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(const LaunchHosts& hosts, int ranks, std::uint16_t master_port)
+    : hosts_(hosts),
+      ranks_(ranks),
+      master_port_(master_port),
+      name_(fmt::format("pid {} on {}", getpid(), host_name())),
+      deadline_(steady_clock::now() + capped(hosts.timeout)),
+      news_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!news_)
+    throw_failure({.code = Code::out_of_resources, .message = "eventfd: " + error_text(errno)});
+  if (hosts.number == 0) connect();
+  thread_ = start_thread([this] { run(); });
+}
+
+Rendezvous::~Rendezvous() {
+  given_up_ = true;
+  fail(kLostExitCode, "its launcher gave up");
+  thread_.join();
+  if (serves_) wait_for_others_to_leave();
+}
+
+std::shared_ptr<Store> Rendezvous::store() {
+  MutexLock lock(mutex_);
+  return store_;
+}
+
+std::optional<World> Rendezvous::take_world() {
+  MutexLock lock(mutex_);
+  std::uint64_t count = 0;
+  static_cast<void>(!read(news_.get(), &count, sizeof count));
+  return std::exchange(world_, std::nullopt);
+}
+
+std::optional<Verdict> Rendezvous::take_verdict() {
+  MutexLock lock(mutex_);
+  return std::exchange(verdict_, std::nullopt);
+}
+
+void Rendezvous::fail(int exit_code, std::string_view text) noexcept {
+  {
+    MutexLock lock(mutex_);
+    if (!store_) given_up_ = true;
+    if (!to_tell_ || to_tell_->exit_code == 0)
+      to_tell_ = {.exit_code = exit_code,
+                  .host = hosts_.number,
+                  .text = fmt::format("host {} ({}): {}", hosts_.number, host_name(), text)};
+  }
+  tell();
+}
+
+void Rendezvous::ended() noexcept {
+  {
+    MutexLock lock(mutex_);
+    to_tell_ = Verdict{.host = hosts_.number};
+  }
+  tell();
+}
+
+// Harmless when it was told before: the thread comes back to what the store did not answer in time.
+void Rendezvous::tell() noexcept try {
+  std::shared_ptr<Store> store;
+  std::optional<Verdict> mine;
+  {
+    MutexLock lock(mutex_);
+    store = store_;
+    mine = to_tell_;
+  }
+  if (!store || !mine || known_) return;
+  if (mine->exit_code != 0) {
+    const std::string text = to_text(*mine);
+    if (store->compare_set(kGo, std::nullopt, text, kPatience) == kGo)
+      store->compare_set(kStop, std::nullopt, text, kPatience);
+  } else {
+    store->set(ended_key(hosts_.number), "", kPatience);
+    if (store->check(keys_of(hosts_.count, ended_key), kPatience))
+      store->compare_set(kStop, std::nullopt, to_text(Verdict{}), kPatience);
+  }
+} catch (const std::exception&) {  // the thread finds out what befell the store
+}
+
+void Rendezvous::run() noexcept {
+  Verdict verdict;
+  try {
+    if (!store()) connect();
+    claim();
+    if (auto failed = wait_for_all()) {
+      verdict = *std::move(failed);
+    } else {
+      const World world = read_world();
+      {
+        MutexLock lock(mutex_);
+        world_ = world;
+      }
+      eventfd_write(news_.get(), 1);
+      verdict = watch();
+    }
+  } catch (const DistError& error) {
+    verdict = {.exit_code = kLostExitCode, .code = error.code(), .text = error.failure().message};
+  } catch (const std::exception& error) {
+    verdict = {.exit_code = kLostExitCode, .code = Code::backend_error, .text = error.what()};
+  }
+  leave();
+  known_ = true;
+  {
+    MutexLock lock(mutex_);
+    verdict_ = std::move(verdict);
+  }
+  eventfd_write(news_.get(), 1);
+}
+
+void Rendezvous::leave() noexcept try {
+  if (const auto store = this->store(); claimed_ && !serves_)
+    store->set(left_key(hosts_.number), "", kPatience);
+} catch (const std::exception&) {  // host 0 waits for this in vain, for a moment
+}
+
+void Rendezvous::connect() {
+  TcpStoreOptions options;
+  options.host = hosts_.address;
+  options.port = hosts_.port;
+  options.server = hosts_.number == 0;
+  options.job = hosts_.job;
+  options.token = hosts_.token;
+  options.timeout = kBeat;
+  for (;;) {
+    try {
+      auto made = make_prefix_store("launch", meet(options));
+      MutexLock lock(mutex_);
+      store_ = std::move(made);
+      serves_ = options.server;
+      return;
+    } catch (const DistTimeoutError& error) {
+      if (!given_up_ && steady_clock::now() < deadline_) continue;
+      throw_failure({.code = Code::timed_out,
+                     .message = fmt::format("host 0 of {} does not serve the job's store: {}",
+                                            hosts_.count, error.failure().message)});
+    }
+  }
+}
+
+// A host 0 that cannot serve may find another host 0 there: then all hosts are to know.
+std::shared_ptr<Store> Rendezvous::meet(TcpStoreOptions& options) {
+  try {
+    return make_tcp_store(options);
+  } catch (const DistNetworkError& error) {
+    if (!std::exchange(options.server, false)) throw;
+    options.timeout = kOtherHost0;
+    try {
+      return make_tcp_store(options);
+    } catch (const std::exception&) {  // nobody, or somebody else
+    }
+    throw_failure(error.failure());
+  }
+}
+
+void Rendezvous::refuse(const std::string& text) {
+  try {
+    end_meeting(Code::mismatch, text);
+  } catch (const DistError&) {  // host 0 went with it
+  }
+  throw_failure({.code = Code::mismatch, .message = text});
+}
+
+std::string Rendezvous::end_meeting(Code code, std::string_view text) {
+  const Verdict verdict{kLostExitCode, hosts_.number, code, std::string(text)};
+  return store()->compare_set(kGo, std::nullopt, to_text(verdict), kMeetingPatience).value_or("");
+}
+
+// First the place: host 0 waits at the end for those who have one.
+void Rendezvous::claim() {
+  const auto store = this->store();
+  const std::string mine = fmt::format("{} {} {}", ranks_, to_hex(random_bytes(8)), name_);
+  const std::string key = host_key(hosts_.number);
+  if (serves_) store->set("master_port", std::to_string(master_port_), kMeetingPatience);
+  store->add(beat_key(hosts_.number), 0, kMeetingPatience);
+  // Host 0 is who serves.
+  const std::string claimed =
+      hosts_.number == 0 && !serves_
+          ? store->get(key, kMeetingPatience)
+          : store->compare_set(key, std::nullopt, mine, kMeetingPatience).value_or("");
+  if (claimed != mine)
+    refuse(fmt::format("two launchers are host {}: {} and {}; give every host a number of its own",
+                       hosts_.number, introduction_from(claimed).name, name_));
+  claimed_ = true;
+  const std::string count = fmt::format("{} (host {}, {})", hosts_.count, hosts_.number, name_);
+  const auto first =
+      store->compare_set("count", std::nullopt, count, kMeetingPatience).value_or("");
+  if (std::atoi(first.c_str()) != hosts_.count)
+    refuse(fmt::format("the hosts were told different numbers of hosts: {} and {}", first, count));
+  if (store->add("joined", 1, kMeetingPatience) == hosts_.count)
+    store->compare_set(kGo, std::nullopt, kGo, kMeetingPatience);
+}
+
+std::string Rendezvous::missing_hosts() {
+  std::string missing;
+  for (int number = 0; number < hosts_.count; ++number)
+    if (!store()->try_get(host_key(number), kPatience))
+      missing += fmt::format("{}{}", missing.empty() ? "" : ", ", number);
+  return missing;
+}
+
+std::optional<Verdict> Rendezvous::wait_for_all() {
+  Deadline report = steady_clock::now() + kMissingReport;
+  for (;;) try {
+      tell();
+      const Deadline now = steady_clock::now();
+      if (now >= report) {
+        log(LogLevel::warn, "still waiting for hosts {} of {}", missing_hosts(), hosts_.count);
+        report = now + kMissingReport;
+      }
+      const std::string decided = now < deadline_ ? store()->get(kGo, kBeat) : end_late_meeting();
+      if (decided == kGo) return std::nullopt;
+      return verdict_from(decided);
+    } catch (const DistTimeoutError&) {  // nothing yet, or no answer
+      if (steady_clock::now() >= deadline_ + kMissingReport) throw;
+    }
+}
+
+std::string Rendezvous::end_late_meeting() {
+  return end_meeting(
+      Code::timed_out,
+      fmt::format("of {} hosts these did not come within {} s: {}", hosts_.count,
+                  std::chrono::duration_cast<std::chrono::seconds>(hosts_.timeout).count(),
+                  missing_hosts()));
+}
+
+World Rendezvous::read_world() {
+  const auto store = this->store();
+  World world;
+  world.master_port =
+      static_cast<std::uint16_t>(std::atoi(store->get("master_port", kMeetingPatience).c_str()));
+  const std::vector<std::string> all =
+      store->multi_get(keys_of(hosts_.count, host_key), kMeetingPatience);
+  for (int number = 0; number < hosts_.count; ++number) {
+    const Introduction host = introduction_from(all[static_cast<std::size_t>(number)]);
+    if (number < hosts_.number) world.first_rank += host.ranks;
+    world.size += host.ranks;
+    others_.push_back(host.name);
+  }
+  beats_.resize(others_.size());
+  silent_.resize(others_.size());
+  return world;
+}
+
+std::optional<Verdict> Rendezvous::find_silent_host() {
+  const std::vector<std::string> now =
+      store()->multi_get(keys_of(hosts_.count, beat_key), kPatience);
+  for (std::size_t number = 1; number < now.size(); ++number) {
+    // In looks, not by the clock: it may be this host that stood still.
+    silent_[number] = now[number] == beats_[number] ? silent_[number] + 1 : 0;
+    if (silent_[number] * kBeat < hosts_.silence) continue;
+    dead_host_ = static_cast<int>(number);
+    return Verdict{.exit_code = kLostExitCode,
+                   .host = static_cast<int>(number),
+                   .text = fmt::format("host {} ({}) gave no sign of life for {} s", number,
+                                       others_[number], silent_[number] * kBeat.count())};
+  }
+  beats_ = now;
+  return std::nullopt;
+}
+
+Verdict Rendezvous::watch() try {
+  const auto store = this->store();
+  for (int unanswered = 0; unanswered * kUnanswered < hosts_.silence;) {
+    ++unanswered;
+    try {
+      store->add(beat_key(hosts_.number), 1, kBeat);
+      unanswered = 0;
+      tell();
+      if (hosts_.number == 0)
+        if (const auto silent = find_silent_host())
+          store->compare_set(kStop, std::nullopt, to_text(*silent), kPatience);
+      return verdict_from(store->get(kStop, kBeat));
+    } catch (const DistTimeoutError&) {  // nothing yet, or no answer
+    }
+  }
+  throw_failure({.code = Code::timed_out, .message = "its store does not answer"});
+} catch (const DistError& error) {
+  return {.exit_code = kLostExitCode,
+          .host = 0,
+          .text = fmt::format("host 0 ({}) is lost: {}", others_.front(), error.failure().message)};
+}
+
+void Rendezvous::wait_for_others_to_leave() noexcept try {
+  const auto store = this->store();
+  std::vector<std::string> keys;
+  for (int number = 1; number < hosts_.count; ++number)
+    if (number != dead_host_ && store->try_get(host_key(number), kPatience))
+      keys.push_back(left_key(number));
+  if (!keys.empty()) store->wait(keys, kLinger);
+} catch (const std::exception&) {  // they learn from the end of the store
+}
+
+}  // namespace c10d::inline v0

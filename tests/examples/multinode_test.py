@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Training over several hosts: multinode_test.py PROGRAMS {loopback,namespaces}
+
+Types what train_multinode --print-commands prints, a shell per host. In `loopback` the hosts are
+names of this one; in `namespaces` they are network namespaces, joined by a cable that the test
+lays. Exits with 77 where it may not.
+"""
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PROGRAMS = None
+DEADLINE = 120  # seconds of one program
+SKIPPED = 77
+
+
+def task(steps=40, epochs=2):
+    return ["--model", "mlp", "--epochs", str(epochs), "--steps", str(steps),
+            "--global-batch-size", "30"]
+
+
+def environment(**more):
+    inherited = {name: value for name, value in os.environ.items()
+                 if not name.startswith(("C10D_", "PET_"))}
+    return {**inherited, **more}
+
+
+class Running:
+    """A program whose processes go with it."""
+
+    def __init__(self, command, **more):
+        self.process = subprocess.Popen([str(word) for word in command], text=True,
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, start_new_session=True,
+                                        env=environment(**more))
+
+    def end(self):
+        self.out, self.err = self.process.communicate(timeout=DEADLINE)
+        return self.process.returncode
+
+    def kill(self):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.communicate()
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="c10d-multinode-")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.token = self.folder / "token"
+        self.token.touch(0o600)
+        self.token.write_bytes(os.urandom(32))
+
+    def start(self, command, **more):
+        running = Running(command, **more)
+        self.addCleanup(running.kill)
+        return running
+
+    def output(self, *command, **more):
+        running = self.start(command, **more)
+        self.assertEqual(running.end(), 0, running.out + running.err)
+        return running.out
+
+    def printed(self, hosts, options, **more):
+        """The lines to type, by host."""
+        text = self.output(PROGRAMS / "train_multinode", "--print-commands", hosts, *options,
+                           C10D_TOKEN_FILE=str(self.token), **more)
+        self.assertNotIn(self.token.read_bytes().hex(), text)
+        return [line for line in text.splitlines() if not line.startswith("#")]
+
+    def end_well(self, hosts):
+        """What host 0 printed, when all have ended."""
+        for host in hosts:
+            self.assertEqual(host.end(), 0, host.out + host.err)
+        return hosts[0].out
+
+    def digest(self, text):
+        found = re.findall(r"^(?:\[0\] )?weights ([0-9a-f]{16})$", text, re.M)
+        self.assertEqual(len(found), 1, text)
+        return found[0]
+
+    def alone(self):
+        return self.digest(self.output(PROGRAMS / "train_single", *task()))
+
+
+class Loopback(Case):
+    def setUp(self):
+        super().setUp()
+        # Bound but not listening: nobody else gets the port, and host 0 can still listen there.
+        held = socket.socket()
+        self.addCleanup(held.close)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        self.port = str(held.getsockname()[1])
+
+    def test_the_printed_lines_train_to_the_bits_of_one_process(self):
+        lines = self.printed("127.0.0.1:2,localhost:1", task(), PET_MASTER_PORT=self.port)
+        self.assertEqual(len(lines), 2)
+        hosts = [self.start(["sh", "-c", line]) for line in lines]
+        self.assertEqual(self.digest(self.end_well(hosts)), self.alone())
+        self.assertNotIn("[2]", hosts[0].out)
+
+    def test_train_ddp_needs_no_other_line(self):
+        # Both hosts are this one, so that native reaches all ranks.
+        lines = self.printed("127.0.0.1:1,localhost:1", task() + ["--backend", "native"],
+                             PET_MASTER_PORT=self.port)
+        hosts = [self.start(["sh", "-c", line.replace("train_multinode", "train_ddp")])
+                 for line in lines]
+        self.assertEqual(self.digest(self.end_well(hosts)), self.alone())
+
+    def test_a_bad_list_is_refused(self):
+        for hosts, expected in (("a:2,a:2", "names a host a second time"),
+                                ("a:x", "has no number of ranks"), (",", "names no host")):
+            running = self.start([PROGRAMS / "train_multinode", "--print-commands", hosts])
+            self.assertEqual(running.end(), 2)
+            self.assertIn(expected, running.err)
+
+    def test_help_teaches(self):
+        self.assertIn("--print-commands", self.output(PROGRAMS / "train_multinode", "--help"))
+
+
+class Namespace:
+    """Network and mounts of its own: as long as a process in it, which ends with this one."""
+
+    def __init__(self, inside=()):
+        rights = ["--user", "--map-root-user"] if os.geteuid() != 0 and not inside else []
+        self.keeper = subprocess.Popen(
+            [*inside, "unshare", "--net", "--mount", *rights,
+             "sh", "-c", "ip link set lo up && echo up && cat"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if self.keeper.stdout.readline() != "up\n":
+            why = self.keeper.communicate()[1].strip()
+            raise unittest.SkipTest(f"no network namespace can be made here: {why}")
+        self.enter = ["nsenter", "--target", str(self.keeper.pid), "--net", "--mount"]
+        if os.geteuid() != 0:
+            self.enter += ["--user", "--preserve-credentials"]
+
+    def do(self, *words):
+        done = subprocess.run([*self.enter, *words], stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            raise unittest.SkipTest(f"{' '.join(words)}: {done.stderr.strip()}")
+
+    def close(self):
+        self.keeper.communicate()
+
+
+class Namespaces(Case):
+    ADDRESSES = ("10.77.0.1", "10.77.0.2")
+
+    def setUp(self):
+        super().setUp()
+        for tool in ("unshare", "nsenter", "ip"):
+            if subprocess.run(["which", tool], stdout=subprocess.DEVNULL).returncode != 0:
+                self.skipTest(f"there is no {tool} (packages util-linux, iproute2)")
+        first = Namespace()
+        self.addCleanup(first.close)
+        inside = () if os.geteuid() == 0 else first.enter[:3] + first.enter[5:]
+        second = Namespace(inside)
+        self.addCleanup(second.close)
+        first.do("ip", "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns",
+                 str(second.keeper.pid))
+        self.namespaces = (first, second)
+        for namespace, address in zip(self.namespaces, self.ADDRESSES):
+            namespace.do("ip", "address", "add", address + "/24", "dev", "cable")
+            namespace.do("ip", "link", "set", "cable", "up")
+
+    def type(self, lines):
+        """Each line on its host."""
+        self.assertEqual(len(lines), len(self.namespaces))
+        return [self.start([*namespace.enter, "sh", "-c", line])
+                for namespace, line in zip(self.namespaces, lines)]
+
+    def hosts(self, first=1, second=1):
+        return f"{self.ADDRESSES[0]}:{first},{self.ADDRESSES[1]}:{second}"
+
+    def test_the_printed_lines_train_to_the_bits_of_one_process(self):
+        text = self.end_well(self.type(self.printed(self.hosts(2, 1), task())))
+        self.assertEqual(self.digest(text), self.alone())
+
+    def test_rank_0_keeps_the_checkpoint_for_hosts_that_share_no_folder(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        self.namespaces[1].do("mount", "-t", "tmpfs", "none", str(disk))  # which host 0 never sees
+        checkpoint = disk / "checkpoint"
+        options = ["--checkpoint", checkpoint, "--save-every", "10"]
+        self.end_well(self.type(self.printed(self.hosts(2, 2), task(steps=20) + options)))
+        newest = checkpoint / (checkpoint / "latest").read_text().split()[0]
+        self.assertEqual(sorted(path.name for path in newest.iterdir()),
+                         ["manifest.json", "rank-00000.safetensors"])
+        self.output(PROGRAMS / "c10d-checkpoint", "inspect", newest)
+        self.assertEqual([path.name for path in checkpoint.iterdir()
+                          if path.name.startswith(".")], [])
+        text = self.end_well(self.type(self.printed(self.hosts(1, 2), task() + options)))
+        self.assertIn("after step 20", text)
+        self.assertEqual(self.digest(text), self.alone())
+
+    def test_native_says_on_every_rank_which_backend_to_take(self):
+        # Without a launcher, that would end a rank for the failure of another.
+        ranks = [self.start([*namespace.enter, PROGRAMS / "train_multinode", *task(), "--backend",
+                             "native"], C10D_TOKEN_FILE=str(self.token), RANK=str(rank),
+                            WORLD_SIZE="2", MASTER_ADDR=self.ADDRESSES[0], MASTER_PORT="29500")
+                 for rank, namespace in enumerate(self.namespaces)]
+        for rank in ranks:
+            self.assertEqual(rank.end(), 1)
+            self.assertIn("native works inside one host only", rank.err)
+            self.assertIn("use gloo or mpi", rank.err)
+
+    def test_a_cut_cable_ends_the_job_on_both_hosts(self):
+        lines = [line.replace(" --nnodes", " --rdzv-conf=silence=3 --nnodes")
+                 for line in self.printed(self.hosts(), task(steps=10**9, epochs=10**6))]
+        hosts = self.type(lines)
+        # Under way; or over, when a slow machine kept a host silent too long: they say the same.
+        while not (hosts[0].process.stdout.readline() or "[0] epoch ").startswith("[0] epoch "):
+            pass
+        self.namespaces[1].do("ip", "link", "set", "cable", "down")
+        for host in hosts:
+            self.assertNotEqual(host.end(), 0)
+            self.assertIn("c10d-run: ", host.err)
+
+
+class Result(unittest.TextTestResult):
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        print(f"skipped: {reason}")
+
+
+if __name__ == "__main__":
+    PROGRAMS = Path(sys.argv[1]).resolve()
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(
+        {"loopback": Loopback, "namespaces": Namespaces}[sys.argv[2]])
+    result = unittest.TextTestRunner(resultclass=Result, verbosity=2).run(suite)
+    sys.exit(1 if not result.wasSuccessful() else SKIPPED if result.skipped else 0)
