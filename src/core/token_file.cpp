@@ -17,7 +17,8 @@ std::string read_token(int fd, const std::string& source) {
   std::string token(kMost, '\0');
   const ssize_t length = pread(fd, token.data(), token.size(), 0);
   if (length < static_cast<ssize_t>(kLeast))
-    throw InvalidArgument(fmt::format("{}: no token of at least {} bytes there; write 32 random ones", source, kLeast));
+    throw InvalidArgument(fmt::format(
+        "{}: no token of at least {} bytes there; write 32 random ones", source, kLeast));
   token.resize(static_cast<std::size_t>(length));
   return token;
 }
