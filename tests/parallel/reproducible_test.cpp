@@ -195,19 +195,24 @@ TEST_P(TreeSumOn, SameBitsAtEveryWorldSize) {
 }
 
 TEST_P(TreeSumOn, SumsInPlace) {
-  constexpr std::size_t kCount = 10007;
-  const std::vector<float> expected = tree(0, 16, kCount);
-  for (const int size : {1, 2, 3, 4})
-    run(size, [&](ProcessGroup& group) {
+  struct Case {
+    int size;
+    std::size_t count;
+  };
+  // The last takes several pieces of 2 MiB.
+  for (const Case& c : {Case{1, 10007}, {2, 10007}, {3, 10007}, {4, 10007}, {3, 1100003}}) {
+    const std::vector<float> expected = tree(0, 16, c.count);
+    run(c.size, [&](ProcessGroup& group) {
       TreeSum tree_sum(group, 16);
-      ShardAccumulator sums = accumulated(16, tree_sum.owned(), kCount);
+      ShardAccumulator sums = accumulated(16, tree_sum.owned(), c.count);
       const auto partials = sums.partials();
       sums.reset();
       const Tensor out = sums.next();  // the memory of partials[0]
       ASSERT_EQ(out.data, partials[0].data);
       tree_sum.all_reduce(out, partials);
-      EXPECT_TRUE(same_bits({static_cast<const float*>(out.data), kCount}, expected));
+      EXPECT_TRUE(same_bits({static_cast<const float*>(out.data), c.count}, expected));
     });
+  }
 }
 
 TEST_P(TreeSumOn, ReduceScatterGivesTheSlicesAsked) {
