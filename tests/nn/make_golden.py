@@ -111,7 +111,8 @@ def embedding():
         return (nn.functional.embedding(x.long(), token) +
                 nn.functional.embedding(torch.arange(3).expand(2, 3), position))
     return case("embedding", {"type": "embedding", "tokens": 7, "length": 4, "width": 5}, run,
-                tokens, [("token", random_values((7, 5), 7)), ("position", random_values((4, 5), 8))],
+                tokens,
+                [("token", random_values((7, 5), 7)), ("position", random_values((4, 5), 8))],
                 input_gradient=False)
 
 

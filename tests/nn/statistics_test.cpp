@@ -25,7 +25,10 @@ Task task_for(int ranks) {
   options.optimizer = "sgd";
   options.global_batch_size = 30;
   Task task(options, ranks);
-  Model model{"statistics", task.data.train.sample, task.data.train.classes};
+  Model model;
+  model.name = "statistics";
+  model.sample = task.data.train.sample;
+  model.classes = task.data.train.classes;
   model.append("bn", batch_norm(1, false));
   model.append("flatten", flatten());
   model.append("fc", linear(64, model.classes));
