@@ -30,6 +30,24 @@ namespace {
 // Pixels become (pixel / 255 - mean) / deviation with MNIST's figures, as is the custom.
 constexpr float kMean = 0.1307F, kDeviation = 0.3081F;
 
+}  // namespace
+
+void DataSet::shift(std::span<float> image, std::int64_t down, std::int64_t right) const {
+  const std::int64_t height = sample[1], width = sample[2];
+  const std::vector<float> before(image.begin(), image.end());
+  std::fill(image.begin(), image.end(), -kMean / kDeviation);
+  const std::int64_t first = std::max<std::int64_t>(right, 0);
+  const std::int64_t last = width + std::min<std::int64_t>(right, 0);
+  for (std::int64_t row = 0; row < sample[0] * height; ++row) {
+    const std::int64_t from = row % height - down;
+    if (from < 0 || from >= height) continue;
+    const float* const line = before.data() + (row - down) * width;
+    std::copy(line + (first - right), line + (last - right), image.data() + row * width + first);
+  }
+}
+
+namespace {
+
 DataSet read_images(const std::string& folder, const std::string& part) {
   const Idx images = read_idx(folder + "/" + part + "-images-idx3-ubyte");
   const Idx labels = read_idx(folder + "/" + part + "-labels-idx1-ubyte");

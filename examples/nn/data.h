@@ -24,6 +24,9 @@ class DataSet {
   // Writes the samples of these numbers one behind the other.
   void copy_samples(std::span<const std::int64_t> numbers, float* to,
                     std::int32_t* labels_to) const;
+
+  // Moves an image by so many pixels, fewer than it has; what comes in is background.
+  void shift(std::span<float> image, std::int64_t down, std::int64_t right) const;
 };
 
 struct Data {

@@ -17,7 +17,7 @@ class Local final : public Strategy {
         weights_(task, {0, task.model.parameters.size()}),
         net_(task.model, task.shards),
         gradients_(task.model, {0, task.model.parameters.size()}, task.shards, {0, task.shards}),
-        feed_(task.data.train, net_, task.shards, {0, task.shards}) {
+        feed_(task, net_, task.shards, {0, task.shards}) {
     for (std::size_t i = 0; i < net_.values.size(); ++i) net_.values[i] = weights_.value(i);
     use_threads(1);
   }
@@ -27,7 +27,7 @@ class Local final : public Strategy {
     Score score;
     {
       const Traced span(trace_, "forward");
-      feed_.load(batch);
+      feed_.load(batch, step);
       net_.forward(0, nodes, 0, net_.shards());
       for (int shard = 0; shard < net_.shards(); ++shard) score = score + feed_.score(shard);
     }

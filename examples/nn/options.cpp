@@ -43,7 +43,11 @@ void add_common(CLI::App& app, Options& options, std::string& mode) {
   app.add_option("--schedule", options.schedule, "Of the learning rate: constant, or cosine to 0")
       ->check(CLI::IsMember({"constant", "cosine"}))
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "Of initial weights and order of samples")
+  app.add_option("--shift", options.shift,
+                 "Move every training image by up to so many pixels, at random")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "Of initial weights, order of samples and shifts")
       ->capture_default_str();
   app.add_option("--mode", mode, "reproducible or fast, see below")
       ->check(CLI::IsMember({"reproducible", "fast"}))

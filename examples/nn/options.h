@@ -19,6 +19,7 @@ struct Options {
   float rate = 0.001F;
   std::string optimizer = "adamw";
   std::string schedule = "constant";
+  int shift = 0;  // pixels
   std::uint64_t seed = 1;
   int shards = 8;
   bool reproducible = true;

@@ -32,7 +32,7 @@ class Replicas final : public Strategy {
         engine_(task.options.ranks, task.model.parameters, task.shards) {}
 
   Score step(std::span<const std::int64_t> batch, std::uint64_t step, float rate) override {
-    engine_.step([&](Replica& replica) { return work(replica, batch); });
+    engine_.step([&](Replica& replica) { return work(replica, batch, step); });
     const Traced span(trace_, "optimizer");
     Score score;
     for (const Worker& worker : workers_) score = score + worker.score;
@@ -56,19 +56,18 @@ class Replicas final : public Strategy {
   void prepare(Worker& worker, const Replica& replica) {
     use_threads(1);
     worker.net = std::make_unique<Net>(task_.model, replica.shards().count());
-    worker.feed =
-        std::make_unique<Feed>(task_.data.train, *worker.net, task_.shards, replica.shards());
+    worker.feed = std::make_unique<Feed>(task_, *worker.net, task_.shards, replica.shards());
     for (std::size_t i = 0; i < worker.net->values.size(); ++i)
       worker.net->values[i] = weights_.value(i);
   }
 
-  std::int64_t work(Replica& replica, std::span<const std::int64_t> batch) {
+  std::int64_t work(Replica& replica, std::span<const std::int64_t> batch, std::uint64_t step) {
     Worker& worker = workers_[replica.index()];
     if (worker.net == nullptr) prepare(worker, replica);
     const Traced span(trace_, "replica " + std::to_string(replica.index()));
     const int nodes = static_cast<int>(task_.model.nodes.size());
     worker.score = {};
-    worker.feed->load(batch);
+    worker.feed->load(batch, step);
     worker.net->forward(0, nodes, 0, worker.net->shards());
     for (int shard = 0; shard < worker.net->shards(); ++shard)
       worker.score = worker.score + worker.feed->score(shard);

@@ -58,7 +58,7 @@ class Replicated final : public Strategy {
         owned_(c10d::parallel::shards_of(task.shards, group.rank(), group.size())),
         weights_(task, {0, task.model.parameters.size()}),
         net_(task.model, owned_.count()),
-        feed_(task.data.train, net_, task.shards, owned_),
+        feed_(task, net_, task.shards, owned_),
         reducer_(group, task.model.parameters,
                  {.mode = task.options.reproducible ? ReduceMode::reproducible : ReduceMode::fast,
                   .shards = task.shards}),
@@ -72,7 +72,7 @@ class Replicated final : public Strategy {
     Score score;
     {
       const Traced span(trace_, "forward");
-      feed_.load(batch);
+      feed_.load(batch, step);
       net_.forward(0, nodes, 0, net_.shards());
       for (int shard = 0; shard < net_.shards(); ++shard) score = score + feed_.score(shard);
     }

@@ -76,7 +76,7 @@ class Sharded final : public Strategy {
         fsdp_(group, units_of(task.model, borders_),
               options_of(task, task.options.zero, units_of(task.model, borders_))),
         net_(task.model, fsdp_.owned().count()),
-        feed_(task.data.train, net_, task.shards, fsdp_.owned()) {
+        feed_(task, net_, task.shards, fsdp_.owned()) {
     for (std::size_t u = 0; u < units(); ++u) {
       std::vector<float> arena(fsdp_.elements(u));
       const Model::Range range = parameters_of(u);
@@ -94,7 +94,7 @@ class Sharded final : public Strategy {
 
   Score step(std::span<const std::int64_t> batch, std::uint64_t step, float rate) override {
     Score score;
-    feed_.load(batch);
+    feed_.load(batch, step);
     for (std::size_t u = 0; u < units(); ++u) {
       gather(u);
       const Traced span(trace_, "forward " + fsdp_.units()[u].name);

@@ -30,21 +30,22 @@ class LayerStage final : public c10d::parallel::Stage {
         last_(last),
         weights_(task, task.model.parameters_of(first, last)),
         net_(task.model, task.options.chunks),
-        feed_(task.data.train, net_, task.options.chunks, all()),
+        feed_(task, net_, task.options.chunks, all()),
         gradients_(task.model, weights_.range(), task.options.chunks, all()),
         inputs_(static_cast<std::size_t>(task.options.chunks)) {
     for (std::size_t i = weights_.range().first; i < weights_.range().last; ++i)
       net_.values[i] = weights_.value(i);
   }
 
-  void begin(std::span<const std::int64_t> batch) {
+  void begin(std::span<const std::int64_t> batch, std::uint64_t step) {
     batch_ = batch;
+    step_ = step;
     score = {};
     gradients_.reset();
   }
 
   std::vector<Activation> forward(int micro, std::span<const Activation> inputs) override {
-    feed_.load(batch_, micro);
+    feed_.load(batch_, micro, step_);
     if (first_ > 0) {
       inputs_[micro] = inputs[0];
       net_.set_output(first_ - 1, micro, static_cast<const float*>(inputs[0].data.data));
@@ -102,6 +103,7 @@ class LayerStage final : public c10d::parallel::Stage {
   std::vector<Activation> inputs_;
   std::map<int, Activation> diffs_;
   std::span<const std::int64_t> batch_;
+  std::uint64_t step_ = 0;
 };
 
 // Stages of about as many layers each.
@@ -142,7 +144,7 @@ class Staged final : public Strategy {
   }
 
   Score step(std::span<const std::int64_t> batch, std::uint64_t step, float rate) override {
-    for (auto& [number, stage] : stages_) stage->begin(batch);
+    for (auto& [number, stage] : stages_) stage->begin(batch, step);
     pipeline_->step();
     Score score;
     const Traced span(trace_, "optimizer");

@@ -2,9 +2,16 @@
 #include "examples/nn/task.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "c10d/parallel/philox.h"
 
 namespace nn {
 
+using c10d::parallel::PhiloxStream;
 using c10d::parallel::samples_of;
 using c10d::parallel::ShardRange;
 using c10d::parallel::TensorPart;
@@ -16,7 +23,13 @@ Task::Task(const Options& given, int workers)
       optimizer(given.optimizer),
       batch_size(given.global_batch_size > 0 ? given.global_batch_size
                                              : given.batch_size * workers),
-      shards(given.reproducible ? given.shards : workers) {}
+      shards(given.reproducible ? given.shards : workers) {
+  const Shape& sample = data.train.sample;
+  if (options.shift > 0 && (sample.size() != 3 || options.shift >= std::min(sample[1], sample[2])))
+    throw std::invalid_argument(
+        fmt::format("--shift {} of samples of [{}]: give less than an image is high and wide",
+                    options.shift, fmt::join(sample, ", ")));
+}
 
 std::int64_t Task::steps_per_epoch() const {
   return (data.train.size + batch_size - 1) / batch_size;
@@ -72,27 +85,39 @@ std::vector<std::vector<float>> Weights::copy() const {
   return all;
 }
 
-Feed::Feed(const DataSet& data, Net& net, int shards, ShardRange owned)
-    : data_(data),
+Feed::Feed(const Task& task, Net& net, int shards, ShardRange owned)
+    : task_(task),
       net_(net),
       total_(shards),
       owned_(owned),
       shards_(static_cast<std::size_t>(owned.count())) {}
 
-void Feed::load(std::span<const std::int64_t> batch, int shard) {
+void Feed::load(std::span<const std::int64_t> batch, int shard, std::uint64_t step) {
+  const DataSet& data = task_.data.train;
   const auto range =
       samples_of(static_cast<std::int64_t>(batch.size()), total_, owned_.first + shard);
   const auto samples = static_cast<std::size_t>(range.count());
   Shard& at = shards_[shard];
-  at.values.resize(samples * count_of(data_.sample));
-  at.labels.resize(samples * static_cast<std::size_t>(data_.labels_per_sample));
-  data_.copy_samples(batch.subspan(range.first, samples), at.values.data(), at.labels.data());
+  const std::size_t floats = count_of(data.sample);
+  const auto numbers = batch.subspan(range.first, samples);
+  at.values.resize(samples * floats);
+  at.labels.resize(samples * static_cast<std::size_t>(data.labels_per_sample));
+  data.copy_samples(numbers, at.values.data(), at.labels.data());
+  const std::int64_t reach = task_.options.shift;
+  for (std::size_t i = 0; i < samples && reach > 0; ++i) {
+    PhiloxStream random(task_.options.seed, step, static_cast<std::uint64_t>(numbers[i]), 0);
+    const auto draw = [&] {
+      return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(2 * reach + 1)));
+    };
+    const std::int64_t down = draw() - reach, right = draw() - reach;
+    data.shift({at.values.data() + i * floats, floats}, down, right);
+  }
   net_.place(shard, range.count(), true);
   net_.set_output(kModelInput, shard, at.values.data());
 }
 
-void Feed::load(std::span<const std::int64_t> batch) {
-  for (int shard = 0; shard < owned_.count(); ++shard) load(batch, shard);
+void Feed::load(std::span<const std::int64_t> batch, std::uint64_t step) {
+  for (int shard = 0; shard < owned_.count(); ++shard) load(batch, shard, step);
 }
 
 Score Feed::score(int shard) {

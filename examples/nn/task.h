@@ -53,10 +53,10 @@ std::string state_name(const std::string& parameter, int state);
 // Brings the own shards of a batch into a net, and its output to the loss.
 class Feed {
  public:
-  Feed(const DataSet& data, Net& net, int shards, c10d::parallel::ShardRange owned);
-  // Shard `shard` of a batch: 0 is the first that the net owns.
-  void load(std::span<const std::int64_t> batch, int shard);
-  void load(std::span<const std::int64_t> batch);  // all own shards
+  Feed(const Task& task, Net& net, int shards, c10d::parallel::ShardRange owned);
+  // Shard `shard` of the batch of step `step`: 0 is the first that the net owns.
+  void load(std::span<const std::int64_t> batch, int shard, std::uint64_t step);
+  void load(std::span<const std::int64_t> batch, std::uint64_t step);  // all own shards
   // The loss of a shard; tells the net its gradient.
   Score score(int shard);
 
@@ -65,7 +65,7 @@ class Feed {
     std::vector<float> values, diff;
     std::vector<std::int32_t> labels;
   };
-  const DataSet& data_;
+  const Task& task_;
   Net& net_;
   int total_;
   c10d::parallel::ShardRange owned_;

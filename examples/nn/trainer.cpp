@@ -109,6 +109,7 @@ std::map<std::string, std::string> identity_of(const Task& task) {
           {"data", task.options.data},
           {"optimizer", task.options.optimizer},
           {"seed", std::to_string(task.options.seed)},
+          {"shift", std::to_string(task.options.shift)},
           {"global batch", std::to_string(task.batch_size)}};
 }
 

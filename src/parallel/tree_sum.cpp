@@ -16,6 +16,9 @@ namespace {
 
 // Up to here the latency of a second op costs more than every rank adding everything.
 constexpr std::size_t kSmallBytes = std::size_t{16} << 10;
+// An all_reduce goes piece by piece: to receive all of it at once took no less time and more
+// memory.
+constexpr std::size_t kPieceBytes = std::size_t{2} << 20;
 
 // Whether the balanced tree over ranks [first, last) is the tree below `node`.
 bool ranks_are_tree(int shards, ShardRange node, int size, int first, int last) {
@@ -33,22 +36,6 @@ bool op_is_tree(const ProcessGroup& group, int shards) {
   return std::has_single_bit(static_cast<unsigned>(size)) &&
          ranks_are_tree(shards, {0, shards}, size, 0, size);
 }
-
-// Memory that only grows.
-class Scratch {
- public:
-  std::byte* of(std::size_t bytes) {
-    if (bytes > bytes_) {
-      memory_.reset(new std::byte[bytes]);
-      bytes_ = bytes;
-    }
-    return memory_.get();
-  }
-
- private:
-  std::unique_ptr<std::byte[]> memory_;
-  std::size_t bytes_ = 0;
-};
 
 }  // namespace
 
@@ -82,7 +69,7 @@ struct TreeSum::Exchange {
   void gather_and_fold(Tensor out, std::span<const ConstTensor> partials) {
     std::vector<std::size_t> counts;
     for (const std::size_t subtrees : held) counts.push_back(subtrees * out.count);
-    const Tensor gathered = received(out);
+    const Tensor gathered = received(out, out.count);
     std::size_t at = first_value(group.rank());
     const Tensor mine = gathered.slice(at * out.count, own.size() * out.count);
     for (const ConstTensor& partial : partials)
@@ -99,7 +86,7 @@ struct TreeSum::Exchange {
   // This rank gets its slice of every partial sum, then adds. One exchange for the first partial
   // sum of each rank, one for the second, ...: to pack them together would cost a copy of all.
   void trade_and_fold(Tensor out, std::span<const ConstTensor> partials, Counts slices) {
-    const Tensor all_received = received(out);
+    const Tensor all_received = received(out, *std::max_element(slices.begin(), slices.end()));
     std::vector<ConstTensor> values(all.size());
     const std::vector<std::size_t> nothing(held.size());
     std::size_t at = 0;
@@ -121,9 +108,26 @@ struct TreeSum::Exchange {
     fold(out, shards, all, values);
   }
 
-  // Room for one value of out's count per subtree of any rank.
-  Tensor received(const Tensor& out) {
-    return {scratch.of(all.size() * out.bytes()), all.size() * out.count, out.dtype};
+  // One piece of an all_reduce: a slice per rank, then all slices to all.
+  void sum_piece(Tensor out, std::span<const ConstTensor> partials, double divisor) {
+    const auto size = static_cast<std::size_t>(group.size());
+    const auto bound = [&](std::size_t rank) { return out.count * rank / size; };
+    std::vector<std::size_t> slices;
+    for (std::size_t rank = 0; rank < size; ++rank) slices.push_back(bound(rank + 1) - bound(rank));
+    const auto rank = static_cast<std::size_t>(group.rank());
+    const Tensor mine = out.slice(bound(rank), slices[rank]);
+    trade_and_fold(mine, partials, slices);
+    divide(mine, divisor);
+    group.all_gather_v(out, mine, slices);
+  }
+
+  // Room for one value of out's count per subtree of any rank. `most` is the largest of all ranks'
+  // counts, so that all ranks' memory grows in the same call. The group's own memory: `native`
+  // copies into it straight from the partial sums where these are registered too.
+  Tensor received(const Tensor& out, std::size_t most) {
+    const std::size_t bytes = all.size() * most * size_of(out.dtype);
+    if (bytes > memory.size()) memory = group.allocate<std::uint8_t>(bytes);
+    return {memory.data(), all.size() * out.count, out.dtype};
   }
 
   // Where the subtrees of `rank` begin in `all`.
@@ -137,7 +141,7 @@ struct TreeSum::Exchange {
   std::vector<ShardRange> own;    // subtrees of this rank
   std::vector<ShardRange> all;    // of all ranks, in order
   std::vector<std::size_t> held;  // how many each rank has
-  Scratch scratch;
+  Buffer<std::uint8_t> memory;
 };
 
 TreeSum::TreeSum(ProcessGroup& group, int shards)
@@ -158,7 +162,6 @@ const std::vector<ShardRange>& TreeSum::subtrees() const noexcept { return excha
 void TreeSum::all_reduce(Tensor out, std::span<const ConstTensor> partials, double divisor) {
   Exchange& e = *exchange_;
   e.check("all_reduce", partials, out.dtype, out.count);
-  const auto size = static_cast<std::size_t>(e.group.size());
   if (e.direct) {
     e.group.all_reduce(out, partials[0]);
     return divide(out, divisor);
@@ -167,16 +170,14 @@ void TreeSum::all_reduce(Tensor out, std::span<const ConstTensor> partials, doub
     e.gather_and_fold(out, partials);
     return divide(out, divisor);
   }
-  std::vector<std::size_t> slices;
-  std::size_t before = 0;
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    if (rank == static_cast<std::size_t>(e.group.rank())) before = out.count * rank / size;
-    slices.push_back(out.count * (rank + 1) / size - out.count * rank / size);
+  const std::size_t piece = kPieceBytes / size_of(out.dtype);
+  std::vector<ConstTensor> parts(partials.size());
+  for (std::size_t first = 0; first < out.count; first += piece) {
+    const std::size_t count = std::min(piece, out.count - first);
+    std::transform(partials.begin(), partials.end(), parts.begin(),
+                   [&](const ConstTensor& partial) { return partial.slice(first, count); });
+    e.sum_piece(out.slice(first, count), parts, divisor);
   }
-  const Tensor mine = out.slice(before, slices[static_cast<std::size_t>(e.group.rank())]);
-  e.trade_and_fold(mine, partials, slices);
-  divide(mine, divisor);
-  e.group.all_gather_v(out, mine, slices);
 }
 
 void TreeSum::reduce_scatter(Tensor out, std::span<const ConstTensor> partials, Counts counts,

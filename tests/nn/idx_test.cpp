@@ -124,6 +124,26 @@ TEST(Data, ALabelOfTextIsTheNextCharacter) {
     ASSERT_EQ(static_cast<float>(labels[i]), values[i + 1]);
 }
 
+TEST(Data, AnImageIsMovedAndBackgroundComesIn) {
+  const DataSet digits = load_data("digits").train;
+  const std::size_t pixels = count_of(digits.sample);
+  ASSERT_EQ(pixels, 64U);
+  const float background = -0.1307F / 0.3081F;
+  for (const auto& [down, right] : {std::pair{0, 0}, {2, 0}, {-1, 3}, {1, -7}}) {
+    std::vector<float> image(64);
+    for (std::size_t i = 0; i < pixels; ++i) image[i] = static_cast<float>(i);
+    digits.shift(image, down, right);
+    for (int y = 0; y < 8; ++y)
+      for (int x = 0; x < 8; ++x) {
+        const int from_y = y - down, from_x = x - right;
+        const bool inside = from_y >= 0 && from_y < 8 && from_x >= 0 && from_x < 8;
+        EXPECT_EQ(image[static_cast<std::size_t>(y * 8 + x)],
+                  inside ? static_cast<float>(from_y * 8 + from_x) : background)
+            << down << " down, " << right << " right";
+      }
+  }
+}
+
 TEST(Data, WhatIsMissingOrDoesNotBelongTogetherIsNamed) {
   EXPECT_NE(error_of([] { load_data("nowhere"); }).find("--data nowhere: no such folder"),
             std::string::npos);

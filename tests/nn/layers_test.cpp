@@ -10,6 +10,7 @@
 
 #include "examples/nn/layer.h"
 #include "tests/nn/naive.h"
+#include "tests/nn/run_layer.h"
 
 namespace nn {
 namespace {
@@ -19,8 +20,6 @@ using naive::Vector;
 using naive::Vectors;
 using Definition = std::function<Vector(const Vector& input, const Vectors& parameters)>;
 
-constexpr double kBound = 2e-5;  // of the largest value of the same tensor
-
 Vector random_values(std::size_t count, unsigned seed) {
   std::mt19937 random(seed);
   Vector values(count);
@@ -28,37 +27,6 @@ Vector random_values(std::size_t count, unsigned seed) {
   for (double& value : values)
     value = static_cast<double>(std::uniform_real_distribution<float>(-1, 1)(random));
   return values;
-}
-
-Buffer to_floats(const Vector& values) {
-  Buffer buffer(values.size());
-  std::copy(values.begin(), values.end(), buffer.data());
-  return buffer;
-}
-
-Vector to_row_by_row(const Layout& layout, const float* data) {
-  Buffer rows(count_of(layout.shape));
-  copy(layout, data, Layout::plain(layout.shape), rows.data());
-  return {rows.data(), rows.data() + rows.size()};
-}
-
-Buffer from_row_by_row(const Layout& layout, const Vector& values) {
-  Buffer result(layout.floats);
-  copy(Layout::plain(layout.shape), to_floats(values).data(), layout, result.data());
-  return result;
-}
-
-double largest(const Vector& values) {
-  double result = 1e-3;
-  for (const double value : values) result = std::max(result, std::abs(value));
-  return result;
-}
-
-void expect_near(const Vector& found, const Vector& expected, const std::string& what) {
-  ASSERT_EQ(found.size(), expected.size()) << what;
-  const double bound = kBound * largest(expected);
-  for (std::size_t i = 0; i < found.size(); ++i)
-    ASSERT_NEAR(found[i], expected[i], bound) << what << "[" << i << "]";
 }
 
 double dot(const Vector& a, const Vector& b) {
@@ -85,52 +53,28 @@ void expect_gradient(const Vector& found, Vector& variable, const std::function<
   }
 }
 
-struct Values {
-  explicit Values(const Layer& layer) {
-    for (const Parameter& parameter : layer.parameters) {
-      exact.push_back(random_values(count_of(parameter.shape), 7 + exact.size()));
-      floats.push_back(to_floats(exact.back()));
-      pointers.push_back(floats.back().data());
-      gradients.emplace_back(exact.back().size());
-      gradient_pointers.push_back(gradients.back().data());
-    }
-  }
-  Vectors exact;
-  std::vector<Buffer> floats, gradients;
-  std::vector<float*> pointers, gradient_pointers;
-};
+Vectors random_parameters(const Layer& layer) {
+  Vectors values;
+  for (const Parameter& parameter : layer.parameters)
+    values.push_back(random_values(count_of(parameter.shape), 7 + values.size()));
+  return values;
+}
 
 void expect_layer(const Layer& layer, const Layout& from, const Definition& definition,
                   bool with_input_gradient = true, const Vector& given = {}) {
   Vector x = given.empty() ? random_values(count_of(from.shape), 1) : given;
-  const Buffer x_floats = from_row_by_row(from, x);
-  Values values(layer);
-  const std::unique_ptr<Plan> plan = layer.plan(from, true);
-
-  Slot slot;
-  slot.input = slot.second = x_floats.data();
-  slot.output = Buffer(plan->output.floats);
-  slot.diff_input = Buffer(plan->input.floats);
-  slot.kept = Buffer(plan->kept);
-  Slot* slots[] = {&slot};
-  plan->forward(slots, values.pointers);
-  const Vector y = definition(x, values.exact);
-  expect_near(to_row_by_row(plan->output, slot.output.data()), y, "output");
-
+  Vectors parameters = random_parameters(layer);
+  const Vector y = definition(x, parameters);
   const Vector direction = random_values(y.size(), 3);
-  const Buffer diff = from_row_by_row(plan->output, direction);
-  slot.diff_output = diff.data();
-  plan->backward_input(slots, values.pointers);
-  plan->backward_weight(slot, values.pointers, values.gradient_pointers);
-  const auto loss = [&] { return dot(definition(x, values.exact), direction); };
-  if (with_input_gradient && !plan->passes_gradient)
-    expect_gradient(to_row_by_row(plan->input, slot.diff_input.data()), x, loss, "input");
-  for (std::size_t i = 0; i < layer.parameters.size(); ++i) {
-    if (layer.parameters[i].rule == Rule::statistic) continue;
-    const Buffer& gradient = values.gradients[i];
-    expect_gradient({gradient.data(), gradient.data() + gradient.size()}, values.exact[i], loss,
-                    layer.parameters[i].name);
-  }
+  const LayerRun run = run_layer(layer, from, x, parameters, direction);
+  expect_near(run.output, y, "output");
+
+  const auto loss = [&] { return dot(definition(x, parameters), direction); };
+  if (with_input_gradient && !run.diff_input.empty())
+    expect_gradient(run.diff_input, x, loss, "input");
+  for (std::size_t i = 0; i < layer.parameters.size(); ++i)
+    if (layer.parameters[i].rule != Rule::statistic)
+      expect_gradient(run.gradients[i], parameters[i], loss, layer.parameters[i].name);
 }
 
 // As a convolution before it would leave it: in blocks where this CPU has them.
@@ -202,25 +146,14 @@ TEST_F(Layers, BatchNormPassesOnItsStatisticsTimesTheSamples) {
   const Layer layer = batch_norm(16, false);
   const Layout from = row_by_row(image);
   const Vector x = random_values(count_of(from.shape), 1);
-  const Buffer input = to_floats(x);
-  Values values(layer);
-  const auto plan = layer.plan(from, true);
-  Slot slot;
-  slot.input = slot.diff_output = input.data();
-  slot.output = Buffer(plan->output.floats);
-  slot.diff_input = Buffer(plan->input.floats);
-  slot.kept = Buffer(plan->kept);
-  Slot* slots[] = {&slot};
-  plan->forward(slots, values.pointers);
-  plan->backward_input(slots, values.pointers);
-  plan->backward_weight(slot, values.pointers, values.gradient_pointers);
+  const LayerRun run = run_layer(layer, from, x, random_parameters(layer), x);
   double sum = 0, squares = 0;
   for (int n = 0; n < 4; ++n)
     for (int i = 0; i < 6; ++i) sum += x[image.at(n, 5, 0, 0) + i] / 24;
   for (int n = 0; n < 4; ++n)
     for (int i = 0; i < 6; ++i) squares += std::pow(x[image.at(n, 5, 0, 0) + i] - sum, 2) / 23;
-  EXPECT_NEAR(values.gradients[2].data()[5], 4 * sum, 1e-5);
-  EXPECT_NEAR(values.gradients[3].data()[5], 4 * squares, 1e-5);
+  EXPECT_NEAR(run.gradients[2][5], 4 * sum, 1e-5);
+  EXPECT_NEAR(run.gradients[3][5], 4 * squares, 1e-5);
 }
 
 TEST_F(Layers, ReluAndGelu) {
@@ -310,27 +243,21 @@ TEST_F(Layers, WrongShapesAndValuesAreNamed) {
 TEST_F(Layers, AShardHasTheSameBitsInEveryThread) {
   const Layer layer = conv2d(16, 32, 3, 1, 1, true);
   const Layout from = Layout::plain({4, 16, 7, 7});
-  const Buffer x = to_floats(random_values(count_of(from.shape), 1));
-  std::vector<std::vector<float>> results(3);
+  const Vector x = random_values(count_of(from.shape), 1);
+  const Vector direction = random_values(4 * 32 * 7 * 7, 3);
+  std::vector<LayerRun> results(3);
   std::vector<std::thread> threads;
-  for (std::size_t t = 0; t < results.size(); ++t)
-    threads.emplace_back([&, t] {
+  for (LayerRun& result : results)
+    threads.emplace_back([&] {
       use_threads(1);
-      Values values(layer);
-      const auto plan = layer.plan(from, true);
-      Slot slot;
-      slot.input = x.data();
-      slot.output = Buffer(plan->output.floats);
-      slot.diff_output = slot.output.data();
-      Slot* slots[] = {&slot};
-      plan->forward(slots, values.pointers);
-      plan->backward_weight(slot, values.pointers, values.gradient_pointers);
-      for (const Buffer& gradient : values.gradients)
-        results[t].insert(results[t].end(), gradient.data(), gradient.data() + gradient.size());
+      result = run_layer(layer, from, x, random_parameters(layer), direction);
     });
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(results[0], results[1]);
-  EXPECT_EQ(results[0], results[2]);
+  for (const LayerRun& result : results) {
+    EXPECT_EQ(result.output, results[0].output);
+    EXPECT_EQ(result.diff_input, results[0].diff_input);
+    EXPECT_EQ(result.gradients, results[0].gradients);
+  }
 }
 
 }  // namespace

@@ -210,6 +210,27 @@ TEST_P(TreeSumOn, SumsInPlace) {
     });
 }
 
+// In place, and two pieces of 2 MiB with a part of a third: what is known of a short sum, repeated.
+TEST_P(TreeSumOn, LongSumsGoPieceByPiece) {
+  constexpr std::size_t kCount = 10007, kTimes = 110;
+  const auto repeated = [](std::span<const float> once) {
+    std::vector<float> all;
+    for (std::size_t i = 0; i < kTimes; ++i) all.insert(all.end(), once.begin(), once.end());
+    return all;
+  };
+  const std::vector<float> expected = repeated(tree(0, 16, kCount));
+  run(3, [&](ProcessGroup& group) {
+    TreeSum tree_sum(group, 16);
+    const ShardAccumulator sums = accumulated(16, tree_sum.owned(), kCount);
+    std::vector<std::vector<float>> values;
+    for (const ConstTensor& partial : sums.partials())
+      values.push_back(repeated({static_cast<const float*>(partial.data), kCount}));
+    const std::vector<ConstTensor> partials(values.begin(), values.end());
+    tree_sum.all_reduce(values[0], partials);
+    EXPECT_TRUE(same_bits(values[0], expected));
+  });
+}
+
 TEST_P(TreeSumOn, ReduceScatterGivesTheSlicesAsked) {
   for (int size = 1; size <= 5; ++size)
     run(size, [&](ProcessGroup& group) {

@@ -69,6 +69,12 @@ using BucketHook = std::function<void(ProcessGroup&, const Bucket&)>;
 // they leave in index order as soon as all their gradients are there, on a thread and a group
 // (new_group of all ranks) of the reducer's own: `group` stays free for the caller.
 //
+// Buffers beside the gradients, such as the running statistics of a BatchNorm, are broadcast by
+// nobody and averaged when they are listed as parameters: a shard's statistic times its samples is
+// the "gradient", and every rank updates the buffer once from the mean over all shards. So buffers
+// have the same bits on every rank and, reproducible, at every number of ranks, as weights do. A
+// buffer that is not listed stays the rank's own.
+//
 // Misuse (a parameter ready too often, not ready at finish(), unknown), or what a hook throws,
 // fails the step on every rank and breaks `group` too; a failure of communication breaks the
 // reducer only. finish() throws: InvalidArgument on a rank that made a mistake, on the others a

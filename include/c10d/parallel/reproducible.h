@@ -88,7 +88,7 @@ class C10D_API ShardAccumulator {
 // The sum over the subtrees of all ranks in the order of the tree: the same bits for any group
 // size and backend. Takes group.all_reduce or reduce_scatter_v where that is the order of the tree:
 // two ranks, or `native` with a power of two. Else all_to_all of slices, the tree on the own slice,
-// all_gather; below 16 KiB all_gather, then the tree.
+// all_gather, in pieces of 2 MiB; below 16 KiB all_gather, then the tree.
 //
 // All calls are collective over the group, block, and fail as its calls do. The group must outlive
 // this object, and is in use during a call: overlap needs a thread and a group of its own. One
