@@ -8,17 +8,18 @@
 
 #include "c10d/error.h"
 #include "src/net/socket.h"
+#include "src/net/token.h"
 
 namespace c10d::inline v0 {
 namespace {
 
 std::string read_token(int fd, const std::string& source) {
-  constexpr std::size_t kLeast = 16, kMost = 64;
+  constexpr std::size_t kMost = 64;
   std::string token(kMost, '\0');
   const ssize_t length = pread(fd, token.data(), token.size(), 0);
-  if (length < static_cast<ssize_t>(kLeast))
+  if (length < static_cast<ssize_t>(kLeastTokenBytes))
     throw InvalidArgument(fmt::format(
-        "{}: no token of at least {} bytes there; write 32 random ones", source, kLeast));
+        "{}: no token of at least {} bytes there; write 32 random ones", source, kLeastTokenBytes));
   token.resize(static_cast<std::size_t>(length));
   return token;
 }

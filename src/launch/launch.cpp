@@ -7,13 +7,13 @@
 
 #include "c10d/error.h"
 #include "src/launch/job.h"
+#include "src/net/token.h"
 
 namespace c10d::inline v0 {
 
 namespace {
 
 constexpr int kMaxHosts = 1024;
-constexpr std::size_t kLeastTokenBytes = 16;  // as a store wants it
 constexpr std::chrono::seconds kLeastSilence{3};
 
 void check_hosts(const LaunchHosts& hosts) {

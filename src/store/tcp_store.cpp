@@ -37,7 +37,6 @@ constexpr Duration kFirstPause = std::chrono::milliseconds(5);
 constexpr Duration kLongestPause = std::chrono::milliseconds(200);
 
 // As many as a token in a file must have.
-constexpr std::size_t kLeastTokenBytes = 16;
 
 // Nothing to wait for but time: a server that is not there yet cannot say when it will be.
 void pause_until(Deadline deadline) {
