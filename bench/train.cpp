@@ -48,14 +48,14 @@ std::vector<Contestant> contestants(const Options& options) {
                    .problem = {}});
   };
   const auto ours = [&](const char* program, const char* mode, int ranks) {
-    all.push_back({.ranks = ranks,
-                   .command = {here / program, "--model", model, "--data", "random", "--batch-size",
-                               batch, "--steps", steps, "--optimizer", "sgd", "--epochs", "1",
-                               "--mode", mode},
-                   .what = fmt::format("c10d {}", mode),
-                   .steps = {},
-                   .waits = {},
-                   .problem = {}});
+    all.push_back(
+        {.ranks = ranks,
+         .command = {here / program, "--model", model, "--data", "random", "--batch-size", batch,
+                     "--steps", steps, "--optimizer", "sgd", "--epochs", "1", "--mode", mode},
+         .what = fmt::format("c10d {}", mode),
+         .steps = {},
+         .waits = {},
+         .problem = {}});
   };
   for (const int ranks : {1, options.ranks == 0 ? 2 : options.ranks}) {
     for (const std::string& python : options.pythons) torch(python, ranks);
