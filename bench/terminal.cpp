@@ -50,11 +50,11 @@ std::string Progress::line(const std::string& what) const {
   const double share = std::min(1.0, static_cast<double>(done_) / static_cast<double>(total_));
   const double elapsed = std::chrono::duration<double>(Clock::now() - started_).count();
   const std::string left = share > 0.02 ? seconds_text(elapsed / share - elapsed) : "?";
-  constexpr int kWidth = 24;
-  const int filled = static_cast<int>(share * kWidth);
+  constexpr int kBarWidth = 24;
+  const int filled = static_cast<int>(share * kBarWidth);
   return fmt::format(
       "[{}{}] {:3.0f} % | {} | {} left", std::string(static_cast<std::size_t>(filled), '#'),
-      std::string(static_cast<std::size_t>(kWidth - filled), '-'), share * 100, what, left);
+      std::string(static_cast<std::size_t>(kBarWidth - filled), '-'), share * 100, what, left);
 }
 
 void Progress::advance(const std::string& what, std::uint64_t steps) {

@@ -105,7 +105,7 @@ class ShmControl final : public ControlPlane {
   }
   // Free until we join: peers look at it only then. Held beside every lock that the monitor takes
   // later, it must not be waited for.
-  void hold_liveness() override { pthread_mutex_trylock(&own_->alive); }
+  void hold_liveness() override { static_cast<void>(pthread_mutex_trylock(&own_->alive)); }
   void release_liveness() noexcept override { pthread_mutex_unlock(&own_->alive); }
   void tick() override;
   void look_for_evidence() override;

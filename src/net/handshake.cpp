@@ -89,7 +89,7 @@ Step ServerHandshake::hello(std::string_view body, std::string& out) {
   return Step::more;
 }
 
-ClientHandshake::ClientHandshake(const HandshakeOptions& options, std::string client_id,
+ClientHandshake::ClientHandshake(const HandshakeOptions& options, std::string_view client_id,
                                  bool resume)
     : options_(options) {
   put(transcript_, static_cast<std::uint8_t>(resume ? 1 : 0));

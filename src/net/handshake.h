@@ -65,7 +65,7 @@ class C10D_API ServerHandshake {
 class C10D_API ClientHandshake {
  public:
   // `resume`: the same client id was connected before.
-  ClientHandshake(const HandshakeOptions& options, std::string client_id, bool resume);
+  ClientHandshake(const HandshakeOptions& options, std::string_view client_id, bool resume);
 
   const std::string& hello() const noexcept { return hello_; }  // the bytes to send first
   Step step(const Frame& frame, std::string& out);

@@ -104,7 +104,7 @@ TcpServer::~TcpServer() {
   // The thread of the parent does not exist in a forked child, and the loop is not the child's to
   // touch.
   if (::getpid() != owner_) {
-    thread_.detach();
+    new (&thread_) std::thread;  // there is nothing to join or to detach
     return;
   }
   uv_async_send(&stop_);

@@ -206,7 +206,11 @@ TEST(Info, IsReadableInAHundredColumns) {
     EXPECT_TRUE(contains(ended.out, std::string("\n") + section + "\n") ||
                 ended.out.starts_with(section))
         << section;
-  for (const std::string& line : lines_of(ended.out)) EXPECT_LE(line.size(), 100u) << line;
+  for (const std::string& line : lines_of(ended.out)) {
+    const bool is_one_word =  // the path of a module, which has any length
+        line.find(' ', line.find_first_not_of(' ')) == std::string::npos;
+    if (!is_one_word) EXPECT_LE(line.size(), 100u) << line;
+  }
 }
 
 TEST(Info, SaysTheSameToPrograms) {

@@ -53,9 +53,9 @@ bool Plan::advance() {
   }
 }
 
-void Plan::started(int code, MPI_Request request) {
-  if (request != MPI_REQUEST_NULL) requests_.push_back(request);
-  check_mpi(code);
+bool Plan::in_progress() const noexcept {
+  return std::any_of(requests_.begin(), requests_.end(),
+                     [](MPI_Request request) { return request != MPI_REQUEST_NULL; });
 }
 
 Tensor Plan::scratch(std::size_t count, DType dtype) {
@@ -88,17 +88,13 @@ void Plan::add_exchange(std::vector<Piece> to_send, std::vector<Piece> to_take) 
     const auto turn = mpi_turn();
     for (const auto& [peer, tensor] : to_take) {
       const auto [count, type] = channel_.elements(tensor.count, tensor.dtype);
-      MPI_Request request = MPI_REQUEST_NULL;
-      const int code =
-          MPI_Irecv(tensor.data, count, type, peer, kExchangeTag, channel_.collectives, &request);
-      started(code, request);
+      check_mpi(MPI_Irecv(tensor.data, count, type, peer, kExchangeTag, channel_.collectives,
+                          next_request()));
     }
     for (const auto& [peer, tensor] : to_send) {
       const auto [count, type] = channel_.elements(tensor.count, tensor.dtype);
-      MPI_Request request = MPI_REQUEST_NULL;
-      const int code =
-          MPI_Isend(tensor.data, count, type, peer, kExchangeTag, channel_.collectives, &request);
-      started(code, request);
+      check_mpi(MPI_Isend(tensor.data, count, type, peer, kExchangeTag, channel_.collectives,
+                          next_request()));
     }
   });
 }

@@ -46,7 +46,7 @@ class Plan {
   // otherwise.
   bool advance();
   // Whether MPI may still touch the op's memory.
-  bool in_progress() const noexcept { return !requests_.empty(); }
+  bool in_progress() const noexcept;
 
  private:
   // A piece of memory for a peer, or from one.
@@ -72,11 +72,11 @@ class Plan {
   void start_one(const T& op) {
     if (mpi_is_concurrent()) return check_mpi(start(channel_, op, nullptr));
     const auto turn = mpi_turn();
-    MPI_Request request = MPI_REQUEST_NULL;
-    const int code = start(channel_, op, &request);
-    started(code, request);
+    check_mpi(start(channel_, op, next_request()));
   }
-  void started(int code, MPI_Request request);
+  // Where MPI shall put a request: in its place beforehand, since no memory may be missing once
+  // MPI has begun.
+  MPI_Request* next_request() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
   Tensor scratch(std::size_t count, DType dtype);
   Counts equal(std::size_t count) const;
 

@@ -42,7 +42,7 @@ std::shared_ptr<SharedMapping> share(const BackendContext& context, std::string 
 
 }  // namespace
 
-Team::Team(BackendContext context, int neighbours)
+Team::Team(const BackendContext& context, int neighbours)
     : Team(context, neighbours,
            share(context, "native", Layout(context.size).bytes(), deadline_of(context))) {}
 

@@ -25,7 +25,7 @@ class Team {
  public:
   // Collective: returns when every rank has mapped the segment. `neighbours` is the number of ranks
   // that share the CPUs: of the largest group above this one, or of this one.
-  Team(BackendContext context, int neighbours);
+  Team(const BackendContext& context, int neighbours);
   // The same over a mapping that the ranks have already.
   Team(BackendContext context, int neighbours, std::shared_ptr<SharedMapping> segment);
 

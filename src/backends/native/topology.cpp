@@ -110,13 +110,12 @@ RoundTrips measure_round_trips(Team& team, Deadline deadline) {
   team.lines(team.rank()).bell.ring();
   for (int peer = 0; peer < size; ++peer)
     if (!echoes.await(peer, pair + 1, 0)) return {};
-  RoundTrips trips{size, std::vector<std::uint32_t>(static_cast<std::size_t>(size * size))};
-  for (int a = 0; a < size; ++a)
-    for (int b = a + 1; b < size; ++b)
-      trips.ns[static_cast<std::size_t>(a * size + b)] =
-          trips.ns[static_cast<std::size_t>(b * size + a)] =
-              team.lines(a).round_trips[static_cast<std::size_t>(b)].load(
-                  std::memory_order_relaxed);
+  const auto n = static_cast<std::size_t>(size);
+  RoundTrips trips{size, std::vector<std::uint32_t>(n * n)};
+  for (std::size_t a = 0; a < n; ++a)
+    for (std::size_t b = a + 1; b < n; ++b)
+      trips.ns[a * n + b] = trips.ns[b * n + a] =
+          team.lines(static_cast<int>(a)).round_trips[b].load(std::memory_order_relaxed);
   return trips;
 }
 
