@@ -77,11 +77,13 @@ int run_once(Contestant& contestant) try {
     times = found;
     if (line.starts_with("PyTorch")) contestant.what = line.substr(0, line.find(':'));
   };
-  const LaunchResult launched = launch({.ranks = contestant.ranks,
-                                        .command = contestant.command,
-                                        .environment = {{"OMP_NUM_THREADS", "1"}},
-                                        .timeout = kLaunchTimeout,
-                                        .on_line = on_line});
+  LaunchOptions options;
+  options.ranks = contestant.ranks;
+  options.command = contestant.command;
+  options.environment = {{"OMP_NUM_THREADS", "1"}};
+  options.timeout = kLaunchTimeout;
+  options.on_line = on_line;
+  const LaunchResult launched = launch(options);
   if (launched.forwarded_signal != 0) return launched.forwarded_signal;
   if (launched.exit_code != 0 || !times) {
     contestant.problem = launched.timed_out

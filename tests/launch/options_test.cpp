@@ -209,7 +209,9 @@ TEST(Info, IsReadableInAHundredColumns) {
   for (const std::string& line : lines_of(ended.out)) {
     const bool is_one_word =  // the path of a module, which has any length
         line.find(' ', line.find_first_not_of(' ')) == std::string::npos;
-    if (!is_one_word) EXPECT_LE(line.size(), 100u) << line;
+    if (!is_one_word) {
+      EXPECT_LE(line.size(), 100u) << line;
+    }
   }
 }
 
