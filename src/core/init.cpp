@@ -9,6 +9,7 @@
 #include <atomic>
 #include <charconv>
 #include <fstream>
+#include <vector>
 
 #include "c10d/env.h"
 #include "src/core/bootstrap.h"
@@ -28,7 +29,8 @@ struct Place {
   std::shared_ptr<Store> store;
   int rank = 0;
   int size = 1;
-  std::string folder;  // see meet_by_parent(); else empty
+  bool serves = false;  // the store ends with this process
+  std::string folder;   // see meet_by_parent(); else empty
 };
 
 // Worlds that this process made with ranks of the same parent.
@@ -120,7 +122,8 @@ Place meet_by_env(const InitOptions& options, const std::string& token, Duration
   } else if (const auto address = env("MASTER_ADDR")) {
     const auto port = env_integer("MASTER_PORT", 1, 65535);
     if (!port) throw InvalidArgument("MASTER_ADDR is set but MASTER_PORT is not");
-    place.store = meet_by_tcp(*address, static_cast<int>(*port), place.rank == 0, token, timeout);
+    place.serves = place.rank == 0;
+    place.store = meet_by_tcp(*address, static_cast<int>(*port), place.serves, token, timeout);
   } else if ((launch.launcher == "openmpi" || launch.launcher == "pmi") &&
              launch.local_size == launch.size) {
     meet_by_parent(place, timeout);
@@ -144,11 +147,27 @@ Place meet(const InitOptions& options, const std::string& token, Duration timeou
   Place place{.store = nullptr,
               .rank = required(options.rank, url, "rank"),
               .size = required(options.size, url, "world_size")};
-  if (url.scheme == "tcp")
-    place.store = meet_by_tcp(url.host, url.port, place.rank == 0, token, timeout);
-  else
+  if (url.scheme == "tcp") {
+    place.serves = place.rank == 0;
+    place.store = meet_by_tcp(url.host, url.port, place.serves, token, timeout);
+  } else {
     place.store = make_file_store(url.path, place.size, timeout);
+  }
   return place;
+}
+
+// After a world that did not come together. Ranks read in the store why: who serves it stays until
+// they have, or a second.
+void part(const Place& place, Store& store) noexcept {
+  constexpr std::chrono::seconds kPatience{1};
+  const auto key = [](int rank) { return fmt::format("parted/{}", rank); };
+  try {
+    store.set(key(place.rank), "", kPatience);
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < place.size && place.serves; ++rank) keys.push_back(key(rank));
+    if (place.serves) store.wait(keys, kPatience);
+  } catch (const std::exception&) {  // of a rank that is gone
+  }
 }
 
 void warn_of_unknown_variables() {
@@ -191,9 +210,11 @@ ProcessGroup init_process_group(InitOptions options) {
   context.token = token;
   context.timeout = timeout;
   std::shared_ptr<ProcessGroup::State> state;
+  const auto store = context.store;
   try {
     state = make_group(std::move(context), options.backend, deadline, nullptr, {});
   } catch (...) {
+    part(place, *store);
     met.release();
     throw;
   }
