@@ -29,8 +29,8 @@ struct Place {
   std::shared_ptr<Store> store;
   int rank = 0;
   int size = 1;
-  bool serves = false;  // the store ends with this process
-  std::string folder;   // see meet_by_parent(); else empty
+  bool ends_with_rank_0 = false;  // the store
+  std::string folder;             // see meet_by_parent(); else empty
 };
 
 // Worlds that this process made with ranks of the same parent.
@@ -122,8 +122,8 @@ Place meet_by_env(const InitOptions& options, const std::string& token, Duration
   } else if (const auto address = env("MASTER_ADDR")) {
     const auto port = env_integer("MASTER_PORT", 1, 65535);
     if (!port) throw InvalidArgument("MASTER_ADDR is set but MASTER_PORT is not");
-    place.serves = place.rank == 0;
-    place.store = meet_by_tcp(*address, static_cast<int>(*port), place.serves, token, timeout);
+    place.ends_with_rank_0 = true;
+    place.store = meet_by_tcp(*address, static_cast<int>(*port), place.rank == 0, token, timeout);
   } else if ((launch.launcher == "openmpi" || launch.launcher == "pmi") &&
              launch.local_size == launch.size) {
     meet_by_parent(place, timeout);
@@ -148,8 +148,8 @@ Place meet(const InitOptions& options, const std::string& token, Duration timeou
               .rank = required(options.rank, url, "rank"),
               .size = required(options.size, url, "world_size")};
   if (url.scheme == "tcp") {
-    place.serves = place.rank == 0;
-    place.store = meet_by_tcp(url.host, url.port, place.serves, token, timeout);
+    place.ends_with_rank_0 = true;
+    place.store = meet_by_tcp(url.host, url.port, place.rank == 0, token, timeout);
   } else {
     place.store = make_file_store(url.path, place.size, timeout);
   }
@@ -157,15 +157,16 @@ Place meet(const InitOptions& options, const std::string& token, Duration timeou
 }
 
 // After a world that did not come together. Ranks read in the store why: who serves it stays until
-// they have, or a second.
+// they have, and not for long when one is gone.
 void part(const Place& place, Store& store) noexcept {
-  constexpr std::chrono::seconds kPatience{1};
+  constexpr std::chrono::seconds kPatience{1}, kServersPatience{5};
   const auto key = [](int rank) { return fmt::format("parted/{}", rank); };
+  if (!place.ends_with_rank_0) return;
   try {
     store.set(key(place.rank), "", kPatience);
     std::vector<std::string> keys;
-    for (int rank = 0; rank < place.size && place.serves; ++rank) keys.push_back(key(rank));
-    if (place.serves) store.wait(keys, kPatience);
+    for (int rank = 0; rank < place.size; ++rank) keys.push_back(key(rank));
+    if (place.rank == 0) store.wait(keys, kServersPatience);
   } catch (const std::exception&) {  // of a rank that is gone
   }
 }

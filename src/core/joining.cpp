@@ -40,17 +40,20 @@ std::shared_ptr<const Failure> Joining::look_for_dead() {
 
 std::shared_ptr<const Failure> Joining::failure() {
   if (cause_) return cause_;
-  if (const auto text = options_.store->try_get(kCause, kStorePatience)) {
-    Failure cause = from_text(*text);
-    cause.group = options_.group;
-    cause_ = std::make_shared<const Failure>(std::move(cause));
-    return cause_;
+  try {
+    if (const auto text = options_.store->try_get(kCause, kStorePatience)) {
+      Failure cause = from_text(*text);
+      cause.group = options_.group;
+      cause_ = std::make_shared<const Failure>(std::move(cause));
+      return cause_;
+    }
+  } catch (const DistTimeoutError&) {  // no news: whoever waits has a deadline
   }
   return look_for_dead();
 }
 
 std::shared_ptr<const Failure> Joining::fail(Failure failure) {
-  if (failure.code == Code::link_lost) {
+  if (failure.code == Code::link_lost || failure.code == Code::store_lost) {
     const Deadline end = steady_clock::now() + kPatience;
     for (; !cause_ && steady_clock::now() < end;
          std::this_thread::sleep_for(std::chrono::milliseconds(5)))
@@ -82,7 +85,8 @@ void Joining::await(const std::vector<std::string>& keys) {
     }
     std::vector<int> missing;
     for (int rank = 0; rank < options_.size; ++rank)
-      if (!options_.store->try_get(keys[static_cast<std::size_t>(rank)])) missing.push_back(rank);
+      if (!options_.store->try_get(keys[static_cast<std::size_t>(rank)], kStorePatience))
+        missing.push_back(rank);
     if (!missing.empty()) throw_failure(late(missing));
   }
 }

@@ -29,10 +29,13 @@ std::string read_token(int fd, const std::string& source) {
 std::string read_token_fd(int fd) { return read_token(fd, fmt::format("C10D_TOKEN_FD={}", fd)); }
 
 std::string read_token_file(const std::string& path) {
-  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat status {};
   if (!fd || fstat(fd.get(), &status) != 0)
-    throw InvalidArgument(fmt::format("C10D_TOKEN_FILE={}: cannot be opened", path));
+    throw InvalidArgument(
+        fmt::format("C10D_TOKEN_FILE={}: cannot be opened: {}", path, error_text(errno)));
+  if (!S_ISREG(status.st_mode))
+    throw InvalidArgument(fmt::format("C10D_TOKEN_FILE={}: is no file", path));
   if ((status.st_mode & 077) != 0)
     throw InvalidArgument(
         fmt::format("C10D_TOKEN_FILE={}: readable by others; make it mode 0600", path));

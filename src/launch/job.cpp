@@ -303,7 +303,7 @@ void Job::stop(int signal) {
 
 void Job::kill_all() {
   send_all(SIGKILL);
-  kill_marked_processes(marker(id_).c_str());
+  kill_marked_processes(marker(launch_id_).c_str());
 }
 
 // To the groups of all ranks, ended ones too: their children may still run.

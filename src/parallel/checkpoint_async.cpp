@@ -14,17 +14,21 @@ class AsyncSaver::State {
   State(ProcessGroup& group, std::string directory, SaveOptions options)
       : user_group_(group),
         group_(twin_of(group, "checkpoint")),
-        job_(group_, std::move(directory), options, real_file_system()) {}
+        job_(group_, std::move(directory), options, real_file_system()),
+        write_timeout_(options.timeout) {}
 
   void save(const Snapshot& snapshot) {
     finish();
+    group_.set_timeout(user_group_.timeout());
     job_.begin(snapshot);
     job_.copy();
-    // When there is no thread to be had, finish() does it.
+    group_.set_timeout(write_timeout_);
     written_ = std::async(std::launch::async | std::launch::deferred, [this] {
       job_.write();
       job_.finish();
     });
+    // There was no thread to be had, on this rank: those of the others wait for it.
+    if (written_.wait_for(std::chrono::seconds(0)) == std::future_status::deferred) written_.wait();
   }
 
   void finish() {
@@ -45,6 +49,7 @@ class AsyncSaver::State {
   ProcessGroup& user_group_;
   ProcessGroup group_;
   SaveJob job_;
+  const Duration write_timeout_;
   std::future<void> written_;  // last: its destructor waits for the thread
 };
 

@@ -70,9 +70,17 @@ void SaveJob::begin(const Snapshot& snapshot) {
   written_.clear();
   items_.clear();
   manifest_ = {};
-  temporary_ = fmt::format("{}/{}{}-{}", directory_, kTemporaryPrefix, snapshot.step,
-                           ranks[0].at("id").get_ref<const std::string&>());
   manifest_.step = snapshot.step;
+  try {
+    temporary_ = fmt::format("{}/{}{}-{}", directory_, kTemporaryPrefix, snapshot.step,
+                             ranks[0].at("id").get_ref<const std::string&>());
+    lay_out(snapshot);
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+}
+
+void SaveJob::lay_out(const Snapshot& snapshot) {
   manifest_.epoch = snapshot.epoch;
   manifest_.cursor = snapshot.cursor;
   manifest_.world_size = static_cast<std::uint64_t>(group_.size());
@@ -99,6 +107,7 @@ void SaveJob::begin(const Snapshot& snapshot) {
 }
 
 void SaveJob::copy() noexcept try {
+  if (error_) return;
   std::size_t bytes = 0;
   for (const Item& item : items_) bytes += item.data.size();
   if (bytes > copy_bytes_) {

@@ -49,6 +49,7 @@ class SaveJob {
   };
 
   void plan(std::string_view phase, std::vector<DescribedPart> parts);
+  void lay_out(const Snapshot& snapshot);
   void write_shard();
   void add_file(int rank, const std::vector<std::uint64_t>& words);
   std::vector<std::uint64_t> written_words() const;

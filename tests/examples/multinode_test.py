@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 
@@ -219,8 +220,11 @@ class Namespaces(Case):
                  for line in self.printed(self.hosts(), task(steps=10**9, epochs=10**6))]
         hosts = self.type(lines)
         # Under way; or over, when a slow machine kept a host silent too long: they say the same.
+        overdue = threading.Timer(DEADLINE, hosts[0].kill)
+        overdue.start()
         while not (hosts[0].process.stdout.readline() or "[0] epoch ").startswith("[0] epoch "):
             pass
+        overdue.cancel()
         self.namespaces[1].do("ip", "link", "set", "cable", "down")
         for host in hosts:
             self.assertNotEqual(host.end(), 0)

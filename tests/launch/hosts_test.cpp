@@ -81,6 +81,12 @@ std::set<std::string> values_of(const Process& host, int rank) {
   return values;
 }
 
+TEST_F(Hosts, TakeWhatRanksLeaveBehindWithThem) {
+  start(2, 1, {"-n", "1", C10D_PROBE, "children", "leave"});
+  start(2, 0, {"-n", "1", C10D_PROBE, "children", "leave"});
+  for (const auto& host : hosts_) EXPECT_EQ(host->wait(), 0) << host->err();
+}
+
 TEST_F(Hosts, RanksCountThroughThem) {
   const Words variables = {C10D_PROBE,
                            "variables",

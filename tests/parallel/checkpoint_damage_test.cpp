@@ -368,9 +368,9 @@ TEST(CheckpointDamage, HostileManifestsAreRefusedOnEveryRank) {
     FailingDisk disk;
     save_step(group, directory.path(), 1, disk);
   });
+  const std::string file = directory / "000001-step-1/manifest.json", whole = read_file(file);
+  const std::string body = whole.substr(0, whole.rfind(",\n\"crc32c\""));
   contract::run_ranks("native", 2, [&](ProcessGroup& group) {
-    const std::string file = directory / "000001-step-1/manifest.json", whole = read_file(file);
-    const std::string body = whole.substr(0, whole.rfind(",\n\"crc32c\""));
     const std::string deep(1000, '['), deepest(1'000'000, '[');
     const std::vector<std::array<std::string, 3>> cases = {
         {"\"rank-00000.safetensors\"", "\"../rank-00000.safetensors\"", "no name of a shard"},

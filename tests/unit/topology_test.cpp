@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/core/topology.h"
 
+#include <sched.h>
+
 #include <set>
 
 #include "src/backends/native/topology.h"
@@ -111,6 +113,31 @@ TEST(Layout, TakesLittleMemoryThatGrowsLinearly) {
   for (int ranks = 2; ranks <= 64; ++ranks) EXPECT_LE(per_rank(ranks), per_rank(2) * 11 / 10);
   for (int ranks = 64; ranks <= 512; ranks *= 2)
     EXPECT_LE(per_rank(2 * ranks), 2 * per_rank(ranks));
+}
+
+cpu_set_t cpus_of_this_thread() {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  EXPECT_EQ(sched_getaffinity(0, sizeof cpus, &cpus), 0);
+  return cpus;
+}
+
+TEST(OwnCpu, KeepsRanksApartAndGivesTheOtherCpusBack) {
+  const cpu_set_t before = cpus_of_this_thread();
+  const int count = CPU_COUNT(&before);
+  cpu_set_t together;
+  CPU_ZERO(&together);
+  for (int place = 0; place < 2 * count; ++place) {
+    {
+      const native::OwnCpu own(place);
+      const cpu_set_t now = cpus_of_this_thread();
+      EXPECT_EQ(CPU_COUNT(&now), 1);
+      CPU_OR(&together, &together, &now);
+    }
+    const cpu_set_t after = cpus_of_this_thread();
+    EXPECT_TRUE(CPU_EQUAL(&before, &after));
+  }
+  EXPECT_TRUE(CPU_EQUAL(&before, &together));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -62,6 +63,8 @@ struct Snapshot {
 
 struct SaveOptions {
   std::size_t keep = 2;  // complete checkpoints that stay, the new one among them; 0: all
+  // Of AsyncSaver: how long a rank waits for the others to have written theirs.
+  Duration timeout = std::chrono::hours(1);
 };
 
 struct LoadOptions {
@@ -76,10 +79,10 @@ struct LoadResult {
 };
 
 // Collective. Writes a checkpoint and returns its name when it is on the disk on every rank and
-// `latest` names it. `directory` is one that all ranks see; it is made, its parent must exist. What
-// several ranks hold is written by the lowest of them, and a rank without anything to write makes
-// no file. A gap between the parts is an error. Buffers are read during the call only. One job at
-// a time may write to a directory.
+// `latest` names it. `directory` is one that rank 0 and all ranks that write see; it is made, its
+// parent must exist. What several ranks hold is written by the lowest of them, and a rank without
+// anything to write, other than rank 0, leaves the disk alone. A gap between the parts is an error.
+// Buffers are read during the call only. One job at a time may write to a directory.
 C10D_API std::string save(ProcessGroup& group, const std::string& directory,
                           const Snapshot& snapshot, SaveOptions options = {});
 
@@ -105,7 +108,8 @@ class C10D_API AsyncSaver {
   // one is then not begun.
   void save(const Snapshot& snapshot);
   // Collective. Returns when the checkpoint under way, if any, is on the disk and named by
-  // `latest`; throws why it is not, on every rank the same.
+  // `latest`; throws why it is not: a CheckpointError is the same on every rank; after any other
+  // DistError (a rank died, SaveOptions::timeout passed) this object saves no more.
   void wait();
   // Collective, one small all_reduce. As wait() when every rank knows how the checkpoint ended;
   // else false, at once. True when nothing is under way.

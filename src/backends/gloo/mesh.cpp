@@ -64,8 +64,13 @@ class BrokenWatch {
     for (; !over_; changed_.wait_for(mutex_, kLook)) {
       if (!control_.broken()) continue;
       for (int peer = 0; peer < connections_.size; ++peer)
-        if (peer != connections_.rank) connections_.getPair(peer)->close();
+        if (peer != connections_.rank) close(peer);
     }
+  }
+
+  void close(int peer) noexcept try {
+    connections_.getPair(peer)->close();
+  } catch (const std::exception&) {  // it was not open
   }
 
   Control& control_;

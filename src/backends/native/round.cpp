@@ -63,6 +63,7 @@ bool Round::announce(Access access) {
   RankLines& own = team_.lines(rank());
   Entry& mine = entry(rank());
   const std::uint64_t signature = call_.signature ^ team_.plan().id();
+  pushed_ = access == Access::registered;  // perhaps, until the algorithm is known
   finish_streams();
   mine.announce(epoch_, static_cast<std::uint32_t>(access), signature);
   // With a CPU per rank the ring waits until we have looked at the others' entries: right after

@@ -106,9 +106,17 @@ void Team::join(Deadline deadline) {
   own.reads_all.store(reads_all ? 1 : 2, std::memory_order_release);
   own.bell.ring();
   std::optional<OwnCpu> own_cpu;
-  if (!crowded()) own_cpu.emplace(rank());
+  // Groups below this size may be made side by side.
+  if (!crowded() && size() == neighbours_) own_cpu.emplace(place_on_own_cpus());
   trips_ = measure_round_trips(*this, deadline);
   agree_on_plan(deadline);
+}
+
+int Team::place_on_own_cpus() const {
+  int place = 0;
+  for (int lower = 0; lower < rank(); ++lower)
+    place += std::ranges::equal(lines(lower).cpus, lines(rank()).cpus) ? 1 : 0;
+  return place;
 }
 
 void Team::wait_for_peer(int peer, const char* what, Deadline deadline,

@@ -58,6 +58,8 @@ class Team {
  private:
   void claim_own_part();
   void join(Deadline deadline);
+  // How many lower ranks may use the same CPUs.
+  int place_on_own_cpus() const;
   void wait_for_peer(int peer, const char* what, Deadline deadline,
                      const std::function<bool()>& ready);
   bool reads_every_peer();
