@@ -21,9 +21,10 @@ double stage_pace(const Choice& choice, const Machine& machine) noexcept {
   constexpr double kByTurns = 1.4;
   return kByTurns * 2 * kMiB / machine.stage_us[static_cast<std::size_t>(choice.store)];
 }
-// What streaming stores gain where data is too large for the caches: nothing where they are slow.
-double streaming_gain(const Machine& machine) noexcept {
-  return std::clamp(machine.stage_us[0] / machine.stage_us[1], 0.9, 1.3);
+// What streaming stores gain where data is too large for the caches. Slices that the kernel reads
+// out of the memory of their rank right after are better left in its cache.
+double streaming_gain(const PlanKey& key) noexcept {
+  return key.registered || !is_reduction(key.op) ? 1.3 : 0.9;
 }
 // Each reading through the kernel, besides the bytes.
 constexpr double kCmaCall = 2.2;
@@ -118,7 +119,7 @@ double direct_us(const Choice& choice, const PlanKey& key, const Machine& machin
   const bool streams = choice.store == StorePolicy::streaming;
   const bool pulls_results = pulls && key.op == OpKind::all_reduce;
   const Moves moves = direct_moves(choice, key, n);
-  const double memory = copy_pace(2 * s) * (streams && s > 8 * kMiB ? streaming_gain(machine) : 1);
+  const double memory = copy_pace(2 * s) * (streams && s > 8 * kMiB ? streaming_gain(key) : 1);
   // One rank alone reads what is spread over the caches of others more slowly than ranks that share
   // the work.
   const bool one_sided = key.op == OpKind::broadcast || key.op == OpKind::reduce;
