@@ -33,10 +33,8 @@ using std::chrono::steady_clock;
 constexpr Duration kReconnectWindow = std::chrono::milliseconds(1500);
 // The server ends a wait at its deadline; its answer may take a moment.
 constexpr Duration kAnswerGrace = std::chrono::seconds(1);
-constexpr Duration kFirstPause = std::chrono::milliseconds(5);
-constexpr Duration kLongestPause = std::chrono::milliseconds(200);
-
-// As many as a token in a file must have.
+constexpr Duration kFirstConnectPause = std::chrono::milliseconds(5);
+constexpr Duration kLongestConnectPause = std::chrono::milliseconds(200);
 
 // Nothing to wait for but time: a server that is not there yet cannot say when it will be.
 void pause_until(Deadline deadline) {
@@ -207,7 +205,7 @@ std::optional<Failure> TcpClient::connect_once(bool resume, Deadline deadline, F
 void TcpClient::connect_first(Deadline deadline) {
   Fd socket;
   std::string problem = "no address";
-  Duration pause = kFirstPause;
+  Duration pause = kFirstConnectPause;
   for (;;) {
     if (auto failure = connect_once(false, deadline, socket, problem)) throw_failure(*failure);
     if (socket) break;
@@ -217,7 +215,7 @@ void TcpClient::connect_first(Deadline deadline) {
                                             "its server runs and that the address is right",
                                             problem)});
     pause_until(std::min(deadline, steady_clock::now() + pause));
-    pause = std::min(2 * pause, kLongestPause);
+    pause = std::min(2 * pause, kLongestConnectPause);
   }
   MutexLock lock(mutex_);
   parser_.set_max_body(max_body_bytes(limits_));
@@ -389,14 +387,14 @@ void TcpClient::reconnect(Deadline until) {
   Fd socket;
   std::string problem = "the connection ended";
   std::optional<Failure> refusal;
-  Duration pause = kFirstPause;
+  Duration pause = kFirstConnectPause;
   mutex_.unlock();
   try {
     while (!socket && !refusal && steady_clock::now() < deadline) {
       refusal = connect_once(true, deadline, socket, problem);
       if (socket || refusal) break;
       pause_until(std::min(deadline, steady_clock::now() + pause));
-      pause = std::min(2 * pause, kLongestPause);
+      pause = std::min(2 * pause, kLongestConnectPause);
     }
   } catch (const std::exception& error) {
     refusal = Failure{.code = Code::store_lost, .message = error.what()};
