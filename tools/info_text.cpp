@@ -56,7 +56,7 @@ std::string bytes_text(const Json& value) {
   return fmt::format("{} {}", bytes, kUnits[unit]);
 }
 
-std::string shortened(std::string text, std::size_t columns) {
+std::string shortened(const std::string& text, std::size_t columns) {
   return text.size() <= columns ? text : text.substr(0, columns - 3) + "...";
 }
 
@@ -138,7 +138,7 @@ std::string device_text(const std::string& title, const Json& ops) {
     if (same != groups.end()) {
       same->first.push_back(name);
     } else {
-      groups.push_back({{name}, std::move(table)});
+      groups.emplace_back(std::vector<std::string>{name}, std::move(table));
     }
   }
   if (!any) return "";
