@@ -163,11 +163,10 @@ std::string op_figures(const OpTable& table, const Summary& summary) {
     return static_cast<double>(bytes) * 1e-3 / us;
   };
   return "<div class=\"figures\">" +
-         figure(
-             "time, &micro;s &ndash; lower is better",
-             {table.title() + ": time against size", "us", true, series_of(table, summary, time)}) +
+         figure("time, &micro;s &ndash; lower is better",
+                {table.title() + ": time against size", "us", series_of(table, summary, time)}) +
          figure("algorithm bandwidth S / t, GB/s &ndash; higher is better",
-                {table.title() + ": bandwidth against size", "GB/s", true,
+                {table.title() + ": bandwidth against size", "GB/s",
                  series_of(table, summary, bandwidth)}) +
          "</div>";
 }
