@@ -37,7 +37,7 @@ Op all_reduce_of(std::size_t count) {
 class Made {
  public:
   Made(ControlPlane& plane, int size, Op op, std::uint64_t sequence, Duration timeout = kLong)
-      : op_(std::move(op)),
+      : op_(op),
         call_{op_, sequence, hash_of(signature_of(op_, size)), in(timeout), false, 0},
         plane_(plane) {
     call_.record = start_record(plane.own_block(), sequence, signature_of(op_, size),
