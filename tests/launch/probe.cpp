@@ -193,6 +193,7 @@ int print_descriptors(const Arguments&) {
   const int token = static_cast<int>(env_integer("C10D_TOKEN_FD", 0, 1 << 20).value());
   for (const int fd : open)
     if (fd != dirfd(folder)) text += (fd == token ? "token" : std::to_string(fd)) + " ";
+  closedir(folder);
   std::printf("%s\n", text.c_str());
   return 0;
 }
