@@ -166,7 +166,7 @@ TEST(Options, OtherLaunchersLinesArePrinted) {
 }
 
 TEST(Options, CommandsOfSeveralHostsArePrinted) {
-  const auto commands = [](const std::vector<std::string>& arguments) {
+  const auto commands = [](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "--print-commands");
     const Ended ended = run_ranks(arguments, {{"C10D_TOKEN_FILE", "/etc/my token"}});
     EXPECT_EQ(ended.code, 0) << ended.err;
