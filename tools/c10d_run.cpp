@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -99,7 +101,15 @@ int run(const RunOptions& options) {
   }
 }
 
+// What is opened later must not take the number of a stream that the caller closed: ranks' lines
+// would go there.
+void open_standard_streams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
+    if (fcntl(fd, F_GETFD) < 0) static_cast<void>(open("/dev/null", O_RDWR));
+}
+
 int run_program(int argc, char** argv) {
+  open_standard_streams();
   const RunOptions options = parse_run_options(argc, argv);
   for (const std::string& warning : options.warnings)
     fmt::print(stderr, "c10d-run: warning: {}\n", warning);

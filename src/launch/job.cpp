@@ -67,8 +67,14 @@ Job::Job(const LaunchOptions& options)
       null_input_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {
   if (!null_input_) throw_resource("cannot open /dev/null");
   const LaunchHosts& hosts = options_.hosts;
+  const auto ranks = static_cast<std::size_t>(options_.ranks);
+  // Of several hosts only the number is known yet, with a launcher on each.
+  descriptors_.make_room(ranks, alone_ ? ranks : static_cast<std::size_t>(hosts.count));
   if (alone_) {
-    store_ = make_tcp_store({.server = true, .job = id_, .token = token_});
+    store_ = make_tcp_store({.server = true,
+                             .job = id_,
+                             .token = token_,
+                             .limits = {.clients = StoreLimits().clients + ranks}});
     std::tie(master_port_holder_, master_port_) = hold_port();
     world_.size = options_.ranks;
     return;
@@ -114,7 +120,12 @@ LaunchResult Job::run() try {
 
 void Job::start_all(const World& world) {
   world_ = world;
-  if (!alone_) master_port_ = world.master_port;
+  if (!alone_) {
+    master_port_ = world.master_port;
+    const int clients = options_.hosts.number == 0 ? world.size + options_.hosts.count : 1;
+    descriptors_.make_room(static_cast<std::size_t>(options_.ranks),
+                           static_cast<std::size_t>(clients));
+  }
   phase_ = Phase::running;
   for (int local_rank = 0; local_rank < options_.ranks; ++local_rank) start(local_rank);
 }
@@ -162,6 +173,7 @@ void Job::start(int local_rank) {
       .stderr_fd = err_writer.get(),
       .kept_fd = token_fd_.get(),
       .registration_fd = guardian_.registration_fd(),
+      .descriptors = descriptors_.callers(),
   });
   started->result.pid = started->child.pid;
   ranks_.push_back(std::move(started));

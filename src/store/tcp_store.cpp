@@ -88,6 +88,7 @@ class TcpClient final : public RequestStore<TcpStore> {
       for (const Address& address : addresses_) check_address(address, options);
       port_ = options.port;
     }
+    if (!options.will.empty()) write_will(options);
     wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!wake_)
       throw_failure({.code = Code::out_of_resources,
@@ -116,6 +117,7 @@ class TcpClient final : public RequestStore<TcpStore> {
 
   Reply perform(const Request& request, Deadline deadline) override;
   void start_server(const TcpStoreOptions& options);
+  void write_will(const TcpStoreOptions& options);
   void connect_first(Deadline deadline);
   // One attempt. Nothing: no server answered, `problem` says why.
   std::optional<Failure> connect_once(bool resume, Deadline deadline, Fd& fd, std::string& problem);
@@ -138,6 +140,7 @@ class TcpClient final : public RequestStore<TcpStore> {
   std::uint16_t port_ = 0;
   std::vector<Address> addresses_;
   StoreLimits limits_;  // the server's
+  std::string will_;    // as its frame, or empty
   Fd wake_;             // tells the driving thread to look again
 
   Mutex mutex_;
@@ -169,6 +172,20 @@ void TcpClient::start_server(const TcpStoreOptions& options) {
     addresses_ = resolve(bound.family() == AF_INET6 ? "::1" : "127.0.0.1", port_);
   else
     addresses_.push_back(bound);
+}
+
+void TcpClient::write_will(const TcpStoreOptions& options) {
+  Request will{.op = StoreOp::multi_set};
+  for (const auto& [key, value] : options.will) {
+    will.keys.push_back(key);
+    will.values.push_back(value);
+  }
+  if (encoded_size(will) > kMaxWillBytes)
+    throw InvalidArgument(fmt::format("TcpStoreOptions::will has {} bytes; at most {} are allowed",
+                                      encoded_size(will), kMaxWillBytes));
+  begin_frame(will_, kWillFrame, 0);
+  encode(Duration::zero(), will, will_);
+  end_frame(will_, 0);
 }
 
 std::optional<Failure> TcpClient::connect_once(bool resume, Deadline deadline, Fd& fd,
@@ -220,6 +237,8 @@ void TcpClient::connect_first(Deadline deadline) {
   MutexLock lock(mutex_);
   parser_.set_max_body(max_body_bytes(limits_));
   socket_ = std::move(socket);
+  output_ = will_;
+  flush();
 }
 
 bool TcpClient::claim_lane(StoreCall& call) {
@@ -411,6 +430,7 @@ void TcpClient::reconnect(Deadline until) {
 
 void TcpClient::resend() {
   parser_ = FrameParser(max_body_bytes(limits_));
+  output_ = will_;  // the one before may have been lost with the connection
   for (LaneState& lane : lanes_) {
     // Nobody waits for these, and the server withdrew them with the connection.
     if (lane.call == nullptr) lane.busy = false;

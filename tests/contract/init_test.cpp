@@ -4,9 +4,13 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <latch>
@@ -309,6 +313,51 @@ TEST(Init, RanksOfAnMpiLauncherMeetWithoutAnAddressAndLeaveNoName) {
       EXPECT_TRUE(std::filesystem::is_empty(folder));
       expect_usable(group);
     });
+  EXPECT_EQ(rmdir(folder.c_str()), 0);
+}
+
+// Ranks leave a world that failed one by one, and those that left come again at once.
+TEST(Init, RanksOfAnMpiLauncherMeetAgainAfterAWorldThatFailed) {
+  constexpr int kRanks = 3, kRounds = 5;
+  std::string folder = testing::TempDir() + "c10d-init-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const auto live = [](int rank) {
+    for (int round = 0; round < kRounds; ++round) {
+      const std::string odd = rank == 2 ? "gloo" : "native";
+      const Failure failure =
+          failure_of([&] { init_process_group({.backend = odd, .timeout = kTimeout}); });
+      if (failure.code != Code::mismatch) return 10;
+      ProcessGroup group = init_process_group({.backend = "native", .timeout = kTimeout});
+      std::vector<int> sum{1};
+      group.all_reduce(sum);
+      if (sum[0] != kRanks) return 11;
+    }
+    return 0;
+  };
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    children.push_back(fork());
+    ASSERT_GE(children.back(), 0);
+    if (children.back() != 0) continue;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const Variables launched(Environment{{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+                                         {"OMPI_COMM_WORLD_SIZE", std::to_string(kRanks)},
+                                         {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank)},
+                                         {"OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(kRanks)},
+                                         {"TMPDIR", folder}});
+    int code = 12;
+    try {
+      code = live(rank);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+    }
+    _exit(code);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
   EXPECT_EQ(rmdir(folder.c_str()), 0);
 }
 

@@ -80,7 +80,11 @@ TEST(Options, MistakesAreNamed) {
       {{"--print", "ssh", "true"}, "--print"},
       {{"c10d-no-such-program"}, "there is no such program on PATH"},
       {{"./no/such/program"}, "No such file or directory"},
-      {{"/dev/null"}, "Permission denied"},
+      {{"/dev/null"}, "chmod +x it"},
+      {{"/dev"}, "it is a directory"},
+      {{"--grace=nan", "true"}, "--grace nan"},
+      {{"--rdzv-id=", "-n", "2", "true"}, "--rdzv-id= has no value"},
+      {{"-n2", "-r", "2:3", "--log-dir", "x", "true"}, "--redirects 2:3: ranks are 0 to 1"},
   };
   for (const Mistake& mistake : mistakes) {
     const Ended ended = run_ranks(mistake.arguments);
