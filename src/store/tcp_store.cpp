@@ -36,8 +36,6 @@ constexpr Duration kAnswerGrace = std::chrono::seconds(1);
 constexpr Duration kFirstPause = std::chrono::milliseconds(5);
 constexpr Duration kLongestPause = std::chrono::milliseconds(200);
 
-// As many as a token in a file must have.
-
 // Nothing to wait for but time: a server that is not there yet cannot say when it will be.
 void pause_until(Deadline deadline) {
   while (steady_clock::now() < deadline) ::poll(nullptr, 0, poll_timeout(deadline));
