@@ -245,11 +245,13 @@ TEST(Init, ByTcpEveryRankLearnsWhyTheWorldDidNotComeTogether) {
 TEST(Init, AnotherVersionIsNamedAndEndsTheWorld) {
   const auto store = make_hash_store(kTimeout);
   store->set("world.1/rank/1", "0.0.9\n1\n2\nnative\nelsewhere\nid\n77\n");
-  const Failure failure = failure_of([&] { init_process_group(by_store(store, 0, 2)); });
-  EXPECT_EQ(failure.code, Code::version_mismatch);
-  EXPECT_EQ(failure.rank, 1);
-  EXPECT_EQ(failure.host, "elsewhere");
-  EXPECT_TRUE(says(failure, "has 0.0.9")) << failure.message;
+  for (int rank = 0; rank < 2; ++rank) {  // who comes later learns what the first one found
+    const Failure failure = failure_of([&] { init_process_group(by_store(store, rank, 2)); });
+    EXPECT_EQ(failure.code, Code::version_mismatch);
+    EXPECT_EQ(failure.rank, 1);
+    EXPECT_EQ(failure.host, "elsewhere");
+    EXPECT_TRUE(says(failure, "has 0.0.9")) << failure.message;
+  }
   run_threads(2, [&](int rank) {
     ProcessGroup group = init_process_group(by_store(store, rank, 2));
     expect_usable(group);

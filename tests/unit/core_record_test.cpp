@@ -65,7 +65,7 @@ TEST_F(Record, TakesThoseAtOnePlaceTogether) {
   ASSERT_TRUE(group);
   EXPECT_EQ(places_of({&*group, 1}, 10 * kSecond),
             "group \"g\", 3 ranks\n"
-            "  ranks 0-1: left the group\n"
+            "  ranks 0, 1: left the group\n"
             "  rank 2: no op yet, has not entered #2\n"
             "  it failed: Mismatch: they \"differ\"?\n");
 }
