@@ -96,6 +96,9 @@ int run(const RunOptions& options) {
       report_failure(result);
     else if (result.forwarded_signal != 0)
       fmt::print(stderr, "c10d-run: got signal {}\n", result.forwarded_signal);
+    if (!result.places.empty())
+      fmt::print(stderr, "c10d-run: where the ranks were when they were stopped:\n{}",
+                 result.places);
     if (restart == options.max_restarts || result.forwarded_signal != 0) return result.exit_code;
     fmt::print(stderr, "c10d-run: restart {} of {}\n", restart + 1, options.max_restarts);
   }

@@ -8,8 +8,10 @@
 
 #include <atomic>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
-#include <vector>
+#include <set>
+#include <sstream>
 
 #include "c10d/env.h"
 #include "src/core/bootstrap.h"
@@ -17,6 +19,7 @@
 #include "src/core/log.h"
 #include "src/core/longest_timeout.h"
 #include "src/core/mutex.h"
+#include "src/core/record_dump.h"
 #include "src/core/token_file.h"
 #include "src/core/url.h"
 
@@ -191,31 +194,31 @@ Place meet(const InitOptions& options, const std::string& token, Duration timeou
   return place;
 }
 
-// After a world that did not come together. Ranks read in the store why: who serves it stays until
-// they have, and not for long when one is gone.
-void part(const Place& place, Store& store) noexcept {
-  constexpr std::chrono::seconds kPatience{1}, kServersPatience{5};
-  const auto key = [](int rank) { return fmt::format("parted/{}", rank); };
-  if (!place.ends_with_rank_0) return;
-  try {
-    store.set(key(place.rank), "", kPatience);
-    std::vector<std::string> keys;
-    for (int rank = 0; rank < place.size; ++rank) keys.push_back(key(rank));
-    if (place.rank == 0) store.wait(keys, kServersPatience);
-  } catch (const std::exception&) {  // of a rank that is gone
-  }
-}
-
-void warn_of_unknown_variables() {
+// Once per process and variable.
+void warn_of_environment() {
+  static Mutex mutex;
+  static auto& warned = *new std::set<std::string>();
+  MutexLock lock(mutex);
   for (const UnknownEnv& unknown : unknown_env())
-    log(LogLevel::warn, "environment variable {} is not one of ours{}", unknown.name,
-        unknown.nearest.empty() ? "" : "; did you mean " + unknown.nearest + "?");
+    if (warned.insert(unknown.name).second)
+      log(LogLevel::warn, "environment variable {} is not one of ours{}", unknown.name,
+          unknown.nearest.empty() ? "" : "; did you mean " + unknown.nearest + "?");
+  for (const char* name : {"C10D_BACKEND_PATH", "C10D_RECORD_DIR"}) {
+    std::istringstream folders(env(name).value_or(""));
+    for (std::string folder; std::getline(folders, folder, ':');) {
+      std::error_code unknown;
+      if (!folder.empty() && !std::filesystem::is_directory(folder, unknown) &&
+          warned.insert(name).second)
+        log(LogLevel::warn, "{}: {} is no folder", name, folder);
+    }
+  }
 }
 
 }  // namespace
 
 ProcessGroup init_process_group(InitOptions options) {
-  warn_of_unknown_variables();
+  warn_of_environment();
+  heed_record_signal();
   if (options.backend.empty()) options.backend = env("C10D_BACKEND").value_or("native");
   const auto seconds = env_integer("C10D_TIMEOUT", 1, 1'000'000);
   const Duration timeout = capped(options.timeout.value_or(
@@ -236,7 +239,8 @@ ProcessGroup init_process_group(InitOptions options) {
                                 .backend = options.backend,
                                 .rank = place.rank,
                                 .size = place.size,
-                                .deadline = deadline});
+                                .deadline = deadline,
+                                .ends_with_rank_0 = place.ends_with_rank_0});
   BackendContext context;
   context.rank = place.rank;
   context.size = place.size;
@@ -246,12 +250,11 @@ ProcessGroup init_process_group(InitOptions options) {
   context.token = token;
   context.timeout = timeout;
   std::shared_ptr<ProcessGroup::State> state;
-  const auto store = context.store;
   try {
     state = make_group(std::move(context), options.backend, deadline, nullptr, {});
   } catch (...) {
-    part(place, *store);
     met.release();
+    met.part();
     throw;
   }
   state->release_claim = std::move(met.release);

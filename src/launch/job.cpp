@@ -17,6 +17,7 @@
 #include "c10d/error.h"
 #include "src/core/log.h"
 #include "src/core/longest_timeout.h"
+#include "src/core/record_text.h"
 #include "src/launch/descendants.h"
 #include "src/launch/port.h"
 #include "src/net/address.h"
@@ -308,6 +309,10 @@ void Job::take_signals() {
 }
 
 void Job::stop(int signal) {
+  std::vector<pid_t> running;
+  for (const auto& rank : ranks_)
+    if (!rank->ended) running.push_back(rank->child.pid);
+  places_ = places_of(attach(running), steady_ns());
   send_all(signal);
   phase_ = Phase::stopping;
   deadline_ = steady_clock::now() + capped(options_.grace);
@@ -379,6 +384,7 @@ LaunchResult Job::result() {
     if (verdict_->exit_code != 0 && verdict_->host != options_.hosts.number)
       result.elsewhere = verdict_->text;
   }
+  result.places = std::move(places_);
   result.timed_out = timed_out_;
   if (timed_out_) result.exit_code = kTimedOutCode;
   if (ranks_.empty() && forwarded_signal_ != 0) result.exit_code = 128 + forwarded_signal_;

@@ -88,6 +88,7 @@ class Job {
   int first_failed_ = -1;
   int forwarded_signal_ = 0;
   bool timed_out_ = false;
+  std::string places_;  // LaunchResult::places
 };
 
 }  // namespace c10d::inline v0
