@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <memory>
 #include <thread>
 
@@ -87,6 +88,36 @@ std::vector<OpAlgorithms> native_algorithms(int ranks) {
   return all;
 }
 
+std::string folded(const std::vector<std::string>& names) {
+  // Of each algorithm, what stands at its second and third place.
+  std::map<std::string, std::vector<std::vector<std::string>>> parts;
+  for (const std::string& name : names) {
+    std::vector<std::string> words;
+    for (std::size_t from = 0; from <= name.size();) {
+      const std::size_t to = std::min(name.find('/', from), name.size());
+      words.push_back(name.substr(from, to - from));
+      from = to + 1;
+    }
+    auto& places = parts[words.front()];
+    places.resize(std::max(places.size(), words.size() - 1));
+    for (std::size_t i = 1; i < words.size(); ++i)
+      if (auto& place = places[i - 1];
+          std::find(place.begin(), place.end(), words[i]) == place.end())
+        place.push_back(words[i]);
+  }
+  std::string text;
+  for (auto& [algorithm, places] : parts) {
+    text += (text.empty() ? "" : " ") + algorithm;
+    for (auto& place : places) {
+      std::sort(place.begin(), place.end(), [](const std::string& a, const std::string& b) {
+        return a.size() != b.size() ? a.size() < b.size() : a < b;
+      });
+      text += fmt::format("/{{{}}}", fmt::join(place, ","));
+    }
+  }
+  return text;
+}
+
 bool is_as_asked(std::string_view op, std::string_view algorithm, std::string_view asked) {
   bool content = true;
   for (const Wish& wish : wishes_of(asked)) {
@@ -112,10 +143,10 @@ void refuse_unknown_algorithm(std::string_view asked, int ranks) {
     }
     if (known) continue;
     const std::string_view near = nearest_name(wish.name, names);
-    throw InvalidArgument(fmt::format(
-        "--algo {}: native has no algorithm {}{}; {}c10d-bench list algos names them", asked,
-        wish.name, wish.op.empty() ? "" : fmt::format(" for {}", wish.op),
-        near.empty() ? "" : fmt::format("did you mean {}? ", near)));
+    throw InvalidArgument(
+        fmt::format("--algo {}: native has no algorithm {}{}; {}c10d-bench list algos names them",
+                    asked, wish.name, wish.op.empty() ? "" : fmt::format(" for {}", wish.op),
+                    near.empty() ? "" : fmt::format("did you mean {}? ", near)));
   }
 }
 

@@ -15,6 +15,9 @@ struct OpAlgorithms {
 // Asks a group of `ranks` threads of this process.
 std::vector<OpAlgorithms> native_algorithms(int ranks);
 
+// The names in short: "one_shot/{streaming,temporal}/{32768,131072} pull/{streaming,temporal}".
+std::string folded(const std::vector<std::string>& names);
+
 // Whether `algorithm`, e.g. "two_shot/streaming/32768", is what `asked` wants for the op:
 // "two_shot", "two_shot/streaming", "all_reduce=two_shot,pull". What wants nothing of the op is
 // content.

@@ -57,8 +57,7 @@ class GroupContender final : public Contender {
   Support supports(const Query& query) const override { return groups_[0].supports(query); }
   std::string description() const override { return groups_[0].description(); }
   std::string algorithm(const Case& c, bool registered) const override {
-    const PlanReport report =
-        groups_[0].plan({facts_of(c.op).kind, c.dtype, c.bytes, registered});
+    const PlanReport report = groups_[0].plan({facts_of(c.op).kind, c.dtype, c.bytes, registered});
     return report.options.empty() ? "" : report.options.front().name;
   }
   void run(std::span<const Op> ops, Flight flight) override {
@@ -148,9 +147,7 @@ class MemcpyContender final : public Contender {
     if (query.op == OpKind::barrier) return {false, "a barrier copies nothing", ""};
     return {};
   }
-  std::string description() const override {
-    return "one core, std::memcpy; cold above 16 MiB";
-  }
+  std::string description() const override { return "one core, std::memcpy; cold above 16 MiB"; }
   bool computes() const noexcept override { return false; }
   void prepare(const Case& c) override {
     if (rank_ != 0) return;

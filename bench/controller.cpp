@@ -188,8 +188,7 @@ void print_plan(const Options& options, const Plan& plan, int ranks, const Launc
 int run_launch(const Options& options, int ranks, const std::string& flavour, Session& session,
                int number, const std::string& solo) {
   auto pipe = std::make_unique<RecordPipe>(session);
-  LaunchOptions launch_with =
-      launch_options(options, ranks, flavour, number, pipe->path(), solo);
+  LaunchOptions launch_with = launch_options(options, ranks, flavour, number, pipe->path(), solo);
   launch_with.on_line = [&](int rank, bool, std::string_view line) {
     session.show(flavour.empty() ? fmt::format("[{}] {}", rank, line) : std::string(line));
   };
@@ -261,10 +260,11 @@ void choose_backends(Options& options) {
 
 void refuse_single(const Options& options) {
   if (options.command != Command::compare || options.backends.size() > 1) return;
-  throw InvalidArgument(fmt::format(
-      "compare -B {}: nothing to compare with; add a backend (c10d-bench list backends), or memcpy, "
-      "or take c10d-bench run",
-      options.backends.front()));
+  throw InvalidArgument(
+      fmt::format("compare -B {}: nothing to compare with; add a backend (c10d-bench list "
+                  "backends), or memcpy, "
+                  "or take c10d-bench run",
+                  options.backends.front()));
 }
 
 }  // namespace

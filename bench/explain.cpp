@@ -16,11 +16,10 @@ int run_explain(const Options& options) {
   const std::uint64_t unit =
       size_of(options.dtype) * static_cast<std::uint64_t>(facts_of(op).sharded ? ranks : 1);
   if (options.bytes % unit != 0)
-    throw InvalidArgument(fmt::format(
-        "{} {}: S is {} shards of whole {} elements: a multiple of {} bytes", options.topic,
-        options.bytes, ranks, to_string(options.dtype), unit));
-  if (detect_launch().launcher == "none")
-    return launch_self(options, ranks);
+    throw InvalidArgument(
+        fmt::format("{} {}: S is {} shards of whole {} elements: a multiple of {} bytes",
+                    options.topic, options.bytes, ranks, to_string(options.dtype), unit));
+  if (detect_launch().launcher == "none") return launch_self(options, ranks);
   const std::string forced = env("C10D_NATIVE_PLAN").value_or("");
   Probe probe(options);
   const PlanReport report =

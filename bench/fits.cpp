@@ -14,15 +14,15 @@ constexpr double kWorst = 0.2;
 constexpr std::size_t kFewest = 3;
 
 // A line through the longest run of sizes that it describes; nothing when there is none.
-bool fit_prefix(std::vector<double> bytes, std::vector<double> us, FitRecord& record) {
+void fit_prefix(std::vector<double> bytes, std::vector<double> us, FitRecord& record) {
   for (; bytes.size() >= kFewest; bytes.pop_back(), us.pop_back()) {
-    record.line = fit_line(bytes, us);
-    if (record.line.worst > kWorst) continue;
+    const LineFit line = fit_line(bytes, us);
+    if (line.worst > kWorst) continue;
+    record.line = line;
     record.from = static_cast<std::uint64_t>(bytes.front());
     record.to = static_cast<std::uint64_t>(bytes.back());
-    return true;
+    return;
   }
-  return false;
 }
 
 // Between the two neighbours with opposite verdicts, where the ratio passes 1.
@@ -41,6 +41,18 @@ std::optional<std::uint64_t> crossover(const OpTable& table, std::size_t backend
     last = &*now;
   }
   return std::nullopt;
+}
+
+// "native 0.24 us + S/6.1 GB/s (n1/2 1.4 KiB) to 128 KiB".
+std::string line_text(const FitRecord& fit, std::uint64_t largest) {
+  std::string text = fmt::format("{} {} us", fit.backend, microseconds_text(fit.line->alpha));
+  if (fit.line->beta > 0) {
+    text += fmt::format(" + S/{} GB/s", ratio_text(1e-3 / fit.line->beta));
+    if (fit.line->alpha > 0)
+      text += fmt::format(" (n1/2 {})",
+                          bytes_text(static_cast<std::uint64_t>(fit.line->alpha / fit.line->beta)));
+  }
+  return fit.to < largest ? text + " to " + bytes_text(fit.to) : text;
 }
 
 std::string joined(const std::vector<std::string>& parts) {
@@ -66,7 +78,8 @@ std::vector<FitRecord> fits_of(const OpTable& table) {
       us.push_back(cell.p50.value);
       compared = compared || cell.compare;
     }
-    if (!fit_prefix(std::move(bytes), std::move(us), record)) continue;
+    if (bytes.size() < kFewest) continue;
+    fit_prefix(std::move(bytes), std::move(us), record);
     if (compared) {
       record.other = table.rows.front().cells.front().backend;
       record.overtakes_at = crossover(table, b);
@@ -80,20 +93,11 @@ std::string fit_text(const OpTable& table) {
   std::vector<std::string> lines;
   std::vector<std::string> crossings;
   for (const FitRecord& fit : table.fits) {
-    std::string text = fmt::format("{} {} us", fit.backend, microseconds_text(fit.line.alpha));
-    if (fit.line.beta > 0) {
-      text += fmt::format(" + S/{} GB/s", ratio_text(1e-3 / fit.line.beta));
-      if (fit.line.alpha > 0)
-        text += fmt::format(
-            " (n1/2 {})",
-            bytes_text(static_cast<std::uint64_t>(fit.line.alpha / fit.line.beta)));
-    }
-    if (fit.to < table.rows.back().bytes) text += " to " + bytes_text(fit.to);
-    lines.push_back(std::move(text));
+    if (fit.line) lines.push_back(line_text(fit, table.rows.back().bytes));
     if (fit.other.empty()) continue;
-    crossings.push_back(fmt::format("{}<->{}: {}", fit.other, fit.backend,
-                                    fit.overtakes_at ? "about " + bytes_text(*fit.overtakes_at)
-                                                     : "none in range"));
+    crossings.push_back(
+        fmt::format("{}<->{}: {}", fit.other, fit.backend,
+                    fit.overtakes_at ? "about " + bytes_text(*fit.overtakes_at) : "none in range"));
   }
   std::string text;
   if (!lines.empty()) text += "fit    " + joined(lines) + "\n";

@@ -24,7 +24,8 @@ std::string round_trip_text(const Results& results) {
     if (cell.rtt) buckets[cell.rtt->bucket].push_back(cell.rtt->before);
   std::vector<std::string> parts;
   for (auto& [bucket, values] : buckets)
-    parts.push_back(fmt::format("{:.2f} us {} ({} blocks)", median(values), bucket, values.size()));
+    parts.push_back(fmt::format("{:.2f} us {} ({} block{})", median(values), bucket, values.size(),
+                                values.size() == 1 ? "" : "s"));
   return parts.empty() ? "" : "rtt 0-1 " + join(parts, ", ");
 }
 
@@ -55,21 +56,23 @@ std::string placement_text(const Results& results) {
   return "by CPU: " + join(parts, kDot);
 }
 
-// What two cores and the loopback can do, where the run looked.
+// What one core, two cores and the loopback can do, where the run looked.
 std::string paths_text(const Results& results) {
-  std::map<std::string, std::string> paths;
+  std::vector<std::pair<std::string, std::string>> paths;
   for (const CeilRecord& ceil : results.ceilings) {
     if (ceil.kind == "memcpy" && ceil.level.empty()) continue;
     const std::string name = ceil.kind == "memcpy" ? "memcpy " + ceil.level
                              : ceil.kind == "shm"  ? "shm pair"
                                                    : "tcp lo";
-    std::string& text = paths[name];
-    if (text.empty()) text = name;
-    text += ceil.gbps ? fmt::format(" {:.1f} GB/s", *ceil.gbps)
-                      : fmt::format(" {} us one way", microseconds_text(ceil.us));
+    const std::string value = ceil.gbps ? fmt::format("{:.1f} GB/s", *ceil.gbps)
+                                        : fmt::format("{} us one way", microseconds_text(ceil.us));
+    if (!paths.empty() && paths.back().first == name)
+      paths.back().second = fmt::format("{}, {}", value, paths.back().second);
+    else
+      paths.emplace_back(name, value);
   }
   std::vector<std::string> parts;
-  for (auto& [name, text] : paths) parts.push_back(text);
+  for (const auto& [name, value] : paths) parts.push_back(fmt::format("{} {}", name, value));
   return join(parts, kDot);
 }
 
@@ -85,7 +88,7 @@ std::string ceilings_text(const Results& results) {
   for (auto& [bytes, values] : speeds)
     if (i++ % step == 0 || i == speeds.size())
       parts.push_back(fmt::format("{:.1f} at {}", median(values), bytes_text(bytes)));
-  return parts.empty() ? "" : "memcpy, one core, GB/s: " + join(parts, kDot);
+  return parts.empty() ? "" : "memcpy beside the cells, one core, GB/s: " + join(parts, kDot);
 }
 
 std::string check_text(const Results& results, const Summary& summary) {
@@ -146,7 +149,7 @@ std::string header_text(const Results& results, const Summary& summary) {
   }
   line("libs", libraries_text(results, summary));
   line("ceil", paths_text(results));
-  line("ceil", ceilings_text(results));
+  line("copy", ceilings_text(results));
   line("check", check_text(results, summary));
   line("busbw", "n/a (shared memory): the ranks of one host share it");
   return text;
@@ -184,8 +187,8 @@ std::vector<std::string> warning_lines(const Results& results, const std::string
     lines.push_back(std::move(text));
   }
   if (cells > kCells)
-    lines.push_back(fmt::format("and so {} more cells: all of them stand in --json",
-                                cells - kCells));
+    lines.push_back(
+        fmt::format("and so {} more cells: all of them stand in --json", cells - kCells));
   return lines;
 }
 

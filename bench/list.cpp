@@ -19,10 +19,6 @@ namespace {
 
 using Lines = std::vector<std::pair<std::string, std::string>>;
 
-std::string join(const std::vector<std::string>& names) {
-  return fmt::format("{}", fmt::join(names, " "));
-}
-
 Lines lines_of(const std::string& topic) {
   Lines lines;
   if (topic == "ops") {
@@ -42,7 +38,7 @@ Lines lines_of(const std::string& topic) {
       lines.emplace_back(to_string(static_cast<ReduceOp::Kind>(i)), "");
   } else if (topic == "algos") {
     for (const OpAlgorithms& op : native_algorithms(2))
-      lines.emplace_back(op.op, op.names.empty() ? "one way only" : join(op.names));
+      lines.emplace_back(op.op, op.names.empty() ? "one way only" : folded(op.names));
   } else if (topic == "checks") {
     lines.emplace_back("first", "before the first block and after the last one (default)");
     lines.emplace_back("all", "before the first block and after every block");
@@ -50,8 +46,8 @@ Lines lines_of(const std::string& topic) {
   } else if (topic == "columns") {
     for (const ColumnFacts& facts : column_facts()) lines.emplace_back(facts.name, facts.help);
   } else {
-    throw InvalidArgument(
-        fmt::format("list {}: one of ops, backends, dtypes, redops, algos, checks, columns", topic));
+    throw InvalidArgument(fmt::format(
+        "list {}: one of ops, backends, dtypes, redops, algos, checks, columns", topic));
   }
   return lines;
 }

@@ -12,10 +12,8 @@ constexpr const char* kCheck = "Checks and verdicts";
 constexpr const char* kOutput = "Output";
 constexpr const char* kAgain = "Once more";
 
-}  // namespace
-
-const std::vector<OptionFacts>& option_facts() {
-  static const std::vector<OptionFacts> facts = {
+std::vector<OptionFacts> what_to_measure() {
+  return {
       {"-n,--ranks", kRanks, "start N ranks on this host (default: one per CPU, from 2 to 8)",
        &Options::ranks, 1, 1024},
       {"--bind", kRanks,
@@ -42,7 +40,11 @@ const std::vector<OptionFacts>& option_facts() {
       {"--window", kWhat, "messages in flight of isend", &Options::window, 1, 1024},
       {"--concurrent", kWhat, "N collectives at once, each on a group and buffers of its own",
        &Texts::concurrent, 1, 64},
+  };
+}
 
+std::vector<OptionFacts> how_to_measure() {
+  return {
       {"--time", kTime, "time for one cell in one launch", &Texts::time},
       {"-i,--iters", kTime, "iterations per block instead of --time", &Options::iters, 1, 20000},
       {"-w,--warmup", kTime, "iterations before a cell, or auto", &Texts::warmup},
@@ -72,7 +74,11 @@ const std::vector<OptionFacts>& option_facts() {
        &Texts::min_effect},
       {"--strict", kCheck, "exit 5 when the run is noisy", &Options::strict},
       {"--timeout", kCheck, "deadline of one operation", &Texts::timeout},
+  };
+}
 
+std::vector<OptionFacts> what_to_write() {
+  return {
       {"--json", kOutput, "JSON lines to this file; - is stdout, the table moves to stderr",
        &Options::json},
       {"--csv", kOutput, "one row per block to this file", &Options::csv},
@@ -92,7 +98,18 @@ const std::vector<OptionFacts>& option_facts() {
       {"--only", kAgain, "of all cells these, with the base: mpi:16M, all_reduce:mpi:16M",
        &Texts::only},
   };
-  return facts;
+}
+
+}  // namespace
+
+const std::vector<OptionFacts>& option_facts() {
+  static const std::vector<OptionFacts> all = [] {
+    std::vector<OptionFacts> facts = what_to_measure();
+    for (const auto& part : {how_to_measure(), what_to_write()})
+      facts.insert(facts.end(), part.begin(), part.end());
+    return facts;
+  }();
+  return all;
 }
 
 const std::vector<std::string>& output_names() {

@@ -190,11 +190,9 @@ void read_protocol(const Texts& texts, Options& options) {
   options.control =
       word<Control>("--control", texts.control,
                     {{"on", Control::on}, {"solo", Control::solo}, {"off", Control::off}});
-  options.bind = word<Bind>("--bind", texts.bind,
-                            {{"auto", Bind::automatic},
-                             {"set", Bind::set},
-                             {"core", Bind::core},
-                             {"none", Bind::none}});
+  options.bind = word<Bind>(
+      "--bind", texts.bind,
+      {{"auto", Bind::automatic}, {"set", Bind::set}, {"core", Bind::core}, {"none", Bind::none}});
   options.cuda = word<bool>("--device", texts.device, {{"cpu", false}, {"cuda", true}});
   if (texts.graph > 0 && !options.cuda)
     throw InvalidArgument("--graph: CUDA graphs hold ops of a GPU; add --device cuda");
@@ -203,8 +201,8 @@ void read_protocol(const Texts& texts, Options& options) {
   if (options.start_skew < 0 || options.start_skew > 1)
     throw InvalidArgument(
         fmt::format("--start-skew {}: from 0 to 1 s, in every iteration", texts.start_skew));
-  options.min_effect =
-      must(parse_fraction(texts.min_effect), "--min-effect", texts.min_effect, "a fraction; write 5%");
+  options.min_effect = must(parse_fraction(texts.min_effect), "--min-effect", texts.min_effect,
+                            "a fraction; write 5%");
   options.heap = word<bool>("--memory", texts.memory, {{"plain", false}, {"heap", true}});
   options.window_sync = word<bool>("--sync", texts.sync, {{"window", true}, {"barrier", false}});
   options.check = word<Check>("--check", texts.check,
@@ -276,6 +274,83 @@ void add_training(CLI::App& app, Options& options) {
   app.add_option("--seed", options.seed, "of the order")->capture_default_str();
 }
 
+// Given twice, an option's last value counts, so that a script can be overridden at its end.
+void let_last_win(CLI::App& app) {
+  for (CLI::Option* option : app.get_options())
+    if (option->get_expected_max() == 1)
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
+struct CommandFacts {
+  const char* name;
+  const char* help;
+  Command value;
+  const char* example;
+};
+CLI::App* add_command(CLI::App& app, Options& options, const CommandFacts& facts) {
+  CLI::App* sub = app.add_subcommand(facts.name, facts.help);
+  sub->footer(fmt::format("Example:\n  c10d-bench {}\n{}", facts.example, kExitCodes));
+  sub->callback([&options, value = facts.value] { options.command = value; });
+  return sub;
+}
+
+// Commands that start ranks.
+void add_measuring(CLI::App& app, Options& options, Texts& texts) {
+  const auto command = [&](const char* name, const char* help, Command value, const char* example) {
+    return add_command(app, options, {name, help, value, example});
+  };
+  for (CLI::App* sub :
+       {command("compare", "backends side by side: ratio, interval, verdict", Command::compare,
+                "compare -n 2 -B native,gloo,mpi all_reduce -b 8 -e 64M -f 8 --report r.html"),
+        command("run", "time and bandwidth of each backend", Command::run,
+                "run -n 4 all -s 1K,1M --json r.jsonl")}) {
+    declare(*sub, options, texts);
+    let_last_win(*sub);
+  }
+  CLI::App* tune = command("tune", "measure native's algorithms here, for its plans", Command::tune,
+                           "tune -n 2");
+  CLI::App* explain = command("explain", "what native does for a call, and how fast",
+                              Command::explain, "explain all_reduce 1M -n 2");
+  explain->add_option("op", options.topic, "all_reduce, ...")->required();
+  explain->add_option("size", texts.size, "S: 8, 4K, 16M")->required();
+  explain->add_option("-d,--dtype", texts.dtypes, "f32, bf16, ...")->capture_default_str();
+  explain->add_flag("--heap", options.heap, "of registered memory");
+  for (CLI::App* sub : {tune, explain})
+    sub->add_option("-n,--ranks", options.ranks, "start N ranks on this host (default 2)")
+        ->check(CLI::Range(2, 1024));
+  add_training(*command("train", "step time of the reference models here and under PyTorch",
+                        Command::train, "train --model mlp --python /usr/bin/python3"),
+               options);
+  command("overlap", "what an async all_reduce hides behind computation", Command::overlap,
+          "overlap");
+}
+
+// Commands of this one process.
+void add_looking(CLI::App& app, Options& options) {
+  const auto command = [&](const char* name, const char* help, Command value, const char* example) {
+    return add_command(app, options, {name, help, value, example});
+  };
+  CLI::App* ceiling =
+      command("ceiling", "what memory and loopback can do here", Command::ceiling, "ceiling");
+  ceiling->add_flag("--json", options.json_listing, "JSON lines");
+  CLI::App* store =
+      command("store", "operations per second of the store", Command::store, "store --time 1");
+  store->add_flag("--json", options.json_listing, "JSON lines");
+  store->add_option("--time", options.seconds, "seconds per line")->capture_default_str();
+  CLI::App* doctor =
+      command("doctor", "what this machine offers to a benchmark", Command::doctor, "doctor");
+  doctor->add_flag("--json", options.json_listing, "one JSON object");
+  CLI::App* list = command("list", "names that options take", Command::list, "list ops");
+  list->add_option("topic", options.topic, "ops, backends, dtypes, redops, algos, checks, columns")
+      ->required();
+  list->add_flag("--json", options.json_listing, "one JSON object");
+  CLI::App* report = command("report", "JSON lines of earlier runs to one HTML file",
+                             Command::report, "report r.jsonl -o r.html");
+  report->add_option("files", options.files, "R.jsonl ...")->required();
+  report->add_option("-o,--report", options.report, "the HTML file");
+  report->add_option("--svg", options.svg, "each plot as a file of its own in this folder");
+}
+
 void read_texts(const Texts& texts, Options& options) {
   if (options.command != Command::run && options.command != Command::compare) {
     options.timeout = seconds_of("--timeout", texts.timeout);
@@ -291,13 +366,6 @@ void read_texts(const Texts& texts, Options& options) {
   read_sweep(texts, options);
   read_protocol(texts, options);
   read_only(texts, options);
-}
-
-// Given twice, an option's last value counts, so that a script can be overridden at its end.
-void let_last_win(CLI::App& app) {
-  for (CLI::Option* option : app.get_options())
-    if (option->get_expected_max() == 1)
-      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
 bool is_kept(const std::vector<CellFilter>& only, const Case& c) {
@@ -319,8 +387,8 @@ bool is_kept(const std::vector<CellFilter>& only, const Case& c) {
 // rank need not be more than that either.
 std::uint64_t rotation_bytes(int ranks) {
   const std::uint64_t all = 2 * last_level_bytes();
-  return std::min(all, all * static_cast<std::uint64_t>(numa_nodes()) /
-                           static_cast<std::uint64_t>(ranks));
+  return std::min(
+      all, all * static_cast<std::uint64_t>(numa_nodes()) / static_cast<std::uint64_t>(ranks));
 }
 
 }  // namespace
@@ -335,56 +403,8 @@ Parsed parse_options(int argc, const char* const* argv) {
   app.require_subcommand(1);
   app.footer(std::string(kExamples) + kExitCodes +
              "\nc10d-bench COMMAND --help lists the options.");
-  const auto command = [&](const char* name, const char* help, Command value,
-                           const std::string& example) {
-    CLI::App* sub = app.add_subcommand(name, help);
-    sub->footer("Example:\n  c10d-bench " + example + "\n" + kExitCodes);
-    sub->callback([&options, value] { options.command = value; });
-    return sub;
-  };
-  for (CLI::App* sub :
-       {command("compare", "backends side by side: ratio, interval, verdict", Command::compare,
-                "compare -n 2 -B native,gloo,mpi all_reduce -b 8 -e 64M -f 8 --report r.html"),
-        command("run", "time and bandwidth of each backend", Command::run,
-                "run -n 4 all -s 1K,1M --json r.jsonl")}) {
-    declare(*sub, options, texts);
-    let_last_win(*sub);
-  }
-  CLI::App* tune = command("tune", "measure native's algorithms here, for its plans", Command::tune,
-                           "tune -n 2");
-  CLI::App* explain = command("explain", "what native does for a call, and how fast",
-                              Command::explain, "explain all_reduce 1M -n 2");
-  explain->add_option("op", options.topic, "all_reduce, ...")->required();
-  explain->add_option("size", texts.size, "S: 8, 4K, 16M")->required();
-  explain->add_option("-d,--dtype", texts.dtypes, "f32, bf16, ...")->capture_default_str();
-  explain->add_flag("--heap", options.heap, "of registered memory");
-  for (CLI::App* sub : {tune, explain})
-    sub->add_option("-n,--ranks", options.ranks, "start N ranks on this host (default 2)")
-        ->check(CLI::Range(2, 1024));
-  CLI::App* ceiling =
-      command("ceiling", "what memory and loopback can do here", Command::ceiling, "ceiling");
-  ceiling->add_flag("--json", options.json_listing, "JSON lines");
-  CLI::App* store =
-      command("store", "operations per second of the store", Command::store, "store --time 1");
-  store->add_flag("--json", options.json_listing, "JSON lines");
-  store->add_option("--time", options.seconds, "seconds per line")->capture_default_str();
-  add_training(*command("train", "step time of the reference models here and under PyTorch",
-                        Command::train, "train --model mlp --python /usr/bin/python3"),
-               options);
-  command("overlap", "what an async all_reduce hides behind computation", Command::overlap,
-          "overlap");
-  CLI::App* doctor =
-      command("doctor", "what this machine offers to a benchmark", Command::doctor, "doctor");
-  doctor->add_flag("--json", options.json_listing, "one JSON object");
-  CLI::App* list = command("list", "names that options take", Command::list, "list ops");
-  list->add_option("topic", options.topic,
-                   "ops, backends, dtypes, redops, algos, checks, columns")->required();
-  list->add_flag("--json", options.json_listing, "one JSON object");
-  CLI::App* report = command("report", "JSON lines of earlier runs to one HTML file",
-                             Command::report, "report r.jsonl -o r.html");
-  report->add_option("files", options.files, "R.jsonl ...")->required();
-  report->add_option("-o,--report", options.report, "the HTML file");
-  report->add_option("--svg", options.svg, "each plot as a file of its own in this folder");
+  add_measuring(app, options, texts);
+  add_looking(app, options);
   try {
     words = words_of(argc, argv);
     options.argv = words;

@@ -40,7 +40,7 @@ struct Options {
   Command command = Command::none;
   std::vector<std::string> argv;  // as given: what --report prints and workers are started with
 
-  int ranks = 0;  // 0: not given
+  int ranks = 0;                      // 0: not given
   std::vector<std::string> backends;  // compare: empty until the controller has looked around
   Sweep sweep;
   std::vector<CellFilter> only;  // empty: all

@@ -256,8 +256,7 @@ std::uint64_t sets_of(const Case& c, int ranks, int window) {
 
 Footprint memory_of(const Case& c, int ranks, int window) {
   const Footprint stride = stride_of(c, ranks, window);
-  const std::uint64_t slots =
-      sets_of(c, ranks, window) * static_cast<std::uint64_t>(c.concurrent);
+  const std::uint64_t slots = sets_of(c, ranks, window) * static_cast<std::uint64_t>(c.concurrent);
   return {stride.input * (c.place == Place::in ? 1 : slots), stride.output * slots};
 }
 

@@ -197,11 +197,15 @@ Json to_json(const FitRecord& fit) {
   put_key(line, fit.key);
   line.erase("bytes");
   line["backend"] = fit.backend;
-  line["alpha_us"] = rounded(fit.line.alpha);
-  line["gbps"] = fit.line.beta > 0 ? Json(rounded(1e-3 / fit.line.beta)) : Json(nullptr);
-  line["n_half"] = fit.line.beta > 0 ? Json(std::llround(fit.line.alpha / fit.line.beta))
-                                     : Json(nullptr);
-  line["range"] = {fit.from, fit.to};
+  line["alpha_us"] = line["gbps"] = line["n_half"] = line["range"] = nullptr;
+  if (fit.line) {
+    line["alpha_us"] = rounded(fit.line->alpha);
+    line["range"] = {fit.from, fit.to};
+    if (fit.line->beta > 0) {
+      line["gbps"] = rounded(1e-3 / fit.line->beta);
+      line["n_half"] = std::llround(fit.line->alpha / fit.line->beta);
+    }
+  }
   line["crossover"] = nullptr;
   if (!fit.other.empty())
     line["crossover"] = {{"other", fit.other},

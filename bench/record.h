@@ -93,9 +93,9 @@ struct WarnRecord {
 struct FitRecord {
   CellKey key;  // bytes = 0
   std::string backend;
-  LineFit line;                              // of bytes to us
-  std::uint64_t from = 0, to = 0;            // sizes
-  std::string other;                         // the base; empty: this is the base
+  std::optional<LineFit> line;                // of bytes to us; nothing: no line fits
+  std::uint64_t from = 0, to = 0;             // sizes
+  std::string other;                          // the base; empty: this is the base
   std::optional<std::uint64_t> overtakes_at;  // bytes where the faster of the two changes
 };
 

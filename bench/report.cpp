@@ -102,9 +102,10 @@ std::string tiles(const Summary& summary) {
   html += tile(std::to_string(summary.ranks), "ranks");
   html += tile(fmt::format("{} x {}", summary.launches, summary.blocks), "launches x blocks");
   for (const ControlRecord& control : summary.controls)
-    html += tile(ratio_text(control.ratio.value),
-                 fmt::format("{} against {}{}", control.backend,
-                             control.kind == "aa" ? "itself" : "alone", control.trust == Trust::ok ? "" : ": noisy"));
+    html += tile(
+        ratio_text(control.ratio.value),
+        fmt::format("{} against {}{}", control.backend, control.kind == "aa" ? "itself" : "alone",
+                    control.trust == Trust::ok ? "" : ": noisy"));
   return html + "</div>";
 }
 
@@ -144,7 +145,8 @@ std::string environment(const Results& results) {
 std::string notes(const Results& results, const Summary& summary) {
   std::set<std::string> lines;
   for (const std::string& note : skip_notes(summary)) lines.insert("skipped: " + note);
-  for (const WarnRecord& warn : results.warnings) lines.insert(fmt::format("{} {}", warn.code, warn.text));
+  for (const WarnRecord& warn : results.warnings)
+    lines.insert(fmt::format("{} {}", warn.code, warn.text));
   if (!results.complete) lines.insert("the run ended before everything was measured");
   if (lines.empty()) return "";
   std::string html = "<section><h3>Notes</h3><ul>";

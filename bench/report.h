@@ -17,8 +17,8 @@ void write_figures(const std::string& folder, const Summary& summary);
 // Throws InvalidArgument when there can be no such folder.
 void make_folder(const std::string& folder);
 
-// Merges files of earlier runs, launches numbered on, into one report, into figures, or both; an empty
-// path is not written. Returns an exit code.
+// Merges files of earlier runs, launches numbered on, into one report, into figures, or both; an
+// empty path is not written. Returns an exit code.
 int write_report(const std::vector<std::string>& files, const std::string& path,
                  const std::string& svg);
 

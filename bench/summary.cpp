@@ -214,7 +214,8 @@ std::string OpTable::title() const {
   if (key.root >= 0) text += fmt::format(", root {}", key.root);
   if (key.place == "in") text += ", in place";
   if (key.concurrent > 1) text += fmt::format(", {} at once", key.concurrent);
-  if (key.cache != "hot") text += fmt::format(", {} buffers", key.cache == "rotate" ? "rotating" : key.cache);
+  if (key.cache != "hot")
+    text += fmt::format(", {} buffers", key.cache == "rotate" ? "rotating" : key.cache);
   return text;
 }
 
@@ -257,8 +258,7 @@ Summary summarise(const Results& results, bool compare, double equiv, double min
     table.fits = fits_of(table);
     summary.tables.push_back(std::move(table));
   }
-  if (summary.controls.empty())
-    summary.controls = controls_of(index, summary.backends, min_effect);
+  if (summary.controls.empty()) summary.controls = controls_of(index, summary.backends, min_effect);
   return summary;
 }
 

@@ -247,8 +247,10 @@ std::string standalone_svg(const Chart& chart) {
   }
   svg += fmt::format(R"x(<text x="8" y="40">{}</text><g transform="translate(0 {:.0f})">{}</g>)x",
                      escape_html(chart.y_label), kHead, chart_body(chart));
-  return svg + fmt::format(R"(<text x="{:.0f}" y="{:.0f}" text-anchor="end">S</text></svg>)",
-                           kWidth - kRight, kHead + kHeight + 2) + "\n";
+  return svg +
+         fmt::format(R"(<text x="{:.0f}" y="{:.0f}" text-anchor="end">S</text></svg>)",
+                     kWidth - kRight, kHead + kHeight + 2) +
+         "\n";
 }
 
 }  // namespace c10d::bench

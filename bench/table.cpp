@@ -72,7 +72,8 @@ std::string header_of(std::string_view column) {
   return std::string(column);
 }
 
-bool is_word(std::string_view column) { return column == "verdict" || column == "ratio" || column == "algo";
+bool is_word(std::string_view column) {
+  return column == "verdict" || column == "ratio" || column == "algo";
 }
 
 using Names = std::vector<std::string>;

@@ -33,9 +33,9 @@ void refuse_other_than_utf8(const std::vector<std::string>& words) {
     try {
       (void)Json(words[i]).dump();
     } catch (const nlohmann::json::exception&) {
-      throw InvalidArgument(fmt::format(
-          "argument {} is not UTF-8: {}", i + 1,
-          Json(words[i]).dump(-1, ' ', true, Json::error_handler_t::replace)));
+      throw InvalidArgument(
+          fmt::format("argument {} is not UTF-8: {}", i + 1,
+                      Json(words[i]).dump(-1, ' ', true, Json::error_handler_t::replace)));
     }
   }
 }
@@ -110,7 +110,8 @@ int complain(const CLI::App& app, const std::vector<std::string>& words,
       for (const CLI::Option* option : one->get_options())
         for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   std::vector<std::string_view> commands;
-  for (const CLI::App* candidate : app.get_subcommands({})) commands.push_back(candidate->get_name());
+  for (const CLI::App* candidate : app.get_subcommands({}))
+    commands.push_back(candidate->get_name());
   std::string text = error.what();
   if (sub == nullptr && !words.empty() && !words.front().starts_with("-")) {
     const std::string_view near = nearest_name(words.front(), commands);

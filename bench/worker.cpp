@@ -34,7 +34,7 @@ struct Entry {
   std::unique_ptr<Contender> contender;  // null: not available here
   std::string code;                      // why not: unavailable, failed
   std::string reason;
-  std::string algo;  // of the case in work, where the backend says so
+  std::string algo;         // of the case in work, where the backend says so
   bool registered = false;  // the buffers are its own memory
 };
 
@@ -161,8 +161,9 @@ void Rank::bind() {
                              "share them all",
                              all.size(), size_));
   if (options_.bind == Bind::core)
-    warn("W008", "--bind core: progress threads of a backend, as gloo's, share the one CPU of "
-                 "their rank");
+    warn("W008",
+         "--bind core: progress threads of a backend, as gloo's, share the one CPU of "
+         "their rank");
 }
 
 void Rank::open(Entry& entry) {
@@ -248,7 +249,8 @@ Support Rank::support_of(const Case& c, const Entry& entry, const Buffers& buffe
   if (buffers.flight() == Flight::one_per_group && !contender.overlaps())
     return {false, "called directly, one op at a time", ""};
   const std::string algorithm = contender.algorithm(c, entry.registered);
-  if (entry.name == "native" && !options_.algo.empty() && !is_as_asked(facts_of(c.op).name, algorithm, options_.algo))
+  if (entry.name == "native" && !options_.algo.empty() &&
+      !is_as_asked(facts_of(c.op).name, algorithm, options_.algo))
     return {false,
             fmt::format("--algo {}: not for {} in such memory", options_.algo, facts_of(c.op).name),
             ""};
@@ -362,7 +364,7 @@ void Rank::run_block(Turn& turn, const Case& c, int block, int order) {
   if (drop_if_failed(turn, c)) return;
   if (rank_ != 0) return;
   cell.key = key_of(c);
-  cell.backend = turn.entry->name + (turn.control             ? kControlSuffix
+  cell.backend = turn.entry->name + (turn.control            ? kControlSuffix
                                      : options_.solo.empty() ? ""
                                                              : kSoloSuffix);
   cell.algo = turn.entry->algo;
@@ -394,8 +396,7 @@ void Rank::measure_memcpy(const Case& c) {
     }
     const double us = median(std::move(samples));
     emit(to_json(CeilRecord{"memcpy", "", c.bytes, std::max(0, options_.worker_launch),
-                            static_cast<double>(c.bytes) * 1e-3 / us, us,
-                            c.cache == Cache::hot}));
+                            static_cast<double>(c.bytes) * 1e-3 / us, us, c.cache == Cache::hot}));
   }
   page_.barrier();
 }
