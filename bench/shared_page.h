@@ -67,6 +67,9 @@ class SharedPage {
 
   bool oversubscribed() const noexcept { return oversubscribed_; }
 
+  // Binds this rank, and the threads that it starts from now on. False when the kernel refuses.
+  bool bind(std::span<const int> cpus) noexcept;
+
  private:
   struct Layout;
   void leave_shared_cpu() noexcept;

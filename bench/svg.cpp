@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -148,7 +149,10 @@ std::string draw_mark(const std::string& style, int marker) {
                      style, mark);
 }
 
-std::string draw_chart(const Chart& chart) {
+namespace {
+
+// What is inside the chart's own coordinates; empty without points.
+std::string chart_body(const Chart& chart) {
   Range xs;
   Range ys;
   std::vector<double> sizes;
@@ -168,15 +172,59 @@ std::string draw_chart(const Chart& chart) {
   ys.high = std::pow(10.0, std::ceil(std::log10(ys.high) * 2) / 2);
   const Axis x(xs.low, xs.high, kLeft + 12, kWidth - kRight - 12);
   const Axis y(ys.low, ys.high, kHeight - kBottom, kTop);
-  std::string svg =
-      fmt::format(R"(<svg class="chart" viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">)",
-                  kWidth, kHeight, escape_html(chart.title));
-  svg += y_grid(y, ys) + x_grid(x, sizes);
+  std::string svg = y_grid(y, ys) + x_grid(x, sizes);
   svg += fmt::format(R"(<line class="axis" x1="{:.1f}" x2="{:.1f}" y1="{:.1f}" y2="{:.1f}"/>)",
                      kLeft, kWidth - kRight, kHeight - kBottom, kHeight - kBottom);
   for (const ChartSeries& series : chart.series)
     if (!series.points.empty()) svg += series_svg(series, x, y);
-  return svg + "</svg>";
+  return svg;
+}
+
+// As the report's, on white paper.
+constexpr const char* kFileStyle =
+    "text{font:12px system-ui,sans-serif;fill:#52514e}.title{font-size:14px;fill:#0b0b0b}"
+    ".grid{stroke:#e1e0d9}.axis{stroke:#898781}.band{opacity:.16}"
+    "polyline{fill:none;stroke-width:2;stroke-linejoin:round}"
+    ".ceiling polyline{stroke:#898781;stroke-dasharray:5 5}.mark>*{stroke:#fff;stroke-width:1.5}";
+constexpr std::array kFileColours = {"#2a78d6", "#eb6834", "#1baf7a", "#4a3aa7",
+                                     "#eda100", "#e87ba4", "#008300", "#e34948"};
+
+}  // namespace
+
+std::string draw_chart(const Chart& chart) {
+  const std::string body = chart_body(chart);
+  if (body.empty()) return "";
+  return fmt::format(
+      R"(<svg class="chart" viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">{}</svg>)",
+      kWidth, kHeight, escape_html(chart.title), body);
+}
+
+std::string standalone_svg(const Chart& chart) {
+  constexpr double kHead = 48;
+  constexpr double kFoot = 12;
+  std::string style = kFileStyle;
+  for (std::size_t i = 0; i < kFileColours.size(); ++i)
+    style += fmt::format(".s{0}{{fill:{1}}}.s{0} polyline{{stroke:{1}}}", i, kFileColours[i]);
+  std::string svg = fmt::format(
+      R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0:.0f} {1:.0f}" width="{0:.0f}" )"
+      R"(height="{1:.0f}"><style>{2}</style><rect width="100%" height="100%" fill="#fff"/>)"
+      R"(<text class="title" x="{3:.0f}" y="20">{4}</text>)",
+      kWidth, kHead + kHeight + kFoot, style, kLeft, escape_html(chart.title));
+  double x = kLeft;
+  for (const ChartSeries& series : chart.series) {
+    if (series.points.empty()) continue;
+    const std::string mark = series.style == "ceiling" ? "" : mark_at(x + 14, 36, series.marker);
+    svg += fmt::format(R"(<g class="{}"><polyline points="{:.0f},36 {:.0f},36"/>{}</g>)",
+                       series.style, x, x + 28, mark);
+    svg += fmt::format(R"(<text x="{:.0f}" y="40">{}</text>)", x + 34, escape_html(series.name));
+    x += 52 + 7.5 * static_cast<double>(display_width(series.name));
+  }
+  svg += fmt::format(R"x(<text x="8" y="40">{}</text><g transform="translate(0 {:.0f})">{}</g>)x",
+                     escape_html(chart.y_label), kHead, chart_body(chart));
+  return svg +
+         fmt::format(R"(<text x="{:.0f}" y="{:.0f}" text-anchor="end">S</text></svg>)",
+                     kWidth - kRight, kHead + kHeight + 2) +
+         "\n";
 }
 
 }  // namespace c10d::bench

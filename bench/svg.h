@@ -30,6 +30,9 @@ struct Chart {
 };
 std::string draw_chart(const Chart& chart);
 
+// The chart as a file of its own: with its title, what its axes are, and its legend.
+std::string standalone_svg(const Chart& chart);
+
 // The mark of a series, for legends.
 std::string draw_mark(const std::string& style, int marker);
 

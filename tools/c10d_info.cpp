@@ -48,9 +48,9 @@ int info(int argc, char** argv) {
   CLI::App app("What this build of c10d is and can do on this host.", "c10d-info");
   app.footer(
       "Examples:\n"
-      "  c10d-info                       everything at a glance\n"
+      "  c10d-info                       this machine on one screen\n"
       "  c10d-info backends              which backends work here, and why others do not\n"
-      "  c10d-info environment           every variable that is read, with value and meaning\n"
+      "  c10d-info --env                 every variable that is read, with value and meaning\n"
       "  c10d-info --json | jq .host     the same for programs\n"
       "  c10d-info --pid 4711            where the ranks of a running or hanging job are\n"
       "\nA capability is yes, comp (composed of other ops of the library below) or - (with the "
@@ -59,8 +59,12 @@ int info(int argc, char** argv) {
   std::vector<pid_t> processes;
   std::size_t last = 16;
   bool json = false;
-  app.add_option("SECTION", sections,
-                 "version host launch backends capabilities limits environment (default: all)")
+  bool environment = false;
+  bool all = false;
+  app.add_option(
+         "SECTION", sections,
+         "version host native launch backends capabilities limits environment (default: the "
+         "main facts)")
       ->type_name("")
       ->check(CLI::IsMember(kSections).description(""));
   app.add_option("--pid", processes,
@@ -70,17 +74,26 @@ int info(int argc, char** argv) {
   app.add_option("--last", last, "with --pid: ops of each rank (16)")
       ->type_name("N")
       ->check(CLI::Range(std::size_t{0}, kRecords).description(""));
-  app.add_flag("--json", json, "as one JSON object");
+  app.add_flag("--json", json, "all of it, or the sections named, as one JSON object");
+  app.add_flag("--env", environment, "the section environment");
+  app.add_flag("--all", all, "every section");
   try {
     app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsage;
+    fmt::print(stderr, "c10d-info: {}\nc10d-info --help says more.\n", error.what());
+    return kUsage;
   }
+  if (environment) sections.emplace_back("environment");
 
   if (!processes.empty()) return print_record(processes, last, json);
   const nlohmann::ordered_json facts = collect_facts();
   if (!json) {
-    print_text(facts, sections);
+    if (sections.empty() && !all)
+      fmt::print("{}", overview_text(facts));
+    else
+      print_text(facts, all ? std::vector<std::string>() : sections);
     return 0;
   }
   nlohmann::ordered_json chosen;

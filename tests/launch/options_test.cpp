@@ -205,8 +205,18 @@ TEST(Options, MpirunStartsTheRanks) {
   EXPECT_EQ(ended.out, "MASTER_ADDR=127.0.0.1\nMASTER_ADDR=127.0.0.1\nMASTER_ADDR=127.0.0.1\n");
 }
 
+TEST(Info, FitsOnOneScreenUnlessAskedForMore) {
+  const Ended ended = run({.command = {C10D_INFO}, .environment = {{"C10D_TIMEOUT", "7"}}});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_LE(lines_of(ended.out).size(), 40u) << ended.out;
+  EXPECT_TRUE(contains(ended.out, "\nnative     ")) << ended.out;
+  EXPECT_TRUE(contains(ended.out, "C10D_TIMEOUT=7")) << ended.out;
+  const Ended variables = run({.command = {C10D_INFO, "--env"}});
+  EXPECT_TRUE(contains(variables.out, "C10D_NATIVE_PLAN")) << variables.out;
+}
+
 TEST(Info, IsReadableInAHundredColumns) {
-  const Ended ended = run({.command = {C10D_INFO}});
+  const Ended ended = run({.command = {C10D_INFO, "--all"}});
   EXPECT_EQ(ended.code, 0) << ended.err;
   for (const char* section : {"version", "host", "launch", "backends", "capabilities", "limits"})
     EXPECT_TRUE(contains(ended.out, std::string("\n") + section + "\n") ||
