@@ -21,7 +21,11 @@ class BlockRunner {
     bool window_sync = true;
   };
   BlockRunner(SharedPage& page, Contender& contender, Buffers& buffers, Settings settings)
-      : page_(page), contender_(contender), buffers_(buffers), settings_(settings) {}
+      : page_(page),
+        contender_(contender),
+        buffers_(buffers),
+        settings_(settings),
+        burst_(page.oversubscribed() ? burst_of(buffers.of().bytes) : 1) {}
 
   // Runs for about `seconds`, or `fixed` iterations when that is not negative; returns seconds per
   // iteration, waits between iterations included, as rank 0 saw them.
@@ -52,6 +56,7 @@ class BlockRunner {
   Contender& contender_;
   Buffers& buffers_;
   Settings settings_;
+  int burst_;  // runs of the ops in one iteration
   std::string failure_;
 };
 

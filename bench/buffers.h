@@ -22,6 +22,7 @@ class Buffers {
   std::span<const Op> ops() const noexcept { return ops_; }
   // Whether the ops of one iteration are in flight together.
   bool together() const noexcept { return case_.op == BenchOp::isend; }
+  const Case& of() const noexcept { return case_; }
   // What one op's time is of one iteration's.
   double share() const noexcept;
 

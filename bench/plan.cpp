@@ -179,6 +179,13 @@ int window_of(const Case& c, int asked) {
   return static_cast<int>(std::min<std::uint64_t>(fit, static_cast<std::uint64_t>(asked)));
 }
 
+int burst_of(std::uint64_t bytes) {
+  constexpr std::uint64_t kTogether = std::uint64_t{4} << 20;
+  constexpr std::uint64_t kMost = 64;
+  return static_cast<int>(
+      std::clamp<std::uint64_t>(kTogether / std::max<std::uint64_t>(1, bytes), 1, kMost));
+}
+
 std::uint64_t memory_of(const Case& c, int ranks, int window) {
   const auto n = static_cast<std::uint64_t>(ranks);
   const std::uint64_t shard = c.shard * size_of(c.dtype);

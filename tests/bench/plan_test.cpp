@@ -89,6 +89,14 @@ TEST(Plan, WindowIsBounded) {
   EXPECT_EQ(window_of(c, 16), 1);
 }
 
+TEST(Plan, BurstsAreOfSmallOps) {
+  EXPECT_EQ(burst_of(0), 64);
+  EXPECT_EQ(burst_of(8), 64);
+  EXPECT_EQ(burst_of(64 << 10), 64);
+  EXPECT_EQ(burst_of(1 << 20), 4);
+  EXPECT_EQ(burst_of(16 << 20), 1);
+}
+
 TEST(Bandwidth, FactorsAreNcclTests) {
   EXPECT_DOUBLE_EQ(bus_factor(BenchOp::all_reduce, 4), 1.5);
   EXPECT_DOUBLE_EQ(bus_factor(BenchOp::all_gather, 4), 0.75);
