@@ -356,6 +356,19 @@ TEST_P(ControlPlanes, ABarrierCountsRoundsAndNamesAllThatAreMissing) {
   });
 }
 
+// As for a call: beyond the barrier a library may wait for rank 0 for ever.
+TEST_P(ControlPlanes, ABarrierThatOneRankGaveUpIsPassedByNone) {
+  std::latch gave_up(1);
+  run(2, [&](ControlPlane& plane, int rank) {
+    EXPECT_EQ(plane.barrier(in(kLong)), nullptr);
+    if (rank == 1) gave_up.wait();
+    const Cause cause = plane.barrier(rank == 0 ? in(milliseconds(0)) : in(kLong));
+    if (rank == 0) gave_up.count_down();
+    ASSERT_NE(cause, nullptr) << "rank " << rank;
+    EXPECT_EQ(cause->code, Code::timed_out);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, ControlPlanes, testing::Values(true, false),
                          [](const auto& of) { return of.param ? "SharedMemory" : "Store"; });
 
