@@ -187,7 +187,8 @@ void StoreControl::look_for_left(const std::vector<std::string>& by_rank, std::s
 // All ranks pass a point or none does, as in ShmControl: who gives up writes the key of a rank that
 // has not come, which then cannot. When all have come, some may have passed, and so must it.
 bool StoreControl::arrive(const std::string& own, const std::string& value, Deadline deadline) {
-  return store_->compare_set(own, std::nullopt, value, left_until(deadline)) == value;
+  const Duration limit = std::max<Duration>(left_until(deadline), kPatience);
+  return store_->compare_set(own, std::nullopt, value, limit) == value;
 }
 
 bool StoreControl::bars_one(const std::vector<std::string>& keys) {
