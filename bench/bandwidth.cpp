@@ -45,8 +45,9 @@ std::uint64_t least_traffic(const Case& c, int ranks) {
 
 void put_bandwidth(const Case& c, int ranks, CellRecord& cell) {
   if (c.bytes == 0 || cell.us.p50 <= 0) return;
-  cell.alg = static_cast<double>(c.bytes) * 1e-3 / cell.us.p50;
-  cell.mem = static_cast<double>(least_traffic(c, ranks)) * 1e-3 / cell.us.p50;
+  const double per_us = c.concurrent * 1e-3 / cell.us.p50;
+  cell.alg = static_cast<double>(c.bytes) * per_us;
+  cell.mem = static_cast<double>(least_traffic(c, ranks)) * per_us;
 }
 
 }  // namespace c10d::bench

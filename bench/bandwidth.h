@@ -8,6 +8,11 @@ namespace c10d::bench {
 
 // The base measured once more, for the A/A control, carries its name with this behind it.
 inline constexpr const char* kControlSuffix = "~aa";
+// A backend that was measured in processes of its own.
+inline constexpr const char* kSoloSuffix = "~solo";
+inline bool is_control(const std::string& backend) {
+  return backend.ends_with(kControlSuffix) || backend.ends_with(kSoloSuffix);
+}
 
 // nccl-tests' factor from algorithm to bus bandwidth.
 double bus_factor(BenchOp op, int ranks);

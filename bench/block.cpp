@@ -35,10 +35,18 @@ RoundTrip round_trip_of(double before, double after) {
 void BlockRunner::run() noexcept {
   if (!failure_.empty()) return;
   try {
-    contender_.run(buffers_.ops(), buffers_.together());
+    contender_.run(buffers_.ops(), buffers_.flight());
   } catch (const std::exception& error) {
     failure_ = error.what();
     if (failure_.empty()) failure_ = "unknown error";
+  }
+}
+
+// Every rank comes late by a share of its own of the skew, in each iteration another.
+void BlockRunner::wait_for_skew() {
+  std::uniform_int_distribution<std::int64_t> late(0, settings_.start_skew);
+  const std::int64_t until = SharedPage::now() + late(random_);
+  while (SharedPage::now() < until) {
   }
 }
 
@@ -49,6 +57,7 @@ std::uint64_t BlockRunner::iterate(std::uint64_t count, std::int64_t deadline, b
     buffers_.refresh(settings_.dirty);
     const bool early = settings_.window_sync ? page_.meet(deadline) : page_.barrier(deadline);
     if (!early && i >= kFewestIterations) return i;
+    if (settings_.start_skew > 0) wait_for_skew();
     const std::int64_t start = SharedPage::now();
     run();
     const std::int64_t end = SharedPage::now();

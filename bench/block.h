@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <random>
 #include <string>
 
 #include "bench/buffers.h"
@@ -19,9 +20,15 @@ class BlockRunner {
   struct Settings {
     bool dirty = true;
     bool window_sync = true;
+    std::int64_t start_skew = 0;  // ns: ranks start up to this much late, by chance
+    std::uint64_t seed = 0;       // of that chance
   };
   BlockRunner(SharedPage& page, Contender& contender, Buffers& buffers, Settings settings)
-      : page_(page), contender_(contender), buffers_(buffers), settings_(settings) {}
+      : page_(page),
+        contender_(contender),
+        buffers_(buffers),
+        settings_(settings),
+        random_(settings.seed * 1000003 + static_cast<std::uint64_t>(page.rank())) {}
 
   // Runs for about `seconds`, or `fixed` iterations when that is not negative; returns seconds per
   // iteration, waits between iterations included, as rank 0 saw them.
@@ -45,6 +52,7 @@ class BlockRunner {
 
  private:
   void run() noexcept;
+  void wait_for_skew();
   std::uint64_t iterate(std::uint64_t count, std::int64_t deadline, bool record);
   void summarise(CellRecord& cell) const;
 
@@ -52,6 +60,7 @@ class BlockRunner {
   Contender& contender_;
   Buffers& buffers_;
   Settings settings_;
+  std::mt19937_64 random_;
   std::string failure_;
 };
 

@@ -1,9 +1,46 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bench/buffers.h"
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 namespace c10d::bench {
+
+namespace {
+
+#if defined(__x86_64__)
+constexpr bool kCanFlush = true;
+void flush_line(const void* at) noexcept { __builtin_ia32_clflush(at); }
+void flush_end() noexcept { __builtin_ia32_mfence(); }
+#elif defined(__aarch64__)
+constexpr bool kCanFlush = true;
+void flush_line(const void* at) noexcept { asm volatile("dc civac, %0" : : "r"(at) : "memory"); }
+void flush_end() noexcept { asm volatile("dsb sy" : : : "memory"); }
+#else
+constexpr bool kCanFlush = false;
+void flush_line(const void*) noexcept {}
+void flush_end() noexcept {}
+#endif
+
+constexpr std::size_t kLine = 64;
+
+void flush(const Tensor& tensor) noexcept {
+  const auto* bytes = static_cast<const unsigned char*>(tensor.data);
+  for (std::size_t at = 0; at < tensor.bytes(); at += kLine) flush_line(bytes + at);
+}
+
+// About the golden section of the sets, and without a common divisor: every set has its turn.
+std::uint64_t step_of(std::uint64_t sets) {
+  auto step = std::max<std::uint64_t>(1, sets * 618 / 1000);
+  while (std::gcd(step, sets) != 1) ++step;
+  return step;
+}
+
+}  // namespace
+
+bool can_flush() noexcept { return kCanFlush; }
 
 Buffers::Buffers(const Case& c, int rank, int size, int window, std::uint64_t seed, Arena& input,
                  Arena& output)
@@ -13,134 +50,158 @@ Buffers::Buffers(const Case& c, int rank, int size, int window, std::uint64_t se
       window_(window_of(c, window)),
       oracle_(c, size, seed),
       input_arena_(input),
-      output_arena_(output) {
-  lay_out_out_of_place();
-  if (case_.place == Place::in) lay_out_in_place();
-  oracle_.fill(pristine_, rank_, 0);
-  make_ops();
-  refresh(true);
-}
-
-Tensor Buffers::view(Arena& arena, std::uint64_t count) const {
-  return count == 0 ? Tensor() : Tensor(arena.data(), count, case_.dtype);
-}
-
-void Buffers::lay_out_out_of_place() {
+      output_arena_(output),
+      stride_(stride_of(c, size, window)),
+      sets_(sets_of(c, size, window)),
+      step_(step_of(sets_)) {
   const std::uint64_t k = case_.shard;
   const std::uint64_t all = k * static_cast<std::uint64_t>(size_);
-  std::uint64_t in = k;
-  std::uint64_t out = k;
+  const bool paired = (rank_ ^ 1) < size_;
+  in_count_ = out_count_ = k;
   switch (case_.op) {
     case BenchOp::all_reduce:
       break;
     case BenchOp::broadcast:
-      in = is_root() ? k : 0;
+      in_count_ = is_root() ? k : 0;
       break;
     case BenchOp::reduce:
-      out = is_root() ? k : 0;
+      out_count_ = is_root() ? k : 0;
       break;
     case BenchOp::all_gather:
-      out = all;
+      out_count_ = all;
       break;
     case BenchOp::gather:
-      out = is_root() ? all : 0;
+      out_count_ = is_root() ? all : 0;
       break;
     case BenchOp::reduce_scatter:
-      in = all;
+      in_count_ = all;
       break;
     case BenchOp::scatter:
-      in = is_root() ? all : 0;
+      in_count_ = is_root() ? all : 0;
       break;
     case BenchOp::all_to_all:
-      in = out = all;
+      in_count_ = out_count_ = all;
       break;
     case BenchOp::barrier:
-      in = out = 0;
+      in_count_ = out_count_ = 0;
       break;
     case BenchOp::send:
-    case BenchOp::isend: {
-      const bool paired = (rank_ ^ 1) < size_;
-      in = paired ? k : 0;
-      out = paired ? k * static_cast<std::uint64_t>(together() ? window_ : 1) : 0;
+    case BenchOp::isend:
+      in_count_ = paired ? k : 0;
+      out_count_ =
+          paired ? k * static_cast<std::uint64_t>(case_.op == BenchOp::isend ? window_ : 1) : 0;
       break;
-    }
   }
-  pristine_ = input_ = view(input_arena_, in);
-  output_ = view(output_arena_, out);
+  pristine_ = view(input_arena_, 0, in_count_);
+  oracle_.fill(pristine_, rank_, 0);
+  for (std::uint64_t set = sets_; set-- > 0;) {
+    take(set);
+    for (const Slot& slot : slots_)
+      if (slot.input.count > 0 && slot.input.data != pristine_.data)
+        std::memcpy(slot.input.data, pristine_.data, pristine_.bytes());
+  }
 }
 
-void Buffers::lay_out_in_place() {
+Tensor Buffers::view(Arena& arena, std::uint64_t offset, std::uint64_t count) const {
+  return count == 0 ? Tensor()
+                    : Tensor(static_cast<std::byte*>(arena.data()) + offset, count, case_.dtype);
+}
+
+Buffers::Slot Buffers::slot_at(std::uint64_t index) const {
+  Slot slot{view(input_arena_, index * stride_.input, in_count_),
+            view(output_arena_, index * stride_.output, out_count_)};
+  if (in_place()) lay_out_in_place(slot, index * stride_.output);
+  return slot;
+}
+
+void Buffers::lay_out_in_place(Slot& slot, std::uint64_t offset) const {
   const std::uint64_t k = case_.shard;
   const std::uint64_t mine = k * static_cast<std::uint64_t>(rank_);
-  const std::uint64_t longer = std::max(pristine_.count, output_.count);
-  const Tensor whole = view(output_arena_, longer);
+  const Tensor whole = view(output_arena_, offset, std::max(in_count_, out_count_));
   switch (case_.op) {
     case BenchOp::all_gather:
-      input_ = whole.slice(mine, k);
+      slot.input = whole.slice(mine, k);
       break;
     case BenchOp::gather:
-      input_ = is_root() ? whole.slice(mine, k) : whole;
+      slot.input = is_root() ? whole.slice(mine, k) : whole;
       break;
     case BenchOp::reduce_scatter:
-      input_ = whole;
-      output_ = whole.slice(mine, k);
+      slot.input = whole;
+      slot.output = whole.slice(mine, k);
       break;
     case BenchOp::scatter:
       if (!is_root()) break;
-      input_ = whole;
-      output_ = whole.slice(mine, k);
+      slot.input = whole;
+      slot.output = whole.slice(mine, k);
       break;
     default:
-      if (pristine_.count > 0) input_ = whole;
+      if (in_count_ > 0) slot.input = whole;
   }
 }
 
-void Buffers::make_ops() {
+void Buffers::take(std::uint64_t set) {
+  set_ = set;
+  const auto lanes = static_cast<std::uint64_t>(case_.concurrent);
+  slots_.clear();
+  ops_.clear();
+  for (std::uint64_t lane = 0; lane < lanes; ++lane) {
+    slots_.push_back(slot_at(set * lanes + lane));
+    add_ops(slots_.back());
+  }
+}
+
+void Buffers::add_ops(const Slot& slot) {
   const ReduceOp redop = case_.redop == ReduceOp::premul_sum ? ReduceOp::premul(Oracle::kFactor)
                                                              : ReduceOp(case_.redop);
   const int root = case_.root;
+  const auto& [input, output] = slot;
   switch (case_.op) {
     case BenchOp::all_reduce:
-      ops_.push_back(AllReduce{output_, input_, redop});
+      ops_.push_back(AllReduce{output, input, redop});
       break;
     case BenchOp::broadcast:
-      ops_.push_back(Broadcast{output_, input_, root});
+      ops_.push_back(Broadcast{output, input, root});
       break;
     case BenchOp::all_gather:
-      ops_.push_back(AllGather{output_, input_});
+      ops_.push_back(AllGather{output, input});
       break;
     case BenchOp::reduce_scatter:
-      ops_.push_back(ReduceScatter{output_, input_, redop});
+      ops_.push_back(ReduceScatter{output, input, redop});
       break;
     case BenchOp::reduce:
-      ops_.push_back(Reduce{output_, input_, redop, root});
+      ops_.push_back(Reduce{output, input, redop, root});
       break;
     case BenchOp::gather:
-      ops_.push_back(Gather{output_, input_, root});
+      ops_.push_back(Gather{output, input, root});
       break;
     case BenchOp::scatter:
-      ops_.push_back(Scatter{output_, input_, root});
+      ops_.push_back(Scatter{output, input, root});
       break;
     case BenchOp::all_to_all:
-      ops_.push_back(AllToAll{output_, input_});
+      ops_.push_back(AllToAll{output, input});
       break;
     case BenchOp::barrier:
       ops_.push_back(Barrier{});
       break;
     case BenchOp::send:
-      if (input_.count == 0) break;
-      ops_.push_back(Send{input_, rank_ ^ 1, 0});
-      ops_.push_back(Recv{output_, rank_ ^ 1, 0});
+      if (input.count == 0) break;
+      ops_.push_back(Send{input, rank_ ^ 1, 0});
+      ops_.push_back(Recv{output, rank_ ^ 1, 0});
       if (rank_ % 2 == 1) std::swap(ops_[0], ops_[1]);
       break;
     case BenchOp::isend:
-      if (input_.count == 0) break;
+      if (input.count == 0) break;
       for (int i = 0; i < window_; ++i)
-        ops_.push_back(Recv{output_.slice(static_cast<std::size_t>(i) * case_.shard, case_.shard),
+        ops_.push_back(Recv{output.slice(static_cast<std::size_t>(i) * case_.shard, case_.shard),
                             rank_ ^ 1, 0});
-      for (int i = 0; i < window_; ++i) ops_.push_back(Send{input_, rank_ ^ 1, 0});
+      for (int i = 0; i < window_; ++i) ops_.push_back(Send{input, rank_ ^ 1, 0});
       break;
   }
+}
+
+Flight Buffers::flight() const noexcept {
+  if (case_.concurrent > 1) return Flight::one_per_group;
+  return case_.op == BenchOp::isend ? Flight::together : Flight::in_turn;
 }
 
 double Buffers::share() const noexcept {
@@ -153,20 +214,49 @@ bool Buffers::same_everywhere() const noexcept {
          case_.op == BenchOp::all_gather;
 }
 
-void Buffers::refresh(bool dirty) noexcept {
-  if (input_.count == 0) return;
-  if (input_.data != pristine_.data) {
-    std::memcpy(input_.data, pristine_.data, pristine_.bytes());
+void Buffers::restore(const Slot& slot, bool dirty) const noexcept {
+  if (slot.input.count == 0) return;
+  if (in_place() && slot.input.data != pristine_.data) {
+    std::memcpy(slot.input.data, pristine_.data, pristine_.bytes());
     return;
   }
   if (!dirty) return;
-  auto* bytes = static_cast<volatile unsigned char*>(input_.data);
-  for (std::size_t at = 0; at < input_.bytes(); at += 64) bytes[at] = bytes[at];
+  auto* bytes = static_cast<volatile unsigned char*>(slot.input.data);
+  for (std::size_t at = 0; at < slot.input.bytes(); at += kLine) bytes[at] = bytes[at];
+}
+
+void Buffers::refresh(bool dirty) noexcept {
+  for (const Slot& slot : slots_) restore(slot, dirty);
+  if (sets_ > 1) take((set_ + step_) % sets_);
+  if (case_.cache != Cache::cold) return;
+  for (const Slot& slot : slots_) {
+    flush(slot.input);
+    flush(slot.output);
+  }
+  flush_end();
 }
 
 void Buffers::poison_output() {
-  poison(output_);
-  refresh(false);
+  for (const Slot& slot : slots_) {
+    poison(slot.output);
+    restore(slot, false);
+  }
+}
+
+std::uint64_t Buffers::wrong() const {
+  std::uint64_t wrong = 0;
+  for (const Slot& slot : slots_) wrong += oracle_.wrong(slot.output, rank_);
+  return wrong;
+}
+
+// Equal results of ops at once give the hash of one, so that how many there were does not count.
+std::uint64_t Buffers::hash() const {
+  const std::uint64_t first = hash_bytes(slots_.front().output.data, slots_.front().output.bytes());
+  std::uint64_t all = first;
+  for (const Slot& slot : slots_)
+    if (const std::uint64_t one = hash_bytes(slot.output.data, slot.output.bytes()); one != first)
+      all = all * 31 + one;
+  return all;
 }
 
 }  // namespace c10d::bench

@@ -220,12 +220,17 @@ const char* explain(const CeilRecord& ceiling) {
 
 }  // namespace
 
-int print_ceilings(bool as_json) {
+std::vector<CeilRecord> measure_ceilings() {
   std::vector<CeilRecord> ceilings;
   copies(ceilings);
   ceilings.push_back(flag_between_cores());
   ceilings.push_back(stream_between_cores());
   loopback(ceilings);
+  return ceilings;
+}
+
+int print_ceilings(bool as_json) {
+  const std::vector<CeilRecord> ceilings = measure_ceilings();
   if (!as_json)
     fmt::print("{}\n\n{:<8} {:<5} {:>9} {:>9} {:>9}\n", cpu_model(), "what", "level", "bytes",
                "GB/s", "us");

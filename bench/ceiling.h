@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <vector>
+
+#include "bench/record.h"
+
 namespace c10d::bench {
 
-// Measures what bounds any collective on this host: memcpy per cache level, a flag between two
-// cores, a stream through shared memory, loopback TCP. Prints it; returns an exit code.
+// What bounds any collective on this host: memcpy per cache level, a flag between two cores, a
+// stream through shared memory, loopback TCP. Takes about half a second.
+std::vector<CeilRecord> measure_ceilings();
+
+// Prints them; returns an exit code.
 int print_ceilings(bool as_json);
 
 }  // namespace c10d::bench

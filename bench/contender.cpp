@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bench/contender.h"
 
+#include <fmt/format.h>
+#include <stdlib.h>
+
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "c10d/backend.h"
+#include "c10d/env.h"
 #include "c10d/init.h"
 
 namespace c10d::bench {
@@ -14,26 +20,64 @@ namespace {
 // The store of the control group, for groups that live no longer.
 std::shared_ptr<Store> borrow(Store& store) { return {std::shared_ptr<void>(), &store}; }
 
+// C10D_NATIVE_PLAN while a group is made: only then, and only by rank 0, is it read.
+class ForcedAlgorithm {
+ public:
+  explicit ForcedAlgorithm(const std::string& name) : before_(env(kName)), active_(!name.empty()) {
+    if (active_) ::setenv(kName, name.c_str(), 1);
+  }
+  ~ForcedAlgorithm() {
+    if (!active_) return;
+    if (before_)
+      ::setenv(kName, before_->c_str(), 1);
+    else
+      ::unsetenv(kName);
+  }
+  ForcedAlgorithm(const ForcedAlgorithm&) = delete;
+  ForcedAlgorithm& operator=(const ForcedAlgorithm&) = delete;
+
+ private:
+  static constexpr const char* kName = "C10D_NATIVE_PLAN";
+  std::optional<std::string> before_;
+  bool active_;
+};
+
 // The way of every user: through the funnel of a ProcessGroup.
 class GroupContender final : public Contender {
  public:
-  GroupContender(const std::string& name, const ContenderContext& context)
-      : Contender(name), group_(init_process_group(options(name, context))) {}
+  GroupContender(const std::string& name, const ContenderContext& context) : Contender(name) {
+    const ForcedAlgorithm forced(name == "native" ? context.algorithm : "");
+    groups_.push_back(init_process_group(options(name, context)));
+    std::vector<int> all(static_cast<std::size_t>(first().size()));
+    std::iota(all.begin(), all.end(), 0);
+    for (int i = 1; i < context.groups; ++i)
+      groups_.push_back(first().new_group(all, fmt::format("{}/{}", name, i)));
+  }
 
-  Support supports(const Query& query) const override { return group_.supports(query); }
-  std::string description() const override { return group_.description(); }
-  void run(std::span<const Op> ops, bool together) override {
-    if (!together) {
-      for (const Op& op : ops) group_.submit(op);
+  Support supports(const Query& query) const override { return groups_[0].supports(query); }
+  std::string description() const override { return groups_[0].description(); }
+  std::string algorithm(const Case& c, bool registered) const override {
+    const PlanReport report = groups_[0].plan({facts_of(c.op).kind, c.dtype, c.bytes, registered});
+    return report.options.empty() ? "" : report.options.front().name;
+  }
+  void run(std::span<const Op> ops, Flight flight) override {
+    if (flight == Flight::in_turn) {
+      for (const Op& op : ops) first().submit(op);
       return;
     }
     works_.clear();
-    for (const Op& op : ops) works_.push_back(group_.submit(op, {.async = true}));
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      ProcessGroup& group = flight == Flight::one_per_group ? groups_.at(i) : first();
+      works_.push_back(group.submit(ops[i], {.async = true}));
+    }
     for (const Work& work : works_) work.wait();
   }
-  void shutdown() override { group_.shutdown(std::chrono::seconds(10)); }
+  void shutdown() override {
+    for (auto group = groups_.rbegin(); group != groups_.rend(); ++group)
+      group->shutdown(std::chrono::seconds(10));
+  }
   std::unique_ptr<Arena> arena(std::size_t bytes) override {
-    return std::make_unique<Arena>(group_.allocate<std::uint8_t>(std::max<std::size_t>(bytes, 1)));
+    return std::make_unique<Arena>(first().allocate<std::uint8_t>(std::max<std::size_t>(bytes, 1)));
   }
 
  private:
@@ -48,7 +92,8 @@ class GroupContender final : public Contender {
     init.name = name;
     return init;
   }
-  ProcessGroup group_;
+  ProcessGroup& first() noexcept { return groups_.front(); }
+  std::vector<ProcessGroup> groups_;  // the first, and subgroups of it with all of its ranks
   std::vector<Work> works_;
 };
 
@@ -66,7 +111,7 @@ class RawContender final : public Contender {
   void prepare(const Case&) override {
     deadline_ = std::chrono::steady_clock::now() + std::chrono::hours(1);
   }
-  void run(std::span<const Op> ops, bool) override {
+  void run(std::span<const Op> ops, Flight) override {
     for (const Op& op : ops) {
       std::uint64_t& sequence = is_point_to_point(kind_of(op)) ? messages_ : collectives_;
       backend_->launch(Call{op, ++sequence, 0, deadline_, false, 0}).wait();
@@ -102,9 +147,7 @@ class MemcpyContender final : public Contender {
     if (query.op == OpKind::barrier) return {false, "a barrier copies nothing", ""};
     return {};
   }
-  std::string description() const override {
-    return "one core, std::memcpy, DRAM-cold above 16 MiB";
-  }
+  std::string description() const override { return "one core, std::memcpy; cold above 16 MiB"; }
   bool computes() const noexcept override { return false; }
   void prepare(const Case& c) override {
     if (rank_ != 0) return;
@@ -112,11 +155,13 @@ class MemcpyContender final : public Contender {
     constexpr std::uint64_t kBeyondCaches = std::uint64_t{256} << 20;
     bytes_ = c.bytes;
     pair_ = 0;
-    pairs_ = bytes_ > kCold ? std::max<std::uint64_t>(2, kBeyondCaches / (2 * bytes_)) : 1;
+    const std::uint64_t walk = std::max(kBeyondCaches, c.walk);
+    const bool cold = bytes_ > kCold || c.cache != Cache::hot;
+    pairs_ = cold && bytes_ > 0 ? std::max<std::uint64_t>(2, walk / (2 * bytes_)) : 1;
     if (!arena_ || arena_->bytes() < 2 * bytes_ * pairs_)
       arena_ = std::make_unique<Arena>(2 * bytes_ * pairs_);
   }
-  void run(std::span<const Op>, bool) override {
+  void run(std::span<const Op>, Flight) override {
     if (rank_ != 0) return;
     auto* from = static_cast<std::byte*>(arena_->data()) + 2 * bytes_ * pair_;
     std::memcpy(from + bytes_, from, bytes_);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,6 +14,10 @@
 #include "c10d/process_group.h"
 
 namespace c10d::bench {
+
+// How the ops of one iteration run: each when the last is done; all started, then all waited for;
+// or so, with the i-th on the i-th of several groups.
+enum class Flight : std::uint8_t { in_turn, together, one_per_group };
 
 // What is measured: one column of the table.
 class Contender {
@@ -29,8 +34,10 @@ class Contender {
   virtual bool overlaps() const noexcept { return true; }
   // Before the blocks of a case.
   virtual void prepare(const Case&) {}
-  // Runs the ops one after the other, or starts all and then waits for all. Throws what failed.
-  virtual void run(std::span<const Op> ops, bool together) = 0;
+  // Throws what failed.
+  virtual void run(std::span<const Op> ops, Flight flight) = 0;
+  // What it will run for the case, in buffers that are registered with it or not; empty: unknown.
+  virtual std::string algorithm(const Case&, bool /*registered*/) const { return ""; }
   virtual void shutdown() {}
   // Collective: memory that the backend can reach best; plain memory where it has none such.
   virtual std::unique_ptr<Arena> arena(std::size_t bytes) { return std::make_unique<Arena>(bytes); }
@@ -44,6 +51,8 @@ struct ContenderContext {
   Duration timeout{};
   std::string token;             // the job's secret; empty: from the environment
   std::string prefix = "group";  // of its keys: a new one for each group of that name
+  std::string algorithm = {};    // native: as C10D_NATIVE_PLAN takes it; empty: as it chooses
+  int groups = 1;                // for ops in flight at once
 };
 // Collective. Throws DistBackendError (unsupported) with the reason when the name is not available
 // here.

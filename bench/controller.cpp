@@ -14,6 +14,8 @@
 #include <string_view>
 #include <thread>
 
+#include "bench/algorithms.h"
+#include "bench/ceiling.h"
 #include "bench/environment.h"
 #include "bench/format.h"
 #include "bench/session.h"
@@ -82,7 +84,7 @@ int run_as_worker(const Options& options) {
   std::ofstream results;
   return run_rank(options, [&](const Json& line) {
     if (!results.is_open()) results.open(options.results, std::ios::binary);
-    results << line.dump() << std::endl;
+    results << line_text(line) << std::endl;
   });
 }
 
@@ -120,8 +122,9 @@ bool needs_mpirun(const Options& options) {
                      [](const std::string& name) { return name == "mpi" || name == "raw:mpi"; });
 }
 
+// `solo` is the backend to measure alone; empty: all of them together.
 LaunchOptions launch_options(const Options& options, int ranks, const std::string& flavour,
-                             int number, const std::string& results) {
+                             int number, const std::string& results, const std::string& solo) {
   LaunchOptions launch;
   const std::string self = own_path();
   if (flavour.empty()) {
@@ -134,6 +137,7 @@ LaunchOptions launch_options(const Options& options, int ranks, const std::strin
   for (const std::string& argument : {std::string("--worker-launch"), std::to_string(number),
                                       std::string("--worker-results"), results})
     launch.command.push_back(argument);
+  if (!solo.empty()) launch.command.insert(launch.command.end(), {"--worker-solo", solo});
   return launch;
 }
 
@@ -156,10 +160,13 @@ struct Plan {
 
 Plan plan_of(const Options& options, int ranks) {
   Plan plan;
+  Footprint most;
   for (const Case& c : cases_of(options, ranks)) {
     ++plan.cases;
-    plan.bytes_per_rank = std::max(plan.bytes_per_rank, 2 * memory_of(c, ranks, options.window));
+    const Footprint one = memory_of(c, ranks, options.window);
+    most = {std::max(most.input, one.input), std::max(most.output, one.output)};
   }
+  plan.bytes_per_rank = most.sum();
   plan.seconds = static_cast<double>(plan.cases * options.backends.size()) * options.seconds *
                  options.launches * 1.5;
   return plan;
@@ -177,26 +184,43 @@ void print_plan(const Options& options, const Plan& plan, int ranks, const Launc
     fmt::print("launcher  {}: {}\n", info.launcher, fmt::join(info.evidence, " "));
 }
 
+// One set of fresh processes, to its end; returns its exit code.
+int run_launch(const Options& options, int ranks, const std::string& flavour, Session& session,
+               int number, const std::string& solo) {
+  auto pipe = std::make_unique<RecordPipe>(session);
+  LaunchOptions launch_with = launch_options(options, ranks, flavour, number, pipe->path(), solo);
+  launch_with.on_line = [&](int rank, bool, std::string_view line) {
+    session.show(flavour.empty() ? fmt::format("[{}] {}", rank, line) : std::string(line));
+  };
+  const LaunchResult result = launch(launch_with);
+  pipe.reset();  // every record of this launch has been taken
+  // mpirun makes an exit code of its own of a signal that was meant for the run.
+  return result.forwarded_signal != 0 ? 128 + result.forwarded_signal : result.exit_code;
+}
+
 int run_launches(const Options& options, int ranks, std::size_t cases) {
   const std::string flavour = needs_mpirun(options) ? mpirun_flavour() : "";
   Session session(options, ranks, cases, flavour.empty() ? "c10d" : "mpirun " + flavour);
+  const bool compare = options.command == Command::compare;
+  if (compare && options.control != Control::off)
+    for (const CeilRecord& ceiling : measure_ceilings()) session.take(to_json(ceiling));
   int code = 0;
-  for (int number = 0; number < options.launches; ++number) {
-    auto pipe = std::make_unique<RecordPipe>(session);
-    LaunchOptions launch_with = launch_options(options, ranks, flavour, number, pipe->path());
-    launch_with.on_line = [&](int rank, bool, std::string_view line) {
-      session.show(flavour.empty() ? fmt::format("[{}] {}", rank, line) : std::string(line));
-    };
-    const LaunchResult result = launch(launch_with);
-    pipe.reset();  // every record of this launch has been taken
-    // mpirun makes an exit code of its own of a signal that was meant for the run.
-    const int ended =
-        result.forwarded_signal != 0 ? 128 + result.forwarded_signal : result.exit_code;
+  int launched = 0;
+  // A backend that failed, or wrong data, is one thing; a launch that did not come to its end
+  // would do so again.
+  const auto goes_on = [&](int number, const std::string& solo) {
+    const int before = launched++;
+    const int ended = run_launch(options, ranks, flavour, session, number, solo);
     if (ended != 0) code = ended;
-    // A backend that failed, or wrong data, is one thing; a launch that did not come to its end
-    // would do so again.
-    if (ended != 0 && !session.launch_is_done(number)) break;
-  }
+    return ended == 0 || session.launch_is_done(before);
+  };
+  bool going = true;
+  for (int number = 0; going && number < options.launches; ++number) going = goes_on(number, "");
+  if (!going || !compare || options.control != Control::solo) return session.finish(code);
+  const std::vector<std::string> names = session.measured_backends();
+  for (int number = 0; number < options.launches; ++number)
+    for (const std::string& name : names)
+      if (going && names.size() > 1) going = goes_on(number, name);
   return session.finish(code);
 }
 
@@ -215,20 +239,43 @@ void refuse_misspelt(const Options& options) {
   }
 }
 
-void refuse_empty(const Options& options) {
-  std::string_view why;
-  for (const DType dtype : options.sweep.dtypes)
-    for (const ReduceOp::Kind redop : options.sweep.redops)
-      if (why.empty()) why = why_unsupported(redop, dtype);
-  throw InvalidArgument(fmt::format("nothing to measure: {}",
-                                    why.empty() ? "no case is left of these options" : why));
+// What compare holds against each other when nobody says: native and every backend that is here, or
+// a plain copy when there is none. The ranks are told, so that all take the same.
+void choose_backends(Options& options) {
+  if (!options.backends.empty()) return;
+  options.backends = {"native"};
+  for (const BackendInfo& info : list_backends()) {
+    const bool peer = info.name.find(':') != std::string::npos;
+    if (info.available && !peer && info.name != "native") options.backends.push_back(info.name);
+  }
+  if (options.backends.size() == 1) options.backends.emplace_back("memcpy");
+  if (options.only.empty()) {
+    options.argv.insert(options.argv.end(),
+                        {"-B", fmt::format("{}", fmt::join(options.backends, ","))});
+    return;
+  }
+  throw InvalidArgument(fmt::format("--only needs the backends to choose from: add -B {}",
+                                    fmt::join(options.backends, ",")));
+}
+
+void refuse_single(const Options& options) {
+  if (options.command != Command::compare || options.backends.size() > 1) return;
+  throw InvalidArgument(
+      fmt::format("compare -B {}: nothing to compare with; add a backend (c10d-bench list "
+                  "backends), or memcpy, "
+                  "or take c10d-bench run",
+                  options.backends.front()));
 }
 
 }  // namespace
 
-int run_benchmark(const Options& options) {
-  if (options.is_worker()) return run_as_worker(options);
+int run_benchmark(const Options& asked) {
+  if (asked.is_worker()) return run_as_worker(asked);
+  Options options = asked;
+  choose_backends(options);
+  refuse_single(options);
   refuse_misspelt(options);
+  if (!options.algo.empty()) refuse_unknown_algorithm(options.algo, 2);
   const LaunchInfo info = detect_launch();
   const bool launched = info.launcher != "none";
   if (launched && !options.dry_run) return run_under_launcher(options, info);
@@ -236,7 +283,6 @@ int run_benchmark(const Options& options) {
                     : launched         ? info.size
                                        : std::clamp(allowed_cpus(), 2, 8);
   const Plan plan = plan_of(options, ranks);
-  if (plan.cases == 0) refuse_empty(options);
   if (options.dry_run) {
     print_plan(options, plan, ranks, info);
     return 0;

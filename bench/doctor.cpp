@@ -7,9 +7,12 @@
 
 #include <chrono>
 #include <fstream>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "bench/binding.h"
 #include "bench/environment.h"
 #include "bench/format.h"
 #include "bench/header.h"
@@ -43,6 +46,36 @@ std::string clock_source() {
   return name.empty() ? "unknown" : name;
 }
 
+std::string port_range() {
+  std::ifstream file("/proc/sys/net/ipv4/ip_local_port_range");
+  int low = 0;
+  int high = 0;
+  return file >> low >> high ? fmt::format("{}-{}", low, high) : "unknown";
+}
+
+// Per core, but for the last one, which cores share.
+std::string cache_text() {
+  std::string text;
+  for (const auto& [name, what] :
+       {std::pair("L1d", _SC_LEVEL1_DCACHE_SIZE), std::pair("L2", _SC_LEVEL2_CACHE_SIZE),
+        std::pair("L3", _SC_LEVEL3_CACHE_SIZE)})
+    if (const long bytes = sysconf(what); bytes > 0)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name,
+                          bytes_text(static_cast<std::uint64_t>(bytes)));
+  return text.empty() ? "unknown" : text;
+}
+
+// CPUs of each package: how `--bind set` would go through them.
+std::string topology_text() {
+  std::map<int, std::vector<int>> packages;
+  for (const Cpu& cpu : usable_cpus()) packages[cpu.package].push_back(cpu.number);
+  std::string text;
+  for (auto& [package, cpus] : packages)
+    text += fmt::format("{}package {}: CPUs {}", text.empty() ? "" : "; ", package,
+                        cpus_text(std::move(cpus)));
+  return text;
+}
+
 Json launch_json() {
   Json line;
   try {
@@ -60,6 +93,9 @@ Json launch_json() {
 Json facts() {
   Json all;
   all["machine"] = environment_json(0);
+  all["topology"] = topology_text();
+  all["caches"] = cache_text();
+  all["ports"] = port_range();
   all["load"] = load_average();
   all["clock"] = {{"source", clock_source()}, {"ns_per_reading", clock_cost()}};
   all["limits"] = {{"open files", limit_text(RLIMIT_NOFILE, false)},
@@ -109,19 +145,22 @@ std::vector<std::string> advice(const Json& all) {
 int print_doctor(bool as_json) {
   const Json all = facts();
   if (as_json) {
-    fmt::print("{}\n", all.dump(2));
+    fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
     return 0;
   }
   const auto line = [](const std::string& label, const std::string& value) {
     fmt::print("{:<16}{}\n", label, value);
   };
   line("machine", machine_text(all["machine"]));
+  line("topology", all["topology"].get<std::string>());
+  line("caches", all["caches"].get<std::string>());
   const Json& granted = all["machine"]["cgroup_cpus"];
   line("control group",
        granted.is_null() ? "no CPU limit" : fmt::format("{:.2f} CPUs", granted.get<double>()));
   line("load", fmt::format("{:.2f}", all["load"].get<double>()));
   line("clock", fmt::format("{}, {:.0f} ns per reading", all["clock"]["source"].get<std::string>(),
                             all["clock"]["ns_per_reading"].get<double>()));
+  line("free ports", all["ports"].get<std::string>());
   for (const auto& [name, value] : all["limits"].items()) line(name, value.get<std::string>());
   const Json& launch = all["launch"];
   if (launch.contains("error")) {

@@ -106,6 +106,20 @@ std::string kernel_release() {
   return uname(&name) == 0 ? name.release : "unknown";
 }
 
+std::uint64_t last_level_bytes() {
+  for (const int name : {_SC_LEVEL4_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE})
+    if (const long bytes = sysconf(name); bytes > 0) return static_cast<std::uint64_t>(bytes);
+  return std::uint64_t{32} << 20;
+}
+
+std::optional<int> kernel_hz() {
+  std::ifstream file("/boot/config-" + kernel_release());
+  constexpr std::string_view kName = "CONFIG_HZ=";
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(kName)) return std::atoi(line.c_str() + kName.size());
+  return std::nullopt;
+}
+
 std::string virtualisation() {
   const std::string flags = " " + cpuinfo("flags") + " ";
   if (flags.find(" hypervisor ") == std::string::npos) return "none";
@@ -150,6 +164,9 @@ Json environment_json(int rank, const std::map<std::string, std::string>& about)
   const std::optional<double> granted = cgroup_cpus();
   line["cgroup_cpus"] = granted ? Json(*granted) : Json(nullptr);
   line["kernel"] = kernel_release();
+  const std::optional<int> hz = kernel_hz();
+  line["hz"] = hz ? Json(*hz) : Json(nullptr);
+  line["llc_bytes"] = last_level_bytes();
   line["virt"] = virtualisation();
   line["gpu"] = nullptr;
   line["libs"] = Json::object();

@@ -17,6 +17,10 @@ int numa_nodes();
 // CPUs that the control group grants, e.g. 1.5; nothing when unlimited.
 std::optional<double> cgroup_cpus();
 std::string kernel_release();
+// Bytes of the last-level cache.
+std::uint64_t last_level_bytes();
+// Timer interrupts per second of the kernel, where its configuration can be read.
+std::optional<int> kernel_hz();
 // "kvm", "none", ...: the hypervisor as the CPU names it, or "yes" when it names none.
 std::string virtualisation();
 // Load of the last minute.

@@ -11,7 +11,9 @@ namespace c10d::bench {
 // What stands above and below the tables: conventions, machine, libraries, ceilings, checks; then
 // control, skips, warnings and the line that repeats the run.
 std::string header_text(const Results& results, const Summary& summary);
-std::string footer_text(const Results& results, const Summary& summary, int exit_code);
+// `json` is the file of the records, which warnings point to; empty: none.
+std::string footer_text(const Results& results, const Summary& summary, int exit_code,
+                        const std::string& json);
 
 // The command line as one could type it.
 std::string command_text(const Json& run);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/algorithms.h"
 #include "bench/plan.h"
 #include "bench/record.h"
 #include "bench/table.h"
@@ -35,11 +36,18 @@ Lines lines_of(const std::string& topic) {
   } else if (topic == "redops") {
     for (int i = 0; i < kReduceOpCount; ++i)
       lines.emplace_back(to_string(static_cast<ReduceOp::Kind>(i)), "");
+  } else if (topic == "algos") {
+    for (const OpAlgorithms& op : native_algorithms(2))
+      lines.emplace_back(op.op, op.names.empty() ? "one way only" : folded(op.names));
+  } else if (topic == "checks") {
+    lines.emplace_back("first", "before the first block and after the last one (default)");
+    lines.emplace_back("all", "before the first block and after every block");
+    lines.emplace_back("off", "never: numbers without a proof that the data was right");
   } else if (topic == "columns") {
     for (const ColumnFacts& facts : column_facts()) lines.emplace_back(facts.name, facts.help);
   } else {
-    throw InvalidArgument(
-        fmt::format("list {}: one of ops, backends, dtypes, redops, columns", topic));
+    throw InvalidArgument(fmt::format(
+        "list {}: one of ops, backends, dtypes, redops, algos, checks, columns", topic));
   }
   return lines;
 }

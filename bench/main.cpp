@@ -41,7 +41,7 @@ int dispatch(const Options& options) {
     case Command::doctor:
       return print_doctor(options.json_listing);
     case Command::report:
-      return write_report(options.files, options.report);
+      return write_report(options.files, options.report, options.svg);
     case Command::none:
       break;
   }

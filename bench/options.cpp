@@ -7,9 +7,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <set>
+#include <type_traits>
+#include <variant>
 
+#include "bench/buffers.h"
+#include "bench/environment.h"
 #include "bench/format.h"
+#include "bench/option_table.h"
 #include "bench/table.h"
+#include "bench/words.h"
 #include "c10d/error.h"
 #include "c10d/version.h"
 
@@ -22,18 +28,6 @@ constexpr const char* kExamples =
 constexpr const char* kExitCodes =
     "Exit codes: 0 ok, 1 a backend failed, 2 usage, 3 wrong data, 5 noisy (--strict), 77 nothing "
     "could run, 124 timeout, 128+n signal.";
-
-// What the command line holds as text before it is checked.
-struct Texts {
-  std::vector<std::string> ops;
-  std::string backends = "native";
-  std::string min = "1K", max = "64M", step, sizes, time = "0.3s", timeout = "30s", equiv = "2%";
-  double factor = 2;
-  std::string dtypes = "f32", redops = "sum", root = "0", place = "out";
-  std::string warmup = "auto", order = "random", dirty = "on", sync = "window", check = "first";
-  std::string memory = "plain", size;
-  std::string columns, color = "auto", progress = "auto", control = "on";
-};
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
@@ -133,14 +127,55 @@ void read_sweep(const Texts& texts, Options& options) {
       throw InvalidArgument("--step: more than 10000 sizes");
     sweep.sizes = size_range(min, max, texts.factor, step);
   }
+  sweep.concurrent = texts.concurrent;
+  sweep.caches = word<std::vector<Cache>>("--cache", texts.cache,
+                                          {{"hot", {Cache::hot}},
+                                           {"rotate", {Cache::rotate}},
+                                           {"cold", {Cache::cold}},
+                                           {"auto", {Cache::hot, Cache::rotate}}});
+  if (texts.cache == "auto") sweep.last_level = last_level_bytes();
+  if (texts.cache == "cold" && !can_flush())
+    throw InvalidArgument("--cache cold: no way to flush this CPU's caches; take rotate");
   if (sweep.dtypes.empty() || sweep.redops.empty() || sweep.sizes.empty())
     throw InvalidArgument("--dtype, --redop and --sizes must name at least one value each");
 }
 
+// "mpi:16M", "raw:mpi:16M", "all_reduce:mpi:16M".
+CellFilter filter_of(const std::string& text) {
+  constexpr const char* kShape = "a cell; write BACKEND:SIZE or OP:BACKEND:SIZE";
+  CellFilter filter;
+  const std::size_t last = text.rfind(':');
+  if (last == std::string::npos || last == 0) must<int>({}, "--only", text, kShape);
+  filter.bytes = must(parse_bytes(text.substr(last + 1)), "--only", text, kShape);
+  filter.backend = text.substr(0, last);
+  const std::size_t first = filter.backend.find(':');
+  if (first == std::string::npos || filter.backend.starts_with("raw:")) return filter;
+  filter.op = bench_op_from_string(filter.backend.substr(0, first));
+  filter.backend.erase(0, first + 1);
+  return filter;
+}
+
+// Of the backends the base stays, for the others to be compared with.
+void read_only(const Texts& texts, Options& options) {
+  for (const std::string& item : split(texts.only)) options.only.push_back(filter_of(item));
+  if (options.only.empty()) return;
+  const std::vector<std::string> before = options.backends;
+  for (const CellFilter& filter : options.only)
+    if (!before.empty() && std::find(before.begin(), before.end(), filter.backend) == before.end())
+      throw InvalidArgument(fmt::format("--only: {} is none of the backends {}", filter.backend,
+                                        fmt::join(before, " ")));
+  for (std::size_t i = before.size(); i-- > 1;)
+    if (std::none_of(options.only.begin(), options.only.end(),
+                     [&](const CellFilter& filter) { return filter.backend == before[i]; }))
+      options.backends.erase(options.backends.begin() + static_cast<std::ptrdiff_t>(i));
+}
+
 void read_protocol(const Texts& texts, Options& options) {
-  options.backends = split(texts.backends);
+  if (texts.backends.empty() && options.command == Command::run) options.backends = {"native"};
+  for (const std::string& name : split(texts.backends)) options.backends.push_back(name);
   keep_first_of_each(options.backends);
-  if (options.backends.empty()) throw InvalidArgument("--backends must name at least one backend");
+  if (options.backends.empty() && !texts.backends.empty())
+    throw InvalidArgument("--backends must name at least one backend");
   options.seconds = seconds_of("--time", texts.time);
   options.timeout = seconds_of("--timeout", texts.timeout);
   options.equiv = must(parse_fraction(texts.equiv), "--equiv", texts.equiv, "a fraction; write 2%");
@@ -152,7 +187,22 @@ void read_protocol(const Texts& texts, Options& options) {
   options.random_order =
       word<bool>("--order", texts.order, {{"random", true}, {"alternate", false}});
   options.dirty = word<bool>("--dirty", texts.dirty, {{"on", true}, {"off", false}});
-  options.control = word<bool>("--control", texts.control, {{"on", true}, {"off", false}});
+  options.control =
+      word<Control>("--control", texts.control,
+                    {{"on", Control::on}, {"solo", Control::solo}, {"off", Control::off}});
+  options.bind = word<Bind>(
+      "--bind", texts.bind,
+      {{"auto", Bind::automatic}, {"set", Bind::set}, {"core", Bind::core}, {"none", Bind::none}});
+  options.cuda = word<bool>("--device", texts.device, {{"cpu", false}, {"cuda", true}});
+  if (texts.graph > 0 && !options.cuda)
+    throw InvalidArgument("--graph: CUDA graphs hold ops of a GPU; add --device cuda");
+  options.start_skew = must(parse_seconds(texts.start_skew), "--start-skew", texts.start_skew,
+                            "a duration; write 50us or 1ms");
+  if (options.start_skew < 0 || options.start_skew > 1)
+    throw InvalidArgument(
+        fmt::format("--start-skew {}: from 0 to 1 s, in every iteration", texts.start_skew));
+  options.min_effect = must(parse_fraction(texts.min_effect), "--min-effect", texts.min_effect,
+                            "a fraction; write 5%");
   options.heap = word<bool>("--memory", texts.memory, {{"plain", false}, {"heap", true}});
   options.window_sync = word<bool>("--sync", texts.sync, {{"window", true}, {"barrier", false}});
   options.check = word<Check>("--check", texts.check,
@@ -173,55 +223,34 @@ void read_protocol(const Texts& texts, Options& options) {
   }
 }
 
-void add_measuring(CLI::App& app, Options& options, Texts& texts) {
+void declare(CLI::App& app, Options& options, Texts& texts) {
   app.add_option("ops", texts.ops, "ops by name, or all (default all_reduce)");
-  app.add_option("-n,--ranks", options.ranks,
-                 "start N ranks on this host (default: one per CPU, from 2 to 8)")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("-B,--backends,--backend", texts.backends,
-                 "native,gloo,mpi,raw:gloo,raw:mpi,memcpy; the first is the base")
-      ->capture_default_str();
-  app.add_option("-b,--min", texts.min, "smallest S")->capture_default_str();
-  app.add_option("-e,--max", texts.max, "largest S")->capture_default_str();
-  app.add_option("-f,--factor", texts.factor, "S grows by this factor")->capture_default_str();
-  app.add_option("--step", texts.step, "S grows by this many bytes instead");
-  app.add_option("-s,--sizes", texts.sizes, "these sizes instead: 8,4K,16M");
-  app.add_option("-d,--dtype", texts.dtypes, "f32,bf16,... or all")->capture_default_str();
-  app.add_option("-o,--redop", texts.redops, "sum,max,... or all")->capture_default_str();
-  app.add_option("-r,--root", texts.root, "a rank, or all")->capture_default_str();
-  app.add_option("--place", texts.place, "out, in or both")->capture_default_str();
-  app.add_option("--window", options.window, "messages in flight of isend")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--time", texts.time, "time for one cell in one launch")->capture_default_str();
-  app.add_option("-i,--iters", options.iters, "iterations per block instead of --time")
-      ->check(CLI::Range(1, 20000));
-  app.add_option("-w,--warmup", texts.warmup, "iterations before a cell, or auto")
-      ->capture_default_str();
-  app.add_option("--blocks", options.blocks, "blocks per cell and launch")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--launches", options.launches, "sets of fresh processes")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--order", texts.order, "of backends in a block: random or alternate")
-      ->capture_default_str();
-  app.add_option("--seed", options.seed, "of order and data")->capture_default_str();
-  app.add_option("--dirty", texts.dirty, "rewrite the input before each iteration: on, off")
-      ->capture_default_str();
-  app.add_option("--memory", texts.memory,
-                 "plain, or heap: registered with the first backend that can")
-      ->capture_default_str();
-  app.add_option("--sync", texts.sync, "window (agreed start time) or barrier")
-      ->capture_default_str();
-  app.add_option("-c,--check", texts.check, "first and last block, all, or off")
-      ->capture_default_str();
-  app.add_option("--control", texts.control, "measure the base against itself: on, off")
-      ->capture_default_str();
-  app.add_flag("--strict", options.strict, "exit 5 when the run is noisy");
-  app.add_option("--timeout", texts.timeout, "deadline of one operation")->capture_default_str();
-  app.add_option("--equiv", texts.equiv, "ratios this near to 1 are the same")
-      ->capture_default_str();
+  for (const OptionFacts& facts : option_facts()) {
+    const auto add = [&](auto& value) -> CLI::Option* {
+      using Value = std::remove_reference_t<decltype(value)>;
+      if constexpr (std::is_same_v<Value, bool>) {
+        return app.add_flag(facts.names, value, facts.help);
+      } else {
+        CLI::Option* option = app.add_option(facts.names, value, facts.help);
+        if (facts.low < facts.high) option->check(CLI::Range(facts.low, facts.high));
+        if (value != Value{}) option->capture_default_str();
+        return option;
+      }
+    };
+    std::visit(
+        [&](auto member) {
+          if constexpr (std::is_invocable_v<decltype(member), Texts&>)
+            add(texts.*member)->group(facts.group);
+          else
+            add(options.*member)->group(facts.group);
+        },
+        facts.target);
+  }
+  // Between the controller and the ranks that it starts.
+  app.add_option("--worker-launch", options.worker_launch)->group("");
+  app.add_option("--worker-results", options.results)->group("");
+  app.add_option("--worker-token", options.token_path)->group("");
+  app.add_option("--worker-solo", options.solo)->group("");
 }
 
 void add_training(CLI::App& app, Options& options) {
@@ -245,37 +274,6 @@ void add_training(CLI::App& app, Options& options) {
   app.add_option("--seed", options.seed, "of the order")->capture_default_str();
 }
 
-void add_output(CLI::App& app, Options& options, Texts& texts) {
-  app.add_option("--json", options.json,
-                 "JSON lines to this file; - is stdout, the table moves to stderr");
-  app.add_option("--csv", options.csv, "one row per block to this file");
-  app.add_option("--md", options.markdown, "the printed tables as Markdown to this file");
-  app.add_option("--report", options.report, "one HTML file with tables and plots");
-  app.add_flag("--raw", options.raw, "keep every sample in --json");
-  app.add_option("--columns", texts.columns, "columns of the table: see list columns");
-  app.add_flag("-q,--quiet", options.quiet, "tables only");
-  app.add_flag("-v,--verbose", options.verbose, "say more on stderr");
-  app.add_option("--color", texts.color, "auto, always, never")->capture_default_str();
-  app.add_option("--progress", texts.progress, "auto, on, off")->capture_default_str();
-  app.add_flag("--dry-run", options.dry_run, "print the plan, start nothing");
-  // Between the controller and the ranks that it starts.
-  app.add_option("--worker-launch", options.worker_launch)->group("");
-  app.add_option("--worker-results", options.results)->group("");
-  app.add_option("--worker-token", options.token_path)->group("");
-}
-
-void read_texts(const Texts& texts, Options& options) {
-  if (options.command != Command::run && options.command != Command::compare) {
-    options.timeout = seconds_of("--timeout", texts.timeout);
-    if (options.command != Command::explain) return;
-    options.bytes = bytes_of("size", texts.size);
-    options.dtype = dtype_from_string(texts.dtypes);
-    return;
-  }
-  read_sweep(texts, options);
-  read_protocol(texts, options);
-}
-
 // Given twice, an option's last value counts, so that a script can be overridden at its end.
 void let_last_win(CLI::App& app) {
   for (CLI::Option* option : app.get_options())
@@ -283,44 +281,30 @@ void let_last_win(CLI::App& app) {
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
-// Both spellings of long options are taken: --dry_run is --dry-run.
-std::vector<std::string> normalised(int argc, const char* const* argv) {
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  for (std::string& argument : arguments) {
-    if (!argument.starts_with("--")) continue;
-    const std::size_t end = std::min(argument.find('='), argument.size());
-    std::replace(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
-  }
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
-  return arguments;
+struct CommandFacts {
+  const char* name;
+  const char* help;
+  Command value;
+  const char* example;
+};
+CLI::App* add_command(CLI::App& app, Options& options, const CommandFacts& facts) {
+  CLI::App* sub = app.add_subcommand(facts.name, facts.help);
+  sub->footer(fmt::format("Example:\n  c10d-bench {}\n{}", facts.example, kExitCodes));
+  sub->callback([&options, value = facts.value] { options.command = value; });
+  return sub;
 }
 
-}  // namespace
-
-Parsed parse_options(int argc, const char* const* argv) {
-  Parsed parsed;
-  Options& options = parsed.options;
-  options.argv.assign(argv, argv + argc);
-  Texts texts;
-  CLI::App app("Measures collectives, and compares backends in one run.", "c10d-bench");
-  app.set_version_flag("--version", "c10d-bench " + version());
-  app.require_subcommand(1);
-  app.footer(std::string(kExamples) + kExitCodes +
-             "\nc10d-bench COMMAND --help lists the options.");
-  const auto command = [&](const char* name, const char* help, Command value,
-                           const std::string& example) {
-    CLI::App* sub = app.add_subcommand(name, help);
-    sub->footer("Example:\n  c10d-bench " + example + "\n" + kExitCodes);
-    sub->callback([&options, value] { options.command = value; });
-    return sub;
+// Commands that start ranks.
+void add_measuring(CLI::App& app, Options& options, Texts& texts) {
+  const auto command = [&](const char* name, const char* help, Command value, const char* example) {
+    return add_command(app, options, {name, help, value, example});
   };
   for (CLI::App* sub :
        {command("compare", "backends side by side: ratio, interval, verdict", Command::compare,
                 "compare -n 2 -B native,gloo,mpi all_reduce -b 8 -e 64M -f 8 --report r.html"),
         command("run", "time and bandwidth of each backend", Command::run,
                 "run -n 4 all -s 1K,1M --json r.jsonl")}) {
-    add_measuring(*sub, options, texts);
-    add_output(*sub, options, texts);
+    declare(*sub, options, texts);
     let_last_win(*sub);
   }
   CLI::App* tune = command("tune", "measure native's algorithms here, for its plans", Command::tune,
@@ -334,6 +318,18 @@ Parsed parse_options(int argc, const char* const* argv) {
   for (CLI::App* sub : {tune, explain})
     sub->add_option("-n,--ranks", options.ranks, "start N ranks on this host (default 2)")
         ->check(CLI::Range(2, 1024));
+  add_training(*command("train", "step time of the reference models here and under PyTorch",
+                        Command::train, "train --model mlp --python /usr/bin/python3"),
+               options);
+  command("overlap", "what an async all_reduce hides behind computation", Command::overlap,
+          "overlap");
+}
+
+// Commands of this one process.
+void add_looking(CLI::App& app, Options& options) {
+  const auto command = [&](const char* name, const char* help, Command value, const char* example) {
+    return add_command(app, options, {name, help, value, example});
+  };
   CLI::App* ceiling =
       command("ceiling", "what memory and loopback can do here", Command::ceiling, "ceiling");
   ceiling->add_flag("--json", options.json_listing, "JSON lines");
@@ -341,26 +337,84 @@ Parsed parse_options(int argc, const char* const* argv) {
       command("store", "operations per second of the store", Command::store, "store --time 1");
   store->add_flag("--json", options.json_listing, "JSON lines");
   store->add_option("--time", options.seconds, "seconds per line")->capture_default_str();
-  add_training(*command("train", "step time of the reference models here and under PyTorch",
-                        Command::train, "train --model mlp --python /usr/bin/python3"),
-               options);
-  command("overlap", "what an async all_reduce hides behind computation", Command::overlap,
-          "overlap");
   CLI::App* doctor =
       command("doctor", "what this machine offers to a benchmark", Command::doctor, "doctor");
   doctor->add_flag("--json", options.json_listing, "one JSON object");
   CLI::App* list = command("list", "names that options take", Command::list, "list ops");
-  list->add_option("topic", options.topic, "ops, backends, dtypes, redops, columns")->required();
+  list->add_option("topic", options.topic, "ops, backends, dtypes, redops, algos, checks, columns")
+      ->required();
   list->add_flag("--json", options.json_listing, "one JSON object");
   CLI::App* report = command("report", "JSON lines of earlier runs to one HTML file",
                              Command::report, "report r.jsonl -o r.html");
   report->add_option("files", options.files, "R.jsonl ...")->required();
-  report->add_option("-o,--report", options.report, "the HTML file")->required();
+  report->add_option("-o,--report", options.report, "the HTML file");
+  report->add_option("--svg", options.svg, "each plot as a file of its own in this folder");
+}
+
+void read_texts(const Texts& texts, Options& options) {
+  if (options.command != Command::run && options.command != Command::compare) {
+    options.timeout = seconds_of("--timeout", texts.timeout);
+    if (options.command != Command::explain) return;
+    options.bytes = bytes_of("size", texts.size);
+    options.dtype = dtype_from_string(texts.dtypes);
+    if (const std::size_t each = size_of(options.dtype);
+        options.bytes == 0 || options.bytes % each != 0)
+      throw InvalidArgument(fmt::format("size {}: not a whole number of {} elements of {} bytes",
+                                        texts.size, texts.dtypes, each));
+    return;
+  }
+  read_sweep(texts, options);
+  read_protocol(texts, options);
+  read_only(texts, options);
+}
+
+bool is_kept(const std::vector<CellFilter>& only, const Case& c) {
+  return only.empty() || std::any_of(only.begin(), only.end(), [&](const CellFilter& filter) {
+           return filter.bytes == c.bytes && (!filter.op || *filter.op == c.op);
+         });
+}
+
+[[noreturn]] void throw_nothing(const Sweep& sweep) {
+  std::string_view why;
+  for (const DType dtype : sweep.dtypes)
+    for (const ReduceOp::Kind redop : sweep.redops)
+      if (why.empty()) why = why_unsupported(redop, dtype);
+  throw InvalidArgument(fmt::format("nothing to measure: {}",
+                                    why.empty() ? "no case is left of these options" : why));
+}
+
+// Together the ranks' buffers are more than twice what the last-level caches hold; those of one
+// rank need not be more than that either.
+std::uint64_t rotation_bytes(int ranks) {
+  const std::uint64_t all = 2 * last_level_bytes();
+  return std::min(
+      all, all * static_cast<std::uint64_t>(numa_nodes()) / static_cast<std::uint64_t>(ranks));
+}
+
+}  // namespace
+
+Parsed parse_options(int argc, const char* const* argv) {
+  Parsed parsed;
+  Options& options = parsed.options;
+  Texts texts;
+  std::vector<std::string> words;
+  CLI::App app("Measures collectives, and compares backends in one run.", "c10d-bench");
+  app.set_version_flag("--version", "c10d-bench " + version());
+  app.require_subcommand(1);
+  app.footer(std::string(kExamples) + kExitCodes +
+             "\nc10d-bench COMMAND --help lists the options.");
+  add_measuring(app, options, texts);
+  add_looking(app, options);
   try {
-    app.parse(normalised(argc, argv));
+    words = words_of(argc, argv);
+    options.argv = words;
+    options.argv.insert(options.argv.begin(), argv[0]);
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 wants them
     read_texts(texts, options);
+  } catch (const CLI::Success& success) {
+    parsed.exit_code = app.exit(success);
   } catch (const CLI::ParseError& error) {
-    parsed.exit_code = app.exit(error) == 0 ? 0 : 2;
+    parsed.exit_code = complain(app, words, error);
   } catch (const InvalidArgument& error) {
     std::fprintf(stderr, "c10d-bench: %s\n", error.what());
     parsed.exit_code = 2;
@@ -374,7 +428,13 @@ std::vector<Case> cases_of(const Options& options, int ranks) {
     for (int root = 0; root < ranks; ++root) sweep.roots.push_back(root);
   if (!sweep.roots.empty() && sweep.roots.front() >= ranks)
     throw InvalidArgument(fmt::format("--root {}: there are {} ranks", sweep.roots.front(), ranks));
-  return expand(sweep, ranks);
+  std::vector<Case> cases = expand(sweep, ranks);
+  if (cases.empty()) throw_nothing(sweep);
+  std::erase_if(cases, [&](const Case& c) { return !is_kept(options.only, c); });
+  if (cases.empty()) throw InvalidArgument("--only: no such cell among those of these options");
+  for (Case& c : cases)
+    if (c.cache == Cache::rotate) c.walk = rotation_bytes(ranks);
+  return cases;
 }
 
 }  // namespace c10d::bench

@@ -25,15 +25,28 @@ enum class Command : std::uint8_t {
   report
 };
 enum class Check : std::uint8_t { first, all, off };
+enum class Bind : std::uint8_t { automatic, set, core, none };
+enum class Control : std::uint8_t { off, on, solo };
+
+// Cells that --only keeps.
+struct CellFilter {
+  std::optional<BenchOp> op;
+  std::string backend;
+  std::uint64_t bytes = 0;
+};
 enum class Switch : std::uint8_t { automatic, on, off };
 
 struct Options {
   Command command = Command::none;
   std::vector<std::string> argv;  // as given: what --report prints and workers are started with
 
-  int ranks = 0;  // 0: not given
-  std::vector<std::string> backends;
+  int ranks = 0;                      // 0: not given
+  std::vector<std::string> backends;  // compare: empty until the controller has looked around
   Sweep sweep;
+  std::vector<CellFilter> only;  // empty: all
+  std::string algo;              // of native; empty: its own choice
+  Bind bind = Bind::automatic;
+  bool cuda = false;
   bool all_roots = false;
   int window = 16;
 
@@ -48,12 +61,14 @@ struct Options {
   bool heap = false;        // buffers from the group's allocate()
   bool window_sync = true;  // else the barrier alone
   Check check = Check::first;
-  bool control = true;  // A/A
+  double start_skew = 0;  // seconds
+  Control control = Control::on;
   bool strict = false;
   double timeout = 30;  // seconds, of one operation
   double equiv = 0.02;
+  double min_effect = 0.05;
 
-  std::string json, csv, markdown, report;
+  std::string json, csv, markdown, report, svg;
   bool raw = false;
   std::vector<std::string> columns;
   bool quiet = false;
@@ -77,9 +92,13 @@ struct Options {
   // records.
   int worker_launch = -1;
   std::string results;
+  std::string solo;        // measure this backend alone, on the cells that controls are made of
   std::string token_path;  // where the job's secret is read from, when no variable says it
   bool is_worker() const { return worker_launch >= 0; }
 };
+
+// Every fourth case is measured once more as a control: enough to see what a ratio is worth.
+constexpr bool is_control_case(std::size_t index) noexcept { return index % 4 == 0; }
 
 // Parses the command line. Returns nothing but an exit code when there is nothing to run (help,
 // version), else options. Prints help on stdout, mistakes on stderr with exit code 2.
@@ -89,7 +108,7 @@ struct Parsed {
 };
 Parsed parse_options(int argc, const char* const* argv);
 
-// The cases of these options at `ranks` ranks.
+// The cases of these options at `ranks` ranks. Throws InvalidArgument when there is none.
 std::vector<Case> cases_of(const Options& options, int ranks);
 
 }  // namespace c10d::bench

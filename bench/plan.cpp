@@ -42,6 +42,18 @@ const OpFacts& facts_of(BenchOp op) { return op_facts()[static_cast<std::size_t>
 
 std::string_view to_string(Place place) { return place == Place::in ? "in" : "out"; }
 
+std::string_view to_string(Cache cache) {
+  switch (cache) {
+    case Cache::hot:
+      return "hot";
+    case Cache::rotate:
+      return "rotate";
+    case Cache::cold:
+      break;
+  }
+  return "cold";
+}
+
 namespace {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -98,6 +110,8 @@ CellKey key_of(const Case& c) {
   key.place = to_string(c.place);
   key.root = facts.rooted ? c.root : -1;
   key.bytes = c.bytes;
+  if (c.op != BenchOp::barrier) key.cache = to_string(c.cache);
+  key.concurrent = c.concurrent;
   return key;
 }
 
@@ -116,7 +130,18 @@ void expand_sizes(const Sweep& sweep, Case c, int ranks, std::vector<Case>& case
   for (const std::uint64_t size : sweep.sizes) {
     c.shard = std::max<std::uint64_t>(1, size / unit);
     c.bytes = c.shard * unit;
+    if (c.cache == Cache::rotate && sweep.last_level > 0 && c.bytes >= sweep.last_level) continue;
     if (seen.insert(c.bytes).second) cases.push_back(c);
+  }
+}
+
+// Adds the sizes of one (op, dtype, redop, root, place) line in each state of the caches.
+void expand_caches(const Sweep& sweep, Case c, int ranks, std::vector<Case>& cases) {
+  c.concurrent = is_point_to_point(facts_of(c.op).kind) ? 1 : sweep.concurrent;
+  for (const Cache cache : sweep.caches) {
+    if (c.op == BenchOp::barrier && cache != sweep.caches.front()) continue;
+    c.cache = cache;
+    expand_sizes(sweep, c, ranks, cases);
   }
 }
 
@@ -135,7 +160,13 @@ std::vector<Case> expand(const Sweep& sweep, int ranks) {
           if (!facts.rooted && root != sweep.roots.front()) continue;
           for (const Place place : sweep.places) {
             if (place == Place::in && !facts.in_place) continue;
-            expand_sizes(sweep, {op, dtype, redop, root, place, 0, 0}, ranks, cases);
+            Case c;
+            c.op = op;
+            c.dtype = dtype;
+            c.redop = redop;
+            c.root = root;
+            c.place = place;
+            expand_caches(sweep, c, ranks, cases);
           }
         }
       }
@@ -179,24 +210,54 @@ int window_of(const Case& c, int asked) {
   return static_cast<int>(std::min<std::uint64_t>(fit, static_cast<std::uint64_t>(asked)));
 }
 
-std::uint64_t memory_of(const Case& c, int ranks, int window) {
+Footprint footprint_of(const Case& c, int ranks, int window) {
   const auto n = static_cast<std::uint64_t>(ranks);
   const std::uint64_t shard = c.shard * size_of(c.dtype);
+  Footprint bytes{shard, shard};
   switch (c.op) {
     case BenchOp::barrier:
-      return 0;
+      return {};
     case BenchOp::isend:
-      return shard + shard * static_cast<std::uint64_t>(window_of(c, window));
+      bytes.output = shard * static_cast<std::uint64_t>(window_of(c, window));
+      break;
     case BenchOp::all_gather:
-    case BenchOp::reduce_scatter:
     case BenchOp::gather:
+      bytes.output = n * shard;
+      break;
+    case BenchOp::reduce_scatter:
     case BenchOp::scatter:
-      return shard * (n + 1);
+      bytes.input = n * shard;
+      break;
     case BenchOp::all_to_all:
-      return 2 * n * shard;
+      bytes = {n * shard, n * shard};
+      break;
     default:
-      return 2 * shard;
+      break;
   }
+  // In place the op works on one buffer, and the other one keeps the input for the next iteration.
+  if (c.place == Place::in) bytes.output = std::max(bytes.input, bytes.output);
+  return bytes;
+}
+
+Footprint stride_of(const Case& c, int ranks, int window) {
+  constexpr std::uint64_t kPair = 128;
+  const Footprint one = footprint_of(c, ranks, window);
+  return {(one.input + kPair - 1) / kPair * kPair, (one.output + kPair - 1) / kPair * kPair};
+}
+
+std::uint64_t sets_of(const Case& c, int ranks, int window) {
+  if (c.cache != Cache::rotate || c.op == BenchOp::barrier) return 1;
+  const Footprint stride = stride_of(c, ranks, window);
+  // What stays where it is when a case is in place does not count.
+  const std::uint64_t moving = (c.place == Place::in ? stride.output : stride.sum()) *
+                               static_cast<std::uint64_t>(c.concurrent);
+  return std::max<std::uint64_t>(2, c.walk / moving + 1);
+}
+
+Footprint memory_of(const Case& c, int ranks, int window) {
+  const Footprint stride = stride_of(c, ranks, window);
+  const std::uint64_t slots = sets_of(c, ranks, window) * static_cast<std::uint64_t>(c.concurrent);
+  return {stride.input * (c.place == Place::in ? 1 : slots), stride.output * slots};
 }
 
 }  // namespace c10d::bench

@@ -28,6 +28,10 @@ enum class BenchOp : std::uint8_t {
   isend
 };
 enum class Place : std::uint8_t { out, in };
+// Where the buffers are when an op starts: in the caches as the last iteration left them; in none,
+// because every iteration takes others of a set larger than the last-level cache; in none, because
+// their lines were flushed.
+enum class Cache : std::uint8_t { hot, rotate, cold };
 
 struct OpFacts {
   BenchOp op;
@@ -43,6 +47,7 @@ const OpFacts& facts_of(BenchOp op);
 // "recv" is "send" and "irecv" is "isend". Throws InvalidArgument with the nearest name.
 BenchOp bench_op_from_string(std::string_view name);
 std::string_view to_string(Place place);
+std::string_view to_string(Cache cache);
 
 // The word of `names` with the smallest edit distance, or empty when none is near.
 std::string_view nearest_name(std::string_view word, const std::vector<std::string_view>& names);
@@ -56,6 +61,9 @@ struct Case {
   Place place = Place::out;
   std::uint64_t bytes = 0;  // S, in nccl-tests' sense; 0 for barrier
   std::uint64_t shard = 0;  // elements: of one rank's vector, or of one shard
+  Cache cache = Cache::hot;
+  int concurrent = 1;      // ops at once, each on a group and on buffers of its own
+  std::uint64_t walk = 0;  // Cache::rotate: bytes of one rank's sets of buffers together
 };
 
 // How a case is written into files and compared between them.
@@ -66,6 +74,8 @@ struct CellKey {
   std::string place;
   int root = -1;  // -1 unless the op has a root
   std::uint64_t bytes = 0;
+  std::string cache = "hot";
+  int concurrent = 1;
   auto operator<=>(const CellKey&) const = default;
 };
 CellKey key_of(const Case& c);
@@ -77,6 +87,9 @@ struct Sweep {
   std::vector<int> roots;
   std::vector<Place> places;
   std::vector<std::uint64_t> sizes;
+  std::vector<Cache> caches = {Cache::hot};
+  std::uint64_t last_level = 0;  // where sizes end that are rotated beside hot; 0: nowhere
+  int concurrent = 1;
 };
 // The cases of a sweep at `ranks` ranks, without pairs that make no sense and without duplicates: a
 // size is rounded down to whole elements, and up to one element per shard.
@@ -91,8 +104,19 @@ std::vector<std::uint64_t> size_range(std::uint64_t min, std::uint64_t max, doub
 std::vector<std::size_t> block_order(std::size_t count, bool random, std::uint64_t seed, int launch,
                                      std::size_t case_index, int block);
 
-// Bytes that this case needs on one rank: input and output.
-std::uint64_t memory_of(const Case& c, int ranks, int window);
+// Bytes on one rank, the most of any: of one op, of one iteration, of all that a case needs.
+struct Footprint {
+  std::uint64_t input = 0;
+  std::uint64_t output = 0;
+  std::uint64_t sum() const noexcept { return input + output; }
+};
+Footprint footprint_of(const Case& c, int ranks, int window);
+// From one op's buffers to the next one's: whole pairs of cache lines, so that none is shared or
+// fetched along.
+Footprint stride_of(const Case& c, int ranks, int window);
+// How many sets of buffers iterations go round.
+std::uint64_t sets_of(const Case& c, int ranks, int window);
+Footprint memory_of(const Case& c, int ranks, int window);
 
 // Messages in flight of `isend`: never more than 64 MiB of them.
 int window_of(const Case& c, int asked);

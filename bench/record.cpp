@@ -32,6 +32,8 @@ void put_key(Json& line, const CellKey& key) {
   line["redop"] = text_or_null(key.redop);
   line["root"] = key.root < 0 ? Json(nullptr) : Json(key.root);
   line["place"] = key.place;
+  line["cache"] = key.cache;
+  line["concurrent"] = key.concurrent;
 }
 
 Json line_of(const char* kind) {
@@ -60,6 +62,8 @@ CellKey key_at(const Json& line) {
   key.redop = text_at(line, "redop");
   key.place = text_at(line, "place");
   key.root = static_cast<int>(number_at(line, "root").value_or(-1));
+  key.cache = line.value("cache", "hot");
+  key.concurrent = line.value("concurrent", 1);
   return key;
 }
 
@@ -111,7 +115,6 @@ Json to_json(const CellRecord& cell, bool with_samples) {
   put_key(line, cell.key);
   line["elems"] = cell.elems;
   line["window"] = cell.window;
-  line["cache"] = "hot";
   line["launch"] = cell.launch;
   line["block"] = cell.block;
   line["order"] = cell.order;
@@ -154,6 +157,7 @@ Json to_json(const CeilRecord& ceil) {
   line["launch"] = ceil.launch;
   line["gbps"] = number(ceil.gbps);
   line["us"] = rounded(ceil.us);
+  line["cache"] = ceil.hot ? "hot" : "cold";
   return line;
 }
 
@@ -175,7 +179,8 @@ Json to_json(const ControlRecord& control) {
   line["backend"] = control.backend;
   line["ratio"] = rounded(control.ratio.value);
   line["ci95"] = interval(control.ratio);
-  line["ok"] = control.ok;
+  line["ok"] = control.trust == Trust::ok;
+  line["state"] = to_string(control.trust);
   return line;
 }
 
@@ -183,7 +188,33 @@ Json to_json(const WarnRecord& warn) {
   Json line = line_of("warn");
   line["code"] = warn.code;
   line["text"] = warn.text;
+  line["only"] = text_or_null(warn.only);
   return line;
+}
+
+Json to_json(const FitRecord& fit) {
+  Json line = line_of("fit");
+  put_key(line, fit.key);
+  line.erase("bytes");
+  line["backend"] = fit.backend;
+  line["alpha_us"] = line["gbps"] = line["n_half"] = line["range"] = nullptr;
+  if (fit.line) {
+    line["alpha_us"] = rounded(fit.line->alpha);
+    line["range"] = {fit.from, fit.to};
+    if (fit.line->beta > 0) {
+      line["gbps"] = rounded(1e-3 / fit.line->beta);
+      line["n_half"] = std::llround(fit.line->alpha / fit.line->beta);
+    }
+  }
+  line["crossover"] = nullptr;
+  if (!fit.other.empty())
+    line["crossover"] = {{"other", fit.other},
+                         {"bytes", fit.overtakes_at ? Json(*fit.overtakes_at) : Json(nullptr)}};
+  return line;
+}
+
+std::string line_text(const Json& line) {
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 Json sample_json(const CellRecord& cell) {
@@ -215,16 +246,18 @@ void Results::add(const Json& line) {
   } else if (kind == "ceil") {
     ceilings.push_back({line.at("kind").get<std::string>(), text_at(line, "level"),
                         static_cast<std::uint64_t>(number_at(line, "bytes").value_or(0)),
-                        line.value("launch", 0), number_at(line, "gbps"), line.value("us", 0.0)});
+                        line.value("launch", 0), number_at(line, "gbps"), line.value("us", 0.0),
+                        line.value("cache", "hot") == "hot"});
   } else if (kind == "ctl") {
-    ControlRecord control{
-        text_at(line, "kind"), text_at(line, "backend"), {}, line.value("ok", true)};
+    ControlRecord control{text_at(line, "kind"), text_at(line, "backend"), {}, Trust::ok};
+    if (!line.value("ok", true))
+      control.trust = text_at(line, "state") == "wide" ? Trust::wide : Trust::off;
     control.ratio.value = line.at("ratio").get<double>();
     if (const auto ci = line.find("ci95"); ci != line.end() && ci->is_array())
       control.ratio.ci95 = Interval{ci->at(0).get<double>(), ci->at(1).get<double>()};
     controls.push_back(control);
   } else if (kind == "warn") {
-    warnings.push_back({text_at(line, "code"), text_at(line, "text")});
+    warnings.push_back({text_at(line, "code"), text_at(line, "text"), text_at(line, "only")});
   } else if (kind == "end") {
     complete = complete && line.value("complete", false);
   }

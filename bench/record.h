@@ -56,11 +56,12 @@ struct SkipRecord {
 
 struct CeilRecord {
   std::string kind;   // memcpy, shm, tcp
-  std::string level;  // of memcpy: L1, L2, L3, DRAM
+  std::string level;  // of memcpy: L1, L2, L3, DRAM; empty: beside the cells of that size
   std::uint64_t bytes = 0;
   int launch = 0;
   std::optional<double> gbps;
   double us = 0;
+  bool hot = true;  // else of memory that no cache holds
 };
 
 // Verdict on one cell: other against base.
@@ -72,16 +73,30 @@ struct CompareRecord {
   Verdict verdict = Verdict::none;
 };
 
+// What the run says about itself: the base against itself (aa), a backend in this company against
+// the same one in processes of its own (solo).
 struct ControlRecord {
-  std::string kind;  // aa, solo
+  std::string kind;
   std::string backend;
   Estimate ratio;
-  bool ok = true;
+  Trust trust = Trust::ok;
 };
 
 struct WarnRecord {
   std::string code;
   std::string text;
+  std::string only = {};  // the cell, as --only takes it; empty: the whole run
+};
+
+// Time against size as a start-up and a pace, over the sizes where that holds; and where another
+// backend overtakes.
+struct FitRecord {
+  CellKey key;  // bytes = 0
+  std::string backend;
+  std::optional<LineFit> line;                // of bytes to us; nothing: no line fits
+  std::uint64_t from = 0, to = 0;             // sizes
+  std::string other;                          // the base; empty: this is the base
+  std::optional<std::uint64_t> overtakes_at;  // bytes where the faster of the two changes
 };
 
 using Json = nlohmann::ordered_json;
@@ -92,6 +107,9 @@ Json to_json(const CeilRecord& ceil);
 Json to_json(const CompareRecord& compare);
 Json to_json(const ControlRecord& control);
 Json to_json(const WarnRecord& warn);
+Json to_json(const FitRecord& fit);
+// One line of a file. What is no UTF-8, as a variable's value may be, is replaced.
+std::string line_text(const Json& line);
 // {"v":1,"t":"sample",...}: one iteration is one entry of "us".
 Json sample_json(const CellRecord& cell);
 

@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -99,8 +102,10 @@ std::string tiles(const Summary& summary) {
   html += tile(std::to_string(summary.ranks), "ranks");
   html += tile(fmt::format("{} x {}", summary.launches, summary.blocks), "launches x blocks");
   for (const ControlRecord& control : summary.controls)
-    html += tile(ratio_text(control.ratio.value),
-                 fmt::format("{} against itself{}", control.backend, control.ok ? "" : ": noisy"));
+    html += tile(
+        ratio_text(control.ratio.value),
+        fmt::format("{} against {}{}", control.backend, control.kind == "aa" ? "itself" : "alone",
+                    control.trust == Trust::ok ? "" : ": noisy"));
   return html + "</div>";
 }
 
@@ -140,7 +145,8 @@ std::string environment(const Results& results) {
 std::string notes(const Results& results, const Summary& summary) {
   std::set<std::string> lines;
   for (const std::string& note : skip_notes(summary)) lines.insert("skipped: " + note);
-  for (const WarnRecord& warn : results.warnings) lines.insert(warn.code + " " + warn.text);
+  for (const WarnRecord& warn : results.warnings)
+    lines.insert(fmt::format("{} {}", warn.code, warn.text));
   if (!results.complete) lines.insert("the run ended before everything was measured");
   if (lines.empty()) return "";
   std::string html = "<section><h3>Notes</h3><ul>";
@@ -196,15 +202,47 @@ std::string html_report(const Results& results, const Summary& summary) {
   return html;
 }
 
-int write_report(const std::vector<std::string>& files, const std::string& path) {
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!std::filesystem::is_directory(folder))
+    throw InvalidArgument(fmt::format("--svg {}: no folder: {}", folder, error.message()));
+}
+
+void write_figures(const std::string& folder, const Summary& summary) {
+  make_folder(folder);
+  for (const OpTable& table : summary.tables) {
+    std::string name = table.title();
+    std::replace_if(
+        name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0 && c != '_'; },
+        '-');
+    for (const Figure& figure : charts_of(table, summary)) {
+      const std::filesystem::path path =
+          std::filesystem::path(folder) / fmt::format("{}-{}.svg", name, figure.name);
+      std::ofstream file(path, std::ios::binary);
+      file << standalone_svg(figure.chart);
+      if (!file.flush())
+        throw InvalidArgument(fmt::format("--svg {}: cannot be written", path.string()));
+    }
+  }
+}
+
+int write_report(const std::vector<std::string>& files, const std::string& path,
+                 const std::string& svg) {
   Results results;
   for (const std::string& file : files) read_results(file, results);
   if (results.cells.empty() && results.skips.empty())
     throw InvalidArgument("report: no cells in these files");
-  const bool compare = results.run.is_object() && results.run.value("command", "") == "compare";
-  const std::string html = html_report(results, summarise(results, compare, 0.02));
+  if (path.empty() && svg.empty())
+    throw InvalidArgument("report: nothing to write; add -o F.html or --svg DIR");
+  const Json& run = results.run;
+  const bool compare = run.is_object() && run.value("command", "") == "compare";
+  const double equiv = run.is_object() ? run.value("equiv", 0.02) : 0.02;
+  const Summary summary = summarise(results, compare, equiv);
+  if (!svg.empty()) write_figures(svg, summary);
+  if (path.empty()) return 0;
   std::ofstream out(path, std::ios::binary);
-  out << html;
+  out << html_report(results, summary);
   if (!out.flush()) throw InvalidArgument(fmt::format("-o {}: {}", path, std::strerror(errno)));
   return 0;
 }

@@ -156,20 +156,25 @@ std::string legend(const Summary& summary) {
   return html + "</p>";
 }
 
-std::string op_figures(const OpTable& table, const Summary& summary) {
-  if (table.rows.size() < 2) return "";
+std::vector<Figure> charts_of(const OpTable& table, const Summary& summary) {
+  if (table.rows.size() < 2) return {};
   const auto time = [](double us, std::uint64_t) { return us; };
-  const auto bandwidth = [](double us, std::uint64_t bytes) {
-    return static_cast<double>(bytes) * 1e-3 / us;
+  const auto bandwidth = [&table](double us, std::uint64_t bytes) {
+    return static_cast<double>(bytes) * table.key.concurrent * 1e-3 / us;
   };
-  return "<div class=\"figures\">" +
-         figure(
-             "time, &micro;s &ndash; lower is better",
-             {table.title() + ": time against size", "us", true, series_of(table, summary, time)}) +
-         figure("algorithm bandwidth S / t, GB/s &ndash; higher is better",
-                {table.title() + ": bandwidth against size", "GB/s", true,
-                 series_of(table, summary, bandwidth)}) +
-         "</div>";
+  return {{"time",
+           "time, &micro;s &ndash; lower is better",
+           {table.title() + ": time against size", "us", series_of(table, summary, time)}},
+          {"bandwidth",
+           "algorithm bandwidth S / t, GB/s &ndash; higher is better",
+           {table.title() + ": bandwidth against size", "GB/s", true,
+            series_of(table, summary, bandwidth)}}};
+}
+
+std::string op_figures(const OpTable& table, const Summary& summary) {
+  std::string html;
+  for (const Figure& one : charts_of(table, summary)) html += figure(one.caption, one.chart);
+  return html.empty() ? "" : "<div class=\"figures\">" + html + "</div>";
 }
 
 std::string op_numbers(const OpTable& table, const Summary& summary) {

@@ -2,15 +2,25 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "bench/summary.h"
+#include "bench/svg.h"
 
 namespace c10d::bench {
 
+// Time and bandwidth against size, with confidence bands and the memcpy ceiling. None where there
+// is only one size.
+struct Figure {
+  std::string name;     // "time", "bandwidth"
+  std::string caption;  // HTML
+  Chart chart;
+};
+std::vector<Figure> charts_of(const OpTable& table, const Summary& summary);
+
 // Parts of the report, as HTML.
 std::string legend(const Summary& summary);
-// Time and bandwidth against size, with confidence bands and the memcpy ceiling. Empty where there
-// is only one size.
+// charts_of(), side by side.
 std::string op_figures(const OpTable& table, const Summary& summary);
 // The numbers of one op.
 std::string op_numbers(const OpTable& table, const Summary& summary);

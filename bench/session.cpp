@@ -5,16 +5,16 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <map>
 #include <random>
-#include <set>
 
 #include "bench/bandwidth.h"
 #include "bench/csv.h"
 #include "bench/environment.h"
+#include "bench/findings.h"
 #include "bench/format.h"
 #include "bench/header.h"
 #include "bench/report.h"
@@ -50,6 +50,10 @@ Json run_record(const Options& options, int ranks, const std::string& launcher) 
   run["hosts"] = 1;
   run["launcher"] = launcher;
   run["backends"] = options.backends;
+  run["launches"] = options.launches;
+  run["start_skew_us"] = options.start_skew * 1e6;
+  run["equiv"] = options.equiv;
+  run["min_effect"] = options.min_effect;
   run["start"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   run["conv"] = {
       {"GB", "1e9 bytes"},
@@ -78,17 +82,21 @@ Session::Session(const Options& options, int ranks, std::size_t cases, const std
        {std::pair(options.csv, "--csv"), std::pair(options.markdown, "--md"),
         std::pair(options.report, "--report")})
     if (!path.empty()) write_text(path, "", option);
+  if (!options_.svg.empty()) make_folder(options_.svg);
   take(run_record(options, ranks, launcher));
   if (ranks > allowed_cpus())
     warn("W001", fmt::format("{} ranks on {} CPUs: times include waiting for a CPU", ranks,
                              allowed_cpus()));
   if (const double load = load_average(); load > 0.3 * allowed_cpus())
     warn("W002", fmt::format("other work runs here: load {:.1f} on {} CPUs", load, allowed_cpus()));
+  if (const auto granted = cgroup_cpus(); granted && *granted < ranks)
+    warn("W009", fmt::format("the control group grants {:.1f} CPUs to {} ranks: they are throttled",
+                             *granted, ranks));
 }
 
 void Session::write(const Json& line) {
   if (!json_) return;
-  std::fputs((line.dump() + "\n").c_str(), json_.get());
+  std::fputs((line_text(line) + "\n").c_str(), json_.get());
   std::fflush(json_.get());
 }
 
@@ -102,7 +110,8 @@ void Session::take(const Json& line) {
   }
   if (kind == "cell") {
     const CellRecord& cell = results_.cells.back();
-    if (cell.backend.ends_with(kControlSuffix)) return;  // its verdict is a ctl record
+    if (options_.verbose) tell(cell);
+    if (is_control(cell.backend)) return;  // its verdict is a ctl record
     write(to_json(cell, false));
     if (options_.raw) write(sample_json(cell));
     progress_.advance(fmt::format("{} {} | launch {}/{} | {} {} us", cell.key.op,
@@ -120,6 +129,23 @@ void Session::take(const Json& line) {
   write(line);
 }
 
+std::vector<std::string> Session::measured_backends() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (const std::string& name : options_.backends)
+    if (std::any_of(results_.cells.begin(), results_.cells.end(),
+                    [&](const CellRecord& cell) { return cell.backend == name; }))
+      names.push_back(name);
+  return names;
+}
+
+void Session::tell(const CellRecord& cell) {
+  progress_.erase();
+  fmt::print(stderr, "launch {} block {} {} {} {}: p50 {} us, {} iterations\n", cell.launch + 1,
+             cell.block + 1, cell.backend, cell.key.op, bytes_text(cell.key.bytes),
+             microseconds_text(cell.us.p50), cell.iters);
+}
+
 void Session::show(std::string_view line) {
   const std::lock_guard lock(mutex_);
   progress_.erase();
@@ -128,32 +154,6 @@ void Session::show(std::string_view line) {
 
 void Session::warn(const char* code, const std::string& text) {
   take(to_json(WarnRecord{code, text}));
-}
-
-void Session::look_for_noise(const Summary& summary) {
-  std::set<std::string> buckets;
-  for (const CellRecord& cell : results_.cells)
-    if (cell.rtt) buckets.insert(cell.rtt->bucket);
-  if (buckets.size() > 1)
-    warn("W006",
-         "the round trip between ranks 0 and 1 changed: blocks are compared only where it was "
-         "alike");
-  for (const ControlRecord& control : summary.controls)
-    if (!control.ok)
-      warn("W007", fmt::format("noisy: {} against itself is {} [{}, {}]", control.backend,
-                               ratio_text(control.ratio.value), ratio_text(control.ratio.ci95->low),
-                               ratio_text(control.ratio.ci95->high)));
-}
-
-// A mean may be rounded in more than one way; everything else has one right result.
-void Session::check_hashes() {
-  std::map<CellKey, std::set<std::string>> hashes;
-  for (const CellRecord& cell : results_.cells)
-    if (!cell.hash.empty() && cell.key.redop != "avg") hashes[cell.key].insert(cell.hash);
-  for (const auto& [key, set] : hashes)
-    if (set.size() > 1)
-      warn("W005", fmt::format("{} {}: results differ between backends or launches", key.op,
-                               bytes_text(key.bytes)));
 }
 
 int Session::verdict_code(int exit_code, const Summary& summary) const {
@@ -168,11 +168,14 @@ int Session::finish(int exit_code) {
   progress_.erase();
   results_.complete = launches_done_ == options_.launches;
   const bool compare = options_.command == Command::compare;
-  check_hashes();
-  look_for_noise(summarise(results_, false, options_.equiv));
-  const Summary summary = summarise(results_, compare, options_.equiv);
+  const Summary first = summarise(results_, false, options_.equiv, options_.min_effect);
+  for (const WarnRecord& found : findings(results_, first, options_.min_effect))
+    take(to_json(found));
+  const Summary summary = summarise(results_, compare, options_.equiv, options_.min_effect);
   exit_code = verdict_code(exit_code, summary);
   for (const CompareRecord& record : summary.compares) write(to_json(record));
+  for (const OpTable& table : summary.tables)
+    for (const FitRecord& record : table.fits) write(to_json(record));
   for (const ControlRecord& record : summary.controls) write(to_json(record));
   Json end;
   end["v"] = 1;
@@ -201,7 +204,7 @@ void Session::print(const Summary& summary, int exit_code) {
   std::string text;
   if (!options_.quiet) text += header_text(results_, summary);
   text += text_tables(summary, style);
-  if (!options_.quiet) text += footer_text(results_, summary, exit_code);
+  if (!options_.quiet) text += footer_text(results_, summary, exit_code, options_.json);
   if (style.ascii) text = to_ascii(text);
   std::fputs(text.c_str(), out);
   std::fflush(out);
@@ -222,6 +225,7 @@ void Session::write_files(const Summary& summary) {
   }
   if (!options_.report.empty())
     write_text(options_.report, html_report(results_, summary), "--report");
+  if (!options_.svg.empty()) write_figures(options_.svg, summary);
 }
 
 }  // namespace c10d::bench

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "bench/options.h"
 #include "bench/record.h"
@@ -24,6 +25,8 @@ class Session {
   void take(const Json& line);
   // Whether launch `number` (from 0) measured all it was asked to.
   bool launch_is_done(int number) const { return launches_done_ > number; }
+  // Of those measured so far, in their order.
+  std::vector<std::string> measured_backends();
   // A line that a rank wrote.
   void show(std::string_view line);
   void warn(const char* code, const std::string& text);
@@ -32,8 +35,7 @@ class Session {
 
  private:
   void write(const Json& line);
-  void look_for_noise(const Summary& summary);
-  void check_hashes();
+  void tell(const CellRecord& cell);
   int verdict_code(int exit_code, const Summary& summary) const;
   void write_files(const Summary& summary);
   void print(const Summary& summary, int exit_code);

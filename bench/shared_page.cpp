@@ -148,6 +148,15 @@ void SharedPage::leave_shared_cpu() noexcept {
   if (sched_setaffinity(0, sizeof free, &free) == 0) sched_setaffinity(0, sizeof cpus_, &cpus_);
 }
 
+bool SharedPage::bind(std::span<const int> cpus) noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) CPU_SET(static_cast<std::size_t>(cpu), &set);
+  if (sched_setaffinity(0, sizeof set, &set) != 0) return false;
+  cpus_ = set;
+  return true;
+}
+
 bool SharedPage::meet(std::int64_t in_time) {
   const bool early = barrier(in_time);
   if (oversubscribed_ || size_ == 1) return early;
@@ -187,10 +196,11 @@ std::int64_t SharedPage::get(int rank, int slot) const noexcept {
 std::int64_t SharedPage::sum(std::int64_t value) {
   put(kSlots - 1, value);
   barrier();
-  std::int64_t total = 0;
-  for (int rank = 0; rank < size_; ++rank) total += get(rank, kSlots - 1);
+  std::uint64_t total = 0;
+  for (int rank = 0; rank < size_; ++rank)
+    total += static_cast<std::uint64_t>(get(rank, kSlots - 1));
   barrier();
-  return total;
+  return static_cast<std::int64_t>(total);
 }
 
 std::int64_t SharedPage::from_root(std::int64_t value) {

@@ -46,6 +46,41 @@ double balanced_quantile(const std::vector<const std::vector<double>*>& blocks, 
   return weighted.back().first;
 }
 
+LineFit fit_line(const std::vector<double>& x, const std::vector<double>& y) {
+  double w = 0, wx = 0, wxx = 0, wy = 0, wxy = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double weight = 1 / (y[i] * y[i]);
+    w += weight;
+    wx += weight * x[i];
+    wxx += weight * x[i] * x[i];
+    wy += weight * y[i];
+    wxy += weight * x[i] * y[i];
+  }
+  LineFit fit;
+  const double determinant = w * wxx - wx * wx;
+  fit.beta = determinant > 0 ? (w * wxy - wx * wy) / determinant : 0;
+  fit.alpha = (wy - fit.beta * wx) / w;
+  if (fit.beta < 0) fit = {wy / w, 0, 0};
+  if (fit.alpha < 0) fit = {0, wxy / wxx, 0};
+  for (std::size_t i = 0; i < x.size(); ++i)
+    fit.worst = std::max(fit.worst, std::abs(y[i] - fit.at(x[i])) / y[i]);
+  return fit;
+}
+
+std::optional<std::pair<double, double>> two_modes(std::vector<double> values, double factor) {
+  std::sort(values.begin(), values.end());
+  std::size_t split = 0;
+  double widest = factor;
+  for (std::size_t i = 2; i + 2 <= values.size(); ++i) {
+    if (values[i - 1] <= 0 || values[i] / values[i - 1] < widest) continue;
+    widest = values[i] / values[i - 1];
+    split = i;
+  }
+  if (split == 0) return std::nullopt;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(split);
+  return std::pair(median({values.begin(), middle}), median({middle, values.end()}));
+}
+
 namespace {
 
 // Geometric mean over launches of the median over blocks.
@@ -118,6 +153,25 @@ Verdict verdict(const Estimate& ratio, double equiv) {
   if (ci.low > 1) return Verdict::slower;
   if (ci.high < 1) return Verdict::faster;
   return Verdict::none;
+}
+
+std::string_view to_string(Trust trust) {
+  switch (trust) {
+    case Trust::ok:
+      return "ok";
+    case Trust::wide:
+      return "wide";
+    case Trust::off:
+      break;
+  }
+  return "off";
+}
+
+Trust trust_in(const Estimate& ratio, double least) {
+  if (!ratio.ci95) return Trust::wide;
+  const Interval& ci = *ratio.ci95;
+  if (ci.low >= 1 - least && ci.high <= 1 + least) return Trust::ok;
+  return ci.low <= 1 && ci.high >= 1 ? Trust::wide : Trust::off;
 }
 
 }  // namespace c10d::bench

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace c10d::bench {
@@ -35,6 +36,20 @@ struct Interval {
   double high = 0;
 };
 
+// y = alpha + beta x, neither below zero, with the least sum of squared relative errors. `x` and
+// `y` are positive and at least two.
+struct LineFit {
+  double alpha = 0;
+  double beta = 0;
+  double worst = 0;  // the largest |y - fit| / y
+  double at(double x) const noexcept { return alpha + beta * x; }
+};
+LineFit fit_line(const std::vector<double>& x, const std::vector<double>& y);
+
+// Where sorted values fall apart into two groups of at least two each, a gap of this factor
+// between them; nothing when they do not. Returns the medians of both.
+std::optional<std::pair<double, double>> two_modes(std::vector<double> values, double factor);
+
 // What was estimated from launches x blocks. Without at least two values there is no interval.
 struct Estimate {
   double value = 0;
@@ -53,5 +68,11 @@ std::string_view to_string(Verdict verdict);
 // Of a ratio (other / base): same when the whole interval is within 1 +- equiv, slower or faster
 // when it excludes 1, else none.
 Verdict verdict(const Estimate& ratio, double equiv);
+
+// Of a ratio that should be 1, where differences from `least` on must be told: ok when the interval
+// leaves no room for such a one; off when it excludes 1; wide when it holds 1, and more than that.
+enum class Trust : std::uint8_t { ok, wide, off };
+std::string_view to_string(Trust trust);
+Trust trust_in(const Estimate& ratio, double least);
 
 }  // namespace c10d::bench

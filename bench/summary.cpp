@@ -9,6 +9,7 @@
 #include <set>
 
 #include "bench/bandwidth.h"
+#include "bench/fits.h"
 
 namespace c10d::bench {
 namespace {
@@ -118,7 +119,7 @@ std::vector<std::string> backends_of(const Results& results) {
   if (results.run.is_object() && results.run.contains("backends"))
     names = results.run["backends"].get<std::vector<std::string>>();
   const auto add = [&](const std::string& name) {
-    if (name.ends_with(kControlSuffix)) return;
+    if (is_control(name)) return;
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   };
   for (const CellRecord& cell : results.cells) add(cell.backend);
@@ -140,29 +141,47 @@ struct Index {
   }
 };
 
-// The base against itself, over all cells that were measured twice.
-std::vector<ControlRecord> control_of(const Index& index, const std::string& base) {
+// What was measured twice in a launch: `of` against `against`, launch by launch.
+std::optional<Estimate> ratio_of_twins(const Index& index, const std::string& of,
+                                       const std::string& against, bool in_blocks) {
   std::map<int, std::vector<double>> launches;
   for (const auto& [key, sizes] : index.groups) {
     for (const auto& [bytes, group] : sizes) {
-      const auto twin = group.blocks.find(base + kControlSuffix);
-      const auto first = group.blocks.find(base);
+      const auto twin = group.blocks.find(of);
+      const auto first = group.blocks.find(against);
       if (twin == group.blocks.end() || first == group.blocks.end()) continue;
-      std::map<std::pair<int, int>, double> partner;
-      for (const CellRecord* cell : first->second)
-        partner[{cell->launch, cell->block}] = cell->us.p50;
-      for (const CellRecord* cell : twin->second)
-        if (const double p50 = partner[{cell->launch, cell->block}]; p50 > 0)
-          launches[cell->launch].push_back(cell->us.p50 / p50);
+      // Blocks of one process set are paired; of different ones, their medians.
+      std::map<std::pair<int, int>, std::vector<double>> partners;
+      std::map<std::pair<int, int>, std::vector<double>> times;
+      const auto place = [&](const CellRecord& cell) {
+        return std::pair(cell.launch, in_blocks ? cell.block : 0);
+      };
+      for (const CellRecord* cell : first->second) partners[place(*cell)].push_back(cell->us.p50);
+      for (const CellRecord* cell : twin->second) times[place(*cell)].push_back(cell->us.p50);
+      for (auto& [at, values] : times)
+        if (const auto partner = partners.find(at); partner != partners.end())
+          if (const double other = median(partner->second); other > 0)
+            launches[at.first].push_back(median(std::move(values)) / other);
     }
   }
-  if (launches.empty()) return {};
+  if (launches.empty()) return std::nullopt;
   std::vector<std::vector<double>> values;
   for (auto& [launch, list] : launches) values.push_back(std::move(list));
-  ControlRecord control{"aa", base, bootstrap(values, 1), true};
-  if (control.ratio.ci95)
-    control.ok = control.ratio.ci95->low <= 1 && control.ratio.ci95->high >= 1;
-  return {control};
+  return bootstrap(values, 1);
+}
+
+// The base against itself; each backend in this company against alone.
+std::vector<ControlRecord> controls_of(const Index& index, const std::vector<std::string>& backends,
+                                       double min_effect) {
+  std::vector<ControlRecord> controls;
+  if (backends.empty()) return controls;
+  const std::string& base = backends.front();
+  if (const auto ratio = ratio_of_twins(index, base + kControlSuffix, base, true))
+    controls.push_back({"aa", base, *ratio, trust_in(*ratio, min_effect)});
+  for (const std::string& name : backends)
+    if (const auto ratio = ratio_of_twins(index, name, name + kSoloSuffix, false))
+      controls.push_back({"solo", name, *ratio, trust_in(*ratio, min_effect)});
+  return controls;
 }
 
 void compare_with_base(const CellKey& table, double equiv, SizeRow& row, const Group& group,
@@ -194,10 +213,13 @@ std::string OpTable::title() const {
   if (!key.redop.empty()) text += ' ' + key.redop;
   if (key.root >= 0) text += fmt::format(", root {}", key.root);
   if (key.place == "in") text += ", in place";
+  if (key.concurrent > 1) text += fmt::format(", {} at once", key.concurrent);
+  if (key.cache != "hot")
+    text += fmt::format(", {} buffers", key.cache == "rotate" ? "rotating" : key.cache);
   return text;
 }
 
-Summary summarise(const Results& results, bool compare, double equiv) {
+Summary summarise(const Results& results, bool compare, double equiv, double min_effect) {
   Summary summary;
   summary.backends = backends_of(results);
   summary.warnings = results.warnings;
@@ -212,16 +234,17 @@ Summary summarise(const Results& results, bool compare, double equiv) {
   }
   summary.launches = static_cast<int>(launches.size());
   for (const SkipRecord& skip : results.skips) index.at(skip.key).skips.emplace(skip.backend, skip);
-  std::map<std::uint64_t, std::vector<double>> copies;
+  std::map<std::pair<std::uint64_t, bool>, std::vector<double>> copies;
   for (const CeilRecord& ceil : results.ceilings)
-    if (ceil.kind == "memcpy" && ceil.level.empty()) copies[ceil.bytes].push_back(ceil.us);
+    if (ceil.kind == "memcpy" && ceil.level.empty())
+      copies[{ceil.bytes, ceil.hot}].push_back(ceil.us);
   for (const CellKey& key : index.order) {
     OpTable table;
     table.key = key;
     for (const auto& [bytes, group] : index.groups[key]) {
       SizeRow row;
       row.bytes = bytes;
-      if (const auto copy = copies.find(bytes); copy != copies.end())
+      if (const auto copy = copies.find({bytes, key.cache == "hot"}); copy != copies.end())
         row.memcpy_us = median(copy->second);
       for (const std::string& backend : summary.backends) {
         row.cells.push_back(cell_of(backend, group, row.memcpy_us, bytes));
@@ -232,10 +255,10 @@ Summary summarise(const Results& results, bool compare, double equiv) {
       if (compare) compare_with_base(key, equiv, row, group, summary.compares);
       table.rows.push_back(std::move(row));
     }
+    table.fits = fits_of(table);
     summary.tables.push_back(std::move(table));
   }
-  if (summary.controls.empty() && !summary.backends.empty())
-    summary.controls = control_of(index, summary.backends.front());
+  if (summary.controls.empty()) summary.controls = controls_of(index, summary.backends, min_effect);
   return summary;
 }
 

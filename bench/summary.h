@@ -37,6 +37,7 @@ struct SizeRow {
 struct OpTable {
   CellKey key;  // bytes = 0
   std::vector<SizeRow> rows;
+  std::vector<FitRecord> fits;
   std::string title() const;  // "all_reduce f32 sum, out of place"
 };
 
@@ -54,8 +55,9 @@ struct Summary {
   std::uint64_t wrong = 0;  // elements
 };
 
-// `equiv` is the ratio around 1 that counts as the same. With compare = false nothing is compared.
-Summary summarise(const Results& results, bool compare, double equiv);
+// `equiv` is the ratio around 1 that counts as the same, `min_effect` what controls must be able to
+// tell. With compare = false nothing is compared.
+Summary summarise(const Results& results, bool compare, double equiv, double min_effect = 0.05);
 
 // Distinct reasons for skips: "mpi: not started by mpirun (12 cells)".
 std::vector<std::string> skip_notes(const Summary& summary);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -19,25 +20,19 @@ constexpr double kRight = 14;
 constexpr double kTop = 14;
 constexpr double kBottom = 40;
 
-// A number line from data to pixels.
+// A logarithmic number line from data to pixels.
 class Axis {
  public:
-  Axis(double low, double high, double from, double to, bool log)
-      : low_(log ? std::log10(low) : low),
-        high_(log ? std::log10(high) : high),
-        from_(from),
-        to_(to),
-        log_(log) {
+  Axis(double low, double high, double from, double to)
+      : low_(std::log10(low)), high_(std::log10(high)), from_(from), to_(to) {
     if (high_ - low_ < 1e-9) high_ = low_ + 1;
   }
   double at(double value) const {
-    const double v = log_ ? std::log10(value) : value;
-    return from_ + (v - low_) / (high_ - low_) * (to_ - from_);
+    return from_ + (std::log10(value) - low_) / (high_ - low_) * (to_ - from_);
   }
 
  private:
   double low_, high_, from_, to_;
-  bool log_;
 };
 
 struct Range {
@@ -64,29 +59,14 @@ std::string mark_at(double x, double y, int marker) {
   }
 }
 
-// 1, 2, 5 times a power of ten: about `count` of them from zero to `high`.
-double nice_step(double high, int count) {
-  const double raw = high / count;
-  const double power = std::pow(10.0, std::floor(std::log10(raw)));
-  for (const double factor : {1.0, 2.0, 5.0})
-    if (raw <= factor * power) return factor * power;
-  return 10 * power;
-}
-
 std::string grid_line(double y, const std::string& label) {
   return fmt::format(R"(<line class="grid" x1="{:.1f}" x2="{:.1f}" y1="{:.1f}" y2="{:.1f}"/>)"
                      R"(<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="end">{}</text>)",
                      kLeft, kWidth - kRight, y, y, kLeft - 8, y + 4, label);
 }
 
-std::string y_grid(const Axis& axis, const Range& range, bool log) {
+std::string y_grid(const Axis& axis, const Range& range) {
   std::string svg;
-  if (!log) {
-    const double step = nice_step(range.high, 5);
-    for (double value = 0; value <= range.high * 1.0001; value += step)
-      svg += grid_line(axis.at(value), fmt::format("{:g}", std::round(value / step) * step));
-    return svg;
-  }
   const int first = static_cast<int>(std::ceil(std::log10(range.low) - 1e-9));
   const int last = static_cast<int>(std::floor(std::log10(range.high) + 1e-9));
   const int step = std::max(1, (last - first + 5) / 6);
@@ -169,7 +149,10 @@ std::string draw_mark(const std::string& style, int marker) {
                      style, mark);
 }
 
-std::string draw_chart(const Chart& chart) {
+namespace {
+
+// What is inside the chart's own coordinates; empty without points.
+std::string chart_body(const Chart& chart) {
   Range xs;
   Range ys;
   std::vector<double> sizes;
@@ -185,24 +168,63 @@ std::string draw_chart(const Chart& chart) {
   if (sizes.empty()) return "";
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-  if (chart.log_y) {
-    ys.low = std::pow(10.0, std::floor(std::log10(ys.low) * 2) / 2);
-    ys.high = std::pow(10.0, std::ceil(std::log10(ys.high) * 2) / 2);
-  } else {
-    const double step = nice_step(ys.high, 5);
-    ys.high = std::ceil(ys.high / step) * step;
-  }
-  const Axis x(xs.low, xs.high, kLeft + 12, kWidth - kRight - 12, true);
-  const Axis y(chart.log_y ? ys.low : 0, ys.high, kHeight - kBottom, kTop, chart.log_y);
-  std::string svg =
-      fmt::format(R"(<svg class="chart" viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">)",
-                  kWidth, kHeight, escape_html(chart.title));
-  svg += y_grid(y, ys, chart.log_y) + x_grid(x, sizes);
+  ys.low = std::pow(10.0, std::floor(std::log10(ys.low) * 2) / 2);
+  ys.high = std::pow(10.0, std::ceil(std::log10(ys.high) * 2) / 2);
+  const Axis x(xs.low, xs.high, kLeft + 12, kWidth - kRight - 12);
+  const Axis y(ys.low, ys.high, kHeight - kBottom, kTop);
+  std::string svg = y_grid(y, ys) + x_grid(x, sizes);
   svg += fmt::format(R"(<line class="axis" x1="{:.1f}" x2="{:.1f}" y1="{:.1f}" y2="{:.1f}"/>)",
                      kLeft, kWidth - kRight, kHeight - kBottom, kHeight - kBottom);
   for (const ChartSeries& series : chart.series)
     if (!series.points.empty()) svg += series_svg(series, x, y);
-  return svg + "</svg>";
+  return svg;
+}
+
+// As the report's, on white paper.
+constexpr const char* kFileStyle =
+    "text{font:12px system-ui,sans-serif;fill:#52514e}.title{font-size:14px;fill:#0b0b0b}"
+    ".grid{stroke:#e1e0d9}.axis{stroke:#898781}.band{opacity:.16}"
+    "polyline{fill:none;stroke-width:2;stroke-linejoin:round}"
+    ".ceiling polyline{stroke:#898781;stroke-dasharray:5 5}.mark>*{stroke:#fff;stroke-width:1.5}";
+constexpr std::array kFileColours = {"#2a78d6", "#eb6834", "#1baf7a", "#4a3aa7",
+                                     "#eda100", "#e87ba4", "#008300", "#e34948"};
+
+}  // namespace
+
+std::string draw_chart(const Chart& chart) {
+  const std::string body = chart_body(chart);
+  if (body.empty()) return "";
+  return fmt::format(
+      R"(<svg class="chart" viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">{}</svg>)",
+      kWidth, kHeight, escape_html(chart.title), body);
+}
+
+std::string standalone_svg(const Chart& chart) {
+  constexpr double kHead = 48;
+  constexpr double kFoot = 12;
+  std::string style = kFileStyle;
+  for (std::size_t i = 0; i < kFileColours.size(); ++i)
+    style += fmt::format(".s{0}{{fill:{1}}}.s{0} polyline{{stroke:{1}}}", i, kFileColours[i]);
+  std::string svg = fmt::format(
+      R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0:.0f} {1:.0f}" width="{0:.0f}" )"
+      R"(height="{1:.0f}"><style>{2}</style><rect width="100%" height="100%" fill="#fff"/>)"
+      R"(<text class="title" x="{3:.0f}" y="20">{4}</text>)",
+      kWidth, kHead + kHeight + kFoot, style, kLeft, escape_html(chart.title));
+  double x = kLeft;
+  for (const ChartSeries& series : chart.series) {
+    if (series.points.empty()) continue;
+    const std::string mark = series.style == "ceiling" ? "" : mark_at(x + 14, 36, series.marker);
+    svg += fmt::format(R"(<g class="{}"><polyline points="{:.0f},36 {:.0f},36"/>{}</g>)",
+                       series.style, x, x + 28, mark);
+    svg += fmt::format(R"(<text x="{:.0f}" y="40">{}</text>)", x + 34, escape_html(series.name));
+    x += 52 + 7.5 * static_cast<double>(display_width(series.name));
+  }
+  svg += fmt::format(R"x(<text x="8" y="40">{}</text><g transform="translate(0 {:.0f})">{}</g>)x",
+                     escape_html(chart.y_label), kHead, chart_body(chart));
+  return svg +
+         fmt::format(R"(<text x="{:.0f}" y="{:.0f}" text-anchor="end">S</text></svg>)",
+                     kWidth - kRight, kHead + kHeight + 2) +
+         "\n";
 }
 
 }  // namespace c10d::bench

@@ -9,8 +9,8 @@
 
 namespace c10d::bench {
 
-// A line chart over message sizes, drawn as SVG. Colours are CSS classes (s0, s1, ... and ceiling),
-// so that the page decides on them for light, dark and paper.
+// A line chart over message sizes, both axes logarithmic, drawn as SVG. Colours are CSS classes
+// (s0, s1, ... and ceiling), so that the page decides on them for light, dark and paper.
 struct ChartPoint {
   double x = 0;
   double y = 0;
@@ -26,10 +26,12 @@ struct ChartSeries {
 struct Chart {
   std::string title;
   std::string y_label;
-  bool log_y = true;  // else linear from zero
   std::vector<ChartSeries> series;
 };
 std::string draw_chart(const Chart& chart);
+
+// The chart as a file of its own: with its title, what its axes are, and its legend.
+std::string standalone_svg(const Chart& chart);
 
 // The mark of a series, for legends.
 std::string draw_mark(const std::string& style, int marker);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "bench/fits.h"
 #include "bench/format.h"
 
 namespace c10d::bench {
@@ -54,6 +55,7 @@ std::string value_of(const BackendCell& cell, std::string_view column) {
   if (column == "membw") return bandwidth_text(cell.mem);
   if (column == "ceil")
     return optional_text(cell.ceil ? std::optional(*cell.ceil * 100) : std::nullopt, "{:.0f}");
+  if (column == "algo") return cell.algo.empty() ? "unknown" : cell.algo;
   if (column == "samples") return fmt::format("{}", cell.samples);
   if (column == "ratio") return ratio_cell(cell, "1");
   if (column == "verdict")
@@ -70,7 +72,9 @@ std::string header_of(std::string_view column) {
   return std::string(column);
 }
 
-bool is_word(std::string_view column) { return column == "verdict" || column == "ratio"; }
+bool is_word(std::string_view column) {
+  return column == "verdict" || column == "ratio" || column == "algo";
+}
 
 using Names = std::vector<std::string>;
 
@@ -223,10 +227,11 @@ Grid grid_of(const OpTable& table, const Summary& summary, const TableStyle& sty
 }
 
 std::string title_of(const OpTable& table, const Summary& summary) {
-  return fmt::format("{}{}, {} ranks, {} launch{} x {} block{}, hot cache", table.title(),
+  return fmt::format("{}{}, {} ranks, {} launch{} x {} block{}{}", table.title(),
                      table.key.place == "out" && table.key.op != "barrier" ? ", out of place" : "",
                      summary.ranks, summary.launches, summary.launches == 1 ? "" : "es",
-                     summary.blocks, summary.blocks == 1 ? "" : "s");
+                     summary.blocks, summary.blocks == 1 ? "" : "s",
+                     table.key.cache == "hot" ? ", hot cache" : "");
 }
 
 }  // namespace
@@ -243,6 +248,7 @@ const std::vector<ColumnFacts>& column_facts() {
       {"membw", "bytes that all ranks together must read and write, / p50, in GB/s"},
       {"ceil", "time of memcpy(S) on one core / p50, in percent; blank below 4 KiB"},
       {"samples", "timed iterations"},
+      {"algo", "the algorithm that ran, where the backend says; unknown where it does not"},
       {"wrong", "elements that differ from the oracle, over all ranks and checks"},
       {"ratio", "this backend's time / the base's, paired in blocks, with the 95% interval"},
       {"verdict", "same, slower, faster or no verdict"},
@@ -254,7 +260,7 @@ std::string text_tables(const Summary& summary, const TableStyle& style) {
   std::string text;
   for (const OpTable& table : summary.tables) {
     text += '\n' + title_of(table, summary) + '\n';
-    text += draw(grid_of(table, summary, style), style);
+    text += draw(grid_of(table, summary, style), style) + fit_text(table);
   }
   return text;
 }

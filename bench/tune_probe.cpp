@@ -2,7 +2,6 @@
 #include "bench/tune_probe.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <algorithm>
 
@@ -44,14 +43,10 @@ void Probe::close() {
 
 void Probe::open(const std::string& forced, bool registered, std::uint64_t bytes) {
   close();
-  // Only rank 0 reads it, when the group is made.
-  if (forced.empty())
-    ::unsetenv("C10D_NATIVE_PLAN");
-  else
-    ::setenv("C10D_NATIVE_PLAN", forced.c_str(), 1);
   ContenderContext context;
   context.control = &control_;
   context.timeout = timeout_;
+  context.algorithm = forced;
   context.prefix = fmt::format("tune/{}", opened_++);
   contender_ = make_contender("native", context);
   // An in-place case keeps its input beside its output.

@@ -10,7 +10,9 @@
 #include <memory>
 #include <set>
 
+#include "bench/algorithms.h"
 #include "bench/bandwidth.h"
+#include "bench/binding.h"
 #include "bench/block.h"
 #include "bench/contender.h"
 #include "bench/environment.h"
@@ -32,7 +34,8 @@ struct Entry {
   std::unique_ptr<Contender> contender;  // null: not available here
   std::string code;                      // why not: unavailable, failed
   std::string reason;
-  std::string algo;  // of the case in work, where the backend says so
+  std::string algo;         // of the case in work, where the backend says so
+  bool registered = false;  // the buffers are its own memory
 };
 
 class Rank {
@@ -49,7 +52,10 @@ class Rank {
     std::uint64_t hash = 0;
     std::uint64_t wrong = 0;  // of a check whose block is not out yet
   };
+  void bind();
   void open(Entry& entry);
+  Support support_of(const Case& c, const Entry& entry, const Buffers& buffers) const;
+  void emit_environment();
   void make_buffers();
   void run_case(const Case& c, std::size_t index);
   std::vector<Turn> turns_of(const Case& c, std::size_t index, Buffers& buffers);
@@ -80,7 +86,7 @@ class Rank {
   std::unique_ptr<Arena> output_;
   std::unique_ptr<Contender> memcpy_;
   std::vector<Entry> entries_;
-  std::set<std::uint64_t> copied_;  // sizes whose memcpy is known
+  std::set<std::pair<std::uint64_t, bool>> copied_;  // sizes whose memcpy is known: hot or not
   int failures_ = 0;
   bool failed_ = false;
   bool wrong_ = false;
@@ -115,12 +121,6 @@ ProcessGroup meet_ranks(const Options& options, const std::string& token) {
   return control;
 }
 
-std::size_t half_of_largest(const std::vector<Case>& cases, int size, int window) {
-  std::uint64_t most = 0;
-  for (const Case& c : cases) most = std::max(most, memory_of(c, size, window));
-  return most;
-}
-
 Rank::Rank(const Options& options, const Sink& sink)
     : options_(options),
       sink_(sink),
@@ -133,14 +133,46 @@ Rank::Rank(const Options& options, const Sink& sink)
       page_(control_.store(), rank_, size_, duration_of(options.timeout * 2 + 10)),
       cases_(cases_of(options, size_)),
       memcpy_(make_memcpy_contender(rank_)) {
-  for (const std::string& name : options.backends) entries_.push_back({name, nullptr, "", "", ""});
+  for (const std::string& name : options.backends)
+    if (options.solo.empty() || options.solo == name)
+      entries_.push_back({name, nullptr, "", "", "", false});
+}
+
+// Before the backends, so that their threads are where the rank is. What a launcher bound stays
+// where it is.
+void Rank::bind() {
+  const std::vector<Cpu> cpus = usable_cpus();
+  std::vector<int> all;
+  for (const Cpu& cpu : cpus) all.push_back(cpu.number);
+  std::string text = cpus_text(all);
+  const auto hash = static_cast<std::int64_t>(hash_bytes(text.data(), text.size()) >> 1);
+  const std::int64_t root = page_.from_root(hash);
+  const bool alike = page_.sum(root == hash ? 0 : 1) == 0;
+  const std::vector<int> share =
+      alike ? cpus_of_rank(cpus, rank_, size_, options_.bind) : std::vector<int>();
+  if (!share.empty() && page_.bind(share)) text = cpus_text(share);
+  control_.store().set(fmt::format("cpus/{}", rank_), text);
+  if (options_.worker_launch > 0 || !options_.solo.empty()) return;  // said once
+  const bool asked = options_.bind == Bind::set || options_.bind == Bind::core;
+  if (asked && !alike)
+    warn("W008", "--bind: the launcher has bound the ranks already; they stay where they are");
+  if (options_.bind == Bind::set && alike && share.empty())
+    warn("W008", fmt::format("--bind set: {} CPUs are fewer than two for each of {} ranks, which "
+                             "share them all",
+                             all.size(), size_));
+  if (options_.bind == Bind::core)
+    warn("W008",
+         "--bind core: progress threads of a backend, as gloo's, share the one CPU of "
+         "their rank");
 }
 
 void Rank::open(Entry& entry) {
   std::string reason;
   try {
-    entry.contender =
-        make_contender(entry.name, {&control_, duration_of(options_.timeout), token_});
+    ContenderContext context{&control_, duration_of(options_.timeout), token_};
+    context.algorithm = options_.algo;
+    context.groups = options_.sweep.concurrent;
+    entry.contender = make_contender(entry.name, context);
   } catch (const std::exception& error) {
     reason = error.what();
   }
@@ -152,15 +184,12 @@ void Rank::open(Entry& entry) {
 
 int Rank::run() {
   watchdog_.expect("making groups", options_.timeout * 3 + 60);
+  bind();
   for (Entry& entry : entries_) open(entry);
-  if (rank_ == 0 && options_.worker_launch <= 0) {
-    std::map<std::string, std::string> about;
-    for (const Entry& entry : entries_)
-      if (entry.contender) about[entry.name] = entry.contender->description();
-    emit(environment_json(0, about));
-  }
+  if (options_.worker_launch <= 0 && options_.solo.empty()) emit_environment();
   make_buffers();
-  for (std::size_t index = 0; index < cases_.size(); ++index) run_case(cases_[index], index);
+  for (std::size_t index = 0; index < cases_.size(); ++index)
+    if (options_.solo.empty() || is_control_case(index)) run_case(cases_[index], index);
   for (Entry& entry : entries_)
     if (entry.contender && entry.code.empty()) entry.contender->shutdown();
   page_.barrier();
@@ -171,35 +200,76 @@ int Rank::run() {
 
 // Registered with the first backend that has such memory; the others use it as any other.
 void Rank::make_buffers() {
-  const std::size_t bytes = half_of_largest(cases_, size_, options_.window);
-  for (const Entry& entry : entries_) {
+  Footprint bytes;
+  for (const Case& c : cases_) {
+    const Footprint one = memory_of(c, size_, options_.window);
+    bytes = {std::max(bytes.input, one.input), std::max(bytes.output, one.output)};
+  }
+  for (Entry& entry : entries_) {
     if (!options_.heap || !entry.contender || !entry.code.empty() || input_) continue;
     if (entry.name.find(':') != std::string::npos || entry.name == "memcpy") continue;
-    input_ = entry.contender->arena(bytes);
-    output_ = entry.contender->arena(bytes);
+    input_ = entry.contender->arena(bytes.input);
+    output_ = entry.contender->arena(bytes.output);
+    entry.registered = true;
   }
   if (input_) return;
-  input_ = std::make_unique<Arena>(bytes);
-  output_ = std::make_unique<Arena>(bytes);
+  input_ = std::make_unique<Arena>(bytes.input);
+  output_ = std::make_unique<Arena>(bytes.output);
+}
+
+void Rank::emit_environment() {
+  page_.barrier();
+  if (rank_ != 0) return;
+  std::map<std::string, std::string> about;
+  for (const Entry& entry : entries_)
+    if (entry.contender) about[entry.name] = entry.contender->description();
+  Json line = environment_json(0, about);
+  line["cpus"] = Json::array();
+  for (int rank = 0; rank < size_; ++rank)
+    line["cpus"].push_back(control_.store().get(fmt::format("cpus/{}", rank)));
+  emit(line);
 }
 
 void Rank::emit_skip(const Case& c, const Entry& entry) {
   emit(to_json(SkipRecord{key_of(c), entry.name, entry.code, entry.reason}));
 }
 
+Support Rank::support_of(const Case& c, const Entry& entry, const Buffers& buffers) const {
+  const Contender& contender = *entry.contender;
+  if (options_.cuda && (!contender.computes() || entry.name.starts_with("raw:")))
+    return {false, "measures memory of the host only", ""};
+  const OpKind kind = facts_of(c.op).kind;
+  const DeviceType device = options_.cuda ? DeviceType::cuda : DeviceType::cpu;
+  Support support = contender.supports({kind, c.dtype, c.redop, device});
+  if (!support) return support;
+  if (options_.cuda)
+    return {false, "this build has no CUDA: c10d-bench has no buffers on a GPU", ""};
+  if (buffers.flight() == Flight::together && !contender.overlaps())
+    return {false, "called directly, one message at a time", ""};
+  if (buffers.flight() == Flight::one_per_group && !contender.overlaps())
+    return {false, "called directly, one op at a time", ""};
+  const std::string algorithm = contender.algorithm(c, entry.registered);
+  if (entry.name == "native" && !options_.algo.empty() &&
+      !is_as_asked(facts_of(c.op).name, algorithm, options_.algo))
+    return {false,
+            fmt::format("--algo {}: not for {} in such memory", options_.algo, facts_of(c.op).name),
+            ""};
+  if (!algorithm.empty()) support.composed = algorithm;
+  return support;
+}
+
 // Every rank decides alike: `supports` is pure data, and failures were agreed on.
 std::vector<Rank::Turn> Rank::turns_of(const Case& c, std::size_t index, Buffers& buffers) {
-  const BlockRunner::Settings settings{options_.dirty, options_.window_sync};
+  const BlockRunner::Settings settings{options_.dirty, options_.window_sync,
+                                       static_cast<std::int64_t>(options_.start_skew * 1e9),
+                                       options_.seed};
   std::vector<Turn> turns;
   for (Entry& entry : entries_) {
     if (!entry.contender || !entry.code.empty()) {
       emit_skip(c, entry);
       continue;
     }
-    const Support support =
-        buffers.together() && !entry.contender->overlaps()
-            ? Support{false, "called directly, one message at a time", ""}
-            : entry.contender->supports({facts_of(c.op).kind, c.dtype, c.redop, DeviceType::cpu});
+    const Support support = support_of(c, entry, buffers);
     if (!support) {
       emit(to_json(SkipRecord{key_of(c), entry.name, "unsupported", support.reason}));
       continue;
@@ -207,8 +277,8 @@ std::vector<Rank::Turn> Rank::turns_of(const Case& c, std::size_t index, Buffers
     entry.algo = support.composed;
     turns.push_back({&entry, BlockRunner(page_, *entry.contender, buffers, settings), false});
   }
-  // The base against itself tells what a ratio is worth here; one size in four is enough to see it.
-  const bool control = options_.control && options_.command == Command::compare && index % 4 == 0;
+  const bool control = options_.control != Control::off && options_.solo.empty() &&
+                       options_.command == Command::compare && is_control_case(index);
   if (control && !turns.empty() && turns.front().entry == &entries_.front())
     turns.push_back({&entries_.front(),
                      BlockRunner(page_, *entries_.front().contender, buffers, settings), true});
@@ -217,7 +287,7 @@ std::vector<Rank::Turn> Rank::turns_of(const Case& c, std::size_t index, Buffers
 
 void Rank::run_case(const Case& c, std::size_t index) {
   Buffers buffers(c, rank_, size_, options_.window, options_.seed, *input_, *output_);
-  if (copied_.insert(c.bytes).second && c.bytes > 0) measure_memcpy(c);
+  if (copied_.insert({c.bytes, c.cache == Cache::hot}).second && c.bytes > 0) measure_memcpy(c);
   std::vector<Turn> turns = turns_of(c, index, buffers);
   for (Turn& turn : turns) prepare(turn, c);
   const int launch = std::max(0, options_.worker_launch);
@@ -294,7 +364,9 @@ void Rank::run_block(Turn& turn, const Case& c, int block, int order) {
   if (drop_if_failed(turn, c)) return;
   if (rank_ != 0) return;
   cell.key = key_of(c);
-  cell.backend = turn.control ? turn.entry->name + kControlSuffix : turn.entry->name;
+  cell.backend = turn.entry->name + (turn.control            ? kControlSuffix
+                                     : options_.solo.empty() ? ""
+                                                             : kSoloSuffix);
   cell.algo = turn.entry->algo;
   cell.elems = c.op == BenchOp::barrier ? 0 : c.bytes / size_of(c.dtype);
   cell.window = c.op == BenchOp::isend ? window_of(c, options_.window) : 1;
@@ -316,15 +388,15 @@ void Rank::measure_memcpy(const Case& c) {
   if (rank_ == 0) {
     std::vector<double> samples;
     const std::int64_t until = SharedPage::now() + 5'000'000;
-    memcpy_->run({}, false);
+    memcpy_->run({}, Flight::in_turn);
     while (samples.size() < 5 || (SharedPage::now() < until && samples.size() < 2000)) {
       const std::int64_t start = SharedPage::now();
-      memcpy_->run({}, false);
+      memcpy_->run({}, Flight::in_turn);
       samples.push_back(static_cast<double>(SharedPage::now() - start) * 1e-3);
     }
     const double us = median(std::move(samples));
     emit(to_json(CeilRecord{"memcpy", "", c.bytes, std::max(0, options_.worker_launch),
-                            static_cast<double>(c.bytes) * 1e-3 / us, us}));
+                            static_cast<double>(c.bytes) * 1e-3 / us, us, c.cache == Cache::hot}));
   }
   page_.barrier();
 }

@@ -38,8 +38,11 @@ install(FILES ${PROJECT_BINARY_DIR}/c10dConfig.cmake ${PROJECT_BINARY_DIR}/c10dC
 
 file(RELATIVE_PATH C10D_PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 string(REGEX REPLACE "/$" "" C10D_PC_PREFIX "${C10D_PC_PREFIX}")
-configure_file(cmake/c10d.pc.in ${PROJECT_BINARY_DIR}/c10d.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/c10d.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+foreach(library IN ITEMS c10d c10d_parallel)
+  configure_file(cmake/${library}.pc.in ${PROJECT_BINARY_DIR}/${library}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${library}.pc
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()
 
 install(FILES README.md CHANGELOG.md SECURITY.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})

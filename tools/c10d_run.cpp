@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -94,12 +96,23 @@ int run(const RunOptions& options) {
       report_failure(result);
     else if (result.forwarded_signal != 0)
       fmt::print(stderr, "c10d-run: got signal {}\n", result.forwarded_signal);
+    if (!result.places.empty())
+      fmt::print(stderr, "c10d-run: where the ranks were when they were stopped:\n{}",
+                 result.places);
     if (restart == options.max_restarts || result.forwarded_signal != 0) return result.exit_code;
     fmt::print(stderr, "c10d-run: restart {} of {}\n", restart + 1, options.max_restarts);
   }
 }
 
+// What is opened later must not take the number of a stream that the caller closed: ranks' lines
+// would go there.
+void open_standard_streams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
+    if (fcntl(fd, F_GETFD) < 0) static_cast<void>(open("/dev/null", O_RDWR));
+}
+
 int run_program(int argc, char** argv) {
+  open_standard_streams();
   const RunOptions options = parse_run_options(argc, argv);
   for (const std::string& warning : options.warnings)
     fmt::print(stderr, "c10d-run: warning: {}\n", warning);

@@ -56,7 +56,7 @@ std::string bytes_text(const Json& value) {
   return fmt::format("{} {}", bytes, kUnits[unit]);
 }
 
-std::string shortened(std::string text, std::size_t columns) {
+std::string shortened(const std::string& text, std::size_t columns) {
   return text.size() <= columns ? text : text.substr(0, columns - 3) + "...";
 }
 
@@ -138,7 +138,7 @@ std::string device_text(const std::string& title, const Json& ops) {
     if (same != groups.end()) {
       same->first.push_back(name);
     } else {
-      groups.push_back({{name}, std::move(table)});
+      groups.emplace_back(std::vector<std::string>{name}, std::move(table));
     }
   }
   if (!any) return "";
@@ -183,14 +183,49 @@ std::string section_text(std::string_view section, const Json& facts) {
   return pairs_text(of_section);
 }
 
+std::string overview_text(const Json& facts) {
+  const auto line = [](std::string_view label, const std::string& text) {
+    return fmt::format("{:<11}{}\n", label, wrapped(text, 11));
+  };
+  const auto of = [&](const char* section, const char* name) {
+    return value_text(facts.at(section).at(name));
+  };
+  std::string text = line("c10d", of("version", "library"));
+  text += line(
+      "host", fmt::format("{}: {} of {} CPUs, {}, {} NUMA node(s), {}, {}", of("host", "name"),
+                          of("host", "cpus_allowed"), of("host", "cpus_online"), of("host", "cpu"),
+                          of("host", "numa_nodes"), bytes_text(facts.at("host").at("memory_bytes")),
+                          of("host", "kernel")));
+  const Json& launch = facts.at("launch");
+  text += line("launcher", launch.contains("error")
+                               ? value_text(launch["error"])
+                               : fmt::format("{}, rank {} of {}", of("launch", "launcher"),
+                                             of("launch", "rank"), of("launch", "size")));
+  text += "\n";
+  for (const Json& backend : facts.at("backends"))
+    text += line(value_text(backend["name"]),
+                 backend["available"] ? value_text(backend["version"])
+                                      : "unavailable: " + value_text(backend["reason"]));
+  bool any = false;
+  for (const Json& variable : facts.at("environment")) {
+    if (variable["source"] == "default" || variable["source"] == "unset") continue;
+    text += fmt::format("{}{}={}\n", any ? "" : "\n", value_text(variable["name"]),
+                        shortened(value_text(variable["value"]), kWidth - 40));
+    any = true;
+  }
+  return text +
+         "\nMore: c10d-info capabilities (ops and dtypes of each backend), limits, native, --env "
+         "(every\nvariable), --all, --json.\n";
+}
+
 std::string short_environment_text(const Json& environment) {
   Json shown = Json::array();
   for (const Json& variable : environment) {
     const bool ours = value_text(variable["name"]).starts_with("C10D_");
     if (ours || variable["source"] == "environment") shown.push_back(variable);
   }
-  return environment_text(shown) + fmt::format("  {} more, unset: c10d-info environment\n",
-                                               environment.size() - shown.size());
+  return environment_text(shown) +
+         fmt::format("  {} more, unset: c10d-info --env\n", environment.size() - shown.size());
 }
 
 }  // namespace c10d::inline v0

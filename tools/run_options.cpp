@@ -6,6 +6,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -178,6 +180,7 @@ std::vector<Typed> take_options(const CLI::App& app, std::vector<std::string>& a
     const CLI::Option* option = app.get_option_no_throw(name);
     if (option == nullptr) unknown_option(app, name);
     const bool has_value = is_long ? equals != std::string::npos : text.size() > 2;
+    if (is_long && equals + 1 == text.size()) usage_error(fmt::format("{} has no value", text));
     text.replace(0, name.size(), name);
     options.push_back({name, {text}});
     if (has_value || option->get_items_expected() == 0) continue;
@@ -215,7 +218,7 @@ int ranks_of(const std::string& text) {
 }
 
 // "3" for all ranks, or "0:1,2:3" by rank.
-std::map<int, Streams> streams_of(const std::string& option, const std::string& text) {
+std::map<int, Streams> streams_of(const std::string& option, const std::string& text, int ranks) {
   std::map<int, Streams> result;
   for (const std::string& part : split(text, ',')) {
     const std::size_t colon = part.find(':');
@@ -223,6 +226,8 @@ std::map<int, Streams> streams_of(const std::string& option, const std::string& 
         colon == std::string::npos ? std::optional<int>(-1) : to_int(part.substr(0, colon));
     const std::optional<int> mask =
         to_int(colon == std::string::npos ? part : part.substr(colon + 1));
+    if (rank && colon != std::string::npos && (*rank < 0 || *rank >= ranks))
+      usage_error(fmt::format("{} {}: ranks are 0 to {}", option, text, ranks - 1));
     if (!rank || !mask || *mask < 0 || *mask > 3)
       usage_error(fmt::format("{} {}: give 0, 1 (stdout), 2 (stderr) or 3 (both), or RANK:K,..",
                               option, text));
@@ -340,6 +345,7 @@ RunOptions settle(const Raw& raw, std::vector<std::string> command) {
   options.command = full_command(raw, std::move(command), options.is_python);
   options.environment = environment_of(raw, several);
   options.max_restarts = raw.max_restarts;
+  if (std::isnan(raw.grace)) usage_error("--grace nan: give seconds from 0 to 86400");
   options.grace = std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(raw.grace));
   options.prefix = !raw.no_prefix;
@@ -347,15 +353,17 @@ RunOptions settle(const Raw& raw, std::vector<std::string> command) {
   options.print_for = raw.print_for;
   options.via = raw.via;
   options.log_dir = raw.log_dir;
-  options.redirects = streams_of("--redirects", raw.redirects);
-  options.tees = streams_of("--tee", raw.tee);
+  // Of several hosts nobody knows how many ranks the others have.
+  const int known_ranks = several ? std::numeric_limits<int>::max() : options.ranks;
+  options.redirects = streams_of("--redirects", raw.redirects, known_ranks);
+  options.tees = streams_of("--tee", raw.tee, known_ranks);
   const bool to_files = raw.redirects != "0" || raw.tee != "0";
   if (to_files && raw.log_dir.empty()) usage_error("--redirects and --tee need --log-dir DIR");
   if (!to_files && !raw.log_dir.empty()) options.tees[-1] = {true, true};
   if (!raw.shown.empty()) {
     for (const std::string& part : split(raw.shown, ',')) {
       const std::optional<int> rank = to_int(part);
-      if (!rank || *rank < 0 || (*rank >= options.ranks && !several))
+      if (!rank || *rank < 0 || *rank >= known_ranks)
         usage_error(
             fmt::format("--ranks-filter {}: ranks are 0 to {}", raw.shown, options.ranks - 1));
       options.shown_ranks.insert(*rank);

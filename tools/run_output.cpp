@@ -54,7 +54,11 @@ RunOutput::Target RunOutput::make_target(int rank, bool is_stderr) const {
 
 void RunOutput::line(int rank, bool is_stderr, std::string_view text) {
   Target& to = target(rank, is_stderr);
-  if (to.file.is_open()) to.file << text << std::endl;
+  if (to.file.is_open() && !(to.file << text << std::endl)) {
+    to.file.close();
+    fmt::print(stderr, "c10d-run: the rest of rank {}'s {} is not in --log-dir {}: cannot write\n",
+               rank, is_stderr ? "stderr" : "stdout", options_.log_dir);
+  }
   if (to.console) print_rank_line(rank, is_stderr, text, options_.prefix);
 }
 

@@ -93,8 +93,8 @@ DataSet text_of(const std::string& text) {
   set.labels_per_sample = kLength;
   set.stride = kLength;
   set.size = (static_cast<std::int64_t>(text.size()) - 1) / kLength;
-  for (const char c : text) {
-    const int code = static_cast<unsigned char>(c) < 128 ? c : '?';
+  for (const unsigned char c : text) {
+    const int code = c < 128 ? c : '?';
     set.values.push_back(static_cast<float>(code));
     set.labels.push_back(code);
   }

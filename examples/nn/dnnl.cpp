@@ -16,7 +16,7 @@
 namespace nn {
 
 struct Layout::Blocked {
-  explicit Blocked(dnnl::memory::desc desc_) : desc(std::move(desc_)) {}
+  explicit Blocked(const dnnl::memory::desc& desc_) : desc(desc_) {}
   dnnl::memory::desc desc;
 };
 

@@ -19,6 +19,7 @@ struct EnvVariable {
   std::string_view default_value;  // as text; empty = unset
   std::string_view help;           // one sentence
   bool secret = false;             // never printed
+  std::string_view values = {};    // the words that it may be, by spaces; empty = any
 };
 C10D_API std::span<const EnvVariable> env_variables() noexcept;
 
@@ -28,6 +29,10 @@ C10D_API std::optional<std::string> env(std::string_view name);
 // value.
 C10D_API std::optional<std::int64_t> env_integer(std::string_view name, std::int64_t min,
                                                  std::int64_t max);
+
+// The same of a variable whose table entry lists the words that it may be. Throws InvalidArgument
+// naming the variable, its value and those words.
+C10D_API std::optional<std::string> env_choice(std::string_view name);
 
 // C10D_* variables that are set but not in the table, each with the nearest name: for a warning.
 struct UnknownEnv {

@@ -61,6 +61,9 @@ struct LaunchResult {
   int forwarded_signal = 0;       // the first one that came from outside, else 0
   bool timed_out = false;         // ended because LaunchOptions::timeout was over
   std::vector<RankResult> ranks;  // of this host
+  // Where in their groups the ranks of this host were when they were stopped, for people: a line
+  // for those at the same place. Empty where none of them was in a group any more.
+  std::string places;
 };
 
 // Blocks. SIGINT, SIGTERM, SIGHUP and SIGQUIT are forwarded while it runs. No process outlives the

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "c10d/export.h"
@@ -106,6 +107,9 @@ struct TcpStoreOptions {
   bool allow_wildcard = false;  // permit 0.0.0.0 or [::], with a token only
   Duration timeout = kDefaultStoreTimeout;
   StoreLimits limits{};
+  // What the server sets, where the key is absent, once this client is gone: it was destroyed, its
+  // process ended without a word (known within about a second), or it was cut off for ten.
+  std::vector<std::pair<std::string, std::string>> will{};
 };
 class C10D_API TcpStore : public Store {
  public:

@@ -10,8 +10,10 @@
 #include <random>
 
 #include "c10d/version.h"
+#include "src/core/failure_text.h"
 #include "src/core/host.h"
 #include "src/core/log.h"
+#include "src/core/members.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -19,8 +21,10 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kMissingReport{10};
+constexpr std::chrono::milliseconds kLook{200};  // how often a rank that waits asks for failures
 // For a store to take back a claim: who leaves does not wait for a server that is stopped or gone.
 constexpr std::chrono::seconds kGivingBack{1};
+constexpr std::chrono::seconds kServersPatience{5};  // with ranks that have yet to read why
 
 // What a rank tells the others, one field a line. All but the last three must be equal on all
 // ranks.
@@ -75,13 +79,18 @@ class Bootstrap {
 
   Bootstrapped run() {
     claim();
-    const std::vector<std::string> all = meet_or_withdraw();
     try {
-      return {.members = learn(all),
+      check_size();
+      options_.store->set(key(options_.rank), to_bytes(mine_));
+      return {.members = learn(meet()),
               .store = make_prefix_store(prefix_, options_.store),
-              .release = release_};
+              .release = release_,
+              .part = [this_rank = *this] { this_rank.part(); }};
+    } catch (const DistError& error) {
+      give_up(error.failure());
+      throw;
     } catch (...) {
-      release_();
+      withdraw_();
       throw;
     }
   }
@@ -91,17 +100,38 @@ class Bootstrap {
   std::string claim_key() const {
     return fmt::format("{}/claims/{}", options_.name, options_.rank);
   }
+  std::string failed_key() const { return prefix_ + "/failed"; }
 
-  // A rank that fails before all are there leaves as if it had never come: another process may be
-  // the one that the others wait for.
-  std::vector<std::string> meet_or_withdraw() {
+  // What all must know ends this world, and its name can be used again. Else a rank that fails
+  // before all are there leaves as if it had never come: another process may be the one that the
+  // others wait for.
+  void give_up(const Failure& failure) noexcept {
+    const bool takes_the_store_away = options_.ends_with_rank_0 && options_.rank == 0;
+    const bool concerns_all = failure.code == Code::mismatch ||
+                              failure.code == Code::version_mismatch || takes_the_store_away;
+    if (concerns_all && !is_stranger_) try {
+        options_.store->compare_set(failed_key(), std::nullopt, to_text(failure), kGivingBack);
+        has_ended_ = true;
+      } catch (const std::exception&) {  // the store is gone
+      }
+    if (!has_ended_) return withdraw_();
+    release_();
+    part(failure.code == Code::timed_out);
+  }
+
+  // Of ranks that never came nobody can say when they will.
+  void part(bool only_from_those_here = false) const noexcept {
+    const auto parted = [this](int rank) { return fmt::format("{}/parted/{}", prefix_, rank); };
+    if (!options_.ends_with_rank_0) return;
     try {
-      check_size();
-      options_.store->set(key(options_.rank), to_bytes(mine_));
-      return meet();
-    } catch (...) {
-      withdraw_();
-      throw;
+      options_.store->set(parted(options_.rank), "", kGivingBack);
+      if (options_.rank != 0) return;
+      std::vector<std::string> keys;
+      for (int rank = 0; rank < options_.size; ++rank)
+        if (!only_from_those_here || options_.store->try_get(key(rank), kGivingBack))
+          keys.push_back(parted(rank));
+      options_.store->wait(keys, kServersPatience);
+    } catch (const std::exception&) {  // of a rank that is gone
     }
   }
 
@@ -152,48 +182,59 @@ class Bootstrap {
     const std::string text = fmt::format("{} (rank {}, pid {} on host {})", options_.size,
                                          options_.rank, getpid(), host_name());
     const auto first = options_.store->compare_set(prefix_ + "/size", std::nullopt, text);
-    if (first && std::atoi(first->c_str()) != options_.size)
-      throw_failure(
-          {.code = Code::mismatch,
-           .message = fmt::format("this process has world size {}, group \"{}\" was begun "
-                                  "with world size {}",
-                                  text, options_.name, *first),
-           .rank = options_.rank,
-           .host = host_name(),
-           .pid = getpid(),
-           .group = options_.name});
+    const int size = first ? std::atoi(first->c_str()) : options_.size;
+    if (size == options_.size) return;
+    is_stranger_ = options_.rank >= size;
+    throw_failure({.code = Code::mismatch,
+                   .message = fmt::format("world size {} does not fit: group \"{}\" was begun with "
+                                          "world size {}; start every rank with the same one",
+                                          text, options_.name, *first),
+                   .rank = options_.rank,
+                   .host = host_name(),
+                   .pid = getpid(),
+                   .group = options_.name});
+  }
+
+  void look_for_failure() {
+    const std::optional<std::string> text = options_.store->try_get(failed_key());
+    if (!text) return;
+    has_ended_ = true;
+    Failure failure = from_text(*text);
+    failure.group = options_.name;
+    throw_failure(std::move(failure));
   }
 
   std::vector<std::string> meet() {
     std::vector<std::string> keys;
     for (int rank = 0; rank < options_.size; ++rank) keys.push_back(key(rank));
+    auto next_report = steady_clock::now() + kMissingReport;
     while (true) {
+      look_for_failure();
       const Duration left = options_.deadline - steady_clock::now();
       try {
-        return options_.store->multi_get(keys,
-                                         std::clamp<Duration>(left, Duration(1), kMissingReport));
+        return options_.store->multi_get(keys, std::clamp<Duration>(left, Duration(1), kLook));
       } catch (const DistTimeoutError&) {
       }
-      std::string missing;
-      int first = -1;
-      for (int rank = 0; rank < options_.size; ++rank) {
-        if (options_.store->try_get(key(rank))) continue;
-        if (first < 0) first = rank;
-        missing += fmt::format("{}{}", missing.empty() ? "" : ", ", rank);
-      }
-      if (first < 0) continue;
-      if (left <= kMissingReport) {
-        throw_failure(
-            {.code = Code::timed_out,
-             .message = fmt::format("group \"{}\" did not come together: of {} ranks these "
-                                    "never arrived: {}",
-                                    options_.name, options_.size, missing),
-             .rank = first,
-             .group = options_.name});
-      }
+      const bool late = left <= Duration::zero();
+      if (!late && steady_clock::now() < next_report) continue;
+      next_report += kMissingReport;
+      std::vector<int> missing;
+      for (int rank = 0; rank < options_.size; ++rank)
+        if (!options_.store->try_get(key(rank))) missing.push_back(rank);
+      if (missing.empty()) continue;
+      if (late) throw_failure(never_arrived(missing));
       log(LogLevel::warn, "group \"{}\", rank {}: still waiting for ranks {}", options_.name,
-          options_.rank, missing);
+          options_.rank, ranges_of(missing));
     }
+  }
+
+  Failure never_arrived(const std::vector<int>& missing) const {
+    return {.code = Code::timed_out,
+            .message = fmt::format("group \"{}\" did not come together: of {} ranks these never "
+                                   "arrived: {}",
+                                   options_.name, options_.size, ranges_of(missing)),
+            .rank = missing.front(),
+            .group = options_.name};
   }
 
   std::vector<Member> learn(const std::vector<std::string>& all) const {
@@ -225,10 +266,12 @@ class Bootstrap {
     }
   }
 
-  const BootstrapOptions& options_;
+  const BootstrapOptions options_;
   Identity mine_;
   std::string prefix_;
   std::function<void()> withdraw_, release_;
+  bool is_stranger_ = false;  // no rank of the world that the others make
+  bool has_ended_ = false;    // this world: all ranks are told why
 };
 
 }  // namespace

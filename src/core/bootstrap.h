@@ -16,6 +16,7 @@ struct BootstrapOptions {
   int rank = 0;
   int size = 1;
   Deadline deadline{};
+  bool ends_with_rank_0 = false;  // the store
 };
 
 struct Bootstrapped {
@@ -24,10 +25,14 @@ struct Bootstrapped {
   // Gives the rank back when the group ends, so that the same name can be used again. Throws
   // nothing.
   std::function<void()> release;
+  // By a rank that knows why the world did not come together. Where the store ends with rank 0,
+  // that one stays until the others know too, and not for long when one is gone. Throws nothing.
+  std::function<void()> part;
 };
 
 // Brings the ranks together in the store: claims this rank, checks that all agree on size, backend
-// and version, and learns who the others are.
+// and version, and learns who the others are. Throws what is wrong, on every rank of the group: who
+// is no rank of it harms nobody.
 Bootstrapped bootstrap(const BootstrapOptions& options);
 
 }  // namespace c10d::inline v0

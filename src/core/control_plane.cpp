@@ -9,6 +9,7 @@
 
 #include "src/core/log.h"
 #include "src/core/members.h"
+#include "src/core/record_dump.h"
 #include "src/core/shm_control.h"
 #include "src/core/store_control.h"
 
@@ -16,8 +17,27 @@ namespace c10d::inline v0 {
 
 Control::~Control() = default;
 
-ControlPlane::ControlPlane(const ControlOptions& options)
-    : rank_(options.rank), size_(options.size), group_(options.group), members_(options.members) {}
+ControlPlane::ControlPlane(const ControlOptions& options, std::shared_ptr<SharedMapping> mapping,
+                           int first_rank)
+    : rank_(options.rank),
+      size_(options.size),
+      group_(options.group),
+      members_(options.members),
+      mapping_(std::move(mapping)),
+      header_(*reinterpret_cast<GroupHeader*>(mapping_->data())),
+      own_(blocks_of(header_)[options.rank - first_rank]) {
+  write_identity(own_);
+}
+
+std::shared_ptr<SharedMapping> memory_for(const ControlOptions& options, int first_rank, int ranks,
+                                          std::size_t more) {
+  const std::size_t bytes =
+      sizeof(GroupHeader) + static_cast<std::size_t>(ranks) * sizeof(RankBlock) + more;
+  auto mapping = make_shared_memory(kControlMemory, bytes);
+  write_header(*reinterpret_cast<GroupHeader*>(mapping->data()), options.group, options.size,
+               first_rank, ranks);
+  return mapping;
+}
 
 void ControlPlane::on_broken(std::function<void()> end_ops) {
   MutexLock lock(mutex_);
@@ -38,11 +58,15 @@ std::shared_ptr<const Failure> ControlPlane::failure() {
   if (!broken()) return nullptr;
   MutexLock lock(mutex_);
   if (!cause_) {
-    Failure cause = read_cause();
+    Failure cause = read_cause(header_);
     cause.group = group_;
     cause_ = std::make_shared<const Failure>(std::move(cause));
   }
   return cause_;
+}
+
+void ControlPlane::keep_record_if_broken() noexcept {
+  if (broken() && !record_kept_.exchange(true)) keep_record(image());
 }
 
 std::shared_ptr<const Failure> ControlPlane::explain(Failure otherwise, Duration patience) {
@@ -80,11 +104,11 @@ Failure ControlPlane::left(int peer, std::string_view where) const {
 }
 
 void ControlPlane::warn_of_late_op(const std::function<std::vector<int>(const Recorded&)>& behind) {
-  if (own_->ended.load(std::memory_order_relaxed) ==
-      own_->next_record.load(std::memory_order_relaxed))
+  if (own_.ended.load(std::memory_order_relaxed) ==
+      own_.next_record.load(std::memory_order_relaxed))
     return;
   std::optional<Recorded> oldest;
-  visit_records(*own_, [&](const Recorded& record) {
+  visit_records(own_, [&](const Recorded& record) {
     if (record.state == Record::running && (!oldest || record.start_ns < oldest->start_ns))
       oldest = record;
   });
@@ -94,7 +118,8 @@ void ControlPlane::warn_of_late_op(const std::function<std::vector<int>(const Re
   last_warning_ns_ = now;
   const std::vector<int> missing = behind(*oldest);
   log(LogLevel::warn, "group \"{}\", rank {}: {} #{} runs for {:.0f} s; {}", group_, rank_,
-      to_string(oldest->kind), oldest->sequence, static_cast<double>(now - oldest->start_ns) / 1e9,
+      to_string(oldest->signature.kind), oldest->sequence,
+      static_cast<double>(now - oldest->start_ns) / 1e9,
       missing.empty() ? "all ranks have entered it" : "not there yet: " + names_of(missing));
 }
 

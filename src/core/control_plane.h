@@ -4,7 +4,9 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "src/core/mutex.h"
 #include "src/core/rank_block.h"
 #include "src/core/recorder.h"
+#include "src/net/shared_memory.h"
 
 namespace c10d::inline v0 {
 
@@ -30,7 +33,9 @@ struct ControlOptions {
 class ControlPlane : public Control {
  public:
   // The recorder and counters of this rank.
-  RankBlock& own_block() noexcept { return *own_; }
+  RankBlock& own_block() noexcept { return own_; }
+  // Of record_image.h.
+  std::span<const std::byte> image() const noexcept { return {mapping_->data(), mapping_->size()}; }
 
   // Orderly end: peers that still wait for this rank learn that it left. Idempotent.
   virtual void leave() noexcept = 0;
@@ -48,17 +53,22 @@ class ControlPlane : public Control {
   // once the group is broken. Not after unwatch().
   void on_broken(std::function<void()> end_ops);
   void end_ops_if_broken();
+  // Writes the record to where C10D_RECORD_DIR says, once, if the group is broken.
+  void keep_record_if_broken() noexcept;
 
   std::shared_ptr<const Failure> failure() override;
-  bool broken() const noexcept override { return broken_->load(std::memory_order_acquire) != 0; }
+  bool broken() const noexcept override {
+    return header_.state.load(std::memory_order_acquire) != GroupHeader::intact;
+  }
   std::shared_ptr<const Failure> explain(Failure otherwise, Duration patience) override;
 
  protected:
-  ControlPlane(const ControlOptions& options);
+  // In memory of memory_for() that holds the blocks of the ranks from `first_rank` on, this one
+  // among them.
+  ControlPlane(const ControlOptions& options, std::shared_ptr<SharedMapping> mapping,
+               int first_rank);
   // Breaks the group if a peer is known to be gone: what the monitor would find by and by.
   virtual void look_for_evidence() {}
-  // The cause as it stands where all ranks see it; waits a moment for a rank that is writing it.
-  virtual Failure read_cause() = 0;
   std::string name_of(int rank) const;
   std::string names_of(const std::vector<int>& ranks) const;
   Failure failure_about(int rank, Code code, std::string message) const;
@@ -81,10 +91,12 @@ class ControlPlane : public Control {
   const int size_;
   const std::string group_;
   const std::vector<Member> members_;
-  RankBlock* own_ = nullptr;
-  const std::atomic<std::uint32_t>* broken_ = nullptr;
+  const std::shared_ptr<SharedMapping> mapping_;
+  GroupHeader& header_;
+  RankBlock& own_;
 
  private:
+  std::atomic<bool> record_kept_{false};
   std::int64_t last_warning_ns_ = 0;  // the monitor's thread alone
   Mutex mutex_;
   std::function<void()> end_ops_ C10D_GUARDED_BY(mutex_);
@@ -94,6 +106,11 @@ class ControlPlane : public Control {
 
 // In shared memory when all members are on one host, else over the store. Collective; returns when
 // all ranks are in.
+inline constexpr std::string_view kControlMemory = "c10d-control";  // as /proc/PID/fd shows it
+// New memory with the blocks of `ranks` ranks, and `more` bytes of the caller's behind them.
+std::shared_ptr<SharedMapping> memory_for(const ControlOptions& options, int first_rank, int ranks,
+                                          std::size_t more = 0);
+
 std::shared_ptr<ControlPlane> make_control_plane(const ControlOptions& options);
 
 inline constexpr std::chrono::milliseconds kMonitorPeriod{20};

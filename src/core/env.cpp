@@ -2,6 +2,7 @@
 #include "c10d/env.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,7 +32,11 @@ constexpr EnvVariable kVariables[] = {
     {"C10D_BACKEND", "native", "Backend of groups that name none."},
     {"C10D_BACKEND_PATH", "", "Folders of backend modules, by colons; searched first."},
     {"C10D_TIMEOUT", "300", "Deadline of every operation in seconds."},
-    {"C10D_LOG", "warn", "What is logged on stderr: error, warn, info or debug."},
+    {"C10D_LOG", "warn", "What is logged on stderr: error, warn, info or debug.", false,
+     "error warn info debug"},
+    {"C10D_RECORD_DIR", "", "Folder for the record of the last ops, when a group breaks."},
+    {"C10D_RECORD_SIGNAL", "", "USR1, USR2 or QUIT: this signal shows the record of the last ops.",
+     false, "USR1 USR2 QUIT"},
     {"C10D_GLOO_INTERFACE", "", "Interface or address of the gloo backend; else found out."},
     {"C10D_NATIVE_PLAN", "", "native: force [op=]algorithm[/store[/chunk]],...; rank 0 decides."},
     // torchrun and what it sets.
@@ -148,6 +153,19 @@ std::optional<std::int64_t> env_integer(std::string_view name, std::int64_t min,
         fmt::format("{}={} is no whole number from {} to {}", name, *text, min, max));
   }
   return value;
+}
+
+std::optional<std::string> env_choice(std::string_view name) {
+  const std::optional<std::string> text = env(name);
+  if (!text) return std::nullopt;
+  std::vector<std::string_view> words;
+  for (std::string_view rest = find(name)->values; !rest.empty();) {
+    const std::size_t end = std::min(rest.find(' '), rest.size());
+    words.push_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  if (std::find(words.begin(), words.end(), *text) != words.end()) return text;
+  throw InvalidArgument(fmt::format("{}={} is none of: {}", name, *text, fmt::join(words, ", ")));
 }
 
 std::vector<UnknownEnv> unknown_env() {

@@ -8,14 +8,18 @@
 
 #include <atomic>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
-#include <vector>
+#include <set>
+#include <sstream>
 
 #include "c10d/env.h"
 #include "src/core/bootstrap.h"
 #include "src/core/group_state.h"
 #include "src/core/log.h"
 #include "src/core/longest_timeout.h"
+#include "src/core/mutex.h"
+#include "src/core/record_dump.h"
 #include "src/core/token_file.h"
 #include "src/core/url.h"
 
@@ -23,18 +27,6 @@ namespace c10d::inline v0 {
 namespace {
 
 using std::chrono::steady_clock;
-
-// Where to meet and as whom, before the store is made.
-struct Place {
-  std::shared_ptr<Store> store;
-  int rank = 0;
-  int size = 1;
-  bool ends_with_rank_0 = false;  // the store
-  std::string folder;             // see meet_by_parent(); else empty
-};
-
-// Worlds that this process made with ranks of the same parent.
-std::atomic<unsigned> g_worlds_by_parent{0};
 
 std::string find_token(const InitOptions& options) {
   if (!options.token.empty()) return options.token;
@@ -67,45 +59,89 @@ std::shared_ptr<Store> meet_by_tcp(const std::string& host, int port, bool serve
   return make_tcp_store(std::move(store));
 }
 
-constexpr const char* kStoreFile = "/store";
-
 // Ranks that an MPI launcher started on one host and that were given no address share its process
 // as parent: a file named after that process, in a directory of this user's own, is where they
-// meet. Another one for each world: a rank may still be leaving the last when others come again.
-void meet_by_parent(Place& place, Duration timeout) {
-  std::string stat_line;
-  std::getline(std::ifstream(fmt::format("/proc/{}/stat", getppid())), stat_line);
-  // Field 22, counted after the command's closing bracket, is the start time: pids are used again.
-  std::size_t at = stat_line.rfind(')');
-  for (int field = 2; field < 22 && at != stat_line.npos; ++field) at = stat_line.find(' ', at + 1);
-  const std::string start =
-      at == stat_line.npos ? "0" : stat_line.substr(at + 1, stat_line.find(' ', at + 1) - at - 1);
-  const std::string folder = fmt::format("{}/c10d-{}-{}-{}-{}", env("TMPDIR").value_or("/tmp"),
-                                         getuid(), getppid(), start, g_worlds_by_parent.load());
-  struct stat status {};
-  if ((mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) ||
-      lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
-      status.st_uid != getuid() || (status.st_mode & 077) != 0)
-    throw InvalidArgument(
-        fmt::format("{}: not a private directory of this user; remove it, or set "
-                    "MASTER_ADDR and MASTER_PORT",
-                    folder));
-  auto store = make_file_store(folder + kStoreFile, place.size, timeout);
-  Store* const address = store.get();
+// meet. Once all are in, each has it open for all its worlds, also for those after one that failed,
+// and nobody needs its name: it shall not stay behind when the launcher kills the ranks.
+class MeetingByParent {
+ public:
+  MeetingByParent(int ranks, Duration timeout) : folder_(make_folder()) {
+    store_ = make_file_store(folder_ + kStoreFile, ranks, timeout);
+  }
+  MeetingByParent(const MeetingByParent&) = delete;
+  MeetingByParent& operator=(const MeetingByParent&) = delete;
   // Only the last rank to leave, which takes the file away, finds the folder empty.
-  place.store = {address, [store = std::move(store), folder](Store*) mutable {
-                   store.reset();
-                   rmdir(folder.c_str());
-                 }};
-  place.folder = folder;
+  ~MeetingByParent() {
+    store_.reset();
+    rmdir(folder_.c_str());
+  }
+
+  const std::shared_ptr<Store>& store() const { return store_; }
+  // Once: others whom this parent starts later may meet under the same.
+  void remove_names() {
+    if (names_removed_.exchange(true)) return;
+    unlink((folder_ + kStoreFile).c_str());
+    rmdir(folder_.c_str());
+  }
+
+ private:
+  static constexpr const char* kStoreFile = "/store";
+
+  static std::string make_folder() {
+    std::string stat_line;
+    std::getline(std::ifstream(fmt::format("/proc/{}/stat", getppid())), stat_line);
+    // Field 22, counted after the command's closing bracket, is the start time: pids are used
+    // again.
+    std::size_t at = stat_line.rfind(')');
+    for (int field = 2; field < 22 && at != stat_line.npos; ++field)
+      at = stat_line.find(' ', at + 1);
+    const std::string start =
+        at == stat_line.npos ? "0" : stat_line.substr(at + 1, stat_line.find(' ', at + 1) - at - 1);
+    std::string folder =
+        fmt::format("{}/c10d-{}-{}-{}", env("TMPDIR").value_or("/tmp"), getuid(), getppid(), start);
+    struct stat status {};
+    if ((mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) ||
+        lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
+        status.st_uid != getuid() || (status.st_mode & 077) != 0)
+      throw InvalidArgument(
+          fmt::format("{}: not a private directory of this user; remove it, or set "
+                      "MASTER_ADDR and MASTER_PORT",
+                      folder));
+    return folder;
+  }
+
+  std::string folder_;
+  std::shared_ptr<Store> store_;
+  std::atomic<bool> names_removed_{false};
+};
+
+// This process's own, from its first world to its end. A forked child has another parent and does
+// not leave in the name of this one.
+std::shared_ptr<MeetingByParent> meet_by_parent(int ranks, Duration timeout) {
+  struct Once {
+    Mutex mutex;
+    std::shared_ptr<MeetingByParent> meeting C10D_GUARDED_BY(mutex);
+    const pid_t owner = getpid();
+    ~Once() {
+      if (getpid() != owner) new std::shared_ptr<MeetingByParent>(std::move(meeting));
+    }
+  };
+  static Once once;
+  MutexLock lock(once.mutex);
+  if (once.owner != getpid()) return std::make_shared<MeetingByParent>(ranks, timeout);
+  if (!once.meeting) once.meeting = std::make_shared<MeetingByParent>(ranks, timeout);
+  once.meeting->store()->set_timeout(timeout);
+  return once.meeting;
 }
 
-// Once all are in, each has the file open and nobody needs its name: it shall not stay behind when
-// the launcher kills the ranks.
-void remove_names(const std::string& folder) {
-  unlink((folder + kStoreFile).c_str());
-  rmdir(folder.c_str());
-}
+// Where to meet and as whom, before the store is made.
+struct Place {
+  std::shared_ptr<Store> store;
+  int rank = 0;
+  int size = 1;
+  bool ends_with_rank_0 = false;               // the store
+  std::shared_ptr<MeetingByParent> by_parent;  // of all its ranks, or null
+};
 
 Place meet_by_env(const InitOptions& options, const std::string& token, Duration timeout) {
   const LaunchInfo launch = detect_launch();
@@ -126,7 +162,9 @@ Place meet_by_env(const InitOptions& options, const std::string& token, Duration
     place.store = meet_by_tcp(*address, static_cast<int>(*port), place.rank == 0, token, timeout);
   } else if ((launch.launcher == "openmpi" || launch.launcher == "pmi") &&
              launch.local_size == launch.size) {
-    meet_by_parent(place, timeout);
+    const auto meeting = meet_by_parent(launch.size, timeout);
+    place.store = meeting->store();
+    if (place.size == launch.size) place.by_parent = meeting;
   } else {
     throw InvalidArgument(fmt::format(
         "env://: {} ranks but no place to meet: start with c10d-run, or set MASTER_ADDR and "
@@ -156,31 +194,31 @@ Place meet(const InitOptions& options, const std::string& token, Duration timeou
   return place;
 }
 
-// After a world that did not come together. Ranks read in the store why: who serves it stays until
-// they have, and not for long when one is gone.
-void part(const Place& place, Store& store) noexcept {
-  constexpr std::chrono::seconds kPatience{1}, kServersPatience{5};
-  const auto key = [](int rank) { return fmt::format("parted/{}", rank); };
-  if (!place.ends_with_rank_0) return;
-  try {
-    store.set(key(place.rank), "", kPatience);
-    std::vector<std::string> keys;
-    for (int rank = 0; rank < place.size; ++rank) keys.push_back(key(rank));
-    if (place.rank == 0) store.wait(keys, kServersPatience);
-  } catch (const std::exception&) {  // of a rank that is gone
-  }
-}
-
-void warn_of_unknown_variables() {
+// Once per process and variable.
+void warn_of_environment() {
+  static Mutex mutex;
+  static auto& warned = *new std::set<std::string>();
+  MutexLock lock(mutex);
   for (const UnknownEnv& unknown : unknown_env())
-    log(LogLevel::warn, "environment variable {} is not one of ours{}", unknown.name,
-        unknown.nearest.empty() ? "" : "; did you mean " + unknown.nearest + "?");
+    if (warned.insert(unknown.name).second)
+      log(LogLevel::warn, "environment variable {} is not one of ours{}", unknown.name,
+          unknown.nearest.empty() ? "" : "; did you mean " + unknown.nearest + "?");
+  for (const char* name : {"C10D_BACKEND_PATH", "C10D_RECORD_DIR"}) {
+    std::istringstream folders(env(name).value_or(""));
+    for (std::string folder; std::getline(folders, folder, ':');) {
+      std::error_code unknown;
+      if (!folder.empty() && !std::filesystem::is_directory(folder, unknown) &&
+          warned.insert(name).second)
+        log(LogLevel::warn, "{}: {} is no folder", name, folder);
+    }
+  }
 }
 
 }  // namespace
 
 ProcessGroup init_process_group(InitOptions options) {
-  warn_of_unknown_variables();
+  warn_of_environment();
+  heed_record_signal();
   if (options.backend.empty()) options.backend = env("C10D_BACKEND").value_or("native");
   const auto seconds = env_integer("C10D_TIMEOUT", 1, 1'000'000);
   const Duration timeout = capped(options.timeout.value_or(
@@ -201,7 +239,8 @@ ProcessGroup init_process_group(InitOptions options) {
                                 .backend = options.backend,
                                 .rank = place.rank,
                                 .size = place.size,
-                                .deadline = deadline});
+                                .deadline = deadline,
+                                .ends_with_rank_0 = place.ends_with_rank_0});
   BackendContext context;
   context.rank = place.rank;
   context.size = place.size;
@@ -211,19 +250,15 @@ ProcessGroup init_process_group(InitOptions options) {
   context.token = token;
   context.timeout = timeout;
   std::shared_ptr<ProcessGroup::State> state;
-  const auto store = context.store;
   try {
     state = make_group(std::move(context), options.backend, deadline, nullptr, {});
   } catch (...) {
-    part(place, *store);
     met.release();
+    met.part();
     throw;
   }
   state->release_claim = std::move(met.release);
-  if (!place.folder.empty()) {
-    remove_names(place.folder);
-    g_worlds_by_parent.fetch_add(1);
-  }
+  if (place.by_parent) place.by_parent->remove_names();
   log(LogLevel::info, "group \"{}\": rank {} of {}, {}", options.name, place.rank, place.size,
       state->backend->description());
   return ProcessGroup(std::move(state));

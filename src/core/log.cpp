@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <exception>
+#include <string>
 
 #include "c10d/env.h"
 #include "src/core/host.h"
@@ -13,10 +15,13 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kNames = {"error", "warn", "info", "debug"};
 
-LogLevel configured_level() {
-  const std::string name = env("C10D_LOG").value_or("warn");
+LogLevel configured_level() noexcept try {
+  const std::string name = env_choice("C10D_LOG").value_or("warn");
   for (std::size_t i = 0; i < kNames.size(); ++i)
     if (kNames[i] == name) return static_cast<LogLevel>(i);
+  return LogLevel::warn;
+} catch (const std::exception& error) {
+  log_line(LogLevel::warn, std::string(error.what()) + "; taken for warn");
   return LogLevel::warn;
 }
 

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::size_t kNamedInFull = 8;
 
-// "1-30, 32".
+}  // namespace
+
 std::string ranges_of(const std::vector<int>& ranks) {
   std::string text;
   for (std::size_t first = 0, last = 0; first < ranks.size(); first = ++last) {
@@ -24,8 +25,6 @@ std::string ranges_of(const std::vector<int>& ranks) {
   }
   return text;
 }
-
-}  // namespace
 
 std::string name_of(const Member& member) {
   return fmt::format("rank {} (host {}, pid {})", member.rank, member.host, member.pid);

@@ -15,6 +15,8 @@ std::string name_of(const Member& member);
 // Of all `ranks`, ascending. Of many only the numbers, so that no message is too short for them:
 // "ranks 1-30, 32 (host a), ranks 31, 33 (host b)".
 std::string names_of(const std::vector<Member>& members, const std::vector<int>& ranks);
+// Of ascending numbers: "1-30, 32".
+std::string ranges_of(const std::vector<int>& ranks);
 
 // Whether the process is known to have ended, reaped or not.
 bool has_ended(pid_t pid) noexcept;

@@ -5,6 +5,7 @@
 #include "src/core/control_plane.h"
 #include "src/core/log.h"
 #include "src/core/per_process.h"
+#include "src/core/record_dump.h"
 #include "src/core/start_thread.h"
 
 namespace c10d::inline v0 {
@@ -83,15 +84,24 @@ class Monitor {
 
   [[noreturn]] void run() {
     while (true) {
-      for (const auto& plane : next_round()) {
+      const auto planes = next_round();
+      if (take_record_request()) dump(planes);
+      for (const auto& plane : planes) {
         try {
           plane->tick();
           plane->end_ops_if_broken();
+          plane->keep_record_if_broken();
         } catch (const std::exception& error) {
           log(LogLevel::error, "the monitor could not check a group: {}", error.what());
         }
       }
     }
+  }
+
+  static void dump(const std::vector<std::shared_ptr<ControlPlane>>& planes) {
+    Images images;
+    for (const auto& plane : planes) images.push_back(plane->image());
+    dump_record(images);
   }
 
   Mutex mutex_;

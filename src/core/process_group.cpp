@@ -141,7 +141,7 @@ Work ProcessGroup::State::run(const Op& op, const Signature& signature,
   const std::uint64_t hash = hash_of(signature);
   const std::int64_t now = steady_ns();
   RankBlock& own = control->own_block();
-  const std::uint64_t record = start_record(own, sequence, signature, hash, now);
+  const std::uint64_t record = start_record(own, sequence, signature, now);
   if (collective) own.submitted.store(sequence, std::memory_order_relaxed);
   const Duration limit =
       capped(options.timeout.value_or(Duration(timeout.load(std::memory_order_relaxed))));
@@ -189,7 +189,9 @@ std::shared_ptr<const Failure> ProcessGroup::State::ended(std::uint64_t record,
   if (complete.op.empty()) complete.op = to_string(kind);
   if (complete.sequence == 0) complete.sequence = sequence;
   if (leaves_group_intact(complete.code)) return std::make_shared<const Failure>(complete);
-  return control->fail(std::move(complete));
+  const auto cause = control->fail(std::move(complete));
+  control->keep_record_if_broken();  // before the program hears of it, and ends
+  return cause;
 }
 
 bool ProcessGroup::State::shutdown(Duration limit) {

@@ -6,23 +6,28 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
+#include "c10d/error.h"
 #include "src/core/signature.h"
 #include "src/core/wait.h"
 
 namespace c10d::inline v0 {
 
-// What lies in the control plane's memory. One block per rank; only the rank itself writes its
-// block, except where said. On one host the blocks are one shared mapping that outlives a SIGKILL
-// of its writer.
+// What lies in the control plane's memory: a GroupHeader, then one RankBlock for each of its ranks,
+// of which only the rank itself writes its block, except where said. On one host that is one shared
+// mapping of all ranks, which outlives a SIGKILL of its writer; of a group on several hosts each
+// rank has one of its own. It says enough for another program to read it: record_image.h.
 
 enum class Presence : std::uint32_t { absent, joined, left };
 
 // One op in the recorder: eight words, so that any thread or process may read while the owner
 // writes.
 struct Record {
-  enum Word { sequence, kind, count, root_tag, signature, start_ns, end_ns, state };
-  enum State : std::uint64_t { empty, running, ok, failed };
+  // `what`: its State, the OpKind, the DType and the ReduceOp::Kind, a byte each.
+  enum Word { sequence, count, root_tag, counts, factor, start_ns, end_ns, what };
+  enum State : std::uint8_t { empty, running, ok, failed };
   std::array<std::atomic<std::uint64_t>, 8> words;
 };
 static_assert(sizeof(Record) == 64);
@@ -76,7 +81,12 @@ struct SharedFailure {
 };
 
 struct alignas(128) GroupHeader {
+  static constexpr std::uint64_t kMagic = 0x31'64'72'63'64'30'31'63u;  // of this layout
   enum State : std::uint32_t { intact, breaking, broken };
+  std::atomic<std::uint64_t> magic;  // after the words up to `state`, which do not change
+  std::int32_t size;
+  std::int32_t first_rank, ranks;  // whose blocks follow
+  char group[256];
   // The rank that moves it from intact to breaking writes `cause`.
   std::atomic<std::uint32_t> state;
   // See ShmControl::goes().
@@ -86,5 +96,25 @@ struct alignas(128) GroupHeader {
   } gates[kGates];
   alignas(128) SharedFailure cause;
 };
+
+inline RankBlock* blocks_of(GroupHeader& header) noexcept {
+  return reinterpret_cast<RankBlock*>(&header + 1);
+}
+
+void write_header(GroupHeader& header, std::string_view group, int size, int first_rank,
+                  int ranks) noexcept;
+// Breaks the group, unless it is broken.
+void write_cause(GroupHeader& header, const Failure& failure) noexcept;
+// What broke it; waits a moment for a rank that is writing it.
+Failure read_cause(const GroupHeader& header);
+// That the block is this process's.
+void write_identity(RankBlock& block) noexcept;
+
+// Text that another process wrote: it may lack its end.
+template <std::size_t N>
+std::string read_text(const char (&from)[N]) {
+  const std::string_view all(from, N);
+  return std::string(all.substr(0, all.find('\0')));
+}
 
 }  // namespace c10d::inline v0

@@ -3,26 +3,41 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <chrono>
 
 namespace c10d::inline v0 {
 namespace {
 
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+std::uint64_t packed(const Signature& signature, Record::State state) noexcept {
+  return static_cast<std::uint64_t>(state) | static_cast<std::uint64_t>(signature.kind) << 8 |
+         static_cast<std::uint64_t>(signature.dtype) << 16 |
+         static_cast<std::uint64_t>(signature.reduce_op) << 24;
+}
+
+// The words may be another process's.
 Recorded read(const Record& record) noexcept {
   const auto& word = record.words;
-  // First: the rest is at least as new as the state.
-  const auto state =
-      static_cast<Record::State>(word[Record::state].load(std::memory_order_acquire));
-  const std::uint64_t root_tag = word[Record::root_tag].load(std::memory_order_relaxed);
-  return {
-      .sequence = word[Record::sequence].load(std::memory_order_relaxed),
-      .kind = static_cast<OpKind>(word[Record::kind].load(std::memory_order_relaxed) % kOpCount),
-      .state = state,
-      .root = static_cast<std::int32_t>(root_tag >> 32),
-      .tag = static_cast<std::uint32_t>(root_tag),
-      .count = word[Record::count].load(std::memory_order_relaxed),
-      .start_ns = static_cast<std::int64_t>(word[Record::start_ns].load(std::memory_order_relaxed)),
-      .end_ns = static_cast<std::int64_t>(word[Record::end_ns].load(std::memory_order_relaxed))};
+  // First: the rest is at least as new.
+  const std::uint64_t what = word[Record::what].load(std::memory_order_acquire);
+  const auto byte = [what](int i, std::size_t limit) { return (what >> 8 * i & 0xff) % limit; };
+  const std::uint64_t root_tag = word[Record::root_tag].load(kRelaxed);
+  Recorded read;
+  read.state = static_cast<Record::State>(byte(0, Record::failed + 1));
+  read.sequence = word[Record::sequence].load(kRelaxed);
+  read.signature.kind = static_cast<OpKind>(byte(1, kOpCount));
+  read.signature.dtype = static_cast<DType>(byte(2, kDTypeCount));
+  read.signature.reduce_op = static_cast<ReduceOp::Kind>(byte(3, kReduceOpCount));
+  read.signature.root = static_cast<std::int32_t>(root_tag >> 32);
+  read.signature.tag = static_cast<std::uint32_t>(root_tag);
+  read.signature.count = word[Record::count].load(kRelaxed);
+  read.signature.counts = word[Record::counts].load(kRelaxed);
+  read.signature.factor = std::bit_cast<double>(word[Record::factor].load(kRelaxed));
+  read.start_ns = static_cast<std::int64_t>(word[Record::start_ns].load(kRelaxed));
+  read.end_ns = static_cast<std::int64_t>(word[Record::end_ns].load(kRelaxed));
+  return read;
 }
 
 }  // namespace
@@ -32,30 +47,30 @@ std::int64_t steady_ns() noexcept {
 }
 
 std::uint64_t start_record(RankBlock& block, std::uint64_t sequence, const Signature& signature,
-                           std::uint64_t hash, std::int64_t now_ns) noexcept {
-  const std::uint64_t number = block.next_record.load(std::memory_order_relaxed);
+                           std::int64_t now_ns) noexcept {
+  const std::uint64_t number = block.next_record.load(kRelaxed);
   auto& word = block.records[number % kRecords].words;
-  word[Record::sequence].store(sequence, std::memory_order_relaxed);
-  word[Record::kind].store(static_cast<std::uint64_t>(signature.kind), std::memory_order_relaxed);
-  word[Record::count].store(signature.count, std::memory_order_relaxed);
+  word[Record::sequence].store(sequence, kRelaxed);
+  word[Record::count].store(signature.count, kRelaxed);
   word[Record::root_tag].store(
       static_cast<std::uint64_t>(static_cast<std::uint32_t>(signature.root)) << 32 | signature.tag,
-      std::memory_order_relaxed);
-  word[Record::signature].store(hash, std::memory_order_relaxed);
-  word[Record::start_ns].store(static_cast<std::uint64_t>(now_ns), std::memory_order_relaxed);
-  word[Record::end_ns].store(0, std::memory_order_relaxed);
-  word[Record::state].store(Record::running, std::memory_order_release);
+      kRelaxed);
+  word[Record::counts].store(signature.counts, kRelaxed);
+  word[Record::factor].store(std::bit_cast<std::uint64_t>(signature.factor), kRelaxed);
+  word[Record::start_ns].store(static_cast<std::uint64_t>(now_ns), kRelaxed);
+  word[Record::end_ns].store(0, kRelaxed);
+  word[Record::what].store(packed(signature, Record::running), std::memory_order_release);
   block.next_record.store(number + 1, std::memory_order_release);
   return number;
 }
 
 void finish_record(RankBlock& block, std::uint64_t record, bool ok, std::int64_t now_ns) noexcept {
-  block.ended.fetch_add(1, std::memory_order_relaxed);
-  if (block.next_record.load(std::memory_order_relaxed) - record > kRecords)
-    return;  // overwritten since
+  block.ended.fetch_add(1, kRelaxed);
+  if (block.next_record.load(kRelaxed) - record > kRecords) return;  // overwritten since
   auto& word = block.records[record % kRecords].words;
-  word[Record::end_ns].store(static_cast<std::uint64_t>(now_ns), std::memory_order_relaxed);
-  word[Record::state].store(ok ? Record::ok : Record::failed, std::memory_order_release);
+  word[Record::end_ns].store(static_cast<std::uint64_t>(now_ns), kRelaxed);
+  const std::uint64_t of_op = word[Record::what].load(kRelaxed) & ~std::uint64_t{0xff};
+  word[Record::what].store(of_op | (ok ? Record::ok : Record::failed), std::memory_order_release);
 }
 
 void visit_records(const RankBlock& block, const std::function<void(const Recorded&)>& visit) {
@@ -69,7 +84,7 @@ std::string last_op(const RankBlock& block, std::int64_t now_ns) {
   if (next == 0) return "nothing yet";
   const Recorded last = read(block.records[(next - 1) % kRecords]);
   const bool running = last.state == Record::running;
-  return fmt::format("{} #{}, {} {:.3f} s{}", to_string(last.kind), last.sequence,
+  return fmt::format("{} #{}, {} {:.3f} s{}", to_string(last.signature.kind), last.sequence,
                      running ? "running for" : "ended",
                      static_cast<double>(now_ns - (running ? last.start_ns : last.end_ns)) / 1e9,
                      running ? "" : " ago");

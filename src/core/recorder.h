@@ -13,18 +13,15 @@ namespace c10d::inline v0 {
 // A record as values.
 struct Recorded {
   std::uint64_t sequence;
-  OpKind kind;
+  Signature signature;
   Record::State state;
-  int root;  // or peer
-  std::uint32_t tag;
-  std::uint64_t count;
   std::int64_t start_ns, end_ns;  // steady clock
 };
 
 // The ring of a rank's last ops in its RankBlock. Only the rank itself writes; anybody may read.
 // Returns the record's number for finish_record.
 std::uint64_t start_record(RankBlock& block, std::uint64_t sequence, const Signature& signature,
-                           std::uint64_t hash, std::int64_t now_ns) noexcept;
+                           std::int64_t now_ns) noexcept;
 void finish_record(RankBlock& block, std::uint64_t record, bool ok, std::int64_t now_ns) noexcept;
 
 // Calls `visit` on the ring's ops, oldest first.
@@ -32,6 +29,6 @@ void visit_records(const RankBlock& block, const std::function<void(const Record
 // "all_reduce #57, running for 0.3 s": the last op, or "nothing yet".
 std::string last_op(const RankBlock& block, std::int64_t now_ns);
 
-std::int64_t steady_ns() noexcept;
+C10D_API std::int64_t steady_ns() noexcept;
 
 }  // namespace c10d::inline v0

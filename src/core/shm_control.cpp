@@ -24,50 +24,27 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr auto kAcquire = std::memory_order_acquire;
 constexpr auto kRelease = std::memory_order_release;
 
-template <std::size_t N>
-void copy_text(char (&to)[N], std::string_view text) noexcept {
-  const std::size_t length = std::min(text.size(), N - 1);
-  std::memcpy(to, text.data(), length);
-  to[length] = '\0';
-}
-
-// Text that another process wrote: it may lack its end.
-template <std::size_t N>
-std::string read_text(const char (&from)[N]) {
-  return std::string(from, strnlen(from, N));
-}
-
 // For waits beside threads that need the CPU, or that are long: a few yields, then sleep.
 constexpr WaitPolicy kPatient{.hot_polls = 0, .pauses = 0, .yields = 16};
 
-// header | one block per rank | per rank two rows of input counts, by parity of the sequence
-struct Layout {
-  explicit Layout(int size)
-      : blocks(sizeof(GroupHeader)),
-        counts(blocks + static_cast<std::size_t>(size) * sizeof(RankBlock)),
-        bytes(counts + 2 * static_cast<std::size_t>(size) * static_cast<std::size_t>(size) *
-                           sizeof(std::uint64_t)) {}
-  std::size_t blocks, counts, bytes;
-};
+// Behind the blocks: per rank two rows of input counts, by parity of the sequence.
+std::size_t counts_bytes(int size) noexcept {
+  return 2 * static_cast<std::size_t>(size) * static_cast<std::size_t>(size) *
+         sizeof(std::uint64_t);
+}
 
 class ShmControl final : public ControlPlane {
  public:
   ShmControl(const ControlOptions& options, std::shared_ptr<SharedMapping> mapping)
-      : ControlPlane(options),
-        mapping_(std::move(mapping)),
-        layout_(options.size),
-        header_(reinterpret_cast<GroupHeader*>(mapping_->data())),
-        blocks_(reinterpret_cast<RankBlock*>(mapping_->data() + layout_.blocks)),
+      : ControlPlane(options, std::move(mapping), 0),
+        blocks_(blocks_of(header_)),
+        counts_(reinterpret_cast<std::uint64_t*>(blocks_ + size_)),
         policy_(wait_policy(options.size, allowed_cpus())) {
-    own_ = &blocks_[rank_];
-    broken_ = &header_->state;
-    own_->pid = getpid();
-    copy_text(own_->host, host_name());
     pthread_mutexattr_t attributes;
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-    pthread_mutex_init(&own_->alive, &attributes);
+    pthread_mutex_init(&own_.alive, &attributes);
     pthread_mutexattr_destroy(&attributes);
   }
   // The mutex is not destroyed: a peer may be trying it, and its memory goes with the mapping.
@@ -75,8 +52,8 @@ class ShmControl final : public ControlPlane {
 
   // The second half of joining, once the monitor holds our liveness lock.
   void join(Deadline deadline, Joining& joining) {
-    own_->presence.store(Presence::joined, kRelease);
-    own_->bell.ring();
+    own_.presence.store(Presence::joined, kRelease);
+    own_.bell.ring();
     for (int peer = 0; peer < size_; ++peer) {
       while (!has_joined(peer)) {
         const auto now = std::chrono::steady_clock::now();
@@ -100,22 +77,19 @@ class ShmControl final : public ControlPlane {
 
   void leave() noexcept override {
     Presence expected = Presence::joined;
-    own_->presence.compare_exchange_strong(expected, Presence::left);
-    own_->bell.ring();
+    own_.presence.compare_exchange_strong(expected, Presence::left);
+    own_.bell.ring();
   }
   // Free until we join: peers look at it only then. Held beside every lock that the monitor takes
   // later, it must not be waited for.
-  void hold_liveness() override { static_cast<void>(pthread_mutex_trylock(&own_->alive)); }
-  void release_liveness() noexcept override { pthread_mutex_unlock(&own_->alive); }
+  void hold_liveness() override { static_cast<void>(pthread_mutex_trylock(&own_.alive)); }
+  void release_liveness() noexcept override { pthread_mutex_unlock(&own_.alive); }
   void tick() override;
   void look_for_evidence() override;
 
  private:
-  Failure read_cause() override;
-
   std::uint64_t* counts(int rank, std::uint64_t sequence) const noexcept {
-    auto* first = reinterpret_cast<std::uint64_t*>(mapping_->data() + layout_.counts);
-    return first +
+    return counts_ +
            (static_cast<std::size_t>(rank) * 2 + sequence % 2) * static_cast<std::size_t>(size_);
   }
   CallSlot& slot(int rank, std::uint64_t sequence) const noexcept {
@@ -124,7 +98,7 @@ class ShmControl final : public ControlPlane {
   // Returns when `ready()`, which `peer` makes so.
   template <class Ready>
   WaitResult wait_for(int peer, const WaitPolicy& policy, Deadline deadline, Ready&& ready) {
-    return wait_until(WaitContext{policy, *this, deadline, &own_->bell}, blocks_[peer].bell, ready);
+    return wait_until(WaitContext{policy, *this, deadline, &own_.bell}, blocks_[peer].bell, ready);
   }
   template <class Is>
   std::vector<int> ranks_that(Is&& is) const {
@@ -154,16 +128,14 @@ class ShmControl final : public ControlPlane {
   void fail_if_it_waits_for_a_rank_that_left(const Recorded& record, std::int64_t now);
   void check_running_ops();
 
-  const std::shared_ptr<SharedMapping> mapping_;
-  const Layout layout_;
-  GroupHeader* const header_;
   RankBlock* const blocks_;
+  std::uint64_t* const counts_;
   const WaitPolicy policy_;
 };
 
 void ShmControl::announce(const Call& call) {
   show(call);
-  own_->bell.ring();
+  own_.bell.ring();
 }
 
 void ShmControl::show(const Call& call) {
@@ -218,7 +190,7 @@ WaitResult ShmControl::wait_for_all(const Call& call, const WaitPolicy& policy,
 
 // Of the first decision on a call there is one, whoever makes it.
 bool ShmControl::decide(Gate gate, std::uint64_t sequence, bool go) {
-  auto& decided = header_->gates[static_cast<std::size_t>(gate)].decided;
+  auto& decided = header_.gates[static_cast<std::size_t>(gate)].decided;
   const std::uint64_t no = 2 * sequence;
   std::uint64_t seen = decided.load(kAcquire);
   while (seen < no)
@@ -232,14 +204,14 @@ bool ShmControl::decide(Gate gate, std::uint64_t sequence, bool go) {
 // then the first of them decides.
 bool ShmControl::goes(Gate gate, std::uint64_t sequence) {
   const auto place = static_cast<std::size_t>(gate);
-  own_->gone[place].store(sequence, std::memory_order_seq_cst);
-  return header_->gates[place].abandoned.load(std::memory_order_seq_cst) < sequence ||
+  own_.gone[place].store(sequence, std::memory_order_seq_cst);
+  return header_.gates[place].abandoned.load(std::memory_order_seq_cst) < sequence ||
          decide(gate, sequence, true);
 }
 
 bool ShmControl::gives_up(Gate gate, std::uint64_t sequence) {
   const auto place = static_cast<std::size_t>(gate);
-  auto& abandoned = header_->gates[place].abandoned;
+  auto& abandoned = header_.gates[place].abandoned;
   std::uint64_t last = abandoned.load();
   while (last < sequence && !abandoned.compare_exchange_weak(last, sequence)) {
   }
@@ -258,16 +230,16 @@ std::shared_ptr<const Failure> ShmControl::agree(const Call& call, Waiting waiti
   if (result == WaitResult::ready) {
     for (int i = 1; i < size_; ++i) {
       if (matches(call, (rank_ + i) % size_)) continue;
-      own_->bell.ring();
+      own_.bell.ring();
       return failure();
     }
     if (std::holds_alternative<AllToAllV>(call.op)) {
       slot(rank_, call.sequence).compared.store(call.sequence, kRelease);
-      own_->bell.ring();
+      own_.bell.ring();
       result = wait_for_all(call, policy, &CallSlot::compared);
     }
   }
-  own_->bell.ring();
+  own_.bell.ring();
   // A call that agrees goes through even if the group broke meanwhile: the op itself decides.
   if (result == WaitResult::ready ? goes(Gate::calls, call.sequence)
                                   : !gives_up(Gate::calls, call.sequence))
@@ -289,36 +261,8 @@ Control::Agreement ShmControl::poll_agreement(const Call& call) {
 }
 
 std::shared_ptr<const Failure> ShmControl::fail(Failure failure_value) {
-  std::uint32_t expected = GroupHeader::intact;
-  if (header_->state.compare_exchange_strong(expected, GroupHeader::breaking)) {
-    SharedFailure& cause = header_->cause;
-    cause.code = failure_value.code;
-    cause.rank = failure_value.rank;
-    cause.pid = failure_value.pid;
-    cause.sequence = failure_value.sequence;
-    copy_text(cause.host, failure_value.host);
-    copy_text(cause.op, failure_value.op);
-    copy_text(cause.message, failure_value.message);
-    header_->state.store(GroupHeader::broken, kRelease);
-  }
+  write_cause(header_, failure_value);
   return failure();
-}
-
-Failure ShmControl::read_cause() {
-  // The writer needs well under a microsecond; if it dies there, the cause stays unknown.
-  const Deadline end = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
-  for (; header_->state.load(kAcquire) != GroupHeader::broken; sched_yield())
-    if (std::chrono::steady_clock::now() >= end)
-      return {.code = Code::peer_died, .message = "a rank died while it reported a failure"};
-  const SharedFailure& cause = header_->cause;
-  const bool known = cause.code <= Code::timed_out;
-  return {.code = known ? cause.code : Code::corrupt,
-          .message = read_text(cause.message),
-          .rank = cause.rank,
-          .host = read_text(cause.host),
-          .pid = cause.pid,
-          .op = read_text(cause.op),
-          .sequence = cause.sequence};
 }
 
 Failure ShmControl::timed_out(const Call& call, std::string_view phase) {
@@ -359,9 +303,9 @@ int ShmControl::silent_one(const std::vector<int>& ranks) const noexcept {
 }
 
 std::shared_ptr<const Failure> ShmControl::barrier(Deadline deadline) {
-  const std::uint64_t round = own_->barriers.load(kRelaxed) + 1;
-  own_->barriers.store(round, kRelease);
-  own_->bell.ring();
+  const std::uint64_t round = own_.barriers.load(kRelaxed) + 1;
+  own_.barriers.store(round, kRelease);
+  own_.bell.ring();
   const auto came = [&](int peer) { return blocks_[peer].barriers.load(kAcquire) >= round; };
   int peer = 0;
   bool left = false;
@@ -393,7 +337,7 @@ bool ShmControl::is_gone(RankBlock& block) const noexcept {
 void ShmControl::check_peer(int peer) {
   RankBlock& block = blocks_[peer];
   if (block.presence.load(kAcquire) != Presence::joined) return;
-  if (block.pid == own_->pid) return;  // a thread of this process
+  if (block.pid == own_.pid) return;  // a thread of this process
   if (is_gone(block) && block.presence.load(kAcquire) == Presence::joined) {
     fail(failure_about(peer, Code::peer_died,
                        fmt::format("{} died without leaving the group; its last op: {}",
@@ -403,7 +347,8 @@ void ShmControl::check_peer(int peer) {
 
 // Whether `peer` has not come as far as this op of ours.
 bool ShmControl::is_behind(int peer, const Recorded& record) const noexcept {
-  if (is_point_to_point(record.kind)) return peer == record.root && peer != rank_;
+  if (is_point_to_point(record.signature.kind))
+    return peer == record.signature.root && peer != rank_;
   return blocks_[peer].submitted.load(kRelaxed) < record.sequence;
 }
 
@@ -414,19 +359,19 @@ bool ShmControl::has_left(int peer) const noexcept {
 
 void ShmControl::fail_if_it_waits_for_a_rank_that_left(const Recorded& record, std::int64_t now) {
   // A message may still be on its way from a rank that has left.
-  if (is_point_to_point(record.kind) && now - record.start_ns <= 1'000'000'000) return;
+  if (is_point_to_point(record.signature.kind) && now - record.start_ns <= 1'000'000'000) return;
   for (int peer = 0; peer < size_; ++peer)
     if (has_left(peer) && is_behind(peer, record))
-      fail(
-          ControlPlane::left(peer, fmt::format("{} #{}", to_string(record.kind), record.sequence)));
+      fail(ControlPlane::left(
+          peer, fmt::format("{} #{}", to_string(record.signature.kind), record.sequence)));
 }
 
 // A peer that has left will never come, and an op that runs for long is worth a warning with names.
 void ShmControl::check_running_ops() {
-  if (own_->ended.load(kRelaxed) == own_->next_record.load(kRelaxed)) return;
+  if (own_.ended.load(kRelaxed) == own_.next_record.load(kRelaxed)) return;
   const std::int64_t now = steady_ns();
   std::vector<Recorded> running;
-  visit_records(*own_, [&](const Recorded& record) {
+  visit_records(own_, [&](const Recorded& record) {
     if (record.state == Record::running) running.push_back(record);
   });
   for (const Recorded& record : running) fail_if_it_waits_for_a_rank_that_left(record, now);
@@ -441,16 +386,18 @@ void ShmControl::look_for_evidence() {
 }
 
 void ShmControl::tick() {
-  own_->heartbeat_ns.store(steady_ns(), kRelaxed);
+  own_.heartbeat_ns.store(steady_ns(), kRelaxed);
   if (broken()) return;
   look_for_evidence();
   check_running_ops();
 }
 
 std::shared_ptr<SharedMapping> share_blocks(const ControlOptions& options, Joining& joining) {
-  const std::size_t bytes = Layout(options.size).bytes;
+  const std::size_t more = counts_bytes(options.size);
+  const std::size_t bytes =
+      sizeof(GroupHeader) + static_cast<std::size_t>(options.size) * sizeof(RankBlock) + more;
   std::shared_ptr<SharedMapping> mapping;
-  if (options.rank == 0) mapping = make_shared_memory("c10d-control", bytes);
+  if (options.rank == 0) mapping = memory_for(options, 0, options.size, more);
   if (options.size > 1)
     mapping = share_memory({.store = options.store,
                             .key = "control",

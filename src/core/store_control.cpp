@@ -48,10 +48,9 @@ std::string to_bytes(const Announcement& announcement, std::span<const std::size
 class StoreControl final : public ControlPlane {
  public:
   StoreControl(const ControlOptions& options, Joining& joining)
-      : ControlPlane(options), store_(options.store), block_(std::make_unique<RankBlock>()) {
-    own_ = block_.get();
-    own_->pid = getpid();
-    broken_ = &state_;
+      : ControlPlane(options, memory_for(options, options.rank, 1), options.rank),
+        store_(options.store) {
+    own_.presence.store(Presence::joined, std::memory_order_release);
     store_->set(beat_key(rank_), "0");
     joining.await(beat_keys());
   }
@@ -67,9 +66,7 @@ class StoreControl final : public ControlPlane {
   void tick() override;
 
  private:
-  Failure read_cause() override;
   void look_for_cause();
-  void adopt(Failure cause);  // unless there is one
   void keep_for_later(const Failure& failure);
   void tell();  // what was kept
   std::string key(int rank, std::uint64_t sequence) const {
@@ -101,10 +98,7 @@ class StoreControl final : public ControlPlane {
   std::shared_ptr<const Failure> compare(const Call& call, const std::vector<std::string>& values);
 
   const std::shared_ptr<Store> store_;
-  const std::unique_ptr<RankBlock> block_;
-  std::atomic<std::uint32_t> state_{GroupHeader::intact};
   Mutex mutex_;
-  Failure cause_ C10D_GUARDED_BY(mutex_);
   std::optional<std::string> untold_ C10D_GUARDED_BY(mutex_);  // a failure as text
   // The monitor's thread alone:
   int ticks_ = 0;
@@ -129,6 +123,7 @@ void StoreControl::leave() noexcept try {
   tell();
   MutexLock lock(beat_mutex_);
   if (std::exchange(left_, true)) return;
+  own_.presence.store(Presence::left, std::memory_order_release);
   store_->set(beat_key(rank_), kLeft, kPatience);
 } catch (const std::exception&) {  // the store is gone, and nobody can be told
 }
@@ -145,13 +140,15 @@ std::vector<std::string> StoreControl::beats() { return store_->multi_get(beat_k
 void StoreControl::look_for_left_peers(const std::vector<std::string>& values) {
   constexpr std::int64_t kOnItsWay = 1'000'000'000;
   const std::int64_t now = steady_ns();
-  visit_records(*own_, [&](const Recorded& record) {
-    if (record.state != Record::running || !is_point_to_point(record.kind) ||
-        now - record.start_ns <= kOnItsWay || record.root < 0 || record.root >= size_)
+  visit_records(own_, [&](const Recorded& record) {
+    if (record.state != Record::running || !is_point_to_point(record.signature.kind) ||
+        now - record.start_ns <= kOnItsWay || record.signature.root < 0 ||
+        record.signature.root >= size_)
       return;
-    if (values[static_cast<std::size_t>(record.root)] == kLeft)
-      fail(ControlPlane::left(record.root,
-                              fmt::format("{} #{}", to_string(record.kind), record.sequence)));
+    if (values[static_cast<std::size_t>(record.signature.root)] == kLeft)
+      fail(ControlPlane::left(
+          record.signature.root,
+          fmt::format("{} #{}", to_string(record.signature.kind), record.sequence)));
   });
 }
 
@@ -278,12 +275,13 @@ std::shared_ptr<const Failure> StoreControl::fail(Failure failure_value) {
   if (broken()) return failure();
   try {
     const std::string mine = to_text(failure_value);
-    adopt(from_text(store_->compare_set("cause", std::nullopt, mine, kPatience).value_or(mine)));
+    const auto first = store_->compare_set("cause", std::nullopt, mine, kPatience);
+    write_cause(header_, from_text(first.value_or(mine)));
   } catch (const std::exception& error) {
     log(LogLevel::warn, "group \"{}\": peers could not be told of a failure yet: {}", group_,
         error.what());
     keep_for_later(failure_value);
-    adopt(std::move(failure_value));
+    write_cause(header_, failure_value);
   }
   return failure();
 }
@@ -292,7 +290,7 @@ std::shared_ptr<const Failure> StoreControl::fail(Failure failure_value) {
 std::shared_ptr<const Failure> StoreControl::revoke(Failure failure_value) {
   if (broken()) return failure();
   keep_for_later(failure_value);
-  adopt(std::move(failure_value));
+  write_cause(header_, failure_value);
   return failure();
 }
 
@@ -313,23 +311,11 @@ void StoreControl::tell() {
   untold_.reset();
 }
 
-void StoreControl::adopt(Failure cause) {
-  MutexLock lock(mutex_);
-  if (state_.load() != GroupHeader::intact) return;
-  cause_ = std::move(cause);
-  state_.store(GroupHeader::broken, std::memory_order_release);
-}
-
-Failure StoreControl::read_cause() {
-  MutexLock lock(mutex_);
-  return cause_;
-}
-
 // Takes over the failure that another rank published.
 void StoreControl::look_for_cause() {
   if (broken()) return;
   if (const std::optional<std::string> text = store_->try_get("cause", kPatience))
-    adopt(from_text(*text));
+    write_cause(header_, from_text(*text));
 }
 
 Failure StoreControl::timed_out(const Call& call, std::string_view phase) {
@@ -349,8 +335,8 @@ Failure StoreControl::timed_out(const Call& call, std::string_view phase) {
 }
 
 std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
-  const std::uint64_t round = own_->barriers.load() + 1;
-  own_->barriers.store(round);
+  const std::uint64_t round = own_.barriers.load() + 1;
+  own_.barriers.store(round);
   const auto arrival = [&](int rank) { return fmt::format("barrier/{}/{}", round, rank); };
   std::vector<std::string> all;
   for (int rank = 0; rank < size_; ++rank) all.push_back(arrival(rank));
@@ -382,8 +368,9 @@ std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
 // The ranks that have not announced the call of this record.
 std::vector<int> StoreControl::behind(const Recorded& record) {
   std::vector<int> ranks;
-  if (is_point_to_point(record.kind)) {
-    if (record.root >= 0 && record.root != rank_) ranks.push_back(record.root);
+  if (is_point_to_point(record.signature.kind)) {
+    if (record.signature.root >= 0 && record.signature.root != rank_)
+      ranks.push_back(record.signature.root);
     return ranks;
   }
   for (int peer = 0; peer < size_; ++peer)
@@ -394,6 +381,7 @@ std::vector<int> StoreControl::behind(const Recorded& record) {
 
 // With one thread for all groups, no call may wait long.
 void StoreControl::tick() try {
+  own_.heartbeat_ns.store(steady_ns(), std::memory_order_relaxed);
   if (++ticks_ < next_tell_) return;
   next_tell_ = ticks_ + kTicksPerRetry;  // unless this one succeeds
   tell();

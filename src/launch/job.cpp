@@ -17,6 +17,7 @@
 #include "c10d/error.h"
 #include "src/core/log.h"
 #include "src/core/longest_timeout.h"
+#include "src/core/record_text.h"
 #include "src/launch/descendants.h"
 #include "src/launch/port.h"
 #include "src/net/address.h"
@@ -67,8 +68,14 @@ Job::Job(const LaunchOptions& options)
       null_input_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {
   if (!null_input_) throw_resource("cannot open /dev/null");
   const LaunchHosts& hosts = options_.hosts;
+  const auto ranks = static_cast<std::size_t>(options_.ranks);
+  // Of several hosts only the number is known yet, with a launcher on each.
+  descriptors_.make_room(ranks, alone_ ? ranks : static_cast<std::size_t>(hosts.count));
   if (alone_) {
-    store_ = make_tcp_store({.server = true, .job = id_, .token = token_});
+    store_ = make_tcp_store({.server = true,
+                             .job = id_,
+                             .token = token_,
+                             .limits = {.clients = StoreLimits().clients + ranks}});
     std::tie(master_port_holder_, master_port_) = hold_port();
     world_.size = options_.ranks;
     return;
@@ -114,7 +121,12 @@ LaunchResult Job::run() try {
 
 void Job::start_all(const World& world) {
   world_ = world;
-  if (!alone_) master_port_ = world.master_port;
+  if (!alone_) {
+    master_port_ = world.master_port;
+    const int clients = options_.hosts.number == 0 ? world.size + options_.hosts.count : 1;
+    descriptors_.make_room(static_cast<std::size_t>(options_.ranks),
+                           static_cast<std::size_t>(clients));
+  }
   phase_ = Phase::running;
   for (int local_rank = 0; local_rank < options_.ranks; ++local_rank) start(local_rank);
 }
@@ -162,6 +174,7 @@ void Job::start(int local_rank) {
       .stderr_fd = err_writer.get(),
       .kept_fd = token_fd_.get(),
       .registration_fd = guardian_.registration_fd(),
+      .descriptors = descriptors_.callers(),
   });
   started->result.pid = started->child.pid;
   ranks_.push_back(std::move(started));
@@ -296,6 +309,10 @@ void Job::take_signals() {
 }
 
 void Job::stop(int signal) {
+  std::vector<pid_t> running;
+  for (const auto& rank : ranks_)
+    if (!rank->ended) running.push_back(rank->child.pid);
+  places_ = places_of(attach(running), steady_ns());
   send_all(signal);
   phase_ = Phase::stopping;
   deadline_ = steady_clock::now() + capped(options_.grace);
@@ -367,6 +384,7 @@ LaunchResult Job::result() {
     if (verdict_->exit_code != 0 && verdict_->host != options_.hosts.number)
       result.elsewhere = verdict_->text;
   }
+  result.places = std::move(places_);
   result.timed_out = timed_out_;
   if (timed_out_) result.exit_code = kTimedOutCode;
   if (ranks_.empty() && forwarded_signal_ != 0) result.exit_code = 128 + forwarded_signal_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "c10d/launch.h"
+#include "src/launch/descriptor_limit.h"
 #include "src/launch/environment.h"
 #include "src/launch/output.h"
 #include "src/launch/rendezvous.h"
@@ -71,6 +72,7 @@ class Job {
   const std::string launch_id_;  // marks all processes of this host's part
   const std::string id_;
   const std::string token_;
+  DescriptorLimit descriptors_;
   SignalRelay signals_;
   Guardian guardian_;
   Fd token_fd_, master_port_holder_, null_input_;
@@ -86,6 +88,7 @@ class Job {
   int first_failed_ = -1;
   int forwarded_signal_ = 0;
   bool timed_out_ = false;
+  std::string places_;  // LaunchResult::places
 };
 
 }  // namespace c10d::inline v0

@@ -4,23 +4,33 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 
 #include "c10d/launch.h"
+#include "src/core/log.h"
 #include "src/core/sigpipe.h"
+#include "src/net/socket.h"
 
 namespace c10d::inline v0 {
 namespace {
 
 bool is_control(unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; }
 
-// A reader that went away is no failure of the job: the rest of the output is dropped.
+// A reader that went away is no failure of the job: the rest of the output is dropped. A full disk
+// is none either, but worth a word.
 void write_all(int fd, std::string_view text) {
   const SigpipeBlock block;
   while (!text.empty()) {
     const ssize_t written = write(fd, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return;
+    if (written < 0) {
+      static std::atomic<bool> told{false};
+      if (errno != EPIPE && !told.exchange(true))
+        log(LogLevel::error, "lines of ranks are lost: cannot write to {}: {}",
+            fd == STDOUT_FILENO ? "stdout" : "stderr", error_text(errno));
+      return;
+    }
     text.remove_prefix(static_cast<std::size_t>(written));
   }
 }

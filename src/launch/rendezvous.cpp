@@ -26,7 +26,7 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds kBeat{1};  // between signs of life, and how long a wait is deaf
 constexpr std::chrono::seconds kUnanswered{2};  // what a call takes that host 0 does not answer
 constexpr std::chrono::seconds kOtherHost0{3};  // for another host 0 to answer
-constexpr std::chrono::seconds kPatience{2};    // with the store, to tell something
+constexpr std::chrono::seconds kPatience{1};    // with the store, to tell something
 constexpr std::chrono::seconds kMeetingPatience{20};
 constexpr std::chrono::seconds kLinger{3};  // of host 0's store, for the others to read the end
 constexpr std::chrono::seconds kMissingReport{10};
@@ -35,11 +35,16 @@ constexpr int kLostExitCode = 1;
 // "go" decides the meeting, once: kGo, or why there will be none. Then "stop" ends the run.
 constexpr std::string_view kGo = "go";
 constexpr std::string_view kStop = "stop";
+constexpr const char* kPrefix = "launch";
+
+// Of each launcher, and of each rank.
+constexpr std::size_t kMaxStoreClients = 1 << 16;
 
 std::string host_key(int number) { return fmt::format("host/{}", number); }
+std::string joined_key(int number) { return fmt::format("joined/{}", number); }
 std::string beat_key(int number) { return fmt::format("beat/{}", number); }
 std::string ended_key(int number) { return fmt::format("ended/{}", number); }
-std::string left_key(int number) { return fmt::format("left/{}", number); }
+std::string left_key(const std::string& nonce) { return "left/" + nonce; }
 
 std::string to_text(const Verdict& verdict) {
   return fmt::format("{} {} {}\n{}", verdict.exit_code, verdict.host,
@@ -62,6 +67,7 @@ Verdict verdict_from(const std::string& text) {
 // What a host says of itself, one line.
 struct Introduction {
   int ranks = 0;
+  std::string nonce;
   std::string name;  // "pid 12 on node1"
 };
 
@@ -71,6 +77,7 @@ Introduction introduction_from(const std::string& text) {
   int name_at = 0;
   if (std::sscanf(text.c_str(), "%d %16s %n", &found.ranks, nonce, &name_at) != 2 || name_at == 0)
     throw_failure({.code = Code::corrupt, .message = "another host's introduction cannot be read"});
+  found.nonce = nonce;
   found.name = text.substr(static_cast<std::size_t>(name_at));
   return found;
 }
@@ -88,6 +95,7 @@ Rendezvous::Rendezvous(const LaunchHosts& hosts, int ranks, std::uint16_t master
       ranks_(ranks),
       master_port_(master_port),
       name_(fmt::format("pid {} on {}", getpid(), host_name())),
+      nonce_(to_hex(random_bytes(8))),
       deadline_(steady_clock::now() + capped(hosts.timeout)),
       news_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!news_)
@@ -97,7 +105,6 @@ Rendezvous::Rendezvous(const LaunchHosts& hosts, int ranks, std::uint16_t master
 }
 
 Rendezvous::~Rendezvous() {
-  given_up_ = true;
   fail(kLostExitCode, "its launcher gave up");
   thread_.join();
   if (serves_) wait_for_others_to_leave();
@@ -123,7 +130,7 @@ std::optional<Verdict> Rendezvous::take_verdict() {
 void Rendezvous::fail(int exit_code, std::string_view text) noexcept {
   {
     MutexLock lock(mutex_);
-    if (!store_) given_up_ = true;
+    given_up_ = true;
     if (!to_tell_ || to_tell_->exit_code == 0)
       to_tell_ = {.exit_code = exit_code,
                   .host = hosts_.number,
@@ -163,7 +170,7 @@ void Rendezvous::tell() noexcept try {
 }
 
 void Rendezvous::run() noexcept {
-  Verdict verdict;
+  Verdict verdict{.host = hosts_.number};
   try {
     if (!store()) connect();
     claim();
@@ -179,9 +186,9 @@ void Rendezvous::run() noexcept {
       verdict = watch();
     }
   } catch (const DistError& error) {
-    verdict = {.exit_code = kLostExitCode, .code = error.code(), .text = error.failure().message};
+    verdict = {kLostExitCode, hosts_.number, error.code(), error.failure().message};
   } catch (const std::exception& error) {
-    verdict = {.exit_code = kLostExitCode, .code = Code::backend_error, .text = error.what()};
+    verdict = {kLostExitCode, hosts_.number, Code::backend_error, error.what()};
   }
   leave();
   known_ = true;
@@ -193,8 +200,8 @@ void Rendezvous::run() noexcept {
 }
 
 void Rendezvous::leave() noexcept try {
-  if (const auto store = this->store(); claimed_ && !serves_)
-    store->set(left_key(hosts_.number), "", kPatience);
+  if (const auto store = this->store(); store && !serves_)
+    store->set(left_key(nonce_), "", kPatience);
 } catch (const std::exception&) {  // host 0 waits for this in vain, for a moment
 }
 
@@ -206,9 +213,11 @@ void Rendezvous::connect() {
   options.job = hosts_.job;
   options.token = hosts_.token;
   options.timeout = kBeat;
+  options.limits.clients = kMaxStoreClients;
   for (;;) {
     try {
-      auto made = make_prefix_store("launch", meet(options));
+      options.will = options.server ? Will() : will();
+      auto made = make_prefix_store(kPrefix, meet(options));
       MutexLock lock(mutex_);
       store_ = std::move(made);
       serves_ = options.server;
@@ -237,6 +246,29 @@ std::shared_ptr<Store> Rendezvous::meet(TcpStoreOptions& options) {
   }
 }
 
+// Should this launcher be gone before it can say anything.
+Rendezvous::Will Rendezvous::will() const {
+  const std::string gone =
+      to_text({.exit_code = kLostExitCode,
+               .host = hosts_.number,
+               .text = fmt::format(
+                   "host {} ({}) is gone: its launcher was killed, or its machine restarted",
+                   hosts_.number, name_)});
+  const auto key = [](std::string_view name) { return fmt::format("{}/{}", kPrefix, name); };
+  return {{key(kGo), gone}, {key(kStop), gone}, {key(left_key(nonce_)), ""}};
+}
+
+// Repeats what may be repeated until host 0 answers, unless this host has given up meanwhile.
+template <class Call>
+auto Rendezvous::insist(const Call& call) {
+  const Deadline until = steady_clock::now() + kMeetingPatience;
+  for (;;) try {
+      return call(*store());
+    } catch (const DistTimeoutError&) {
+      if (given_up_ || steady_clock::now() >= until) throw;
+    }
+}
+
 void Rendezvous::refuse(const std::string& text) {
   try {
     end_meeting(Code::mismatch, text);
@@ -246,33 +278,36 @@ void Rendezvous::refuse(const std::string& text) {
 }
 
 std::string Rendezvous::end_meeting(Code code, std::string_view text) {
-  const Verdict verdict{kLostExitCode, hosts_.number, code, std::string(text)};
-  return store()->compare_set(kGo, std::nullopt, to_text(verdict), kMeetingPatience).value_or("");
+  return set_first(kGo, to_text({kLostExitCode, hosts_.number, code, std::string(text)}));
+}
+
+// What is there once `value` was set where nothing was.
+std::string Rendezvous::set_first(std::string_view key, std::string_view value) {
+  return insist([&](Store& store) {
+    return store.compare_set(key, std::nullopt, value, kBeat).value_or("");
+  });
 }
 
 // First the place: host 0 waits at the end for those who have one.
 void Rendezvous::claim() {
-  const auto store = this->store();
-  const std::string mine = fmt::format("{} {} {}", ranks_, to_hex(random_bytes(8)), name_);
+  const std::string mine = fmt::format("{} {} {}", ranks_, nonce_, name_);
   const std::string key = host_key(hosts_.number);
-  if (serves_) store->set("master_port", std::to_string(master_port_), kMeetingPatience);
-  store->add(beat_key(hosts_.number), 0, kMeetingPatience);
+  if (serves_) set_first("master_port", std::to_string(master_port_));
+  insist([&](Store& store) { return store.add(beat_key(hosts_.number), 0, kBeat); });
   // Host 0 is who serves.
-  const std::string claimed =
-      hosts_.number == 0 && !serves_
-          ? store->get(key, kMeetingPatience)
-          : store->compare_set(key, std::nullopt, mine, kMeetingPatience).value_or("");
+  const std::string claimed = hosts_.number == 0 && !serves_
+                                  ? insist([&](Store& store) { return store.get(key, kBeat); })
+                                  : set_first(key, mine);
   if (claimed != mine)
     refuse(fmt::format("two launchers are host {}: {} and {}; give every host a number of its own",
                        hosts_.number, introduction_from(claimed).name, name_));
-  claimed_ = true;
   const std::string count = fmt::format("{} (host {}, {})", hosts_.count, hosts_.number, name_);
-  const auto first =
-      store->compare_set("count", std::nullopt, count, kMeetingPatience).value_or("");
+  const std::string first = set_first("count", count);
   if (std::atoi(first.c_str()) != hosts_.count)
     refuse(fmt::format("the hosts were told different numbers of hosts: {} and {}", first, count));
-  if (store->add("joined", 1, kMeetingPatience) == hosts_.count)
-    store->compare_set(kGo, std::nullopt, kGo, kMeetingPatience);
+  set_first(joined_key(hosts_.number), "");
+  const std::vector<std::string> all = keys_of(hosts_.count, joined_key);
+  if (insist([&](Store& store) { return store.check(all, kBeat); })) set_first(kGo, kGo);
 }
 
 std::string Rendezvous::missing_hosts() {
@@ -296,7 +331,8 @@ std::optional<Verdict> Rendezvous::wait_for_all() {
       if (decided == kGo) return std::nullopt;
       return verdict_from(decided);
     } catch (const DistTimeoutError&) {  // nothing yet, or no answer
-      if (steady_clock::now() >= deadline_ + kMissingReport) throw;
+      // Then host 0 did not hear of it, and will not soon.
+      if (given_up_ || steady_clock::now() >= deadline_ + kMissingReport) throw;
     }
 }
 
@@ -309,18 +345,24 @@ std::string Rendezvous::end_late_meeting() {
 }
 
 World Rendezvous::read_world() {
-  const auto store = this->store();
   World world;
-  world.master_port =
-      static_cast<std::uint16_t>(std::atoi(store->get("master_port", kMeetingPatience).c_str()));
+  const std::string port = insist([](Store& store) { return store.get("master_port", kBeat); });
+  world.master_port = static_cast<std::uint16_t>(std::atoi(port.c_str()));
+  const std::vector<std::string> keys = keys_of(hosts_.count, host_key);
   const std::vector<std::string> all =
-      store->multi_get(keys_of(hosts_.count, host_key), kMeetingPatience);
+      insist([&](Store& store) { return store.multi_get(keys, kBeat); });
   for (int number = 0; number < hosts_.count; ++number) {
     const Introduction host = introduction_from(all[static_cast<std::size_t>(number)]);
     if (number < hosts_.number) world.first_rank += host.ranks;
     world.size += host.ranks;
     others_.push_back(host.name);
   }
+  const std::size_t clients = static_cast<std::size_t>(world.size) + others_.size();
+  if (clients > kMaxStoreClients)
+    throw_failure({.code = Code::store_limit,
+                   .message = fmt::format("{} ranks on {} hosts: the store on host 0 serves {} "
+                                          "ranks and launchers; start fewer ranks",
+                                          world.size, hosts_.count, kMaxStoreClients)});
   beats_.resize(others_.size());
   silent_.resize(others_.size());
   return world;
@@ -368,9 +410,11 @@ Verdict Rendezvous::watch() try {
 void Rendezvous::wait_for_others_to_leave() noexcept try {
   const auto store = this->store();
   std::vector<std::string> keys;
-  for (int number = 1; number < hosts_.count; ++number)
-    if (number != dead_host_ && store->try_get(host_key(number), kPatience))
-      keys.push_back(left_key(number));
+  for (int number = 1; number < hosts_.count; ++number) {
+    if (number == dead_host_) continue;
+    if (const auto host = store->try_get(host_key(number), kPatience))
+      keys.push_back(left_key(introduction_from(*host).nonce));
+  }
   if (!keys.empty()) store->wait(keys, kLinger);
 } catch (const std::exception&) {  // they learn from the end of the store
 }

@@ -55,11 +55,16 @@ class Rendezvous {
   void ended() noexcept;
 
  private:
+  using Will = decltype(TcpStoreOptions::will);
   void run() noexcept;
   void tell() noexcept;
   void leave() noexcept;
   void connect();
   static std::shared_ptr<Store> meet(TcpStoreOptions& options);
+  Will will() const;
+  template <class Call>
+  auto insist(const Call& call);
+  std::string set_first(std::string_view key, std::string_view value);
   void claim();
   std::optional<Verdict> wait_for_all();
   std::string end_late_meeting();
@@ -76,17 +81,17 @@ class Rendezvous {
   const LaunchHosts& hosts_;
   const int ranks_;
   const std::uint16_t master_port_;
-  const std::string name_;  // of this host, for messages
+  const std::string name_;   // of this launcher, for messages
+  const std::string nonce_;  // of this launcher, for the others
   const Deadline deadline_;
   const Fd news_;
-  bool serves_ = false;   // the store; a second host 0 does not
-  bool claimed_ = false;  // its number; a second host of it did not
-  std::atomic<bool> given_up_{false};
-  std::atomic<bool> known_{false};   // the verdict
-  std::vector<std::string> others_;  // names by number, once all are there; the thread's alone
-  std::vector<std::string> beats_;   // as last seen
-  std::vector<int> silent_;          // looks since they changed
-  int dead_host_ = -1;               // that was silent too long
+  bool serves_ = false;                // the store; a second host 0 does not
+  std::atomic<bool> given_up_{false};  // by fail()
+  std::atomic<bool> known_{false};     // the verdict
+  std::vector<std::string> others_;    // names by number, once all are there; the thread's alone
+  std::vector<std::string> beats_;     // as last seen
+  std::vector<int> silent_;            // looks since they changed
+  int dead_host_ = -1;                 // that was silent too long
 
   Mutex mutex_;
   std::shared_ptr<Store> store_ C10D_GUARDED_BY(mutex_);

@@ -76,9 +76,11 @@ void set_default_handlers() noexcept {
   int error = 0;
   if (write(options.registration_fd, &self, sizeof self) != sizeof self ||
       dup2(options.stdin_fd, STDIN_FILENO) < 0 || dup2(options.stdout_fd, STDOUT_FILENO) < 0 ||
-      dup2(options.stderr_fd, STDERR_FILENO) < 0 || fcntl(options.kept_fd, F_SETFD, 0) < 0) {
+      dup2(options.stderr_fd, STDERR_FILENO) < 0 || fcntl(STDIN_FILENO, F_SETFD, 0) < 0 ||
+      fcntl(options.kept_fd, F_SETFD, 0) < 0) {
     error = errno;
   } else {
+    setrlimit(RLIMIT_NOFILE, &options.descriptors);
     set_default_handlers();
     pthread_sigmask(SIG_SETMASK, &mask, nullptr);
     execve(options.path.c_str(), argv, environment);
@@ -94,6 +96,22 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   for (const std::string& text : strings) result.push_back(const_cast<char*>(text.c_str()));
   result.push_back(nullptr);
   return result;
+}
+
+// Why the kernel does not run this file, in words that say what to do.
+std::string exec_problem(const std::string& path, int error) {
+  struct stat info {};
+  const bool exists = stat(path.c_str(), &info) == 0;
+  if (error == EACCES && exists && S_ISDIR(info.st_mode)) return "it is a directory";
+  if (error == EACCES && exists && (info.st_mode & 0111) == 0)
+    return "it is not executable; chmod +x it, or give its interpreter before it";
+  if (error == ENOENT && exists)
+    return "it is there, but the interpreter that its first line (#!) or its ELF header names is "
+           "not";
+  if (error == ENOEXEC)
+    return "it is neither a program for this machine nor a script with a first line such as "
+           "#!/bin/sh";
+  return error_text(error);
 }
 
 void reap(pid_t pid) noexcept {
@@ -141,7 +159,7 @@ std::string find_program(const std::string& program) {
     if (candidate.size() > program.size() + 1 && is_program(candidate)) return candidate;
     start = colon + 1;
   }
-  const bool is_here = is_program("./" + program);
+  const bool is_here = !program.empty() && access(program.c_str(), F_OK) == 0;
   throw InvalidArgument(fmt::format("cannot start {}: there is no such program on PATH{}", program,
                                     is_here ? "; did you mean ./" + program + "?" : ""));
 }
@@ -173,7 +191,8 @@ Child spawn(const SpawnOptions& options) {
   kill(child.pid, SIGKILL);
   reap(child.pid);
   if (failed) {
-    throw InvalidArgument(fmt::format("cannot start {}: {}", options.path, error_text(error)));
+    throw InvalidArgument(
+        fmt::format("cannot start {}: {}", options.path, exec_problem(options.path, error)));
   }
   if (!answered) {
     throw_failure({.code = Code::timed_out,

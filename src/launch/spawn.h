@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <string>
@@ -41,6 +42,7 @@ struct SpawnOptions {
   int stdin_fd = -1, stdout_fd = -1, stderr_fd = -1;
   int kept_fd = -1;  // stays open in the program, under the same number
   int registration_fd = -1;
+  rlimit descriptors{};  // that the program may open
 };
 
 // `program` itself when it has a slash, else the first executable of that name on PATH. Throws

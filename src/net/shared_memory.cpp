@@ -68,7 +68,9 @@ class Patience {
 
   bool over() const { return steady_clock::now() >= options_.deadline; }
   // Until when to wait at a time.
-  Deadline slice() const { return std::min(options_.deadline, next_look_); }
+  Deadline slice(Deadline until = Deadline::max()) const {
+    return std::min({options_.deadline, next_look_, until});
+  }
   // Throws why waiting is in vain.
   void look() {
     if (steady_clock::now() < next_look_) return;
@@ -76,11 +78,11 @@ class Patience {
     if (!options_.failure) return;
     if (const auto failure = options_.failure()) throw_failure(*failure);
   }
-  // False when the deadline passed.
-  bool wait_for_input(int fd) {
-    while (!wait_for(fd, POLLIN, slice())) {
+  // False when the deadline, or `until`, passed.
+  bool wait_for_input(int fd, Deadline until = Deadline::max()) {
+    while (!wait_for(fd, POLLIN, slice(until))) {
       look();
-      if (over()) return false;
+      if (over() || steady_clock::now() >= until) return false;
     }
     return true;
   }
@@ -122,9 +124,10 @@ bool send_message(int fd, std::string_view bytes, int descriptor = -1) {
   return sent == static_cast<ssize_t>(bytes.size());
 }
 
-// Empty: the other side closed, or the deadline passed.
-std::string receive_message(int fd, Deadline deadline, Fd* descriptor = nullptr) {
-  if (!wait_for(fd, POLLIN, deadline)) return {};
+// Empty: the other side closed, or the deadline, or `until`, passed.
+std::string receive_message(int fd, Patience& patience, Deadline until = Deadline::max(),
+                            Fd* descriptor = nullptr) {
+  if (!patience.wait_for_input(fd, until)) return {};
   char buffer[256];
   iovec part{buffer, sizeof buffer};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -195,16 +198,18 @@ std::string list_ranks(const std::vector<bool>& served) {
 }
 
 // Serves one connection. Strangers are turned away and never disturb the others.
-void serve(const ShareOptions& options, int memory, int fd, std::vector<bool>& served) {
+void serve(const ShareOptions& options, Patience& patience, int memory, int fd,
+           std::vector<bool>& served) {
   if (!same_user(fd)) return log(LogLevel::warn, "shared memory: refused another user's process");
-  const Deadline patience = std::min(options.deadline, steady_clock::now() + kStrangerPatience);
-  const std::string hello = receive_message(fd, patience);
+  const Deadline until = steady_clock::now() + kStrangerPatience;
+  const std::string hello = receive_message(fd, patience, until);
   if (hello.size() != kHelloBytes || hello.compare(0, 4, "c10m") != 0) return;
   std::int32_t rank = 0;
   std::memcpy(&rank, hello.data() + 4, 4);
   const std::string nonce = random_bytes(kNonceBytes);
   if (!send_message(fd, nonce + proof(options, "server", hello, nonce))) return;
-  if (!equal_secrets(receive_message(fd, patience), proof(options, "client", hello, nonce))) {
+  if (!equal_secrets(receive_message(fd, patience, until),
+                     proof(options, "client", hello, nonce))) {
     send_message(fd, std::string(1, unknown_token));
     return log(LogLevel::warn,
                "shared memory: refused a process that does not know the job's token");
@@ -244,7 +249,7 @@ void offer(const ShareOptions& options, int memory) {
     if (!wait_for(listener.get(), POLLIN, patience.slice())) continue;
     Fd peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (peer) {
-      serve(options, memory, peer.get(), served);
+      serve(options, patience, memory, peer.get(), served);
     } else if (errno != EINTR && errno != EAGAIN && errno != ECONNABORTED) {
       throw_failure({.code = Code::out_of_resources,
                      .message = "accept(AF_UNIX): " + error_text(errno) + "; raise ulimit -n"});
@@ -295,16 +300,17 @@ Fd connect_to_offer(const ShareOptions& options, Patience& patience) {
   sockaddr_un address;
   const socklen_t length = abstract_address(name_from_store(options, patience), address);
   Fd fd = unix_socket(0);
-  // A full backlog makes connect() wait, no longer than the send timeout.
-  const int left = poll_timeout(options.deadline);
-  const timeval limit = {left / 1000, left % 1000 * 1000 + 1};
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  int result = 0;
-  do {
-    result = ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length);
-  } while (result != 0 && errno == EINTR);
-  if (result != 0 && errno == EAGAIN) throw_failure(lost_or_late(options));
-  if (result != 0) throw_failure(rank_zero_lost(options, error_text(errno)));
+  for (;;) {
+    // A full backlog makes connect() wait, no longer than the send timeout.
+    const int left = poll_timeout(patience.slice());
+    const timeval limit = {left / 1000, left % 1000 * 1000 + 1};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) == 0) break;
+    if (errno != EAGAIN && errno != EINTR)
+      throw_failure(rank_zero_lost(options, error_text(errno)));
+    patience.look();
+    if (patience.over()) throw_failure(lost_or_late(options));
+  }
   if (!same_user(fd.get()))
     throw_failure(
         {.code = Code::not_authenticated,
@@ -317,12 +323,7 @@ std::shared_ptr<SharedMapping> fetch(const ShareOptions& options) {
   const Fd fd = connect_to_offer(options, patience);
   const std::string hello = hello_of(options.rank);
   if (!send_message(fd.get(), hello)) throw_failure(lost_or_late(options));
-  const auto receive = [&](Fd* descriptor) {
-    return patience.wait_for_input(fd.get())
-               ? receive_message(fd.get(), options.deadline, descriptor)
-               : std::string();
-  };
-  const std::string answer = receive(nullptr);
+  const std::string answer = receive_message(fd.get(), patience);
   if (answer.empty()) throw_failure(lost_or_late(options));
   const std::string_view nonce = std::string_view(answer).substr(0, kNonceBytes);
   const bool genuine = answer.size() == kNonceBytes + kDigestBytes &&
@@ -338,7 +339,7 @@ std::shared_ptr<SharedMapping> fetch(const ShareOptions& options) {
   if (!send_message(fd.get(), proof(options, "client", hello, nonce)))
     throw_failure(lost_or_late(options));
   Fd memory;
-  const std::string verdict = receive(&memory);
+  const std::string verdict = receive_message(fd.get(), patience, Deadline::max(), &memory);
   if (verdict.empty()) throw_failure(lost_or_late(options));
   if (verdict[0] == unknown_token) throw_failure(unproven);
   if (verdict[0] != accepted || !memory)

@@ -75,7 +75,7 @@ struct Reducer::State {
   void fail(std::exception_ptr cause, std::string_view why);
   // As fail, for what is no failure of communication: the caller's group must not go on either.
   void fail_everywhere(std::exception_ptr cause, std::string_view why);
-  void misuse(std::string text);  // this rank's own mistake
+  void misuse(const std::string& text);  // this rank's own mistake
   void rethrow_failure() const;
 
   // The reducer's thread.
@@ -170,7 +170,7 @@ void Reducer::State::fail_everywhere(std::exception_ptr cause, std::string_view 
   user_group.abort(why);
 }
 
-void Reducer::State::misuse(std::string text) {
+void Reducer::State::misuse(const std::string& text) {
   {
     const std::lock_guard lock(mutex);
     if (own_mistake.empty()) own_mistake = text;

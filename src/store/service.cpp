@@ -29,7 +29,7 @@ StoreClient* Service::join(const std::string& id, bool resumes, Session* session
     if (found->session != nullptr) found->session->detach(false);
     if (found->refusal) {
       refusal = *found->refusal;
-      clients_.erase(found);
+      forget(found);
       return nullptr;
     }
     found->session = session;
@@ -51,35 +51,44 @@ StoreClient* Service::join(const std::string& id, bool resumes, Session* session
   }
   // Those who may still come back are remembered, but not without limit.
   if (clients_.size() >= 2 * limits_.clients)
-    clients_.erase(std::find_if(clients_.begin(), clients_.end(), [](const StoreClient& client) {
-      return client.session == nullptr;
-    }));
+    forget(std::find_if(clients_.begin(), clients_.end(),
+                        [](const StoreClient& client) { return client.session == nullptr; }));
   clients_.push_back({.id = id, .session = session});
   return &clients_.back();
 }
 
-void Service::leave(StoreClient& client, bool for_good, Deadline now) {
+void Service::leave(StoreClient& client, Duration memory) {
   for (Lane& lane : client.lanes)
     if (lane.ticket != 0) engine_.cancel(std::exchange(lane.ticket, 0));
   client.session = nullptr;
-  client.lost_at = now;
-  if (for_good)
-    std::erase_if(clients_, [&](const StoreClient& other) { return &other == &client; });
+  client.forget_at = steady_clock::now() + memory;
+  if (memory == Duration::zero())
+    forget(std::find_if(clients_.begin(), clients_.end(),
+                        [&](const StoreClient& other) { return &other == &client; }));
+}
+
+void Service::forget(std::list<StoreClient>::iterator client) {
+  const auto will = std::move(client->will);
+  clients_.erase(client);
+  for (const auto& [key, value] : will)
+    engine_.submit({.op = StoreOp::compare_set, .keys = {key}, .values = {value}}, {},
+                   [](const Reply&) {});
 }
 
 void Service::tick(Deadline now) {
   engine_.expire(now);
-  std::erase_if(clients_, [&](const StoreClient& client) {
-    return client.session == nullptr && client.lost_at + kClientMemory <= now;
-  });
+  for (auto client = clients_.begin(); client != clients_.end();) {
+    const auto next = std::next(client);
+    if (client->session == nullptr && client->forget_at <= now) forget(client);
+    client = next;
+  }
 }
 
 std::optional<Deadline> Service::next_deadline() const {
   std::optional<Deadline> next = engine_.next_deadline();
   for (const StoreClient& client : clients_) {
     if (client.session != nullptr) continue;
-    const Deadline forget = client.lost_at + kClientMemory;
-    next = next ? std::min(*next, forget) : forget;
+    next = next ? std::min(*next, client.forget_at) : client.forget_at;
   }
   return next;
 }
@@ -94,7 +103,10 @@ Session::~Session() { leave(false); }
 
 void Session::leave(bool for_good) {
   if (client_ == nullptr) return;
-  service_.leave(*std::exchange(client_, nullptr), for_good, steady_clock::now());
+  const bool ended = closed_ && !client_->will.empty();
+  service_.leave(*std::exchange(client_, nullptr), for_good ? Duration::zero()
+                                                   : ended  ? kClosedMemory
+                                                            : kClientMemory);
 }
 
 void Session::detach(bool for_good) {
@@ -141,6 +153,8 @@ bool Session::handle(const Frame& frame) {
     detach(true);
   } else if (frame.header.type == kSettledFrame) {
     settle(frame.header.id);
+  } else if (frame.header.type == kWillFrame) {
+    take_will(frame);
   } else if (frame.header.type >= 1 && frame.header.type <= kStoreOpCount) {
     call(frame);
   } else {
@@ -181,6 +195,17 @@ void Session::settle(std::uint64_t id) {
   client_->remembered_bytes -= client_->lanes[lane].answer.size();
   client_->lanes[lane].answer.clear();
   client_->lanes[lane].answer.shrink_to_fit();
+}
+
+void Session::take_will(const Frame& frame) {
+  Duration unused{};
+  Request will{.op = StoreOp::multi_set};
+  if (frame.body.size() > kMaxWillBytes || !decode(frame.body, unused, will) ||
+      c10d::refuse(will, service_.limits()))
+    return refuse({.code = Code::corrupt, .message = "a will that makes no sense arrived"});
+  client_->will.clear();
+  for (std::size_t i = 0; i < will.keys.size(); ++i)
+    client_->will.emplace_back(will.keys[i], will.values[i]);
 }
 
 void Session::call(const Frame& frame) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/net/handshake.h"
@@ -30,6 +31,12 @@ inline constexpr Duration kClientMemory = std::chrono::seconds(10);
 // until the lane's next call.
 inline constexpr std::uint8_t kSettledFrame = 0x40;
 inline constexpr std::size_t kLargeAnswer = 4096;
+// A client leaves its will (TcpStoreOptions::will).
+inline constexpr std::uint8_t kWillFrame = 0x45;
+inline constexpr std::size_t kMaxWillBytes = 4096;
+// How long one with a will may stay away whose host says that it closed the connection, as when its
+// process ends.
+inline constexpr Duration kClosedMemory = std::chrono::seconds(1);
 
 class Session;
 
@@ -45,7 +52,8 @@ struct StoreClient {
   std::vector<Lane> lanes;
   std::size_t remembered_bytes = 0;
   Session* session = nullptr;
-  Deadline lost_at{};
+  Deadline forget_at{};  // without a session
+  std::vector<std::pair<std::string, std::string>> will;
   std::optional<Failure> refusal;  // why it was dropped: said when it comes back
 };
 
@@ -65,7 +73,8 @@ class Service {
   // The client of a new connection, or why there is none.
   StoreClient* join(const std::string& id, bool resumes, Session* session, Failure& refusal);
   // The connection of the client ended: its waiting calls are withdrawn.
-  void leave(StoreClient& client, bool for_good, Deadline now);
+  void leave(StoreClient& client, Duration memory);
+  void forget(std::list<StoreClient>::iterator client);
   std::size_t connected() const;
 
   HandshakeOptions options_;
@@ -86,6 +95,8 @@ class Session {
   void receive(std::string_view bytes);
   // Says goodbye, as a server that shuts down in good order.
   void say_goodbye();
+  // The other side closed the connection; it did not break.
+  void note_closed() noexcept { closed_ = true; }
   // What is to be sent. The transport reports through sent() what has left.
   std::string take_output();
   void sent(std::size_t bytes) noexcept { unsent_ -= bytes; }
@@ -103,6 +114,7 @@ class Session {
   void execute(std::size_t lane, const Request& request, Duration timeout);
   void answer(std::size_t lane, StoreOp op, const Reply& reply);
   void settle(std::uint64_t id);
+  void take_will(const Frame& frame);
   void send(std::string_view bytes);
   void refuse(Failure failure);
   // Ends the session, and the client with it when it leaves for good.
@@ -117,6 +129,7 @@ class Session {
   std::string output_;
   std::size_t unsent_ = 0;
   bool closing_ = false;
+  bool closed_ = false;
   std::optional<Failure> failure_;
 };
 

@@ -151,7 +151,7 @@ void TcpServer::accept() {
         auto& that = *static_cast<Connection*>(from->data);
         TcpServer& server = that.server;
         if (count > 0) server.received(that, {buffer->base, static_cast<std::size_t>(count)});
-        if (count < 0) server.close(that);
+        if (count < 0) server.lose(that, static_cast<int>(count));
         server.settle();
       });
 }
@@ -217,7 +217,7 @@ void TcpServer::flush(Connection& connection) {
       that.session->sent(that.writing.size());
       that.writing.clear();
       TcpServer& server = that.server;
-      if (status != 0) server.close(that);
+      if (status != 0) server.lose(that, status);
       if (!that.closed) server.flush(that);
       server.settle();
     });
@@ -229,6 +229,12 @@ void TcpServer::flush(Connection& connection) {
     connection.half_closed = true;
     uv_shutdown(&connection.shutdown, stream, nullptr);
   }
+}
+
+void TcpServer::lose(Connection& connection, int error) {
+  if (connection.session && (error == UV_EOF || error == UV_ECONNRESET || error == UV_EPIPE))
+    connection.session->note_closed();
+  close(connection);
 }
 
 void TcpServer::close(Connection& connection) {

@@ -37,6 +37,7 @@ class TcpServer {
   void flush(Connection& connection);
   void enter_limbo(Connection& connection);
   void leave_limbo(Connection& connection);
+  void lose(Connection& connection, int error);
   void close(Connection& connection);
   void tick();
   void set_timer();

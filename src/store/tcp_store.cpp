@@ -33,10 +33,8 @@ using std::chrono::steady_clock;
 constexpr Duration kReconnectWindow = std::chrono::milliseconds(1500);
 // The server ends a wait at its deadline; its answer may take a moment.
 constexpr Duration kAnswerGrace = std::chrono::seconds(1);
-constexpr Duration kFirstPause = std::chrono::milliseconds(5);
-constexpr Duration kLongestPause = std::chrono::milliseconds(200);
-
-// As many as a token in a file must have.
+constexpr Duration kFirstConnectPause = std::chrono::milliseconds(5);
+constexpr Duration kLongestConnectPause = std::chrono::milliseconds(200);
 
 // Nothing to wait for but time: a server that is not there yet cannot say when it will be.
 void pause_until(Deadline deadline) {
@@ -90,6 +88,7 @@ class TcpClient final : public RequestStore<TcpStore> {
       for (const Address& address : addresses_) check_address(address, options);
       port_ = options.port;
     }
+    if (!options.will.empty()) write_will(options);
     wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!wake_)
       throw_failure({.code = Code::out_of_resources,
@@ -118,6 +117,7 @@ class TcpClient final : public RequestStore<TcpStore> {
 
   Reply perform(const Request& request, Deadline deadline) override;
   void start_server(const TcpStoreOptions& options);
+  void write_will(const TcpStoreOptions& options);
   void connect_first(Deadline deadline);
   // One attempt. Nothing: no server answered, `problem` says why.
   std::optional<Failure> connect_once(bool resume, Deadline deadline, Fd& fd, std::string& problem);
@@ -140,6 +140,7 @@ class TcpClient final : public RequestStore<TcpStore> {
   std::uint16_t port_ = 0;
   std::vector<Address> addresses_;
   StoreLimits limits_;  // the server's
+  std::string will_;    // as its frame, or empty
   Fd wake_;             // tells the driving thread to look again
 
   Mutex mutex_;
@@ -171,6 +172,20 @@ void TcpClient::start_server(const TcpStoreOptions& options) {
     addresses_ = resolve(bound.family() == AF_INET6 ? "::1" : "127.0.0.1", port_);
   else
     addresses_.push_back(bound);
+}
+
+void TcpClient::write_will(const TcpStoreOptions& options) {
+  Request will{.op = StoreOp::multi_set};
+  for (const auto& [key, value] : options.will) {
+    will.keys.push_back(key);
+    will.values.push_back(value);
+  }
+  if (encoded_size(will) > kMaxWillBytes)
+    throw InvalidArgument(fmt::format("TcpStoreOptions::will has {} bytes; at most {} are allowed",
+                                      encoded_size(will), kMaxWillBytes));
+  begin_frame(will_, kWillFrame, 0);
+  encode(Duration::zero(), will, will_);
+  end_frame(will_, 0);
 }
 
 std::optional<Failure> TcpClient::connect_once(bool resume, Deadline deadline, Fd& fd,
@@ -207,7 +222,7 @@ std::optional<Failure> TcpClient::connect_once(bool resume, Deadline deadline, F
 void TcpClient::connect_first(Deadline deadline) {
   Fd socket;
   std::string problem = "no address";
-  Duration pause = kFirstPause;
+  Duration pause = kFirstConnectPause;
   for (;;) {
     if (auto failure = connect_once(false, deadline, socket, problem)) throw_failure(*failure);
     if (socket) break;
@@ -217,11 +232,13 @@ void TcpClient::connect_first(Deadline deadline) {
                                             "its server runs and that the address is right",
                                             problem)});
     pause_until(std::min(deadline, steady_clock::now() + pause));
-    pause = std::min(2 * pause, kLongestPause);
+    pause = std::min(2 * pause, kLongestConnectPause);
   }
   MutexLock lock(mutex_);
   parser_.set_max_body(max_body_bytes(limits_));
   socket_ = std::move(socket);
+  output_ = will_;
+  flush();
 }
 
 bool TcpClient::claim_lane(StoreCall& call) {
@@ -389,14 +406,14 @@ void TcpClient::reconnect(Deadline until) {
   Fd socket;
   std::string problem = "the connection ended";
   std::optional<Failure> refusal;
-  Duration pause = kFirstPause;
+  Duration pause = kFirstConnectPause;
   mutex_.unlock();
   try {
     while (!socket && !refusal && steady_clock::now() < deadline) {
       refusal = connect_once(true, deadline, socket, problem);
       if (socket || refusal) break;
       pause_until(std::min(deadline, steady_clock::now() + pause));
-      pause = std::min(2 * pause, kLongestPause);
+      pause = std::min(2 * pause, kLongestConnectPause);
     }
   } catch (const std::exception& error) {
     refusal = Failure{.code = Code::store_lost, .message = error.what()};
@@ -413,6 +430,7 @@ void TcpClient::reconnect(Deadline until) {
 
 void TcpClient::resend() {
   parser_ = FrameParser(max_body_bytes(limits_));
+  output_ = will_;  // the one before may have been lost with the connection
   for (LaneState& lane : lanes_) {
     // Nobody waits for these, and the server withdrew them with the connection.
     if (lane.call == nullptr) lane.busy = false;

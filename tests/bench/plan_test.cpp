@@ -4,9 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <map>
 #include <set>
+#include <sstream>
+#include <variant>
 
+#include "bench/algorithms.h"
 #include "bench/bandwidth.h"
+#include "bench/binding.h"
+#include "bench/option_table.h"
 #include "bench/options.h"
 #include "c10d/error.h"
 
@@ -130,6 +137,167 @@ TEST(Options, MistakesAreExitCodeTwo) {
   EXPECT_EQ(parse({"run", "--no-such-option"}).exit_code, 2);
   EXPECT_EQ(parse({}).exit_code, 2);
   EXPECT_EQ(parse({"--help"}).exit_code, 0);
+}
+
+const Options& options_of(const Parsed& parsed) {
+  EXPECT_FALSE(parsed.exit_code);
+  return parsed.options;
+}
+
+// One value that each option takes, and both spellings of each name.
+TEST(Options, AreTakenWithDashesAndUnderscores) {
+  const std::map<std::string, std::string> values = {{"--ranks", "2"},
+                                                     {"--bind", "core"},
+                                                     {"--device", "cuda"},
+                                                     {"--backends", "mpi"},
+                                                     {"--backend", "mpi"},
+                                                     {"--min", "8"},
+                                                     {"--max", "1G"},
+                                                     {"--factor", "4"},
+                                                     {"--step", "1G"},
+                                                     {"--sizes", "8"},
+                                                     {"--dtype", "bf16"},
+                                                     {"--redop", "max"},
+                                                     {"--root", "all"},
+                                                     {"--place", "both"},
+                                                     {"--algo", "pull"},
+                                                     {"--window", "4"},
+                                                     {"--concurrent", "2"},
+                                                     {"--time", "1s"},
+                                                     {"--iters", "3"},
+                                                     {"--warmup", "2"},
+                                                     {"--blocks", "2"},
+                                                     {"--launches", "2"},
+                                                     {"--order", "alternate"},
+                                                     {"--seed", "7"},
+                                                     {"--cache", "auto"},
+                                                     {"--dirty", "off"},
+                                                     {"--memory", "heap"},
+                                                     {"--sync", "barrier"},
+                                                     {"--start-skew", "50us"},
+                                                     {"--graph", "3"},
+                                                     {"--check", "all"},
+                                                     {"--control", "solo"},
+                                                     {"--equiv", "3%"},
+                                                     {"--min-effect", "9%"},
+                                                     {"--timeout", "9s"},
+                                                     {"--json", "-"},
+                                                     {"--csv", "f"},
+                                                     {"--md", "f"},
+                                                     {"--report", "f"},
+                                                     {"--svg", "d"},
+                                                     {"--columns", "p50,algo"},
+                                                     {"--color", "never"},
+                                                     {"--progress", "off"},
+                                                     {"--only", "mpi:8"},
+                                                     {"--replay", ""}};
+  for (const OptionFacts& facts : option_facts()) {
+    std::stringstream names(facts.names);
+    for (std::string name; std::getline(names, name, ',');) {
+      if (!name.starts_with("--") || name == "--replay") continue;
+      const bool flag = std::holds_alternative<bool Options::*>(facts.target);
+      ASSERT_TRUE(flag || values.count(name) == 1) << name << " needs a value in this test";
+      for (const bool underscores : {false, true}) {
+        std::string word = name;
+        if (underscores) std::replace(word.begin() + 2, word.end(), '-', '_');
+        std::vector<const char*> words = {"compare", word.c_str()};
+        if (!flag) words.push_back(values.at(name).c_str());
+        if (name == "--graph") words.insert(words.end(), {"--device", "cuda"});
+        EXPECT_FALSE(parse(words).exit_code) << word;
+      }
+    }
+  }
+}
+
+TEST(Options, AreAllInTheDocumentation) {
+  std::ifstream file(C10D_SOURCE_DIR "/docs/benchmarking.md");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  for (const OptionFacts& facts : option_facts()) {
+    std::stringstream names(facts.names);
+    for (std::string name; std::getline(names, name, ',');)
+      if (name.starts_with("--") && name != "--backend") {
+        EXPECT_NE(text.find(name), std::string::npos) << name;
+      }
+  }
+}
+
+TEST(Options, CachesAreLinesOfTheSweep) {
+  const Parsed parsed = parse({"run", "all_reduce", "barrier", "-s", "8,1T", "--cache", "auto"});
+  EXPECT_EQ(parsed.exit_code, 2) << "1T is no size";
+  const Options options =
+      options_of(parse({"run", "all_reduce", "barrier", "-s", "8,16G", "--cache", "auto"}));
+  std::vector<std::string> lines;
+  for (const Case& c : cases_of(options, 2)) {
+    lines.push_back(key_of(c).op + " " + std::string(to_string(c.cache)) + " " +
+                    std::to_string(c.bytes >> 30));
+    EXPECT_EQ(c.walk > 0, c.cache == Cache::rotate);
+  }
+  EXPECT_EQ(lines, (std::vector<std::string>{"all_reduce hot 0", "all_reduce hot 16",
+                                             "all_reduce rotate 0", "barrier hot 0"}))
+      << "what no cache holds is not rotated";
+}
+
+TEST(Options, OnlyKeepsCellsAndTheBase) {
+  const Options options =
+      options_of(parse({"compare", "-B", "native,raw:mpi,gloo", "all_reduce", "broadcast", "-s",
+                        "8,1K,64K", "--only", "raw:mpi:1K,broadcast:raw:mpi:64K"}));
+  EXPECT_EQ(options.backends, (std::vector<std::string>{"native", "raw:mpi"}));
+  std::vector<std::string> kept;
+  for (const Case& c : cases_of(options, 2))
+    kept.push_back(key_of(c).op + ":" + std::to_string(c.bytes));
+  EXPECT_EQ(kept,
+            (std::vector<std::string>{"all_reduce:1024", "broadcast:1024", "broadcast:65536"}));
+  EXPECT_EQ(parse({"compare", "-B", "native,gloo", "--only", "mpi:8"}).exit_code, 2);
+  EXPECT_EQ(parse({"compare", "-B", "native,gloo", "--only", "gloo"}).exit_code, 2);
+  const Options none =
+      options_of(parse({"compare", "-B", "native,gloo", "-s", "8", "--only", "gloo:16"}));
+  EXPECT_THROW(cases_of(none, 2), InvalidArgument);
+}
+
+TEST(Options, PointToPointIsNeverConcurrent) {
+  const Options options =
+      options_of(parse({"run", "all_reduce", "isend", "-s", "8", "--concurrent", "3"}));
+  const std::vector<Case> cases = cases_of(options, 2);
+  ASSERT_EQ(cases.size(), 2U);
+  EXPECT_EQ(cases[0].concurrent, 3);
+  EXPECT_EQ(cases[1].concurrent, 1);
+}
+
+TEST(Options, WhatMakesNoSenseIsRefused) {
+  EXPECT_EQ(parse({"run", "--graph", "3"}).exit_code, 2) << "no graph without a GPU";
+  EXPECT_EQ(parse({"run", "--start-skew", "2s"}).exit_code, 2);
+  EXPECT_EQ(parse({"run", "--cache", "warm"}).exit_code, 2);
+  EXPECT_EQ(parse({"run", "--bind", "numa"}).exit_code, 2);
+  EXPECT_EQ(parse({"run", "\xff"}).exit_code, 2) << "not UTF-8";
+  EXPECT_EQ(parse({"explain", "all_reduce", "3", "-d", "f64"}).exit_code, 2);
+  EXPECT_EQ(parse({"run", "--replay", "/no/such/file"}).exit_code, 2);
+}
+
+TEST(Binding, SharesAreNeighboursThatKeepACoreTogether) {
+  // Two packages of two cores of two threads each, numbered as Linux does.
+  std::vector<Cpu> cpus;
+  for (int cpu = 0; cpu < 8; ++cpu) cpus.push_back({cpu, cpu / 2 % 2, cpu % 2});
+  EXPECT_EQ(cpus_of_rank(cpus, 0, 2, Bind::set), (std::vector<int>{0, 4, 1, 5}));
+  EXPECT_EQ(cpus_of_rank(cpus, 1, 2, Bind::automatic), (std::vector<int>{2, 6, 3, 7}));
+  EXPECT_EQ(cpus_of_rank(cpus, 1, 2, Bind::core), (std::vector<int>{2}));
+  EXPECT_EQ(cpus_of_rank(cpus, 2, 4, Bind::set), (std::vector<int>{2, 6}));
+  EXPECT_TRUE(cpus_of_rank(cpus, 0, 5, Bind::set).empty()) << "no room for progress threads";
+  EXPECT_EQ(cpus_of_rank(cpus, 9, 16, Bind::core).size(), 1U);
+  EXPECT_TRUE(cpus_of_rank(cpus, 0, 2, Bind::none).empty());
+  EXPECT_EQ(cpus_text({3, 1, 2, 7}), "1-3,7");
+}
+
+TEST(Algorithms, AreMatchedByTheirFirstWords) {
+  EXPECT_TRUE(is_as_asked("all_reduce", "two_shot/streaming/32768", "two_shot"));
+  EXPECT_TRUE(is_as_asked("all_reduce", "two_shot/streaming/32768", "two_shot/streaming"));
+  EXPECT_FALSE(is_as_asked("all_reduce", "two_shot/streaming/32768", "two_shot/temporal"));
+  EXPECT_FALSE(is_as_asked("all_reduce", "two_shot/streaming/32768", "two"));
+  EXPECT_TRUE(is_as_asked("broadcast", "pull", "all_reduce=two_shot")) << "not asked of this op";
+  EXPECT_TRUE(is_as_asked("broadcast", "pull", "all_reduce=two_shot,pull"));
+  EXPECT_EQ(folded({"a/x/2", "a/y/2", "a/x/10", "b"}), "a/{x,y}/{2,10} b");
+  EXPECT_NO_THROW(refuse_unknown_algorithm("all_reduce=two_shot,pull", 2));
+  EXPECT_THROW(refuse_unknown_algorithm("two_shit", 2), InvalidArgument);
+  EXPECT_THROW(refuse_unknown_algorithm("barrier=two_shot", 2), InvalidArgument);
 }
 
 TEST(Options, ARootThatIsNoRankIsRefused) {

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string>
@@ -106,6 +107,119 @@ TEST(Program, ComparesWithoutAWrongElement) {
   EXPECT_NE(text_of(folder / "r.csv").find("all_reduce,native,f32,sum"), std::string::npos);
   EXPECT_EQ(run("report " + (folder / "r.jsonl") + " -o " + (folder / "again.html")).code, 0);
   EXPECT_NE(text_of(folder / "again.html").find("</html>"), std::string::npos);
+}
+
+// Everything that may stand beside the cells does: figures, fits, controls with and without
+// company.
+TEST(Program, ComparesWithFiguresFitsAndControls) {
+  const Folder folder;
+  const Ended ended = run(std::string("compare") + kTiny +
+                          "-B native,memcpy all_reduce -s 8,1K,4K,64K,256K --control solo --bind "
+                          "none --json " +
+                          (folder / "r.jsonl") + " --svg " + (folder / "figures"));
+  ASSERT_EQ(ended.code, 0) << ended.out;
+  const Schema schema(C10D_SOURCE_DIR "/bench/schema/c10d-bench-1.schema.json");
+  std::map<std::string, int> kinds;
+  for (const Json& line : lines_of(folder / "r.jsonl")) {
+    EXPECT_EQ(schema.complaint(line), "") << line.dump();
+    ++kinds[line["t"].get<std::string>()];
+    if (line["t"] == "ctl") ++kinds["ctl " + line["kind"].get<std::string>()];
+    if (line["t"] == "cell") {
+      EXPECT_EQ(line["backend"].get<std::string>().find('~'), std::string::npos) << line.dump();
+    }
+    if (line["t"] == "end") {
+      EXPECT_EQ(line["complete"], true);
+    }
+  }
+  EXPECT_EQ(kinds["cell"], 2 * 5 * 4);
+  EXPECT_EQ(kinds["fit"], 2);
+  EXPECT_EQ(kinds["ctl aa"], 1);
+  EXPECT_EQ(kinds["ctl solo"], 2);
+  EXPECT_NE(ended.out.find("cross  native<->memcpy: "), std::string::npos) << ended.out;
+  const std::string figure = text_of(folder / "figures/all_reduce-f32-sum-time.svg");
+  EXPECT_NE(figure.find("</svg>"), std::string::npos);
+}
+
+TEST(Program, EveryStateOfTheBuffersIsCheckedAndNamed) {
+  const Folder folder;
+  const Ended ended = run(std::string("run") + kTiny +
+                          "--launches 1 all -s 4K --place both --cache auto --concurrent 2 "
+                          "--start-skew 20us --memory heap --bind core --json " +
+                          (folder / "r.jsonl"));
+  ASSERT_EQ(ended.code, 0) << ended.out;
+  std::map<std::string, int> cells;
+  for (const Json& line : lines_of(folder / "r.jsonl")) {
+    if (line["t"] != "cell") continue;
+    EXPECT_EQ(line["wrong"], 0) << line.dump();
+    ++cells[line["cache"].get<std::string>() + " " + line["concurrent"].dump()];
+  }
+  // Two blocks each: 8 collectives, 7 of them in place too, and the barrier, two at once; ping-pong
+  // and window, one at a time.
+  const std::map<std::string, int> expected = {
+      {"hot 2", 2 * 16}, {"rotate 2", 2 * 15}, {"hot 1", 2 * 2}, {"rotate 1", 2 * 2}};
+  EXPECT_EQ(cells, expected);
+  EXPECT_NE(ended.out.find("all_reduce f32 sum, 2 at once, rotating buffers"), std::string::npos)
+      << ended.out;
+}
+
+TEST(Program, RunsTheAlgorithmThatIsAskedFor) {
+  const Ended ended = run(std::string("run") + kTiny +
+                          "--launches 1 all_reduce broadcast -s 4K --algo two_shot/temporal "
+                          "--columns p50,algo,wrong");
+  EXPECT_EQ(ended.code, 0) << ended.out;
+  EXPECT_NE(ended.out.find("  two_shot/temporal/"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("not for broadcast"), std::string::npos) << ended.out;
+  const Ended misspelt = run("run -n 2 -s 8 --algo two_shit");
+  EXPECT_EQ(misspelt.code, 2);
+  EXPECT_NE(misspelt.out.find("did you mean two_shot?"), std::string::npos) << misspelt.out;
+}
+
+TEST(Program, ReplaysCellsOfAnEarlierRun) {
+  const Folder folder;
+  const std::string file = folder / "r.jsonl";
+  ASSERT_EQ(run(std::string("compare") + kTiny +
+                "--launches 1 -B native,memcpy all_reduce broadcast -s 8,4K --json " + file)
+                .code,
+            0);
+  const Ended again = run("compare --replay " + file +
+                          " --only broadcast:memcpy:4K --blocks 1 --json " + (folder / "s.jsonl"));
+  ASSERT_EQ(again.code, 0) << again.out;
+  int cells = 0;
+  for (const Json& line : lines_of(folder / "s.jsonl")) {
+    if (line["t"] != "cell") continue;
+    ++cells;
+    EXPECT_EQ(line["op"], "broadcast");
+    EXPECT_EQ(line["bytes"], 4096);
+    EXPECT_EQ(line["iters"], 3) << "as in the earlier run";
+  }
+  EXPECT_EQ(cells, 2) << "the base and the one that was asked for";
+  EXPECT_EQ(run("compare --replay " + file + " --json " + file).code, 2) << "would overwrite it";
+}
+
+TEST(Program, CompareLooksForBackendsItself) {
+  const Ended ended = run("compare -n 2 all_reduce -s 8 --dry-run");
+  EXPECT_EQ(ended.code, 0) << ended.out;
+  EXPECT_NE(ended.out.find("backends  native "), std::string::npos) << ended.out;
+  const Ended single = run("compare -n 2 -B native -s 8");
+  EXPECT_EQ(single.code, 2);
+  EXPECT_NE(single.out.find("c10d-bench: compare -B native: nothing to compare with"),
+            std::string::npos)
+      << single.out;
+}
+
+TEST(Program, WhatNeedsAGpuIsARowWithTheReason) {
+  const Ended ended = run(std::string("run") + kTiny + "--launches 1 -s 8 --device cuda -G 4");
+  EXPECT_EQ(ended.code, 77) << ended.out;
+  EXPECT_NE(ended.out.find("skip   native: "), std::string::npos) << ended.out;
+}
+
+TEST(Program, MistakesAreSaidInItsOwnName) {
+  for (const char* line : {"run --blcoks 3", "runn", "run --blocks many", "list"}) {
+    const Ended ended = run(line);
+    EXPECT_EQ(ended.code, 2) << line;
+    EXPECT_TRUE(ended.out.starts_with("c10d-bench: ")) << ended.out;
+  }
+  EXPECT_NE(run("run --blcoks 3").out.find("did you mean --blocks?"), std::string::npos);
 }
 
 TEST(Program, RunsEveryDtypeAndReduceOp) {
@@ -224,12 +338,18 @@ TEST(Program, ExplainsWhatNativeWouldDo) {
     EXPECT_NE(ended.out.find(word), std::string::npos) << ended.out;
   EXPECT_EQ(run_line(here + " explain barrier 8 -n 2 2>&1").code, 2);
   EXPECT_EQ(run_line(here + " explain all_reduce much -n 2 2>&1").code, 2);
+  ended = run_line(here + " explain all_gather 4 -n 2 2>&1");
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_NE(ended.out.find("a multiple of 8 bytes"), std::string::npos) << ended.out;
 }
 
 TEST(Program, ListsAndDiagnoses) {
   EXPECT_NE(run("list ops").out.find("all_reduce"), std::string::npos);
   EXPECT_TRUE(Json::parse(run("list backends --json").out)["backends"].contains("native"));
   EXPECT_TRUE(Json::parse(run("doctor --json").out).contains("machine"));
+  EXPECT_NE(run("list algos").out.find("two_shot/{"), std::string::npos);
+  EXPECT_NE(run("list checks").out.find("first"), std::string::npos);
+  EXPECT_NE(run("doctor").out.find("topology"), std::string::npos);
   EXPECT_EQ(run("list nonsense").code, 2);
 }
 

@@ -30,6 +30,8 @@ CellRecord full_cell() {
   cell.window = 16;
   cell.switches = {7, 8};
   cell.algo = "ring";
+  cell.key.cache = "rotate";
+  cell.key.concurrent = 4;
   return cell;
 }
 
@@ -61,12 +63,21 @@ TEST(Record, EveryKindFitsTheSchema) {
   compare.base = "native";
   compare.other = "gloo";
   compare.ratio.value = 2;
+  FitRecord fit;
+  fit.key = full_cell().key;
+  fit.backend = "gloo";
+  fit.line = LineFit{1.5, 0.001, 0.1};
+  fit.other = "native";
+  FitRecord empty;
+  empty.key = full_cell().key;
+  empty.backend = "native";
   for (const Json& line :
        {to_json(full_cell(), false),
         to_json(SkipRecord{full_cell().key, "mpi", "unsupported", "why"}),
         to_json(CeilRecord{"memcpy", "L2", 4096, 0, 10.0, 0.4}), to_json(compare),
-        to_json(ControlRecord{"aa", "native", compare.ratio, true}),
-        to_json(WarnRecord{"W001", "text"}), sample_json(full_cell()), environment_json(0)})
+        to_json(ControlRecord{"aa", "native", compare.ratio, Trust::wide}),
+        to_json(WarnRecord{"W001", "text", "native:8"}), to_json(fit), to_json(empty),
+        sample_json(full_cell()), environment_json(0)})
     EXPECT_EQ(schema.complaint(line), "") << line.dump();
 }
 
@@ -81,6 +92,34 @@ TEST(Record, TheSchemaRefusesWhatIsNot) {
   line = to_json(full_cell(), false);
   line["t"] = "no_such_kind";
   EXPECT_NE(schema.complaint(line), "");
+}
+
+TEST(Record, AFitSaysItsPaceAndItsHalf) {
+  FitRecord fit;
+  fit.key = full_cell().key;
+  fit.line = LineFit{1.5, 0.001, 0.1};
+  fit.other = "native";
+  fit.overtakes_at = 4096;
+  const Json line = to_json(fit);
+  EXPECT_EQ(line["alpha_us"], 1.5);
+  EXPECT_EQ(line["gbps"], 1.0) << "1000 bytes per us";
+  EXPECT_EQ(line["n_half"], 1500);
+  EXPECT_EQ(line["crossover"]["bytes"], 4096);
+}
+
+TEST(Record, AControlSurvivesItsLine) {
+  Results results;
+  ControlRecord control{"solo", "mpi", {}, Trust::wide};
+  control.ratio = {1.1, Interval{0.8, 1.3}, true};
+  results.add(Json::parse(line_text(to_json(control))));
+  ASSERT_EQ(results.controls.size(), 1U);
+  EXPECT_EQ(results.controls[0].trust, Trust::wide);
+  EXPECT_EQ(results.controls[0].kind, "solo");
+}
+
+TEST(Record, ALineIsUtf8WhateverAVariableHolds) {
+  const std::string line = line_text(to_json(WarnRecord{"W1", "a\xff"}));
+  EXPECT_NE(line.find("a\xEF\xBF\xBD"), std::string::npos) << line;
 }
 
 TEST(Record, NoNumberIsEverNaN) {

@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "bench/report_figures.h"
+#include "bench/svg.h"
 #include "tests/bench/synthetic.h"
 
 namespace c10d::bench {
@@ -51,6 +53,18 @@ TEST(Report, IsOneFileThatNeedsNothingElse) {
       << "the exact command";
   EXPECT_EQ(html.find("nan"), std::string::npos);
   EXPECT_EQ(html.find("inf\""), std::string::npos);
+}
+
+TEST(Report, FiguresStandAlone) {
+  const Results results = synthetic_results({{"native", 1}, {"gloo", 3}});
+  const Summary summary = summarise(results, true, 0.02);
+  for (const Figure& figure : charts_of(summary.tables.at(0), summary)) {
+    const std::string svg = standalone_svg(figure.chart);
+    EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"")) << svg;
+    for (const char* part : {"all_reduce f32 sum", ">native<", ">gloo<", ">memcpy<", "</svg>"})
+      EXPECT_NE(svg.find(part), std::string::npos) << part;
+    expect_balanced(svg);
+  }
 }
 
 TEST(Report, OneSizeOrNothingMeasuredIsNoReasonToFail) {

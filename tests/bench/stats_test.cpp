@@ -99,5 +99,35 @@ TEST(Verdict, FollowsTheInterval) {
       << "no interval, no verdict";
 }
 
+TEST(Fit, RecoversALineByRelativeErrors) {
+  const LineFit fit = fit_line({8, 1024, 65536, 1 << 20}, {2.008, 3.024, 67.536, 1050.576});
+  EXPECT_NEAR(fit.alpha, 2, 1e-9);
+  EXPECT_NEAR(fit.beta, 1e-3, 1e-12);
+  EXPECT_LT(fit.worst, 1e-9);
+  const LineFit falling = fit_line({1, 2, 3}, {30, 20, 10});
+  EXPECT_EQ(falling.beta, 0) << "no negative pace";
+  const LineFit late = fit_line({100, 200, 300}, {1, 20, 40});
+  EXPECT_EQ(late.alpha, 0) << "no negative start-up";
+}
+
+TEST(Modes, NeedAGapAndTwoValuesOnEachSide) {
+  EXPECT_FALSE(two_modes({1, 1.1, 1.2, 1.3}, 1.8));
+  EXPECT_FALSE(two_modes({1, 1.1, 1.2, 5}, 1.8)) << "one value is an outlier";
+  EXPECT_FALSE(two_modes({1, 5}, 1.8));
+  const auto modes = two_modes({5.2, 1, 5, 1.1}, 1.8);
+  ASSERT_TRUE(modes);
+  EXPECT_DOUBLE_EQ(modes->first, 1.05);
+  EXPECT_DOUBLE_EQ(modes->second, 5.1);
+}
+
+TEST(Control, OkMeansThatASmallDifferenceCanBeTold) {
+  EXPECT_EQ(trust_in({1, Interval{0.98, 1.03}, true}, 0.05), Trust::ok);
+  EXPECT_EQ(trust_in({1.02, Interval{1.01, 1.03}, true}, 0.05), Trust::ok)
+      << "a bias too small to matter";
+  EXPECT_EQ(trust_in({1, Interval{0.6, 46.5}, true}, 0.05), Trust::wide);
+  EXPECT_EQ(trust_in({1.2, Interval{1.1, 1.3}, true}, 0.05), Trust::off);
+  EXPECT_EQ(trust_in({1, std::nullopt, false}, 0.05), Trust::wide);
+}
+
 }  // namespace
 }  // namespace c10d::bench

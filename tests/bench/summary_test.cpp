@@ -7,6 +7,8 @@
 
 #include "bench/bandwidth.h"
 #include "bench/csv.h"
+#include "bench/findings.h"
+#include "bench/header.h"
 #include "bench/table.h"
 #include "tests/bench/synthetic.h"
 
@@ -75,7 +77,89 @@ TEST(Summary, TheBaseAgainstItselfIsAControlAndNoColumn) {
   EXPECT_EQ(summary.backends, std::vector<std::string>{"native"});
   ASSERT_EQ(summary.controls.size(), 1U);
   EXPECT_NEAR(summary.controls[0].ratio.value, 1.5, 1e-9);
-  EXPECT_FALSE(summary.controls[0].ok);
+  EXPECT_EQ(summary.controls[0].trust, Trust::off);
+}
+
+// Launches alone against launches in company: a backend that is half as fast among the others.
+TEST(Summary, InterferenceIsARatioOfItsOwn) {
+  Results results = synthetic_results({{"native", 1}, {"gloo", 2}});
+  const std::vector<CellRecord> cells = results.cells;
+  for (CellRecord cell : cells) {
+    cell.us.p50 /= cell.backend == "gloo" ? 2 : 1;
+    cell.backend += kSoloSuffix;
+    results.cells.push_back(cell);
+  }
+  const Summary summary = summarise(results, true, 0.02);
+  EXPECT_EQ(summary.backends, (std::vector<std::string>{"native", "gloo"}));
+  ASSERT_EQ(summary.controls.size(), 2U);
+  EXPECT_EQ(summary.controls[0].backend, "native");
+  EXPECT_EQ(summary.controls[0].trust, Trust::ok);
+  EXPECT_EQ(summary.controls[1].kind, "solo");
+  EXPECT_NEAR(summary.controls[1].ratio.value, 2, 1e-9);
+  const std::vector<WarnRecord> found = findings(results, summary, 0.05);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].code, "W010");
+}
+
+TEST(Summary, FitsAndCrossingsAreFound) {
+  // native is 100 B/us without a start-up, gloo 10 us + 400 B/us: equal at 4000/3 bytes.
+  Results results;
+  for (const std::uint64_t bytes :
+       {std::uint64_t{256}, std::uint64_t{1024}, std::uint64_t{4096}, std::uint64_t{65536}})
+    for (int launch = 0; launch < 2; ++launch)
+      for (int block = 0; block < 3; ++block) {
+        const double size = static_cast<double>(bytes);
+        const double wobble = 1 + 0.001 * block;
+        results.cells.push_back(
+            synthetic_cell("native", bytes, launch, block, wobble * size / 100));
+        results.cells.push_back(
+            synthetic_cell("gloo", bytes, launch, block, wobble * (10 + size / 400)));
+      }
+  const Summary summary = summarise(results, true, 0.02);
+  ASSERT_EQ(summary.tables.size(), 1U);
+  const std::vector<FitRecord>& fits = summary.tables[0].fits;
+  ASSERT_EQ(fits.size(), 2U);
+  EXPECT_NEAR(fits[0].line->alpha, 0, 0.02);
+  EXPECT_TRUE(fits[0].other.empty()) << "the base";
+  EXPECT_NEAR(fits[1].line->alpha, 10, 0.1);
+  EXPECT_NEAR(1 / fits[1].line->beta, 400, 4);
+  EXPECT_EQ(fits[1].to, 65536U);
+  ASSERT_TRUE(fits[1].overtakes_at);
+  EXPECT_GT(*fits[1].overtakes_at, 1024U);
+  EXPECT_LT(*fits[1].overtakes_at, 4096U);
+  const std::string text = text_tables(summary, {});
+  EXPECT_NE(text.find("cross  native<->gloo: about 1."), std::string::npos) << text;
+}
+
+TEST(Summary, TwoModesAreReportedWithTheWordsToSeeThemAgain) {
+  Results results = synthetic_results({{"native", 1}, {"gloo", 2}});
+  for (CellRecord& cell : results.cells)
+    if (cell.backend == "gloo" && cell.key.bytes == 65536 && cell.block % 2 == 0) cell.us.p50 *= 5;
+  const std::vector<WarnRecord> found = findings(results, summarise(results, true, 0.02), 0.05);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].code, "W021");
+  EXPECT_EQ(found[0].only, "all_reduce:gloo:64K");
+  results.warnings = found;
+  const std::string text = footer_text(results, summarise(results, true, 0.02), 0, "r.jsonl");
+  EXPECT_NE(text.find("c10d-bench compare --replay r.jsonl --only all_reduce:gloo:64K"),
+            std::string::npos)
+      << text;
+}
+
+TEST(Summary, CachesAndConcurrencyAreTablesOfTheirOwn) {
+  Results results = synthetic_results({{"native", 1}});
+  const std::vector<CellRecord> cells = results.cells;
+  for (CellRecord cell : cells) {
+    cell.key.cache = "rotate";
+    cell.key.concurrent = 2;
+    results.cells.push_back(cell);
+  }
+  results.ceilings.push_back({"memcpy", "", 65536, 0, 1.0, 65.0, false});
+  const Summary summary = summarise(results, true, 0.02);
+  ASSERT_EQ(summary.tables.size(), 2U);
+  EXPECT_EQ(summary.tables[1].title(), "all_reduce f32 sum, 2 at once, rotating buffers");
+  EXPECT_NEAR(*summary.tables[0].rows[1].memcpy_us, 6.5536, 1e-9);
+  EXPECT_EQ(summary.tables[1].rows[1].memcpy_us, 65.0) << "its own ceiling";
 }
 
 TEST(Summary, WrongElementsAreCounted) {

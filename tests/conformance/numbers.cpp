@@ -97,7 +97,8 @@ W combine(ReduceOp::Kind kind, W a, W b) {
   } else {
     if (kind == Kind::min || kind == Kind::max) return lesser_or_greater(kind == Kind::min, a, b);
     if constexpr (std::is_integral_v<W>) {
-      const auto x = static_cast<std::uint64_t>(a), y = static_cast<std::uint64_t>(b);
+      using Unsigned = std::make_unsigned_t<W>;
+      const std::uint64_t x = static_cast<Unsigned>(a), y = static_cast<Unsigned>(b);
       if (kind == Kind::prod) return static_cast<W>(x * y);
       if (kind == Kind::band) return static_cast<W>(x & y);
       if (kind == Kind::bor) return static_cast<W>(x | y);

@@ -4,9 +4,13 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <latch>
@@ -173,7 +177,8 @@ TEST(Init, OfManyClaimantsOfOneRankOneWins) {
   }
 }
 
-TEST(Init, AnotherWorldSizeIsNamedAndTheRestIsUnharmed) {
+// No rank of this world: its own mistake alone.
+TEST(Init, AStrangerOfALargerWorldIsToldAndTheRestIsUnharmed) {
   const auto store = make_hash_store(kTimeout);
   std::jthread first([&] {
     ProcessGroup group = init_process_group(by_store(store, 0, 2));
@@ -181,8 +186,9 @@ TEST(Init, AnotherWorldSizeIsNamedAndTheRestIsUnharmed) {
   });
   store->wait(std::vector<std::string>{"world.1/rank/0"});
   for (int i = 0; i < 2; ++i) {
-    const Failure failure = failure_of([&] { init_process_group(by_store(store, 1, 3)); });
+    const Failure failure = failure_of([&] { init_process_group(by_store(store, 2, 3)); });
     EXPECT_EQ(failure.code, Code::mismatch);
+    EXPECT_EQ(failure.rank, 2);
     EXPECT_TRUE(says(failure, "world size 3")) << failure.message;
     EXPECT_TRUE(says(failure, "world size 2")) << failure.message;
     EXPECT_TRUE(says(failure, "rank 0")) << failure.message;
@@ -192,9 +198,94 @@ TEST(Init, AnotherWorldSizeIsNamedAndTheRestIsUnharmed) {
   first.join();
 }
 
+// Who waits for the rank that came with another world size would wait in vain.
+TEST(Init, AnotherWorldSizeIsNamedOnEveryRankAndTheNameCanBeUsedAgain) {
+  const auto store = make_hash_store(kTimeout);
+  for (int round = 1; round <= 2; ++round) {
+    const auto check = [&](int rank, int size) {
+      const Failure failure = failure_of([&] { init_process_group(by_store(store, rank, size)); });
+      EXPECT_EQ(failure.code, Code::mismatch) << failure.message;
+      EXPECT_EQ(failure.rank, 1);
+      EXPECT_EQ(failure.group, "world");
+      EXPECT_TRUE(says(failure, "world size 4 (rank 1, pid ")) << failure.message;
+      EXPECT_TRUE(says(failure, "begun with world size 3 (rank 0, pid ")) << failure.message;
+    };
+    const std::string world = "world." + std::to_string(round) + "/";
+    std::jthread first([&] { check(0, 3); });
+    store->wait(std::vector<std::string>{world + "rank/0"});
+    check(1, 4);
+    check(2, 3);  // comes late
+  }
+  run_threads(3, [&](int rank) {
+    ProcessGroup group = init_process_group(by_store(store, rank, 3));
+    expect_usable(group);
+  });
+}
+
+// With the store in rank 0: it stays until the others have read why.
+TEST(Init, ByTcpEveryRankLearnsWhyTheWorldDidNotComeTogether) {
+  const auto no_backend = [](BackendContext) -> std::unique_ptr<Backend> { return nullptr; };
+  register_backend("one of three", no_backend);
+  register_backend("two of three", no_backend);
+  for (const bool other_size : {true, false}) {
+    const int port = free_port();
+    run_threads(3, [&](int rank) {
+      if (rank == 1)  // it fails at once: the others must be there to learn of it
+        make_tcp_store({.port = static_cast<std::uint16_t>(port), .timeout = kTimeout})
+            ->wait(std::vector<std::string>{"world.1/rank/0", "world.1/rank/2"});
+      const int size = other_size && rank == 1 ? 4 : 3;
+      const Failure failure = failure_of([&] {
+        init_process_group({.backend = rank == 1 ? "two of three" : "one of three",
+                            .url = "tcp://127.0.0.1:" + std::to_string(port) + "?rank=" +
+                                   std::to_string(rank) + "&world_size=" + std::to_string(size),
+                            .timeout = kTimeout});
+      });
+      EXPECT_EQ(failure.code, Code::mismatch) << "rank " << rank << ": " << failure.message;
+      EXPECT_TRUE(says(failure, other_size ? "world size 4" : "two of three")) << failure.message;
+    });
+  }
+}
+
+TEST(Init, AnotherVersionIsNamedAndEndsTheWorld) {
+  const auto store = make_hash_store(kTimeout);
+  store->set("world.1/rank/1", "0.0.9\n1\n2\nnative\nelsewhere\nid\n77\n");
+  for (int rank = 0; rank < 2; ++rank) {  // who comes later learns what the first one found
+    const Failure failure = failure_of([&] { init_process_group(by_store(store, rank, 2)); });
+    EXPECT_EQ(failure.code, Code::version_mismatch);
+    EXPECT_EQ(failure.rank, 1);
+    EXPECT_EQ(failure.host, "elsewhere");
+    EXPECT_TRUE(says(failure, "has 0.0.9")) << failure.message;
+  }
+  run_threads(2, [&](int rank) {
+    ProcessGroup group = init_process_group(by_store(store, rank, 2));
+    expect_usable(group);
+  });
+}
+
+TEST(Init, ByTcpAWrongTokenIsToldAndTheRestIsUnharmed) {
+  const std::string place = "tcp://127.0.0.1:" + std::to_string(free_port());
+  const auto join = [&](int rank, std::string token) {
+    return init_process_group({.backend = "native",
+                               .url = place + "?rank=" + std::to_string(rank) + "&world_size=2",
+                               .timeout = kTimeout,
+                               .token = std::move(token)});
+  };
+  const std::string right(32, 'r');
+  std::jthread first([&] {
+    ProcessGroup group = join(0, right);
+    expect_usable(group);
+    group.barrier();
+  });
+  EXPECT_EQ(code_of([&] { join(1, std::string(32, 'w')); }), Code::not_authenticated);
+  EXPECT_EQ(code_of([&] { join(1, ""); }), Code::not_authenticated);
+  ProcessGroup second = join(1, right);
+  expect_usable(second);
+  second.barrier();
+}
+
 TEST(Init, AnotherBackendIsNamedOnBothSides) {
   const auto store = make_hash_store(kTimeout);
-  const auto no_backend = [](BackendContext) -> std::unique_ptr<Backend> { return nullptr; };
+  const auto no_backend = [](const BackendContext&) -> std::unique_ptr<Backend> { return nullptr; };
   register_backend("one of two", no_backend);
   register_backend("two of two", no_backend);
   run_threads(2, [&](int rank) {
@@ -309,6 +400,51 @@ TEST(Init, RanksOfAnMpiLauncherMeetWithoutAnAddressAndLeaveNoName) {
       EXPECT_TRUE(std::filesystem::is_empty(folder));
       expect_usable(group);
     });
+  EXPECT_EQ(rmdir(folder.c_str()), 0);
+}
+
+// Ranks leave a world that failed one by one, and those that left come again at once.
+TEST(Init, RanksOfAnMpiLauncherMeetAgainAfterAWorldThatFailed) {
+  constexpr int kRanks = 3, kRounds = 5;
+  std::string folder = testing::TempDir() + "c10d-init-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const auto live = [](int rank) {
+    for (int round = 0; round < kRounds; ++round) {
+      const std::string odd = rank == 2 ? "gloo" : "native";
+      const Failure failure =
+          failure_of([&] { init_process_group({.backend = odd, .timeout = kTimeout}); });
+      if (failure.code != Code::mismatch) return 10;
+      ProcessGroup group = init_process_group({.backend = "native", .timeout = kTimeout});
+      std::vector<int> sum{1};
+      group.all_reduce(sum);
+      if (sum[0] != kRanks) return 11;
+    }
+    return 0;
+  };
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    children.push_back(fork());
+    ASSERT_GE(children.back(), 0);
+    if (children.back() != 0) continue;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const Variables launched(Environment{{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+                                         {"OMPI_COMM_WORLD_SIZE", std::to_string(kRanks)},
+                                         {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank)},
+                                         {"OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(kRanks)},
+                                         {"TMPDIR", folder}});
+    int code = 12;
+    try {
+      code = live(rank);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+    }
+    _exit(code);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
   EXPECT_EQ(rmdir(folder.c_str()), 0);
 }
 

@@ -113,9 +113,10 @@ class Server {
   void all_reduce(std::size_t count, const CallOptions& options) {
     std::vector<float> data(count, static_cast<float>(group_.rank() + 1));
     group_.all_reduce(data, ReduceOp::sum, options).wait();
-    const auto sum = static_cast<float>(group_.size() * (group_.size() + 1) / 2);
+    const int sum = group_.size() * (group_.size() + 1) / 2;
     for (const float element : data)
-      if (element != sum) throw std::runtime_error("a wrong result passed as right");
+      if (element != static_cast<float>(sum))
+        throw std::runtime_error("a wrong result passed as right");
   }
 
   template <class Task>

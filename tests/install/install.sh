@@ -15,7 +15,7 @@ mv "$work/first" "$work/moved"
 prefix=$work/moved
 lib=$prefix/$libdir
 for file in include/c10d/init.h "$libdir/libc10d.so" "$libdir/cmake/c10d/c10dConfig.cmake" \
-  "$libdir/pkgconfig/c10d.pc"; do
+  "$libdir/pkgconfig/c10d.pc" "$libdir/pkgconfig/c10d_parallel.pc"; do
   [[ -e $prefix/$file ]] || fail "$file is not installed"
 done
 for module in $modules; do
@@ -50,6 +50,7 @@ done
 consume found "-DC10D_COMPONENTS=$components" || { cat "$work/log"; fail configure; }
 cmake --build "$work/found" >"$work/log" || { cat "$work/log"; fail build; }
 "$work/found/consumer"
+"$work/found/trainer"
 
 step what must not be found
 if consume other_version -DC10D_WANTED=0.2; then fail "version 0.2 was found"; fi
@@ -60,10 +61,13 @@ grep -q carrier_pigeon "$work/log" || fail "the error does not name the missing 
 
 step pkg-config
 export PKG_CONFIG_PATH=$lib/pkgconfig
-mapfile -t flags < <(pkg-config --cflags --libs c10d | xargs -n1)
-"$cxx" -std=c++20 "$here/consumer/consumer.cpp" -o "$work/by_pkg_config" "${flags[@]}" \
-  -Wl,-rpath,"$lib"
-"$work/by_pkg_config"
+while read -r package program; do
+  mapfile -t flags < <(pkg-config --cflags --libs "$package" | xargs -n1)
+  "$cxx" -std=c++20 "$here/consumer/$program.cpp" -o "$work/$package" "${flags[@]}" \
+    -Wl,-rpath,"$lib"
+  "$work/$package"
+done <<<"c10d consumer
+c10d_parallel trainer"
 
 step plain compiler
 "$cxx" -std=c++20 -I"$prefix/include" "$here/consumer/consumer.cpp" -o "$work/by_hand" -L"$lib" \

@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <set>
 
+#include "c10d/store.h"
 #include "src/launch/port.h"
 #include "src/net/socket.h"
 #include "tests/launch/process.h"
@@ -60,6 +62,13 @@ class Hosts : public ::testing::Test {
     hosts_.push_back(std::make_unique<Process>(Process::Options{
         .command = c10d_run(arguments), .environment = {{"C10D_TOKEN_FILE", folder_ / token}}}));
     return *hosts_.back();
+  }
+
+  // Until the launcher of host `number` is one of those who meet.
+  void wait_until_joined(int number) const {
+    const auto store =
+        make_tcp_store({.port = port_, .job = "c10d", .token = std::string(32, 't')});
+    store->get("launch/joined/" + std::to_string(number), std::chrono::seconds(50));
   }
 
   std::filesystem::path folder_;
@@ -210,12 +219,44 @@ TEST_F(Hosts, AnInterruptedMeetingEndsForAll) {
   EXPECT_NE(one.wait(), 0);
 }
 
+// Host 0 is stopped, and so hears of nothing.
+TEST_F(Hosts, ASignalEndsAMeetingWithAHost0ThatIsSilent) {
+  Process& zero = start(3, 0, {"true"});
+  Process& one = start(3, 1, {"true"});
+  wait_until_joined(1);
+  kill(zero.pid(), SIGSTOP);
+  kill(one.pid(), SIGINT);
+  EXPECT_EQ(one.wait(), 128 + SIGINT) << one.err();
+}
+
+TEST_F(Hosts, ALauncherThatIsKilledWhileTheyMeetEndsTheMeeting) {
+  Process& zero = start(3, 0, {"true"});
+  Process& one = start(3, 1, {"true"});
+  wait_until_joined(1);
+  kill(one.pid(), SIGKILL);
+  EXPECT_EQ(zero.wait(), 1);
+  EXPECT_TRUE(contains(zero.err(), "host 1 (pid ")) << zero.err();
+  EXPECT_TRUE(contains(zero.err(), "is gone")) << zero.err();
+}
+
 TEST_F(Hosts, AKilledLauncherIsNoticed) {
+  for (const int number : {0, 1, 2}) start(3, number, {C10D_PROBE, "signals"});
+  for (const auto& host : hosts_) ASSERT_TRUE(host->wait_for_lines(1)) << host->err();
+  kill(hosts_[1]->pid(), SIGKILL);
+  for (const int other : {0, 2}) {
+    Process& host = *hosts_[static_cast<std::size_t>(other)];
+    EXPECT_EQ(host.wait(), 1);
+    EXPECT_TRUE(contains(host.err(), "c10d-run: host 1 (pid ")) << host.err();
+    EXPECT_TRUE(contains(host.err(), "is gone")) << host.err();
+  }
+}
+
+TEST_F(Hosts, AStoppedLauncherIsNoticed) {
   for (const int number : {0, 1})
     start(2, number, {"--rdzv-conf=silence=3", C10D_PROBE, "signals"});
   // On a slow machine host 1 may be taken for dead before its time: to host 0 it is the same.
   for (const auto& host : hosts_) host->wait_for_lines(1);
-  kill(hosts_[1]->pid(), SIGKILL);
+  kill(hosts_[1]->pid(), SIGSTOP);
   EXPECT_EQ(hosts_[0]->wait(), 1);
   EXPECT_TRUE(contains(hosts_[0]->err(), "c10d-run: host 1 (pid ")) << hosts_[0]->err();
   EXPECT_TRUE(contains(hosts_[0]->err(), "gave no sign of life for")) << hosts_[0]->err();

@@ -80,7 +80,11 @@ TEST(Options, MistakesAreNamed) {
       {{"--print", "ssh", "true"}, "--print"},
       {{"c10d-no-such-program"}, "there is no such program on PATH"},
       {{"./no/such/program"}, "No such file or directory"},
-      {{"/dev/null"}, "Permission denied"},
+      {{"/dev/null"}, "chmod +x it"},
+      {{"/dev"}, "it is a directory"},
+      {{"--grace=nan", "true"}, "--grace nan"},
+      {{"--rdzv-id=", "-n", "2", "true"}, "--rdzv-id= has no value"},
+      {{"-n2", "-r", "2:3", "--log-dir", "x", "true"}, "--redirects 2:3: ranks are 0 to 1"},
   };
   for (const Mistake& mistake : mistakes) {
     const Ended ended = run_ranks(mistake.arguments);
@@ -150,7 +154,9 @@ TEST(Options, APythonScriptRunsUnbuffered) {
 }
 
 TEST(Options, OtherLaunchersLinesArePrinted) {
-  const auto line = [](std::vector<std::string> arguments) { return run_ranks(arguments).out; };
+  const auto line = [](const std::vector<std::string>& arguments) {
+    return run_ranks(arguments).out;
+  };
   EXPECT_EQ(line({"-n", "1", "--print", "mpirun", "./p", "a b"}),
             "mpirun -n 1 --bind-to none --tag-output -x MASTER_ADDR=127.0.0.1 -x MASTER_PORT=29500 "
             "./p 'a b'\n");
@@ -199,8 +205,18 @@ TEST(Options, MpirunStartsTheRanks) {
   EXPECT_EQ(ended.out, "MASTER_ADDR=127.0.0.1\nMASTER_ADDR=127.0.0.1\nMASTER_ADDR=127.0.0.1\n");
 }
 
+TEST(Info, FitsOnOneScreenUnlessAskedForMore) {
+  const Ended ended = run({.command = {C10D_INFO}, .environment = {{"C10D_TIMEOUT", "7"}}});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_LE(lines_of(ended.out).size(), 40u) << ended.out;
+  EXPECT_TRUE(contains(ended.out, "\nnative     ")) << ended.out;
+  EXPECT_TRUE(contains(ended.out, "C10D_TIMEOUT=7")) << ended.out;
+  const Ended variables = run({.command = {C10D_INFO, "--env"}});
+  EXPECT_TRUE(contains(variables.out, "C10D_NATIVE_PLAN")) << variables.out;
+}
+
 TEST(Info, IsReadableInAHundredColumns) {
-  const Ended ended = run({.command = {C10D_INFO}});
+  const Ended ended = run({.command = {C10D_INFO, "--all"}});
   EXPECT_EQ(ended.code, 0) << ended.err;
   for (const char* section : {"version", "host", "launch", "backends", "capabilities", "limits"})
     EXPECT_TRUE(contains(ended.out, std::string("\n") + section + "\n") ||

@@ -84,6 +84,38 @@ TEST(Output, GoesToFiles) {
   std::filesystem::remove_all(folder);
 }
 
+std::vector<std::string> by_shell(const std::string& line) {
+  return {"sh", "-c", line, C10D_RUN, C10D_PROBE};  // "$0" and "$1" of the line
+}
+
+TEST(Output, AFullDiskIsMentionedOnceAndFailsNothing) {
+  const Ended ended = run({.command = by_shell(R"("$0" -n 2 "$1" lines 5 > /dev/full)")});
+  EXPECT_EQ(ended.code, 0);
+  const std::string said = "cannot write to stdout: No space left on device";
+  const std::size_t at = ended.err.find(said);
+  EXPECT_NE(at, std::string::npos) << ended.err;
+  EXPECT_EQ(ended.err.find(said, at + 1), std::string::npos) << ended.err;
+}
+
+// Whatever the launcher opens first would have their numbers.
+TEST(Output, ClosedStreamsOfTheLauncherHurtNobody) {
+  const Ended ended = run({.command = by_shell(R"(
+    "$0" -n 2 "$1" input <&- && "$0" -n 2 "$1" store >&- && "$0" -n 2 "$1" store >&- 2>&-)")});
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_EQ(sorted_lines_of(ended.out), (Lines{"[0] input 0 ", "[1] input 0 "}));
+  EXPECT_EQ(ended.err, "");
+}
+
+TEST(Output, MoreRanksThanTheUsualLimitOfDescriptors) {
+  const Ended ended = run({.command = by_shell(R"(ulimit -Sn 64; "$0" -n 20 sh -c 'ulimit -n')")});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(lines_of(ended.out).size(), 20u) << ended.out;
+  for (const std::string& line : lines_of(ended.out)) EXPECT_TRUE(line.ends_with("] 64")) << line;
+  const Ended refused = run({.command = by_shell(R"(ulimit -n 64; "$0" -n 20 true)")});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.err.find("the limit is 64; raise it"), std::string::npos) << refused.err;
+}
+
 TEST(Output, AFolderThatCannotBeMadeIsAnError) {
   const Ended ended = run_ranks({"--log-dir", "/dev/null/logs", C10D_PROBE, "text", "", ""});
   EXPECT_EQ(ended.code, 1);

@@ -19,6 +19,7 @@
 
 #include "c10d/env.h"
 #include "c10d/error.h"
+#include "c10d/init.h"
 #include "c10d/store.h"
 
 namespace c10d {
@@ -193,6 +194,7 @@ int print_descriptors(const Arguments&) {
   const int token = static_cast<int>(env_integer("C10D_TOKEN_FD", 0, 1 << 20).value());
   for (const int fd : open)
     if (fd != dirfd(folder)) text += (fd == token ? "token" : std::to_string(fd)) + " ";
+  closedir(folder);
   std::printf("%s\n", text.c_str());
   return 0;
 }
@@ -202,6 +204,31 @@ int fail_until(const Arguments& arguments) {
   std::printf("start %d\n", count);
   std::fflush(stdout);
   return count < argument(arguments, 0) ? 4 : 0;
+}
+
+// Rank 0 enters a barrier that the others never enter.
+int hang(const Arguments&) {
+  ProcessGroup group = init_process_group({.backend = "native"});
+  if (group.rank() == 0) group.barrier();
+  stay();
+}
+
+// Ranks that call with different counts.
+int disagree(const Arguments&) try {
+  ProcessGroup group = init_process_group({.backend = "native"});
+  std::vector<float> data(static_cast<std::size_t>(group.rank() + 1));
+  group.all_reduce(data);
+  return 0;
+} catch (const DistError&) {
+  return 5;
+}
+
+int make_groups(const Arguments&) try {
+  for (int i = 0; i < 2; ++i) init_process_group().barrier();
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
 }
 
 }  // namespace
@@ -224,6 +251,9 @@ int main(int argc, char** argv) {
       {"input", print_input},
       {"descriptors", print_descriptors},
       {"fail_until", fail_until},
+      {"hang", hang},
+      {"disagree", disagree},
+      {"groups", make_groups},
   };
   return verbs.at(argv[1])(Arguments(argv + 2, argv + argc));
 }

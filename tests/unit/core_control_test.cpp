@@ -37,11 +37,10 @@ Op all_reduce_of(std::size_t count) {
 class Made {
  public:
   Made(ControlPlane& plane, int size, Op op, std::uint64_t sequence, Duration timeout = kLong)
-      : op_(std::move(op)),
+      : op_(op),
         call_{op_, sequence, hash_of(signature_of(op_, size)), in(timeout), false, 0},
         plane_(plane) {
-    call_.record = start_record(plane.own_block(), sequence, signature_of(op_, size),
-                                call_.signature, steady_ns());
+    call_.record = start_record(plane.own_block(), sequence, signature_of(op_, size), steady_ns());
     plane.own_block().submitted = sequence;
   }
   ~Made() { finish_record(plane_.own_block(), call_.record, true, steady_ns()); }
@@ -156,7 +155,7 @@ TEST_P(ControlPlanes, AnOpThatRunsForLongIsWarnedOfWithWhoIsMissing) {
     LogReader log;
     const Op op = all_reduce_of(8);
     const std::int64_t start = steady_ns() - std::chrono::nanoseconds(kLateOp).count();
-    const std::uint64_t record = start_record(plane.own_block(), 1, signature_of(op, 2), 0, start);
+    const std::uint64_t record = start_record(plane.own_block(), 1, signature_of(op, 2), start);
     plane.own_block().submitted = 1;
     const std::string text = log.read_to("runs for");
     EXPECT_NE(text.find("all_reduce #1 runs for "), std::string::npos) << text;

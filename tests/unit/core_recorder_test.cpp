@@ -13,6 +13,7 @@ namespace {
 Signature a_send(std::uint64_t count) {
   Signature signature;
   signature.kind = OpKind::send;
+  signature.dtype = DType::boolean;
   signature.count = count;
   signature.root = 3;
   signature.tag = 0xfffffff0u;
@@ -22,7 +23,7 @@ Signature a_send(std::uint64_t count) {
 class Recorder : public testing::Test {
  protected:
   std::uint64_t record(std::uint64_t sequence, std::int64_t now = 0) {
-    return start_record(*block_, sequence, a_send(10 * sequence), 77, now);
+    return start_record(*block_, sequence, a_send(10 * sequence), now);
   }
   std::vector<Recorded> all() const {
     std::vector<Recorded> records;
@@ -42,11 +43,8 @@ TEST_F(Recorder, KeepsWhatAnOpWas) {
   ASSERT_EQ(all().size(), 1u);
   const Recorded running = all().front();
   EXPECT_EQ(running.state, Record::running);
-  EXPECT_EQ(running.kind, OpKind::send);
+  EXPECT_EQ(running.signature, a_send(10));
   EXPECT_EQ(running.sequence, 1u);
-  EXPECT_EQ(running.count, 10u);
-  EXPECT_EQ(running.root, 3);
-  EXPECT_EQ(running.tag, 0xfffffff0u);
   EXPECT_EQ(running.start_ns, 5);
   finish_record(*block_, number, false, 9);
   EXPECT_EQ(all().front().state, Record::failed);
@@ -81,7 +79,7 @@ TEST_F(Recorder, MayBeReadWhileItsOwnerWrites) {
   std::atomic<bool> done{false};
   std::thread reader([&] {
     while (!done) {
-      for (const Recorded& one : all()) EXPECT_EQ(one.kind, OpKind::send);
+      for (const Recorded& one : all()) EXPECT_EQ(one.signature.kind, OpKind::send);
       EXPECT_FALSE(last_op(*block_, steady_ns()).empty());
     }
   });

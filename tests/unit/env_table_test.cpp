@@ -64,6 +64,24 @@ TEST(EnvTable, NumbersAreWholeAndInRange) {
   EXPECT_EQ(env_integer("C10D_TIMEOUT", 0, kMax), kMax);
 }
 
+TEST(EnvTable, AChoiceIsOneOfTheWordsOfTheTable) {
+  EXPECT_EQ(env_choice("C10D_LOG"), std::nullopt);
+  for (const char* word : {"error", "warn", "info", "debug"}) {
+    const Setting set("C10D_LOG", word);
+    EXPECT_EQ(env_choice("C10D_LOG"), word);
+  }
+  for (const char* bad : {"nonsense", "Warn", "warn ", "error warn", "e"}) {
+    const Setting set("C10D_LOG", bad);
+    try {
+      env_choice("C10D_LOG");
+      ADD_FAILURE() << "took '" << bad << "'";
+    } catch (const InvalidArgument& error) {
+      EXPECT_EQ(std::string(error.what()),
+                "C10D_LOG=" + std::string(bad) + " is none of: error, warn, info, debug");
+    }
+  }
+}
+
 TEST(EnvTable, UnknownVariablesOfOursAreFound) {
   const Setting typo("C10D_BAKEND", "gloo");
   const Setting strange("C10D_ZQXWVUTSRQPONM", "1");

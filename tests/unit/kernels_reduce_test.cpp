@@ -42,8 +42,8 @@ T combined(ReduceOp::Kind kind, T a, T b) {
     const bool is_and = kind == ReduceOp::prod || kind == ReduceOp::min || kind == ReduceOp::band;
     return is_and ? a && b : a || b;
   } else if constexpr (std::is_integral_v<T>) {
-    const auto ua = static_cast<std::uint64_t>(a);
-    const auto ub = static_cast<std::uint64_t>(b);
+    const std::uint64_t ua = static_cast<std::make_unsigned_t<T>>(a);
+    const std::uint64_t ub = static_cast<std::make_unsigned_t<T>>(b);
     if (kind == ReduceOp::sum) return static_cast<T>(ua + ub);
     if (kind == ReduceOp::prod) return static_cast<T>(ua * ub);
     if (kind == ReduceOp::band) return static_cast<T>(ua & ub);

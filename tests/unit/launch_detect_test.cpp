@@ -219,7 +219,7 @@ TEST(DetectLaunch, AMalformedNumberIsAnErrorAndNeverZero) {
 TEST(DetectLaunch, ARankMustBeLessThanTheSize) {
   for (const Family& family : kFamilies) {
     EXPECT_NE(error_of(family.set(2, 2)), "") << family.launcher;
-    EXPECT_EQ(error_of(family.set(0, 0)) == "", family.launcher == "slurm") << family.launcher;
+    EXPECT_EQ(error_of(family.set(0, 0)).empty(), family.launcher == "slurm") << family.launcher;
   }
   Variables local = kFamilies[0].set(1, 4);
   local["C10D_LOCAL_RANK"] = "2";

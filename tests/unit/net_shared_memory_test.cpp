@@ -3,15 +3,20 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <thread>
 #include <vector>
 
 #include "src/net/shared_memory.h"
+#include "src/net/socket.h"
 #include "tests/unit/shared_pages.h"
 #include "tests/unit/store_kinds.h"
 
@@ -135,6 +140,31 @@ TEST(SharedMemory, AStrangerAndASecondRankAreTurnedAwayAndHurtNobody) {
   EXPECT_EQ(failure_of([&] { share_memory(share(store, 7, 9), nullptr); }).code, Code::mismatch);
   EXPECT_NE(share_memory(share(store, 2, 3), nullptr), nullptr);
   store->get("done");
+}
+
+// A rank 0 that takes no connection: whoever waits for it still learns that the world is broken.
+TEST(SharedMemory, AFullBacklogHidesNoFailure) {
+  const auto store = make_hash_store(20s);
+  const std::string name = "c10d-test-backlog-" + std::to_string(getpid());
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+  const auto* where = reinterpret_cast<const sockaddr*>(&address);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  const Fd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(bind(listener.get(), where, length), 0);
+  ASSERT_EQ(listen(listener.get(), 0), 0);
+  std::vector<Fd> visitors;
+  do {
+    visitors.emplace_back(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  } while (connect(visitors.back().get(), where, length) == 0);
+  ASSERT_EQ(errno, EAGAIN);
+  store->set("memory", name);
+  ShareOptions options = share(store, 1, 2);
+  options.failure = [] {
+    return std::make_shared<const Failure>(Failure{.code = Code::peer_died, .rank = 0});
+  };
+  EXPECT_EQ(failure_of([&] { share_memory(options, nullptr); }).code, Code::peer_died);
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ TEST(StoreControl, ARankThatLeftSendsNothingMore) {
   const auto planes = make_both(make_hash_store(1h));
   const Op op = Recv{{}, 1, 0};
   const auto start = after(-1h).time_since_epoch() / 1ns;
-  const auto record = start_record(planes[0]->own_block(), 1, signature_of(op, 2), 0, start);
+  const auto record = start_record(planes[0]->own_block(), 1, signature_of(op, 2), start);
   planes[1]->leave();
   const Deadline end = after(30s);
   while (!planes[0]->broken() && std::chrono::steady_clock::now() < end)

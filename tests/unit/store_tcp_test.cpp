@@ -185,6 +185,40 @@ TEST(TcpStore, AKilledServerIsNoticedLongBeforeTheDeadline) {
   for (const Failure& failure : failures) EXPECT_EQ(failure.code, Code::store_lost);
 }
 
+TcpStoreOptions with_will(const TcpStore& server, std::string value) {
+  return {.port = server.port(),
+          .job = "job",
+          .token = kToken,
+          .timeout = 20s,
+          .will = {{"there", value}, {"gone/" + value, std::move(value)}}};
+}
+
+TEST(TcpStore, AWillIsCarriedOutWhenItsClientIsGone) {
+  const auto server = tcp_server();
+  server->set("there", "already");
+  make_tcp_store(with_will(*server, "left"));
+  EXPECT_EQ(server->get("gone/left", 20s), "left");
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto store = make_tcp_store(with_will(*server, "killed"));
+    store->set("up", "");
+    for (;;) pause();
+  }
+  server->get("up", 20s);
+  EXPECT_EQ(server->try_get("gone/killed"), std::nullopt);
+  kill(child, SIGKILL);
+  EXPECT_EQ(server->get("gone/killed", 20s), "killed");
+  EXPECT_EQ(server->get("there"), "already");
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+}
+
+TEST(TcpStore, AWillHasALimit) {
+  const auto server = tcp_server();
+  EXPECT_THROW(make_tcp_store(with_will(*server, std::string(2048, 'x'))), InvalidArgument);
+}
+
 TEST(TcpStore, AForkedChildLeavesTheParentsStoreAlone) {
   auto server = tcp_server();
   server->set("k", "v");

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/findings.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "bench/bandwidth.h"
+#include "bench/format.h"
+
+namespace c10d::bench {
+namespace {
+
+// "16M" where that is exact: as --sizes and --only take it.
+std::string size_word(std::uint64_t bytes) {
+  const char* const units[] = {"", "K", "M", "G"};
+  std::size_t unit = 0;
+  while (unit < 3 && bytes >= 1024 && bytes % 1024 == 0) bytes /= 1024, ++unit;
+  return fmt::format("{}{}", bytes, units[unit]);
+}
+
+void look_at_distances(const Results& results, std::vector<WarnRecord>& found) {
+  std::set<std::string> buckets;
+  for (const CellRecord& cell : results.cells)
+    if (cell.rtt) buckets.insert(cell.rtt->bucket);
+  if (buckets.size() > 1)
+    found.push_back({"W006",
+                     "the round trip between ranks 0 and 1 changed: blocks are compared only where "
+                     "it was alike"});
+}
+
+void look_at_controls(const Summary& summary, double min_effect, std::vector<WarnRecord>& found) {
+  for (const ControlRecord& control : summary.controls) {
+    if (control.trust == Trust::ok || !control.ratio.ci95) continue;
+    const std::string what =
+        control.kind == "aa" ? "against itself" : "in this company, against alone,";
+    const std::string interval =
+        fmt::format("{} {} is {} [{}, {}]", control.backend, what, ratio_text(control.ratio.value),
+                    ratio_text(control.ratio.ci95->low), ratio_text(control.ratio.ci95->high));
+    if (control.trust == Trust::wide)
+      found.push_back({"W007", fmt::format("noisy: {}: differences of {:g} % cannot be told; more "
+                                           "--launches, --blocks or --time would help",
+                                           interval, min_effect * 100)});
+    else if (control.kind == "aa")
+      found.push_back({"W007", "noisy: " + interval});
+    else
+      found.push_back({"W010", "the other backends interfere: " + interval});
+  }
+}
+
+void look_for_modes(const Results& results, std::vector<WarnRecord>& found) {
+  constexpr double kGap = 1.8;
+  std::map<std::pair<CellKey, std::string>, std::vector<double>> blocks;
+  for (const CellRecord& cell : results.cells)
+    if (!is_control(cell.backend)) blocks[{cell.key, cell.backend}].push_back(cell.us.p50);
+  for (auto& [cell, values] : blocks) {
+    const auto modes = two_modes(std::move(values), kGap);
+    if (!modes) continue;
+    const auto& [key, backend] = cell;
+    found.push_back(
+        {"W021",
+         fmt::format("{} {} {}: two modes, {} and {} us", backend, key.op, bytes_text(key.bytes),
+                     microseconds_text(modes->first), microseconds_text(modes->second)),
+         fmt::format("{}:{}:{}", key.op, backend, size_word(key.bytes))});
+  }
+}
+
+// A mean may be rounded in more than one way; everything else has one right result.
+void look_at_hashes(const Results& results, std::vector<WarnRecord>& found) {
+  std::map<CellKey, std::set<std::string>> hashes;
+  for (const CellRecord& cell : results.cells)
+    if (!cell.hash.empty() && cell.key.redop != "avg") hashes[cell.key].insert(cell.hash);
+  for (const auto& [key, set] : hashes)
+    if (set.size() > 1)
+      found.push_back({"W005", fmt::format("{} {}: results differ between backends or launches",
+                                           key.op, bytes_text(key.bytes))});
+}
+
+// The kernel took the CPU from a rank once in fifty iterations or more often.
+void look_at_switches(const Results& results, std::vector<WarnRecord>& found) {
+  constexpr double kOften = 0.02;
+  double iterations = 0;
+  double taken = 0;
+  for (const CellRecord& cell : results.cells) {
+    iterations += static_cast<double>(cell.iters);
+    taken += static_cast<double>(cell.switches[1]);
+  }
+  if (iterations > 0 && taken > kOften * iterations)
+    found.push_back({"W011", fmt::format("ranks lost their CPU {:.0f} times in {:.0f} iterations: "
+                                         "other work runs here, or there are too few CPUs",
+                                         taken, iterations)});
+}
+
+}  // namespace
+
+std::vector<WarnRecord> findings(const Results& results, const Summary& summary,
+                                 double min_effect) {
+  std::vector<WarnRecord> found;
+  look_at_hashes(results, found);
+  look_at_distances(results, found);
+  look_at_switches(results, found);
+  look_at_controls(summary, min_effect, found);
+  look_for_modes(results, found);
+  return found;
+}
+
+}  // namespace c10d::bench

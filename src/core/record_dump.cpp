@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/core/record_dump.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "c10d/env.h"
+#include "src/core/host.h"
+#include "src/core/log.h"
+#include "src/core/mutex.h"
+#include "src/core/record_text.h"
+#include "src/net/socket.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr std::size_t kInFile = 128;  // ops of each rank
+constexpr std::size_t kOnStderr = 16;
+constexpr int kMostFiles = 64;  // of one process
+
+std::atomic<bool> g_requested{false};
+std::atomic<int> g_files{0};
+
+// All that a handler may do: the monitor thread writes the record within kMonitorPeriod.
+void request_record(int /*signal*/) { g_requested.store(true, std::memory_order_relaxed); }
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+bool write_all(int fd, std::string_view text) noexcept {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno != EINTR) return false;
+    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+std::vector<GroupRecord> read_all(const Images& images) {
+  std::vector<GroupRecord> groups;
+  for (const auto image : images)
+    if (auto group = read_image(image)) groups.push_back(std::move(*group));
+  return groups;
+}
+
+// Whoever sees the file sees all of it.
+void write_file(const std::string& folder, const Images& images) {
+  const int number = g_files.fetch_add(1);
+  if (number >= kMostFiles) return;
+  const std::string path =
+      fmt::format("{}/c10d-record-{}-{}-{}.json", folder, host_name(), getpid(), number);
+  const std::string unfinished = path + ".part";
+  const std::string text = json_of(read_all(images), steady_ns(), kInFile);
+  const Fd fd(
+      ::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (fd && write_all(fd.get(), text) && ::rename(unfinished.c_str(), path.c_str()) == 0)
+    return log(LogLevel::warn, "the record of the last ops is in {}", path);
+  const int error = errno;
+  if (fd) ::unlink(unfinished.c_str());
+  log(LogLevel::error, "the record of the last ops could not be written: {}: {}", path,
+      error_text(error));
+}
+
+}  // namespace
+
+void heed_record_signal() {
+  static constexpr std::array<std::pair<std::string_view, int>, 3> kSignals = {
+      {{"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"QUIT", SIGQUIT}}};
+  static Mutex mutex;
+  static bool heeded = false;
+  MutexLock lock(mutex);
+  if (heeded) return;
+  const auto name = env_choice("C10D_RECORD_SIGNAL");
+  heeded = true;
+  if (!name) return;
+  for (const auto& [known, signal] : kSignals) {
+    if (known != *name) continue;
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_DFL)
+      return log(LogLevel::warn,
+                 "C10D_RECORD_SIGNAL={} is not heeded: the program handles or ignores that signal",
+                 known);
+    struct sigaction ours {};
+    ours.sa_handler = request_record;
+    ours.sa_flags = SA_RESTART;
+    sigaction(signal, &ours, nullptr);
+  }
+}
+
+bool take_record_request() noexcept {
+  return g_requested.load(std::memory_order_relaxed) && g_requested.exchange(false);
+}
+
+void dump_record(const Images& images) noexcept try {
+  if (const auto folder = env("C10D_RECORD_DIR")) return write_file(*folder, images);
+  write_all(STDERR_FILENO, text_of(read_all(images), steady_ns(), kOnStderr));
+} catch (const std::exception& error) {
+  log(LogLevel::error, "the record of the last ops could not be written: {}", error.what());
+}
+
+void keep_record(std::span<const std::byte> image) noexcept {
+  try {
+    if (env("C10D_RECORD_DIR")) dump_record({image});
+  } catch (const std::exception&) {  // out of memory
+  }
+}
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/core/record_image.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "src/core/control_plane.h"
+#include "src/net/socket.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // of a group of more than 8,000 ranks
+constexpr std::size_t kMostProcesses = 4096;
+
+std::string printable(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < 0x20 || c > 0x7e; }, '?');
+  return text;
+}
+
+RankRecord read_block(const RankBlock& block, int rank) {
+  RankRecord record;
+  record.rank = rank;
+  record.pid = block.pid;
+  record.host = printable(read_text(block.host));
+  record.left = block.presence.load(std::memory_order_relaxed) == Presence::left;
+  record.submitted = block.submitted.load(std::memory_order_relaxed);
+  record.finished = block.finished.load(std::memory_order_relaxed);
+  record.heartbeat_ns = block.heartbeat_ns.load(std::memory_order_relaxed);
+  visit_records(block, [&](const Recorded& op) { record.ops.push_back(op); });
+  return record;
+}
+
+// A copy of memory, aligned as what it holds.
+class Copy {
+ public:
+  // Nothing of what is not the sealed memory of a group.
+  static std::optional<Copy> of(int fd) {
+    struct stat status {};
+    const int seals = ::fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || ::fstat(fd, &status) != 0) return std::nullopt;
+    const auto bytes = static_cast<std::size_t>(status.st_size);
+    if (bytes < sizeof(GroupHeader) || bytes > kMostBytes) return std::nullopt;
+    Copy copy(bytes);
+    for (std::size_t done = 0; done < bytes;) {
+      auto* to = reinterpret_cast<char*>(copy.lines_.data()) + done;
+      const ssize_t got = ::pread(fd, to, bytes - done, static_cast<off_t>(done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) return std::nullopt;
+      done += static_cast<std::size_t>(got);
+    }
+    return copy;
+  }
+  std::span<const std::byte> bytes() const noexcept {
+    return {reinterpret_cast<const std::byte*>(lines_.data()), bytes_};
+  }
+
+ private:
+  struct alignas(GroupHeader) Line {
+    std::byte bytes[alignof(GroupHeader)];
+  };
+  explicit Copy(std::size_t bytes)
+      : bytes_(bytes), lines_((bytes + sizeof(Line) - 1) / sizeof(Line)) {}
+  std::size_t bytes_;
+  std::vector<Line> lines_;
+};
+
+// Memory is known by its device and inode, however many ranks have it open.
+using Seen = std::set<std::pair<dev_t, ino_t>>;
+
+void add_group(std::vector<GroupRecord>& groups, GroupRecord found) {
+  const auto same = std::find_if(groups.begin(), groups.end(), [&](const GroupRecord& group) {
+    return group.group == found.group && group.size == found.size &&
+           std::none_of(group.ranks.begin(), group.ranks.end(), [&](const RankRecord& rank) {
+             return std::any_of(found.ranks.begin(), found.ranks.end(),
+                                [&](const RankRecord& other) { return other.rank == rank.rank; });
+           });
+  });
+  if (same == groups.end()) return groups.push_back(std::move(found));
+  for (RankRecord& rank : found.ranks) same->ranks.push_back(std::move(rank));
+  std::sort(same->ranks.begin(), same->ranks.end(),
+            [](const RankRecord& a, const RankRecord& b) { return a.rank < b.rank; });
+  if (!same->failure) same->failure = std::move(found.failure);
+}
+
+void read_process(pid_t pid, Seen& seen, std::vector<GroupRecord>& groups) {
+  const std::string name = fmt::format("/memfd:{} (deleted)", kControlMemory);
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(fmt::format("/proc/{}/fd", pid), error), end;
+       !error && entry != end; entry.increment(error)) {
+    std::error_code unreadable;  // closed meanwhile
+    if (std::filesystem::read_symlink(entry->path(), unreadable) != name) continue;
+    const Fd fd(::open(entry->path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    struct stat status {};
+    if (!fd || ::fstat(fd.get(), &status) != 0) continue;
+    if (!seen.insert({status.st_dev, status.st_ino}).second) continue;
+    if (const std::optional<Copy> copy = Copy::of(fd.get()))
+      if (auto group = read_image(copy->bytes())) add_group(groups, std::move(*group));
+  }
+}
+
+void add_children(pid_t pid, std::vector<pid_t>& processes) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator task(fmt::format("/proc/{}/task", pid), error), end;
+       !error && task != end; task.increment(error)) {
+    std::ifstream children(task->path() / "children");
+    for (pid_t child = 0; children >> child;)
+      if (processes.size() < kMostProcesses) processes.push_back(child);
+  }
+}
+
+}  // namespace
+
+std::optional<GroupRecord> read_image(std::span<const std::byte> image) {
+  if (image.size() < sizeof(GroupHeader)) return std::nullopt;
+  const auto& header = *reinterpret_cast<const GroupHeader*>(image.data());
+  if (header.magic.load(std::memory_order_acquire) != GroupHeader::kMagic) return std::nullopt;
+  const std::size_t room = (image.size() - sizeof header) / sizeof(RankBlock);
+  const auto ranks = static_cast<std::size_t>(header.ranks);
+  if (header.ranks < 0 || ranks > room || header.size < header.ranks || header.first_rank < 0 ||
+      header.first_rank > header.size - header.ranks)
+    return std::nullopt;
+  GroupRecord record;
+  record.group = printable(read_text(header.group));
+  record.size = header.size;
+  const auto* blocks = reinterpret_cast<const RankBlock*>(&header + 1);
+  for (std::size_t i = 0; i < ranks; ++i)
+    if (blocks[i].presence.load(std::memory_order_acquire) != Presence::absent)
+      record.ranks.push_back(read_block(blocks[i], header.first_rank + static_cast<int>(i)));
+  if (header.state.load(std::memory_order_acquire) == GroupHeader::broken) {
+    record.failure = read_cause(header);
+    record.failure->message = printable(std::move(record.failure->message));
+    record.failure->host = printable(std::move(record.failure->host));
+    record.failure->op = printable(std::move(record.failure->op));
+    record.failure->group = record.group;
+  }
+  return record;
+}
+
+std::vector<GroupRecord> attach(std::span<const pid_t> processes) {
+  std::vector<pid_t> all(processes.begin(), processes.end());
+  Seen seen;
+  std::vector<GroupRecord> groups;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (std::find(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(i), all[i]) !=
+        all.begin() + static_cast<std::ptrdiff_t>(i))
+      continue;
+    read_process(all[i], seen, groups);
+    add_children(all[i], all);
+  }
+  return groups;
+}
+
+}  // namespace c10d::inline v0

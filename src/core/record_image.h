@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "c10d/error.h"
+#include "c10d/export.h"
+#include "src/core/recorder.h"
+
+namespace c10d::inline v0 {
+
+// What one rank last did, as values.
+struct RankRecord {
+  int rank = 0;
+  std::int64_t pid = 0;
+  std::string host;
+  bool left = false;                          // the group, in good order
+  std::uint64_t submitted = 0, finished = 0;  // sequences of collectives
+  std::int64_t heartbeat_ns = 0;              // when its monitor last ran; 0: unknown
+  std::vector<Recorded> ops;                  // the ring, oldest first
+};
+
+// What the control plane's memory of one group tells: of all ranks on one host, else of those whose
+// memory was read. All text is printable ASCII.
+struct GroupRecord {
+  std::string group;
+  int size = 0;
+  std::vector<RankRecord> ranks;  // ascending; without those that have not joined
+  std::optional<Failure> failure;
+};
+
+// Nothing where the memory holds no group. The memory is another
+// process's, perhaps: it may change meanwhile and hold anything; aligned like a GroupHeader.
+std::optional<GroupRecord> read_image(std::span<const std::byte> image);
+
+// The groups of these processes and of all that descend from them, each once, as their memory
+// stands now: their state does not matter, they may be stopped, but not have ended. Processes of
+// other users, and what cannot be read, are left out.
+C10D_API std::vector<GroupRecord> attach(std::span<const pid_t> processes);
+
+}  // namespace c10d::inline v0

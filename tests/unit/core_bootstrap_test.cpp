@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ranks that meet in a store, on what no process group can be made to show.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "src/core/bootstrap.h"
+
+namespace c10d {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Meeting : public testing::Test {
+ protected:
+  Failure failure_of(int rank, Duration patience, bool ends_with_rank_0) const {
+    try {
+      bootstrap({.store = store_,
+                 .name = "w",
+                 .backend = "native",
+                 .rank = rank,
+                 .size = 3,
+                 .deadline = std::chrono::steady_clock::now() + patience,
+                 .ends_with_rank_0 = ends_with_rank_0});
+    } catch (const DistError& error) {
+      return error.failure();
+    }
+    ADD_FAILURE() << "rank " << rank << " met the others";
+    return {};
+  }
+  const std::shared_ptr<Store> store_ = make_hash_store(60s);
+};
+
+// Who takes the store away with it takes the others along, and says why.
+TEST_F(Meeting, ThatRank0GivesUpIsOverForAllWhereItServesTheStore) {
+  Failure theirs;
+  std::thread other([&] { theirs = failure_of(1, 60s, true); });
+  store_->wait(std::vector<std::string>{"w.1/rank/1"});
+  const Failure mine = failure_of(0, 1ms, true);
+  other.join();
+  for (const Failure& failure : {mine, theirs}) {
+    EXPECT_EQ(failure.code, Code::timed_out);
+    EXPECT_EQ(failure.rank, 2);
+    EXPECT_NE(failure.message.find("never arrived: 2"), std::string::npos) << failure.message;
+  }
+}
+
+TEST_F(Meeting, ThatAnotherRankGivesUpIsNot) {
+  std::thread other([&] { EXPECT_EQ(failure_of(0, 60s, true).code, Code::version_mismatch); });
+  store_->wait(std::vector<std::string>{"w.1/rank/0"});
+  EXPECT_EQ(failure_of(1, 1ms, true).code, Code::timed_out);
+  EXPECT_FALSE(store_->check(std::vector<std::string>{"w.1/failed"}));
+  EXPECT_FALSE(store_->check(std::vector<std::string>{"w.1/rank/1"}));
+  // Ends the wait.
+  store_->set("w.1/parted/1", "");
+  store_->set("w.1/parted/2", "");
+  store_->set("w.1/rank/1", "x\nx\nx\nx\nx\nx\n1\n");
+  store_->set("w.1/rank/2", "x\nx\nx\nx\nx\nx\n1\n");
+  other.join();
+}
+
+}  // namespace
+}  // namespace c10d
