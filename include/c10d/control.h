@@ -60,7 +60,11 @@ class C10D_API Control {
   // fit pairwise. Collectives only. A null result is agreement, else the failure that broke the
   // group: a mismatch that shows both calls, the deadline, a dead peer, an abort.
   virtual std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) = 0;
-  // The same without blocking: announce once, then poll.
+  // Returns when all ranks have called it as often as this one. A rank that gives up, because the
+  // group broke or at the deadline, with a failure that names every rank that did not come, gives
+  // up for all: either all ranks pass or none does. A null result is passing.
+  virtual std::shared_ptr<const Failure> barrier(Deadline deadline) = 0;
+  // The same as agree() without blocking: announce once, then poll.
   virtual void announce(const Call& call) = 0;
   virtual Agreement poll_agreement(const Call& call) = 0;
 

@@ -37,9 +37,6 @@ class ControlPlane : public Control {
   // Of record_image.h.
   std::span<const std::byte> image() const noexcept { return {mapping_->data(), mapping_->size()}; }
 
-  // Returns when all ranks have called it as often as this one; on timeout breaks the group with a
-  // failure that names every rank that did not come.
-  virtual std::shared_ptr<const Failure> barrier(Deadline deadline) = 0;
   // Orderly end: peers that still wait for this rank learn that it left. Idempotent.
   virtual void leave() noexcept = 0;
   // As fail(), for abort(): returns at once, whatever it takes to tell the peers.

@@ -42,6 +42,10 @@ struct alignas(128) CallSlot {
   std::uint64_t hash;
 };
 
+// What all ranks pass together or not at all: the calls, and the monitored barriers.
+enum class Gate : std::uint8_t { calls, barriers };
+inline constexpr std::size_t kGates = 2;
+
 struct alignas(128) RankBlock {
   // Written once, before `presence`.
   std::int64_t pid;
@@ -51,12 +55,12 @@ struct alignas(128) RankBlock {
   // whatever its memory size. Taken by peers.
   pthread_mutex_t alive;
 
-  alignas(128) std::atomic<std::uint64_t> submitted;  // sequence of the last collective that
-                                                      // entered the funnel
-  std::atomic<std::uint64_t> finished;                // of the last that left it
-  std::atomic<std::uint64_t> ended;                   // records that are no longer running
-  std::atomic<std::uint64_t> barriers;                // monitored barriers entered
-  std::atomic<std::uint64_t> gone;  // sequence of the last call that went through agreement
+  alignas(128) std::atomic<std::uint64_t> submitted;   // sequence of the last collective that
+                                                       // entered the funnel
+  std::atomic<std::uint64_t> finished;                 // of the last that left it
+  std::atomic<std::uint64_t> ended;                    // records that are no longer running
+  std::atomic<std::uint64_t> barriers;                 // monitored barriers entered
+  std::atomic<std::uint64_t> gone[kGates];             // the last that it passed
   alignas(64) std::atomic<std::int64_t> heartbeat_ns;  // when the monitor last ran
 
   CallSlot calls[2];
@@ -86,8 +90,10 @@ struct alignas(128) GroupHeader {
   // The rank that moves it from intact to breaking writes `cause`.
   std::atomic<std::uint32_t> state;
   // See ShmControl::goes().
-  std::atomic<std::uint64_t> abandoned;  // the last sequence that some rank gave up
-  std::atomic<std::uint64_t> decided;    // 2 * sequence + whether it goes through
+  struct {
+    std::atomic<std::uint64_t> abandoned;  // the last sequence, or round, that some rank gave up
+    std::atomic<std::uint64_t> decided;    // 2 * sequence + whether it goes through
+  } gates[kGates];
   alignas(128) SharedFailure cause;
 };
 

@@ -110,9 +110,9 @@ class ShmControl final : public ControlPlane {
   void show(const Call& call);  // as announce(), without the bell
   WaitResult wait_for_all(const Call& call, const WaitPolicy& policy,
                           std::atomic<std::uint64_t> CallSlot::*word);
-  bool decide(std::uint64_t sequence, bool go);
-  bool goes(std::uint64_t sequence);
-  bool gives_up(std::uint64_t sequence);
+  bool decide(Gate gate, std::uint64_t sequence, bool go);
+  bool goes(Gate gate, std::uint64_t sequence);
+  bool gives_up(Gate gate, std::uint64_t sequence);
   // Of ranks that have not left a call, the one that does not run, if any.
   int silent_one(const std::vector<int>& ranks) const noexcept;
   // Breaks the group when `peer`, which has entered the call, entered another one.
@@ -189,31 +189,36 @@ WaitResult ShmControl::wait_for_all(const Call& call, const WaitPolicy& policy,
 }
 
 // Of the first decision on a call there is one, whoever makes it.
-bool ShmControl::decide(std::uint64_t sequence, bool go) {
+bool ShmControl::decide(Gate gate, std::uint64_t sequence, bool go) {
+  auto& decided = header_.gates[static_cast<std::size_t>(gate)].decided;
   const std::uint64_t no = 2 * sequence;
-  std::uint64_t decided = header_.decided.load(kAcquire);
-  while (decided < no)
-    if (header_.decided.compare_exchange_weak(decided, no + (go ? 1 : 0))) return go;
-  return decided != no;
+  std::uint64_t seen = decided.load(kAcquire);
+  while (seen < no)
+    if (decided.compare_exchange_weak(seen, no + (go ? 1 : 0))) return go;
+  return seen != no;
 }
 
 // Either all ranks go into a call or none does, else those inside wait for the others in a library
 // that knows no deadline. A rank that goes says so and then looks whether one gave up; one that
 // gives up says so and then looks whether one went: at least one of the two sees the other, and
 // then the first of them decides.
-bool ShmControl::goes(std::uint64_t sequence) {
-  own_.gone.store(sequence, std::memory_order_seq_cst);
-  return header_.abandoned.load(std::memory_order_seq_cst) < sequence || decide(sequence, true);
+bool ShmControl::goes(Gate gate, std::uint64_t sequence) {
+  const auto place = static_cast<std::size_t>(gate);
+  own_.gone[place].store(sequence, std::memory_order_seq_cst);
+  return header_.gates[place].abandoned.load(std::memory_order_seq_cst) < sequence ||
+         decide(gate, sequence, true);
 }
 
-bool ShmControl::gives_up(std::uint64_t sequence) {
-  std::uint64_t last = header_.abandoned.load();
-  while (last < sequence && !header_.abandoned.compare_exchange_weak(last, sequence)) {
+bool ShmControl::gives_up(Gate gate, std::uint64_t sequence) {
+  const auto place = static_cast<std::size_t>(gate);
+  auto& abandoned = header_.gates[place].abandoned;
+  std::uint64_t last = abandoned.load();
+  while (last < sequence && !abandoned.compare_exchange_weak(last, sequence)) {
   }
   bool went = false;
   for (int peer = 0; peer < size_; ++peer)
-    went = went || blocks_[peer].gone.load(std::memory_order_seq_cst) >= sequence;
-  return !decide(sequence, went);
+    went = went || blocks_[peer].gone[place].load(std::memory_order_seq_cst) >= sequence;
+  return !decide(gate, sequence, went);
 }
 
 std::shared_ptr<const Failure> ShmControl::agree(const Call& call, Waiting waiting) {
@@ -236,7 +241,9 @@ std::shared_ptr<const Failure> ShmControl::agree(const Call& call, Waiting waiti
   }
   own_.bell.ring();
   // A call that agrees goes through even if the group broke meanwhile: the op itself decides.
-  if (result == WaitResult::ready ? goes(call.sequence) : !gives_up(call.sequence)) return nullptr;
+  if (result == WaitResult::ready ? goes(Gate::calls, call.sequence)
+                                  : !gives_up(Gate::calls, call.sequence))
+    return nullptr;
   if (result == WaitResult::broken) return failure();
   Failure late = timed_out(call, "waiting for all ranks to enter the call");
   if (result == WaitResult::timed_out) return fail(std::move(late));
@@ -299,22 +306,24 @@ std::shared_ptr<const Failure> ShmControl::barrier(Deadline deadline) {
   const std::uint64_t round = own_.barriers.load(kRelaxed) + 1;
   own_.barriers.store(round, kRelease);
   own_.bell.ring();
-  for (int peer = 0; peer < size_; ++peer) {
-    const auto came = [&] { return blocks_[peer].barriers.load(kAcquire) >= round; };
-    bool left = false;
-    const WaitResult result = wait_for(peer, policy_, deadline, [&] {
+  const auto came = [&](int peer) { return blocks_[peer].barriers.load(kAcquire) >= round; };
+  int peer = 0;
+  bool left = false;
+  WaitResult result = WaitResult::ready;
+  for (; peer < size_; ++peer) {
+    result = wait_for(peer, policy_, deadline, [&] {
       left = has_left(peer);  // first: who came before that has come
-      return came() || left;
+      return came(peer) || left;
     });
-    if (came()) continue;
-    if (left) return fail(ControlPlane::left(peer, "monitored_barrier"));
-    if (result == WaitResult::timed_out) {
-      const auto missing = [&](int rank) { return blocks_[rank].barriers.load(kAcquire) < round; };
-      return fail(did_not_reach_barrier(ranks_that(missing), round));
-    }
-    return failure();
+    if (!came(peer)) break;
   }
-  return nullptr;
+  if (peer == size_ ? goes(Gate::barriers, round) : !gives_up(Gate::barriers, round))
+    return nullptr;
+  if (result == WaitResult::broken) return failure();
+  if (peer < size_ && left) return fail(ControlPlane::left(peer, "monitored_barrier"));
+  Failure late = did_not_reach_barrier(ranks_that([&](int rank) { return !came(rank); }), round);
+  if (result == WaitResult::timed_out) return fail(std::move(late));
+  return explain(std::move(late), std::chrono::seconds(1));  // of the rank that gave up
 }
 
 bool ShmControl::is_gone(RankBlock& block) const noexcept {

@@ -19,13 +19,15 @@
 namespace c10d::inline v0 {
 namespace {
 
-constexpr std::chrono::milliseconds kSlice{100};  // how often a wait looks for a broken group
-constexpr int kTicksPerLook = 10;                 // of the monitor, between looks at the store
-constexpr int kTicksPerBeat = 50;                 // and between signs of life: a second
-constexpr int kTicksPerRetry = 500;               // to tell of a failure: ten seconds
-constexpr int kSilentBeats = 10;                  // of a peer, until it is taken for dead
-constexpr std::chrono::seconds kPatience{2};      // with the store, where no deadline says more
-constexpr std::string_view kLeft = "left";        // the last sign of life
+constexpr std::chrono::milliseconds kSlice{100};   // how often a wait looks for a broken group
+constexpr std::chrono::milliseconds kShortest{1};  // time for a request that needs no wait
+constexpr int kTicksPerLook = 10;                  // of the monitor, between looks at the store
+constexpr int kTicksPerBeat = 50;                  // and between signs of life: a second
+constexpr int kTicksPerRetry = 500;                // to tell of a failure: ten seconds
+constexpr int kSilentBeats = 10;                   // of a peer, until it is taken for dead
+constexpr std::chrono::seconds kPatience{2};       // with the store, where no deadline says more
+constexpr std::string_view kLeft = "left";         // the last sign of life
+constexpr std::string_view kBarred = "barred";     // written for a rank that is not waited for
 
 // An announcement as bytes. Both sides are of one version and byte order: the bootstrap has
 // checked.
@@ -81,6 +83,10 @@ class StoreControl final : public ControlPlane {
     for (int rank = 0; rank < size_; ++rank) all.push_back(beat_key(rank));
     return all;
   }
+  bool arrive(const std::string& own, const std::string& value, Deadline deadline);
+  bool bars_one(const std::vector<std::string>& keys);
+  bool show(const Call& call);
+  std::shared_ptr<const Failure> failure_of_another();
   void beat();
   std::vector<std::string> beats();
   void look_for_beats();
@@ -175,15 +181,38 @@ void StoreControl::look_for_left(const std::vector<std::string>& by_rank, std::s
   }
 }
 
-void StoreControl::announce(const Call& call) {
+// All ranks pass a point or none does, as in ShmControl: who gives up writes the key of a rank that
+// has not come, which then cannot. When all have come, some may have passed, and so must it.
+bool StoreControl::arrive(const std::string& own, const std::string& value, Deadline deadline) {
+  const Duration limit = std::max<Duration>(left_until(deadline), kPatience);
+  return store_->compare_set(own, std::nullopt, value, limit) == value;
+}
+
+bool StoreControl::bars_one(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys)
+    if (store_->compare_set(key, std::nullopt, kBarred, kPatience) == kBarred) return true;
+  return false;
+}
+
+// Of the one that barred a rank: it is about to tell.
+std::shared_ptr<const Failure> StoreControl::failure_of_another() {
+  return explain({.code = Code::timed_out, .message = "another rank gave up", .rank = -1},
+                 kPatience);
+}
+
+void StoreControl::announce(const Call& call) { show(call); }
+
+bool StoreControl::show(const Call& call) {
   std::span<const std::size_t> counts;
   if (const auto* op = std::get_if<AllToAllV>(&call.op)) counts = op->input_counts;
-  store_->set(key(rank_, call.sequence),
-              to_bytes({call.sequence, call.signature, signature_of(call.op, size_)}, counts),
-              left_until(call.deadline));
+  const bool came =
+      arrive(key(rank_, call.sequence),
+             to_bytes({call.sequence, call.signature, signature_of(call.op, size_)}, counts),
+             call.deadline);
   // Everybody has read what came two calls ago: a rank leads by at most one call.
   if (call.sequence > 2)
     store_->delete_key(key(rank_, call.sequence - 2), left_until(call.deadline));
+  return came;
 }
 
 std::shared_ptr<const Failure> StoreControl::compare(const Call& call,
@@ -191,6 +220,7 @@ std::shared_ptr<const Failure> StoreControl::compare(const Call& call,
   const Signature mine = signature_of(call.op, size_);
   for (int peer = 0; peer < size_; ++peer) {
     const std::string& bytes = values[static_cast<std::size_t>(peer)];
+    if (bytes == kBarred) return failure_of_another();
     Announcement theirs;
     if (bytes.size() < sizeof theirs)
       return fail(failure_about(peer, Code::corrupt, name_of(peer) + " announced a short call"));
@@ -211,16 +241,16 @@ std::shared_ptr<const Failure> StoreControl::compare(const Call& call,
 }
 
 std::shared_ptr<const Failure> StoreControl::agree(const Call& call, Waiting) try {
-  announce(call);
   const std::vector<std::string> all = keys(call.sequence);
+  if (!show(call)) return failure_of_another();
   while (true) {
     look_for_cause();
-    if (broken()) return failure();
-    const auto left = call.deadline - std::chrono::steady_clock::now();
-    if (left <= Duration::zero())
-      return fail(timed_out(call, "waiting for all ranks to enter the call"));
+    const Duration left = call.deadline - std::chrono::steady_clock::now();
+    if ((broken() || left <= Duration::zero()) && bars_one(all))
+      return broken() ? failure()
+                      : fail(timed_out(call, "waiting for all ranks to enter the call"));
     try {
-      return compare(call, store_->multi_get(all, std::min<Duration>(left, kSlice)));
+      return compare(call, store_->multi_get(all, std::clamp<Duration>(left, kShortest, kSlice)));
     } catch (const DistTimeoutError&) {  // not all there: look again
     }
     look_for_left(all, fmt::format("{} #{}", to_string(kind_of(call.op)), call.sequence));
@@ -310,25 +340,26 @@ std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
   const auto arrival = [&](int rank) { return fmt::format("barrier/{}/{}", round, rank); };
   std::vector<std::string> all;
   for (int rank = 0; rank < size_; ++rank) all.push_back(arrival(rank));
-  store_->set(arrival(rank_), "", left_until(deadline));
+  if (!arrive(arrival(rank_), "came", deadline)) return failure_of_another();
   while (true) {
     look_for_cause();
-    if (broken())  // who came before that has come
-      return store_->check(all, kPatience) ? nullptr : failure();
-    const auto left = deadline - std::chrono::steady_clock::now();
+    const Duration left = deadline - std::chrono::steady_clock::now();
+    if (broken() && bars_one(all)) return failure();
+    if (left <= Duration::zero()) {
+      std::vector<int> missing;
+      for (int peer = 0; peer < size_; ++peer)
+        if (!store_->try_get(arrival(peer), kPatience)) missing.push_back(peer);
+      if (bars_one(all)) return fail(did_not_reach_barrier(missing, round));
+    }
     try {
-      store_->wait(all, std::clamp<Duration>(left, std::chrono::milliseconds(1), kSlice));
+      for (const std::string& came :
+           store_->multi_get(all, std::clamp<Duration>(left, kShortest, kSlice)))
+        if (came == kBarred) return failure_of_another();
       if (round > 1) store_->delete_key(fmt::format("barrier/{}/{}", round - 1, rank_), kPatience);
       return nullptr;
     } catch (const DistTimeoutError&) {
       look_for_left(all, "monitored_barrier");
-      if (broken() || left > Duration::zero()) continue;
     }
-    std::vector<int> missing;
-    for (int peer = 0; peer < size_; ++peer)
-      if (!store_->try_get(arrival(peer), kPatience)) missing.push_back(peer);
-    if (missing.empty()) return nullptr;
-    return fail(did_not_reach_barrier(missing, round));
   }
 } catch (const DistError& error) {
   return fail(error.failure());

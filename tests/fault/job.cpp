@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "c10d/backend.h"
 
@@ -141,6 +142,13 @@ std::vector<std::string> backends() {
     if (info.available && (info.name == "native" || info.name == "gloo"))
       names.push_back(info.name);
   return names;
+}
+
+std::vector<std::string> mpi_launchers() {
+  std::vector<std::string> all;
+  std::istringstream words(C10D_MPI_LAUNCHERS);
+  for (std::string word; words >> word;) all.push_back(word);
+  return all;
 }
 
 std::string name_of(const testing::TestParamInfo<std::string>& info) {

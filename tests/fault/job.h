@@ -106,6 +106,8 @@ class Clean : public testing::TestWithParam<std::string> {
 const std::string& temporary_folder();
 
 std::vector<std::string> backends();
+// The mpirun of each MPI that the mpi backend is built for.
+std::vector<std::string> mpi_launchers();
 // Of a test: the parameter, or the ending of the file it names.
 std::string name_of(const testing::TestParamInfo<std::string>& info);
 
@@ -113,4 +115,9 @@ std::string name_of(const testing::TestParamInfo<std::string>& info);
 
 #define C10D_ON_EACH_BACKEND(Suite)                                                 \
   INSTANTIATE_TEST_SUITE_P(Each, Suite, testing::ValuesIn(c10d::fault::backends()), \
+                           c10d::fault::name_of)
+
+#define C10D_ON_EACH_MPI(Suite)                                                          \
+  GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Suite);                                  \
+  INSTANTIATE_TEST_SUITE_P(Each, Suite, testing::ValuesIn(c10d::fault::mpi_launchers()), \
                            c10d::fault::name_of)

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A rank that dies or fails while the others wait for it in the making of a group, or of memory
 // that they share: they end with an error that names it, and not at their deadline.
+#include <filesystem>
+#include <fstream>
+
 #include "tests/fault/job.h"
 
 namespace c10d::fault {
@@ -27,7 +30,6 @@ class Join : public Clean {
 
 TEST_P(Join, ARankThatDiesIsNamedByTheOthers) {
   for (const std::string& place : places()) {
-    if (place.starts_with("/gloo/")) continue;  // what ends there is Gloo's to say
     for (const int victim : {0, kRanks - 1}) {
       Job job(GetParam(), kRanks, {.rank = victim, .how = "die:" + place});
       go(job, place, victim);
@@ -56,6 +58,63 @@ TEST_P(Join, ARankThatFailsTellsTheOthersWhy) {
 }
 
 C10D_ON_EACH_BACKEND(Join);
+
+// With MPI's own launcher. What is asked of MPI there blocks in every rank, and nothing ends it: so
+// whatever keeps one rank away must be told before, or the others must be able to leave.
+class JoinOnMpi : public Clean {
+ public:
+  // The last line of each rank but the victim, of one run.
+  static std::vector<std::string> last_lines(const std::string& trap) {
+    const std::string folder = temporary_folder() + "/mpi";
+    std::filesystem::create_directory(folder);
+    Child launcher({GetParam(), "-n", std::to_string(kRanks), C10D_FAULT_RANK, "make-on-mpi",
+                    "file:" + folder + "/store", folder + "/rank", std::to_string(kVictim), trap});
+    launcher.end();
+    std::vector<std::string> lines;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (rank == kVictim) continue;
+      lines.emplace_back("(nothing)");
+      std::ifstream file(folder + "/rank." + std::to_string(rank));
+      for (std::string line; std::getline(file, line);) lines.back() = line;
+    }
+    std::filesystem::remove_all(folder);
+    return lines;
+  }
+
+ protected:
+  static constexpr int kVictim = 1;
+};
+
+TEST_P(JoinOnMpi, AllRanksGetTheirGroups) {
+  for (const std::string& line : last_lines("none")) EXPECT_EQ(line, "ready");
+}
+
+TEST_P(JoinOnMpi, ARankThatExitsIsNamedByTheOthers) {
+  for (const std::string& line : last_lines("exit")) {
+    const Heard error = parse_error(line);
+    EXPECT_EQ(error.code, "PeerDied") << line;
+    EXPECT_EQ(error.rank, kVictim) << line;
+  }
+}
+
+TEST_P(JoinOnMpi, ARankThatCannotStartMpiTellsTheOthersWhy) {
+  for (const std::string& line : last_lines("stranger")) {
+    const Heard error = parse_error(line);
+    EXPECT_EQ(error.code, "Unsupported") << line;
+    EXPECT_EQ(error.rank, kVictim) << line;
+  }
+}
+
+TEST_P(JoinOnMpi, ARankWhereMpiFailsTellsTheOthersWhy) {
+  for (const char* trap : {"fail:1", "fail:3", "fail:4"})  // the third is the world's last
+    for (const std::string& line : last_lines(trap)) {
+      const Heard error = parse_error(line);
+      EXPECT_EQ(error.code, "BackendError") << trap << ": " << line;
+      EXPECT_EQ(error.rank, kVictim) << trap << ": " << line;
+    }
+}
+
+C10D_ON_EACH_MPI(JoinOnMpi);
 
 }  // namespace
 }  // namespace c10d::fault

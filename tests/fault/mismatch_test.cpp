@@ -110,15 +110,7 @@ TEST_P(MismatchOnMpi, IsNamedOnEveryRank) {
   std::filesystem::remove_all(folder);
 }
 
-std::vector<std::string> launchers() {
-  std::vector<std::string> all;
-  std::istringstream words(C10D_MPI_LAUNCHERS);
-  for (std::string word; words >> word;) all.push_back(word);
-  return all;
-}
-
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MismatchOnMpi);
-INSTANTIATE_TEST_SUITE_P(Each, MismatchOnMpi, testing::ValuesIn(launchers()), name_of);
+C10D_ON_EACH_MPI(MismatchOnMpi);
 
 }  // namespace
 }  // namespace c10d::fault

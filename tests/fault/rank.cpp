@@ -13,6 +13,7 @@
 #include "c10d/env.h"
 #include "c10d/init.h"
 #include "tests/fault/mismatch.h"
+#include "tests/fault/mpi_trap.h"
 #include "tests/fault/say.h"
 #include "tests/fault/trap_store.h"
 
@@ -165,6 +166,31 @@ int check_mismatches(const std::string& backend, int rank, int size, const std::
   return 0;
 }
 
+// A world and a subgroup under MPI's launcher, which ends all ranks with the first that does not
+// end as MPI wants: so all wait until each has said its part. `victim` walks into the trap.
+int make_on_mpi(const std::string& place, const std::string& output, int victim,
+                const std::string& trap) {
+  const LaunchInfo launch = detect_launch();
+  redirect(output + "." + std::to_string(launch.rank));
+  if (launch.rank == victim) set_mpi_trap(trap);
+  const std::shared_ptr<Store> store = store_at(place, launch.size);
+  try {
+    ProcessGroup world = init_process_group(
+        {.backend = "mpi", .store = store, .rank = launch.rank, .size = launch.size});
+    say("ready");
+    const ProcessGroup reversed = world.new_group(std::vector{2, 1, 0});
+    say("ready");
+  } catch (const std::exception& error) {
+    say_error(error);
+  }
+  std::vector<std::string> all;
+  for (int rank = 0; rank < launch.size; ++rank)
+    if (rank != victim || trap != "exit") all.push_back("said/" + std::to_string(rank));
+  store->set("said/" + std::to_string(launch.rank), "");
+  store->wait(all);
+  return 0;
+}
+
 int keep_store() {
   const auto store = make_tcp_store({.server = true, .timeout = kRankTimeout});
   say(std::to_string(store->port()));
@@ -183,6 +209,9 @@ int run(const std::vector<std::string>& arguments) {
   if (mode == "mismatch")
     return check_mismatches(arguments.at(1), std::stoi(arguments.at(2)), std::stoi(arguments.at(3)),
                             arguments.at(4));
+  if (mode == "make-on-mpi")
+    return make_on_mpi(arguments.at(1), arguments.at(2), std::stoi(arguments.at(3)),
+                       arguments.at(4));
   if (mode ==
       "mismatch-in-file") {  // rank and size from the launcher, one file per rank for output
     const LaunchInfo launch = detect_launch();

@@ -37,6 +37,7 @@ class TestControl final : public Control {
       : rank_(rank), size_(size), fate_(std::move(fate)) {}
 
   std::shared_ptr<const Failure> agree(const Call&, Waiting) override { return failure(); }
+  std::shared_ptr<const Failure> barrier(Deadline) override { return failure(); }
   void announce(const Call& call) override {
     MutexLock lock(fate_->mutex);
     fate_->calls[call.sequence][rank_] = describe(signature_of(call.op, size_));

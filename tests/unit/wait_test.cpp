@@ -19,6 +19,7 @@ using std::chrono::steady_clock;
 class BreakableControl final : public Control {
  public:
   std::shared_ptr<const Failure> agree(const Call&, Waiting) override { return nullptr; }
+  std::shared_ptr<const Failure> barrier(Deadline) override { return failure(); }
   void announce(const Call&) override {}
   Agreement poll_agreement(const Call&) override { return Agreement::agreed; }
   std::shared_ptr<const Failure> failure() override { return nullptr; }

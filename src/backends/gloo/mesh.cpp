@@ -41,12 +41,20 @@ std::string read_addresses(const BackendContext& context, int rank, Deadline dea
   }
 }
 
-// Closes the connections when the group breaks while they are being made: Gloo waits there for
-// peers that may have died, and for nothing else.
+// Ends the wait for a connection when the group breaks meanwhile, or at the deadline: Gloo waits
+// there for a peer that may have died, and for nothing else. No other connection is closed, and
+// this one only when it was waited for a look ago already: Gloo closes with a reset, and a peer
+// that has not accepted yet what is reset then ends with its process, in Gloo's thread (getpeername
+// fails, which throws there).
 class BrokenWatch {
  public:
-  BrokenWatch(Control& control, gloo::transport::Context& connections)
-      : control_(control), connections_(connections), thread_(start_thread([this] { run(); })) {}
+  static constexpr int kNobody = -1;
+
+  BrokenWatch(Control& control, gloo::transport::Context& connections, Deadline deadline)
+      : control_(control),
+        connections_(connections),
+        deadline_(deadline),
+        thread_(start_thread([this] { run(); })) {}
   ~BrokenWatch() {
     {
       MutexLock lock(mutex_);
@@ -58,13 +66,19 @@ class BrokenWatch {
   BrokenWatch(const BrokenWatch&) = delete;
   BrokenWatch& operator=(const BrokenWatch&) = delete;
 
+  // Whom this rank waits for.
+  void set_peer(int peer) {
+    MutexLock lock(mutex_);
+    peer_ = peer;
+  }
+
  private:
   void run() {
     MutexLock lock(mutex_);
-    for (; !over_; changed_.wait_for(mutex_, kLook)) {
-      if (!control_.broken()) continue;
-      for (int peer = 0; peer < connections_.size; ++peer)
-        if (peer != connections_.rank) close(peer);
+    for (int before = kNobody; !over_; changed_.wait_for(mutex_, kLook)) {
+      if (!control_.broken() && std::chrono::steady_clock::now() < deadline_) continue;
+      if (peer_ != kNobody && peer_ == before) close(peer_);
+      before = peer_;
     }
   }
 
@@ -75,8 +89,10 @@ class BrokenWatch {
 
   Control& control_;
   gloo::transport::Context& connections_;
+  const Deadline deadline_;
   Mutex mutex_;
   CondVar changed_;
+  int peer_ C10D_GUARDED_BY(mutex_) = kNobody;
   bool over_ C10D_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
@@ -118,6 +134,18 @@ std::shared_ptr<gloo::transport::Device> make_gloo_device(const BackendContext& 
 
 namespace {
 
+[[noreturn]] void throw_late(const BackendContext& context, int peer) {
+  const Member& member = context.members[static_cast<std::size_t>(peer)];
+  throw_failure({.code = Code::timed_out,
+                 .message = fmt::format("rank {} waited in vain for a connection to rank {} "
+                                        "(host {}, pid {}) over Gloo",
+                                        context.rank, peer, member.host, member.pid),
+                 .rank = peer,
+                 .host = member.host,
+                 .pid = member.pid,
+                 .group = context.group});
+}
+
 void connect_all(const BackendContext& context, gloo::transport::Context& connections,
                  Deadline deadline) {
   std::string own;
@@ -127,7 +155,7 @@ void connect_all(const BackendContext& context, gloo::transport::Context& connec
     own.append(address.begin(), address.end());
   }
   context.store->set(address_key(context.rank), own);
-  const BrokenWatch watch(*context.control, connections);
+  BrokenWatch watch(*context.control, connections, deadline);
   const std::size_t bytes = own.size() / static_cast<std::size_t>(context.size - 1);
   for (int peer = 0; peer < context.size; ++peer) {
     if (peer == context.rank) continue;
@@ -143,7 +171,12 @@ void connect_all(const BackendContext& context, gloo::transport::Context& connec
     const auto place =
         static_cast<std::size_t>(context.rank < peer ? context.rank : context.rank - 1);
     const auto first = theirs.begin() + static_cast<std::ptrdiff_t>(place * bytes);
+    watch.set_peer(peer);
     connections.getPair(peer)->connect({first, first + static_cast<std::ptrdiff_t>(bytes)});
+    watch.set_peer(BrokenWatch::kNobody);
+    // Gloo takes a connection that was closed for one that is there.
+    if (const auto failure = context.control->failure()) throw_failure(*failure);
+    if (std::chrono::steady_clock::now() >= deadline) throw_late(context, peer);
   }
 }
 
@@ -169,8 +202,6 @@ std::shared_ptr<RevocableMesh> connect_mesh(const BackendContext& context,
                              "set C10D_GLOO_INTERFACE to an interface that all ranks can reach",
                              context.rank, device->str(), error.what()));
   }
-  // Gloo takes a connection that was closed for one that is there.
-  if (const auto failure = context.control->failure()) throw_failure(*failure);
   mesh->adopt(std::move(device), connections);
   return mesh;
 }

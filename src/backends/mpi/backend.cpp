@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <functional>
 
 #include "kernels/alone.h"
@@ -143,21 +144,47 @@ Work MpiBackend::launch_message(const Call& call, const T& op, std::uint32_t num
   }
 }
 
+namespace {
+
+// Makes the backend of a group out of the channel that `make(look)` returns. MPI calls that block
+// may be made there: either all ranks come to them or none does.
+template <class Make>
+std::unique_ptr<Backend> make_together(BackendContext context, const Make& make) {
+  const Deadline deadline = std::chrono::steady_clock::now() + context.timeout;
+  if (const auto failure = context.control->barrier(deadline)) throw_failure(*failure);
+  const auto look = [&] {
+    if (const auto failure = context.control->failure()) throw_failure(*failure);
+    if (std::chrono::steady_clock::now() >= deadline)
+      throw_failure({.code = Code::timed_out,
+                     .message = fmt::format("rank {} waited in vain for the others while MPI made "
+                                            "the communicators of group \"{}\"",
+                                            context.rank, context.group),
+                     .group = context.group});
+  };
+  const MpiHold hold;  // who exits meanwhile must not wait for the others in MPI_Finalize
+  try {
+    Channel channel = make(look);
+    return std::make_unique<MpiBackend>(std::move(context), std::move(channel));
+  } catch (const DistError&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    throw_failure({.code = Code::backend_error,
+                   .message = fmt::format("MPI could not make a group: {}", error.what()),
+                   .rank = context.rank,
+                   .group = context.group});
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<Backend> MpiBackend::new_group(BackendContext context,
                                                const std::vector<int>& parent_ranks) {
   if (context.size == 1) return std::make_unique<MpiBackend>(std::move(context), Channel());
   // The tag tells apart groups that members make at the same time.
   const int tag = static_cast<int>(std::hash<std::string>()(context.group) % 32768);
-  try {
-    const auto turn = mpi_turn();
-    Channel channel = Channel::subset(channel_.collectives, parent_ranks, tag);
-    return std::make_unique<MpiBackend>(std::move(context), std::move(channel));
-  } catch (const std::runtime_error& error) {
-    throw_failure({.code = Code::backend_error,
-                   .message = fmt::format("MPI could not make a group: {}", error.what()),
-                   .rank = context_.rank,
-                   .group = context_.group});
-  }
+  return make_together(std::move(context), [&](const Channel::Look& look) {
+    return Channel::subset(channel_.collectives, parent_ranks, tag, look);
+  });
 }
 
 void MpiBackend::shutdown(Deadline deadline) {
@@ -179,17 +206,12 @@ namespace {
 
 std::unique_ptr<Backend> make_mpi_backend(BackendContext context) {
   if (context.size == 1) return std::make_unique<MpiBackend>(std::move(context), Channel());
-  start_mpi(context);
-  try {
-    const auto turn = mpi_turn();
-    Channel channel = Channel::duplicate(MPI_COMM_WORLD);
-    return std::make_unique<MpiBackend>(std::move(context), std::move(channel));
-  } catch (const std::runtime_error& error) {
-    throw_failure({.code = Code::backend_error,
-                   .message = fmt::format("MPI could not make a group: {}", error.what()),
-                   .rank = context.rank,
-                   .group = context.group});
-  }
+  check_startable(context);
+  const BackendContext& starting = context;
+  return make_together(context, [&](const Channel::Look& look) {
+    start_mpi(starting);
+    return Channel::duplicate(MPI_COMM_WORLD, look);
+  });
 }
 
 }  // namespace

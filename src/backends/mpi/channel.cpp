@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/mpi/channel.h"
 
+#include <sched.h>
+
 #include <array>
 #include <climits>
+#include <memory>
+#include <utility>
 
 #include "src/backends/mpi/runtime.h"
 #include "src/backends/mpi/types.h"
@@ -12,11 +16,46 @@ namespace {
 
 constexpr std::size_t kBlock = std::size_t{1} << 30;  // elements in a derived type's unit
 
-MPI_Comm duplicate_of(MPI_Comm comm) {
-  MPI_Comm copy = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_dup(comm, &copy));
-  MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
-  return copy;
+// A duplicate in the making: MPI writes it when it is done.
+struct Duplicate {
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+
+  bool done() {
+    const auto turn = mpi_turn();
+    int flag = 0;
+    check_mpi(MPI_Test(&request, &flag, MPI_STATUS_IGNORE));
+    return flag != 0;
+  }
+};
+
+MPI_Comm duplicate_of(MPI_Comm comm, const Channel::Look& look) {
+  auto duplicate = std::make_unique<Duplicate>();
+  {
+    const auto turn = mpi_turn();
+    check_mpi(MPI_Comm_idup(comm, &duplicate->comm, &duplicate->request));
+  }
+  try {
+    for (; !duplicate->done(); sched_yield()) look();
+  } catch (...) {
+    keep_for_good(std::move(duplicate));
+    throw;
+  }
+  MPI_Comm_set_errhandler(duplicate->comm, MPI_ERRORS_RETURN);
+  return duplicate->comm;
+}
+
+MPI_Comm communicator_of(MPI_Comm parent, const std::vector<int>& ranks, int tag) {
+  const auto turn = mpi_turn();
+  MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+  MPI_Comm comm = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_group(parent, &all));
+  check_mpi(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &members));
+  check_mpi(MPI_Comm_create_group(parent, members, tag, &comm));
+  MPI_Group_free(&members);
+  MPI_Group_free(&all);
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  return comm;
 }
 
 MPI_Datatype committed(MPI_Datatype type) {
@@ -26,28 +65,23 @@ MPI_Datatype committed(MPI_Datatype type) {
 
 }  // namespace
 
-Channel Channel::duplicate(MPI_Comm parent) {
+Channel Channel::over(MPI_Comm comm, const Look& look) {
   Channel channel;
-  channel.collectives = duplicate_of(parent);
-  channel.headers = duplicate_of(channel.collectives);
-  channel.payloads = duplicate_of(channel.collectives);
-  check_mpi(MPI_Comm_rank(parent, &channel.rank));
-  check_mpi(MPI_Comm_size(parent, &channel.size));
+  channel.collectives = comm;
+  channel.headers = duplicate_of(comm, look);
+  channel.payloads = duplicate_of(comm, look);
+  const auto turn = mpi_turn();
+  check_mpi(MPI_Comm_rank(comm, &channel.rank));
+  check_mpi(MPI_Comm_size(comm, &channel.size));
   return channel;
 }
 
-Channel Channel::subset(MPI_Comm parent, const std::vector<int>& ranks, int tag) {
-  MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
-  MPI_Comm comm = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_group(parent, &all));
-  check_mpi(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &members));
-  check_mpi(MPI_Comm_create_group(parent, members, tag, &comm));
-  MPI_Group_free(&members);
-  MPI_Group_free(&all);
-  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-  Channel channel = duplicate(comm);
-  MPI_Comm_free(&comm);
-  return channel;
+Channel Channel::duplicate(MPI_Comm parent, const Look& look) {
+  return over(duplicate_of(parent, look), look);
+}
+
+Channel Channel::subset(MPI_Comm parent, const std::vector<int>& ranks, int tag, const Look& look) {
+  return over(communicator_of(parent, ranks, tag), look);
 }
 
 void Channel::free_communicators() noexcept {

@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -20,11 +21,13 @@ struct Channel {
   int rank = 0;
   int size = 1;
 
+  // Called now and then by who waits for the other ranks, and throws what shall end that.
+  using Look = std::function<void()>;
   // Duplicates `parent`, collectively over its ranks.
-  static Channel duplicate(MPI_Comm parent);
-  // Over these ranks of `parent`, in this order; only they call. `tag` tells apart groups made at
-  // the same time.
-  static Channel subset(MPI_Comm parent, const std::vector<int>& ranks, int tag);
+  static Channel duplicate(MPI_Comm parent, const Look& look);
+  // Over these ranks of `parent`, in this order; only they call, and all do: MPI has no call for it
+  // that would not block. `tag` tells apart groups made at the same time.
+  static Channel subset(MPI_Comm parent, const std::vector<int>& ranks, int tag, const Look& look);
   void free_communicators() noexcept;
 
   // MPI's counts are ints: `count` elements as a count and a type, made for the collective in
@@ -44,6 +47,8 @@ struct Channel {
   IntCounts shards;  // what each rank has
 
  private:
+  static Channel over(MPI_Comm comm, const Look& look);
+
   std::vector<MPI_Datatype> types_;
 };
 

@@ -66,19 +66,18 @@ void make_symbols_global() {
 #endif
 }
 
-int initialised_level(const BackendContext& context) {
-  int flag = 0, level = MPI_THREAD_SINGLE;
-  MPI_Finalized(&flag);
-  if (flag) throw_unsupported(context, "MPI was finalised in this process and cannot start again");
+bool is_initialised() {
+  int flag = 0;
   MPI_Initialized(&flag);
-  if (flag) {
+  return flag != 0;
+}
+
+int initialised_level() {
+  int level = MPI_THREAD_SINGLE;
+  if (is_initialised()) {
     MPI_Query_thread(&level);
     return level;
   }
-  if (!launched_by_mpi())
-    throw_unsupported(context,
-                      fmt::format("the mpi backend needs the launcher of its MPI: type `{}`",
-                                  line_to_type(context.size)));
   make_symbols_global();
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -88,9 +87,20 @@ int initialised_level(const BackendContext& context) {
 
 }  // namespace
 
+void check_startable(const BackendContext& context) {
+  int finalised = 0;
+  MPI_Finalized(&finalised);
+  if (finalised)
+    throw_unsupported(context, "MPI was finalised in this process and cannot start again");
+  if (!is_initialised() && !launched_by_mpi())
+    throw_unsupported(context,
+                      fmt::format("the mpi backend needs the launcher of its MPI: type `{}`",
+                                  line_to_type(context.size)));
+}
+
 void start_mpi(const BackendContext& context) {
   MutexLock lock(start_mutex);
-  const int level = initialised_level(context);
+  const int level = initialised_level();
   if (level < MPI_THREAD_SERIALIZED)
     throw_unsupported(context,
                       "the program initialised MPI for one thread only: call MPI_Init_thread with "

@@ -3,9 +3,12 @@
 
 #include <mpi.h>
 
+#include <deque>
+#include <memory>
 #include <string>
 
 #include "c10d/backend.h"
+#include "src/core/mutex.h"
 
 namespace c10d::inline v0 {
 
@@ -15,12 +18,20 @@ namespace c10d::inline v0 {
 // group does not finalise: that could wait for peers that are gone, while mpirun ends the job by
 // itself.
 //
-// Makes sure that MPI runs and that MPI_COMM_WORLD is the group. Throws DistBackendError
-// (unsupported) that says what to type when it does not.
+// Whether start_mpi() may be called: it waits for all ranks inside MPI_Init_thread, where nothing
+// ends it. Throws DistBackendError (unsupported) that says what to type when this process cannot.
+void check_startable(const BackendContext& context);
+// Makes sure that MPI runs and that MPI_COMM_WORLD is the group. Throws as above.
 void start_mpi(const BackendContext& context);
-// Count the groups that must end before MPI is finalised.
+// Count what must end before MPI is finalised: groups, made or in the making.
 void hold_mpi() noexcept;
 void release_mpi() noexcept;
+struct MpiHold {
+  MpiHold() noexcept { hold_mpi(); }
+  ~MpiHold() { release_mpi(); }
+  MpiHold(const MpiHold&) = delete;
+  MpiHold& operator=(const MpiHold&) = delete;
+};
 
 // To be held around every MPI call. It locks nothing where MPI takes calls from several threads at
 // once.
@@ -36,6 +47,19 @@ class [[nodiscard]] MpiTurn {
 };
 inline MpiTurn mpi_turn() { return MpiTurn(); }
 bool mpi_is_concurrent() noexcept;  // MPI_THREAD_MULTIPLE
+
+// Keeps what MPI still works on and cannot give back. MPI is not finalised then.
+template <class T>
+void keep_for_good(std::unique_ptr<T> op) {
+  struct Kept {
+    Mutex mutex;
+    std::deque<std::unique_ptr<T>> ops C10D_GUARDED_BY(mutex);
+  };
+  static auto& kept = *new Kept();
+  hold_mpi();
+  MutexLock lock(kept.mutex);
+  kept.ops.push_back(std::move(op));
+}
 
 // "MPI_ERR_TRUNCATE: message truncated".
 std::string mpi_error_text(int code);

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <utility>
 
 #include "src/backends/mpi/runtime.h"
@@ -17,17 +16,6 @@ namespace c10d::inline v0 {
 namespace {
 
 constexpr std::size_t kMaxPending = 4096;
-
-template <class T>
-void keep_for_good(std::unique_ptr<T> op) {
-  struct Kept {
-    Mutex mutex;
-    std::deque<std::unique_ptr<T>> ops C10D_GUARDED_BY(mutex);
-  };
-  static auto& kept = *new Kept();
-  MutexLock lock(kept.mutex);
-  kept.ops.push_back(std::move(op));
-}
 
 bool has_more_ranks_than_cpus(const BackendContext& context) {
   return std::count_if(context.members.begin(), context.members.end(),
