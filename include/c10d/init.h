@@ -35,8 +35,8 @@ struct InitOptions {
 // Brings `size` ranks together and returns their group. Every rank of the job calls it with the
 // same name. Throws InvalidArgument (own arguments or environment), DistTimeoutError (naming the
 // missing ranks), DistNetworkError (unreachable, wrong_job, not_authenticated, address_in_use),
-// DistBackendError (mismatch: a duplicate rank or another size, naming both claimants; unsupported:
-// no such backend here, and why).
+// DistBackendError (mismatch: a duplicate rank, told alone, or on every rank another size or
+// backend, naming both sides; unsupported: no such backend here, and why).
 C10D_API ProcessGroup init_process_group(InitOptions options = {});
 
 }  // namespace c10d::inline v0

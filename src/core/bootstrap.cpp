@@ -21,7 +21,8 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kMissingReport{10};
-constexpr std::chrono::milliseconds kLook{200};  // how often a rank that waits asks for failures
+constexpr std::chrono::milliseconds kLookForFailure{
+    200};  // how often a rank that waits asks for failures
 // For a store to take back a claim: who leaves does not wait for a server that is stopped or gone.
 constexpr std::chrono::seconds kGivingBack{1};
 constexpr std::chrono::seconds kServersPatience{5};  // with ranks that have yet to read why
@@ -212,7 +213,8 @@ class Bootstrap {
       look_for_failure();
       const Duration left = options_.deadline - steady_clock::now();
       try {
-        return options_.store->multi_get(keys, std::clamp<Duration>(left, Duration(1), kLook));
+        return options_.store->multi_get(keys,
+                                         std::clamp<Duration>(left, Duration(1), kLookForFailure));
       } catch (const DistTimeoutError&) {
       }
       const bool late = left <= Duration::zero();

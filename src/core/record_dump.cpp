@@ -35,7 +35,7 @@ std::atomic<int> g_files{0};
 void request_record(int /*signal*/) { g_requested.store(true, std::memory_order_relaxed); }
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-bool write_all(int fd, std::string_view text) noexcept {
+bool write_record_text(int fd, std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
     if (written < 0 && errno != EINTR) return false;
@@ -44,7 +44,7 @@ bool write_all(int fd, std::string_view text) noexcept {
   return true;
 }
 
-std::vector<GroupRecord> read_all(const Images& images) {
+std::vector<GroupRecord> read_images(const Images& images) {
   std::vector<GroupRecord> groups;
   for (const auto image : images)
     if (auto group = read_image(image)) groups.push_back(std::move(*group));
@@ -52,16 +52,16 @@ std::vector<GroupRecord> read_all(const Images& images) {
 }
 
 // Whoever sees the file sees all of it.
-void write_file(const std::string& folder, const Images& images) {
+void write_record_file(const std::string& folder, const Images& images) {
   const int number = g_files.fetch_add(1);
   if (number >= kMostFiles) return;
   const std::string path =
       fmt::format("{}/c10d-record-{}-{}-{}.json", folder, host_name(), getpid(), number);
   const std::string unfinished = path + ".part";
-  const std::string text = json_of(read_all(images), steady_ns(), kInFile);
+  const std::string text = json_of(read_images(images), steady_ns(), kInFile);
   const Fd fd(
       ::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (fd && write_all(fd.get(), text) && ::rename(unfinished.c_str(), path.c_str()) == 0)
+  if (fd && write_record_text(fd.get(), text) && ::rename(unfinished.c_str(), path.c_str()) == 0)
     return log(LogLevel::warn, "the record of the last ops is in {}", path);
   const int error = errno;
   if (fd) ::unlink(unfinished.c_str());
@@ -101,8 +101,8 @@ bool take_record_request() noexcept {
 }
 
 void dump_record(const Images& images) noexcept try {
-  if (const auto folder = env("C10D_RECORD_DIR")) return write_file(*folder, images);
-  write_all(STDERR_FILENO, text_of(read_all(images), steady_ns(), kOnStderr));
+  if (const auto folder = env("C10D_RECORD_DIR")) return write_record_file(*folder, images);
+  write_record_text(STDERR_FILENO, text_of(read_images(images), steady_ns(), kOnStderr));
 } catch (const std::exception& error) {
   log(LogLevel::error, "the record of the last ops could not be written: {}", error.what());
 }

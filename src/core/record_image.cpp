@@ -19,10 +19,11 @@
 namespace c10d::inline v0 {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // of a group of more than 8,000 ranks
+constexpr std::size_t kMostImageBytes = std::size_t{1}
+                                        << 30;  // of a group of more than 8,000 ranks
 constexpr std::size_t kMostProcesses = 4096;
 
-std::string printable(std::string text) {
+std::string printable_text(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c < 0x20 || c > 0x7e; }, '?');
   return text;
@@ -32,7 +33,7 @@ RankRecord read_block(const RankBlock& block, int rank) {
   RankRecord record;
   record.rank = rank;
   record.pid = block.pid;
-  record.host = printable(read_text(block.host));
+  record.host = printable_text(read_text(block.host));
   record.left = block.presence.load(std::memory_order_relaxed) == Presence::left;
   record.submitted = block.submitted.load(std::memory_order_relaxed);
   record.finished = block.finished.load(std::memory_order_relaxed);
@@ -42,16 +43,16 @@ RankRecord read_block(const RankBlock& block, int rank) {
 }
 
 // A copy of memory, aligned as what it holds.
-class Copy {
+class MemoryCopy {
  public:
   // Nothing of what is not the sealed memory of a group.
-  static std::optional<Copy> of(int fd) {
+  static std::optional<MemoryCopy> of(int fd) {
     struct stat status {};
     const int seals = ::fcntl(fd, F_GET_SEALS);
     if (seals < 0 || ::fstat(fd, &status) != 0) return std::nullopt;
     const auto bytes = static_cast<std::size_t>(status.st_size);
-    if (bytes < sizeof(GroupHeader) || bytes > kMostBytes) return std::nullopt;
-    Copy copy(bytes);
+    if (bytes < sizeof(GroupHeader) || bytes > kMostImageBytes) return std::nullopt;
+    MemoryCopy copy(bytes);
     for (std::size_t done = 0; done < bytes;) {
       auto* to = reinterpret_cast<char*>(copy.lines_.data()) + done;
       const ssize_t got = ::pread(fd, to, bytes - done, static_cast<off_t>(done));
@@ -69,14 +70,14 @@ class Copy {
   struct alignas(GroupHeader) Line {
     std::byte bytes[alignof(GroupHeader)];
   };
-  explicit Copy(std::size_t bytes)
+  explicit MemoryCopy(std::size_t bytes)
       : bytes_(bytes), lines_((bytes + sizeof(Line) - 1) / sizeof(Line)) {}
   std::size_t bytes_;
   std::vector<Line> lines_;
 };
 
 // Memory is known by its device and inode, however many ranks have it open.
-using Seen = std::set<std::pair<dev_t, ino_t>>;
+using SeenMemory = std::set<std::pair<dev_t, ino_t>>;
 
 void add_group(std::vector<GroupRecord>& groups, GroupRecord found) {
   const auto same = std::find_if(groups.begin(), groups.end(), [&](const GroupRecord& group) {
@@ -93,7 +94,7 @@ void add_group(std::vector<GroupRecord>& groups, GroupRecord found) {
   if (!same->failure) same->failure = std::move(found.failure);
 }
 
-void read_process(pid_t pid, Seen& seen, std::vector<GroupRecord>& groups) {
+void read_memory_of(pid_t pid, SeenMemory& seen, std::vector<GroupRecord>& groups) {
   const std::string name = fmt::format("/memfd:{} (deleted)", kControlMemory);
   std::error_code error;
   for (std::filesystem::directory_iterator entry(fmt::format("/proc/{}/fd", pid), error), end;
@@ -104,7 +105,7 @@ void read_process(pid_t pid, Seen& seen, std::vector<GroupRecord>& groups) {
     struct stat status {};
     if (!fd || ::fstat(fd.get(), &status) != 0) continue;
     if (!seen.insert({status.st_dev, status.st_ino}).second) continue;
-    if (const std::optional<Copy> copy = Copy::of(fd.get()))
+    if (const std::optional<MemoryCopy> copy = MemoryCopy::of(fd.get()))
       if (auto group = read_image(copy->bytes())) add_group(groups, std::move(*group));
   }
 }
@@ -131,7 +132,7 @@ std::optional<GroupRecord> read_image(std::span<const std::byte> image) {
       header.first_rank > header.size - header.ranks)
     return std::nullopt;
   GroupRecord record;
-  record.group = printable(read_text(header.group));
+  record.group = printable_text(read_text(header.group));
   record.size = header.size;
   const auto* blocks = reinterpret_cast<const RankBlock*>(&header + 1);
   for (std::size_t i = 0; i < ranks; ++i)
@@ -139,9 +140,9 @@ std::optional<GroupRecord> read_image(std::span<const std::byte> image) {
       record.ranks.push_back(read_block(blocks[i], header.first_rank + static_cast<int>(i)));
   if (header.state.load(std::memory_order_acquire) == GroupHeader::broken) {
     record.failure = read_cause(header);
-    record.failure->message = printable(std::move(record.failure->message));
-    record.failure->host = printable(std::move(record.failure->host));
-    record.failure->op = printable(std::move(record.failure->op));
+    record.failure->message = printable_text(std::move(record.failure->message));
+    record.failure->host = printable_text(std::move(record.failure->host));
+    record.failure->op = printable_text(std::move(record.failure->op));
     record.failure->group = record.group;
   }
   return record;
@@ -149,13 +150,13 @@ std::optional<GroupRecord> read_image(std::span<const std::byte> image) {
 
 std::vector<GroupRecord> attach(std::span<const pid_t> processes) {
   std::vector<pid_t> all(processes.begin(), processes.end());
-  Seen seen;
+  SeenMemory seen;
   std::vector<GroupRecord> groups;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (std::find(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(i), all[i]) !=
         all.begin() + static_cast<std::ptrdiff_t>(i))
       continue;
-    read_process(all[i], seen, groups);
+    read_memory_of(all[i], seen, groups);
     add_children(all[i], all);
   }
   return groups;

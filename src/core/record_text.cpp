@@ -17,21 +17,21 @@ namespace {
 
 constexpr std::size_t kMostGroups = 32;
 constexpr std::size_t kMostPlaces = 32;  // of one group
-constexpr std::int64_t kQuiet = 2'000'000'000;
+constexpr std::int64_t kNoSignOfLife = 2'000'000'000;
 
-double seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
+double in_seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 // Of any two numbers: what is read may be none that a clock gave.
-std::int64_t between(std::int64_t then, std::int64_t now) {
+std::int64_t ns_between(std::int64_t then, std::int64_t now) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(now) -
                                    static_cast<std::uint64_t>(then));
 }
 
-std::string call_of(const Recorded& op) {
+std::string text_of_call(const Recorded& op) {
   return fmt::format("{} #{}", describe(op.signature), op.sequence);
 }
 
-std::string_view state_of(Record::State state) {
+std::string_view name_of_state(Record::State state) {
   switch (state) {
     case Record::running:
       return "running";
@@ -46,30 +46,30 @@ std::string_view state_of(Record::State state) {
 }
 
 // Where a rank is: what it has in common with others that are there too, and for how long.
-struct Place {
+struct RankPlace {
   bool waits = false;
   std::string text;
   std::int64_t ns = 0;
 };
 
-Place place_of(const RankRecord& rank, std::uint64_t furthest, std::int64_t now) {
+RankPlace place_of(const RankRecord& rank, std::uint64_t furthest, std::int64_t now) {
   if (rank.left) return {false, "left the group", 0};
-  Place place;
+  RankPlace place;
   const auto running = std::find_if(rank.ops.begin(), rank.ops.end(),
                                     [](const Recorded& op) { return op.state == Record::running; });
   if (running != rank.ops.end()) {
-    place = {true, "in " + call_of(*running), between(running->start_ns, now)};
+    place = {true, "in " + text_of_call(*running), ns_between(running->start_ns, now)};
   } else if (!rank.ops.empty()) {
     const Recorded& op = rank.ops.back();
-    place = {false, (op.state == Record::failed ? "failed in " : "out of ") + call_of(op),
-             between(op.end_ns, now)};
+    place = {false, (op.state == Record::failed ? "failed in " : "out of ") + text_of_call(op),
+             ns_between(op.end_ns, now)};
   } else {
     place.text = "no op yet";
   }
   if (rank.submitted < furthest) place.text += fmt::format(", has not entered #{}", furthest);
-  if (rank.heartbeat_ns != 0 && between(rank.heartbeat_ns, now) > kQuiet)
+  if (rank.heartbeat_ns != 0 && ns_between(rank.heartbeat_ns, now) > kNoSignOfLife)
     place.text += fmt::format(", no sign of life for {:.0f} s (its process is stopped, or ended)",
-                              seconds(between(rank.heartbeat_ns, now)));
+                              in_seconds(ns_between(rank.heartbeat_ns, now)));
   return place;
 }
 
@@ -86,7 +86,7 @@ std::string places_in(const GroupRecord& group, std::int64_t now) {
   };
   std::map<std::pair<bool, std::string>, Gathered> places;  // those who wait first
   for (const RankRecord& rank : group.ranks) {
-    Place place = place_of(rank, furthest, now);
+    RankPlace place = place_of(rank, furthest, now);
     Gathered& gathered = places[{!place.waits, std::move(place.text)}];
     gathered.ranks.push_back(rank.rank);
     gathered.ns = std::max(gathered.ns, place.ns);
@@ -102,7 +102,7 @@ std::string places_in(const GroupRecord& group, std::int64_t now) {
     const Gathered& at = entry.second;
     text += fmt::format("  rank{} {}: {}", at.ranks.size() == 1 ? "" : "s", ranges_of(at.ranks),
                         entry.first.second);
-    text += at.ns > 0 ? fmt::format(", for {:.3f} s\n", seconds(at.ns)) : "\n";
+    text += at.ns > 0 ? fmt::format(", for {:.3f} s\n", in_seconds(at.ns)) : "\n";
   }
   if (group.failure)
     text += fmt::format("  it failed: {}: {}\n", to_string(group.failure->code),
@@ -128,23 +128,24 @@ std::string json_of(const Recorded& op, std::int64_t now) {
       op.sequence, to_string(signature.kind), json_text(describe(signature)),
       to_string(signature.dtype),
       is_reduction(signature.kind) ? json_text(to_string(signature.reduce_op)) : "null",
-      signature.count, signature.root, signature.tag, hash_of(signature), state_of(op.state),
-      seconds(between(op.start_ns, now)),
+      signature.count, signature.root, signature.tag, hash_of(signature), name_of_state(op.state),
+      in_seconds(ns_between(op.start_ns, now)),
       op.state == Record::running ? "null"
-                                  : fmt::format("{:.6f}", seconds(between(op.end_ns, now))));
+                                  : fmt::format("{:.6f}", in_seconds(ns_between(op.end_ns, now))));
 }
 
 std::string json_of(const RankRecord& rank, std::int64_t now, std::size_t last) {
   std::string ops;
   for (const Recorded& op : last_of(rank, last))
     ops += (ops.empty() ? "\n" : ",\n") + json_of(op, now);
-  return fmt::format(
-      R"({{"rank":{},"host":{},"pid":{},"left":{},"entered":{},"finished":{},)"
-      R"("sign_of_life_s_ago":{},"ops":[{}]}})",
-      rank.rank, json_text(rank.host), rank.pid, rank.left, rank.submitted, rank.finished,
-      rank.heartbeat_ns == 0 ? "null"
-                             : fmt::format("{:.6f}", seconds(between(rank.heartbeat_ns, now))),
-      ops);
+  return fmt::format(R"({{"rank":{},"host":{},"pid":{},"left":{},"entered":{},"finished":{},)"
+                     R"("sign_of_life_s_ago":{},"ops":[{}]}})",
+                     rank.rank, json_text(rank.host), rank.pid, rank.left, rank.submitted,
+                     rank.finished,
+                     rank.heartbeat_ns == 0
+                         ? "null"
+                         : fmt::format("{:.6f}", in_seconds(ns_between(rank.heartbeat_ns, now))),
+                     ops);
 }
 
 std::string json_of(const GroupRecord& group, std::int64_t now, std::size_t last) {
@@ -180,11 +181,11 @@ std::string text_of(std::span<const GroupRecord> groups, std::int64_t now_ns, st
                           rank.rank, rank.host, rank.pid, rank.submitted, rank.finished);
       for (const Recorded& op : last_of(rank, last)) {
         const bool running = op.state == Record::running;
-        text += fmt::format(
-            "    {:<8} {}, {:.6f} s{}\n", state_of(op.state), call_of(op),
-            seconds(between(op.start_ns, running ? now_ns : op.end_ns)),
-            running ? " so far"
-                    : fmt::format(", ended {:.3f} s ago", seconds(between(op.end_ns, now_ns))));
+        text += fmt::format("    {:<8} {}, {:.6f} s{}\n", name_of_state(op.state), text_of_call(op),
+                            in_seconds(ns_between(op.start_ns, running ? now_ns : op.end_ns)),
+                            running ? " so far"
+                                    : fmt::format(", ended {:.3f} s ago",
+                                                  in_seconds(ns_between(op.end_ns, now_ns))));
       }
     }
   }

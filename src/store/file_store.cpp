@@ -28,8 +28,8 @@ using std::chrono::steady_clock;
 enum RecordType : std::uint8_t { join_record = 0x41, leave_record, arrive_record, withdraw_record };
 
 constexpr std::uint64_t kMaxLogBytes = std::uint64_t{1} << 30;
-constexpr Duration kFirstPause = std::chrono::milliseconds(1);
-constexpr Duration kLongestPause = std::chrono::milliseconds(10);
+constexpr Duration kFirstFilePause = std::chrono::milliseconds(1);
+constexpr Duration kLongestFilePause = std::chrono::milliseconds(10);
 constexpr Duration kLeavePatience = std::chrono::seconds(2);
 
 // The file is a log of every change, in the frames of the wire format. Each user replays it into a
@@ -162,7 +162,7 @@ void FileStore::leave() {
 }
 
 void FileStore::lock_file(Deadline deadline) {
-  Duration pause = kFirstPause;
+  Duration pause = kFirstFilePause;
   while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) throw_failure(io_failure("flock", errno));
     if (steady_clock::now() >= deadline)
@@ -171,7 +171,7 @@ void FileStore::lock_file(Deadline deadline) {
                                             "file until the deadline passed",
                                             path_)});
     ::poll(nullptr, 0, poll_timeout(std::min(deadline, steady_clock::now() + pause)));
-    pause = std::min(2 * pause, kLongestPause);
+    pause = std::min(2 * pause, kLongestFilePause);
   }
 }
 
@@ -274,7 +274,7 @@ std::optional<Reply> FileStore::attempt(const Request& request, Deadline deadlin
   // Nothing new in the file, and it was not enough before.
   if (!last && may_wait(request.op) && file_size() == replayed_ && !table_.missing(request).empty())
     return {};
-  const Transaction transaction(*this, std::max(deadline, steady_clock::now() + kLongestPause));
+  const Transaction transaction(*this, std::max(deadline, steady_clock::now() + kLongestFilePause));
   std::optional<Reply> reply = table_.apply(request);
   if (reply && !reply->failure && is_mutation(request.op)) {
     try {
@@ -296,13 +296,13 @@ bool FileStore::passed(const Request& request, std::uint64_t ticket) {
 
 Reply FileStore::barrier_until(const Request& request, Deadline deadline) {
   std::uint64_t ticket = 0;
-  Duration pause = kFirstPause;
+  Duration pause = kFirstFilePause;
   for (bool arrived = false;; arrived = true) {
     const bool last = steady_clock::now() >= deadline;
     {
       MutexLock lock(mutex_);
       // An arrival that stayed would open the next round one caller early.
-      const Duration patience = arrived ? kLeavePatience : kLongestPause;
+      const Duration patience = arrived ? kLeavePatience : kLongestFilePause;
       const Transaction transaction(*this, std::max(deadline, steady_clock::now() + patience));
       if (!arrived) {
         if (auto refusal = refuse(request, table_.limits())) return *std::move(refusal);
@@ -324,18 +324,18 @@ Reply FileStore::barrier_until(const Request& request, Deadline deadline) {
       }
     }
     ::poll(nullptr, 0, poll_timeout(std::min(deadline, steady_clock::now() + pause)));
-    pause = std::min(2 * pause, kLongestPause);
+    pause = std::min(2 * pause, kLongestFilePause);
   }
 }
 
 Reply FileStore::perform(const Request& request, Deadline deadline) {
   if (request.op == StoreOp::barrier) return barrier_until(request, deadline);
-  Duration pause = kFirstPause;
+  Duration pause = kFirstFilePause;
   for (;;) {
     const bool last = steady_clock::now() >= deadline;
     if (auto reply = attempt(request, deadline, last)) return *std::move(reply);
     ::poll(nullptr, 0, poll_timeout(std::min(deadline, steady_clock::now() + pause)));
-    pause = std::min(2 * pause, kLongestPause);
+    pause = std::min(2 * pause, kLongestFilePause);
   }
 }
 

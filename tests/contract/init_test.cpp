@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <latch>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -45,6 +46,14 @@ int free_port() {
 
 InitOptions by_store(const std::shared_ptr<Store>& store, int rank, int size) {
   return {.backend = "native", .store = store, .rank = rank, .size = size, .timeout = kTimeout};
+}
+
+// Names for ranks to disagree about. A name is taken once per process, however often a test runs.
+void register_without_backend(const std::vector<std::string>& names) {
+  static std::set<std::string> taken;
+  for (const std::string& name : names)
+    if (taken.insert(name).second)
+      register_backend(name, [](BackendContext) -> std::unique_ptr<Backend> { return nullptr; });
 }
 
 using Environment = std::map<std::string, std::string>;
@@ -224,9 +233,7 @@ TEST(Init, AnotherWorldSizeIsNamedOnEveryRankAndTheNameCanBeUsedAgain) {
 
 // With the store in rank 0: it stays until the others have read why.
 TEST(Init, ByTcpEveryRankLearnsWhyTheWorldDidNotComeTogether) {
-  const auto no_backend = [](BackendContext) -> std::unique_ptr<Backend> { return nullptr; };
-  register_backend("one of three", no_backend);
-  register_backend("two of three", no_backend);
+  register_without_backend({"one of three", "two of three"});
   for (const bool other_size : {true, false}) {
     const int port = free_port();
     run_threads(3, [&](int rank) {
@@ -285,9 +292,7 @@ TEST(Init, ByTcpAWrongTokenIsToldAndTheRestIsUnharmed) {
 
 TEST(Init, AnotherBackendIsNamedOnBothSides) {
   const auto store = make_hash_store(kTimeout);
-  const auto no_backend = [](const BackendContext&) -> std::unique_ptr<Backend> { return nullptr; };
-  register_backend("one of two", no_backend);
-  register_backend("two of two", no_backend);
+  register_without_backend({"one of two", "two of two"});
   run_threads(2, [&](int rank) {
     InitOptions options = by_store(store, rank, 2);
     options.backend = rank == 0 ? "one of two" : "two of two";
