@@ -252,7 +252,7 @@ Rendezvous::Will Rendezvous::will() const {
       to_text({.exit_code = kLostExitCode,
                .host = hosts_.number,
                .text = fmt::format(
-                   "host {} ({}) is gone: its launcher was killed, or its machine restarted",
+                   "host {} ({}) is gone: its launcher ended without a word, or was cut off",
                    hosts_.number, name_)});
   const auto key = [](std::string_view name) { return fmt::format("{}/{}", kPrefix, name); };
   return {{key(kGo), gone}, {key(kStop), gone}, {key(left_key(nonce_)), ""}};
