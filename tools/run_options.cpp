@@ -41,7 +41,7 @@ sets (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...). When one fai
 SIGTERM, then SIGKILL; the first failure is reported.
 
 Exit status: 0; the code of the first rank that failed, or 128 + signal; 2 for a mistake in this
-command line or a program that cannot be started.
+command line or a program that cannot be started; 1 when c10d-run itself cannot go on.
 c10d-info lists every environment variable. More: docs/launching.md.)";
 
 // As text: what they mean is settled after the environment had its say.

@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <stdexcept>
 
 #include "c10d/launch.h"
+#include "src/net/socket.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -47,7 +49,7 @@ RunOutput::Target RunOutput::make_target(int rank, bool is_stderr) const {
   target.file.open(path, std::ios::app);
   if (!target.file) {
     throw std::runtime_error(fmt::format("cannot write {}{}", path.string(),
-                                         error ? ": " + error.message() : std::string()));
+                                         ": " + (error ? error.message() : error_text(errno))));
   }
   return target;
 }

@@ -115,23 +115,27 @@ class MeetingByParent {
   std::atomic<bool> names_removed_{false};
 };
 
-// This process's own, from its first world to its end. A forked child has another parent and does
-// not leave in the name of this one.
+// This process's own, from its first world to its end. A forked child has another parent to meet
+// by, and does not leave in the name of this process.
+struct OwnMeeting {
+  Mutex mutex;
+  pid_t owner = -1;
+  std::shared_ptr<MeetingByParent> meeting;
+
+  ~OwnMeeting() { let_go_after_fork(); }
+  void let_go_after_fork() {
+    if (owner != getpid() && meeting) new std::shared_ptr<MeetingByParent>(std::move(meeting));
+    owner = getpid();
+  }
+};
+
 std::shared_ptr<MeetingByParent> meet_by_parent(int ranks, Duration timeout) {
-  struct Once {
-    Mutex mutex;
-    std::shared_ptr<MeetingByParent> meeting C10D_GUARDED_BY(mutex);
-    const pid_t owner = getpid();
-    ~Once() {
-      if (getpid() != owner) new std::shared_ptr<MeetingByParent>(std::move(meeting));
-    }
-  };
-  static Once once;
-  MutexLock lock(once.mutex);
-  if (once.owner != getpid()) return std::make_shared<MeetingByParent>(ranks, timeout);
-  if (!once.meeting) once.meeting = std::make_shared<MeetingByParent>(ranks, timeout);
-  once.meeting->store()->set_timeout(timeout);
-  return once.meeting;
+  static OwnMeeting own;
+  MutexLock lock(own.mutex);
+  own.let_go_after_fork();
+  if (!own.meeting) own.meeting = std::make_shared<MeetingByParent>(ranks, timeout);
+  own.meeting->store()->set_timeout(timeout);
+  return own.meeting;
 }
 
 // Where to meet and as whom, before the store is made.

@@ -2,14 +2,19 @@
 #include "src/launch/output.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 
 #include "c10d/launch.h"
 #include "src/core/log.h"
 #include "src/core/sigpipe.h"
+#include "src/launch/signals.h"
 #include "src/net/socket.h"
 
 namespace c10d::inline v0 {
@@ -17,13 +22,34 @@ namespace {
 
 bool is_control(unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; }
 
+// A reader that is slow holds the job up, but not its end: once a signal has come, it has a second.
+bool reader_takes(int fd) {
+  constexpr int kLastMilliseconds = 1000;
+  static std::atomic<bool> stuck{false};
+  for (;;) {
+    const bool ending = SignalRelay::has_come();
+    std::array<pollfd, 2> entries{pollfd{fd, POLLOUT, 0},
+                                  pollfd{ending ? -1 : SignalRelay::current_fd(), POLLIN, 0}};
+    const int ready = poll(entries.data(), entries.size(),
+                           !ending ? -1
+                           : stuck ? 0
+                                   : kLastMilliseconds);
+    const bool takes = ready > 0 && entries[0].revents != 0;
+    if (takes || ready == 0) {
+      stuck = !takes;
+      return takes;
+    }
+  }
+}
+
 // A reader that went away is no failure of the job: the rest of the output is dropped. A full disk
 // is none either, but worth a word.
 void write_all(int fd, std::string_view text) {
   const SigpipeBlock block;
-  while (!text.empty()) {
-    const ssize_t written = write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
+  while (!text.empty() && reader_takes(fd)) {
+    // So much does not block, of a reader that takes something.
+    const ssize_t written = write(fd, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+    if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (written < 0) {
       static std::atomic<bool> told{false};
       if (errno != EPIPE && !told.exchange(true))

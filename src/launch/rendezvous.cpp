@@ -190,19 +190,13 @@ void Rendezvous::run() noexcept {
   } catch (const std::exception& error) {
     verdict = {kLostExitCode, hosts_.number, Code::backend_error, error.what()};
   }
-  leave();
   known_ = true;
   {
     MutexLock lock(mutex_);
+    if (!serves_) store_.reset();  // host 0 waits for it: see will()
     verdict_ = std::move(verdict);
   }
   eventfd_write(news_.get(), 1);
-}
-
-void Rendezvous::leave() noexcept try {
-  if (const auto store = this->store(); store && !serves_)
-    store->set(left_key(nonce_), "", kPatience);
-} catch (const std::exception&) {  // host 0 waits for this in vain, for a moment
 }
 
 void Rendezvous::connect() {
@@ -246,13 +240,13 @@ std::shared_ptr<Store> Rendezvous::meet(TcpStoreOptions& options) {
   }
 }
 
-// Should this launcher be gone before it can say anything.
+// Tells that this launcher has left, and if nothing had ended the job by then, ends it.
 Rendezvous::Will Rendezvous::will() const {
   const std::string gone =
       to_text({.exit_code = kLostExitCode,
                .host = hosts_.number,
                .text = fmt::format(
-                   "host {} ({}) is gone: its launcher was killed, or its machine restarted",
+                   "host {} ({}) is gone: its launcher ended without a word, or was cut off",
                    hosts_.number, name_)});
   const auto key = [](std::string_view name) { return fmt::format("{}/{}", kPrefix, name); };
   return {{key(kGo), gone}, {key(kStop), gone}, {key(left_key(nonce_)), ""}};

@@ -58,7 +58,6 @@ class Rendezvous {
   using Will = decltype(TcpStoreOptions::will);
   void run() noexcept;
   void tell() noexcept;
-  void leave() noexcept;
   void connect();
   static std::shared_ptr<Store> meet(TcpStoreOptions& options);
   Will will() const;

@@ -17,11 +17,14 @@ namespace {
 constexpr int kFree = -1;
 constexpr int kClaimed = -2;
 std::atomic<int> relay_fd{kFree};
+std::atomic<int> taker_fd{-1};
+std::atomic<bool> one_came{false};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void relay(int signal) {
   const int saved = errno;
   const auto byte = static_cast<unsigned char>(signal);
+  one_came = true;
   const int fd = relay_fd.load();
   // A full pipe holds thousands of signals that nobody took: one more changes nothing.
   if (fd >= 0) static_cast<void>(!write(fd, &byte, 1));
@@ -43,6 +46,8 @@ SignalRelay::SignalRelay() {
     throw;
   }
   relay_fd = write_.get();
+  taker_fd = read_.get();
+  one_came = false;
 
   struct sigaction action {};
   action.sa_handler = relay;
@@ -62,8 +67,13 @@ SignalRelay::~SignalRelay() {
   for (std::size_t i = 0; i < kForwardedSignals.size(); ++i)
     sigaction(kForwardedSignals[i], &old_[i], nullptr);
   sigaction(SIGCHLD, &old_child_, nullptr);
+  taker_fd = -1;
+  one_came = false;
   relay_fd = kFree;
 }
+
+bool SignalRelay::has_come() noexcept { return one_came; }
+int SignalRelay::current_fd() noexcept { return taker_fd; }
 
 std::optional<int> SignalRelay::take() noexcept {
   unsigned char byte = 0;

@@ -26,6 +26,11 @@ class SignalRelay {
   // The oldest signal that has not been taken, if any.
   std::optional<int> take() noexcept;
 
+  // Of the relay that lives, for who waits elsewhere: whether a signal has come, and a descriptor
+  // that is readable from then on until it is taken (-1: there is none).
+  static bool has_come() noexcept;
+  static int current_fd() noexcept;
+
  private:
   Fd read_, write_;
   std::array<struct sigaction, kForwardedSignals.size()> old_{};

@@ -2,6 +2,7 @@
 // How a job ends: failures, signals, and that nothing is left.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <fstream>
@@ -102,6 +103,15 @@ TEST_F(End, NothingOutlivesALauncherWhoseReaderLeft) {
     pid = process.pid();
   }
   EXPECT_EQ(kill(pid, 0), -1);
+}
+
+TEST_F(End, ASignalEndsAJobWhoseOutputNobodyReads) {
+  Process process({.command = c10d_run({"-n", "2", C10D_PROBE, "lines", "1000000"})});
+  ASSERT_TRUE(process.wait_for_lines(1));
+  kill(process.pid(), SIGTERM);
+  siginfo_t info{};
+  EXPECT_EQ(waitid(P_PID, static_cast<id_t>(process.pid()), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(process.wait(), 128 + SIGTERM);
 }
 
 class Forwarding : public End, public ::testing::WithParamInterface<int> {};
