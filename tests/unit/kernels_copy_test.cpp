@@ -14,14 +14,14 @@ std::vector<std::byte> numbered(std::size_t bytes) {
   return values;
 }
 
-// Around a line, a page and the pages that go side by side, at any alignment: every byte arrives
-// where it belongs, and none beside it changes.
-TEST(Copy, BringsEveryByteAndNoOther) {
+// Around the pages that go side by side: every byte arrives where it belongs, and none beside it
+// changes.
+TEST(Copy, OfPagesSideBySide) {
   constexpr std::size_t kMargin = 64;
   constexpr std::byte kUntouched{0xa5};
   for (const StorePolicy policy : {StorePolicy::temporal, StorePolicy::streaming})
     for (const std::size_t bytes :
-         {0, 1, 63, 64, 129, 4095, 4160, 32767, 32768, 32832, 32900, 65536, 98304 + 4096 + 65})
+         {4095, 4160, 32767, 32768, 32832, 32900, 65536, 98304 + 4096 + 65})
       for (const std::size_t shift : {0, 1, 16, 61}) {
         const std::vector<std::byte> from = numbered(bytes + 5);
         std::vector<std::byte> to(bytes + 2 * kMargin, kUntouched);
