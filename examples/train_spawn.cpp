@@ -23,9 +23,12 @@ void start_ranks(const nn::Options& options) {
   c10d::LaunchOptions launch{.ranks = options.ranks, .command = options.command};
   launch.command[0] = "/proc/self/exe";
   const c10d::LaunchResult result = c10d::launch(launch);
+  if (result.forwarded_signal != 0)
+    throw std::runtime_error("ended by signal " + std::to_string(result.forwarded_signal));
   if (result.exit_code != 0)
     throw std::runtime_error("rank " + std::to_string(result.first_failed) +
-                             " was the first to fail");
+                             " was the first to fail, with exit code " +
+                             std::to_string(result.exit_code));
 }
 
 }  // namespace

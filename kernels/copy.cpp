@@ -26,15 +26,17 @@ void stream_line(std::byte* to, const std::byte* from) noexcept {
     _mm_stream_si128(reinterpret_cast<__m128i*>(to + i * kStore), line[i]);
 }
 
-// `to` is aligned; bytes are whole lines. Four pages side by side: a core prefetches within a page
-// only, and one page at a time leaves it waiting for memory: 1.4 to 1.9 times as long.
+// `to` is aligned; bytes are whole lines. Eight pages side by side, four lines of each at a time: a
+// core prefetches within a page only, and one page after the other leaves it waiting for memory,
+// 1.4 to 1.9 times as long.
 void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-  constexpr std::size_t kPage = 4096, kPages = 4;
+  constexpr std::size_t kPages = 8, kPage = 4096, kRun = 4 * kCacheLine;
   std::size_t done = 0;
   for (; bytes - done >= kPages * kPage; done += kPages * kPage)
-    for (std::size_t at = done; at < done + kPage; at += kCacheLine)
-      for (std::size_t page = 0; page < kPages; ++page)
-        stream_line(to + at + page * kPage, from + at + page * kPage);
+    for (std::size_t run = done; run < done + kPage; run += kRun)
+      for (std::size_t first = run; first < run + kPages * kPage; first += kPage)
+        for (std::size_t at = first; at < first + kRun; at += kCacheLine)
+          stream_line(to + at, from + at);
   for (; done < bytes; done += kCacheLine) stream_line(to + done, from + done);
 }
 #elif defined(__aarch64__)

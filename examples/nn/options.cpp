@@ -3,7 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "examples/nn/model.h"
@@ -36,7 +38,12 @@ void add_common(CLI::App& app, Options& options, std::string& mode) {
   app.add_option("--global-batch-size", options.global_batch_size,
                  "Samples per step over all ranks, instead of --batch-size")
       ->check(CLI::Range(1, 1'000'000));
-  app.add_option("--lr", options.rate, "Learning rate")->capture_default_str();
+  app.add_option("--lr", options.rate, "Learning rate")
+      ->check([](const std::string& text) {
+        const double rate = std::strtod(text.c_str(), nullptr);
+        return rate >= 0 && std::isfinite(rate) ? "" : text + " is no learning rate";
+      })
+      ->capture_default_str();
   app.add_option("--optimizer", options.optimizer, "sgd (momentum 0.9) or adamw")
       ->check(CLI::IsMember(Optimizer::names()))
       ->capture_default_str();

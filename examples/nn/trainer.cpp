@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <optional>
 
@@ -193,6 +195,25 @@ void check_library(c10d::ProcessGroup& group) {
                              std::as_bytes(std::span(identity)));
 }
 
+// Before the training, not after it.
+void check_trace_file(const std::string& path, c10d::ProcessGroup& group) {
+  if (path.empty()) return;
+  std::string problem;
+  if (group.rank() == 0 && !std::ofstream(path, std::ios::app))
+    problem = fmt::format("--trace {}: cannot be written", path);
+  problem = from_rank_0(group, std::move(problem));
+  if (!problem.empty()) throw std::runtime_error(problem);
+}
+
+// Nothing can come of what follows, and a checkpoint of it would take the place of a good one.
+void check_loss(const Task& task, c10d::ProcessGroup& group, std::uint64_t step, double loss) {
+  if (std::isfinite(loss)) return;
+  const std::string why = fmt::format("the loss in step {} on rank {} is {}; try less than --lr {}",
+                                      step, group.rank(), loss, task.options.rate);
+  group.abort(why);
+  throw std::runtime_error(why);
+}
+
 using Seconds = std::chrono::duration<double>;
 
 // Of an epoch's steps: the median time, and how long of the mean one nothing was computed.
@@ -242,6 +263,7 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
   const Options& options = task.options;
   const bool prints = group.rank() == 0;
   check_library(group);
+  check_trace_file(options.trace, group);
   if (options.plan && prints) fmt::print("{}", memory_plan(task, group.size()));
   DistributedSampler sampler({.samples = task.data.train.size, .seed = options.seed});
   std::uint64_t step = resume(task, strategy, sampler);
@@ -260,13 +282,14 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
       const Score part =
           strategy.step(batch, step, rate_at(options.schedule, options.rate, step, task.steps()));
       times.push_back(Clock::now() - began);
+      check_loss(task, group, step, part.loss);
       score = score + part;
       const auto rows = static_cast<double>(std::max<std::int64_t>(part.rows, 1));
       progress.step(sampler.epoch(), step, batch.size(), part.loss / rows);
       const bool due = options.save_every > 0
                            ? step % static_cast<std::uint64_t>(options.save_every) == 0
                            : sampler.cursor() == sampler.total();
-      if (!options.checkpoint.empty() && due)
+      if (!options.checkpoint.empty() && (due || step == stop))
         c10d::parallel::save(group, options.checkpoint, snapshot_of(task, strategy, sampler, step));
     }
     const std::string speed =

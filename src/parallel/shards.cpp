@@ -92,10 +92,10 @@ ShardRange shards_of(int shards, int rank, int size) {
   ShardRange range;
   for (int rest = size - 1; rest >= size - 1 - rank; --rest) {
     range.first = range.last;
-    range.last = rest == 0 ? shards
-                           : split_within({0, shards},
-                                          std::max(range.first + 1, shards - rest * most),
-                                          std::min(range.first + most, shards - rest));
+    range.last = rest == 0
+                     ? shards
+                     : split_within({0, shards}, std::max(range.first + 1, shards - rest * most),
+                                    std::min(range.first + most, shards - rest));
   }
   return range;
 }

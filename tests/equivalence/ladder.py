@@ -141,7 +141,7 @@ def small(ladder, starts):
     for schedule in SCHEDULES:
         ladder.check(f"pipeline {schedule}, 2 ranks", "train_pipeline", 2,
                      options=["--pipeline-schedule", schedule])
-    ladder.check_resume(1, ("train_ddp", 2), ("train_single",))
+    ladder.check_resume(1, ("train_ddp", 2), ("train_ddp", 3))
 
 
 def everything(ladder, starts):

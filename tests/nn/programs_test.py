@@ -95,6 +95,12 @@ class Training(unittest.TestCase):
                              re.findall(r"epoch 3/3 .*accuracy [\d.]+", whole.stdout))
             self.assertEqual(self.digest(more), self.digest(whole))
 
+    def test_a_run_saves_where_it_stops(self):
+        with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:
+            saves = ["--checkpoint", folder + "/checkpoint", "--save-every", "4"]
+            self.digest(program("train_single", *QUICK, *saves, "--steps", "6"))
+            self.assertIn("step-6", Path(folder, "checkpoint", "latest").read_text())
+
     def test_a_checkpoint_of_another_run_is_refused_on_every_rank(self):
         with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:
             self.digest(program("train_single", *QUICK, "--checkpoint", folder + "/checkpoint"))
@@ -153,6 +159,10 @@ class Training(unittest.TestCase):
                 (["--model", "gpt"], "model gpt takes text"),
                 (["--optimizer", "adam"], "--optimizer"),
                 (["--batch-size", "0"], "--batch-size"),
+                (["--lr", "nan"], "nan is no learning rate"),
+                (["--lr", "-0.1"], "-0.1 is no learning rate"),
+                (QUICK + ["--trace", "/nonexistent/t"], "--trace /nonexistent/t: cannot be"),
+                (QUICK + ["--lr", "1e30", "--optimizer", "sgd"], "try less than --lr 1e+30"),
                 (["--colour"], "--colour")):
             ended = program("train_single", *options)
             self.assertNotEqual(ended.returncode, 0, options)
