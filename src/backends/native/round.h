@@ -135,7 +135,7 @@ class Round {
   void reduce_out(const Reducing& how, std::byte* out, std::size_t bytes, StorePolicy policy);
 
   using Word = Progress::Steps Progress::*;
-  // The one place where progress is made visible: steps [0, done) of `word` are over. The ring waits
+  // The one place where progress is made visible: steps [0, done) of `word` are over. A ring waits
   // until all earlier stores are out: between two pieces it is left to the next wait, or finish().
   void publish(Word word, std::size_t done) noexcept {
     RankLines& own = team_.lines(rank());
