@@ -147,9 +147,11 @@ TEST_P(Model, StepsUseSlotsAgain) {
 }
 
 TEST_P(Model, SlicesAreReducedWhereTheyLie) {
-  const std::size_t steps = ranks() == 2 ? 5 : GetParam().deaths == 0 ? 4 : 1;
+  const bool two = ranks() == 2;
+  const bool deaths = GetParam().deaths != 0;
+  const std::size_t steps = two ? (deaths ? 4 : 5) : (deaths ? 1 : 2);
   for (const int root : {ModelRound::kEveryRank, 0})
-    expect_whole(run(sleepless(), {}, ranks() == 2 ? 3 : 1, [&](auto& round, auto epoch) {
+    expect_whole(run(sleepless(), {}, two && !deaths ? 2 : 1, [&](auto& round, auto epoch) {
       return two_shots(round, epoch, steps, root);
     }));
 }

@@ -135,12 +135,16 @@ class Round {
   void reduce_out(const Reducing& how, std::byte* out, std::size_t bytes, StorePolicy policy);
 
   using Word = Progress::Steps Progress::*;
-  // The one place where progress is made visible: steps [0, done) of `word` are over.
+  // The one place where progress is made visible: steps [0, done) of `word` are over. A ring waits
+  // until all earlier stores are out: between two pieces it is left to the next wait, or finish().
   void publish(Word word, std::size_t done) noexcept {
     RankLines& own = team_.lines(rank());
     finish_streams();
     (own.progress.*word).publish(epoch_, done);
-    own.bell.ring();
+    if (team_.crowded() || direct_)
+      own.bell.ring();
+    else
+      unrung_ = true;
   }
   bool await(int peer, Word word, std::size_t done);
   bool await_all(Word word, std::size_t done);
@@ -179,6 +183,7 @@ class Round {
   bool direct_ = false;    // peers' memory is reached where it lies
   bool pushed_ = false;    // peers write into this rank's memory, and it into theirs
   bool streamed_ = false;  // since the last flag
+  bool unrung_ = false;    // a flag for which the bell was not rung yet
   std::shared_ptr<const Failure> failure_;
 };
 

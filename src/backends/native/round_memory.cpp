@@ -149,6 +149,7 @@ bool Round::stands() {
 
 bool Round::finish(bool ok) {
   finish_streams();
+  if (unrung_) team_.lines(rank()).bell.ring();
   if (ok && !direct_) return true;
   std::atomic_thread_fence(std::memory_order_acquire);
   if (ok && stands()) return true;

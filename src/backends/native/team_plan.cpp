@@ -126,6 +126,11 @@ void Team::make_plan(Deadline deadline) {
     const double trip_us = trips.empty() ? 2 * machine.hop_us : trips[trips.size() / 2] * 1e-3;
     machine.far = trip_us * 1000 > kFarNs;
     machine.hop_us = std::clamp(trip_us / 2, 0.02, 5.0);
+    constexpr std::size_t kBeyondCaches = std::size_t{2} << 20;
+    std::vector<std::byte> to(kBeyondCaches);
+    const std::vector<std::byte> from(kBeyondCaches);
+    for (const StorePolicy policy : {StorePolicy::temporal, StorePolicy::streaming})
+      machine.copy_us[static_cast<std::size_t>(policy)] = copy_us(policy, to, from);
     PathMeter meter(shared, lines(0).bell, lines(1), layout_.staging(base_, 0, 0));
     // All or none: one beside a default would say more of the scheduler than of the memory.
     const auto temporal = meter.per_mib(Ping::temporal);
@@ -135,11 +140,6 @@ void Team::make_plan(Deadline deadline) {
       machine.stage_us[static_cast<std::size_t>(StorePolicy::temporal)] = *temporal;
       machine.stage_us[static_cast<std::size_t>(StorePolicy::streaming)] = *streaming;
       if (machine.cma) machine.cma_us = *cma;
-      constexpr std::size_t kBeyondCaches = std::size_t{2} << 20;
-      std::vector<std::byte> to(kBeyondCaches);
-      const std::vector<std::byte> from(kBeyondCaches);
-      for (const StorePolicy policy : {StorePolicy::temporal, StorePolicy::streaming})
-        machine.copy_us[static_cast<std::size_t>(policy)] = copy_us(policy, to, from);
     }
   }
   std::vector<std::string> warnings;
