@@ -49,6 +49,7 @@ class BlockRunner {
 
  private:
   void run() noexcept;
+  std::int64_t refresh() noexcept;
   std::uint64_t iterate(std::uint64_t count, std::int64_t deadline, bool record);
   void summarise(CellRecord& cell) const;
 
