@@ -54,6 +54,7 @@ class BlockRunner {
  private:
   void run() noexcept;
   void wait_for_skew();
+  std::int64_t refresh() noexcept;
   std::uint64_t iterate(std::uint64_t count, std::int64_t deadline, bool record);
   void summarise(CellRecord& cell) const;
 

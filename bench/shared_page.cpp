@@ -176,8 +176,8 @@ bool SharedPage::meet(std::int64_t in_time) {
   return early;
 }
 
-void SharedPage::record(std::uint64_t iteration, std::int64_t start, std::int64_t end) noexcept {
-  page_->times(size_, rank_)[iteration] = {start, end};
+void SharedPage::record(std::uint64_t iteration, Times times) noexcept {
+  page_->times(size_, rank_)[iteration] = times;
 }
 
 std::span<const SharedPage::Times> SharedPage::times(int rank,

@@ -44,11 +44,12 @@ class SharedPage {
         .count();
   }
 
-  // This rank's start and end of one iteration.
-  void record(std::uint64_t iteration, std::int64_t start, std::int64_t end) noexcept;
+  // This rank's start and end of one iteration, and what of its CPU time in between was not the
+  // op's.
   struct Times {
-    std::int64_t start, end;
+    std::int64_t start, end, other;
   };
+  void record(std::uint64_t iteration, Times times) noexcept;
   // Of any rank; read them after a barrier.
   std::span<const Times> times(int rank, std::uint64_t iterations) const noexcept;
 

@@ -75,7 +75,7 @@ void HostMemory::wake(Atomic<std::uint32_t>& word) noexcept {
 
 WaitPolicy wait_policy(int ranks, int cpus) noexcept {
   if (ranks <= cpus) return {.hot_polls = 1000, .pauses = 6000, .yields = 50};
-  return {.hot_polls = 0, .pauses = 0, .yields = 200};
+  return {.hot_polls = 0, .pauses = 0, .yields = 200, .looks = 100};
 }
 
 std::string describe(const WaitPolicy& policy) {
@@ -113,7 +113,8 @@ WaitResult wait_slowly(const WaitContext& context, Bell& bell, bool (*ready)(voi
     if (ready(state)) return WaitResult::ready;
     if (const WaitResult end = step(i, 1024); end != WaitResult::ready) return end;
   }
-  for (int i = 1; i <= policy.pauses; ++i) {
+  const int pauses = policy.pauses + (context.elsewhere ? policy.looks : 0);
+  for (int i = 1; i <= pauses; ++i) {
     pause_cpu();
     if (ready(state)) return WaitResult::ready;
     if (const WaitResult end = step(i, kClockPeriod); end != WaitResult::ready) return end;

@@ -20,6 +20,7 @@ struct WaitPolicy {
   int hot_polls = 0;
   int pauses = 0;
   int yields = 0;
+  int looks = 0;  // polls with a pause, where a rank on another CPU is waited for
   bool spins() const noexcept { return hot_polls + pauses > 0; }
 };
 // With a CPU per rank, spinning costs nobody anything. With fewer, a spinning rank keeps the one
@@ -53,6 +54,7 @@ struct WaitContext {
   const Control& control;
   Deadline deadline;
   Bell* own = nullptr;  // rung before this thread gives its CPU away: a peer may sleep on our flag
+  bool elsewhere = false;  // who makes it ready has a CPU, and nobody needs this one meanwhile
 };
 
 WaitResult wait_slowly(const WaitContext& context, Bell& bell, bool (*ready)(void*), void* state);
@@ -62,8 +64,8 @@ WaitResult wait_slowly(const WaitContext& context, Bell& bell, bool (*ready)(voi
 // lasts at most a millisecond: the group may break, and deadlines pass, without a ring.
 template <class Ready>
 WaitResult wait_until(const WaitContext& context, Bell& bell, Ready&& ready) {
-  constexpr int kFirstPolls = 64;
-  for (int i = 0; i < kFirstPolls; ++i)
+  const int first_polls = context.policy.spins() ? 64 : 1;
+  for (int i = 0; i < first_polls; ++i)
     if (ready()) return WaitResult::ready;
   using Callable = std::remove_reference_t<Ready>;
   return wait_slowly(

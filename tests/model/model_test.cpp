@@ -212,6 +212,12 @@ TEST(Mutant, OneParityIsARace) {
   expect_found(run({}, {.one_parity = true}, 3, one_shot), "while");
 }
 
+TEST(Mutant, WaitingForOneCpuOnlyReadsOldEntries) {
+  for (const int ranks : {2, 3})
+    expect_found(run({.threads = ranks, .sleeps = false}, {.only_here = true}, 1, one_shot),
+                 "an entry of another call");
+}
+
 TEST(Mutant, OneSlotTooFewIsARace) {
   expect_found(run({}, {.missing_slots = 1}, 1,
                    [](auto& round, auto epoch) {

@@ -27,6 +27,7 @@ struct Fault {
   bool no_free_line = false;
   bool no_clearing = false;
   bool tells_rarely = false;
+  bool only_here = false;
 };
 
 inline constexpr std::size_t kModelSlots = 2;
@@ -109,11 +110,13 @@ class ModelRound {
 
   bool enter() {
     lines(rank_).entries[parity()].announce(epoch_, 0, epoch_);
-    for (int i = 1; i < size(); ++i) {
-      const auto& theirs = lines(peer(i)).entries[parity()];
-      if (!await(peer(i), [&] { return theirs.announced(epoch_); })) return false;
-      if (theirs.signature != epoch_ && !stopped()) problem("an entry of another call");
-    }
+    const auto announced = [&](int rank) {
+      return lines(rank).entries[parity()].announced(epoch_);
+    };
+    if (!await_peers(announced)) return false;
+    for (int i = 1; i < size(); ++i)
+      if (lines(peer(i)).entries[parity()].signature != epoch_ && !stopped())
+        problem("an entry of another call");
     ring();
     return entered_ = true;
   }
@@ -126,9 +129,7 @@ class ModelRound {
     return await(peer, [&] { return at(peer, word).passed(epoch_, steps); });
   }
   bool await_all(Word word, std::size_t steps) {
-    for (int i = 1; i < size(); ++i)
-      if (!await(peer(i), word, steps)) return false;
-    return true;
+    return await_peers([&](int rank) { return at(rank, word).passed(epoch_, steps); });
   }
   bool await_staged(int peer, std::size_t step) {
     return step == 0 || await(peer, &Progress::staged, step + 1);
@@ -142,6 +143,18 @@ class ModelRound {
   template <class Ready>
   bool await(int peer, Ready ready) {
     return sleep_until(lines(peer).bell, ready, [this] { ring(); });
+  }
+
+  // First for ranks on this one's CPU. Here even ranks share one, and so do odd ones.
+  template <class Ready>
+  bool await_peers(Ready ready) {
+    for (const bool only_here : {true, false})
+      for (int i = 1; i < size(); ++i) {
+        const int other = peer(i);
+        if ((only_here || fault_.only_here) && other % 2 != rank_ % 2) continue;
+        if (!await(other, [&] { return ready(other); })) return false;
+      }
+    return true;
   }
 
  private:

@@ -26,6 +26,7 @@ inline constexpr int kMeasuredRanks = 32;  // whose round trips are measured
 // `registered` 1: this rank's memory can be reached directly: see Reach.
 struct alignas(64) Entry : BasicEntry<HostMemory> {
   std::byte payload[kInlineBytes];
+  std::atomic<std::uint32_t> cpu;  // that the rank ran on, if it had to look
 };
 static_assert(sizeof(Entry) == 64);
 

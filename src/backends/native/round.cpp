@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/native/round.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -10,6 +12,8 @@ namespace {
 constexpr std::size_t kLine = 64;
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+std::uint32_t this_cpu() noexcept { return static_cast<std::uint32_t>(sched_getcpu()); }
 
 const char* phase_of(Round::Word word) noexcept {
   if (word == &Progress::staged) return "waiting for the data of the other ranks";
@@ -50,6 +54,28 @@ bool Round::settle(WaitResult result, const char* phase) {
   return false;
 }
 
+// Of ranks that share this one's CPU none can run before this one gives way. Once they are all
+// there, nobody here has anything to do before the ranks on other CPUs are: to give way then would
+// switch between waiting ranks.
+template <class Ready>
+bool Round::await_peers(Ready ready, const char* phase) {
+  WaitContext context{team_.policy(), team_.control(), call_.deadline, &team_.lines(rank()).bell};
+  const auto await = [&](int peer) {
+    return settle(
+        wait_until(context, team_.lines(peer).bell, [&]() noexcept { return ready(peer); }), phase);
+  };
+  if (team_.crowded()) {
+    const std::uint32_t here = this_cpu();
+    for (int i = 1; i < size(); ++i)
+      if (entry(peer(i)).cpu.load(std::memory_order_relaxed) == here && !await(peer(i)))
+        return false;
+    context.elsewhere = true;
+  }
+  for (int i = 1; i < size(); ++i)
+    if (!await(peer(i))) return false;
+  return true;
+}
+
 bool Round::enter() { return announce(Access::staged); }
 
 bool Round::enter_unstaged(const Exposed& exposed) {
@@ -65,19 +91,21 @@ bool Round::announce(Access access) {
   const std::uint64_t signature = call_.signature ^ team_.plan().id();
   pushed_ = access == Access::registered;  // perhaps, until the algorithm is known
   finish_streams();
+  if (team_.crowded()) mine.cpu.store(this_cpu(), std::memory_order_relaxed);
   mine.announce(epoch_, static_cast<std::uint32_t>(access), signature);
   // With a CPU per rank the ring waits until we have looked at the others' entries: right after
   // the store, it would hold that look up for as long as our cache line travels.
   if (team_.crowded()) own.bell.ring();
-  const WaitContext context{team_.policy(), team_.control(), call_.deadline, &own.bell};
-  for (int i = 1; i < size(); ++i) {
-    const Entry& theirs = entry(peer(i));
-    const WaitResult result = wait_until(context, team_.lines(peer(i)).bell,
-                                         [&]() noexcept { return theirs.announced(epoch_); });
-    if (!settle(result, "waiting for all ranks to enter the call")) return false;
-    if (theirs.signature != signature) return disagree();
+  bool differs = false;
+  const auto announced = [&](int peer) noexcept {
+    const Entry& theirs = entry(peer);
+    if (differs || !theirs.announced(epoch_)) return differs;
+    differs = theirs.signature != signature;
     late_ |= theirs.registered != 0;
-  }
+    return true;
+  };
+  if (!await_peers(announced, "waiting for all ranks to enter the call")) return false;
+  if (differs) return disagree();
   if (!team_.crowded()) own.bell.ring();
   entered_ = true;
   if (access != Access::staged)
@@ -120,9 +148,11 @@ bool Round::await(int peer, Word word, std::size_t done) {
 }
 
 bool Round::await_all(Word word, std::size_t done) {
-  for (int i = 1; i < size(); ++i)
-    if (!await(peer(i), word, done)) return false;
-  return true;
+  return await_peers(
+      [=, this](int peer) noexcept {
+        return (team_.lines(peer).progress.*word).passed(epoch_, done);
+      },
+      phase_of(word));
 }
 
 bool Round::await_free(std::size_t step, int reader, Word word) {

@@ -171,6 +171,9 @@ class Round {
     if (streamed_) stream_fence();
     streamed_ = false;
   }
+  // Waits until `ready(peer)` of every other rank.
+  template <class Ready>
+  bool await_peers(Ready ready, const char* phase);
   bool settle(WaitResult result, const char* phase);
   bool disagree();
 
