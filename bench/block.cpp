@@ -60,6 +60,10 @@ std::uint64_t BlockRunner::iterate(std::uint64_t count, std::int64_t deadline, b
     if (settings_.start_skew > 0) wait_for_skew();
     const std::int64_t start = SharedPage::now();
     run();
+    for (int again = 1; again < burst_; ++again) {
+      buffers_.refresh(settings_.dirty);
+      run();
+    }
     const std::int64_t end = SharedPage::now();
     if (record) page_.record(i, start, end);
   }
@@ -112,7 +116,8 @@ CellRecord BlockRunner::measure(std::uint64_t iterations, double seconds) {
 
 void BlockRunner::summarise(CellRecord& cell) const {
   const std::uint64_t iterations = cell.iters;
-  const double share = contender_.computes() ? buffers_.share() : 1;
+  const double share = (contender_.computes() ? buffers_.share() : 1) / burst_;
+  cell.burst = burst_;
   std::vector<double> skew_in;
   std::vector<double> skew_out;
   cell.samples.reserve(iterations);

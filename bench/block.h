@@ -28,7 +28,8 @@ class BlockRunner {
         contender_(contender),
         buffers_(buffers),
         settings_(settings),
-        random_(settings.seed * 1000003 + static_cast<std::uint64_t>(page.rank())) {}
+        random_(settings.seed * 1000003 + static_cast<std::uint64_t>(page.rank())),
+        burst_(page.oversubscribed() ? burst_of(buffers.of()) : 1) {}
 
   // Runs for about `seconds`, or `fixed` iterations when that is not negative; returns seconds per
   // iteration, waits between iterations included, as rank 0 saw them.
@@ -61,6 +62,7 @@ class BlockRunner {
   Buffers& buffers_;
   Settings settings_;
   std::mt19937_64 random_;
+  int burst_;  // runs of the ops in one iteration
   std::string failure_;
 };
 

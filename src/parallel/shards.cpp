@@ -59,6 +59,19 @@ void subtrees_below(ShardRange node, ShardRange owned, std::vector<ShardRange>& 
   subtrees_below({mid, node.last}, owned, found);
 }
 
+// The topmost split of the tree within [low, high], 0 < low <= high < last of the root.
+int split_within(ShardRange node, int low, int high) {
+  for (;;) {
+    const int mid = (node.first + node.last) / 2;
+    if (mid < low)
+      node.first = mid;
+    else if (mid > high)
+      node.last = mid;
+    else
+      return mid;
+  }
+}
+
 template <class T>
 void divide_plain(void* data, std::size_t count, T divisor) {
   T* const values = static_cast<T*>(data);
@@ -71,8 +84,20 @@ ShardRange shards_of(int shards, int rank, int size) {
   check_shards("shards_of", shards);
   if (rank < 0 || rank >= size)
     throw InvalidArgument(fmt::format("shards_of: rank {} is out of [0, {})", rank, size));
-  const SampleRange range = share(shards, size, rank);
-  return {static_cast<int>(range.first), static_cast<int>(range.last)};
+  if (size >= shards) {
+    const SampleRange range = share(shards, size, rank);
+    return {static_cast<int>(range.first), static_cast<int>(range.last)};
+  }
+  const int most = (shards + size - 1) / size;
+  ShardRange range;
+  for (int rest = size - 1; rest >= size - 1 - rank; --rest) {
+    range.first = range.last;
+    range.last = rest == 0 ? shards
+                           : split_within({0, shards},
+                                          std::max(range.first + 1, shards - rest * most),
+                                          std::min(range.first + most, shards - rest));
+  }
+  return range;
 }
 
 SampleRange samples_of(std::int64_t batch, int shards, int shard) {

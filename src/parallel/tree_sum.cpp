@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kSmallBytes = std::size_t{16} << 10;
 // An all_reduce goes piece by piece: to receive all of it at once took no less time and more
 // memory.
-constexpr std::size_t kPieceBytes = std::size_t{2} << 20;
+constexpr std::size_t kPieceBytes = std::size_t{1} << 21;
 
 // Whether the balanced tree over ranks [first, last) is the tree below `node`.
 bool ranks_are_tree(int shards, ShardRange node, int size, int first, int last) {
@@ -101,8 +101,11 @@ struct TreeSum::Exchange {
               all_received.slice(at++ * out.count, out.count);
       }
       const bool gives = round < own.size();
+      // A rank that gives nothing names the memory that it would give from: `native` takes its fast
+      // path where the memory of all ranks is of one kind.
+      const ConstTensor none = own.empty() ? ConstTensor(all_received) : partials[0];
       group.all_to_all_v(all_received.slice(first * out.count, (at - first) * out.count),
-                         gives ? partials[round] : ConstTensor(nullptr, 0, out.dtype), take,
+                         gives ? partials[round] : none.slice(0, 0), take,
                          gives ? slices : Counts(nothing));
     }
     fold(out, shards, all, values);

@@ -96,6 +96,21 @@ TEST(Plan, WindowIsBounded) {
   EXPECT_EQ(window_of(c, 16), 1);
 }
 
+TEST(Plan, BurstsAreOfSmallOps) {
+  const auto burst = [](std::uint64_t bytes, Cache cache) {
+    Case c;
+    c.bytes = bytes;
+    c.cache = cache;
+    return burst_of(c);
+  };
+  EXPECT_EQ(burst(0, Cache::hot), 64);
+  EXPECT_EQ(burst(8, Cache::hot), 64);
+  EXPECT_EQ(burst(64 << 10, Cache::rotate), 64);
+  EXPECT_EQ(burst(1 << 20, Cache::hot), 4);
+  EXPECT_EQ(burst(16 << 20, Cache::hot), 1);
+  EXPECT_EQ(burst(8, Cache::cold), 1);
+}
+
 TEST(Bandwidth, FactorsAreNcclTests) {
   EXPECT_DOUBLE_EQ(bus_factor(BenchOp::all_reduce, 4), 1.5);
   EXPECT_DOUBLE_EQ(bus_factor(BenchOp::all_gather, 4), 0.75);

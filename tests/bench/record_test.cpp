@@ -28,6 +28,7 @@ CellRecord full_cell() {
   cell.skew_out = 0.25;
   cell.order = 2;
   cell.window = 16;
+  cell.burst = 64;
   cell.switches = {7, 8};
   cell.algo = "ring";
   cell.key.cache = "rotate";

@@ -22,10 +22,13 @@ void expect_datum(const Cell<std::uint64_t>& cell, std::uint64_t expected) {
 
 // Staged before the entry, read after it, the next op at once: no wait at the end of any.
 bool one_shot(ModelRound& round, std::uint32_t epoch) {
-  round.slot(round.rank(), 0) = datum(round.rank(), epoch);
+  const auto slot_of = [&](int rank) -> auto& {
+    return round.slot(native::place_of(rank, round.size(), epoch), 0);
+  };
+  slot_of(round.rank()) = datum(round.rank(), epoch);
   if (!round.enter()) return false;
   for (int i = 1; i < round.size(); ++i)
-    expect_datum(round.slot(round.peer(i), 0), datum(round.peer(i), epoch));
+    expect_datum(slot_of(round.peer(i)), datum(round.peer(i), epoch));
   return true;
 }
 
@@ -48,6 +51,27 @@ bool in_steps(ModelRound& round, std::uint32_t epoch, std::size_t steps, int roo
     return true;
   };
   return native::run_steps(round, flow, stage, take);
+}
+
+// As native::two_shot(): each rank reduces a slice of the next one's slot where it lies; some ranks
+// collect.
+bool two_shots(ModelRound& round, std::uint32_t epoch, std::size_t steps, int root) {
+  round.use_slots(kMostSlots);
+  constexpr std::uint64_t kReduced = 100'000;
+  const auto stage = [&](std::size_t step) {
+    round.slot(round.rank(), step) = datum(round.rank(), epoch, step);
+  };
+  const auto reduce = [&](std::size_t step) {
+    const int next = round.peer(1);
+    auto& slot = round.slot(next, step);
+    expect_datum(slot, datum(next, epoch, step));
+    slot = kReduced + datum(next, epoch, step);
+  };
+  const auto collect = [&](std::size_t step) {
+    expect_datum(round.slot(round.rank(), step), kReduced + datum(round.rank(), epoch, step));
+  };
+  const bool collects = root == ModelRound::kEveryRank || root == round.rank();
+  return native::run_two_shots(round, steps, collects, stage, reduce, collect);
 }
 
 // Registered memory: everybody reads all inputs and writes all outputs, then uses both again.
@@ -122,6 +146,14 @@ TEST_P(Model, StepsUseSlotsAgain) {
   }));
 }
 
+TEST_P(Model, SlicesAreReducedWhereTheyLie) {
+  const std::size_t steps = ranks() == 2 ? 5 : GetParam().deaths == 0 ? 4 : 1;
+  for (const int root : {ModelRound::kEveryRank, 0})
+    expect_whole(run(sleepless(), {}, ranks() == 2 ? 3 : 1, [&](auto& round, auto epoch) {
+      return two_shots(round, epoch, steps, root);
+    }));
+}
+
 TEST_P(Model, ARootRunsAhead) {
   expect_whole(run(sleepless(), {}, 3, [&](auto& round, auto epoch) {
     return epoch == kEpoch + 1 ? one_shot(round, epoch) : in_steps(round, epoch, 3, 0);
@@ -184,6 +216,13 @@ TEST(Mutant, OneSlotTooFewIsARace) {
                      return in_steps(round, epoch, 3, ModelRound::kEveryRank);
                    }),
                "while");
+}
+
+TEST(Mutant, TwoSlotsAreTooFewForSlices) {
+  for (const int root : {ModelRound::kEveryRank, 0})
+    expect_found(run({}, {.missing_slots = 1}, 1,
+                     [&](auto& round, auto epoch) { return two_shots(round, epoch, 4, root); }),
+                 "");
 }
 
 TEST(Mutant, ALostWakeUpIsAWaitForEver) {

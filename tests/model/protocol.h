@@ -30,6 +30,7 @@ struct Fault {
 };
 
 inline constexpr std::size_t kModelSlots = 2;
+inline constexpr std::size_t kMostSlots = 3;
 // Epochs wrap in the fourth collective.
 inline constexpr std::uint32_t kFirstEpoch = 0xfffffffd;
 
@@ -47,7 +48,7 @@ struct Lines {
   Steps staged{Word<std::uint64_t>(Steps::value(kFirstEpoch, 0))};
   Steps reduced{Word<std::uint64_t>(Steps::value(kFirstEpoch, 0))};
   Steps consumed{Word<std::uint64_t>(Steps::value(kFirstEpoch, 0))};
-  Cell<std::uint64_t> staging[2][kModelSlots];
+  Cell<std::uint64_t> staging[2][kMostSlots];
   Cell<std::uint64_t> input, output;  // registered memory
 };
 
@@ -102,7 +103,7 @@ class ModelRound {
   bool entered() const { return entered_; }
   Lines& lines(int rank) const { return lines_[static_cast<std::size_t>(rank)]; }
   Cell<std::uint64_t>& slot(int rank, std::size_t step) const {
-    const std::size_t slots = kModelSlots - static_cast<std::size_t>(fault_.missing_slots);
+    const std::size_t slots = slots_ - static_cast<std::size_t>(fault_.missing_slots);
     return lines(rank).staging[parity()][step % slots];
   }
 
@@ -132,11 +133,11 @@ class ModelRound {
   bool await_staged(int peer, std::size_t step) {
     return step == 0 || await(peer, &Progress::staged, step + 1);
   }
-  bool await_free(std::size_t step, int reader) {
-    const std::size_t steps = steps_before_reuse(step, kModelSlots);
+  void use_slots(std::size_t slots) { slots_ = slots; }
+  bool await_free(std::size_t step, int reader, Word word = &Progress::consumed) {
+    const std::size_t steps = steps_before_reuse(step, slots_);
     if (steps == 0 || reader == rank_) return true;
-    return reader == kEveryRank ? await_all(&Progress::consumed, steps)
-                                : await(reader, &Progress::consumed, steps);
+    return reader == kEveryRank ? await_all(word, steps) : await(reader, word, steps);
   }
   template <class Ready>
   bool await(int peer, Ready ready) {
@@ -161,6 +162,7 @@ class ModelRound {
   const int rank_;
   const std::uint32_t epoch_;
   const Fault& fault_;
+  std::size_t slots_ = kModelSlots;
   bool entered_ = false;
 };
 

@@ -312,7 +312,10 @@ constexpr World kWorlds[] = {{1, ""},
                              {3, ""},
                              {4, ""},
                              {7, ""},
+                             {2, "one_shot/temporal/32768"},
                              {2, "one_shot/streaming/32768"},
+                             {2, "two_shot/mixed/32768"},
+                             {5, "two_shot/temporal/32768"},
                              {3, "two_shot/streaming/32768"},
                              {2, "pull/streaming"}};
 

@@ -67,6 +67,19 @@ TEST(NativePlan, MeasuredPricesDecideAndAreInterpolatedOnCost) {
   EXPECT_EQ(found(1048576), "two_shot/streaming/131072");
 }
 
+TEST(NativePlan, LargeResultsGoPastTheCachesWhereThatIsFaster) {
+  const auto taken = [](double temporal, double streaming, std::uint64_t bytes) {
+    const Machine machine{.cma = false, .copy_us = {temporal, streaming}};
+    const Plan plan = plan_of(Prices(machine));
+    return result_policy(plan.find({OpKind::all_reduce, bytes, false, false}), bytes);
+  };
+  for (const std::uint64_t bytes : {4 * kMiB, 64 * kMiB}) {
+    EXPECT_EQ(taken(90, 45, bytes), StorePolicy::streaming);
+    EXPECT_EQ(taken(20, 60, bytes), StorePolicy::temporal);
+  }
+  EXPECT_EQ(taken(90, 45, kMiB / 2), StorePolicy::temporal);
+}
+
 TEST(NativePlan, TheEnvironmentForcesWhatApplies) {
   const Prices prices({.ranks = 2, .cma = true});
   Warnings warnings;

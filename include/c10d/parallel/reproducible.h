@@ -25,8 +25,9 @@ struct ShardRange {
   bool operator==(const ShardRange&) const = default;
 };
 
-// The shards of `rank` of `size`: [rank G / size, (rank + 1) G / size); empty for some ranks when
-// size > G. Throws InvalidArgument unless 0 < shards <= 65536 and 0 <= rank < size.
+// The shards of `rank` of `size`: at most G / size, rounded up; beyond that cut where the tree is,
+// for few subtrees: of 16 shards, 3 ranks get 4, 6 and 6. None for some ranks when size > G. Throws
+// InvalidArgument unless 0 < shards <= 65536 and 0 <= rank < size.
 C10D_API ShardRange shards_of(int shards, int rank, int size);
 
 // The samples of one shard of a batch: [shard n / G, (shard + 1) n / G). The same rule for a short

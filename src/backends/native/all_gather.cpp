@@ -29,7 +29,7 @@ bool one_shot(Round& round, const Choice& choice, const Collection& all) {
   const auto stage = [&](std::size_t step) {
     const Part part = part_of(all.blocks.bytes(rank), pieces, step);
     const std::byte* const from = all.input + part.first;
-    round.copy_out(round.slot(rank, pieces, step), from, part.bytes, choice.store);
+    round.copy_out(round.mutual_slot(rank, pieces, step), from, part.bytes, choice.store);
     round.copy_out(all.output + all.blocks.offset(rank) + part.first, from, part.bytes, results);
   };
   const auto take = [&](std::size_t step) {
@@ -38,7 +38,7 @@ bool one_shot(Round& round, const Choice& choice, const Collection& all) {
       const Part part = part_of(all.blocks.bytes(peer), pieces, step);
       if (!round.await_staged(peer, step)) return false;
       round.copy_out(all.output + all.blocks.offset(peer) + part.first,
-                     round.slot(peer, pieces, step), part.bytes, results);
+                     round.mutual_slot(peer, pieces, step), part.bytes, results);
     }
     return true;
   };

@@ -22,14 +22,14 @@ void keep_own(Round& round, const Exchange& all, StorePolicy policy) {
                  all.to.bytes(rank), policy);
 }
 
-// A slot holds one piece for every rank; each rank takes the pieces that are for it.
+// A slot holds one piece for every rank, in the order of peer(): each rank takes what is for it.
 bool one_shot(Round& round, const Choice& choice, const Exchange& all) {
   const int rank = round.rank();
   const auto ranks = static_cast<std::size_t>(round.size());
   const StorePolicy results = result_policy(choice, all.largest);
   const Pieces pieces = round.cut(choice, all.largest, ranks);
   const auto stage = [&](std::size_t step) {
-    std::byte* const slot = round.slot(rank, pieces, step, ranks);
+    std::byte* const slot = round.mutual_slot(rank, pieces, step, ranks);
     for (int i = 0; i < round.size(); ++i) {
       const int peer = round.peer(i);
       const Part part = part_of(all.to.bytes(peer), pieces, step);
@@ -37,7 +37,7 @@ bool one_shot(Round& round, const Choice& choice, const Exchange& all) {
       if (i == 0)
         round.copy_out(all.output + all.from.offset(rank) + part.first, from, part.bytes, results);
       else
-        round.copy_out(slot + static_cast<std::size_t>(peer) * pieces.bytes, from, part.bytes,
+        round.copy_out(slot + static_cast<std::size_t>(i) * pieces.bytes, from, part.bytes,
                        choice.store);
     }
   };
@@ -46,10 +46,10 @@ bool one_shot(Round& round, const Choice& choice, const Exchange& all) {
       const int peer = round.peer(i);
       const Part part = part_of(all.from.bytes(peer), pieces, step);
       if (!round.await_staged(peer, step)) return false;
-      round.copy_out(
-          all.output + all.from.offset(peer) + part.first,
-          round.slot(peer, pieces, step, ranks) + static_cast<std::size_t>(rank) * pieces.bytes,
-          part.bytes, results);
+      round.copy_out(all.output + all.from.offset(peer) + part.first,
+                     round.mutual_slot(peer, pieces, step, ranks) +
+                         static_cast<std::size_t>(round.size() - i) * pieces.bytes,
+                     part.bytes, results);
     }
     return true;
   };

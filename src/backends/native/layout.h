@@ -17,6 +17,7 @@ namespace c10d::inline v0::native {
 
 inline constexpr std::size_t kInlineBytes = 40;
 inline constexpr std::size_t kSlots = 4;    // pieces of one staging half, for pipelining
+static_assert(kSlots >= 3);                 // see run_two_shots()
 inline constexpr std::size_t kOffers = 64;  // open at a time, from one rank to another
 inline constexpr std::size_t kCpuWords = 16;
 inline constexpr int kMeasuredRanks = 32;  // whose round trips are measured

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 
+#include "src/backends/native/layout.h"
 #include "src/backends/native/plan.h"
 
 // The built-in prices: what is known of machines before one was measured. They order choices; their
@@ -10,10 +11,11 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 // One core's copy in bytes per us, by where source and target fit.
-double copy_pace(double footprint) noexcept {
+double copy_pace(double footprint, StorePolicy results, const Machine& machine) noexcept {
   if (footprint <= 1.5 * kMiB) return 40e3;
-  if (footprint <= 16 * kMiB) return 16e3;
-  return 8e3;
+  const double pace = kMiB / machine.copy_us[static_cast<std::size_t>(results)];
+  if (footprint <= 16 * kMiB) return pace;
+  return pace * (results == StorePolicy::temporal ? 0.5 : 0.65);
 }
 // Through staging, in or out. Ranks that write and read by turns do so faster than the block went
 // that was measured from one to the other.
@@ -21,11 +23,9 @@ double stage_pace(const Choice& choice, const Machine& machine) noexcept {
   constexpr double kByTurns = 1.4;
   return kByTurns * 2 * kMiB / machine.stage_us[static_cast<std::size_t>(choice.store)];
 }
-// What streaming stores gain where data is too large for the caches. Slices that the kernel reads
-// out of the memory of their rank right after are better left in its cache.
-double streaming_gain(const PlanKey& key) noexcept {
-  return key.registered || !is_reduction(key.op) ? 1.3 : 0.9;
-}
+// Slices that the kernel reads out of the memory of their rank right after are better left in its
+// cache.
+constexpr double kStreamedThenRead = 0.7;
 // Each reading through the kernel, besides the bytes.
 constexpr double kCmaCall = 2.2;
 constexpr double kYield = 1.5;
@@ -34,7 +34,8 @@ double hop_of(const Machine& machine) noexcept {
   return machine.crowded ? kYield * machine.ranks : machine.hop_us;
 }
 
-// Bytes that one rank writes for others, reads of theirs, and copies within its own memory.
+// Bytes that come from another core's cache because one rank writes them for others, and because it
+// reads theirs, and bytes that it copies within its own memory.
 struct Traffic {
   double in = 0, out = 0, own = 0;
 };
@@ -46,7 +47,8 @@ Traffic staged_traffic(const Choice& choice, const PlanKey& key, double n) noexc
     case planned_index(OpKind::all_reduce):
     case planned_index(OpKind::reduce):
       if (choice.algorithm == Algorithm::one_shot) return {s, n * others, 0.75 * s};
-      return {s, 2 * others, 0.5 * s};
+      // The lines that it writes it has read last, unless they are in no cache.
+      return {choice.store == StorePolicy::streaming ? 2 * others : 0, 2 * others, s};
     case planned_index(OpKind::reduce_scatter):
       return {others, others, 0.5 * s};
     case planned_index(OpKind::gather):
@@ -63,26 +65,32 @@ double staged_us(const Choice& choice, const PlanKey& key, const Machine& machin
   const double n = machine.ranks;
   const Traffic traffic = staged_traffic(choice, key, n);
   const double hop = hop_of(machine);
-  const double largest = std::max(traffic.in, 1.0);
+  const bool two = choice.algorithm == Algorithm::two_shot;
+  const double largest = std::max(two ? static_cast<double>(key.bytes) : traffic.in, 1.0);
   const double chunk = std::min<double>(choice.chunk, largest);
   const double steps =
       std::max(1.0, largest / std::min(chunk, choice.chunk > (128u << 10) &&
                                                       largest > static_cast<double>(512u << 10)
                                                   ? static_cast<double>(128u << 10)
                                                   : chunk));
-  const bool two = choice.algorithm == Algorithm::two_shot;
-  const double pace = stage_pace(choice, machine);
-  const double in = traffic.in / pace;
-  const double out = traffic.out / pace;
-  // With one step nobody's copying in hides another's copying out.
   const bool one_sided = key.op == OpKind::broadcast || key.op == OpKind::gather ||
                          key.op == OpKind::scatter || key.op == OpKind::reduce;
+  // See place_of().
+  const bool writes_own_lines = machine.ranks == 2 && !one_sided && !two &&
+                                choice.store == StorePolicy::temporal &&
+                                traffic.in <= static_cast<double>(kSlots * choice.chunk);
+  const double pace = stage_pace(choice, machine);
+  const double in = writes_own_lines ? traffic.in / copy_pace(0, StorePolicy::temporal, machine)
+                                     : traffic.in / pace;
+  const double out = traffic.out / pace;
+  // With one step nobody's copying in hides another's copying out.
   const double together =
       one_sided && !two ? std::max(in, out) + std::min(in, out) / steps : in + out;
   const double flags = hop * (1 + (steps - 1) * 0.7 * (two ? 2 : 1) + (two ? 2 : 0));
   const double streamed = choice.store == StorePolicy::streaming ? 0.15 * steps : 0;
   // All ranks share the cores.
-  const double own = traffic.own / copy_pace(2 * static_cast<double>(key.bytes));
+  const StorePolicy results = result_policy(choice, key.bytes);
+  const double own = traffic.own / copy_pace(2 * static_cast<double>(key.bytes), results, machine);
   return flags + streamed + (together + own) * (machine.crowded ? n / 2 : 1);
 }
 
@@ -119,7 +127,9 @@ double direct_us(const Choice& choice, const PlanKey& key, const Machine& machin
   const bool streams = choice.store == StorePolicy::streaming;
   const bool pulls_results = pulls && key.op == OpKind::all_reduce;
   const Moves moves = direct_moves(choice, key, n);
-  const double memory = copy_pace(2 * s) * (streams && s > 8 * kMiB ? streaming_gain(key) : 1);
+  const bool left = !key.registered && is_reduction(key.op);
+  const double memory =
+      copy_pace(2 * s, choice.results, machine) * (streams && left ? kStreamedThenRead : 1);
   // One rank alone reads what is spread over the caches of others more slowly than ranks that share
   // the work.
   const bool one_sided = key.op == OpKind::broadcast || key.op == OpKind::reduce;
@@ -152,7 +162,9 @@ double bound_us(const PlanKey& key, const Machine& machine) noexcept {
     copied = s * (1 + 1 / n) / 2;
   if (key.op == OpKind::gather || key.op == OpKind::scatter) copied = s / n;
   if (key.op == OpKind::broadcast) copied = s * (n - 1) / n;
-  return hop_of(machine) + copied / copy_pace(2 * s) * (machine.crowded ? n / 2 : 1);
+  const double pace = std::max(copy_pace(2 * s, StorePolicy::temporal, machine),
+                               copy_pace(2 * s, StorePolicy::streaming, machine));
+  return hop_of(machine) + copied / pace * (machine.crowded ? n / 2 : 1);
 }
 
 }  // namespace c10d::inline v0::native

@@ -15,17 +15,24 @@ constexpr auto kPlannedKinds =
                OpKind::reduce,     OpKind::gather,    OpKind::scatter,    OpKind::all_to_all};
 static_assert(kPlannedKinds.size() == kPlannedOps);
 
-constexpr auto kStores = std::array{StorePolicy::temporal, StorePolicy::streaming};
-constexpr std::size_t kStaged = 2 * kStores.size() * std::size(kChunks);
+struct Stores {
+  StorePolicy store, results;
+};
+constexpr Stores kTemporal{StorePolicy::temporal, StorePolicy::temporal};
+constexpr Stores kMixed{StorePolicy::temporal, StorePolicy::streaming};
+constexpr Stores kStreaming{StorePolicy::streaming, StorePolicy::streaming};
+constexpr std::size_t kStaged = 2 * 3 * std::size(kChunks);
 
 constexpr auto all_choices() {
-  std::array<Choice, kStaged + 2 * kStores.size()> all{};
+  std::array<Choice, kStaged + 2 * 2> all{};
   std::size_t next = 0;
   for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot})
-    for (const StorePolicy store : kStores)
-      for (const std::uint32_t chunk : kChunks) all[next++] = {algorithm, store, chunk};
+    for (const Stores& stores : {kTemporal, kMixed, kStreaming})
+      for (const std::uint32_t chunk : kChunks)
+        all[next++] = {algorithm, stores.store, stores.results, chunk};
   for (const Algorithm algorithm : {Algorithm::pull, Algorithm::push})
-    for (const StorePolicy store : kStores) all[next++] = {algorithm, store, 0};
+    for (const Stores& stores : {kTemporal, kStreaming})
+      all[next++] = {algorithm, stores.store, stores.results, 0};
   return all;
 }
 constexpr auto kChoices = all_choices();
@@ -47,7 +54,9 @@ std::span<const Choice> choices() noexcept { return kChoices; }
 OpKind planned_op(std::size_t index) noexcept { return kPlannedKinds[index]; }
 
 std::string name_of(const Choice& choice) {
-  const char* const store = choice.store == StorePolicy::temporal ? "temporal" : "streaming";
+  const char* const store = choice.store == StorePolicy::streaming     ? "streaming"
+                            : choice.results == StorePolicy::streaming ? "mixed"
+                                                                       : "temporal";
   std::string name = fmt::format("{}/{}", name_of(choice.algorithm), store);
   if (choice.chunk != 0) name += fmt::format("/{}", choice.chunk);
   return name;

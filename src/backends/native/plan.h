@@ -28,14 +28,20 @@ constexpr bool is_direct(Algorithm algorithm) noexcept { return algorithm >= Alg
 
 struct Choice {
   Algorithm algorithm;
-  StorePolicy store;    // of what other ranks will read, and of results that leave the caches
+  StorePolicy store;    // of what other ranks will read
+  StorePolicy results;  // where they are large: see result_policy()
   std::uint32_t chunk;  // bytes that a rank stages in one step; 0 where nothing is staged
 };
+
+// Results that may stay in a core's cache are written through it.
+inline StorePolicy result_policy(const Choice& choice, std::uint64_t bytes) noexcept {
+  return bytes >= (std::uint64_t{1} << 20) ? choice.results : StorePolicy::temporal;
+}
 
 inline constexpr std::uint32_t kChunks[] = {32u << 10, 128u << 10, 512u << 10};
 // Everything that a plan can say, cheapest idea first: ties go to the earlier.
 std::span<const Choice> choices() noexcept;
-// "one_shot/temporal/32768", "pull/streaming".
+// "one_shot/temporal/32768", "two_shot/mixed/131072" (only results are streamed), "pull/streaming".
 std::string name_of(const Choice& choice);
 
 // The rows of a plan: an op and its v variant share one.
@@ -101,6 +107,8 @@ struct Machine {
   // Microseconds to stage a MiB on one rank and copy it out on another, by StorePolicy.
   std::array<double, 2> stage_us = {200, 300};
   double cma_us = 100;  // to read a MiB out of another rank's memory through the kernel
+  // To copy a MiB of own memory where more is in use than a core's caches hold, by StorePolicy.
+  std::array<double, 2> copy_us = {65, 65};
 };
 inline constexpr double kFarNs = 200;  // round trip
 

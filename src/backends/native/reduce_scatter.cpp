@@ -11,18 +11,18 @@ struct Blockwise {
   Blocks blocks;
 };
 
-// A slot holds one piece for every rank; each rank reduces the pieces that are for it.
+// A slot holds one piece for every rank, in the order of peer(): each reduces what is for it.
 bool one_shot(Round& round, const Choice& choice, const Blockwise& all) {
   const int rank = round.rank();
   const auto ranks = static_cast<std::size_t>(round.size());
   const StorePolicy results = result_policy(choice, all.blocks.largest());
   const Pieces pieces = round.cut(choice, all.blocks.largest(), ranks);
   const auto stage = [&](std::size_t step) {
-    std::byte* const slot = round.slot(rank, pieces, step, ranks);
+    std::byte* const slot = round.mutual_slot(rank, pieces, step, ranks);
     for (int i = 1; i < round.size(); ++i) {
       const int peer = round.peer(i);
       const Part part = part_of(all.blocks.bytes(peer), pieces, step);
-      round.copy_out(slot + static_cast<std::size_t>(peer) * pieces.bytes,
+      round.copy_out(slot + static_cast<std::size_t>(i) * pieces.bytes,
                      all.input + all.blocks.offset(peer) + part.first, part.bytes, choice.store);
     }
   };
@@ -33,7 +33,8 @@ bool one_shot(Round& round, const Choice& choice, const Blockwise& all) {
       const int peer = round.peer(i);
       if (!round.await_staged(peer, step)) return false;
       sources[static_cast<std::size_t>(peer)] =
-          round.slot(peer, pieces, step, ranks) + static_cast<std::size_t>(rank) * pieces.bytes;
+          round.mutual_slot(peer, pieces, step, ranks) +
+          static_cast<std::size_t>(round.size() - i) * pieces.bytes;
     }
     sources[static_cast<std::size_t>(rank)] = all.input + all.blocks.offset(rank) + part.first;
     if (part.bytes != 0) round.reduce_out(all.how, all.output + part.first, part.bytes, results);

@@ -4,8 +4,8 @@
 namespace c10d::inline v0::native {
 namespace {
 
-// Reduced, and then copied to the other ranks while it is in the L1 cache.
-constexpr std::size_t kPushBlock = std::size_t{16} << 10;
+// Reduced, and then copied to where else it belongs while it is in the L1 cache.
+constexpr std::size_t kReducedBlock = std::size_t{16} << 10;
 
 bool wants(const Round& round, const Reduction& reduction) {
   return reduction.root == Round::kEveryRank || reduction.root == round.rank();
@@ -28,13 +28,17 @@ bool one_shot(Round& round, const Choice& choice, const Reduction& reduction) {
   const Pieces pieces = round.cut(choice, reduction.bytes);
   const StorePolicy results = result_policy(choice, reduction.bytes);
   const bool takes = wants(round, reduction);
+  const bool mutual = reduction.root == Round::kEveryRank;
+  const auto slot_of = [&](int rank, std::size_t step) {
+    return mutual ? round.mutual_slot(rank, pieces, step) : round.slot(rank, pieces, step);
+  };
   const Flow flow{.steps = pieces.count,
                   .stages = reduction.root != round.rank(),
                   .takes = takes,
                   .reader = reduction.root};
   const auto stage = [&](std::size_t step) {
     const Part part = part_of(reduction.bytes, pieces, step);
-    round.copy_out(round.slot(round.rank(), pieces, step), reduction.input + part.first, part.bytes,
+    round.copy_out(slot_of(round.rank(), step), reduction.input + part.first, part.bytes,
                    choice.store);
   };
   const auto take = [&](std::size_t step) {
@@ -44,7 +48,7 @@ bool one_shot(Round& round, const Choice& choice, const Reduction& reduction) {
     for (int i = 1; i < round.size(); ++i) {
       const int peer = round.peer(i);
       if (!round.await_staged(peer, step)) return false;
-      sources[static_cast<std::size_t>(peer)] = round.slot(peer, pieces, step);
+      sources[static_cast<std::size_t>(peer)] = slot_of(peer, step);
     }
     round.reduce_out(reduction.how, reduction.output + part.first, part.bytes, results);
     return true;
@@ -54,7 +58,10 @@ bool one_shot(Round& round, const Choice& choice, const Reduction& reduction) {
 
 namespace {
 
-// The steps of two_shot, each over one piece.
+// The steps of two_shot, each over one piece. A slice of the result goes to where its parts came
+// from: the slots of the ranks that want it, who collect it from their own. Hence a cache line of a
+// slot has two users who hand it to and fro, and its rank owns it again when the next op fills it:
+// half as many lines travel as if ranks read each other's results.
 class TwoShot {
  public:
   TwoShot(Round& round, const Choice& choice, const Reduction& reduction)
@@ -64,11 +71,15 @@ class TwoShot {
         results_(result_policy(choice, reduction.bytes)),
         pieces_(round.cut(choice, reduction.bytes)) {}
 
-  std::size_t steps() const noexcept { return pieces_.count; }
+  bool run() {
+    return run_two_shots(
+        round_, pieces_.count, wants(round_, reduction_), [&](std::size_t step) { stage(step); },
+        [&](std::size_t step) { reduce_slice(step); }, [&](std::size_t step) { collect(step); });
+  }
 
+ private:
   // Copies in what others reduce: all but the own slice.
-  bool stage(std::size_t step) {
-    if (!round_.await_free(step, Round::kEveryRank)) return false;
+  void stage(std::size_t step) {
     const Part part = part_of(reduction_.bytes, pieces_, step);
     const Part own = share_of(part.bytes, round_.size(), round_.rank());
     const std::size_t after = own.first + own.bytes;
@@ -76,51 +87,46 @@ class TwoShot {
     std::byte* const slot = round_.slot(round_.rank(), pieces_, step);
     round_.copy_out(slot, input, own.first, choice_.store);
     round_.copy_out(slot + after, input + after, part.bytes - after, choice_.store);
-    if (round_.entered()) round_.publish(&Progress::staged, step + 1);
-    return true;
   }
 
-  // Into the output, where there is one, and from there into the slot for the others.
-  bool reduce_slice(std::size_t step) {
+  void reduce_slice(std::size_t step) {
     const Part part = part_of(reduction_.bytes, pieces_, step);
     const Part own = share_of(part.bytes, round_.size(), round_.rank());
+    for (std::size_t done = 0; done < own.bytes; done += kReducedBlock)
+      reduce_block(step, part.first, own.first + done, std::min(kReducedBlock, own.bytes - done));
+  }
+
+  void collect(std::size_t step) {
+    const Part part = part_of(reduction_.bytes, pieces_, step);
+    const Part own = share_of(part.bytes, round_.size(), round_.rank());
+    const std::size_t after = own.first + own.bytes;
+    std::byte* const output = reduction_.output + part.first;
+    const std::byte* const slot = round_.slot(round_.rank(), pieces_, step);
+    round_.copy_out(output, slot, own.first, results_);
+    round_.copy_out(output + after, slot + after, part.bytes - after, results_);
+  }
+
+  // `at` in the slots is `first + at` in the buffers.
+  void reduce_block(std::size_t step, std::size_t first, std::size_t at, std::size_t bytes) {
+    const auto block_of = [&](int peer) { return round_.slot(peer, pieces_, step) + at; };
     const auto sources = round_.sources();
-    for (int i = 1; i < round_.size(); ++i) {
-      const int peer = round_.peer(i);
-      if (!round_.await_staged(peer, step)) return false;
-      sources[static_cast<std::size_t>(peer)] = round_.slot(peer, pieces_, step) + own.first;
+    for (int i = 1; i < round_.size(); ++i)
+      sources[static_cast<std::size_t>(round_.peer(i))] = block_of(round_.peer(i));
+    sources[static_cast<std::size_t>(round_.rank())] = reduction_.input + first + at;
+    std::byte* const output = wants(round_, reduction_) ? reduction_.output + first + at : nullptr;
+    if (reduction_.root != Round::kEveryRank) {
+      std::byte* const to = output != nullptr ? output : block_of(reduction_.root);
+      return round_.reduce_out(reduction_.how, to, bytes,
+                               output != nullptr ? results_ : choice_.store);
     }
-    const std::size_t first = part.first + own.first;
-    sources[static_cast<std::size_t>(round_.rank())] = reduction_.input + first;
-    std::byte* const slot = round_.slot(round_.rank(), pieces_, step) + own.first;
-    if (own.bytes != 0 && !wants(round_, reduction_)) {
-      round_.reduce_out(reduction_.how, slot, own.bytes, choice_.store);
-    } else if (own.bytes != 0) {
-      std::byte* const output = reduction_.output + first;
-      round_.reduce_out(reduction_.how, output, own.bytes, StorePolicy::temporal);
-      if (reduction_.root == Round::kEveryRank)
-        round_.copy_out(slot, output, own.bytes, choice_.store);
-    }
-    round_.publish(&Progress::reduced, step + 1);
-    return true;
+    std::byte* const result =
+        choice_.store == StorePolicy::streaming ? output : block_of(round_.peer(1));
+    round_.reduce_out(reduction_.how, result, bytes, StorePolicy::temporal);
+    round_.copy_out(output, result, bytes, results_);
+    for (int i = 1; i < round_.size(); ++i)
+      round_.copy_out(block_of(round_.peer(i)), result, bytes, choice_.store);
   }
 
-  bool collect(std::size_t step) {
-    if (wants(round_, reduction_)) {
-      const Part part = part_of(reduction_.bytes, pieces_, step);
-      for (int i = 1; i < round_.size(); ++i) {
-        const int peer = round_.peer(i);
-        const Part slice = share_of(part.bytes, round_.size(), peer);
-        if (!round_.await(peer, &Progress::reduced, step + 1)) return false;
-        round_.copy_out(reduction_.output + part.first + slice.first,
-                        round_.slot(peer, pieces_, step) + slice.first, slice.bytes, results_);
-      }
-    }
-    round_.publish(&Progress::consumed, step + 1);
-    return true;
-  }
-
- private:
   Round& round_;
   const Choice& choice_;
   const Reduction& reduction_;
@@ -131,15 +137,7 @@ class TwoShot {
 }  // namespace
 
 bool two_shot(Round& round, const Choice& choice, const Reduction& reduction) {
-  TwoShot shot(round, choice, reduction);
-  // Three stages, each one step behind the one before.
-  for (std::size_t step = 0; step < shot.steps() + 2; ++step) {
-    if (step < shot.steps() && !shot.stage(step)) return false;
-    if (!round.entered() && !round.enter()) return false;
-    if (step >= 1 && step <= shot.steps() && !shot.reduce_slice(step - 1)) return false;
-    if (step >= 2 && !shot.collect(step - 2)) return false;
-  }
-  return true;
+  return TwoShot(round, choice, reduction).run();
 }
 
 bool pull_slice(Round& round, const Choice& choice, const Reduction& reduction, Part slice,
@@ -166,9 +164,9 @@ bool push_slices(Round& round, const Choice& choice, const Reduction& reduction)
   const Part slice = share_of(reduction.bytes, round.size(), round.rank());
   const int first_taker = reduction.root == Round::kEveryRank ? round.rank() : reduction.root;
   const auto sources = round.sources();
-  for (std::size_t done = 0; done < slice.bytes; done += kPushBlock) {
+  for (std::size_t done = 0; done < slice.bytes; done += kReducedBlock) {
     const std::size_t first = slice.first + done;
-    const std::size_t bytes = std::min(kPushBlock, slice.bytes - done);
+    const std::size_t bytes = std::min(kReducedBlock, slice.bytes - done);
     if (!round.stands()) return false;
     for (int peer = 0; peer < round.size(); ++peer)
       sources[static_cast<std::size_t>(peer)] = round.mapped(peer, Side::input) + first;

@@ -125,11 +125,10 @@ bool Round::await_all(Word word, std::size_t done) {
   return true;
 }
 
-bool Round::await_free(std::size_t step, int reader) {
+bool Round::await_free(std::size_t step, int reader, Word word) {
   const std::size_t done = steps_before_reuse(step, kSlots);
   if (done == 0 || reader == rank()) return true;
-  return reader == kEveryRank ? await_all(&Progress::consumed, done)
-                              : await(reader, &Progress::consumed, done);
+  return reader == kEveryRank ? await_all(word, done) : await(reader, word, done);
 }
 
 }  // namespace c10d::inline v0::native

@@ -22,6 +22,12 @@ struct Pieces {
   std::size_t count = 0;
 };
 
+// In whose staging a rank stages when all give and take. Two ranks change places from op to op of a
+// parity: then each writes where it has read before, to lines that are in its own cache.
+constexpr int place_of(int rank, int size, std::uint32_t epoch) noexcept {
+  return size == 2 && (epoch & 2) != 0 ? 1 - rank : rank;
+}
+
 // Memory of this rank that others may have to reach; null where it has none.
 struct Exposed {
   const void* input = nullptr;
@@ -68,6 +74,11 @@ class Round {
   }
   std::byte* slot(int rank, Pieces pieces, std::size_t step, std::size_t width = 1) const noexcept {
     return staging(rank) + step % kSlots * pieces.bytes * width;
+  }
+  // The slot of `rank` in an op in which every rank stages and takes from all.
+  std::byte* mutual_slot(int rank, Pieces pieces, std::size_t step,
+                         std::size_t width = 1) const noexcept {
+    return slot(place_of(rank, size(), epoch_), pieces, step, width);
   }
   std::uint64_t* counts(int rank) const noexcept {
     return team_.layout().counts(team_.base(), rank, parity_of(epoch_));
@@ -138,9 +149,9 @@ class Round {
     return (step == 0 && !late_) || await(peer, &Progress::staged, step + 1);
   }
   // Waits until this rank's slot for `step` is free: until `reader`, or every rank, is done with
-  // it.
+  // it, as `word` tells.
   static constexpr int kEveryRank = -1;
-  bool await_free(std::size_t step, int reader);
+  bool await_free(std::size_t step, int reader, Word word = &Progress::consumed);
 
  private:
   Entry& entry(int rank) const noexcept { return team_.lines(rank).entries[parity_of(epoch_)]; }
@@ -170,11 +181,6 @@ class Round {
   bool streamed_ = false;  // since the last flag
   std::shared_ptr<const Failure> failure_;
 };
-
-// Results that stay in a cache are written through it, whatever the plan says of the staging.
-inline StorePolicy result_policy(const Choice& choice, std::size_t bytes) noexcept {
-  return bytes >= (std::size_t{4} << 20) ? choice.store : StorePolicy::temporal;
-}
 
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
   if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
