@@ -67,8 +67,10 @@ class JoinOnMpi : public Clean {
   static std::vector<std::string> last_lines(const std::string& trap) {
     const std::string folder = temporary_folder() + "/mpi";
     std::filesystem::create_directory(folder);
-    Child launcher({GetParam(), "-n", std::to_string(kRanks), C10D_FAULT_RANK, "make-on-mpi",
-                    "file:" + folder + "/store", folder + "/rank", std::to_string(kVictim), trap});
+    // A launcher whose ranks do not end as MPI wants may leave files of its own.
+    Child launcher({"/usr/bin/env", "TMPDIR=" + folder, GetParam(), "-n", std::to_string(kRanks),
+                    C10D_FAULT_RANK, "make-on-mpi", "file:" + folder + "/store", folder + "/rank",
+                    std::to_string(kVictim), trap});
     launcher.end();
     std::vector<std::string> lines;
     for (int rank = 0; rank < kRanks; ++rank) {

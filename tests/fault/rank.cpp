@@ -175,8 +175,11 @@ int make_on_mpi(const std::string& place, const std::string& output, int victim,
   if (launch.rank == victim) set_mpi_trap(trap);
   const std::shared_ptr<Store> store = store_at(place, launch.size);
   try {
-    ProcessGroup world = init_process_group(
-        {.backend = "mpi", .store = store, .rank = launch.rank, .size = launch.size});
+    ProcessGroup world = init_process_group({.backend = "mpi",
+                                             .store = store,
+                                             .rank = launch.rank,
+                                             .size = launch.size,
+                                             .timeout = kRankTimeout});
     say("ready");
     const ProcessGroup reversed = world.new_group(std::vector{2, 1, 0});
     say("ready");
