@@ -76,26 +76,33 @@ void copies(std::vector<CeilRecord>& ceilings) {
 
 // Half of the round trip of one flag between two threads, as two ranks see it.
 CeilRecord flag_between_cores() {
-  constexpr int kRounds = 20'000;
+  constexpr int kMostRounds = 20'000;
+  constexpr int kEnd = -1;
   const bool alone = allowed_cpus() < 2;
   alignas(128) std::atomic<int> ping{0};
   alignas(128) std::atomic<int> pong{0};
   std::thread other([&] {
-    for (int i = 1; i <= kRounds; ++i) {
-      while (ping.load(std::memory_order_acquire) != i)
+    for (int last = 0; last != kEnd;) {
+      int value = last;
+      while ((value = ping.load(std::memory_order_acquire)) == last)
         if (alone) std::this_thread::yield();
-      pong.store(i, std::memory_order_release);
+      pong.store(last = value, std::memory_order_release);
     }
   });
+  const auto bounce = [&](int value) {
+    ping.store(value, std::memory_order_release);
+    while (pong.load(std::memory_order_acquire) != value)
+      if (alone) std::this_thread::yield();
+  };
+  int rounds = 0;
+  const auto until = Clock::now() + std::chrono::milliseconds(100);
   const double us = microseconds_of([&] {
-    for (int i = 1; i <= kRounds; ++i) {
-      ping.store(i, std::memory_order_release);
-      while (pong.load(std::memory_order_acquire) != i)
-        if (alone) std::this_thread::yield();
-    }
+    do bounce(++rounds);
+    while (rounds < kMostRounds && (rounds % 16 != 0 || Clock::now() < until));
   });
+  bounce(kEnd);
   other.join();
-  return {"shm", "", 4, 0, std::nullopt, us / kRounds / 2};
+  return {"shm", "", 4, 0, std::nullopt, us / rounds / 2};
 }
 
 // One core writes a block, the other copies it out: two blocks in turn, so that both work at once.
@@ -179,22 +186,28 @@ void receive_all(int fd, void* data, std::size_t bytes) {
 }
 
 void loopback(std::vector<CeilRecord>& ceilings) {
-  constexpr int kRounds = 2000;
+  constexpr int kMostRounds = 2000;
+  constexpr char kLast = 1;
+  // On a busy machine each round waits for two turns on a CPU.
+  const auto until = Clock::now() + std::chrono::milliseconds(100);
+  int rounds = 0;
   constexpr std::uint64_t kBlock = 256 << 10;
   constexpr std::uint64_t kBlocks = 1024;
   const std::array<int, 2> fds = loopback_pair();
   std::thread other([&] {
     std::vector<char> block(kBlock);
-    for (int i = 0; i < kRounds; ++i) {
+    do {
       receive_all(fds[1], block.data(), 8);
       send_all(fds[1], block.data(), 8);
-    }
+    } while (block.front() != kLast);
     for (std::uint64_t i = 0; i < kBlocks; ++i) receive_all(fds[1], block.data(), kBlock);
     send_all(fds[1], block.data(), 8);
   });
   std::vector<char> block(kBlock);
   const double trips = microseconds_of([&] {
-    for (int i = 0; i < kRounds; ++i) {
+    while (block.front() != kLast) {
+      ++rounds;
+      if (rounds == kMostRounds || Clock::now() > until) block.front() = kLast;
       send_all(fds[0], block.data(), 8);
       receive_all(fds[0], block.data(), 8);
     }
@@ -205,7 +218,7 @@ void loopback(std::vector<CeilRecord>& ceilings) {
   });
   other.join();
   for (const int fd : fds) close(fd);
-  ceilings.push_back({"tcp", "", 8, 0, std::nullopt, trips / kRounds / 2});
+  ceilings.push_back({"tcp", "", 8, 0, std::nullopt, trips / rounds / 2});
   ceilings.push_back({"tcp", "", kBlock, 0, static_cast<double>(kBlock * kBlocks) * 1e-3 / stream,
                       stream / kBlocks});
 }

@@ -17,26 +17,23 @@ std::string number(const std::optional<double>& value) {
 }  // namespace
 
 void write_csv(const std::vector<CellRecord>& cells, std::ostream& out) {
-  out << "op,backend,algo,dtype,redop,root,place,cache,concurrent,bytes,elems,window,burst,launch,"
-         "block,"
-         "order,iters,min_us,p50_"
-         "us,p90_us,"
-         "p99_us,max_us,algbw_gbps,busbw_gbps,membw_gbps,skew_in_us,skew_out_us,rtt_before_us,rtt_"
-         "after_us,"
-         "rtt_bucket,wrong,hash,voluntary_switches,involuntary_switches\n";
+  out << "op,backend,dtype,redop,root,place,bytes,elems,window,launch,block,order,iters,min_us,"
+         "p50_us,p90_us,p99_us,max_us,algbw_gbps,busbw_gbps,membw_gbps,skew_in_us,skew_out_us,"
+         "rtt_before_us,rtt_after_us,rtt_bucket,wrong,hash,voluntary_switches,"
+         "involuntary_switches,algo,cache,concurrent,burst\n";
   for (const CellRecord& c : cells) {
     if (is_control(c.backend)) continue;
     const std::string root = c.key.root < 0 ? "" : std::to_string(c.key.root);
-    out << fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}", c.key.op, c.backend,
-                       c.algo, c.key.dtype, c.key.redop, root, c.key.place, c.key.cache,
-                       c.key.concurrent, c.key.bytes, c.elems, c.window, c.burst, c.launch, c.block,
-                       c.order, c.iters);
+    out << fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}", c.key.op, c.backend, c.key.dtype,
+                       c.key.redop, root, c.key.place, c.key.bytes, c.elems, c.window, c.launch,
+                       c.block, c.order, c.iters);
     out << fmt::format(",{:.6g},{:.6g},{:.6g},{},{:.6g},{},{},{}", c.us.min, c.us.p50, c.us.p90,
                        number(c.us.p99), c.us.max, number(c.alg), number(c.bus), number(c.mem));
     const RoundTrip rtt = c.rtt.value_or(RoundTrip{});
-    out << fmt::format(",{:.6g},{:.6g},{:.6g},{:.6g},{},{},{},{},{}\n", c.skew_in, c.skew_out,
-                       rtt.before, rtt.after, rtt.bucket, c.wrong, c.hash, c.switches[0],
-                       c.switches[1]);
+    out << fmt::format(",{:.6g},{:.6g},{:.6g},{:.6g},{},{},{},{},{},{},{},{},{}\n", c.skew_in,
+                       c.skew_out, rtt.before, rtt.after, rtt.bucket, c.wrong, c.hash,
+                       c.switches[0], c.switches[1], c.algo, c.key.cache, c.key.concurrent,
+                       c.burst);
   }
 }
 

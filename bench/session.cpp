@@ -167,7 +167,7 @@ int Session::verdict_code(int exit_code, const Summary& summary) const {
 
 int Session::finish(int exit_code) {
   progress_.erase();
-  results_.complete = launches_done_ == options_.launches;
+  results_.complete = launches_done_ >= options_.launches;
   const bool compare = options_.command == Command::compare;
   const Summary first = summarise(results_, false, options_.equiv, options_.min_effect);
   for (const WarnRecord& found : findings(results_, first, options_.min_effect))

@@ -81,6 +81,7 @@ class Rank {
   int rank_;
   int size_;
   SharedPage page_;
+  std::size_t usable_ = 0;  // CPUs, before this rank was bound
   std::vector<Case> cases_;
   std::unique_ptr<Arena> input_;
   std::unique_ptr<Arena> output_;
@@ -144,6 +145,7 @@ void Rank::bind() {
   const std::vector<Cpu> cpus = usable_cpus();
   std::vector<int> all;
   for (const Cpu& cpu : cpus) all.push_back(cpu.number);
+  usable_ = all.size();
   std::string text = cpus_text(all);
   const auto hash = static_cast<std::int64_t>(hash_bytes(text.data(), text.size()) >> 1);
   const std::int64_t root = page_.from_root(hash);
@@ -224,6 +226,7 @@ void Rank::emit_environment() {
   for (const Entry& entry : entries_)
     if (entry.contender) about[entry.name] = entry.contender->description();
   Json line = environment_json(0, about);
+  line["cores"] = usable_;
   line["cpus"] = Json::array();
   for (int rank = 0; rank < size_; ++rank)
     line["cpus"].push_back(control_.store().get(fmt::format("cpus/{}", rank)));

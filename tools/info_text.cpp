@@ -208,7 +208,8 @@ std::string overview_text(const Json& facts) {
                                       : "unavailable: " + value_text(backend["reason"]));
   bool any = false;
   for (const Json& variable : facts.at("environment")) {
-    if (variable["source"] == "default" || variable["source"] == "unset") continue;
+    const bool set = variable["source"] != "default" && variable["source"] != "unset";
+    if (!set || !value_text(variable["name"]).starts_with("C10D_")) continue;
     text += fmt::format("{}{}={}\n", any ? "" : "\n", value_text(variable["name"]),
                         shortened(value_text(variable["value"]), kWidth - 40));
     any = true;

@@ -10,7 +10,7 @@ namespace c10d::inline v0 {
 // One section of collect_facts() for people, at most 100 columns wide.
 std::string section_text(std::string_view section, const nlohmann::ordered_json& facts);
 
-// What most people want to know, on one screen: version, host, launcher, backends, and the
+// What most people want to know, on one screen: version, host, launcher, backends, and those C10D_*
 // variables that are set.
 std::string overview_text(const nlohmann::ordered_json& facts);
 

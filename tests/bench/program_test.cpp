@@ -143,7 +143,7 @@ TEST(Program, ComparesWithFiguresFitsAndControls) {
 TEST(Program, EveryStateOfTheBuffersIsCheckedAndNamed) {
   const Folder folder;
   const Ended ended = run(std::string("run") + kTiny +
-                          "--launches 1 all -s 4K --place both --cache auto --concurrent 2 "
+                          "--launches 1 all -s 4K --place both --cache cold --concurrent 2 "
                           "--start-skew 20us --memory heap --bind core --json " +
                           (folder / "r.jsonl"));
   ASSERT_EQ(ended.code, 0) << ended.out;
@@ -153,12 +153,21 @@ TEST(Program, EveryStateOfTheBuffersIsCheckedAndNamed) {
     EXPECT_EQ(line["wrong"], 0) << line.dump();
     ++cells[line["cache"].get<std::string>() + " " + line["concurrent"].dump()];
   }
-  // Two blocks each: 8 collectives, 7 of them in place too, and the barrier, two at once; ping-pong
-  // and window, one at a time.
+  // Two blocks each: 8 collectives, 7 of them in place too, two at once; ping-pong and window, one
+  // at a time; the barrier has no buffers to be cold.
   const std::map<std::string, int> expected = {
-      {"hot 2", 2 * 16}, {"rotate 2", 2 * 15}, {"hot 1", 2 * 2}, {"rotate 1", 2 * 2}};
+      {"cold 2", 2 * 15}, {"cold 1", 2 * 2}, {"hot 2", 2 * 1}};
   EXPECT_EQ(cells, expected);
-  EXPECT_NE(ended.out.find("all_reduce f32 sum, 2 at once, rotating buffers"), std::string::npos)
+  EXPECT_NE(ended.out.find("all_reduce f32 sum, 2 at once, cold buffers"), std::string::npos)
+      << ended.out;
+}
+
+TEST(Program, RotatesBuffersBesideHotOnes) {
+  const Ended ended =
+      run(std::string("run") + kTiny + "--launches 1 all_gather -s 4K --place in --cache auto");
+  EXPECT_EQ(ended.code, 0) << ended.out;
+  EXPECT_NE(ended.out.find("all_gather f32, in place, 2 ranks"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("all_gather f32, in place, rotating buffers"), std::string::npos)
       << ended.out;
 }
 
