@@ -162,13 +162,13 @@ std::vector<Figure> charts_of(const OpTable& table, const Summary& summary) {
   const auto bandwidth = [&table](double us, std::uint64_t bytes) {
     return static_cast<double>(bytes) * table.key.concurrent * 1e-3 / us;
   };
-  return {{"time",
-           "time, &micro;s &ndash; lower is better",
-           {table.title() + ": time against size", "us", series_of(table, summary, time)}},
-          {"bandwidth",
-           "algorithm bandwidth S / t, GB/s &ndash; higher is better",
-           {table.title() + ": bandwidth against size", "GB/s", true,
-            series_of(table, summary, bandwidth)}}};
+  return {
+      {"time",
+       "time, &micro;s &ndash; lower is better",
+       {table.title() + ": time against size", "us", series_of(table, summary, time)}},
+      {"bandwidth",
+       "algorithm bandwidth S / t, GB/s &ndash; higher is better",
+       {table.title() + ": bandwidth against size", "GB/s", series_of(table, summary, bandwidth)}}};
 }
 
 std::string op_figures(const OpTable& table, const Summary& summary) {
