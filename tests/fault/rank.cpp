@@ -114,7 +114,8 @@ class Server {
     group_.all_reduce(data, ReduceOp::sum, options).wait();
     const int sum = group_.size() * (group_.size() + 1) / 2;
     for (const float element : data)
-      if (element != static_cast<float>(sum)) throw std::runtime_error("a wrong result passed as right");
+      if (element != static_cast<float>(sum))
+        throw std::runtime_error("a wrong result passed as right");
   }
 
   template <class Task>

@@ -150,7 +150,9 @@ TEST(Options, APythonScriptRunsUnbuffered) {
 }
 
 TEST(Options, OtherLaunchersLinesArePrinted) {
-  const auto line = [](std::vector<std::string> arguments) { return run_ranks(arguments).out; };
+  const auto line = [](const std::vector<std::string>& arguments) {
+    return run_ranks(arguments).out;
+  };
   EXPECT_EQ(line({"-n", "1", "--print", "mpirun", "./p", "a b"}),
             "mpirun -n 1 --bind-to none --tag-output -x MASTER_ADDR=127.0.0.1 -x MASTER_PORT=29500 "
             "./p 'a b'\n");
