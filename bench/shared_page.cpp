@@ -187,10 +187,11 @@ std::int64_t SharedPage::get(int rank, int slot) const noexcept {
 std::int64_t SharedPage::sum(std::int64_t value) {
   put(kSlots - 1, value);
   barrier();
-  std::int64_t total = 0;
-  for (int rank = 0; rank < size_; ++rank) total += get(rank, kSlots - 1);
+  std::uint64_t total = 0;
+  for (int rank = 0; rank < size_; ++rank)
+    total += static_cast<std::uint64_t>(get(rank, kSlots - 1));
   barrier();
-  return total;
+  return static_cast<std::int64_t>(total);
 }
 
 std::int64_t SharedPage::from_root(std::int64_t value) {

@@ -56,7 +56,8 @@ class SharedPage {
   static constexpr int kSlots = 8;
   void put(int slot, std::int64_t value) noexcept;
   std::int64_t get(int rank, int slot) const noexcept;
-  // Collective: every rank gives a number, every rank gets the sum; a value of rank 0 to all.
+  // Collective: every rank gives a number, every rank gets the sum (hashes may wrap it round); a
+  // value of rank 0 to all.
   std::int64_t sum(std::int64_t value);
   std::int64_t from_root(std::int64_t value);
 
