@@ -69,7 +69,7 @@ TEST(Registered, ABackendServesGroupsAndSubgroups) {
 TEST(Registered, ANameIsTakenOnce) {
   const auto behaviour = std::make_shared<Behaviour>();
   const std::string name = register_fake(behaviour);
-  const BackendFactory factory = [](BackendContext) { return nullptr; };
+  const BackendFactory factory = [](const BackendContext&) { return nullptr; };
   for (const std::string& taken : {name, std::string("native"), std::string("gloo")})
     EXPECT_THROW(register_backend(taken, factory), InvalidArgument) << taken;
   EXPECT_THROW(register_backend("", factory), InvalidArgument);
