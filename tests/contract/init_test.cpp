@@ -194,7 +194,7 @@ TEST(Init, AnotherWorldSizeIsNamedAndTheRestIsUnharmed) {
 
 TEST(Init, AnotherBackendIsNamedOnBothSides) {
   const auto store = make_hash_store(kTimeout);
-  const auto no_backend = [](BackendContext) -> std::unique_ptr<Backend> { return nullptr; };
+  const auto no_backend = [](const BackendContext&) -> std::unique_ptr<Backend> { return nullptr; };
   register_backend("one of two", no_backend);
   register_backend("two of two", no_backend);
   run_threads(2, [&](int rank) {
