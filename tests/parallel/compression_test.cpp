@@ -63,15 +63,17 @@ TEST_P(CompressionOn, PowerSgdKeepsWhatFits) {
     for (int step = 0; step < 3; ++step) {
       reducer.begin({.samples = 2});
       const auto matrix = floats(reducer.grad_view(0));
-      for (std::size_t i = 0; i < matrix.size(); ++i)
-        matrix[i] = static_cast<float>(i / 20 + 1) * static_cast<float>(i % 20);
+      const auto element = [](std::size_t i) {
+        const std::size_t row = i / 20;
+        return static_cast<float>((row + 1) * (i % 20));
+      };
+      for (std::size_t i = 0; i < matrix.size(); ++i) matrix[i] = element(i);
       for (float& value : floats(reducer.grad_view(1))) value = static_cast<float>(group.rank());
       reducer.ready(0);
       reducer.ready(1);
       reducer.finish();
       const auto mean = floats(reducer.grad_view(0));
-      for (std::size_t i = 0; i < mean.size(); ++i)
-        EXPECT_NEAR(mean[i], static_cast<float>((i / 20 + 1) * (i % 20)) / 2, 1e-3);
+      for (std::size_t i = 0; i < mean.size(); ++i) EXPECT_NEAR(mean[i], element(i) / 2, 1e-3);
       EXPECT_EQ(floats(reducer.grad_view(1))[6], 0.5f);
       EXPECT_EQ(power.error(0).size(), 240u);
       EXPECT_TRUE(power.error(1).empty());

@@ -262,7 +262,8 @@ TEST_P(Sharded, TheFastModeAddsOneGradientPerRank) {
           fsdp.end_step();
         }
         double squares = 0;
-        const auto factor = static_cast<float>(size * (size + 1) / 2);
+        const int ranks = size * (size + 1) / 2;
+        const auto factor = static_cast<float>(ranks);
         for (std::size_t unit = 0; unit < 3; ++unit) {
           const auto own = fsdp.gradient(unit);
           for (std::size_t i = 0; i < own.size(); ++i)

@@ -25,7 +25,7 @@ std::string refusal(const std::function<void()>& call) {
   return {};
 }
 
-void expect_refused(const std::function<void()>& call, std::vector<std::string> parts) {
+void expect_refused(const std::function<void()>& call, const std::vector<std::string>& parts) {
   const std::string what = refusal(call);
   for (const std::string& part : parts) EXPECT_NE(what.find(part), std::string::npos) << what;
 }
@@ -86,10 +86,8 @@ TEST(Schedule, BubblesHaveTheirClosedForm) {
     SCOPED_TRACE(describe(c));
     const int p = c.ranks, m = c.micro_batches, v = c.chunks;
     double idle = 3 * (p - 1);
-    if (c.name == "gpipe" && v > 1) {
+    if ((c.name == "gpipe" || c.name == "interleaved") && v > 1) {
       if (m < p) continue;  // the next chunk then waits for the one before
-    } else if (c.name == "interleaved" && v > 1) {
-      if (m < p) continue;
     } else if (c.name == "zb-h1") {
       idle = 2 * (p - 1) - std::min(p, m) + 1;  // p - 1 with m >= p
     } else if (c.name == "zb-v") {
@@ -190,7 +188,7 @@ TEST(Schedule, WithoutOneOfItsActionsIsRefused) {
 }
 
 TEST(Schedule, InAWrongOrderIsRefused) {
-  const auto expect_stuck = [](std::string_view csv, std::vector<std::string> parts) {
+  const auto expect_stuck = [](std::string_view csv, const std::vector<std::string>& parts) {
     expect_refused([&] { validate(parse_schedule(csv)); }, parts);
   };
   expect_stuck("0F0,0B0\n1B0,1F0\n", {"1B0", "waits for 1F0"});
