@@ -112,7 +112,7 @@ class C10D_API TcpStore : public Store {
   virtual std::uint16_t port() const noexcept = 0;
   virtual const std::string& host() const noexcept = 0;
 };
-C10D_API std::shared_ptr<TcpStore> make_tcp_store(TcpStoreOptions options);
+C10D_API std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options);
 
 // Every key with `prefix` and a slash before it. num_keys counts the whole underlying store.
 C10D_API std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store);

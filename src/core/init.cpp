@@ -64,7 +64,7 @@ std::shared_ptr<Store> meet_by_tcp(const std::string& host, int port, bool serve
   store.job = env("C10D_JOB_ID").value_or("");
   store.token = token;
   store.timeout = timeout;
-  return make_tcp_store(std::move(store));
+  return make_tcp_store(store);
 }
 
 constexpr const char* kStoreFile = "/store";

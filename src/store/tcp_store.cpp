@@ -426,7 +426,7 @@ void TcpClient::resend() {
 
 }  // namespace
 
-std::shared_ptr<TcpStore> make_tcp_store(TcpStoreOptions options) {
+std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options) {
   return std::make_shared<TcpClient>(options);
 }
 
