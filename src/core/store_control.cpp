@@ -246,9 +246,11 @@ std::shared_ptr<const Failure> StoreControl::agree(const Call& call, Waiting) tr
   while (true) {
     look_for_cause();
     const Duration left = call.deadline - std::chrono::steady_clock::now();
-    if ((broken() || left <= Duration::zero()) && bars_one(all))
-      return broken() ? failure()
-                      : fail(timed_out(call, "waiting for all ranks to enter the call"));
+    if (broken() && bars_one(all)) return failure();
+    if (left <= Duration::zero()) {
+      Failure late = timed_out(call, "waiting for all ranks to enter the call");
+      if (bars_one(all)) return fail(std::move(late));  // who is missing is known no more
+    }
     try {
       return compare(call, store_->multi_get(all, std::clamp<Duration>(left, kShortest, kSlice)));
     } catch (const DistTimeoutError&) {  // not all there: look again
