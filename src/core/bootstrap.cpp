@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
@@ -21,8 +22,13 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kMissingReport{10};
-constexpr std::chrono::milliseconds kLookForFailure{
-    200};  // how often a rank that waits asks for failures
+// How often a rank that waits asks for failures; each of n ranks names n keys every time, so that
+// many ask less often.
+Duration pause_between_looks(int ranks) {
+  const double crowd = ranks / 64.0;
+  return std::chrono::milliseconds(static_cast<int>(std::clamp(200 * crowd * crowd, 200.0, 10e3)));
+}
+constexpr std::chrono::seconds kTelling{5};  // for a store to take what all must know
 // For a store to take back a claim: who leaves does not wait for a server that is stopped or gone.
 constexpr std::chrono::seconds kGivingBack{1};
 constexpr std::chrono::seconds kServersPatience{5};  // with ranks that have yet to read why
@@ -111,11 +117,16 @@ class Bootstrap {
     const bool concerns_all = failure.code == Code::mismatch ||
                               failure.code == Code::version_mismatch || takes_the_store_away;
     if (concerns_all && !is_stranger_) try {
-        options_.store->compare_set(failed_key(), std::nullopt, to_text(failure), kGivingBack);
+        options_.store->compare_set(failed_key(), std::nullopt, to_text(failure), kTelling);
         has_ended_ = true;
       } catch (const std::exception&) {  // the store is gone
       }
-    if (!has_ended_) return withdraw_();
+    if (!has_ended_) {
+      withdraw_();
+      // Rank 0 may wait to see it leave: its deadline is the same.
+      if (failure.code == Code::timed_out) part();
+      return;
+    }
     release_();
     part(failure.code == Code::timed_out);
   }
@@ -197,7 +208,11 @@ class Bootstrap {
   }
 
   void look_for_failure() {
-    const std::optional<std::string> text = options_.store->try_get(failed_key());
+    std::optional<std::string> text;
+    try {
+      text = options_.store->try_get(failed_key(), kTelling);
+    } catch (const DistTimeoutError&) {  // no news; the deadline decides
+    }
     if (!text) return;
     has_ended_ = true;
     Failure failure = from_text(*text);
@@ -213,8 +228,8 @@ class Bootstrap {
       look_for_failure();
       const Duration left = options_.deadline - steady_clock::now();
       try {
-        return options_.store->multi_get(keys,
-                                         std::clamp<Duration>(left, Duration(1), kLookForFailure));
+        return options_.store->multi_get(
+            keys, std::clamp<Duration>(left, Duration(1), pause_between_looks(options_.size)));
       } catch (const DistTimeoutError&) {
       }
       const bool late = left <= Duration::zero();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "src/core/log.h"
 #include "src/core/members.h"
@@ -66,7 +67,14 @@ std::shared_ptr<const Failure> ControlPlane::failure() {
 }
 
 void ControlPlane::keep_record_if_broken() noexcept {
-  if (broken() && !record_kept_.exchange(true)) keep_record(image());
+  if (!broken()) return;
+  try {
+    failure();  // waits for who is just writing the cause
+  } catch (const std::exception&) {
+    return;
+  }
+  MutexLock lock(record_mutex_);  // the second to come waits for the file
+  if (!std::exchange(record_kept_, true)) keep_record(image());
 }
 
 std::shared_ptr<const Failure> ControlPlane::explain(Failure otherwise, Duration patience) {

@@ -96,7 +96,8 @@ class ControlPlane : public Control {
   RankBlock& own_;
 
  private:
-  std::atomic<bool> record_kept_{false};
+  Mutex record_mutex_;
+  bool record_kept_ C10D_GUARDED_BY(record_mutex_) = false;
   std::int64_t last_warning_ns_ = 0;  // the monitor's thread alone
   Mutex mutex_;
   std::function<void()> end_ops_ C10D_GUARDED_BY(mutex_);

@@ -207,15 +207,15 @@ void warn_of_environment() {
     if (warned.insert(unknown.name).second)
       log(LogLevel::warn, "environment variable {} is not one of ours{}", unknown.name,
           unknown.nearest.empty() ? "" : "; did you mean " + unknown.nearest + "?");
-  for (const char* name : {"C10D_BACKEND_PATH", "C10D_RECORD_DIR"}) {
-    std::istringstream folders(env(name).value_or(""));
-    for (std::string folder; std::getline(folders, folder, ':');) {
-      std::error_code unknown;
-      if (!folder.empty() && !std::filesystem::is_directory(folder, unknown) &&
-          warned.insert(name).second)
-        log(LogLevel::warn, "{}: {} is no folder", name, folder);
-    }
-  }
+  const auto look = [](const char* name, const std::string& folder) {
+    std::error_code unknown;
+    if (!folder.empty() && !std::filesystem::is_directory(folder, unknown) &&
+        warned.insert(name).second)
+      log(LogLevel::warn, "{}: {} is no folder", name, folder);
+  };
+  look("C10D_RECORD_DIR", env("C10D_RECORD_DIR").value_or(""));
+  std::istringstream folders(env("C10D_BACKEND_PATH").value_or(""));
+  for (std::string folder; std::getline(folders, folder, ':');) look("C10D_BACKEND_PATH", folder);
 }
 
 }  // namespace

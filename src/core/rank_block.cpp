@@ -52,7 +52,7 @@ void write_cause(GroupHeader& header, const Failure& failure) noexcept {
 
 Failure read_cause(const GroupHeader& header) {
   // The writer needs well under a microsecond; if it dies there, the cause stays unknown.
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   for (; header.state.load(std::memory_order_acquire) != GroupHeader::broken; sched_yield())
     if (std::chrono::steady_clock::now() >= end)
       return {.code = Code::peer_died, .message = "a rank died while it reported a failure"};

@@ -3,9 +3,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -24,7 +27,8 @@
 namespace c10d::inline v0 {
 namespace {
 
-constexpr std::size_t kInFile = 128;  // ops of each rank
+constexpr std::size_t kInFile = 128;           // ops of each rank, at most
+constexpr std::size_t kInFileTogether = 4096;  // of all its ranks
 constexpr std::size_t kOnStderr = 16;
 constexpr int kMostFiles = 64;  // of one process
 
@@ -35,10 +39,14 @@ std::atomic<int> g_files{0};
 void request_record(int /*signal*/) { g_requested.store(true, std::memory_order_relaxed); }
 static_assert(std::atomic<bool>::is_always_lock_free);
 
+// False when the reader took nothing for a second: the monitor has other groups to look after.
 bool write_record_text(int fd, std::string_view text) noexcept {
   while (!text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno != EINTR) return false;
+    pollfd taker{fd, POLLOUT, 0};
+    if (::poll(&taker, 1, 1000) == 0) return false;
+    // So much does not block, of a reader that takes something.
+    const ssize_t written = ::write(fd, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+    if (written < 0 && errno != EINTR && errno != EAGAIN) return false;
     if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
   }
   return true;
@@ -58,7 +66,13 @@ void write_record_file(const std::string& folder, const Images& images) {
   const std::string path =
       fmt::format("{}/c10d-record-{}-{}-{}.json", folder, host_name(), getpid(), number);
   const std::string unfinished = path + ".part";
-  const std::string text = json_of(read_images(images), steady_ns(), kInFile);
+  const std::vector<GroupRecord> groups = read_images(images);
+  std::size_t ranks = 1;
+  for (const GroupRecord& group : groups) ranks += group.ranks.size();
+  const std::string text =
+      json_of(groups, steady_ns(), std::clamp<std::size_t>(kInFileTogether / ranks, 1, kInFile));
+  if (::access(path.c_str(), F_OK) == 0)
+    return write_record_file(folder, images);  // of another run
   const Fd fd(
       ::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (fd && write_record_text(fd.get(), text) && ::rename(unfinished.c_str(), path.c_str()) == 0)

@@ -66,7 +66,7 @@ std::uint64_t start_record(RankBlock& block, std::uint64_t sequence, const Signa
 
 void finish_record(RankBlock& block, std::uint64_t record, bool ok, std::int64_t now_ns) noexcept {
   block.ended.fetch_add(1, kUnordered);
-  if (block.next_record.load(kUnordered) - record > kRecords) return;  // overwritten since
+  if (block.next_record.load(kUnordered) - record >= kRecords) return;  // overwritten since
   auto& word = block.records[record % kRecords].words;
   word[Record::end_ns].store(static_cast<std::uint64_t>(now_ns), kUnordered);
   const std::uint64_t of_op = word[Record::what].load(kUnordered) & ~std::uint64_t{0xff};

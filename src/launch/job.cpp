@@ -312,7 +312,11 @@ void Job::stop(int signal) {
   std::vector<pid_t> running;
   for (const auto& rank : ranks_)
     if (!rank->ended) running.push_back(rank->child.pid);
-  places_ = places_of(attach(running), steady_ns());
+  try {
+    places_ = places_of(attach(running), steady_ns());
+  } catch (const std::exception& error) {  // what matters is the signal
+    log(LogLevel::warn, "where the ranks were could not be read: {}", error.what());
+  }
   send_all(signal);
   phase_ = Phase::stopping;
   deadline_ = steady_clock::now() + capped(options_.grace);

@@ -130,13 +130,13 @@ std::optional<Verdict> Rendezvous::take_verdict() {
 void Rendezvous::fail(int exit_code, std::string_view text) noexcept {
   {
     MutexLock lock(mutex_);
-    given_up_ = true;
     if (!to_tell_ || to_tell_->exit_code == 0)
       to_tell_ = {.exit_code = exit_code,
                   .host = hosts_.number,
                   .text = fmt::format("host {} ({}): {}", hosts_.number, host_name(), text)};
   }
   tell();
+  given_up_ = true;  // not before: who meets would leave, and its will tell another reason
 }
 
 void Rendezvous::ended() noexcept {

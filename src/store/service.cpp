@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "src/core/log.h"
 #include "src/net/bytes.h"
 
 namespace c10d::inline v0 {
@@ -72,7 +73,12 @@ void Service::forget(std::list<StoreClient>::iterator client) {
   clients_.erase(client);
   for (const auto& [key, value] : will)
     engine_.submit({.op = StoreOp::compare_set, .keys = {key}, .values = {value}}, {},
-                   [](const Reply&) {});
+                   [key](const Reply& reply) {
+                     if (reply.failure)
+                       log(LogLevel::warn,
+                           "the will of a client that is gone could not be written to \"{}\": {}",
+                           key, reply.failure->message);
+                   });
 }
 
 void Service::tick(Deadline now) {

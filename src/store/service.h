@@ -35,8 +35,8 @@ inline constexpr std::size_t kLargeAnswer = 4096;
 inline constexpr std::uint8_t kWillFrame = 0x45;
 inline constexpr std::size_t kMaxWillBytes = 4096;
 // How long one with a will may stay away whose host says that it closed the connection, as when its
-// process ends.
-inline constexpr Duration kClosedMemory = std::chrono::seconds(1);
+// process ends: longer than a client that lives needs to come back.
+inline constexpr Duration kClosedMemory = std::chrono::seconds(3);
 
 class Session;
 

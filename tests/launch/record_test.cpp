@@ -56,9 +56,9 @@ std::string shown(pid_t pid, const std::string& part) {
 TEST_F(Record, OfAJobThatHangsIsReadFromOutsideAndShownAtItsEnd) {
   Process job({.command = c10d_run({"-n", "3", C10D_PROBE, "hang"})});
   ASSERT_TRUE(job.wait_for_lines(2));
-  const std::string text = shown(job.pid(), "  rank 0: in barrier() #1, for ");
+  const std::string text = shown(job.pid(), "  ranks 1, 2: no op yet, has not entered #1\n");
   EXPECT_TRUE(has(text, "group \"world\", 3 ranks\n")) << text;
-  EXPECT_TRUE(has(text, "  ranks 1, 2: no op yet, has not entered #1\n")) << text;
+  EXPECT_TRUE(has(text, "  rank 0: in barrier() #1, for ")) << text;
 
   const Ended ended =
       run({.command = {C10D_INFO, "--json", "--last", "1", "--pid", std::to_string(job.pid())}});
