@@ -85,6 +85,9 @@ Session::Session(const Options& options, int ranks, std::size_t cases, const std
     if (!path.empty()) write_text(path, "", option);
   if (!options_.svg.empty()) make_folder(options_.svg);
   take(run_record(options, ranks, launcher));
+  if (options.command == Command::run &&
+      (options.control == Control::solo || options.equiv != Options().equiv))
+    warn("W008", "--control and --equiv: run compares nothing; take compare");
   if (const double load = load_average(); load > 0.3 * allowed_cpus())
     warn("W002", fmt::format("other work runs here: load {:.1f} on {} CPUs", load, allowed_cpus()));
   if (const auto granted = cgroup_cpus(); granted && *granted < ranks)

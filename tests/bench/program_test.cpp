@@ -176,8 +176,9 @@ TEST(Program, RotatesBuffersBesideHotOnes) {
 TEST(Program, RunsTheAlgorithmThatIsAskedFor) {
   const Ended ended = run(std::string("run") + kTiny +
                           "--launches 1 all_reduce broadcast -s 4K --algo two_shot/temporal "
-                          "--columns p50,algo,wrong");
+                          "--columns p50,algo,wrong --equiv 5%");
   EXPECT_EQ(ended.code, 0) << ended.out;
+  EXPECT_NE(ended.out.find("W008 --control and --equiv"), std::string::npos) << ended.out;
   EXPECT_NE(ended.out.find("  two_shot/temporal/"), std::string::npos) << ended.out;
   EXPECT_NE(ended.out.find("not for broadcast"), std::string::npos) << ended.out;
   const Ended misspelt = run("run -n 2 -s 8 --algo two_shit");
