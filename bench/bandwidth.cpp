@@ -3,22 +3,6 @@
 
 namespace c10d::bench {
 
-double bus_factor(BenchOp op, int ranks) {
-  const double others = static_cast<double>(ranks - 1) / ranks;
-  switch (op) {
-    case BenchOp::all_reduce:
-      return 2 * others;
-    case BenchOp::all_gather:
-    case BenchOp::reduce_scatter:
-    case BenchOp::gather:
-    case BenchOp::scatter:
-    case BenchOp::all_to_all:
-      return others;
-    default:
-      return 1;
-  }
-}
-
 std::uint64_t least_traffic(const Case& c, int ranks) {
   const auto n = static_cast<std::uint64_t>(ranks);
   const std::uint64_t s = c.bytes;

@@ -7,8 +7,6 @@
 #include <ctime>
 #include <exception>
 
-#include "bench/environment.h"
-
 namespace c10d::bench {
 namespace {
 
@@ -59,14 +57,29 @@ void BlockRunner::wait_for_skew() {
   }
 }
 
-// Returns the nanoseconds of CPU time that it took. One line or a few take less than two looks at
-// the clock.
-std::int64_t BlockRunner::refresh() noexcept {
+// One line or a few take less than two looks at the clock.
+bool BlockRunner::refreshes_much() const noexcept {
   constexpr std::uint64_t kFewBytes = 4096;
-  const bool few = buffers_.of().bytes <= kFewBytes;
-  const std::int64_t start = few ? 0 : cpu_now();
+  const Case& c = buffers_.of();
+  return c.bytes > kFewBytes && (settings_.dirty || c.place == Place::in);
+}
+
+// Returns the nanoseconds of CPU time that it took.
+std::int64_t BlockRunner::refresh() noexcept {
+  const bool much = refreshes_much();
+  const std::int64_t start = much ? cpu_now() : 0;
   buffers_.refresh(settings_.dirty);
-  return few ? 0 : cpu_now() - start;
+  return much ? cpu_now() - start : 0;
+}
+
+// What runs in one iteration of at most `longest_burst`. What the ranks do between the ops is taken
+// off as if all of them did the same, so where one rank has most of the work there is no burst.
+int BlockRunner::burst_for(double per_op) const {
+  const Case& c = buffers_.of();
+  if (!page_.oversubscribed() || !contender_.computes()) return 1;
+  if (facts_of(c.op).rooted && refreshes_much()) return 1;
+  return static_cast<int>(std::clamp(settings_.longest_burst / std::max(per_op, 1e-9), 1.0,
+                                     static_cast<double>(burst_of(c))));
 }
 
 // Returns how many it ran: fewer than `count` when the deadline passed, which every rank sees in
@@ -109,6 +122,10 @@ double BlockRunner::warm_up(double seconds, int fixed) {
                                   : std::min<std::int64_t>(
                                         static_cast<std::int64_t>(left / per_iteration), batch * 8);
     if (round == 0) next = std::max<std::int64_t>(next, 1);
+    if (round == 1) {
+      burst_ = static_cast<int>(page_.from_root(burst_for(per_iteration)));
+      if (burst_ > 1) next = 1;
+    }
     if (fixed >= 0 || !failure_.empty()) next = 0;
     batch = page_.from_root(next);
   }
@@ -154,7 +171,7 @@ void BlockRunner::summarise(CellRecord& cell) const {
       last = {std::max(last.start, times.start), std::max(last.end, times.end), 0};
     }
     // All ranks share the CPUs, and so the time that any of them takes for something else.
-    const std::int64_t ops = std::max<std::int64_t>(slowest - other / allowed_cpus(), 0);
+    const std::int64_t ops = std::max<std::int64_t>(slowest - other / page_.cpu_count(), 0);
     cell.samples.push_back(static_cast<double>(ops) * 1e-3 * share);
     skew_in.push_back(static_cast<double>(last.start - first.start) * 1e-3);
     skew_out.push_back(static_cast<double>(last.end - first.end) * 1e-3);
@@ -164,7 +181,8 @@ void BlockRunner::summarise(CellRecord& cell) const {
   cell.skew_out = median(std::move(skew_out));
 }
 
-BlockRunner::CheckResult BlockRunner::check() {
+BlockRunner::CheckResult BlockRunner::check(bool timed_before) {
+  const std::uint64_t wrong_before = timed_before && contender_.computes() ? buffers_.wrong() : 0;
   buffers_.poison_output();
   page_.barrier();
   run();
@@ -172,7 +190,7 @@ BlockRunner::CheckResult BlockRunner::check() {
   if (!contender_.computes()) return result;
   const std::uint64_t hash = buffers_.hash();
   result.wrong = static_cast<std::uint64_t>(
-      page_.sum(failure_.empty() ? static_cast<std::int64_t>(buffers_.wrong()) : 0));
+      page_.sum(failure_.empty() ? static_cast<std::int64_t>(wrong_before + buffers_.wrong()) : 0));
   if (buffers_.same_everywhere()) {
     const auto root = static_cast<std::uint64_t>(page_.from_root(static_cast<std::int64_t>(hash)));
     result.ranks_agree = page_.sum(hash == root || !failure_.empty() ? 0 : 1) == 0;

@@ -22,14 +22,14 @@ class BlockRunner {
     bool window_sync = true;
     std::int64_t start_skew = 0;  // ns: ranks start up to this much late, by chance
     std::uint64_t seed = 0;       // of that chance
+    double longest_burst = 0;     // seconds; 0: one op between two meetings
   };
   BlockRunner(SharedPage& page, Contender& contender, Buffers& buffers, Settings settings)
       : page_(page),
         contender_(contender),
         buffers_(buffers),
         settings_(settings),
-        random_(settings.seed * 1000003 + static_cast<std::uint64_t>(page.rank())),
-        burst_(page.oversubscribed() ? burst_of(buffers.of()) : 1) {}
+        random_(settings.seed * 1000003 + static_cast<std::uint64_t>(page.rank())) {}
 
   // Runs for about `seconds`, or `fixed` iterations when that is not negative; returns seconds per
   // iteration, waits between iterations included, as rank 0 saw them.
@@ -43,8 +43,9 @@ class BlockRunner {
     std::uint64_t hash = 0;
     bool ranks_agree = true;  // where every rank must have the same result
   };
-  // One untimed op into a poisoned output, compared with the oracle on every rank.
-  CheckResult check();
+  // One untimed op into a poisoned output, compared with the oracle on every rank; before it, with
+  // `timed_before`, what the last timed op left.
+  CheckResult check(bool timed_before);
 
   // What this rank's backend failed with, or empty.
   const std::string& failure() const noexcept { return failure_; }
@@ -54,7 +55,9 @@ class BlockRunner {
  private:
   void run() noexcept;
   void wait_for_skew();
+  bool refreshes_much() const noexcept;
   std::int64_t refresh() noexcept;
+  int burst_for(double per_op) const;
   std::uint64_t iterate(std::uint64_t count, std::int64_t deadline, bool record);
   void summarise(CellRecord& cell) const;
 
@@ -63,7 +66,7 @@ class BlockRunner {
   Buffers& buffers_;
   Settings settings_;
   std::mt19937_64 random_;
-  int burst_;  // runs of the ops in one iteration
+  int burst_ = 1;  // runs of the ops in one iteration; the warm-up decides
   std::string failure_;
 };
 

@@ -139,6 +139,15 @@ class RawContender final : public Contender {
   std::uint64_t messages_ = 0;
 };
 
+// Source and target, as often as no byte is in a cache.
+std::uint64_t pairs_of(const Case& c) {
+  constexpr std::uint64_t kCold = std::uint64_t{16} << 20;
+  constexpr std::uint64_t kBeyondCaches = std::uint64_t{256} << 20;
+  const bool cold = c.bytes > kCold || c.cache != Cache::hot;
+  if (!cold || c.bytes == 0) return 1;
+  return std::max<std::uint64_t>(2, std::max(kBeyondCaches, c.walk) / (2 * c.bytes));
+}
+
 class MemcpyContender final : public Contender {
  public:
   explicit MemcpyContender(int rank) : Contender("memcpy"), rank_(rank) {}
@@ -151,33 +160,35 @@ class MemcpyContender final : public Contender {
   bool computes() const noexcept override { return false; }
   void prepare(const Case& c) override {
     if (rank_ != 0) return;
-    constexpr std::uint64_t kCold = std::uint64_t{16} << 20;
-    constexpr std::uint64_t kBeyondCaches = std::uint64_t{256} << 20;
     bytes_ = c.bytes;
+    copies_ = c.concurrent;
     pair_ = 0;
-    const std::uint64_t walk = std::max(kBeyondCaches, c.walk);
-    const bool cold = bytes_ > kCold || c.cache != Cache::hot;
-    pairs_ = cold && bytes_ > 0 ? std::max<std::uint64_t>(2, walk / (2 * bytes_)) : 1;
-    if (!arena_ || arena_->bytes() < 2 * bytes_ * pairs_)
-      arena_ = std::make_unique<Arena>(2 * bytes_ * pairs_);
+    pairs_ = pairs_of(c);
+    if (!arena_ || arena_->bytes() < memcpy_bytes(c))
+      arena_ = std::make_unique<Arena>(memcpy_bytes(c));
   }
   void run(std::span<const Op>, Flight) override {
     if (rank_ != 0) return;
-    auto* from = static_cast<std::byte*>(arena_->data()) + 2 * bytes_ * pair_;
-    std::memcpy(from + bytes_, from, bytes_);
-    asm volatile("" : : "r"(from) : "memory");
-    pair_ = (pair_ + 1) % pairs_;
+    for (int i = 0; i < copies_; ++i) {
+      auto* from = static_cast<std::byte*>(arena_->data()) + 2 * bytes_ * pair_;
+      std::memcpy(from + bytes_, from, bytes_);
+      asm volatile("" : : "r"(from) : "memory");
+      pair_ = (pair_ + 1) % pairs_;
+    }
   }
 
  private:
   int rank_;
   std::uint64_t bytes_ = 0;
+  int copies_ = 1;
   std::uint64_t pairs_ = 1;
   std::uint64_t pair_ = 0;
   std::unique_ptr<Arena> arena_;
 };
 
 }  // namespace
+
+std::uint64_t memcpy_bytes(const Case& c) { return 2 * c.bytes * pairs_of(c); }
 
 std::unique_ptr<Contender> make_memcpy_contender(int rank) {
   return std::make_unique<MemcpyContender>(rank);

@@ -61,5 +61,7 @@ std::unique_ptr<Contender> make_contender(const std::string& name, const Contend
 // One core that copies S bytes: what any collective is held against. Above 16 MiB no byte is in a
 // cache.
 std::unique_ptr<Contender> make_memcpy_contender(int rank);
+// What it allocates for the case, on rank 0 alone.
+std::uint64_t memcpy_bytes(const Case& c);
 
 }  // namespace c10d::bench

@@ -14,6 +14,14 @@ std::string number(const std::optional<double>& value) {
   return value ? fmt::format("{:.6g}", *value) : "";
 }
 
+// An algorithm's name is the backend's own and may hold anything.
+std::string quoted(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quotes = "\"";
+  for (const char c : text) quotes += c == '"' ? "\"\"" : std::string(1, c);
+  return quotes + "\"";
+}
+
 }  // namespace
 
 void write_csv(const std::vector<CellRecord>& cells, std::ostream& out) {
@@ -29,11 +37,11 @@ void write_csv(const std::vector<CellRecord>& cells, std::ostream& out) {
                        c.block, c.order, c.iters);
     out << fmt::format(",{:.6g},{:.6g},{:.6g},{},{:.6g},{},{},{}", c.us.min, c.us.p50, c.us.p90,
                        number(c.us.p99), c.us.max, number(c.alg), number(c.bus), number(c.mem));
-    const RoundTrip rtt = c.rtt.value_or(RoundTrip{});
-    out << fmt::format(",{:.6g},{:.6g},{:.6g},{:.6g},{},{},{},{},{},{},{},{},{}\n", c.skew_in,
-                       c.skew_out, rtt.before, rtt.after, rtt.bucket, c.wrong, c.hash,
-                       c.switches[0], c.switches[1], c.algo, c.key.cache, c.key.concurrent,
-                       c.burst);
+    out << fmt::format(",{:.6g},{:.6g}", c.skew_in, c.skew_out);
+    out << (c.rtt ? fmt::format(",{:.6g},{:.6g},{}", c.rtt->before, c.rtt->after, c.rtt->bucket)
+                  : ",,,");
+    out << fmt::format(",{},{},{},{},{},{},{},{}\n", c.wrong, c.hash, c.switches[0], c.switches[1],
+                       quoted(c.algo), c.key.cache, c.key.concurrent, c.burst);
   }
 }
 

@@ -47,7 +47,7 @@ std::optional<std::uint64_t> crossover(const OpTable& table, std::size_t backend
 std::string line_text(const FitRecord& fit, std::uint64_t largest) {
   std::string text = fmt::format("{} {} us", fit.backend, microseconds_text(fit.line->alpha));
   if (fit.line->beta > 0) {
-    text += fmt::format(" + S/{} GB/s", ratio_text(1e-3 / fit.line->beta));
+    text += fmt::format(" + S/{} GB/s", ratio_text(fit.key.concurrent * 1e-3 / fit.line->beta));
     if (fit.line->alpha > 0)
       text += fmt::format(" (n1/2 {})",
                           bytes_text(static_cast<std::uint64_t>(fit.line->alpha / fit.line->beta)));

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <set>
 #include <type_traits>
@@ -123,8 +124,13 @@ void read_sweep(const Texts& texts, Options& options) {
     if (min > max)
       throw InvalidArgument(fmt::format("--min {} is above --max {}", texts.min, texts.max));
     if (texts.factor <= 1) throw InvalidArgument("--factor: must be above 1");
-    if (step > 0 && (max - min) / step > 10'000)
-      throw InvalidArgument("--step: more than 10000 sizes");
+    const auto steps =
+        step > 0 ? static_cast<double>((max - min) / step)
+                 : std::log(static_cast<double>(max) / std::max(1.0, static_cast<double>(min))) /
+                       std::log(texts.factor);
+    if (steps > 10'000)
+      throw InvalidArgument(
+          fmt::format("--{}: more than 10000 sizes", step > 0 ? "step" : "factor"));
     sweep.sizes = size_range(min, max, texts.factor, step);
   }
   sweep.concurrent = texts.concurrent;

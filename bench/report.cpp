@@ -230,7 +230,12 @@ void write_figures(const std::string& folder, const Summary& summary) {
 int write_report(const std::vector<std::string>& files, const std::string& path,
                  const std::string& svg) {
   Results results;
-  for (const std::string& file : files) read_results(file, results);
+  for (const std::string& file : files) {
+    std::error_code none;
+    if (!path.empty() && std::filesystem::equivalent(path, file, none))
+      throw InvalidArgument(fmt::format("-o {}: this is a file to read", path));
+    read_results(file, results);
+  }
   if (results.cells.empty() && results.skips.empty())
     throw InvalidArgument("report: no cells in these files");
   if (path.empty() && svg.empty())

@@ -73,6 +73,7 @@ void write_text(const std::string& path, const std::string& text, const char* op
 
 Session::Session(const Options& options, int ranks, std::size_t cases, const std::string& launcher)
     : options_(options),
+      launches_planned_(options.launches),
       json_(open_json(options.json)),
       progress_(options.quiet ? Switch::off : options.progress,
                 cases * options.backends.size() * static_cast<std::uint64_t>(options.blocks) *
@@ -84,10 +85,9 @@ Session::Session(const Options& options, int ranks, std::size_t cases, const std
     if (!path.empty()) write_text(path, "", option);
   if (!options_.svg.empty()) make_folder(options_.svg);
   take(run_record(options, ranks, launcher));
-  if (ranks > allowed_cpus())
-    warn("W001", fmt::format("{} ranks on {} CPUs: times include waiting for a CPU, and are those "
-                             "of bursts, up to {} ops between two meetings",
-                             ranks, allowed_cpus(), burst_of(Case{})));
+  if (options.command == Command::run &&
+      (options.control == Control::solo || options.equiv != Options().equiv))
+    warn("W008", "--control and --equiv: run compares nothing; take compare");
   if (const double load = load_average(); load > 0.3 * allowed_cpus())
     warn("W002", fmt::format("other work runs here: load {:.1f} on {} CPUs", load, allowed_cpus()));
   if (const auto granted = cgroup_cpus(); granted && *granted < ranks)
@@ -167,7 +167,7 @@ int Session::verdict_code(int exit_code, const Summary& summary) const {
 
 int Session::finish(int exit_code) {
   progress_.erase();
-  results_.complete = launches_done_ >= options_.launches;
+  results_.complete = launches_done_ >= launches_planned_;
   const bool compare = options_.command == Command::compare;
   const Summary first = summarise(results_, false, options_.equiv, options_.min_effect);
   for (const WarnRecord& found : findings(results_, first, options_.min_effect))

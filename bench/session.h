@@ -23,6 +23,8 @@ class Session {
   Session(const Options& options, int ranks, std::size_t cases, const std::string& launcher);
 
   void take(const Json& line);
+  // Beside those of the options.
+  void plan_launches(std::size_t more) { launches_planned_ += static_cast<int>(more); }
   // Whether launch `number` (from 0) measured all it was asked to.
   bool launch_is_done(int number) const { return launches_done_ > number; }
   // Of those measured so far, in their order.
@@ -43,6 +45,7 @@ class Session {
   const Options& options_;
   std::mutex mutex_;
   Results results_;
+  int launches_planned_;
   int launches_done_ = 0;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> json_;
   Progress progress_;

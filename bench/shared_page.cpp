@@ -14,7 +14,6 @@
 #include <cstring>
 #include <vector>
 
-#include "bench/environment.h"
 #include "c10d/error.h"
 
 namespace c10d::bench {
@@ -32,6 +31,7 @@ struct SharedPage::Layout {
     std::array<std::atomic<std::int64_t>, kSlots> value;
     std::atomic<int> cpu;             // where this rank woke up
     std::atomic<std::uint32_t> came;  // number of the barrier that this rank has entered
+    cpu_set_t allowed;                // CPUs that this rank may use, before it was bound
   };
   Slots* slots() noexcept { return reinterpret_cast<Slots*>(this + 1); }
   Times* times(int size, int rank) noexcept {
@@ -60,7 +60,7 @@ void relax() noexcept {
 }  // namespace
 
 SharedPage::SharedPage(Store& store, int rank, int size, Duration timeout)
-    : rank_(rank), size_(size), timeout_(timeout), oversubscribed_(size > allowed_cpus()) {
+    : rank_(rank), size_(size), timeout_(timeout) {
   bytes_ = sizeof(Layout) + static_cast<std::size_t>(size) * sizeof(Layout::Slots) +
            static_cast<std::size_t>(size) * kMaxIterations * sizeof(Times);
   int fd = -1;
@@ -80,8 +80,14 @@ SharedPage::SharedPage(Store& store, int rank, int size, Duration timeout)
   void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) throw_system("cannot map memory");
   page_ = static_cast<Layout*>(memory);
+  page_->slots()[rank].allowed = cpus_;
   store.barrier("page/mapped", size, timeout);
   close(fd);
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (int i = 0; i < size; ++i) CPU_OR(&all, &all, &page_->slots()[i].allowed);
+  cpu_count_ = std::max(1, CPU_COUNT(&all));
+  oversubscribed_ = size > cpu_count_;
 }
 
 SharedPage::~SharedPage() { munmap(page_, bytes_); }

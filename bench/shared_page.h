@@ -66,6 +66,9 @@ class SharedPage {
   // other ranks than 0.
   double round_trip(int rounds);
 
+  // CPUs that any of the ranks was started on, and whether these are fewer than the ranks: every
+  // rank knows the same, whatever each was bound to.
+  int cpu_count() const noexcept { return cpu_count_; }
   bool oversubscribed() const noexcept { return oversubscribed_; }
 
   // Binds this rank, and the threads that it starts from now on. False when the kernel refuses.
@@ -81,7 +84,8 @@ class SharedPage {
   int rank_;
   int size_;
   Duration timeout_;
-  bool oversubscribed_;
+  int cpu_count_ = 1;
+  bool oversubscribed_ = false;
   std::size_t bytes_ = 0;
   Layout* page_ = nullptr;
   std::uint32_t round_ = 0;

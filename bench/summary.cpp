@@ -230,6 +230,7 @@ Summary summarise(const Results& results, bool compare, double equiv, double min
   for (const CellRecord& cell : results.cells) {
     index.at(cell.key).blocks[cell.backend].push_back(&cell);
     launches.insert(cell.launch);
+    if (is_control(cell.backend)) summary.wrong += cell.wrong;  // in no table
     summary.blocks = std::max(summary.blocks, cell.block + 1);
   }
   summary.launches = static_cast<int>(launches.size());
@@ -245,7 +246,7 @@ Summary summarise(const Results& results, bool compare, double equiv, double min
       SizeRow row;
       row.bytes = bytes;
       if (const auto copy = copies.find({bytes, key.cache == "hot"}); copy != copies.end())
-        row.memcpy_us = median(copy->second);
+        row.memcpy_us = median(copy->second) * key.concurrent;
       for (const std::string& backend : summary.backends) {
         row.cells.push_back(cell_of(backend, group, row.memcpy_us, bytes));
         const BackendCell& cell = row.cells.back();

@@ -66,7 +66,9 @@ double Probe::measure(BenchOp op, DType dtype, std::uint64_t bytes, double secon
   sweep.sizes = {bytes};
   const Case c = expand(sweep, control_.size()).at(0);
   Buffers buffers(c, control_.rank(), control_.size(), 1, kSeed, *input_, *output_);
-  BlockRunner runner(page_, *contender_, buffers, {});
+  BlockRunner::Settings settings;
+  settings.longest_burst = 0.1 * seconds;
+  BlockRunner runner(page_, *contender_, buffers, settings);
   const double each = runner.warm_up(seconds / 4, -1);
   const auto asked = std::clamp(seconds / std::max(each, 1e-9), 3.0,
                                 static_cast<double>(SharedPage::kMaxIterations));

@@ -63,8 +63,13 @@ std::vector<std::string> words_of_run(const std::string& path) {
   if (!file) throw InvalidArgument(fmt::format("--replay {}: cannot be read", path));
   for (std::string text; std::getline(file, text);) {
     const Json line = Json::parse(text, nullptr, false);
-    if (!line.is_object() || line.value("t", "") != "run" || !line.contains("argv")) continue;
-    auto words = line["argv"].get<std::vector<std::string>>();
+    if (!line.is_object() || !line.contains("t") || line["t"] != "run" || !line.contains("argv"))
+      continue;
+    const Json& argv = line["argv"];
+    if (!argv.is_array() ||
+        !std::all_of(argv.begin(), argv.end(), [](const Json& word) { return word.is_string(); }))
+      continue;
+    const auto words = argv.get<std::vector<std::string>>();
     if (words.size() >= 2 && (words[1] == "run" || words[1] == "compare")) return words;
   }
   throw InvalidArgument(fmt::format(

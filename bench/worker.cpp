@@ -62,7 +62,7 @@ class Rank {
   void prepare(Turn& turn, const Case& c);
   void run_block(Turn& turn, const Case& c, int block, int order);
   bool drop_if_failed(Turn& turn, const Case& c);
-  void check(Turn& turn, const Case& c);
+  void check(Turn& turn, const Case& c, bool timed_before);
   void measure_memcpy(const Case& c);
   void expect(const Turn& turn, const Case& c, double seconds);
   void emit_skip(const Case& c, const Entry& entry);
@@ -155,6 +155,10 @@ void Rank::bind() {
   if (!share.empty() && page_.bind(share)) text = cpus_text(share);
   control_.store().set(fmt::format("cpus/{}", rank_), text);
   if (options_.worker_launch > 0 || !options_.solo.empty()) return;  // said once
+  if (page_.oversubscribed())
+    warn("W001", fmt::format("{} ranks on {} CPUs: times include waiting for a CPU, and are those "
+                             "of bursts, up to {} ops between two meetings",
+                             size_, page_.cpu_count(), burst_of(Case{})));
   const bool asked = options_.bind == Bind::set || options_.bind == Bind::core;
   if (asked && !alike)
     warn("W008", "--bind: the launcher has bound the ranks already; they stay where they are");
@@ -263,9 +267,12 @@ Support Rank::support_of(const Case& c, const Entry& entry, const Buffers& buffe
 
 // Every rank decides alike: `supports` is pure data, and failures were agreed on.
 std::vector<Rank::Turn> Rank::turns_of(const Case& c, std::size_t index, Buffers& buffers) {
+  // Who counts iterations, or lets ranks come late in each, gets them as they are.
+  const bool by_time = options_.iters == 0 && options_.warmup < 0 && options_.start_skew <= 0;
+  const double longest_burst = by_time ? 0.1 * options_.seconds / options_.blocks : 0;
   const BlockRunner::Settings settings{options_.dirty, options_.window_sync,
                                        static_cast<std::int64_t>(options_.start_skew * 1e9),
-                                       options_.seed};
+                                       options_.seed, longest_burst};
   std::vector<Turn> turns;
   for (Entry& entry : entries_) {
     if (!entry.contender || !entry.code.empty()) {
@@ -315,9 +322,9 @@ void Rank::expect(const Turn& turn, const Case& c, double seconds) {
 // Checks, warms up, and agrees on the number of iterations.
 void Rank::prepare(Turn& turn, const Case& c) {
   if (!turn.entry->code.empty()) return;
-  expect(turn, c, options_.seconds);
+  expect(turn, c, options_.warmup >= 0 ? 3600 : options_.seconds);
   turn.entry->contender->prepare(c);
-  if (!turn.control && options_.check != Check::off) check(turn, c);
+  if (!turn.control && options_.check != Check::off) check(turn, c, false);
   const double block_seconds = options_.seconds / options_.blocks;
   const double each = turn.runner.warm_up(std::min(block_seconds / 4, 0.02), options_.warmup);
   if (drop_if_failed(turn, c)) return;
@@ -330,8 +337,8 @@ void Rank::prepare(Turn& turn, const Case& c) {
       static_cast<std::uint64_t>(page_.from_root(static_cast<std::int64_t>(iterations)));
 }
 
-void Rank::check(Turn& turn, const Case& c) {
-  const BlockRunner::CheckResult result = turn.runner.check();
+void Rank::check(Turn& turn, const Case& c, bool timed_before) {
+  const BlockRunner::CheckResult result = turn.runner.check(timed_before);
   turn.wrong += result.wrong;
   turn.hash = result.hash;
   wrong_ = wrong_ || result.wrong > 0 || !result.ranks_agree;
@@ -363,7 +370,7 @@ void Rank::run_block(Turn& turn, const Case& c, int block, int order) {
   if (drop_if_failed(turn, c)) return;
   const bool last = block + 1 == options_.blocks;
   if (!turn.control && options_.check != Check::off && (last || options_.check == Check::all))
-    check(turn, c);
+    check(turn, c, true);
   if (drop_if_failed(turn, c)) return;
   if (rank_ != 0) return;
   cell.key = key_of(c);
@@ -386,7 +393,9 @@ void Rank::run_block(Turn& turn, const Case& c, int block, int order) {
 // One core copying S bytes, in the same process and minute as everything else: the measure of
 // %ceil.
 void Rank::measure_memcpy(const Case& c) {
-  memcpy_->prepare(c);
+  Case one = c;
+  one.concurrent = 1;
+  memcpy_->prepare(one);
   page_.barrier();
   if (rank_ == 0) {
     std::vector<double> samples;

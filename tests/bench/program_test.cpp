@@ -72,13 +72,15 @@ std::string text_of(const std::string& path) {
 
 // Iterations are counted, not timed: how fast the machine is must not decide.
 constexpr const char* kTiny = " -n 2 -i 3 -w 1 --launches 2 --blocks 2 ";
+// For compare, where neither controls nor ceilings are looked at.
+constexpr const char* kNoControl = "--control off ";
 
 TEST(Program, ComparesWithoutAWrongElement) {
   const Folder folder;
   const Ended ended =
-      run(std::string("compare") + kTiny + "-B native,memcpy all -s 8,4K --place both --json " +
-          (folder / "r.jsonl") + " --csv " + (folder / "r.csv") + " --md " + (folder / "r.md") +
-          " --report " + (folder / "r.html"));
+      run(std::string("compare") + kTiny + kNoControl +
+          "-B native,memcpy all -s 8,4K --place both --json " + (folder / "r.jsonl") + " --csv " +
+          (folder / "r.csv") + " --md " + (folder / "r.md") + " --report " + (folder / "r.html"));
   ASSERT_EQ(ended.code, 0) << ended.out;
   const Schema schema(C10D_SOURCE_DIR "/bench/schema/c10d-bench-1.schema.json");
   const std::vector<Json> lines = lines_of(folder / "r.jsonl");
@@ -174,8 +176,9 @@ TEST(Program, RotatesBuffersBesideHotOnes) {
 TEST(Program, RunsTheAlgorithmThatIsAskedFor) {
   const Ended ended = run(std::string("run") + kTiny +
                           "--launches 1 all_reduce broadcast -s 4K --algo two_shot/temporal "
-                          "--columns p50,algo,wrong");
+                          "--columns p50,algo,wrong --equiv 5%");
   EXPECT_EQ(ended.code, 0) << ended.out;
+  EXPECT_NE(ended.out.find("W008 --control and --equiv"), std::string::npos) << ended.out;
   EXPECT_NE(ended.out.find("  two_shot/temporal/"), std::string::npos) << ended.out;
   EXPECT_NE(ended.out.find("not for broadcast"), std::string::npos) << ended.out;
   const Ended misspelt = run("run -n 2 -s 8 --algo two_shit");
@@ -186,7 +189,7 @@ TEST(Program, RunsTheAlgorithmThatIsAskedFor) {
 TEST(Program, ReplaysCellsOfAnEarlierRun) {
   const Folder folder;
   const std::string file = folder / "r.jsonl";
-  ASSERT_EQ(run(std::string("compare") + kTiny +
+  ASSERT_EQ(run(std::string("compare") + kTiny + kNoControl +
                 "--launches 1 -B native,memcpy all_reduce broadcast -s 8,4K --json " + file)
                 .code,
             0);
@@ -203,6 +206,17 @@ TEST(Program, ReplaysCellsOfAnEarlierRun) {
   }
   EXPECT_EQ(cells, 2) << "the base and the one that was asked for";
   EXPECT_EQ(run("compare --replay " + file + " --json " + file).code, 2) << "would overwrite it";
+  EXPECT_EQ(run("report " + file + " -o " + file).code, 2) << "would overwrite it";
+  EXPECT_EQ(lines_of(file).front()["t"], "run") << "and did not";
+  const Ended base = run("compare --replay " + file + " --only broadcast:native:4K --blocks 1");
+  EXPECT_EQ(base.code, 0) << "a cell of the base, as a warning says it: " << base.out;
+  std::ofstream(folder / "odd.jsonl") << R"({"t":5})"
+                                         "\n"
+                                         R"({"t":"run","argv":[1,2]})"
+                                         "\n";
+  const Ended odd = run("compare --replay " + (folder / "odd.jsonl"));
+  EXPECT_EQ(odd.code, 2);
+  EXPECT_NE(odd.out.find("no run record in it"), std::string::npos) << odd.out;
 }
 
 TEST(Program, CompareLooksForBackendsItself) {
@@ -245,8 +259,8 @@ TEST(Program, RunsOddNumbersOfRanksAndOtherRoots) {
 }
 
 TEST(Program, WhatIsNotThereIsARowAndNoFailure) {
-  const Ended ended =
-      run(std::string("compare") + kTiny + "--launches 1 -B native,no_such_backend -s 8");
+  const Ended ended = run(std::string("compare") + kTiny + kNoControl +
+                          "--launches 1 -B native,no_such_backend -s 8");
   EXPECT_EQ(ended.code, 0) << ended.out;
   EXPECT_NE(ended.out.find("skip   no_such_backend:"), std::string::npos) << ended.out;
   EXPECT_EQ(run(std::string("run") + kTiny + "--launches 1 -B no_such_backend -s 8").code, 77);
@@ -263,6 +277,7 @@ TEST(Program, MistakesAreExitCodeTwoAndSaySo) {
   EXPECT_EQ(misspelt.code, 2);
   EXPECT_NE(misspelt.out.find("did you mean native?"), std::string::npos) << misspelt.out;
   EXPECT_EQ(run("run -n 2 -s 8 --columns p50,foo").code, 2);
+  EXPECT_EQ(run("run -n 2 -b 1K -e 64M --factor 1.0000001").code, 2) << "too many sizes";
   const Ended empty = run("run -n 2 -s 8 -d i32 -o avg");
   EXPECT_EQ(empty.code, 2);
   EXPECT_NE(empty.out.find("avg needs a floating point dtype"), std::string::npos) << empty.out;

@@ -159,13 +159,18 @@ TEST(Summary, CachesAndConcurrencyAreTablesOfTheirOwn) {
   ASSERT_EQ(summary.tables.size(), 2U);
   EXPECT_EQ(summary.tables[1].title(), "all_reduce f32 sum, 2 at once, rotating buffers");
   EXPECT_NEAR(*summary.tables[0].rows[1].memcpy_us, 6.5536, 1e-9);
-  EXPECT_EQ(summary.tables[1].rows[1].memcpy_us, 65.0) << "its own ceiling";
+  EXPECT_EQ(summary.tables[1].rows[1].memcpy_us, 2 * 65.0) << "its own ceiling, two at once";
 }
 
 TEST(Summary, WrongElementsAreCounted) {
   Results results = synthetic_results({{"native", 1}});
   results.cells[5].wrong = 7;
   EXPECT_EQ(summarise(results, false, 0.02).wrong, 7U);
+  for (const char* control : {kControlSuffix, kSoloSuffix}) {
+    results.cells.push_back(results.cells[5]);
+    results.cells.back().backend += control;
+  }
+  EXPECT_EQ(summarise(results, false, 0.02).wrong, 3 * 7U) << "in no table, but wrong all the same";
 }
 
 TEST(Table, TurnsToOneLinePerBackendWhereItIsTooWide) {
@@ -201,6 +206,15 @@ TEST(Csv, OneRowPerBlockAndNoControl) {
   const std::string row =
       text.substr(header.size() + 1, text.find('\n', header.size() + 1) - header.size() - 1);
   EXPECT_EQ(std::count(header.begin(), header.end(), ','), std::count(row.begin(), row.end(), ','));
+  EXPECT_NE(row.find(",,,,0,"), std::string::npos) << "a round trip that was not measured is blank";
+}
+
+TEST(Csv, WhatHoldsACommaIsQuoted) {
+  CellRecord cell = synthetic_cell("mpi", 8, 0, 0, 1);
+  cell.algo = "tuned, \"ring\"";
+  std::ostringstream out;
+  write_csv({cell}, out);
+  EXPECT_NE(out.str().find(",\"tuned, \"\"ring\"\"\",hot,1,1\n"), std::string::npos) << out.str();
 }
 
 }  // namespace
