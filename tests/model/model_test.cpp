@@ -230,7 +230,7 @@ TEST(Mutant, TwoSlotsAreTooFewForSlices) {
   for (const int root : {ModelRound::kEveryRank, 0})
     expect_found(run({}, {.missing_slots = 1}, 1,
                      [&](auto& round, auto epoch) { return two_shots(round, epoch, 4, root); }),
-                 "");
+                 "reads cell");
 }
 
 TEST(Mutant, ALostWakeUpIsAWaitForEver) {

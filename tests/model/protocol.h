@@ -37,6 +37,7 @@ inline constexpr std::uint32_t kFirstEpoch = 0xfffffffd;
 
 // A mutant must be found.
 inline void expect_found(const Verdict& verdict, const char* text) {
+  EXPECT_NE(verdict.problem, "");
   EXPECT_NE(verdict.problem.find(text), std::string::npos) << '"' << verdict.problem << '"';
 }
 
