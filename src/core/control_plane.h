@@ -105,13 +105,13 @@ class ControlPlane : public Control {
       C10D_GUARDED_BY(mutex_);  // read once, then the same for all
 };
 
-// In shared memory when all members are on one host, else over the store. Collective; returns when
-// all ranks are in.
 inline constexpr std::string_view kControlMemory = "c10d-control";  // as /proc/PID/fd shows it
 // New memory with the blocks of `ranks` ranks, and `more` bytes of the caller's behind them.
 std::shared_ptr<SharedMapping> memory_for(const ControlOptions& options, int first_rank, int ranks,
                                           std::size_t more = 0);
 
+// In shared memory when all members are on one host, else over the store. Collective; returns when
+// all ranks are in.
 std::shared_ptr<ControlPlane> make_control_plane(const ControlOptions& options);
 
 inline constexpr std::chrono::milliseconds kMonitorPeriod{20};

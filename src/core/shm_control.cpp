@@ -320,10 +320,13 @@ std::shared_ptr<const Failure> ShmControl::barrier(Deadline deadline) {
   if (peer == size_ ? goes(Gate::barriers, round) : !gives_up(Gate::barriers, round))
     return nullptr;
   if (result == WaitResult::broken) return failure();
-  if (peer < size_ && left) return fail(ControlPlane::left(peer, "monitored_barrier"));
-  Failure late = did_not_reach_barrier(ranks_that([&](int rank) { return !came(rank); }), round);
-  if (result == WaitResult::timed_out) return fail(std::move(late));
-  return explain(std::move(late), std::chrono::seconds(1));  // of the rank that gave up
+  if (peer == size_)  // the rank that gave up is about to tell
+    return explain({.code = Code::timed_out, .message = "another rank gave up", .rank = -1},
+                   std::chrono::seconds(1));
+  if (left) return fail(ControlPlane::left(peer, "monitored_barrier"));
+  // `peer` may come right now: too late.
+  return fail(did_not_reach_barrier(
+      ranks_that([&](int rank) { return rank == peer || !came(rank); }), round));
 }
 
 bool ShmControl::is_gone(RankBlock& block) const noexcept {

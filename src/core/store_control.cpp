@@ -83,9 +83,18 @@ class StoreControl final : public ControlPlane {
     for (int rank = 0; rank < size_; ++rank) all.push_back(beat_key(rank));
     return all;
   }
+  // The keys of all ranks at a barrier.
+  std::vector<std::string> barrier_keys(std::uint64_t round) const {
+    std::vector<std::string> all;
+    for (int rank = 0; rank < size_; ++rank)
+      all.push_back(fmt::format("barrier/{}/{}", round, rank));
+    return all;
+  }
+  bool has_come(const std::string& key);
   bool arrive(const std::string& own, const std::string& value, Deadline deadline);
   bool bars_one(const std::vector<std::string>& keys);
   bool show(const Call& call);
+  std::shared_ptr<const Failure> give_up(const std::vector<std::string>& keys, Failure failure);
   std::shared_ptr<const Failure> failure_of_another();
   void beat();
   std::vector<std::string> beats();
@@ -117,6 +126,11 @@ class StoreControl final : public ControlPlane {
 
 Duration left_until(Deadline deadline) {
   return std::max<Duration>(deadline - std::chrono::steady_clock::now(), Duration::zero());
+}
+
+// For requests that need no wait, also of a call that is late.
+Duration patience_until(Deadline deadline) {
+  return std::max<Duration>(left_until(deadline), kPatience);
 }
 
 void StoreControl::leave() noexcept try {
@@ -184,14 +198,28 @@ void StoreControl::look_for_left(const std::vector<std::string>& by_rank, std::s
 // All ranks pass a point or none does, as in ShmControl: who gives up writes the key of a rank that
 // has not come, which then cannot. When all have come, some may have passed, and so must it.
 bool StoreControl::arrive(const std::string& own, const std::string& value, Deadline deadline) {
-  const Duration limit = std::max<Duration>(left_until(deadline), kPatience);
-  return store_->compare_set(own, std::nullopt, value, limit) == value;
+  return store_->compare_set(own, std::nullopt, value, patience_until(deadline)) == value;
+}
+
+bool StoreControl::has_come(const std::string& key) {
+  const std::optional<std::string> value = store_->try_get(key, kPatience);
+  return value && *value != kBarred;
 }
 
 bool StoreControl::bars_one(const std::vector<std::string>& keys) {
   for (const std::string& key : keys)
     if (store_->compare_set(key, std::nullopt, kBarred, kPatience) == kBarred) return true;
   return false;
+}
+
+// After an error: the others may wait for this rank in a library if they pass.
+std::shared_ptr<const Failure> StoreControl::give_up(const std::vector<std::string>& keys,
+                                                     Failure failure) {
+  try {
+    bars_one(keys);
+  } catch (const DistError&) {  // the store is gone: nobody passes
+  }
+  return fail(std::move(failure));
 }
 
 // Of the one that barred a rank: it is about to tell.
@@ -211,7 +239,7 @@ bool StoreControl::show(const Call& call) {
              call.deadline);
   // Everybody has read what came two calls ago: a rank leads by at most one call.
   if (call.sequence > 2)
-    store_->delete_key(key(rank_, call.sequence - 2), left_until(call.deadline));
+    store_->delete_key(key(rank_, call.sequence - 2), patience_until(call.deadline));
   return came;
 }
 
@@ -258,7 +286,7 @@ std::shared_ptr<const Failure> StoreControl::agree(const Call& call, Waiting) tr
     look_for_left(all, fmt::format("{} #{}", to_string(kind_of(call.op)), call.sequence));
   }
 } catch (const DistError& error) {
-  return fail(error.failure());
+  return give_up(keys(call.sequence), error.failure());
 }
 
 Control::Agreement StoreControl::poll_agreement(const Call& call) try {
@@ -328,8 +356,7 @@ Failure StoreControl::timed_out(const Call& call, std::string_view phase) {
   } else {
     try {
       for (int peer = 0; peer < size_; ++peer)
-        if (peer != rank_ && !store_->try_get(key(peer, call.sequence), kPatience))
-          missing.push_back(peer);
+        if (peer != rank_ && !has_come(key(peer, call.sequence))) missing.push_back(peer);
     } catch (const DistError&) {  // the store is gone: the ranks stay unnamed
     }
   }
@@ -339,10 +366,8 @@ Failure StoreControl::timed_out(const Call& call, std::string_view phase) {
 std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
   const std::uint64_t round = own_.barriers.load() + 1;
   own_.barriers.store(round);
-  const auto arrival = [&](int rank) { return fmt::format("barrier/{}/{}", round, rank); };
-  std::vector<std::string> all;
-  for (int rank = 0; rank < size_; ++rank) all.push_back(arrival(rank));
-  if (!arrive(arrival(rank_), "came", deadline)) return failure_of_another();
+  const std::vector<std::string> all = barrier_keys(round);
+  if (!arrive(all[static_cast<std::size_t>(rank_)], "came", deadline)) return failure_of_another();
   while (true) {
     look_for_cause();
     const Duration left = deadline - std::chrono::steady_clock::now();
@@ -350,7 +375,7 @@ std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
     if (left <= Duration::zero()) {
       std::vector<int> missing;
       for (int peer = 0; peer < size_; ++peer)
-        if (!store_->try_get(arrival(peer), kPatience)) missing.push_back(peer);
+        if (!has_come(all[static_cast<std::size_t>(peer)])) missing.push_back(peer);
       if (bars_one(all)) return fail(did_not_reach_barrier(missing, round));
     }
     try {
@@ -364,7 +389,7 @@ std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
     }
   }
 } catch (const DistError& error) {
-  return fail(error.failure());
+  return give_up(barrier_keys(own_.barriers.load()), error.failure());
 }
 
 // The ranks that have not announced the call of this record.
@@ -376,8 +401,7 @@ std::vector<int> StoreControl::behind(const Recorded& record) {
     return ranks;
   }
   for (int peer = 0; peer < size_; ++peer)
-    if (peer != rank_ && !store_->try_get(key(peer, record.sequence), kPatience))
-      ranks.push_back(peer);
+    if (peer != rank_ && !has_come(key(peer, record.sequence))) ranks.push_back(peer);
   return ranks;
 }
 

@@ -79,6 +79,7 @@ bool direct(ModelRound& round, std::uint32_t epoch, const Fault& fault) {
   Lines& own = round.lines(round.rank());
   own.input = datum(round.rank(), epoch);
   if (!round.enter()) return false;
+  round.be_direct();
   const int next = round.peer(1);
   expect_datum(round.lines(next).input, datum(next, epoch));
   round.lines(next).output = datum(next, epoch);
@@ -112,6 +113,7 @@ Verdict run(Settings settings, const Fault& fault, std::uint32_t epochs, Op op) 
       if (begin() == Part::over) continue;
       ModelRound round(lines, rank, kEpoch + i, fault);
       if (!op(round, kEpoch + i)) return false;
+      round.finish();
       end();
     }
     return true;
@@ -194,6 +196,17 @@ TEST(Bell, NoWakeUpIsLost) {
   EXPECT_GT(three.states, 50000u);
 }
 
+// Flags of steps are rung for by the next slow wait, or at the end.
+bool two_steps(ModelRound& round, std::uint32_t epoch) {
+  return in_steps(round, epoch, 2, ModelRound::kEveryRank);
+}
+
+TEST(Bell, NoWakeUpOfAStepIsLost) {
+  const Verdict verdict = run({.threads = 2}, {}, 1, two_steps);
+  EXPECT_EQ(verdict.problem, "");
+  EXPECT_GT(verdict.states, 5000u);
+}
+
 // Mutants: each must be found.
 TEST(Mutant, ADroppedReleaseIsARace) {
   for (const int ranks : {2, 3})
@@ -230,13 +243,14 @@ TEST(Mutant, TwoSlotsAreTooFewForSlices) {
   for (const int root : {ModelRound::kEveryRank, 0})
     expect_found(run({}, {.missing_slots = 1}, 1,
                      [&](auto& round, auto epoch) { return two_shots(round, epoch, 4, root); }),
-                 "");
+                 "reads cell");
 }
 
 TEST(Mutant, ALostWakeUpIsAWaitForEver) {
   const char* const kForEver = "for ever";
   expect_found(run({.mutant = {.drops_wake = true}}, {}, 2, one_shot), kForEver);
   expect_found(run({}, {.no_ring = true}, 2, one_shot), kForEver);
+  expect_found(run({}, {.no_last_ring = true}, 1, two_steps), kForEver);
   expect_found(run({.mutant = {.weak_read_modify = true}}, {}, 2, one_shot), kForEver);
 }
 

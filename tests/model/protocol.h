@@ -23,6 +23,7 @@ struct Fault {
   bool one_parity = false;
   int missing_slots = 0;
   bool no_ring = false;
+  bool no_last_ring = false;
   bool no_failure_check = false;
   bool no_free_line = false;
   bool no_clearing = false;
@@ -37,6 +38,7 @@ inline constexpr std::uint32_t kFirstEpoch = 0xfffffffd;
 
 // A mutant must be found.
 inline void expect_found(const Verdict& verdict, const char* text) {
+  EXPECT_NE(verdict.problem, "");
   EXPECT_NE(verdict.problem.find(text), std::string::npos) << '"' << verdict.problem << '"';
 }
 
@@ -123,7 +125,13 @@ class ModelRound {
   using Word = Progress::Steps Progress::*;
   void publish(Word word, std::size_t steps) {
     at(rank_, word).publish(epoch_, steps);
-    ring();
+    if (direct_)
+      ring();
+    else
+      unrung_ = true;
+  }
+  void finish() {
+    if (unrung_ && !fault_.no_last_ring) ring();
   }
   bool await(int peer, Word word, std::size_t steps) {
     return await(peer, [&] { return at(peer, word).passed(epoch_, steps); });
@@ -134,6 +142,7 @@ class ModelRound {
   bool await_staged(int peer, std::size_t step) {
     return step == 0 || await(peer, &Progress::staged, step + 1);
   }
+  void be_direct() { direct_ = true; }
   void use_slots(std::size_t slots) { slots_ = slots; }
   bool await_free(std::size_t step, int reader, Word word = &Progress::consumed) {
     const std::size_t steps = steps_before_reuse(step, slots_);
@@ -177,6 +186,8 @@ class ModelRound {
   const Fault& fault_;
   std::size_t slots_ = kModelSlots;
   bool entered_ = false;
+  bool direct_ = false;
+  bool unrung_ = false;
 };
 
 }  // namespace c10d::model

@@ -180,6 +180,20 @@ void connect_all(const BackendContext& context, gloo::transport::Context& connec
   }
 }
 
+// Gloo closes with a reset, and a peer that has not accepted yet what is reset ends with its
+// process: see BrokenWatch. What was begun stays open until this process ends.
+void keep_for_good(std::shared_ptr<gloo::transport::Device> device,
+                   std::shared_ptr<gloo::transport::Context> connections) {
+  struct Kept {
+    Mutex mutex;
+    std::vector<std::shared_ptr<void>> parts C10D_GUARDED_BY(mutex);
+  };
+  static auto& kept = *new Kept();
+  MutexLock lock(kept.mutex);
+  kept.parts.push_back(std::move(device));
+  kept.parts.push_back(std::move(connections));
+}
+
 }  // namespace
 
 std::shared_ptr<RevocableMesh> connect_mesh(const BackendContext& context,
@@ -195,12 +209,15 @@ std::shared_ptr<RevocableMesh> connect_mesh(const BackendContext& context,
   try {
     connect_all(context, *connections, deadline);
   } catch (const DistError&) {
+    keep_for_good(std::move(device), connections);
     throw;
   } catch (const std::exception& error) {
+    const std::string where = device->str();
+    keep_for_good(std::move(device), connections);
     throw_unreachable(
         context, fmt::format("gloo: rank {} cannot connect to its peers over {}: {}; "
                              "set C10D_GLOO_INTERFACE to an interface that all ranks can reach",
-                             context.rank, device->str(), error.what()));
+                             context.rank, where, error.what()));
   }
   mesh->adopt(std::move(device), connections);
   return mesh;

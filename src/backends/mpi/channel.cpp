@@ -41,6 +41,7 @@ MPI_Comm duplicate_of(MPI_Comm comm, const Channel::Look& look) {
     keep_for_good(std::move(duplicate));
     throw;
   }
+  const auto turn = mpi_turn();
   MPI_Comm_set_errhandler(duplicate->comm, MPI_ERRORS_RETURN);
   return duplicate->comm;
 }

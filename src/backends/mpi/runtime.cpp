@@ -107,8 +107,11 @@ void start_mpi(const BackendContext& context) {
                       "MPI_THREAD_MULTIPLE, or let the mpi backend initialise MPI");
   concurrent = level == MPI_THREAD_MULTIPLE;
   int rank = 0, size = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  {
+    const auto turn = mpi_turn();
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+  }
   if (rank != context.rank || size != context.size)
     throw_unsupported(
         context,

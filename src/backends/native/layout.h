@@ -26,7 +26,7 @@ inline constexpr int kMeasuredRanks = 32;  // whose round trips are measured
 // `registered` 1: this rank's memory can be reached directly: see Reach.
 struct alignas(64) Entry : BasicEntry<HostMemory> {
   std::byte payload[kInlineBytes];
-  std::atomic<std::uint32_t> cpu;  // that the rank ran on, if it had to look
+  std::atomic<std::uint32_t> cpu;  // where ranks share CPUs; of an older op until announced
 };
 static_assert(sizeof(Entry) == 64);
 
@@ -52,7 +52,7 @@ static_assert(sizeof(Reach) <= kInlineBytes);
 struct alignas(128) Progress {
   using Steps = BasicSteps<HostMemory>;
   Steps staged;    // my data of the step is in my staging
-  Steps reduced;   // so is my slice of the result
+  Steps reduced;   // my slice of the result is where the ranks that want it look
   Steps consumed;  // I need nothing of the step any more
 };
 

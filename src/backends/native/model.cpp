@@ -89,7 +89,11 @@ double staged_us(const Choice& choice, const PlanKey& key, const Machine& machin
   const double flags = hop * (1 + (steps - 1) * 0.7 * (two ? 2 : 1) + (two ? 2 : 0));
   const double streamed = choice.store == StorePolicy::streaming ? 0.15 * steps : 0;
   // All ranks share the cores.
-  const StorePolicy results = result_policy(choice, key.bytes);
+  // Who works in blocks decides by the size of one.
+  const bool whole =
+      key.op == OpKind::all_reduce || key.op == OpKind::reduce || key.op == OpKind::broadcast;
+  const auto blocks = static_cast<std::uint64_t>(whole ? 1 : machine.ranks);
+  const StorePolicy results = result_policy(choice, key.bytes / blocks);
   const double own = traffic.own / copy_pace(2 * static_cast<double>(key.bytes), results, machine);
   return flags + streamed + (together + own) * (machine.crowded ? n / 2 : 1);
 }

@@ -29,7 +29,7 @@ constexpr bool is_direct(Algorithm algorithm) noexcept { return algorithm >= Alg
 struct Choice {
   Algorithm algorithm;
   StorePolicy store;    // of what other ranks will read
-  StorePolicy results;  // where they are large: see result_policy()
+  StorePolicy results;  // where read and large: see result_policy()
   std::uint32_t chunk;  // bytes that a rank stages in one step; 0 where nothing is staged
 };
 

@@ -155,6 +155,7 @@ bool Round::finish(bool ok) {
   if (ok && stands()) return true;
   constexpr std::size_t kAllSteps = ~std::uint32_t{0};
   publish(&Progress::consumed, kAllSteps);
+  team_.lines(rank()).bell.ring();
   if (pushed_) await_writers();
   // Who reads what is written here next must see that the group is broken.
   std::atomic_thread_fence(std::memory_order_seq_cst);

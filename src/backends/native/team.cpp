@@ -64,7 +64,7 @@ Team::Team(BackendContext context, int neighbours, std::shared_ptr<SharedMapping
   join(deadline_of(context_));
 }
 
-// What this rank writes lies on its own NUMA node.
+// This rank's staging and rings lie on its own NUMA node.
 void Team::claim_own_part() {
   const auto claim = [this](const std::byte* from, std::size_t bytes) {
     segment_->claim(static_cast<std::size_t>(from - base_), bytes);
