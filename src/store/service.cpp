@@ -73,7 +73,7 @@ void Service::forget(std::list<StoreClient>::iterator client) {
   clients_.erase(client);
   for (const auto& [key, value] : will)
     engine_.submit({.op = StoreOp::compare_set, .keys = {key}, .values = {value}}, {},
-                   [key](const Reply& reply) {
+                   [key = key](const Reply& reply) {
                      if (reply.failure)
                        log(LogLevel::warn,
                            "the will of a client that is gone could not be written to \"{}\": {}",
