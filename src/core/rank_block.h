@@ -100,6 +100,9 @@ struct alignas(128) GroupHeader {
 inline RankBlock* blocks_of(GroupHeader& header) noexcept {
   return reinterpret_cast<RankBlock*>(&header + 1);
 }
+inline const RankBlock* blocks_of(const GroupHeader& header) noexcept {
+  return reinterpret_cast<const RankBlock*>(&header + 1);
+}
 
 void write_header(GroupHeader& header, std::string_view group, int size, int first_rank,
                   int ranks) noexcept;

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -59,27 +60,33 @@ std::vector<GroupRecord> read_images(const Images& images) {
   return groups;
 }
 
+// A name that no earlier process of this pid has left there; none once there were too many.
+std::optional<std::string> next_record_file(const std::string& folder) {
+  for (int number = g_files.fetch_add(1); number < kMostFiles; number = g_files.fetch_add(1)) {
+    std::string path =
+        fmt::format("{}/c10d-record-{}-{}-{}.json", folder, host_name(), getpid(), number);
+    if (::access(path.c_str(), F_OK) != 0) return path;
+  }
+  return std::nullopt;
+}
+
 // Whoever sees the file sees all of it.
 void write_record_file(const std::string& folder, const Images& images) {
-  const int number = g_files.fetch_add(1);
-  if (number >= kMostFiles) return;
-  const std::string path =
-      fmt::format("{}/c10d-record-{}-{}-{}.json", folder, host_name(), getpid(), number);
-  const std::string unfinished = path + ".part";
+  const std::optional<std::string> path = next_record_file(folder);
+  if (!path) return;
+  const std::string unfinished = *path + ".part";
   const std::vector<GroupRecord> groups = read_images(images);
   std::size_t ranks = 1;
   for (const GroupRecord& group : groups) ranks += group.ranks.size();
   const std::string text =
       json_of(groups, steady_ns(), std::clamp<std::size_t>(kInFileTogether / ranks, 1, kInFile));
-  if (::access(path.c_str(), F_OK) == 0)
-    return write_record_file(folder, images);  // of another run
   const Fd fd(
       ::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (fd && write_record_text(fd.get(), text) && ::rename(unfinished.c_str(), path.c_str()) == 0)
-    return log(LogLevel::warn, "the record of the last ops is in {}", path);
+  if (fd && write_record_text(fd.get(), text) && ::rename(unfinished.c_str(), path->c_str()) == 0)
+    return log(LogLevel::warn, "the record of the last ops is in {}", *path);
   const int error = errno;
   if (fd) ::unlink(unfinished.c_str());
-  log(LogLevel::error, "the record of the last ops could not be written: {}: {}", path,
+  log(LogLevel::error, "the record of the last ops could not be written: {}: {}", *path,
       error_text(error));
 }
 

@@ -134,7 +134,7 @@ std::optional<GroupRecord> read_image(std::span<const std::byte> image) {
   GroupRecord record;
   record.group = printable_text(read_text(header.group));
   record.size = header.size;
-  const auto* blocks = reinterpret_cast<const RankBlock*>(&header + 1);
+  const RankBlock* const blocks = blocks_of(header);
   for (std::size_t i = 0; i < ranks; ++i)
     if (blocks[i].presence.load(std::memory_order_acquire) != Presence::absent)
       record.ranks.push_back(read_block(blocks[i], header.first_rank + static_cast<int>(i)));
