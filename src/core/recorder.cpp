@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <chrono>
 
 namespace c10d::inline v0 {
 namespace {
@@ -41,10 +40,6 @@ Recorded read(const Record& record) noexcept {
 }
 
 }  // namespace
-
-std::int64_t steady_ns() noexcept {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
 
 std::uint64_t start_record(RankBlock& block, std::uint64_t sequence, const Signature& signature,
                            std::int64_t now_ns) noexcept {
