@@ -24,6 +24,8 @@ struct Recorded {
 std::uint64_t start_record(RankBlock& block, std::uint64_t sequence, const Signature& signature,
                            std::int64_t now_ns) noexcept;
 void finish_record(RankBlock& block, std::uint64_t record, bool ok, std::int64_t now_ns) noexcept;
+// Whether an op runs. Cheap, for who asks often.
+bool is_busy(const RankBlock& block) noexcept;
 
 // Calls `visit` on the ring's ops, oldest first.
 void visit_records(const RankBlock& block, const std::function<void(const Recorded&)>& visit);
