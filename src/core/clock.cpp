@@ -62,23 +62,26 @@ std::int64_t steady_ns() noexcept {
 void set_counter() noexcept {
   static const bool usable = is_kernels_clock();
   if (!usable) return;
-  constexpr std::int64_t kInterrupted = 2'000, kShortest = 5'000'000, kLongest = 1'000'000'000;
+  constexpr std::int64_t kUndisturbed = 200, kShortest = 5'000'000, kLongest = 1'000'000'000;
+  constexpr std::uint64_t kValid = 100'000'000;  // ns
   const std::int64_t start = clock_ns();
   const std::uint64_t count = counter();
-  const std::int64_t ns = clock_ns();
-  if (ns - start > kInterrupted) return;
+  const std::int64_t end = clock_ns();
+  if (end - start > kUndisturbed) return;
+  const std::int64_t ns = start + (end - start) / 2;
   Reading& last = g_reading;
   const std::uint64_t counts = count - last.count.load(kUnordered);
   const std::int64_t passed = ns - last.ns.load(kUnordered);
   if (passed < kShortest) return;
+  const auto passed_ns = static_cast<std::uint64_t>(passed);
   const bool known = passed < kLongest && counts != 0;
   const std::uint32_t odd = last.version.load(kUnordered) | 1;
   last.version.store(odd, kUnordered);
   std::atomic_thread_fence(std::memory_order_release);
   last.count.store(count, kUnordered);
-  last.ns.store((start + ns) / 2, kUnordered);
-  last.scale.store(known ? (static_cast<std::uint64_t>(passed) << 32) / counts : 0, kUnordered);
-  last.valid.store(known ? counts * (kLongest / passed) : 0, kUnordered);
+  last.ns.store(ns, kUnordered);
+  last.scale.store(known ? (passed_ns << 32) / counts : 0, kUnordered);
+  last.valid.store(known ? counts * kValid / passed_ns : 0, kUnordered);
   last.version.store(odd + 1, std::memory_order_release);
 }
 

@@ -13,7 +13,7 @@ namespace c10d::inline v0 {
 C10D_API std::int64_t steady_ns() noexcept;
 
 // Sets the counter by the clock, from the monitor thread, every kMonitorPeriod. steady_ns() asks
-// the clock until it was called twice, and when it was not for a second.
+// the clock until that was done twice, and when it was not done for 100 ms.
 void set_counter() noexcept;
 
 }  // namespace c10d::inline v0
