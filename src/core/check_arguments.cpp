@@ -22,6 +22,10 @@ class Checker {
   Checker(OpKind kind, int rank, int size)
       : kind_(kind), rank_(static_cast<std::size_t>(rank)), size_(static_cast<std::size_t>(size)) {}
 
+  void reduce_op(ReduceOp op) const {
+    if (static_cast<int>(op.kind) >= kReduceOpCount)
+      reject(kind_, "reduce op {} does not exist", static_cast<int>(op.kind));
+  }
   void operator()(const AllReduce& o) const {
     same_type(o.output, o.input);
     counts_equal(o.output.count, o.input.count);
@@ -212,14 +216,13 @@ class Checker {
 }  // namespace
 
 void check_arguments(const Op& op, int rank, int size) {
+  const Checker check(kind_of(op), rank, size);
   std::visit(
-      [kind = kind_of(op)]<class T>(const T& o) {
-        if constexpr (requires { o.op; })
-          if (static_cast<int>(o.op.kind) >= kReduceOpCount)
-            reject(kind, "reduce op {} does not exist", static_cast<int>(o.op.kind));
+      [&check]<class T>(const T& o) {
+        if constexpr (requires { o.op; }) check.reduce_op(o.op);
+        check(o);
       },
       op);
-  std::visit(Checker(kind_of(op), rank, size), op);
 }
 
 }  // namespace c10d::inline v0

@@ -112,9 +112,7 @@ Failure ControlPlane::left(int peer, std::string_view where) const {
 }
 
 void ControlPlane::warn_of_late_op(const std::function<std::vector<int>(const Recorded&)>& behind) {
-  if (own_.ended.load(std::memory_order_relaxed) ==
-      own_.next_record.load(std::memory_order_relaxed))
-    return;
+  if (!is_busy(own_)) return;
   std::optional<Recorded> oldest;
   visit_records(own_, [&](const Recorded& record) {
     if (record.state == Record::running && (!oldest || record.start_ns < oldest->start_ns))

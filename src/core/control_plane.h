@@ -37,6 +37,10 @@ class ControlPlane : public Control {
   // Of record_image.h.
   std::span<const std::byte> image() const noexcept { return {mapping_->data(), mapping_->size()}; }
 
+  // The part of announce() that takes nothing but stores, if there is one. agree() does the rest.
+  virtual void announce_ahead(const Op&, std::uint64_t /*sequence*/, const Signature&,
+                              std::uint64_t /*hash*/) noexcept {}
+
   // Orderly end: peers that still wait for this rank learn that it left. Idempotent.
   virtual void leave() noexcept = 0;
   // As fail(), for abort(): returns at once, whatever it takes to tell the peers.

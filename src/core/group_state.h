@@ -13,8 +13,8 @@
 
 namespace c10d::inline v0 {
 
-// Behind a ProcessGroup. Async ops in flight point here: `pending` counts them, and the state
-// outlives them.
+// Behind a ProcessGroup. Async ops in flight point here: RankBlock::pending counts them, and the
+// state outlives them.
 struct ProcessGroup::State {
   State(BackendContext context_, std::string backend_name_, std::shared_ptr<ControlPlane> control_,
         std::unique_ptr<Backend> backend_);
@@ -24,6 +24,8 @@ struct ProcessGroup::State {
   const std::string backend_name;
   const std::shared_ptr<ControlPlane> control;
   const std::unique_ptr<Backend> backend;
+  RankBlock& own;  // this rank's
+  const bool agrees_first;
   const std::uint64_t process;  // generation of the process, to notice a fork
 
   std::function<void()> release_claim;  // of its rank in the bootstrap
@@ -31,7 +33,6 @@ struct ProcessGroup::State {
   std::atomic<Duration::rep> timeout;
   std::atomic<bool> busy{false};
   std::atomic<bool> closed{false};
-  std::atomic<std::uint64_t> pending{0};      // async ops in flight
   std::atomic<std::uint64_t> collectives{0};  // written by the one thread inside
   std::uint64_t messages = 0;
   int splits = 0;

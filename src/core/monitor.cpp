@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "src/core/clock.h"
 #include "src/core/control_plane.h"
 #include "src/core/log.h"
 #include "src/core/per_process.h"
@@ -85,6 +86,7 @@ class Monitor {
   [[noreturn]] void run() {
     while (true) {
       const auto planes = next_round();
+      set_counter();
       if (take_record_request()) dump(planes);
       for (const auto& plane : planes) {
         try {

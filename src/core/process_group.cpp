@@ -62,6 +62,8 @@ ProcessGroup::State::State(BackendContext context_, std::string backend_name_,
       backend_name(std::move(backend_name_)),
       control(std::move(control_)),
       backend(std::move(backend_)),
+      own(control->own_block()),
+      agrees_first(backend->agrees_first()),
       process(process_generation()),
       timeout(context.timeout.count()) {}
 
@@ -139,8 +141,11 @@ Work ProcessGroup::State::run(const Op& op, const Signature& signature,
       collective ? collectives.load(std::memory_order_relaxed) + 1 : ++messages;
   if (collective) collectives.store(sequence, std::memory_order_relaxed);
   const std::uint64_t hash = hash_of(signature);
+  // Async ops before this one announce themselves when their turn comes.
+  if (agrees_first && collective && !options.async &&
+      own.pending.load(std::memory_order_acquire) == 0)
+    control->announce_ahead(op, sequence, signature, hash);
   const std::int64_t now = steady_ns();
-  RankBlock& own = control->own_block();
   const std::uint64_t record = start_record(own, sequence, signature, now);
   if (collective) own.submitted.store(sequence, std::memory_order_relaxed);
   const Duration limit =
@@ -151,7 +156,7 @@ Work ProcessGroup::State::run(const Op& op, const Signature& signature,
                   .deadline = Deadline(Duration(now) + limit),
                   .async = options.async,
                   .record = record};
-  if (options.async) pending.fetch_add(1, std::memory_order_relaxed);
+  if (options.async) own.pending.fetch_add(1, std::memory_order_relaxed);
   Work work;
   try {
     work = backend->launch(call);
@@ -161,14 +166,14 @@ Work ProcessGroup::State::run(const Op& op, const Signature& signature,
   }
   if (options.async && work.done()) {
     ended(record, sequence, signature.kind, work.failure());
-    pending.fetch_sub(1, std::memory_order_release);
+    own.pending.fetch_sub(1, std::memory_order_release);
     return work;
   }
   if (options.async) {
     detail::WorkShared::on_terminal(
         work, [this, record, sequence, kind = signature.kind](const Failure* failure) {
           ended(record, sequence, kind, failure);
-          pending.fetch_sub(1, std::memory_order_release);
+          own.pending.fetch_sub(1, std::memory_order_release);
         });
     return work;
   }
@@ -180,7 +185,6 @@ Work ProcessGroup::State::run(const Op& op, const Signature& signature,
 std::shared_ptr<const Failure> ProcessGroup::State::ended(std::uint64_t record,
                                                           std::uint64_t sequence, OpKind kind,
                                                           const Failure* failure) noexcept {
-  RankBlock& own = control->own_block();
   if (!is_point_to_point(kind)) own.finished.store(sequence, std::memory_order_relaxed);
   finish_record(own, record, failure == nullptr, steady_ns());
   if (failure == nullptr) return nullptr;
@@ -195,10 +199,10 @@ std::shared_ptr<const Failure> ProcessGroup::State::ended(std::uint64_t record,
 }
 
 bool ProcessGroup::State::shutdown(Duration limit) {
-  if (closed.exchange(true)) return pending.load(std::memory_order_acquire) == 0;
+  if (closed.exchange(true)) return own.pending.load(std::memory_order_acquire) == 0;
   using std::chrono::steady_clock;
   const auto drained = [this](Deadline end) {
-    while (pending.load(std::memory_order_acquire) != 0) {
+    while (own.pending.load(std::memory_order_acquire) != 0) {
       if (steady_clock::now() >= end) return false;
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
@@ -209,7 +213,7 @@ bool ProcessGroup::State::shutdown(Duration limit) {
   if (!quiet) {
     control->fail({.code = Code::destroyed,
                    .message = fmt::format("rank {} shut the group down with {} ops pending",
-                                          context.rank, pending.load()),
+                                          context.rank, own.pending.load()),
                    .rank = context.rank});
     backend->abort();
     quiet = drained(steady_clock::now() + std::chrono::seconds(1));

@@ -58,7 +58,7 @@ struct alignas(128) RankBlock {
   alignas(128) std::atomic<std::uint64_t> submitted;   // sequence of the last collective that
                                                        // entered the funnel
   std::atomic<std::uint64_t> finished;                 // of the last that left it
-  std::atomic<std::uint64_t> ended;                    // records that are no longer running
+  std::atomic<std::uint64_t> pending;                  // async ops that are not over
   std::atomic<std::uint64_t> barriers;                 // monitored barriers entered
   std::atomic<std::uint64_t> gone[kGates];             // the last that it passed
   alignas(64) std::atomic<std::int64_t> heartbeat_ns;  // when the monitor last ran

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <chrono>
 
 namespace c10d::inline v0 {
 namespace {
@@ -42,10 +41,6 @@ Recorded read(const Record& record) noexcept {
 
 }  // namespace
 
-std::int64_t steady_ns() noexcept {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
-
 std::uint64_t start_record(RankBlock& block, std::uint64_t sequence, const Signature& signature,
                            std::int64_t now_ns) noexcept {
   const std::uint64_t number = block.next_record.load(kUnordered);
@@ -65,12 +60,18 @@ std::uint64_t start_record(RankBlock& block, std::uint64_t sequence, const Signa
 }
 
 void finish_record(RankBlock& block, std::uint64_t record, bool ok, std::int64_t now_ns) noexcept {
-  block.ended.fetch_add(1, kUnordered);
   if (block.next_record.load(kUnordered) - record >= kRecords) return;  // overwritten since
   auto& word = block.records[record % kRecords].words;
   word[Record::end_ns].store(static_cast<std::uint64_t>(now_ns), kUnordered);
   const std::uint64_t of_op = word[Record::what].load(kUnordered) & ~std::uint64_t{0xff};
   word[Record::what].store(of_op | (ok ? Record::ok : Record::failed), std::memory_order_release);
+}
+
+// A blocking op has none after it.
+bool is_busy(const RankBlock& block) noexcept {
+  const std::uint64_t next = block.next_record.load(std::memory_order_acquire);
+  return block.pending.load(kUnordered) != 0 ||
+         (next != 0 && read(block.records[(next - 1) % kRecords]).state == Record::running);
 }
 
 void visit_records(const RankBlock& block, const std::function<void(const Recorded&)>& visit) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "c10d/control.h"
+#include "src/core/clock.h"
 #include "src/core/rank_block.h"
 
 namespace c10d::inline v0 {
@@ -23,12 +24,12 @@ struct Recorded {
 std::uint64_t start_record(RankBlock& block, std::uint64_t sequence, const Signature& signature,
                            std::int64_t now_ns) noexcept;
 void finish_record(RankBlock& block, std::uint64_t record, bool ok, std::int64_t now_ns) noexcept;
+// Whether an op runs. Cheap, for who asks often.
+bool is_busy(const RankBlock& block) noexcept;
 
 // Calls `visit` on the ring's ops, oldest first.
 void visit_records(const RankBlock& block, const std::function<void(const Recorded&)>& visit);
 // "all_reduce #57, running for 0.3 s": the last op, or "nothing yet".
 std::string last_op(const RankBlock& block, std::int64_t now_ns);
-
-C10D_API std::int64_t steady_ns() noexcept;
 
 }  // namespace c10d::inline v0

@@ -68,6 +68,8 @@ class ShmControl final : public ControlPlane {
     }
   }
 
+  void announce_ahead(const Op& op, std::uint64_t sequence, const Signature& signature,
+                      std::uint64_t hash) noexcept override;
   std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) override;
   void announce(const Call& call) override;
   Agreement poll_agreement(const Call& call) override;
@@ -107,7 +109,7 @@ class ShmControl final : public ControlPlane {
       if (is(rank)) ranks.push_back(rank);
     return ranks;
   }
-  void show(const Call& call);  // as announce(), without the bell
+  void show(const Call& call) noexcept;
   WaitResult wait_for_all(const Call& call, const WaitPolicy& policy,
                           std::atomic<std::uint64_t> CallSlot::*word);
   bool decide(Gate gate, std::uint64_t sequence, bool go);
@@ -138,13 +140,20 @@ void ShmControl::announce(const Call& call) {
   own_.bell.ring();
 }
 
-void ShmControl::show(const Call& call) {
-  CallSlot& mine = slot(rank_, call.sequence);
-  mine.signature = signature_of(call.op, size_);
-  mine.hash = call.signature;
-  if (const auto* op = std::get_if<AllToAllV>(&call.op))
-    std::copy(op->input_counts.begin(), op->input_counts.end(), counts(rank_, call.sequence));
-  mine.sequence.store(call.sequence, kRelease);
+void ShmControl::show(const Call& call) noexcept {
+  if (slot(rank_, call.sequence).sequence.load(kRelaxed) != call.sequence)
+    announce_ahead(call.op, call.sequence, signature_of(call.op, size_), call.signature);
+}
+
+void ShmControl::announce_ahead(const Op& op, std::uint64_t sequence, const Signature& signature,
+                                std::uint64_t hash) noexcept {
+  CallSlot& mine = slot(rank_, sequence);
+  mine.signature = signature;
+  mine.hash = hash;
+  if (const auto* exchange = std::get_if<AllToAllV>(&op))
+    std::copy(exchange->input_counts.begin(), exchange->input_counts.end(),
+              counts(rank_, sequence));
+  mine.sequence.store(sequence, kRelease);
 }
 
 bool ShmControl::mine_is_odd(std::uint64_t sequence, int peer) const noexcept {
@@ -371,7 +380,7 @@ void ShmControl::fail_if_it_waits_for_a_rank_that_left(const Recorded& record, s
 
 // A peer that has left will never come, and an op that runs for long is worth a warning with names.
 void ShmControl::check_running_ops() {
-  if (own_.ended.load(kRelaxed) == own_.next_record.load(kRelaxed)) return;
+  if (!is_busy(own_)) return;
   const std::int64_t now = steady_ns();
   std::vector<Recorded> running;
   visit_records(own_, [&](const Recorded& record) {

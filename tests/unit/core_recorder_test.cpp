@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -72,7 +73,32 @@ TEST_F(Recorder, AnOpThatEndsAfterItsRecordIsGoneHarmsNoOther) {
   for (std::uint64_t i = 2; i <= kRecords + 1; ++i) record(i);
   finish_record(*block_, early, false, 1);
   for (const Recorded& one : all()) EXPECT_EQ(one.state, Record::running) << one.sequence;
-  EXPECT_EQ(block_->ended, 1u);
+}
+
+TEST_F(Recorder, IsBusyWhileAnOpRuns) {
+  EXPECT_FALSE(is_busy(*block_));
+  const std::uint64_t number = record(1);
+  EXPECT_TRUE(is_busy(*block_));
+  finish_record(*block_, number, true, 1);
+  EXPECT_FALSE(is_busy(*block_));
+  block_->pending = 1;  // an async op from before
+  EXPECT_TRUE(is_busy(*block_));
+}
+
+TEST(Clock, TheCounterKeepsUpWithIt) {
+  const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
+  constexpr std::int64_t kMillisecond = 1'000'000;
+  const std::int64_t start = now();
+  set_counter();
+  while (now() - start < 6 * kMillisecond) {
+  }
+  set_counter();
+  for (std::int64_t before = start; before - start < 60 * kMillisecond;) {
+    before = now();
+    const std::int64_t read = steady_ns();
+    ASSERT_GE(read, before - kMillisecond);
+    ASSERT_LE(read, now() + kMillisecond);
+  }
 }
 
 TEST_F(Recorder, MayBeReadWhileItsOwnerWrites) {

@@ -29,6 +29,7 @@ class GlooBackend : public Backend {
   ~GlooBackend() override;
 
   Support supports(const Query& query) const override { return gloo_supports(query); }
+  bool agrees_first() const noexcept override { return true; }
   Work launch(const Call& call) override;
   std::unique_ptr<Backend> new_group(BackendContext context,
                                      const std::vector<int>& parent_ranks) override;

@@ -24,6 +24,7 @@ class MpiBackend : public Backend {
   ~MpiBackend() override;
 
   Support supports(const Query& query) const override { return mpi_supports(query); }
+  bool agrees_first() const noexcept override { return true; }
   Work launch(const Call& call) override;
   std::unique_ptr<Backend> new_group(BackendContext context,
                                      const std::vector<int>& parent_ranks) override;
