@@ -116,12 +116,23 @@ Moves direct_moves(const Choice& choice, const PlanKey& key, double n) noexcept 
     case planned_index(OpKind::broadcast):
       return {pushes ? s * (n - 1) / n : s, 0};
     case planned_index(OpKind::scatter):
-      return {s / n, 0};
+      return {s / n, s / n};
     case planned_index(OpKind::gather):
       return pushes ? Moves{s / n, 0} : Moves{s * (n - 1) / n, s / n};
     default:
       return {s * (n - 1) / n, s / n};
   }
+}
+
+// How much of the work of a pull is left to the busiest rank where the giver of a block helps, see
+// share.h: a root is helped by one rank at a time, and helps as one of all.
+double unshared_part(const PlanKey& key, const Machine& machine) noexcept {
+  const double n = machine.ranks;
+  const bool to_root = key.op == OpKind::gather;
+  const bool from_root = key.op == OpKind::broadcast || key.op == OpKind::scatter;
+  const double block = static_cast<double>(key.bytes) / (key.op == OpKind::broadcast ? 1 : n);
+  if (machine.crowded || block < static_cast<double>(kLeastShared)) return 1;
+  return to_root ? 0.5 : from_root ? (n - 1) / n : 1;
 }
 
 double direct_us(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept {
@@ -143,7 +154,9 @@ double direct_us(const Choice& choice, const PlanKey& key, const Machine& machin
   // What came through the kernel is read once more.
   const double again = !key.registered && is_reduction(key.op) ? moves.across : 0;
   const double calls = key.registered ? 0 : kCmaCall * (n - 1) * (pulls_results ? 2 : 1);
-  const double us = calls + moves.across / std::min(across, memory) + (moves.own + again) / memory;
+  const double part = key.registered ? 1 : unshared_part(key, machine);
+  const double us =
+      calls + part * (moves.across / std::min(across, memory) + (moves.own + again) / memory);
   return hop_of(machine) * (pulls_results ? 3 : 2) + us * (machine.crowded ? n / 2 : 1) +
          (streams ? 0.15 : 0);
 }
