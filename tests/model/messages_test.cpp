@@ -203,48 +203,46 @@ constexpr std::size_t kNoChunk = BasicShare<Memory>::kNone;
 
 // Whether to go on.
 bool give_block(SharedBlock& block, std::uint64_t key, bool refuses) {
-  auto& [share, targets, output, taken, mailbox] = block;
-  if (!await_mail(mailbox[0], [&] { return share.key() >= key; })) return false;
+  if (!await_mail(block.mailbox[0], [&] { return block.share.key() >= key; })) return false;
   for (std::size_t chunk = 0; !broken() && !stopped();) {
-    chunk = share.take_last(key);
+    chunk = block.share.take_last(key);
     if (chunk == kNoChunk || stopped()) break;
-    const bool copies = !refuses && targets[chunk].load(std::memory_order_seq_cst) == key;
-    if (copies) output[chunk] = 10 * key + chunk;
-    share.give(key, copies ? chunk : kNoChunk);
-    mailbox[1].ring_shared();
+    const bool copies = !refuses && block.targets[chunk].load(std::memory_order_seq_cst) == key;
+    if (copies) block.output[chunk] = 10 * key + chunk;
+    block.share.give(key, copies ? chunk : kNoChunk);
+    block.mailbox[1].ring_shared();
     if (!copies) break;
   }
-  return await_mail(mailbox[0], [&] { return taken.load(kSharedBellOrder) >= key; });
+  return await_mail(block.mailbox[0], [&] { return block.taken.load(kSharedBellOrder) >= key; });
 }
 
 bool take_block(SharedBlock& block, std::uint64_t key, const Fault& fault, bool gives_up) {
-  auto& [share, targets, output, taken, mailbox] = block;
-  for (auto& target : targets) target.store(key, std::memory_order_relaxed);
-  share.open(key, block.kChunks);
-  mailbox[0].ring_shared();
+  for (auto& target : block.targets) target.store(key, std::memory_order_relaxed);
+  block.share.open(key, block.kChunks);
+  block.mailbox[0].ring_shared();
   if (gives_up) {
     give_up();
-    for (auto& target : targets) target.store(0, std::memory_order_seq_cst);
-    share.close();
-    const auto over = [&] { return share.over(key, block.kChunks); };
+    for (auto& target : block.targets) target.store(0, std::memory_order_seq_cst);
+    block.share.close();
+    const auto over = [&] { return block.share.over(key, block.kChunks); };
     if (!fault.no_exit_sync && !spin_until(over)) return false;
-    for (auto& cell : output)
+    for (auto& cell : block.output)
       if (!stopped()) cell = 77;
     return true;
   }
-  for (std::size_t chunk; !stopped() && (chunk = share.take_first()) != kNoChunk;)
-    if (!stopped()) output[chunk] = 10 * key + chunk;
-  const auto over = [&] { return share.over(key, block.kChunks); };
-  if (!fault.no_exit_sync && !await_mail(mailbox[1], over)) return false;
-  if (share.refused(key, block.kChunks))
-    for (std::size_t chunk = share.taken(); chunk < block.kChunks && !stopped(); ++chunk)
-      output[chunk] = 10 * key + chunk;
+  for (std::size_t chunk; !stopped() && (chunk = block.share.take_first()) != kNoChunk;)
+    if (!stopped()) block.output[chunk] = 10 * key + chunk;
+  const auto over = [&] { return block.share.over(key, block.kChunks); };
+  if (!fault.no_exit_sync && !await_mail(block.mailbox[1], over)) return false;
+  if (block.share.refused(key, block.kChunks))
+    for (std::size_t chunk = block.share.taken(); chunk < block.kChunks && !stopped(); ++chunk)
+      block.output[chunk] = 10 * key + chunk;
   for (std::size_t chunk = 0; chunk < block.kChunks && !stopped(); ++chunk) {
-    const std::uint64_t value = output[chunk];
+    const std::uint64_t value = block.output[chunk];
     if (value != 10 * key + chunk && !stopped()) problem("a chunk that nobody copied");
   }
-  taken.store(key, kSharedBellOrder);
-  mailbox[0].ring_shared();
+  block.taken.store(key, kSharedBellOrder);
+  block.mailbox[0].ring_shared();
   return true;
 }
 
@@ -273,11 +271,11 @@ TEST(Share, EveryChunkIsCopiedOnceAndNobodyWritesLate) {
 }
 
 TEST(Share, MutantsAreFound) {
-  const Settings sleepless{.sleeps = false};
+  const Fault fault{.no_exit_sync = true};
   const Settings given_up{.gives_up = true, .sleeps = false};
-  expect_found(run_share(sleepless, {.no_exit_sync = true}, false), "while another may");
-  expect_found(run_share(given_up, {.no_exit_sync = true}, false), "while another may");
-  expect_found(run_share({.sleeps = false, .mutant = {.drops_release = true}}, {}, false), "may");
+  expect_found(run_share({.sleeps = false}, fault, false), "chunk that nobody copied");
+  expect_found(run_share(given_up, fault, false), "while another may");
+  expect_found(run_share({.sleeps = false, .mutant = {.drops_release = true}}, {}, false), "cell");
 }
 
 }  // namespace
