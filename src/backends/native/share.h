@@ -47,10 +47,10 @@ class ShareChunks {
 
  private:
   static constexpr std::size_t chunk_of(std::size_t bytes) noexcept {
-    constexpr std::size_t kLeast = std::size_t{16} << 10, kMost = std::size_t{512} << 10;
+    constexpr std::size_t kLeast = std::size_t{32} << 10, kMost = std::size_t{512} << 10;
     constexpr std::size_t kPage = 4096;
-    const std::size_t wanted =
-        std::max(std::clamp(bytes / 8, kLeast, kMost), bytes / kShareChunks + 1);
+    const std::size_t wanted = std::max(
+        {std::min(kLeast, bytes / 2), std::min(bytes / 8, kMost), bytes / kShareChunks + 1});
     return (wanted + kPage - 1) / kPage * kPage;
   }
   std::size_t bytes_, each_, count_;
