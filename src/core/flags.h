@@ -183,4 +183,68 @@ struct BasicAnswers {
   std::uint32_t at(std::uint64_t taken) const noexcept { return words[taken % limit]; }
 };
 
+// Which of two ranks copies which of the chunks [0, count) of a block: the taker, who gets it, from
+// the front, the giver, who has it, from the back. `key` tells one block from all others. Lies in
+// memory that starts as zeroes; no key is zero.
+template <class Memory>
+struct BasicShare {
+  static constexpr std::size_t kNone = 0xff;  // more than any count
+
+  typename Memory::template Atomic<std::uint64_t> open_chunks;  // key, first, last: [first, last)
+  typename Memory::template Atomic<std::uint64_t> given;  // key and the last chunk that was copied
+
+  std::uint64_t key() const noexcept { return open_chunks.load(kSharedBellOrder) >> 16; }
+  // By the taker.
+  void open(std::uint64_t key, std::size_t count) noexcept {
+    open_chunks.store(word(key, 0, count), kSharedBellOrder);
+  }
+  // By the taker: the next chunk that it copies, or kNone.
+  std::size_t take_first() noexcept {
+    for (std::uint64_t now = open_chunks.load(std::memory_order_relaxed);;) {
+      if (first_of(now) == last_of(now)) return kNone;
+      if (open_chunks.compare_exchange_strong(now, now + (1 << 8), std::memory_order_acq_rel))
+        return first_of(now);
+    }
+  }
+  // By the giver: the next chunk that it copies, or kNone. It gives or refuses it before it takes
+  // another.
+  std::size_t take_last(std::uint64_t key) noexcept {
+    for (std::uint64_t now = open_chunks.load(kSharedBellOrder);;) {
+      if (now >> 16 != key || first_of(now) == last_of(now)) return kNone;
+      if (open_chunks.compare_exchange_strong(now, now - 1, std::memory_order_acq_rel))
+        return last_of(now) - 1;
+    }
+  }
+  // By the giver; with kNone it says that it did not copy what it took, and takes no more.
+  void give(std::uint64_t key, std::size_t chunk) noexcept {
+    given.store(word(key, 0, chunk), kSharedBellOrder);
+  }
+  // By the taker: the giver takes no more.
+  void close() noexcept {
+    while (take_first() != kNone) {
+    }
+  }
+  // By the taker, when no chunk is open: the first that the giver took, or `count`.
+  std::size_t taken() const noexcept {
+    return last_of(open_chunks.load(std::memory_order_relaxed));
+  }
+  // By the taker, when no chunk is open: whether the giver copies no more; and then, whether it
+  // copied all that it took.
+  bool over(std::uint64_t key, std::size_t count) const noexcept {
+    const std::uint64_t now = given.load(kSharedBellOrder);
+    return taken() == count || now == word(key, 0, taken()) || now == word(key, 0, kNone);
+  }
+  bool refused(std::uint64_t key, std::size_t count) const noexcept {
+    return taken() != count && given.load(std::memory_order_relaxed) == word(key, 0, kNone);
+  }
+
+ private:
+  static constexpr std::uint64_t word(std::uint64_t key, std::size_t first,
+                                      std::size_t last) noexcept {
+    return key << 16 | first << 8 | last;
+  }
+  static constexpr std::size_t first_of(std::uint64_t word) noexcept { return word >> 8 & 0xff; }
+  static constexpr std::size_t last_of(std::uint64_t word) noexcept { return word & 0xff; }
+};
+
 }  // namespace c10d::inline v0

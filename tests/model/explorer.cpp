@@ -367,6 +367,17 @@ std::uint64_t fetch_add(int word, std::uint64_t value, std::memory_order order) 
   });
 }
 
+std::uint64_t compare_exchange(int word, std::uint64_t expected, std::uint64_t value) {
+  Machine& machine = *g_machine;
+  return machine.step([&] {
+    machine.flush();
+    WordState& now = machine.word(word);
+    const std::uint64_t before = now.value;
+    if (before == expected) now.value = value;
+    return before;
+  });
+}
+
 void sleep(int word, std::uint64_t value) {
   Machine& machine = *g_machine;
   machine.step([&] {

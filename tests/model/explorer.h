@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 // Runs a few small threads in every order in which they could run, and says what goes wrong in any.
@@ -72,6 +73,8 @@ std::uint64_t load(int word, std::memory_order order);
 void store(int word, std::uint64_t value, std::memory_order order);
 // Of bells only: orders no cells, though the real one does.
 std::uint64_t fetch_add(int word, std::uint64_t value, std::memory_order order);
+// Of production's, what orders no cells is left out.
+std::uint64_t compare_exchange(int word, std::uint64_t expected, std::uint64_t value);
 void sleep(int word, std::uint64_t value);
 void wake(int word);
 std::uint64_t read(int cell);
@@ -88,6 +91,10 @@ class Word {
   void store(T value, std::memory_order order) { model::store(index_, value, order); }
   T fetch_add(T value, std::memory_order order) {
     return static_cast<T>(model::fetch_add(index_, value, order));
+  }
+  bool compare_exchange_strong(T& expected, T value, std::memory_order) {
+    const T before = static_cast<T>(model::compare_exchange(index_, expected, value));
+    return std::exchange(expected, before) == before;
   }
   T fetch_sub(T value, std::memory_order order) { return fetch_add(static_cast<T>(-value), order); }
   int index() const { return index_; }

@@ -189,5 +189,94 @@ TEST(Mail, MutantsAreFound) {
   expect_found(run_mail({.deaths = 1}, {.no_failure_check = true}, true), "took a message");
 }
 
+// A block that both ranks copy: see BasicShare. What the kernel does in one call is one look at
+// `targets` and one write.
+struct SharedBlock {
+  static constexpr std::size_t kChunks = 2;
+  BasicShare<Memory> share;
+  Word<std::uint64_t> targets[kChunks];
+  Cell<std::uint64_t> output[kChunks];
+  Word<std::uint64_t> taken;
+  BasicBell<Memory> mailbox[2];
+};
+constexpr std::size_t kNoChunk = BasicShare<Memory>::kNone;
+
+// Whether to go on.
+bool give_block(SharedBlock& block, std::uint64_t key, bool refuses) {
+  if (!await_mail(block.mailbox[0], [&] { return block.share.key() >= key; })) return false;
+  for (std::size_t chunk = 0; !broken() && !stopped();) {
+    chunk = block.share.take_last(key);
+    if (chunk == kNoChunk || stopped()) break;
+    const bool copies = !refuses && block.targets[chunk].load(std::memory_order_seq_cst) == key;
+    if (copies) block.output[chunk] = 10 * key + chunk;
+    block.share.give(key, copies ? chunk : kNoChunk);
+    block.mailbox[1].ring_shared();
+    if (!copies) break;
+  }
+  return await_mail(block.mailbox[0], [&] { return block.taken.load(kSharedBellOrder) >= key; });
+}
+
+bool take_block(SharedBlock& block, std::uint64_t key, const Fault& fault, bool gives_up) {
+  for (auto& target : block.targets) target.store(key, std::memory_order_relaxed);
+  block.share.open(key, block.kChunks);
+  block.mailbox[0].ring_shared();
+  if (gives_up) {
+    give_up();
+    for (auto& target : block.targets) target.store(0, std::memory_order_seq_cst);
+    block.share.close();
+    const auto over = [&] { return block.share.over(key, block.kChunks); };
+    if (!fault.no_exit_sync && !spin_until(over)) return false;
+    for (auto& cell : block.output)
+      if (!stopped()) cell = 77;
+    return true;
+  }
+  for (std::size_t chunk; !stopped() && (chunk = block.share.take_first()) != kNoChunk;)
+    if (!stopped()) block.output[chunk] = 10 * key + chunk;
+  const auto over = [&] { return block.share.over(key, block.kChunks); };
+  if (!fault.no_exit_sync && !await_mail(block.mailbox[1], over)) return false;
+  if (block.share.refused(key, block.kChunks))
+    for (std::size_t chunk = block.share.taken(); chunk < block.kChunks && !stopped(); ++chunk)
+      block.output[chunk] = 10 * key + chunk;
+  for (std::size_t chunk = 0; chunk < block.kChunks && !stopped(); ++chunk) {
+    const std::uint64_t value = block.output[chunk];
+    if (value != 10 * key + chunk && !stopped()) problem("a chunk that nobody copied");
+  }
+  block.taken.store(key, kSharedBellOrder);
+  block.mailbox[0].ring_shared();
+  return true;
+}
+
+Verdict run_share(const Settings& settings, const Fault& fault, bool refuses) {
+  SharedBlock block;
+  const std::uint64_t blocks = settings.gives_up || refuses || settings.deaths != 0 ? 1 : 2;
+  return explore(settings, [&](int rank) {
+    for (std::uint64_t key = 1; key <= blocks; ++key) {
+      const bool whole = rank == 0 ? give_block(block, key, refuses)
+                                   : take_block(block, key, fault, settings.gives_up);
+      if (!whole) return false;
+    }
+    return true;
+  });
+}
+
+TEST(Share, EveryChunkIsCopiedOnceAndNobodyWritesLate) {
+  for (const bool refuses : {false, true})
+    for (const int deaths : {0, 1}) {
+      const Verdict verdict = run_share({.deaths = deaths, .sleeps = false}, {}, refuses);
+      EXPECT_EQ(verdict.problem, "");
+      EXPECT_GT(verdict.states, 100u);
+    }
+  EXPECT_EQ(run_share({}, {}, true).problem, "");
+  EXPECT_EQ(run_share({.gives_up = true, .sleeps = false}, {}, false).problem, "");
+}
+
+TEST(Share, MutantsAreFound) {
+  const Fault fault{.no_exit_sync = true};
+  const Settings given_up{.gives_up = true, .sleeps = false};
+  expect_found(run_share({.sleeps = false}, fault, false), "chunk that nobody copied");
+  expect_found(run_share(given_up, fault, false), "while another may");
+  expect_found(run_share({.sleeps = false, .mutant = {.drops_release = true}}, {}, false), "cell");
+}
+
 }  // namespace
 }  // namespace c10d::model

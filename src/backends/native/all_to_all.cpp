@@ -22,6 +22,19 @@ void keep_own(Round& round, const Exchange& all, StorePolicy policy) {
                  all.to.bytes(rank), policy);
 }
 
+// All blocks in the entry.
+bool inline_shot(Round& round, const AllToAll& op, const Blocks& blocks) {
+  const std::size_t own = blocks.offset(round.rank()), bytes = blocks.largest();
+  copy_bytes(round.payload(round.rank()), op.input.data, op.input.bytes());
+  if (!round.enter()) return false;
+  copy_bytes(bytes_of(op.output) + own, bytes_of(op.input) + own, bytes);
+  for (int i = 1; i < round.size(); ++i) {
+    const int peer = round.peer(i);
+    copy_bytes(bytes_of(op.output) + blocks.offset(peer), round.payload(peer) + own, bytes);
+  }
+  return true;
+}
+
 // A slot holds one piece for every rank, in the order of peer(): each rank takes what is for it.
 bool one_shot(Round& round, const Choice& choice, const Exchange& all) {
   const int rank = round.rank();
@@ -126,6 +139,7 @@ std::size_t before(const std::uint64_t* counts, int rank) {
 bool run(Round& round, const AllToAll& op) {
   const auto ranks = static_cast<std::size_t>(round.size());
   const Blocks blocks(op.input.count / ranks, size_of(op.input.dtype));
+  if (op.input.bytes() <= kInlineBytes) return inline_shot(round, op, blocks);
   const Exchange all{bytes_of(op.output), bytes_of(op.input), blocks, blocks, blocks.largest()};
   const Choice* const choice =
       round.choose(OpKind::all_to_all, op.input.dtype, op.input.bytes(), exposed_by(op));

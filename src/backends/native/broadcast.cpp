@@ -42,8 +42,11 @@ bool direct(Round& round, const Choice& choice, const Broadcast& op, std::size_t
       if (!round.hand_out(round.peer(i), 0, bytes_of(op.input), first, choice.store)) return false;
     round.publish(&Progress::reduced, 1);
     round.copy_out(bytes_of(op.output), bytes_of(op.input), bytes, choice.store);
+    for (int i = 1; i < round.size(); ++i)
+      if (!round.help(round.peer(i), bytes_of(op.input), bytes)) return false;
     return round.await_all(&Progress::consumed, 1);
   }
+  if (first == 0) round.invite(op.root, bytes_of(op.output), bytes);
   if (!round.fetch(op.root, Side::input, first, bytes_of(op.output) + first, bytes - first,
                    choice.store))
     return false;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/native/cma.h"
 
-#include <sys/uio.h>
-
 #include <cerrno>
 
 namespace c10d::inline v0::native {
@@ -20,6 +18,14 @@ int read_process(std::int64_t pid, std::uint64_t address, void* to, std::size_t 
     bytes -= static_cast<std::size_t>(got);
   }
   return 0;
+}
+
+int write_process(std::int64_t pid, const iovec& target, const void* from,
+                  std::size_t bytes) noexcept {
+  const iovec local{const_cast<void*>(from), bytes};  // only read
+  const ssize_t put = ::process_vm_writev(static_cast<pid_t>(pid), &local, 1, &target, 1, 0);
+  if (put < 0) return errno;
+  return static_cast<std::size_t>(put) == bytes ? 0 : EFAULT;
 }
 
 }  // namespace c10d::inline v0::native

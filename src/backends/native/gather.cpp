@@ -48,14 +48,19 @@ bool one_shot(Round& round, const Choice& choice, const Gathering& all) {
 
 // The root fetches every block.
 bool pull(Round& round, const Choice& choice, const Gathering& all) {
-  if (round.rank() != all.root) return round.await(all.root, &Progress::consumed, 1);
-  for (int i = 0; i < round.size(); ++i) {
+  const int rank = round.rank();
+  if (rank != all.root)
+    return round.help(all.root, all.input, all.blocks.bytes(rank)) &&
+           round.await(all.root, &Progress::consumed, 1);
+  for (int i = 1; i < round.size(); ++i) {
     const int peer = round.peer(i);
+    const std::size_t bytes = all.blocks.bytes(peer);
     std::byte* const to = all.output + all.blocks.offset(peer);
-    if (i == 0)
-      round.copy_out(to, all.input, all.blocks.bytes(peer), choice.store);
-    else if (!round.fetch(peer, Side::input, 0, to, all.blocks.bytes(peer), choice.store))
-      return false;
+    round.invite(peer, to, bytes);
+    if (i == 1)  // while the first peer begins
+      round.copy_out(all.output + all.blocks.offset(rank), all.input, all.blocks.bytes(rank),
+                     choice.store);
+    if (!round.fetch(peer, Side::input, 0, to, bytes, choice.store)) return false;
   }
   round.publish(&Progress::consumed, 1);
   return true;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "src/backends/native/plan.h"
+#include "src/backends/native/share.h"
 #include "src/core/wait.h"
 
 // What lies in the memory that the ranks of a group share. All of it starts as zeroes, and every
@@ -77,6 +78,8 @@ struct alignas(128) RankLines {
   std::atomic<std::uint32_t> round_trips[kMeasuredRanks];  // to each later rank, in nanoseconds
   alignas(128) std::atomic<std::uint32_t> answer;          // to PlanLines::ping
   std::atomic<std::uint64_t> block;                        // where that rank has one to be read
+  ShareLines share;                                        // of the collective that runs
+  ShareLines message_share;                                // of one recv
 };
 
 // Rank 0's, for the start of the group.

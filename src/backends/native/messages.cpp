@@ -260,6 +260,11 @@ void Messages::withdraw(Transfer& transfer) {
     std::erase(peer.reading, &transfer);
     std::erase(peer.receiving, &transfer);
   }
+  if (shared_ == &transfer) {
+    taker_->withdraw(team_->control());
+    taker_.reset();
+    shared_ = nullptr;
+  }
   // Who reads what is written into its memory next must see that.
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }

@@ -22,7 +22,8 @@ namespace c10d::inline v0::native {
 // The point-to-point ops of one rank. Sends of a pair stay in order in its ring; recvs match them
 // by (peer, tag) in the order of posting. A short message travels whole and its send ends at once.
 // A longer one is offered: whoever has its recv reads it out of the sender's memory, where the
-// kernel allows that, or else has it streamed through the ring. What arrives before its recv is
+// kernel allows that, and a sender that waits meanwhile writes a part of it, one message of a
+// receiver at a time; or else it is streamed through the ring. What arrives before its recv is
 // held, within limits: then the ring stays full and the sender waits.
 //
 // Whoever waits for an op drives all of them. The progress thread does so only while nobody waits.
@@ -105,6 +106,10 @@ class Messages : public std::enable_shared_from_this<Messages> {
   bool stream(Peer& peer, std::size_t& budget) C10D_REQUIRES(mutex_);
   bool begin(Peer& peer, Transfer& send) C10D_REQUIRES(mutex_);
   bool read(int peer) C10D_REQUIRES(mutex_);
+  bool read_part(int peer, Transfer& recv, Part part) C10D_REQUIRES(mutex_);
+  void invite(int peer, Transfer& recv) C10D_REQUIRES(mutex_);
+  bool read_shared(int peer, Transfer& recv) C10D_REQUIRES(mutex_);
+  bool help(int peer) C10D_REQUIRES(mutex_);
   bool receive(int peer) C10D_REQUIRES(mutex_);
   bool receive_piece(Peer& peer, const Frame& frame) C10D_REQUIRES(mutex_);
   bool hold(int source, Peer& peer, const Frame& frame) C10D_REQUIRES(mutex_);
@@ -128,6 +133,8 @@ class Messages : public std::enable_shared_from_this<Messages> {
   CondVar drained_;
   std::deque<Peer> peers_ C10D_GUARDED_BY(mutex_);
   Posted posted_ C10D_GUARDED_BY(mutex_);
+  std::optional<Taker> taker_ C10D_GUARDED_BY(mutex_);  // of the recv that shares its reading
+  Transfer* shared_ C10D_GUARDED_BY(mutex_) = nullptr;  // that one
   std::list<Arrived> arrived_ C10D_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Transfer>> async_ C10D_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Transfer>> spare_ C10D_GUARDED_BY(mutex_);

@@ -79,7 +79,8 @@ bool Messages::progress() {
 
 bool Messages::progress(int rank) {
   Peer& peer = peer_of(rank);
-  bool moved = transmit(peer);
+  bool moved = !peer.offered.empty() && help(rank);
+  moved |= transmit(peer);
   moved |= receive(rank);
   if (!peer.reading.empty()) moved |= read(rank);
   return moved;
@@ -243,15 +244,69 @@ void Messages::accept(int source, Peer& peer, const Frame& frame, Transfer& recv
   if (!offer) finish(recv);
 }
 
+bool Messages::read_part(int rank, Transfer& recv, Part part) {
+  bool& readable = peer_of(rank).readable;
+  readable = readable && read_process(team_->lines(rank).identity.pid, recv.remote + part.first,
+                                      recv.data + part.first, part.bytes) == 0;
+  return readable;
+}
+
+// Lets the sender write what this rank does not read first, unless another recv does so already or
+// there is no core to spare.
+void Messages::invite(int rank, Transfer& recv) {
+  if (taker_ || recv.moved != 0 || recv.bytes < kLeastShared || team_->crowded()) return;
+  RankLines& own = team_->lines(team_->rank());
+  taker_.emplace(own.message_share, rank, recv.id, recv.data, recv.bytes);
+  shared_ = &recv;
+  team_->lines(rank).mailbox.ring_shared();
+}
+
+// One turn; afterwards nothing is left to the sender if `recv` shares no more.
+bool Messages::read_shared(int rank, Transfer& recv) {
+  const bool readable = peer_of(rank).readable;
+  if (const auto part = readable ? taker_->next() : std::nullopt) {
+    read_part(rank, recv, *part);
+    return true;
+  }
+  if (!readable) taker_->close();
+  if (!taker_->over()) return false;
+  const Part left = taker_->refused();
+  if (left.bytes == 0 || read_part(rank, recv, left)) recv.moved = recv.bytes;
+  taker_.reset();
+  shared_ = nullptr;
+  return true;
+}
+
+// Writes a part of what the peer reads of an offer.
+bool Messages::help(int rank) {
+  const std::vector<Transfer*>& offered = peer_of(rank).offered;
+  RankLines& theirs = team_->lines(rank);
+  const std::uint64_t key = theirs.message_share.flags.key();
+  const auto shared = std::find_if(offered.begin(), offered.end(), [&](const Transfer* send) {
+    return share_key(team_->rank(), send->id) == key;
+  });
+  if (shared == offered.end() || !team_->writes() || team_->control().broken()) return false;
+  const Gift gift =
+      give_chunk(theirs.message_share, key, theirs.identity.pid, (*shared)->data, (*shared)->bytes);
+  if (gift == Gift::none) return false;
+  if (gift == Gift::refused) team_->cannot_write();
+  theirs.mailbox.ring_shared();
+  return true;
+}
+
 // One turn of reading what a peer has offered. Whatever is in the way, a dead peer too: the offer
 // is answered with a request to stream, and who is dead never does.
 bool Messages::read(int rank) {
   Peer& peer = peer_of(rank);
   Transfer& recv = *peer.reading.front();
-  const std::size_t length = std::min(recv.bytes - recv.moved, kMessageReadBytes);
-  peer.readable =
-      peer.readable && read_process(team_->lines(rank).identity.pid, recv.remote + recv.moved,
-                                    recv.data + recv.moved, length) == 0;
+  if (peer.readable) invite(rank, recv);
+  if (shared_ == &recv) {
+    if (!read_shared(rank, recv)) return false;
+    if (shared_ == &recv) return true;
+  } else {
+    const Part part{recv.moved, std::min(recv.bytes - recv.moved, kMessageReadBytes)};
+    if (read_part(rank, recv, part)) recv.moved += part.bytes;
+  }
   if (!peer.readable) {
     recv.moved = 0;
     peer.receiving.push_back(&recv);
@@ -259,7 +314,6 @@ bool Messages::read(int rank) {
     peer.in.answer({recv.id, true});
     return true;
   }
-  recv.moved += length;
   if (recv.moved != recv.bytes) return true;
   // A sender leaves before it has its answer only after it broke the group: then this may be
   // anything.

@@ -17,11 +17,15 @@ double copy_pace(double footprint, StorePolicy results, const Machine& machine) 
   if (footprint <= 16 * kMiB) return pace;
   return pace * (results == StorePolicy::temporal ? 0.5 : 0.65);
 }
+// Whether data goes from the root or to it, and is not reduced.
+bool is_rooted_move(OpKind op) noexcept {
+  return op == OpKind::broadcast || op == OpKind::gather || op == OpKind::scatter;
+}
 // Through staging, in or out. Ranks that write and read by turns do so faster than the block went
 // that was measured from one to the other.
-double stage_pace(const Choice& choice, const Machine& machine) noexcept {
-  constexpr double kByTurns = 1.4;
-  return kByTurns * 2 * kMiB / machine.stage_us[static_cast<std::size_t>(choice.store)];
+double stage_pace(const Choice& choice, const Machine& machine, bool by_turns = true) noexcept {
+  const double faster = by_turns ? 1.4 : 1;
+  return faster * 2 * kMiB / machine.stage_us[static_cast<std::size_t>(choice.store)];
 }
 // Slices that the kernel reads out of the memory of their rank right after are better left in its
 // cache.
@@ -79,7 +83,7 @@ double staged_us(const Choice& choice, const PlanKey& key, const Machine& machin
   const bool writes_own_lines = machine.ranks == 2 && !one_sided && !two &&
                                 choice.store == StorePolicy::temporal &&
                                 traffic.in <= static_cast<double>(kSlots * choice.chunk);
-  const double pace = stage_pace(choice, machine);
+  const double pace = stage_pace(choice, machine, !is_rooted_move(key.op));
   const double in = writes_own_lines ? traffic.in / copy_pace(0, StorePolicy::temporal, machine)
                                      : traffic.in / pace;
   const double out = traffic.out / pace;
@@ -116,12 +120,22 @@ Moves direct_moves(const Choice& choice, const PlanKey& key, double n) noexcept 
     case planned_index(OpKind::broadcast):
       return {pushes ? s * (n - 1) / n : s, 0};
     case planned_index(OpKind::scatter):
-      return {s / n, 0};
+      return {s / n, s / n};
     case planned_index(OpKind::gather):
       return pushes ? Moves{s / n, 0} : Moves{s * (n - 1) / n, s / n};
     default:
       return {s * (n - 1) / n, s / n};
   }
+}
+
+// How much of the work of a pull is left to the busiest rank where the giver of a block helps, see
+// share.h: a root is helped by one rank at a time, and helps as one of all.
+double unshared_part(const PlanKey& key, const Machine& machine) noexcept {
+  const double n = machine.ranks;
+  const double block = static_cast<double>(key.bytes) / (key.op == OpKind::broadcast ? 1 : n);
+  if (machine.crowded || !is_rooted_move(key.op) || block < static_cast<double>(kLeastShared))
+    return 1;
+  return key.op == OpKind::gather ? 0.5 : (n - 1) / n;
 }
 
 double direct_us(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept {
@@ -143,7 +157,9 @@ double direct_us(const Choice& choice, const PlanKey& key, const Machine& machin
   // What came through the kernel is read once more.
   const double again = !key.registered && is_reduction(key.op) ? moves.across : 0;
   const double calls = key.registered ? 0 : kCmaCall * (n - 1) * (pulls_results ? 2 : 1);
-  const double us = calls + moves.across / std::min(across, memory) + (moves.own + again) / memory;
+  const double part = key.registered ? 1 : unshared_part(key, machine);
+  const double us =
+      part * (calls + moves.across / std::min(across, memory) + (moves.own + again) / memory);
   return hop_of(machine) * (pulls_results ? 3 : 2) + us * (machine.crowded ? n / 2 : 1) +
          (streams ? 0.15 : 0);
 }

@@ -93,12 +93,8 @@ class Blocks {
   std::size_t element_;
 };
 
-// The part [first, first + bytes) of a block of `total` bytes that belongs to a step; empty when
-// the block has ended before.
-struct Part {
-  std::size_t first = 0;
-  std::size_t bytes = 0;
-};
+// The part of a block of `total` bytes that belongs to a step; empty when the block has ended
+// before.
 inline Part part_of(std::size_t total, Pieces pieces, std::size_t step) noexcept {
   const std::size_t first = std::min(total, step * pieces.bytes);
   return {first, std::min(pieces.bytes, total - first)};

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "kernels/copy.h"
+#include "src/backends/native/share.h"
 #include "src/backends/native/team.h"
 
 namespace c10d::inline v0::native {
@@ -53,6 +54,7 @@ struct Reducing {
 class Round {
  public:
   Round(Team& team, const Call& call);
+  ~Round();
   Round(const Round&) = delete;
   Round& operator=(const Round&) = delete;
 
@@ -108,6 +110,10 @@ class Round {
   enum class Side : std::uint8_t { input, output };
   bool fetch(int peer, Side side, std::size_t offset, std::byte* to, std::size_t bytes,
              StorePolicy policy);
+  // Where one rank fetches and the other would wait, both copy if the kernel must: the one that
+  // fetches calls invite() before fetch() of the same block of the peer's input, the other help().
+  void invite(int peer, std::byte* to, std::size_t bytes);
+  bool help(int peer, const std::byte* from, std::size_t bytes);
   const std::byte* view(int peer, Side side, std::size_t offset, std::size_t bytes,
                         std::byte* scratch);
   std::byte* mapped(int peer, Side side) const;
@@ -165,6 +171,8 @@ class Round {
   Reach reach(int rank) const noexcept;
   bool read(int peer, Side side, std::size_t offset, std::byte* to, std::size_t bytes);
   bool lost(int peer, int error);
+  bool shares(std::size_t bytes) const noexcept;
+  bool fetch_shared(int peer, Side side, std::size_t offset, std::byte* to);
   void await_writers();
   // Streaming stores become visible in any order: before the flag that tells of them, all must be.
   void finish_streams() noexcept {
@@ -187,6 +195,7 @@ class Round {
   bool pushed_ = false;    // peers write into this rank's memory, and it into theirs
   bool streamed_ = false;  // since the last flag
   bool unrung_ = false;    // a flag for which the bell was not rung yet
+  std::optional<Taker> taker_;  // of a block on its way to this rank
   std::shared_ptr<const Failure> failure_;
 };
 

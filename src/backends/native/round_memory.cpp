@@ -125,10 +125,61 @@ bool Round::read(int peer, Side side, std::size_t offset, std::byte* to, std::si
 
 bool Round::fetch(int peer, Side side, std::size_t offset, std::byte* to, std::size_t bytes,
                   StorePolicy policy) {
+  if (taker_) return fetch_shared(peer, side, offset, to);
   const std::byte* const there = mapped(peer, side);
   if (there == nullptr) return read(peer, side, offset, to, bytes);
   copy_out(to, there + offset, bytes, policy);
   return true;
+}
+
+// More ranks than CPUs have no core to spare.
+bool Round::shares(std::size_t bytes) const noexcept {
+  return direct_ && !mapped_ && !team_.crowded() && bytes >= kLeastShared;
+}
+
+void Round::invite(int peer, std::byte* to, std::size_t bytes) {
+  if (!shares(bytes)) return;
+  RankLines& own = team_.lines(rank());
+  taker_.emplace(own.share, peer, epoch_, to, bytes);
+  own.bell.ring();
+}
+
+bool Round::fetch_shared(int peer, Side side, std::size_t offset, std::byte* to) {
+  while (const auto part = taker_->next())
+    if (!read(peer, side, offset + part->first, to + part->first, part->bytes)) return false;
+  const WaitContext context{team_.policy(), team_.control(), call_.deadline,
+                            &team_.lines(rank()).bell};
+  const auto over = [&]() noexcept { return taker_->over(); };
+  if (!settle(wait_until(context, team_.lines(peer).bell, over),
+              "waiting for the rank that has the data to copy its part"))
+    return false;
+  const Part left = taker_->refused();
+  taker_.reset();
+  return read(peer, side, offset + left.first, to + left.first, left.bytes);
+}
+
+bool Round::help(int peer, const std::byte* from, std::size_t bytes) {
+  if (!shares(bytes)) return true;
+  RankLines& theirs = team_.lines(peer);
+  Bell& own = team_.lines(rank()).bell;
+  const std::uint64_t key = share_key(rank(), epoch_);
+  const auto invited = [&]() noexcept {
+    return theirs.share.flags.key() == key || theirs.progress.consumed.passed(epoch_, 1);
+  };
+  if (!settle(
+          wait_until({team_.policy(), team_.control(), call_.deadline, &own}, theirs.bell, invited),
+          "waiting for a rank to take the data"))
+    return false;
+  Gift last = Gift::given;
+  while (last == Gift::given && team_.writes() && stands())
+    last = give_chunk(theirs.share, key, theirs.identity.pid, from, bytes);
+  if (last == Gift::refused) team_.cannot_write();
+  own.ring();
+  return stands();
+}
+
+Round::~Round() {
+  if (taker_) taker_->withdraw(team_.control());
 }
 
 bool Round::hand_out(int peer, std::size_t offset, const std::byte* from, std::size_t bytes,

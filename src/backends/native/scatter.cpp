@@ -11,6 +11,16 @@ struct Scattering {
   Blocks blocks;
 };
 
+// All blocks in the root's entry.
+bool inline_shot(Round& round, const Scattering& all) {
+  const int rank = round.rank();
+  const std::size_t offset = all.blocks.offset(rank), bytes = all.blocks.bytes(rank);
+  if (rank == all.root) copy_bytes(round.payload(rank), all.input, all.blocks.offset(round.size()));
+  if (!round.enter()) return false;
+  copy_bytes(all.output, (rank == all.root ? all.input : round.payload(all.root)) + offset, bytes);
+  return true;
+}
+
 // A slot holds one piece for every rank.
 bool one_shot(Round& round, const Choice& choice, const Scattering& all) {
   const int rank = round.rank();
@@ -50,8 +60,14 @@ bool pull(Round& round, const Choice& choice, const Scattering& all) {
   const std::size_t offset = all.blocks.offset(rank), bytes = all.blocks.bytes(rank);
   if (rank == all.root) {
     round.copy_out(all.output, all.input + offset, bytes, choice.store);
+    for (int i = 1; i < round.size(); ++i) {
+      const int peer = round.peer(i);
+      if (!round.help(peer, all.input + all.blocks.offset(peer), all.blocks.bytes(peer)))
+        return false;
+    }
     return round.await_all(&Progress::consumed, 1);
   }
+  round.invite(all.root, all.output, bytes);
   if (!round.fetch(all.root, Side::input, offset, all.output, bytes, choice.store)) return false;
   round.publish(&Progress::consumed, 1);
   return true;
@@ -62,6 +78,7 @@ bool hand_out(Round& round, OpKind kind, const Tensor& output, const ConstTensor
   const Scattering all{bytes_of(output), bytes_of(input), root, blocks};
   const bool is_root = round.rank() == root;
   const auto ranks = static_cast<std::size_t>(round.size());
+  if (blocks.largest() * ranks <= kInlineBytes) return inline_shot(round, all);
   const Choice* const choice =
       round.choose(kind, output.dtype, blocks.largest() * ranks,
                    {is_root ? input.data : nullptr, is_root ? input.bytes() : 0,

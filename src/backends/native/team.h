@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -45,6 +46,9 @@ class Team {
   const RoundTrips& round_trips() const noexcept { return trips_; }
   // Whether this process may read the memory of a peer's: see cma.h.
   bool reads(int peer) const noexcept { return reads_[static_cast<std::size_t>(peer)]; }
+  // Whether it may write there: so far nothing was in the way.
+  bool writes() const noexcept { return writes_.load(std::memory_order_relaxed); }
+  void cannot_write() noexcept { writes_.store(false, std::memory_order_relaxed); }
 
   RankLines& lines(int rank) const noexcept { return layout_.lines(base_, rank); }
   std::byte* base() const noexcept { return base_; }
@@ -77,6 +81,7 @@ class Team {
   Prices prices_{Machine{.ranks = 1}};
   RoundTrips trips_;
   std::vector<bool> reads_;
+  std::atomic<bool> writes_{true};
   std::uint64_t word_ = 0;  // see Identity
   std::uint64_t allocations_ = 0;
   std::uint32_t epoch_ = kFirstEpoch;
