@@ -86,7 +86,7 @@ C10D_API std::unique_ptr<Backend> make_backend(std::string_view name, BackendCon
 
 // The one symbol of a module, `c10d_backend_module`, is a function that returns this. A module
 // whose abi_version differs, or whose struct_size is smaller, is refused with a message.
-inline constexpr std::uint32_t kBackendAbiVersion = 1;
+inline constexpr std::uint32_t kBackendAbiVersion = 2;
 struct BackendModule {
   std::uint32_t abi_version = kBackendAbiVersion;
   std::uint32_t struct_size = sizeof(BackendModule);
