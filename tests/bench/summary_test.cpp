@@ -8,6 +8,7 @@
 #include "bench/bandwidth.h"
 #include "bench/csv.h"
 #include "bench/findings.h"
+#include "bench/format.h"
 #include "bench/header.h"
 #include "bench/table.h"
 #include "tests/bench/synthetic.h"
