@@ -30,6 +30,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::uint64_t kFarCopy = std::uint64_t{128} << 20;  // no cache has a part of it
+
 double microseconds_of(const std::function<void()>& work) {
   const auto start = Clock::now();
   work();
@@ -72,7 +74,7 @@ void copies(std::vector<CeilRecord>& ceilings) {
   ceilings.push_back(copy_at("L1", l1 / 4));
   ceilings.push_back(copy_at("L2", l2 / 4));
   ceilings.push_back(copy_at("L3", std::min<std::uint64_t>(l3 / 4, 16 << 20)));
-  ceilings.push_back(copy_at("DRAM", std::uint64_t{128} << 20));
+  ceilings.push_back(copy_at("DRAM", kFarCopy));
 }
 
 // Half of the round trip of one flag between two threads, as two ranks see it.
@@ -243,6 +245,7 @@ const char* explain(const CeilRecord& ceiling) {
 }  // namespace
 
 std::vector<CeilRecord> measure_ceilings() {
+  refuse_beyond_memory(2 * kFarCopy, "the ceiling of memcpy", "end what else runs here");
   std::vector<CeilRecord> ceilings;
   copies(ceilings);
   ceilings.push_back(flag_between_cores());
@@ -265,6 +268,8 @@ int print_ceilings(bool as_json) {
                bytes_text(ceiling.bytes), ceiling.gbps ? fmt::format("{:.1f}", *ceiling.gbps) : "",
                microseconds_text(ceiling.us), explain(ceiling));
   }
+  if (const auto work = other_work(); work && !as_json)
+    fmt::print("\n{}: the machine alone can do more\n", *work);
   return 0;
 }
 

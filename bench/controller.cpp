@@ -89,15 +89,19 @@ int run_as_worker(const Options& options) {
   });
 }
 
-int run_under_launcher(const Options& asked, const LaunchInfo& info) {
-  Options options = asked;
+// What a launcher has decided.
+void follow_launcher(const LaunchInfo& info, Options& options) {
   if (options.ranks != 0 && options.ranks != info.size)
     throw InvalidArgument(fmt::format("-n {}: {} started {} ranks ({}); leave -n out",
                                       options.ranks, info.launcher, info.size,
                                       fmt::join(info.evidence, " ")));
+  options.ranks = info.size;
   options.launches = 1;
+}
+
+int run_under_launcher(const Options& options, std::size_t cases, const LaunchInfo& info) {
   if (info.rank != 0) return run_rank(options, [](const Json&) {});
-  Session session(options, info.size, cases_of(options, info.size).size(), info.launcher);
+  Session session(options, info.size, cases, info.launcher);
   if (options.control == Control::solo && options.command == Command::compare)
     session.warn("W008", "--control solo: needs launches of its own, and so no launcher; left out");
   const int code = run_rank(options, [&](const Json& line) { session.take(line); });
@@ -144,17 +148,6 @@ LaunchOptions launch_options(const Options& options, int ranks, const std::strin
   return launch;
 }
 
-std::uint64_t available_memory() {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  std::uint64_t kilobytes = 0;
-  for (std::string unit; file >> name >> kilobytes;) {
-    if (name == "MemAvailable:") return kilobytes * 1024;
-    std::getline(file, unit);
-  }
-  return UINT64_MAX;
-}
-
 struct Plan {
   std::size_t cases = 0;
   std::uint64_t bytes_per_rank = 0;
@@ -185,8 +178,9 @@ void print_plan(const Options& options, const Plan& plan, int ranks, const Launc
   fmt::print("cases     {} (op x dtype x redop x root x place x size)\n", plan.cases);
   fmt::print("backends  {}\n", fmt::join(options.backends, " "));
   fmt::print("ranks     {} on this host{}\n", ranks,
-             needs_mpirun(options) ? ", started by mpirun" : "");
-  fmt::print("blocks    {} launches x {}\n", options.launches, options.blocks);
+             info.launcher == "none" && needs_mpirun(options) ? ", started by mpirun" : "");
+  fmt::print("blocks    {} launch{} x {}\n", options.launches, options.launches == 1 ? "" : "es",
+             options.blocks);
   fmt::print("memory    {} per rank for buffers\n", bytes_text(plan.bytes_per_rank));
   fmt::print("time      about {}\n", seconds_text(plan.seconds));
   if (!info.evidence.empty())
@@ -299,23 +293,20 @@ int run_benchmark(const Options& asked) {
   if (!options.algo.empty()) refuse_unknown_algorithm(options.algo, 2);
   const LaunchInfo info = detect_launch();
   const bool launched = info.launcher != "none";
-  if (launched && !options.dry_run) return run_under_launcher(options, info);
-  const int ranks = options.ranks != 0 ? options.ranks
-                    : launched         ? info.size
-                                       : std::clamp(allowed_cpus(), 2, 8);
+  if (launched) follow_launcher(info, options);
+  const int ranks = options.ranks != 0 ? options.ranks : std::clamp(allowed_cpus(), 2, 8);
   const Plan plan = plan_of(options, ranks);
   if (options.dry_run) {
-    print_plan(options, plan, ranks, info);
+    if (info.rank == 0) print_plan(options, plan, ranks, info);
     return 0;
   }
-  if (const std::uint64_t free = available_memory();
-      plan.bytes_per_rank * static_cast<std::uint64_t>(ranks) + plan.copied_bytes > free)
-    throw InvalidArgument(
-        fmt::format("{} ranks x {} of buffers and {} for plain copies are more than the {} that "
-                    "are free: lower --max",
-                    ranks, bytes_text(plan.bytes_per_rank), bytes_text(plan.copied_bytes),
-                    bytes_text(free >> 20 << 20)));
-  return run_launches(options, ranks, plan.cases);
+  // On every rank, and before any of them takes memory: they meet later.
+  refuse_beyond_memory(plan.bytes_per_rank * static_cast<std::uint64_t>(ranks) + plan.copied_bytes,
+                       fmt::format("{} ranks x {} of buffers and {} for plain copies", ranks,
+                                   bytes_text(plan.bytes_per_rank), bytes_text(plan.copied_bytes)),
+                       "lower --max");
+  return launched ? run_under_launcher(options, plan.cases, info)
+                  : run_launches(options, ranks, plan.cases);
 }
 
 int launch_self(const Options& options, int ranks) {

@@ -123,8 +123,7 @@ std::vector<std::string> advice(const Json& all) {
   const int cores = machine["cores"].get<int>();
   if (cores < 2)
     notes.emplace_back("one CPU: ranks wait for each other's turn on it; times say little");
-  if (const double load = all["load"].get<double>(); load > 0.3 * cores)
-    notes.push_back(fmt::format("load {:.1f}: other work runs here; intervals will be wide", load));
+  if (const auto work = other_work()) notes.push_back(*work + "; intervals will be wide");
   if (!machine["cgroup_cpus"].is_null() && machine["cgroup_cpus"].get<double>() < cores)
     notes.push_back(fmt::format("the control group grants {:.1f} CPUs of {}: ranks are throttled",
                                 machine["cgroup_cpus"].get<double>(), cores));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bench/environment.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -13,7 +14,9 @@
 #include <sstream>
 #include <string_view>
 
+#include "bench/format.h"
 #include "c10d/backend.h"
+#include "c10d/error.h"
 #include "c10d/version.h"
 
 namespace c10d::bench {
@@ -60,6 +63,19 @@ bool looks_secret(const std::string& name) {
        {"TOKEN", "SECRET", "PASSW", "KEY", "CREDENTIAL", "COOKIE", "AUTH"})
     if (text.find(word) != std::string::npos) return true;
   return false;
+}
+
+// What the host has, or the control group may have, whichever is less.
+std::uint64_t free_bytes() {
+  std::uint64_t kilobytes = 0;
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  for (std::string unit; file >> name >> kilobytes && name != "MemAvailable:";)
+    std::getline(file, unit);
+  std::uint64_t granted = 0;  // stays 0 where the file has no number
+  std::istringstream(first_line("/sys/fs/cgroup/memory.max")) >> granted;
+  return std::min(name == "MemAvailable:" ? kilobytes * 1024 : UINT64_MAX,
+                  granted > 0 ? granted : UINT64_MAX);
 }
 
 }  // namespace
@@ -130,6 +146,21 @@ std::string virtualisation() {
 double load_average() {
   std::array<double, 1> load{};
   return getloadavg(load.data(), 1) == 1 ? load[0] : 0;
+}
+
+std::optional<std::string> other_work() {
+  const double load = load_average();
+  const long cpus = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
+  if (load <= 0.3 * static_cast<double>(cpus)) return std::nullopt;
+  return fmt::format("other work runs here: load {:.1f} on {} CPU{}", load, cpus,
+                     cpus == 1 ? "" : "s");
+}
+
+void refuse_beyond_memory(std::uint64_t bytes, std::string_view what, std::string_view remedy) {
+  const std::uint64_t free = free_bytes();
+  if (bytes > free)
+    throw InvalidArgument(fmt::format("{}: {} of memory, more than the {} that are free; {}", what,
+                                      bytes_text(bytes), bytes_text(free >> 20 << 20), remedy));
 }
 
 std::map<std::string, std::string> relevant_variables() {

@@ -25,6 +25,12 @@ std::optional<int> kernel_hz();
 std::string virtualisation();
 // Load of the last minute.
 double load_average();
+// "other work runs here: load 1.5 on 4 CPUs": where that may be seen in times. Both are the host's:
+// a launcher may have bound this process to one CPU of many.
+std::optional<std::string> other_work();
+// Throws InvalidArgument where `bytes` are more than the host, or the control group, has to give:
+// "WHAT: x of memory, more than the y that are free; REMEDY".
+void refuse_beyond_memory(std::uint64_t bytes, std::string_view what, std::string_view remedy);
 // NAME=value of variables that may change a measurement.
 std::map<std::string, std::string> relevant_variables();
 

@@ -12,13 +12,14 @@ namespace c10d::bench {
 
 int run_explain(const Options& options) {
   const BenchOp op = bench_op_from_string(options.topic);
-  const int ranks = options.ranks != 0 ? options.ranks : 2;
+  const int ranks = ranks_to_probe(options);
   const std::uint64_t unit =
       size_of(options.dtype) * static_cast<std::uint64_t>(facts_of(op).sharded ? ranks : 1);
   if (options.bytes % unit != 0)
     throw InvalidArgument(
         fmt::format("{} {}: S is {} shards of whole {} elements: a multiple of {} bytes",
                     options.topic, options.bytes, ranks, to_string(options.dtype), unit));
+  refuse_beyond_memory(ranks, options.bytes);
   if (detect_launch().launcher == "none") return launch_self(options, ranks);
   const std::string forced = env("C10D_NATIVE_PLAN").value_or("");
   Probe probe(options);

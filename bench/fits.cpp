@@ -55,10 +55,6 @@ std::string line_text(const FitRecord& fit, std::uint64_t largest) {
   return fit.to < largest ? text + " to " + bytes_text(fit.to) : text;
 }
 
-std::string joined(const std::vector<std::string>& parts) {
-  return fmt::format("{}", fmt::join(parts, " · "));
-}
-
 }  // namespace
 
 std::vector<FitRecord> fits_of(const OpTable& table) {
@@ -89,7 +85,7 @@ std::vector<FitRecord> fits_of(const OpTable& table) {
   return fits;
 }
 
-std::string fit_text(const OpTable& table) {
+std::string fit_text(const OpTable& table, std::size_t width) {
   std::vector<std::string> lines;
   std::vector<std::string> crossings;
   for (const FitRecord& fit : table.fits) {
@@ -99,10 +95,7 @@ std::string fit_text(const OpTable& table) {
         fmt::format("{}<->{}: {}", fit.other, fit.backend,
                     fit.overtakes_at ? "about " + bytes_text(*fit.overtakes_at) : "none in range"));
   }
-  std::string text;
-  if (!lines.empty()) text += "fit    " + joined(lines) + "\n";
-  if (!crossings.empty()) text += "cross  " + joined(crossings) + "\n";
-  return text;
+  return entry_text("fit", lines, width) + entry_text("cross", crossings, width);
 }
 
 }  // namespace c10d::bench

@@ -14,6 +14,6 @@ namespace c10d::bench {
 std::vector<FitRecord> fits_of(const OpTable& table);
 
 // The lines under a table that say so; empty without fits.
-std::string fit_text(const OpTable& table);
+std::string fit_text(const OpTable& table, std::size_t width);
 
 }  // namespace c10d::bench

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 namespace c10d::bench {
 
@@ -57,6 +58,20 @@ std::string pad_left(std::string_view text, std::size_t width) {
 std::string pad_right(std::string_view text, std::size_t width) {
   const std::size_t have = display_width(text);
   return std::string(text) + std::string(have < width ? width - have : 0, ' ');
+}
+
+std::string entry_text(std::string_view label, const std::vector<std::string>& parts,
+                       std::size_t width) {
+  constexpr std::string_view kDot = " · ";
+  std::string text;
+  std::string line = pad_right(label, 6);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const bool fits = display_width(line) + display_width(kDot) + display_width(parts[i]) <= width;
+    if (i > 0 && !fits) text += std::exchange(line, std::string(6, ' ')) + "\n";
+    line += i == 0 || !fits ? " " : kDot;
+    line += parts[i];
+  }
+  return parts.empty() ? "" : text + line + "\n";
 }
 
 namespace {

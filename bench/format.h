@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace c10d::bench {
 
@@ -20,6 +21,9 @@ std::string seconds_text(double seconds);
 std::size_t display_width(std::string_view text);
 std::string pad_left(std::string_view text, std::size_t width);
 std::string pad_right(std::string_view text, std::size_t width);
+// "label  part · part": as many lines as `width` asks for, each of whole parts. Nothing of none.
+std::string entry_text(std::string_view label, const std::vector<std::string>& parts,
+                       std::size_t width);
 
 // "8", "4K", "16M", "1G", also with B or iB behind: nothing when it is no size.
 std::optional<std::uint64_t> parse_bytes(std::string_view text);

@@ -13,83 +13,74 @@
 namespace c10d::bench {
 namespace {
 
-constexpr std::string_view kDot = " · ";
+using Parts = std::vector<std::string>;
 
-std::string join(const std::vector<std::string>& parts, std::string_view separator) {
-  return fmt::format("{}", fmt::join(parts, separator));
-}
-
-std::string round_trip_text(const Results& results) {
+Parts host_parts(const Results& results) {
   std::map<std::string, std::vector<double>> buckets;
   for (const CellRecord& cell : results.cells)
     if (cell.rtt) buckets[cell.rtt->bucket].push_back(cell.rtt->before);
-  std::vector<std::string> parts;
+  Parts parts = {machine_text(results.environments.front())};
   for (auto& [bucket, values] : buckets)
-    parts.push_back(fmt::format("{:.2f} us {} ({} block{})", median(values), bucket, values.size(),
-                                values.size() == 1 ? "" : "s"));
-  return parts.empty() ? "" : "rtt 0-1 " + join(parts, ", ");
+    parts.push_back(fmt::format("rtt 0-1 {} us {} ({} block{})", microseconds_text(median(values)),
+                                bucket, values.size(), values.size() == 1 ? "" : "s"));
+  return parts;
 }
 
-std::string libraries_text(const Results& results, const Summary& summary) {
-  if (results.environments.empty()) return "";
+Parts library_parts(const Results& results, const Summary& summary) {
   const Json libs = results.environments.front().value("libs", Json::object());
-  std::vector<std::string> parts;
-  for (const std::string& name : summary.backends)
-    if (const auto lib = libs.find(name); lib != libs.end() && lib->contains("about"))
-      parts.push_back(fmt::format("{}: {}", name, (*lib)["about"].get<std::string>()));
-  return join(parts, kDot);
+  Parts parts;
+  for (const std::string& name : summary.backends) {
+    const auto lib = libs.find(name);
+    if (lib == libs.end() || !lib->contains("about")) continue;
+    const std::string about = (*lib)["about"].get<std::string>();
+    parts.push_back(about.starts_with(name) ? about : fmt::format("{}: {}", name, about));
+  }
+  return parts;
 }
 
-// "0: 0-3 · 1: 4-7", or the CPUs that all share.
-std::string placement_text(const Results& results) {
+// The CPUs of each rank, or those that all share.
+Parts placement_parts(const Results& results) {
   const Json cpus = results.environments.front().value("cpus", Json::array());
-  std::vector<std::string> parts;
+  Parts parts;
   std::set<std::string> different;
   for (const Json& text : cpus) {
-    parts.push_back(fmt::format("{} on {}", parts.size(), text.get<std::string>()));
+    parts.push_back(fmt::format("{} on CPU {}", parts.size(), text.get<std::string>()));
     different.insert(text.get<std::string>());
   }
-  if (parts.empty()) return "";
-  if (different.size() == 1)
-    return fmt::format("{}, all on CPU{} {}", parts.size(),
-                       different.begin()->find_first_of(",-") == std::string::npos ? "" : "s",
-                       *different.begin());
-  return "by CPU: " + join(parts, kDot);
+  if (different.size() != 1) return parts;
+  return {fmt::format("{}, all on CPU{} {}", parts.size(),
+                      different.begin()->find_first_of(",-") == std::string::npos ? "" : "s",
+                      *different.begin())};
 }
 
 // What one core, two cores and the loopback can do, where the run looked.
-std::string paths_text(const Results& results) {
-  std::vector<std::pair<std::string, std::string>> paths;
+Parts path_parts(const Results& results) {
+  Parts parts;
   for (const CeilRecord& ceil : results.ceilings) {
     if (ceil.kind == "memcpy" && ceil.level.empty()) continue;
     const std::string name = ceil.kind == "memcpy" ? "memcpy " + ceil.level
                              : ceil.kind == "shm"  ? "shm pair"
                                                    : "tcp lo";
-    const std::string value = ceil.gbps ? fmt::format("{:.1f} GB/s", *ceil.gbps)
-                                        : fmt::format("{} us one way", microseconds_text(ceil.us));
-    if (!paths.empty() && paths.back().first == name)
-      paths.back().second = fmt::format("{}, {}", value, paths.back().second);
-    else
-      paths.emplace_back(name, value);
+    parts.push_back(ceil.gbps ? fmt::format("{} {:.1f} GB/s", name, *ceil.gbps)
+                              : fmt::format("{} {} us one way", name, microseconds_text(ceil.us)));
   }
-  std::vector<std::string> parts;
-  for (const auto& [name, value] : paths) parts.push_back(fmt::format("{} {}", name, value));
-  return join(parts, kDot);
+  return parts;
 }
 
 // memcpy at up to four of the sizes that were run.
-std::string ceilings_text(const Results& results) {
+Parts copy_parts(const Results& results) {
   std::map<std::uint64_t, std::vector<double>> speeds;
   for (const CeilRecord& ceil : results.ceilings)
     if (ceil.kind == "memcpy" && ceil.level.empty() && ceil.hot && ceil.gbps && ceil.bytes >= 4096)
       speeds[ceil.bytes].push_back(*ceil.gbps);
-  std::vector<std::string> parts;
+  Parts parts;
   const std::size_t step = std::max<std::size_t>(1, (speeds.size() + 2) / 4);
   std::size_t i = 0;
   for (auto& [bytes, values] : speeds)
     if (i++ % step == 0 || i == speeds.size())
       parts.push_back(fmt::format("{:.1f} at {}", median(values), bytes_text(bytes)));
-  return parts.empty() ? "" : "memcpy beside the cells, one core, GB/s: " + join(parts, kDot);
+  if (!parts.empty()) parts.front() = "memcpy beside the cells, one core, GB/s: " + parts.front();
+  return parts;
 }
 
 std::string check_text(const Results& results, const Summary& summary) {
@@ -122,7 +113,7 @@ std::string command_text(const Json& run) {
   if (!words.empty()) words.front() = "c10d-bench";
   for (std::string& word : words)
     if (needs_quotes(word)) word = "'" + word + "'";
-  return join(words, " ");
+  return fmt::format("{}", fmt::join(words, " "));
 }
 
 std::string machine_text(const Json& environment) {
@@ -134,25 +125,25 @@ std::string machine_text(const Json& environment) {
                      virt.empty() || virt == "none" ? "" : ", VM", environment.value("kernel", ""));
 }
 
-std::string header_text(const Results& results, const Summary& summary) {
+std::string header_text(const Results& results, const Summary& summary, std::size_t width) {
   const Json& run = results.run;
-  std::string text = fmt::format(
-      "{} · schema 1 · run {} · seed {}     time = slowest rank per iteration · GB/s = 1e9 B/s · S "
-      "as nccl-tests\n",
-      run.value("tool", "c10d-bench"), run.value("id", "?"), run.value("seed", std::uint64_t{0}));
-  const auto line = [&](const char* label, const std::string& value) {
-    if (!value.empty()) text += fmt::format("{:<6} {}\n", label, value);
+  std::string text =
+      fmt::format("{} · schema 1 · run {} · seed {}\n", run.value("tool", "c10d-bench"),
+                  run.value("id", "?"), run.value("seed", std::uint64_t{0}));
+  const auto entry = [&](std::string_view label, const Parts& parts) {
+    text += entry_text(label, parts, width);
   };
+  entry("units", {"time of the slowest rank per iteration", "bandwidths in GB/s (1e9 B/s)",
+                  "S as in nccl-tests"});
   if (!results.environments.empty()) {
-    const std::string rtt = round_trip_text(results);
-    line("host", machine_text(results.environments.front()) + (rtt.empty() ? "" : "     " + rtt));
-    line("ranks", placement_text(results));
+    entry("host", host_parts(results));
+    entry("ranks", placement_parts(results));
+    entry("libs", library_parts(results, summary));
   }
-  line("libs", libraries_text(results, summary));
-  line("ceil", paths_text(results));
-  line("copy", ceilings_text(results));
-  line("check", check_text(results, summary));
-  line("busbw", "n/a (shared memory): the ranks of one host share it");
+  entry("ceil", path_parts(results));
+  entry("copy", copy_parts(results));
+  entry("check", {check_text(results, summary)});
+  entry("busbw", {"n/a (shared memory): the ranks of one host share it"});
   return text;
 }
 
@@ -168,35 +159,39 @@ std::string control_text(const ControlRecord& control) {
                      to_string(control.trust));
 }
 
-// Each warning once; of cells with the words to see them again, the first few.
-std::vector<std::string> warning_lines(const Results& results, const std::string& json) {
+// Each warning once; of cells the first few, with the words to see these again.
+Parts warning_lines(const Results& results, const std::string& json) {
   constexpr std::size_t kCells = 5;
-  std::vector<std::string> lines;
+  Parts lines;
+  Parts cells;
   std::set<std::string> said;
-  std::size_t cells = 0;
-  const std::string command = results.run.is_object() ? results.run.value("command", "run") : "run";
+  std::size_t more = 0;
   for (const WarnRecord& warn : results.warnings) {
     if (!said.insert(warn.text).second) continue;
-    std::string text = fmt::format("{} {}", warn.code, warn.text);
-    if (!warn.only.empty()) {
-      if (++cells > kCells) continue;
-      text += json.empty() || json == "-"
-                  ? fmt::format("      again: the line below with --only {}", warn.only)
-                  : fmt::format("      again: c10d-bench {} --replay {} --only {}", command, json,
-                                warn.only);
+    if (!warn.only.empty() && cells.size() == kCells) {
+      ++more;
+      continue;
     }
-    lines.push_back(std::move(text));
+    if (!warn.only.empty()) cells.push_back(warn.only);
+    lines.push_back(fmt::format("{} {}", warn.code, warn.text));
   }
-  if (cells > kCells)
-    lines.push_back(
-        fmt::format("and so {} more cells: all of them stand in --json", cells - kCells));
+  if (more > 0)
+    lines.push_back(fmt::format("and so {} more cells: all of them stand in --json", more));
+  if (cells.empty()) return lines;
+  const std::string only = fmt::format("--only {}", fmt::join(cells, ","));
+  lines.push_back(
+      json.empty() || json == "-"
+          ? fmt::format("see them again: the line below with {}", only)
+          : fmt::format("see them again: c10d-bench {} --replay {} {}",
+                        results.run.is_object() ? results.run.value("command", "run") : "run", json,
+                        only));
   return lines;
 }
 
 }  // namespace
 
 std::string footer_text(const Results& results, const Summary& summary, int exit_code,
-                        const std::string& json) {
+                        const std::string& json, std::size_t width) {
   std::string text = "\n";
   const auto line = [&](const char* label, const std::string& value) {
     text += fmt::format("{:<6} {}\n", label, value);
@@ -204,9 +199,9 @@ std::string footer_text(const Results& results, const Summary& summary, int exit
   if (!summary.compares.empty())
     line("ratio", fmt::format("time / time of {}: above 1 is slower{}", summary.backends.front(),
                               summary.launches > 1 ? "" : "; intervals within one launch only"));
-  std::vector<std::string> controls;
+  Parts controls;
   for (const ControlRecord& control : summary.controls) controls.push_back(control_text(control));
-  if (!controls.empty()) line("ctl", join(controls, kDot));
+  text += entry_text("ctl", controls, width);
   for (const std::string& note : skip_notes(summary)) line("skip", note);
   for (const std::string& warning : warning_lines(results, json)) line("warn", warning);
   if (!results.complete)

@@ -9,11 +9,12 @@
 namespace c10d::bench {
 
 // What stands above and below the tables: conventions, machine, libraries, ceilings, checks; then
-// control, skips, warnings and the line that repeats the run.
-std::string header_text(const Results& results, const Summary& summary);
+// control, skips, warnings and the line that repeats the run. Facts are broken into lines of
+// `width`.
+std::string header_text(const Results& results, const Summary& summary, std::size_t width);
 // `json` is the file of the records, which warnings point to; empty: none.
 std::string footer_text(const Results& results, const Summary& summary, int exit_code,
-                        const std::string& json);
+                        const std::string& json, std::size_t width);
 
 // The command line as one could type it.
 std::string command_text(const Json& run);

@@ -93,7 +93,8 @@ std::vector<OptionFacts> what_to_write() {
       {"--progress", kOutput, "auto, on, off", &Texts::progress},
 
       {"--dry-run", kAgain, "print the plan, start nothing", &Options::dry_run},
-      {"--replay", kAgain, "the command line of this file of --json; what is typed beside it wins",
+      {"--replay", kAgain,
+       "the command line of this file of --json; what is typed beside it wins, ops too",
        &Texts::replay},
       {"--only", kAgain, "of all cells these, with the base: mpi:16M, all_reduce:mpi:16M",
        &Texts::only},

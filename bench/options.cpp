@@ -14,6 +14,7 @@
 #include "bench/buffers.h"
 #include "bench/environment.h"
 #include "bench/format.h"
+#include "bench/help.h"
 #include "bench/option_table.h"
 #include "bench/table.h"
 #include "bench/words.h"
@@ -26,9 +27,10 @@ namespace {
 constexpr const char* kExamples =
     "Examples:\n  c10d-bench compare -n 2 -B native,gloo,mpi all_reduce -b 8 -e 64M -f 8\n"
     "  c10d-bench run -n 4 all -s 1K,1M\n";
-constexpr const char* kExitCodes =
-    "Exit codes: 0 ok, 1 a backend failed, 2 usage, 3 wrong data, 5 noisy (--strict), 77 nothing "
-    "could run, 124 timeout, 128+n signal.";
+constexpr const char* kFooter =
+    "Values in brackets are the defaults.\n"
+    "Exit codes: 0 ok, 1 a backend failed, 2 usage, 3 wrong data, 5 noisy (--strict),\n"
+    "77 nothing could run, 124 timeout, 128+n signal.";
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
@@ -295,7 +297,7 @@ struct CommandFacts {
 };
 CLI::App* add_command(CLI::App& app, Options& options, const CommandFacts& facts) {
   CLI::App* sub = app.add_subcommand(facts.name, facts.help);
-  sub->footer(fmt::format("Example:\n  c10d-bench {}\n{}", facts.example, kExitCodes));
+  sub->footer(fmt::format("Example:\n  c10d-bench {}\n{}", facts.example, kFooter));
   sub->callback([&options, value = facts.value] { options.command = value; });
   return sub;
 }
@@ -307,7 +309,7 @@ void add_measuring(CLI::App& app, Options& options, Texts& texts) {
   };
   for (CLI::App* sub :
        {command("compare", "backends side by side: ratio, interval, verdict", Command::compare,
-                "compare -n 2 -B native,gloo,mpi all_reduce -b 8 -e 64M -f 8 --report r.html"),
+                "compare -n 2 -B native,gloo,mpi all_reduce -b 8 -e 64M -f 8"),
         command("run", "time and bandwidth of each backend", Command::run,
                 "run -n 4 all -s 1K,1M --json r.jsonl")}) {
     declare(*sub, options, texts);
@@ -324,15 +326,15 @@ void add_measuring(CLI::App& app, Options& options, Texts& texts) {
   for (CLI::App* sub : {tune, explain})
     sub->add_option("-n,--ranks", options.ranks, "start N ranks on this host (default 2)")
         ->check(CLI::Range(2, 1024));
-  add_training(*command("train", "step time of the reference models here and under PyTorch",
-                        Command::train, "train --model mlp --python /usr/bin/python3"),
+  add_training(*command("train", "step time of training, here and under PyTorch", Command::train,
+                        "train --model mlp --python /usr/bin/python3"),
                options);
   command("overlap", "what an async all_reduce hides behind computation", Command::overlap,
           "overlap");
 }
 
 // Commands of this one process.
-void add_looking(CLI::App& app, Options& options) {
+void add_looking(CLI::App& app, Options& options, Texts& texts) {
   const auto command = [&](const char* name, const char* help, Command value, const char* example) {
     return add_command(app, options, {name, help, value, example});
   };
@@ -340,9 +342,9 @@ void add_looking(CLI::App& app, Options& options) {
       command("ceiling", "what memory and loopback can do here", Command::ceiling, "ceiling");
   ceiling->add_flag("--json", options.json_listing, "JSON lines");
   CLI::App* store =
-      command("store", "operations per second of the store", Command::store, "store --time 1");
+      command("store", "operations per second of the store", Command::store, "store --time 1s");
   store->add_flag("--json", options.json_listing, "JSON lines");
-  store->add_option("--time", options.seconds, "seconds per line")->capture_default_str();
+  store->add_option("--time", texts.time, "time for one line of the table")->capture_default_str();
   CLI::App* doctor =
       command("doctor", "what this machine offers to a benchmark", Command::doctor, "doctor");
   doctor->add_flag("--json", options.json_listing, "one JSON object");
@@ -359,6 +361,7 @@ void add_looking(CLI::App& app, Options& options) {
 
 void read_texts(const Texts& texts, Options& options) {
   if (options.command != Command::run && options.command != Command::compare) {
+    options.seconds = seconds_of("--time", texts.time);
     options.timeout = seconds_of("--timeout", texts.timeout);
     if (options.command != Command::explain) return;
     options.bytes = bytes_of("size", texts.size);
@@ -406,11 +409,11 @@ Parsed parse_options(int argc, const char* const* argv) {
   std::vector<std::string> words;
   CLI::App app("Measures collectives, and compares backends in one run.", "c10d-bench");
   app.set_version_flag("--version", "c10d-bench " + version());
+  app.formatter(help_format());  // commands made from here on have it too
   app.require_subcommand(1);
-  app.footer(std::string(kExamples) + kExitCodes +
-             "\nc10d-bench COMMAND --help lists the options.");
+  app.footer(std::string(kExamples) + kFooter + "\nc10d-bench COMMAND --help lists the options.");
   add_measuring(app, options, texts);
-  add_looking(app, options);
+  add_looking(app, options, texts);
   try {
     words = words_of(argc, argv);
     options.argv = words;

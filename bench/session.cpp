@@ -88,8 +88,7 @@ Session::Session(const Options& options, int ranks, std::size_t cases, const std
   if (options.command == Command::run &&
       (options.control == Control::solo || options.equiv != Options().equiv))
     warn("W008", "--control and --equiv: run compares nothing; take compare");
-  if (const double load = load_average(); load > 0.3 * allowed_cpus())
-    warn("W002", fmt::format("other work runs here: load {:.1f} on {} CPUs", load, allowed_cpus()));
+  if (const auto work = other_work()) warn("W002", *work);
   if (const auto granted = cgroup_cpus(); granted && *granted < ranks)
     warn("W009", fmt::format("the control group grants {:.1f} CPUs to {} ranks: they are throttled",
                              *granted, ranks));
@@ -203,9 +202,10 @@ void Session::print(const Summary& summary, int exit_code) {
   style.compare = options_.command == Command::compare;
   style.columns = options_.columns;
   std::string text;
-  if (!options_.quiet) text += header_text(results_, summary);
+  if (!options_.quiet) text += header_text(results_, summary, style.width);
   text += text_tables(summary, style);
-  if (!options_.quiet) text += footer_text(results_, summary, exit_code, options_.json);
+  if (!options_.quiet)
+    text += footer_text(results_, summary, exit_code, options_.json, style.width);
   if (style.ascii) text = to_ascii(text);
   std::fputs(text.c_str(), out);
   std::fflush(out);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "bench/fits.h"
 #include "bench/format.h"
@@ -78,12 +79,28 @@ bool is_word(std::string_view column) {
 
 using Names = std::vector<std::string>;
 
-Names columns_of(std::size_t backend, const TableStyle& style, bool in_long) {
-  if (!style.columns.empty()) return style.columns;
-  if (!style.compare) return {"p50", "p90", "p99", "max", "algbw", "membw", "ceil", "wrong"};
-  if (in_long) return {"p50", "p90", "p99", "max", "algbw", "ceil", "wrong", "ratio", "verdict"};
-  if (backend == 0) return {"p50", "p99", "algbw", "ceil", "wrong"};
-  return {"p50", "wrong", "ratio", "verdict"};
+// What a narrow terminal has no room for goes in this order; "memcpy" is its time beside the cells.
+constexpr std::array<std::string_view, 7> kDispensable = {"max",    "membw", "p90", "algbw",
+                                                          "memcpy", "p99",   "ceil"};
+
+bool is_dropped(std::string_view column, std::size_t dropped) {
+  const auto end = kDispensable.begin() + static_cast<std::ptrdiff_t>(dropped);
+  return std::find(kDispensable.begin(), end, column) != end;
+}
+
+Names columns_of(std::size_t backend, const TableStyle& style, bool in_long, std::size_t dropped) {
+  Names names = style.columns;
+  if (!names.empty()) return names;
+  if (!style.compare)
+    names = {"p50", "p90", "p99", "max", "algbw", "membw", "ceil", "wrong"};
+  else if (in_long)
+    names = {"p50", "p90", "p99", "max", "algbw", "ceil", "wrong", "ratio", "verdict"};
+  else if (backend == 0)
+    names = {"p50", "p99", "algbw", "ceil", "wrong"};
+  else
+    names = {"p50", "wrong", "ratio", "verdict"};
+  std::erase_if(names, [&](const std::string& name) { return is_dropped(name, dropped); });
+  return names;
 }
 
 std::string size_text(const SizeRow& row) { return row.bytes == 0 ? "-" : bytes_text(row.bytes); }
@@ -97,15 +114,17 @@ bool is_contender(const Summary& summary, const std::string& name) {
 }
 
 // One line per size, backends side by side.
-Grid wide(const OpTable& table, const Summary& summary, const TableStyle& style) {
+Grid wide(const OpTable& table, const Summary& summary, const TableStyle& style,
+          std::size_t dropped) {
   Grid grid;
-  const bool copy = !is_contender(summary, "memcpy");  // else it has columns of its own
+  // As a contender it has columns of its own.
+  const bool copy = !is_contender(summary, "memcpy") && !is_dropped("memcpy", dropped);
   grid.columns = {{"", "S", false}};
   if (copy) grid.columns.push_back({"memcpy", "us", false});
   std::vector<Names> names;
   for (std::size_t b = 0; b < summary.backends.size(); ++b) {
     const bool base = b == 0 && style.compare && summary.backends.size() > 1;
-    names.push_back(columns_of(b, style, false));
+    names.push_back(columns_of(b, style, false, dropped));
     for (const std::string& column : names.back())
       grid.columns.push_back(
           {summary.backends[b] + (base ? " (base)" : ""), header_of(column), is_word(column)});
@@ -121,16 +140,20 @@ Grid wide(const OpTable& table, const Summary& summary, const TableStyle& style)
 }
 
 // One line per size and backend.
-Grid tall(const OpTable& table, const TableStyle& style) {
+Grid tall(const OpTable& table, const TableStyle& style, std::size_t dropped) {
   Grid grid;
-  const Names names = columns_of(0, style, true);
-  grid.columns = {{"", "S", false}, {"", "memcpy us", false}, {"", "backend", true}};
+  const Names names = columns_of(0, style, true, dropped);
+  const bool copy = !is_dropped("memcpy", dropped);
+  grid.columns = {{"", "S", false}};
+  if (copy) grid.columns.push_back({"", "memcpy us", false});
+  grid.columns.push_back({"", "backend", true});
   for (const std::string& column : names)
     grid.columns.push_back({"", header_of(column), is_word(column)});
   for (const SizeRow& row : table.rows) {
     for (std::size_t b = 0; b < row.cells.size(); ++b) {
-      std::vector<std::string> line = {b == 0 ? size_text(row) : "", b == 0 ? memcpy_text(row) : "",
-                                       row.cells[b].backend};
+      std::vector<std::string> line = {b == 0 ? size_text(row) : ""};
+      if (copy) line.push_back(b == 0 ? memcpy_text(row) : "");
+      line.push_back(row.cells[b].backend);
       for (const std::string& column : names) line.push_back(value_of(row.cells[b], column));
       grid.rows.push_back(std::move(line));
     }
@@ -219,10 +242,14 @@ std::string draw(const Grid& grid, const TableStyle& style) {
   return text;
 }
 
+// Backends side by side where there is room, else one below the other, with fewer columns if need
+// be.
 Grid grid_of(const OpTable& table, const Summary& summary, const TableStyle& style) {
-  Grid grid = wide(table, summary, style);
-  if (total(widths_of(grid)) > style.width && summary.backends.size() > 1)
-    return tall(table, style);
+  const bool single = summary.backends.size() == 1;
+  Grid grid = wide(table, summary, style, 0);
+  for (std::size_t dropped = 0;
+       total(widths_of(grid)) > style.width && dropped <= kDispensable.size(); ++dropped)
+    grid = single ? wide(table, summary, style, dropped) : tall(table, style, dropped);
   return grid;
 }
 
@@ -238,11 +265,11 @@ std::string title_of(const OpTable& table, const Summary& summary) {
 
 const std::vector<ColumnFacts>& column_facts() {
   static const std::vector<ColumnFacts> facts = {
-      {"p50", "median time: launches' medians over blocks of the block's median"},
-      {"min", "fastest iteration"},
-      {"p90", "90th percentile over all samples"},
-      {"p99", "99th percentile; blank below 300 samples"},
-      {"max", "slowest iteration"},
+      {"p50", "median time, us: of a block, of a launch's blocks, geometric mean of launches"},
+      {"min", "fastest iteration, us"},
+      {"p90", "90th percentile over all iterations, us"},
+      {"p99", "99th percentile, us; blank below 300 iterations"},
+      {"max", "slowest iteration, us"},
       {"algbw", "S / p50 in GB/s (1e9 bytes)"},
       {"busbw", "algbw times nccl-tests' factor; n/a where ranks share memory"},
       {"membw", "bytes that all ranks together must read and write, / p50, in GB/s"},
@@ -260,7 +287,7 @@ std::string text_tables(const Summary& summary, const TableStyle& style) {
   std::string text;
   for (const OpTable& table : summary.tables) {
     text += '\n' + title_of(table, summary) + '\n';
-    text += draw(grid_of(table, summary, style), style) + fit_text(table);
+    text += draw(grid_of(table, summary, style), style) + fit_text(table, style.width);
   }
   return text;
 }

@@ -17,7 +17,8 @@ struct ColumnFacts {
 const std::vector<ColumnFacts>& column_facts();
 
 struct TableStyle {
-  std::size_t width = 180;  // of the terminal; tables that do not fit turn to one line per backend
+  // Of the terminal. Tables that do not fit turn to one line per backend, then lose columns.
+  std::size_t width = 180;
   bool color = false;
   bool ascii = false;
   bool compare = true;

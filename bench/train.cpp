@@ -152,10 +152,11 @@ int compare_training(const Options& options) {
     }
   }
   std::printf(
-      "%s, %d samples a rank and step, one thread a rank; %d launches of %d steps, "
+      "%s, %d samples a rank and step, one thread a rank; %d launch%s of %d steps, "
       "interleaved\n\n%-24s %5s %12s %10s %12s  %s\n",
-      options.model.c_str(), options.batch_size, options.launches, options.steps, "what", "ranks",
-      "step p50 ms", "samples/s", "waits ms", "time / first [95 % CI]");
+      options.model.c_str(), options.batch_size, options.launches,
+      options.launches == 1 ? "" : "es", options.steps, "what", "ranks", "step p50 ms", "samples/s",
+      "waits ms", "time / first [95 % CI]");
   const Contestant* base = &all.front();
   for (const Contestant& contestant : all) {
     if (contestant.ranks != base->ranks) base = &contestant;

@@ -112,8 +112,9 @@ class Tuning {
 }  // namespace
 
 int run_tune(const Options& options) {
-  if (detect_launch().launcher == "none")
-    return launch_self(options, options.ranks != 0 ? options.ranks : 2);
+  const int ranks = ranks_to_probe(options);
+  refuse_beyond_memory(ranks, kLargest);
+  if (detect_launch().launcher == "none") return launch_self(options, ranks);
   return Tuning(options).run();
 }
 

@@ -6,6 +6,9 @@
 #include <algorithm>
 
 #include "bench/block.h"
+#include "bench/environment.h"
+#include "bench/format.h"
+#include "c10d/env.h"
 #include "c10d/init.h"
 
 namespace c10d::bench {
@@ -23,7 +26,23 @@ ProcessGroup make_control(const Options& options) {
   return init_process_group(std::move(init));
 }
 
+// Of one of the two buffers. An in-place case keeps its input beside its output.
+constexpr std::uint64_t bytes_of_buffer(std::uint64_t bytes) { return 2 * bytes + 4096; }
+
 }  // namespace
+
+int ranks_to_probe(const Options& options) {
+  const LaunchInfo info = detect_launch();
+  if (info.launcher != "none") return info.size;
+  return options.ranks != 0 ? options.ranks : 2;
+}
+
+void refuse_beyond_memory(int ranks, std::uint64_t bytes) {
+  const std::uint64_t each = 2 * bytes_of_buffer(bytes);
+  refuse_beyond_memory(each * static_cast<std::uint64_t>(ranks),
+                       fmt::format("{} ranks x {} of buffers", ranks, bytes_text(each)),
+                       "take a smaller size or fewer ranks");
+}
 
 Probe::Probe(const Options& options)
     : timeout_(seconds_of(options)),
@@ -49,8 +68,7 @@ void Probe::open(const std::string& forced, bool registered, std::uint64_t bytes
   context.algorithm = forced;
   context.prefix = fmt::format("tune/{}", opened_++);
   contender_ = make_contender("native", context);
-  // An in-place case keeps its input beside its output.
-  const std::size_t most = 2 * bytes + 4096;
+  const std::size_t most = bytes_of_buffer(bytes);
   input_ = registered ? contender_->arena(most) : std::make_unique<Arena>(most);
   output_ = registered ? contender_->arena(most) : std::make_unique<Arena>(most);
 }

@@ -11,6 +11,12 @@
 
 namespace c10d::bench {
 
+// As many as a launcher started, else as were asked for, else two.
+int ranks_to_probe(const Options& options);
+// Throws InvalidArgument where the buffers of `ranks` ranks for cases of up to `bytes` are more
+// than there is memory.
+void refuse_beyond_memory(int ranks, std::uint64_t bytes);
+
 // One rank of those that tune and explain: measures native with algorithms of the caller's choice.
 // Every member but `control` is collective.
 class Probe {

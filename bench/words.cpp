@@ -76,6 +76,35 @@ std::vector<std::string> words_of_run(const std::string& path) {
       "--replay {}: no run record in it; the file must come from run or compare --json", path));
 }
 
+// Whether the value of an option is the next word: "--sizes", "-s", "-qs".
+bool wants_value(const std::string& word) {
+  const auto takes_value = [](const std::string& name) -> std::optional<bool> {
+    for (const OptionFacts& facts : option_facts()) {
+      const std::string names = fmt::format(",{},", facts.names);
+      if (names.find("," + name + ",") != std::string::npos)
+        return !std::holds_alternative<bool Options::*>(facts.target);
+    }
+    return std::nullopt;
+  };
+  if (word.starts_with("--")) return takes_value(word).value_or(false);
+  if (!word.starts_with("-")) return false;
+  for (std::size_t i = 1; i < word.size(); ++i) {
+    const std::optional<bool> takes = takes_value({'-', word[i]});
+    if (takes != false) return takes && i + 1 == word.size();  // else the value is in this word
+  }
+  return false;
+}
+
+// Takes out what is neither an option nor the value of one; whether there was any.
+bool take_out_ops(std::vector<std::string>& words) {
+  bool is_value = false;
+  return std::erase_if(words, [&](const std::string& word) {
+           const bool is_op = !is_value && !word.starts_with("-");
+           is_value = !is_value && wants_value(word);
+           return is_op;
+         }) > 0;
+}
+
 // With --replay, the words of the earlier run take its place, without its outputs; then ranks and
 // records see a command line as any other.
 void expand_replay(std::vector<std::string>& words) {
@@ -91,6 +120,8 @@ void expand_replay(std::vector<std::string>& words) {
         file && *file != "-" && std::filesystem::equivalent(*file, *path, none))
       throw InvalidArgument(fmt::format("{} {}: this is the file of --replay", name, *file));
   }
+  std::vector<std::string> typed(words.begin() + 1, words.end());
+  if (take_out_ops(typed)) take_out_ops(earlier);
   words.insert(words.begin() + 1, earlier.begin(), earlier.end());
 }
 

@@ -87,6 +87,14 @@ std::shared_ptr<const Failure> ControlPlane::explain(Failure otherwise, Duration
   return broken() ? failure() : fail(std::move(otherwise));
 }
 
+std::shared_ptr<const Failure> ControlPlane::failure_of_another() {
+  constexpr std::chrono::seconds kToTell{2};
+  return explain({.code = Code::timed_out,
+                  .message = "another rank gave up waiting and did not say for whom; look at what "
+                             "the other ranks reported"},
+                 kToTell);
+}
+
 std::string ControlPlane::name_of(int rank) const {
   return v0::name_of(members_[static_cast<std::size_t>(rank)]);
 }

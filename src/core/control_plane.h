@@ -81,6 +81,9 @@ class ControlPlane : public Control {
   // For the monitor: warns now and then of the oldest op of this rank that runs for long, with the
   // ranks that `behind` names as those that have not come as far.
   void warn_of_late_op(const std::function<std::vector<int>(const Recorded&)>& behind);
+  // Of a rank that gave up a wait, so that nobody passes: it is about to tell. If it does not, none
+  // is named: nothing says which rank it was, or for whom it waited.
+  std::shared_ptr<const Failure> failure_of_another();
   Failure mismatch(const Signature& mine, int peer, const Signature& theirs, bool mine_is_odd,
                    std::uint64_t sequence) const;
   // The failure of `call`, whose deadline passed in `phase` because of the ranks in `missing`.

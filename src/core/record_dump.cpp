@@ -53,6 +53,10 @@ bool write_record_text(int fd, std::string_view text) noexcept {
   return true;
 }
 
+void log_unwritten(std::string_view why) {
+  log(LogLevel::error, "the record of the last ops could not be written: {}", why);
+}
+
 std::vector<GroupRecord> read_images(const Images& images) {
   std::vector<GroupRecord> groups;
   for (const auto image : images)
@@ -86,8 +90,7 @@ void write_record_file(const std::string& folder, const Images& images) {
     return log(LogLevel::warn, "the record of the last ops is in {}", *path);
   const int error = errno;
   if (fd) ::unlink(unfinished.c_str());
-  log(LogLevel::error, "the record of the last ops could not be written: {}: {}", *path,
-      error_text(error));
+  log_unwritten(fmt::format("{}: {}", *path, error_text(error)));
 }
 
 }  // namespace
@@ -125,14 +128,13 @@ void dump_record(const Images& images) noexcept try {
   if (const auto folder = env("C10D_RECORD_DIR")) return write_record_file(*folder, images);
   write_record_text(STDERR_FILENO, text_of(read_images(images), steady_ns(), kOnStderr));
 } catch (const std::exception& error) {
-  log(LogLevel::error, "the record of the last ops could not be written: {}", error.what());
+  log_unwritten(error.what());
 }
 
-void keep_record(std::span<const std::byte> image) noexcept {
-  try {
-    if (env("C10D_RECORD_DIR")) dump_record({image});
-  } catch (const std::exception&) {  // out of memory
-  }
+void keep_record(std::span<const std::byte> image) noexcept try {
+  if (const auto folder = env("C10D_RECORD_DIR")) write_record_file(*folder, {image});
+} catch (const std::exception& error) {
+  log_unwritten(error.what());
 }
 
 }  // namespace c10d::inline v0

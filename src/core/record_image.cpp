@@ -19,8 +19,8 @@
 namespace c10d::inline v0 {
 namespace {
 
-constexpr std::size_t kMostImageBytes = std::size_t{1}
-                                        << 30;  // of a group of more than 8,000 ranks
+// Of all memory that one attach() copies: groups of more than 10,000 ranks together.
+constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 constexpr std::size_t kMostProcesses = 4096;
 
 std::string printable_text(std::string text) {
@@ -45,13 +45,8 @@ RankRecord read_block(const RankBlock& block, int rank) {
 // A copy of memory, aligned as what it holds.
 class MemoryCopy {
  public:
-  // Nothing of what is not the sealed memory of a group.
-  static std::optional<MemoryCopy> of(int fd) {
-    struct stat status {};
-    const int seals = ::fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || ::fstat(fd, &status) != 0) return std::nullopt;
-    const auto bytes = static_cast<std::size_t>(status.st_size);
-    if (bytes < sizeof(GroupHeader) || bytes > kMostImageBytes) return std::nullopt;
+  // Nothing of what is shorter than it was said to be.
+  static std::optional<MemoryCopy> of(int fd, std::size_t bytes) {
     MemoryCopy copy(bytes);
     for (std::size_t done = 0; done < bytes;) {
       auto* to = reinterpret_cast<char*>(copy.lines_.data()) + done;
@@ -76,8 +71,29 @@ class MemoryCopy {
   std::vector<Line> lines_;
 };
 
-// Memory is known by its device and inode, however many ranks have it open.
-using SeenMemory = std::set<std::pair<dev_t, ino_t>>;
+struct SeenMemory {
+  // It is known by its device and inode, however many ranks have it open.
+  std::set<std::pair<dev_t, ino_t>> all;
+  std::size_t bytes = 0;
+};
+
+// How large the sealed memory of a group is that nobody has seen before; else 0.
+std::size_t bytes_of_new(int fd, pid_t pid, SeenMemory& seen) {
+  struct stat status {};
+  if (::fcntl(fd, F_GET_SEALS) < 0 || ::fstat(fd, &status) != 0) return 0;
+  const auto bytes = static_cast<std::size_t>(status.st_size);
+  if (bytes < sizeof(GroupHeader)) return 0;
+  if (!seen.all.insert({status.st_dev, status.st_ino}).second) return 0;
+  if (bytes > kMostBytes - seen.bytes)
+    throw_failure({.code = Code::out_of_resources,
+                   .message = fmt::format(
+                       "process {} has a group whose record takes {} bytes, beside {} bytes of "
+                       "other groups: more than the {} that are read at once; ask for single ranks "
+                       "by their process ids, not for their launcher's",
+                       pid, bytes, seen.bytes, kMostBytes)});
+  seen.bytes += bytes;
+  return bytes;
+}
 
 void add_group(std::vector<GroupRecord>& groups, GroupRecord found) {
   const auto same = std::find_if(groups.begin(), groups.end(), [&](const GroupRecord& group) {
@@ -102,10 +118,9 @@ void read_memory_of(pid_t pid, SeenMemory& seen, std::vector<GroupRecord>& group
     std::error_code unreadable;  // closed meanwhile
     if (std::filesystem::read_symlink(entry->path(), unreadable) != name) continue;
     const Fd fd(::open(entry->path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    struct stat status {};
-    if (!fd || ::fstat(fd.get(), &status) != 0) continue;
-    if (!seen.insert({status.st_dev, status.st_ino}).second) continue;
-    if (const std::optional<MemoryCopy> copy = MemoryCopy::of(fd.get()))
+    const std::size_t bytes = fd ? bytes_of_new(fd.get(), pid, seen) : 0;
+    if (bytes == 0) continue;
+    if (const std::optional<MemoryCopy> copy = MemoryCopy::of(fd.get(), bytes))
       if (auto group = read_image(copy->bytes())) add_group(groups, std::move(*group));
   }
 }

@@ -42,7 +42,8 @@ std::optional<GroupRecord> read_image(std::span<const std::byte> image);
 
 // The groups of these processes and of all that descend from them, each once, as their memory
 // stands now: their state does not matter, they may be stopped, but not have ended. Processes of
-// other users, and what cannot be read, are left out.
+// other users, and what cannot be read, are left out. Throws DistBackendError (out_of_resources)
+// where the groups' memory is more than 1 GiB together.
 C10D_API std::vector<GroupRecord> attach(std::span<const pid_t> processes);
 
 }  // namespace c10d::inline v0

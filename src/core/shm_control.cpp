@@ -254,9 +254,8 @@ std::shared_ptr<const Failure> ShmControl::agree(const Call& call, Waiting waiti
                                   : !gives_up(Gate::calls, call.sequence))
     return nullptr;
   if (result == WaitResult::broken) return failure();
-  Failure late = timed_out(call, "waiting for all ranks to enter the call");
-  if (result == WaitResult::timed_out) return fail(std::move(late));
-  return explain(std::move(late), std::chrono::seconds(1));  // of the rank that gave up
+  if (result == WaitResult::ready) return failure_of_another();
+  return fail(timed_out(call, "waiting for all ranks to enter the call"));
 }
 
 Control::Agreement ShmControl::poll_agreement(const Call& call) {
@@ -329,9 +328,7 @@ std::shared_ptr<const Failure> ShmControl::barrier(Deadline deadline) {
   if (peer == size_ ? goes(Gate::barriers, round) : !gives_up(Gate::barriers, round))
     return nullptr;
   if (result == WaitResult::broken) return failure();
-  if (peer == size_)  // the rank that gave up is about to tell
-    return explain({.code = Code::timed_out, .message = "another rank gave up", .rank = -1},
-                   std::chrono::seconds(1));
+  if (peer == size_) return failure_of_another();
   if (left) return fail(ControlPlane::left(peer, "monitored_barrier"));
   // `peer` may come right now: too late.
   return fail(did_not_reach_barrier(

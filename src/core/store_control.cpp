@@ -95,7 +95,6 @@ class StoreControl final : public ControlPlane {
   bool bars_one(const std::vector<std::string>& keys);
   bool show(const Call& call);
   std::shared_ptr<const Failure> give_up(const std::vector<std::string>& keys, Failure failure);
-  std::shared_ptr<const Failure> failure_of_another();
   void beat();
   std::vector<std::string> beats();
   void look_for_beats();
@@ -220,12 +219,6 @@ std::shared_ptr<const Failure> StoreControl::give_up(const std::vector<std::stri
   } catch (const DistError&) {  // the store is gone: nobody passes
   }
   return fail(std::move(failure));
-}
-
-// Of the one that barred a rank: it is about to tell.
-std::shared_ptr<const Failure> StoreControl::failure_of_another() {
-  return explain({.code = Code::timed_out, .message = "another rank gave up", .rank = -1},
-                 kPatience);
 }
 
 void StoreControl::announce(const Call& call) { show(call); }

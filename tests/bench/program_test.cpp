@@ -210,6 +210,9 @@ TEST(Program, ReplaysCellsOfAnEarlierRun) {
   EXPECT_EQ(lines_of(file).front()["t"], "run") << "and did not";
   const Ended base = run("compare --replay " + file + " --only broadcast:native:4K --blocks 1");
   EXPECT_EQ(base.code, 0) << "a cell of the base, as a warning says it: " << base.out;
+  const Ended other = run("compare --replay " + file + " -c all -qs 8 all_gather --dry-run");
+  EXPECT_EQ(other.code, 0) << other.out;
+  EXPECT_NE(other.out.find("cases     1 "), std::string::npos) << "typed ops win: " << other.out;
   std::ofstream(folder / "odd.jsonl") << R"({"t":5})"
                                          "\n"
                                          R"({"t":"run","argv":[1,2]})"
@@ -343,6 +346,19 @@ TEST(Launchers, UnderC10dRunRankZeroPrints) {
   EXPECT_EQ(run_line(command + " run -n 3 -s 8 2>&1").code, 2) << "-n must agree";
 }
 
+TEST(Launchers, WhatALauncherStartedIsPlannedOnceAndRefusedBeforeItMeets) {
+  const std::string command = C10D_RUN " -n 3 " C10D_BENCH " run -s 4T ";
+  const Ended plan = run_line(command + "--dry-run 2>&1");
+  EXPECT_EQ(plan.code, 0) << plan.out;
+  const std::size_t said = plan.out.find("ranks     3 on this host");
+  EXPECT_NE(said, std::string::npos) << plan.out;
+  EXPECT_EQ(plan.out.find("ranks     3", said + 1), std::string::npos) << plan.out;
+  EXPECT_NE(plan.out.find("blocks    1 launch x"), std::string::npos) << plan.out;
+  const Ended refused = run_line(command + "2>&1");
+  EXPECT_EQ(refused.code, 2) << refused.out;
+  EXPECT_NE(refused.out.find("3 ranks x 8 TiB of buffers"), std::string::npos) << refused.out;
+}
+
 TEST(Launchers, UnderMpirunRanksMeetWithoutBeingTold) {
   if (run_line("mpirun --version 2>&1").out.find("Open MPI") == std::string::npos)
     GTEST_SKIP() << "no Open MPI (Debian: openmpi-bin)";
@@ -361,10 +377,22 @@ TEST(Program, ExplainsWhatNativeWouldDo) {
   for (const char* word : {"plan ", "predicted ", "by the built-in model", "bound ", "measured "})
     EXPECT_NE(ended.out.find(word), std::string::npos) << ended.out;
   EXPECT_EQ(run_line(here + " explain barrier 8 -n 2 2>&1").code, 2);
+  EXPECT_EQ(run_line(here + " explain all_reduce 4T -n 2 2>&1").code, 2) << "no such memory";
   EXPECT_EQ(run_line(here + " explain all_reduce much -n 2 2>&1").code, 2);
   ended = run_line(here + " explain all_gather 4 -n 2 2>&1");
   EXPECT_EQ(ended.code, 2);
   EXPECT_NE(ended.out.find("a multiple of 8 bytes"), std::string::npos) << ended.out;
+}
+
+TEST(Program, HelpFitsIntoEightyColumns) {
+  for (const char* command : {"", "compare", "run", "tune", "explain", "train", "overlap",
+                              "ceiling", "store", "list", "doctor", "report"}) {
+    const Ended help = run(std::string(command) + " --help");
+    EXPECT_EQ(help.code, 0) << help.out;
+    std::istringstream lines(help.out);
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_LE(line.size(), 80U) << command << ": " << line;
+  }
 }
 
 TEST(Program, ListsAndDiagnoses) {

@@ -8,6 +8,7 @@
 #include "bench/bandwidth.h"
 #include "bench/csv.h"
 #include "bench/findings.h"
+#include "bench/format.h"
 #include "bench/header.h"
 #include "bench/table.h"
 #include "tests/bench/synthetic.h"
@@ -140,7 +141,7 @@ TEST(Summary, TwoModesAreReportedWithTheWordsToSeeThemAgain) {
   EXPECT_EQ(found[0].code, "W021");
   EXPECT_EQ(found[0].only, "all_reduce:gloo:64K");
   results.warnings = found;
-  const std::string text = footer_text(results, summarise(results, true, 0.02), 0, "r.jsonl");
+  const std::string text = footer_text(results, summarise(results, true, 0.02), 0, "r.jsonl", 80);
   EXPECT_NE(text.find("c10d-bench compare --replay r.jsonl --only all_reduce:gloo:64K"),
             std::string::npos)
       << text;
@@ -184,6 +185,29 @@ TEST(Table, TurnsToOneLinePerBackendWhereItIsTooWide) {
   EXPECT_EQ(tall.find("native (base)"), std::string::npos);
   EXPECT_GT(std::count(tall.begin(), tall.end(), '\n'), std::count(wide.begin(), wide.end(), '\n'));
   EXPECT_EQ(tall.find('\x1b'), std::string::npos) << "no colours unless asked for";
+}
+
+TEST(Table, LosesColumnsWhereItIsStillTooWide) {
+  const Results both = synthetic_results({{"native", 1}, {"gloo", 3}});
+  const Results one = synthetic_results({{"native", 1}});
+  for (const std::size_t width : {64, 80, 100}) {
+    TableStyle style;
+    style.width = width;
+    for (const bool compare : {true, false}) {
+      style.compare = compare;
+      const std::string text = text_tables(summarise(compare ? both : one, compare, 0.02), style);
+      std::istringstream lines(text.substr(text.find('\n', 1) + 1));  // behind the title
+      for (std::string line; std::getline(lines, line);)
+        EXPECT_LE(display_width(line), width) << text;
+      for (const char* kept : {"p50 us", "#wrong"})
+        EXPECT_NE(text.find(kept), std::string::npos) << text;
+      EXPECT_EQ(text.find("max us") == std::string::npos, compare || width < 80) << text;
+    }
+  }
+  TableStyle asked;
+  asked.width = 20;
+  asked.columns = {"p50", "max"};
+  EXPECT_NE(text_tables(summarise(both, true, 0.02), asked).find("max us"), std::string::npos);
 }
 
 TEST(Table, ColumnsAreAsAskedFor) {

@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 namespace c10d::contract {
 
@@ -66,15 +67,5 @@ void expect_usable(ProcessGroup& group) {
   const int n = group.size();
   EXPECT_EQ(data, std::vector<std::int32_t>(3, n * (n + 1) / 2));
 }
-
-std::vector<std::string> backends() {
-  std::vector<std::string> names;
-  for (const BackendInfo& info : list_backends())
-    if (info.available && (info.name == "native" || info.name == "gloo"))
-      names.push_back(info.name);
-  return names;
-}
-
-std::string name_of(const testing::TestParamInfo<std::string>& info) { return info.param; }
 
 }  // namespace c10d::contract

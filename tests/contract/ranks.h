@@ -7,9 +7,9 @@
 #include <functional>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "c10d/init.h"
+#include "tests/on_each_backend.h"
 
 namespace c10d::contract {
 
@@ -47,19 +47,10 @@ Code code_of(const std::function<void()>& call);
 // One all_reduce that gives the right sum: the group is usable.
 void expect_usable(ProcessGroup& group);
 
-// Those of native, gloo that are there.
-std::vector<std::string> backends();
-
 // A fixture whose parameter is the backend.
 class OnBackend : public testing::TestWithParam<std::string> {
  public:
   void run(int size, const Body& body) const { run_ranks(GetParam(), size, body); }
 };
 
-std::string name_of(const testing::TestParamInfo<std::string>& info);
-
 }  // namespace c10d::contract
-
-#define C10D_ON_EACH_BACKEND(Suite)                                                    \
-  INSTANTIATE_TEST_SUITE_P(Each, Suite, testing::ValuesIn(c10d::contract::backends()), \
-                           c10d::contract::name_of)

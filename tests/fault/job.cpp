@@ -9,8 +9,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "c10d/backend.h"
-
 namespace c10d::fault {
 namespace {
 
@@ -136,14 +134,6 @@ void Clean::TearDown() {
   fs::remove_all(g_temporary_folder);
 }
 
-std::vector<std::string> backends() {
-  std::vector<std::string> names;
-  for (const BackendInfo& info : list_backends())
-    if (info.available && (info.name == "native" || info.name == "gloo"))
-      names.push_back(info.name);
-  return names;
-}
-
 std::vector<std::string> mpi_launchers() {
   std::vector<std::string> all;
   std::istringstream words(C10D_MPI_LAUNCHERS);
@@ -151,7 +141,7 @@ std::vector<std::string> mpi_launchers() {
   return all;
 }
 
-std::string name_of(const testing::TestParamInfo<std::string>& info) {
+std::string flavour_of(const testing::TestParamInfo<std::string>& info) {
   const std::string ending = fs::path(info.param).extension().string();
   return ending.empty() ? info.param : ending.substr(1);
 }

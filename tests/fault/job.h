@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/on_each_backend.h"
+
 namespace c10d::fault {
 
 // A child process that is told lines and says lines. Killed and reaped at the latest when this is
@@ -105,19 +107,14 @@ class Clean : public testing::TestWithParam<std::string> {
 // Of the test that runs.
 const std::string& temporary_folder();
 
-std::vector<std::string> backends();
 // The mpirun of each MPI that the mpi backend is built for.
 std::vector<std::string> mpi_launchers();
-// Of a test: the parameter, or the ending of the file it names.
-std::string name_of(const testing::TestParamInfo<std::string>& info);
+// "mpich" of "/usr/bin/mpirun.mpich".
+std::string flavour_of(const testing::TestParamInfo<std::string>& info);
 
 }  // namespace c10d::fault
-
-#define C10D_ON_EACH_BACKEND(Suite)                                                 \
-  INSTANTIATE_TEST_SUITE_P(Each, Suite, testing::ValuesIn(c10d::fault::backends()), \
-                           c10d::fault::name_of)
 
 #define C10D_ON_EACH_MPI(Suite)                                                          \
   GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Suite);                                  \
   INSTANTIATE_TEST_SUITE_P(Each, Suite, testing::ValuesIn(c10d::fault::mpi_launchers()), \
-                           c10d::fault::name_of)
+                           c10d::fault::flavour_of)

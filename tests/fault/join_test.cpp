@@ -108,7 +108,7 @@ TEST_P(JoinOnMpi, ARankThatCannotStartMpiTellsTheOthersWhy) {
 }
 
 TEST_P(JoinOnMpi, ARankWhereMpiFailsTellsTheOthersWhy) {
-  if (name_of({GetParam(), 0}) == "openmpi")
+  if (flavour_of({GetParam(), 0}) == "openmpi")
     GTEST_SKIP() << "this mpirun crashes or hangs now and then when ranks end without MPI_Finalize";
   for (const char* trap : {"fail:1", "fail:3", "fail:4"})  // the third is the world's last
     for (const std::string& line : last_lines(trap)) {

@@ -273,6 +273,28 @@ TEST_P(ControlPlanes, ACallThatOneRankGaveUpGoesThroughOnNone) {
   });
 }
 
+// Both ranks enter a call that a third party has given up, and dies before it says why.
+TEST_P(ControlPlanes, NobodyIsNamedWhereNobodyKnowsWhoGaveUp) {
+  if (!GetParam()) GTEST_SKIP() << "over the store the mark of the one who gave up names a rank";
+  std::latch marked(1);
+  run(2, [&](ControlPlane& plane, int rank) {
+    if (rank == 0) {
+      GroupHeader& header = *(reinterpret_cast<GroupHeader*>(&plane.own_block()) - 1);
+      header.gates[static_cast<std::size_t>(Gate::calls)].abandoned = 1;
+      header.gates[static_cast<std::size_t>(Gate::calls)].decided = 2;
+      marked.count_down();
+    }
+    marked.wait();
+    const Made made(plane, 2, all_reduce_of(4), 1);
+    const Cause cause = plane.agree(made.call(), Control::Waiting::spin);
+    ASSERT_NE(cause, nullptr);
+    EXPECT_EQ(cause->code, Code::timed_out);
+    EXPECT_EQ(cause->rank, -1) << cause->message;
+    EXPECT_EQ(cause->message.find("rank 0"), cause->message.npos) << cause->message;
+    EXPECT_EQ(cause->message.find("rank 1"), cause->message.npos) << cause->message;
+  });
+}
+
 TEST_P(ControlPlanes, TheFirstOfManyFailuresWinsEverywhere) {
   for (int round = 0; round < 10; ++round) {
     std::latch start(8);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The record of the last ops as others read it: out of memory that may hold anything, as text and
 // as JSON.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -10,6 +12,7 @@
 
 #include "src/core/control_plane.h"
 #include "src/core/record_text.h"
+#include "src/net/socket.h"
 
 namespace c10d {
 namespace {
@@ -131,6 +134,31 @@ TEST_F(Record, WhateverItsMemoryHoldsIsShownAsPrintableText) {
     for (const std::string& text : {places_of({&*group, 1}, 0), text_of({&*group, 1}, 0, kAll),
                                     json_of({&*group, 1}, 0, kAll)})
       for (const char c : text) ASSERT_TRUE(c == '\n' || (c >= 0x20 && c <= 0x7e)) << int{c};
+  }
+}
+
+// Memory of this size costs nothing until it is touched, which attach() must not.
+TEST(Attach, RefusesMoreMemoryThanItReadsAtOnce) {
+  const pid_t self = getpid();
+  const auto refusal = [&](std::size_t first, std::size_t second) -> std::string {
+    const auto make = [](std::size_t bytes) {
+      Fd fd(memfd_create(std::string(kControlMemory).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+      EXPECT_EQ(ftruncate(fd.get(), static_cast<off_t>(bytes)), 0);
+      return fd;
+    };
+    const Fd small = make(first), large = make(second);  // looked at in this order
+    try {
+      attach({&self, 1});
+    } catch (const DistBackendError& error) {
+      EXPECT_EQ(error.failure().code, Code::out_of_resources);
+      return error.what();
+    }
+    return "";
+  };
+  constexpr std::size_t kMost = std::size_t{1} << 30;
+  EXPECT_EQ(refusal(1 << 16, 1 << 20), "");
+  for (const std::string& said : {refusal(1 << 16, kMost + 1), refusal(1 << 16, kMost)}) {
+    EXPECT_NE(said.find(fmt::format("process {} has a group", self)), said.npos) << said;
   }
 }
 

@@ -13,6 +13,7 @@
 #include "c10d/env.h"
 #include "src/backends/gloo/library.h"
 #include "src/core/mutex.h"
+#include "src/core/never_destroy.h"
 #include "src/core/sigpipe.h"
 #include "src/core/start_thread.h"
 #include "src/net/address.h"
@@ -182,16 +183,10 @@ void connect_all(const BackendContext& context, gloo::transport::Context& connec
 
 // Gloo closes with a reset, and a peer that has not accepted yet what is reset ends with its
 // process: see BrokenWatch. What was begun stays open until this process ends.
-void keep_for_good(std::shared_ptr<gloo::transport::Device> device,
-                   std::shared_ptr<gloo::transport::Context> connections) {
-  struct Kept {
-    Mutex mutex;
-    std::vector<std::shared_ptr<void>> parts C10D_GUARDED_BY(mutex);
-  };
-  static auto& kept = *new Kept();
-  MutexLock lock(kept.mutex);
-  kept.parts.push_back(std::move(device));
-  kept.parts.push_back(std::move(connections));
+void keep_open(std::shared_ptr<gloo::transport::Device> device,
+               std::shared_ptr<gloo::transport::Context> connections) {
+  never_destroy(std::move(device));
+  never_destroy(std::move(connections));
 }
 
 }  // namespace
@@ -209,11 +204,11 @@ std::shared_ptr<RevocableMesh> connect_mesh(const BackendContext& context,
   try {
     connect_all(context, *connections, deadline);
   } catch (const DistError&) {
-    keep_for_good(std::move(device), connections);
+    keep_open(std::move(device), connections);
     throw;
   } catch (const std::exception& error) {
     const std::string where = device->str();
-    keep_for_good(std::move(device), connections);
+    keep_open(std::move(device), connections);
     throw_unreachable(
         context, fmt::format("gloo: rank {} cannot connect to its peers over {}: {}; "
                              "set C10D_GLOO_INTERFACE to an interface that all ranks can reach",

@@ -3,12 +3,12 @@
 
 #include <mpi.h>
 
-#include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "c10d/backend.h"
-#include "src/core/mutex.h"
+#include "src/core/never_destroy.h"
 
 namespace c10d::inline v0 {
 
@@ -51,14 +51,8 @@ bool mpi_is_concurrent() noexcept;  // MPI_THREAD_MULTIPLE
 // Keeps what MPI still works on and cannot give back. MPI is not finalised then.
 template <class T>
 void keep_for_good(std::unique_ptr<T> op) {
-  struct Kept {
-    Mutex mutex;
-    std::deque<std::unique_ptr<T>> ops C10D_GUARDED_BY(mutex);
-  };
-  static auto& kept = *new Kept();
   hold_mpi();
-  MutexLock lock(kept.mutex);
-  kept.ops.push_back(std::move(op));
+  never_destroy(std::move(op));
 }
 
 // "MPI_ERR_TRUNCATE: message truncated".
