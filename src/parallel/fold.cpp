@@ -21,13 +21,15 @@ class TileFold {
            std::size_t first, std::size_t count)
       : dtype_(dtype), nodes_(nodes), values_(values), first_(first), count_(count) {}
 
-  // The sum of `node`: where it lies already, or in `to`. `tiles` has one tile per level below.
+  // The sum of `node`: where it lies already, or in `to`, which is written when all that `node`
+  // needs was read: it may be `tiles`, which has one tile per level, or one of the values.
   const std::byte* sum(ShardRange node, std::byte* to, std::byte* tiles) {
     if (nodes_[at_] == node)
       return static_cast<const std::byte*>(values_[at_++].slice(first_, count_).data);
     const int mid = (node.first + node.last) / 2;
-    const std::byte* const left = sum({node.first, mid}, to, tiles);
-    const std::byte* const right = sum({mid, node.last}, tiles, tiles + kTileBytes);
+    const std::byte* const left = sum({node.first, mid}, tiles, tiles);
+    std::byte* const next = tiles + kTileBytes;
+    const std::byte* const right = sum({mid, node.last}, next, next);
     const std::array<const std::byte*, 2> both{left, right};
     reduce(dtype_, ReduceOp::sum, to, both, count_);
     return to;

@@ -8,7 +8,7 @@
 namespace c10d::inline v0::parallel {
 
 // out = the root of the tree over [0, shards), from the sums of nodes that cover it without
-// overlap, in order. `out` may be values[0] or apart from all values.
+// overlap, in order. `out` may be one of the values or apart from all.
 void fold(Tensor out, int shards, std::span<const ShardRange> nodes,
           std::span<const ConstTensor> values);
 
