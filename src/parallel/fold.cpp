@@ -46,16 +46,18 @@ class TileFold {
 }  // namespace
 
 void fold(Tensor out, int shards, std::span<const ShardRange> nodes,
-          std::span<const ConstTensor> values) {
+          std::span<const ConstTensor> values, double divisor) {
   const std::size_t step = kTileBytes / size_of(out.dtype);
   const auto levels = static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(shards))) + 1;
   std::vector<std::byte> tiles(levels * kTileBytes);
   for (std::size_t first = 0; first < out.count; first += step) {
     const std::size_t count = std::min(step, out.count - first);
     TileFold tile(out.dtype, nodes, values, first, count);
-    auto* const to = static_cast<std::byte*>(out.slice(first, count).data);
+    const Tensor part = out.slice(first, count);
+    auto* const to = static_cast<std::byte*>(part.data);
     const std::byte* const sum = tile.sum({0, shards}, to, tiles.data());
-    if (sum != to) std::memcpy(to, sum, count * size_of(out.dtype));
+    if (sum != to) std::memcpy(to, sum, part.bytes());
+    divide(part, divisor);
   }
 }
 

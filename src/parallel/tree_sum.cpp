@@ -76,7 +76,7 @@ struct TreeSum::Exchange {
   }
 
   // Every rank gets everything, then adds.
-  void gather_and_fold(Tensor out, std::span<const ConstTensor> partials) {
+  void gather_and_fold(Tensor out, std::span<const ConstTensor> partials, double divisor) {
     std::vector<std::size_t> counts;
     for (const std::size_t subtrees : held) counts.push_back(subtrees * out.count);
     const Tensor gathered = received(out, out.count);
@@ -90,12 +90,13 @@ struct TreeSum::Exchange {
     std::vector<ConstTensor> values;
     for (std::size_t i = 0; i < all.size(); ++i)
       values.push_back(gathered.slice(i * out.count, out.count));
-    fold(out, shards, all, values);
+    fold(out, shards, all, values, divisor);
   }
 
   // This rank gets its slice of every partial sum, then adds. One exchange for the first partial
   // sum of each rank, one for the second, ...: to pack them together would cost a copy of all.
-  void trade_and_fold(Tensor out, std::span<const ConstTensor> partials, Counts slices) {
+  void trade_and_fold(Tensor out, std::span<const ConstTensor> partials, Counts slices,
+                      double divisor) {
     const Tensor all_received = received(out, *std::max_element(slices.begin(), slices.end()));
     std::vector<ConstTensor> values(all.size());
     const std::vector<std::size_t> nothing(held.size());
@@ -118,13 +119,13 @@ struct TreeSum::Exchange {
                          gives ? partials[round] : none.slice(0, 0), take,
                          gives ? slices : Counts(nothing));
     }
-    fold(out, shards, all, values);
+    fold(out, shards, all, values, divisor);
   }
 
   // One piece of an all_reduce: a slice per rank, then all slices to all.
   void sum_piece(Tensor out, std::span<const ConstTensor> partials, double divisor) {
-    sum_slices(out, divisor, [&](Tensor mine, std::size_t, Counts slices) {
-      trade_and_fold(mine, partials, slices);
+    sum_slices(out, [&](Tensor mine, std::size_t, Counts slices) {
+      trade_and_fold(mine, partials, slices, divisor);
     });
   }
 
@@ -140,7 +141,7 @@ struct TreeSum::Exchange {
                    [&](const ConstTensor& partial) { return place_in(shared, partial); });
     group.all_gather_v(places, mine, held);
     if (std::find(places.begin(), places.end(), kElsewhere) != places.end()) return false;
-    sum_slices(out, divisor, [&](Tensor slice, std::size_t first, Counts) {
+    sum_slices(out, [&](Tensor slice, std::size_t first, Counts) {
       std::vector<ConstTensor> values;
       for (std::size_t rank = 0; rank < held.size(); ++rank)
         for (std::size_t i = 0; i < held[rank]; ++i)
@@ -148,15 +149,15 @@ struct TreeSum::Exchange {
               ConstTensor(shared.of_rank(static_cast<int>(rank)) + places[values.size()], out.count,
                           out.dtype)
                   .slice(first, slice.count));
-      fold(slice, shards, all, values);
+      fold(slice, shards, all, values, divisor);
     });
     return true;
   }
 
-  // `add(slice, first, slices)` makes the sum of out[first ...] in `slice`, this rank's of
+  // `add(slice, first, slices)` makes the result of out[first ...] in `slice`, this rank's of
   // `slices`.
   template <class Add>
-  void sum_slices(Tensor out, double divisor, const Add& add) {
+  void sum_slices(Tensor out, const Add& add) {
     const auto size = static_cast<std::size_t>(group.size());
     const auto bound = [&](std::size_t rank) { return out.count * rank / size; };
     std::vector<std::size_t> slices;
@@ -164,7 +165,6 @@ struct TreeSum::Exchange {
     const auto rank = static_cast<std::size_t>(group.rank());
     const Tensor mine = out.slice(bound(rank), slices[rank]);
     add(mine, bound(rank), slices);
-    divide(mine, divisor);
     group.all_gather_v(out, mine, slices);
   }
 
@@ -214,10 +214,7 @@ void TreeSum::all_reduce(Tensor out, std::span<const ConstTensor> partials, doub
     e.group.all_reduce(out, partials[0]);
     return divide(out, divisor);
   }
-  if (out.bytes() <= kSmallBytes) {
-    e.gather_and_fold(out, partials);
-    return divide(out, divisor);
-  }
+  if (out.bytes() <= kSmallBytes) return e.gather_and_fold(out, partials, divisor);
   if (e.sum_in_place(out, partials, divisor, memory)) return;
   const std::size_t piece = kPieceBytes / size_of(out.dtype);
   std::vector<ConstTensor> parts(partials.size());
@@ -239,10 +236,8 @@ void TreeSum::reduce_scatter(Tensor out, std::span<const ConstTensor> partials, 
         counts.size(), e.group.size(), out.count, rank));
   e.check("reduce_scatter", partials, out.dtype,
           std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
-  if (e.direct)
-    e.group.reduce_scatter_v(out, partials[0], counts);
-  else
-    e.trade_and_fold(out, partials, counts);
+  if (!e.direct) return e.trade_and_fold(out, partials, counts, divisor);
+  e.group.reduce_scatter_v(out, partials[0], counts);
   divide(out, divisor);
 }
 
