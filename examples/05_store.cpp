@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The store of a group holds small facts: waits, counters, queues. It is no way to move tensors.
+#include <chrono>
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A model in stages, one per rank, trained by a pipeline.   c10d-run -n 4 09_pipeline zb-h1
 // With a third argument, F, I and W take so many ms each: prints the simulated and measured bubble.
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -14,11 +15,12 @@ namespace {
 
 using namespace c10d::parallel;
 using Seconds = std::chrono::duration<double>;
+constexpr int kMicroBatches = 8;
 
 // y = w x. The product of all w learns to be 3.
 struct Scale : Stage {
   bool first = false, last = false;
-  float w = 1, gradient = 0, error = 0, x[8] = {}, dy[8] = {};
+  float w = 1, gradient = 0, error = 0, x[kMicroBatches] = {}, dy[kMicroBatches] = {};
 
   static float get(const Activation& from) { return *static_cast<const float*>(from.data.data); }
   static std::vector<Activation> put(float value) {
@@ -51,7 +53,7 @@ int main(int argc, char** argv) try {
   stage.last = group.rank() == group.size() - 1;
 
   PipelineOptions options;
-  options.schedule = make_schedule(argc > 1 ? argv[1] : "1f1b", group.size(), 8);
+  options.schedule = make_schedule(argc > 1 ? argv[1] : "1f1b", group.size(), kMicroBatches);
   double busy = 0;
   const auto cost = std::chrono::milliseconds(argc > 2 ? std::atoi(argv[2]) : 0);
   options.on_begin = [&](const Action& action) {

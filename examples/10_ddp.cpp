@@ -14,8 +14,8 @@
 namespace {
 
 using namespace c10d::parallel;
-constexpr int kShards =
-    8;  // of a batch, spread over the ranks: the same bits at any number of them
+// Of a batch, spread over the ranks: the same bits at any number of them.
+constexpr int kShards = 8;
 
 float& number(std::span<std::byte> bytes) { return *reinterpret_cast<float*>(bytes.data()); }
 
@@ -35,10 +35,10 @@ int main() try {
     sampler.set_epoch(epoch);
     for (auto batch = sampler.next(48); !batch.empty(); batch = sampler.next(48)) {
       const auto size = static_cast<std::int64_t>(batch.size());
-      StepInfo mine;
+      std::int64_t samples = 0;  // of this rank
       for (int shard = own.first; shard < own.last; ++shard)
-        mine.samples += samples_of(size, kShards, shard).count();
-      reducer.begin(mine);
+        samples += samples_of(size, kShards, shard).count();
+      reducer.begin({.samples = samples});
       for (int shard = own.first; shard < own.last; ++shard) {
         float slope = 0, offset = 0;
         const SampleRange range = samples_of(size, kShards, shard);

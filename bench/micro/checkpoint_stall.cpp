@@ -5,12 +5,15 @@
 //   call        AsyncSaver::save(): for the agreement and the copy
 //   slower      what the steps until it is published take longer than undisturbed ones: the
 //               writer's share of cores and memory
+//   kept        the call, if its result is kept during the next step: for the agreement
+//   slower      the same after it: the copy's share too
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "c10d/init.h"
@@ -68,7 +71,7 @@ void measure(c10d::ProcessGroup& group, const std::string& directory, std::size_
                               rank * part,
                               std::as_writable_bytes(std::span(state).subspan(i * part, part))});
 
-  std::vector<double> saves, calls, slower, undisturbed;
+  std::vector<double> saves, calls, slower, kept_calls, kept_slower, undisturbed;
   std::int32_t loss = 0;
   const auto usual_step = [&] {
     return step(group, cache, gradients, [&] { group.all_reduce(std::span(&loss, 1)); });
@@ -82,16 +85,31 @@ void measure(c10d::ProcessGroup& group, const std::string& directory, std::size_
   }
   const double usual = median(undisturbed);
   AsyncSaver saver(group, directory);
-  for (int i = 0; i < kCheckpoints; ++i) {
+  // The time of the call and by how much it slows what follows.
+  const auto checkpoint = [&](bool keeps) {
     group.barrier();
     const Stopwatch watch;
-    saver.save(snapshot);
-    calls.push_back(slowest(group, watch.ms()));
-    double late = 0;
+    double call = 0, late = 0;
+    {
+      const auto copying = saver.save(snapshot);
+      if (!keeps) copying.end.wait();
+      call = watch.ms();
+      late = usual_step() - usual;
+    }
     for (bool is_done = false; !is_done;)
       late += step(group, cache, gradients, [&] { is_done = saver.poll(); }) - usual;
-    slower.push_back(slowest(group, late));
     for (int k = 0; k < kStepsBetween; ++k) usual_step();
+    return std::pair(slowest(group, call), slowest(group, late));
+  };
+  for (int i = 0; i < kCheckpoints; ++i) {
+    const auto [call, late] = checkpoint(false);
+    calls.push_back(call);
+    slower.push_back(late);
+  }
+  for (int i = 0; i < kCheckpoints; ++i) {
+    const auto [call, late] = checkpoint(true);
+    kept_calls.push_back(call);
+    kept_slower.push_back(late);
   }
   if (rank != 0) return;
   const double whole = median(saves);
@@ -103,6 +121,8 @@ void measure(c10d::ProcessGroup& group, const std::string& directory, std::size_
   row("call", median(calls));
   row("(first)", calls.front());
   row("slower", median(slower));
+  row("kept", median(kept_calls));
+  row("slower", median(kept_slower));
 }
 
 }  // namespace

@@ -22,6 +22,10 @@ struct Allocation {
   void* data = nullptr;
   std::size_t bytes = 0;
   std::shared_ptr<void> owner;
+  // Where the ranks reach each other's memory: that of rank r begins at shares + r * share_bytes in
+  // this process. Else null.
+  std::byte* shares = nullptr;
+  std::size_t share_bytes = 0;
 };
 
 // Typed memory from ProcessGroup::allocate. Move-only; makes a Tensor wherever one is wanted.
@@ -35,6 +39,15 @@ class Buffer {
   T* begin() const noexcept { return data(); }
   T* end() const noexcept { return data() + size(); }
   T& operator[](std::size_t i) const noexcept { return data()[i]; }
+  // The memory of that rank from the same call of allocate(), size() elements in this process; null
+  // where ranks do not reach each other's memory, on all ranks alike. A rank sees there what its
+  // owner wrote before an op that ended for this rank after the owner had begun it; what is read
+  // stays so until this rank begins an op that the owner waits for.
+  T* of_rank(int rank) const noexcept {
+    if (allocation_.shares == nullptr) return nullptr;
+    return reinterpret_cast<T*>(allocation_.shares +
+                                static_cast<std::size_t>(rank) * allocation_.share_bytes);
+  }
 
  private:
   Allocation allocation_;

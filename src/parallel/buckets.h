@@ -33,6 +33,7 @@ class Buckets {
   std::span<std::byte> gradient(std::size_t param, int slot) const;
   // The whole bucket in one slot.
   Tensor values(std::size_t index, int slot) const;
+  const Buffer<std::uint8_t>& memory() const noexcept { return memory_; }
 
  private:
   struct Extent {

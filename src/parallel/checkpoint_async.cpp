@@ -17,18 +17,23 @@ class AsyncSaver::State {
         job_(group_, std::move(directory), options, real_file_system()),
         write_timeout_(options.timeout) {}
 
-  void save(const Snapshot& snapshot) {
+  Copying save(const Snapshot& snapshot) {
     finish();
     group_.set_timeout(user_group_.timeout());
     job_.begin(snapshot);
-    job_.copy();
     group_.set_timeout(write_timeout_);
-    written_ = std::async(std::launch::async | std::launch::deferred, [this] {
-      job_.write();
-      job_.finish();
-    });
+    std::promise<void> copied;
+    std::future<void> end = copied.get_future();
+    written_ = std::async(std::launch::async | std::launch::deferred,
+                          [this, copied = std::move(copied)]() mutable {
+                            job_.copy();
+                            copied.set_value();
+                            job_.write();
+                            job_.finish();
+                          });
     // There was no thread to be had, on this rank: those of the others wait for it.
     if (written_.wait_for(std::chrono::seconds(0)) == std::future_status::deferred) written_.wait();
+    return {std::move(end)};
   }
 
   void finish() {
@@ -53,10 +58,14 @@ class AsyncSaver::State {
   std::future<void> written_;  // last: its destructor waits for the thread
 };
 
+AsyncSaver::Copying::~Copying() {
+  if (end.valid()) end.wait();
+}
+
 AsyncSaver::AsyncSaver(ProcessGroup& group, std::string directory, SaveOptions options)
     : state_(std::make_unique<State>(group, std::move(directory), options)) {}
 AsyncSaver::~AsyncSaver() = default;
-void AsyncSaver::save(const Snapshot& snapshot) { state_->save(snapshot); }
+AsyncSaver::Copying AsyncSaver::save(const Snapshot& snapshot) { return state_->save(snapshot); }
 void AsyncSaver::wait() { state_->finish(); }
 bool AsyncSaver::poll() { return state_->poll(); }
 

@@ -165,8 +165,8 @@ StepResult DataParallel::step(const std::function<std::int64_t(Replica&)>& work)
     for (const auto& replica : state.replicas)
       for (const ConstTensor& partial : replica->sums[param].partials())
         partials.push_back(partial);
-    fold(mean, state.shards, state.subtrees, partials);
-    if (result.samples != 0) divide(mean, static_cast<double>(result.samples));
+    const double divisor = result.samples == 0 ? 1 : static_cast<double>(result.samples);
+    fold(mean, state.shards, state.subtrees, partials, divisor);
   }
   return result;
 }

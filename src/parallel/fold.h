@@ -7,9 +7,9 @@
 
 namespace c10d::inline v0::parallel {
 
-// out = the root of the tree over [0, shards), from the sums of nodes that cover it without
-// overlap, in order. `out` may be values[0] or apart from all values.
+// out = the root of the tree over [0, shards) / divisor, from the sums of nodes that cover it
+// without overlap, in order. `out` may be one of the values or apart from all.
 void fold(Tensor out, int shards, std::span<const ShardRange> nodes,
-          std::span<const ConstTensor> values);
+          std::span<const ConstTensor> values, double divisor);
 
 }  // namespace c10d::inline v0::parallel

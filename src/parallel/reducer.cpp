@@ -311,7 +311,7 @@ void Reducer::State::reduce_bucket(std::size_t index) {
     std::vector<ConstTensor> partials;
     for (std::size_t i = 0; i < tree->subtrees().size(); ++i)
       partials.push_back(buckets->values(index, static_cast<int>(i)));
-    tree->all_reduce(bucket.gradient, partials, bucket.samples);
+    tree->all_reduce(bucket.gradient, partials, bucket.samples, buckets->memory());
   } else {
     hook(group, bucket);
   }

@@ -37,6 +37,16 @@ bool op_is_tree(const ProcessGroup& group, int shards) {
          ranks_are_tree(shards, {0, shards}, size, 0, size);
 }
 
+constexpr std::uint64_t kElsewhere = ~std::uint64_t{0};
+
+// The byte at which `value` begins in this rank's part of `memory`, or kElsewhere.
+std::uint64_t place_in(const Buffer<std::uint8_t>& memory, const ConstTensor& value) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
+  const auto place = reinterpret_cast<std::uintptr_t>(value.data) - begin;
+  const bool is_inside = place <= memory.size() && value.bytes() <= memory.size() - place;
+  return is_inside ? place : kElsewhere;
+}
+
 }  // namespace
 
 struct TreeSum::Exchange {
@@ -66,7 +76,7 @@ struct TreeSum::Exchange {
   }
 
   // Every rank gets everything, then adds.
-  void gather_and_fold(Tensor out, std::span<const ConstTensor> partials) {
+  void gather_and_fold(Tensor out, std::span<const ConstTensor> partials, double divisor) {
     std::vector<std::size_t> counts;
     for (const std::size_t subtrees : held) counts.push_back(subtrees * out.count);
     const Tensor gathered = received(out, out.count);
@@ -80,12 +90,13 @@ struct TreeSum::Exchange {
     std::vector<ConstTensor> values;
     for (std::size_t i = 0; i < all.size(); ++i)
       values.push_back(gathered.slice(i * out.count, out.count));
-    fold(out, shards, all, values);
+    fold(out, shards, all, values, divisor);
   }
 
   // This rank gets its slice of every partial sum, then adds. One exchange for the first partial
   // sum of each rank, one for the second, ...: to pack them together would cost a copy of all.
-  void trade_and_fold(Tensor out, std::span<const ConstTensor> partials, Counts slices) {
+  void trade_and_fold(Tensor out, std::span<const ConstTensor> partials, Counts slices,
+                      double divisor) {
     const Tensor all_received = received(out, *std::max_element(slices.begin(), slices.end()));
     std::vector<ConstTensor> values(all.size());
     const std::vector<std::size_t> nothing(held.size());
@@ -108,19 +119,52 @@ struct TreeSum::Exchange {
                          gives ? partials[round] : none.slice(0, 0), take,
                          gives ? slices : Counts(nothing));
     }
-    fold(out, shards, all, values);
+    fold(out, shards, all, values, divisor);
   }
 
   // One piece of an all_reduce: a slice per rank, then all slices to all.
   void sum_piece(Tensor out, std::span<const ConstTensor> partials, double divisor) {
+    sum_slices(out, [&](Tensor mine, std::size_t, Counts slices) {
+      trade_and_fold(mine, partials, slices, divisor);
+    });
+  }
+
+  // The whole of an all_reduce, if the partial sums of all ranks lie in `shared`. No rank changes
+  // its own before the others have read theirs: the slice that a rank adds is written to other
+  // ranks' memory by all_gather_v only, when that rank has come to it.
+  bool sum_in_place(Tensor out, std::span<const ConstTensor> partials, double divisor,
+                    const Buffer<std::uint8_t>& shared) {
+    if (shared.of_rank(0) == nullptr) return false;
+    std::vector<std::uint64_t> places(all.size());
+    const std::span mine = std::span(places).subspan(first_value(group.rank()), own.size());
+    std::transform(partials.begin(), partials.end(), mine.begin(),
+                   [&](const ConstTensor& partial) { return place_in(shared, partial); });
+    group.all_gather_v(places, mine, held);
+    if (std::find(places.begin(), places.end(), kElsewhere) != places.end()) return false;
+    sum_slices(out, [&](Tensor slice, std::size_t first, Counts) {
+      std::vector<ConstTensor> values;
+      for (std::size_t rank = 0; rank < held.size(); ++rank)
+        for (std::size_t i = 0; i < held[rank]; ++i)
+          values.push_back(
+              ConstTensor(shared.of_rank(static_cast<int>(rank)) + places[values.size()], out.count,
+                          out.dtype)
+                  .slice(first, slice.count));
+      fold(slice, shards, all, values, divisor);
+    });
+    return true;
+  }
+
+  // `add(slice, first, slices)` makes the result of out[first ...] in `slice`, this rank's of
+  // `slices`.
+  template <class Add>
+  void sum_slices(Tensor out, const Add& add) {
     const auto size = static_cast<std::size_t>(group.size());
     const auto bound = [&](std::size_t rank) { return out.count * rank / size; };
     std::vector<std::size_t> slices;
     for (std::size_t rank = 0; rank < size; ++rank) slices.push_back(bound(rank + 1) - bound(rank));
     const auto rank = static_cast<std::size_t>(group.rank());
     const Tensor mine = out.slice(bound(rank), slices[rank]);
-    trade_and_fold(mine, partials, slices);
-    divide(mine, divisor);
+    add(mine, bound(rank), slices);
     group.all_gather_v(out, mine, slices);
   }
 
@@ -162,17 +206,16 @@ ShardRange TreeSum::owned() const noexcept {
 
 const std::vector<ShardRange>& TreeSum::subtrees() const noexcept { return exchange_->own; }
 
-void TreeSum::all_reduce(Tensor out, std::span<const ConstTensor> partials, double divisor) {
+void TreeSum::all_reduce(Tensor out, std::span<const ConstTensor> partials, double divisor,
+                         const Buffer<std::uint8_t>& memory) {
   Exchange& e = *exchange_;
   e.check("all_reduce", partials, out.dtype, out.count);
   if (e.direct) {
     e.group.all_reduce(out, partials[0]);
     return divide(out, divisor);
   }
-  if (out.bytes() <= kSmallBytes) {
-    e.gather_and_fold(out, partials);
-    return divide(out, divisor);
-  }
+  if (out.bytes() <= kSmallBytes) return e.gather_and_fold(out, partials, divisor);
+  if (e.sum_in_place(out, partials, divisor, memory)) return;
   const std::size_t piece = kPieceBytes / size_of(out.dtype);
   std::vector<ConstTensor> parts(partials.size());
   for (std::size_t first = 0; first < out.count; first += piece) {
@@ -193,10 +236,8 @@ void TreeSum::reduce_scatter(Tensor out, std::span<const ConstTensor> partials, 
         counts.size(), e.group.size(), out.count, rank));
   e.check("reduce_scatter", partials, out.dtype,
           std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
-  if (e.direct)
-    e.group.reduce_scatter_v(out, partials[0], counts);
-  else
-    e.trade_and_fold(out, partials, counts);
+  if (!e.direct) return e.trade_and_fold(out, partials, counts, divisor);
+  e.group.reduce_scatter_v(out, partials[0], counts);
   divide(out, divisor);
 }
 

@@ -211,6 +211,24 @@ TEST_P(Groups, AllocateGivesAlignedZeroedMemoryThatOpsMayUse) {
   });
 }
 
+TEST_P(Groups, AllocatedMemoryOfTheOthersIsReachedWhereTheBackendHasSuch) {
+  run(3, [](ProcessGroup& group) {
+    const Buffer<std::int32_t> buffer = group.allocate<std::int32_t>(2000);
+    buffer[0] = buffer[1999] = 10 + group.rank();
+    group.barrier();
+    for (int rank = 0; rank < group.size(); ++rank) {
+      const std::int32_t* const theirs = buffer.of_rank(rank);
+      ASSERT_EQ(theirs != nullptr, group.backend() == "native");
+      if (theirs == nullptr) continue;
+      EXPECT_EQ(theirs == buffer.data(), rank == group.rank());
+      EXPECT_EQ(theirs[0], 10 + rank);
+      EXPECT_EQ(theirs[1999], 10 + rank);
+    }
+    EXPECT_EQ(Buffer<float>().of_rank(0), nullptr);
+    group.barrier();
+  });
+}
+
 C10D_ON_EACH_BACKEND(Groups);
 
 }  // namespace

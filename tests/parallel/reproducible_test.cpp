@@ -232,6 +232,36 @@ TEST_P(TreeSumOn, LongSumsGoPieceByPiece) {
   });
 }
 
+// In place and apart, at other places on every rank; in the last round one rank's lie elsewhere.
+TEST_P(TreeSumOn, SumsWhatLiesInMemoryOfTheGroup) {
+  constexpr std::size_t kCount = 10007, kMost = 4;
+  const std::vector<float> expected = tree(0, 16, kCount);
+  for (const int size : {3, 5, 6})
+    run(size, [&](ProcessGroup& group) {
+      TreeSum tree_sum(group, 16);
+      const Buffer<std::uint8_t> memory =
+          group.allocate<std::uint8_t>((kMost * kCount + 100) * sizeof(float));
+      float* const begin = reinterpret_cast<float*>(memory.data()) + 7 * group.rank();
+      std::vector<float> elsewhere(kMost * kCount), apart(kCount);
+      for (int round = 0; round < 3; ++round) {
+        const ShardAccumulator sums = accumulated(16, tree_sum.owned(), kCount);
+        std::vector<ConstTensor> partials;
+        ASSERT_LE(sums.partials().size(), kMost);
+        float* to = round == 2 && group.rank() == 1 ? elsewhere.data() : begin;
+        Tensor out = round == 0 ? Tensor(apart) : Tensor(to, kCount, DType::f32);
+        for (const ConstTensor& partial : sums.partials()) {
+          std::memcpy(to, partial.data, partial.bytes());
+          partials.emplace_back(to, kCount, DType::f32);
+          to += kCount;
+        }
+        tree_sum.all_reduce(out, partials, 1, memory);
+        EXPECT_TRUE(same_bits({static_cast<const float*>(out.data), kCount}, expected)) << round;
+        for (std::size_t i = round == 0 ? 0 : 1; i < partials.size(); ++i)
+          EXPECT_EQ(std::memcmp(partials[i].data, sums.partials()[i].data, partials[i].bytes()), 0);
+      }
+    });
+}
+
 TEST_P(TreeSumOn, ReduceScatterGivesTheSlicesAsked) {
   for (int size = 1; size <= 5; ++size)
     run(size, [&](ProcessGroup& group) {

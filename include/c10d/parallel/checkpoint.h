@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -93,8 +94,8 @@ C10D_API std::optional<LoadResult> load(ProcessGroup& group, const std::string& 
                                         Snapshot& snapshot, LoadOptions options = {});
 
 // As save(), but the caller waits for a copy in memory only, which is kept for the next one; a
-// thread writes and publishes, on a group of its own. One checkpoint at a time: save() waits for
-// the one before. One thread at a time.
+// thread does all, on a group of its own. One checkpoint at a time: save() waits for the one
+// before. One thread at a time.
 class C10D_API AsyncSaver {
  public:
   // Collective. `group` must outlive this object.
@@ -104,12 +105,18 @@ class C10D_API AsyncSaver {
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
+  // The parts' memory is being copied until `end` is there; the destructor waits for it.
+  struct Copying {
+    std::future<void> end;
+    C10D_API ~Copying();
+  };
   // Collective. Throws what befell the checkpoint before, if neither wait() nor poll() did: the new
-  // one is then not begun.
-  void save(const Snapshot& snapshot);
-  // Collective. Returns when the checkpoint under way, if any, is on the disk and named by
-  // `latest`; throws why it is not: a CheckpointError is the same on every rank; after any other
-  // DistError (a rank died, SaveOptions::timeout passed) this object saves no more.
+  // one is then not begun. Who drops the result has waited for the copy; who keeps it computes
+  // meanwhile, and changes nothing that the parts name before the end.
+  Copying save(const Snapshot& snapshot);
+  // Collective. Returns when the checkpoint under way, if any, is on the disk and the latest;
+  // throws why it is not: a CheckpointError is the same on every rank; after any other DistError (a
+  // rank died, SaveOptions::timeout passed) this object saves no more.
   void wait();
   // Collective, one small all_reduce. As wait() when every rank knows how the checkpoint ended;
   // else false, at once. True when nothing is under way.

@@ -88,8 +88,9 @@ class C10D_API ShardAccumulator {
 
 // The sum over the subtrees of all ranks in the order of the tree: the same bits for any group
 // size and backend. Takes group.all_reduce or reduce_scatter_v where that is the order of the tree:
-// two ranks, or `native` with a power of two. Else all_to_all of slices, the tree on the own slice,
-// all_gather, in pieces of 2 MiB; below 16 KiB all_gather, then the tree.
+// two ranks, or `native` with a power of two. Else each rank adds a slice of all partial sums,
+// where they lie or from copies, and all_gather brings the slices together; below 16 KiB each adds
+// all.
 //
 // All calls are collective over the group, block, and fail as its calls do. The group must outlive
 // this object, and is in use during a call: overlap needs a thread and a group of its own. One
@@ -108,7 +109,10 @@ class C10D_API TreeSum {
 
   // out = sum / divisor on every rank. partials[j] belongs to subtrees()[j]; each has out.count
   // elements of out's dtype, f32 or f64. `out` may be partials[0] or apart from all of them.
-  void all_reduce(Tensor out, std::span<const ConstTensor> partials, double divisor = 1);
+  // `memory`, of group.allocate() and the same on all ranks: where the partials of all ranks lie in
+  // it and ranks reach it, nothing is copied to be added.
+  void all_reduce(Tensor out, std::span<const ConstTensor> partials, double divisor = 1,
+                  const Buffer<std::uint8_t>& memory = {});
 
   // out = this rank's slice of sum / divisor. The slices lie one behind the other: counts[r]
   // elements for rank r; the partials have as many elements as all counts together. `out` may be

@@ -160,7 +160,7 @@ Allocation Team::allocate(std::size_t bytes, Deadline deadline) {
          .group = context_.group,
          .op = "allocate"}));
   heap_.add(static_cast<std::uint32_t>(allocations_), mapping, share_bytes);
-  return {mapping->data() + own, bytes, mapping};
+  return {mapping->data() + own, bytes, mapping, mapping->data(), share_bytes};
 }
 
 }  // namespace c10d::inline v0::native
