@@ -154,7 +154,7 @@ bool all_on_one_host(const LaunchInfo& launch) {
 
 [[noreturn]] void throw_no_place(int size, const LaunchInfo& launch) {
   constexpr std::string_view kForSlurm =
-      ": MASTER_ADDR=$(scontrol show hostnames \"$SLURM_STEP_NODELIST\" | head -n 1)";
+      ": MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)";
   throw InvalidArgument(
       fmt::format("env://: {} ranks but no place to meet: start with c10d-run, or set MASTER_ADDR "
                   "and MASTER_PORT (the same on all ranks{}), or C10D_STORE=tcp://host:port",
