@@ -232,8 +232,8 @@ void TcpServer::flush(Connection& connection) {
 }
 
 void TcpServer::lose(Connection& connection, int error) {
-  // What is reset may have been so between the hosts: the client lives, perhaps.
-  if (connection.session && error == UV_EOF) connection.session->note_closed();
+  if (connection.session && (error == UV_EOF || error == UV_ECONNRESET || error == UV_EPIPE))
+    connection.session->note_closed();
   close(connection);
 }
 
