@@ -19,6 +19,7 @@ import unittest
 from pathlib import Path
 
 PROGRAMS = None
+LIBC = ctypes.CDLL(None)
 DEADLINE = 120  # seconds of one program
 COMING_UP = 60  # seconds until a daemon answers
 SKIPPED = 77
@@ -57,6 +58,10 @@ def environment(**more):
     inherited = {name: value for name, value in os.environ.items()
                  if not name.startswith(foreign) and name not in ("RANK", "WORLD_SIZE")}
     return {**inherited, **more}
+
+
+def end_with_this_process():
+    LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def children():
@@ -116,6 +121,7 @@ class Case(unittest.TestCase):
     def run_to_its_end(self, *command, **more):
         return subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=DEADLINE,
+                              preexec_fn=end_with_this_process,
                               env=environment(**{**self.variables, **more}))
 
     def output(self, *command, **more):
@@ -176,7 +182,8 @@ class Srun(Case):
         log = cls.folder / f"{command[0]}-{command[-1]}.out".replace("/", "_")
         with open(log, "w") as out:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                       start_new_session=True, env=environment(**cls.variables))
+                                       start_new_session=True, env=environment(**cls.variables),
+                                       preexec_fn=end_with_this_process)
         process.log = log
         return process
 
@@ -281,9 +288,13 @@ class Result(unittest.TextTestResult):
 
 if __name__ == "__main__":
     # What daemons and ranks leave behind becomes a child of this process.
-    ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+    LIBC.prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     PROGRAMS = Path(sys.argv[1]).resolve()
-    suite = unittest.defaultTestLoader.loadTestsFromTestCase(
-        {"srun": Srun, "torchrun": Torchrun}[sys.argv[2]])
-    result = unittest.TextTestRunner(resultclass=Result, verbosity=2).run(suite)
+    case = {"srun": Srun, "torchrun": Torchrun}[sys.argv[2]]
+    try:
+        result = unittest.TextTestRunner(resultclass=Result, verbosity=2).run(
+            unittest.defaultTestLoader.loadTestsFromTestCase(case))
+    finally:
+        case.doClassCleanups()
     sys.exit(1 if not result.wasSuccessful() else SKIPPED if result.skipped else 0)
