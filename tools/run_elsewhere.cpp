@@ -23,33 +23,28 @@ using Words = std::vector<std::string>;
 
 void append(Words& to, const Words& words) { to.insert(to.end(), words.begin(), words.end()); }
 
-// Other launchers serve no store: rank 0 does, at the place that is fixed here.
-Words meeting_place(const RunOptions& options) {
-  const auto value = [&](const char* name, const char* otherwise) {
-    const auto found = options.environment.find(name);
-    return std::string(name) + '=' +
-           (found == options.environment.end() ? otherwise : found->second);
-  };
-  return {value("MASTER_ADDR", "127.0.0.1"), value("MASTER_PORT", "29500")};
+// The user's own variables, without what c10d-run adds for itself. Ranks that these launchers start
+// on one host find each other without an address.
+Words variables(const RunOptions& options) {
+  Words words;
+  for (const auto& [name, value] : options.environment)
+    if (name != "ROLE_NAME" && !name.starts_with("TORCHELASTIC_"))
+      words.push_back(name + '=' + value);
+  return words;
 }
 
-// The user's own variables, without what c10d-run adds for itself.
-Words variables(const RunOptions& options) {
-  Words words = meeting_place(options);
-  for (const auto& [name, value] : options.environment) {
-    if (name.starts_with("MASTER_") || name == "ROLE_NAME" || name.starts_with("TORCHELASTIC_"))
-      continue;
-    words.push_back(name + '=' + value);
-  }
+// For launchers that hand their own environment on.
+Words within_variables(const RunOptions& options) {
+  Words words = variables(options);
+  if (!words.empty()) words.insert(words.begin(), "env");
   return words;
 }
 
 Words srun(const RunOptions& options) {
-  Words words = {"srun", "--nodes=1", fmt::format("--ntasks={}", options.ranks), "--label",
-                 "--kill-on-bad-exit=1"};
-  std::string exported = "--export=ALL";
-  for (const std::string& variable : variables(options)) exported += ',' + variable;
-  words.push_back(exported);
+  Words words = within_variables(options);
+  append(words, {"srun", "--nodes=1", fmt::format("--ntasks={}", options.ranks),
+                 "--kill-on-bad-exit=1", "--export=ALL"});
+  if (options.prefix) words.push_back("--label");
   append(words, options.command);
   return words;
 }
@@ -63,17 +58,14 @@ Words mpirun(const RunOptions& options) {
   return words;
 }
 
+// With the underscores that every release of torchrun knows.
 Words torchrun(const RunOptions& options) {
-  Words words;
-  for (const auto& [name, value] : options.environment)
-    if (name != "ROLE_NAME" && !name.starts_with("TORCHELASTIC_") && !name.starts_with("MASTER_"))
-      words.push_back(name + '=' + value);
-  if (!words.empty()) words.insert(words.begin(), "env");
-  append(words, {"torchrun", "--standalone", fmt::format("--nproc-per-node={}", options.ranks)});
+  Words words = within_variables(options);
+  append(words, {"torchrun", "--standalone", fmt::format("--nproc_per_node={}", options.ranks)});
   if (options.max_restarts > 0)
-    words.push_back(fmt::format("--max-restarts={}", options.max_restarts));
+    words.push_back(fmt::format("--max_restarts={}", options.max_restarts));
   if (!options.is_python) {
-    words.push_back("--no-python");
+    words.push_back("--no_python");
     append(words, options.command);
   } else {  // torchrun adds the interpreter itself
     append(words, Words(options.command.begin() + 2, options.command.end()));

@@ -108,7 +108,9 @@ struct TcpStoreOptions {
   Duration timeout = kDefaultStoreTimeout;
   StoreLimits limits{};
   // What the server sets, where the key is absent, once this client is gone: it was destroyed, its
-  // process ended without a word (known within about three seconds), or it was cut off for ten.
+  // process ended without a word (known within about three seconds), or it was cut off for ten. A
+  // connection that was reset on its way looks like an end, and the client notices only in its next
+  // call: make one every second.
   std::vector<std::pair<std::string, std::string>> will{};
 };
 class C10D_API TcpStore : public Store {

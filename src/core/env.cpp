@@ -48,6 +48,7 @@ constexpr EnvVariable kVariables[] = {
     {"GROUP_WORLD_SIZE", "", "torchrun: number of agents."},
     {"MASTER_ADDR", "", "torchrun: host of rank 0; the store is there when C10D_STORE is unset."},
     {"MASTER_PORT", "", "torchrun: port of rank 0's store when C10D_STORE is unset."},
+    {"TORCHELASTIC_USE_AGENT_STORE", "", "True: torchrun itself serves at MASTER_PORT."},
     {"OMP_NUM_THREADS", "cores per rank", "Threads of a rank; c10d-run sets it where it is unset."},
     // Options of c10d-run, as torchrun takes them from the environment.
     {"PET_NNODES", "1", "c10d-run --nnodes."},
@@ -102,6 +103,8 @@ constexpr EnvVariable kVariables[] = {
     {"SLURM_STEP_TASKS_PER_NODE", "", "Slurm: ranks of the step on each host."},
     {"SLURM_LOCALID", "", "Slurm: rank on the host."},
     {"SLURM_NODEID", "", "Slurm: number of the host."},
+    {"SLURM_JOB_ID", "", "Slurm: job; with step and port, where ranks of one host meet."},
+    {"SLURM_SRUN_COMM_PORT", "", "Slurm: the port of this srun."},
     // Kubernetes.
     {"JOB_COMPLETION_INDEX", "", "Kubernetes: rank; the size is C10D_WORLD_SIZE or WORLD_SIZE."},
     // The user's habits.

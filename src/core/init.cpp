@@ -59,25 +59,43 @@ std::shared_ptr<Store> meet_by_tcp(const std::string& host, int port, bool serve
   return make_tcp_store(store);
 }
 
-// Ranks that an MPI launcher started on one host and that were given no address share its process
-// as parent: a file named after that process, in a directory of this user's own, is where they
-// meet. Once all are in, each has it open for all its worlds, also for those after one that failed,
-// and nobody needs its name: it shall not stay behind when the launcher kills the ranks.
-class MeetingByParent {
+// What the ranks that one start of a launcher brought up on this host have in common, and no
+// others: a step of Slurm, also where a script stands between it and the rank; else the parent.
+std::string common_start(const LaunchInfo& launch) {
+  const auto value = [](std::string_view name) { return env(name).value_or("none"); };
+  if (launch.launcher == "slurm")
+    return fmt::format("slurm-{}.{}-{}", value("SLURM_JOB_ID"), value("SLURM_STEP_ID"),
+                       value("SLURM_SRUN_COMM_PORT"));
+  std::string stat_line;
+  std::getline(std::ifstream(fmt::format("/proc/{}/stat", getppid())), stat_line);
+  // Field 22, counted after the command's closing bracket, is the start time: pids are used again.
+  std::size_t at = stat_line.rfind(')');
+  for (int field = 2; field < 22 && at != stat_line.npos; ++field) at = stat_line.find(' ', at + 1);
+  const std::string start =
+      at == stat_line.npos ? "0" : stat_line.substr(at + 1, stat_line.find(' ', at + 1) - at - 1);
+  return fmt::format("{}-{}", getppid(), start);
+}
+
+// Ranks that a launcher started on one host and that were given no address meet in a file named
+// after that start, in a directory of this user's own. Once all are in, each has it open for all
+// its worlds, also for those after one that failed, and nobody needs its name: it shall not stay
+// behind when the launcher kills the ranks.
+class MeetingOnHost {
  public:
-  MeetingByParent(int ranks, Duration timeout) : folder_(make_folder()) {
-    store_ = make_file_store(folder_ + kStoreFile, ranks, timeout);
+  MeetingOnHost(const LaunchInfo& launch, Duration timeout)
+      : folder_(make_folder(common_start(launch))) {
+    store_ = make_file_store(folder_ + kStoreFile, launch.size, timeout);
   }
-  MeetingByParent(const MeetingByParent&) = delete;
-  MeetingByParent& operator=(const MeetingByParent&) = delete;
+  MeetingOnHost(const MeetingOnHost&) = delete;
+  MeetingOnHost& operator=(const MeetingOnHost&) = delete;
   // Only the last rank to leave, which takes the file away, finds the folder empty.
-  ~MeetingByParent() {
+  ~MeetingOnHost() {
     store_.reset();
     rmdir(folder_.c_str());
   }
 
   const std::shared_ptr<Store>& store() const { return store_; }
-  // Once: others whom this parent starts later may meet under the same.
+  // Once: others may meet under the same later.
   void remove_names() {
     if (names_removed_.exchange(true)) return;
     unlink((folder_ + kStoreFile).c_str());
@@ -87,18 +105,9 @@ class MeetingByParent {
  private:
   static constexpr const char* kStoreFile = "/store";
 
-  static std::string make_folder() {
-    std::string stat_line;
-    std::getline(std::ifstream(fmt::format("/proc/{}/stat", getppid())), stat_line);
-    // Field 22, counted after the command's closing bracket, is the start time: pids are used
-    // again.
-    std::size_t at = stat_line.rfind(')');
-    for (int field = 2; field < 22 && at != stat_line.npos; ++field)
-      at = stat_line.find(' ', at + 1);
-    const std::string start =
-        at == stat_line.npos ? "0" : stat_line.substr(at + 1, stat_line.find(' ', at + 1) - at - 1);
-    std::string folder =
-        fmt::format("{}/c10d-{}-{}-{}", env("TMPDIR").value_or("/tmp"), getuid(), getppid(), start);
+  static std::string make_folder(const std::string& name) {
+    const std::string folder =
+        fmt::format("{}/c10d-{}-{}", env("TMPDIR").value_or("/tmp"), getuid(), name);
     struct stat status {};
     if ((mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) ||
         lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
@@ -120,22 +129,36 @@ class MeetingByParent {
 struct OwnMeeting {
   Mutex mutex;
   pid_t owner = -1;
-  std::shared_ptr<MeetingByParent> meeting;
+  std::shared_ptr<MeetingOnHost> meeting;
 
   ~OwnMeeting() { let_go_after_fork(); }
   void let_go_after_fork() {
-    if (owner != getpid() && meeting) new std::shared_ptr<MeetingByParent>(std::move(meeting));
+    if (owner != getpid() && meeting) new std::shared_ptr<MeetingOnHost>(std::move(meeting));
     owner = getpid();
   }
 };
 
-std::shared_ptr<MeetingByParent> meet_by_parent(int ranks, Duration timeout) {
+std::shared_ptr<MeetingOnHost> meet_on_host(const LaunchInfo& launch, Duration timeout) {
   static OwnMeeting own;
   MutexLock lock(own.mutex);
   own.let_go_after_fork();
-  if (!own.meeting) own.meeting = std::make_shared<MeetingByParent>(ranks, timeout);
+  if (!own.meeting) own.meeting = std::make_shared<MeetingOnHost>(launch, timeout);
   own.meeting->store()->set_timeout(timeout);
   return own.meeting;
+}
+
+bool all_on_one_host(const LaunchInfo& launch) {
+  const std::string& by = launch.launcher;
+  return (by == "openmpi" || by == "pmi" || by == "slurm") && launch.local_size == launch.size;
+}
+
+[[noreturn]] void throw_no_place(int size, const LaunchInfo& launch) {
+  constexpr std::string_view kForSlurm =
+      ": MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)";
+  throw InvalidArgument(
+      fmt::format("env://: {} ranks but no place to meet: start with c10d-run, or set MASTER_ADDR "
+                  "and MASTER_PORT (the same on all ranks{}), or C10D_STORE=tcp://host:port",
+                  size, launch.launcher == "slurm" ? kForSlurm : ""));
 }
 
 // Where to meet and as whom, before the store is made.
@@ -143,8 +166,8 @@ struct Place {
   std::shared_ptr<Store> store;
   int rank = 0;
   int size = 1;
-  bool ends_with_rank_0 = false;               // the store
-  std::shared_ptr<MeetingByParent> by_parent;  // of all its ranks, or null
+  bool ends_with_rank_0 = false;           // the store
+  std::shared_ptr<MeetingOnHost> on_host;  // of all its ranks, or null
 };
 
 Place meet_by_env(const InitOptions& options, const std::string& token, Duration timeout) {
@@ -160,20 +183,20 @@ Place meet_by_env(const InitOptions& options, const std::string& token, Duration
   } else if (place.size == 1) {
     place.store = make_hash_store(timeout);
   } else if (const auto address = env("MASTER_ADDR")) {
-    const auto port = env_integer("MASTER_PORT", 1, 65535);
+    // torchrun's agent then serves a store of its own at MASTER_PORT; ours is at the next port.
+    const bool is_taken =
+        launch.launcher == "torchrun" && env("TORCHELASTIC_USE_AGENT_STORE") == "True";
+    const auto port = env_integer("MASTER_PORT", 1, is_taken ? 65534 : 65535);
     if (!port) throw InvalidArgument("MASTER_ADDR is set but MASTER_PORT is not");
     place.ends_with_rank_0 = true;
-    place.store = meet_by_tcp(*address, static_cast<int>(*port), place.rank == 0, token, timeout);
-  } else if ((launch.launcher == "openmpi" || launch.launcher == "pmi") &&
-             launch.local_size == launch.size) {
-    const auto meeting = meet_by_parent(launch.size, timeout);
-    place.store = meeting->store();
-    if (place.size == launch.size) place.by_parent = meeting;
+    place.store = meet_by_tcp(*address, static_cast<int>(*port) + (is_taken ? 1 : 0),
+                              place.rank == 0, token, timeout);
+  } else if (!all_on_one_host(launch)) {
+    throw_no_place(place.size, launch);
   } else {
-    throw InvalidArgument(fmt::format(
-        "env://: {} ranks but no place to meet: start with c10d-run, or set MASTER_ADDR and "
-        "MASTER_PORT (the same on all ranks), or C10D_STORE=tcp://host:port",
-        place.size));
+    const auto meeting = meet_on_host(launch, timeout);
+    place.store = meeting->store();
+    if (place.size == launch.size) place.on_host = meeting;
   }
   return place;
 }
@@ -245,6 +268,8 @@ ProcessGroup init_process_group(InitOptions options) {
                                 .size = place.size,
                                 .deadline = deadline,
                                 .ends_with_rank_0 = place.ends_with_rank_0});
+  // Before any rank can be through: what the same step starts next meets under the same name.
+  if (place.on_host && place.rank == 0) place.on_host->remove_names();
   BackendContext context;
   context.rank = place.rank;
   context.size = place.size;
@@ -262,7 +287,6 @@ ProcessGroup init_process_group(InitOptions options) {
     throw;
   }
   state->release_claim = std::move(met.release);
-  if (place.by_parent) place.by_parent->remove_names();
   log(LogLevel::info, "group \"{}\": rank {} of {}, {}", options.name, place.rank, place.size,
       state->backend->description());
   return ProcessGroup(std::move(state));

@@ -105,8 +105,10 @@ Job::~Job() {
 
 LaunchResult Job::run() try {
   if (alone_) start_all(world_);
-  if (options_.timeout > Duration::zero())
+  if (options_.timeout > Duration::zero()) {
     deadline_ = steady_clock::now() + capped(options_.timeout);
+    signals_.end_by(*deadline_);
+  }
   while (phase_ != Phase::done) {
     poll_once();
     take_signals();

@@ -25,12 +25,11 @@ bool is_control(unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; 
 
 using std::chrono::steady_clock;
 
-// A reader that is slow holds the job up, but not its end: once a signal has come, it has a second
-// for each line, until it lets one pass, and five for all of them.
-int patience_with(const std::atomic<bool>& stuck) {
-  constexpr auto kLine = std::chrono::milliseconds(1000);
-  static const auto end = steady_clock::now() + std::chrono::seconds(5);  // from the first call on
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - steady_clock::now());
+// A reader that is slow holds the job up, but not its end: from then on it has a second for each
+// line, until it lets one pass, and five for all of them.
+int patience_with(const std::atomic<bool>& stuck, Deadline end) {
+  constexpr auto kLine = std::chrono::milliseconds(1000), kAll = 5 * kLine;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end + kAll - steady_clock::now());
   return stuck ? 0 : static_cast<int>(std::clamp(left, 0 * kLine, kLine).count());
 }
 
@@ -38,12 +37,14 @@ bool reader_takes(int fd) {
   static std::array<std::atomic<bool>, 2> stuck_fds{};
   std::atomic<bool>& stuck = stuck_fds[fd == STDERR_FILENO ? 1 : 0];
   for (;;) {
-    const bool ending = SignalRelay::has_come();
+    const Deadline end = SignalRelay::end();
+    const bool ending = steady_clock::now() >= end;
     std::array<pollfd, 2> entries{pollfd{fd, POLLOUT, 0},
                                   pollfd{ending ? -1 : SignalRelay::current_fd(), POLLIN, 0}};
-    const int ready = poll(entries.data(), entries.size(), ending ? patience_with(stuck) : -1);
+    const int ready = poll(entries.data(), entries.size(),
+                           ending ? patience_with(stuck, end) : poll_timeout(end));
     const bool takes = ready > 0 && entries[0].revents != 0;
-    if (takes || ready == 0) {
+    if (takes || (ready == 0 && ending)) {
       stuck = !takes;
       return takes;
     }

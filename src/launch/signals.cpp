@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <tuple>
 
 #include "c10d/error.h"
@@ -18,13 +19,19 @@ constexpr int kFree = -1;
 constexpr int kClaimed = -2;
 std::atomic<int> relay_fd{kFree};
 std::atomic<int> taker_fd{-1};
-std::atomic<bool> one_came{false};
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<Deadline> job_end{Deadline::max()};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<Deadline>::is_always_lock_free);
+
+void end_job_by(Deadline deadline) noexcept {
+  Deadline known = job_end.load();
+  while (deadline < known && !job_end.compare_exchange_weak(known, deadline)) {
+  }
+}
 
 void relay(int signal) {
   const int saved = errno;
   const auto byte = static_cast<unsigned char>(signal);
-  one_came = true;
+  end_job_by(std::chrono::steady_clock::now());
   const int fd = relay_fd.load();
   // A full pipe holds thousands of signals that nobody took: one more changes nothing.
   if (fd >= 0) static_cast<void>(!write(fd, &byte, 1));
@@ -47,7 +54,7 @@ SignalRelay::SignalRelay() {
   }
   relay_fd = write_.get();
   taker_fd = read_.get();
-  one_came = false;
+  job_end = Deadline::max();
 
   struct sigaction action {};
   action.sa_handler = relay;
@@ -68,11 +75,12 @@ SignalRelay::~SignalRelay() {
     sigaction(kForwardedSignals[i], &old_[i], nullptr);
   sigaction(SIGCHLD, &old_child_, nullptr);
   taker_fd = -1;
-  one_came = false;
+  job_end = Deadline::max();
   relay_fd = kFree;
 }
 
-bool SignalRelay::has_come() noexcept { return one_came; }
+void SignalRelay::end_by(Deadline deadline) noexcept { end_job_by(deadline); }
+Deadline SignalRelay::end() noexcept { return job_end; }
 int SignalRelay::current_fd() noexcept { return taker_fd; }
 
 std::optional<int> SignalRelay::take() noexcept {

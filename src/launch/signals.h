@@ -26,9 +26,13 @@ class SignalRelay {
   // The oldest signal that has not been taken, if any.
   std::optional<int> take() noexcept;
 
-  // Of the relay that lives, for who waits elsewhere: whether a signal has come, and a descriptor
-  // that is readable from then on until it is taken (-1: there is none).
-  static bool has_come() noexcept;
+  // The job's time is over then.
+  void end_by(Deadline deadline) noexcept;
+
+  // Of the relay that lives, for who waits elsewhere: when the job began to end, or will as far as
+  // is known (a signal came, or its time is over), and a descriptor that is readable from a signal
+  // on until it is taken (-1: there is none).
+  static Deadline end() noexcept;
   static int current_fd() noexcept;
 
  private:

@@ -114,6 +114,13 @@ TEST_F(End, ASignalEndsAJobWhoseOutputNobodyReads) {
   EXPECT_EQ(process.wait(), 128 + SIGTERM);
 }
 
+TEST_F(End, TheTimeOfAJobEndsItWhenNobodyReadsItsOutput) {
+  Process process({.command = {C10D_PROBE, "launch_for", "1", C10D_PROBE, "lines", "1000000"}});
+  siginfo_t info{};
+  EXPECT_EQ(waitid(P_PID, static_cast<id_t>(process.pid()), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(process.wait(), 124);
+}
+
 class Forwarding : public End, public ::testing::WithParamInterface<int> {};
 
 TEST_P(Forwarding, ReachesEveryRank) {

@@ -158,15 +158,13 @@ TEST(Options, OtherLaunchersLinesArePrinted) {
     return run_ranks(arguments).out;
   };
   EXPECT_EQ(line({"-n", "1", "--print", "mpirun", "./p", "a b"}),
-            "mpirun -n 1 --bind-to none --tag-output -x MASTER_ADDR=127.0.0.1 -x MASTER_PORT=29500 "
-            "./p 'a b'\n");
-  EXPECT_EQ(line({"-n", "3", "-x", "K=v", "--print=srun", "./p"}),
-            "srun --nodes=1 --ntasks=3 --label --kill-on-bad-exit=1 "
-            "--export=ALL,MASTER_ADDR=127.0.0.1,MASTER_PORT=29500,K=v ./p\n");
+            "mpirun -n 1 --bind-to none --tag-output ./p 'a b'\n");
+  EXPECT_EQ(line({"-n", "3", "-x", "K=v,w", "--print=srun", "./p"}),
+            "env K=v,w srun --nodes=1 --ntasks=3 --kill-on-bad-exit=1 --export=ALL --label ./p\n");
   EXPECT_EQ(line({"-n", "2", "--max-restarts", "1", "--print", "torchrun", "./p"}),
-            "torchrun --standalone --nproc-per-node=2 --max-restarts=1 --no-python ./p\n");
+            "torchrun --standalone --nproc_per_node=2 --max_restarts=1 --no_python ./p\n");
   EXPECT_EQ(line({"-n", "2", "--print", "torchrun", "t.py", "--lr=1"}),
-            "torchrun --standalone --nproc-per-node=2 t.py --lr=1\n");
+            "torchrun --standalone --nproc_per_node=2 t.py --lr=1\n");
 }
 
 TEST(Options, CommandsOfSeveralHostsArePrinted) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,6 +21,7 @@
 #include "c10d/env.h"
 #include "c10d/error.h"
 #include "c10d/init.h"
+#include "c10d/launch.h"
 #include "c10d/store.h"
 
 namespace c10d {
@@ -231,6 +233,15 @@ int make_groups(const Arguments&) try {
   return 1;
 }
 
+// launch_for SECONDS PROGRAM ...
+int launch_for(const Arguments& arguments) {
+  const std::vector<std::string> command(arguments.begin() + 1, arguments.end());
+  return launch({.ranks = 1,
+                 .command = command,
+                 .timeout = std::chrono::seconds(argument(arguments, 0))})
+      .exit_code;
+}
+
 }  // namespace
 }  // namespace c10d
 
@@ -254,6 +265,7 @@ int main(int argc, char** argv) {
       {"hang", hang},
       {"disagree", disagree},
       {"groups", make_groups},
+      {"launch_for", launch_for},
   };
   return verbs.at(argv[1])(Arguments(argv + 2, argv + argc));
 }

@@ -114,6 +114,27 @@ TEST(DetectLaunch, OfTwoThatAgreeTheEarlierWins) {
     }
 }
 
+TEST(DetectLaunch, SlurmKnowsWhoIsOnAHostWherePmiDoesNot) {
+  const auto under_srun = [](int slurms_rank) {
+    return detect({{"PMI_RANK", "3"},
+                   {"PMI_SIZE", "4"},
+                   {"SLURM_STEP_ID", "0"},
+                   {"SLURM_PROCID", text(slurms_rank)},
+                   {"SLURM_NTASKS", "4"},
+                   {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
+                   {"SLURM_LOCALID", "1"},
+                   {"SLURM_NODEID", "1"}});
+  };
+  const LaunchInfo info = under_srun(3);
+  EXPECT_EQ(info.launcher, "slurm");
+  EXPECT_EQ(info.rank, 3);
+  EXPECT_EQ(info.local_rank, 1);
+  EXPECT_EQ(info.local_size, 2);
+  // Slurm's step is that of an mpirun here, which numbers its ranks itself.
+  EXPECT_EQ(under_srun(0).launcher, "pmi");
+  EXPECT_EQ(under_srun(0).local_size, 4);
+}
+
 TEST(DetectLaunch, TwoThatDisagreeAreAnErrorThatNamesBoth) {
   for (std::size_t i = 0; i < kFamilies.size(); ++i)
     for (std::size_t j = i + 1; j < kFamilies.size(); ++j) {

@@ -124,14 +124,17 @@ TEST_F(HostileStore, GarbageIsRefused) {
 }
 
 TEST_F(HostileStore, AnotherVersionIsNamed) {
-  ClientHandshake handshake(options_, random_bytes(kClientIdBytes), false);
-  std::string hello = handshake.hello();
-  hello[4] = 99;
-  const Fd fd = connect();
-  send(fd, hello);
-  const Failure refusal = refusal_on(fd);
-  EXPECT_EQ(refusal.code, Code::version_mismatch);
-  EXPECT_NE(refusal.message.find("99"), std::string::npos) << refusal.message;
+  for (const char version : {1, 99}) {
+    ClientHandshake handshake(options_, random_bytes(kClientIdBytes), false);
+    std::string hello = handshake.hello();
+    hello[4] = version;
+    const Fd fd = connect();
+    send(fd, hello);
+    const Failure refusal = refusal_on(fd);
+    EXPECT_EQ(refusal.code, Code::version_mismatch);
+    EXPECT_NE(refusal.message.find(" " + std::to_string(version) + " "), std::string::npos)
+        << refusal.message;
+  }
 }
 
 TEST_F(HostileStore, AWrongProofIsRefused) {
