@@ -3,12 +3,20 @@
 
 #include <fmt/format.h>
 
+#include "bench/algorithms.h"
 #include "bench/controller.h"
 #include "bench/format.h"
 #include "bench/tune_probe.h"
 #include "c10d/env.h"
 
 namespace c10d::bench {
+namespace {
+
+[[noreturn]] void throw_one_way(const std::string& op) {
+  throw InvalidArgument(fmt::format("{}: native runs it in one way only", op));
+}
+
+}  // namespace
 
 int run_explain(const Options& options) {
   const BenchOp op = bench_op_from_string(options.topic);
@@ -20,13 +28,16 @@ int run_explain(const Options& options) {
         fmt::format("{} {}: S is {} shards of whole {} elements: a multiple of {} bytes",
                     options.topic, options.bytes, ranks, to_string(options.dtype), unit));
   refuse_beyond_memory(ranks, options.bytes);
-  if (detect_launch().launcher == "none") return launch_self(options, ranks);
+  if (detect_launch().launcher == "none") {
+    for (const OpAlgorithms& known : native_algorithms(2))
+      if (known.op == options.topic && known.names.empty()) throw_one_way(options.topic);
+    return launch_self(options, ranks);
+  }
   const std::string forced = env("C10D_NATIVE_PLAN").value_or("");
   Probe probe(options);
   const PlanReport report =
       probe.control().plan({facts_of(op).kind, options.dtype, options.bytes, options.heap});
-  if (report.options.empty())
-    throw InvalidArgument(fmt::format("{}: native runs it in one way only", options.topic));
+  if (report.options.empty()) throw_one_way(options.topic);
   probe.open(forced, options.heap, options.bytes);
   const double us = probe.measure(op, options.dtype, options.bytes, 0.5);
   if (!probe.is_root()) return 0;

@@ -57,7 +57,10 @@ int main(int argc, char** argv) {
       return c10d::bench::exec_mpirun(argc, argv);
     const c10d::bench::Parsed parsed = c10d::bench::parse_options(argc, argv);
     if (parsed.exit_code) return *parsed.exit_code;
-    return c10d::bench::dispatch(parsed.options);
+    const int code = c10d::bench::dispatch(parsed.options);
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+    std::fprintf(stderr, "c10d-bench: stdout: cannot be written\n");
+    return code == 0 ? 1 : code;
   } catch (const c10d::InvalidArgument& error) {
     std::fprintf(stderr, "c10d-bench: %s\n", error.what());
     return 2;

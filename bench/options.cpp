@@ -53,6 +53,18 @@ std::uint64_t bytes_of(const char* option, const std::string& text) {
   return must(parse_bytes(text), option, text, "a size; write 8, 4K, 16M or 1G");
 }
 
+std::uint64_t bytes_above_zero(const char* option, const std::string& text) {
+  const std::uint64_t bytes = bytes_of(option, text);
+  if (bytes == 0) throw InvalidArgument(fmt::format("{} {}: must be above zero", option, text));
+  return bytes;
+}
+
+double fraction_of(const char* option, const std::string& text, const char* what) {
+  const double fraction = must(parse_fraction(text), option, text, what);
+  if (fraction > 1) throw InvalidArgument(fmt::format("{} {}: not {}", option, text, what));
+  return fraction;
+}
+
 double seconds_of(const char* option, const std::string& text) {
   const double seconds =
       must(parse_seconds(text), option, text, "a duration; write 0.05s or 200ms");
@@ -118,18 +130,17 @@ void read_sweep(const Texts& texts, Options& options) {
   }
   if (!texts.sizes.empty()) {
     for (const std::string& size : split(texts.sizes))
-      sweep.sizes.push_back(bytes_of("--sizes", size));
+      sweep.sizes.push_back(bytes_above_zero("--sizes", size));
   } else {
-    const std::uint64_t min = bytes_of("--min", texts.min);
+    const std::uint64_t min = bytes_above_zero("--min", texts.min);
     const std::uint64_t max = bytes_of("--max", texts.max);
-    const std::uint64_t step = texts.step.empty() ? 0 : bytes_of("--step", texts.step);
+    const std::uint64_t step = texts.step.empty() ? 0 : bytes_above_zero("--step", texts.step);
     if (min > max)
       throw InvalidArgument(fmt::format("--min {} is above --max {}", texts.min, texts.max));
     if (texts.factor <= 1) throw InvalidArgument("--factor: must be above 1");
-    const auto steps =
-        step > 0 ? static_cast<double>((max - min) / step)
-                 : std::log(static_cast<double>(max) / std::max(1.0, static_cast<double>(min))) /
-                       std::log(texts.factor);
+    const auto steps = step > 0 ? static_cast<double>((max - min) / step)
+                                : std::log(static_cast<double>(max) / static_cast<double>(min)) /
+                                      std::log(texts.factor);
     if (steps > 10'000)
       throw InvalidArgument(
           fmt::format("--{}: more than 10000 sizes", step > 0 ? "step" : "factor"));
@@ -186,7 +197,7 @@ void read_protocol(const Texts& texts, Options& options) {
     throw InvalidArgument("--backends must name at least one backend");
   options.seconds = seconds_of("--time", texts.time);
   options.timeout = seconds_of("--timeout", texts.timeout);
-  options.equiv = must(parse_fraction(texts.equiv), "--equiv", texts.equiv, "a fraction; write 2%");
+  options.equiv = fraction_of("--equiv", texts.equiv, "a fraction; write 2%");
   if (texts.warmup != "auto") {
     const auto count =
         must(parse_bytes(texts.warmup), "--warmup", texts.warmup, "a count, or auto");
@@ -209,8 +220,7 @@ void read_protocol(const Texts& texts, Options& options) {
   if (options.start_skew < 0 || options.start_skew > 1)
     throw InvalidArgument(
         fmt::format("--start-skew {}: from 0 to 1 s, in every iteration", texts.start_skew));
-  options.min_effect = must(parse_fraction(texts.min_effect), "--min-effect", texts.min_effect,
-                            "a fraction; write 5%");
+  options.min_effect = fraction_of("--min-effect", texts.min_effect, "a fraction; write 5%");
   options.heap = word<bool>("--memory", texts.memory, {{"plain", false}, {"heap", true}});
   options.window_sync = word<bool>("--sync", texts.sync, {{"window", true}, {"barrier", false}});
   options.check = word<Check>("--check", texts.check,
@@ -240,6 +250,8 @@ void declare(CLI::App& app, Options& options, Texts& texts) {
         return app.add_flag(facts.names, value, facts.help);
       } else {
         CLI::Option* option = app.add_option(facts.names, value, facts.help);
+        if constexpr (std::is_same_v<Value, std::string>)  // of a script's variable that is not set
+          option->check([](const std::string& text) { return text.empty() ? "is empty" : ""; });
         if (facts.low < facts.high) option->check(CLI::Range(facts.low, facts.high));
         if (value != Value{}) option->capture_default_str();
         return option;

@@ -96,8 +96,9 @@ Session::Session(const Options& options, int ranks, std::size_t cases, const std
 
 void Session::write(const Json& line) {
   if (!json_) return;
-  std::fputs((line_text(line) + "\n").c_str(), json_.get());
-  std::fflush(json_.get());
+  const std::string text = line_text(line) + "\n";
+  if (std::fputs(text.c_str(), json_.get()) < 0 || std::fflush(json_.get()) != 0)
+    if (json_error_ == 0) json_error_ = errno;
 }
 
 void Session::take(const Json& line) {
@@ -189,6 +190,8 @@ int Session::finish(int exit_code) {
   json_.reset();
   print(summary, exit_code);
   write_files(summary);
+  if (json_error_ != 0)
+    throw InvalidArgument(fmt::format("--json {}: {}", options_.json, std::strerror(json_error_)));
   return exit_code;
 }
 
@@ -206,6 +209,8 @@ void Session::print(const Summary& summary, int exit_code) {
   text += text_tables(summary, style);
   if (!options_.quiet)
     text += footer_text(results_, summary, exit_code, options_.json, style.width);
+  if (options_.quiet && exit_code == 77)
+    for (const std::string& note : skip_notes(summary)) text += fmt::format("skip   {}\n", note);
   if (style.ascii) text = to_ascii(text);
   std::fputs(text.c_str(), out);
   std::fflush(out);

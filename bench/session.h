@@ -48,6 +48,7 @@ class Session {
   int launches_planned_;
   int launches_done_ = 0;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> json_;
+  int json_error_ = 0;  // errno of the first record that could not be written
   Progress progress_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -143,22 +144,29 @@ int complain(const CLI::App& app, const std::vector<std::string>& words,
   std::vector<std::string> names;
   for (const CLI::App* one : {&app, sub})
     if (one != nullptr)
-      for (const CLI::Option* option : one->get_options())
+      for (const CLI::Option* option : one->get_options()) {
         for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+        for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+      }
   std::vector<std::string_view> commands;
   for (const CLI::App* candidate : app.get_subcommands({}))
     commands.push_back(candidate->get_name());
   std::string text = error.what();
-  if (sub == nullptr && !words.empty() && !words.front().starts_with("-")) {
+  if (words.empty()) {
+    text = fmt::format("which command? One of {}", fmt::join(commands, " "));
+  } else if (sub == nullptr && !words.front().starts_with("-")) {
     const std::string_view near = nearest_name(words.front(), commands);
     text = fmt::format("no command {}{}", words.front(),
                        near.empty() ? "" : fmt::format(": did you mean {}?", near));
   } else if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     for (const std::string& word : words) {
-      const std::string name = word.substr(0, word.find('='));
-      if (!name.starts_with("--") || std::find(names.begin(), names.end(), name) != names.end())
+      const bool one_letter = word.size() > 1 && word[0] == '-' && std::isalpha(word[1]) != 0;
+      const std::string name = word.substr(0, one_letter ? 2 : word.find('='));
+      if (!(one_letter || name.starts_with("--")) ||
+          std::find(names.begin(), names.end(), name) != names.end())
         continue;
-      const std::string_view near = nearest_name(name, {names.begin(), names.end()});
+      const std::string_view near =
+          one_letter ? "" : nearest_name(name, {names.begin(), names.end()});
       text = fmt::format("unknown option {}{}", name,
                          near.empty() ? "" : fmt::format(": did you mean {}?", near));
     }

@@ -108,7 +108,10 @@ int info(int argc, char** argv) {
 }  // namespace c10d::inline v0
 
 int main(int argc, char** argv) try {
-  return c10d::info(argc, argv);
+  const int code = c10d::info(argc, argv);
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  fmt::print(stderr, "c10d-info: stdout: cannot be written\n");
+  return code == 0 ? 1 : code;
 } catch (const std::exception& error) {
   fmt::print(stderr, "c10d-info: {}\n", error.what());
   return 1;

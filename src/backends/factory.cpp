@@ -77,8 +77,11 @@ std::string explain(std::string_view stem, const OpenedModule& opened) {
     if (stem == "nccl") return "not part of this version of c10d";
     if (known == kWrapped.end() || known->stem != stem)
       return fmt::format("no libc10d_{}.so in {}", stem, fmt::join(module_folders(), ", "));
-    return fmt::format("not built: configure found no {} (install {}, then build again)",
-                       known->library, known->build_package);
+    return fmt::format(
+        "no libc10d_{}.so in {}: not installed, or not built because configure found no {} "
+        "(install "
+        "{}, then build again)",
+        stem, fmt::join(module_folders(), ", "), known->library, known->build_package);
   }
   if (known == kWrapped.end()) return opened.reason;
   return fmt::format("{} (install {})", opened.reason, known->run_package);

@@ -90,10 +90,16 @@ std::vector<std::string> exchange(ProcessGroup::State& state, std::string_view o
     for (const int rank : ranks)
       if (!context.store->try_get(entry(rank))) missing.push_back(rank);
     if (missing.empty()) continue;
+    const std::string hint = op != "new_group"
+                                 ? ""
+                                 : fmt::format(
+                                       "; each of them gives the ranks {} in this order, and the "
+                                       "same name",
+                                       fmt::join(ranks, ", "));
     const Member& first = context.members[static_cast<std::size_t>(missing.front())];
     throw_failure({.code = Code::timed_out,
-                   .message = fmt::format("these ranks did not come to {}: {}", op,
-                                          names_of(context.members, missing)),
+                   .message = fmt::format("these ranks did not come to {}: {}{}", op,
+                                          names_of(context.members, missing), hint),
                    .rank = first.rank,
                    .host = first.host,
                    .pid = first.pid,
@@ -112,10 +118,12 @@ std::shared_ptr<ProcessGroup::State> make_subgroup(ProcessGroup::State& state,
         fmt::format("new_group: rank {} is not among the ranks given; only the "
                     "members call new_group",
                     parent.rank));
-  for (const int rank : members)
-    if (rank < 0 || rank >= parent.size || std::count(members.begin(), members.end(), rank) != 1)
-      throw InvalidArgument(
-          fmt::format("new_group: rank {} is out of [0, {}) or given twice", rank, parent.size));
+  for (const int rank : members) {
+    if (rank < 0 || rank >= parent.size)
+      throw InvalidArgument(fmt::format("new_group: rank {} is not in [0, {})", rank, parent.size));
+    if (std::count(members.begin(), members.end(), rank) != 1)
+      throw InvalidArgument(fmt::format("new_group: rank {} is given twice", rank));
+  }
   std::string key = fmt::format("{}:", name);
   for (const int rank : members) key += fmt::format("{},", rank);
   BackendContext context;

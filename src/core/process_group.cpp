@@ -71,9 +71,9 @@ ProcessGroup::State::~State() = default;
 
 ProcessGroup::State& existing(const std::shared_ptr<ProcessGroup::State>& state) {
   if (!state)
-    throw_failure(
-        {.code = Code::destroyed,
-         .message = "this ProcessGroup holds no group: it was moved from, or never made"});
+    throw_failure({.code = Code::destroyed,
+                   .message = "this ProcessGroup holds no group: it was moved from, never made, "
+                              "or split() was given no color"});
   return *state;
 }
 

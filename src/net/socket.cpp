@@ -82,8 +82,7 @@ Fd listen_tcp(const Address& address) {
   if (error == 0 && ::listen(fd.get(), SOMAXCONN) != 0) error = errno;
   if (error == EADDRINUSE)
     throw_failure({.code = Code::address_in_use,
-                   .message = fmt::format("{} is in use by another process; take another port, or "
-                                          "port 0 for a free one",
+                   .message = fmt::format("{} is in use by another process; take another port",
                                           address.text())});
   if (error != 0)
     throw_failure({.code = Code::unreachable,

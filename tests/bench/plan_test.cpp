@@ -281,6 +281,11 @@ TEST(Options, WhatMakesNoSenseIsRefused) {
   EXPECT_EQ(parse({"run", "\xff"}).exit_code, 2) << "not UTF-8";
   EXPECT_EQ(parse({"explain", "all_reduce", "3", "-d", "f64"}).exit_code, 2);
   EXPECT_EQ(parse({"run", "--replay", "/no/such/file"}).exit_code, 2);
+  EXPECT_EQ(parse({"run", "-s", "8,0"}).exit_code, 2) << "not 4 bytes instead";
+  EXPECT_EQ(parse({"run", "-b", "0"}).exit_code, 2);
+  EXPECT_EQ(parse({"run", "--step", "0"}).exit_code, 2);
+  EXPECT_EQ(parse({"compare", "--equiv", "200"}).exit_code, 2) << "not 20000 %";
+  EXPECT_EQ(parse({"run", "-B", ""}).exit_code, 2) << "not the default instead";
 }
 
 TEST(Binding, SharesAreNeighboursThatKeepACoreTogether) {

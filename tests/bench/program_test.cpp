@@ -237,15 +237,29 @@ TEST(Program, WhatNeedsAGpuIsARowWithTheReason) {
   const Ended ended = run(std::string("run") + kTiny + "--launches 1 -s 8 --device cuda -G 4");
   EXPECT_EQ(ended.code, 77) << ended.out;
   EXPECT_NE(ended.out.find("skip   native: "), std::string::npos) << ended.out;
+  const Ended quiet = run(std::string("run") + kTiny + "--launches 1 -s 8 --device cuda -q");
+  EXPECT_NE(quiet.out.find("skip   native: "), std::string::npos) << quiet.out;
 }
 
 TEST(Program, MistakesAreSaidInItsOwnName) {
-  for (const char* line : {"run --blcoks 3", "runn", "run --blocks many", "list"}) {
+  for (const char* line :
+       {"run --blcoks 3", "runn", "run --blocks many", "list", "overlap -n 2", "explain send 1K"}) {
     const Ended ended = run(line);
     EXPECT_EQ(ended.code, 2) << line;
     EXPECT_TRUE(ended.out.starts_with("c10d-bench: ")) << ended.out;
   }
   EXPECT_NE(run("run --blcoks 3").out.find("did you mean --blocks?"), std::string::npos);
+  EXPECT_NE(run("overlap -n 2").out.find("unknown option -n"), std::string::npos);
+}
+
+TEST(Program, AFullDiskIsSaid) {
+  const Ended json = run(std::string("run") + kTiny + "--launches 1 -s 8 --json /dev/full");
+  EXPECT_EQ(json.code, 2) << json.out;
+  EXPECT_NE(json.out.find("--json /dev/full: No space left on device"), std::string::npos)
+      << json.out;
+  const Ended out = run("list ops", "2>&1 >/dev/full");
+  EXPECT_EQ(out.code, 1) << out.out;
+  EXPECT_NE(out.out.find("stdout: cannot be written"), std::string::npos) << out.out;
 }
 
 TEST(Program, RunsEveryDtypeAndReduceOp) {

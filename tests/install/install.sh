@@ -86,6 +86,13 @@ if [[ -x $prefix/bin/c10d-info ]]; then
   if grep -o '/[^ ]*/libc10d_[a-z_]*\.so' "$work/info" | grep -v "^$lib/"; then
     fail "a module is opened that was not moved"
   fi
+  if [[ -d $lib/c10d/backends ]]; then
+    mv "$lib/c10d/backends" "$work/away"
+    "$prefix/bin/c10d-info" backends --json >"$work/info"
+    mv "$work/away" "$lib/c10d/backends"
+    grep -q "no libc10d_gloo.so in $lib/c10d/backends: not installed" "$work/info" ||
+      { cat "$work/info"; fail "a module that is missing is not named with its folder"; }
+  fi
 fi
 
 step DESTDIR

@@ -263,6 +263,9 @@ TEST(Info, MistakesAreUsageErrors) {
   EXPECT_EQ(run({.command = {C10D_INFO, "nonsense"}}).code, 2);
   EXPECT_EQ(run({.command = {C10D_INFO, "--nonsense"}}).code, 2);
   EXPECT_EQ(run({.command = {C10D_INFO, "--help"}}).code, 0);
+  const Ended full = run({.command = {"sh", "-c", C10D_INFO " version >/dev/full"}});
+  EXPECT_EQ(full.code, 1) << full.err;
+  EXPECT_EQ(full.err, "c10d-info: stdout: cannot be written\n");
 }
 
 }  // namespace
