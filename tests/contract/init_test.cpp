@@ -2,10 +2,7 @@
 // init.h: how ranks meet, and what each is told when they cannot.
 #include "c10d/init.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +17,7 @@
 #include <thread>
 
 #include "c10d/env.h"
+#include "tests/contract/held_port.h"
 #include "tests/contract/ranks.h"
 
 namespace c10d::contract {
@@ -29,19 +27,6 @@ using std::chrono::milliseconds;
 
 bool says(const Failure& failure, const std::string& text) {
   return failure.message.find(text) != std::string::npos;
-}
-
-// A port that is free now; another program could take it before the test does.
-int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), length), 0);
-  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
-  close(fd);
-  return ntohs(address.sin_port);
 }
 
 InitOptions by_store(const std::shared_ptr<Store>& store, int rank, int size) {
@@ -96,7 +81,7 @@ void meet_at(const std::string& url, int size) {
   });
 }
 
-TEST(Init, ByTcp) { meet_at("tcp://127.0.0.1:" + std::to_string(free_port()), 3); }
+TEST(Init, ByTcp) { meet_at(HeldPort().url(), 3); }
 
 TEST(Init, ByFile) {
   std::string folder = testing::TempDir() + "c10d-init-XXXXXX";
@@ -235,16 +220,16 @@ TEST(Init, AnotherWorldSizeIsNamedOnEveryRankAndTheNameCanBeUsedAgain) {
 TEST(Init, ByTcpEveryRankLearnsWhyTheWorldDidNotComeTogether) {
   register_without_backend({"one of three", "two of three"});
   for (const bool other_size : {true, false}) {
-    const int port = free_port();
+    const HeldPort port;
     run_threads(3, [&](int rank) {
       if (rank == 1)  // it fails at once: the others must be there to learn of it
-        make_tcp_store({.port = static_cast<std::uint16_t>(port), .timeout = kTimeout})
+        make_tcp_store({.port = port.number(), .timeout = kTimeout})
             ->wait(std::vector<std::string>{"world.1/rank/0", "world.1/rank/2"});
       const int size = other_size && rank == 1 ? 4 : 3;
       const Failure failure = failure_of([&] {
         init_process_group({.backend = rank == 1 ? "two of three" : "one of three",
-                            .url = "tcp://127.0.0.1:" + std::to_string(port) + "?rank=" +
-                                   std::to_string(rank) + "&world_size=" + std::to_string(size),
+                            .url = port.url() + "?rank=" + std::to_string(rank) +
+                                   "&world_size=" + std::to_string(size),
                             .timeout = kTimeout});
       });
       EXPECT_EQ(failure.code, Code::mismatch) << "rank " << rank << ": " << failure.message;
@@ -270,12 +255,13 @@ TEST(Init, AnotherVersionIsNamedAndEndsTheWorld) {
 }
 
 TEST(Init, ByTcpAWrongTokenIsToldAndTheRestIsUnharmed) {
-  const std::string place = "tcp://127.0.0.1:" + std::to_string(free_port());
+  const HeldPort port;
   const auto join = [&](int rank, std::string token) {
-    return init_process_group({.backend = "native",
-                               .url = place + "?rank=" + std::to_string(rank) + "&world_size=2",
-                               .timeout = kTimeout,
-                               .token = std::move(token)});
+    return init_process_group(
+        {.backend = "native",
+         .url = port.url() + "?rank=" + std::to_string(rank) + "&world_size=2",
+         .timeout = kTimeout,
+         .token = std::move(token)});
   };
   const std::string right(32, 'r');
   std::jthread first([&] {
@@ -356,16 +342,16 @@ TEST(Init, AnOccupiedPortIsNamed) {
 }
 
 TEST(Init, AMissingServerIsUnreachable) {
-  const int port = free_port();
+  const HeldPort port;
   const Failure failure = failure_of([&] {
     init_process_group({.backend = "native",
-                        .url = "tcp://127.0.0.1:" + std::to_string(port) + "?rank=1&world_size=2",
+                        .url = port.url() + "?rank=1&world_size=2",
                         .timeout = kTimeout,
                         .connect_timeout = milliseconds(300)});
   });
   EXPECT_TRUE(failure.code == Code::unreachable || failure.code == Code::timed_out)
       << failure.message;
-  EXPECT_TRUE(says(failure, std::to_string(port))) << failure.message;
+  EXPECT_TRUE(says(failure, std::to_string(port.number()))) << failure.message;
 }
 
 TEST(Init, AGuessableTokenIsAnInvalidArgument) {
@@ -408,24 +394,28 @@ TEST(Init, RanksOfAnMpiLauncherMeetWithoutAnAddressAndLeaveNoName) {
   EXPECT_EQ(rmdir(folder.c_str()), 0);
 }
 
+constexpr const char* kRankOfALauncher = "--rank-of-a-launcher";
+
+int run_rank_of_a_launcher() {
+  const LaunchInfo launch = detect_launch();
+  const std::string odd = launch.rank == launch.size - 1 ? "gloo" : "native";
+  for (int round = 0; round < 5; ++round) {
+    const Failure failure =
+        failure_of([&] { init_process_group({.backend = odd, .timeout = kTimeout}); });
+    if (failure.code != Code::mismatch) return 10;
+    ProcessGroup group = init_process_group({.backend = "native", .timeout = kTimeout});
+    std::vector<int> sum{1};
+    group.all_reduce(sum);
+    if (sum[0] != launch.size) return 11;
+  }
+  return 0;
+}
+
 // Ranks leave a world that failed one by one, and those that left come again at once.
 TEST(Init, RanksOfAnMpiLauncherMeetAgainAfterAWorldThatFailed) {
-  constexpr int kRanks = 3, kRounds = 5;
+  constexpr int kRanks = 3;
   std::string folder = testing::TempDir() + "c10d-init-XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const auto live = [](int rank) {
-    for (int round = 0; round < kRounds; ++round) {
-      const std::string odd = rank == 2 ? "gloo" : "native";
-      const Failure failure =
-          failure_of([&] { init_process_group({.backend = odd, .timeout = kTimeout}); });
-      if (failure.code != Code::mismatch) return 10;
-      ProcessGroup group = init_process_group({.backend = "native", .timeout = kTimeout});
-      std::vector<int> sum{1};
-      group.all_reduce(sum);
-      if (sum[0] != kRanks) return 11;
-    }
-    return 0;
-  };
   std::vector<pid_t> children;
   for (int rank = 0; rank < kRanks; ++rank) {
     children.push_back(fork());
@@ -437,13 +427,8 @@ TEST(Init, RanksOfAnMpiLauncherMeetAgainAfterAWorldThatFailed) {
                                          {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank)},
                                          {"OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(kRanks)},
                                          {"TMPDIR", folder}});
-    int code = 12;
-    try {
-      code = live(rank);
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
-    }
-    _exit(code);
+    execl("/proc/self/exe", "contract_init", kRankOfALauncher, nullptr);
+    _exit(127);
   }
   for (const pid_t child : children) {
     int status = -1;
@@ -483,3 +468,10 @@ TEST(Init, AStrangersTokenIsRefusedAndTheRestIsUnharmed) {
 
 }  // namespace
 }  // namespace c10d::contract
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]) == c10d::contract::kRankOfALauncher)
+    return c10d::contract::run_rank_of_a_launcher();
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <latch>
 #include <mutex>
 #include <random>
@@ -365,7 +366,7 @@ TEST_P(ControlPlanes, ExplainPrefersEvidence) {
 
 TEST_P(ControlPlanes, ABarrierCountsRoundsAndNamesAllThatAreMissing) {
   std::latch failed(2);
-  ControlPlane* second = nullptr;
+  std::atomic<ControlPlane*> second = nullptr;
   run(4, [&](ControlPlane& plane, int rank) {
     if (rank == 2) second = &plane;
     for (int round = 0; round < 20; ++round) EXPECT_EQ(plane.barrier(in(kLong)), nullptr);
@@ -374,7 +375,7 @@ TEST_P(ControlPlanes, ABarrierCountsRoundsAndNamesAllThatAreMissing) {
       return;
     }
     if (rank == 0) {  // rank 2 is there
-      while (second->own_block().barriers.load() < 21) std::this_thread::yield();
+      while (second.load()->own_block().barriers.load() < 21) std::this_thread::yield();
       if (!GetParam()) store_->get("barrier/21/2", kLong);
     }
     const Cause cause = plane.barrier(rank == 0 ? in(milliseconds(0)) : in(kLong));

@@ -27,17 +27,20 @@ class Native : public testing::TestWithParam<World> {
   ForcedPlan forced_{GetParam().plan};
 };
 
-std::vector<float> fractions(int rank, std::size_t count) {
-  std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i)
-    values[i] = std::ldexp(static_cast<float>(element(rank, i)), element(rank + 1, i) / 2);
-  return values;
+// Of each rank, made once: under a sanitizer that takes longer than the op.
+std::vector<std::vector<float>> fractions(int size, std::size_t count) {
+  std::vector<std::vector<float>> inputs;
+  for (int rank = 0; rank < size; ++rank) {
+    std::vector<float>& values = inputs.emplace_back(count);
+    for (std::size_t i = 0; i < count; ++i)
+      values[i] = std::ldexp(static_cast<float>(element(rank, i)), element(rank + 1, i) / 2);
+  }
+  return inputs;
 }
 
-std::vector<float> along_the_tree(int size, std::size_t count, ReduceOp op) {
-  std::vector<std::vector<float>> inputs;
+std::vector<float> along_the_tree(const std::vector<std::vector<float>>& inputs, ReduceOp op) {
+  const std::size_t count = inputs.front().size();
   std::vector<const std::byte*> pointers;
-  for (int rank = 0; rank < size; ++rank) inputs.push_back(fractions(rank, count));
   for (const auto& input : inputs)
     pointers.push_back(reinterpret_cast<const std::byte*>(input.data()));
   std::vector<float> result(count);
@@ -49,11 +52,12 @@ std::vector<float> along_the_tree(int size, std::size_t count, ReduceOp op) {
 // Sums that round: equal only if every element went along the same tree, whatever the size.
 TEST_P(Native, AllReduceHasTheBitsOfTheTree) {
   for (const std::size_t count : kCounts) {
+    const auto inputs = fractions(GetParam().ranks, count);
     for (const ReduceOp op : {ReduceOp(ReduceOp::sum), ReduceOp(ReduceOp::avg),
                               ReduceOp::premul(0.3), ReduceOp(ReduceOp::max)}) {
-      const auto expected = along_the_tree(GetParam().ranks, count, op);
+      const auto expected = along_the_tree(inputs, op);
       as_ranks(GetParam().ranks, [&](TestRank& self) {
-        const auto input = fractions(self.rank(), count);
+        const auto& input = inputs[static_cast<std::size_t>(self.rank())];
         std::vector<float> output(count);
         self.run(AllReduce{output, input, op});
         EXPECT_EQ(output, expected) << count;
@@ -67,10 +71,11 @@ TEST_P(Native, AllReduceHasTheBitsOfTheTree) {
 
 TEST_P(Native, ReduceGivesTheRootTheBitsOfTheTree) {
   for (const std::size_t count : kCounts) {
-    const auto expected = along_the_tree(GetParam().ranks, count, ReduceOp::sum);
+    const auto inputs = fractions(GetParam().ranks, count);
+    const auto expected = along_the_tree(inputs, ReduceOp::sum);
     as_ranks(GetParam().ranks, [&](TestRank& self) {
+      const auto& input = inputs[static_cast<std::size_t>(self.rank())];
       for (const int root : {0, self.size() - 1}) {
-        const auto input = fractions(self.rank(), count);
         std::vector<float> output(self.rank() == root ? count : 0);
         self.run(Reduce{output, input, ReduceOp::sum, root});
         if (self.rank() == root) {

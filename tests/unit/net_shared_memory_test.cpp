@@ -113,7 +113,7 @@ TEST(SharedMemory, NamesTheRanksThatDidNotCome) {
     }
   });
   const Failure failure =
-      failure_of([&] { share_memory(share(store, 0, 4, 3s), make_shared_memory("test", 4096)); });
+      failure_of([&] { share_memory(share(store, 0, 4, 10s), make_shared_memory("test", 4096)); });
   EXPECT_EQ(failure.code, Code::timed_out);
   EXPECT_NE(failure.message.find("rank(s) 1, 3 "), std::string::npos) << failure.message;
   EXPECT_EQ(failure.rank, 1);

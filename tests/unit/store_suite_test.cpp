@@ -55,7 +55,7 @@ TEST_P(StoreSuite, TimeoutNamesTheMissingKeys) {
     EXPECT_NE(failure.message.find("absent one'"), std::string::npos) << failure.message;
     EXPECT_EQ(failure.message.find("there'"), std::string::npos) << failure.message;
     EXPECT_GE(took, 100ms);
-    EXPECT_LT(took, 5s);
+    EXPECT_LT(took, 25s) << "the store's own timeout";
   }
   EXPECT_THROW(store_->wait(keys, 0ms), DistTimeoutError);
 }

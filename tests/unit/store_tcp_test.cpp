@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/launch/port.h"
 #include "src/net/socket.h"
 #include "tests/unit/store_kinds.h"
 #include "tests/unit/tcp_proxy.h"
@@ -89,22 +90,19 @@ TEST(TcpStore, TakesOverAListeningSocket) {
 }
 
 TEST(TcpStore, TheServerMayComeLater) {
-  Fd reserved = listen_tcp(resolve("127.0.0.1", 0).front());
-  const std::uint16_t port = local_address(reserved.get()).port();
-  reserved.reset();
+  const auto held = hold_port();
   std::shared_ptr<TcpStore> client;
-  std::jthread early([&] { client = make_tcp_store({.port = port, .timeout = 20s}); });
-  const auto server = make_tcp_store({.port = port, .server = true, .timeout = 20s});
+  std::jthread early([&] { client = make_tcp_store({.port = held.second, .timeout = 20s}); });
+  const auto server = make_tcp_store({.port = held.second, .server = true, .timeout = 20s});
   early.join();
   client->set("k", "v");
   EXPECT_EQ(server->get("k"), "v");
 }
 
 TEST(TcpStore, NobodyThereIsATimeoutThatNamesTheAddress) {
-  Fd reserved = listen_tcp(resolve("127.0.0.1", 0).front());
-  const std::uint16_t port = local_address(reserved.get()).port();
-  reserved.reset();
-  const Failure failure = failure_of([&] { make_tcp_store({.port = port, .timeout = 100ms}); });
+  const auto [held, port] = hold_port();
+  const Failure failure =
+      failure_of([port = port] { make_tcp_store({.port = port, .timeout = 100ms}); });
   EXPECT_EQ(failure.code, Code::timed_out);
   EXPECT_NE(failure.message.find(std::to_string(port)), std::string::npos) << failure.message;
 }
