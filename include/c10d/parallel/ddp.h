@@ -23,7 +23,7 @@ struct ReducerOptions {
   ReduceMode mode = ReduceMode::fast;
   int shards = 16;  // of the global batch; reproducible only
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
-  std::size_t bucket_bytes = std::size_t{4} << 20;
+  std::size_t bucket_bytes = std::size_t{25} << 20;
   bool check_hash = false;  // compare the mean gradients of all ranks after each step
 };
 
