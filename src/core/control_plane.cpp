@@ -164,11 +164,15 @@ void ControlPlane::warn_of_held_op() {
   const std::optional<Recorded> held = first_due();
   ticks_held_ = held ? ticks_held_ + 1 : 0;
   if (ticks_held_ % kTicksPerHeld != kTicksOfGrace) return;
+  const auto cause = failure();
   log(LogLevel::warn,
-      "group \"{}\", rank {}: {} #{} runs for {:.0f} s: the group is broken, but the library below "
-      "does not return; {}",
+      "group \"{}\", rank {}: {} #{} runs for {:.0f} s, held by the library below although the "
+      "group "
+      "is broken{}; {}",
       group_, rank_, to_string(held->signature.kind), held->sequence,
-      static_cast<double>(steady_ns() - held->start_ns) / 1e9, failure()->message);
+      static_cast<double>(steady_ns() - held->start_ns) / 1e9,
+      cause->rank < 0 || cause->rank >= size_ ? "" : " because of " + name_of(cause->rank),
+      cause->message);
 }
 
 Failure ControlPlane::mismatch(const Signature& mine, int peer, const Signature& theirs,

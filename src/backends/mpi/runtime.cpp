@@ -116,7 +116,7 @@ void make_symbols_global() {
 
 // Open MPI has its all_reduce of large vectors poll through a tree of two or three ranks, which
 // takes a quarter longer than a ring, unless the user has chosen.
-void choose_polled_algorithms() {
+void choose_polled_algorithm() {
 #ifdef OPEN_MPI
   constexpr int kUnchosen = 0, kRing = 1;
   int index = 0, level = 0, count = 0, chosen = kRing;
@@ -143,7 +143,6 @@ void initialise() {
   make_symbols_global();
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  choose_polled_algorithms();
   std::atexit(finalise_at_exit);
 }
 
@@ -208,6 +207,7 @@ void start_mpi(const BackendContext& context, const Channel::Look& look) {
                       "the program initialised MPI for one thread only: call MPI_Init_thread with "
                       "MPI_THREAD_MULTIPLE, or let the mpi backend initialise MPI");
   concurrent = level == MPI_THREAD_MULTIPLE;
+  choose_polled_algorithm();
   int rank = 0, size = 0;
   {
     const auto turn = mpi_turn();
