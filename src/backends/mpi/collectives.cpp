@@ -19,8 +19,14 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::size_t kMaxPendingCollectives = 4096;
-// From here on polling costs next to nothing, and MPI takes long enough to be stopped in.
-constexpr std::size_t kPolledBytes = std::size_t{256} << 10;
+// From here on polling costs next to nothing, and MPI takes long enough to be stopped in. Open MPI's
+// reduce takes twice as long when it is polled, whatever its algorithm: it blocks.
+constexpr std::size_t kPolledBytes = std::size_t{1} << 20;
+#ifdef OPEN_MPI
+constexpr bool kPollsReduce = false;
+#else
+constexpr bool kPollsReduce = true;
+#endif
 constexpr std::chrono::milliseconds kGrace{300};  // for MPI to return after the group broke
 constexpr std::chrono::milliseconds kIdleLook{20};
 
@@ -32,8 +38,9 @@ std::size_t bytes_of(const T& op, int size) {
   const auto all = [](std::span<const std::size_t> counts) {
     return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   };
-  if constexpr (std::is_same_v<T, Barrier> || std::is_same_v<T, AllToAllV>)
-    return 0;  // the latter is polled in any case
+  if constexpr (std::is_same_v<T, Barrier> || std::is_same_v<T, AllToAllV> ||
+                (std::is_same_v<T, Reduce> && !kPollsReduce))
+    return 0;  // of an all_to_all_v too: it is polled in any case
   else if constexpr (std::is_same_v<T, GatherV>)
     return all(op.counts) * size_of(op.input.dtype);
   else if constexpr (std::is_same_v<T, ScatterV>)
