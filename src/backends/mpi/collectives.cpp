@@ -19,8 +19,8 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::size_t kMaxPendingCollectives = 4096;
-// From here on polling costs next to nothing, and MPI takes long enough to be stopped in. Open MPI's
-// reduce takes twice as long when it is polled, whatever its algorithm: it blocks.
+// From here on polling costs next to nothing, and MPI takes long enough to be stopped in. Open
+// MPI's reduce takes twice as long when it is polled, whatever its algorithm: it blocks.
 constexpr std::size_t kPolledBytes = std::size_t{1} << 20;
 #ifdef OPEN_MPI
 constexpr bool kPollsReduce = false;

@@ -13,9 +13,9 @@ namespace c10d::inline v0 {
 // The collectives of one group, in the caller or, when they are async, in a thread of the group,
 // after all ranks agreed on each: MPI can neither name who is missing nor be interrupted, so what
 // can go wrong is found before. Once ranks are inside, a peer that dies or is stopped holds them. A
-// large op (1 MiB) is polled there and ends with the group or at its deadline. A small one is a blocking
-// call of MPI, which is faster: its caller stays, though the group breaks at the deadline on all
-// ranks; of an async one the Work fails, and the thread stays.
+// large op (1 MiB) is polled there and ends with the group or at its deadline. A small one is a
+// blocking call of MPI, which is faster: its caller stays, though the group breaks at the deadline
+// on all ranks; of an async one the Work fails, and the thread stays.
 class Collectives {
  public:
   Collectives(const BackendContext& context, Channel channel, std::shared_ptr<Transfers> transfers);
