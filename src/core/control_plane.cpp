@@ -15,6 +15,13 @@
 #include "src/core/store_control.h"
 
 namespace c10d::inline v0 {
+namespace {
+
+// Of the monitor. What every library below does by itself, it has done after a second.
+constexpr int kTicksOfGrace = std::chrono::seconds(1) / kMonitorPeriod;
+constexpr int kTicksPerHeld = kLateOp / kMonitorPeriod;
+
+}  // namespace
 
 Control::~Control() = default;
 
@@ -137,6 +144,43 @@ void ControlPlane::warn_of_late_op(const std::function<std::vector<int>(const Re
       missing.empty() ? "all ranks have entered it" : "not there yet: " + names_of(missing));
 }
 
+void ControlPlane::watch_library() { broken() ? warn_of_held_op() : break_if_overdue(); }
+
+// The op that runs and must end first.
+std::optional<Recorded> ControlPlane::first_due() const {
+  std::optional<Recorded> first;
+  if (own_.ended.load(std::memory_order_relaxed) !=
+      own_.next_record.load(std::memory_order_relaxed))
+    visit_records(own_, [&](const Recorded& record) {
+      if (record.state == Record::running && (!first || record.end_ns < first->end_ns))
+        first = record;
+    });
+  return first;
+}
+
+// Ticks are counted, not seconds: who slept itself had no time to end its ops.
+void ControlPlane::break_if_overdue() {
+  const std::optional<Recorded> due = first_due();
+  const bool overdue = due && due->end_ns < steady_ns();
+  ticks_overdue_ = overdue ? ticks_overdue_ + 1 : 0;
+  if (ticks_overdue_ > kTicksOfGrace) fail(late(due->signature, due->sequence, "running"));
+}
+
+void ControlPlane::warn_of_held_op() {
+  const std::optional<Recorded> held = first_due();
+  ticks_held_ = held ? ticks_held_ + 1 : 0;
+  if (ticks_held_ % kTicksPerHeld != kTicksOfGrace) return;
+  const auto cause = failure();
+  log(LogLevel::warn,
+      "group \"{}\", rank {}: {} #{} runs for {:.0f} s, held by the library below although the "
+      "group "
+      "is broken{}; {}",
+      group_, rank_, to_string(held->signature.kind), held->sequence,
+      static_cast<double>(steady_ns() - held->start_ns) / 1e9,
+      cause->rank < 0 || cause->rank >= size_ ? "" : " because of " + name_of(cause->rank),
+      cause->message);
+}
+
 Failure ControlPlane::mismatch(const Signature& mine, int peer, const Signature& theirs,
                                bool mine_is_odd, std::uint64_t sequence) const {
   Failure failure = failure_about(
@@ -150,12 +194,11 @@ Failure ControlPlane::mismatch(const Signature& mine, int peer, const Signature&
   return failure;
 }
 
-Failure ControlPlane::deadline_passed(const Call& call, std::string_view phase,
-                                      const std::vector<int>& missing,
+Failure ControlPlane::deadline_passed(const Signature& signature, std::uint64_t sequence,
+                                      std::string_view phase, const std::vector<int>& missing,
                                       const std::function<std::string(int)>& about) const {
-  const Signature signature = signature_of(call.op, size_);
-  std::string text = fmt::format("the deadline of {} #{} passed while {}", describe(signature),
-                                 call.sequence, phase);
+  std::string text =
+      fmt::format("the deadline of {} #{} passed while {}", describe(signature), sequence, phase);
   constexpr std::size_t kTold = 8;  // of more only who they are
   if (missing.size() > kTold || !about) {
     if (!missing.empty()) text += "; missing: " + names_of(missing);
@@ -168,7 +211,7 @@ Failure ControlPlane::deadline_passed(const Call& call, std::string_view phase,
   failure.message = std::move(text);
   failure.group = group_;
   failure.op = to_string(signature.kind);
-  failure.sequence = call.sequence;
+  failure.sequence = sequence;
   return failure;
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,6 +65,9 @@ class ControlPlane : public Control {
   bool broken() const noexcept override {
     return header_.state.load(std::memory_order_acquire) != GroupHeader::intact;
   }
+  Failure timed_out(const Call& call, std::string_view phase) final {
+    return late(signature_of(call.op, size_), call.sequence, phase);
+  }
   std::shared_ptr<const Failure> explain(Failure otherwise, Duration patience) override;
 
  protected:
@@ -78,6 +82,12 @@ class ControlPlane : public Control {
   Failure failure_about(int rank, Code code, std::string message) const;
   // That `peer` left while this rank waits for it in `where`.
   Failure left(int peer, std::string_view where) const;
+  // As timed_out().
+  virtual Failure late(const Signature& signature, std::uint64_t sequence,
+                       std::string_view phase) = 0;
+  // For the monitor, every tick. A library below may know no deadline: what runs past its own there
+  // breaks the group, and what it holds although the group broke is told of.
+  void watch_library();
   // For the monitor: warns now and then of the oldest op of this rank that runs for long, with the
   // ranks that `behind` names as those that have not come as far.
   void warn_of_late_op(const std::function<std::vector<int>(const Recorded&)>& behind);
@@ -86,9 +96,10 @@ class ControlPlane : public Control {
   std::shared_ptr<const Failure> failure_of_another();
   Failure mismatch(const Signature& mine, int peer, const Signature& theirs, bool mine_is_odd,
                    std::uint64_t sequence) const;
-  // The failure of `call`, whose deadline passed in `phase` because of the ranks in `missing`.
+  // The failure of a call whose deadline passed in `phase` because of the ranks in `missing`.
   // `about` may add what is known of one of them.
-  Failure deadline_passed(const Call& call, std::string_view phase, const std::vector<int>& missing,
+  Failure deadline_passed(const Signature& signature, std::uint64_t sequence,
+                          std::string_view phase, const std::vector<int>& missing,
                           const std::function<std::string(int)>& about = {}) const;
   Failure did_not_reach_barrier(const std::vector<int>& missing, std::uint64_t round) const;
   Failure counts_mismatch(std::uint64_t sequence, int peer, std::uint64_t expected,
@@ -105,7 +116,14 @@ class ControlPlane : public Control {
  private:
   Mutex record_mutex_;
   bool record_kept_ C10D_GUARDED_BY(record_mutex_) = false;
-  std::int64_t last_warning_ns_ = 0;  // the monitor's thread alone
+  // The monitor's thread alone:
+  std::optional<Recorded> first_due() const;
+  void break_if_overdue();
+  void warn_of_held_op();
+  std::int64_t last_warning_ns_ = 0;
+  int ticks_overdue_ = 0;
+  int ticks_held_ = 0;
+  // Until here.
   Mutex mutex_;
   std::function<void()> end_ops_ C10D_GUARDED_BY(mutex_);
   std::shared_ptr<const Failure> cause_

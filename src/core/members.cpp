@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 #include <map>
 
 namespace c10d::inline v0 {
@@ -54,6 +55,33 @@ bool has_ended(pid_t pid) noexcept {
   const bool ended = ::poll(&entry, 1, 0) == 1;
   ::close(fd);
   return ended;
+}
+
+namespace {
+
+bool is_stopped(std::int64_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(file, line);
+  const std::size_t name = line.rfind(") ");  // which may hold anything
+  return name != line.npos && name + 2 < line.size() &&
+         (line[name + 2] == 'T' || line[name + 2] == 't');
+}
+
+}  // namespace
+
+std::vector<int> not_running(const std::vector<Member>& members) {
+  std::vector<int> ranks;
+  for (const Member& member : members)
+    if (member.same_host && member.pid != getpid() &&
+        (has_ended(static_cast<pid_t>(member.pid)) || is_stopped(member.pid)))
+      ranks.push_back(member.rank);
+  return ranks;
+}
+
+std::string about_not_running(const std::vector<Member>& members, const std::vector<int>& ranks) {
+  return ranks.empty() ? "no rank of this host has ended or is stopped"
+                       : "ended or stopped: " + names_of(members, ranks);
 }
 
 }  // namespace c10d::inline v0

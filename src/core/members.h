@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "c10d/control.h"
+#include "c10d/export.h"
 
 namespace c10d::inline v0 {
 
@@ -20,5 +21,11 @@ std::string ranges_of(const std::vector<int>& ranks);
 
 // Whether the process is known to have ended, reaped or not.
 bool has_ended(pid_t pid) noexcept;
+
+// The ranks whose processes have ended or are stopped, as far as this host shows.
+C10D_API std::vector<int> not_running(const std::vector<Member>& members);
+// What is to be said of them: "ended or stopped: rank 2 (host a, pid 9)".
+C10D_API std::string about_not_running(const std::vector<Member>& members,
+                                       const std::vector<int>& ranks);
 
 }  // namespace c10d::inline v0

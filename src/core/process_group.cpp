@@ -146,14 +146,16 @@ Work ProcessGroup::State::run(const Op& op, const Signature& signature,
       own.pending.load(std::memory_order_acquire) == 0)
     control->announce_ahead(op, sequence, signature, hash);
   const std::int64_t now = steady_ns();
-  const std::uint64_t record = start_record(own, sequence, signature, now);
-  if (collective) own.submitted.store(sequence, std::memory_order_relaxed);
   const Duration limit =
       capped(options.timeout.value_or(Duration(timeout.load(std::memory_order_relaxed))));
+  const Deadline deadline(Duration(now) + limit);
+  const std::uint64_t record =
+      start_record(own, sequence, signature, now, deadline.time_since_epoch().count());
+  if (collective) own.submitted.store(sequence, std::memory_order_relaxed);
   const Call call{.op = op,
                   .sequence = sequence,
                   .signature = hash,
-                  .deadline = Deadline(Duration(now) + limit),
+                  .deadline = deadline,
                   .async = options.async,
                   .record = record};
   if (options.async) own.pending.fetch_add(1, std::memory_order_relaxed);

@@ -42,7 +42,7 @@ Recorded read(const Record& record) noexcept {
 }  // namespace
 
 std::uint64_t start_record(RankBlock& block, std::uint64_t sequence, const Signature& signature,
-                           std::int64_t now_ns) noexcept {
+                           std::int64_t now_ns, std::int64_t deadline_ns) noexcept {
   const std::uint64_t number = block.next_record.load(kUnordered);
   auto& word = block.records[number % kRecords].words;
   word[Record::sequence].store(sequence, kUnordered);
@@ -53,7 +53,7 @@ std::uint64_t start_record(RankBlock& block, std::uint64_t sequence, const Signa
   word[Record::counts].store(signature.counts, kUnordered);
   word[Record::factor].store(std::bit_cast<std::uint64_t>(signature.factor), kUnordered);
   word[Record::start_ns].store(static_cast<std::uint64_t>(now_ns), kUnordered);
-  word[Record::end_ns].store(0, kUnordered);
+  word[Record::end_ns].store(static_cast<std::uint64_t>(deadline_ns), kUnordered);
   word[Record::what].store(packed(signature, Record::running), std::memory_order_release);
   block.next_record.store(number + 1, std::memory_order_release);
   return number;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -16,13 +17,15 @@ struct Recorded {
   std::uint64_t sequence;
   Signature signature;
   Record::State state;
-  std::int64_t start_ns, end_ns;  // steady clock
+  std::int64_t start_ns, end_ns;  // steady clock; a running op's end is its deadline
 };
+
+inline constexpr std::int64_t kNoDeadlineNs = std::numeric_limits<std::int64_t>::max();
 
 // The ring of a rank's last ops in its RankBlock. Only the rank itself writes; anybody may read.
 // Returns the record's number for finish_record.
 std::uint64_t start_record(RankBlock& block, std::uint64_t sequence, const Signature& signature,
-                           std::int64_t now_ns) noexcept;
+                           std::int64_t now_ns, std::int64_t deadline_ns = kNoDeadlineNs) noexcept;
 void finish_record(RankBlock& block, std::uint64_t record, bool ok, std::int64_t now_ns) noexcept;
 // Whether an op runs. Cheap, for who asks often.
 bool is_busy(const RankBlock& block) noexcept;

@@ -74,7 +74,6 @@ class ShmControl final : public ControlPlane {
   void announce(const Call& call) override;
   Agreement poll_agreement(const Call& call) override;
   std::shared_ptr<const Failure> fail(Failure failure) override;
-  Failure timed_out(const Call& call, std::string_view phase) override;
   std::shared_ptr<const Failure> barrier(Deadline deadline) override;
 
   void leave() noexcept override {
@@ -90,6 +89,7 @@ class ShmControl final : public ControlPlane {
   void look_for_evidence() override;
 
  private:
+  Failure late(const Signature& signature, std::uint64_t sequence, std::string_view phase) override;
   std::uint64_t* counts(int rank, std::uint64_t sequence) const noexcept {
     return counts_ +
            (static_cast<std::size_t>(rank) * 2 + sequence % 2) * static_cast<std::size_t>(size_);
@@ -273,23 +273,22 @@ std::shared_ptr<const Failure> ShmControl::fail(Failure failure_value) {
   return failure();
 }
 
-Failure ShmControl::timed_out(const Call& call, std::string_view phase) {
-  const Signature signature = signature_of(call.op, size_);
+Failure ShmControl::late(const Signature& signature, std::uint64_t sequence,
+                         std::string_view phase) {
   std::vector<int> missing;
   if (is_point_to_point(signature.kind)) {
     if (signature.root >= 0 && signature.root != rank_) missing.push_back(signature.root);
   } else {
-    missing = ranks_that(
-        [&](int rank) { return blocks_[rank].submitted.load(kRelaxed) < call.sequence; });
+    missing =
+        ranks_that([&](int rank) { return blocks_[rank].submitted.load(kRelaxed) < sequence; });
   }
   const auto about = [this](int peer) { return ": " + last_op(blocks_[peer], steady_ns()); };
   if (!missing.empty() || is_point_to_point(signature.kind))
-    return deadline_passed(call, phase, missing, about);
+    return deadline_passed(signature, sequence, phase, missing, about);
   // All entered. Who has not left it may be held up by another one of them.
-  missing = ranks_that([&](int rank) {
-    return rank != rank_ && blocks_[rank].finished.load(kRelaxed) < call.sequence;
-  });
-  Failure failure = deadline_passed(call, phase, missing, about);
+  missing = ranks_that(
+      [&](int rank) { return rank != rank_ && blocks_[rank].finished.load(kRelaxed) < sequence; });
+  Failure failure = deadline_passed(signature, sequence, phase, missing, about);
   const int culprit = missing.size() == 1 ? missing.front() : silent_one(missing);
   failure.rank = culprit;
   failure.host = culprit < 0 ? "" : members_[static_cast<std::size_t>(culprit)].host;
@@ -396,6 +395,7 @@ void ShmControl::look_for_evidence() {
 
 void ShmControl::tick() {
   own_.heartbeat_ns.store(steady_ns(), kRelaxed);
+  watch_library();
   if (broken()) return;
   look_for_evidence();
   check_running_ops();

@@ -60,12 +60,12 @@ class StoreControl final : public ControlPlane {
   Agreement poll_agreement(const Call& call) override;
   std::shared_ptr<const Failure> fail(Failure failure) override;
   std::shared_ptr<const Failure> revoke(Failure failure) override;
-  Failure timed_out(const Call& call, std::string_view phase) override;
   std::shared_ptr<const Failure> barrier(Deadline deadline) override;
   void leave() noexcept override;
   void tick() override;
 
  private:
+  Failure late(const Signature& signature, std::uint64_t sequence, std::string_view phase) override;
   void look_for_cause();
   void keep_for_later(const Failure& failure);
   void tell();  // what was kept
@@ -341,19 +341,19 @@ void StoreControl::look_for_cause() {
     write_cause(header_, from_text(*text));
 }
 
-Failure StoreControl::timed_out(const Call& call, std::string_view phase) {
-  const Signature signature = signature_of(call.op, size_);
+Failure StoreControl::late(const Signature& signature, std::uint64_t sequence,
+                           std::string_view phase) {
   std::vector<int> missing;
   if (is_point_to_point(signature.kind)) {
     if (signature.root >= 0 && signature.root != rank_) missing.push_back(signature.root);
   } else {
     try {
       for (int peer = 0; peer < size_; ++peer)
-        if (peer != rank_ && !has_come(key(peer, call.sequence))) missing.push_back(peer);
+        if (peer != rank_ && !has_come(key(peer, sequence))) missing.push_back(peer);
     } catch (const DistError&) {  // the store is gone: the ranks stay unnamed
     }
   }
-  return deadline_passed(call, phase, missing);
+  return deadline_passed(signature, sequence, phase, missing);
 }
 
 std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
@@ -401,6 +401,7 @@ std::vector<int> StoreControl::behind(const Recorded& record) {
 // With one thread for all groups, no call may wait long.
 void StoreControl::tick() try {
   own_.heartbeat_ns.store(steady_ns(), std::memory_order_relaxed);
+  watch_library();
   if (++ticks_ < next_tell_) return;
   next_tell_ = ticks_ + kTicksPerRetry;  // unless this one succeeds
   tell();

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 
 namespace c10d::fault {
@@ -13,6 +14,7 @@ namespace {
 
 bool g_exits = false;
 int g_until_failure = 0;
+std::string g_stops_in;
 
 constexpr int kErrorOfMpi = 16;  // of both MPIs
 
@@ -27,9 +29,14 @@ void* own(const char* name, const void* caller) {
   return function;
 }
 
+void stop_in(const char* name) {
+  if (g_stops_in == name) raise(SIGSTOP);
+}
+
 }  // namespace
 
 void set_mpi_trap(const std::string& trap) {
+  g_stops_in = trap;
   g_exits = trap == "exit";
   if (trap.rfind("fail:", 0) == 0) g_until_failure = std::stoi(trap.substr(5));
   if (trap == "stranger")
@@ -57,4 +64,26 @@ int MPI_Comm_idup(void* comm, void* copy, void* request) {
   return reinterpret_cast<int (*)(void*, void*, void*)>(
       own("PMPI_Comm_idup", __builtin_return_address(0)))(comm, copy, request);
 }
+
+// Stops in `name`, then is what MPI has under that name.
+#define C10D_STOPPING(name, parameters, ...)                                    \
+  __attribute__((visibility("default"))) int name parameters;                   \
+  int name parameters {                                                         \
+    c10d::fault::stop_in(#name);                                                \
+    return reinterpret_cast<int(*) parameters>(                                 \
+        c10d::fault::own("P" #name, __builtin_return_address(0)))(__VA_ARGS__); \
+  }
+
+C10D_STOPPING(MPI_Init_thread, (void* argc, void* argv, int required, void* provided), argc, argv,
+              required, provided)
+C10D_STOPPING(MPI_Comm_create_group, (void* comm, void* group, int tag, void* made), comm, group,
+              tag, made)
+C10D_STOPPING(MPI_Allreduce,
+              (const void* from, void* to, int count, void* type, void* op, void* comm), from, to,
+              count, type, op, comm)
+C10D_STOPPING(MPI_Iallreduce,
+              (const void* from, void* to, int count, void* type, void* op, void* comm,
+               void* request),
+              from, to, count, type, op, comm, request)
+C10D_STOPPING(MPI_Finalize, (), )
 }

@@ -194,6 +194,40 @@ int make_on_mpi(const std::string& place, const std::string& output, int victim,
   return 0;
 }
 
+// One rank stops where the trap says: the others say with which error their part of it ends, and
+// how it is called; what they log goes where they say it.
+int be_held_on_mpi(const std::string& place, const std::string& output, int victim,
+                   const std::string& trap, std::chrono::milliseconds timeout) {
+  const LaunchInfo launch = detect_launch();
+  redirect(output + "." + std::to_string(launch.rank), true);
+  say("pid " + std::to_string(getpid()));
+  if (launch.rank == victim) set_mpi_trap(trap);
+  const std::shared_ptr<Store> store = store_at(place, launch.size);
+  const bool whole = trap == "MPI_Init_thread" || trap == "MPI_Finalize";
+  try {
+    ProcessGroup world = init_process_group({.backend = "mpi",
+                                             .store = store,
+                                             .rank = launch.rank,
+                                             .size = launch.size,
+                                             .timeout = whole ? timeout : kRankTimeout});
+    world.set_timeout(timeout);
+    if (trap == "MPI_Comm_create_group") world.new_group(std::vector{2, 1, 0});
+    const bool large = trap == "MPI_Iallreduce";
+    std::vector<float> data(large ? 1 << 20 : 2, 1);
+    if (large) world.all_reduce(data);
+    if (trap == "MPI_Allreduce") world.all_reduce(data, ReduceOp::sum, {.async = true}).wait();
+  } catch (const std::exception& error) {
+    say_error(error);
+  }
+  say("over");
+  std::vector<std::string> all;
+  for (int rank = 0; rank < launch.size; ++rank)
+    if (rank != victim || trap == "MPI_Finalize") all.push_back("over/" + std::to_string(rank));
+  store->set("over/" + std::to_string(launch.rank), "");
+  store->wait(all);
+  return 0;
+}
+
 int keep_store() {
   const auto store = make_tcp_store({.server = true, .timeout = kRankTimeout});
   say(std::to_string(store->port()));
@@ -215,6 +249,9 @@ int run(const std::vector<std::string>& arguments) {
   if (mode == "make-on-mpi")
     return make_on_mpi(arguments.at(1), arguments.at(2), std::stoi(arguments.at(3)),
                        arguments.at(4));
+  if (mode == "held-on-mpi")
+    return be_held_on_mpi(arguments.at(1), arguments.at(2), std::stoi(arguments.at(3)),
+                          arguments.at(4), std::chrono::milliseconds(std::stoi(arguments.at(5))));
   if (mode ==
       "mismatch-in-file") {  // rank and size from the launcher, one file per rank for output
     const LaunchInfo launch = detect_launch();

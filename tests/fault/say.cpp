@@ -15,9 +15,10 @@ int g_output = STDOUT_FILENO;
 
 }  // namespace
 
-void redirect(const std::string& path) {
+void redirect(const std::string& path, bool log_too) {
   g_output = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (g_output < 0) throw std::system_error(errno, std::generic_category(), path);
+  if (log_too) dup2(g_output, STDERR_FILENO);
 }
 
 void say(const std::string& line) {

@@ -14,7 +14,7 @@ inline constexpr std::chrono::seconds kRankTimeout{20};
 void say(const std::string& line);
 // "error <code> <rank> <pid> <what>".
 void say_error(const std::exception& error);
-// Says into a file from now on.
-void redirect(const std::string& path);
+// Says into a file from now on, where the log may go too.
+void redirect(const std::string& path, bool log_too = false);
 
 }  // namespace c10d::fault

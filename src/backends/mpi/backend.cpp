@@ -3,19 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 
-#include "kernels/alone.h"
 #include "kernels/collected.h"
-#include "src/backends/mpi/direct.h"
 #include "src/backends/mpi/runtime.h"
 #include "src/backends/mpi/types.h"
+#include "src/core/members.h"
 
 namespace c10d::inline v0 {
 namespace {
-
-constexpr std::size_t kMaxPendingCollectives = 4096;
 
 Support composed(const char* how) { return {.ok = true, .reason = {}, .composed = how}; }
 
@@ -40,89 +38,27 @@ Support mpi_supports(const Query& query) {
 
 MpiBackend::MpiBackend(BackendContext context, Channel channel)
     : context_(std::move(context)),
-      channel_(std::move(channel)),
       sent_(static_cast<std::size_t>(context_.size)),
       transfers_(std::make_shared<Transfers>(context_)),
-      collectives_(std::make_unique<Tasks>(1, kMaxPendingCollectives)) {
+      collectives_(std::make_unique<Collectives>(context_, std::move(channel), transfers_)) {
   hold_mpi();
 }
 
 // Communicators of a group that did not end in order stay: freeing one can wait for peers. MPI is
 // not finalised then either.
-MpiBackend::~MpiBackend() = default;
-
-template <class T>
-FailurePtr MpiBackend::run_op(const Call& call, const T& op) {
-  if constexpr (!std::is_same_v<T, AllToAllV>) {
-    if (mpi_is_concurrent() && is_direct(channel_, op)) {
-      check_mpi(start(channel_, op, nullptr));
-      channel_.free_types();
-      return nullptr;
-    }
-  }
-  FailurePtr failure;
-  auto plan = std::make_unique<Plan>(channel_);
-  try {
-    plan->add(op);
-    while (!plan->advance() && !transfers_->is_over(call, failure)) transfers_->pause();
-  } catch (const std::exception& error) {
-    failure = transfers_->library_error(call, error.what());
-  }
-  if (failure) give_up(std::move(plan));
-  channel_.free_types();
-  return failure;
-}
-
-FailurePtr MpiBackend::run(const Call& call) {
-  if (FailurePtr failure = context_.control->agree(call, Control::Waiting::spin)) return failure;
-  try {
-    return std::visit(
-        [&]<class T>(const T& op) -> FailurePtr {
-          if constexpr (std::is_same_v<T, Send> || std::is_same_v<T, Recv>) {
-            return nullptr;
-          } else if (channel_.size > 1) {
-            return run_op(call, op);
-          } else {
-            run_alone(op);
-            return nullptr;
-          }
-        },
-        call.op);
-  } catch (const std::exception& error) {
-    return transfers_->library_error(call, error.what());
-  }
-}
+MpiBackend::~MpiBackend() { give_up(std::move(collectives_)); }
 
 Work MpiBackend::launch(const Call& call) {
   if (const auto* send = std::get_if<Send>(&call.op))
     return launch_message(call, *send, sent_[static_cast<std::size_t>(send->peer)]++);
   if (const auto* recv = std::get_if<Recv>(&call.op)) return launch_message(call, *recv, 0);
-  if (call.async) return launch_async(call);
-  if (!collectives_->idle(call.deadline))
-    return Work::failed(*context_.control->fail(
-        context_.control->timed_out(call, "waiting for earlier async ops")));
-  const FailurePtr failure = run(call);
-  return failure ? Work::failed(*failure) : Work();
-}
-
-Work MpiBackend::launch_async(const Call& call) {
-  const WorkSource source;
-  const bool added = collectives_->add([this, source, owned = std::make_shared<OwnedCall>(call)] {
-    const FailurePtr failure = run(owned->call());
-    failure ? source.fail(*failure) : source.complete();
-  });
-  if (added) return source.work();
-  return Work::failed(*context_.control->fail(
-      {.code = Code::out_of_resources,
-       .message = fmt::format("more than {} async ops of one group are pending: wait() for some",
-                              kMaxPendingCollectives),
-       .rank = context_.rank,
-       .group = context_.group}));
+  return collectives_->launch(call);
 }
 
 template <class T>
 Work MpiBackend::launch_message(const Call& call, const T& op, std::uint32_t number) {
-  if (channel_.headers == MPI_COMM_NULL)
+  const Channel& channel = collectives_->channel();
+  if (channel.headers == MPI_COMM_NULL)
     return Work::failed({.code = Code::unsupported,
                          .message = "mpi: a group of one has nobody to send to",
                          .rank = context_.rank});
@@ -133,9 +69,9 @@ Work MpiBackend::launch_message(const Call& call, const T& op, std::uint32_t num
   try {
     std::unique_ptr<Message> message;
     if constexpr (std::is_same_v<T, Send>)
-      message = std::make_unique<Message>(channel_, op, number);
+      message = std::make_unique<Message>(channel, op, number);
     else
-      message = std::make_unique<Message>(channel_, op);
+      message = std::make_unique<Message>(channel, op);
     if (call.async) return transfers_->finish_later(call, std::move(message));
     const FailurePtr failure = transfers_->finish(call, message);
     return failure ? Work::failed(*failure) : Work::received_from(message->source());
@@ -146,20 +82,31 @@ Work MpiBackend::launch_message(const Call& call, const T& op, std::uint32_t num
 
 namespace {
 
-// Makes the backend of a group out of the channel that `make(look)` returns. MPI calls that block
-// may be made there: either all ranks come to them or none does.
+Failure late(const BackendContext& context) {
+  const std::vector<int> idle = not_running(context.members);
+  Failure failure{
+      .code = Code::timed_out,
+      .message = fmt::format("rank {} waited in vain for the others while MPI started "
+                             "or made the communicators of group \"{}\"; {}",
+                             context.rank, context.group, about_not_running(context.members, idle)),
+      .group = context.group};
+  if (idle.empty()) return failure;
+  const Member& first = context.members[static_cast<std::size_t>(idle.front())];
+  failure.rank = first.rank;
+  failure.host = first.host;
+  failure.pid = first.pid;
+  return failure;
+}
+
+// Makes the backend of a group out of the channel that `make(look)` returns. All
+// ranks come to the MPI calls there or none does.
 template <class Make>
 std::unique_ptr<Backend> make_together(BackendContext context, const Make& make) {
   const Deadline deadline = std::chrono::steady_clock::now() + context.timeout;
   if (const auto failure = context.control->barrier(deadline)) throw_failure(*failure);
   const auto look = [&] {
     if (const auto failure = context.control->failure()) throw_failure(*failure);
-    if (std::chrono::steady_clock::now() >= deadline)
-      throw_failure({.code = Code::timed_out,
-                     .message = fmt::format("rank {} waited in vain for the others while MPI made "
-                                            "the communicators of group \"{}\"",
-                                            context.rank, context.group),
-                     .group = context.group});
+    if (std::chrono::steady_clock::now() >= deadline) throw_failure(late(context));
   };
   const MpiHold hold;  // who exits meanwhile must not wait for the others in MPI_Finalize
   try {
@@ -183,16 +130,17 @@ std::unique_ptr<Backend> MpiBackend::new_group(BackendContext context,
   // The tag tells apart groups that members make at the same time.
   const int tag = static_cast<int>(std::hash<std::string>()(context.group) % 32768);
   return make_together(std::move(context), [&](const Channel::Look& look) {
-    return Channel::subset(channel_.collectives, parent_ranks, tag, look);
+    return Channel::subset(collectives_->channel().collectives, parent_ranks, tag, look);
   });
 }
 
 void MpiBackend::shutdown(Deadline deadline) {
+  if (context_.control->broken()) deadline = std::min(deadline, Deadline::clock::now());
   if (!open_ || !collectives_->idle(deadline) || !transfers_->finish_all(deadline)) return;
   open_ = false;
-  if (channel_.size > 1 && !context_.control->broken()) {
+  if (context_.size > 1 && !context_.control->broken()) {
     const auto turn = mpi_turn();
-    channel_.free_communicators();
+    collectives_->channel().free_communicators();
   }
   release_mpi();
 }
@@ -209,7 +157,7 @@ std::unique_ptr<Backend> make_mpi_backend(BackendContext context) {
   check_startable(context);
   const BackendContext& starting = context;
   return make_together(context, [&](const Channel::Look& look) {
-    start_mpi(starting);
+    start_mpi(starting, look);
     return Channel::duplicate(MPI_COMM_WORLD, look);
   });
 }

@@ -46,7 +46,7 @@ MPI_Comm duplicate_of(MPI_Comm comm, const Channel::Look& look) {
   return duplicate->comm;
 }
 
-MPI_Comm communicator_of(MPI_Comm parent, const std::vector<int>& ranks, int tag) {
+MPI_Comm make_communicator(MPI_Comm parent, const std::vector<int>& ranks, int tag) {
   const auto turn = mpi_turn();
   MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
   MPI_Comm comm = MPI_COMM_NULL;
@@ -57,6 +57,13 @@ MPI_Comm communicator_of(MPI_Comm parent, const std::vector<int>& ranks, int tag
   MPI_Group_free(&all);
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   return comm;
+}
+
+MPI_Comm communicator_of(MPI_Comm parent, const std::vector<int>& ranks, int tag,
+                         const Channel::Look& look) {
+  const auto comm = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
+  call_apart([=] { *comm = make_communicator(parent, ranks, tag); }, look);
+  return *comm;
 }
 
 MPI_Datatype committed(MPI_Datatype type) {
@@ -82,7 +89,7 @@ Channel Channel::duplicate(MPI_Comm parent, const Look& look) {
 }
 
 Channel Channel::subset(MPI_Comm parent, const std::vector<int>& ranks, int tag, const Look& look) {
-  return over(communicator_of(parent, ranks, tag), look);
+  return over(communicator_of(parent, ranks, tag, look), look);
 }
 
 void Channel::free_communicators() noexcept {

@@ -25,8 +25,8 @@ struct Channel {
   using Look = std::function<void()>;
   // Duplicates `parent`, collectively over its ranks.
   static Channel duplicate(MPI_Comm parent, const Look& look);
-  // Over these ranks of `parent`, in this order; only they call, and all do: MPI has no call for it
-  // that would not block. `tag` tells apart groups made at the same time.
+  // Over these ranks of `parent`, in this order; only they call, and all do. `tag` tells apart
+  // groups made at the same time.
   static Channel subset(MPI_Comm parent, const std::vector<int>& ranks, int tag, const Look& look);
   void free_communicators() noexcept;
 

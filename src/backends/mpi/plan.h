@@ -20,14 +20,13 @@ namespace c10d::inline v0 {
 
 // One collective as steps: each calls MPI or works locally, and the next one begins when that is
 // done. The steps that talk are the same on all ranks, whatever is in place or async on one of
-// them, and all of them block where MPI is concurrent: a blocking collective of MPI does not match
-// the other kind.
+// them; where `polls` is false, which it is on all ranks or on none, MPI's own collectives block.
 class Plan {
  public:
   using Step = std::function<void()>;
   using Counts = std::vector<std::size_t>;
 
-  explicit Plan(Channel& channel) : channel_(channel) {}
+  Plan(Channel& channel, bool polls) : channel_(channel), polls_(polls) {}
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
@@ -70,7 +69,7 @@ class Plan {
   }
   template <class T>
   void start_one(const T& op) {
-    if (mpi_is_concurrent()) return check_mpi(start(channel_, op, nullptr));
+    if (!polls_) return check_mpi(start(channel_, op, nullptr));
     const auto turn = mpi_turn();
     check_mpi(start(channel_, op, next_request()));
   }
@@ -101,6 +100,7 @@ class Plan {
                        ReduceOp op);
 
   Channel& channel_;
+  const bool polls_;
   std::deque<Step> steps_;
   std::vector<MPI_Request> requests_;
   std::deque<Counts> counts_;

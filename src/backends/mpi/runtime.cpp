@@ -5,24 +5,37 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "c10d/env.h"
 #include "src/core/host.h"
+#include "src/core/log.h"
+#include "src/core/members.h"
 #include "src/core/mutex.h"
+#include "src/core/start_thread.h"
 
 namespace c10d::inline v0 {
 namespace {
 
+using std::chrono::steady_clock;
+
 constexpr std::size_t kMaxLine = 300;  // of the command line in a message
+constexpr std::chrono::milliseconds kApartLook{10};
+constexpr std::chrono::seconds kTell{10};  // how often a wait at exit is told of
 
 Mutex start_mutex;
 Mutex turn_mutex;
 std::atomic<int> groups = 0;
 std::atomic<bool> concurrent = false;
+std::atomic<bool> started = false;  // by start_mpi()
 
 bool launched_by_mpi() {
   return env("OMPI_COMM_WORLD_SIZE") || env("PMI_SIZE") || env("PMI_RANK") || env("PMIX_RANK");
@@ -51,9 +64,44 @@ std::string line_to_type(int size) {
                         .group = context.group});
 }
 
-void finalise_at_exit() {
+// The ranks of MPI, and how long this one waits at exit for one of them that does not run. Until
+// then, and for those that run, it waits: to leave without them would make mpirun end the job.
+struct World {
+  std::vector<Member> members;
+  Duration timeout{};
+};
+World& world() {
+  static World& of_process = *new World();
+  return of_process;
+}
+
+bool is_on_one_host(const std::vector<Member>& members) {
+  return std::all_of(members.begin(), members.end(),
+                     [](const Member& member) { return member.same_host; });
+}
+
+void finalise_at_exit() try {
   int finalised = 0;
-  if (groups.load() == 0 && MPI_Finalized(&finalised) == MPI_SUCCESS && !finalised) MPI_Finalize();
+  if (groups.load() != 0 || MPI_Finalized(&finalised) != MPI_SUCCESS || finalised) return;
+  const World& all = world();
+  const auto start = steady_clock::now();
+  auto next = start + std::min<Duration>(all.timeout, kTell);
+  call_apart([] { MPI_Finalize(); },
+             [&] {
+               const auto now = steady_clock::now();
+               if (now < next) return;
+               next = now + kTell;
+               const std::vector<int> idle = not_running(all.members);
+               const std::string text =
+                   fmt::format("waits for {:.0f} s in MPI_Finalize for the other ranks; {}",
+                               std::chrono::duration<double>(now - start).count(),
+                               about_not_running(all.members, idle));
+               if (now - start >= all.timeout && !(idle.empty() && is_on_one_host(all.members)))
+                 throw std::runtime_error(text + "; exits without it");
+               log(LogLevel::warn, "{}", text);
+             });
+} catch (const std::exception& error) {
+  log(LogLevel::error, "{}", error.what());
 }
 
 // Open MPI opens parts of itself as plugins, which look for its symbols in the global scope; a
@@ -66,46 +114,100 @@ void make_symbols_global() {
 #endif
 }
 
+// Open MPI has its all_reduce of large vectors poll through a tree of two or three ranks, which
+// takes a quarter longer than a ring, unless the user has chosen.
+void choose_polled_algorithm() {
+#ifdef OPEN_MPI
+  constexpr int kUnchosen = 0, kRing = 1;
+  int index = 0, level = 0, count = 0, chosen = kRing;
+  if (MPI_T_init_thread(MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS) return;
+  MPI_T_cvar_handle variable;
+  if (MPI_T_cvar_get_index("coll_libnbc_iallreduce_algorithm", &index) == MPI_SUCCESS &&
+      MPI_T_cvar_handle_alloc(index, nullptr, &variable, &count) == MPI_SUCCESS) {
+    if (MPI_T_cvar_read(variable, &chosen) == MPI_SUCCESS && chosen == kUnchosen)
+      MPI_T_cvar_write(variable, &kRing);
+    MPI_T_cvar_handle_free(&variable);
+  }
+  MPI_T_finalize();
+#endif
+}
+
 bool is_initialised() {
   int flag = 0;
   MPI_Initialized(&flag);
   return flag != 0;
 }
 
-int initialised_level() {
+void initialise() {
   int level = MPI_THREAD_SINGLE;
-  if (is_initialised()) {
-    MPI_Query_thread(&level);
-    return level;
-  }
   make_symbols_global();
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   std::atexit(finalise_at_exit);
-  return level;
 }
 
 }  // namespace
+
+void call_apart(std::function<void()> call, const Channel::Look& look) {
+  struct Apart {
+    Mutex mutex;
+    CondVar changed;
+    bool done C10D_GUARDED_BY(mutex) = false;
+    std::exception_ptr error C10D_GUARDED_BY(mutex);
+  };
+  const auto apart = std::make_shared<Apart>();
+  hold_mpi();
+  start_thread([apart, call = std::move(call)] {
+    std::exception_ptr error;
+    try {
+      call();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    release_mpi();
+    MutexLock lock(apart->mutex);
+    apart->done = true;
+    apart->error = error;
+    apart->changed.notify_one();
+  }).detach();
+  const auto done = [&apart] {
+    MutexLock lock(apart->mutex);
+    if (!apart->done) apart->changed.wait_for(apart->mutex, kApartLook);
+    return apart->done;
+  };
+  while (!done()) look();
+  MutexLock lock(apart->mutex);
+  if (apart->error) std::rethrow_exception(apart->error);
+}
 
 void check_startable(const BackendContext& context) {
   int finalised = 0;
   MPI_Finalized(&finalised);
   if (finalised)
     throw_unsupported(context, "MPI was finalised in this process and cannot start again");
+  if (!is_initialised() && started)
+    throw_unsupported(context, "MPI was started in this process before and did not come up");
   if (!is_initialised() && !launched_by_mpi())
     throw_unsupported(context,
                       fmt::format("the mpi backend needs the launcher of its MPI: type `{}`",
                                   line_to_type(context.size)));
 }
 
-void start_mpi(const BackendContext& context) {
+void start_mpi(const BackendContext& context, const Channel::Look& look) {
   MutexLock lock(start_mutex);
-  const int level = initialised_level();
+  if (!is_initialised()) {
+    world() = {context.members, context.timeout};
+    started = true;
+    call_apart(initialise, look);
+  }
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
   if (level < MPI_THREAD_SERIALIZED)
     throw_unsupported(context,
                       "the program initialised MPI for one thread only: call MPI_Init_thread with "
                       "MPI_THREAD_MULTIPLE, or let the mpi backend initialise MPI");
   concurrent = level == MPI_THREAD_MULTIPLE;
+  choose_polled_algorithm();
   int rank = 0, size = 0;
   {
     const auto turn = mpi_turn();

@@ -3,11 +3,13 @@
 
 #include <mpi.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "c10d/backend.h"
+#include "src/backends/mpi/channel.h"
 #include "src/core/never_destroy.h"
 
 namespace c10d::inline v0 {
@@ -16,13 +18,16 @@ namespace c10d::inline v0 {
 // then finalised when the process exits, provided that every group was shut down: MPI cannot start
 // twice, and a program may end its last group and make another. A process that exits with a living
 // group does not finalise: that could wait for peers that are gone, while mpirun ends the job by
-// itself.
+// itself. Nor does one whose peers are gone or stopped past the group's timeout.
 //
-// Whether start_mpi() may be called: it waits for all ranks inside MPI_Init_thread, where nothing
-// ends it. Throws DistBackendError (unsupported) that says what to type when this process cannot.
+// Whether start_mpi() may be called: it waits for all ranks inside MPI_Init_thread, and MPI starts
+// once. Throws DistBackendError (unsupported) that says what to type when this process cannot.
 void check_startable(const BackendContext& context);
 // Makes sure that MPI runs and that MPI_COMM_WORLD is the group. Throws as above.
-void start_mpi(const BackendContext& context);
+void start_mpi(const BackendContext& context, const Channel::Look& look);
+// What MPI can only do by blocking is done in a thread of its own, while this one waits. What
+// `look` throws ends the wait, not the call: its thread, and MPI with it, then stays as it is.
+void call_apart(std::function<void()> call, const Channel::Look& look);
 // Count what must end before MPI is finalised: groups, made or in the making.
 void hold_mpi() noexcept;
 void release_mpi() noexcept;

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/mpi/collectives.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <numeric>
+
+#include "kernels/alone.h"
+#include "src/backends/mpi/direct.h"
+#include "src/backends/mpi/runtime.h"
+#include "src/core/progress.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::size_t kMaxPendingCollectives = 4096;
+// From here on polling costs next to nothing, and MPI takes long enough to be stopped in. Open
+// MPI's reduce takes twice as long when it is polled, whatever its algorithm: it blocks.
+constexpr std::size_t kPolledBytes = std::size_t{1} << 20;
+#ifdef OPEN_MPI
+constexpr bool kPollsReduce = false;
+#else
+constexpr bool kPollsReduce = true;
+#endif
+constexpr std::chrono::milliseconds kGrace{300};  // for MPI to return after the group broke
+constexpr std::chrono::milliseconds kIdleLook{20};
+
+// What all ranks know of an op's size: they poll together or not at all, since MPI's blocking
+// collectives do not match the others.
+template <class T>
+std::size_t bytes_of(const T& op, int size) {
+  const auto ranks = static_cast<std::size_t>(size);
+  const auto all = [](std::span<const std::size_t> counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  };
+  if constexpr (std::is_same_v<T, Barrier> || std::is_same_v<T, AllToAllV> ||
+                (std::is_same_v<T, Reduce> && !kPollsReduce))
+    return 0;  // of an all_to_all_v too: it is polled in any case
+  else if constexpr (std::is_same_v<T, GatherV>)
+    return all(op.counts) * size_of(op.input.dtype);
+  else if constexpr (std::is_same_v<T, ScatterV>)
+    return all(op.counts) * size_of(op.output.dtype);
+  else if constexpr (std::is_same_v<T, Gather>)
+    return op.input.bytes() * ranks;
+  else if constexpr (std::is_same_v<T, Scatter>)
+    return op.output.bytes() * ranks;
+  else if constexpr (std::is_same_v<T, Broadcast> || std::is_same_v<T, AllGather> ||
+                     std::is_same_v<T, AllGatherV>)
+    return op.output.bytes();
+  else
+    return op.input.bytes();
+}
+
+}  // namespace
+
+// Works of async ops, oldest first, which is how they end.
+class Collectives::Unfinished {
+ public:
+  void add(const WorkSource& source) {
+    MutexLock lock(mutex_);
+    works_.push_back(source);
+  }
+  void remove_last() {
+    MutexLock lock(mutex_);
+    works_.pop_back();
+  }
+  void finish_first(const Failure* failure) {
+    WorkSource first;
+    {
+      MutexLock lock(mutex_);
+      first = std::move(works_.front());
+      works_.pop_front();
+    }
+    failure ? first.fail(*failure) : first.complete();
+  }
+  bool empty() {
+    MutexLock lock(mutex_);
+    return works_.empty();
+  }
+  void fail_all(const Failure& failure) {
+    std::deque<WorkSource> works;
+    {
+      MutexLock lock(mutex_);
+      works = works_;
+    }
+    for (const WorkSource& work : works) work.fail(failure);
+  }
+
+ private:
+  Mutex mutex_;
+  std::deque<WorkSource> works_ C10D_GUARDED_BY(mutex_);
+};
+
+Collectives::Collectives(const BackendContext& context, Channel channel,
+                         std::shared_ptr<Transfers> transfers)
+    : context_(context),
+      channel_(std::move(channel)),
+      transfers_(std::move(transfers)),
+      unfinished_(std::make_shared<Unfinished>()),
+      thread_(1, kMaxPendingCollectives) {}
+
+template <class T>
+FailurePtr Collectives::run_op(const Call& call, const T& op) {
+  const bool polls = !mpi_is_concurrent() || bytes_of(op, channel_.size) >= kPolledBytes;
+  if constexpr (!std::is_same_v<T, AllToAllV>) {
+    if (!polls && is_direct(channel_, op)) {
+      check_mpi(start(channel_, op, nullptr));
+      channel_.free_types();
+      return nullptr;
+    }
+  }
+  FailurePtr failure;
+  auto plan = std::make_unique<Plan>(channel_, polls);
+  try {
+    plan->add(op);
+    while (!plan->advance() && !transfers_->is_over(call, failure)) transfers_->pause();
+  } catch (const std::exception& error) {
+    failure = transfers_->library_error(call, error.what());
+  }
+  if (failure) give_up(std::move(plan));
+  channel_.free_types();
+  return failure;
+}
+
+FailurePtr Collectives::run(const Call& call) {
+  if (FailurePtr failure = context_.control->agree(call, Control::Waiting::spin)) return failure;
+  try {
+    return std::visit(
+        [&]<class T>(const T& op) -> FailurePtr {
+          if constexpr (std::is_same_v<T, Send> || std::is_same_v<T, Recv>) {
+            return nullptr;
+          } else if (channel_.size > 1) {
+            return run_op(call, op);
+          } else {
+            run_alone(op);
+            return nullptr;
+          }
+        },
+        call.op);
+  } catch (const std::exception& error) {
+    return transfers_->library_error(call, error.what());
+  }
+}
+
+FailurePtr Collectives::wait_for_async_ops(const Call& call) {
+  while (!thread_.idle(std::min<Deadline>(call.deadline, steady_clock::now() + kIdleLook))) {
+    if (context_.control->broken()) return context_.control->failure();
+    if (steady_clock::now() >= call.deadline)
+      return context_.control->fail(
+          context_.control->timed_out(call, "waiting for earlier async ops"));
+  }
+  return nullptr;
+}
+
+Work Collectives::launch(const Call& call) {
+  if (call.async) return launch_async(call);
+  FailurePtr failure = wait_for_async_ops(call);
+  if (!failure) failure = run(call);
+  return failure ? Work::failed(*failure) : Work();
+}
+
+Work Collectives::launch_async(const Call& call) {
+  const WorkSource source;
+  auto owned = std::make_shared<OwnedCall>(call);
+  unfinished_->add(source);
+  if (thread_.add([this, owned = std::move(owned)] {
+        const FailurePtr failure = run(owned->call());
+        unfinished_->finish_first(failure.get());
+      }))
+    return source.work();
+  unfinished_->remove_last();
+  return Work::failed(*context_.control->fail(
+      {.code = Code::out_of_resources,
+       .message = fmt::format("more than {} async ops of one group are pending: wait() for some",
+                              kMaxPendingCollectives),
+       .rank = context_.rank,
+       .group = context_.group}));
+}
+
+void Collectives::abort() noexcept try {
+  if (unfinished_->empty()) return;
+  add_progress(
+      [unfinished = unfinished_, control = context_.control, end = steady_clock::now() + kGrace] {
+        if (unfinished->empty()) return Poll::done;
+        if (steady_clock::now() < end) return Poll::idle;
+        if (const FailurePtr failure = control->failure()) unfinished->fail_all(*failure);
+        return Poll::done;
+      });
+} catch (const std::exception&) {  // without a thread to do it the ops end with MPI's calls
+}
+
+void give_up(std::unique_ptr<Collectives> collectives) {
+  if (!collectives->idle(steady_clock::now() + kGrace)) keep_for_good(std::move(collectives));
+}
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+
+#include "c10d/backend.h"
+#include "src/backends/mpi/channel.h"
+#include "src/backends/mpi/transfers.h"
+#include "src/core/tasks.h"
+
+namespace c10d::inline v0 {
+
+// The collectives of one group, in the caller or, when they are async, in a thread of the group,
+// after all ranks agreed on each: MPI can neither name who is missing nor be interrupted, so what
+// can go wrong is found before. Once ranks are inside, a peer that dies or is stopped holds them. A
+// large op (1 MiB) is polled there and ends with the group or at its deadline. A small one is a
+// blocking call of MPI, which is faster: its caller stays, though the group breaks at the deadline
+// on all ranks; of an async one the Work fails, and the thread stays.
+class Collectives {
+ public:
+  Collectives(const BackendContext& context, Channel channel, std::shared_ptr<Transfers> transfers);
+
+  Work launch(const Call& call);
+  // Whether every async op is done; waits for it until the deadline.
+  bool idle(Deadline deadline) { return thread_.idle(deadline); }
+  // Ends the async ops that MPI holds, soon. Once the group is broken.
+  void abort() noexcept;
+  Channel& channel() noexcept { return channel_; }
+
+ private:
+  class Unfinished;
+
+  FailurePtr run(const Call& call);  // null is success; never throws
+  template <class T>
+  FailurePtr run_op(const Call& call, const T& op);
+  Work launch_async(const Call& call);
+  FailurePtr wait_for_async_ops(const Call& call);
+
+  BackendContext context_;
+  Channel channel_;
+  const std::shared_ptr<Transfers> transfers_;
+  const std::shared_ptr<Unfinished> unfinished_;  // the async ones
+  Tasks thread_;                                  // theirs: last, since they use the rest
+};
+
+// If MPI holds one of the ops, its thread and what it uses are kept for good.
+void give_up(std::unique_ptr<Collectives> collectives);
+
+}  // namespace c10d::inline v0
