@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/core/record_image.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -110,14 +112,24 @@ void add_group(std::vector<GroupRecord>& groups, GroupRecord found) {
   if (!same->failure) same->failure = std::move(found.failure);
 }
 
+// Not by std::filesystem, of whose descriptor the thread sanitizer does not know: it would take it
+// for the one that had this number before.
+std::vector<std::string> paths_in(const std::string& folder) {
+  std::vector<std::string> paths;
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(fd < 0 ? nullptr : ::fdopendir(fd), ::closedir);
+  if (!entries) return paths;
+  while (const dirent* entry = ::readdir(entries.get()))
+    if (entry->d_name[0] != '.') paths.push_back(folder + "/" + entry->d_name);
+  return paths;
+}
+
 void read_memory_of(pid_t pid, SeenMemory& seen, std::vector<GroupRecord>& groups) {
   const std::string name = fmt::format("/memfd:{} (deleted)", kControlMemory);
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(fmt::format("/proc/{}/fd", pid), error), end;
-       !error && entry != end; entry.increment(error)) {
+  for (const std::string& path : paths_in(fmt::format("/proc/{}/fd", pid))) {
     std::error_code unreadable;  // closed meanwhile
-    if (std::filesystem::read_symlink(entry->path(), unreadable) != name) continue;
-    const Fd fd(::open(entry->path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (std::filesystem::read_symlink(path, unreadable) != name) continue;
+    const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     const std::size_t bytes = fd ? bytes_of_new(fd.get(), pid, seen) : 0;
     if (bytes == 0) continue;
     if (const std::optional<MemoryCopy> copy = MemoryCopy::of(fd.get(), bytes))
@@ -126,10 +138,8 @@ void read_memory_of(pid_t pid, SeenMemory& seen, std::vector<GroupRecord>& group
 }
 
 void add_children(pid_t pid, std::vector<pid_t>& processes) {
-  std::error_code error;
-  for (std::filesystem::directory_iterator task(fmt::format("/proc/{}/task", pid), error), end;
-       !error && task != end; task.increment(error)) {
-    std::ifstream children(task->path() / "children");
+  for (const std::string& task : paths_in(fmt::format("/proc/{}/task", pid))) {
+    std::ifstream children(task + "/children");
     for (pid_t child = 0; children >> child;)
       if (processes.size() < kMostProcesses) processes.push_back(child);
   }
