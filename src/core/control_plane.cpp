@@ -149,12 +149,11 @@ void ControlPlane::watch_library() { broken() ? warn_of_held_op() : break_if_ove
 // The op that runs and must end first.
 std::optional<Recorded> ControlPlane::first_due() const {
   std::optional<Recorded> first;
-  if (own_.ended.load(std::memory_order_relaxed) !=
-      own_.next_record.load(std::memory_order_relaxed))
-    visit_records(own_, [&](const Recorded& record) {
-      if (record.state == Record::running && (!first || record.end_ns < first->end_ns))
-        first = record;
-    });
+  if (!is_busy(own_)) return first;
+  visit_records(own_, [&](const Recorded& record) {
+    if (record.state == Record::running && (!first || record.end_ns < first->end_ns))
+      first = record;
+  });
   return first;
 }
 
@@ -173,8 +172,7 @@ void ControlPlane::warn_of_held_op() {
   const auto cause = failure();
   log(LogLevel::warn,
       "group \"{}\", rank {}: {} #{} runs for {:.0f} s, held by the library below although the "
-      "group "
-      "is broken{}; {}",
+      "group is broken{}; {}",
       group_, rank_, to_string(held->signature.kind), held->sequence,
       static_cast<double>(steady_ns() - held->start_ns) / 1e9,
       cause->rank < 0 || cause->rank >= size_ ? "" : " because of " + name_of(cause->rank),
