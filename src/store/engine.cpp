@@ -49,9 +49,9 @@ Engine::Ticket Engine::arrive(const Request& request, Deadline deadline, Done do
     found = gates_.emplace(std::string(key), Gate{request.number, {}}).first;
   Gate& gate = found->second;
   if (gate.size != request.number) {
-    done(failed(Code::store_error,
-                fmt::format("barrier {}: called for {} callers while others wait for {}",
-                            quoted(key), request.number, gate.size)));
+    done(error_reply(Code::store_error,
+                     fmt::format("barrier {}: called for {} callers while others wait for {}",
+                                 quoted(key), request.number, gate.size)));
     return 0;
   }
   if (static_cast<std::int64_t>(gate.arrived.size()) + 1 < gate.size) {
@@ -136,9 +136,9 @@ void Engine::expire(Deadline now) {
     Reply reply;
     if (request.op == StoreOp::barrier) {
       const Gate& gate = gates_.find(waiter->second.keys[0])->second;
-      reply = failed(Code::timed_out,
-                     fmt::format("barrier {}: the deadline passed when {} of {} had arrived",
-                                 quoted(request.keys[0]), gate.arrived.size(), gate.size));
+      reply = error_reply(Code::timed_out,
+                          fmt::format("barrier {}: the deadline passed when {} of {} had arrived",
+                                      quoted(request.keys[0]), gate.arrived.size(), gate.size));
     } else {
       const std::vector<std::string_view> missing = table_.missing(request);
       reply = timed_out(missing);

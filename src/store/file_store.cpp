@@ -308,9 +308,10 @@ Reply FileStore::barrier_until(const Request& request, Deadline deadline) {
         if (auto refusal = refuse(request, table_.limits())) return *std::move(refusal);
         const auto gate = gates_.find(request.keys[0]);
         if (gate != gates_.end() && gate->second.size != request.number)
-          return failed(Code::store_error,
-                        fmt::format("barrier {}: called for {} callers while others wait for {}",
-                                    quoted(request.keys[0]), request.number, gate->second.size));
+          return error_reply(
+              Code::store_error,
+              fmt::format("barrier {}: called for {} callers while others wait for {}",
+                          quoted(request.keys[0]), request.number, gate->second.size));
         ticket = gate == gates_.end() ? last_generation_ + 1 : gate->second.generation;
         record(arrive_record, request);
       }
@@ -318,9 +319,9 @@ Reply FileStore::barrier_until(const Request& request, Deadline deadline) {
       if (last) {
         const std::int64_t count = gates_.find(request.keys[0])->second.arrived;
         record(withdraw_record, request);
-        return failed(Code::timed_out,
-                      fmt::format("barrier {}: the deadline passed when {} of {} had arrived",
-                                  quoted(request.keys[0]), count, request.number));
+        return error_reply(Code::timed_out,
+                           fmt::format("barrier {}: the deadline passed when {} of {} had arrived",
+                                       quoted(request.keys[0]), count, request.number));
       }
     }
     ::poll(nullptr, 0, poll_timeout(std::min(deadline, steady_clock::now() + pause)));

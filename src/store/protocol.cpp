@@ -62,7 +62,7 @@ std::string quoted(std::string_view key) {
   return text + (key.size() > kShown ? "...'" : "'");
 }
 
-Reply failed(Code code, std::string message) {
+Reply error_reply(Code code, std::string message) {
   Reply reply;
   reply.failure = Failure{.code = code, .message = std::move(message)};
   return reply;
@@ -74,16 +74,17 @@ Reply timed_out(std::span<const std::string_view> missing) {
   for (std::size_t i = 0; i < std::min(missing.size(), kNamed); ++i)
     names += (i == 0 ? "" : ", ") + quoted(missing[i]);
   if (missing.size() > kNamed) names += fmt::format(" and {} more", missing.size() - kNamed);
-  return failed(Code::timed_out, fmt::format("the deadline passed before {} {}", names,
-                                             missing.size() == 1 ? "was there" : "were there"));
+  return error_reply(Code::timed_out,
+                     fmt::format("the deadline passed before {} {}", names,
+                                 missing.size() == 1 ? "was there" : "were there"));
 }
 
 std::optional<Reply> refuse(const Request& request, const StoreLimits& limits) {
   const Shape& shape = shape_of(request.op);
   const auto too_much = [&](std::string_view what, std::size_t is, std::size_t limit,
                             std::string_view name) {
-    return failed(Code::store_limit,
-                  fmt::format("{} of {} exceeds the limit of {} ({})", what, is, limit, name));
+    return error_reply(Code::store_limit,
+                       fmt::format("{} of {} exceeds the limit of {} ({})", what, is, limit, name));
   };
   if (request.keys.size() > kMaxItems)
     return too_much("a request for a number of keys", request.keys.size(), kMaxItems,
@@ -93,7 +94,7 @@ std::optional<Reply> refuse(const Request& request, const StoreLimits& limits) {
   if (request.keys.size() < shape.min_keys || request.keys.size() > shape.max_keys ||
       request.values.size() < shape.min_values || request.values.size() > shape.max_values ||
       !paired || (request.op == StoreOp::barrier && request.number < 1))
-    return failed(
+    return error_reply(
         Code::store_error,
         fmt::format("{} with {} keys, {} values and the number {} makes no sense", shape.name,
                     request.keys.size(), request.values.size(), request.number));

@@ -55,7 +55,7 @@ struct Reply {
   std::vector<std::string> values;  // compare_set and try_get: none = absent
 };
 
-Reply failed(Code code, std::string message);
+Reply error_reply(Code code, std::string message);
 // The answer to a request that waited in vain for these keys.
 Reply timed_out(std::span<const std::string_view> missing);
 

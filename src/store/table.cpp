@@ -27,9 +27,10 @@ Reply value_reply(std::string value) {
 }
 
 Reply is_a_queue(std::string_view key) {
-  return failed(Code::store_error,
-                fmt::format("the key {} holds a queue; use push, pop, check, wait or delete_key",
-                            quoted(key)));
+  return error_reply(
+      Code::store_error,
+      fmt::format("the key {} holds a queue; use push, pop, check, wait or delete_key",
+                  quoted(key)));
 }
 
 }  // namespace
@@ -50,14 +51,15 @@ std::string* Table::find_value(std::string_view key, std::optional<Reply>& probl
 std::optional<Reply> Table::no_room(std::size_t new_keys, std::size_t new_bytes,
                                     std::size_t old_bytes) const {
   if (new_keys > 0 && entries_.size() + new_keys > limits_.keys)
-    return failed(Code::store_limit,
-                  fmt::format("the store holds {} keys, the most it may (StoreLimits::keys = {})",
-                              entries_.size(), limits_.keys));
+    return error_reply(
+        Code::store_limit,
+        fmt::format("the store holds {} keys, the most it may (StoreLimits::keys = {})",
+                    entries_.size(), limits_.keys));
   if (new_bytes > old_bytes && bytes_ - old_bytes + new_bytes > limits_.total_bytes)
-    return failed(Code::store_limit,
-                  fmt::format("the store holds {} bytes and has no room for {} more "
-                              "(StoreLimits::total_bytes = {})",
-                              bytes_, new_bytes - old_bytes, limits_.total_bytes));
+    return error_reply(Code::store_limit,
+                       fmt::format("the store holds {} bytes and has no room for {} more "
+                                   "(StoreLimits::total_bytes = {})",
+                                   bytes_, new_bytes - old_bytes, limits_.total_bytes));
   return {};
 }
 
@@ -98,7 +100,7 @@ std::optional<Reply> Table::apply(const Request& request) {
     case StoreOp::barrier:
       break;
   }
-  return failed(Code::store_error, "a barrier is no matter of the table");
+  return error_reply(Code::store_error, "a barrier is no matter of the table");
 }
 
 std::optional<Reply> Table::read(const Request& request) {
@@ -116,10 +118,11 @@ std::optional<Reply> Table::read(const Request& request) {
     if (problem) return problem;
     bytes += value->size() + 4;
     if (request.op == StoreOp::multi_get && bytes > limits_.output_queue_bytes)
-      return failed(Code::store_limit,
-                    fmt::format("the values exceed {} bytes in one answer "
-                                "(StoreLimits::output_queue_bytes); ask for fewer keys at a time",
-                                limits_.output_queue_bytes));
+      return error_reply(
+          Code::store_limit,
+          fmt::format("the values exceed {} bytes in one answer "
+                      "(StoreLimits::output_queue_bytes); ask for fewer keys at a time",
+                      limits_.output_queue_bytes));
     reply.values.push_back(*value);
   }
   return reply;
@@ -150,13 +153,13 @@ Reply Table::add(std::string_view key, std::int64_t amount) {
   if (old != nullptr) {
     const auto [end, error] = std::from_chars(old->data(), old->data() + old->size(), number);
     if (error != std::errc() || end != old->data() + old->size())
-      return failed(Code::store_error,
-                    fmt::format("the value of {} is no number: {}", quoted(key), quoted(*old)));
+      return error_reply(Code::store_error, fmt::format("the value of {} is no number: {}",
+                                                        quoted(key), quoted(*old)));
   }
   std::int64_t sum = 0;
   if (__builtin_add_overflow(number, amount, &sum))
-    return failed(Code::store_error,
-                  fmt::format("{} + {} at {} overflows 64 bits", number, amount, quoted(key)));
+    return error_reply(Code::store_error,
+                       fmt::format("{} + {} at {} overflows 64 bits", number, amount, quoted(key)));
   Reply reply = write(key, std::to_string(sum));
   reply.number = sum;
   return reply;
@@ -185,9 +188,9 @@ Reply Table::append(std::string_view key, std::string_view value) {
   }
   const std::size_t length = old->size() + value.size();
   if (length > limits_.value_bytes)
-    return failed(Code::store_limit, fmt::format("the value of {} would have {} bytes "
-                                                 "(StoreLimits::value_bytes = {})",
-                                                 quoted(key), length, limits_.value_bytes));
+    return error_reply(Code::store_limit, fmt::format("the value of {} would have {} bytes "
+                                                      "(StoreLimits::value_bytes = {})",
+                                                      quoted(key), length, limits_.value_bytes));
   if ((problem = no_room(0, value.size(), 0))) return *std::move(problem);
   old->append(value);
   bytes_ += value.size();
@@ -240,7 +243,8 @@ Reply Table::delete_key(std::string_view key) {
 Reply Table::push(std::string_view key, std::string_view value) {
   Entry* entry = find(key);
   if (entry != nullptr && std::holds_alternative<std::string>(*entry))
-    return failed(Code::store_error, fmt::format("the key {} holds a plain value", quoted(key)));
+    return error_reply(Code::store_error,
+                       fmt::format("the key {} holds a plain value", quoted(key)));
   const std::size_t extra = kElementBytes + value.size() + (entry == nullptr ? key.size() : 0);
   if (auto problem = no_room(entry == nullptr ? 1 : 0, extra, 0)) return *std::move(problem);
   if (entry == nullptr) entry = &entries_.emplace(std::string(key), Queue()).first->second;
@@ -254,7 +258,8 @@ std::optional<Reply> Table::pop(std::string_view key) {
   if (entry == nullptr) return {};
   Queue* queue = std::get_if<Queue>(entry);
   if (queue == nullptr)
-    return failed(Code::store_error, fmt::format("the key {} holds a plain value", quoted(key)));
+    return error_reply(Code::store_error,
+                       fmt::format("the key {} holds a plain value", quoted(key)));
   std::string element = std::move(queue->front());
   queue->pop_front();
   bytes_ -= element.size() + kElementBytes;

@@ -257,9 +257,10 @@ bool TcpClient::claim_lane(StoreCall& call) {
 Reply TcpClient::perform(const Request& request, Deadline deadline) {
   if (auto refusal = refuse(request, limits_)) return *std::move(refusal);
   if (::getpid() != owner_)
-    return failed(Code::forked_child,
-                  fmt::format("the store at {} belongs to the parent process; make one after fork",
-                              show_host_port(host_, port_)));
+    return error_reply(
+        Code::forked_child,
+        fmt::format("the store at {} belongs to the parent process; make one after fork",
+                    show_host_port(host_, port_)));
   StoreCall call;
   call.deadline = deadline;
   call.frame.reserve(kFrameHeaderBytes + encoded_size(request));
@@ -270,7 +271,7 @@ Reply TcpClient::perform(const Request& request, Deadline deadline) {
   MutexLock lock(mutex_);
   if (failure_) return {.failure = failure_};
   if (!claim_lane(call))
-    return failed(
+    return error_reply(
         Code::store_limit,
         fmt::format("{} calls are under way in this store client, the most it takes", kMaxLanes));
   set_frame_id(call.frame, call.id);
@@ -299,9 +300,9 @@ Reply TcpClient::perform(const Request& request, Deadline deadline) {
     lane.busy = false;
     return *std::move(call.reply);
   }
-  return failed(Code::timed_out,
-                fmt::format("the store's server at {} did not answer before the deadline",
-                            show_host_port(host_, port_)));
+  return error_reply(Code::timed_out,
+                     fmt::format("the store's server at {} did not answer before the deadline",
+                                 show_host_port(host_, port_)));
 }
 
 void TcpClient::hand_over() {

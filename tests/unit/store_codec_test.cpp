@@ -55,7 +55,7 @@ RC_GTEST_PROP(Codec, RepliesComeBackAsTheyWere, (const Strings& values, std::int
 RC_GTEST_PROP(Codec, FailuresComeBackAsTheyWere, (const std::string& message)) {
   const Code code = *rc::gen::element(Code::store_error, Code::store_limit, Code::timed_out);
   std::string body;
-  encode(failed(code, message), body);
+  encode(error_reply(code, message), body);
   Reply back;
   RC_ASSERT(decode(body, back));
   RC_ASSERT(back.failure && back.failure->code == code && back.failure->message == message);
