@@ -65,17 +65,18 @@ bool looks_secret(const std::string& name) {
   return false;
 }
 
-// What the host has, or the control group may have, whichever is less.
+// What the host has, or the control group may still have, whichever is less.
 std::uint64_t free_bytes() {
   std::uint64_t kilobytes = 0;
   std::ifstream file("/proc/meminfo");
   std::string name;
   for (std::string unit; file >> name >> kilobytes && name != "MemAvailable:";)
     std::getline(file, unit);
-  std::uint64_t granted = 0;  // stays 0 where the file has no number
+  std::uint64_t granted = 0, used = 0;  // stay 0 where the file has no number
   std::istringstream(first_line("/sys/fs/cgroup/memory.max")) >> granted;
+  std::istringstream(first_line("/sys/fs/cgroup/memory.current")) >> used;
   return std::min(name == "MemAvailable:" ? kilobytes * 1024 : UINT64_MAX,
-                  granted > 0 ? granted : UINT64_MAX);
+                  granted > 0 ? granted - std::min(granted, used) : UINT64_MAX);
 }
 
 }  // namespace

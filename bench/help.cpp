@@ -8,7 +8,7 @@
 namespace c10d::bench {
 namespace {
 
-constexpr std::size_t kWidth = 80;
+constexpr std::size_t kHelpWidth = 80;
 constexpr std::size_t kNames = 30;  // columns of the options' names
 
 std::string broken(const std::string& text, std::size_t width) {
@@ -36,7 +36,7 @@ class HelpFormat final : public CLI::Formatter {
     return option->get_type_size() == 0 || is_one ? "" : " ...";
   }
   std::string make_option_desc(const CLI::Option* option) const override {
-    return broken(option->get_description(), kWidth - kNames);
+    return broken(option->get_description(), kHelpWidth - kNames);
   }
 };
 

@@ -190,8 +190,10 @@ int Session::finish(int exit_code) {
   json_.reset();
   print(summary, exit_code);
   write_files(summary);
-  if (json_error_ != 0)
-    throw InvalidArgument(fmt::format("--json {}: {}", options_.json, std::strerror(json_error_)));
+  if (json_error_ == 0) return exit_code;
+  const std::string lost = fmt::format("--json {}: {}", options_.json, std::strerror(json_error_));
+  if (exit_code == 0) throw InvalidArgument(lost);
+  fmt::print(stderr, "c10d-bench: {}\n", lost);
   return exit_code;
 }
 

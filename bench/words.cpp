@@ -160,7 +160,8 @@ int complain(const CLI::App& app, const std::vector<std::string>& words,
                        near.empty() ? "" : fmt::format(": did you mean {}?", near));
   } else if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     for (const std::string& word : words) {
-      const bool one_letter = word.size() > 1 && word[0] == '-' && std::isalpha(word[1]) != 0;
+      const bool one_letter = word.size() > 1 && word[0] == '-' &&
+                              std::isalpha(static_cast<unsigned char>(word[1])) != 0;
       const std::string name = word.substr(0, one_letter ? 2 : word.find('='));
       if (!(one_letter || name.starts_with("--")) ||
           std::find(names.begin(), names.end(), name) != names.end())

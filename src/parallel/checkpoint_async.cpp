@@ -22,15 +22,14 @@ class AsyncSaver::State {
     group_.set_timeout(user_group_.timeout());
     job_.begin(snapshot);
     group_.set_timeout(write_timeout_);
-    std::promise<void> copied;
-    std::future<void> end = copied.get_future();
-    written_ = std::async(std::launch::async | std::launch::deferred,
-                          [this, copied = std::move(copied)]() mutable {
-                            job_.copy();
-                            copied.set_value();
-                            job_.write();
-                            job_.finish();
-                          });
+    copied_ = {};
+    std::future<void> end = copied_.get_future();
+    written_ = std::async(std::launch::async | std::launch::deferred, [this] {
+      job_.copy();
+      copied_.set_value();
+      job_.write();
+      job_.finish();
+    });
     // There was no thread to be had, on this rank: those of the others wait for it.
     if (written_.wait_for(std::chrono::seconds(0)) == std::future_status::deferred) written_.wait();
     return {std::move(end)};
@@ -55,6 +54,7 @@ class AsyncSaver::State {
   ProcessGroup group_;
   SaveJob job_;
   const Duration write_timeout_;
+  std::promise<void> copied_;
   std::future<void> written_;  // last: its destructor waits for the thread
 };
 
