@@ -9,7 +9,7 @@
 namespace c10d::inline v0 {
 namespace {
 
-constexpr auto kUnordered = std::memory_order_relaxed;
+constexpr auto kAnyOrder = std::memory_order_relaxed;
 
 std::uint64_t counter() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
@@ -23,7 +23,7 @@ std::uint64_t counter() noexcept {
 #endif
 }
 
-// The kernel has made sure then that it never stops and is the same on all CPUs.
+// The kernel tells the time by it on all CPUs then; what they may differ by is less than `valid`.
 bool is_kernels_clock() {
   std::string source;
   std::ifstream("/sys/devices/system/clocksource/clocksource0/current_clocksource") >> source;
@@ -49,12 +49,12 @@ Reading g_reading;
 std::int64_t steady_ns() noexcept {
   const Reading& from = g_reading;
   const std::uint32_t version = from.version.load(std::memory_order_acquire);
-  const std::uint64_t passed = counter() - from.count.load(kUnordered);
-  const std::int64_t ns = from.ns.load(kUnordered);
-  const std::uint64_t scale = from.scale.load(kUnordered);
-  const std::uint64_t valid = from.valid.load(kUnordered);
+  const std::uint64_t passed = counter() - from.count.load(kAnyOrder);
+  const std::int64_t ns = from.ns.load(kAnyOrder);
+  const std::uint64_t scale = from.scale.load(kAnyOrder);
+  const std::uint64_t valid = from.valid.load(kAnyOrder);
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (passed >= valid || version % 2 != 0 || from.version.load(kUnordered) != version)
+  if (passed >= valid || version % 2 != 0 || from.version.load(kAnyOrder) != version)
     return clock_ns();
   return ns + static_cast<std::int64_t>(passed * scale >> 32);
 }
@@ -70,18 +70,18 @@ void set_counter() noexcept {
   if (end - start > kUndisturbed) return;
   const std::int64_t ns = start + (end - start) / 2;
   Reading& last = g_reading;
-  const std::uint64_t counts = count - last.count.load(kUnordered);
-  const std::int64_t passed = ns - last.ns.load(kUnordered);
+  const std::uint64_t counts = count - last.count.load(kAnyOrder);
+  const std::int64_t passed = ns - last.ns.load(kAnyOrder);
   if (passed < kShortest) return;
   const auto passed_ns = static_cast<std::uint64_t>(passed);
   const bool known = passed < kLongest && counts != 0;
-  const std::uint32_t odd = last.version.load(kUnordered) | 1;
-  last.version.store(odd, kUnordered);
+  const std::uint32_t odd = last.version.load(kAnyOrder) | 1;
+  last.version.store(odd, kAnyOrder);
   std::atomic_thread_fence(std::memory_order_release);
-  last.count.store(count, kUnordered);
-  last.ns.store(ns, kUnordered);
-  last.scale.store(known ? (passed_ns << 32) / counts : 0, kUnordered);
-  last.valid.store(known ? counts * kValid / passed_ns : 0, kUnordered);
+  last.count.store(count, kAnyOrder);
+  last.ns.store(ns, kAnyOrder);
+  last.scale.store(known ? (passed_ns << 32) / counts : 0, kAnyOrder);
+  last.valid.store(known ? counts * kValid / passed_ns : 0, kAnyOrder);
   last.version.store(odd + 1, std::memory_order_release);
 }
 

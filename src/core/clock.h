@@ -8,8 +8,8 @@
 namespace c10d::inline v0 {
 
 // steady_clock's nanoseconds for the funnel, which reads them twice a call: in half the time that
-// the clock itself takes where the kernel reads it off the CPU's counter, and a microsecond off at
-// most.
+// the clock itself takes where the kernel reads it off the CPU's counter, and a few
+// microseconds off at most.
 C10D_API std::int64_t steady_ns() noexcept;
 
 // Sets the counter by the clock, from the monitor thread, every kMonitorPeriod. steady_ns() asks

@@ -21,7 +21,7 @@
 namespace c10d::inline v0 {
 namespace {
 
-// Of all memory that one attach() copies: groups of more than 10,000 ranks together.
+// Of all memory that one attach() copies: one group of some 6,000 ranks of this host.
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 constexpr std::size_t kMostProcesses = 4096;
 

@@ -171,8 +171,10 @@ Work Collectives::launch_async(const Call& call) {
   if (thread_.add([this, owned = std::move(owned)] {
         const FailurePtr failure = run(owned->call());
         unfinished_->finish_first(failure.get());
-      }))
+      })) {
+    if (context_.control->broken()) abort();  // which came before this op
     return source.work();
+  }
   unfinished_->remove_last();
   return Work::failed(*context_.control->fail(
       {.code = Code::out_of_resources,

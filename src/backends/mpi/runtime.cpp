@@ -35,7 +35,7 @@ Mutex start_mutex;
 Mutex turn_mutex;
 std::atomic<int> groups = 0;
 std::atomic<bool> concurrent = false;
-std::atomic<bool> started = false;  // by start_mpi()
+std::atomic<bool> start_failed = false;
 
 bool launched_by_mpi() {
   return env("OMPI_COMM_WORLD_SIZE") || env("PMI_SIZE") || env("PMI_RANK") || env("PMIX_RANK");
@@ -156,8 +156,7 @@ void call_apart(std::function<void()> call, const Channel::Look& look) {
     std::exception_ptr error C10D_GUARDED_BY(mutex);
   };
   const auto apart = std::make_shared<Apart>();
-  hold_mpi();
-  start_thread([apart, call = std::move(call)] {
+  auto run = [apart, call = std::move(call)] {
     std::exception_ptr error;
     try {
       call();
@@ -169,7 +168,14 @@ void call_apart(std::function<void()> call, const Channel::Look& look) {
     apart->done = true;
     apart->error = error;
     apart->changed.notify_one();
-  }).detach();
+  };
+  hold_mpi();
+  try {
+    start_thread(std::move(run)).detach();
+  } catch (...) {
+    release_mpi();
+    throw;
+  }
   const auto done = [&apart] {
     MutexLock lock(apart->mutex);
     if (!apart->done) apart->changed.wait_for(apart->mutex, kApartLook);
@@ -180,13 +186,22 @@ void call_apart(std::function<void()> call, const Channel::Look& look) {
   if (apart->error) std::rethrow_exception(apart->error);
 }
 
+namespace {
+
+// It may be in MPI_Init_thread still.
+void check_not_failed(const BackendContext& context) {
+  if (start_failed && !is_initialised())
+    throw_unsupported(context, "MPI was started in this process before and did not come up");
+}
+
+}  // namespace
+
 void check_startable(const BackendContext& context) {
   int finalised = 0;
   MPI_Finalized(&finalised);
   if (finalised)
     throw_unsupported(context, "MPI was finalised in this process and cannot start again");
-  if (!is_initialised() && started)
-    throw_unsupported(context, "MPI was started in this process before and did not come up");
+  check_not_failed(context);
   if (!is_initialised() && !launched_by_mpi())
     throw_unsupported(context,
                       fmt::format("the mpi backend needs the launcher of its MPI: type `{}`",
@@ -196,9 +211,14 @@ void check_startable(const BackendContext& context) {
 void start_mpi(const BackendContext& context, const Channel::Look& look) {
   MutexLock lock(start_mutex);
   if (!is_initialised()) {
+    check_not_failed(context);
     world() = {context.members, context.timeout};
-    started = true;
-    call_apart(initialise, look);
+    try {
+      call_apart(initialise, look);
+    } catch (...) {
+      start_failed = true;
+      throw;
+    }
   }
   int level = MPI_THREAD_SINGLE;
   MPI_Query_thread(&level);

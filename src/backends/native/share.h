@@ -74,8 +74,8 @@ class Taker {
   bool over() const noexcept { return lines_->flags.over(key_, chunks_.count()); }
   // Once it is over: what the giver took and could not copy.
   Part refused() const noexcept;
-  // Returns when the giver writes no more: it has said so, `control` knows that it died, or it must
-  // have been stopped.
+  // Returns when the giver writes no more: it has said so, or `control` knows that it died; after a
+  // second at the latest.
   void withdraw(Control& control) noexcept;
 
  private:
