@@ -272,8 +272,8 @@ class Torchrun(Case):
         # Where torchrun takes the host's name for MASTER_ADDR, that need not be loopback.
         cls.variables["C10D_TOKEN_FILE"] = cls.make_secret("token")
         # Python 3.11 and torch 1.13 disagree about what no redirection is.
-        cls.words = [cls.python, "-m", "torch.distributed.run", "--redirects=0:1", "--tee=0:1",
-                     f"--log_dir={cls.folder}/logs"]
+        cls.words = [cls.python, "-m", "torch.distributed.run", "--monitor_interval=0.2",
+                     "--redirects=0:1", "--tee=0:1", f"--log_dir={cls.folder}/logs"]
 
     @staticmethod
     def refusal(python):
