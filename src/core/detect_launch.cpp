@@ -236,15 +236,17 @@ LaunchInfo detect_launch(const EnvLookup& lookup) {
   }
   check_not_half_set(lookup, "C10D_RANK", "C10D_WORLD_SIZE");
   const std::vector<Claim> claims = read_claims(lookup);
-  const std::optional<Claim> slurm = read_slurm(lookup);
   if (!claims.empty()) {
     check_agreement(lookup, claims);
     const Claim& first = claims.front();
     // `srun --mpi=pmi2` speaks PMI too, but Slurm's own variables also say who is on this host.
-    const bool slurm_knows_more = slurm && !first.local_size && same_place(first, *slurm);
-    return to_info(slurm_knows_more ? *slurm : first);
+    if (first.launcher == "pmi" && !first.local_size) {
+      const std::optional<Claim> slurm = read_slurm(lookup);
+      if (slurm && same_place(first, *slurm)) return to_info(*slurm);
+    }
+    return to_info(first);
   }
-  if (slurm) return to_info(*slurm);
+  if (const std::optional<Claim> slurm = read_slurm(lookup)) return to_info(*slurm);
   if (const std::optional<Claim> kubernetes = read_kubernetes(lookup)) return to_info(*kubernetes);
   check_not_half_set(lookup, "C10D_WORLD_SIZE", "C10D_RANK");
   // Variables with such plain names may mean something else, but not beside a place to meet: a

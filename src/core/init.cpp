@@ -88,19 +88,22 @@ class MeetingOnHost {
   }
   MeetingOnHost(const MeetingOnHost&) = delete;
   MeetingOnHost& operator=(const MeetingOnHost&) = delete;
-  // Only the last rank to leave, which takes the file away, finds the folder empty.
+  // Where not all met: only the last rank to leave, which takes the file away, finds the folder
+  // empty. Else a folder of this name is what the next program of the same start meets in.
   ~MeetingOnHost() {
     store_.reset();
-    rmdir(folder_.c_str());
+    if (!names_gone_) rmdir(folder_.c_str());
   }
 
   const std::shared_ptr<Store>& store() const { return store_; }
   // Once: others may meet under the same later.
   void remove_names() {
-    if (names_removed_.exchange(true)) return;
+    if (names_gone_.exchange(true)) return;
     unlink((folder_ + kStoreFile).c_str());
     rmdir(folder_.c_str());
   }
+  // Another rank has removed them.
+  void note_names_gone() { names_gone_ = true; }
 
  private:
   static constexpr const char* kStoreFile = "/store";
@@ -121,7 +124,7 @@ class MeetingOnHost {
 
   std::string folder_;
   std::shared_ptr<Store> store_;
-  std::atomic<bool> names_removed_{false};
+  std::atomic<bool> names_gone_{false};
 };
 
 // This process's own, from its first world to its end. A forked child has another parent to meet
@@ -286,6 +289,7 @@ ProcessGroup init_process_group(InitOptions options) {
     met.part();
     throw;
   }
+  if (place.on_host) place.on_host->note_names_gone();
   state->release_claim = std::move(met.release);
   log(LogLevel::info, "group \"{}\": rank {} of {}, {}", options.name, place.rank, place.size,
       state->backend->description());

@@ -135,6 +135,12 @@ TEST(DetectLaunch, SlurmKnowsWhoIsOnAHostWherePmiDoesNot) {
   EXPECT_EQ(under_srun(0).local_size, 4);
 }
 
+TEST(DetectLaunch, WhatSlurmSaysIsNotReadBelowALauncherThatKnowsItsHosts) {
+  const Variables step = {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "x"}, {"SLURM_NTASKS", "4"}};
+  EXPECT_EQ(detect(kFamilies[0].set(1, 2) + step).launcher, "c10d");
+  EXPECT_EQ(detect(kFamilies[1].set(1, 2) + step).launcher, "torchrun");
+}
+
 TEST(DetectLaunch, TwoThatDisagreeAreAnErrorThatNamesBoth) {
   for (std::size_t i = 0; i < kFamilies.size(); ++i)
     for (std::size_t j = i + 1; j < kFamilies.size(); ++j) {
