@@ -191,10 +191,8 @@ int Session::finish(int exit_code) {
   print(summary, exit_code);
   write_files(summary);
   if (json_error_ == 0) return exit_code;
-  const std::string lost = fmt::format("--json {}: {}", options_.json, std::strerror(json_error_));
-  if (exit_code == 0) throw InvalidArgument(lost);
-  fmt::print(stderr, "c10d-bench: {}\n", lost);
-  return exit_code;
+  fmt::print(stderr, "c10d-bench: --json {}: {}\n", options_.json, std::strerror(json_error_));
+  return exit_code == 0 ? 2 : exit_code;
 }
 
 void Session::print(const Summary& summary, int exit_code) {

@@ -98,8 +98,8 @@ Failure late(const BackendContext& context) {
   return failure;
 }
 
-// Makes the backend of a group out of the channel that `make(look)` returns. All
-// ranks come to the MPI calls there or none does.
+// Makes the backend of a group out of the channel that `make(look)` returns. All ranks come to the
+// MPI calls there or none does.
 template <class Make>
 std::unique_ptr<Backend> make_together(BackendContext context, const Make& make) {
   const Deadline deadline = std::chrono::steady_clock::now() + context.timeout;

@@ -148,7 +148,8 @@ FailurePtr Collectives::run(const Call& call) {
 }
 
 FailurePtr Collectives::wait_for_async_ops(const Call& call) {
-  while (!thread_.idle(std::min<Deadline>(call.deadline, steady_clock::now() + kIdleLook))) {
+  for (Deadline look{}; !thread_.idle(look);
+       look = std::min<Deadline>(call.deadline, steady_clock::now() + kIdleLook)) {
     if (context_.control->broken()) return context_.control->failure();
     if (steady_clock::now() >= call.deadline)
       return context_.control->fail(
