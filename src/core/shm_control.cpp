@@ -25,7 +25,7 @@ constexpr auto kAcquire = std::memory_order_acquire;
 constexpr auto kRelease = std::memory_order_release;
 
 // For waits beside threads that need the CPU, or that are long: a few yields, then sleep.
-constexpr WaitPolicy kPatient{.hot_polls = 0, .pauses = 0, .yields = 16};
+constexpr WaitPolicy kPatient{.yields = 16};
 
 // Behind the blocks: per rank two rows of input counts, by parity of the sequence.
 std::size_t counts_bytes(int size) noexcept {

@@ -15,13 +15,25 @@ namespace c10d::inline v0 {
 using Bell = BasicBell<HostMemory>;
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-// How a wait goes from fast to patient: polls, polls with a pause, yields, sleeps.
+inline void pause_cpu() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// How a wait goes from fast to patient: polls, yields, sleeps. Between two polls lie `pauses` of
+// the CPU: loads without a gap hold up the very line that they wait for (docs/performance.md).
 struct WaitPolicy {
-  int hot_polls = 0;
-  int pauses = 0;
+  int polls = 0;
   int yields = 0;
-  int looks = 0;  // polls with a pause, where a rank on another CPU is waited for
-  bool spins() const noexcept { return hot_polls + pauses > 0; }
+  int looks = 0;  // polls, where a rank on another CPU is waited for
+  int pauses = 1;
+  bool spins() const noexcept { return polls > 0; }
+  void pause() const noexcept {
+    for (int i = 0; i < pauses; ++i) pause_cpu();
+  }
 };
 // With a CPU per rank, spinning costs nobody anything. With fewer, a spinning rank keeps the one
 // that it waits for from running.
@@ -64,9 +76,12 @@ WaitResult wait_slowly(const WaitContext& context, Bell& bell, bool (*ready)(voi
 // lasts at most a millisecond: the group may break, and deadlines pass, without a ring.
 template <class Ready>
 WaitResult wait_until(const WaitContext& context, Bell& bell, Ready&& ready) {
-  const int first_polls = context.policy.spins() ? 64 : 1;
-  for (int i = 0; i < first_polls; ++i)
+  if (ready()) return WaitResult::ready;
+  const int first_polls = context.policy.spins() ? 64 : 0;
+  for (int i = 0; i < first_polls; ++i) {
+    context.policy.pause();
     if (ready()) return WaitResult::ready;
+  }
   using Callable = std::remove_reference_t<Ready>;
   return wait_slowly(
       context, bell, [](void* state) -> bool { return (*static_cast<Callable*>(state))(); },

@@ -21,10 +21,9 @@ constexpr Deadline::rep kNever = Deadline::max().time_since_epoch().count();
 
 // For as long as the peer may take to copy so much: falling asleep meanwhile costs more.
 WaitPolicy patient(WaitPolicy policy, std::size_t bytes) {
-  constexpr std::size_t kBytesPerPause = 128;
-  constexpr std::size_t kMostPauses = 100'000;
-  if (policy.spins())
-    policy.pauses += static_cast<int>(std::min(bytes / kBytesPerPause, kMostPauses));
+  constexpr std::size_t kBytesPerPoll = 384;
+  constexpr std::size_t kMostPolls = 33'000;
+  if (policy.spins()) policy.polls += static_cast<int>(std::min(bytes / kBytesPerPoll, kMostPolls));
   return policy;
 }
 
