@@ -25,11 +25,11 @@ inline constexpr int kMeasuredRanks = 32;  // whose round trips are measured
 
 // One rank's entry into one collective: with up to kInlineBytes, all of it in one cache line.
 // `registered` 1: this rank's memory can be reached directly: see Reach.
-struct alignas(64) Entry : BasicEntry<HostMemory> {
+struct alignas(128) Entry : BasicEntry<HostMemory> {
   std::byte payload[kInlineBytes];
   std::atomic<std::uint32_t> cpu;  // where ranks share CPUs; of an older op until announced
 };
-static_assert(sizeof(Entry) == 64);
+static_assert(sizeof(Entry) == 128);
 
 // What an Entry says of its rank's data: Entry::registered.
 enum class Access : std::uint32_t {
