@@ -354,7 +354,8 @@ std::shared_ptr<SharedMapping> fetch(const ShareOptions& options) {
 
 }  // namespace
 
-SharedMapping::SharedMapping(int fd, std::size_t bytes) : fd_(fd), size_(bytes), data_(nullptr) {
+SharedMapping::SharedMapping(int fd, std::size_t bytes)
+    : fd_(fd), size_(bytes), data_(nullptr), owner_(::getpid()) {
   void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (address == MAP_FAILED) {
     const int error = errno;
@@ -366,7 +367,8 @@ SharedMapping::SharedMapping(int fd, std::size_t bytes) : fd_(fd), size_(bytes),
 }
 
 SharedMapping::~SharedMapping() {
-  ::munmap(data_, size_);
+  // In a forked child these addresses belong to whatever it has mapped there since.
+  if (::getpid() == owner_) ::munmap(data_, size_);
   ::close(fd_);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -14,7 +16,7 @@
 namespace c10d::inline v0 {
 
 // A mapping of a sealed memfd: no name in /dev/shm, cannot shrink, gone with its last user. Not
-// inherited by fork (MADV_DONTFORK).
+// inherited by fork (MADV_DONTFORK): the child may hold the object, not the memory.
 class SharedMapping {
  public:
   SharedMapping(int fd,
@@ -34,6 +36,7 @@ class SharedMapping {
   int fd_;
   std::size_t size_;
   std::byte* data_;
+  pid_t owner_;
 };
 
 // Zeroed memory of its own: memfd_create, sealed. A page comes from the NUMA node of whoever

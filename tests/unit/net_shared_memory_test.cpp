@@ -103,6 +103,28 @@ TEST(SharedMemory, ProcessesShareIt) {
   EXPECT_EQ(counter(*mapping), 42);
 }
 
+// The child has a hole there, and what it maps next may be given that place.
+TEST(SharedMemory, AForkedChildThatDropsItKeepsWhatItMappedThere) {
+  auto memory = make_shared_memory("test", page_bytes());
+  memory->data()[0] = std::byte{7};
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(10);
+    std::byte* const place = memory->data();
+    if (::mmap(place, page_bytes(), PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != place)
+      _exit(1);
+    memory.reset();
+    place[0] = std::byte{8};  // SIGSEGV, were it gone
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(memory->data()[0], std::byte{7});
+}
+
 TEST(SharedMemory, NamesTheRanksThatDidNotCome) {
   const auto store = make_hash_store(20s);
   std::jthread rank2([&] {
