@@ -144,11 +144,14 @@ std::string receive_message(int fd, Patience& patience, Deadline until = Deadlin
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    Fd taken;
-    int value = -1;
-    std::memcpy(&value, CMSG_DATA(header), sizeof value);
-    taken.reset(value);
-    if (descriptor != nullptr) *descriptor = std::move(taken);
+    // `control` is padded: a second descriptor, which nobody asked for, fits in.
+    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int value = -1;
+      std::memcpy(&value, CMSG_DATA(header) + i * sizeof value, sizeof value);
+      Fd taken(value);
+      if (descriptor != nullptr && !*descriptor) *descriptor = std::move(taken);
+    }
   }
   return {buffer, static_cast<std::size_t>(received)};
 }

@@ -12,6 +12,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -164,22 +166,69 @@ TEST(SharedMemory, AStrangerAndASecondRankAreTurnedAwayAndHurtNobody) {
   store->get("done");
 }
 
+// An AF_UNIX name as rank 0 has one.
+struct UnixAddress {
+  explicit UnixAddress(const std::string& name)
+      : length(static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())) {
+    address.sun_family = AF_UNIX;
+    name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+
+  sockaddr_un address{};
+  const socklen_t length;
+};
+
+Fd unix_listener(const UnixAddress& address) {
+  Fd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(bind(listener.get(), address.get(), address.length), 0);
+  EXPECT_EQ(listen(listener.get(), 0), 0);
+  return listener;
+}
+
+// The write end of a pipe that nobody holds any more shows as the end of the pipe.
+TEST(SharedMemory, EveryDescriptorThatAStrangerSendsIsClosed) {
+  const auto store = make_hash_store(20s);
+  std::jthread rank0(
+      [&] { EXPECT_NO_THROW(share_memory(share(store, 0, 2), make_shared_memory("test", 4096))); });
+  const UnixAddress offer(store->get("memory"));
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  const Fd read_end(ends[0]);
+  Fd write_end(ends[1]);
+  const Fd stranger(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(connect(stranger.get(), offer.get(), offer.length), 0);
+  char letter = 'x';
+  iovec part{&letter, 1};
+  const int sent[2] = {write_end.get(), write_end.get()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof sent)] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof sent);
+  std::memcpy(CMSG_DATA(header), sent, sizeof sent);
+  ASSERT_EQ(sendmsg(stranger.get(), &message, 0), 1);
+  write_end.reset();
+  EXPECT_NO_THROW(share_memory(share(store, 1, 2), nullptr));  // whose turn is after the stranger's
+  rank0.join();
+  EXPECT_EQ(read(read_end.get(), &letter, 1), 0);
+}
+
 // A rank 0 that takes no connection: whoever waits for it still learns that the world is broken.
 TEST(SharedMemory, AFullBacklogHidesNoFailure) {
   const auto store = make_hash_store(20s);
   const std::string name = "c10d-test-backlog-" + std::to_string(getpid());
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
-  const auto* where = reinterpret_cast<const sockaddr*>(&address);
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  const Fd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(bind(listener.get(), where, length), 0);
-  ASSERT_EQ(listen(listener.get(), 0), 0);
+  const UnixAddress where(name);
+  const Fd listener = unix_listener(where);
   std::vector<Fd> visitors;
   do {
     visitors.emplace_back(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  } while (connect(visitors.back().get(), where, length) == 0);
+  } while (connect(visitors.back().get(), where.get(), where.length) == 0);
   ASSERT_EQ(errno, EAGAIN);
   store->set("memory", name);
   ShareOptions options = share(store, 1, 2);
