@@ -435,6 +435,7 @@ std::shared_ptr<ControlPlane> make_shm_control(const ControlOptions& options) {
     try {
       control->join(options.deadline, joining);
     } catch (...) {
+      control->leave();  // before its liveness lock goes: it has not died
       unwatch(*control);
       throw;
     }

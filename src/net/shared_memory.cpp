@@ -290,9 +290,7 @@ std::shared_ptr<SharedMapping> map_received(const ShareOptions& options, Fd memo
                                          static_cast<std::size_t>(status.st_size));
 }
 
-Failure lost_or_late(const ShareOptions& options) {
-  if (steady_clock::now() < options.deadline)
-    return rank_zero_lost(options, "it closed the connection");
+Failure no_memory_in_time(const ShareOptions& options) {
   return {.code = Code::timed_out,
           .message = fmt::format("rank 0 did not hand the shared memory '{}' to rank {}",
                                  options.key, options.rank),
@@ -312,7 +310,7 @@ Fd connect_to_offer(const ShareOptions& options, Patience& patience) {
     if (errno != EAGAIN && errno != EINTR)
       throw_failure(rank_zero_lost(options, error_text(errno)));
     patience.look();
-    if (patience.over()) throw_failure(lost_or_late(options));
+    if (patience.over()) throw_failure(no_memory_in_time(options));
   }
   if (!same_user(fd.get()))
     throw_failure(
@@ -321,13 +319,13 @@ Fd connect_to_offer(const ShareOptions& options, Patience& patience) {
   return fd;
 }
 
-std::shared_ptr<SharedMapping> fetch(const ShareOptions& options) {
-  Patience patience(options);
+// Null: the connection ended without a verdict.
+std::shared_ptr<SharedMapping> try_to_fetch(const ShareOptions& options, Patience& patience) {
   const Fd fd = connect_to_offer(options, patience);
   const std::string hello = hello_of(options.rank);
-  if (!send_message(fd.get(), hello)) throw_failure(lost_or_late(options));
+  if (!send_message(fd.get(), hello)) return nullptr;
   const std::string answer = receive_message(fd.get(), patience);
-  if (answer.empty()) throw_failure(lost_or_late(options));
+  if (answer.empty()) return nullptr;
   const std::string_view nonce = std::string_view(answer).substr(0, kNonceBytes);
   const bool genuine = answer.size() == kNonceBytes + kDigestBytes &&
                        equal_secrets(std::string_view(answer).substr(kNonceBytes),
@@ -339,11 +337,10 @@ std::shared_ptr<SharedMapping> fetch(const ShareOptions& options) {
                              options.rank, options.key),
       .rank = 0};
   if (!genuine) throw_failure(unproven);
-  if (!send_message(fd.get(), proof(options, "client", hello, nonce)))
-    throw_failure(lost_or_late(options));
+  if (!send_message(fd.get(), proof(options, "client", hello, nonce))) return nullptr;
   Fd memory;
   const std::string verdict = receive_message(fd.get(), patience, Deadline::max(), &memory);
-  if (verdict.empty()) throw_failure(lost_or_late(options));
+  if (verdict.empty()) return nullptr;
   if (verdict[0] == unknown_token) throw_failure(unproven);
   if (verdict[0] != accepted || !memory)
     throw_failure(
@@ -353,6 +350,18 @@ std::shared_ptr<SharedMapping> fetch(const ShareOptions& options) {
                                 options.rank, options.size, options.key),
          .rank = options.rank});
   return map_received(options, std::move(memory));
+}
+
+std::shared_ptr<SharedMapping> fetch(const ShareOptions& options) {
+  constexpr std::chrono::milliseconds kPause{10};
+  Patience patience(options);
+  while (true) {
+    if (auto mapping = try_to_fetch(options, patience)) return mapping;
+    // Rank 0 took us for a stranger, if we stalled. If it is gone, the next connection tells.
+    patience.look();
+    if (patience.over()) throw_failure(no_memory_in_time(options));
+    ::poll(nullptr, 0, poll_timeout(patience.slice(steady_clock::now() + kPause)));
+  }
 }
 
 }  // namespace

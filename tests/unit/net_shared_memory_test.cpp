@@ -219,6 +219,34 @@ TEST(SharedMemory, EveryDescriptorThatAStrangerSendsIsClosed) {
   EXPECT_EQ(read(read_end.get(), &letter, 1), 0);
 }
 
+// As rank 0 does with who says nothing for two seconds.
+TEST(SharedMemory, ARankThatWasTakenForAStrangerComesAgain) {
+  const auto store = make_hash_store(20s);
+  const auto detour = make_hash_store(20s);
+  const std::string name = "c10d-test-detour-" + std::to_string(getpid());
+  const Fd listener = unix_listener(UnixAddress(name));
+  detour->set("memory", name);
+  std::jthread rank0(
+      [&] { EXPECT_NO_THROW(share_memory(share(store, 0, 2), make_shared_memory("test", 4096))); });
+  std::jthread rank1([&] { EXPECT_NO_THROW(share_memory(share(detour, 1, 2), nullptr)); });
+  const Fd visitor(accept(listener.get(), nullptr, nullptr));
+  detour->set("memory", store->get("memory"));
+}
+
+TEST(SharedMemory, ARankZeroThatIsGoneIsNoticed) {
+  const auto store = make_hash_store(20s);
+  const std::string name = "c10d-test-gone-" + std::to_string(getpid());
+  Fd listener = unix_listener(UnixAddress(name));
+  store->set("memory", name);
+  std::jthread rank1([&] {
+    const Failure failure = failure_of([&] { share_memory(share(store, 1, 2), nullptr); });
+    EXPECT_EQ(failure.code, Code::link_lost);
+    EXPECT_EQ(failure.rank, 0);
+  });
+  const Fd visitor(accept(listener.get(), nullptr, nullptr));
+  listener.reset();
+}
+
 // A rank 0 that takes no connection: whoever waits for it still learns that the world is broken.
 TEST(SharedMemory, AFullBacklogHidesNoFailure) {
   const auto store = make_hash_store(20s);
