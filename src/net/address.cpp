@@ -54,19 +54,28 @@ std::string Address::host() const {
 }
 
 std::vector<Address> resolve(const std::string& host, std::uint16_t port) {
+  std::string problem;
+  std::vector<Address> addresses = try_to_resolve(host, port, problem);
+  if (addresses.empty())
+    throw_failure({.code = Code::unreachable, .message = std::move(problem), .host = host});
+  return addresses;
+}
+
+std::vector<Address> try_to_resolve(const std::string& host, std::uint16_t port,
+                                    std::string& problem) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* list = nullptr;
   const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
-  if (error != 0)
-    throw_failure(
-        {.code = Code::unreachable,
-         .message = fmt::format("the name '{}' has no address: {}; check the spelling, or "
-                                "give a numeric address",
-                                host, ::gai_strerror(error)),
-         .host = host});
+  if (error != 0) {
+    problem = fmt::format(
+        "the name '{}' has no address: {}; check the spelling, or give a numeric address", host,
+        ::gai_strerror(error));
+    if (error == EAI_AGAIN || error == EAI_NONAME) return {};
+    throw_failure({.code = Code::unreachable, .message = problem, .host = host});
+  }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, ::freeaddrinfo);
   std::vector<Address> addresses;
   for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {

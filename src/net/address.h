@@ -32,6 +32,9 @@ struct C10D_API Address {
 // Every address of a numeric host or a name, in the resolver's order. Throws DistNetworkError
 // (unreachable).
 C10D_API std::vector<Address> resolve(const std::string& host, std::uint16_t port);
+// The same of a name that may be made known yet: nothing, and why in `problem`, while it is not.
+C10D_API std::vector<Address> try_to_resolve(const std::string& host, std::uint16_t port,
+                                             std::string& problem);
 // The address from which packets to `host` leave this one, numeric; empty when there is no way.
 C10D_API std::string address_towards(const std::string& host);
 // Of the socket's own end.

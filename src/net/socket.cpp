@@ -19,6 +19,9 @@ namespace c10d::inline v0 {
 
 namespace {
 
+// With one packet sent again after a second: a host whose way takes longer counts as gone anyway.
+constexpr Duration kAddressPatience = std::chrono::seconds(2);
+
 // A connection to a port that nobody listens on may be given that very port, and meets itself.
 bool is_own_peer(int fd) {
   sockaddr_storage own{}, peer{};
@@ -104,13 +107,18 @@ void tune_tcp(int fd) noexcept {
 }
 
 Fd connect_tcp(const std::vector<Address>& addresses, Deadline deadline, std::string& problem) {
-  for (const Address& address : addresses) {
+  const auto size = static_cast<Duration::rep>(addresses.size());
+  for (Duration::rep i = 0; i < size; ++i) {
+    const Address& address = addresses[static_cast<std::size_t>(i)];
+    // One that swallows packets leaves the others their time.
+    const auto now = std::chrono::steady_clock::now();
+    const Deadline until = std::min(now + kAddressPatience, now + (deadline - now) / (size - i));
     Fd fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     int error = fd ? 0 : errno;
     if (error == 0 && ::connect(fd.get(), address.get(), address.length) != 0) error = errno;
     if (error == EINPROGRESS) {
       socklen_t length = sizeof error;
-      if (!wait_for(fd.get(), POLLOUT, deadline))
+      if (!wait_for(fd.get(), POLLOUT, until))
         error = ETIMEDOUT;
       else
         ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);

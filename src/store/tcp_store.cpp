@@ -83,17 +83,13 @@ class TcpClient final : public RequestStore<TcpStore> {
   explicit TcpClient(const TcpStoreOptions& options)
       : RequestStore(options.timeout), handshake_(handshake_options(options)), host_(options.host) {
     if (options.server) start_server(options);
-    if (addresses_.empty()) {
-      addresses_ = resolve(options.host, options.port);
-      for (const Address& address : addresses_) check_address(address, options);
-      port_ = options.port;
-    }
+    if (!options.server) port_ = options.port;
     if (!options.will.empty()) write_will(options);
     wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!wake_)
       throw_failure({.code = Code::out_of_resources,
                      .message = "eventfd: " + error_text(errno) + "; raise ulimit -n"});
-    connect_first(steady_clock::now() + timeout());
+    connect_first(options, steady_clock::now() + timeout());
   }
 
   ~TcpClient() override {
@@ -118,7 +114,7 @@ class TcpClient final : public RequestStore<TcpStore> {
   Reply perform(const Request& request, Deadline deadline) override;
   void start_server(const TcpStoreOptions& options);
   void write_will(const TcpStoreOptions& options);
-  void connect_first(Deadline deadline);
+  void connect_first(const TcpStoreOptions& options, Deadline deadline);
   // One attempt. Nothing: no server answered, `problem` says why.
   std::optional<Failure> connect_once(bool resume, Deadline deadline, Fd& fd, std::string& problem);
   void drive(Deadline until) C10D_REQUIRES(mutex_);
@@ -219,11 +215,15 @@ std::optional<Failure> TcpClient::connect_once(bool resume, Deadline deadline, F
   return {};
 }
 
-void TcpClient::connect_first(Deadline deadline) {
+void TcpClient::connect_first(const TcpStoreOptions& options, Deadline deadline) {
   Fd socket;
   std::string problem = "no address";
   Duration pause = kFirstConnectPause;
   for (;;) {
+    if (addresses_.empty()) {
+      addresses_ = try_to_resolve(host_, port_, problem);
+      for (const Address& address : addresses_) check_address(address, options);
+    }
     if (auto failure = connect_once(false, deadline, socket, problem)) throw_failure(*failure);
     if (socket) break;
     if (steady_clock::now() >= deadline)

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <string>
 
 #include "c10d/error.h"
 #include "src/net/address.h"
+#include "src/net/socket.h"
 #include "src/net/token.h"
 
 namespace c10d::test {
@@ -22,6 +28,24 @@ TEST(Address, KnowsLoopbackAndWildcard) {
   EXPECT_FALSE(resolve("::1", 1).front().is_wildcard());
   EXPECT_EQ(resolve("::1", 80).front().text(), "[::1]:80");
   EXPECT_THROW(resolve("no such name", 1), DistNetworkError);
+}
+
+// A listener whose queue is full drops what comes, as a firewall does.
+TEST(Connect, AnAddressThatSwallowsPacketsLeavesTheOthersTheirTime) {
+  const auto listen_anywhere = [] { return listen_tcp(resolve("127.0.0.1", 0).front()); };
+  const Fd full = listen_anywhere();
+  const Address swallows = local_address(full.get());
+  ASSERT_EQ(::listen(full.get(), 0), 0);
+  const Fd visitor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(visitor.get(), swallows.get(), swallows.length), 0);
+  const Deadline deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  ASSERT_TRUE(wait_for(full.get(), POLLIN, deadline));
+  const Fd open = listen_anywhere();
+  std::string problem;
+  const Fd connected = connect_tcp({swallows, local_address(open.get())}, deadline, problem);
+  ASSERT_TRUE(connected) << problem;
+  EXPECT_TRUE(wait_for(open.get(), POLLIN, deadline));
+  EXPECT_NE(problem.find(swallows.text()), std::string::npos) << problem;
 }
 
 TEST(Token, HmacOfRfc4231) {

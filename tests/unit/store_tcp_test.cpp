@@ -238,6 +238,15 @@ TEST(TcpStore, AForkedChildLeavesTheParentsStoreAlone) {
   EXPECT_EQ(server->get("k"), "v");
 }
 
+// It may be made known yet, as a server may be started yet.
+TEST(TcpStore, AHostNameThatIsNotKnownIsWaitedFor) {
+  const Failure failure =
+      failure_of([] { make_tcp_store({.host = "no such name", .port = 1, .timeout = 100ms}); });
+  EXPECT_EQ(failure.code, Code::timed_out);
+  EXPECT_NE(failure.message.find("'no such name' has no address"), std::string::npos)
+      << failure.message;
+}
+
 // Every call is carried out once, however often the connection breaks in whatever place.
 TEST(TcpStore, ReconnectionsRepeatNothing) {
   const auto server = tcp_server();
