@@ -10,6 +10,7 @@
 
 #include "c10d/process_group.h"
 #include "src/core/control_plane.h"
+#include "src/core/per_process.h"
 
 namespace c10d::inline v0 {
 
@@ -76,9 +77,6 @@ class Exclusive {
  private:
   ProcessGroup::State& state_;
 };
-
-// Grows in a forked child: groups of the parent are not the child's.
-std::uint64_t process_generation() noexcept;
 
 // Brings the members of a group together and returns its state. Collective.
 std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::string backend_name,

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 
 #include "src/core/mutex.h"
 
@@ -32,5 +33,8 @@ T& of_this_process() {
   }
   return made->value;
 }
+
+// Grows in a forked child: groups of the parent, and their ops, are not the child's.
+std::uint64_t process_generation() noexcept;
 
 }  // namespace c10d::inline v0

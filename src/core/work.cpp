@@ -43,11 +43,21 @@ bool finish(const std::shared_ptr<detail::WorkShared>& work, WorkState state, Fa
   return true;
 }
 
+// A child has neither the threads that complete the work nor the memory, and the mutex may stay
+// locked.
+void check_process_of(const detail::WorkShared& shared) {
+  if (shared.process != process_generation())
+    throw_failure({.code = Code::forked_child,
+                   .message = "this op belongs to the parent process, which alone can wait for it; "
+                              "a forked child makes its own group, or starts with exec"});
+}
+
 // Waits until the work is terminal or the deadline has passed, driving the op where it asks for
 // that.
 bool wait_until(detail::WorkShared& shared, std::optional<Deadline> deadline) {
   constexpr auto kPollPause = std::chrono::microseconds(50);
   if (shared.state.load(std::memory_order_acquire) != WorkState::running) return true;
+  check_process_of(shared);
   MutexLock lock(shared.mutex);
   while (shared.state.load(std::memory_order_acquire) == WorkState::running) {
     if (deadline && std::chrono::steady_clock::now() >= *deadline) return false;
@@ -124,6 +134,7 @@ void Work::order_on(void* /*cuda_stream*/) const { wait(); }
 void Work::then(std::function<void(const Failure*)> callback) const {
   const auto shared = shared_ ? shared_ : std::make_shared<detail::WorkShared>(WorkState::ok);
   if (!done()) {
+    check_process_of(*shared);
     prepare_callbacks();
     MutexLock lock(shared->mutex);
     if (shared->state.load(std::memory_order_relaxed) == WorkState::running) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "c10d/work.h"
 #include "src/core/callback_thread.h"
 #include "src/core/mutex.h"
+#include "src/core/per_process.h"
 
 namespace c10d::inline v0::detail {
 
@@ -18,6 +20,7 @@ struct WorkShared {
   explicit WorkShared(WorkState initial = WorkState::running) : state(initial) {}
 
   std::atomic<WorkState> state;
+  const std::uint64_t process = process_generation();
   Failure failure;
   int source = -1;
 

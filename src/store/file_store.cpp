@@ -47,6 +47,8 @@ class FileStore final : public RequestStore<Store> {
   }
 
   ~FileStore() override {
+    // A forked child is no user, and the lock that it would take is its parent's.
+    if (::getpid() != owner_) return;
     try {
       MutexLock lock(mutex_);
       leave();
@@ -102,6 +104,7 @@ class FileStore final : public RequestStore<Store> {
 
   const std::string path_;
   const int size_;
+  const pid_t owner_ = ::getpid();
   Mutex mutex_;
   Fd file_ C10D_GUARDED_BY(mutex_);
   Table table_ C10D_GUARDED_BY(mutex_);
@@ -330,6 +333,10 @@ Reply FileStore::barrier_until(const Request& request, Deadline deadline) {
 }
 
 Reply FileStore::perform(const Request& request, Deadline deadline) {
+  if (::getpid() != owner_)
+    return error_reply(
+        Code::forked_child,
+        fmt::format("file store {} belongs to the parent process; make one after fork", path_));
   if (request.op == StoreOp::barrier) return barrier_until(request, deadline);
   Duration pause = kFirstFilePause;
   for (;;) {

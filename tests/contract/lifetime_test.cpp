@@ -170,16 +170,20 @@ TEST_P(Lifetime, ConstMembersMayBeCalledBesideAnOp) {
   });
 }
 
+bool is_forked_child(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const DistError& error) {
+    return error.code() == Code::forked_child;
+  }
+  return false;
+}
+
 // What a forked child may do with its parent's group; its exit status says which step was wrong.
 int child_of_fork(ProcessGroup& group) {
   int step = 1;
   for (const Row& row : kCalls) {
-    try {
-      row.call(group);
-      return step;
-    } catch (const DistError& error) {
-      if (error.code() != Code::forked_child) return step;
-    }
+    if (!is_forked_child([&] { row.call(group); })) return step;
     ++step;
   }
   try {
@@ -189,6 +193,19 @@ int child_of_fork(ProcessGroup& group) {
   group.abort();
   { ProcessGroup dropped = std::move(group); }
   return 0;
+}
+
+// Runs `steps` in a forked child: 0, or which of them was wrong.
+void expect_ok_in_forked_child(const std::function<int()>& steps) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    _exit(steps());
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "step of that number";
 }
 
 #if defined(__SANITIZE_THREAD__)
@@ -252,18 +269,45 @@ TEST_P(Lifetime, AForkedChildGetsForkedChildAndTheParentIsUnharmed) {
   run(2, [](ProcessGroup& group) {
     expect_usable(group);
     if (group.rank() == 0) {
-      const pid_t child = fork();
-      if (child == 0) {
-        alarm(10);
-        _exit(child_of_fork(group));
-      }
-      int status = -1;
-      EXPECT_EQ(waitpid(child, &status, 0), child);
-      EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
-      EXPECT_EQ(WEXITSTATUS(status), 0) << "call of that number";
+      expect_ok_in_forked_child([&] { return child_of_fork(group); });
     }
     expect_usable(group);
     EXPECT_EQ(group.failure(), nullptr);
+  });
+}
+
+// Rank 1 joins in once the child has ended: until then the ops of rank 0 run.
+TEST_P(Lifetime, AForkedChildCannotWaitForItsParentsOps) {
+#ifdef C10D_THREAD_SANITIZER
+  GTEST_SKIP() << "ThreadSanitizer does not follow a fork of a process with threads";
+#endif
+  Latch forked(1);
+  run(2, [&](ProcessGroup& group) {
+    std::array<float, 1> message{1};
+    std::array<float, 1> sum{1};
+    if (group.rank() == 1) {
+      forked.wait();
+      group.send(message, 0);
+      group.all_reduce(sum);
+      return;
+    }
+    const Work received = group.irecv(message, 1);
+    const Work summed = group.all_reduce(sum, ReduceOp::sum, {.async = true});
+    expect_ok_in_forked_child([&] {
+      const std::function<void()> calls[] = {[&] { received.wait(); }, [&] { summed.wait(); },
+                                             [&] { summed.wait(std::chrono::seconds(20)); },
+                                             [&] { summed.then([](const Failure*) {}); }};
+      int step = 1;
+      for (const auto& call : calls) {
+        if (!is_forked_child(call)) return step;
+        ++step;
+      }
+      return 0;
+    });
+    forked.count_down();
+    received.wait();
+    summed.wait();
+    EXPECT_EQ(sum[0], 2);
   });
 }
 

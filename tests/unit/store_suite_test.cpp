@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -299,6 +301,32 @@ TEST_P(SmallStore, RefusesAnAnswerThatIsTooLong) {
 
 INSTANTIATE_TEST_SUITE_P(All, SmallStore, testing::Bool(),
                          [](const auto& tcp) { return tcp.param ? "tcp" : "hash"; });
+
+TEST(FileStore, AForkedChildLeavesTheParentsStoreAlone) {
+  const TemporaryFile file;
+  auto first = make_file_store(file.path(), 2, 30s);
+  auto second = make_file_store(file.path(), 2, 30s);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(10);
+    bool refused = false;
+    try {
+      first->set("k", "child");
+    } catch (const DistBackendError& error) {
+      refused = error.code() == Code::forked_child;
+    }
+    first.reset();
+    second.reset();
+    _exit(refused ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(::access(file.path().c_str(), F_OK), 0);
+  first->set("k", "v");
+  EXPECT_EQ(second->get("k"), "v");
+}
 
 TEST(FileStore, TheLastUserRemovesTheFile) {
   const TemporaryFile file;
