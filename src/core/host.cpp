@@ -10,17 +10,19 @@
 
 namespace c10d::inline v0 {
 
+// Neither is ever destroyed: a group that is static, and the monitor's thread, live on.
+
 const std::string& host_name() {
-  static const std::string name = [] {
+  static const std::string& name = *new std::string([] {
     char buffer[256] = {};
     return gethostname(buffer, sizeof buffer - 1) == 0 ? std::string(buffer)
                                                        : std::string("unknown");
-  }();
+  }());
   return name;
 }
 
 const std::string& host_identity() {
-  static const std::string identity = [] {
+  static const std::string& identity = *new std::string([] {
     std::string boot_id;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
     // Shared memory and its sockets need one network namespace, looking after peers one of pids.
@@ -30,7 +32,7 @@ const std::string& host_identity() {
     };
     return boot_id + "." + space("/proc/self/ns/net") + "." + space("/proc/self/ns/pid") + "." +
            host_name();
-  }();
+  }());
   return identity;
 }
 

@@ -1,11 +1,38 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
 
 #include "c10d/error.h"
+#include "src/core/host.h"
 #include "src/core/url.h"
 
 namespace c10d {
 namespace {
+
+// Made before main, and so destroyed after whatever is made later.
+struct LastStatic {
+  ~LastStatic() {
+    if (!identity.empty()) _exit(host_identity() == identity ? 0 : 1);
+  }
+  std::string identity;
+} g_last_static;
+
+TEST(Host, IsKnownUntilTheProcessIsGone) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(10);
+    g_last_static.identity = host_identity();
+    exit(2);  // not without ~LastStatic
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
 
 TEST(Url, OfTcpHasHostAndPort) {
   const Url url = parse_url("tcp://node-7.example:29500?rank=3&world_size=16");
