@@ -167,9 +167,11 @@ void ProcessGroup::monitored_barrier(std::optional<Duration> timeout) {
   Exclusive exclusive(state);
   const Duration limit = capped(timeout.value_or(Duration(state.timeout.load())));
   if (limit <= Duration::zero()) throw InvalidArgument("a timeout must be positive");
-  if (const auto failure = state.control->failure()) throw_failure(*failure);
-  if (const auto failure = state.control->barrier(std::chrono::steady_clock::now() + limit))
-    throw_failure(*failure);
+  state.keeping_record([&] {
+    if (const auto failure = state.control->failure()) throw_failure(*failure);
+    if (const auto failure = state.control->barrier(std::chrono::steady_clock::now() + limit))
+      throw_failure(*failure);
+  });
 }
 
 std::size_t ProcessGroup::checked_bytes(std::size_t count, std::size_t element) {
@@ -185,9 +187,11 @@ Allocation ProcessGroup::allocate_bytes(std::size_t bytes) {
   State& state = existing(state_);
   state.check_alive();
   Exclusive exclusive(state);
-  if (const auto failure = state.control->failure()) throw_failure(*failure);
-  return state.backend->allocate(bytes,
-                                 std::chrono::steady_clock::now() + Duration(state.timeout.load()));
+  return state.keeping_record([&] {
+    if (const auto failure = state.control->failure()) throw_failure(*failure);
+    return state.backend->allocate(
+        bytes, std::chrono::steady_clock::now() + Duration(state.timeout.load()));
+  });
 }
 
 void ProcessGroup::abort(std::string_view why) const noexcept {

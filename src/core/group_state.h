@@ -51,6 +51,17 @@ struct ProcessGroup::State {
   void check_not_forked() const;
   // Throws when this rank may not make this call: arguments, support. By the one thread inside.
   void check(const Op& op, const Signature& signature);
+  // Returns call(), which is no op. The record of a group that broke is kept before the program
+  // hears of it, and ends.
+  template <class Call>
+  auto keeping_record(Call&& call) {
+    try {
+      return call();
+    } catch (...) {
+      control->keep_record_if_broken();
+      throw;
+    }
+  }
   // True when nothing points here any more.
   bool shutdown(Duration timeout);
 

@@ -227,6 +227,7 @@ bool ProcessGroup::State::shutdown(Duration limit) {
   } catch (...) {  // the monitor must not call a backend that is about to go
     problem = std::current_exception();
   }
+  control->keep_record_if_broken();
   unwatch(*control);
   if (release_claim) release_claim();
   if (problem) std::rethrow_exception(problem);

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <iterator>
 #include <thread>
 
 #include "tests/contract/ranks.h"
@@ -309,6 +310,35 @@ TEST_P(Lifetime, AForkedChildCannotWaitForItsParentsOps) {
     summed.wait();
     EXPECT_EQ(sum[0], 2);
   });
+}
+
+// Of a group that is ended at once the monitor has seen nothing.
+TEST(Record, IsKeptBeforeTheProgramHearsOfTheFailureAndBeforeTheGroupIsGone) {
+  char folder[] = "/tmp/c10d-lifetime-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  setenv("C10D_RECORD_DIR", folder, 1);
+  const auto records = [&] {
+    const auto in_it = std::filesystem::directory_iterator(folder);
+    return std::distance(begin(in_it), end(in_it));
+  };
+  const auto alone = [] {
+    return init_process_group({.store = make_hash_store(), .rank = 0, .size = 1});
+  };
+  {
+    ProcessGroup group = alone();
+    group.abort();
+    EXPECT_EQ(code_of([&] { group.monitored_barrier(); }), Code::revoked);
+    EXPECT_EQ(records(), 1);
+    EXPECT_EQ(code_of([&] { group.allocate<float>(1); }), Code::revoked);
+  }
+  EXPECT_EQ(records(), 1);
+  {
+    ProcessGroup group = alone();
+    group.abort();
+  }
+  EXPECT_EQ(records(), 2);
+  unsetenv("C10D_RECORD_DIR");
+  std::filesystem::remove_all(folder);
 }
 
 C10D_ON_EACH_BACKEND(Lifetime);
