@@ -23,7 +23,7 @@ struct LaunchHosts {
   std::uint16_t port = 29500;
   std::string local_address;  // of this host, for the backends; empty: the one towards host 0
   std::string job = "c10d";   // hosts and ranks of another job are refused
-  std::string token;          // at least 16 secret bytes, the same on every host
+  std::string token;          // 16 to 1024 secret bytes, the same on every host
   Duration timeout = kDefaultStoreTimeout;      // until all hosts are there
   Duration silence = std::chrono::seconds(15);  // of a host, until it is taken for dead
 };

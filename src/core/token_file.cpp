@@ -14,13 +14,16 @@ namespace c10d::inline v0 {
 namespace {
 
 std::string read_token(int fd, const std::string& source) {
-  constexpr std::size_t kMost = 64;
-  std::string token(kMost, '\0');
+  std::string token(kMostTokenBytes + 1, '\0');
   const ssize_t length = pread(fd, token.data(), token.size(), 0);
   if (length < static_cast<ssize_t>(kLeastTokenBytes))
     throw InvalidArgument(fmt::format(
         "{}: no token of at least {} bytes there; write 32 random ones", source, kLeastTokenBytes));
   token.resize(static_cast<std::size_t>(length));
+  if (token.size() > kMostTokenBytes)
+    throw InvalidArgument(
+        fmt::format("{}: more than {} bytes there, which is no token; write 32 random ones", source,
+                    kMostTokenBytes));
   return token;
 }
 

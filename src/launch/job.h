@@ -45,7 +45,6 @@ class Job {
   };
   enum class Phase { meeting, running, stopping, killed, draining, waiting, done };
 
-  void run_until_done();
   void start_all(const World& world);
   void start(int local_rank);
   JobFacts facts() const;

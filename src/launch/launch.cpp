@@ -25,10 +25,11 @@ void check_hosts(const LaunchHosts& hosts) {
                                       hosts.number, hosts.count, hosts.count - 1));
   if (hosts.address.empty() || hosts.port == 0)
     throw InvalidArgument("launch: several hosts need address and port of host 0");
-  if (hosts.token.size() < kLeastTokenBytes)
+  if (hosts.token.size() < kLeastTokenBytes || hosts.token.size() > kMostTokenBytes)
     throw InvalidArgument(
-        fmt::format("launch: several hosts need a common secret of at least {} bytes, not {}",
-                    kLeastTokenBytes, hosts.token.size()));
+        fmt::format("launch: several hosts need a common secret of at least {} bytes and at most "
+                    "{}, not {}",
+                    kLeastTokenBytes, kMostTokenBytes, hosts.token.size()));
   if (hosts.timeout <= Duration::zero())
     throw InvalidArgument("launch: the timeout until all hosts are there must be positive");
   if (hosts.silence < kLeastSilence)

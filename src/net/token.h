@@ -10,6 +10,7 @@
 namespace c10d::inline v0 {
 
 inline constexpr std::size_t kLeastTokenBytes = 16;
+inline constexpr std::size_t kMostTokenBytes = 1024;
 
 inline constexpr std::size_t kDigestBytes = 32;
 inline constexpr std::size_t kNonceBytes = 32;

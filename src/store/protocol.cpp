@@ -168,7 +168,11 @@ bool decode(std::string_view body, Reply& reply) {
 
 std::size_t max_body_bytes(const StoreLimits& limits) noexcept {
   constexpr std::size_t kHead = 4096;
-  return std::max(limits.output_queue_bytes, limits.key_bytes + 2 * limits.value_bytes) + kHead;
+  // An item's length travels in 32 bits. Limits may be any numbers, whose sum would wrap.
+  constexpr std::size_t kMost = std::numeric_limits<std::uint32_t>::max();
+  const std::size_t pair =
+      std::min(limits.key_bytes, kMost) + 2 * std::min(limits.value_bytes, kMost);
+  return std::min(kMost, std::max(std::min(limits.output_queue_bytes, kMost), pair) + kHead);
 }
 
 }  // namespace c10d::inline v0

@@ -50,6 +50,9 @@ HandshakeOptions handshake_options(const TcpStoreOptions& options) {
         fmt::format("TcpStoreOptions::token has {} bytes; a secret has at least "
                     "{}, better 32",
                     options.token.size(), kLeastTokenBytes));
+  if (options.token.size() > kMostTokenBytes)
+    throw InvalidArgument(fmt::format("TcpStoreOptions::token has {} bytes; at most {} are allowed",
+                                      options.token.size(), kMostTokenBytes));
   return {.job = options.job, .role = "store", .token = options.token};
 }
 

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <string>
 
 #include "c10d/error.h"
+#include "c10d/launch.h"
 #include "src/core/host.h"
+#include "src/core/token_file.h"
 #include "src/core/url.h"
+#include "src/net/token.h"
+#include "tests/unit/store_kinds.h"
 
 namespace c10d {
 namespace {
@@ -32,6 +38,35 @@ TEST(Host, IsKnownUntilTheProcessIsGone) {
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+// As file, as option and as what a launcher is given.
+TEST(Token, OfAnyAllowedLengthIsTakenWholeAndALongerOneIsRefused) {
+  const test::TemporaryFile file;
+  const auto written = [&](const std::string& token) {
+    std::ofstream(file.path()) << token;
+    EXPECT_EQ(chmod(file.path().c_str(), 0600), 0);
+    return file.path();
+  };
+  const std::string longest(kMostTokenBytes, 't');
+  const std::string longer = longest + "t";
+  EXPECT_EQ(read_token_file(written(longest)), longest);
+  EXPECT_NE(test::tcp_server({}, longest), nullptr);
+  const auto refused = [](const auto& call) {
+    try {
+      call();
+      ADD_FAILURE() << "taken";
+    } catch (const InvalidArgument& error) {
+      const std::string message = error.what();
+      EXPECT_NE(message.find(std::to_string(kMostTokenBytes)), std::string::npos) << message;
+    }
+  };
+  refused([&] { read_token_file(written(longer)); });
+  refused([&] { test::tcp_server({}, longer); });
+  refused([&] {
+    launch({.command = {"true"},
+            .hosts = {.count = 2, .number = 1, .address = "127.0.0.1", .token = longer}});
+  });
 }
 
 TEST(Url, OfTcpHasHostAndPort) {

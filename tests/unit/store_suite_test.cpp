@@ -299,6 +299,17 @@ TEST_P(SmallStore, RefusesAnAnswerThatIsTooLong) {
   EXPECT_EQ(store->multi_get(Keys{"a", "b"}).size(), 2U);
 }
 
+TEST_P(SmallStore, TakesLimitsThatAreAsLargeAsNumbersGo) {
+  constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
+  const std::string value(100'000, 'x');
+  for (const StoreLimits& limits : {StoreLimits{.output_queue_bytes = kMost},
+                                    StoreLimits{.key_bytes = kMost, .value_bytes = kMost}}) {
+    const auto store = make(limits);
+    store->set("k", value);
+    EXPECT_EQ(store->get("k"), value);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, SmallStore, testing::Bool(),
                          [](const auto& tcp) { return tcp.param ? "tcp" : "hash"; });
 
