@@ -102,7 +102,7 @@ struct TcpStoreOptions {
   bool server = false;             // run the server in this process too
   int listen_fd = -1;              // server: a bound, listening socket to take over instead
   std::string job;                 // job id; a client of another job gets wrong_job
-  // 32 secret bytes (at least 16) that both sides prove to know; empty only on loopback.
+  // 32 secret bytes (16 to 1024) that both sides prove to know; empty only on loopback.
   std::string token;
   bool allow_wildcard = false;  // permit 0.0.0.0 or [::], with a token only
   Duration timeout = kDefaultStoreTimeout;

@@ -19,7 +19,7 @@ struct WorkShared;
 
 // The handle of one op. It has exactly one terminal transition, out of `running`. Copyable;
 // thread-safe. Dropping it neither blocks nor loses the op: the op runs on, and its failure breaks
-// the group.
+// the group. In a forked child wait() and then() on a running op of its parent throw forked_child.
 class C10D_API Work {
  public:
   // An op that is already ok. Allocates nothing.

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 #include <string>
 
@@ -65,7 +66,11 @@ TEST(Token, OfAnyAllowedLengthIsTakenWholeAndALongerOneIsRefused) {
   refused([&] { test::tcp_server({}, longer); });
   refused([&] {
     launch({.command = {"true"},
-            .hosts = {.count = 2, .number = 1, .address = "127.0.0.1", .token = longer}});
+            .hosts = {.count = 2,
+                      .number = 1,
+                      .address = "127.0.0.1",
+                      .token = longer,
+                      .timeout = std::chrono::seconds(1)}});
   });
 }
 
