@@ -112,7 +112,7 @@ TEST(SharedMemory, AForkedChildThatDropsItKeepsWhatItMappedThere) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    alarm(10);
+    alarm(100);  // should it hang
     std::byte* const place = memory->data();
     if (::mmap(place, page_bytes(), PROT_READ | PROT_WRITE,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != place)
