@@ -29,7 +29,7 @@ struct Ended {
 };
 
 Ended run_line(const std::string& command) {
-  const std::string line = "timeout 100 " + command + " </dev/null";
+  const std::string line = "timeout 300 " + command + " </dev/null";
   Ended ended;
   std::FILE* pipe = popen(line.c_str(), "r");
   std::array<char, 4096> chunk;
@@ -261,6 +261,20 @@ TEST(Program, AFullDiskIsSaid) {
   const Ended out = run("list ops", "2>&1 >/dev/full");
   EXPECT_EQ(out.code, 1) << out.out;
   EXPECT_NE(out.out.find("stdout: cannot be written"), std::string::npos) << out.out;
+}
+
+// Else what is opened next, the JSON file, takes its number and gets the table.
+TEST(Program, AClosedStdoutIsSaid) {
+  const Folder folder;
+  const std::string json = folder / "r.jsonl";
+  const Ended ended =
+      run(std::string("run") + kTiny + "--launches 1 -s 8 --json " + json, "2>&1 >&-");
+  EXPECT_EQ(ended.code, 1) << ended.out;
+  EXPECT_NE(ended.out.find("c10d-bench: stdout is closed"), std::string::npos) << ended.out;
+  EXPECT_EQ(text_of(json), "");
+  const Ended others = run("list ops", "2>&-");
+  EXPECT_EQ(others.code, 0);
+  EXPECT_NE(others.out.find("all_reduce"), std::string::npos) << others.out;
 }
 
 TEST(Program, RunsEveryDtypeAndReduceOp) {
