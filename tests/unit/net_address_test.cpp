@@ -10,6 +10,7 @@ namespace {
 
 TEST(Address, HostAndPort) {
   EXPECT_EQ(show_host_port("::1", 5), "[::1]:5");
+  EXPECT_EQ(show_host_port("[::1]", 5), "[::1]:5");
   EXPECT_EQ(show_host_port("10.0.0.1", 5), "10.0.0.1:5");
 }
 
@@ -22,6 +23,14 @@ TEST(Address, KnowsLoopbackAndWildcard) {
   EXPECT_FALSE(resolve("::1", 1).front().is_wildcard());
   EXPECT_EQ(resolve("::1", 80).front().text(), "[::1]:80");
   EXPECT_THROW(resolve("no such name", 1), DistNetworkError);
+}
+
+// As it stands in MASTER_ADDR, where people know it from URLs.
+TEST(Address, OfIpv6MayHaveBrackets) {
+  EXPECT_EQ(resolve("[::1]", 80).front().text(), "[::1]:80");
+  EXPECT_EQ(without_brackets("[fd00::1%eth0]"), "fd00::1%eth0");
+  for (const char* plain : {"::1", "10.0.0.1", "node1", "[::1", "::1]", "[", "[node1]", ""})
+    EXPECT_EQ(without_brackets(plain), plain);
 }
 
 TEST(Token, HmacOfRfc4231) {
