@@ -10,7 +10,7 @@
 #include <optional>
 #include <span>
 
-#include "kernels/copy.h"
+#include "kernels/reduce.h"
 #include "src/backends/native/share.h"
 #include "src/backends/native/team.h"
 
@@ -82,6 +82,11 @@ class Round {
                          std::size_t width = 1) const noexcept {
     return slot(place_of(rank, size(), epoch_), pieces, step, width);
   }
+  // The slot of `rank` of two that fill each other's slots again: see run_exchange().
+  std::byte* exchange_slot(int rank, Pieces pieces, std::size_t step) const noexcept {
+    const int turned = step / kSlots % 2 == 0 ? rank : 1 - rank;
+    return mutual_slot(turned, pieces, step);
+  }
   std::uint64_t* counts(int rank) const noexcept {
     return team_.layout().counts(team_.base(), rank, parity_of(epoch_));
   }
@@ -138,7 +143,8 @@ class Round {
     streamed_ |= policy == StorePolicy::streaming;
     copy(to, from, bytes, policy);
   }
-  void reduce_out(const Reducing& how, std::byte* out, std::size_t bytes, StorePolicy policy);
+  void reduce_out(const Reducing& how, std::byte* out, std::size_t bytes, StorePolicy policy,
+                  const Refill& refill = {});
 
   using Word = Progress::Steps Progress::*;
   // The one place where progress is made visible: steps [0, done) of `word` are over. A ring waits
