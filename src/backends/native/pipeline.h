@@ -66,8 +66,8 @@ bool run_two_shots(AnyRound& round, std::size_t steps, bool collects, Stage stag
 }
 
 // The same for two ranks that both stage and take, without a wait for free slots: `take(step)` uses
-// the other's slot and fills it again, with this rank's data of `step + kSlots`. Hence the two
-// change places each time that the slots are used again.
+// the other's slot and fills it again, with this rank's data of `step + slots`: see
+// exchange_place().
 template <class AnyRound, class Stage, class Take>
 bool run_exchange(AnyRound& round, std::size_t steps, std::size_t slots, Stage stage, Take take) {
   for (std::size_t step = 0; step < std::min(steps, slots); ++step) {

@@ -29,6 +29,11 @@ constexpr int place_of(int rank, int size, std::uint32_t epoch) noexcept {
   return size == 2 && (epoch & 2) != 0 ? 1 - rank : rank;
 }
 
+// Two ranks that fill each other's slots again change places each time around: see run_exchange().
+constexpr int exchange_place(int place, std::size_t step, std::size_t slots) noexcept {
+  return step / slots % 2 == 0 ? place : 1 - place;
+}
+
 // Memory of this rank that others may have to reach; null where it has none.
 struct Exposed {
   const void* input = nullptr;
@@ -82,10 +87,8 @@ class Round {
                          std::size_t width = 1) const noexcept {
     return slot(place_of(rank, size(), epoch_), pieces, step, width);
   }
-  // The slot of `rank` of two that fill each other's slots again: see run_exchange().
   std::byte* exchange_slot(int rank, Pieces pieces, std::size_t step) const noexcept {
-    const int turned = step / kSlots % 2 == 0 ? rank : 1 - rank;
-    return mutual_slot(turned, pieces, step);
+    return mutual_slot(exchange_place(rank, step, kSlots), pieces, step);
   }
   std::uint64_t* counts(int rank) const noexcept {
     return team_.layout().counts(team_.base(), rank, parity_of(epoch_));
