@@ -10,7 +10,7 @@
 #include <optional>
 #include <span>
 
-#include "kernels/copy.h"
+#include "kernels/reduce.h"
 #include "src/backends/native/share.h"
 #include "src/backends/native/team.h"
 
@@ -27,6 +27,11 @@ struct Pieces {
 // parity: then each writes where it has read before, to lines that are in its own cache.
 constexpr int place_of(int rank, int size, std::uint32_t epoch) noexcept {
   return size == 2 && (epoch & 2) != 0 ? 1 - rank : rank;
+}
+
+// Two ranks that fill each other's slots again change places each time around: see run_exchange().
+constexpr int exchange_place(int place, std::size_t step, std::size_t slots) noexcept {
+  return step / slots % 2 == 0 ? place : 1 - place;
 }
 
 // Memory of this rank that others may have to reach; null where it has none.
@@ -81,6 +86,9 @@ class Round {
   std::byte* mutual_slot(int rank, Pieces pieces, std::size_t step,
                          std::size_t width = 1) const noexcept {
     return slot(place_of(rank, size(), epoch_), pieces, step, width);
+  }
+  std::byte* exchange_slot(int rank, Pieces pieces, std::size_t step) const noexcept {
+    return mutual_slot(exchange_place(rank, step, kSlots), pieces, step);
   }
   std::uint64_t* counts(int rank) const noexcept {
     return team_.layout().counts(team_.base(), rank, parity_of(epoch_));
@@ -138,7 +146,8 @@ class Round {
     streamed_ |= policy == StorePolicy::streaming;
     copy(to, from, bytes, policy);
   }
-  void reduce_out(const Reducing& how, std::byte* out, std::size_t bytes, StorePolicy policy);
+  void reduce_out(const Reducing& how, std::byte* out, std::size_t bytes, StorePolicy policy,
+                  const Refill& refill = {});
 
   using Word = Progress::Steps Progress::*;
   // The one place where progress is made visible: steps [0, done) of `word` are over. A ring waits
