@@ -140,7 +140,8 @@ struct CheckpointInfo {
 C10D_API CheckpointInfo inspect_checkpoint(const std::string& path);
 // Reads every byte and checks it. Throws CheckpointError that names file and offset.
 C10D_API void verify_checkpoint(const std::string& path);
-// Writes all tensors, whole, to one new safetensors file. Checks as it reads.
+// Writes all tensors, whole, to one new safetensors file. Checks as it reads. The file is there
+// when it is complete; a process that is killed leaves OUTPUT.partial-*.
 C10D_API void consolidate_checkpoint(const std::string& path, const std::string& output);
 
 }  // namespace c10d::inline v0::parallel
