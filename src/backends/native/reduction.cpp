@@ -25,10 +25,11 @@ bool inline_shot(Round& round, const Reduction& reduction) {
 }
 
 bool one_shot(Round& round, const Choice& choice, const Reduction& reduction) {
-  const Pieces pieces = round.cut(choice, reduction.bytes);
+  const bool mutual = reduction.root == Round::kEveryRank;
+  const Pieces pieces =
+      mutual ? round.cut(choice, reduction.bytes) : round.cut_one_way(choice, reduction.bytes);
   const StorePolicy results = result_policy(choice, reduction.bytes);
   const bool takes = wants(round, reduction);
-  const bool mutual = reduction.root == Round::kEveryRank;
   const auto slot_of = [&](int rank, std::size_t step) {
     return mutual ? round.mutual_slot(rank, pieces, step) : round.slot(rank, pieces, step);
   };

@@ -46,6 +46,19 @@ Pieces Round::cut(const Choice& choice, std::size_t bytes, std::size_t width) co
   return {piece, (bytes + piece - 1) / piece};
 }
 
+Pieces Round::cut_one_way(const Choice& choice, std::size_t bytes,
+                          std::size_t width) const noexcept {
+  // Fewer places come back too soon, more fall out of the caches.
+  constexpr std::size_t kLeastMoved = std::size_t{32} << 10;
+  const std::size_t places = team_.layout().half_bytes() / 4;
+  Choice finer = choice;
+  if (!team_.crowded()) finer.chunk = one_way_chunk(choice.chunk, bytes * width);
+  Pieces pieces = cut(finer, bytes, width);
+  const std::size_t span = pieces.bytes * std::min(pieces.count, kSlots) * width;
+  if (span >= kLeastMoved && span <= places) pieces.first = epoch_ / 2 % (places / span) * span;
+  return pieces;
+}
+
 bool Round::settle(WaitResult result, const char* phase) {
   if (result == WaitResult::ready) return true;
   Control& control = team_.control();

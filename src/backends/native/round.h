@@ -17,10 +17,11 @@
 namespace c10d::inline v0::native {
 
 // Pieces in which data goes through staging: `bytes` each, a multiple of 64 (the last may be
-// shorter), each in a slot of its own until kSlots are in use.
+// shorter), each in a slot of its own until kSlots are in use. The slots begin at `first`.
 struct Pieces {
   std::size_t bytes = 0;
   std::size_t count = 0;
+  std::size_t first = 0;
 };
 
 // In whose staging a rank stages when all give and take. Two ranks change places from op to op of a
@@ -80,7 +81,7 @@ class Round {
     return team_.layout().staging(team_.base(), rank, parity_of(epoch_));
   }
   std::byte* slot(int rank, Pieces pieces, std::size_t step, std::size_t width = 1) const noexcept {
-    return staging(rank) + step % kSlots * pieces.bytes * width;
+    return staging(rank) + pieces.first + step % kSlots * pieces.bytes * width;
   }
   // The slot of `rank` in an op in which every rank stages and takes from all.
   std::byte* mutual_slot(int rank, Pieces pieces, std::size_t step,
@@ -95,6 +96,10 @@ class Round {
   }
   // Cuts `bytes` for slots that hold `width` pieces beside each other.
   Pieces cut(const Choice& choice, std::size_t bytes, std::size_t width = 1) const noexcept;
+  // The same where some ranks only stage and the others only take. They begin elsewhere in the
+  // staging from op to op: a rank gets back what it used long ago at twice the pace of what another
+  // has just read.
+  Pieces cut_one_way(const Choice& choice, std::size_t bytes, std::size_t width = 1) const noexcept;
   // Scratch, one pointer per rank.
   std::span<const std::byte*> sources() const noexcept { return team_.sources(); }
 
