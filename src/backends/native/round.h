@@ -198,6 +198,7 @@ class Round {
   bool await_peers(Ready ready, const char* phase);
   bool settle(WaitResult result, const char* phase);
   bool disagree();
+  void prepare_next() noexcept;
 
   Team& team_;
   const Call& call_;
