@@ -29,6 +29,8 @@ using Arguments = std::unordered_map<int, dnnl::memory>;
 const auto kFlagsOfBatchNorm =
     dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
 constexpr float kEpsilon = 1e-5F;
+// Of a gradient: four of them, as adding up eight shards needs, stay in an L2 cache of 2 MiB.
+constexpr std::size_t kPieceBytes = std::size_t{320} << 10;
 
 const dnnl::engine& cpu() {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
@@ -117,6 +119,16 @@ void settle(const dnnl::memory& written, const Desc& have, float* data) {
 struct ConvShape {
   int in, out, kernel, stride, padding;
   bool bias;
+
+  bool in_blocks() const { return in % 16 == 0 && out % 16 == 0; }
+  Tag weights_tag() const { return in_blocks() ? Tag::ABcd16b16a : Tag::cdba; }
+  // Of output channels: in blocks, the weights of each piece lie together.
+  int pieces() const {
+    const std::size_t bytes = sizeof(float) * count_of({out, in, kernel, kernel});
+    int count = 1;
+    while (in_blocks() && bytes / count > kPieceBytes && out / count % 32 == 0) count *= 2;
+    return count;
+  }
 };
 
 class ConvPlan final : public Plan {
@@ -134,8 +146,7 @@ class ConvPlan final : public Plan {
     const Dims weights{conv.out, conv.in, conv.kernel, conv.kernel};
     const Dims strides{conv.stride, conv.stride};
     const Dims padding{conv.padding, conv.padding};
-    weights_ =
-        desc_of(weights, conv.in % 16 == 0 && conv.out % 16 == 0 ? Tag::ABcd16b16a : Tag::cdba);
+    weights_ = desc_of(weights, conv.weights_tag());
     bias_ = conv.bias ? desc_of({conv.out}, Tag::a) : Desc();
     const Desc x = desc_of(from.shape, Tag::any);
     const Desc w = desc_of(weights, Tag::any);
@@ -149,10 +160,8 @@ class ConvPlan final : public Plan {
     if (!training) return;
     by_input_ = make_backward<dnnl::convolution_backward_data>(
         forward_, algorithm::convolution_direct, x, w, y, strides, padding, padding);
-    by_weight_ = make_backward<dnnl::convolution_backward_weights>(
-        forward_, algorithm::convolution_direct, x, w, bias_, y, strides, padding, padding);
     run_by_input_ = dnnl::convolution_backward_data(by_input_);
-    run_by_weight_ = dnnl::convolution_backward_weights(by_weight_);
+    plan_by_weight(to, strides, padding);
   }
 
   void forward(Slots shards, Pointers values) override {
@@ -181,22 +190,66 @@ class ConvPlan final : public Plan {
     }
   }
 
-  void backward_weight(Slot& shard, Pointers, Pointers grads) override {
-    const dnnl::memory to =
-        room(by_weight_.diff_weights_desc(), weights_, grads[0], Use::weight_gradient);
-    Arguments arguments{
-        {DNNL_ARG_SRC, wanted(by_weight_.src_desc(), desc_of(input), shard.input, Use::source)},
-        {DNNL_ARG_DIFF_DST,
-         wanted(by_weight_.diff_dst_desc(), desc_of(output), shard.diff_output, Use::target)},
-        {DNNL_ARG_DIFF_WEIGHTS, to}};
-    if (conv_.bias) arguments.emplace(DNNL_ARG_DIFF_BIAS, at(bias_, grads[1]));
-    execute(run_by_weight_, arguments);
-    settle(to, weights_, grads[0]);
+  void backward_weight(Slot& shard, Pieces pieces, Pointers grads) override {
+    const dnnl::memory from =
+        wanted(by_weight_.src_desc(), desc_of(input), shard.input, Use::source);
+    float* weights = grads[0];
+    float* bias = conv_.bias ? grads[1] : nullptr;
+    for (int piece = pieces.first; piece < pieces.last; ++piece) {
+      const dnnl::memory to =
+          room(by_weight_.diff_weights_desc(), weights_piece_, weights, Use::weight_gradient);
+      Arguments arguments{{DNNL_ARG_SRC, from},
+                          {DNNL_ARG_DIFF_DST, diff_piece(shard, piece)},
+                          {DNNL_ARG_DIFF_WEIGHTS, to}};
+      if (conv_.bias) arguments.emplace(DNNL_ARG_DIFF_BIAS, at(bias_piece_, bias));
+      execute(run_by_weight_, arguments);
+      settle(to, weights_piece_, weights);
+      weights += weights_piece_.get_size() / sizeof(float);
+      if (conv_.bias) bias += conv_.out / conv_.pieces();
+    }
   }
 
  private:
+  void plan_by_weight(Dims to, const Dims& strides, const Dims& padding) {
+    const Dims whole = to;
+    to[1] = conv_.out / conv_.pieces();
+    const Dims weights{to[1], conv_.in, conv_.kernel, conv_.kernel};
+    weights_piece_ = desc_of(weights, conv_.weights_tag());
+    bias_piece_ = conv_.bias ? desc_of({to[1]}, Tag::a) : Desc();
+    const Desc x = desc_of(input.shape, Tag::any);
+    const Desc w = desc_of(weights, Tag::any);
+    const Desc y = desc_of(to, Tag::any);
+    const auto algorithm = dnnl::algorithm::convolution_direct;
+    const auto forward =
+        make<dnnl::convolution_forward>(dnnl::prop_kind::forward_training, algorithm, x, w,
+                                        bias_piece_, y, strides, padding, padding);
+    by_weight_ = make_backward<dnnl::convolution_backward_weights>(
+        forward, algorithm, x, w, bias_piece_, y, strides, padding, padding);
+    run_by_weight_ = dnnl::convolution_backward_weights(by_weight_);
+    for (int piece = 0; piece < conv_.pieces(); ++piece) {
+      const Desc diff = desc_of(output).submemory_desc(to, {0, piece * to[1], 0, 0});
+      diff_pieces_.emplace_back(diff);
+      if (conv_.pieces() > 1 || diff != by_weight_.diff_dst_desc())
+        take_pieces_.emplace_back(
+            dnnl::reorder::primitive_desc(cpu(), diff, cpu(), by_weight_.diff_dst_desc()));
+    }
+  }
+
+  // Of the gradient of the output.
+  dnnl::memory diff_piece(const Slot& shard, int piece) const {
+    const dnnl::memory diff = at(diff_pieces_[piece], shard.diff_output);
+    if (take_pieces_.empty()) return diff;
+    const Desc& want = by_weight_.diff_dst_desc();
+    const dnnl::memory taken = at(want, scratch(Use::target, want.get_size()));
+    execute(take_pieces_[piece], {{DNNL_ARG_FROM, diff}, {DNNL_ARG_TO, taken}});
+    return taken;
+  }
+
   ConvShape conv_;
   Desc weights_, bias_;
+  Desc weights_piece_, bias_piece_;  // of weights and bias
+  std::vector<Desc> diff_pieces_;
+  std::vector<dnnl::reorder> take_pieces_;
   dnnl::convolution_forward::primitive_desc forward_;
   dnnl::convolution_backward_data::primitive_desc by_input_;
   dnnl::convolution_backward_weights::primitive_desc by_weight_;
@@ -328,7 +381,7 @@ class BatchNormPlan final : public Plan {
 
   // The statistics are scaled by the samples, as gradients are, so that the step's division by all
   // samples leaves their mean. The running variance is the unbiased one.
-  void backward_weight(Slot& shard, Pointers, Pointers grads) override {
+  void backward_weight(Slot& shard, Pieces, Pointers grads) override {
     const auto samples = static_cast<float>(input.samples());
     const auto elements = static_cast<float>(input.samples() * input.shape[2] * input.shape[3]);
     const float unbiased = elements > 1 ? elements / (elements - 1) : 1;
@@ -401,10 +454,10 @@ Layer conv2d(int in, int out, int kernel, int stride, int padding, bool bias) {
   const ConvShape conv{in, out, kernel, stride, padding, bias};
   const float bound = 1 / std::sqrt(static_cast<float>(in * kernel * kernel));
   Layer layer;
-  const bool in_blocks = in % 16 == 0 && out % 16 == 0;
+  layer.pieces = conv.pieces();
   layer.parameters.push_back({"weight",
-                              in_blocks ? Shape{out / 16, in / 16, kernel, kernel, 16, 16}
-                                        : Shape{kernel, kernel, in, out},
+                              conv.in_blocks() ? Shape{out / 16, in / 16, kernel, kernel, 16, 16}
+                                               : Shape{kernel, kernel, in, out},
                               Rule::weight, bound});
   if (bias) layer.parameters.push_back({"bias", {out}, Rule::bias, bound});
   layer.plan = [conv](const Layout& from, bool training) -> std::unique_ptr<Plan> {
