@@ -1,12 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <sched.h>
+
 #include <chrono>
 #include <future>
 #include <mutex>
+#include <system_error>
 
 #include "src/parallel/agree.h"
 #include "src/parallel/checkpoint_save.h"
 
 namespace c10d::inline v0::parallel {
+
+namespace {
+
+// Of this thread: when it wakes up, whoever computes on its core goes on. Else the training, which
+// has woken it at the end of the copy, would be the one to wait, for milliseconds.
+void compute_first() noexcept {
+  const sched_param none{};
+  if (sched_getscheduler(0) == SCHED_OTHER) sched_setscheduler(0, SCHED_BATCH, &none);
+}
+
+}  // namespace
 
 // The thread makes it, unless the caller has come to wait for it before.
 struct AsyncSaver::Copying::Copy {
@@ -34,13 +48,20 @@ class AsyncSaver::State {
     job_.begin(snapshot);
     group_.set_timeout(write_timeout_);
     Copying copying{std::make_shared<Copying::Copy>(job_)};
-    written_ = std::async(std::launch::async | std::launch::deferred, [this, copy = copying.copy] {
+    const auto work = [this, copy = copying.copy] {
       copy->make();
       job_.write();
       job_.finish();
-    });
-    // There was no thread to be had, on this rank: those of the others wait for it.
-    if (written_.wait_for(std::chrono::seconds(0)) == std::future_status::deferred) written_.wait();
+    };
+    try {
+      written_ = std::async(std::launch::async, [work] {
+        compute_first();
+        work();
+      });
+    } catch (const std::system_error&) {  // no thread to be had: those of other ranks wait for us
+      written_ = std::async(std::launch::deferred, work);
+      written_.wait();
+    }
     return copying;
   }
 
