@@ -265,6 +265,13 @@ TEST_F(Layers, PiecesOfAGradientAreThoseOfTheWhole) {
     EXPECT_TRUE(same(weights_piece, weights)) << piece;
     EXPECT_TRUE(same(bias_piece, bias)) << piece;
   }
+  // Each comes from its own channels.
+  const Layout plain = Layout::plain(plan->output.shape);
+  const Buffer rows(plain.floats);
+  copy(plan->output, diff.data(), plain, rows.data());
+  Vector sums(kChannels);
+  for (std::size_t i = 0; i < plain.floats; ++i) sums[i / 16 % kChannels] += rows.data()[i];
+  expect_near({bias.data(), bias.data() + kChannels}, sums, "bias");
 }
 
 // What the promise of equal bits stands on: one thread, one shape, any thread, any neighbours.
