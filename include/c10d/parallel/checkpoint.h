@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -105,14 +104,17 @@ class C10D_API AsyncSaver {
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
-  // The parts' memory is being copied until `end` is there; the destructor waits for it.
+  // The parts' memory is read until wait() returns, which makes the copy itself unless the thread
+  // has begun it. The destructor waits.
   struct Copying {
-    std::future<void> end;
+    struct Copy;
+    std::shared_ptr<Copy> copy;
+    C10D_API void wait() const noexcept;
     C10D_API ~Copying();
   };
   // Collective. Throws what befell the checkpoint before, if neither wait() nor poll() did: the new
   // one is then not begun. Who drops the result has waited for the copy; who keeps it computes
-  // meanwhile, and changes nothing that the parts name before the end.
+  // meanwhile, and changes nothing that the parts name before wait().
   Copying save(const Snapshot& snapshot);
   // Collective. Returns when the checkpoint under way, if any, is on the disk and the latest;
   // throws why it is not: a CheckpointError is the same on every rank; after any other DistError (a
