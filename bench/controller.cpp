@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "bench/contender.h"
 #include "bench/environment.h"
 #include "bench/format.h"
+#include "bench/held_signals.h"
 #include "bench/session.h"
 #include "bench/worker.h"
 #include "c10d/backend.h"
@@ -42,7 +44,8 @@ class RecordPipe {
  public:
   explicit RecordPipe(Session& session) {
     if (pipe2(ends_, O_CLOEXEC) != 0)
-      throw_failure({Code::out_of_resources, fmt::format("no pipe: {}", std::strerror(errno))});
+      throw_failure({.code = Code::out_of_resources,
+                     .message = fmt::format("no pipe: {}", std::strerror(errno))});
     reader_ = std::thread([this, &session] { read_all(session); });
   }
   // Ends once every writer is gone, which the end of the launch brings about.
@@ -115,7 +118,9 @@ std::string mpirun_flavour() {
   options.command = {"mpirun", "--version"};
   options.on_line = [&](int, bool, std::string_view line) { said += line; };
   try {
-    if (launch(options).exit_code != 0) return "";
+    const LaunchResult result = launch(options);
+    if (result.forwarded_signal != 0) std::raise(result.forwarded_signal);
+    if (result.exit_code != 0) return "";
   } catch (const InvalidArgument&) {
     return "";
   }
@@ -212,6 +217,7 @@ void take_ceilings(Session& session) {
 
 int run_launches(const Options& options, int ranks, std::size_t cases) {
   const std::string flavour = needs_mpirun(options) ? mpirun_flavour() : "";
+  HeldSignals held;
   Session session(options, ranks, cases, flavour.empty() ? "c10d" : "mpirun " + flavour);
   const bool compare = options.command == Command::compare;
   if (compare && options.control != Control::off) take_ceilings(session);
@@ -220,6 +226,10 @@ int run_launches(const Options& options, int ranks, std::size_t cases) {
   // A backend that failed, or wrong data, is one thing; a launch that did not come to its end
   // would do so again.
   const auto goes_on = [&](int number, const std::string& solo) {
+    if (const auto signal = held.take()) {
+      if (code != 3) code = 128 + *signal;
+      return false;
+    }
     const int before = launched++;
     const int ended = run_launch(options, ranks, flavour, session, number, solo);
     if (ended != 0 && code != 3) code = ended;  // wrong data counts for more than a failure

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 #include <string_view>
@@ -48,10 +51,24 @@ int dispatch(const Options& options) {
   return 2;
 }
 
+// What is opened next takes the number of a standard stream that is closed, and then gets what was
+// meant for the stream.
+bool has_standard_streams() {
+  const auto is_closed = [](int fd) { return fcntl(fd, F_GETFD) < 0; };
+  if (is_closed(STDOUT_FILENO)) return false;
+  for (const int fd : {STDIN_FILENO, STDERR_FILENO})
+    if (is_closed(fd) && open("/dev/null", O_RDWR) != fd) return false;
+  return true;
+}
+
 }  // namespace
 }  // namespace c10d::bench
 
 int main(int argc, char** argv) {
+  if (!c10d::bench::has_standard_streams()) {
+    std::fprintf(stderr, "c10d-bench: stdout is closed; what is not wanted goes >/dev/null\n");
+    return 1;
+  }
   try {
     if (argc > 1 && std::string_view(argv[1]) == "exec-mpirun")
       return c10d::bench::exec_mpirun(argc, argv);

@@ -276,12 +276,15 @@ void read_results(const std::string& path, Results& results) {
       const Json line = Json::parse(text);
       results.add(line);
       ended = ended || line.at("t") == "end";
-    } catch (const nlohmann::json::exception& error) {
-      if (last) break;
+    } catch (const nlohmann::json::exception&) {
+      if (last && number > 1) break;  // of a run that was killed
       throw InvalidArgument(
-          fmt::format("{}:{}: no record of schema 1: {}", path, number, error.what()));
+          fmt::format("{}:{}: this line is no record of a run: give a file that c10d-bench run or "
+                      "compare wrote by --json",
+                      path, number));
     }
   }
+  if (file.bad()) throw InvalidArgument(fmt::format("cannot read {}", path));
   if (!ended) results.complete = false;
 }
 

@@ -237,7 +237,7 @@ int write_report(const std::vector<std::string>& files, const std::string& path,
     read_results(file, results);
   }
   if (results.cells.empty() && results.skips.empty())
-    throw InvalidArgument("report: no cells in these files");
+    throw InvalidArgument(fmt::format("report: no cells in {}", fmt::join(files, ", ")));
   if (path.empty() && svg.empty())
     throw InvalidArgument("report: nothing to write; add -o F.html or --svg DIR");
   const Json& run = results.run;

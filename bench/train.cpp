@@ -51,7 +51,7 @@ std::vector<Contestant> contestants(const Options& options) {
     all.push_back(
         {.ranks = ranks,
          .command = {here / program, "--model", model, "--data", "random", "--batch-size", batch,
-                     "--steps", steps, "--optimizer", "sgd", "--epochs", "1", "--mode", mode},
+                     "--steps", steps, "--optimizer", "sgd", "--epochs", steps, "--mode", mode},
          .what = fmt::format("c10d {}", mode),
          .steps = {},
          .waits = {},

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/copy_lines.h"
+
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #elif defined(__aarch64__)
@@ -14,30 +16,20 @@
 namespace c10d::inline v0 {
 namespace {
 
-constexpr std::size_t kCacheLine = 64;
-
 #if defined(__SSE2__)
-void stream_line(std::byte* to, const std::byte* from) noexcept {
-  constexpr std::size_t kStore = sizeof(__m128i);
-  __m128i line[kCacheLine / kStore];
-  for (std::size_t i = 0; i < kCacheLine / kStore; ++i)
-    line[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * kStore));
-  for (std::size_t i = 0; i < kCacheLine / kStore; ++i)
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i * kStore), line[i]);
-}
-
-// `to` is aligned; bytes are whole lines. Eight pages side by side, four lines of each at a time: a
-// core prefetches within a page only, and one page after the other leaves it waiting for memory,
-// 1.4 to 1.9 times as long.
 void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-  constexpr std::size_t kPages = 8, kPage = 4096, kRun = 4 * kCacheLine;
-  std::size_t done = 0;
-  for (; bytes - done >= kPages * kPage; done += kPages * kPage)
-    for (std::size_t run = done; run < done + kPage; run += kRun)
-      for (std::size_t first = run; first < run + kPages * kPage; first += kPage)
-        for (std::size_t at = first; at < first + kRun; at += kCacheLine)
-          stream_line(to + at, from + at);
-  for (; done < bytes; done += kCacheLine) stream_line(to + done, from + done);
+#if defined(__x86_64__)
+  static const bool has_avx512 = __builtin_cpu_supports("avx512f");
+  if (has_avx512) return stream_lines_avx512(to, from, bytes);
+#endif
+  stream_pages(to, from, bytes, [](std::byte* line, const std::byte* source) {
+    constexpr std::size_t kStore = sizeof(__m128i);
+    __m128i values[kCacheLine / kStore];
+    for (std::size_t i = 0; i < kCacheLine / kStore; ++i)
+      values[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i * kStore));
+    for (std::size_t i = 0; i < kCacheLine / kStore; ++i)
+      _mm_stream_si128(reinterpret_cast<__m128i*>(line + i * kStore), values[i]);
+  });
 }
 #elif defined(__aarch64__)
 // Pairs with a hint to the caches: no intrinsic makes them. Other than those of x86 these stores

@@ -46,19 +46,20 @@ std::span<const KernelIsa> runnable_isas() noexcept {
 }
 
 void reduce(KernelIsa isa, DType dtype, ReduceOp op, std::byte* out,
-            std::span<const std::byte* const> in, std::size_t count, StorePolicy policy) {
+            std::span<const std::byte* const> in, std::size_t count, StorePolicy policy,
+            const Refill& refill) {
   if (in.empty()) throw std::invalid_argument("reduce: no input");
   if (count == 0) return;
-  if (!entry_of(isa)(dtype, op.kind, op.factor, out, in.data(), in.size(), count, policy))
+  if (!entry_of(isa)(dtype, op.kind, op.factor, out, in.data(), in.size(), count, policy, refill))
     throw std::invalid_argument("reduce: op " + std::to_string(op.kind) +
                                 " has no meaning on dtype " +
                                 std::to_string(static_cast<int>(dtype)));
 }
 
 void reduce(DType dtype, ReduceOp op, std::byte* out, std::span<const std::byte* const> in,
-            std::size_t count, StorePolicy policy) {
+            std::size_t count, StorePolicy policy, const Refill& refill) {
   static const KernelIsa fastest = runnable_isas().back();
-  reduce(fastest, dtype, op, out, in, count, policy);
+  reduce(fastest, dtype, op, out, in, count, policy, refill);
 }
 
 }  // namespace c10d::inline v0

@@ -105,7 +105,12 @@ struct Buffers {
   std::size_t n;
   std::size_t count;
   StorePolicy policy;
+  Refill refill;
 };
+
+constexpr std::size_t kLine = 64;
+// Few enough that a core has loads of several inputs and the stores under way together.
+constexpr std::size_t kRefilledBytes = 512;
 
 // Inputs of which one pass holds all in registers.
 constexpr std::size_t kPassInputs = 4;
@@ -202,18 +207,31 @@ struct Loops {
     __builtin_memcpy(to + at, last, bytes - at);
   }
 
+  // What is streamed starts at a cache line from the second tile on.
+  static std::size_t first_tile(const Buffers& b, std::size_t step) {
+    const std::size_t past = reinterpret_cast<std::uintptr_t>(b.out) % kLine;
+    return past == 0 || past % Format::kStride != 0 ? step : kLine - past;
+  }
+
   static void run(const Op& op, const Buffers& b) {
     constexpr std::size_t kTileBytes = kTileVectors * kBytes;
     const bool streams = b.policy == StorePolicy::streaming;
     const std::size_t total = b.count * Format::kStride;
-    const std::size_t step = streams || b.n > kPassInputs ? kTileBytes : total;
+    const std::size_t step = b.refill.bytes != 0            ? kRefilledBytes
+                             : streams || b.n > kPassInputs ? kTileBytes
+                                                            : total;
     std::byte streamed[kTileBytes];
-    for (std::size_t done = 0; done < total;) {
-      const std::size_t bytes = total - done < step ? total - done : step;
+    std::size_t next = streams ? first_tile(b, step) : step;
+    for (std::size_t done = 0; done < total; next = step) {
+      const std::size_t bytes = total - done < next ? total - done : next;
       std::byte* const to = streams ? streamed : b.out + done;
       const std::size_t passed = some_passes(op, to, b, done, bytes / kBytes);
       if (passed != bytes) tile(op, to + passed, b, done + passed, bytes - passed);
       if (streams) copy(b.out + done, streamed, bytes, StorePolicy::streaming);
+      if (done < b.refill.bytes) {
+        const std::size_t left = b.refill.bytes - done;
+        __builtin_memcpy(b.refill.to + done, b.refill.from + done, left < bytes ? left : bytes);
+      }
       done += bytes;
     }
   }
@@ -251,7 +269,7 @@ bool run_float(ReduceOp::Kind kind, double factor, const Buffers& b) {
 template <class T>
 bool run_integer(ReduceOp::Kind kind, const Buffers& b) {
   using Unsigned = Plain<std::make_unsigned_t<T>>;
-  const Buffers bytes{b.out, b.in, b.n, b.count * sizeof(T), b.policy};
+  const Buffers bytes{b.out, b.in, b.n, b.count * sizeof(T), b.policy, b.refill};
   switch (kind) {
     case ReduceOp::sum:
       return run<Unsigned>(Sum{}, b);
@@ -293,8 +311,8 @@ bool run_bool(ReduceOp::Kind kind, const Buffers& b) {
 
 bool C10D_KERNEL_ENTRY(DType dtype, ReduceOp::Kind kind, double factor, std::byte* out,
                        const std::byte* const* in, std::size_t n, std::size_t count,
-                       StorePolicy policy) {
-  const Buffers b{out, in, n, count, policy};
+                       StorePolicy policy, const Refill& refill) {
+  const Buffers b{out, in, n, count, policy, refill};
   // clang-format off
   switch (dtype) {
     case DType::f64: return run_float<Plain<double>>(kind, factor, b);

@@ -64,7 +64,7 @@ void find_address(const HostsText& text, LaunchHosts& hosts) {
   if (!port || *port < 1 || *port > 65535)
     usage_error(fmt::format("--master-port {}: hosts need a fixed port to meet, from 1 to 65535",
                             place.port));
-  hosts.address = place.host;
+  hosts.address = without_brackets(place.host);
   hosts.port = static_cast<std::uint16_t>(*port);
 }
 

@@ -92,7 +92,7 @@ void measure(c10d::ProcessGroup& group, const std::string& directory, std::size_
     double call = 0, late = 0;
     {
       const auto copying = saver.save(snapshot);
-      if (!keeps) copying.end.wait();
+      if (!keeps) copying.wait();
       call = watch.ms();
       late = usual_step() - usual;
     }

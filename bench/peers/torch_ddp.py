@@ -23,7 +23,8 @@ except ImportError:
 
 
 def mlp():
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)), (1, 8, 8)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+    return model, (1, 28, 28)
 
 
 def babycnn():

@@ -1,207 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The only file that knows oneDNN. Written for 2.6, which Debian 12 has; where 3.x differs stands
-// in make(): 3.x has no operation descriptors, tells source and destination apart where 2.6 has one
-// "data" descriptor, and gives pooling a dilation.
+#include "examples/nn/dnnl.h"
+
 #include <dlfcn.h>
-#include <fmt/format.h>
 
-#include <cmath>
 #include <cstring>
-#include <oneapi/dnnl/dnnl.hpp>
-#include <stdexcept>
-#include <unordered_map>
-
-#include "examples/nn/layer.h"
 
 namespace nn {
-
-struct Layout::Blocked {
-  explicit Blocked(const dnnl::memory::desc& desc_) : desc(desc_) {}
-  dnnl::memory::desc desc;
-};
-
 namespace {
 
-using Desc = dnnl::memory::desc;
-using Dims = dnnl::memory::dims;
-using Tag = dnnl::memory::format_tag;
-using Arguments = std::unordered_map<int, dnnl::memory>;
 const auto kFlagsOfBatchNorm =
     dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
 constexpr float kEpsilon = 1e-5F;
-
-const dnnl::engine& cpu() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
-
-void execute(const dnnl::primitive& primitive, const Arguments& arguments) {
-  static thread_local dnnl::stream stream(cpu());
-  primitive.execute(stream, arguments);
-  stream.wait();
-}
-
-dnnl::memory at(const Desc& desc, const float* data) {
-  return {desc, cpu(), const_cast<float*>(data)};
-}
-
-Desc desc_of(const Dims& dims, Tag tag) { return {dims, dnnl::memory::data_type::f32, tag}; }
-
-Desc row_by_row(const Dims& dims) {
-  constexpr Tag tags[] = {Tag::a, Tag::a, Tag::ab, Tag::abc, Tag::abcd};
-  if (dims.empty() || dims.size() > 4)
-    throw std::invalid_argument(fmt::format("a tensor of {} dimensions", dims.size()));
-  return desc_of(dims, tags[dims.size()]);
-}
-
-Desc desc_of(const Layout& layout) {
-  return layout.blocked ? layout.blocked->desc : row_by_row(layout.shape);
-}
-
-Layout layout_of(const Desc& desc, const Shape& shape) {
-  if (desc == row_by_row(shape)) return Layout::plain(shape);
-  return {shape, desc.get_size() / sizeof(float), std::make_shared<Layout::Blocked>(desc)};
-}
-
-// A primitive descriptor from the arguments of the operation, then the hint where there is one.
-template <class Primitive, class... Args>
-typename Primitive::primitive_desc make(const Args&... args) {
-#if DNNL_VERSION_MAJOR >= 3
-  return {cpu(), args...};
-#else
-  return {typename Primitive::desc(args...), cpu()};
-#endif
-}
-template <class Primitive, class Hint, class... Args>
-typename Primitive::primitive_desc make_backward(const Hint& hint, const Args&... args) {
-#if DNNL_VERSION_MAJOR >= 3
-  return {cpu(), args..., hint};
-#else
-  return {typename Primitive::desc(args...), cpu(), hint};
-#endif
-}
-
-void reorder(const Desc& from, const float* source, const Desc& to, float* target) {
-  const dnnl::memory input = at(from, source);
-  const dnnl::memory output = at(to, target);
-  execute(dnnl::reorder(input, output), {{DNNL_ARG_FROM, input}, {DNNL_ARG_TO, output}});
-}
-
-// Memory between two calls of one layer. Every thread has its own.
-enum class Use { weights, source, target, weight_gradient, kUses };
-float* scratch(Use use, std::size_t bytes) {
-  static thread_local Buffer buffers[static_cast<int>(Use::kUses)];
-  Buffer& buffer = buffers[static_cast<int>(use)];
-  const std::size_t floats = (bytes + sizeof(float) - 1) / sizeof(float);
-  if (buffer.size() < floats) buffer = Buffer(floats);
-  return buffer.data();
-}
-
-// What the primitive wants to read, made from what is there.
-dnnl::memory wanted(const Desc& want, const Desc& have, const float* data, Use use) {
-  if (want == have) return at(have, data);
-  float* copied = scratch(use, want.get_size());
-  reorder(have, data, want, copied);
-  return at(want, copied);
-}
-
-// Where the primitive writes; settle() brings it to where it belongs.
-dnnl::memory room(const Desc& want, const Desc& have, float* data, Use use) {
-  return at(want, want == have ? data : scratch(use, want.get_size()));
-}
-void settle(const dnnl::memory& written, const Desc& have, float* data) {
-  const float* source = static_cast<const float*>(written.get_data_handle());
-  if (source != data) reorder(written.get_desc(), source, have, data);
-}
-
-struct ConvShape {
-  int in, out, kernel, stride, padding;
-  bool bias;
-};
-
-class ConvPlan final : public Plan {
- public:
-  ConvPlan(const ConvShape& conv, const Layout& from, bool training) : conv_(conv) {
-    input = from;
-    const auto extent = [&](std::int64_t size) {
-      return (size + 2 * conv.padding - conv.kernel) / conv.stride + 1;
-    };
-    if (from.shape.size() != 4 || from.shape[1] != conv.in || extent(from.shape[2]) < 1 ||
-        extent(from.shape[3]) < 1)
-      throw std::invalid_argument(
-          fmt::format("conv2d of {} channels cannot take this input", conv.in));
-    const Dims to{from.samples(), conv.out, extent(from.shape[2]), extent(from.shape[3])};
-    const Dims weights{conv.out, conv.in, conv.kernel, conv.kernel};
-    const Dims strides{conv.stride, conv.stride};
-    const Dims padding{conv.padding, conv.padding};
-    weights_ =
-        desc_of(weights, conv.in % 16 == 0 && conv.out % 16 == 0 ? Tag::ABcd16b16a : Tag::cdba);
-    bias_ = conv.bias ? desc_of({conv.out}, Tag::a) : Desc();
-    const Desc x = desc_of(from.shape, Tag::any);
-    const Desc w = desc_of(weights, Tag::any);
-    const Desc y = desc_of(to, Tag::any);
-    using dnnl::algorithm;
-    forward_ = make<dnnl::convolution_forward>(dnnl::prop_kind::forward_training,
-                                               algorithm::convolution_direct, x, w, bias_, y,
-                                               strides, padding, padding);
-    run_forward_ = dnnl::convolution_forward(forward_);
-    output = layout_of(forward_.dst_desc(), to);
-    if (!training) return;
-    by_input_ = make_backward<dnnl::convolution_backward_data>(
-        forward_, algorithm::convolution_direct, x, w, y, strides, padding, padding);
-    by_weight_ = make_backward<dnnl::convolution_backward_weights>(
-        forward_, algorithm::convolution_direct, x, w, bias_, y, strides, padding, padding);
-    run_by_input_ = dnnl::convolution_backward_data(by_input_);
-    run_by_weight_ = dnnl::convolution_backward_weights(by_weight_);
-  }
-
-  void forward(Slots shards, Pointers values) override {
-    const dnnl::memory weights = wanted(forward_.weights_desc(), weights_, values[0], Use::weights);
-    for (Slot* shard : shards) {
-      Arguments arguments{
-          {DNNL_ARG_SRC, wanted(forward_.src_desc(), desc_of(input), shard->input, Use::source)},
-          {DNNL_ARG_WEIGHTS, weights},
-          {DNNL_ARG_DST, at(forward_.dst_desc(), shard->output.data())}};
-      if (conv_.bias) arguments.emplace(DNNL_ARG_BIAS, at(bias_, values[1]));
-      execute(run_forward_, arguments);
-    }
-  }
-
-  void backward_input(Slots shards, Pointers values) override {
-    const dnnl::memory weights =
-        wanted(by_input_.weights_desc(), weights_, values[0], Use::weights);
-    for (Slot* shard : shards) {
-      float* diff = shard->diff_input.data();
-      const dnnl::memory to = room(by_input_.diff_src_desc(), desc_of(input), diff, Use::target);
-      execute(run_by_input_, {{DNNL_ARG_DIFF_DST, wanted(by_input_.diff_dst_desc(), desc_of(output),
-                                                         shard->diff_output, Use::source)},
-                              {DNNL_ARG_WEIGHTS, weights},
-                              {DNNL_ARG_DIFF_SRC, to}});
-      settle(to, desc_of(input), diff);
-    }
-  }
-
-  void backward_weight(Slot& shard, Pointers, Pointers grads) override {
-    const dnnl::memory to =
-        room(by_weight_.diff_weights_desc(), weights_, grads[0], Use::weight_gradient);
-    Arguments arguments{
-        {DNNL_ARG_SRC, wanted(by_weight_.src_desc(), desc_of(input), shard.input, Use::source)},
-        {DNNL_ARG_DIFF_DST,
-         wanted(by_weight_.diff_dst_desc(), desc_of(output), shard.diff_output, Use::target)},
-        {DNNL_ARG_DIFF_WEIGHTS, to}};
-    if (conv_.bias) arguments.emplace(DNNL_ARG_DIFF_BIAS, at(bias_, grads[1]));
-    execute(run_by_weight_, arguments);
-    settle(to, weights_, grads[0]);
-  }
-
- private:
-  ConvShape conv_;
-  Desc weights_, bias_;
-  dnnl::convolution_forward::primitive_desc forward_;
-  dnnl::convolution_backward_data::primitive_desc by_input_;
-  dnnl::convolution_backward_weights::primitive_desc by_weight_;
-  dnnl::primitive run_forward_, run_by_input_, run_by_weight_;
-};
 
 class PoolPlan final : public Plan {
  public:
@@ -328,7 +137,7 @@ class BatchNormPlan final : public Plan {
 
   // The statistics are scaled by the samples, as gradients are, so that the step's division by all
   // samples leaves their mean. The running variance is the unbiased one.
-  void backward_weight(Slot& shard, Pointers, Pointers grads) override {
+  void backward_weight(Slot& shard, Pieces, Pointers grads) override {
     const auto samples = static_cast<float>(input.samples());
     const auto elements = static_cast<float>(input.samples() * input.shape[2] * input.shape[3]);
     const float unbiased = elements > 1 ? elements / (elements - 1) : 1;
@@ -396,22 +205,6 @@ class EltwisePlan final : public Plan {
 };
 
 }  // namespace
-
-Layer conv2d(int in, int out, int kernel, int stride, int padding, bool bias) {
-  const ConvShape conv{in, out, kernel, stride, padding, bias};
-  const float bound = 1 / std::sqrt(static_cast<float>(in * kernel * kernel));
-  Layer layer;
-  const bool in_blocks = in % 16 == 0 && out % 16 == 0;
-  layer.parameters.push_back({"weight",
-                              in_blocks ? Shape{out / 16, in / 16, kernel, kernel, 16, 16}
-                                        : Shape{kernel, kernel, in, out},
-                              Rule::weight, bound});
-  if (bias) layer.parameters.push_back({"bias", {out}, Rule::bias, bound});
-  layer.plan = [conv](const Layout& from, bool training) -> std::unique_ptr<Plan> {
-    return std::make_unique<ConvPlan>(conv, from, training);
-  };
-  return layer;
-}
 
 Layer max_pool(int kernel, int stride, int padding) {
   return {{}, [=](const Layout& from, bool training) -> std::unique_ptr<Plan> {

@@ -22,6 +22,12 @@ struct Slot {
 using Slots = std::span<Slot* const>;
 using Pointers = std::span<float* const>;  // one per parameter of the layer
 
+// [first, last) of the pieces of a layer's gradients: see Layer::pieces.
+struct Pieces {
+  int first = 0;
+  int last = 1;
+};
+
 // A layer at one batch shape: what oneDNN prepares once and every shard of that shape uses. Each
 // call works through shards of one thread, in order; a shard's result depends on that shard only.
 // Gradients are sums over the samples: whoever adds up the shards divides.
@@ -38,8 +44,9 @@ class Plan {
 
   virtual void forward(Slots shards, Pointers values) = 0;
   virtual void backward_input(Slots shards, Pointers values) = 0;
-  // Writes (does not add) the gradient of each parameter. After backward_input of the same shard.
-  virtual void backward_weight(Slot& shard, Pointers values, Pointers grads);
+  // Writes (does not add) these pieces of the gradient of each parameter. After backward_input of
+  // the same shard.
+  virtual void backward_weight(Slot& shard, Pieces pieces, Pointers grads);
 };
 
 // What becomes of a parameter in a step.
@@ -61,6 +68,9 @@ struct Layer {
   std::vector<Parameter> parameters;
   // Throws std::invalid_argument for a shape that the layer cannot take.
   std::function<std::unique_ptr<Plan>(const Layout& input, bool training)> plan;
+  // Every parameter falls into so many pieces of one length whose gradients are computed apart, to
+  // the same bits as together: whoever adds up the shards of one stays in the cache.
+  int pieces = 1;
 };
 
 // Through oneDNN.

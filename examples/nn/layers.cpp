@@ -11,7 +11,7 @@
 
 namespace nn {
 
-void Plan::backward_weight(Slot&, Pointers, Pointers) {}
+void Plan::backward_weight(Slot&, Pieces, Pointers) {}
 
 namespace {
 
@@ -56,7 +56,7 @@ class LinearPlan final : public Plan {
       multiply(rows_, in_, out_, {shard->diff_output, out_}, {values[0], in_},
                shard->diff_input.data(), in_);
   }
-  void backward_weight(Slot& shard, Pointers, Pointers grads) override {
+  void backward_weight(Slot& shard, Pieces, Pointers grads) override {
     multiply(out_, in_, rows_, {shard.diff_output, out_, true}, {shard.input, in_}, grads[0], in_);
     sum_rows(shard.diff_output, rows_, out_, grads[1]);
   }
@@ -111,7 +111,7 @@ class LayerNormPlan final : public Plan {
               inverse * (dy[i] * values[0][i] - (sum + (x[i] - mean) * inverse * product) / width);
       }
   }
-  void backward_weight(Slot& shard, Pointers, Pointers grads) override {
+  void backward_weight(Slot& shard, Pieces, Pointers grads) override {
     std::fill_n(grads[0], width_, 0.F);
     for (std::int64_t row = 0; row < rows_; ++row)
       for (std::int64_t i = 0; i < width_; ++i)
@@ -145,7 +145,7 @@ class EmbeddingPlan final : public Plan {
       }
   }
   void backward_input(Slots, Pointers) override {}  // tokens have no gradient
-  void backward_weight(Slot& shard, Pointers, Pointers grads) override {
+  void backward_weight(Slot& shard, Pieces, Pointers grads) override {
     std::fill_n(grads[0], tokens_ * width_, 0.F);
     std::fill_n(grads[1], length_ * width_, 0.F);
     for (std::int64_t row = 0; row < rows_of(output); ++row) {

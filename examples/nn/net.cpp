@@ -6,28 +6,6 @@
 
 namespace nn {
 
-TreeSink::TreeSink(const Model& model, Model::Range range, int shards,
-                   c10d::parallel::ShardRange owned)
-    : range_(range) {
-  for (std::size_t i = range.first; i < range.last; ++i)
-    sums_.emplace_back(shards, owned, model.parameters[i].count());
-}
-
-float* TreeSink::next(std::size_t parameter) {
-  return static_cast<float*>(sums_[parameter - range_.first].next().data);
-}
-
-void TreeSink::done(std::size_t parameter) { sums_[parameter - range_.first].done(); }
-
-std::span<float> TreeSink::sum(std::size_t parameter, std::size_t subtree) {
-  const c10d::ConstTensor sum = sums_[parameter - range_.first].partials()[subtree];
-  return {static_cast<float*>(const_cast<void*>(sum.data)), sum.count};
-}
-
-void TreeSink::reset() {
-  for (auto& sum : sums_) sum.reset();
-}
-
 Net::Net(const Model& model, int shards)
     : values(model.parameters.size()),
       model_(model),
@@ -167,22 +145,29 @@ void Net::backward_input(int first, int last, int shard, int shards) {
 
 void Net::backward_weight(int first, int last, int shard, int shards, GradientSink& sink) {
   for (int node = last - 1; node >= first; --node) {
-    const std::size_t begin = model_.nodes[node].first_parameter;
-    const std::size_t end = begin + model_.nodes[node].layer.parameters.size();
-    if (begin == end) continue;
-    for (int at = shard; at < shard + shards; ++at) {
-      std::vector<float*> grads;
-      for (std::size_t i = begin; i < end; ++i) grads.push_back(sink.next(i));
-      State& state = states_[at];
-      if (state.plans == nullptr) {
-        for (std::size_t i = begin; i < end; ++i)
-          std::fill_n(grads[i - begin], model_.parameters[i].count(), 0.F);
-      } else {
-        (*state.plans)[node]->backward_weight(state.slots[node], values_of(node), grads);
-      }
-      for (std::size_t i = begin; i < end; ++i) sink.done(i);
-    }
+    if (model_.nodes[node].layer.parameters.empty()) continue;
+    const int all = model_.nodes[node].layer.pieces;
+    const int step = sink.by_piece() ? 1 : all;
+    for (int piece = 0; piece < all; piece += step)
+      for (int at = shard; at < shard + shards; ++at)
+        backward_weight(node, at, {piece, piece + step}, sink);
   }
+}
+
+void Net::backward_weight(int node, int shard, Pieces pieces, GradientSink& sink) {
+  const Model::Range range = model_.parameters_of(node, node + 1);
+  std::vector<float*> grads;
+  for (std::size_t i = range.first; i < range.last; ++i) grads.push_back(sink.next(i));
+  State& state = states_[shard];
+  if (state.plans != nullptr) {
+    (*state.plans)[node]->backward_weight(state.slots[node], pieces, grads);
+  } else {
+    const auto all = static_cast<std::size_t>(model_.nodes[node].layer.pieces);
+    const auto part = static_cast<std::size_t>(pieces.last - pieces.first);
+    for (std::size_t i = range.first; i < range.last; ++i)
+      std::fill_n(grads[i - range.first], model_.parameters[i].count() / all * part, 0.F);
+  }
+  for (std::size_t i = range.first; i < range.last; ++i) sink.done(i);
 }
 
 void Net::backward(int first, int last, GradientSink& sink) {

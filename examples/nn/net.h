@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "c10d/parallel/reproducible.h"
 #include "examples/nn/model.h"
 
 namespace nn {
@@ -17,23 +16,11 @@ namespace nn {
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
+  // Whether it takes Layer::pieces one by one, as if each were a parameter: all shards of the
+  // first, then all of the second.
+  virtual bool by_piece() const { return false; }
   virtual float* next(std::size_t parameter) = 0;  // to write the next shard's gradient to
   virtual void done(std::size_t parameter) = 0;    // it is written
-};
-
-// Adds them up along the tree.
-class TreeSink final : public GradientSink {
- public:
-  TreeSink(const Model& model, Model::Range range, int shards, c10d::parallel::ShardRange owned);
-  float* next(std::size_t parameter) override;
-  void done(std::size_t parameter) override;
-  // After the last own shard: the sum over subtree `subtree`, for the caller to use up.
-  std::span<float> sum(std::size_t parameter, std::size_t subtree = 0);
-  void reset();
-
- private:
-  Model::Range range_;
-  std::vector<c10d::parallel::ShardAccumulator> sums_;
 };
 
 // A model at work on one rank's shards of a batch. The owner says where parameters and gradients
@@ -63,7 +50,8 @@ class Net {
   void forward(int first, int last, int shard, int shards);
   void backward_input(int first, int last, int shard, int shards);
   void backward_weight(int first, int last, int shard, int shards, GradientSink& sink);
-  // Both, layer by layer, over all shards.
+  // Both, layer by layer, over all shards. When a gradient is done, its parameter is not read
+  // again.
   void backward(int first, int last, GradientSink& sink);
 
   int shards() const noexcept { return static_cast<int>(states_.size()); }
@@ -79,6 +67,7 @@ class Net {
     std::vector<const float*> given;  // per node + 1: outputs that lie outside
     std::vector<float*> diffs;        // per node + 1: of outputs
   };
+  void backward_weight(int node, int shard, Pieces pieces, GradientSink& sink);
   const Plans& plans_for(std::int64_t samples, bool training);
   Slot& slot(int node, int shard);
   void run(int node, int shard, int shards,

@@ -81,14 +81,20 @@ class Replicated final : public Strategy {
       const Traced span(trace_, "backward");
       net_.backward(0, nodes, gradients_);
     }
+    std::chrono::duration<double> updating{};
     {
       Traced span(trace_, "wait for gradients");
       span.add_to(waited_);
-      reducer_.finish();
+      reducer_.finish([&](const Bucket& bucket) {
+        Traced update(trace_, "optimizer");
+        update.add_to(updating);
+        for (const auto& param : bucket.params)
+          weights_.update(param.index,
+                          static_cast<const float*>(bucket.gradient.data) + param.offset, step,
+                          rate);
+      });
     }
-    const Traced span(trace_, "optimizer");
-    for (std::size_t i = 0; i < net_.values.size(); ++i)
-      weights_.update(i, reinterpret_cast<const float*>(reducer_.grad_view(i).data()), step, rate);
+    waited_ -= updating;
     return score;
   }
 

@@ -18,8 +18,31 @@ using c10d::parallel::divide;
 using c10d::parallel::make_schedule;
 using c10d::parallel::Pipeline;
 using c10d::parallel::Schedule;
+using c10d::parallel::ShardAccumulator;
 using c10d::parallel::ShardRange;
 using c10d::parallel::TensorPart;
+
+// Adds up the micro-batches' gradients along the tree.
+class TreeSink final : public GradientSink {
+ public:
+  TreeSink(const Model& model, Model::Range range, int shards) : range_(range) {
+    for (std::size_t i = range.first; i < range.last; ++i)
+      sums_.emplace_back(shards, ShardRange{0, shards}, model.parameters[i].count());
+  }
+  float* next(std::size_t parameter) override {
+    return static_cast<float*>(sums_[parameter - range_.first].next().data);
+  }
+  void done(std::size_t parameter) override { sums_[parameter - range_.first].done(); }
+  // After the last shard, for the caller to use up.
+  Tensor sum(std::size_t parameter) { return sums_[parameter - range_.first].sum(); }
+  void reset() {
+    for (auto& sum : sums_) sum.reset();
+  }
+
+ private:
+  Model::Range range_;
+  std::vector<ShardAccumulator> sums_;
+};
 
 // Nodes [first, last) of the model. A micro-batch is a shard of the batch.
 class LayerStage final : public c10d::parallel::Stage {
@@ -30,8 +53,8 @@ class LayerStage final : public c10d::parallel::Stage {
         last_(last),
         weights_(task, task.model.parameters_of(first, last)),
         net_(task.model, task.options.chunks),
-        feed_(task, net_, task.options.chunks, all()),
-        gradients_(task.model, weights_.range(), task.options.chunks, all()),
+        feed_(task, net_, task.options.chunks, {0, task.options.chunks}),
+        gradients_(task.model, weights_.range(), task.options.chunks),
         inputs_(static_cast<std::size_t>(task.options.chunks)) {
     for (std::size_t i = weights_.range().first; i < weights_.range().last; ++i)
       net_.values[i] = weights_.value(i);
@@ -76,9 +99,9 @@ class LayerStage final : public c10d::parallel::Stage {
 
   void update(std::uint64_t step, float rate) {
     for (std::size_t i = weights_.range().first; i < weights_.range().last; ++i) {
-      const std::span<float> gradient = gradients_.sum(i);
+      const Tensor gradient = gradients_.sum(i);
       divide(gradient, rows_of(task_, batch_));
-      weights_.update(i, gradient.data(), step, rate);
+      weights_.update(i, static_cast<const float*>(gradient.data), step, rate);
     }
   }
 
@@ -86,7 +109,6 @@ class LayerStage final : public c10d::parallel::Stage {
   Score score;
 
  private:
-  ShardRange all() const { return {0, task_.options.chunks}; }
   bool is_last() const { return last_ == static_cast<int>(task_.model.nodes.size()); }
   // As it lies in memory, blocks included: the next stage computes what one process would.
   Activation activation(int node, int micro, float* data) {

@@ -54,11 +54,16 @@ Weights::Weights(const Task& task, Model::Range range) : task_(task), range_(ran
 }
 
 void Weights::update(std::size_t parameter, const float* gradient, std::uint64_t step, float rate) {
+  update(parameter, 0, {gradient, values_[parameter - range_.first].size()}, step, rate);
+}
+
+void Weights::update(std::size_t parameter, std::size_t first, std::span<const float> gradient,
+                     std::uint64_t step, float rate) {
   const std::size_t at = parameter - range_.first;
   std::vector<float*> state;
-  for (const Buffer& buffer : states_[at]) state.push_back(buffer.data());
+  for (const Buffer& buffer : states_[at]) state.push_back(buffer.data() + first);
   task_.optimizer.update(task_.model.details[parameter].rule, step, rate,
-                         {values_[at].data(), values_[at].size()}, gradient, state);
+                         {values_[at].data() + first, gradient.size()}, gradient.data(), state);
 }
 
 std::vector<TensorPart> Weights::parts() {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "c10d/parallel/checkpoint.h"
+#include "c10d/parallel/reproducible.h"
 #include "examples/nn/data.h"
 #include "examples/nn/model.h"
 #include "examples/nn/net.h"
@@ -34,8 +35,10 @@ class Weights {
  public:
   Weights(const Task& task, Model::Range range);
   float* value(std::size_t parameter) const { return values_[parameter - range_.first].data(); }
-  // Applies a gradient that is already a mean.
+  // Applies a gradient that is already a mean: of a parameter, or of its elements from `first` on.
   void update(std::size_t parameter, const float* gradient, std::uint64_t step, float rate);
+  void update(std::size_t parameter, std::size_t first, std::span<const float> gradient,
+              std::uint64_t step, float rate);
   std::vector<c10d::parallel::TensorPart> parts();
   std::vector<std::vector<float>> copy() const;
   Model::Range range() const noexcept { return range_; }

@@ -66,10 +66,11 @@ struct LaunchResult {
   std::string places;
 };
 
-// Blocks. SIGINT, SIGTERM, SIGHUP and SIGQUIT are forwarded while it runs. No process outlives the
-// call, nor the caller: children are killed when this process dies, however it dies. Returns on all
-// hosts at the same time: when all ranks of all have ended, or the first failed, or a host fell
-// silent. Throws InvalidArgument, DistError: when not all hosts came together, on all that came.
+// Blocks. SIGINT, SIGTERM, SIGHUP and SIGQUIT are forwarded while it runs, and one that this thread
+// has blocked and that is pending is the first. No process outlives the call, nor the caller:
+// children are killed when this process dies, however it dies. Returns on all hosts at the same
+// time: when all ranks of all have ended, or the first failed, or a host fell silent. Throws
+// InvalidArgument, DistError: when not all hosts came together, on all that came.
 C10D_API LaunchResult launch(const LaunchOptions& options);
 
 // Prints one line as launch() does without on_line, in one write: for an on_line that copies or

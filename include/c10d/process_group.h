@@ -100,8 +100,9 @@ class C10D_API ProcessGroup {
     return Buffer<T>(allocate_bytes(checked_bytes(count, sizeof(T))));
   }
 
-  // A group of these ranks of this one, in that order; only its members call. `name` tells apart
-  // groups of the same members that are made in different orders on different ranks.
+  // A group of these ranks of this one, in that order; only its members call, all with the same
+  // ranks and `name`. Two that wait for each other in different calls get `mismatch`, which breaks
+  // this group; after timed_out they may try again.
   ProcessGroup new_group(std::span<const int> ranks, std::string_view name = {});
   ProcessGroup new_group(std::initializer_list<int> ranks, std::string_view name = {}) {
     return new_group(std::span(ranks.begin(), ranks.size()), name);

@@ -22,12 +22,6 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kMissingReport{10};
-// How often a rank that waits asks for failures; each of n ranks names n keys every time, so that
-// many ask less often.
-Duration pause_between_looks(int ranks) {
-  const double crowd = ranks / 64.0;
-  return std::chrono::milliseconds(static_cast<int>(std::clamp(200 * crowd * crowd, 200.0, 10e3)));
-}
 constexpr std::chrono::seconds kTelling{5};  // for a store to take what all must know
 // For a store to take back a claim: who leaves does not wait for a server that is stopped or gone.
 constexpr std::chrono::seconds kGivingBack{1};
@@ -292,6 +286,11 @@ class Bootstrap {
 };
 
 }  // namespace
+
+Duration pause_between_looks(int ranks) noexcept {
+  const double crowd = ranks / 64.0;
+  return std::chrono::milliseconds(static_cast<int>(std::clamp(200 * crowd * crowd, 200.0, 10e3)));
+}
 
 Bootstrapped bootstrap(const BootstrapOptions& options) { return Bootstrap(options).run(); }
 

@@ -35,4 +35,8 @@ struct Bootstrapped {
 // is no rank of it harms nobody.
 Bootstrapped bootstrap(const BootstrapOptions& options);
 
+// How often a rank that waits for others looks in the store for what keeps them; each of n ranks
+// names n keys every time, so that many look less often.
+Duration pause_between_looks(int ranks) noexcept;
+
 }  // namespace c10d::inline v0

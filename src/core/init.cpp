@@ -9,7 +9,6 @@
 #include <atomic>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -18,6 +17,7 @@
 #include "src/core/group_state.h"
 #include "src/core/log.h"
 #include "src/core/longest_timeout.h"
+#include "src/core/members.h"
 #include "src/core/mutex.h"
 #include "src/core/record_dump.h"
 #include "src/core/token_file.h"
@@ -66,14 +66,8 @@ std::string common_start(const LaunchInfo& launch) {
   if (launch.launcher == "slurm")
     return fmt::format("slurm-{}.{}-{}", value("SLURM_JOB_ID"), value("SLURM_STEP_ID"),
                        value("SLURM_SRUN_COMM_PORT"));
-  std::string stat_line;
-  std::getline(std::ifstream(fmt::format("/proc/{}/stat", getppid())), stat_line);
-  // Field 22, counted after the command's closing bracket, is the start time: pids are used again.
-  std::size_t at = stat_line.rfind(')');
-  for (int field = 2; field < 22 && at != stat_line.npos; ++field) at = stat_line.find(' ', at + 1);
-  const std::string start =
-      at == stat_line.npos ? "0" : stat_line.substr(at + 1, stat_line.find(' ', at + 1) - at - 1);
-  return fmt::format("{}-{}", getppid(), start);
+  constexpr int kStartTime = 22;  // pids are used again
+  return fmt::format("{}-{}", getppid(), process_stat(getppid(), kStartTime));
 }
 
 // Ranks that a launcher started on one host and that were given no address meet in a file named

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
+#include "src/core/bootstrap.h"
 #include "src/core/group_state.h"
 #include "src/core/members.h"
 
@@ -67,44 +69,116 @@ std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::str
 
 namespace {
 
-// What each of `ranks`, all of them callers of `op`, says under `round` in the store. Throws what
-// broke the group meanwhile, or at the deadline timed_out that names the ranks that did not come.
-std::vector<std::string> exchange(ProcessGroup::State& state, std::string_view op,
-                                  const std::vector<int>& ranks, const std::string& round,
+// A call that ranks of a group make together to make another one. They meet in the store of the
+// group.
+struct Meeting {
+  std::string op;
+  std::string call;        // the op with its arguments, as it is told
+  std::string round;       // of its own: where its ranks write
+  std::vector<int> ranks;  // all of them callers
+
+  std::string entry(int rank) const { return fmt::format("{}/{}", round, rank); }
+};
+
+// Where a rank says which meeting it has come to last.
+std::string place_of(int rank) { return fmt::format("meets/{}", rank); }
+
+std::string list_of(const std::vector<int>& ranks) {
+  return fmt::format(" {} ", fmt::join(ranks, " "));
+}
+
+std::string to_place(const Meeting& meeting) {
+  return fmt::format("{}\n{}\n{}", meeting.round, list_of(meeting.ranks), meeting.call);
+}
+
+// The call in which `peer`, which has not come to a meeting of ours, waits for this rank, if any.
+// Then neither comes to the other.
+std::optional<std::string> crossing_call(ProcessGroup::State& state, int peer) {
+  const std::optional<std::string> place = state.context.store->try_get(place_of(peer));
+  if (!place) return std::nullopt;
+  const std::size_t ranks = place->find('\n');
+  const std::size_t call = ranks == place->npos ? ranks : place->find('\n', ranks + 1);
+  if (call == place->npos) return std::nullopt;
+  const int me = state.context.rank;
+  const bool wants_me = place->substr(ranks, call - ranks).find(list_of({me})) != place->npos;
+  // A meeting that this rank came to may have ended long ago.
+  const std::string mine = fmt::format("{}/{}", place->substr(0, ranks), me);
+  if (!wants_me || state.context.store->try_get(mine)) return std::nullopt;
+  return place->substr(call + 1);
+}
+
+Failure failure_at(const ProcessGroup::State& state, const Meeting& meeting, Code code, int rank,
+                   std::string message) {
+  const Member& member = state.context.members[static_cast<std::size_t>(rank)];
+  return {.code = code,
+          .message = std::move(message),
+          .rank = rank,
+          .host = member.host,
+          .pid = member.pid,
+          .group = state.context.group,
+          .op = meeting.op};
+}
+
+std::vector<int> ranks_missing_at(const ProcessGroup::State& state, const Meeting& meeting) {
+  std::vector<int> missing;
+  for (const int rank : meeting.ranks)
+    if (!state.context.store->try_get(meeting.entry(rank))) missing.push_back(rank);
+  return missing;
+}
+
+// Of two ranks that each wait for the other in another call, one has come later: that one finds it
+// out, if every rank looks once it has come itself.
+void look_for_crossing_calls(ProcessGroup::State& state, const Meeting& meeting,
+                             const std::vector<int>& missing) {
+  for (const int peer : missing) {
+    const std::optional<std::string> theirs = crossing_call(state, peer);
+    if (!theirs) continue;
+    throw_failure(*state.control->fail(failure_at(
+        state, meeting, Code::mismatch, peer,
+        fmt::format("rank {} called {}, rank {} called {}: each waits for the other; the members "
+                    "of a new group all give the same ranks in the same order, and the same name",
+                    peer, *theirs, state.context.rank, meeting.call))));
+  }
+}
+
+[[noreturn]] void throw_late(ProcessGroup::State& state, const Meeting& meeting,
+                             const std::vector<int>& missing) {
+  // As if it had never come: it may try again, or make another call.
+  state.context.store->delete_key(meeting.entry(state.context.rank));
+  state.context.store->delete_key(place_of(state.context.rank));
+  const std::string hint =
+      meeting.op == "split"
+          ? ""
+          : fmt::format("; each of them gives the ranks {} in this order, and the same name",
+                        fmt::join(meeting.ranks, ", "));
+  throw_failure(failure_at(state, meeting, Code::timed_out, missing.front(),
+                           fmt::format("these ranks did not come to {}: {}{}", meeting.op,
+                                       names_of(state.context.members, missing), hint)));
+}
+
+// What each of the ranks, in their order, says: this one `mine`. Throws what broke the group
+// meanwhile; a mismatch, which breaks it; or at the deadline timed_out, which does not.
+std::vector<std::string> exchange(ProcessGroup::State& state, const Meeting& meeting,
                                   const std::string& mine, Deadline deadline) {
   constexpr std::chrono::milliseconds kSlice{100};  // how often to look for a broken group
-  const BackendContext& context = state.context;
-  const auto entry = [&](int rank) { return fmt::format("{}/{}", round, rank); };
+  Store& store = *state.context.store;
   std::vector<std::string> keys;
-  for (const int rank : ranks) keys.push_back(entry(rank));
-  context.store->set(entry(context.rank), mine);
+  for (const int rank : meeting.ranks) keys.push_back(meeting.entry(rank));
+  const int me = state.context.rank;
+  store.multi_set(std::array{meeting.entry(me), place_of(me)}, std::array{mine, to_place(meeting)});
+  Deadline look = std::chrono::steady_clock::now() + pause_between_looks(state.context.size);
   while (true) {
     if (const auto failure = state.control->failure()) throw_failure(*failure);
-    const Duration left = deadline - std::chrono::steady_clock::now();
+    const Deadline now = std::chrono::steady_clock::now();
     try {
-      return context.store->multi_get(keys, std::clamp<Duration>(left, Duration(1), kSlice));
+      return store.multi_get(keys, std::clamp<Duration>(deadline - now, Duration(1), kSlice));
     } catch (const DistTimeoutError&) {
-      if (left > Duration::zero()) continue;
+      if (now < std::min(look, deadline)) continue;
     }
-    std::vector<int> missing;
-    for (const int rank : ranks)
-      if (!context.store->try_get(entry(rank))) missing.push_back(rank);
-    if (missing.empty()) continue;
-    const std::string hint = op != "new_group"
-                                 ? ""
-                                 : fmt::format(
-                                       "; each of them gives the ranks {} in this order, and the "
-                                       "same name",
-                                       fmt::join(ranks, ", "));
-    const Member& first = context.members[static_cast<std::size_t>(missing.front())];
-    throw_failure({.code = Code::timed_out,
-                   .message = fmt::format("these ranks did not come to {}: {}{}", op,
-                                          names_of(context.members, missing), hint),
-                   .rank = first.rank,
-                   .host = first.host,
-                   .pid = first.pid,
-                   .group = context.group,
-                   .op = std::string(op)});
+    const std::vector<int> missing = ranks_missing_at(state, meeting);
+    look_for_crossing_calls(state, meeting, missing);
+    look = deadline;
+    if (now >= deadline && !missing.empty()) throw_late(state, meeting, missing);
   }
 }
 
@@ -124,8 +198,8 @@ std::shared_ptr<ProcessGroup::State> make_subgroup(ProcessGroup::State& state,
     if (std::count(members.begin(), members.end(), rank) != 1)
       throw InvalidArgument(fmt::format("new_group: rank {} is given twice", rank));
   }
-  std::string key = fmt::format("{}:", name);
-  for (const int rank : members) key += fmt::format("{},", rank);
+  const std::string key = fmt::format("{}:{}", name, list_of(members));
+  int& made = state.subgroups[key];
   BackendContext context;
   context.rank = static_cast<int>(me - members.begin());
   context.size = static_cast<int>(members.size());
@@ -133,7 +207,7 @@ std::shared_ptr<ProcessGroup::State> make_subgroup(ProcessGroup::State& state,
   // agree.
   context.group =
       fmt::format("{}/{}{:08x}.{}", parent.group, name.empty() ? "" : fmt::format("{}-", name),
-                  static_cast<std::uint32_t>(hash_text(key)), state.subgroups[key]++);
+                  static_cast<std::uint32_t>(hash_text(key)), made);
   for (const int rank : members) {
     context.members.push_back(parent.members[static_cast<std::size_t>(rank)]);
     context.members.back().rank = static_cast<int>(context.members.size()) - 1;
@@ -143,7 +217,14 @@ std::shared_ptr<ProcessGroup::State> make_subgroup(ProcessGroup::State& state,
   context.timeout = Duration(state.timeout.load());
   const Deadline deadline = std::chrono::steady_clock::now() + context.timeout;
   // Until all are there the parent tells of a member that died; from then on the group does.
-  exchange(state, "new_group", members, context.group + "/came", "", deadline);
+  exchange(state,
+           {.op = "new_group",
+            .call = fmt::format("new_group({{{}}}{})", fmt::join(members, ", "),
+                                name.empty() ? "" : fmt::format(", \"{}\"", name)),
+            .round = context.group + "/came",
+            .ranks = members},
+           "", deadline);
+  ++made;
   return make_group(std::move(context), state.backend_name, deadline, state.backend.get(), members);
 }
 
@@ -162,14 +243,16 @@ ProcessGroup ProcessGroup::split(std::optional<int> color, int key) {
   state.check_alive();
   Exclusive exclusive(state);
   if (const auto failure = state.control->failure()) throw_failure(*failure);
-  const std::string round = fmt::format("split/{}", state.splits++);
   const std::string mine = color ? fmt::format("{} {}", *color, key) : "none";
-  std::vector<int> all(static_cast<std::size_t>(state.context.size));
-  std::iota(all.begin(), all.end(), 0);
+  Meeting meeting{.op = "split",
+                  .call = color ? fmt::format("split({}, {})", *color, key) : "split({})",
+                  .round = fmt::format("split/{}", state.splits++),
+                  .ranks = std::vector<int>(static_cast<std::size_t>(state.context.size))};
+  std::iota(meeting.ranks.begin(), meeting.ranks.end(), 0);
   std::vector<std::string> entries;
   try {
     const Deadline deadline = std::chrono::steady_clock::now() + Duration(state.timeout.load());
-    entries = exchange(state, "split", all, round, mine, deadline);
+    entries = exchange(state, meeting, mine, deadline);
   } catch (const DistTimeoutError& error) {
     throw_failure(*state.control->fail(error.failure()));
   }

@@ -48,6 +48,14 @@ std::string names_of(const std::vector<Member>& members, const std::vector<int>&
   return text;
 }
 
+std::string process_stat(std::int64_t pid, int number) {
+  std::string line;
+  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), line);
+  std::size_t at = line.rfind(')');  // of field 2, the name, which may hold anything
+  for (int field = 2; field < number && at != line.npos; ++field) at = line.find(' ', at + 1);
+  return at == line.npos ? "" : line.substr(at + 1, line.find(' ', at + 1) - at - 1);
+}
+
 bool has_ended(pid_t pid) noexcept {
   const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   if (fd < 0) return errno == ESRCH;
@@ -60,12 +68,8 @@ bool has_ended(pid_t pid) noexcept {
 namespace {
 
 bool is_stopped(std::int64_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string line;
-  std::getline(file, line);
-  const std::size_t name = line.rfind(") ");  // which may hold anything
-  return name != line.npos && name + 2 < line.size() &&
-         (line[name + 2] == 'T' || line[name + 2] == 't');
+  const std::string state = process_stat(pid, 3);
+  return state == "T" || state == "t";
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,10 @@ std::string name_of(const Member& member);
 std::string names_of(const std::vector<Member>& members, const std::vector<int>& ranks);
 // Of ascending numbers: "1-30, 32".
 std::string ranges_of(const std::vector<int>& ranks);
+
+// Field `number` of /proc/PID/stat as proc(5) counts them, from 3, the state, on. Empty when there
+// is no such process.
+std::string process_stat(std::int64_t pid, int number);
 
 // Whether the process is known to have ended, reaped or not.
 bool has_ended(pid_t pid) noexcept;

@@ -115,6 +115,8 @@ class ShmControl final : public ControlPlane {
   bool decide(Gate gate, std::uint64_t sequence, bool go);
   bool goes(Gate gate, std::uint64_t sequence);
   bool gives_up(Gate gate, std::uint64_t sequence);
+  // Whether `peer` is in a send to this rank, and in no recv from it.
+  bool only_sends_to_us(int peer) const;
   // Of ranks that have not left a call, the one that does not run, if any.
   int silent_one(const std::vector<int>& ranks) const noexcept;
   // Breaks the group when `peer`, which has entered the call, entered another one.
@@ -282,7 +284,11 @@ Failure ShmControl::late(const Signature& signature, std::uint64_t sequence,
     missing =
         ranks_that([&](int rank) { return blocks_[rank].submitted.load(kRelaxed) < sequence; });
   }
-  const auto about = [this](int peer) { return ": " + last_op(blocks_[peer], steady_ns()); };
+  const auto about = [&](int peer) {
+    const bool crossing = signature.kind == OpKind::send && only_sends_to_us(peer);
+    return ": " + last_op(blocks_[peer], steady_ns()) +
+           (crossing ? "; both ranks send first: use isend and irecv, or batch()" : "");
+  };
   if (!missing.empty() || is_point_to_point(signature.kind))
     return deadline_passed(signature, sequence, phase, missing, about);
   // All entered. Who has not left it may be held up by another one of them.
@@ -294,6 +300,16 @@ Failure ShmControl::late(const Signature& signature, std::uint64_t sequence,
   failure.host = culprit < 0 ? "" : members_[static_cast<std::size_t>(culprit)].host;
   failure.pid = culprit < 0 ? 0 : members_[static_cast<std::size_t>(culprit)].pid;
   return failure;
+}
+
+bool ShmControl::only_sends_to_us(int peer) const {
+  bool sends = false, receives = false;
+  visit_records(blocks_[peer], [&](const Recorded& record) {
+    if (record.state != Record::running || record.signature.root != rank_) return;
+    sends = sends || record.signature.kind == OpKind::send;
+    receives = receives || record.signature.kind == OpKind::recv;
+  });
+  return sends && !receives;
 }
 
 int ShmControl::silent_one(const std::vector<int>& ranks) const noexcept {

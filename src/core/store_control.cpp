@@ -14,6 +14,7 @@
 #include "src/core/failure_text.h"
 #include "src/core/joining.h"
 #include "src/core/log.h"
+#include "src/core/members.h"
 #include "src/core/recorder.h"
 
 namespace c10d::inline v0 {
@@ -63,6 +64,7 @@ class StoreControl final : public ControlPlane {
   std::shared_ptr<const Failure> barrier(Deadline deadline) override;
   void leave() noexcept override;
   void tick() override;
+  void look_for_evidence() override;
 
  private:
   Failure late(const Signature& signature, std::uint64_t sequence, std::string_view phase) override;
@@ -398,6 +400,19 @@ std::vector<int> StoreControl::behind(const Recorded& record) {
   return ranks;
 }
 
+// Of ranks on this host: who ends has written before that it left, or never does.
+void StoreControl::look_for_evidence() try {
+  for (const Member& member : members_) {
+    const pid_t pid = static_cast<pid_t>(member.pid);
+    if (!member.same_host || pid == getpid() || !has_ended(pid)) continue;
+    if (store_->try_get(beat_key(member.rank), kPatience) == kLeft) continue;
+    fail(failure_about(member.rank, Code::peer_died,
+                       name_of(member.rank) + " ended without leaving the group"));
+    return;
+  }
+} catch (const DistError&) {  // the store is gone, and nobody can be told
+}
+
 // With one thread for all groups, no call may wait long.
 void StoreControl::tick() try {
   own_.heartbeat_ns.store(steady_ns(), std::memory_order_relaxed);
@@ -408,6 +423,7 @@ void StoreControl::tick() try {
   next_tell_ = 0;
   if (broken() || ticks_ % kTicksPerLook != 0) return;
   look_for_cause();
+  look_for_evidence();
   if (ticks_ % kTicksPerBeat == 0) {
     beat();
     look_for_beats();

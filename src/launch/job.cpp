@@ -146,10 +146,10 @@ JobFacts Job::facts() const {
     facts.store_port = store_->port();
   } else {
     const LaunchHosts& hosts = options_.hosts;
-    facts.store_host = facts.master_host = hosts.address;
+    facts.store_host = facts.master_host = without_brackets(hosts.address);
     facts.store_port = hosts.port;
-    facts.local_address =
-        hosts.local_address.empty() ? address_towards(hosts.address) : hosts.local_address;
+    facts.local_address = hosts.local_address.empty() ? address_towards(hosts.address)
+                                                      : without_brackets(hosts.local_address);
   }
   return facts;
 }

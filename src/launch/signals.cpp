@@ -60,23 +60,30 @@ SignalRelay::SignalRelay() {
   action.sa_handler = relay;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
+  sigset_t relayed;
+  sigemptyset(&relayed);
   for (std::size_t i = 0; i < kForwardedSignals.size(); ++i) {
     sigaction(kForwardedSignals[i], nullptr, &old_[i]);
-    if (old_[i].sa_handler != SIG_IGN) sigaction(kForwardedSignals[i], &action, nullptr);
+    if (old_[i].sa_handler == SIG_IGN) continue;
+    sigaction(kForwardedSignals[i], &action, nullptr);
+    sigaddset(&relayed, kForwardedSignals[i]);
   }
   struct sigaction by_default {};
   by_default.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, nullptr, &old_child_);
   if (old_child_.sa_handler == SIG_IGN) sigaction(SIGCHLD, &by_default, nullptr);
+  pthread_sigmask(SIG_UNBLOCK, &relayed, &old_mask_);
 }
 
 SignalRelay::~SignalRelay() {
+  pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
   for (std::size_t i = 0; i < kForwardedSignals.size(); ++i)
     sigaction(kForwardedSignals[i], &old_[i], nullptr);
   sigaction(SIGCHLD, &old_child_, nullptr);
   taker_fd = -1;
   job_end = Deadline::max();
   relay_fd = kFree;
+  while (const std::optional<int> signal = take()) kill(getpid(), *signal);
 }
 
 void SignalRelay::end_by(Deadline deadline) noexcept { end_job_by(deadline); }

@@ -12,9 +12,10 @@ namespace c10d::inline v0 {
 
 inline constexpr std::array<int, 4> kForwardedSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
-// While it lives, the forwarded signals arrive as bytes on a descriptor, and ended children can be
-// waited for even when the caller ignores SIGCHLD. A signal that the caller ignores (nohup) stays
-// ignored. One at a time in a process.
+// While it lives, the forwarded signals arrive as bytes on a descriptor, also those that the caller
+// blocks in this thread and that came before, and ended children can be waited for even when the
+// caller ignores SIGCHLD. A signal that the caller ignores (nohup) stays ignored; one that nobody
+// took is the caller's in the end. One at a time in a process.
 class SignalRelay {
  public:
   SignalRelay();  // throws DistBackendError (concurrent_use, out_of_resources)
@@ -39,6 +40,7 @@ class SignalRelay {
   Fd read_, write_;
   std::array<struct sigaction, kForwardedSignals.size()> old_{};
   struct sigaction old_child_ {};
+  sigset_t old_mask_;
 };
 
 }  // namespace c10d::inline v0

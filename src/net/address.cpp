@@ -25,8 +25,14 @@ const sockaddr_in6& v6(const Address& address) {
 
 }  // namespace
 
+std::string without_brackets(std::string_view host) {
+  const bool bracketed =
+      host.starts_with('[') && host.ends_with(']') && host.find(':') != host.npos;
+  return std::string(bracketed ? host.substr(1, host.size() - 2) : host);
+}
+
 std::string show_host_port(std::string_view host, std::uint16_t port) {
-  const bool brackets = host.find(':') != std::string_view::npos;
+  const bool brackets = !host.starts_with('[') && host.find(':') != host.npos;
   return brackets ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }
 
@@ -68,7 +74,8 @@ std::vector<Address> try_to_resolve(const std::string& host, std::uint16_t port,
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* list = nullptr;
-  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  const int error =
+      ::getaddrinfo(without_brackets(host).c_str(), std::to_string(port).c_str(), &hints, &list);
   if (error != 0) {
     problem = fmt::format(
         "the name '{}' has no address: {}; check the spelling, or give a numeric address", host,

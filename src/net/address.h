@@ -13,6 +13,8 @@
 
 namespace c10d::inline v0 {
 
+// Of "[::1]", as an IPv6 address stands before a port, "::1"; any other text as it is.
+C10D_API std::string without_brackets(std::string_view host);
 // "node1:29500", with brackets around an IPv6 address: "[::1]:29500".
 C10D_API std::string show_host_port(std::string_view host, std::uint16_t port);
 
@@ -29,8 +31,8 @@ struct C10D_API Address {
   std::string text() const { return show_host_port(host(), port()); }
 };
 
-// Every address of a numeric host or a name, in the resolver's order. Throws DistNetworkError
-// (unreachable).
+// Every address of a numeric host, in brackets or not, or a name, in the resolver's order. Throws
+// DistNetworkError (unreachable).
 C10D_API std::vector<Address> resolve(const std::string& host, std::uint16_t port);
 // The same of a name that may be made known yet: nothing, and why in `problem`, while it is not.
 C10D_API std::vector<Address> try_to_resolve(const std::string& host, std::uint16_t port,

@@ -15,11 +15,20 @@ constexpr std::size_t aligned_up(std::size_t bytes) noexcept {
 
 }  // namespace
 
+std::size_t bytes_per_bucket(std::span<const ParamSpec> params, const ReducerOptions& options) {
+  constexpr std::size_t kBuckets = 8, kMost = std::size_t{25} << 20;
+  std::size_t bytes = 0;
+  for (const ParamSpec& spec : params) bytes += spec.bytes();
+  return options.bucket_bytes.value_or(
+      std::max(std::min(bytes / kBuckets, kMost), options.first_bucket_bytes));
+}
+
 Buckets::Buckets(ProcessGroup& group, std::span<const ParamSpec> params,
                  std::vector<std::size_t> order, const ReducerOptions& options, int slots)
     : params_(params), order_(std::move(order)), places_(params.size()) {
+  const std::size_t limit = bytes_per_bucket(params, options);
   for (const std::size_t param : order_)
-    lay_out(param, buckets_.size() <= 1 ? options.first_bucket_bytes : options.bucket_bytes);
+    lay_out(param, buckets_.size() <= 1 ? options.first_bucket_bytes : limit);
   memory_ =
       group.allocate<std::uint8_t>(std::max(bytes_, kAlignment) * static_cast<std::size_t>(slots));
 }

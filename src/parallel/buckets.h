@@ -10,6 +10,10 @@
 
 namespace c10d::inline v0::parallel {
 
+// The limit of all buckets but the first.
+C10D_API std::size_t bytes_per_bucket(std::span<const ParamSpec> params,
+                                      const ReducerOptions& options);
+
 // Where the gradients of a list of parameters lie: buckets one behind the other in an arena, and
 // `slots` arenas of the same layout, in memory that the other ranks may reach. Slot 0 holds the
 // result.

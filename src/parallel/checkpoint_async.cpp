@@ -1,11 +1,36 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <sched.h>
+
 #include <chrono>
 #include <future>
+#include <mutex>
+#include <system_error>
 
 #include "src/parallel/agree.h"
 #include "src/parallel/checkpoint_save.h"
 
 namespace c10d::inline v0::parallel {
+
+namespace {
+
+// Of this thread: when it wakes up, whoever computes on its core goes on. Else the training, which
+// has woken it at the end of the copy, would be the one to wait, for milliseconds.
+void compute_first() noexcept {
+  const sched_param none{};
+  if (sched_getscheduler(0) == SCHED_OTHER) sched_setscheduler(0, SCHED_BATCH, &none);
+}
+
+}  // namespace
+
+// The thread makes it, unless the caller has come to wait for it before.
+struct AsyncSaver::Copying::Copy {
+  explicit Copy(SaveJob& job_) : job(job_) {}
+  void make() noexcept {
+    std::call_once(once, [this] { job.copy(); });
+  }
+  SaveJob& job;
+  std::once_flag once;
+};
 
 // The collectives of a checkpoint run on a group of its own, in the thread: training waits for
 // none of them.
@@ -22,17 +47,22 @@ class AsyncSaver::State {
     group_.set_timeout(user_group_.timeout());
     job_.begin(snapshot);
     group_.set_timeout(write_timeout_);
-    copied_ = {};
-    std::future<void> end = copied_.get_future();
-    written_ = std::async(std::launch::async | std::launch::deferred, [this] {
-      job_.copy();
-      copied_.set_value();
+    Copying copying{std::make_shared<Copying::Copy>(job_)};
+    const auto work = [this, copy = copying.copy] {
+      copy->make();
       job_.write();
       job_.finish();
-    });
-    // There was no thread to be had, on this rank: those of the others wait for it.
-    if (written_.wait_for(std::chrono::seconds(0)) == std::future_status::deferred) written_.wait();
-    return {std::move(end)};
+    };
+    try {
+      written_ = std::async(std::launch::async, [work] {
+        compute_first();
+        work();
+      });
+    } catch (const std::system_error&) {  // no thread to be had: those of other ranks wait for us
+      written_ = std::async(std::launch::deferred, work);
+      written_.wait();
+    }
+    return copying;
   }
 
   void finish() {
@@ -54,13 +84,11 @@ class AsyncSaver::State {
   ProcessGroup group_;
   SaveJob job_;
   const Duration write_timeout_;
-  std::promise<void> copied_;
   std::future<void> written_;  // last: its destructor waits for the thread
 };
 
-AsyncSaver::Copying::~Copying() {
-  if (end.valid()) end.wait();
-}
+AsyncSaver::Copying::~Copying() { wait(); }
+void AsyncSaver::Copying::wait() const noexcept { copy->make(); }
 
 AsyncSaver::AsyncSaver(ProcessGroup& group, std::string directory, SaveOptions options)
     : state_(std::make_unique<State>(group, std::move(directory), options)) {}

@@ -29,6 +29,10 @@ std::optional<std::string> find_checkpoint(const std::string& directory, const s
 // The directory of a checkpoint, from itself or from the directory above it.
 std::string checkpoint_path(const std::string& path);
 
+// As the one without a disk.
+C10D_API void consolidate_checkpoint(const std::string& path, const std::string& output,
+                                     FileSystem& disk);
+
 // Reads pieces of one checkpoint and checks all that it reads.
 class PieceReader {
  public:

@@ -3,7 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
+#include <random>
 #include <set>
 
 #include "c10d/parallel/checkpoint.h"
@@ -155,7 +157,8 @@ void verify_checkpoint(const std::string& path) {
   for_each_piece(where, read_manifest(where), [](const auto&, const auto&) {});
 }
 
-void consolidate_checkpoint(const std::string& path, const std::string& output) {
+void consolidate_checkpoint(const std::string& path, const std::string& output, FileSystem& disk) {
+  if (exists(output)) refuse_file(output, 0, "exists; give a name that is free");
   const std::string where = checkpoint_path(path);
   Manifest manifest = read_manifest(where);
   std::stable_sort(manifest.tensors.begin(), manifest.tensors.end(),
@@ -171,16 +174,26 @@ void consolidate_checkpoint(const std::string& path, const std::string& output) 
   metadata["cursor"] = std::to_string(manifest.cursor);
 
   const std::string header = make_safetensors_header(specs, metadata);
-  NewFile file(real_file_system(), output);
+  // Under the name that was asked for a file is whole. What a killed process leaves is in nobody's
+  // way, and a save() into the same directory does not take it for its own.
+  const std::string temporary = fmt::format("{}.partial-{:08x}", output, std::random_device()());
+  const std::string parent = std::filesystem::path(output).parent_path();
+  NewFile file(disk, temporary);
   try {
     file.write(header);
     for_each_piece(where, manifest,
                    [&](const auto&, const std::vector<std::byte>& bytes) { file.write(bytes); });
     file.close();
+    disk.rename_to_new(temporary, output);
+    disk.sync_directory(parent.empty() ? "." : parent);
   } catch (...) {
-    real_file_system().remove_tree(output);
+    disk.remove_tree(temporary);
     throw;
   }
+}
+
+void consolidate_checkpoint(const std::string& path, const std::string& output) {
+  consolidate_checkpoint(path, output, real_file_system());
 }
 
 }  // namespace c10d::inline v0::parallel

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <tuple>
+#include <unordered_map>
 
 #include "src/parallel/checkpoint_crc32c.h"
 #include "src/parallel/checkpoint_json.h"
@@ -80,7 +80,8 @@ class Reader {
       rank = std::atoi(name.c_str() + 5);
     if (rank < 0 || name != shard_name(rank))
       object.refuse(fmt::format("{} is no name of a shard", name.substr(0, 80)));
-    if (!names_.insert(name).second) object.refuse(fmt::format("file {} stands twice", name));
+    if (!files_.emplace(name, static_cast<std::uint32_t>(manifest_.files.size())).second)
+      object.refuse(fmt::format("file {} stands twice", name));
     if (file.header_bytes > file.bytes)
       object.refuse(fmt::format("file {}: a header longer than the file", name));
     manifest_.files.push_back(std::move(file));
@@ -114,17 +115,17 @@ class Reader {
     piece.begin = object.number("begin");
     piece.crc = static_cast<std::uint32_t>(object.number("crc32c", UINT32_MAX));
     const std::string& name = object.string("file");
-    const auto found = std::find_if(manifest_.files.begin(), manifest_.files.end(),
-                                    [&](const ManifestFile& file) { return file.name == name; });
-    if (found == manifest_.files.end())
+    const auto found = files_.find(name);
+    if (found == files_.end())
       object.refuse(fmt::format("tensor {}: file {} is not listed", spec.name, name.substr(0, 80)));
-    piece.file = static_cast<std::uint32_t>(found - manifest_.files.begin());
+    piece.file = found->second;
+    const ManifestFile& file = manifest_.files[piece.file];
     const std::uint64_t bytes = piece.count * size_of(spec.dtype);
     if (piece.count == 0 || bytes > kMaxPieceBytes)
       object.refuse(
           fmt::format("tensor {}: a part of {} bytes, limit {}", spec.name, bytes, kMaxPieceBytes));
-    if (piece.begin < found->header_bytes || piece.begin > found->bytes ||
-        bytes > found->bytes - piece.begin)
+    if (piece.begin < file.header_bytes || piece.begin > file.bytes ||
+        bytes > file.bytes - piece.begin)
       object.refuse(fmt::format("tensor {}: bytes {} to {} are not data of {}", spec.name,
                                 piece.begin, piece.begin + bytes, name));
     stretches_[piece.file].push_back({piece.begin, piece.begin + bytes});
@@ -149,8 +150,8 @@ class Reader {
 
   const std::string& file_;
   Manifest manifest_;
-  std::set<std::string> names_;
-  std::vector<std::vector<Stretch>> stretches_;  // per file
+  std::unordered_map<std::string, std::uint32_t> files_;  // by name, the index
+  std::vector<std::vector<Stretch>> stretches_;           // per file
 };
 
 }  // namespace

@@ -97,6 +97,12 @@ void orthonormalise(float* p, std::size_t rows, std::size_t rank) {
   }
 }
 
+// One gradient that is not finite must not spoil those of all later steps.
+void forget_unless_finite(std::vector<float>& kept) {
+  const auto is_finite = [](float value) { return std::isfinite(value); };
+  if (!std::ranges::all_of(kept, is_finite)) std::ranges::fill(kept, 0.0f);
+}
+
 }  // namespace
 
 void reduce_as_bf16(ProcessGroup& group, const Bucket& bucket) {
@@ -195,6 +201,7 @@ void PowerSgd::operator()(ProcessGroup& group, const Bucket& bucket) {
     transposed_times_p(*m, p, q, rank);
     product(*m, p, q, m->error, rank);
     for (std::size_t i = 0; i < m->error.size(); ++i) m->error[i] = m->values[i] - m->error[i];
+    forget_unless_finite(m->error);
   }
   group.all_reduce(second);
 
@@ -202,6 +209,7 @@ void PowerSgd::operator()(ProcessGroup& group, const Bucket& bucket) {
     m->q.assign(second.begin() + static_cast<std::ptrdiff_t>(m->q_first),
                 second.begin() + static_cast<std::ptrdiff_t>(m->q_first + m->q.size()));
     product(*m, first.data() + m->p_first, m->q.data(), {m->values, m->error.size()}, rank);
+    forget_unless_finite(m->q);
   }
   std::size_t at = 0;
   for (const BucketParam& param : bucket.params) {

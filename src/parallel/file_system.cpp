@@ -75,6 +75,15 @@ void FileSystem::rename(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) disk_error(fmt::format("rename to {}", to), from);
 }
 
+void FileSystem::rename_to_new(const std::string& from, const std::string& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
+  // A file system without that: NFS.
+  const bool is_unknown = errno == EINVAL || errno == ENOSYS;
+  if (!is_unknown || ::link(from.c_str(), to.c_str()) != 0)
+    disk_error(fmt::format("rename to {}", to), from);
+  if (::unlink(from.c_str()) != 0) disk_error("unlink", from);
+}
+
 void FileSystem::remove_tree(const std::string& path) {
   std::error_code error;
   std::filesystem::remove_all(path, error);

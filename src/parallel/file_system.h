@@ -28,6 +28,8 @@ class C10D_API FileSystem {
   virtual void sync_directory(const std::string& path);
   // Replaces a file at `to`.
   virtual void rename(const std::string& from, const std::string& to);
+  // The same of a file; whatever is at `to` is an error.
+  virtual void rename_to_new(const std::string& from, const std::string& to);
   // The file or the directory with all that is in it; follows no link. Absent is no error.
   virtual void remove_tree(const std::string& path);
 };

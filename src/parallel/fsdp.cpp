@@ -138,7 +138,7 @@ void Fsdp::Engine::allocate() {
     allocate(states_.emplace_back(unit, size), slots);
     largest = std::max(largest, states_.back().layout.count());
   }
-  for (std::size_t i = gathered_buffers(options_, largest); i > 0; --i)
+  for (std::size_t i = gathered_buffers(options_, units_.size(), largest); i > 0; --i)
     gathered_.push_back(
         {memory_.take(largest * size_of(options_.compute), &FsdpMemory::gathered), kNone, {}});
   for (int i = 0; i < options_.gradient_buffers && options_.keep.gradients == Kept::sharded; ++i)

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <limits>
 #include <set>
 #include <unordered_map>
@@ -30,8 +29,6 @@ constexpr std::uint32_t kGradientTag = 2;
 
 struct Pipeline::State {
   State(ProcessGroup& group_, std::map<int, Stage*> stages_, PipelineOptions options_);
-  void check_stages() const;
-  void check_tied_and_tags() const;
 
   int count() const noexcept { return static_cast<int>(facts.rank_of_stage.size()); }
   int rank_of(int stage) const noexcept {
@@ -56,36 +53,11 @@ Pipeline::State::State(ProcessGroup& group_, std::map<int, Stage*> stages_,
       facts(validate(options.schedule, options.skips)),
       graph(count(), options.skips),
       lowered(lower(options.schedule, options.skips)) {
-  check_stages();
-  check_tied_and_tags();
-}
-
-void Pipeline::State::check_stages() const {
   if (lowered.ranks.size() != static_cast<std::size_t>(group.size()))
     throw InvalidArgument(fmt::format("pipeline: the schedule is for {} ranks, the group has {}",
                                       lowered.ranks.size(), group.size()));
-  if (!stages.empty() && (stages.begin()->first < 0 || stages.rbegin()->first >= count()))
-    throw InvalidArgument(fmt::format("pipeline: of stages {} to {} the schedule has 0 to {}",
-                                      stages.begin()->first, stages.rbegin()->first, count() - 1));
-  for (int stage = 0; stage < count(); ++stage) {
-    const auto given = stages.find(stage);
-    const bool there = given != stages.end() && given->second != nullptr;
-    if (there != (rank_of(stage) == group.rank()))
-      throw InvalidArgument(
-          fmt::format("pipeline: the schedule has stage {} on rank {}, but rank {} {}", stage,
-                      rank_of(stage), group.rank(), there ? "was given it" : "lacks it"));
-  }
-}
-
-void Pipeline::State::check_tied_and_tags() const {
-  for (const TiedWeight& tied : options.tied) {
-    const std::vector<int>& of = tied.stages;
-    if (of.empty() || of.front() < 0 || of.back() >= count() ||
-        std::ranges::adjacent_find(of, std::greater_equal<>()) != of.end())
-      throw InvalidArgument(fmt::format(
-          "pipeline: tied weight {} names stages [{}]; they must ascend and lie below {}",
-          tied.name, fmt::join(of, ", "), count()));
-  }
+  check_stages(stages, facts.rank_of_stage, group.rank());
+  check_tied(options.tied, count());
   constexpr std::size_t kLimit = std::numeric_limits<std::int32_t>::max();
   const std::size_t edges = graph.edges().size();
   if (edges >= kLimit / kTagsPerMessage / static_cast<std::size_t>(facts.micro_batches))
@@ -126,12 +98,9 @@ class StepRun {
   StepRun(const Pipeline::State& state, Mail& mail) : state_(state), mail_(mail) {}
 
   void run() {
-    const auto& actions = state_.lowered.ranks[static_cast<std::size_t>(state_.group.rank())];
-    for (const Action& action : actions)
-      if (action.kind == ActionKind::recv_f)
-        across(state_.graph.into(action.stage), action, 0,
-               [&](const Address& from) { mail_.expect(from); });
-    for (const Action& action : actions) perform(action);
+    expect_all();
+    const auto own = static_cast<std::size_t>(state_.group.rank());
+    for (const Action& action : state_.lowered.ranks[own]) perform(action);
     if (state_.facts.trains) {
       for (const auto& [index, stage] : state_.stages)
         if (!reduced_.contains(index)) perform({index, ActionKind::reduce_grad, -1});
@@ -154,6 +123,21 @@ class StepRun {
     if (state_.options.on_begin) state_.options.on_begin(action);
     execute(action);
     if (state_.options.on_end) state_.options.on_end(action);
+  }
+
+  // All ranks hold the same schedule.
+  void expect_all() {
+    std::vector<Address> all;
+    for (int rank = 0; rank < state_.group.size(); ++rank)
+      for (const Action& action : state_.lowered.ranks[static_cast<std::size_t>(rank)]) {
+        const bool forward = action.kind == ActionKind::send_f;
+        if (!forward && action.kind != ActionKind::send_b) continue;
+        across(forward ? state_.graph.out_of(action.stage) : state_.graph.into(action.stage),
+               action, forward ? 0 : kGradientTag, [&](const Address& to) {
+                 if (to.peer == state_.group.rank()) all.push_back({rank, to.tag, action});
+               });
+      }
+    mail_.expect(all);
   }
 
   void execute(const Action& action) {
@@ -182,8 +166,7 @@ class StepRun {
       case ActionKind::send_f:
         return across(out_of, action, 0, [&](const Address& to) {
           Activation activation = take_held(to.tag);
-          if (state_.facts.trains)
-            mail_.expect_like({to.peer, to.tag + kGradientTag, action}, activation);
+          if (state_.facts.trains) mail_.expect_like(to.tag + kGradientTag, activation);
           mail_.send(to, std::move(activation));
         });
       case ActionKind::recv_f:
@@ -208,7 +191,7 @@ class StepRun {
     for (const int edge : edges) {
       const Skip& ends = state_.graph.edge(edge);
       const int peer = state_.rank_of(ends.from == action.stage ? ends.to : ends.from);
-      if (peer != state_.group.rank())
+      if (peer != state_.rank_of(action.stage))
         deliver(Address{peer, tag(edge, action.micro_batch, part), action});
     }
   }
@@ -223,17 +206,9 @@ class StepRun {
   void check(const std::vector<Activation>& returned, std::size_t expected) const {
     if (returned.size() != expected)
       refuse(fmt::format("returned {} activations instead of {}", returned.size(), expected));
-    for (const Activation& each : returned) {
-      const std::size_t limit = state_.options.activation_limit;
-      if (bytes_of(each.shape, each.data.dtype, limit) != each.data.bytes())
-        refuse(
-            fmt::format("returned {} with {} elements: both must say the same, within {} bytes "
-                        "(PipelineOptions::activation_limit)",
-                        to_text(each.shape, each.data.dtype), each.data.count, limit));
-      if (each.data.device.type != DeviceType::cpu ||
-          (each.data.data == nullptr && each.data.count > 0))
-        refuse("returned an activation that is not in CPU memory");
-    }
+    for (const Activation& each : returned)
+      if (const auto problem = problem_of(each, state_.options.activation_limit); !problem.empty())
+        refuse("returned " + problem);
   }
 
   void forward(Stage& stage, const Action& action) {
@@ -295,12 +270,7 @@ class StepRun {
       Tensor part;
       if (state_.stages.contains(stage)) {
         part = tied_gradient(stage, tied);
-        if (part.count != sum.count || part.dtype != sum.dtype || part.data == sum.data)
-          throw InvalidArgument(fmt::format(
-              "the gradient of {} is {} x {} at {} in stage {} and {} x {} at {} in stage {}; it "
-              "must be the same type and count in a place of its own",
-              tied.name, to_string(sum.dtype), sum.count, sum.data, tied.stages.front(),
-              to_string(part.dtype), part.count, part.data, stage));
+        check_tied(tied, sum, stage, part);
       } else {
         if (!arrived.owner)
           arrived = make_activation({static_cast<std::int64_t>(sum.count)}, sum.dtype);

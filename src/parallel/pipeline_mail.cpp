@@ -7,12 +7,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/parallel/stage.h"
-
 namespace c10d::inline v0::parallel {
 
-// Backends bound the ops that may be pending in a group; gloo does at 256.
-constexpr std::size_t kMaxOutgoing = 32;
+// Messages. Backends bound the ops that may be pending in a group; gloo does at 256.
+constexpr std::size_t kMaxOutgoing = 32, kMaxIncoming = 64;
 
 void Mail::abort(const Action& action, std::string_view why) const {
   group_.abort(
@@ -34,64 +32,97 @@ CallOptions Mail::options(const Address& address) const {
   return {.async = true, .timeout = left(address.action), .stream = nullptr};
 }
 
-void Mail::expect(const Address& from) {
-  Message& message = incoming_[from.tag];
-  message.address = from;
+void Mail::expect(std::span<const Address> from) {
+  for (const Address& each : from) {
+    Message& message = incoming_[each.tag];
+    message.address = each;
+    queues_[each.peer].push_back(&message);
+  }
+  advance();
+}
+
+void Mail::expect_like(std::uint32_t tag, const Activation& sent) {
   {
     const std::lock_guard lock(mutex_);
-    message.header_work = group_.irecv(message.header, from.peer, from.tag, options(from));
+    Message& message = incoming_.at(tag);
+    message.activation = make_activation(sent.shape, sent.data.dtype);
+    message.is_asked = true;
   }
-  message.header_work.then([self = shared_from_this(), &message](const Failure* failure) {
-    const std::lock_guard lock(self->mutex_);
-    if (failure != nullptr || !self->is_open_) return;
-    try {
-      self->post(message);
-    } catch (const std::exception& error) {
-      self->abort(message.address.action, error.what());
+  advance();
+}
+
+void Mail::advance() {
+  Begun begun;
+  do {
+    begun.clear();
+    {
+      const std::lock_guard lock(mutex_);
+      if (!is_open_) return;
+      for (auto& entry : queues_) advance(entry.second, begun);
     }
-  });
+    for (const auto& [work, action] : begun) {
+      if (work.done()) continue;  // the next round sees it
+      work.then([self = shared_from_this(), failed = action](const Failure* failure) {
+        try {
+          if (failure == nullptr) self->advance();
+        } catch (const std::exception& error) {
+          const std::lock_guard lock(self->mutex_);
+          if (self->is_open_) self->abort(failed, error.what());
+        }
+      });
+    }
+  } while (!begun.empty());
 }
 
-void Mail::post(Message& message) {
-  if (message.is_posted) return;
-  const Address& from = message.address;
-  const std::int64_t dims = message.header[1];
-  const auto dtype = static_cast<DType>(message.header[0]);
-  const bool plausible = message.header[0] >= 0 && message.header[0] < kDTypeCount && dims >= 0 &&
-                         dims <= static_cast<std::int64_t>(kMaxActivationDims);
-  std::vector<std::int64_t> shape(message.header.begin() + 2,
-                                  message.header.begin() + 2 + (plausible ? dims : 0));
-  if (!plausible || !bytes_of(shape, dtype, limit_))
-    throw_failure({.code = Code::corrupt,
-                   .message = fmt::format("rank {} announced an activation of dtype, dimensions "
-                                          "and extents {}; the limit is {} bytes",
-                                          from.peer, fmt::join(message.header, " "), limit_),
-                   .rank = from.peer,
-                   .group = group_.id(),
-                   .op = "pipeline step"});
-  message.activation = make_activation(std::move(shape), dtype);
-  message.work = group_.irecv(message.activation.data, from.peer, from.tag + 1, options(from));
-  message.is_posted = true;
+void Mail::advance(Queue& queue, Begun& begun) {
+  while (!queue.empty() && queue.front()->is_posted && queue.front()->work.done())
+    queue.pop_front();
+  const std::size_t window = std::max<std::size_t>(1, kMaxIncoming / queues_.size());
+  for (std::size_t i = 0; i < std::min(window, queue.size()); ++i) {
+    Message& message = *queue[i];
+    const auto& [peer, tag, action] = message.address;
+    const bool has_header = action.kind == ActionKind::send_f;
+    if (has_header && !message.is_asked) {
+      message.header_work = group_.irecv(message.header, peer, tag, options(message.address));
+      message.is_asked = true;
+      begun.emplace_back(message.header_work, action);
+    }
+    if (!message.is_asked || message.is_posted || message.header_work.state() != WorkState::ok)
+      continue;
+    if (has_header) read_header(message);
+    message.work = group_.irecv(message.activation.data, peer, has_header ? tag + 1 : tag,
+                                options(message.address));
+    message.is_posted = true;
+    if (queue.size() > window) begun.emplace_back(message.work, action);
+  }
 }
 
-void Mail::expect_like(const Address& from, const Activation& sent) {
-  Message& message = incoming_[from.tag];
-  message.address = from;
-  message.activation = make_activation(sent.shape, sent.data.dtype);
-  message.is_posted = true;
-  const std::lock_guard lock(mutex_);
-  message.work = group_.irecv(message.activation.data, from.peer, from.tag, options(from));
+void Mail::read_header(Message& message) const {
+  std::optional<Activation> activation = make_activation(message.header, limit_);
+  if (!activation)
+    throw_failure(
+        {.code = Code::corrupt,
+         .message = fmt::format("rank {} announced an activation of dtype, dimensions "
+                                "and extents {}; the limit is {} bytes",
+                                message.address.peer, fmt::join(message.header, " "), limit_),
+         .rank = message.address.peer,
+         .group = group_.id(),
+         .op = "pipeline step"});
+  message.activation = *std::move(activation);
 }
 
 Activation Mail::take(std::uint32_t tag) {
   Message& message = incoming_.at(tag);
-  message.header_work.wait();
-  {
-    const std::lock_guard lock(mutex_);
-    post(message);
+  for (bool has_arrived = false; !has_arrived;) {
+    static_cast<void>(left(message.address.action));
+    advance();
+    std::unique_lock lock(mutex_);
+    has_arrived = message.is_posted;
+    const Message& next = message.is_asked ? message : *queues_.at(message.address.peer).front();
+    const Work work = next.is_posted ? next.work : next.header_work;
+    lock.unlock();
+    work.wait();
   }
-  message.work.wait();
-  // The entry stays: its callback may still be on its way.
   return std::move(message.activation);
 }
 
@@ -99,17 +130,14 @@ void Mail::send(const Address& to, Activation activation) {
   std::erase_if(outgoing_, [](const auto& entry) {
     return entry.second.header_work.done() && entry.second.work.done();
   });
-  // The peer takes what comes without being asked, so this ends.
+  // The peer takes what comes next without being asked, so this ends.
   while (outgoing_.size() >= kMaxOutgoing) settle(outgoing_.begin()->first);
   Message& message = outgoing_[to.tag];
   message.activation = std::move(activation);
   const std::lock_guard lock(mutex_);
   std::uint32_t tag = to.tag;
   if (to.action.kind == ActionKind::send_f) {
-    const std::vector<std::int64_t>& shape = message.activation.shape;
-    message.header[0] = static_cast<std::int64_t>(message.activation.data.dtype);
-    message.header[1] = static_cast<std::int64_t>(shape.size());
-    std::ranges::copy(shape, message.header.begin() + 2);
+    message.header = header_of(message.activation);
     message.header_work = group_.isend(message.header, to.peer, tag++, options(to));
   }
   message.work = group_.isend(message.activation.data, to.peer, tag, options(to));

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 
 #include "c10d/parallel/pipeline.h"
+#include "src/parallel/stage.h"
 
 namespace c10d::inline v0::parallel {
 
@@ -20,10 +21,10 @@ struct Address {
 };
 
 // The messages of one step, known by their tags. A forward message is a header, which says the
-// shape, and the data; its receiver posts the header's receive when the step starts and the data's
-// as soon as the header is there, in the library's callback thread: whatever the order of sends,
-// the group can always take the next one. A gradient has the shape of what was sent, so it needs no
-// header.
+// shape, and the data; a gradient has the shape of what was sent, so it needs no header. Of each
+// peer, receives are posted for the next few messages in the order in which it sends them; when
+// one ends, the library's callback thread posts the next: whatever the order in which messages are
+// wanted, the group can always take the next one.
 //
 // The calls come from one thread; each goes to the group under a lock that the callbacks share.
 class Mail : public std::enable_shared_from_this<Mail> {
@@ -33,8 +34,10 @@ class Mail : public std::enable_shared_from_this<Mail> {
   Mail(ProcessGroup& group, std::size_t limit, Clock::time_point deadline)
       : group_(group), limit_(limit), deadline_(deadline) {}
 
-  void expect(const Address& from);
-  void expect_like(const Address& from, const Activation& sent);
+  // Once, before all else: what will come, that of each peer in the order in which it is sent.
+  void expect(std::span<const Address> from);
+  // Of a gradient: what it is the gradient of.
+  void expect_like(std::uint32_t tag, const Activation& sent);
   // Waits for what was expected.
   Activation take(std::uint32_t tag);
   // With a header if the action is SEND_F. Waits when too much is on its way.
@@ -55,14 +58,20 @@ class Mail : public std::enable_shared_from_this<Mail> {
  private:
   struct Message {
     Address address;
-    std::array<std::int64_t, 2 + kMaxActivationDims> header{};  // dtype, number of dims, dims
+    ActivationHeader header{};
     Work header_work;
+    bool is_asked = false;  // for the header, or nobody need ask
     bool is_posted = false;
     Activation activation;
     Work work;
   };
+  using Queue = std::deque<Message*>;
+  using Begun = std::vector<std::pair<Work, Action>>;
 
-  void post(Message& message);  // the receive of the data; mutex_ is held
+  void advance();  // posts the receives whose turn it is
+  // The same of one peer, with those whose end makes it the turn of others; mutex_ is held.
+  void advance(Queue& queue, Begun& begun);
+  void read_header(Message& message) const;
   CallOptions options(const Address& address) const;
 
   ProcessGroup& group_;
@@ -71,6 +80,7 @@ class Mail : public std::enable_shared_from_this<Mail> {
   std::mutex mutex_;
   bool is_open_ = true;
   std::map<std::uint32_t, Message> incoming_, outgoing_;
+  std::map<int, Queue> queues_;  // by peer, what has not arrived
 };
 
 }  // namespace c10d::inline v0::parallel

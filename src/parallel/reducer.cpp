@@ -48,7 +48,8 @@ std::string text_of(const ReducerOptions& options) {
   const bool steps = options.mode == ReduceMode::reproducible;
   return fmt::format("{}, buckets of {} and {} bytes{}",
                      steps ? fmt::format("reproducible over {} shards", options.shards) : "fast",
-                     options.first_bucket_bytes, options.bucket_bytes,
+                     options.first_bucket_bytes,
+                     options.bucket_bytes ? fmt::format("{}", *options.bucket_bytes) : "the usual",
                      options.check_hash ? ", check_hash" : "");
 }
 
@@ -68,14 +69,16 @@ struct Reducer::State {
   void begin(std::int64_t samples);
   void rebuild();
   void mark(std::size_t param, bool zero) noexcept;
-  StepResult finish();
+  StepResult finish(const BucketCallback& use);
+  void hand_out(const BucketCallback& use);
   std::string missing() const;
 
   // Any thread. The first failure stays. The others learn it from the reducer's group.
   void fail(std::exception_ptr cause, std::string_view why);
   // As fail, for what is no failure of communication: the caller's group must not go on either.
   void fail_everywhere(std::exception_ptr cause, std::string_view why);
-  void misuse(const std::string& text);  // this rank's own mistake
+  void misuse(const std::string& text);           // this rank's own mistake
+  void guard(const std::function<void()>& work);  // what it throws fails the step
   void rethrow_failure() const;
 
   // The reducer's thread.
@@ -96,7 +99,7 @@ struct Reducer::State {
   int slots = 1;                // the most that any rank needs
   std::optional<Buckets> buckets;
   BucketHook hook = reduce_plainly;
-  std::function<void(const Bucket&)> done_callback = [](const Bucket&) {};
+  BucketCallback done_callback = [](const Bucket&) {};
   bool accumulate = false;        // a NoSync lives
   bool accumulated = false;       // a step ended under one
   bool step_accumulates = false;  // the step that runs began under one
@@ -115,6 +118,7 @@ struct Reducer::State {
   std::int64_t samples = 0;              // of this rank; after the step, of all
   std::vector<std::size_t> shards_done;  // by parameter
   std::vector<std::size_t> pending;      // by bucket: parameters that are not ready
+  std::size_t reduced = 0;               // buckets
   std::vector<std::size_t> ready_order;
   bool wants_rebuild = false;
 
@@ -178,6 +182,16 @@ void Reducer::State::misuse(const std::string& text) {
   fail_everywhere(std::make_exception_ptr(InvalidArgument(text)), text);
 }
 
+void Reducer::State::guard(const std::function<void()>& work) try {
+  work();
+} catch (const DistError& error) {
+  fail(std::current_exception(), error.what());
+} catch (const std::exception& error) {
+  fail_everywhere(std::current_exception(), error.what());
+} catch (...) {
+  fail_everywhere(std::current_exception(), "a hook threw what is no std::exception");
+}
+
 void Reducer::State::rethrow_failure() const {
   const std::lock_guard lock(mutex);
   if (!own_mistake.empty()) throw InvalidArgument(own_mistake);
@@ -204,6 +218,7 @@ void Reducer::State::begin(std::int64_t more) {
       pending.push_back(plan.empty() ? 0 : buckets->bucket(bucket).params.size());
     step_accumulates = accumulate;
     reducing = !accumulate;
+    reduced = 0;
   }
   changed.notify_all();
 }
@@ -272,7 +287,7 @@ std::string Reducer::State::missing() const {
   return count <= kNamed ? names : fmt::format("{} and {} more", names, count - kNamed);
 }
 
-StepResult Reducer::State::finish() {
+StepResult Reducer::State::finish(const BucketCallback& use) {
   if (!in_step) misuse(fmt::format("Reducer: finish() without begin() by {}", where()));
   if (accumulate != step_accumulates)
     misuse(fmt::format("Reducer: no_sync() began or ended between begin() and finish() on {}",
@@ -285,16 +300,27 @@ StepResult Reducer::State::finish() {
         fmt::format("Reducer: parameters without a gradient on {}: {}; mark them with ready() "
                     "for each of {} shards, or with unused()",
                     where(), names, plan.size()));
-  {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return !reducing; });
-  }
+  hand_out(use);
   rethrow_failure();
   const std::lock_guard lock(mutex);
   in_step = false;
   wants_rebuild = wants_rebuild || (!step_accumulates && reduced_steps++ == 0);
   accumulated = step_accumulates;
   return {samples};
+}
+
+// Until the reducer's thread is through with the step.
+void Reducer::State::hand_out(const BucketCallback& use) {
+  std::unique_lock lock(mutex);
+  for (std::size_t index = 0;; ++index) {
+    changed.wait(lock, [&] { return !reducing || (index < reduced && !failed); });
+    if (failed || index == reduced) return;
+    if (!use) continue;
+    const Bucket bucket = buckets->bucket(index, static_cast<double>(samples));
+    lock.unlock();
+    guard([&] { use(bucket); });
+    lock.lock();
+  }
 }
 
 bool Reducer::State::wait_for_bucket(std::size_t index) {
@@ -331,6 +357,9 @@ void Reducer::State::reduce_all() {
   for (std::size_t index = 0; index < buckets->size(); ++index) {
     if (!wait_for_bucket(index)) return;
     reduce_bucket(index);
+    const std::lock_guard lock(mutex);
+    ++reduced;
+    changed.notify_all();
   }
 }
 
@@ -340,15 +369,7 @@ void Reducer::State::serve() {
     changed.wait(lock, [&] { return quits || reducing; });
     if (quits) return;
     lock.unlock();
-    try {
-      reduce_all();
-    } catch (const DistError& error) {
-      fail(std::current_exception(), error.what());
-    } catch (const std::exception& error) {
-      fail_everywhere(std::current_exception(), error.what());
-    } catch (...) {
-      fail_everywhere(std::current_exception(), "a hook threw what is no std::exception");
-    }
+    guard([&] { reduce_all(); });
     lock.lock();
     reducing = false;
     changed.notify_all();
@@ -374,7 +395,7 @@ std::span<std::byte> Reducer::grad_view(std::size_t param) {
 
 void Reducer::ready(std::size_t param) noexcept { state_->mark(param, false); }
 void Reducer::unused(std::size_t param) noexcept { state_->mark(param, true); }
-StepResult Reducer::finish() { return state_->finish(); }
+StepResult Reducer::finish(const BucketCallback& use) { return state_->finish(use); }
 
 Reducer::NoSync Reducer::no_sync() {
   if (state_->reproducible)
@@ -388,7 +409,7 @@ void Reducer::set_hook(BucketHook hook) {
   state_->hook = std::move(hook);
 }
 
-void Reducer::on_bucket_done(std::function<void(const Bucket&)> callback) {
+void Reducer::on_bucket_done(BucketCallback callback) {
   state_->done_callback = std::move(callback);
 }
 

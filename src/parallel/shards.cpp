@@ -180,7 +180,7 @@ Tensor ShardAccumulator::slot(int index) const noexcept {
 }
 
 Tensor ShardAccumulator::next() {
-  if (shards_done_ == plan_.size())
+  if (complete())
     throw std::logic_error(fmt::format(
         "ShardAccumulator: all {} own shards are done; reset() starts a step", plan_.size()));
   return slot(plan_[shards_done_].slot);
@@ -203,8 +203,15 @@ void ShardAccumulator::add(ConstTensor leaf) {
   done();
 }
 
+Tensor ShardAccumulator::sum() {
+  if (partials().size() != 1)
+    throw std::logic_error(fmt::format(
+        "ShardAccumulator: the own shards make up {} sums; sum() is of one", subtrees_));
+  return slot(0);
+}
+
 std::vector<ConstTensor> ShardAccumulator::partials() const {
-  if (shards_done_ != plan_.size())
+  if (!complete())
     throw std::logic_error(
         fmt::format("ShardAccumulator: {} of {} own shards are done", shards_done_, plan_.size()));
   std::vector<ConstTensor> all;

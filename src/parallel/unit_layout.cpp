@@ -81,9 +81,11 @@ int shards_of_group(const FsdpOptions& options, int size, int replicas) noexcept
   return options.mode == ReduceMode::fast ? size : options.shards / replicas;
 }
 
-std::size_t gathered_buffers(const FsdpOptions& options, std::size_t largest) noexcept {
+std::size_t gathered_buffers(const FsdpOptions& options, std::size_t units,
+                             std::size_t largest) noexcept {
   if (options.keep.parameters == Kept::replicated) return 0;
-  return 1 + options.prefetch_bytes / (largest * size_of(options.compute));
+  // No unit is gathered twice at a time.
+  return std::min(units, 1 + options.prefetch_bytes / (largest * size_of(options.compute)));
 }
 
 FsdpMemory plan_memory(std::span<const Unit> units, const FsdpOptions& options, int rank, int size,
@@ -110,7 +112,7 @@ FsdpMemory plan_memory(std::span<const Unit> units, const FsdpOptions& options, 
     if (!has_arena || options.compute != DType::f32) memory.parameters += own * sizeof(float);
     memory.gradients += (is_sharded(options.keep.gradients) ? own : slots * count) * sizeof(float);
   }
-  memory.gathered = gathered_buffers(options, largest) * largest * width;
+  memory.gathered = gathered_buffers(options, units.size(), largest) * largest * width;
   if (is_sharded(options.keep.gradients))
     memory.gradient_buffers =
         static_cast<std::size_t>(options.gradient_buffers) * slots * largest * sizeof(float);

@@ -30,7 +30,9 @@ struct UnitLayout {
 std::string problem_of(std::span<const Unit> units, const FsdpOptions& options, int replicas);
 // Virtual shards of one group of `replicas`; one per rank in mode fast.
 int shards_of_group(const FsdpOptions& options, int size, int replicas) noexcept;
-std::size_t gathered_buffers(const FsdpOptions& options, std::size_t largest) noexcept;
+// For units of up to `largest` elements.
+std::size_t gathered_buffers(const FsdpOptions& options, std::size_t units,
+                             std::size_t largest) noexcept;
 
 // All that ranks must agree on besides the parameters.
 std::string options_text(std::span<const Unit> units, const FsdpOptions& options);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,7 +29,7 @@ struct Ended {
 };
 
 Ended run_line(const std::string& command) {
-  const std::string line = "timeout 100 " + command + " </dev/null";
+  const std::string line = "timeout 300 " + command + " </dev/null";
   Ended ended;
   std::FILE* pipe = popen(line.c_str(), "r");
   std::array<char, 4096> chunk;
@@ -262,6 +263,20 @@ TEST(Program, AFullDiskIsSaid) {
   EXPECT_NE(out.out.find("stdout: cannot be written"), std::string::npos) << out.out;
 }
 
+// Else what is opened next, the JSON file, takes its number and gets the table.
+TEST(Program, AClosedStdoutIsSaid) {
+  const Folder folder;
+  const std::string json = folder / "r.jsonl";
+  const Ended ended =
+      run(std::string("run") + kTiny + "--launches 1 -s 8 --json " + json, "2>&1 >&-");
+  EXPECT_EQ(ended.code, 1) << ended.out;
+  EXPECT_NE(ended.out.find("c10d-bench: stdout is closed"), std::string::npos) << ended.out;
+  EXPECT_EQ(text_of(json), "");
+  const Ended others = run("list ops", "2>&-");
+  EXPECT_EQ(others.code, 0);
+  EXPECT_NE(others.out.find("all_reduce"), std::string::npos) << others.out;
+}
+
 TEST(Program, RunsEveryDtypeAndReduceOp) {
   const Ended ended = run(std::string("run") + kTiny +
                           "--launches 1 all_reduce reduce_scatter -d all -o all -s 64");
@@ -315,40 +330,72 @@ TEST(Program, JsonOnStdoutIsNothingButJson) {
   EXPECT_EQ(last["t"], "end");
 }
 
-// SIGTERM in the middle: the launch ends, what was measured is written, and the code says why.
-TEST(Program, AnInterruptedRunKeepsItsData) {
-  const Folder folder;
-  const std::string json = folder / "r.jsonl";
+// Starts the program and sends it `signal` once the JSON file holds `text`; the test's own time
+// limit bounds the wait.
+Ended interrupted(std::vector<std::string> arguments, const std::string& json, int signal,
+                  const std::string& text) {
+  arguments.insert(arguments.begin(), C10D_BENCH);
+  arguments.insert(arguments.end(), {"--json", json});
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  Ended ended;
   int ends[2];
-  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  if (pipe2(ends, O_CLOEXEC) != 0) return ended;
   const pid_t child = fork();
-  ASSERT_GE(child, 0);
   if (child == 0) {
     dup2(ends[1], STDOUT_FILENO);
     dup2(ends[1], STDERR_FILENO);
-    execl(C10D_BENCH, C10D_BENCH, "run", "-n", "2", "-s", "1K", "--time", "60s", "--blocks", "600",
-          "--json", json.c_str(), nullptr);
+    ::signal(signal, SIG_DFL);  // who runs tests in the background ignores some
+    execv(C10D_BENCH, argv.data());
     _exit(127);
   }
   close(ends[1]);
-  // Until the first cells are there; the test's own time limit bounds the wait.
-  while (text_of(json).find("\"cell\"") == std::string::npos &&
-         waitpid(child, nullptr, WNOHANG) == 0)
+  int status = 0;
+  while (text_of(json).find(text) == std::string::npos && waitpid(child, &status, WNOHANG) == 0)
     usleep(20'000);
-  kill(child, SIGTERM);
-  std::string out;
+  kill(child, signal);
   std::array<char, 4096> chunk;
   for (ssize_t got; (got = read(ends[0], chunk.data(), chunk.size())) > 0;)
-    out.append(chunk.data(), static_cast<std::size_t>(got));
+    ended.out.append(chunk.data(), static_cast<std::size_t>(got));
   close(ends[0]);
-  int status = 0;
   waitpid(child, &status, 0);
-  ASSERT_TRUE(WIFEXITED(status)) << out;
-  EXPECT_EQ(WEXITSTATUS(status), 143) << out;
-  EXPECT_NE(out.find("all_reduce f32 sum"), std::string::npos) << "the partial table: " << out;
+  if (WIFEXITED(status)) ended.code = WEXITSTATUS(status);
+  return ended;
+}
+
+// In the middle: the launch ends, what was measured is written, and the code says why.
+TEST(Program, AnInterruptedRunKeepsItsData) {
+  const Folder folder;
+  const std::string json = folder / "r.jsonl";
+  const Ended ended =
+      interrupted({"run", "-n", "2", "-s", "1K", "--time", "60s", "--blocks", "600"}, json, SIGTERM,
+                  "\"cell\"");
+  EXPECT_EQ(ended.code, 143) << ended.out;
+  EXPECT_NE(ended.out.find("all_reduce f32 sum"), std::string::npos)
+      << "the partial table: " << ended.out;
   const std::vector<Json> lines = lines_of(json);
   EXPECT_EQ(lines.back()["t"], "end");
   EXPECT_EQ(lines.back()["complete"], false);
+}
+
+// Before there is a rank: while plain copies are measured, as a rule.
+TEST(Program, ARunThatIsInterruptedBeforeItsFirstCellLeavesWholeFiles) {
+  const Folder folder;
+  const std::string json = folder / "r.jsonl";
+  const Ended ended =
+      interrupted({"compare", "-B", "native,memcpy", "-n", "2", "-s", "1K", "--time", "60s",
+                   "--blocks", "600", "--csv", folder / "r.csv", "--report", folder / "r.html"},
+                  json, SIGINT, "\"run\"");
+  EXPECT_EQ(ended.code, 130) << ended.out;
+  const Schema schema(C10D_SOURCE_DIR "/bench/schema/c10d-bench-1.schema.json");
+  const std::vector<Json> lines = lines_of(json);
+  for (const Json& line : lines) EXPECT_EQ(schema.complaint(line), "") << line.dump();
+  EXPECT_EQ(lines.back()["t"], "end");
+  EXPECT_EQ(lines.back()["complete"], false);
+  EXPECT_EQ(lines.back()["exit"], 130);
+  EXPECT_NE(text_of(folder / "r.csv").find("op,"), std::string::npos);
+  EXPECT_NE(text_of(folder / "r.html").find("</html>"), std::string::npos);
 }
 
 TEST(Launchers, UnderC10dRunRankZeroPrints) {

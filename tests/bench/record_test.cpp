@@ -154,15 +154,33 @@ TEST(Record, ReadersIgnoreWhatTheyDoNotKnowAndACutLastLine) {
   EXPECT_FALSE(results.complete);
 }
 
-TEST(Record, GarbageInTheMiddleIsAnErrorWithItsLine) {
-  const File file(kRun + "\nnonsense\n" + kRun + "\n");
-  Results results;
-  try {
-    read_results(file.path, results);
-    FAIL();
-  } catch (const InvalidArgument& error) {
-    EXPECT_NE(std::string(error.what()).find(":2:"), std::string::npos) << error.what();
+TEST(Record, WhatIsNoRecordIsAnErrorWithFileAndLine) {
+  const struct {
+    std::string text;
+    const char* line;
+  } rows[] = {
+      {kRun + "\nnonsense\n" + kRun + "\n", ":2: "},
+      {"nonsense", ":1: "},
+      {"<html>\n</html>\n", ":1: "},
+      {R"({"name":"another program's"})", ":1: "},
+      {"[1]\n[2]\n", ":1: "},
+      {R"({"t":"cell"})", ":1: "},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.text);
+    const File file(row.text);
+    Results results;
+    try {
+      read_results(file.path, results);
+      ADD_FAILURE() << "was accepted";
+    } catch (const InvalidArgument& error) {
+      EXPECT_EQ(error.what(), file.path + row.line +
+                                  "this line is no record of a run: give a file that c10d-bench "
+                                  "run or compare wrote by --json");
+    }
   }
+  Results results;
+  EXPECT_THROW(read_results("/", results), InvalidArgument) << "a folder";
 }
 
 TEST(Record, LaunchesOfFurtherFilesAreNumberedOn) {

@@ -150,6 +150,86 @@ TEST_P(Groups, AMemberThatDoesNotComeIsNamedAndTheParentGoesOn) {
   });
 }
 
+// Of a call that is over nobody is told, whether it gave a group or not.
+TEST_P(Groups, ACallThatIsOverDoesNotCrossALaterOne) {
+  Latch tried(1), called(1);
+  run(2, [&](ProcessGroup& world) {
+    const auto try_alone = [&](std::initializer_list<int> ranks) {
+      world.set_timeout(std::chrono::milliseconds(100));
+      EXPECT_EQ(code_of([&] { world.new_group(ranks); }), Code::timed_out);
+      world.set_timeout(kTimeout);
+    };
+    ProcessGroup first = world.new_group({0, 1});
+    if (world.rank() == 0) {
+      try_alone({0, 1});
+      tried.count_down();
+      called.wait();
+    } else {
+      tried.wait();
+      try_alone({1, 0});
+      called.count_down();
+    }
+    ProcessGroup second = world.new_group({0, 1});
+    expect_usable(second);
+    ProcessGroup third = world.new_group({1, 0});
+    expect_usable(third);
+  });
+}
+
+// What every rank of `size` is told when rank r makes call r, and none can be made.
+void expect_crossing(const Groups& suite, const std::vector<Body>& calls,
+                     const std::vector<std::string>& texts) {
+  suite.run(static_cast<int>(calls.size()), [&](ProcessGroup& world) {
+    const Failure failure =
+        failure_of([&] { calls[static_cast<std::size_t>(world.rank())](world); });
+    EXPECT_EQ(failure.code, Code::mismatch) << failure.message;
+    for (const std::string& text : texts)
+      EXPECT_NE(failure.message.find(text), std::string::npos) << failure.message;
+    EXPECT_EQ(code_of([&] { world.barrier(); }), Code::mismatch);
+  });
+}
+
+TEST_P(Groups, CallsThatWaitForEachOtherAreAMismatchThatShowsBoth) {
+  expect_crossing(*this,
+                  {[](ProcessGroup& world) {
+                     world.new_group({0, 1});
+                   },
+                   [](ProcessGroup& world) {
+                     world.new_group({1, 0});
+                   }},
+                  {"rank 0 called new_group({0, 1})", "rank 1 called new_group({1, 0})"});
+  expect_crossing(
+      *this,
+      {[](ProcessGroup& world) {
+         world.new_group({0, 1}, "left");
+       },
+       [](ProcessGroup& world) {
+         world.new_group({0, 1}, "right");
+       }},
+      {"rank 0 called new_group({0, 1}, \"left\")", "rank 1 called new_group({0, 1}, \"right\")"});
+  expect_crossing(*this,
+                  {[](ProcessGroup& world) { world.split(7); },
+                   [](ProcessGroup& world) {
+                     world.new_group({1, 0});
+                   }},
+                  {"rank 0 called split(7, 0)", "rank 1 called new_group({1, 0})"});
+}
+
+// Rank 0 waits for the two that cannot come together, and is told too.
+TEST_P(Groups, AMismatchOfOthersEndsTheWaitForThem) {
+  expect_crossing(*this,
+                  {[](ProcessGroup& world) {
+                     world.new_group({0, 1, 2});
+                   },
+                   [](ProcessGroup& world) {
+                     world.new_group({1, 2});
+                   },
+                   [](ProcessGroup& world) {
+                     world.new_group({0, 1, 2});
+                   }},
+                  {"rank 1 called new_group({1, 2})", "rank 2 called new_group({0, 1, 2})"});
+}
+
 TEST_P(Groups, SplitGoesByColorAndKey) {
   run(4, [](ProcessGroup& world) {
     ProcessGroup half = world.split(world.rank() % 2, -world.rank());

@@ -90,7 +90,9 @@ class Ladder:
     def cut(self, chance, interrupted, options, saved):
         """Whether a run that had saved was cut short."""
         run = subprocess.Popen(self.command(*interrupted) + options, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               # On a busy machine it waits for who watches it, not the reverse.
+                               preexec_fn=lambda: os.nice(19))
         end = time.monotonic() + DEADLINE
         while not saved.exists() and run.poll() is None and time.monotonic() < end:
             time.sleep(0.002)

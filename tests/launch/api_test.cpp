@@ -76,6 +76,20 @@ TEST(Launch, RestoresTheCallersSignals) {
   EXPECT_EQ(after.sa_handler, interrupt.sa_handler);
 }
 
+// So that none is lost between the caller's look for it and the start.
+TEST(Launch, ForwardsASignalThatTheCallerHolds) {
+  sigset_t held, before, after;
+  sigemptyset(&held);
+  sigaddset(&held, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &held, &before);
+  raise(SIGTERM);
+  const LaunchResult result = launch({.ranks = 2, .command = {"sleep", "100"}});
+  pthread_sigmask(SIG_SETMASK, &before, &after);
+  EXPECT_EQ(result.forwarded_signal, SIGTERM);
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+  EXPECT_EQ(sigismember(&after, SIGTERM), 1);
+}
+
 TEST(Launch, RunsOnceAtATime) {
   bool refused = false;
   const LaunchResult result = launch(

@@ -74,6 +74,25 @@ bool two_shots(ModelRound& round, std::uint32_t epoch, std::size_t steps, int ro
   return native::run_two_shots(round, steps, collects, stage, reduce, collect);
 }
 
+// As native::exchange(): each of two ranks takes out of the other's slot, then puts in its own.
+bool exchanged(ModelRound& round, std::uint32_t epoch) {
+  constexpr std::size_t kSteps = 5;
+  const auto slot_of = [&](int rank, std::size_t step) -> auto& {
+    const int place = native::place_of(rank, round.size(), epoch);
+    return round.slot(native::exchange_place(place, step, kModelSlots), step);
+  };
+  const auto stage = [&](std::size_t step) {
+    slot_of(round.rank(), step) = datum(round.rank(), epoch, step);
+  };
+  const auto take = [&](std::size_t step) {
+    auto& slot = slot_of(round.peer(1), step);
+    expect_datum(slot, datum(round.peer(1), epoch, step));
+    const std::size_t next = step + kModelSlots;
+    if (next < kSteps) slot = datum(round.rank(), epoch, next);
+  };
+  return native::run_exchange(round, kSteps, kModelSlots, stage, take);
+}
+
 // Registered memory: everybody reads all inputs and writes all outputs, then uses both again.
 bool direct(ModelRound& round, std::uint32_t epoch, const Fault& fault) {
   Lines& own = round.lines(round.rank());
@@ -174,6 +193,17 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Model,
                                          Case{"Three", 3, 0}, Case{"ThreeOneDies", 3, 1}),
                          [](const auto& of) { return std::string(of.param.name); });
 
+TEST(Exchange, NeedsNoWaitForFreeSlots) {
+  for (const int deaths : {0, 1}) {
+    const Verdict verdict =
+        run({.deaths = deaths, .sleeps = false}, {}, 3, [](auto& round, auto epoch) {
+          return epoch == kEpoch + 1 ? one_shot(round, epoch) : exchanged(round, epoch);
+        });
+    EXPECT_EQ(verdict.problem, "");
+    EXPECT_GT(verdict.states, 50u);
+  }
+}
+
 TEST(GivingUp, LeavesNobodyWhoWritesBehind) {
   const auto run_abandoned = [](const Fault& fault) {
     return run({.gives_up = true, .sleeps = false}, fault, 1,
@@ -244,6 +274,10 @@ TEST(Mutant, TwoSlotsAreTooFewForSlices) {
     expect_found(run({}, {.missing_slots = 1}, 1,
                      [&](auto& round, auto epoch) { return two_shots(round, epoch, 4, root); }),
                  "reads cell");
+}
+
+TEST(Mutant, OneSlotTooFewForAnExchangeIsARace) {
+  expect_found(run({.sleeps = false}, {.missing_slots = 1}, 1, exchanged), "while");
 }
 
 TEST(Mutant, ALostWakeUpIsAWaitForEver) {

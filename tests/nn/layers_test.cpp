@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <random>
 #include <thread>
 
@@ -237,6 +238,40 @@ TEST_F(Layers, WrongShapesAndValuesAreNamed) {
   const std::int32_t label = 10;
   const Buffer logits(10);
   EXPECT_THROW(cross_entropy({logits.data(), 10}, {&label, 1}, nullptr), std::invalid_argument);
+}
+
+TEST_F(Layers, PiecesOfAGradientAreThoseOfTheWhole) {
+  constexpr std::size_t kChannels = 128, kWeights = kChannels * kChannels * 9;
+  const Layer layer = conv2d(kChannels, kChannels, 3, 1, 1, true);
+  ASSERT_EQ(layer.pieces, 2);
+  const Layout from = Layout::plain({2, kChannels, 4, 4});
+  const std::unique_ptr<Plan> plan = layer.plan(from, true);
+  const Buffer x = to_floats(random_values(from.floats, 1));
+  const Buffer diff = to_floats(random_values(plan->output.floats, 2));
+  Slot slot;
+  slot.input = x.data();
+  slot.diff_output = diff.data();
+  const Buffer weights(kWeights), bias(kChannels), weights_piece(kWeights / 2),
+      bias_piece(kChannels / 2);
+  float* const whole[] = {weights.data(), bias.data()};
+  float* const parts[] = {weights_piece.data(), bias_piece.data()};
+  plan->backward_weight(slot, {0, 2}, whole);
+  for (const int piece : {1, 0}) {
+    plan->backward_weight(slot, {piece, piece + 1}, parts);
+    const auto same = [&](const Buffer& part, const Buffer& all) {
+      const std::size_t bytes = part.size() * sizeof(float);
+      return std::memcmp(part.data(), all.data() + piece * part.size(), bytes) == 0;
+    };
+    EXPECT_TRUE(same(weights_piece, weights)) << piece;
+    EXPECT_TRUE(same(bias_piece, bias)) << piece;
+  }
+  // Each comes from its own channels.
+  const Layout plain = Layout::plain(plan->output.shape);
+  const Buffer rows(plain.floats);
+  copy(plan->output, diff.data(), plain, rows.data());
+  Vector sums(kChannels);
+  for (std::size_t i = 0; i < plain.floats; ++i) sums[i / 16 % kChannels] += rows.data()[i];
+  expect_near({bias.data(), bias.data() + kChannels}, sums, "bias");
 }
 
 // What the promise of equal bits stands on: one thread, one shape, any thread, any neighbours.

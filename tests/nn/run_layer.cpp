@@ -76,7 +76,7 @@ LayerRun run_layer(const Layer& layer, const Layout& from, const Vector& input,
   Slot* slots[] = {&slot};
   plan->backward_input(slots, values.pointers);
   const Values gradients(parameters);  // to be overwritten
-  plan->backward_weight(slot, values.pointers, gradients.pointers);
+  plan->backward_weight(slot, {0, layer.pieces}, gradients.pointers);
   LayerRun run;
   run.output = to_row_by_row(plan->output, slot.output.data());
   if (!plan->passes_gradient) run.diff_input = to_row_by_row(plan->input, slot.diff_input.data());

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <sstream>
 
+#include "src/parallel/checkpoint_files.h"
 #include "src/parallel/safetensors.h"
 #include "tests/contract/ranks.h"
 #include "tests/parallel/temporary_directory.h"
@@ -319,6 +321,70 @@ TEST(Checkpoint, TheToolsReadIt) {
               std::string(reinterpret_cast<const char*>(expected.data()), expected.size()));
   }
   EXPECT_THROW(consolidate_checkpoint(info.path, output), CheckpointError) << "never overwrites";
+}
+
+// Dies at an operation: no later one is done, either.
+class DyingDisk final : public FileSystem {
+ public:
+  explicit DyingDisk(int operations) : left_(operations) {}
+  bool is_dead() const { return left_ < 0; }
+
+  int create(const std::string& path) override { return next(), FileSystem::create(path); }
+  void write(int file, const std::string& path, std::span<const std::byte> bytes) override {
+    next(), FileSystem::write(file, path, bytes);
+  }
+  void sync(int, const std::string&) override { next(); }
+  void rename_to_new(const std::string& from, const std::string& to) override {
+    next(), FileSystem::rename_to_new(from, to);
+  }
+  void sync_directory(const std::string&) override { next(); }
+  void remove_tree(const std::string& path) override { next(), FileSystem::remove_tree(path); }
+
+ private:
+  void next() {
+    if (--left_ < 0) throw CheckpointError({.message = "dead", .file = {}});
+  }
+  int left_;
+};
+
+TEST(Checkpoint, OneFileOfAllIsThereWhenItIsWhole) {
+  const TemporaryDirectory directory;
+  contract::run_ranks("native", 1, [&](ProcessGroup& group) {
+    save(group, directory / "run", full(Split::cut, group, 9).snapshot);
+  });
+  const auto bytes_of = [](const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string run = directory / "run", output = directory / "all.safetensors";
+  consolidate_checkpoint(run, output);
+  const std::string whole = bytes_of(output);
+  const auto names = [&] {
+    return std::distance(fs::directory_iterator(directory.path()), fs::directory_iterator());
+  };
+  EXPECT_EQ(names(), 2) << "nothing else is left";
+  bool died = true;
+  for (int operations = 0; died; ++operations) {
+    SCOPED_TRACE(operations);
+    fs::remove(output);
+    DyingDisk disk(operations);
+    try {
+      consolidate_checkpoint(run, output, disk);
+    } catch (const CheckpointError&) {
+    }
+    died = disk.is_dead();
+    ASSERT_TRUE(died || fs::exists(output));
+    if (!fs::exists(output)) consolidate_checkpoint(run, output);
+    ASSERT_EQ(bytes_of(output), whole);
+  }
+  EXPECT_GT(names(), 2) << "what a process that died could not remove";
+
+  // What came to be there meanwhile stays.
+  const TemporaryDirectory other;
+  std::ofstream(other / "from") << "new";
+  std::ofstream(other / "to") << "old";
+  EXPECT_THROW(real_file_system().rename_to_new(other / "from", other / "to"), CheckpointError);
+  EXPECT_EQ(bytes_of(other / "to"), "old");
 }
 
 class CheckpointOn : public contract::OnBackend {};

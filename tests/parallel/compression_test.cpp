@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "c10d/parallel/compression.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tests/contract/ranks.h"
 #include "tests/parallel/model.h"
@@ -114,6 +116,35 @@ TEST_P(CompressionOn, PowerSgdErrorFeedbackAddsUp) {
     }
     EXPECT_LT(largest, 1e-5);
     EXPECT_GT(debt, 0.01);  // something was compressed
+  });
+}
+
+// Every rank sees what one of them had, in that step; the next ones know nothing of it.
+TEST_P(CompressionOn, PowerSgdForgetsWhatIsNotFinite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto is_finite = [](float value) { return std::isfinite(value); };
+  run(2, [&](ProcessGroup& group) {
+    for (const float bad : {std::nanf(""), kInfinity}) {
+      PowerSgd power({.rank = 2});
+      Reducer reducer(group, {{.name = "matrix", .shape = {12, 20}}});
+      reducer.set_hook(std::ref(power));
+      for (int step = 0; step < 4; ++step) {
+        reducer.begin({.samples = 1});
+        const auto own = floats(reducer.grad_view(0));
+        for (std::size_t i = 0; i < own.size(); ++i)
+          own[i] = static_cast<float>((i / 20 + 1) * (i % 20));  // of rank 1: nothing is lost
+        if (step == 1 && group.rank() == 1) own[50] = bad;
+        reducer.ready(0);
+        reducer.finish();
+        const auto mean = floats(reducer.grad_view(0));
+        EXPECT_EQ(std::ranges::all_of(mean, is_finite), step != 1) << "step " << step;
+        if (step == 1)
+          EXPECT_EQ(std::ranges::count(power.error(0), 0.0f), 240);
+        else
+          for (std::size_t i = 0; i < mean.size(); ++i)
+            EXPECT_NEAR(mean[i], static_cast<float>((i / 20 + 1) * (i % 20)), 1e-3);
+      }
+    }
   });
 }
 

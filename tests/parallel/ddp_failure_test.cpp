@@ -178,6 +178,36 @@ TEST_P(DdpFailureOn, CallbackThrows) {
   });
 }
 
+// The first bucket's use: the others may be through with it, and hear in the second one or in the
+// next step. The culprit uses no more.
+TEST_P(DdpFailureOn, UseThrows) {
+  contract::Latch done(kSize);
+  run(kSize, [&](ProcessGroup& group) {
+    Reducer reducer(group, params(), kOptions);
+    int used = 0;
+    const auto step = [&] {
+      reducer.begin({.samples = 1});
+      reducer.unused(1);
+      reducer.unused(0);
+      reducer.finish([&](const Bucket&) {
+        ++used;
+        if (group.rank() == kCulprit) throw std::runtime_error("the optimizer has no state");
+      });
+    };
+    const Heard heard = heard_from([&] {
+      step();
+      step();
+    });
+    EXPECT_EQ(heard.from_group, group.rank() != kCulprit);
+    EXPECT_THAT(heard.text, HasSubstr("the optimizer has no state"));
+    if (group.rank() == kCulprit) {
+      EXPECT_EQ(used, 1);
+    }
+    done.arrive_and_wait();
+    EXPECT_THAT(heard_from([&] { group.barrier(); }).text, HasSubstr("has no state"));
+  });
+}
+
 TEST_P(DdpFailureOn, DestroyedInTheMiddleOfAStep) {
   contract::Latch ready(kSize), done(kSize);
   run(kSize, [&](ProcessGroup& group) {

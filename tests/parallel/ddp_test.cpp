@@ -4,6 +4,7 @@
 #include <mutex>
 #include <thread>
 
+#include "src/parallel/buckets.h"
 #include "tests/contract/ranks.h"
 #include "tests/parallel/model.h"
 
@@ -88,7 +89,7 @@ TEST_P(DdpOn, SameWeightsInEveryOrderAndBucketSize) {
     EXPECT_EQ(trained(group, reproducible(), kShards, kFewSteps, Order::one_after_the_other),
               expected);
     ReducerOptions large = reproducible();
-    large.first_bucket_bytes = large.bucket_bytes = 1 << 20;
+    large.bucket_bytes = large.first_bucket_bytes = 1 << 20;
     large.check_hash = true;
     EXPECT_EQ(trained(group, large, kShards, kFewSteps), expected);
   });
@@ -266,6 +267,74 @@ TEST_P(DdpOn, BucketsLeaveDuringBackward) {
       EXPECT_EQ(done, (std::vector<std::string>{"b", "a"}));
     }
   });
+}
+
+// R29: the last bucket waits until the first one was used.
+TEST_P(DdpOn, FinishHandsOutBucketsWhileOthersAreOnTheirWay) {
+  run(2, [](ProcessGroup& group) {
+    Reducer reducer(group, two_params(), {.first_bucket_bytes = 1, .bucket_bytes = 1});
+    contract::Latch used(1);
+    reducer.set_hook([&](ProcessGroup& own, const Bucket& bucket) {
+      if (bucket.index == 1) used.wait();
+      own.all_reduce(bucket.gradient);
+      divide(bucket.gradient, bucket.samples);
+    });
+    reducer.begin({.samples = 1});
+    for (const std::size_t param : {1, 0}) {
+      fill(reducer, param, static_cast<float>(group.rank() + 1));
+      reducer.ready(param);
+    }
+    std::vector<std::size_t> params;
+    const auto caller = std::this_thread::get_id();
+    reducer.finish([&](const Bucket& bucket) {
+      EXPECT_EQ(std::this_thread::get_id(), caller);
+      EXPECT_EQ(bucket.samples, 2);
+      const BucketParam& param = bucket.params[0];
+      params.push_back(param.index);
+      const auto* mean = static_cast<const float*>(bucket.gradient.data) + param.offset;
+      EXPECT_EQ(std::vector<float>(mean, mean + param.spec->count()),
+                std::vector<float>(param.spec->count(), 1.5f));
+      used.count_down();
+    });
+    EXPECT_EQ(params, (std::vector<std::size_t>{1, 0}));
+  });
+}
+
+TEST_P(DdpOn, FinishHandsOutNothingUnderNoSync) {
+  run(2, [](ProcessGroup& group) {
+    Reducer reducer(group, two_params());
+    int used = 0;
+    const auto micro_batch = [&] {
+      reducer.begin({.samples = 1});
+      for (const std::size_t param : {1, 0}) reducer.unused(param);
+      reducer.finish([&](const Bucket&) { ++used; });
+    };
+    for (int round = 1; round <= 3; ++round) {
+      {
+        const auto scope = reducer.no_sync();
+        micro_batch();
+      }
+      EXPECT_EQ(used, round - 1);
+      micro_batch();
+      EXPECT_EQ(used, round);
+    }
+  });
+}
+
+TEST(Ddp, BucketsHoldAnEighthOfTheGradientsButOneToTwentyFiveMebibytes) {
+  const auto limit = [](std::int64_t mebibytes, ReducerOptions options = {}) {
+    const std::vector<ParamSpec> params{{.name = "a", .shape = {mebibytes, 1 << 17}},
+                                        {.name = "b", .shape = {mebibytes, 1 << 17}}};
+    return bytes_per_bucket(params, options);
+  };
+  const std::size_t mebibyte = 1 << 20;
+  EXPECT_EQ(limit(1), mebibyte);
+  EXPECT_EQ(limit(8), mebibyte);
+  EXPECT_EQ(limit(48), 6 * mebibyte);
+  EXPECT_EQ(limit(200), 25 * mebibyte);
+  EXPECT_EQ(limit(10'000), 25 * mebibyte);
+  EXPECT_EQ(limit(48, {.first_bucket_bytes = 7 * mebibyte}), 7 * mebibyte);
+  EXPECT_EQ(limit(48, {.bucket_bytes = 25 * mebibyte}), 25 * mebibyte);
 }
 
 // After the first step the buckets follow rank 0's order, whatever the others' is.

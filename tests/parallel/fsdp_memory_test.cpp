@@ -118,6 +118,24 @@ TEST(ShardedMemory, IsThatAlsoByTheAllocator) {
   }
 }
 
+// Each unit once, however much may be gathered ahead.
+TEST(ShardedMemory, NoMoreIsGatheredThanThereIs) {
+  const auto units = even_units({16, 3});
+  const std::size_t largest = 16 * kBlock;
+  const auto gathered = [&](std::size_t prefetch_bytes, DType compute) {
+    return plan_memory(units, {.compute = compute, .prefetch_bytes = prefetch_bytes}, 0, 2)
+        .gathered;
+  };
+  EXPECT_EQ(gathered(largest - 1, DType::f32), largest);
+  EXPECT_EQ(gathered(largest, DType::f32), 2 * largest);
+  EXPECT_EQ(gathered(std::size_t{1} << 36, DType::f32), 2 * largest);
+  EXPECT_EQ(gathered(SIZE_MAX, DType::bf16), largest);
+  contract::run_ranks("native", 2, [&](ProcessGroup& group) {
+    const Fsdp fsdp(group, units, {.prefetch_bytes = std::size_t{1} << 36});
+    EXPECT_EQ(fsdp.memory().gathered, 2 * largest);
+  });
+}
+
 TEST(ShardedMemory, ThePlanHoldsForEveryStage) {
   const auto units = even_units({16, 3});
   contract::run_ranks("native", 3, [&](ProcessGroup& group) {

@@ -238,6 +238,21 @@ TEST_P(PipelineOn, MessagesMayBeWantedInAnotherOrderThanTheyAreSent) {
   });
 }
 
+// More than gloo lets wait in a group, in each direction; also to and from many peers.
+TEST_P(PipelineOn, AStepHasAnyNumberOfMicroBatches) {
+  constexpr int kMicroBatches = 600;
+  Schedule reversed = make_schedule("gpipe", 2, kMicroBatches);
+  std::reverse(reversed.ranks[1].begin(), reversed.ranks[1].begin() + kMicroBatches);
+  run(2, [&](ProcessGroup& group) {
+    for (const Schedule& schedule : {make_schedule("gpipe", 2, kMicroBatches), reversed})
+      expect_bits(group, schedule, {.stages = 2, .micro_batches = kMicroBatches, .steps = 1});
+  });
+  run(4, [&](ProcessGroup& group) {
+    expect_bits(group, make_schedule("gpipe", 4, 150),
+                {.stages = 4, .micro_batches = 150, .skips = {{0, 2}, {0, 3}, {1, 3}}, .steps = 1});
+  });
+}
+
 TEST_P(PipelineOn, CallsTheHooksAroundEveryAction) {
   run(2, [](ProcessGroup& group) {
     const Model model{.stages = 2, .micro_batches = 2};

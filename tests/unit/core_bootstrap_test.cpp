@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ranks that meet in a store, on what no process group can be made to show.
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
+#include <array>
 #include <thread>
 
 #include "src/core/bootstrap.h"
+#include "src/core/members.h"
 
 namespace c10d {
 namespace {
@@ -57,6 +61,18 @@ TEST_F(Meeting, ThatAnotherRankGivesUpIsNot) {
   store_->set("w.1/rank/1", "x\nx\nx\nx\nx\nx\n1\n");
   store_->set("w.1/rank/2", "x\nx\nx\nx\nx\nx\n1\n");
   other.join();
+}
+
+// By which ranks of one start know it, and whether one is stopped.
+TEST(ProcessStat, IsReadBehindAnyName) {
+  std::array<char, 16> name{};
+  prctl(PR_SET_NAME, ") T (1) t 2 ");
+  const std::string state = process_stat(getpid(), 3);
+  prctl(PR_GET_NAME, name.data());
+  EXPECT_STREQ(name.data(), ") T (1) t 2 ");
+  EXPECT_EQ(state, "R");
+  EXPECT_EQ(process_stat(getpid(), 4), std::to_string(getppid()));
+  EXPECT_EQ(process_stat(0, 3), "");
 }
 
 }  // namespace

@@ -251,6 +251,29 @@ TEST_P(ReduceTest, OutputMayBeAnyInput) {
       }
 }
 
+TEST_P(ReduceTest, AnInputIsFilledAgain) {
+  constexpr std::size_t kCount = 2500, kAround = 64;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::u8})
+    for (const StorePolicy policy : {StorePolicy::temporal, StorePolicy::streaming})
+      for (const std::size_t shift : {0, 4, 13})
+        for (const std::size_t filled : {0, 1, 511, 513, 2500}) {
+          const Bytes own = random_bytes(dtype, kCount, 1), next = random_bytes(dtype, kCount, 2);
+          Bytes slot = random_bytes(dtype, kCount, 3);
+          const std::vector in = {own.data(), static_cast<const std::byte*>(slot.data())};
+          Bytes expected(slot.size() + 2 * kAround, std::byte{0xa5});
+          Bytes actual = expected;
+          reference(dtype, ReduceOp::sum, expected.data() + shift, in, kCount);
+          Bytes left = slot;
+          std::copy_n(next.begin(), filled, left.begin());
+          reduce(GetParam(), dtype, ReduceOp::sum, actual.data() + shift, in, kCount, policy,
+                 {.to = slot.data(), .from = next.data(), .bytes = filled});
+          stream_fence();
+          ASSERT_EQ(expected, actual) << name_of(GetParam(), dtype, ReduceOp::sum) << " shift "
+                                      << shift << " filled " << filled;
+          ASSERT_EQ(left, slot) << "shift " << shift << " filled " << filled;
+        }
+}
+
 TEST(Copy, EveryShiftAndLength) {
   const Bytes from = random_bytes(DType::u8, 700, 1);
   for (const StorePolicy policy : {StorePolicy::temporal, StorePolicy::streaming})

@@ -298,6 +298,25 @@ TEST_P(Native, OpsInTurnsKeepTheirData) {
   });
 }
 
+// What goes one way begins elsewhere in the staging from op to op, next to what is larger or
+// smaller.
+TEST_P(Native, OneWayInTurnsKeepsItsData) {
+  as_ranks(GetParam().ranks, [&](TestRank& self) {
+    for (std::size_t round = 0; round < 40; ++round) {
+      const std::size_t count = 3000 * (1 + round % 13);
+      const int root = static_cast<int>(round) % self.size();
+      const Values values = contribution<std::int32_t>(self.rank(), count, round);
+      Values sum(count, -1);
+      self.run(Reduce{sum, values, ReduceOp::sum, root});
+      EXPECT_EQ(sum, self.rank() == root ? summed(self.size(), round, count) : Values(count, -1));
+      Values sent = contribution<std::int32_t>(root, count, round);
+      if (self.rank() != root) sent.assign(count, -1);
+      self.run(Broadcast{sent, sent, root});
+      EXPECT_EQ(sent, contribution<std::int32_t>(root, count, round));
+    }
+  });
+}
+
 TEST_P(Native, GoesOnWhenTheEpochWraps) {
   as_ranks(GetParam().ranks, [](TestRank& self) {
     for (std::uint32_t epoch = native::kFirstEpoch; epoch != 20; ++epoch) {

@@ -80,6 +80,22 @@ TEST(NativePlan, LargeResultsGoPastTheCachesWhereThatIsFaster) {
   EXPECT_EQ(taken(90, 45, kMiB / 2), StorePolicy::temporal);
 }
 
+TEST(NativePlan, ARootWritesThroughItsCacheWhatFitsThere) {
+  const Machine machine{.far = true, .cma = true, .stage_us = {200, 400}, .copy_us = {73, 52}};
+  const Plan plan = plan_of(Prices(machine));
+  const auto results = [&](std::uint64_t bytes) {
+    return result_policy(plan.find({OpKind::reduce, bytes, false, false}), bytes);
+  };
+  EXPECT_EQ(results(kMiB), StorePolicy::temporal);
+  EXPECT_EQ(results(64 * kMiB), StorePolicy::streaming);
+}
+
+TEST(NativePlan, OneWayPiecesAreAQuarterWithinLimits) {
+  EXPECT_EQ(one_way_chunk(32 << 10, 1 << 10), 4096u);
+  EXPECT_EQ(one_way_chunk(32 << 10, 64 << 10), 16u << 10);
+  EXPECT_EQ(one_way_chunk(32 << 10, std::uint64_t{1} << 40), 32u << 10);
+}
+
 TEST(NativePlan, TheEnvironmentForcesWhatApplies) {
   const Prices prices({.ranks = 2, .cma = true});
   Warnings warnings;

@@ -16,6 +16,7 @@ namespace {
 
 TEST(Address, HostAndPort) {
   EXPECT_EQ(show_host_port("::1", 5), "[::1]:5");
+  EXPECT_EQ(show_host_port("[::1]", 5), "[::1]:5");
   EXPECT_EQ(show_host_port("10.0.0.1", 5), "10.0.0.1:5");
 }
 
@@ -47,6 +48,14 @@ TEST(Connect, AnAddressThatSwallowsPacketsLeavesTheOthersTheirTime) {
   EXPECT_LT(std::chrono::steady_clock::now(), deadline);
   EXPECT_TRUE(wait_for(open.get(), POLLIN, deadline));
   EXPECT_NE(problem.find(swallows.text()), std::string::npos) << problem;
+}
+
+// As it stands in MASTER_ADDR, where people know it from URLs.
+TEST(Address, OfIpv6MayHaveBrackets) {
+  EXPECT_EQ(resolve("[::1]", 80).front().text(), "[::1]:80");
+  EXPECT_EQ(without_brackets("[fd00::1%eth0]"), "fd00::1%eth0");
+  for (const char* plain : {"::1", "10.0.0.1", "node1", "[::1", "::1]", "[", "[node1]", ""})
+    EXPECT_EQ(without_brackets(plain), plain);
 }
 
 TEST(Token, HmacOfRfc4231) {

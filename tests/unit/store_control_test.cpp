@@ -2,6 +2,8 @@
 // The control plane of a group on several hosts: what a rank learns of one that left, and with a
 // store that no longer answers.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -61,6 +63,39 @@ TEST(StoreControl, WhatARankDidBeforeItLeftCounts) {
   other.join();
   EXPECT_FALSE(planes[0]->broken());
   for (const Plane& plane : planes) unwatch(*plane);
+}
+
+// Long before its signs of life are missed.
+TEST(StoreControl, ARankOfThisHostThatDiedIsNamed) {
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  const auto store = make_prefix_store("g", make_hash_store(1h));
+  for (const char* const beat : {"beat/1", "beat/2"}) store->set(beat, "0");
+  const Plane plane = make_control_plane(
+      {.rank = 0,
+       .size = 3,
+       .group = "g",
+       .members = {{.rank = 0, .host = "here", .pid = getpid(), .same_host = true},
+                   {.rank = 1, .host = "here", .pid = child, .same_host = true},
+                   {.rank = 2, .host = "elsewhere", .pid = getpid(), .same_host = false}},
+       .store = store,
+       .token = {},
+       .deadline = after(1h)});
+  EXPECT_FALSE(plane->broken());
+  kill(child, SIGKILL);
+  const Deadline end = after(30s);
+  while (!plane->broken() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(10ms);  // the monitor looks five times a second
+  waitpid(child, nullptr, 0);
+  const auto failure = plane->failure();
+  ASSERT_NE(failure, nullptr);
+  EXPECT_EQ(failure->code, Code::peer_died);
+  EXPECT_EQ(failure->rank, 1);
+  EXPECT_NE(failure->message.find("ended without leaving"), std::string::npos) << failure->message;
+  unwatch(*plane);
 }
 
 TEST(StoreControl, ARankThatLeftSendsNothingMore) {

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -105,14 +104,17 @@ class C10D_API AsyncSaver {
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
-  // The parts' memory is being copied until `end` is there; the destructor waits for it.
+  // The parts' memory is read until wait() returns, which makes the copy itself unless the thread
+  // has begun it. The destructor waits.
   struct Copying {
-    std::future<void> end;
+    struct Copy;
+    std::shared_ptr<Copy> copy;
+    C10D_API void wait() const noexcept;
     C10D_API ~Copying();
   };
   // Collective. Throws what befell the checkpoint before, if neither wait() nor poll() did: the new
   // one is then not begun. Who drops the result has waited for the copy; who keeps it computes
-  // meanwhile, and changes nothing that the parts name before the end.
+  // meanwhile, and changes nothing that the parts name before wait().
   Copying save(const Snapshot& snapshot);
   // Collective. Returns when the checkpoint under way, if any, is on the disk and the latest;
   // throws why it is not: a CheckpointError is the same on every rank; after any other DistError (a
@@ -140,7 +142,8 @@ struct CheckpointInfo {
 C10D_API CheckpointInfo inspect_checkpoint(const std::string& path);
 // Reads every byte and checks it. Throws CheckpointError that names file and offset.
 C10D_API void verify_checkpoint(const std::string& path);
-// Writes all tensors, whole, to one new safetensors file. Checks as it reads.
+// Writes all tensors, whole, to one new safetensors file. Checks as it reads. The file is there
+// when it is complete; a process that is killed leaves OUTPUT.partial-*.
 C10D_API void consolidate_checkpoint(const std::string& path, const std::string& output);
 
 }  // namespace c10d::inline v0::parallel

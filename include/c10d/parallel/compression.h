@@ -24,7 +24,7 @@ struct PowerSgdOptions {
 
 // PowerSGD (Vogels et al., 2019): a gradient of shape [n, ...], read as a matrix of n rows and m
 // columns, goes as two matrices of rank (n + m) elements; what that loses is added to the next
-// gradient (error feedback). Gradients that would not become smaller go as they are.
+// gradient (error feedback) if it is finite. Gradients that would not shrink go as they are.
 //
 //   PowerSgd power({.rank = 4});          // one per reducer; must outlive it
 //   reducer.set_hook(std::ref(power));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -23,7 +24,9 @@ struct ReducerOptions {
   ReduceMode mode = ReduceMode::fast;
   int shards = 16;  // of the global batch; reproducible only
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
-  std::size_t bucket_bytes = std::size_t{25} << 20;
+  // Else an eighth of all gradients, but 25 MiB at most and first_bucket_bytes at least: the last
+  // bucket leaves when backward is over, and nothing hides it.
+  std::optional<std::size_t> bucket_bytes;
   bool check_hash = false;  // compare the mean gradients of all ranks after each step
 };
 
@@ -51,6 +54,8 @@ struct Bucket {
 // Reduces one bucket: takes gradient, the sum over this rank's samples, and leaves in its place the
 // sum over all ranks divided by `samples`. Same calls on every rank. What it throws fails the step.
 using BucketHook = std::function<void(ProcessGroup&, const Bucket&)>;
+// What it throws fails the step, too.
+using BucketCallback = std::function<void(const Bucket&)>;
 
 // Averages gradients over the ranks while backward goes on.
 //
@@ -104,8 +109,10 @@ class C10D_API Reducer {
   // The same for a gradient that is zero: adds nothing to what is collected.
   void unused(std::size_t param) noexcept;
 
-  // Waits for all buckets.
-  StepResult finish();
+  // Waits for all buckets, and calls `use` for each in index order as soon as its mean is there,
+  // while those behind it are on their way: an optimizer that overlaps. It may have seen some
+  // buckets of a step that fails.
+  StepResult finish(const BucketCallback& use = {});
 
   // While it lives, finish() reduces nothing and returns the samples collected so far on this rank:
   // the caller adds the next micro-batch to what is in the views. The next step without it counts
@@ -125,8 +132,8 @@ class C10D_API Reducer {
   // Between steps. Throws InvalidArgument in mode reproducible: compression ends its promise.
   void set_hook(BucketHook hook);
   // Between steps. Called on the reducer's thread for each bucket in index order, as soon as its
-  // mean is there: an optimizer that overlaps with backward.
-  void on_bucket_done(std::function<void(const Bucket&)> callback);
+  // mean is there, also during backward. The next bucket waits until it returns.
+  void on_bucket_done(BucketCallback callback);
 
  private:
   struct State;

@@ -82,7 +82,7 @@ struct PipelineOptions {
   std::function<void(const Action&)> on_end;
 };
 
-// Executes a schedule. Receives are posted when the step starts and messages are found by stage and
+// Executes a schedule. Receives are posted ahead, as peers send; messages are found by stage and
 // micro-batch, so no order of sends can block. Shapes may differ between steps and micro-batches.
 //
 // The group is the pipeline's while the constructor or step() runs: callbacks communicate over

@@ -73,6 +73,10 @@ class C10D_API ShardAccumulator {
   void add(ConstTensor leaf);
   // One per subtree, valid until reset(). Throws std::logic_error while own shards are missing.
   std::vector<ConstTensor> partials() const;
+  // Of all shards, where all are own: partials()[0], which may be overwritten. Throws as
+  // partials().
+  Tensor sum();
+  bool complete() const noexcept { return shards_done_ == plan_.size(); }
   void reset() noexcept { shards_done_ = 0; }
 
  private:

@@ -106,7 +106,7 @@ class BrokenWatch {
 gloo::transport::tcp::attr choose_interface(const BackendContext& context) {
   gloo::transport::tcp::attr attr;
   if (const auto named = env("C10D_GLOO_INTERFACE")) {
-    (if_nametoindex(named->c_str()) != 0 ? attr.iface : attr.hostname) = *named;
+    (if_nametoindex(named->c_str()) != 0 ? attr.iface : attr.hostname) = without_brackets(*named);
   } else if (context.all_local()) {
     attr.hostname = "127.0.0.1";
   } else {

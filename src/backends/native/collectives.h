@@ -42,6 +42,7 @@ bool inline_shot(Round& round, const Reduction& reduction);
 // Every rank that wants the result reduces all of it, from all ranks' staging.
 bool one_shot(Round& round, const Choice& choice, const Reduction& reduction);
 // Every rank reduces one slice of each piece, then those that want the result collect the slices.
+// Two ranks that stream what they all want each reduce everything, in one loop.
 bool two_shot(Round& round, const Choice& choice, const Reduction& reduction);
 // Reduces `slice` of all inputs, wherever they lie, to `output`. Nothing else: it neither tells the
 // others nor waits for them.

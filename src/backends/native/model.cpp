@@ -10,11 +10,12 @@ namespace c10d::inline v0::native {
 namespace {
 
 constexpr double kMiB = 1 << 20;
+constexpr double kBeyondCaches = 16 * kMiB;
 // One core's copy in bytes per us, by where source and target fit.
 double copy_pace(double footprint, StorePolicy results, const Machine& machine) noexcept {
   if (footprint <= 1.5 * kMiB) return 40e3;
   const double pace = kMiB / machine.copy_us[static_cast<std::size_t>(results)];
-  if (footprint <= 16 * kMiB) return pace;
+  if (footprint <= kBeyondCaches) return pace;
   return pace * (results == StorePolicy::temporal ? 0.5 : 0.65);
 }
 // Whether data goes from the root or to it, and is not reduced.
@@ -44,13 +45,21 @@ struct Traffic {
   double in = 0, out = 0, own = 0;
 };
 
+// A root writes results to its cache while lines of the others are on their way to it. What it
+// streams, and what the cache passes on to memory, takes its own time.
+bool hides_results(const Choice& choice, const PlanKey& key) noexcept {
+  return key.op == OpKind::reduce && choice.results == StorePolicy::temporal &&
+         2 * static_cast<double>(key.bytes) <= kBeyondCaches;
+}
+
 Traffic staged_traffic(const Choice& choice, const PlanKey& key, double n) noexcept {
   const auto s = static_cast<double>(key.bytes);
   const double others = s * (n - 1) / n;
   switch (planned_index(key.op)) {
     case planned_index(OpKind::all_reduce):
     case planned_index(OpKind::reduce):
-      if (choice.algorithm == Algorithm::one_shot) return {s, n * others, 0.75 * s};
+      if (choice.algorithm == Algorithm::one_shot)
+        return {s, n * others, (hides_results(choice, key) ? 0.4 : 0.75) * s};
       // The lines that it writes it has read last, unless they are in no cache.
       return {choice.store == StorePolicy::streaming ? 2 * others : 0, 2 * others, s};
     case planned_index(OpKind::reduce_scatter):
@@ -71,19 +80,25 @@ double staged_us(const Choice& choice, const PlanKey& key, const Machine& machin
   const double hop = hop_of(machine);
   const bool two = choice.algorithm == Algorithm::two_shot;
   const double largest = std::max(two ? static_cast<double>(key.bytes) : traffic.in, 1.0);
-  const double chunk = std::min<double>(choice.chunk, largest);
+  const bool one_sided = key.op == OpKind::broadcast || key.op == OpKind::gather ||
+                         key.op == OpKind::scatter || key.op == OpKind::reduce;
+  const bool one_way = one_sided && !two && !machine.crowded;
+  const std::uint32_t piece =
+      one_way ? one_way_chunk(choice.chunk, static_cast<std::uint64_t>(largest)) : choice.chunk;
+  const double chunk = std::min<double>(piece, largest);
   const double steps =
       std::max(1.0, largest / std::min(chunk, choice.chunk > (128u << 10) &&
                                                       largest > static_cast<double>(512u << 10)
                                                   ? static_cast<double>(128u << 10)
                                                   : chunk));
-  const bool one_sided = key.op == OpKind::broadcast || key.op == OpKind::gather ||
-                         key.op == OpKind::scatter || key.op == OpKind::reduce;
   // See place_of().
   const bool writes_own_lines = machine.ranks == 2 && !one_sided && !two &&
                                 choice.store == StorePolicy::temporal &&
                                 traffic.in <= static_cast<double>(kSlots * choice.chunk);
-  const double pace = stage_pace(choice, machine, !is_rooted_move(key.op));
+  // Slices of a reduce between two ranks go one way as well.
+  const bool one_direction =
+      is_rooted_move(key.op) || (key.op == OpKind::reduce && two && machine.ranks == 2);
+  const double pace = stage_pace(choice, machine, !one_direction);
   const double in = writes_own_lines ? traffic.in / copy_pace(0, StorePolicy::temporal, machine)
                                      : traffic.in / pace;
   const double out = traffic.out / pace;

@@ -65,6 +65,24 @@ bool run_two_shots(AnyRound& round, std::size_t steps, bool collects, Stage stag
   return true;
 }
 
+// The same for two ranks that both stage and take, without a wait for free slots: `take(step)` uses
+// the other's slot and fills it again, with this rank's data of `step + slots`: see
+// exchange_place().
+template <class AnyRound, class Stage, class Take>
+bool run_exchange(AnyRound& round, std::size_t steps, std::size_t slots, Stage stage, Take take) {
+  for (std::size_t step = 0; step < std::min(steps, slots); ++step) {
+    stage(step);
+    if (round.entered()) round.publish(&Progress::staged, step + 1);
+    if (!round.entered() && !round.enter()) return false;
+  }
+  for (std::size_t step = 0; step < steps; ++step) {
+    if (!round.await_staged(round.peer(1), step)) return false;
+    take(step);
+    if (step + slots < steps) round.publish(&Progress::staged, step + slots + 1);
+  }
+  return true;
+}
+
 // The blocks of a buffer that has one per rank, back to back: of equal size, or as `counts` says.
 class Blocks {
  public:

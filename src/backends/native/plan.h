@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -36,6 +37,12 @@ struct Choice {
 // Results that may stay in a core's cache are written through it.
 inline StorePolicy result_policy(const Choice& choice, std::uint64_t bytes) noexcept {
   return bytes >= (std::uint64_t{1} << 20) ? choice.results : StorePolicy::temporal;
+}
+
+// Where some ranks only stage and the others only take, nobody waits for more than a quarter.
+constexpr std::uint32_t one_way_chunk(std::uint32_t chunk, std::uint64_t bytes) noexcept {
+  constexpr std::uint64_t kLeast = 4096;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk, std::max(kLeast, bytes / 4)));
 }
 
 inline constexpr std::uint32_t kChunks[] = {32u << 10, 128u << 10, 512u << 10};

@@ -25,10 +25,11 @@ bool inline_shot(Round& round, const Reduction& reduction) {
 }
 
 bool one_shot(Round& round, const Choice& choice, const Reduction& reduction) {
-  const Pieces pieces = round.cut(choice, reduction.bytes);
+  const bool mutual = reduction.root == Round::kEveryRank;
+  const Pieces pieces =
+      mutual ? round.cut(choice, reduction.bytes) : round.cut_one_way(choice, reduction.bytes);
   const StorePolicy results = result_policy(choice, reduction.bytes);
   const bool takes = wants(round, reduction);
-  const bool mutual = reduction.root == Round::kEveryRank;
   const auto slot_of = [&](int rank, std::size_t step) {
     return mutual ? round.mutual_slot(rank, pieces, step) : round.slot(rank, pieces, step);
   };
@@ -134,9 +135,38 @@ class TwoShot {
   const Pieces pieces_;
 };
 
+// Two ranks whose results are streamed. As many lines cross when each reduces all of its result as
+// when it reduces a half and collects the other, and one loop does it all: while lines come from
+// the other core, the own input comes from memory and results go there.
+bool exchange(Round& round, const Choice& choice, const Reduction& reduction) {
+  const Pieces pieces = round.cut(choice, reduction.bytes, 2);
+  const int peer = round.peer(1);
+  const auto stage = [&](std::size_t step) {
+    const Part part = part_of(reduction.bytes, pieces, step);
+    round.copy_out(round.exchange_slot(round.rank(), pieces, step), reduction.input + part.first,
+                   part.bytes, choice.store);
+  };
+  const auto take = [&](std::size_t step) {
+    const Part part = part_of(reduction.bytes, pieces, step);
+    const Part next = part_of(reduction.bytes, pieces, step + kSlots);
+    std::byte* const slot = round.exchange_slot(peer, pieces, step);
+    const auto sources = round.sources();
+    sources[static_cast<std::size_t>(round.rank())] = reduction.input + part.first;
+    sources[static_cast<std::size_t>(peer)] = slot;
+    round.reduce_out(reduction.how, reduction.output + part.first, part.bytes,
+                     StorePolicy::streaming,
+                     {.to = slot, .from = reduction.input + next.first, .bytes = next.bytes});
+  };
+  return run_exchange(round, pieces.count, kSlots, stage, take);
+}
+
 }  // namespace
 
 bool two_shot(Round& round, const Choice& choice, const Reduction& reduction) {
+  const bool streams = result_policy(choice, reduction.bytes) == StorePolicy::streaming &&
+                       choice.store == StorePolicy::temporal;
+  if (round.size() == 2 && reduction.root == Round::kEveryRank && streams)
+    return exchange(round, choice, reduction);
   return TwoShot(round, choice, reduction).run();
 }
 

@@ -15,6 +15,14 @@ constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kLine - 1) /
 
 std::uint32_t this_cpu() noexcept { return static_cast<std::uint32_t>(sched_getcpu()); }
 
+void fetch_for_writing(const void* line) noexcept {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));  // not of every compiler's
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
 const char* phase_of(Round::Word word) noexcept {
   if (word == &Progress::staged) return "waiting for the data of the other ranks";
   if (word == &Progress::reduced) return "waiting for the slices that other ranks reduce";
@@ -46,6 +54,19 @@ Pieces Round::cut(const Choice& choice, std::size_t bytes, std::size_t width) co
   return {piece, (bytes + piece - 1) / piece};
 }
 
+Pieces Round::cut_one_way(const Choice& choice, std::size_t bytes,
+                          std::size_t width) const noexcept {
+  // Fewer places come back too soon, more fall out of the caches.
+  constexpr std::size_t kLeastMoved = std::size_t{32} << 10;
+  const std::size_t places = team_.layout().half_bytes() / 4;
+  Choice finer = choice;
+  if (!team_.crowded()) finer.chunk = one_way_chunk(choice.chunk, bytes * width);
+  Pieces pieces = cut(finer, bytes, width);
+  const std::size_t span = pieces.bytes * std::min(pieces.count, kSlots) * width;
+  if (span >= kLeastMoved && span <= places) pieces.first = epoch_ / 2 % (places / span) * span;
+  return pieces;
+}
+
 bool Round::settle(WaitResult result, const char* phase) {
   if (result == WaitResult::ready) return true;
   Control& control = team_.control();
@@ -67,8 +88,7 @@ bool Round::await_peers(Ready ready, const char* phase) {
   if (team_.crowded()) {
     const std::uint32_t here = this_cpu();
     for (int i = 1; i < size(); ++i)
-      if (entry(peer(i)).cpu.load(std::memory_order_relaxed) == here && !await(peer(i)))
-        return false;
+      if (team_.cpus()[static_cast<std::size_t>(peer(i))] == here && !await(peer(i))) return false;
     context.elsewhere = true;
   }
   for (int i = 1; i < size(); ++i)
@@ -106,13 +126,24 @@ bool Round::announce(Access access) {
   };
   if (!await_peers(announced, "waiting for all ranks to enter the call")) return false;
   if (differs) return disagree();
-  if (!team_.crowded()) own.bell.ring();
+  if (team_.crowded())
+    prepare_next();
+  else
+    own.bell.ring();
   entered_ = true;
   if (access != Access::staged)
     late_ = true;
   else if (late_)
     publish(&Progress::staged, 1);
   return true;
+}
+
+// Everybody's entry is here now, and nobody looks at the older one of ours any more: its line comes
+// back for the next op while this one ends.
+void Round::prepare_next() noexcept {
+  for (int i = 0; i < size(); ++i)
+    team_.cpus()[static_cast<std::size_t>(i)] = entry(i).cpu.load(std::memory_order_relaxed);
+  fetch_for_writing(&team_.lines(rank()).entries[parity_of(epoch_ + 1)]);
 }
 
 // Every rank compares every entry, so all ranks come here, and the control plane gets all calls.

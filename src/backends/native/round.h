@@ -10,23 +10,29 @@
 #include <optional>
 #include <span>
 
-#include "kernels/copy.h"
+#include "kernels/reduce.h"
 #include "src/backends/native/share.h"
 #include "src/backends/native/team.h"
 
 namespace c10d::inline v0::native {
 
 // Pieces in which data goes through staging: `bytes` each, a multiple of 64 (the last may be
-// shorter), each in a slot of its own until kSlots are in use.
+// shorter), each in a slot of its own until kSlots are in use. The slots begin at `first`.
 struct Pieces {
   std::size_t bytes = 0;
   std::size_t count = 0;
+  std::size_t first = 0;
 };
 
 // In whose staging a rank stages when all give and take. Two ranks change places from op to op of a
 // parity: then each writes where it has read before, to lines that are in its own cache.
 constexpr int place_of(int rank, int size, std::uint32_t epoch) noexcept {
   return size == 2 && (epoch & 2) != 0 ? 1 - rank : rank;
+}
+
+// Two ranks that fill each other's slots again change places each time around: see run_exchange().
+constexpr int exchange_place(int place, std::size_t step, std::size_t slots) noexcept {
+  return step / slots % 2 == 0 ? place : 1 - place;
 }
 
 // Memory of this rank that others may have to reach; null where it has none.
@@ -75,18 +81,25 @@ class Round {
     return team_.layout().staging(team_.base(), rank, parity_of(epoch_));
   }
   std::byte* slot(int rank, Pieces pieces, std::size_t step, std::size_t width = 1) const noexcept {
-    return staging(rank) + step % kSlots * pieces.bytes * width;
+    return staging(rank) + pieces.first + step % kSlots * pieces.bytes * width;
   }
   // The slot of `rank` in an op in which every rank stages and takes from all.
   std::byte* mutual_slot(int rank, Pieces pieces, std::size_t step,
                          std::size_t width = 1) const noexcept {
     return slot(place_of(rank, size(), epoch_), pieces, step, width);
   }
+  std::byte* exchange_slot(int rank, Pieces pieces, std::size_t step) const noexcept {
+    return mutual_slot(exchange_place(rank, step, kSlots), pieces, step);
+  }
   std::uint64_t* counts(int rank) const noexcept {
     return team_.layout().counts(team_.base(), rank, parity_of(epoch_));
   }
   // Cuts `bytes` for slots that hold `width` pieces beside each other.
   Pieces cut(const Choice& choice, std::size_t bytes, std::size_t width = 1) const noexcept;
+  // The same where some ranks only stage and the others only take. They begin elsewhere in the
+  // staging from op to op: a rank gets back what it used long ago at twice the pace of what another
+  // has just read.
+  Pieces cut_one_way(const Choice& choice, std::size_t bytes, std::size_t width = 1) const noexcept;
   // Scratch, one pointer per rank.
   std::span<const std::byte*> sources() const noexcept { return team_.sources(); }
 
@@ -138,7 +151,8 @@ class Round {
     streamed_ |= policy == StorePolicy::streaming;
     copy(to, from, bytes, policy);
   }
-  void reduce_out(const Reducing& how, std::byte* out, std::size_t bytes, StorePolicy policy);
+  void reduce_out(const Reducing& how, std::byte* out, std::size_t bytes, StorePolicy policy,
+                  const Refill& refill = {});
 
   using Word = Progress::Steps Progress::*;
   // The one place where progress is made visible: steps [0, done) of `word` are over. A ring waits
@@ -184,6 +198,7 @@ class Round {
   bool await_peers(Ready ready, const char* phase);
   bool settle(WaitResult result, const char* phase);
   bool disagree();
+  void prepare_next() noexcept;
 
   Team& team_;
   const Call& call_;

@@ -12,7 +12,6 @@
 #include <string>
 #include <utility>
 
-#include "kernels/reduce.h"
 #include "src/backends/native/cma.h"
 #include "src/backends/native/round.h"
 #include "src/core/fiber.h"
@@ -253,9 +252,10 @@ bool Round::lost(int peer, int error) {
   return false;
 }
 
-void Round::reduce_out(const Reducing& how, std::byte* out, std::size_t bytes, StorePolicy policy) {
+void Round::reduce_out(const Reducing& how, std::byte* out, std::size_t bytes, StorePolicy policy,
+                       const Refill& refill) {
   streamed_ |= policy == StorePolicy::streaming;
-  reduce(how.dtype, how.op, out, sources(), bytes / size_of(how.dtype), policy);
+  reduce(how.dtype, how.op, out, sources(), bytes / size_of(how.dtype), policy, refill);
 }
 
 bool Round::leave() {

@@ -52,7 +52,8 @@ Team::Team(BackendContext context, int neighbours, std::shared_ptr<SharedMapping
       layout_(context_.size),
       segment_(std::move(segment)),
       base_(segment_->data()),
-      sources_(static_cast<std::size_t>(context_.size)) {
+      sources_(static_cast<std::size_t>(context_.size)),
+      cpus_(static_cast<std::size_t>(context_.size)) {
   if (segment_->size() != layout_.bytes())
     throw_failure({.code = Code::version_mismatch,
                    .message = fmt::format("rank 0 shares {} bytes where this build of native needs "

@@ -56,6 +56,8 @@ class Team {
   // Only by the collective that runs: one at a time in a group.
   std::uint32_t next_epoch() noexcept { return ++epoch_; }
   std::vector<const std::byte*>& sources() noexcept { return sources_; }
+  // Where ranks share CPUs: on which each was in the last op, as far as this rank saw.
+  std::vector<std::uint32_t>& cpus() noexcept { return cpus_; }
 
   Allocation allocate(std::size_t bytes, Deadline deadline);
 
@@ -86,6 +88,7 @@ class Team {
   std::uint64_t allocations_ = 0;
   std::uint32_t epoch_ = kFirstEpoch;
   std::vector<const std::byte*> sources_;  // scratch: one pointer per rank
+  std::vector<std::uint32_t> cpus_;
 };
 
 }  // namespace c10d::inline v0::native

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The loop of streaming copies, compiled once per instruction set: see reduce_loops.h.
+#pragma once
+
+#include <cstddef>
+
+namespace c10d::inline v0 {
+
+// For CPUs with AVX-512: as stream_pages().
+void stream_lines_avx512(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+
+namespace {
+
+constexpr std::size_t kCacheLine = 64;
+
+// `to` is aligned; bytes are whole lines, of which stream_line(to, from) copies one. Eight pages
+// side by side, two lines of each at a time: a core prefetches within a page only, and one page
+// after the other leaves it waiting for memory, 1.4 to 1.9 times as long.
+template <class StreamLine>
+void stream_pages(std::byte* to, const std::byte* from, std::size_t bytes,
+                  const StreamLine& stream_line) noexcept {
+  constexpr std::size_t kPages = 8, kPage = 4096, kRun = 2 * kCacheLine;
+  std::size_t done = 0;
+  for (; bytes - done >= kPages * kPage; done += kPages * kPage)
+    for (std::size_t run = done; run < done + kPage; run += kRun)
+      for (std::size_t first = run; first < run + kPages * kPage; first += kPage)
+        for (std::size_t at = first; at < first + kRun; at += kCacheLine)
+          stream_line(to + at, from + at);
+  for (; done < bytes; done += kCacheLine) stream_line(to + done, from + done);
+}
+
+}  // namespace
+}  // namespace c10d::inline v0
