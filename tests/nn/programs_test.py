@@ -123,7 +123,22 @@ class Training(unittest.TestCase):
         text = self.text_of(program("train_single", *QUICK, "--plan"))
         parameters = 64 * 128 + 128 + 128 * 10 + 10
         self.assertIn(f"{parameters} parameters", text)
-        self.assertRegex(text, r"DDP +0\.04 +0\.04 +0\.07 +0\.00 +0\.15")
+        # One process adds eight shards up in four buffers, two with four shards each in three.
+        self.assertRegex(text, r"DDP +0\.04 +0\.15 +0\.07 +0\.00 +0\.26")
+        text = self.text_of(ranks(2, "train_ddp", *QUICK, "--steps", "1", "--plan"))
+        self.assertRegex(text, r"DDP +0\.04 +0\.11 +0\.07 +0\.00 +0\.22")
+
+    def test_replicas_have_tracks_of_their_own(self):
+        # They run at the same time, and spans of one track may not overlap.
+        with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:
+            self.digest(program("train_data_parallel", *QUICK, "--steps", "3", "--ranks", "2",
+                                "--trace", folder + "/t.json"))
+            events = json.loads(Path(folder, "t.json").read_text())["traceEvents"]
+            tracks = {(event["name"], event["tid"]) for event in events if event["ph"] == "X"}
+            self.assertEqual(tracks, {("optimizer", 0), ("replica 0", 2), ("replica 1", 3)})
+            names = {event["tid"]: event["args"]["name"] for event in events
+                     if event["name"] == "thread_name"}
+            self.assertEqual((names[2], names[3]), ("replica 0", "replica 1"))
 
     def test_torchruns_variables_are_enough(self):
         # Bound but not listening: nobody else gets the port, and rank 0 can still listen there.
