@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <algorithm>
 #include <stdexcept>
 
 namespace nn {
@@ -27,6 +28,13 @@ void Trace::write(c10d::ProcessGroup& group, const std::string& path) {
   for (const Span& span : spans_)
     text += fmt::format(
         ",\n{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"name\":\"{}\",\"ts\":{:.3f},"
+  int tracks = 2;
+  for (const Span& span : spans_) tracks = std::max(tracks, static_cast<int>(span.track) + 1);
+  for (int track = 2; track < tracks; ++track)
+    text += fmt::format(
+        ",\n{{\"ph\":\"M\",\"pid\":{},\"tid\":{},\"name\":\"thread_name\","
+        "\"args\":{{\"name\":\"replica {}\"}}}}",
+        group.rank(), track, track - 2);
         "\"dur\":{:.3f}}}",
         group.rank(), static_cast<int>(span.track), span.name,
         micros(span.begin.time_since_epoch()), micros(span.end - span.begin));
