@@ -29,10 +29,10 @@ class LayerStage final : public c10d::parallel::Stage {
         first_(first),
         last_(last),
         weights_(task, task.model.parameters_of(first, last)),
-        net_(task.model, task.options.chunks),
-        feed_(task, net_, task.options.chunks, all()),
-        gradients_(task.model, weights_.range(), task.options.chunks, all()),
-        inputs_(static_cast<std::size_t>(task.options.chunks)) {
+        net_(task.model, task.shards),
+        feed_(task, net_, task.shards, all()),
+        gradients_(task.model, weights_.range(), task.shards, all()),
+        inputs_(static_cast<std::size_t>(task.shards)) {
     for (std::size_t i = weights_.range().first; i < weights_.range().last; ++i)
       net_.values[i] = weights_.value(i);
   }
@@ -86,7 +86,7 @@ class LayerStage final : public c10d::parallel::Stage {
   Score score;
 
  private:
-  ShardRange all() const { return {0, task_.options.chunks}; }
+  ShardRange all() const { return {0, task_.shards}; }
   bool is_last() const { return last_ == static_cast<int>(task_.model.nodes.size()); }
   // As it lies in memory, blocks included: the next stage computes what one process would.
   Activation activation(int node, int micro, float* data) {
@@ -126,7 +126,7 @@ class Staged final : public Strategy {
     const Options& options = task.options;
     const bool folds = options.pipeline == "interleaved" || options.pipeline == "zb-v";
     const int stages = options.stages_per_rank > 0 ? options.stages_per_rank : 1 + folds;
-    const Schedule schedule = make_schedule(options.pipeline, group.size(), options.chunks, stages);
+    const Schedule schedule = make_schedule(options.pipeline, group.size(), task.shards, stages);
     rank_of_stage_ = c10d::parallel::validate(schedule).rank_of_stage;
     borders_ = borders_of(task.model, static_cast<int>(rank_of_stage_.size()));
     std::map<int, c10d::parallel::Stage*> own;
