@@ -10,7 +10,11 @@
 
 namespace {
 
-void train_rank(const nn::Options& options) {
+void train_rank(const nn::Options& options, const c10d::LaunchInfo& launch) {
+  if (launch.size != options.ranks)
+    throw std::runtime_error("--ranks " + std::to_string(options.ranks) + ", but " +
+                             launch.launcher + " started " + std::to_string(launch.size) +
+                             ": train_spawn starts its own ranks; train_ddp is for a launcher");
   auto group = c10d::init_process_group({.backend = options.backend});
   nn::Trace trace(!options.trace.empty());
   const nn::Task task(options, group.size());
@@ -38,9 +42,10 @@ int main(int argc, char** argv) {
                             "Starts --ranks processes and trains a replica of the model in each.",
                             {"backend", "shards", "ranks"}};
   return nn::run_program(program, argc, argv, [](const nn::Options& options) {
-    if (c10d::detect_launch().launcher == "none")
+    const c10d::LaunchInfo launch = c10d::detect_launch();
+    if (launch.launcher == "none")
       start_ranks(options);
     else
-      train_rank(options);
+      train_rank(options, launch);
   });
 }

@@ -95,6 +95,11 @@ void check_image(std::string_view name, const Shape& sample) {
     throw std::invalid_argument(
         fmt::format("model {} takes images of [channels, height, width], not [{}]", name,
                     fmt::join(sample, ", ")));
+  // Both halve them twice before anything else looks at them.
+  constexpr std::int64_t kLeast = 4;
+  if (std::min(sample[1], sample[2]) < kLeast)
+    throw std::invalid_argument(fmt::format("model {} takes images of at least {}x{}, not {}x{}",
+                                            name, kLeast, kLeast, sample[1], sample[2]));
 }
 
 Model babycnn(const Shape& sample, int classes) {

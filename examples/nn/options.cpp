@@ -40,7 +40,7 @@ void add_common(CLI::App& app, Options& options, std::string& mode) {
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--lr", options.rate, "Learning rate")
       ->check([](const std::string& text) {
-        const double rate = std::strtod(text.c_str(), nullptr);
+        const float rate = std::strtof(text.c_str(), nullptr);
         return rate >= 0 && std::isfinite(rate) ? "" : text + " is no learning rate";
       })
       ->capture_default_str();
@@ -55,6 +55,9 @@ void add_common(CLI::App& app, Options& options, std::string& mode) {
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "Of initial weights, order of samples and shifts")
+      ->check([](const std::string& text) {
+        return text.starts_with('-') ? text + " is no seed: the least is 0" : "";
+      })
       ->capture_default_str();
   app.add_option("--mode", mode, "reproducible or fast, see below")
       ->check(CLI::IsMember({"reproducible", "fast"}))
@@ -92,7 +95,10 @@ void add_extra(CLI::App& app, Options& options, const std::string& extra) {
         ->check(CLI::Range(1, 3))
         ->capture_default_str();
   else if (extra == "pipeline") {
-    app.add_option("--chunks", options.chunks, "Micro-batches of a step")
+    app.get_option("--mode")->check([](const std::string& text) {
+      return text != "fast" ? "" : "a pipeline has no mode fast: its shards are its --chunks";
+    });
+    app.add_option("--chunks", options.shards, "Micro-batches of a step, which are its shards")
         ->check(CLI::Range(1, 65536))
         ->capture_default_str();
     app.add_option("--pipeline-schedule", options.pipeline,

@@ -21,7 +21,7 @@ struct Options {
   std::string schedule = "constant";
   int shift = 0;  // pixels
   std::uint64_t seed = 1;
-  int shards = 8;
+  int shards = 8;  // of a batch; micro-batches of train_pipeline
   bool reproducible = true;
   std::string checkpoint;       // directory; empty: none
   std::int64_t save_every = 0;  // steps; 0: after every epoch
@@ -30,7 +30,6 @@ struct Options {
   bool plan = false;
   // Of some programs only.
   int ranks = 2;                     // threads of train_data_parallel, processes of train_spawn
-  int chunks = 8;                    // micro-batches of train_pipeline
   std::string pipeline = "1f1b";     // its schedule
   int stages_per_rank = 0;           // 0: as many as the schedule needs
   int zero = 3;                      // of train_fsdp: 1, 2 or 3

@@ -64,7 +64,8 @@ class Replicas final : public Strategy {
   std::int64_t work(Replica& replica, std::span<const std::int64_t> batch, std::uint64_t step) {
     Worker& worker = workers_[replica.index()];
     if (worker.net == nullptr) prepare(worker, replica);
-    const Traced span(trace_, "replica " + std::to_string(replica.index()));
+    const Traced span(trace_, "replica " + std::to_string(replica.index()),
+                      Trace::replica(replica.index()));
     const int nodes = static_cast<int>(task_.model.nodes.size());
     worker.score = {};
     worker.feed->load(batch, step);

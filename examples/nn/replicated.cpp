@@ -59,9 +59,7 @@ class Replicated final : public Strategy {
         weights_(task, {0, task.model.parameters.size()}),
         net_(task.model, owned_.count()),
         feed_(task, net_, task.shards, owned_),
-        reducer_(group, task.model.parameters,
-                 {.mode = task.options.reproducible ? ReduceMode::reproducible : ReduceMode::fast,
-                  .shards = task.shards}),
+        reducer_(group, task.model.parameters, reducer_options(task)),
         gradients_(reducer_, trace, task.model.parameters.size()) {
     for (std::size_t i = 0; i < net_.values.size(); ++i) net_.values[i] = weights_.value(i);
     use_threads(1);
@@ -118,6 +116,11 @@ class Replicated final : public Strategy {
 };
 
 }  // namespace
+
+c10d::parallel::ReducerOptions reducer_options(const Task& task) {
+  return {.mode = task.options.reproducible ? ReduceMode::reproducible : ReduceMode::fast,
+          .shards = task.shards};
+}
 
 std::unique_ptr<Strategy> replicated(const Task& task, c10d::ProcessGroup& group, Trace& trace) {
   return std::make_unique<Replicated>(task, group, trace);

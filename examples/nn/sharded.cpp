@@ -227,7 +227,9 @@ std::string memory_plan(const Task& task, int size) {
   };
   const std::size_t values = task.model.elements() * sizeof(float);
   const auto states = static_cast<std::size_t>(task.optimizer.states());
-  row("DDP", {values, values, states * values, 0});
+  row("DDP",
+      {values, c10d::parallel::gradient_bytes(task.model.parameters, reducer_options(task), size),
+       states * values, 0});
   const std::vector<Unit> units = units_of(task.model, borders_of(task.model));
   const auto plan = [&](int zero) {
     return c10d::parallel::plan_memory(units, options_of(task, zero, units), 0, size);

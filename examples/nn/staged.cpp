@@ -52,10 +52,10 @@ class LayerStage final : public c10d::parallel::Stage {
         first_(first),
         last_(last),
         weights_(task, task.model.parameters_of(first, last)),
-        net_(task.model, task.options.chunks),
-        feed_(task, net_, task.options.chunks, {0, task.options.chunks}),
-        gradients_(task.model, weights_.range(), task.options.chunks),
-        inputs_(static_cast<std::size_t>(task.options.chunks)) {
+        net_(task.model, task.shards),
+        feed_(task, net_, task.shards, {0, task.shards}),
+        gradients_(task.model, weights_.range(), task.shards),
+        inputs_(static_cast<std::size_t>(task.shards)) {
     for (std::size_t i = weights_.range().first; i < weights_.range().last; ++i)
       net_.values[i] = weights_.value(i);
   }
@@ -148,7 +148,7 @@ class Staged final : public Strategy {
     const Options& options = task.options;
     const bool folds = options.pipeline == "interleaved" || options.pipeline == "zb-v";
     const int stages = options.stages_per_rank > 0 ? options.stages_per_rank : 1 + folds;
-    const Schedule schedule = make_schedule(options.pipeline, group.size(), options.chunks, stages);
+    const Schedule schedule = make_schedule(options.pipeline, group.size(), task.shards, stages);
     rank_of_stage_ = c10d::parallel::validate(schedule).rank_of_stage;
     borders_ = borders_of(task.model, static_cast<int>(rank_of_stage_.size()));
     std::map<int, c10d::parallel::Stage*> own;

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "c10d/parallel/ddp.h"
 #include "c10d/process_group.h"
 #include "examples/nn/task.h"
 #include "examples/nn/trace.h"
@@ -37,6 +38,7 @@ class Strategy {
 std::unique_ptr<Strategy> local(const Task& task, c10d::ProcessGroup& group, Trace& trace);
 // The model on every rank; gradients are reduced while backward goes on.
 std::unique_ptr<Strategy> replicated(const Task& task, c10d::ProcessGroup& group, Trace& trace);
+c10d::parallel::ReducerOptions reducer_options(const Task& task);
 // One process, a thread per replica.
 std::unique_ptr<Strategy> replicas(const Task& task, c10d::ProcessGroup& group, Trace& trace);
 // Parameters, gradients and optimizer state cut over the ranks.

@@ -2,9 +2,13 @@
 #include "examples/nn/trace.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <fstream>
 #include <stdexcept>
+
+#include "examples/nn/agreement.h"
 
 namespace nn {
 
@@ -24,33 +28,23 @@ void Trace::write(c10d::ProcessGroup& group, const std::string& path) {
 {{"ph":"M","pid":{0},"tid":0,"name":"thread_name","args":{{"name":"compute"}}}},
 {{"ph":"M","pid":{0},"tid":1,"name":"thread_name","args":{{"name":"communication"}}}})",
       group.rank());
+  int tracks = 2;
+  for (const Span& span : spans_) tracks = std::max(tracks, static_cast<int>(span.track) + 1);
+  for (int track = 2; track < tracks; ++track)
+    text += fmt::format(
+        ",\n{{\"ph\":\"M\",\"pid\":{},\"tid\":{},\"name\":\"thread_name\","
+        "\"args\":{{\"name\":\"replica {}\"}}}}",
+        group.rank(), track, track - 2);
   for (const Span& span : spans_)
     text += fmt::format(
         ",\n{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"name\":\"{}\",\"ts\":{:.3f},"
         "\"dur\":{:.3f}}}",
         group.rank(), static_cast<int>(span.track), span.name,
         micros(span.begin.time_since_epoch()), micros(span.end - span.begin));
-  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(group.size()));
-  const std::uint64_t own = text.size();
-  group.all_gather(sizes, std::span(&own, 1));
-  std::vector<std::size_t> counts(sizes.begin(), sizes.end());
-  std::size_t total = 0;
-  for (const std::size_t count : counts) total += count;
-  std::vector<std::uint8_t> all(total);
-  const std::span<const std::uint8_t> bytes(reinterpret_cast<const std::uint8_t*>(text.data()),
-                                            text.size());
-  group.all_gather_v(all, bytes, counts);
+  const std::vector<std::string> texts = gather_texts(group, text);
   if (group.rank() != 0) return;
   std::ofstream file(path, std::ios::binary);
-  file << "{\"traceEvents\":[\n";
-  std::size_t offset = 0;
-  for (const std::size_t count : counts) {
-    if (offset != 0) file << ",\n";
-    file.write(reinterpret_cast<const char*>(all.data()) + offset,
-               static_cast<std::streamsize>(count));
-    offset += count;
-  }
-  file << "\n]}\n";
+  file << fmt::format("{{\"traceEvents\":[\n{}\n]}}\n", fmt::join(texts, ",\n"));
   if (!file) throw std::runtime_error(fmt::format("--trace {}: cannot be written", path));
 }
 

@@ -15,7 +15,9 @@ namespace nn {
 class Trace {
  public:
   using Clock = std::chrono::steady_clock;  // ranks of one host share it
-  enum class Track { compute, communication };
+  enum class Track : int { compute, communication };
+  // Replicas compute at the same time, so each has a track of its own.
+  static Track replica(int index) { return static_cast<Track>(2 + index); }
 
   explicit Trace(bool enabled) : enabled_(enabled) {}
   bool enabled() const noexcept { return enabled_; }

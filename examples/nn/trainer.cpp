@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -15,6 +16,7 @@
 
 #include "c10d/parallel/ddp.h"
 #include "c10d/parallel/sampler.h"
+#include "examples/nn/agreement.h"
 
 namespace nn {
 namespace {
@@ -66,23 +68,24 @@ class Progress {
   std::size_t samples_ = 0;
 };
 
-// Batches of a fixed number of samples, dealt to the ranks: the figures do not depend on their
-// number.
+constexpr std::int64_t kBatch = 32;  // of tests
+
+// The first `samples` of the test data, in batches that are dealt to the ranks: the figures do not
+// depend on their number.
 Score evaluate(const Task& task, const std::vector<std::vector<float>>& values,
-               c10d::ProcessGroup& group) {
-  constexpr std::int64_t kBatch = 32;
+               std::int64_t samples, c10d::ProcessGroup& group) {
   const DataSet& test = task.data.test;
   Net net(task.model, 1);
   for (std::size_t i = 0; i < values.size(); ++i)
     net.values[i] = const_cast<float*>(values[i].data());
   const int nodes = static_cast<int>(task.model.nodes.size());
-  const std::int64_t batches = (test.size + kBatch - 1) / kBatch;
+  const std::int64_t batches = (samples + kBatch - 1) / kBatch;
   std::vector<double> sums(static_cast<std::size_t>(batches) * 2);
   std::vector<float> input;
   std::vector<std::int32_t> labels;
   for (std::int64_t batch = group.rank(); batch < batches; batch += group.size()) {
     std::vector<std::int64_t> numbers(
-        static_cast<std::size_t>(std::min(kBatch, test.size - batch * kBatch)));
+        static_cast<std::size_t>(std::min(kBatch, samples - batch * kBatch)));
     std::iota(numbers.begin(), numbers.end(), batch * kBatch);
     input.resize(numbers.size() * count_of(test.sample));
     labels.resize(numbers.size() * static_cast<std::size_t>(test.labels_per_sample));
@@ -101,7 +104,7 @@ Score evaluate(const Task& task, const std::vector<std::vector<float>>& values,
     total.loss += sums[i];
     total.right += static_cast<std::int64_t>(sums[i + 1]);
   }
-  total.rows = test.size * test.labels_per_sample;
+  total.rows = samples * test.labels_per_sample;
   return total;
 }
 
@@ -112,7 +115,14 @@ std::map<std::string, std::string> identity_of(const Task& task) {
           {"optimizer", task.options.optimizer},
           {"seed", std::to_string(task.options.seed)},
           {"shift", std::to_string(task.options.shift)},
-          {"global batch", std::to_string(task.batch_size)}};
+          {"global batch", std::to_string(task.batch_size)},
+          {"mode", task.options.reproducible ? "reproducible" : "fast"},
+          {"shards", task.options.reproducible ? std::to_string(task.shards) : "one per rank"}};
+}
+
+// What may change from then on.
+std::string rate_of(const Task& task) {
+  return fmt::format("--lr {} --schedule {}", task.options.rate, task.options.schedule);
 }
 
 Snapshot snapshot_of(const Task& task, Strategy& strategy, const DistributedSampler& sampler,
@@ -122,6 +132,7 @@ Snapshot snapshot_of(const Task& task, Strategy& strategy, const DistributedSamp
   snapshot.epoch = sampler.epoch();
   snapshot.cursor = static_cast<std::uint64_t>(sampler.cursor());
   snapshot.strings = identity_of(task);
+  snapshot.strings["rate"] = rate_of(task);
   snapshot.parts = strategy.parts();
   return snapshot;
 }
@@ -132,14 +143,6 @@ void check_identity(const Task& task, Snapshot& snapshot, const std::string& nam
       throw std::runtime_error(fmt::format("checkpoint {}/{} has {} {}, this run has {}",
                                            task.options.checkpoint, name, key,
                                            snapshot.strings[key], value));
-}
-
-std::string from_rank_0(c10d::ProcessGroup& group, std::string text) {
-  std::uint64_t length = text.size();
-  group.broadcast(std::span(&length, 1), 0);
-  text.resize(length);
-  if (length > 0) group.broadcast(c10d::Tensor(text.data(), length, c10d::DType::u8), 0);
-  return text;
 }
 
 // Its name; empty: there is none. Where every rank holds everything rank 0 reads it for all, as it
@@ -159,9 +162,8 @@ std::string load_newest(const Task& task, Strategy& strategy, Snapshot& snapshot
     } catch (const std::exception& error) {
       problem = error.what();
     }
-  problem = from_rank_0(group, std::move(problem));
-  if (!problem.empty()) throw std::runtime_error(problem);
-  name = from_rank_0(group, std::move(name));
+  throw_first(group, problem);
+  name = gather_texts(group, name)[0];
   if (name.empty()) return name;
   std::uint64_t position[] = {snapshot.step, snapshot.epoch, snapshot.cursor};
   group.broadcast(position, 0);
@@ -184,8 +186,11 @@ std::uint64_t resume(const Task& task, Strategy& strategy, DistributedSampler& s
   sampler.set_epoch(snapshot.epoch);
   sampler.seek(static_cast<std::int64_t>(snapshot.cursor));
   if (sampler.cursor() == sampler.total()) sampler.set_epoch(snapshot.epoch + 1);
-  if (strategy.group().rank() == 0)
+  if (strategy.group().rank() == 0) {
     fmt::print("goes on from {}/{} after step {}\n", task.options.checkpoint, name, snapshot.step);
+    const std::string& before = snapshot.strings["rate"];
+    if (before != rate_of(task)) fmt::print("with {}, not {}\n", rate_of(task), before);
+  }
   return snapshot.step;
 }
 
@@ -201,17 +206,51 @@ void check_trace_file(const std::string& path, c10d::ProcessGroup& group) {
   std::string problem;
   if (group.rank() == 0 && !std::ofstream(path, std::ios::app))
     problem = fmt::format("--trace {}: cannot be written", path);
-  problem = from_rank_0(group, std::move(problem));
-  if (!problem.empty()) throw std::runtime_error(problem);
+  throw_first(group, problem);
+}
+
+// Before the training too. Every rank that will write tries: their disks may differ.
+void check_folder(const Task& task, Strategy& strategy) {
+  const std::string& folder = task.options.checkpoint;
+  if (folder.empty()) return;
+  const int rank = strategy.group().rank();
+  std::string problem;
+  if (rank == 0 || !strategy.holds_all()) {
+    std::error_code error;
+    std::filesystem::create_directory(folder, error);
+    const std::string probe = fmt::format("{}/probe-{}", folder, rank);
+    if (!std::ofstream(probe))
+      problem = fmt::format("--checkpoint {}: rank {} can make no file there: {}", folder, rank,
+                            std::generic_category().message(errno));
+    std::filesystem::remove(probe, error);
+  }
+  throw_first(strategy.group(), problem);
 }
 
 // Nothing can come of what follows, and a checkpoint of it would take the place of a good one.
-void check_loss(const Task& task, c10d::ProcessGroup& group, std::uint64_t step, double loss) {
-  if (std::isfinite(loss)) return;
-  const std::string why = fmt::format("the loss in step {} on rank {} is {}; try less than --lr {}",
-                                      step, group.rank(), loss, task.options.rate);
-  group.abort(why);
-  throw std::runtime_error(why);
+void check_finite(const Task& task, c10d::ProcessGroup& group, double value,
+                  const std::string& what) {
+  if (!std::isfinite(value))
+    give_up(group, fmt::format("{} is {}; try less than --lr {}", what, value, task.options.rate));
+}
+
+// All parameters, when they are fit to be kept. The loss of a step says nothing of the update that
+// ends it, so a batch of tests does; and a layer may make something finite of what is not.
+std::vector<std::vector<float>> collect_finite(const Task& task, Strategy& strategy,
+                                               std::uint64_t step) {
+  std::vector<std::vector<float>> all = strategy.collect();
+  c10d::ProcessGroup& group = strategy.group();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto ruined = std::find_if_not(all[i].begin(), all[i].end(),
+                                         [](float value) { return std::isfinite(value); });
+    if (ruined != all[i].end())
+      check_finite(task, group, *ruined,
+                   fmt::format("a value of {} after step {}", task.model.parameters[i].name, step));
+  }
+  const std::int64_t samples = std::min(kBatch, task.data.test.size);
+  check_finite(task, group, evaluate(task, all, samples, group).loss,
+               fmt::format("the test loss after step {}", step));
+  return all;
 }
 
 using Seconds = std::chrono::duration<double>;
@@ -230,8 +269,8 @@ std::string speed_of(double samples_per_second, std::vector<Seconds> steps, Seco
   return text;
 }
 
-void finish(const Task& task, Strategy& strategy, Trace& trace) {
-  const std::string digest = digest_of(task.model, strategy.collect());
+void finish(const Task& task, Strategy& strategy, std::uint64_t step, Trace& trace) {
+  const std::string digest = digest_of(task.model, collect_finite(task, strategy, step));
   c10d::parallel::check_same(strategy.group(), "weights after training",
                              std::as_bytes(std::span(digest)));
   if (strategy.group().rank() == 0) fmt::print("weights {}\n", digest);
@@ -262,8 +301,10 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
   c10d::ProcessGroup& group = strategy.group();
   const Options& options = task.options;
   const bool prints = group.rank() == 0;
+  check_task(group, task);
   check_library(group);
   check_trace_file(options.trace, group);
+  check_folder(task, strategy);
   if (options.plan && prints) fmt::print("{}", memory_plan(task, group.size()));
   DistributedSampler sampler({.samples = task.data.train.size, .seed = options.seed});
   std::uint64_t step = resume(task, strategy, sampler);
@@ -274,29 +315,32 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
     Score score;
     progress.begin_epoch(step);
     std::vector<Seconds> times;
-    const auto waited_before = strategy.waited();
+    Seconds waited{};
     while (step < stop && sampler.cursor() < sampler.total()) {
       const auto batch = sampler.next(task.batch_size);
       ++step;
+      const Seconds waited_before = strategy.waited();
       const Clock::time_point began = Clock::now();
       const Score part =
           strategy.step(batch, step, rate_at(options.schedule, options.rate, step, task.steps()));
       times.push_back(Clock::now() - began);
-      check_loss(task, group, step, part.loss);
+      waited += strategy.waited() - waited_before;
+      check_finite(task, group, part.loss,
+                   fmt::format("the loss in step {} on rank {}", step, group.rank()));
       score = score + part;
       const auto rows = static_cast<double>(std::max<std::int64_t>(part.rows, 1));
       progress.step(sampler.epoch(), step, batch.size(), part.loss / rows);
       const bool due = options.save_every > 0
                            ? step % static_cast<std::uint64_t>(options.save_every) == 0
                            : sampler.cursor() == sampler.total();
-      if (!options.checkpoint.empty() && (due || step == stop))
-        c10d::parallel::save(group, options.checkpoint, snapshot_of(task, strategy, sampler, step));
+      if (options.checkpoint.empty() || !(due || step == stop)) continue;
+      collect_finite(task, strategy, step);
+      c10d::parallel::save(group, options.checkpoint, snapshot_of(task, strategy, sampler, step));
     }
-    const std::string speed =
-        speed_of(progress.rate(), times, strategy.waited() - waited_before, group.size());
+    const std::string speed = speed_of(progress.rate(), times, waited, group.size());
     double sums[] = {score.loss, static_cast<double>(score.rows)};
     group.all_reduce(sums);
-    const Score test = evaluate(task, strategy.collect(), group);
+    const Score test = evaluate(task, strategy.collect(), task.data.test.size, group);
     progress.clear();
     if (prints)
       fmt::print(
@@ -308,7 +352,7 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
     std::fflush(stdout);
     if (sampler.cursor() == sampler.total()) sampler.set_epoch(sampler.epoch() + 1);
   }
-  finish(task, strategy, trace);
+  finish(task, strategy, step, trace);
 }
 
 }  // namespace nn

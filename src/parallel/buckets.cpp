@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "c10d/parallel/reproducible.h"
+
 namespace c10d::inline v0::parallel {
 namespace {
 
@@ -23,14 +25,24 @@ std::size_t bytes_per_bucket(std::span<const ParamSpec> params, const ReducerOpt
       std::max(std::min(bytes / kBuckets, kMost), options.first_bucket_bytes));
 }
 
+std::size_t gradient_bytes(std::span<const ParamSpec> params, const ReducerOptions& options,
+                           int size) {
+  int slots = 1;
+  for (int rank = 0; rank < size && options.mode == ReduceMode::reproducible; ++rank)
+    slots = std::max(slots,
+                     slots_of(merge_plan(options.shards, shards_of(options.shards, rank, size))));
+  std::size_t bytes = 0;
+  for (const ParamSpec& spec : params) bytes += aligned_up(spec.bytes());
+  return std::max(bytes, kAlignment) * static_cast<std::size_t>(slots);
+}
+
 Buckets::Buckets(ProcessGroup& group, std::span<const ParamSpec> params,
-                 std::vector<std::size_t> order, const ReducerOptions& options, int slots)
+                 std::vector<std::size_t> order, const ReducerOptions& options)
     : params_(params), order_(std::move(order)), places_(params.size()) {
   const std::size_t limit = bytes_per_bucket(params, options);
   for (const std::size_t param : order_)
     lay_out(param, buckets_.size() <= 1 ? options.first_bucket_bytes : limit);
-  memory_ =
-      group.allocate<std::uint8_t>(std::max(bytes_, kAlignment) * static_cast<std::size_t>(slots));
+  memory_ = group.allocate<std::uint8_t>(gradient_bytes(params, options, group.size()));
 }
 
 void Buckets::lay_out(std::size_t param, std::size_t limit) {

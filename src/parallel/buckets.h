@@ -14,9 +14,9 @@ namespace c10d::inline v0::parallel {
 C10D_API std::size_t bytes_per_bucket(std::span<const ParamSpec> params,
                                       const ReducerOptions& options);
 
-// Where the gradients of a list of parameters lie: buckets one behind the other in an arena, and
-// `slots` arenas of the same layout, in memory that the other ranks may reach. Slot 0 holds the
-// result.
+// Where the gradients of a list of parameters lie: buckets one behind the other in an arena, and as
+// many arenas of the same layout, or slots, as the rank with the most needs, in memory that the
+// other ranks may reach. Slot 0 holds the result.
 class Buckets {
  public:
   struct Place {
@@ -24,10 +24,9 @@ class Buckets {
     std::size_t first = 0;  // byte in the arena
   };
 
-  // Collective: allocates. `order`: the parameters as they are expected to become ready. `slots`:
-  // the same on every rank.
+  // Collective: allocates. `order`: the parameters as they are expected to become ready.
   Buckets(ProcessGroup& group, std::span<const ParamSpec> params, std::vector<std::size_t> order,
-          const ReducerOptions& options, int slots);
+          const ReducerOptions& options);
 
   const std::vector<std::size_t>& order() const noexcept { return order_; }
   std::size_t size() const noexcept { return buckets_.size(); }

@@ -96,7 +96,6 @@ struct Reducer::State {
   const bool reproducible;
   std::optional<TreeSum> tree;  // reproducible only
   std::vector<MergeStep> plan;  // of this rank's shards; fast: of one
-  int slots = 1;                // the most that any rank needs
   std::optional<Buckets> buckets;
   BucketHook hook = reduce_plainly;
   BucketCallback done_callback = [](const Bucket&) {};
@@ -137,13 +136,10 @@ Reducer::State::State(ProcessGroup& group_, std::vector<ParamSpec> params_, Redu
   if (reproducible) {
     tree.emplace(group, options.shards);
     plan = merge_plan(options.shards, tree->owned());
-    for (int rank = 0; rank < group.size(); ++rank)
-      slots = std::max(slots, slots_of(merge_plan(options.shards,
-                                                  shards_of(options.shards, rank, group.size()))));
   }
   std::vector<std::size_t> order(params.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
-  buckets.emplace(group, params, std::move(order), options, slots);
+  buckets.emplace(group, params, std::move(order), options);
   thread = std::thread([this] { serve(); });
 }
 
@@ -231,7 +227,7 @@ void Reducer::State::rebuild() {
     std::copy(own.begin(), own.end(), order.begin());
     group.broadcast(order, 0);
     const std::vector<std::size_t> agreed(order.begin(), order.end());
-    if (agreed != buckets->order()) buckets = Buckets(group, params, agreed, options, slots);
+    if (agreed != buckets->order()) buckets = Buckets(group, params, agreed, options);
     wants_rebuild = false;
   } catch (const std::exception& error) {
     fail(std::current_exception(), error.what());

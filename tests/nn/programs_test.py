@@ -4,8 +4,10 @@
 import json
 import os
 import re
+import shlex
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -36,6 +38,28 @@ def program(name, *options):
 
 def ranks(count, name, *options):
     return run(PROGRAMS / "c10d-run", "-n", count, "--no-prefix", PROGRAMS / name, *options)
+
+
+def two_ranks(name, options, of_rank_1):
+    """Rank 1 has options of its own besides, or instead."""
+    def line(values):
+        words = [word for item in values.items() for word in item]
+        return shlex.join([str(PROGRAMS / name), *words])
+    script = f'if [ "$RANK" = 1 ]; then exec {line({**options, **of_rank_1})}; fi; '
+    return run(PROGRAMS / "c10d-run", "-n", 2, "--no-prefix", "sh", "-c",
+               script + f"exec {line(options)}")
+
+
+def write_images(folder, count, side, shade=0):
+    """Images of side x side, as MNIST's files have them: labels 0 to 9 in turn."""
+    folder.mkdir(exist_ok=True)
+    for part, size in (("train", count), ("t10k", 32)):
+        pixels = bytes((i * 37 + shade) % 256 for i in range(size * side * side))
+        Path(folder, f"{part}-images-idx3-ubyte").write_bytes(
+            struct.pack(">IIII", 0x803, size, side, side) + pixels)
+        Path(folder, f"{part}-labels-idx1-ubyte").write_bytes(
+            struct.pack(">II", 0x801, size) + bytes(i % 10 for i in range(size)))
+    return str(folder)
 
 
 class Training(unittest.TestCase):
@@ -109,6 +133,53 @@ class Training(unittest.TestCase):
             self.assertEqual(ended.returncode, 1)
             self.assertIn("has seed 1, this run has 9", ended.stderr)
 
+    def test_a_run_does_not_go_on_with_other_bits(self):
+        with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:
+            task = [*QUICK, "--checkpoint", folder + "/checkpoint"]
+            self.digest(program("train_single", *task, "--steps", "3"))
+            for ended, expected in (
+                    (program("train_single", *task, "--shards", "4"), "shards 8, this run has 4"),
+                    (program("train_single", *task, "--mode", "fast"),
+                     "mode reproducible, this run has fast"),
+                    (ranks(2, "train_pipeline", *task, "--chunks", "2"),
+                     "shards 8, this run has 2")):
+                self.assertEqual(ended.returncode, 1)
+                self.assertIn(expected, ended.stderr)
+            # Chunks are shards, and the rate may change.
+            ended = ranks(2, "train_pipeline", *task, "--steps", "4", "--lr", "0.01")
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.assertIn("with --lr 0.01 --schedule constant, not --lr 0.001 --schedule constant",
+                          ended.stdout)
+            self.assertIn("step-4", Path(folder, "checkpoint", "latest").read_text())
+
+    def test_ruined_weights_are_not_saved(self):
+        # The loss of the step that ruins them is still finite.
+        with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:
+            task = ["--model", "mlp", "--global-batch-size", "32"]
+            kept = ["--checkpoint", folder + "/checkpoint"]
+            self.digest(program("train_single", *task, *kept, "--steps", "1"))
+            saved = Path(folder, "checkpoint", "latest").read_text()
+            for optimizer, rate in (("adamw", "1e30"), ("sgd", "3e38")):
+                for name in ("train_single", "train_ddp", "train_fsdp", "train_pipeline"):
+                    start = program if name == "train_single" else lambda *line: ranks(2, *line)
+                    fresh = [*task, "--checkpoint", f"{folder}/{name}", "--optimizer", optimizer]
+                    ended = start(name, *fresh, "--lr", rate, "--steps", "1")
+                    self.assertEqual(ended.returncode, 1, ended.stdout)
+                    self.assertIn("after step 1 is ", ended.stderr)
+                    self.assertIn("try less than --lr", ended.stderr)
+                    self.assertEqual(os.listdir(f"{folder}/{name}"), [])
+            ended = program("train_single", *task, *kept, "--steps", "2", "--lr", "1e30")
+            self.assertEqual(ended.returncode, 1, ended.stdout)
+            self.assertEqual(Path(folder, "checkpoint", "latest").read_text(), saved)
+
+    def test_a_folder_without_room_for_checkpoints_is_named_before_the_training(self):
+        for folder in ("/nonexistent/c", "/dev/null", "/proc"):
+            for ended in (program("train_single", *QUICK, "--checkpoint", folder),
+                          ranks(2, "train_fsdp", *QUICK, "--checkpoint", folder)):
+                self.assertEqual(ended.returncode, 1)
+                self.assertIn(f"--checkpoint {folder}: rank 0 can make no file", ended.stderr)
+                self.assertNotIn("epoch", ended.stdout)
+
     def test_the_trace_holds_all_ranks_and_both_tracks(self):
         with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:
             for name in ("train_ddp", "train_pipeline"):
@@ -123,7 +194,22 @@ class Training(unittest.TestCase):
         text = self.text_of(program("train_single", *QUICK, "--plan"))
         parameters = 64 * 128 + 128 + 128 * 10 + 10
         self.assertIn(f"{parameters} parameters", text)
-        self.assertRegex(text, r"DDP +0\.04 +0\.04 +0\.07 +0\.00 +0\.15")
+        # One process adds eight shards up in four buffers, two with four shards each in three.
+        self.assertRegex(text, r"DDP +0\.04 +0\.15 +0\.07 +0\.00 +0\.26")
+        text = self.text_of(ranks(2, "train_ddp", *QUICK, "--steps", "1", "--plan"))
+        self.assertRegex(text, r"DDP +0\.04 +0\.11 +0\.07 +0\.00 +0\.22")
+
+    def test_replicas_have_tracks_of_their_own(self):
+        # They run at the same time, and spans of one track may not overlap.
+        with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:
+            self.digest(program("train_data_parallel", *QUICK, "--steps", "3", "--ranks", "2",
+                                "--trace", folder + "/t.json"))
+            events = json.loads(Path(folder, "t.json").read_text())["traceEvents"]
+            tracks = {(event["name"], event["tid"]) for event in events if event["ph"] == "X"}
+            self.assertEqual(tracks, {("optimizer", 0), ("replica 0", 2), ("replica 1", 3)})
+            names = {event["tid"]: event["args"]["name"] for event in events
+                     if event["name"] == "thread_name"}
+            self.assertEqual((names[2], names[3]), ("replica 0", "replica 1"))
 
     def test_torchruns_variables_are_enough(self):
         # Bound but not listening: nobody else gets the port, and rank 0 can still listen there.
@@ -161,15 +247,51 @@ class Training(unittest.TestCase):
                 (["--batch-size", "0"], "--batch-size"),
                 (["--lr", "nan"], "nan is no learning rate"),
                 (["--lr", "-0.1"], "-0.1 is no learning rate"),
+                (["--lr", "1e50"], "1e50 is no learning rate"),  # infinite as a float
+                (["--seed", "-1"], "-1 is no seed"),
                 (QUICK + ["--trace", "/nonexistent/t"], "--trace /nonexistent/t: cannot be"),
                 (QUICK + ["--lr", "1e30", "--optimizer", "sgd"], "try less than --lr 1e+30"),
                 (["--colour"], "--colour")):
             ended = program("train_single", *options)
             self.assertNotEqual(ended.returncode, 0, options)
             self.assertIn(expected, ended.stdout + ended.stderr)
+        with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:
+            data = write_images(Path(folder, "small"), 32, 2)
+            for model in ("babycnn", "resnet18"):
+                ended = program("train_single", "--data", data, "--model", model)
+                self.assertEqual(ended.returncode, 1)
+                self.assertIn(f"{model} takes images of at least 4x4, not 2x2", ended.stderr)
+        ended = program("train_pipeline", "--mode", "fast")
+        self.assertEqual(ended.returncode, 2)
+        self.assertIn("a pipeline has no mode fast", ended.stderr)
+        ended = ranks(2, "train_spawn", *QUICK, "--ranks", "4")
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("--ranks 4, but c10d started 2", ended.stderr)
         ended = ranks(4, "train_pipeline", "--model", "mlp", "--pipeline-schedule", "zb-v")
         self.assertEqual(ended.returncode, 1)
         self.assertIn("model mlp can be cut into 4 stages, not into 8", ended.stderr)
+
+    def test_ranks_that_were_told_different_things_say_so(self):
+        # Elsewhere they would wait for each other, or train on with other weights.
+        with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:
+            data = [write_images(Path(folder, name), count, 8, shade)
+                    for name, count, shade in (("a", 256, 0), ("b", 192, 0), ("c", 256, 1))]
+            common = {"--model": "mlp", "--epochs": "1", "--data": data[0], "--steps": "4",
+                      "--checkpoint": folder + "/checkpoint"}
+            for option, value, expected in (
+                    ("--steps", "5", "--steps (0: all): rank 0 has 4, rank 1 has 5;"),
+                    ("--lr", "0.1", "--lr: rank 0 has 0.001, rank 1 has 0.1;"),
+                    ("--seed", "2", "--seed: rank 0 has 1, rank 1 has 2;"),
+                    ("--save-every", "3",
+                     "--save-every (0: epochs): rank 0 has 0, rank 1 has 3;"),
+                    ("--batch-size", "16", "global batch: rank 0 has 64, rank 1 has 32;"),
+                    ("--data", data[1], "training samples of --data: rank 0 has 256 of [1, 8, "
+                     "8], rank 1 has 192 of [1, 8, 8];"),
+                    ("--data", data[2], "training samples of --data differ: ranks 1 have not")):
+                ended = two_ranks("train_ddp", common, {option: value})
+                self.assertEqual(ended.returncode, 1, option)
+                self.assertIn(expected, ended.stderr)
+            self.assertFalse(Path(folder, "checkpoint").exists())
 
     def test_help_teaches(self):
         for name in ("train_single", "train_data_parallel", "train_spawn", "train_ddp",

@@ -102,6 +102,31 @@ TEST_P(DdpOn, MoreRanksThanShards) {
   run(3, [&](ProcessGroup& group) { EXPECT_EQ(trained(group, options, 2, kFewSteps), expected); });
 }
 
+// From the first view of a step to the last, on the rank that has the most.
+TEST_P(DdpOn, GradientBytesAreWhatTheViewsSpan) {
+  for (const int size : {1, 2, 3})
+    run(size, [&](ProcessGroup& group) {
+      Reducer reducer(group, model_params(), reproducible());
+      const ShardRange own = shards_of(kShards, group.rank(), size);
+      std::uintptr_t begin = UINTPTR_MAX, end = 0;
+      reducer.begin({.samples = own.count()});
+      for (int shard = own.first; shard < own.last; ++shard)
+        for (std::size_t param = 0; param < model_params().size(); ++param) {
+          const std::span<std::byte> view = reducer.grad_view(param);
+          const auto at = reinterpret_cast<std::uintptr_t>(view.data());
+          begin = std::min(begin, at);
+          end = std::max(end, at + view.size());
+          std::fill(view.begin(), view.end(), std::byte{0});
+          reducer.ready(param);
+        }
+      reducer.finish();
+      std::vector<std::int64_t> most{static_cast<std::int64_t>(end - begin)};
+      group.all_reduce(most, ReduceOp::max);
+      const std::size_t whole_lines = (static_cast<std::size_t>(most[0]) + 63) / 64 * 64;
+      EXPECT_EQ(gradient_bytes(model_params(), reproducible(), size), whole_lines) << size;
+    });
+}
+
 // Two ranks have only one order of adding. R7: 100 steps.
 TEST_P(DdpOn, FastModeIsTheMeanOfTheRanks) {
   const std::int64_t steps = GetParam() == "native" ? 100 : kFewSteps;

@@ -54,8 +54,11 @@ struct Bucket {
 // Reduces one bucket: takes gradient, the sum over this rank's samples, and leaves in its place the
 // sum over all ranks divided by `samples`. Same calls on every rank. What it throws fails the step.
 using BucketHook = std::function<void(ProcessGroup&, const Bucket&)>;
-// What it throws fails the step, too.
-using BucketCallback = std::function<void(const Bucket&)>;
+using BucketCallback = std::function<void(const Bucket&)>;  // likewise
+
+// Bytes that a Reducer over `size` ranks takes for gradients, on each of them.
+C10D_API std::size_t gradient_bytes(std::span<const ParamSpec> params,
+                                    const ReducerOptions& options, int size);
 
 // Averages gradients over the ranks while backward goes on.
 //
@@ -109,9 +112,8 @@ class C10D_API Reducer {
   // The same for a gradient that is zero: adds nothing to what is collected.
   void unused(std::size_t param) noexcept;
 
-  // Waits for all buckets, and calls `use` for each in index order as soon as its mean is there,
-  // while those behind it are on their way: an optimizer that overlaps. It may have seen some
-  // buckets of a step that fails.
+  // Waits for all buckets, and calls `use` for each in index order as soon as its mean is there, to
+  // overlap an optimizer with those behind it. It may have seen some buckets of a step that fails.
   StepResult finish(const BucketCallback& use = {});
 
   // While it lives, finish() reduces nothing and returns the samples collected so far on this rank:

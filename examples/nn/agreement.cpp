@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "examples/nn/agreement.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <numeric>
+#include <stdexcept>
+
+#include "c10d/parallel/ddp.h"
+
+namespace nn {
+namespace {
+
+struct Setting {
+  const char* name;
+  std::string value;
+};
+
+// Files may have other names on other hosts, so only whether they are asked for.
+std::vector<Setting> settings_of(const Task& task) {
+  const Options& options = task.options;
+  const auto whether = [](const std::string& path) { return path.empty() ? "no" : "yes"; };
+  const auto samples = [](const DataSet& set) {
+    return fmt::format("{} of [{}]", set.size, fmt::join(set.sample, ", "));
+  };
+  return {{"--model", options.model},
+          {"training samples of --data", samples(task.data.train)},
+          {"test samples of --data", samples(task.data.test)},
+          {"global batch", std::to_string(task.batch_size)},
+          {"--epochs", std::to_string(options.epochs)},
+          {"--steps (0: all)", std::to_string(options.steps)},
+          {"--lr", fmt::format("{}", options.rate)},
+          {"--schedule", options.schedule},
+          {"--optimizer", options.optimizer},
+          {"--seed", std::to_string(options.seed)},
+          {"--shift", std::to_string(options.shift)},
+          {"--mode", options.reproducible ? "reproducible" : "fast"},
+          {"shards", std::to_string(task.shards)},
+          {"--checkpoint", whether(options.checkpoint)},
+          {"--save-every (0: epochs)", std::to_string(options.save_every)},
+          {"--trace", whether(options.trace)}};
+}
+
+}  // namespace
+
+void give_up(c10d::ProcessGroup& group, const std::string& why) {
+  group.abort(why);
+  throw std::runtime_error(why);
+}
+
+std::vector<std::string> gather_texts(c10d::ProcessGroup& group, const std::string& own) {
+  const std::uint64_t length = own.size();
+  std::vector<std::uint64_t> lengths(static_cast<std::size_t>(group.size()));
+  group.all_gather(lengths, std::span(&length, 1));
+  const std::vector<std::size_t> counts(lengths.begin(), lengths.end());
+  std::vector<std::uint8_t> all(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+  if (all.empty()) return std::vector<std::string>(counts.size());
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(own.data());
+  group.all_gather_v(all, std::span(bytes, own.size()), counts);
+  std::vector<std::string> texts;
+  auto at = all.begin();
+  for (const std::size_t count : counts) {
+    texts.emplace_back(at, at + static_cast<std::ptrdiff_t>(count));
+    at += static_cast<std::ptrdiff_t>(count);
+  }
+  return texts;
+}
+
+void throw_first(c10d::ProcessGroup& group, const std::string& problem) {
+  for (const std::string& text : gather_texts(group, problem))
+    if (!text.empty()) give_up(group, text);
+}
+
+void check_task(c10d::ProcessGroup& group, const Task& task) {
+  // All ranks compare all, setting by setting: they find the same difference.
+  for (const Setting& setting : settings_of(task)) {
+    const std::vector<std::string> values = gather_texts(group, setting.value);
+    for (std::size_t rank = 1; rank < values.size(); ++rank)
+      if (values[rank] != values[0])
+        give_up(
+            group,
+            fmt::format("the ranks disagree on {}: rank 0 has {}, rank {} has {}; start all with "
+                        "the same options on the same data",
+                        setting.name, values[0], rank, values[rank]));
+  }
+  for (const DataSet* set : {&task.data.train, &task.data.test}) {
+    const std::string of = set == &task.data.train ? "training" : "test";
+    c10d::parallel::check_same(group, of + " samples of --data",
+                               std::as_bytes(std::span(set->values)));
+    c10d::parallel::check_same(group, of + " labels of --data",
+                               std::as_bytes(std::span(set->labels)));
+  }
+}
+
+}  // namespace nn
