@@ -12,6 +12,7 @@
 #include "src/core/group_state.h"
 #include "src/core/log.h"
 #include "src/core/longest_timeout.h"
+#include "src/core/meeting.h"
 #include "src/core/mutex.h"
 #include "src/core/work_shared.h"
 
@@ -186,8 +187,11 @@ Allocation ProcessGroup::allocate_bytes(std::size_t bytes) {
   state.check_alive();
   Exclusive exclusive(state);
   if (const auto failure = state.control->failure()) throw_failure(*failure);
-  return state.backend->allocate(bytes,
-                                 std::chrono::steady_clock::now() + Duration(state.timeout.load()));
+  const Deadline deadline = std::chrono::steady_clock::now() + Duration(state.timeout.load());
+  // A backend does not notice that a rank left which never came.
+  exchange_with_all(state, "allocate", fmt::format("allocate({} bytes)", bytes),
+                    fmt::format("allocate/{}", state.allocations++), "", deadline);
+  return state.backend->allocate(bytes, deadline);
 }
 
 void ProcessGroup::abort(std::string_view why) const noexcept {

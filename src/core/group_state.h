@@ -36,6 +36,7 @@ struct ProcessGroup::State {
   std::atomic<std::uint64_t> collectives{0};  // written by the one thread inside
   std::uint64_t messages = 0;
   int splits = 0;
+  int allocations = 0;
   std::map<std::string, int> subgroups;  // how often each was made
 
   // Answers of Backend::supports, asked once each: 0 not asked, 1 yes, 2 no.

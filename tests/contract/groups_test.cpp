@@ -150,6 +150,23 @@ TEST_P(Groups, AMemberThatDoesNotComeIsNamedAndTheParentGoesOn) {
   });
 }
 
+TEST_P(Groups, ARankThatLeftIsNotWaitedFor) {
+  const Body calls[] = {[](ProcessGroup& world) {
+                          world.new_group({0, 1});
+                        },
+                        [](ProcessGroup& world) { world.split(0); },
+                        [](ProcessGroup& world) { world.allocate<float>(1); }};
+  for (const Body& call : calls)
+    run(2, [&](ProcessGroup& world) {
+      if (world.rank() == 1) return world.shutdown();
+      world.set_timeout(std::chrono::hours(1));
+      const Failure failure = failure_of([&] { call(world); });
+      EXPECT_EQ(failure.code, Code::peer_left) << failure.message;
+      EXPECT_EQ(failure.rank, 1);
+      EXPECT_EQ(code_of([&] { world.barrier(); }), Code::peer_left);
+    });
+}
+
 // Of a call that is over nobody is told, whether it gave a group or not.
 TEST_P(Groups, ACallThatIsOverDoesNotCrossALaterOne) {
   Latch tried(1), called(1);
