@@ -145,7 +145,7 @@ PlanReport ProcessGroup::plan(const PlanQuery& query) const {
 const std::vector<Member>& ProcessGroup::members() const {
   return existing(state_).context.members;
 }
-Store& ProcessGroup::store() const { return *existing(state_).context.store; }
+Store& ProcessGroup::store() const { return *existing(state_).user_store; }
 Duration ProcessGroup::timeout() const { return Duration(existing(state_).timeout.load()); }
 void ProcessGroup::set_timeout(Duration timeout) {
   if (timeout <= Duration::zero()) throw InvalidArgument("a timeout must be positive");

@@ -21,6 +21,7 @@ struct ProcessGroup::State {
   ~State();
 
   const BackendContext context;
+  const std::shared_ptr<Store> user_store;  // apart from the library's own keys
   const std::string backend_name;
   const std::shared_ptr<ControlPlane> control;
   const std::unique_ptr<Backend> backend;

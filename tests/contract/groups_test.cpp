@@ -290,6 +290,23 @@ TEST_P(Groups, TheStoreOfAGroupHoldsItsOwnKeysOnly) {
   });
 }
 
+TEST_P(Groups, NoKeyInTheStoreOfAGroupIsOneOfTheLibrary) {
+  run(2, [](ProcessGroup& world) {
+    if (world.rank() == 0) {
+      for (const char* key : {"size", "barrier/1/0", "split/0/0/1"}) {
+        EXPECT_EQ(world.store().try_get(key), std::nullopt);
+        EXPECT_EQ(world.store().add(key, 1), 1);
+      }
+      for (const char* key : {"cause", "join/failed", "split/0", "meets/1"})
+        world.store().set(key, "the weather");
+    }
+    world.barrier();
+    ProcessGroup again = world.split(0);
+    expect_usable(again);
+    expect_usable(world);
+  });
+}
+
 TEST_P(Groups, AllocateGivesAlignedZeroedMemoryThatOpsMayUse) {
   run(2, [](ProcessGroup& group) {
     Buffer<std::int32_t> buffer = group.allocate<std::int32_t>(1000);
