@@ -105,7 +105,7 @@ std::shared_ptr<ProcessGroup::State> make_subgroup(ProcessGroup::State& state,
            {.op = "new_group",
             .call = fmt::format("new_group({{{}}}{})", fmt::join(members, ", "),
                                 name.empty() ? "" : fmt::format(", \"{}\"", name)),
-            .round = context.group + "/came",
+            .key = context.group + "/came",
             .ranks = members},
            "", deadline);
   ++made;

@@ -8,14 +8,29 @@
 #include <chrono>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "src/core/bootstrap.h"
+#include "src/core/failure_text.h"
 #include "src/core/members.h"
 
 namespace c10d::inline v0 {
 namespace {
+
+constexpr std::string_view kMet = "met";  // the outcome; else the next attempt and a failure
+
+// The attempt that is open after this outcome, if any is.
+std::string attempt_after(const std::optional<std::string>& outcome) {
+  return outcome ? outcome->substr(0, outcome->find('\n')) : "0";
+}
+
+bool is_open(Store& store, const std::string& round) {
+  const std::size_t slash = round.rfind('/');
+  return slash != round.npos &&
+         attempt_after(store.try_get(round.substr(0, slash))) == round.substr(slash + 1);
+}
 
 // Where a rank says which meeting it has come to last.
 std::string place_of(int rank) { return fmt::format("meets/{}", rank); }
@@ -25,7 +40,7 @@ std::string list_of(const std::vector<int>& ranks) {
 }
 
 std::string to_place(const Meeting& meeting) {
-  return fmt::format("{}\n{}\n{}", meeting.round, list_of(meeting.ranks), meeting.call);
+  return fmt::format("{}\n{}\n{}", meeting.round(), list_of(meeting.ranks), meeting.call);
 }
 
 // The call in which `peer`, which has not come to a meeting of ours, waits for this rank, if any.
@@ -38,9 +53,10 @@ std::optional<std::string> crossing_call(ProcessGroup::State& state, int peer) {
   if (call == place->npos) return std::nullopt;
   const int me = state.context.rank;
   const bool wants_me = place->substr(ranks, call - ranks).find(list_of({me})) != place->npos;
-  // A meeting that this rank came to may have ended long ago.
-  const std::string mine = fmt::format("{}/{}", place->substr(0, ranks), me);
-  if (!wants_me || state.context.store->try_get(mine)) return std::nullopt;
+  const std::string round = place->substr(0, ranks);
+  if (!wants_me || state.context.store->try_get(fmt::format("{}/{}", round, me)) ||
+      !is_open(*state.context.store, round))
+    return std::nullopt;
   return place->substr(call + 1);
 }
 
@@ -90,27 +106,37 @@ void look_for_crossing_calls(ProcessGroup::State& state, const Meeting& meeting,
   }
 }
 
-[[noreturn]] void throw_late(ProcessGroup::State& state, const Meeting& meeting,
-                             const std::vector<int>& missing) {
-  // As if it had never come: it may try again, or make another call.
-  state.context.store->delete_key(meeting.entry(state.context.rank));
-  state.context.store->delete_key(place_of(state.context.rank));
+Failure late(const ProcessGroup::State& state, const Meeting& meeting,
+             const std::vector<int>& missing) {
   const std::string hint =
       meeting.op != "new_group"
           ? ""
           : fmt::format("; each of them gives the ranks {} in this order, and the same name",
                         fmt::join(meeting.ranks, ", "));
-  throw_failure(failure_at(state, meeting, Code::timed_out, missing.front(),
-                           fmt::format("these ranks did not come to {}: {}{}", meeting.op,
-                                       names_of(state.context.members, missing), hint)));
+  return failure_at(state, meeting, Code::timed_out, missing.front(),
+                    fmt::format("these ranks did not come to {}: {}{}", meeting.op,
+                                names_of(state.context.members, missing), hint));
+}
+
+// Of an attempt that this rank or another one has given up.
+[[noreturn]] void throw_given_up(ProcessGroup::State& state, const Meeting& meeting,
+                                 const std::string& outcome) {
+  // As if it had never come: it may try again, or make another call.
+  state.context.store->delete_key(meeting.entry(state.context.rank));
+  state.context.store->delete_key(place_of(state.context.rank));
+  Failure failure = from_text(outcome.substr(outcome.find('\n') + 1));
+  failure.group = state.context.group;
+  throw_failure(std::move(failure));
 }
 
 }  // namespace
 
-std::vector<std::string> exchange(ProcessGroup::State& state, const Meeting& meeting,
+std::vector<std::string> exchange(ProcessGroup::State& state, Meeting meeting,
                                   const std::string& mine, Deadline deadline) {
   constexpr std::chrono::milliseconds kSlice{100};  // how often to look for a broken group
   Store& store = *state.context.store;
+  const std::optional<std::string> before = store.try_get(meeting.key);
+  meeting.attempt = attempt_after(before);
   std::vector<std::string> keys;
   for (const int rank : meeting.ranks) keys.push_back(meeting.entry(rank));
   const int me = state.context.rank;
@@ -119,25 +145,33 @@ std::vector<std::string> exchange(ProcessGroup::State& state, const Meeting& mee
   while (true) {
     if (const auto failure = state.control->failure()) throw_failure(*failure);
     const Deadline now = std::chrono::steady_clock::now();
+    std::optional<std::string> outcome;
     try {
-      return store.multi_get(keys, std::clamp<Duration>(deadline - now, Duration(1), kSlice));
+      auto all = store.multi_get(keys, std::clamp<Duration>(deadline - now, Duration(1), kSlice));
+      outcome = store.compare_set(meeting.key, before, kMet);
+      if (outcome == kMet) return all;
     } catch (const DistTimeoutError&) {
+      outcome = store.try_get(meeting.key);
     }
+    if (outcome != before && outcome != kMet) throw_given_up(state, meeting, outcome.value_or(""));
     look_for_ranks_that_left(state, meeting);
     if (now < std::min(look, deadline)) continue;
     const std::vector<int> missing = ranks_missing_at(state, meeting);
     look_for_crossing_calls(state, meeting, missing);
     look = deadline;
-    if (now >= deadline && !missing.empty()) throw_late(state, meeting, missing);
+    if (now >= deadline && !missing.empty())
+      store.compare_set(meeting.key, before,
+                        fmt::format("{}\n{}", std::stoi(meeting.attempt) + 1,
+                                    to_text(late(state, meeting, missing))));
   }
 }
 
 std::vector<std::string> exchange_with_all(ProcessGroup::State& state, std::string op,
-                                           std::string call, std::string round,
+                                           std::string call, std::string key,
                                            const std::string& mine, Deadline deadline) {
   Meeting meeting{.op = std::move(op),
                   .call = std::move(call),
-                  .round = std::move(round),
+                  .key = std::move(key),
                   .ranks = std::vector<int>(static_cast<std::size_t>(state.context.size))};
   std::iota(meeting.ranks.begin(), meeting.ranks.end(), 0);
   try {

@@ -167,6 +167,29 @@ TEST_P(Groups, ARankThatLeftIsNotWaitedFor) {
     });
 }
 
+// Also those that would wait for longer; and all can try again.
+TEST(GroupsByStore, AMeetingThatOneRankGivesUpIsOverForAllThatWait) {
+  const auto store = make_hash_store(kTimeout);
+  Latch given_up(2);
+  run_threads(3, [&](int rank) {
+    ProcessGroup world = init_process_group(
+        {.backend = "native", .store = store, .rank = rank, .size = 3, .timeout = kTimeout});
+    if (rank < 2) {
+      if (rank == 0) store->wait(std::vector<std::string>{"world.1/meets/1"});
+      world.set_timeout(rank == 0 ? Duration(std::chrono::milliseconds(1)) : std::chrono::hours(1));
+      const Failure failure = failure_of([&] { world.new_group({0, 1, 2}); });
+      EXPECT_EQ(failure.code, Code::timed_out) << failure.message;
+      EXPECT_EQ(failure.rank, 2);
+      EXPECT_EQ(failure.group, "world");
+      given_up.count_down();
+    }
+    given_up.wait();
+    world.set_timeout(kTimeout);
+    ProcessGroup group = world.new_group({0, 1, 2});
+    expect_usable(group);
+  });
+}
+
 // Of a call that is over nobody is told, whether it gave a group or not.
 TEST_P(Groups, ACallThatIsOverDoesNotCrossALaterOne) {
   Latch tried(1), called(1);
