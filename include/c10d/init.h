@@ -18,8 +18,9 @@ struct InitOptions {
   //   env://                               C10D_STORE, else MASTER_ADDR and MASTER_PORT; rank and
   //                                        size as detect_launch() finds them; a single process
   //                                        needs nothing
-  //   tcp://host:port?rank=0&world_size=2  rank 0 serves the store there, unless the launcher
-  //                                        already does
+  //   tcp://host:port?rank=0&world_size=2  rank 0 serves the store there until it ends its
+  //                                        last group; who goes on in a subgroup over several
+  //                                        hosts then gets store_lost, so rank 0 ends last
   //   file:///path?rank=0&world_size=2     a file that all ranks see
   std::string url = "env://";
   std::shared_ptr<Store> store;  // instead of url; then rank and size must be given

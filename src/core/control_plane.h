@@ -44,6 +44,10 @@ class ControlPlane : public Control {
 
   // Orderly end: peers that still wait for this rank learn that it left. Idempotent.
   virtual void leave() noexcept = 0;
+  // The peers that ended in good order. Throws what the store throws.
+  virtual std::vector<int> ranks_that_left() = 0;
+  // That `peer` left while this rank waits for it in `where`.
+  Failure left(int peer, std::string_view where) const;
   // As fail(), for abort(): returns at once, whatever it takes to tell the peers.
   virtual std::shared_ptr<const Failure> revoke(Failure failure) {
     return fail(std::move(failure));
@@ -80,8 +84,6 @@ class ControlPlane : public Control {
   std::string name_of(int rank) const;
   std::string names_of(const std::vector<int>& ranks) const;
   Failure failure_about(int rank, Code code, std::string message) const;
-  // That `peer` left while this rank waits for it in `where`.
-  Failure left(int peer, std::string_view where) const;
   // As timed_out().
   virtual Failure late(const Signature& signature, std::uint64_t sequence,
                        std::string_view phase) = 0;

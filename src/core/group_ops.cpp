@@ -12,6 +12,7 @@
 #include "src/core/group_state.h"
 #include "src/core/log.h"
 #include "src/core/longest_timeout.h"
+#include "src/core/meeting.h"
 #include "src/core/mutex.h"
 #include "src/core/work_shared.h"
 
@@ -144,7 +145,7 @@ PlanReport ProcessGroup::plan(const PlanQuery& query) const {
 const std::vector<Member>& ProcessGroup::members() const {
   return existing(state_).context.members;
 }
-Store& ProcessGroup::store() const { return *existing(state_).context.store; }
+Store& ProcessGroup::store() const { return *existing(state_).user_store; }
 Duration ProcessGroup::timeout() const { return Duration(existing(state_).timeout.load()); }
 void ProcessGroup::set_timeout(Duration timeout) {
   if (timeout <= Duration::zero()) throw InvalidArgument("a timeout must be positive");
@@ -189,8 +190,11 @@ Allocation ProcessGroup::allocate_bytes(std::size_t bytes) {
   Exclusive exclusive(state);
   return state.keeping_record([&] {
     if (const auto failure = state.control->failure()) throw_failure(*failure);
-    return state.backend->allocate(
-        bytes, std::chrono::steady_clock::now() + Duration(state.timeout.load()));
+    const Deadline deadline = std::chrono::steady_clock::now() + Duration(state.timeout.load());
+    // A backend does not notice that a rank left which never came.
+    exchange_with_all(state, "allocate", fmt::format("allocate({} bytes)", bytes),
+                      fmt::format("allocate/{}", state.allocations++), "", deadline);
+    return state.backend->allocate(bytes, deadline);
   });
 }
 

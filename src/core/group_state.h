@@ -22,6 +22,7 @@ struct ProcessGroup::State {
   ~State();
 
   const BackendContext context;
+  const std::shared_ptr<Store> user_store;  // apart from the library's own keys
   const std::string backend_name;
   const std::shared_ptr<ControlPlane> control;
   const std::unique_ptr<Backend> backend;
@@ -37,6 +38,7 @@ struct ProcessGroup::State {
   std::atomic<std::uint64_t> collectives{0};  // written by the one thread inside
   std::uint64_t messages = 0;
   int splits = 0;
+  int allocations = 0;
   std::map<std::string, int> subgroups;  // how often each was made
 
   // Answers of Backend::supports, asked once each: 0 not asked, 1 yes, 2 no.

@@ -158,7 +158,13 @@ bool all_on_one_host(const LaunchInfo& launch) {
                   size, launch.launcher == "slurm" ? kForSlurm : ""));
 }
 
-// Where to meet and as whom, before the store is made.
+// Before a store is made: who cannot belong waits for no server and takes nobody's place.
+void check_rank(int rank, int size) {
+  if (size < 1 || rank < 0 || rank >= size)
+    throw InvalidArgument(fmt::format("rank {} of {} ranks makes no sense", rank, size));
+}
+
+// Where to meet and as whom.
 struct Place {
   std::shared_ptr<Store> store;
   int rank = 0;
@@ -172,6 +178,7 @@ Place meet_by_env(const InitOptions& options, const std::string& token, Duration
   Place place{.store = nullptr,
               .rank = options.rank.value_or(launch.rank),
               .size = options.size.value_or(launch.size)};
+  check_rank(place.rank, place.size);
   if (const auto text = env("C10D_STORE")) {
     const Url url = parse_url(*text);
     if (url.scheme != "tcp" || !url.query.empty())
@@ -202,6 +209,7 @@ Place meet(const InitOptions& options, const std::string& token, Duration timeou
   if (options.store) {
     if (!options.rank || !options.size)
       throw InvalidArgument("InitOptions: with a store, rank and size must be given");
+    check_rank(*options.rank, *options.size);
     return {.store = options.store, .rank = *options.rank, .size = *options.size};
   }
   if (options.url == "env://") return meet_by_env(options, token, timeout);
@@ -209,6 +217,7 @@ Place meet(const InitOptions& options, const std::string& token, Duration timeou
   Place place{.store = nullptr,
               .rank = required(options.rank, url, "rank"),
               .size = required(options.size, url, "world_size")};
+  check_rank(place.rank, place.size);
   if (url.scheme == "tcp") {
     place.ends_with_rank_0 = true;
     place.store = meet_by_tcp(url.host, url.port, place.rank == 0, token, timeout);
@@ -255,9 +264,6 @@ ProcessGroup init_process_group(InitOptions options) {
   const Deadline deadline = steady_clock::now() + connect_timeout;
   const std::string token = find_token(options);
   Place place = meet(options, token, connect_timeout);
-  if (place.size < 1 || place.rank < 0 || place.rank >= place.size)
-    throw InvalidArgument(
-        fmt::format("rank {} of {} ranks makes no sense", place.rank, place.size));
   Bootstrapped met = bootstrap({.store = place.store,
                                 .name = options.name,
                                 .backend = options.backend,

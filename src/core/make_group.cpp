@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <numeric>
 
-#include "src/core/bootstrap.h"
 #include "src/core/group_state.h"
-#include "src/core/members.h"
+#include "src/core/meeting.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -69,119 +66,6 @@ std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::str
 
 namespace {
 
-// A call that ranks of a group make together to make another one. They meet in the store of the
-// group.
-struct Meeting {
-  std::string op;
-  std::string call;        // the op with its arguments, as it is told
-  std::string round;       // of its own: where its ranks write
-  std::vector<int> ranks;  // all of them callers
-
-  std::string entry(int rank) const { return fmt::format("{}/{}", round, rank); }
-};
-
-// Where a rank says which meeting it has come to last.
-std::string place_of(int rank) { return fmt::format("meets/{}", rank); }
-
-std::string list_of(const std::vector<int>& ranks) {
-  return fmt::format(" {} ", fmt::join(ranks, " "));
-}
-
-std::string to_place(const Meeting& meeting) {
-  return fmt::format("{}\n{}\n{}", meeting.round, list_of(meeting.ranks), meeting.call);
-}
-
-// The call in which `peer`, which has not come to a meeting of ours, waits for this rank, if any.
-// Then neither comes to the other.
-std::optional<std::string> crossing_call(ProcessGroup::State& state, int peer) {
-  const std::optional<std::string> place = state.context.store->try_get(place_of(peer));
-  if (!place) return std::nullopt;
-  const std::size_t ranks = place->find('\n');
-  const std::size_t call = ranks == place->npos ? ranks : place->find('\n', ranks + 1);
-  if (call == place->npos) return std::nullopt;
-  const int me = state.context.rank;
-  const bool wants_me = place->substr(ranks, call - ranks).find(list_of({me})) != place->npos;
-  // A meeting that this rank came to may have ended long ago.
-  const std::string mine = fmt::format("{}/{}", place->substr(0, ranks), me);
-  if (!wants_me || state.context.store->try_get(mine)) return std::nullopt;
-  return place->substr(call + 1);
-}
-
-Failure failure_at(const ProcessGroup::State& state, const Meeting& meeting, Code code, int rank,
-                   std::string message) {
-  const Member& member = state.context.members[static_cast<std::size_t>(rank)];
-  return {.code = code,
-          .message = std::move(message),
-          .rank = rank,
-          .host = member.host,
-          .pid = member.pid,
-          .group = state.context.group,
-          .op = meeting.op};
-}
-
-std::vector<int> ranks_missing_at(const ProcessGroup::State& state, const Meeting& meeting) {
-  std::vector<int> missing;
-  for (const int rank : meeting.ranks)
-    if (!state.context.store->try_get(meeting.entry(rank))) missing.push_back(rank);
-  return missing;
-}
-
-// Of two ranks that each wait for the other in another call, one has come later: that one finds it
-// out, if every rank looks once it has come itself.
-void look_for_crossing_calls(ProcessGroup::State& state, const Meeting& meeting,
-                             const std::vector<int>& missing) {
-  for (const int peer : missing) {
-    const std::optional<std::string> theirs = crossing_call(state, peer);
-    if (!theirs) continue;
-    throw_failure(*state.control->fail(failure_at(
-        state, meeting, Code::mismatch, peer,
-        fmt::format("rank {} called {}, rank {} called {}: each waits for the other; the members "
-                    "of a new group all give the same ranks in the same order, and the same name",
-                    peer, *theirs, state.context.rank, meeting.call))));
-  }
-}
-
-[[noreturn]] void throw_late(ProcessGroup::State& state, const Meeting& meeting,
-                             const std::vector<int>& missing) {
-  // As if it had never come: it may try again, or make another call.
-  state.context.store->delete_key(meeting.entry(state.context.rank));
-  state.context.store->delete_key(place_of(state.context.rank));
-  const std::string hint =
-      meeting.op == "split"
-          ? ""
-          : fmt::format("; each of them gives the ranks {} in this order, and the same name",
-                        fmt::join(meeting.ranks, ", "));
-  throw_failure(failure_at(state, meeting, Code::timed_out, missing.front(),
-                           fmt::format("these ranks did not come to {}: {}{}", meeting.op,
-                                       names_of(state.context.members, missing), hint)));
-}
-
-// What each of the ranks, in their order, says: this one `mine`. Throws what broke the group
-// meanwhile; a mismatch, which breaks it; or at the deadline timed_out, which does not.
-std::vector<std::string> exchange(ProcessGroup::State& state, const Meeting& meeting,
-                                  const std::string& mine, Deadline deadline) {
-  constexpr std::chrono::milliseconds kSlice{100};  // how often to look for a broken group
-  Store& store = *state.context.store;
-  std::vector<std::string> keys;
-  for (const int rank : meeting.ranks) keys.push_back(meeting.entry(rank));
-  const int me = state.context.rank;
-  store.multi_set(std::array{meeting.entry(me), place_of(me)}, std::array{mine, to_place(meeting)});
-  Deadline look = std::chrono::steady_clock::now() + pause_between_looks(state.context.size);
-  while (true) {
-    if (const auto failure = state.control->failure()) throw_failure(*failure);
-    const Deadline now = std::chrono::steady_clock::now();
-    try {
-      return store.multi_get(keys, std::clamp<Duration>(deadline - now, Duration(1), kSlice));
-    } catch (const DistTimeoutError&) {
-      if (now < std::min(look, deadline)) continue;
-    }
-    const std::vector<int> missing = ranks_missing_at(state, meeting);
-    look_for_crossing_calls(state, meeting, missing);
-    look = deadline;
-    if (now >= deadline && !missing.empty()) throw_late(state, meeting, missing);
-  }
-}
-
 std::shared_ptr<ProcessGroup::State> make_subgroup(ProcessGroup::State& state,
                                                    const std::vector<int>& members,
                                                    std::string_view name) {
@@ -198,7 +82,7 @@ std::shared_ptr<ProcessGroup::State> make_subgroup(ProcessGroup::State& state,
     if (std::count(members.begin(), members.end(), rank) != 1)
       throw InvalidArgument(fmt::format("new_group: rank {} is given twice", rank));
   }
-  const std::string key = fmt::format("{}:{}", name, list_of(members));
+  const std::string key = fmt::format("{}:{}", name, fmt::join(members, " "));
   int& made = state.subgroups[key];
   BackendContext context;
   context.rank = static_cast<int>(me - members.begin());
@@ -221,7 +105,7 @@ std::shared_ptr<ProcessGroup::State> make_subgroup(ProcessGroup::State& state,
            {.op = "new_group",
             .call = fmt::format("new_group({{{}}}{})", fmt::join(members, ", "),
                                 name.empty() ? "" : fmt::format(", \"{}\"", name)),
-            .round = context.group + "/came",
+            .key = context.group + "/came",
             .ranks = members},
            "", deadline);
   ++made;
@@ -244,18 +128,10 @@ ProcessGroup ProcessGroup::split(std::optional<int> color, int key) {
   Exclusive exclusive(state);
   if (const auto failure = state.control->failure()) throw_failure(*failure);
   const std::string mine = color ? fmt::format("{} {}", *color, key) : "none";
-  Meeting meeting{.op = "split",
-                  .call = color ? fmt::format("split({}, {})", *color, key) : "split({})",
-                  .round = fmt::format("split/{}", state.splits++),
-                  .ranks = std::vector<int>(static_cast<std::size_t>(state.context.size))};
-  std::iota(meeting.ranks.begin(), meeting.ranks.end(), 0);
-  std::vector<std::string> entries;
-  try {
-    const Deadline deadline = std::chrono::steady_clock::now() + Duration(state.timeout.load());
-    entries = exchange(state, meeting, mine, deadline);
-  } catch (const DistTimeoutError& error) {
-    throw_failure(*state.control->fail(error.failure()));
-  }
+  const std::string call = color ? fmt::format("split({}, {})", *color, key) : "split({})";
+  const std::vector<std::string> entries =
+      exchange_with_all(state, "split", call, fmt::format("split/{}", state.splits++), mine,
+                        std::chrono::steady_clock::now() + Duration(state.timeout.load()));
   if (!color) return {};
   std::vector<std::pair<int, int>> members;  // key, rank
   for (int rank = 0; rank < state.context.size; ++rank) {

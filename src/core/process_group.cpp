@@ -59,6 +59,8 @@ ProcessGroup::State::State(BackendContext context_, std::string backend_name_,
                            std::shared_ptr<ControlPlane> control_,
                            std::unique_ptr<Backend> backend_)
     : context(std::move(context_)),
+      // No key of the library begins with a slash: group names have none.
+      user_store(make_prefix_store("/user", context.store)),
       backend_name(std::move(backend_name_)),
       control(std::move(control_)),
       backend(std::move(backend_)),

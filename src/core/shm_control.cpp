@@ -81,6 +81,9 @@ class ShmControl final : public ControlPlane {
     own_.presence.compare_exchange_strong(expected, Presence::left);
     own_.bell.ring();
   }
+  std::vector<int> ranks_that_left() override {
+    return ranks_that([this](int rank) { return rank != rank_ && has_left(rank); });
+  }
   // Free until we join: peers look at it only then. Held beside every lock that the monitor takes
   // later, it must not be waited for.
   void hold_liveness() override { static_cast<void>(pthread_mutex_trylock(&own_.alive)); }

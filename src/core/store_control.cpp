@@ -63,6 +63,7 @@ class StoreControl final : public ControlPlane {
   std::shared_ptr<const Failure> revoke(Failure failure) override;
   std::shared_ptr<const Failure> barrier(Deadline deadline) override;
   void leave() noexcept override;
+  std::vector<int> ranks_that_left() override;
   void tick() override;
   void look_for_evidence() override;
 
@@ -185,10 +186,16 @@ void StoreControl::look_for_beats() {
   }
 }
 
-void StoreControl::look_for_left(const std::vector<std::string>& by_rank, std::string_view where) {
+std::vector<int> StoreControl::ranks_that_left() {
   const std::vector<std::string> values = beats();
-  for (int peer = 0; peer < size_; ++peer) {
-    if (peer == rank_ || values[static_cast<std::size_t>(peer)] != kLeft) continue;
+  std::vector<int> ranks;
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_ && values[static_cast<std::size_t>(peer)] == kLeft) ranks.push_back(peer);
+  return ranks;
+}
+
+void StoreControl::look_for_left(const std::vector<std::string>& by_rank, std::string_view where) {
+  for (const int peer : ranks_that_left()) {
     // It wrote this before it left, or never.
     if (store_->try_get(by_rank[static_cast<std::size_t>(peer)], kPatience)) continue;
     fail(ControlPlane::left(peer, where));

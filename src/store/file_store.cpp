@@ -147,13 +147,15 @@ bool FileStore::join(Deadline deadline) {
     forget();
     return false;
   }
-  if (size_ > 0 && joined_ >= size_)
+  // Who left makes room: it may have been no rank of the job, or come again for the next world
+  // before the others have left this one.
+  if (size_ > 0 && joined_ - left_ >= size_)
     throw_failure(
         {.code = Code::store_error,
-         .message = fmt::format("file store {}: {} users joined already and the size is "
-                                "{}; the file is a leftover of another job: remove it, or "
-                                "take another path",
-                                path_, joined_, size_)});
+         .message = fmt::format("file store {}: it has {} users already and the size is {}; "
+                                "if these run no more the file is a leftover of another job: "
+                                "remove it, or take another path",
+                                path_, joined_ - left_, size_)});
   record(join_record, {});
   return true;
 }
@@ -161,7 +163,9 @@ bool FileStore::join(Deadline deadline) {
 void FileStore::leave() {
   const Transaction transaction(*this, steady_clock::now() + kLeavePatience);
   record(leave_record, {});
-  if (left_ == size_ && is_still_named()) ::unlink(path_.c_str());
+  // Before `size` users came, one that is to come may need what those that left have written.
+  const bool is_last = size_ > 0 && joined_ >= size_ && left_ == joined_;
+  if (is_last && is_still_named()) ::unlink(path_.c_str());
 }
 
 void FileStore::lock_file(Deadline deadline) {

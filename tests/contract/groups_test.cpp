@@ -150,6 +150,46 @@ TEST_P(Groups, AMemberThatDoesNotComeIsNamedAndTheParentGoesOn) {
   });
 }
 
+TEST_P(Groups, ARankThatLeftIsNotWaitedFor) {
+  const Body calls[] = {[](ProcessGroup& world) {
+                          world.new_group({0, 1});
+                        },
+                        [](ProcessGroup& world) { world.split(0); },
+                        [](ProcessGroup& world) { world.allocate<float>(1); }};
+  for (const Body& call : calls)
+    run(2, [&](ProcessGroup& world) {
+      if (world.rank() == 1) return world.shutdown();
+      world.set_timeout(std::chrono::hours(1));
+      const Failure failure = failure_of([&] { call(world); });
+      EXPECT_EQ(failure.code, Code::peer_left) << failure.message;
+      EXPECT_EQ(failure.rank, 1);
+      EXPECT_EQ(code_of([&] { world.barrier(); }), Code::peer_left);
+    });
+}
+
+// Also those that would wait for longer; and all can try again.
+TEST(GroupsByStore, AMeetingThatOneRankGivesUpIsOverForAllThatWait) {
+  const auto store = make_hash_store(kTimeout);
+  Latch given_up(2);
+  run_threads(3, [&](int rank) {
+    ProcessGroup world = init_process_group(
+        {.backend = "native", .store = store, .rank = rank, .size = 3, .timeout = kTimeout});
+    if (rank < 2) {
+      if (rank == 0) store->wait(std::vector<std::string>{"world.1/meets/1"});
+      world.set_timeout(rank == 0 ? Duration(std::chrono::milliseconds(1)) : std::chrono::hours(1));
+      const Failure failure = failure_of([&] { world.new_group({0, 1, 2}); });
+      EXPECT_EQ(failure.code, Code::timed_out) << failure.message;
+      EXPECT_EQ(failure.rank, 2);
+      EXPECT_EQ(failure.group, "world");
+      given_up.count_down();
+    }
+    given_up.wait();
+    world.set_timeout(kTimeout);
+    ProcessGroup group = world.new_group({0, 1, 2});
+    expect_usable(group);
+  });
+}
+
 // Of a call that is over nobody is told, whether it gave a group or not.
 TEST_P(Groups, ACallThatIsOverDoesNotCrossALaterOne) {
   Latch tried(1), called(1);
@@ -270,6 +310,23 @@ TEST_P(Groups, TheStoreOfAGroupHoldsItsOwnKeysOnly) {
     }
     EXPECT_EQ(world.store().get("key"), "world");
     EXPECT_EQ(sub.store().get("key"), "sub");
+  });
+}
+
+TEST_P(Groups, NoKeyInTheStoreOfAGroupIsOneOfTheLibrary) {
+  run(2, [](ProcessGroup& world) {
+    if (world.rank() == 0) {
+      for (const char* key : {"size", "barrier/1/0", "split/0/0/1"}) {
+        EXPECT_EQ(world.store().try_get(key), std::nullopt);
+        EXPECT_EQ(world.store().add(key, 1), 1);
+      }
+      for (const char* key : {"cause", "join/failed", "split/0", "meets/1"})
+        world.store().set(key, "the weather");
+    }
+    world.barrier();
+    ProcessGroup again = world.split(0);
+    expect_usable(again);
+    expect_usable(world);
   });
 }
 

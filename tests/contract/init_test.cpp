@@ -64,17 +64,19 @@ class Variables {
 };
 
 // Each rank's URL is `url` with its rank and the size.
-void meet_at(const std::string& url, int size) {
+void meet_at(const std::string& url, int size, int worlds = 1) {
   run_threads(size, [&](int rank) {
     try {
-      ProcessGroup group = init_process_group(
-          {.backend = "native",
-           .url = url + "?rank=" + std::to_string(rank) + "&world_size=" + std::to_string(size),
-           .timeout = kTimeout});
-      EXPECT_EQ(group.rank(), rank);
-      EXPECT_EQ(group.size(), size);
-      expect_usable(group);
-      group.barrier();  // the store's server lives in rank 0
+      for (int world = 0; world < worlds; ++world) {
+        ProcessGroup group = init_process_group(
+            {.backend = "native",
+             .url = url + "?rank=" + std::to_string(rank) + "&world_size=" + std::to_string(size),
+             .timeout = kTimeout});
+        EXPECT_EQ(group.rank(), rank);
+        EXPECT_EQ(group.size(), size);
+        expect_usable(group);
+        group.barrier();  // the store's server lives in rank 0
+      }
     } catch (const std::exception& error) {
       ADD_FAILURE() << error.what();
     }
@@ -86,8 +88,28 @@ TEST(Init, ByTcp) { meet_at(HeldPort().url(), 3); }
 TEST(Init, ByFile) {
   std::string folder = testing::TempDir() + "c10d-init-XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  meet_at("file://" + folder + "/store", 3);
+  meet_at("file://" + folder + "/store", 3, 5);
   EXPECT_EQ(rmdir(folder.c_str()), 0) << "the file must be gone with the last of its users";
+}
+
+TEST(Init, ByFileWhoDoesNotBelongTakesNoPlace) {
+  std::string folder = testing::TempDir() + "c10d-init-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const auto join = [&](int rank) {
+    return init_process_group({.backend = "native",
+                               .url = "file://" + folder + "/store?world_size=2",
+                               .rank = rank,
+                               .timeout = kTimeout});
+  };
+  std::jthread first([&] { join(0).barrier(); });
+  make_file_store(folder + "/store", 2, kTimeout)->wait(std::vector<std::string>{"world.1/rank/0"});
+  for (const int rank : {-1, 2, 7}) EXPECT_THROW(join(rank), InvalidArgument);
+  EXPECT_EQ(code_of([&] { join(0); }), Code::mismatch);
+  ProcessGroup second = join(1);
+  second.barrier();
+  first.join();
+  second = ProcessGroup();
+  EXPECT_EQ(rmdir(folder.c_str()), 0);
 }
 
 TEST(Init, ASingleProcessNeedsNothing) {
@@ -113,6 +135,7 @@ TEST(Init, WrongOptionsAreInvalidArguments) {
       {.url = "tcp://127.0.0.1:29500?rank=zero&world_size=1"},
       {.url = "tcp://127.0.0.1:29500?rank=0&rank=1&world_size=2"},
       {.url = "tcp://127.0.0.1:29500?rank=0&world_size=1&size=3"},
+      {.url = "tcp://127.0.0.1:1?rank=5&world_size=2"},  // nobody serves there
       {.url = "file://relative?rank=0&world_size=1"},
       {.store = store},
       {.store = store, .rank = 0},

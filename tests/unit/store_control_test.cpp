@@ -44,7 +44,9 @@ std::array<Plane, 2> make_both(const std::shared_ptr<Store>& store) {
 
 TEST(StoreControl, ARankThatLeftIsNotWaitedFor) {
   const auto planes = make_both(make_hash_store(1h));
+  EXPECT_TRUE(planes[0]->ranks_that_left().empty());
   planes[1]->leave();
+  EXPECT_EQ(planes[0]->ranks_that_left(), std::vector{1});
   const auto failure = planes[0]->barrier(after(1h));
   ASSERT_NE(failure, nullptr);
   EXPECT_EQ(failure->code, Code::peer_left);

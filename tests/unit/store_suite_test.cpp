@@ -355,6 +355,27 @@ TEST(FileStore, TheLastUserRemovesTheFile) {
   EXPECT_EQ(make_file_store(file.path(), 1, 5s)->num_keys(), 0U);
 }
 
+// One that was no rank of the job, or a rank that comes again before the others have left.
+TEST(FileStore, WhoLeftMakesRoom) {
+  const TemporaryFile file;
+  const auto join = [&] { return make_file_store(file.path(), 2, 5s); };
+  auto first = join();
+  join();
+  auto second = join();
+  first->set("k", "v");
+  EXPECT_EQ(failure_of(join).code, Code::store_error);
+  for (int round = 0; round < 2; ++round) {  // in turns, so that the file is never without a user
+    (round == 0 ? first : second).reset();
+    (round == 0 ? first : second) = join();
+    EXPECT_EQ(failure_of(join).code, Code::store_error);
+  }
+  EXPECT_EQ(first->get("k"), "v");
+  first.reset();
+  EXPECT_EQ(::access(file.path().c_str(), F_OK), 0);
+  second.reset();
+  EXPECT_NE(::access(file.path().c_str(), F_OK), 0);
+}
+
 // A store that does not answer, as one whose server is stopped.
 TEST(PrefixStore, ItsOwnTimeoutAndTheOneGivenEndEveryCall) {
   const TemporaryFile file;

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/core/meeting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "src/core/bootstrap.h"
+#include "src/core/failure_text.h"
+#include "src/core/members.h"
+
+namespace c10d::inline v0 {
+namespace {
+
+constexpr std::string_view kMet = "met";  // the outcome; else the next attempt and a failure
+
+// The attempt that is open after this outcome, if any is.
+std::string attempt_after(const std::optional<std::string>& outcome) {
+  return outcome ? outcome->substr(0, outcome->find('\n')) : "0";
+}
+
+bool is_open(Store& store, const std::string& round) {
+  const std::size_t slash = round.rfind('/');
+  return slash != round.npos &&
+         attempt_after(store.try_get(round.substr(0, slash))) == round.substr(slash + 1);
+}
+
+// Where a rank says which meeting it has come to last.
+std::string place_of(int rank) { return fmt::format("meets/{}", rank); }
+
+std::string list_of(const std::vector<int>& ranks) {
+  return fmt::format(" {} ", fmt::join(ranks, " "));
+}
+
+std::string to_place(const Meeting& meeting) {
+  return fmt::format("{}\n{}\n{}", meeting.round(), list_of(meeting.ranks), meeting.call);
+}
+
+// The call in which `peer`, which has not come to a meeting of ours, waits for this rank, if any.
+// Then neither comes to the other.
+std::optional<std::string> crossing_call(ProcessGroup::State& state, int peer) {
+  const std::optional<std::string> place = state.context.store->try_get(place_of(peer));
+  if (!place) return std::nullopt;
+  const std::size_t ranks = place->find('\n');
+  const std::size_t call = ranks == place->npos ? ranks : place->find('\n', ranks + 1);
+  if (call == place->npos) return std::nullopt;
+  const int me = state.context.rank;
+  const bool wants_me = place->substr(ranks, call - ranks).find(list_of({me})) != place->npos;
+  const std::string round = place->substr(0, ranks);
+  if (!wants_me || state.context.store->try_get(fmt::format("{}/{}", round, me)) ||
+      !is_open(*state.context.store, round))
+    return std::nullopt;
+  return place->substr(call + 1);
+}
+
+Failure failure_at(const ProcessGroup::State& state, const Meeting& meeting, Code code, int rank,
+                   std::string message) {
+  const Member& member = state.context.members[static_cast<std::size_t>(rank)];
+  return {.code = code,
+          .message = std::move(message),
+          .rank = rank,
+          .host = member.host,
+          .pid = member.pid,
+          .group = state.context.group,
+          .op = meeting.op};
+}
+
+std::vector<int> ranks_missing_at(const ProcessGroup::State& state, const Meeting& meeting) {
+  std::vector<int> missing;
+  for (const int rank : meeting.ranks)
+    if (!state.context.store->try_get(meeting.entry(rank))) missing.push_back(rank);
+  return missing;
+}
+
+// A rank that left comes no more. What it wrote, it wrote before that: ask first, then look.
+void look_for_ranks_that_left(ProcessGroup::State& state, const Meeting& meeting) {
+  for (const int rank : state.control->ranks_that_left()) {
+    if (std::ranges::find(meeting.ranks, rank) == meeting.ranks.end() ||
+        state.context.store->try_get(meeting.entry(rank)))
+      continue;
+    Failure failure = state.control->left(rank, meeting.op);
+    failure.op = meeting.op;
+    throw_failure(*state.control->fail(std::move(failure)));
+  }
+}
+
+// Of two ranks that each wait for the other in another call, one has come later: that one finds it
+// out, if every rank looks once it has come itself.
+void look_for_crossing_calls(ProcessGroup::State& state, const Meeting& meeting,
+                             const std::vector<int>& missing) {
+  for (const int peer : missing) {
+    const std::optional<std::string> theirs = crossing_call(state, peer);
+    if (!theirs) continue;
+    throw_failure(*state.control->fail(failure_at(
+        state, meeting, Code::mismatch, peer,
+        fmt::format("rank {} called {}, rank {} called {}: each waits for the other; the members "
+                    "of a new group all give the same ranks in the same order, and the same name",
+                    peer, *theirs, state.context.rank, meeting.call))));
+  }
+}
+
+Failure late(const ProcessGroup::State& state, const Meeting& meeting,
+             const std::vector<int>& missing) {
+  const std::string hint =
+      meeting.op != "new_group"
+          ? ""
+          : fmt::format("; each of them gives the ranks {} in this order, and the same name",
+                        fmt::join(meeting.ranks, ", "));
+  return failure_at(state, meeting, Code::timed_out, missing.front(),
+                    fmt::format("these ranks did not come to {}: {}{}", meeting.op,
+                                names_of(state.context.members, missing), hint));
+}
+
+// Of an attempt that this rank or another one has given up.
+[[noreturn]] void throw_given_up(ProcessGroup::State& state, const Meeting& meeting,
+                                 const std::string& outcome) {
+  // As if it had never come: it may try again, or make another call.
+  state.context.store->delete_key(meeting.entry(state.context.rank));
+  state.context.store->delete_key(place_of(state.context.rank));
+  Failure failure = from_text(outcome.substr(outcome.find('\n') + 1));
+  failure.group = state.context.group;
+  throw_failure(std::move(failure));
+}
+
+}  // namespace
+
+std::vector<std::string> exchange(ProcessGroup::State& state, Meeting meeting,
+                                  const std::string& mine, Deadline deadline) {
+  constexpr std::chrono::milliseconds kSlice{100};  // how often to look for a broken group
+  Store& store = *state.context.store;
+  const std::optional<std::string> before = store.try_get(meeting.key);
+  meeting.attempt = attempt_after(before);
+  std::vector<std::string> keys;
+  for (const int rank : meeting.ranks) keys.push_back(meeting.entry(rank));
+  const int me = state.context.rank;
+  store.multi_set(std::array{meeting.entry(me), place_of(me)}, std::array{mine, to_place(meeting)});
+  Deadline look = std::chrono::steady_clock::now() + pause_between_looks(state.context.size);
+  while (true) {
+    if (const auto failure = state.control->failure()) throw_failure(*failure);
+    const Deadline now = std::chrono::steady_clock::now();
+    std::optional<std::string> outcome;
+    try {
+      auto all = store.multi_get(keys, std::clamp<Duration>(deadline - now, Duration(1), kSlice));
+      outcome = store.compare_set(meeting.key, before, kMet);
+      if (outcome == kMet) return all;
+    } catch (const DistTimeoutError&) {
+      outcome = store.try_get(meeting.key);
+    }
+    if (outcome != before && outcome != kMet) throw_given_up(state, meeting, outcome.value_or(""));
+    look_for_ranks_that_left(state, meeting);
+    if (now < std::min(look, deadline)) continue;
+    const std::vector<int> missing = ranks_missing_at(state, meeting);
+    look_for_crossing_calls(state, meeting, missing);
+    look = deadline;
+    if (now >= deadline && !missing.empty())
+      store.compare_set(meeting.key, before,
+                        fmt::format("{}\n{}", std::stoi(meeting.attempt) + 1,
+                                    to_text(late(state, meeting, missing))));
+  }
+}
+
+std::vector<std::string> exchange_with_all(ProcessGroup::State& state, std::string op,
+                                           std::string call, std::string key,
+                                           const std::string& mine, Deadline deadline) {
+  Meeting meeting{.op = std::move(op),
+                  .call = std::move(call),
+                  .key = std::move(key),
+                  .ranks = std::vector<int>(static_cast<std::size_t>(state.context.size))};
+  std::iota(meeting.ranks.begin(), meeting.ranks.end(), 0);
+  try {
+    return exchange(state, meeting, mine, deadline);
+  } catch (const DistTimeoutError& error) {
+    throw_failure(*state.control->fail(error.failure()));
+  }
+}
+
+}  // namespace c10d::inline v0
