@@ -105,7 +105,6 @@ class ConvPlan final : public Plan {
 
  private:
   void plan_by_weight(Dims to, const Dims& strides, const Dims& padding) {
-    const Dims whole = to;
     to[1] = conv_.out / conv_.pieces();
     const Dims weights{to[1], conv_.in, conv_.kernel, conv_.kernel};
     weights_piece_ = desc_of(weights, conv_.weights_tag());

@@ -112,40 +112,48 @@ std::shared_ptr<ProcessGroup::State> make_subgroup(ProcessGroup::State& state,
   return make_group(std::move(context), state.backend_name, deadline, state.backend.get(), members);
 }
 
+// In the order of their keys, then of their numbers. Entries are by rank: color and key.
+std::vector<int> ranks_of_color(const std::vector<std::string>& entries, int color) {
+  std::vector<std::pair<int, int>> members;  // key, rank
+  for (std::size_t rank = 0; rank < entries.size(); ++rank) {
+    int their_color = 0, their_key = 0;
+    if (std::sscanf(entries[rank].c_str(), "%d %d", &their_color, &their_key) == 2 &&
+        their_color == color)
+      members.emplace_back(their_key, static_cast<int>(rank));
+  }
+  std::sort(members.begin(), members.end());
+  std::vector<int> ranks;
+  for (const auto& [their_key, rank] : members) ranks.push_back(rank);
+  return ranks;
+}
+
 }  // namespace
 
 ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, std::string_view name) {
   State& state = existing(state_);
   state.check_alive();
   Exclusive exclusive(state);
-  if (const auto failure = state.control->failure()) throw_failure(*failure);
-  return ProcessGroup(make_subgroup(state, {ranks.begin(), ranks.end()}, name));
+  return state.keeping_record([&] {
+    if (const auto failure = state.control->failure()) throw_failure(*failure);
+    return ProcessGroup(make_subgroup(state, {ranks.begin(), ranks.end()}, name));
+  });
 }
 
 ProcessGroup ProcessGroup::split(std::optional<int> color, int key) {
   State& state = existing(state_);
   state.check_alive();
   Exclusive exclusive(state);
-  if (const auto failure = state.control->failure()) throw_failure(*failure);
-  const std::string mine = color ? fmt::format("{} {}", *color, key) : "none";
-  const std::string call = color ? fmt::format("split({}, {})", *color, key) : "split({})";
-  const std::vector<std::string> entries =
-      exchange_with_all(state, "split", call, fmt::format("split/{}", state.splits++), mine,
-                        std::chrono::steady_clock::now() + Duration(state.timeout.load()));
-  if (!color) return {};
-  std::vector<std::pair<int, int>> members;  // key, rank
-  for (int rank = 0; rank < state.context.size; ++rank) {
-    int their_color = 0, their_key = 0;
-    if (std::sscanf(entries[static_cast<std::size_t>(rank)].c_str(), "%d %d", &their_color,
-                    &their_key) == 2 &&
-        their_color == *color)
-      members.emplace_back(their_key, rank);
-  }
-  std::sort(members.begin(), members.end());
-  std::vector<int> ranks;
-  for (const auto& [their_key, rank] : members) ranks.push_back(rank);
-  return ProcessGroup(
-      make_subgroup(state, ranks, fmt::format("split{}.{}", state.splits - 1, *color)));
+  return state.keeping_record([&]() -> ProcessGroup {
+    if (const auto failure = state.control->failure()) throw_failure(*failure);
+    const std::string mine = color ? fmt::format("{} {}", *color, key) : "none";
+    const std::string call = color ? fmt::format("split({}, {})", *color, key) : "split({})";
+    const std::vector<std::string> entries =
+        exchange_with_all(state, "split", call, fmt::format("split/{}", state.splits++), mine,
+                          std::chrono::steady_clock::now() + Duration(state.timeout.load()));
+    if (!color) return {};
+    return ProcessGroup(make_subgroup(state, ranks_of_color(entries, *color),
+                                      fmt::format("split{}.{}", state.splits - 1, *color)));
+  });
 }
 
 }  // namespace c10d::inline v0

@@ -88,7 +88,9 @@ class AsyncSaver::State {
 };
 
 AsyncSaver::Copying::~Copying() { wait(); }
-void AsyncSaver::Copying::wait() const noexcept { copy->make(); }
+void AsyncSaver::Copying::wait() const noexcept {
+  if (copy) copy->make();
+}
 
 AsyncSaver::AsyncSaver(ProcessGroup& group, std::string directory, SaveOptions options)
     : state_(std::make_unique<State>(group, std::move(directory), options)) {}

@@ -352,14 +352,17 @@ Ended interrupted(std::vector<std::string> arguments, const std::string& json, i
   }
   close(ends[1]);
   int status = 0;
-  while (text_of(json).find(text) == std::string::npos && waitpid(child, &status, WNOHANG) == 0)
+  pid_t reaped = 0;
+  while (text_of(json).find(text) == std::string::npos && reaped == 0) {
+    reaped = waitpid(child, &status, WNOHANG);
     usleep(20'000);
-  kill(child, signal);
+  }
+  if (reaped == 0) kill(child, signal);
   std::array<char, 4096> chunk;
   for (ssize_t got; (got = read(ends[0], chunk.data(), chunk.size())) > 0;)
     ended.out.append(chunk.data(), static_cast<std::size_t>(got));
   close(ends[0]);
-  waitpid(child, &status, 0);
+  if (reaped == 0) waitpid(child, &status, 0);
   if (WIFEXITED(status)) ended.code = WEXITSTATUS(status);
   return ended;
 }

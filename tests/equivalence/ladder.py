@@ -92,7 +92,7 @@ class Ladder:
         run = subprocess.Popen(self.command(*interrupted) + options, stdin=subprocess.DEVNULL,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                # On a busy machine it waits for who watches it, not the reverse.
-                               preexec_fn=lambda: os.nice(19))
+                               preexec_fn=lambda: os.nice(5))
         end = time.monotonic() + DEADLINE
         while not saved.exists() and run.poll() is None and time.monotonic() < end:
             time.sleep(0.002)

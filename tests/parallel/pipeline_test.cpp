@@ -240,7 +240,7 @@ TEST_P(PipelineOn, MessagesMayBeWantedInAnotherOrderThanTheyAreSent) {
 
 // More than gloo lets wait in a group, in each direction; also to and from many peers.
 TEST_P(PipelineOn, AStepHasAnyNumberOfMicroBatches) {
-  constexpr int kMicroBatches = 600;
+  constexpr int kMicroBatches = 300;
   Schedule reversed = make_schedule("gpipe", 2, kMicroBatches);
   std::reverse(reversed.ranks[1].begin(), reversed.ranks[1].begin() + kMicroBatches);
   run(2, [&](ProcessGroup& group) {
