@@ -246,6 +246,7 @@ TEST(Checkpoint, InTheBackgroundTheyAreOfTheMomentOfTheCall) {
     AsyncSaver saver(group, directory.path());
     EXPECT_TRUE(saver.poll());
     saver.wait();
+    AsyncSaver::Copying().wait();  // of no save
     for (const std::uint64_t step : {1, 2}) {
       Holder holder = full(Split::uneven, group, step);
       if (step == 1) {
