@@ -14,14 +14,9 @@
 #endif
 
 namespace c10d::inline v0 {
-namespace {
 
 #if defined(__SSE2__)
-void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-#if defined(__x86_64__)
-  static const bool has_avx512 = __builtin_cpu_supports("avx512f");
-  if (has_avx512) return stream_lines_avx512(to, from, bytes);
-#endif
+void stream_lines_sse2(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   stream_pages(to, from, bytes, [](std::byte* line, const std::byte* source) {
     constexpr std::size_t kStore = sizeof(__m128i);
     __m128i values[kCacheLine / kStore];
@@ -30,6 +25,18 @@ void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexc
     for (std::size_t i = 0; i < kCacheLine / kStore; ++i)
       _mm_stream_si128(reinterpret_cast<__m128i*>(line + i * kStore), values[i]);
   });
+}
+#endif
+
+namespace {
+
+#if defined(__SSE2__)
+void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+#if defined(__x86_64__)
+  static const bool has_avx512 = __builtin_cpu_supports("avx512f");
+  if (has_avx512) return stream_lines_avx512(to, from, bytes);
+#endif
+  stream_lines_sse2(to, from, bytes);
 }
 #elif defined(__aarch64__)
 // Pairs with a hint to the caches: no intrinsic makes them. Other than those of x86 these stores

@@ -8,6 +8,8 @@ namespace c10d::inline v0 {
 
 // For CPUs with AVX-512: as stream_pages().
 void stream_lines_avx512(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+// For those without, with SSE2.
+void stream_lines_sse2(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
 namespace {
 

@@ -118,7 +118,7 @@ class ShmControl final : public ControlPlane {
   bool decide(Gate gate, std::uint64_t sequence, bool go);
   bool goes(Gate gate, std::uint64_t sequence);
   bool gives_up(Gate gate, std::uint64_t sequence);
-  // Whether `peer` is in a send to this rank, and in no recv from it.
+  // Whether `peer` is in a send to this rank, and in no recv that may be from it.
   bool only_sends_to_us(int peer) const;
   // Of ranks that have not left a call, the one that does not run, if any.
   int silent_one(const std::vector<int>& ranks) const noexcept;
@@ -308,9 +308,12 @@ Failure ShmControl::late(const Signature& signature, std::uint64_t sequence,
 bool ShmControl::only_sends_to_us(int peer) const {
   bool sends = false, receives = false;
   visit_records(blocks_[peer], [&](const Recorded& record) {
-    if (record.state != Record::running || record.signature.root != rank_) return;
-    sends = sends || record.signature.kind == OpKind::send;
-    receives = receives || record.signature.kind == OpKind::recv;
+    if (record.state != Record::running) return;
+    const Signature& signature = record.signature;
+    const bool with_us = signature.root == rank_;
+    sends = sends || (signature.kind == OpKind::send && with_us);
+    receives =
+        receives || (signature.kind == OpKind::recv && (with_us || signature.root == kAnySource));
   });
   return sends && !receives;
 }

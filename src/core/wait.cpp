@@ -107,8 +107,14 @@ void SpinBudget::spun_in_vain() noexcept {
 }
 
 WaitResult wait_slowly(const WaitContext& context, Bell& bell, bool (*ready)(void*), void* state) {
+  const bool in_fiber = Fiber::running();
+  const int first_polls = context.policy.spins() && !in_fiber ? WaitPolicy::kFirstPolls : 0;
+  for (int i = WaitPolicy::kInlinePolls; i < first_polls; ++i) {
+    context.policy.pause();
+    if (ready(state)) return WaitResult::ready;
+  }
   if (context.own != nullptr) context.own->ring();
-  if (Fiber::running()) return wait_in_fiber(context, ready, state);
+  if (in_fiber) return wait_in_fiber(context, ready, state);
   constexpr int kBrokenPeriod = 16;  // polls: seeing a failure a little later costs nobody anything
   constexpr int kClockPeriod = 64;
   const auto step = [&](int i, int clock_period) {

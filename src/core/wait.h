@@ -26,6 +26,8 @@ inline void pause_cpu() noexcept {
 // How a wait goes from fast to patient: polls, yields, sleeps. Between two polls lie `pauses` of
 // the CPU: loads without a gap hold up the very line that they wait for (docs/performance.md).
 struct WaitPolicy {
+  static constexpr int kFirstPolls = 64;  // of whoever spins, before it rings its own bell
+  static constexpr int kInlinePolls = 4;  // of these, also in a fiber, which keeps others waiting
   int polls = 0;
   int yields = 0;
   int looks = 0;  // polls, where a rank on another CPU is waited for
@@ -77,8 +79,8 @@ WaitResult wait_slowly(const WaitContext& context, Bell& bell, bool (*ready)(voi
 template <class Ready>
 WaitResult wait_until(const WaitContext& context, Bell& bell, Ready&& ready) {
   if (ready()) return WaitResult::ready;
-  const int first_polls = context.policy.spins() ? 64 : 0;
-  for (int i = 0; i < first_polls; ++i) {
+  const int polls = context.policy.spins() ? WaitPolicy::kInlinePolls : 0;
+  for (int i = 0; i < polls; ++i) {
     context.policy.pause();
     if (ready()) return WaitResult::ready;
   }

@@ -49,6 +49,26 @@ class Deadlines : public OnBackend {
       EXPECT_TRUE(says(failure, "missing: rank 0 ")) << failure.message;
     }
   }
+
+  // Rank 0 would take what rank 1 sends, were it not of another tag.
+  void rank_0_receives_too(int source) const {
+    Latch begun(1);
+    run(2, [&](ProcessGroup& group) {
+      std::vector<float> data(std::size_t{16} << 20), received(1);
+      if (group.rank() == 1) begun.wait();
+      const Duration timeout = group.rank() == 0 ? Duration(kTimeout) : Duration(kShort);
+      Work other;
+      if (group.rank() == 0) other = group.irecv(received, source, 7, {.timeout = kTimeout});
+      const Work work = group.isend(data, 1 - group.rank(), 0, {.timeout = timeout});
+      if (group.rank() == 0) begun.count_down();
+      const Failure failure = failure_of([&] { work.wait(); });
+      EXPECT_EQ(failure.code, Code::timed_out);
+      EXPECT_FALSE(says(failure, "both ranks send first")) << failure.message;
+      if (group.rank() == 0) {
+        EXPECT_THROW(other.wait(), DistTimeoutError);
+      }
+    });
+  }
 };
 
 TEST_P(Deadlines, ARankThatDoesNotComeToACollectiveIsNamed) {
@@ -95,24 +115,10 @@ TEST_P(Deadlines, OfTwoRanksThatBothSendFirstTheErrorSaysSo) {
   });
 }
 
-// Rank 0 would take what rank 1 sends, were it not of another tag.
-TEST_P(Deadlines, ARankThatReceivesTooDoesNotOnlySend) {
-  Latch begun(1);
-  run(2, [&](ProcessGroup& group) {
-    std::vector<float> data(std::size_t{16} << 20), received(1);
-    if (group.rank() == 1) begun.wait();
-    const Duration timeout = group.rank() == 0 ? Duration(kTimeout) : Duration(kShort);
-    Work other;
-    if (group.rank() == 0) other = group.irecv(received, 1, 7, {.timeout = kTimeout});
-    const Work work = group.isend(data, 1 - group.rank(), 0, {.timeout = timeout});
-    if (group.rank() == 0) begun.count_down();
-    const Failure failure = failure_of([&] { work.wait(); });
-    EXPECT_EQ(failure.code, Code::timed_out);
-    EXPECT_FALSE(says(failure, "both ranks send first")) << failure.message;
-    if (group.rank() == 0) {
-      EXPECT_THROW(other.wait(), DistTimeoutError);
-    }
-  });
+TEST_P(Deadlines, ARankThatReceivesTooDoesNotOnlySend) { rank_0_receives_too(1); }
+
+TEST_P(Deadlines, ARankThatReceivesFromAnySourceDoesNotOnlySend) {
+  rank_0_receives_too(kAnySource);
 }
 
 TEST_P(Deadlines, MonitoredBarrierNamesAllThatAreMissing) {

@@ -193,15 +193,22 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Model,
                                          Case{"Three", 3, 0}, Case{"ThreeOneDies", 3, 1}),
                          [](const auto& of) { return std::string(of.param.name); });
 
+// The first and the third use the same half of the staging.
 TEST(Exchange, NeedsNoWaitForFreeSlots) {
-  for (const int deaths : {0, 1}) {
-    const Verdict verdict =
-        run({.deaths = deaths, .sleeps = false}, {}, 3, [](auto& round, auto epoch) {
-          return epoch == kEpoch + 1 ? one_shot(round, epoch) : exchanged(round, epoch);
-        });
-    EXPECT_EQ(verdict.problem, "");
-    EXPECT_GT(verdict.states, 50u);
-  }
+  struct Turns {
+    bool exchanged[3];
+  };
+  for (const Turns& turns : {Turns{{true, false, true}}, Turns{{true, false, false}},
+                             Turns{{false, false, true}}, Turns{{false, true, true}}})
+    for (const int deaths : {0, 1}) {
+      const Verdict verdict =
+          run({.deaths = deaths, .sleeps = false}, {}, 3, [&](auto& round, auto epoch) {
+            return turns.exchanged[epoch - kEpoch] ? exchanged(round, epoch)
+                                                   : one_shot(round, epoch);
+          });
+      EXPECT_EQ(verdict.problem, "");
+      EXPECT_GT(verdict.states, 50u);
+    }
 }
 
 TEST(GivingUp, LeavesNobodyWhoWritesBehind) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/copy.h"
+#include "kernels/copy_lines.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -32,6 +33,27 @@ TEST(Copy, OfPagesSideBySide) {
               << bytes << " bytes at " << shift << ", byte " << i;
       }
 }
+
+#if defined(__x86_64__)
+// copy() takes the better of the two loops that this CPU has.
+TEST(Copy, OfLinesByEachLoop) {
+  std::vector loops = {stream_lines_sse2};
+  if (__builtin_cpu_supports("avx512f")) loops.push_back(stream_lines_avx512);
+  struct alignas(kCacheLine) Line {
+    std::byte bytes[kCacheLine];
+  };
+  for (const auto loop : loops)
+    for (const std::size_t bytes : {0, 64, 32704, 32768, 32832, 65536, 98304 + 4096 + 64}) {
+      const std::vector<std::byte> from = numbered(bytes + 5);
+      std::vector<Line> lines(bytes / kCacheLine + 1);
+      std::byte* const to = lines.front().bytes;
+      loop(to, from.data() + 5, bytes);
+      stream_fence();
+      for (std::size_t i = 0; i < bytes + kCacheLine; ++i)
+        ASSERT_EQ(to[i], i < bytes ? from[i + 5] : std::byte{}) << bytes << " bytes, byte " << i;
+    }
+}
+#endif
 
 }  // namespace
 }  // namespace c10d::inline v0

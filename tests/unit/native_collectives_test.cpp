@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include "kernels/reduce.h"
@@ -279,15 +280,23 @@ TEST_P(Native, NobodyLeavesABarrierBeforeAllHaveCome) {
   });
 }
 
-// Small and large ops in turns: staging halves and inline lines are used again and again.
+// Ops in turns would each have a half of the staging to themselves, were it not for barriers.
+void shift_parity(TestRank& self, bool now) {
+  if (now) self.run(Barrier{});
+}
+
+// Small and large ops in turns: staging halves and inline lines are used again and again, by one
+// algorithm after another.
 TEST_P(Native, OpsInTurnsKeepTheirData) {
   as_ranks(GetParam().ranks, [&](TestRank& self) {
     for (int round = 0; round < 30; ++round) {
-      const std::size_t count = kCounts[static_cast<std::size_t>(round) % 6];
+      const std::size_t count = kCounts[static_cast<std::size_t>(round) % std::size(kCounts)];
+      shift_parity(self, round % 3 == 1);
       Values values =
           contribution<std::int32_t>(self.rank(), count, static_cast<std::size_t>(round));
       Work sum = round % 3 == 0 ? self.start_async(AllReduce{values, values, ReduceOp::sum})
                                 : self.run(AllReduce{values, values, ReduceOp::sum});
+      shift_parity(self, round % 2 == 0);
       Values root = contribution<std::int32_t>(round, count);
       if (self.rank() != round % self.size()) root.assign(count, -1);
       self.run(Broadcast{root, root, round % self.size()});
@@ -306,9 +315,11 @@ TEST_P(Native, OneWayInTurnsKeepsItsData) {
       const std::size_t count = 3000 * (1 + round % 13);
       const int root = static_cast<int>(round) % self.size();
       const Values values = contribution<std::int32_t>(self.rank(), count, round);
+      shift_parity(self, round % 3 == 1);
       Values sum(count, -1);
       self.run(Reduce{sum, values, ReduceOp::sum, root});
       EXPECT_EQ(sum, self.rank() == root ? summed(self.size(), round, count) : Values(count, -1));
+      shift_parity(self, round % 2 == 0);
       Values sent = contribution<std::int32_t>(root, count, round);
       if (self.rank() != root) sent.assign(count, -1);
       self.run(Broadcast{sent, sent, root});

@@ -30,6 +30,7 @@ struct alignas(128) Entry : BasicEntry<HostMemory> {
   std::atomic<std::uint32_t> cpu;  // where ranks share CPUs; of an older op until announced
 };
 static_assert(sizeof(Entry) == 128);
+static_assert(sizeof(BasicEntry<HostMemory>) + kInlineBytes + sizeof(std::uint32_t) <= 64);
 
 // What an Entry says of its rank's data: Entry::registered.
 enum class Access : std::uint32_t {

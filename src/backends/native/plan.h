@@ -42,7 +42,8 @@ inline StorePolicy result_policy(const Choice& choice, std::uint64_t bytes) noex
 // Where some ranks only stage and the others only take, nobody waits for more than a quarter.
 constexpr std::uint32_t one_way_chunk(std::uint32_t chunk, std::uint64_t bytes) noexcept {
   constexpr std::uint64_t kLeast = 4096;
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk, std::max(kLeast, bytes / 4)));
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(chunk, std::max(kLeast, (bytes + 3) / 4)));
 }
 
 inline constexpr std::uint32_t kChunks[] = {32u << 10, 128u << 10, 512u << 10};

@@ -60,7 +60,7 @@ Pieces Round::cut_one_way(const Choice& choice, std::size_t bytes,
   constexpr std::size_t kLeastMoved = std::size_t{32} << 10;
   const std::size_t places = team_.layout().half_bytes() / 4;
   Choice finer = choice;
-  if (!team_.crowded()) finer.chunk = one_way_chunk(choice.chunk, bytes * width);
+  if (!team_.crowded()) finer.chunk = one_way_chunk(choice.chunk, round_up(bytes) * width);
   Pieces pieces = cut(finer, bytes, width);
   const std::size_t span = pieces.bytes * std::min(pieces.count, kSlots) * width;
   if (span >= kLeastMoved && span <= places) pieces.first = epoch_ / 2 % (places / span) * span;

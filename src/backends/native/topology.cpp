@@ -20,7 +20,9 @@ constexpr std::uint64_t kEnd = 0xffff;
 // grows: pair << 16 | turn.
 class Echoes {
  public:
-  Echoes(Team& team, Deadline deadline) : team_(team), deadline_(deadline) {}
+  Echoes(Team& team, Deadline deadline) : team_(team), policy_(team.policy()), deadline_(deadline) {
+    policy_.pauses = 0;  // a gap between polls would be part of the figure
+  }
 
   bool show(std::uint64_t pair, std::uint64_t turn) {
     team_.lines(team_.rank()).echo.store(pair << 16 | turn, std::memory_order_release);
@@ -29,7 +31,7 @@ class Echoes {
   // Waits until `peer` has come to this turn or further; false: the group broke.
   bool await(int peer, std::uint64_t pair, std::uint64_t turn) {
     Bell& own = team_.lines(team_.rank()).bell;
-    return wait_until({team_.policy(), team_.control(), deadline_, &own}, team_.lines(peer).bell,
+    return wait_until({policy_, team_.control(), deadline_, &own}, team_.lines(peer).bell,
                       [&] { return seen(peer) >= (pair << 16 | turn); }) == WaitResult::ready;
   }
   std::uint64_t seen(int peer) const {
@@ -65,6 +67,7 @@ class Echoes {
  private:
   static constexpr std::int64_t kNs = std::numeric_limits<std::uint32_t>::max();
   Team& team_;
+  WaitPolicy policy_;
   const Deadline deadline_;
 };
 
