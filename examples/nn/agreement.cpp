@@ -4,13 +4,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <numeric>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "c10d/parallel/ddp.h"
 
 namespace nn {
 namespace {
+
+using c10d::parallel::gather_texts;
 
 struct Setting {
   const char* name;
@@ -47,24 +50,6 @@ std::vector<Setting> settings_of(const Task& task) {
 void give_up(c10d::ProcessGroup& group, const std::string& why) {
   group.abort(why);
   throw std::runtime_error(why);
-}
-
-std::vector<std::string> gather_texts(c10d::ProcessGroup& group, const std::string& own) {
-  const std::uint64_t length = own.size();
-  std::vector<std::uint64_t> lengths(static_cast<std::size_t>(group.size()));
-  group.all_gather(lengths, std::span(&length, 1));
-  const std::vector<std::size_t> counts(lengths.begin(), lengths.end());
-  std::vector<std::uint8_t> all(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
-  if (all.empty()) return std::vector<std::string>(counts.size());
-  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(own.data());
-  group.all_gather_v(all, std::span(bytes, own.size()), counts);
-  std::vector<std::string> texts;
-  auto at = all.begin();
-  for (const std::size_t count : counts) {
-    texts.emplace_back(at, at + static_cast<std::ptrdiff_t>(count));
-    at += static_cast<std::ptrdiff_t>(count);
-  }
-  return texts;
 }
 
 void throw_first(c10d::ProcessGroup& group, const std::string& problem) {

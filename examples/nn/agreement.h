@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "c10d/process_group.h"
 #include "examples/nn/task.h"
@@ -13,9 +12,6 @@ namespace nn {
 [[noreturn]] void give_up(c10d::ProcessGroup& group, const std::string& why);
 
 // All that follow are collective.
-
-// The text of every rank, in the order of the ranks.
-std::vector<std::string> gather_texts(c10d::ProcessGroup& group, const std::string& own);
 
 // Throws the first rank's problem on all ranks, unless nobody has one: then all texts are empty.
 void throw_first(c10d::ProcessGroup& group, const std::string& problem);

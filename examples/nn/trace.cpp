@@ -8,7 +8,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "examples/nn/agreement.h"
+#include "c10d/parallel/parameters.h"
 
 namespace nn {
 
@@ -41,7 +41,7 @@ void Trace::write(c10d::ProcessGroup& group, const std::string& path) {
         "\"dur\":{:.3f}}}",
         group.rank(), static_cast<int>(span.track), span.name,
         micros(span.begin.time_since_epoch()), micros(span.end - span.begin));
-  const std::vector<std::string> texts = gather_texts(group, text);
+  const std::vector<std::string> texts = c10d::parallel::gather_texts(group, text);
   if (group.rank() != 0) return;
   std::ofstream file(path, std::ios::binary);
   file << fmt::format("{{\"traceEvents\":[\n{}\n]}}\n", fmt::join(texts, ",\n"));

@@ -163,7 +163,7 @@ std::string load_newest(const Task& task, Strategy& strategy, Snapshot& snapshot
       problem = error.what();
     }
   throw_first(group, problem);
-  name = gather_texts(group, name)[0];
+  name = c10d::parallel::gather_texts(group, name)[0];
   if (name.empty()) return name;
   std::uint64_t position[] = {snapshot.step, snapshot.epoch, snapshot.cursor};
   group.broadcast(position, 0);

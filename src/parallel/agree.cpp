@@ -98,6 +98,7 @@ std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& ow
   group.all_gather(lengths, length);
   const std::vector<std::size_t> counts(lengths.begin(), lengths.end());
   std::vector<std::uint8_t> all(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+  if (all.empty()) return std::vector<std::string>(size);
   const auto* const bytes = reinterpret_cast<const std::uint8_t*>(own.data());
   group.all_gather_v(all, std::span(bytes, own.size()), counts);
   std::vector<std::string> texts;

@@ -17,9 +17,6 @@ std::uint64_t hash_bytes(std::span<const std::byte> bytes) noexcept;
 // Collective: a group of the same ranks, for a thread of the caller's own.
 ProcessGroup twin_of(ProcessGroup& group, std::string_view name);
 
-// Collective: the text of every rank, by rank.
-std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& own);
-
 // Collective: throws a mismatch on every rank that names the first difference unless `list` and
 // `options`, a line of text, are the same everywhere and right by check_list(). `problem`: what
 // else this rank found wrong; empty when nothing. `who` begins the messages.

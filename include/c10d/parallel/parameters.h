@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "c10d/process_group.h"
 #include "c10d/tensor.h"
 
 // What the trainers know of a model: named, typed, shaped ranges of bytes. They never see a tensor
@@ -28,5 +29,8 @@ struct ParamSpec {
   std::size_t bytes() const noexcept { return count() * size_of(dtype); }
   bool operator==(const ParamSpec&) const = default;
 };
+
+// Collective: the text of every rank, by rank. Throws what all_gather_v() throws.
+C10D_API std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& own);
 
 }  // namespace c10d::inline v0::parallel
