@@ -2,7 +2,6 @@
 #include "src/core/joining.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
@@ -26,8 +25,7 @@ constexpr std::chrono::seconds kPatience{1};  // for the end of a process whose 
 
 std::shared_ptr<const Failure> Joining::look_for_dead() {
   for (const Member& member : options_.members) {
-    const auto pid = static_cast<pid_t>(member.pid);
-    if (!member.same_host || pid == getpid() || !has_ended(pid)) continue;
+    if (!has_ended(member)) continue;
     return fail({.code = Code::peer_died,
                  .message = fmt::format("{} died while group \"{}\" came together", name_of(member),
                                         options_.group),

@@ -56,7 +56,9 @@ std::string process_stat(std::int64_t pid, int number) {
   return at == line.npos ? "" : line.substr(at + 1, line.find(' ', at + 1) - at - 1);
 }
 
-bool has_ended(pid_t pid) noexcept {
+bool has_ended(const Member& member) noexcept {
+  const auto pid = static_cast<pid_t>(member.pid);
+  if (!member.same_host || pid == getpid()) return false;
   const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   if (fd < 0) return errno == ESRCH;
   pollfd entry{fd, POLLIN, 0};
@@ -77,8 +79,7 @@ bool is_stopped(std::int64_t pid) {
 std::vector<int> not_running(const std::vector<Member>& members) {
   std::vector<int> ranks;
   for (const Member& member : members)
-    if (member.same_host && member.pid != getpid() &&
-        (has_ended(static_cast<pid_t>(member.pid)) || is_stopped(member.pid)))
+    if (has_ended(member) || (member.same_host && is_stopped(member.pid)))
       ranks.push_back(member.rank);
   return ranks;
 }

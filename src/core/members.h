@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,8 +22,8 @@ std::string ranges_of(const std::vector<int>& ranks);
 // is no such process.
 std::string process_stat(std::int64_t pid, int number);
 
-// Whether the process is known to have ended, reaped or not.
-bool has_ended(pid_t pid) noexcept;
+// Whether the rank is known to have ended, reaped or not: in another process of this host.
+bool has_ended(const Member& member) noexcept;
 
 // The ranks whose processes have ended or are stopped, as far as this host shows.
 C10D_API std::vector<int> not_running(const std::vector<Member>& members);

@@ -2,7 +2,6 @@
 #include "src/core/store_control.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -410,8 +409,7 @@ std::vector<int> StoreControl::behind(const Recorded& record) {
 // Of ranks on this host: who ends has written before that it left, or never does.
 void StoreControl::look_for_evidence() try {
   for (const Member& member : members_) {
-    const pid_t pid = static_cast<pid_t>(member.pid);
-    if (!member.same_host || pid == getpid() || !has_ended(pid)) continue;
+    if (!has_ended(member)) continue;
     if (store_->try_get(beat_key(member.rank), kPatience) == kLeft) continue;
     fail(failure_about(member.rank, Code::peer_died,
                        name_of(member.rank) + " ended without leaving the group"));
