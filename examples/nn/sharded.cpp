@@ -116,17 +116,14 @@ class Sharded final : public Strategy {
         net_(task.model, fsdp_.owned().count()),
         feed_(task, net_, task.shards, fsdp_.owned()) {
     for (std::size_t u = 0; u < units(); ++u) {
-      std::vector<float> arena(fsdp_.elements(u));
-      const Model::Range range = parameters_of(u);
-      for (std::size_t i = range.first; i < range.last; ++i)
-        initialise(task.model, i, task.options.seed,
-                   std::span(arena).subspan(fsdp_.offset(u, i - range.first),
-                                            task.model.parameters[i].count()));
-      fsdp_.assign(u, arena);
+      over_own(u, [&](std::size_t i, std::size_t first, std::size_t at, std::size_t count) {
+        initialise(task.model, i, task.options.seed, fsdp_.shard(u).subspan(at, count), first);
+      });
       auto& states = states_.emplace_back();
       for (int s = 0; s < task.optimizer.states(); ++s)
         states.emplace_back(fsdp_.shard_elements(u));
     }
+    fsdp_.publish();
     if (trace.enabled()) fsdp_.on_reduced([this](std::size_t u) { sum_times_.end(u); });
     use_threads(1);
   }
@@ -214,24 +211,28 @@ class Sharded final : public Strategy {
     }
   }
 
-  // Each parameter's part of this rank's shard.
-  void update(std::size_t u, std::uint64_t step, float rate) {
-    const std::span<float> values = fsdp_.shard(u);
-    const std::span<float> gradient = fsdp_.gradient(u);
+  // Elements [first, first + count) of parameter i lie at `at` of this rank's shard.
+  template <class Use>
+  void over_own(std::size_t u, const Use& use) {
     const std::size_t begin = fsdp_.shard_offset(u);
-    const std::size_t end = begin + values.size();
+    const std::size_t end = begin + fsdp_.shard_elements(u);
     const Model::Range range = parameters_of(u);
     for (std::size_t i = range.first; i < range.last; ++i) {
       const std::size_t offset = fsdp_.offset(u, i - range.first);
       const std::size_t from = std::max(begin, offset);
       const std::size_t to = std::min(end, offset + task_.model.parameters[i].count());
-      if (from >= to) continue;
-      std::vector<float*> state;
-      for (std::vector<float>& of_unit : states_[u]) state.push_back(of_unit.data() + from - begin);
-      task_.optimizer.update(task_.model.details[i].rule, step, rate,
-                             values.subspan(from - begin, to - from),
-                             gradient.data() + (from - begin), state);
+      if (from < to) use(i, from - offset, from - begin, to - from);
     }
+  }
+
+  void update(std::size_t u, std::uint64_t step, float rate) {
+    over_own(u, [&](std::size_t i, std::size_t, std::size_t at, std::size_t count) {
+      std::vector<float*> state;
+      for (std::vector<float>& of_unit : states_[u]) state.push_back(of_unit.data() + at);
+      task_.optimizer.update(task_.model.details[i].rule, step, rate,
+                             fsdp_.shard(u).subspan(at, count), fsdp_.gradient(u).data() + at,
+                             state);
+    });
   }
 
   const Task& task_;

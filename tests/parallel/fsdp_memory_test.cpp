@@ -1,44 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What Fsdp takes of memory: as planned, and as the allocator of this program counts it.
-#include <malloc.h>
-
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "tests/contract/ranks.h"
+#include "tests/counted_allocations.h"
 #include "tests/parallel/even_units.h"
-
-namespace {
-
-std::atomic<std::size_t> live_bytes, peak_bytes;
-
-void* counted(void* memory) {
-  if (!memory) throw std::bad_alloc();
-  const std::size_t bytes = ::malloc_usable_size(memory), live = live_bytes += bytes;
-  std::size_t peak = peak_bytes;
-  while (peak < live && !peak_bytes.compare_exchange_weak(peak, live)) {
-  }
-  return memory;
-}
-
-void uncounted(void* memory) noexcept {
-  if (memory) live_bytes -= ::malloc_usable_size(memory);
-  std::free(memory);
-}
-
-}  // namespace
-
-// Of the library, too. What is not replaced here ends in one of these.
-void* operator new(std::size_t bytes) { return counted(std::malloc(bytes)); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  const auto unit = static_cast<std::size_t>(alignment);
-  return counted(std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit));
-}
-void operator delete(void* memory) noexcept { uncounted(memory); }
-void operator delete(void* memory, std::size_t) noexcept { uncounted(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { uncounted(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { uncounted(memory); }
 
 namespace c10d::parallel {
 namespace {
@@ -86,13 +50,13 @@ std::size_t peak_of_training(int size, const FsdpOptions& options) {
   contract::run_ranks("native", size, [&](ProcessGroup& group) {
     const std::vector<Unit> units = large_units();
     group.barrier();
-    if (group.rank() == 0) peak_bytes = before = live_bytes;
+    if (group.rank() == 0) counted::peak_bytes = before = counted::live_bytes;
     group.barrier();
     Fsdp fsdp(group, units, options);
     auto moments = moments_of(fsdp);
     for (int step = 0; step < 2; ++step) train(fsdp, moments);
     group.barrier();
-    if (group.rank() == 0) peak = peak_bytes;
+    if (group.rank() == 0) peak = counted::peak_bytes;
     group.barrier();
   });
   return peak - before;
