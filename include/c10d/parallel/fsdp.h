@@ -79,8 +79,8 @@ class C10D_API Fsdp {
   // Collective. Every rank of `group` holds a part. With `replicas`, the group across which whole
   // sets of parts are repeated (hybrid sharding): rank i of every `group` is in the same
   // `replicas`; in mode reproducible their number is a power of two that divides `shards`. Both
-  // groups must outlive this object. Throws a mismatch on every rank that names the first
-  // difference.
+  // groups, sub() of two dimensions of a Mesh for example, must outlive this object. Throws a
+  // mismatch on every rank that names the first difference.
   Fsdp(ProcessGroup& group, std::vector<Unit> units, FsdpOptions options = {},
        ProcessGroup* replicas = nullptr);
   ~Fsdp();
