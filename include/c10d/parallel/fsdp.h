@@ -44,13 +44,13 @@ struct FsdpOptions {
 };
 
 // Bytes that the engine holds on a rank. The exchange buffers of a reproducible sum on a backend
-// that cannot add in tree order come on top: up to as much as gradient_buffers.
+// that cannot add in tree order come on top: up to as much as gradient_buffers. The first step
+// takes the shards of gradients, none for the units that are reduced last: theirs stay in the
+// buffers. A plan takes these to be the first units.
 struct FsdpMemory {
-  std::size_t parameters = 0;  // shards, or all where they are replicated; f32 masters
-  std::size_t gradients = 0;   // the same of gradients; the first step takes their shards, but
-                               // for what stays in the gradient buffers: the units that are
-                               // reduced last, the plan takes it to be the first ones
-  std::size_t gathered = 0;    // buffers for gathered units: 1 + those of prefetch_bytes
+  std::size_t parameters = 0;        // shards, or all where they are replicated; f32 masters
+  std::size_t gradients = 0;         // the same of gradients
+  std::size_t gathered = 0;          // buffers for gathered units: 1 + those of prefetch_bytes
   std::size_t gradient_buffers = 0;  // of whole units, before the sum
   std::size_t total() const noexcept {
     return parameters + gradients + gathered + gradient_buffers;
