@@ -7,7 +7,7 @@
 int main(int argc, char** argv) {
   const nn::Program program{"train_fsdp",
                             "Trains a model that is cut over the ranks (ZeRO-1, 2 or 3).",
-                            {"backend", "shards", "zero"}};
+                            {"backend", "shards", "zero", "replicas"}};
   return nn::run_program(program, argc, argv, [](const nn::Options& options) {
     auto group = c10d::init_process_group({.backend = options.backend});
     nn::Trace trace(!options.trace.empty());

@@ -72,9 +72,10 @@ Model::Range Model::parameters_of(int first_node, int last_node) const {
 }
 
 void initialise(const Model& model, std::size_t parameter, std::uint64_t seed,
-                std::span<float> values) {
+                std::span<float> values, std::size_t first) {
   const Parameter& detail = model.details[parameter];
   c10d::parallel::PhiloxStream random(seed, 0, parameter, 0);
+  for (; first > 0; --first) random.uniform();
   for (float& value : values) value = detail.constant + detail.bound * (2 * random.uniform() - 1);
 }
 

@@ -56,8 +56,9 @@ std::vector<std::string> model_names();
 // std::invalid_argument that lists the names.
 Model make_model(std::string_view name, const Shape& sample, int classes);
 
-// The initial values: a function of seed, parameter and element, whoever computes them.
+// The initial values of elements from `first` on: a function of seed, parameter and element,
+// whoever computes them.
 void initialise(const Model& model, std::size_t parameter, std::uint64_t seed,
-                std::span<float> values);
+                std::span<float> values, std::size_t first = 0);
 
 }  // namespace nn

@@ -94,6 +94,11 @@ void add_extra(CLI::App& app, Options& options, const std::string& extra) {
                    "What is sharded: 1 optimizer state, 2 gradients too, 3 parameters too")
         ->check(CLI::Range(1, 3))
         ->capture_default_str();
+  else if (extra == "replicas")
+    app.add_option("--replicas", options.replicas,
+                   "Hybrid sharding: so many groups of ranks hold a whole set of parts each")
+        ->check(CLI::Range(1, 65536))
+        ->capture_default_str();
   else if (extra == "pipeline") {
     app.get_option("--mode")->check([](const std::string& text) {
       return text != "fast" ? "" : "a pipeline has no mode fast: its shards are its --chunks";

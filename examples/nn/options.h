@@ -33,6 +33,7 @@ struct Options {
   std::string pipeline = "1f1b";     // its schedule
   int stages_per_rank = 0;           // 0: as many as the schedule needs
   int zero = 3;                      // of train_fsdp: 1, 2 or 3
+  int replicas = 1;                  // of train_fsdp: sets of parts
   std::string print_commands;        // of train_multinode: hosts, as c10d-run -H takes them
   std::vector<std::string> command;  // the whole line, for programs that start themselves
 };
@@ -42,7 +43,8 @@ struct Options {
 struct Program {
   std::string name;
   std::string about;
-  std::vector<std::string> extras;  // "ranks", "print-commands", "pipeline", "zero"
+  std::vector<std::string> extras;  // "ranks", "print-commands", "pipeline", "zero",
+                                    // "replicas"
 };
 
 // Reads the command line, calls `body`, and prints what it throws as one line. The exit status.

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <stdexcept>
 
 #include "c10d/parallel/fsdp.h"
+#include "c10d/parallel/mesh.h"
 #include "examples/nn/strategy.h"
 
 namespace nn {
@@ -12,6 +14,7 @@ namespace {
 
 using c10d::parallel::Fsdp;
 using c10d::parallel::FsdpOptions;
+using c10d::parallel::Mesh;
 using c10d::parallel::ParamSpec;
 using c10d::parallel::ReduceMode;
 using c10d::parallel::TensorPart;
@@ -66,6 +69,38 @@ class ArenaSink final : public GradientSink {
   std::span<float> arena_;
 };
 
+// When the gradients of units were summed over the ranks.
+class SumTimes {
+ public:
+  SumTimes(Trace& trace, const std::vector<Unit>& units) : trace_(trace), begun_(units.size()) {
+    for (const Unit& unit : units) names_.push_back("reduce_scatter " + unit.name);
+  }
+  void begin(std::size_t unit) { begun_[unit] = Trace::Clock::now(); }
+  // On the thread of the sums: each begins when the one before has ended.
+  void end(std::size_t unit) {
+    const Trace::Clock::time_point begin = std::max(begun_[unit], end_);
+    end_ = Trace::Clock::now();
+    trace_.add(Trace::Track::communication, names_[unit], begin, end_);
+  }
+
+ private:
+  Trace& trace_;
+  std::vector<std::string> names_;
+  std::vector<Trace::Clock::time_point> begun_;
+  Trace::Clock::time_point end_{};
+};
+
+bool is_hybrid(const Task& task) { return task.options.replicas > 1; }
+
+// Ranks that hold one set of parts are neighbours.
+Mesh mesh_of(const Task& task, c10d::ProcessGroup& group) {
+  const int replicas = task.options.replicas;
+  if (group.size() % replicas != 0)
+    throw std::runtime_error(
+        fmt::format("--replicas {} does not divide the {} ranks", replicas, group.size()));
+  return Mesh(group, {{"replicate", replicas}, {"shard", group.size() / replicas}});
+}
+
 class Sharded final : public Strategy {
  public:
   Sharded(const Task& task, c10d::ProcessGroup& group, Trace& trace)
@@ -73,22 +108,23 @@ class Sharded final : public Strategy {
         group_(group),
         trace_(trace),
         borders_(borders_of(task.model)),
-        fsdp_(group, units_of(task.model, borders_),
-              options_of(task, task.options.zero, units_of(task.model, borders_))),
+        mesh_(mesh_of(task, group)),
+        sum_times_(trace, units_of(task.model, borders_)),
+        fsdp_(is_hybrid(task) ? mesh_.sub("shard") : group, units_of(task.model, borders_),
+              options_of(task, task.options.zero, units_of(task.model, borders_)),
+              is_hybrid(task) ? &mesh_.sub("replicate") : nullptr),
         net_(task.model, fsdp_.owned().count()),
         feed_(task, net_, task.shards, fsdp_.owned()) {
     for (std::size_t u = 0; u < units(); ++u) {
-      std::vector<float> arena(fsdp_.elements(u));
-      const Model::Range range = parameters_of(u);
-      for (std::size_t i = range.first; i < range.last; ++i)
-        initialise(task.model, i, task.options.seed,
-                   std::span(arena).subspan(fsdp_.offset(u, i - range.first),
-                                            task.model.parameters[i].count()));
-      fsdp_.assign(u, arena);
+      over_own(u, [&](std::size_t i, std::size_t first, std::size_t at, std::size_t count) {
+        initialise(task.model, i, task.options.seed, fsdp_.shard(u).subspan(at, count), first);
+      });
       auto& states = states_.emplace_back();
       for (int s = 0; s < task.optimizer.states(); ++s)
         states.emplace_back(fsdp_.shard_elements(u));
     }
+    fsdp_.publish();
+    if (trace.enabled()) fsdp_.on_reduced([this](std::size_t u) { sum_times_.end(u); });
     use_threads(1);
   }
 
@@ -105,11 +141,12 @@ class Sharded final : public Strategy {
     for (std::size_t u = units(); u-- > 0;) {
       gather(u);
       backward(u);
+      sum_times_.begin(u);
       fsdp_.reduce(u, rows_of(task_, batch));
       fsdp_.reshard(u);
     }
     {
-      Traced span(trace_, "wait for gradients", Trace::Track::communication);
+      Traced span(trace_, "wait for gradients");
       span.add_to(waited_);
       fsdp_.end_step();
     }
@@ -154,8 +191,9 @@ class Sharded final : public Strategy {
     return task_.model.parameters_of(borders_[u], borders_[u + 1]);
   }
 
+  // The span is the wait for what was not gathered ahead.
   void gather(std::size_t u) {
-    Traced span(trace_, "unshard " + fsdp_.units()[u].name, Trace::Track::communication);
+    Traced span(trace_, "all_gather " + fsdp_.units()[u].name);
     span.add_to(waited_);
     auto* arena = static_cast<float*>(fsdp_.unshard(u).data);
     const Model::Range range = parameters_of(u);
@@ -173,30 +211,36 @@ class Sharded final : public Strategy {
     }
   }
 
-  // Each parameter's part of this rank's shard.
-  void update(std::size_t u, std::uint64_t step, float rate) {
-    const std::span<float> values = fsdp_.shard(u);
-    const std::span<float> gradient = fsdp_.gradient(u);
+  // Elements [first, first + count) of parameter i lie at `at` of this rank's shard.
+  template <class Use>
+  void over_own(std::size_t u, const Use& use) {
     const std::size_t begin = fsdp_.shard_offset(u);
-    const std::size_t end = begin + values.size();
+    const std::size_t end = begin + fsdp_.shard_elements(u);
     const Model::Range range = parameters_of(u);
     for (std::size_t i = range.first; i < range.last; ++i) {
       const std::size_t offset = fsdp_.offset(u, i - range.first);
       const std::size_t from = std::max(begin, offset);
       const std::size_t to = std::min(end, offset + task_.model.parameters[i].count());
-      if (from >= to) continue;
-      std::vector<float*> state;
-      for (std::vector<float>& of_unit : states_[u]) state.push_back(of_unit.data() + from - begin);
-      task_.optimizer.update(task_.model.details[i].rule, step, rate,
-                             values.subspan(from - begin, to - from),
-                             gradient.data() + (from - begin), state);
+      if (from < to) use(i, from - offset, from - begin, to - from);
     }
+  }
+
+  void update(std::size_t u, std::uint64_t step, float rate) {
+    over_own(u, [&](std::size_t i, std::size_t, std::size_t at, std::size_t count) {
+      std::vector<float*> state;
+      for (std::vector<float>& of_unit : states_[u]) state.push_back(of_unit.data() + at);
+      task_.optimizer.update(task_.model.details[i].rule, step, rate,
+                             fsdp_.shard(u).subspan(at, count), fsdp_.gradient(u).data() + at,
+                             state);
+    });
   }
 
   const Task& task_;
   c10d::ProcessGroup& group_;
   Trace& trace_;
   std::vector<int> borders_;
+  Mesh mesh_;
+  SumTimes sum_times_;
   Fsdp fsdp_;
   Net net_;
   Feed feed_;
@@ -207,12 +251,15 @@ class Sharded final : public Strategy {
 }  // namespace
 
 std::unique_ptr<Strategy> sharded(const Task& task, c10d::ProcessGroup& group, Trace& trace) {
+  // Before groups are made by it.
+  c10d::parallel::check_same(group, "--replicas",
+                             std::as_bytes(std::span(&task.options.replicas, 1)));
   return std::make_unique<Sharded>(task, group, trace);
 }
 
 std::string memory_plan(const Task& task, int size) {
   std::string text = fmt::format(
-      "MiB per rank, {} with {} parameters, {}, {} ranks, activations not counted:\n{:8}",
+      "MiB per rank in a step, {} with {} parameters, {}, {} ranks, activations not counted:\n{:8}",
       task.model.name, task.model.elements(), task.options.optimizer, size, "");
   for (const char* column : {"parameters", "gradients", "optimizer", "buffers", "sum"})
     text += fmt::format("{:>12}", column);
@@ -232,7 +279,9 @@ std::string memory_plan(const Task& task, int size) {
        states * values, 0});
   const std::vector<Unit> units = units_of(task.model, borders_of(task.model));
   const auto plan = [&](int zero) {
-    return c10d::parallel::plan_memory(units, options_of(task, zero, units), 0, size);
+    const int replicas = task.options.replicas;
+    return c10d::parallel::plan_memory(units, options_of(task, zero, units), 0, size / replicas,
+                                       replicas);
   };
   for (int zero = 1; zero <= 3; ++zero) {
     const c10d::parallel::FsdpMemory memory = plan(zero);

@@ -32,13 +32,15 @@ class Fsdp::Engine {
     UnitLayout layout;
     std::size_t first = 0, part = 0;  // of this rank in the arena
     float* master = nullptr;
-    float* gradient = nullptr;   // of the part, after the sum
+    float* gradient = nullptr;   // of the part, after the sum: of `leaves`, or `kept`
+    float* kept = nullptr;       // where it goes when another unit takes its buffer
     std::byte* arena = nullptr;  // of replicated parameters
     float* leaves = nullptr;     // slots of whole gradients; of a pool when gradients are sharded
     std::size_t slot = kNone;    // gathered, or being gathered
     bool is_in_use = false;
     std::size_t leaves_done = 0;
     bool is_reduced = false;
+    std::uint64_t job = 0;  // of its sum
   };
 
   State& at(const char* call, std::size_t unit);
@@ -57,6 +59,7 @@ class Fsdp::Engine {
   FsdpOptions options_;
   ShardRange owned_;
   CountedMemory memory_;
+  std::function<void(std::size_t)> on_reduced_;
 
  private:
   struct Gathered {
@@ -67,7 +70,6 @@ class Fsdp::Engine {
   struct GradientBuffer {
     float* data;
     std::size_t unit = kNone;
-    std::uint64_t job = 0;
   };
 
   void agree();
@@ -75,6 +77,8 @@ class Fsdp::Engine {
   void allocate(State& state, std::size_t slots);
   template <class... Values>
   [[noreturn]] void misuse(fmt::format_string<Values...> format, Values&&... values) const;
+  template <class Body>
+  void or_abort(const Body& body);
   template <class Check>
   void on_both_groups(const Check& check);
   void abort(const std::string& why) const noexcept;
@@ -110,13 +114,8 @@ Fsdp::Engine::Engine(ProcessGroup& group, std::vector<Unit> units, const FsdpOpt
                      ProcessGroup* replicas)
     : units_(std::move(units)), options_(options), group_(group), replicas_(replicas) {
   agree();
-  try {
-    allocate();
-  } catch (const std::exception& error) {
-    abort(error.what());  // the others come to the next line
-    throw;
-  }
-  sums_.emplace(group, replicas, options.mode, shards_of_group(options, group.size(), sets()));
+  or_abort([&] { allocate(); });  // the others come to the next line
+  sums_.emplace(group, replicas, options, shards_of_group(options, group.size(), sets()));
 }
 
 // In the middle of a step: gathers still write to this memory. Each has the deadline of its group.
@@ -143,6 +142,8 @@ void Fsdp::Engine::allocate() {
         {memory_.take(largest * size_of(options_.compute), &FsdpMemory::gathered), kNone, {}});
   for (int i = 0; i < options_.gradient_buffers && options_.keep.gradients == Kept::sharded; ++i)
     buffers_.push_back({memory_.take_floats(slots * largest, &FsdpMemory::gradient_buffers)});
+  for (State& state : states_)  // zeros until the first step
+    state.gradient = state.leaves ? state.leaves + state.first : buffers_[0].data;
   if (!replicas_) return;
   owned_.first += replicas_->rank() * shards;
   owned_.last += replicas_->rank() * shards;
@@ -175,12 +176,8 @@ void Fsdp::Engine::allocate(State& state, std::size_t slots) {
       state.master = reinterpret_cast<float*>(state.arena) + state.first;
   }
   if (!state.master) state.master = memory_.take_floats(state.part, &FsdpMemory::parameters);
-  if (options_.keep.gradients == Kept::sharded) {
-    state.gradient = memory_.take_floats(state.part, &FsdpMemory::gradients);
-  } else {
+  if (options_.keep.gradients == Kept::replicated)
     state.leaves = memory_.take_floats(slots * count, &FsdpMemory::gradients);
-    state.gradient = state.leaves + state.first;
-  }
 }
 
 void Fsdp::Engine::abort(const std::string& why) const noexcept {
@@ -197,14 +194,22 @@ void Fsdp::Engine::misuse(fmt::format_string<Values...> format, Values&&... valu
   throw InvalidArgument(text);
 }
 
+template <class Body>
+void Fsdp::Engine::or_abort(const Body& body) try {
+  body();
+} catch (const std::exception& error) {
+  abort(error.what());
+  throw;
+}
+
 // Ranks that agree in their group must not wait in the other one for those that do not.
 template <class Check>
-void Fsdp::Engine::on_both_groups(const Check& check) try {
-  check(group_);
-  if (replicas_) check(*replicas_);
-} catch (const std::exception& error) {
-  if (replicas_) abort(error.what());
-  throw;
+void Fsdp::Engine::on_both_groups(const Check& check) {
+  if (!replicas_) return check(group_);
+  or_abort([&] {
+    check(group_);
+    check(*replicas_);
+  });
 }
 
 Fsdp::Engine::State& Fsdp::Engine::at(const char* call, std::size_t unit) {
@@ -298,12 +303,19 @@ void Fsdp::Engine::reshard(std::size_t unit) {
 
 void Fsdp::Engine::take_gradient_buffer(const char* call, std::size_t unit) {
   GradientBuffer& buffer = buffers_[buffers_taken_++ % buffers_.size()];
-  if (buffer.unit != kNone && !states_[buffer.unit].is_reduced)
-    misuse(
-        "{} of {}, but the gradient of {} is not reduced: raise gradient_buffers, "
-        "now {}, or reduce it first",
-        call, name(unit), name(buffer.unit), buffers_.size());
-  sums_->wait(buffer.job);
+  if (buffer.unit != kNone) {
+    State& before = states_[buffer.unit];
+    if (!before.is_reduced)
+      misuse(
+          "{} of {}, but the gradient of {} is not reduced: raise gradient_buffers, "
+          "now {}, or reduce it first",
+          call, name(unit), name(buffer.unit), buffers_.size());
+    sums_->wait(before.job);
+    if (!before.kept)
+      or_abort([&] { before.kept = memory_.take_floats(before.part, &FsdpMemory::gradients); });
+    std::copy_n(before.gradient, before.part, before.kept);
+    before.gradient = before.kept;
+  }
   buffer.unit = unit;
   states_[unit].leaves = buffer.data;
 }
@@ -337,18 +349,15 @@ void Fsdp::Engine::reduce(std::size_t unit, double divisor) {
            plan_.size());
   note(2 * unit + 1, "reduce");
   if (!state.leaves) take_gradient_buffer("reduce", unit);  // of a rank without shards
-  const std::size_t count = state.layout.count();
-  GradientSums::Job job{.partials = {},
-                        .out = {state.gradient, state.part, DType::f32},
-                        .counts = {},
-                        .divisor = divisor};
-  for (std::size_t i = 0; i < subtrees_; ++i)
-    job.partials.emplace_back(state.leaves + i * count, count, DType::f32);
-  if (is_scattered()) job.counts = state.layout.counts;
-  last_job_ = sums_->submit(std::move(job));
+  state.gradient = state.leaves + state.first;
+  const Tensor arena(state.leaves, state.layout.count(), DType::f32);
+  const Counts counts = is_scattered() ? Counts(state.layout.counts) : Counts();
+  const auto done = [this, unit] {
+    if (on_reduced_) on_reduced_(unit);
+  };
+  state.job = last_job_ =
+      sums_->submit({arena, subtrees_, state.first, state.part, counts, divisor, done});
   state.is_reduced = true;
-  for (GradientBuffer& buffer : buffers_)
-    if (buffer.unit == unit) buffer.job = last_job_;
 }
 
 void Fsdp::Engine::end_step() {
@@ -444,6 +453,9 @@ std::span<float> Fsdp::next_gradient(std::size_t unit) { return engine_->next_gr
 void Fsdp::gradient_done(std::size_t unit) { engine_->gradient_done(unit); }
 void Fsdp::reduce(std::size_t unit, double divisor) { engine_->reduce(unit, divisor); }
 void Fsdp::end_step() { engine_->end_step(); }
+void Fsdp::on_reduced(std::function<void(std::size_t)> callback) {
+  engine_->on_reduced_ = std::move(callback);
+}
 
 std::span<float> Fsdp::shard(std::size_t unit) {
   const Engine::State& state = engine_->at(unit);

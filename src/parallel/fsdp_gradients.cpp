@@ -2,27 +2,28 @@
 #include "src/parallel/fsdp_gradients.h"
 
 #include "src/parallel/agree.h"
+#include "src/parallel/bf16_in_place.h"
 
 namespace c10d::inline v0::parallel {
 namespace {
 
-void add_over_ranks(ProcessGroup& group, std::optional<TreeSum>& tree, const GradientSums::Job& job,
-                    double divisor) {
-  if (tree && job.counts.empty()) return tree->all_reduce(job.out, job.partials, divisor);
-  if (tree) return tree->reduce_scatter(job.out, job.partials, job.counts, divisor);
-  if (job.counts.empty())
-    group.all_reduce(job.out, job.partials[0]);
+void add_over_ranks(ProcessGroup& group, std::optional<TreeSum>& tree, const Tensor& out,
+                    std::span<const ConstTensor> partials, Counts counts) {
+  if (tree && counts.empty()) return tree->all_reduce(out, partials);
+  if (tree) return tree->reduce_scatter(out, partials, counts);
+  if (counts.empty())
+    group.all_reduce(out, partials[0]);
   else
-    group.reduce_scatter_v(job.out, job.partials[0], job.counts);
-  divide(job.out, divisor);
+    group.reduce_scatter_v(out, partials[0], counts);
 }
 
 }  // namespace
 
-GradientSums::GradientSums(ProcessGroup& group, ProcessGroup* replicas, ReduceMode mode, int shards)
-    : group_(twin_of(group, "fsdp")) {
+GradientSums::GradientSums(ProcessGroup& group, ProcessGroup* replicas, const FsdpOptions& options,
+                           int shards)
+    : group_(twin_of(group, "fsdp")), wire_(options.reduce) {
   if (replicas) replicas_ = twin_of(*replicas, "fsdp");
-  if (mode != ReduceMode::reproducible) return;
+  if (options.mode != ReduceMode::reproducible) return;
   tree_.emplace(group_, shards);
   if (replicas) replica_tree_.emplace(replicas_, replicas_.size());
 }
@@ -35,6 +36,7 @@ std::uint64_t GradientSums::submit(Job job) {
   return queue_.submit([this, job = std::move(job)] {
     try {
       sum(job);
+      job.done();
     } catch (const std::exception& error) {
       abort(error.what());  // the ranks of the other group must not wait for this one
       throw;
@@ -48,8 +50,19 @@ void GradientSums::abort(std::string_view why) const noexcept {
 }
 
 void GradientSums::sum(const Job& job) {
-  add_over_ranks(group_, tree_, job, replicas_ ? 1 : job.divisor);
-  if (replicas_) add_over_ranks(replicas_, replica_tree_, {{job.out}, job.out, {}, 1}, job.divisor);
+  const bool is_narrow = wire_ == DType::bf16;
+  const Tensor arena = is_narrow ? narrow_in_place(job.arena) : job.arena;
+  std::vector<ConstTensor> partials;
+  for (std::size_t i = 0; i < job.partials; ++i)
+    partials.emplace_back(static_cast<std::byte*>(arena.data) + i * arena.bytes(), arena.count,
+                          arena.dtype);
+  const Tensor out = arena.slice(job.first, job.count);
+  const Tensor mean = job.arena.slice(job.first, job.count);
+  add_over_ranks(group_, tree_, out, partials, job.counts);
+  const ConstTensor own = out;
+  if (replicas_) add_over_ranks(replicas_, replica_tree_, out, {&own, 1}, {});
+  if (is_narrow) widen_in_place(out, mean);
+  divide(mean, job.divisor);
 }
 
 }  // namespace c10d::inline v0::parallel

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <vector>
 
-#include "c10d/parallel/ddp.h"
+#include "c10d/parallel/fsdp.h"
 #include "c10d/parallel/reproducible.h"
 #include "src/parallel/task_queue.h"
 
@@ -17,14 +18,16 @@ namespace c10d::inline v0::parallel {
 class GradientSums {
  public:
   struct Job {
-    std::vector<ConstTensor> partials;  // of this rank, in tree order
-    Tensor out;
-    Counts counts;  // of the ranks' slices; empty: every rank gets everything
+    Tensor arena;              // f32; this rank's slice of it becomes the mean, the rest rubbish
+    std::size_t partials;      // of this rank, in tree order, one behind the other from `arena` on
+    std::size_t first, count;  // this rank's slice
+    Counts counts;             // of the ranks' slices; empty: every rank gets everything
     double divisor;
+    std::function<void()> done;  // called in that thread
   };
 
   // Collective, over both groups.
-  GradientSums(ProcessGroup& group, ProcessGroup* replicas, ReduceMode mode, int shards);
+  GradientSums(ProcessGroup& group, ProcessGroup* replicas, const FsdpOptions& options, int shards);
   // Jobs that are still there fail, on all ranks.
   ~GradientSums();
   GradientSums(const GradientSums&) = delete;
@@ -41,6 +44,7 @@ class GradientSums {
 
   ProcessGroup group_, replicas_;
   std::optional<TreeSum> tree_, replica_tree_;
+  DType wire_;
   TaskQueue queue_;  // last: it uses all of the above
 };
 

@@ -11,8 +11,6 @@
 namespace c10d::inline v0::parallel {
 namespace {
 
-std::string layer_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
-
 std::size_t elements_of(const Unit& unit) {
   std::size_t count = 0;
   for (const ParamSpec& spec : unit.parameters) count += spec.count();
@@ -21,15 +19,20 @@ std::size_t elements_of(const Unit& unit) {
 
 }  // namespace
 
-std::vector<Unit> wrap_by_layer(std::span<const ParamSpec> parameters, std::size_t min_elements) {
+std::string layer_of(const ParamSpec& parameter) {
+  return parameter.name.substr(0, parameter.name.rfind('.'));
+}
+
+std::vector<Unit> wrap(std::span<const ParamSpec> parameters, const WrapPolicy& policy) {
   std::vector<Unit> units;
-  std::string layer;
+  std::string current;
   for (const ParamSpec& spec : parameters) {
-    const bool is_new_layer = units.empty() || layer_of(spec.name) != layer;
-    layer = layer_of(spec.name);
-    if (is_new_layer && (units.empty() || elements_of(units.back()) >= min_elements))
-      units.push_back({layer, {}});
+    std::string name = policy.unit_of(spec);
+    if (units.empty() ||
+        (name != current && elements_of(units.back()) * sizeof(float) >= policy.min_bytes))
+      units.push_back({name, {}});
     units.back().parameters.push_back(spec);
+    current = std::move(name);
   }
   return units;
 }
@@ -66,8 +69,13 @@ std::string problem_of(std::span<const Unit> units, const FsdpOptions& options, 
     return "parameters are sharded without gradients, or gradients without the optimizer";
   if (options.compute != DType::f32 && options.compute != DType::bf16)
     return fmt::format("compute is {}, not f32 or bf16", to_string(options.compute));
+  if (options.reduce != DType::f32 && options.reduce != DType::bf16)
+    return fmt::format("reduce is {}, not f32 or bf16", to_string(options.reduce));
   if (options.gradient_buffers < 1) return "gradient_buffers must be 1 or more";
   if (options.mode == ReduceMode::fast) return {};
+  if (options.reduce != DType::f32)
+    return fmt::format("reduce is {}: sums are f32 in mode reproducible",
+                       to_string(options.reduce));
   if (options.shards < 1 || options.shards > 65536) return "shards must be from 1 to 65536";
   if (!std::has_single_bit(static_cast<unsigned>(replicas)) || options.shards % replicas != 0)
     return fmt::format(
@@ -110,7 +118,10 @@ FsdpMemory plan_memory(std::span<const Unit> units, const FsdpOptions& options, 
     const bool has_arena = !is_sharded(options.keep.parameters);
     memory.parameters += has_arena ? count * width : 0;
     if (!has_arena || options.compute != DType::f32) memory.parameters += own * sizeof(float);
-    memory.gradients += (is_sharded(options.keep.gradients) ? own : slots * count) * sizeof(float);
+    if (!is_sharded(options.keep.gradients))
+      memory.gradients += slots * count * sizeof(float);
+    else if (&unit - units.data() >= options.gradient_buffers)
+      memory.gradients += own * sizeof(float);
   }
   memory.gathered = gathered_buffers(options, units.size(), largest) * largest * width;
   if (is_sharded(options.keep.gradients))
@@ -121,10 +132,11 @@ FsdpMemory plan_memory(std::span<const Unit> units, const FsdpOptions& options, 
 
 std::string options_text(std::span<const Unit> units, const FsdpOptions& options) {
   std::string text = fmt::format(
-      "keep {}{}{}, mode {}, shards {}, compute {}, prefetch_bytes {}, gradient_buffers {}, units",
+      "keep {}{}{}, mode {}, shards {}, compute {}, reduce {}, prefetch_bytes {}, "
+      "gradient_buffers {}, units",
       int(options.keep.parameters), int(options.keep.gradients), int(options.keep.optimizer),
-      int(options.mode), options.shards, to_string(options.compute), options.prefetch_bytes,
-      options.gradient_buffers);
+      int(options.mode), options.shards, to_string(options.compute), to_string(options.reduce),
+      options.prefetch_bytes, options.gradient_buffers);
   for (const Unit& unit : units) text += fmt::format(" {}:{}", unit.name, unit.parameters.size());
   return text;
 }

@@ -140,6 +140,7 @@ def small(ladder, starts):
         ladder.check(f"DDP, 2 ranks, {backend}", "train_ddp", 2, launcher, options)
     for zero in ("1", "2", "3"):
         ladder.check(f"ZeRO-{zero}, 2 ranks", "train_fsdp", 2, options=["--zero", zero])
+    ladder.check("ZeRO-3, 2 x 2 ranks", "train_fsdp", 4, options=["--replicas", "2"])
     for schedule in SCHEDULES:
         ladder.check(f"pipeline {schedule}, 2 ranks", "train_pipeline", 2,
                      options=["--pipeline-schedule", schedule])

@@ -190,6 +190,25 @@ class Training(unittest.TestCase):
                                  {(0, 0), (0, 1), (1, 0), (1, 1)}, name)
                 self.assertTrue(all(event["dur"] >= 0 for event in spans))
 
+    def test_a_sharded_step_gathers_twice_and_scatters_the_sum(self):
+        wanted = ["all_gather", "forward", "all_gather", "backward", "reduce_scatter"] * 3
+        with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:
+            self.digest(ranks(2, "train_fsdp", *QUICK, "--steps", "3", "--trace",
+                              folder + "/t.json"))
+            events = json.loads(Path(folder, "t.json").read_text())["traceEvents"]
+        found = {}
+        for event in sorted((e for e in events if e["ph"] == "X"), key=lambda e: e["ts"]):
+            kind, _, unit = event["name"].partition(" ")
+            if kind in wanted:
+                found.setdefault((event["pid"], unit), []).append(event)
+        self.assertEqual(len(found), 2 * 2)  # ranks and units
+        for spans in found.values():
+            kinds = [span["name"].partition(" ")[0] for span in spans]
+            self.assertEqual(kinds[:len(wanted)], wanted)
+            self.assertEqual(set(kinds[len(wanted):]), {"all_gather"})  # tests, and the digest
+            for before, after in zip(spans, spans[1:]):  # to the nanosecond
+                self.assertLess(before["ts"] + before["dur"], after["ts"] + 0.0005)
+
     def test_the_plan_counts_the_parameters(self):
         text = self.text_of(program("train_single", *QUICK, "--plan"))
         parameters = 64 * 128 + 128 + 128 * 10 + 10
@@ -264,6 +283,9 @@ class Training(unittest.TestCase):
         ended = program("train_pipeline", "--mode", "fast")
         self.assertEqual(ended.returncode, 2)
         self.assertIn("a pipeline has no mode fast", ended.stderr)
+        ended = ranks(2, "train_fsdp", *QUICK, "--replicas", "3")
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("--replicas 3 does not divide the 2 ranks", ended.stderr)
         ended = ranks(2, "train_spawn", *QUICK, "--ranks", "4")
         self.assertEqual(ended.returncode, 1)
         self.assertIn("--ranks 4, but c10d started 2", ended.stderr)
@@ -291,6 +313,9 @@ class Training(unittest.TestCase):
                 ended = two_ranks("train_ddp", common, {option: value})
                 self.assertEqual(ended.returncode, 1, option)
                 self.assertIn(expected, ended.stderr)
+            ended = two_ranks("train_fsdp", common, {"--replicas": "2"})
+            self.assertEqual(ended.returncode, 1)
+            self.assertIn("--replicas", ended.stderr)
             self.assertFalse(Path(folder, "checkpoint").exists())
 
     def test_help_teaches(self):

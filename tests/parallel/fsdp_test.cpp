@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 
+#include "c10d/parallel/mesh.h"
 #include "tests/contract/ranks.h"
 #include "tests/parallel/even_units.h"
 #include "tests/parallel/temporary_directory.h"
@@ -25,7 +26,7 @@ std::vector<ParamSpec> toy_parameters() {
           {"b.weight", {50, 100}, DType::f32},
           {"c.weight", {4097}, DType::f32}};
 }
-std::vector<Unit> toy_units() { return wrap_by_layer(toy_parameters()); }
+std::vector<Unit> toy_units() { return wrap(toy_parameters()); }
 
 float noise(std::uint64_t a, std::uint64_t b) {
   std::uint64_t x = a * 0x9E3779B97F4A7C15u + b * 0xBF58476D1CE4E5B9u + 1;
@@ -208,12 +209,11 @@ TEST_P(Sharded, EveryStageAndNumberOfRanksGivesTheBitsOfOneProcess) {
 
 TEST_P(Sharded, HybridsGiveTheBitsOfOneProcess) {
   Norms norms;
-  for (const int parts : {1, 2, 3}) {
+  for (const int parts : {1, 2, 3}) {  // 2 is a grid of 2 x 2
     run(2 * parts, [&](ProcessGroup& world) {
-      ProcessGroup group = world.split(world.rank() / parts);
-      ProcessGroup replicas = world.split(world.rank() % parts);
+      Mesh mesh(world, {{"replicate", 2}, {"shard", parts}});
       for (const Keep& keep : {kZero1, kZero3}) {
-        Trainer trainer(group, reproducible(keep), &replicas);
+        Trainer trainer(mesh.sub("shard"), reproducible(keep), &mesh.sub("replicate"));
         expect_trained(trainer, norms);
       }
       world.barrier();
@@ -330,106 +330,79 @@ TEST_P(Sharded, Bf16TravelsAndTheMastersStayWhole) {
   });
 }
 
-// Rank 1 makes a mistake; the other finds its text in the next call that needs rank 1.
-void expect_misuse(const contract::OnBackend& on, Keep keep, const std::string& text,
-                   const std::function<void(Fsdp&)>& mistake) {
-  on.run(2, [&](ProcessGroup& group) {
-    Fsdp fsdp(group, even_units({2, 2}), {.keep = keep});
-    const auto backward = [&](std::size_t unit) {
-      fsdp.unshard(unit);
-      fsdp.next_gradient(unit);
-      fsdp.gradient_done(unit);
-      fsdp.reduce(unit);
-      fsdp.reshard(unit);
-    };
-    try {
-      for (const std::size_t unit : {0, 1}) backward(unit);
-      fsdp.end_step();
-      if (group.rank() == 1) mistake(fsdp);
-      for (const std::size_t unit : {0, 1}) backward(unit);
-      fsdp.end_step();
-      ADD_FAILURE() << "accepted: " << text;
-    } catch (const std::exception& error) {
-      EXPECT_EQ(dynamic_cast<const InvalidArgument*>(&error) != nullptr, group.rank() == 1);
-      EXPECT_NE(std::string(error.what()).find("Fsdp on rank 1: " + text), std::string::npos)
-          << error.what();
-    }
-  });
-}
-
-TEST_P(Sharded, AMistakeIsNamedOnEveryRank) {
-  for (const Keep& keep : {kZero1, kZero3}) {
-    const auto expect = [&](const std::string& text, const std::function<void(Fsdp&)>& mistake) {
-      expect_misuse(*this, keep, text, mistake);
-    };
-    expect("reshard of layer1, which is not gathered", [](Fsdp& f) { f.reshard(1); });
-    expect("unshard of layer1 as call 1 of the step, where the first step had unshard of layer0",
-           [](Fsdp& f) { f.unshard(1); });
-    expect("end_step, but the gradient of layer0 is not reduced", [](Fsdp& f) {
-      f.next_gradient(0);
-      f.gradient_done(0);
-      f.end_step();
-    });
-    expect("reduce of layer0 after 0 of 1 virtual shards", [](Fsdp& f) { f.reduce(0); });
-    expect("unshard of unit 2, but there are 2", [](Fsdp& f) { f.unshard(2); });
-  }
-}
-
-TEST_P(Sharded, AFirstStepInAnotherOrderIsAMismatchOnEveryRank) {
-  run(2, [](ProcessGroup& group) {
-    Fsdp fsdp(group, even_units({2, 2}));
-    for (std::size_t i = 0; i < 2; ++i) {
-      const std::size_t unit = group.rank() == 0 ? i : 1 - i;
-      fsdp.unshard(unit);
-      fsdp.next_gradient(unit);
-      fsdp.gradient_done(unit);
-      fsdp.reduce(unit);
-      fsdp.reshard(unit);
-    }
-    EXPECT_EQ(contract::code_of([&] { fsdp.end_step(); }), Code::mismatch);
-  });
-}
-
-TEST_P(Sharded, RanksAgreeOnUnitsAndOptionsWhenItIsMade) {
-  struct Case {
-    std::function<void(std::vector<Unit>&, FsdpOptions&)> change;
-    std::string text;
+// One rounding when a value leaves its rank, one for each that is added, none for the mean.
+TEST_P(Sharded, GradientsMayTravelAsBf16) {
+  const auto value_of = [](int rank, std::size_t i) {
+    return 3 * noise(static_cast<std::uint64_t>(rank) + 5, i);
   };
-  const std::vector<Case> cases = {
-      {[](auto& u, auto&) {
-         u[1].parameters[0].shape = {4, 4096};
-       },
-       "layer1.w f32 [4, 4096]"},
-      {[](auto& u, auto&) { u[0].parameters[0].name = "x"; }, "x f32 [2, 4096]"},
-      {[](auto& u, auto&) { u.pop_back(); }, "layer1"},
-      {[](auto&, auto& o) { o.keep = kZero2; }, "keep"},
+  // In bf16 as long as what is added up has at most eight bits.
+  const auto whole_of = [](int rank, std::size_t i) {
+    return static_cast<float>(i % 29) * static_cast<float>(rank + 1);
   };
-  for (const Case& one : cases) {
-    run(3, [&](ProcessGroup& group) {
-      auto units = even_units({2, 2});
-      FsdpOptions options;
-      if (group.rank() == 2) one.change(units, options);
-      const Failure failure = contract::failure_of([&] { Fsdp(group, units, options); });
-      EXPECT_EQ(failure.code, Code::mismatch);
-      EXPECT_NE(failure.message.find(one.text), std::string::npos) << failure.message;
+  const auto expect_sums = [&](Fsdp& fsdp, int rank, int size) {
+    const double allowed = std::pow(1 + 0x1p-8, size) - 1;
+    std::size_t rounded = 0;
+    for (const bool exact : {true, false}) {
+      for (const std::size_t unit : {2, 1, 0}) {
+        fsdp.unshard(unit);
+        const auto gradient = fsdp.next_gradient(unit);
+        for (std::size_t i = 0; i < gradient.size(); ++i)
+          gradient[i] = exact ? whole_of(rank, i) : value_of(rank, i);
+        fsdp.gradient_done(unit);
+        fsdp.reduce(unit, 3);
+        fsdp.reshard(unit);
+      }
+      fsdp.end_step();
+      for (const std::size_t unit : {0, 1, 2})
+        for (std::size_t i = 0; i < fsdp.shard_elements(unit); ++i) {
+          const std::size_t at = fsdp.shard_offset(unit) + i;
+          double sum = 0, size_of_all = 0;
+          for (int other = 0; other < size; ++other) {
+            const double value = exact ? whole_of(other, at) : value_of(other, at);
+            sum += value;
+            size_of_all += std::abs(value);
+          }
+          const float found = fsdp.gradient(unit)[i];
+          if (exact)
+            ASSERT_EQ(found, static_cast<float>(sum) / 3);
+          else
+            ASSERT_NEAR(found, sum / 3, (allowed + 0x1p-22) * size_of_all / 3) << unit << " " << at;
+          rounded += std::abs(found - sum / 3) > 0x1p-20 * size_of_all;
+        }
+    }
+    EXPECT_GT(rounded, fsdp.shard_elements(0) / 2) << "f32 would be nearer";
+  };
+  for (const int size : {1, 2, 3})
+    run(size, [&](ProcessGroup& group) {
+      for (const Keep& keep : {kReplicated, kZero1, kZero2, kZero3}) {
+        Fsdp fsdp(group, toy_units(), {.keep = keep, .reduce = DType::bf16});
+        expect_sums(fsdp, group.rank(), size);
+      }
     });
-  }
-  run(2, [](ProcessGroup& group) {
-    const Keep wrong{Kept::sharded, Kept::replicated, Kept::sharded};
-    EXPECT_THROW(Fsdp(group, even_units({1}), {.keep = wrong}), InvalidArgument);
-    EXPECT_THROW(Fsdp(group, {{"u", {{"w", {3}, DType::f64}}}}), InvalidArgument);
-    EXPECT_THROW(Fsdp(group, {{"u", {{"w", {0}, DType::f32}}}}), InvalidArgument);
-    EXPECT_THROW(Fsdp(group, {}), InvalidArgument);
-    contract::expect_usable(group);
+  run(4, [&](ProcessGroup& world) {
+    Mesh mesh(world, {{"replicate", 2}, {"shard", 2}});
+    Fsdp fsdp(mesh.sub("shard"), toy_units(), {.reduce = DType::bf16}, &mesh.sub("replicate"));
+    expect_sums(fsdp, world.rank(), 4);
   });
 }
 
-TEST_P(Sharded, GroupsThatMakeNoGridAreRefused) {
-  run(4, [](ProcessGroup& world) {
-    ProcessGroup group = world.split(world.rank() / 2);
-    ProcessGroup replicas = world.split(world.rank() == 0 || world.rank() == 3 ? 0 : 1);
-    EXPECT_THROW(Fsdp(group, even_units({1}), {}, &replicas), DistError);
-    world.barrier();
+// The order in which sums end is that of reduce(), behind what was gathered.
+TEST_P(Sharded, AnObserverSeesEverySum) {
+  run(2, [](ProcessGroup& group) {
+    std::vector<std::size_t> seen;
+    Fsdp fsdp(group, toy_units());
+    fsdp.on_reduced([&](std::size_t unit) { seen.push_back(unit); });
+    for (int step = 0; step < 2; ++step) {
+      for (const std::size_t unit : {2, 0, 1}) {
+        fsdp.unshard(unit);
+        fsdp.next_gradient(unit);
+        fsdp.gradient_done(unit);
+        fsdp.reduce(unit);
+        fsdp.reshard(unit);
+      }
+      fsdp.end_step();
+    }
+    EXPECT_EQ(seen, (std::vector<std::size_t>{2, 0, 1, 2, 0, 1}));
   });
 }
 
@@ -439,9 +412,26 @@ TEST(ShardedUnits, FollowTheLayers) {
   EXPECT_EQ(units[0].name, "a");
   EXPECT_EQ(units[0].parameters.size(), 2u);
   EXPECT_EQ(units[2].name, "c");
-  const auto joined = wrap_by_layer(toy_parameters(), 9394);
-  ASSERT_EQ(joined.size(), 2u) << "a has 9,393 elements: b joins it, c does not";
-  EXPECT_EQ(joined[0].parameters.size(), 4u);
+  EXPECT_TRUE(wrap({}).empty());
+}
+
+TEST(ShardedUnits, FollowAPolicy) {
+  const auto names = [](const WrapPolicy& policy) {
+    std::string text;
+    for (const Unit& unit : wrap(toy_parameters(), policy))
+      text += unit.name + std::to_string(unit.parameters.size()) + " ";
+    return text;
+  };
+  EXPECT_EQ(names({}), "a2 b2 c1 ");
+  // a has 9,393 elements, b 5,001.
+  EXPECT_EQ(names({.min_bytes = 9393 * 4}), "a2 b3 ");
+  EXPECT_EQ(names({.min_bytes = 9393 * 4 + 1}), "a4 c1 ") << "b joins a, c does not";
+  EXPECT_EQ(names({.min_bytes = SIZE_MAX}), "a5 ");
+  const auto half = [](const ParamSpec& spec) -> std::string {
+    return spec.name < "b.t" ? "low" : "high";
+  };
+  EXPECT_EQ(names({.unit_of = half}), "low3 high2 ");
+  EXPECT_EQ(names({.min_bytes = SIZE_MAX, .unit_of = half}), "low5 ");
 }
 
 C10D_ON_EACH_BACKEND(Sharded);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,24 +12,12 @@
 #include "c10d/export.h"
 #include "c10d/parallel/checkpoint.h"
 #include "c10d/parallel/ddp.h"
-#include "c10d/parallel/parameters.h"
 #include "c10d/parallel/reproducible.h"
+#include "c10d/parallel/units.h"
 #include "c10d/process_group.h"
 
 // Sharded training: ZeRO-1, 2 and 3 as one engine.
 namespace c10d::inline v0::parallel {
-
-// Parameters that are gathered and summed together: a layer, or several. They lie one behind the
-// other in one arena of f32, in this order.
-struct Unit {
-  std::string name;
-  std::vector<ParamSpec> parameters;  // f32; names differ over all units
-};
-
-// One unit per layer (what stands before the last dot of a name), neighbours joined until a unit
-// has `min_elements`. Its name is that of its first layer.
-C10D_API std::vector<Unit> wrap_by_layer(std::span<const ParamSpec> parameters,
-                                         std::size_t min_elements = 0);
 
 enum class Kept : std::uint8_t { replicated, sharded };
 
@@ -45,15 +34,19 @@ inline constexpr Keep kReplicated{Kept::replicated, Kept::replicated, Kept::repl
 struct FsdpOptions {
   Keep keep = kZero3;
   ReduceMode mode = ReduceMode::fast;
-  int shards = 16;                 // of the global batch; reproducible only
-  DType compute = DType::f32;      // or bf16: what is gathered and computed with; masters stay f32
+  int shards = 16;             // of the global batch; reproducible only
+  DType compute = DType::f32;  // or bf16: what is gathered and computed with; masters stay f32
+  DType reduce = DType::f32;   // or bf16, mode fast only: gradients on their way; each is rounded
+                               // when it leaves its rank and at most once per rank that adds it
   std::size_t prefetch_bytes = 0;  // of units gathered ahead; needs keep.parameters = sharded
   int gradient_buffers = 1;        // units whose gradients are written or summed at a time; with 2
                                    // the sum of one overlaps the writing of the next
 };
 
 // Bytes that the engine holds on a rank. The exchange buffers of a reproducible sum on a backend
-// that cannot add in tree order come on top: up to as much as gradient_buffers.
+// that cannot add in tree order come on top: up to as much as gradient_buffers. The first step
+// takes the shards of gradients, none for the units that are reduced last: theirs stay in the
+// buffers. A plan takes these to be the first units.
 struct FsdpMemory {
   std::size_t parameters = 0;        // shards, or all where they are replicated; f32 masters
   std::size_t gradients = 0;         // the same of gradients
@@ -86,8 +79,8 @@ class C10D_API Fsdp {
   // Collective. Every rank of `group` holds a part. With `replicas`, the group across which whole
   // sets of parts are repeated (hybrid sharding): rank i of every `group` is in the same
   // `replicas`; in mode reproducible their number is a power of two that divides `shards`. Both
-  // groups must outlive this object. Throws a mismatch on every rank that names the first
-  // difference.
+  // groups, sub() of two dimensions of a Mesh for example, must outlive this object. Throws a
+  // mismatch on every rank that names the first difference.
   Fsdp(ProcessGroup& group, std::vector<Unit> units, FsdpOptions options = {},
        ProcessGroup* replicas = nullptr);
   ~Fsdp();
@@ -120,6 +113,8 @@ class C10D_API Fsdp {
   void reduce(std::size_t unit, double divisor = 1);
   // Waits for all sums. Every unit must have been reduced, or none.
   void end_step();
+  // Between steps. Called on the thread of the sums when that of a unit is there: for a trace.
+  void on_reduced(std::function<void(std::size_t unit)> callback);
 
   // This rank's parameters, and their gradients after end_step(); both may be written.
   std::span<float> shard(std::size_t unit);
