@@ -194,12 +194,6 @@ std::uint64_t resume(const Task& task, Strategy& strategy, DistributedSampler& s
   return snapshot.step;
 }
 
-void check_library(c10d::ProcessGroup& group) {
-  const std::string identity = compute_identity();
-  c10d::parallel::check_same(group, "compute library and instruction set",
-                             std::as_bytes(std::span(identity)));
-}
-
 // Before the training, not after it.
 void check_trace_file(const std::string& path, c10d::ProcessGroup& group) {
   if (path.empty()) return;
@@ -302,12 +296,13 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
   const Options& options = task.options;
   const bool prints = group.rank() == 0;
   check_task(group, task);
-  check_library(group);
   check_trace_file(options.trace, group);
   check_folder(task, strategy);
   if (options.plan && prints) fmt::print("{}", memory_plan(task, group.size()));
   DistributedSampler sampler({.samples = task.data.train.size, .seed = options.seed});
   std::uint64_t step = resume(task, strategy, sampler);
+  std::optional<c10d::parallel::AsyncSaver> saver;
+  if (!options.checkpoint.empty()) saver.emplace(group, options.checkpoint);
   const std::uint64_t stop =
       options.steps > 0 ? static_cast<std::uint64_t>(options.steps) : task.steps();
   Progress progress(task, group.rank());
@@ -333,9 +328,9 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
       const bool due = options.save_every > 0
                            ? step % static_cast<std::uint64_t>(options.save_every) == 0
                            : sampler.cursor() == sampler.total();
-      if (options.checkpoint.empty() || !(due || step == stop)) continue;
+      if (!saver || !(due || step == stop)) continue;
       collect_finite(task, strategy, step);
-      c10d::parallel::save(group, options.checkpoint, snapshot_of(task, strategy, sampler, step));
+      saver->save(snapshot_of(task, strategy, sampler, step));
     }
     const std::string speed = speed_of(progress.rate(), times, waited, group.size());
     double sums[] = {score.loss, static_cast<double>(score.rows)};
@@ -352,6 +347,7 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
     std::fflush(stdout);
     if (sampler.cursor() == sampler.total()) sampler.set_epoch(sampler.epoch() + 1);
   }
+  if (saver) saver->wait();
   finish(task, strategy, step, trace);
 }
 
