@@ -155,7 +155,7 @@ class Replicated final : public Strategy {
     return score;
   }
 
-  std::vector<std::vector<float>> collect() override { return weights_.copy(); }
+  WholeValues collect() override { return WholeValues(weights_.values()); }
   std::vector<TensorPart> parts() override { return weights_.parts(); }
   bool holds_all() const override { return true; }
   c10d::ProcessGroup& group() override { return group_; }

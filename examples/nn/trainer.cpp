@@ -72,12 +72,12 @@ constexpr std::int64_t kBatch = 32;  // of tests
 
 // The first `samples` of the test data, in batches that are dealt to the ranks: the figures do not
 // depend on their number.
-Score evaluate(const Task& task, const std::vector<std::vector<float>>& values,
-               std::int64_t samples, c10d::ProcessGroup& group) {
+Score evaluate(const Task& task, const WholeValues& values, std::int64_t samples,
+               c10d::ProcessGroup& group) {
   const DataSet& test = task.data.test;
   Net net(task.model, 1);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    net.values[i] = const_cast<float*>(values[i].data());
+  for (std::size_t i = 0; i < values.at.size(); ++i)
+    net.values[i] = const_cast<float*>(values.at[i]);
   const int nodes = static_cast<int>(task.model.nodes.size());
   const std::int64_t batches = (samples + kBatch - 1) / kBatch;
   std::vector<double> sums(static_cast<std::size_t>(batches) * 2);
@@ -230,16 +230,17 @@ void check_finite(const Task& task, c10d::ProcessGroup& group, double value,
 
 // All parameters, when they are fit to be kept. The loss of a step says nothing of the update that
 // ends it, so a batch of tests does; and a layer may make something finite of what is not.
-std::vector<std::vector<float>> collect_finite(const Task& task, Strategy& strategy,
-                                               std::uint64_t step) {
-  std::vector<std::vector<float>> all = strategy.collect();
+WholeValues collect_finite(const Task& task, Strategy& strategy, std::uint64_t step) {
+  WholeValues all = strategy.collect();
   c10d::ProcessGroup& group = strategy.group();
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const auto ruined = std::find_if_not(all[i].begin(), all[i].end(),
-                                         [](float value) { return std::isfinite(value); });
-    if (ruined != all[i].end())
-      check_finite(task, group, *ruined,
-                   fmt::format("a value of {} after step {}", task.model.parameters[i].name, step));
+  for (std::size_t i = 0; i < all.at.size(); ++i) {
+    const std::span values(all.at[i], task.model.parameters[i].count());
+    int ruined = 0;  // no way out of the loop, so that it goes by vectors
+    for (const float value : values) ruined |= std::isfinite(value) ? 0 : 1;
+    if (ruined == 0) continue;
+    const auto finite = [](float value) { return std::isfinite(value); };
+    check_finite(task, group, *std::find_if_not(values.begin(), values.end(), finite),
+                 fmt::format("a value of {} after step {}", task.model.parameters[i].name, step));
   }
   const std::int64_t samples = std::min(kBatch, task.data.test.size);
   check_finite(task, group, evaluate(task, all, samples, group).loss,
@@ -264,7 +265,7 @@ std::string speed_of(double samples_per_second, std::vector<Seconds> steps, Seco
 }
 
 void finish(const Task& task, Strategy& strategy, std::uint64_t step, Trace& trace) {
-  const std::string digest = digest_of(task.model, collect_finite(task, strategy, step));
+  const std::string digest = digest_of(task.model, collect_finite(task, strategy, step).at);
   c10d::parallel::check_same(strategy.group(), "weights after training",
                              std::as_bytes(std::span(digest)));
   if (strategy.group().rank() == 0) fmt::print("weights {}\n", digest);
@@ -273,7 +274,7 @@ void finish(const Task& task, Strategy& strategy, std::uint64_t step, Trace& tra
 
 }  // namespace
 
-std::string digest_of(const Model& model, const std::vector<std::vector<float>>& values) {
+std::string digest_of(const Model& model, std::span<const float* const> values) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -286,7 +287,7 @@ std::string digest_of(const Model& model, const std::vector<std::vector<float>>&
   };
   for (const std::size_t i : order) {
     eat(model.parameters[i].name.c_str(), model.parameters[i].name.size() + 1);
-    eat(values[i].data(), values[i].size() * sizeof(float));
+    eat(values[i], model.parameters[i].bytes());
   }
   return fmt::format("{:016x}", hash);
 }
