@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -42,7 +43,8 @@ std::vector<Setting> settings_of(const Task& task) {
           {"shards", std::to_string(task.shards)},
           {"--checkpoint", whether(options.checkpoint)},
           {"--save-every (0: epochs)", std::to_string(options.save_every)},
-          {"--trace", whether(options.trace)}};
+          {"--trace", whether(options.trace)},
+          {"compute library and instruction set", compute_identity()}};
 }
 
 }  // namespace
@@ -58,16 +60,22 @@ void throw_first(c10d::ProcessGroup& group, const std::string& problem) {
 }
 
 void check_task(c10d::ProcessGroup& group, const Task& task) {
+  const std::vector<Setting> settings = settings_of(task);
+  std::string own;
+  for (const Setting& setting : settings) own += setting.value + "\n";
+  std::vector<std::istringstream> ranks;
+  for (const std::string& text : gather_texts(group, own)) ranks.emplace_back(text);
   // All ranks compare all, setting by setting: they find the same difference.
-  for (const Setting& setting : settings_of(task)) {
-    const std::vector<std::string> values = gather_texts(group, setting.value);
-    for (std::size_t rank = 1; rank < values.size(); ++rank)
-      if (values[rank] != values[0])
+  for (const Setting& setting : settings) {
+    std::string first, other;
+    std::getline(ranks[0], first);
+    for (std::size_t rank = 1; rank < ranks.size(); ++rank)
+      if (std::getline(ranks[rank], other); other != first)
         give_up(
             group,
             fmt::format("the ranks disagree on {}: rank 0 has {}, rank {} has {}; start all with "
                         "the same options on the same data",
-                        setting.name, values[0], rank, values[rank]));
+                        setting.name, first, rank, other));
   }
   for (const DataSet* set : {&task.data.train, &task.data.test}) {
     const std::string of = set == &task.data.train ? "training" : "test";

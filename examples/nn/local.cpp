@@ -88,7 +88,7 @@ class Local final : public Strategy {
     return score;
   }
 
-  std::vector<std::vector<float>> collect() override { return weights_.copy(); }
+  WholeValues collect() override { return WholeValues(weights_.values()); }
   std::vector<TensorPart> parts() override { return weights_.parts(); }
   c10d::ProcessGroup& group() override { return group_; }
 

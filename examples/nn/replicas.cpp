@@ -41,7 +41,7 @@ class Replicas final : public Strategy {
     return score;
   }
 
-  std::vector<std::vector<float>> collect() override { return weights_.copy(); }
+  WholeValues collect() override { return WholeValues(weights_.values()); }
   std::vector<TensorPart> parts() override { return weights_.parts(); }
   c10d::ProcessGroup& group() override { return group_; }
 

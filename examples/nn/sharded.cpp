@@ -156,7 +156,7 @@ class Sharded final : public Strategy {
     return score;
   }
 
-  std::vector<std::vector<float>> collect() override {
+  WholeValues collect() override {
     std::vector<std::vector<float>> all;
     for (std::size_t u = 0; u < units(); ++u) {
       gather(u);

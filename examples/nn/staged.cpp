@@ -177,7 +177,7 @@ class Staged final : public Strategy {
     return score;
   }
 
-  std::vector<std::vector<float>> collect() override {
+  WholeValues collect() override {
     std::vector<std::vector<float>> all;
     for (int stage = 0; stage < static_cast<int>(rank_of_stage_.size()); ++stage) {
       const Model::Range range = task_.model.parameters_of(borders_[stage], borders_[stage + 1]);

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "c10d/parallel/ddp.h"
@@ -11,6 +12,17 @@
 #include "examples/nn/trace.h"
 
 namespace nn {
+
+// All parameters, whole, on every rank: where the strategy holds them, or copies.
+struct WholeValues {
+  explicit WholeValues(std::vector<const float*> held) : at(std::move(held)) {}
+  WholeValues(std::vector<std::vector<float>> made) : copies(std::move(made)) {
+    for (const std::vector<float>& values : copies) at.push_back(values.data());
+  }
+  WholeValues(WholeValues&&) = default;
+  std::vector<std::vector<float>> copies;
+  std::vector<const float*> at;  // by parameter
+};
 
 // How a step is spread over workers. The trainer knows nothing else.
 class Strategy {
@@ -23,8 +35,8 @@ class Strategy {
   // Collective. Forward, backward, reduction and update on a global batch, the same on every rank.
   // `step` counts from 1. The score of what this rank computed.
   virtual Score step(std::span<const std::int64_t> batch, std::uint64_t step, float rate) = 0;
-  // Collective. All parameters, whole, on every rank: for evaluation and the digest.
-  virtual std::vector<std::vector<float>> collect() = 0;
+  // Collective. For evaluation and the digest; valid until the next step.
+  virtual WholeValues collect() = 0;
   // What this rank holds of parameters and optimizer state, to save and to load.
   virtual std::vector<c10d::parallel::TensorPart> parts() = 0;
   virtual bool holds_all() const { return false; }  // whether parts() is that on every rank

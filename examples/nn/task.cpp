@@ -84,9 +84,9 @@ std::vector<TensorPart> Weights::parts() {
   return parts;
 }
 
-std::vector<std::vector<float>> Weights::copy() const {
-  std::vector<std::vector<float>> all;
-  for (const Buffer& value : values_) all.emplace_back(value.data(), value.data() + value.size());
+std::vector<const float*> Weights::values() const {
+  std::vector<const float*> all;
+  for (const Buffer& value : values_) all.push_back(value.data());
   return all;
 }
 

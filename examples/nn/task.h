@@ -40,7 +40,7 @@ class Weights {
   void update(std::size_t parameter, std::size_t first, std::span<const float> gradient,
               std::uint64_t step, float rate);
   std::vector<c10d::parallel::TensorPart> parts();
-  std::vector<std::vector<float>> copy() const;
+  std::vector<const float*> values() const;
   Model::Range range() const noexcept { return range_; }
 
  private:

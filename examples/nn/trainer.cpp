@@ -72,12 +72,12 @@ constexpr std::int64_t kBatch = 32;  // of tests
 
 // The first `samples` of the test data, in batches that are dealt to the ranks: the figures do not
 // depend on their number.
-Score evaluate(const Task& task, const std::vector<std::vector<float>>& values,
-               std::int64_t samples, c10d::ProcessGroup& group) {
+Score evaluate(const Task& task, const WholeValues& values, std::int64_t samples,
+               c10d::ProcessGroup& group) {
   const DataSet& test = task.data.test;
   Net net(task.model, 1);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    net.values[i] = const_cast<float*>(values[i].data());
+  for (std::size_t i = 0; i < values.at.size(); ++i)
+    net.values[i] = const_cast<float*>(values.at[i]);
   const int nodes = static_cast<int>(task.model.nodes.size());
   const std::int64_t batches = (samples + kBatch - 1) / kBatch;
   std::vector<double> sums(static_cast<std::size_t>(batches) * 2);
@@ -194,12 +194,6 @@ std::uint64_t resume(const Task& task, Strategy& strategy, DistributedSampler& s
   return snapshot.step;
 }
 
-void check_library(c10d::ProcessGroup& group) {
-  const std::string identity = compute_identity();
-  c10d::parallel::check_same(group, "compute library and instruction set",
-                             std::as_bytes(std::span(identity)));
-}
-
 // Before the training, not after it.
 void check_trace_file(const std::string& path, c10d::ProcessGroup& group) {
   if (path.empty()) return;
@@ -236,16 +230,17 @@ void check_finite(const Task& task, c10d::ProcessGroup& group, double value,
 
 // All parameters, when they are fit to be kept. The loss of a step says nothing of the update that
 // ends it, so a batch of tests does; and a layer may make something finite of what is not.
-std::vector<std::vector<float>> collect_finite(const Task& task, Strategy& strategy,
-                                               std::uint64_t step) {
-  std::vector<std::vector<float>> all = strategy.collect();
+WholeValues collect_finite(const Task& task, Strategy& strategy, std::uint64_t step) {
+  WholeValues all = strategy.collect();
   c10d::ProcessGroup& group = strategy.group();
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const auto ruined = std::find_if_not(all[i].begin(), all[i].end(),
-                                         [](float value) { return std::isfinite(value); });
-    if (ruined != all[i].end())
-      check_finite(task, group, *ruined,
-                   fmt::format("a value of {} after step {}", task.model.parameters[i].name, step));
+  for (std::size_t i = 0; i < all.at.size(); ++i) {
+    const std::span values(all.at[i], task.model.parameters[i].count());
+    int ruined = 0;  // no way out of the loop, so that it goes by vectors
+    for (const float value : values) ruined |= std::isfinite(value) ? 0 : 1;
+    if (ruined == 0) continue;
+    const auto finite = [](float value) { return std::isfinite(value); };
+    check_finite(task, group, *std::find_if_not(values.begin(), values.end(), finite),
+                 fmt::format("a value of {} after step {}", task.model.parameters[i].name, step));
   }
   const std::int64_t samples = std::min(kBatch, task.data.test.size);
   check_finite(task, group, evaluate(task, all, samples, group).loss,
@@ -270,7 +265,7 @@ std::string speed_of(double samples_per_second, std::vector<Seconds> steps, Seco
 }
 
 void finish(const Task& task, Strategy& strategy, std::uint64_t step, Trace& trace) {
-  const std::string digest = digest_of(task.model, collect_finite(task, strategy, step));
+  const std::string digest = digest_of(task.model, collect_finite(task, strategy, step).at);
   c10d::parallel::check_same(strategy.group(), "weights after training",
                              std::as_bytes(std::span(digest)));
   if (strategy.group().rank() == 0) fmt::print("weights {}\n", digest);
@@ -279,7 +274,7 @@ void finish(const Task& task, Strategy& strategy, std::uint64_t step, Trace& tra
 
 }  // namespace
 
-std::string digest_of(const Model& model, const std::vector<std::vector<float>>& values) {
+std::string digest_of(const Model& model, std::span<const float* const> values) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -292,7 +287,7 @@ std::string digest_of(const Model& model, const std::vector<std::vector<float>>&
   };
   for (const std::size_t i : order) {
     eat(model.parameters[i].name.c_str(), model.parameters[i].name.size() + 1);
-    eat(values[i].data(), values[i].size() * sizeof(float));
+    eat(values[i], model.parameters[i].bytes());
   }
   return fmt::format("{:016x}", hash);
 }
@@ -302,12 +297,13 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
   const Options& options = task.options;
   const bool prints = group.rank() == 0;
   check_task(group, task);
-  check_library(group);
   check_trace_file(options.trace, group);
   check_folder(task, strategy);
   if (options.plan && prints) fmt::print("{}", memory_plan(task, group.size()));
   DistributedSampler sampler({.samples = task.data.train.size, .seed = options.seed});
   std::uint64_t step = resume(task, strategy, sampler);
+  std::optional<c10d::parallel::AsyncSaver> saver;
+  if (!options.checkpoint.empty()) saver.emplace(group, options.checkpoint);
   const std::uint64_t stop =
       options.steps > 0 ? static_cast<std::uint64_t>(options.steps) : task.steps();
   Progress progress(task, group.rank());
@@ -333,9 +329,9 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
       const bool due = options.save_every > 0
                            ? step % static_cast<std::uint64_t>(options.save_every) == 0
                            : sampler.cursor() == sampler.total();
-      if (options.checkpoint.empty() || !(due || step == stop)) continue;
+      if (!saver || !(due || step == stop)) continue;
       collect_finite(task, strategy, step);
-      c10d::parallel::save(group, options.checkpoint, snapshot_of(task, strategy, sampler, step));
+      saver->save(snapshot_of(task, strategy, sampler, step));
     }
     const std::string speed = speed_of(progress.rate(), times, waited, group.size());
     double sums[] = {score.loss, static_cast<double>(score.rows)};
@@ -352,6 +348,7 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
     std::fflush(stdout);
     if (sampler.cursor() == sampler.total()) sampler.set_epoch(sampler.epoch() + 1);
   }
+  if (saver) saver->wait();
   finish(task, strategy, step, trace);
 }
 

@@ -11,7 +11,7 @@ namespace nn {
 void train(const Task& task, Strategy& strategy, Trace& trace);
 
 // 16 hex digits over names and bytes of all parameters, in the order of their names.
-std::string digest_of(const Model& model, const std::vector<std::vector<float>>& values);
+std::string digest_of(const Model& model, std::span<const float* const> values);
 
 // Becomes c10d-run, which prints what to type on each host of options.print_commands. Returns only
 // by throwing std::system_error.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "c10d/parallel/reproducible.h"
@@ -75,7 +76,14 @@ int split_within(ShardRange node, int low, int high) {
 template <class T>
 void divide_plain(void* data, std::size_t count, T divisor) {
   T* const values = static_cast<T*>(data);
-  for (std::size_t i = 0; i < count; ++i) values[i] /= divisor;
+  int exponent = 0;
+  const T factor = 1 / divisor;
+  // By a power of two, as most batches are: both are the exact quotient, rounded once, and a
+  // product takes a third of the time.
+  if (std::abs(std::frexp(divisor, &exponent)) == T{0.5} && std::isnormal(factor))
+    for (std::size_t i = 0; i < count; ++i) values[i] *= factor;
+  else
+    for (std::size_t i = 0; i < count; ++i) values[i] /= divisor;
 }
 
 }  // namespace

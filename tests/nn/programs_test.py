@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import resource
 import shlex
 import signal
 import socket
@@ -11,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -60,6 +62,16 @@ def write_images(folder, count, side, shade=0):
         Path(folder, f"{part}-labels-idx1-ubyte").write_bytes(
             struct.pack(">II", 0x801, size) + bytes(i % 10 for i in range(size)))
     return str(folder)
+
+
+def limit_files_of_rank_1(launcher, saved):
+    """After the first checkpoint: as if its disk were full."""
+    while not saved.exists() and launcher.poll() is None:
+        time.sleep(0.002)
+    for children in Path(f"/proc/{launcher.pid}/task").glob("*/children"):
+        for pid in children.read_text().split():
+            if b"\0RANK=1\0" in Path(f"/proc/{pid}/environ").read_bytes():
+                resource.prlimit(int(pid), resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
 
 
 class Training(unittest.TestCase):
@@ -179,6 +191,32 @@ class Training(unittest.TestCase):
                 self.assertEqual(ended.returncode, 1)
                 self.assertIn(f"--checkpoint {folder}: rank 0 can make no file", ended.stderr)
                 self.assertNotIn("epoch", ended.stdout)
+
+    def test_a_save_that_fails_in_the_background_ends_the_run_and_loses_nothing(self):
+        with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:
+            task = ["--model", "mlp", "--global-batch-size", "32", "--epochs", "1000000"]
+            saves = ["--checkpoint", folder + "/checkpoint"]
+            latest = Path(folder, "checkpoint", "latest")
+            command = [PROGRAMS / "c10d-run", "-n", "2", "--no-prefix", PROGRAMS / "train_fsdp",
+                       *task, *saves, "--save-every", "1"]
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                  text=True, start_new_session=True,
+                                  restore_signals=False) as started:  # SIGXFSZ stays ignored
+                try:
+                    limit_files_of_rank_1(started, latest)
+                    err = started.communicate(timeout=300)[1]
+                except BaseException:
+                    os.killpg(started.pid, signal.SIGKILL)
+                    raise
+            self.assertEqual(started.returncode, 1, err)
+            self.assertRegex(err, "train_fsdp: rank 1: .*/rank-00001.safetensors: write failed: "
+                                  "File too large")
+            # As if nothing had been.
+            stop = int(re.findall(r"-step-(\d+) ", latest.read_text())[0]) + 2
+            straight = program("train_single", *task, "--steps", stop)
+            resumed = program("train_single", *task, *saves, "--steps", stop)
+            self.assertIn(f"after step {stop - 2}", resumed.stdout)
+            self.assertEqual(self.digest(resumed), self.digest(straight))
 
     def test_the_trace_holds_all_ranks_and_both_tracks(self):
         with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:

@@ -46,10 +46,14 @@ std::vector<Samples> batches() {
   return all;
 }
 
-Values trained(Strategy& strategy) {
+Values trained(const Task& task, Strategy& strategy) {
   std::uint64_t step = 0;
   for (const Samples& batch : batches()) strategy.step(batch, ++step, 0.05F);
-  return strategy.collect();
+  const WholeValues whole = strategy.collect();
+  Values all;
+  for (std::size_t i = 0; i < whole.at.size(); ++i)
+    all.emplace_back(whole.at[i], whole.at[i] + task.model.parameters[i].count());
+  return all;
 }
 
 Values trained_on_rank(const std::shared_ptr<c10d::Store>& store, int rank, int ranks) {
@@ -57,14 +61,14 @@ Values trained_on_rank(const std::shared_ptr<c10d::Store>& store, int rank, int 
       c10d::init_process_group({.backend = "native", .store = store, .rank = rank, .size = ranks});
   const Task task = task_for(ranks);
   Trace trace(false);
-  return trained(*replicated(task, group, trace));
+  return trained(task, *replicated(task, group, trace));
 }
 
 Values trained_alone() {
   auto group = alone();
   const Task task = task_for(1);
   Trace trace(false);
-  return trained(*local(task, group, trace));
+  return trained(task, *local(task, group, trace));
 }
 
 // One shard's mean and unbiased variance, times its samples.

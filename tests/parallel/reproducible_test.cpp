@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <numeric>
 #include <vector>
@@ -127,10 +128,21 @@ TEST(Shards, AccumulatorRefusesMisuse) {
   EXPECT_THROW(ShardAccumulator(4, {0, 2}, 3, DType::f16), InvalidArgument);
 }
 
+template <class T>
+void expect_quotients(double divisor) {
+  using Limits = std::numeric_limits<T>;
+  std::vector<T> values{1, -7, Limits::max(), Limits::min(), 5 * Limits::denorm_min(), T{0.1f}};
+  std::vector<T> expected;
+  for (const T value : values) expected.push_back(value / static_cast<T>(divisor));
+  divide(values, divisor);
+  EXPECT_EQ(values, expected) << divisor;
+}
+
 TEST(Shards, DivideRoundsOnce) {
-  std::vector<float> values{1, 2, -7};
-  divide(values, 3);
-  EXPECT_EQ(values, (std::vector<float>{1.0f / 3, 2.0f / 3, -7.0f / 3}));
+  for (const double divisor : {3.0, 2.0, 64.0, -4.0, 0.5, 0x1p-126, 0x1p126, 0x1p127, 96.0}) {
+    expect_quotients<float>(divisor);
+    expect_quotients<double>(divisor);
+  }
   std::vector<BFloat16> halves{{0x4040}};  // 3
   divide(halves, 2);
   EXPECT_EQ(halves[0].bits, 0x3fc0);  // 1.5
