@@ -96,11 +96,14 @@ double Probe::measure(BenchOp op, DType dtype, std::uint64_t bytes, double secon
   if (runner.failed_anywhere())
     throw_failure({.code = Code::backend_error,
                    .message = "native failed while it was measured: " + runner.failure()});
-  if (cell.samples.empty()) return 0;
-  // Of a loaded machine the median tells the load, not the algorithm.
-  const auto tenth = cell.samples.begin() + static_cast<std::ptrdiff_t>(cell.samples.size() / 10);
-  std::nth_element(cell.samples.begin(), tenth, cell.samples.end());
-  return *tenth;
+  double us = 0;
+  if (!cell.samples.empty()) {
+    // Of a loaded machine the median tells the load, not the algorithm.
+    const auto tenth = cell.samples.begin() + static_cast<std::ptrdiff_t>(cell.samples.size() / 10);
+    std::nth_element(cell.samples.begin(), tenth, cell.samples.end());
+    us = *tenth;
+  }
+  return static_cast<double>(page_.from_root(static_cast<std::int64_t>(us * 1e3))) * 1e-3;
 }
 
 }  // namespace c10d::bench

@@ -29,7 +29,7 @@ class Probe {
   // A new group, with C10D_NATIVE_PLAN set to `forced` where it is not empty, and buffers for cases
   // of up to `bytes`.
   void open(const std::string& forced, bool registered, std::uint64_t bytes);
-  // What the slowest rank takes, in microseconds: the fastest tenth of about `seconds`. On rank 0.
+  // What the slowest rank takes, in microseconds: the fastest tenth of about `seconds`.
   double measure(BenchOp op, DType dtype, std::uint64_t bytes, double seconds);
 
  private:

@@ -2,6 +2,7 @@
 #include "kernels/reduce.h"
 
 #include <array>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
@@ -9,6 +10,7 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <xmmintrin.h>
 #endif
 
 namespace c10d::inline v0 {
@@ -28,6 +30,46 @@ std::size_t count_runnable() noexcept {
   return 1;
 #endif
 }
+
+// How this thread rounds and what it does with denormals; kHappened are no settings.
+#if defined(__x86_64__)
+using Arithmetic = unsigned;
+constexpr Arithmetic kStandard = 0x1f80, kHappened = 0x3f;
+Arithmetic arithmetic() noexcept { return _mm_getcsr(); }
+void set_arithmetic(Arithmetic value) noexcept { _mm_setcsr(value); }
+#elif defined(__aarch64__)
+using Arithmetic = std::uint64_t;
+constexpr Arithmetic kStandard = 0, kHappened = 0;
+Arithmetic arithmetic() noexcept {
+  Arithmetic value;
+  asm volatile("mrs %0, fpcr" : "=r"(value));
+  return value;
+}
+void set_arithmetic(Arithmetic value) noexcept { asm volatile("msr fpcr, %0" ::"r"(value)); }
+#else
+using Arithmetic = unsigned;
+constexpr Arithmetic kStandard = 0, kHappened = 0;
+Arithmetic arithmetic() noexcept { return kStandard; }
+void set_arithmetic(Arithmetic) noexcept {}
+#endif
+
+// Some programs flush denormals, and a library made with -ffast-math has the thread that loads it
+// do so: bits must not depend on that.
+class InStandardArithmetic {
+ public:
+  InStandardArithmetic() noexcept : before_(arithmetic()) {
+    if (differs()) set_arithmetic(kStandard);
+  }
+  ~InStandardArithmetic() {
+    if (differs()) set_arithmetic(before_);
+  }
+  InStandardArithmetic(const InStandardArithmetic&) = delete;
+  InStandardArithmetic& operator=(const InStandardArithmetic&) = delete;
+
+ private:
+  bool differs() const noexcept { return (before_ & ~kHappened) != kStandard; }
+  const Arithmetic before_;
+};
 
 ReduceEntry* entry_of(KernelIsa isa) noexcept {
 #if defined(__x86_64__)
@@ -50,6 +92,7 @@ void reduce(KernelIsa isa, DType dtype, ReduceOp op, std::byte* out,
             const Refill& refill) {
   if (in.empty()) throw std::invalid_argument("reduce: no input");
   if (count == 0) return;
+  const InStandardArithmetic standard;
   if (!entry_of(isa)(dtype, op.kind, op.factor, out, in.data(), in.size(), count, policy, refill))
     throw std::invalid_argument("reduce: op " + std::to_string(op.kind) +
                                 " has no meaning on dtype " +

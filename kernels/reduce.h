@@ -29,9 +29,9 @@ struct Refill {
 // f16 and bf16 are widened to f32 and rounded once, to nearest even, at the end of the tree;
 // denormals are kept. premul_sum multiplies every input before the tree, avg divides by n after it,
 // both in the domain of the tree (f32 for f16 and bf16) and with a rounding of their own: no fused
-// operations. A NaN result is always the positive quiet NaN without payload, so that bits never
-// depend on the order of two NaNs. Integers wrap. On bool any byte but 0 counts as true, and
-// results are 0 or 1.
+// operations. Nothing depends on how the calling thread rounds or whether it flushes denormals. A
+// NaN result is always the positive quiet NaN without payload, so that bits never depend on the
+// order of two NaNs. Integers wrap. On bool any byte but 0 counts as true, and results are 0 or 1.
 //
 // `out` is written as `policy` says. It may be one of the inputs; other overlap is not allowed. No
 // pointer needs alignment. Throws

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -397,6 +398,12 @@ std::shared_ptr<SharedMapping> make_shared_memory(std::string_view label, std::s
   if (bytes == 0) throw InvalidArgument("make_shared_memory: 0 bytes");
   if (const std::uint64_t available = available_memory(); bytes > available)
     throw_failure(out_of_memory(label, bytes, fmt::format("{} bytes are free", available), ENOMEM));
+  // Beyond it ftruncate() sends a signal that ends the process.
+  if (rlimit limit{}; ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur)
+    throw_failure({.code = Code::out_of_resources,
+                   .message = fmt::format("no shared memory of {} bytes for {}: files may have {} "
+                                          "bytes at most; raise ulimit -f",
+                                          bytes, label, limit.rlim_cur)});
   Fd fd(::memfd_create(std::string(label).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) throw_failure(out_of_memory(label, bytes, "memfd_create", errno));
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)

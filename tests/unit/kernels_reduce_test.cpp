@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cfenv>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -15,6 +16,10 @@
 
 #include "kernels/convert.h"
 #include "kernels/reduce.h"
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 namespace c10d {
 namespace {
@@ -339,6 +344,66 @@ TEST(Reduce, NotANumberPropagatesAndZerosAreOrdered) {
   EXPECT_TRUE(std::signbit(reduced<float>(ReduceOp::min, {-0.0f, 0.0f})));
   EXPECT_FALSE(std::signbit(reduced<float>(ReduceOp::max, {0.0f, -0.0f})));
   EXPECT_FALSE(std::signbit(reduced<float>(ReduceOp::max, {-0.0f, 0.0f})));
+}
+
+// Denormals and what rounds.
+template <class T>
+std::vector<std::vector<T>> delicate(std::size_t ranks, std::size_t count) {
+  std::mt19937_64 random(7);
+  std::vector<std::vector<T>> inputs(ranks, std::vector<T>(count));
+  for (auto& input : inputs)
+    for (std::size_t i = 0; i < count; ++i) {
+      const double value = static_cast<double>(random() % 1'000'003);
+      input[i] =
+          static_cast<T>(i % 2 == 0 ? value * std::numeric_limits<T>::denorm_min() : value / 3);
+    }
+  return inputs;
+}
+
+template <class T>
+std::vector<T> reduced_all(ReduceOp op, const std::vector<std::vector<T>>& inputs) {
+  std::vector<const std::byte*> in;
+  for (const auto& input : inputs) in.push_back(reinterpret_cast<const std::byte*>(input.data()));
+  std::vector<T> result(inputs.front().size());
+  reduce(dtype_of<T>, op, reinterpret_cast<std::byte*>(result.data()), in, result.size());
+  return result;
+}
+
+// Sets what a program may have set, in this thread.
+class OtherArithmetic {
+ public:
+  OtherArithmetic() {
+    std::fesetround(FE_UPWARD);
+#if defined(__x86_64__)
+    _mm_setcsr(_mm_getcsr() | 0x8040);  // flushes denormals, on both sides
+#elif defined(__aarch64__)
+    asm volatile("mrs x0, fpcr; orr x0, x0, #0x1000000; msr fpcr, x0" ::: "x0");
+#endif
+  }
+  ~OtherArithmetic() { std::fesetenv(FE_DFL_ENV); }
+  OtherArithmetic(const OtherArithmetic&) = delete;
+  OtherArithmetic& operator=(const OtherArithmetic&) = delete;
+};
+
+template <class T>
+void expect_same_bits_in_other_arithmetic() {
+  const auto inputs = delicate<T>(5, 1003);
+  for (const ReduceOp op : {ReduceOp(ReduceOp::sum), ReduceOp(ReduceOp::avg), ReduceOp::premul(0.3),
+                            ReduceOp(ReduceOp::max)}) {
+    const std::vector<T> expected = reduced_all(op, inputs);
+    std::vector<T> result;
+    {
+      const OtherArithmetic other;
+      result = reduced_all(op, inputs);
+      EXPECT_EQ(std::fegetround(), FE_UPWARD) << "it is the caller's again";
+    }
+    EXPECT_EQ(std::memcmp(result.data(), expected.data(), expected.size() * sizeof(T)), 0);
+  }
+}
+
+TEST(Reduce, RoundsAlikeWhateverItsThreadIsSetTo) {
+  expect_same_bits_in_other_arithmetic<float>();
+  expect_same_bits_in_other_arithmetic<double>();
 }
 
 TEST(Reduce, RefusesWhatHasNoMeaning) {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <numeric>
 
-#include "kernels/reduce.h"
 #include "tests/unit/native_ranks.h"
 
 namespace c10d::inline v0 {
@@ -27,28 +25,6 @@ class Native : public testing::TestWithParam<World> {
  protected:
   ForcedPlan forced_{GetParam().plan};
 };
-
-// Of each rank, made once: under a sanitizer that takes longer than the op.
-std::vector<std::vector<float>> fractions(int size, std::size_t count) {
-  std::vector<std::vector<float>> inputs;
-  for (int rank = 0; rank < size; ++rank) {
-    std::vector<float>& values = inputs.emplace_back(count);
-    for (std::size_t i = 0; i < count; ++i)
-      values[i] = std::ldexp(static_cast<float>(element(rank, i)), element(rank + 1, i) / 2);
-  }
-  return inputs;
-}
-
-std::vector<float> along_the_tree(const std::vector<std::vector<float>>& inputs, ReduceOp op) {
-  const std::size_t count = inputs.front().size();
-  std::vector<const std::byte*> pointers;
-  for (const auto& input : inputs)
-    pointers.push_back(reinterpret_cast<const std::byte*>(input.data()));
-  std::vector<float> result(count);
-  if (count != 0)
-    reduce(DType::f32, op, reinterpret_cast<std::byte*>(result.data()), pointers, count);
-  return result;
-}
 
 // Sums that round: equal only if every element went along the same tree, whatever the size.
 TEST_P(Native, AllReduceHasTheBitsOfTheTree) {

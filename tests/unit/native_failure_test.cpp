@@ -47,6 +47,21 @@ TEST(NativeFailure, DifferentCallsFailOnEveryRankAndShowBoth) {
       });
 }
 
+// Ranks that follow different plans would wait for each other's flags in different places.
+TEST(NativeFailure, ADifferentPlanIsAMismatch) {
+  as_ranks(3, [](TestRank& self) {
+    native::Team& team = self.team();
+    std::vector<std::string> warnings;
+    if (self.rank() == 1)
+      const_cast<native::Plan&>(team.plan()) =
+          native::Plan(team.prices(), "two_shot/streaming", warnings);
+    Values values(100000);
+    const Work work = self.start(AllReduce{values, values, ReduceOp::sum}, false);
+    ASSERT_NE(work.failure(), nullptr);
+    EXPECT_EQ(work.failure()->code, Code::mismatch);
+  });
+}
+
 TEST(NativeFailure, AllToAllVChecksTheCountsOfEveryPair) {
   as_ranks(3, [](TestRank& self) {
     const Values input(30), small(30);

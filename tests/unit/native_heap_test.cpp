@@ -176,6 +176,35 @@ INSTANTIATE_TEST_SUITE_P(Plans, NativeHeapOps,
 // A peer's memory that cannot be read is an error on every rank, and the output is nobody's guess.
 constexpr std::size_t kBytes = 1 << 20;
 
+// More than two ranks: with two every order of additions is the same.
+TEST(NativeMemory, BitsFollowTheTreeWhateverTheAlgorithmAndWhereverItLies) {
+  constexpr int kRanks = 5;
+  constexpr std::size_t kShare = 4001, kAll = kRanks * kShare;
+  const auto inputs = fractions(kRanks, kAll);
+  const auto expected = along_the_tree(inputs, ReduceOp::sum);
+  for (const char* plan : {"one_shot", "two_shot", "pull", "push"}) {
+    const ForcedPlan forced(plan);
+    with_heap(kRanks, [&](TestRank& self) {
+      const auto me = static_cast<std::size_t>(self.rank());
+      const Allocation memory = allocate(self, 2 * kAll);
+      std::vector<float> plain(2 * kAll);
+      for (float* const at : {plain.data(), static_cast<float*>(memory.data)}) {
+        const std::span input(at, kAll), output(at + kAll, kAll);
+        std::ranges::copy(inputs[me], input.begin());
+        self.run(AllReduce{output, input, ReduceOp::sum});
+        EXPECT_TRUE(std::ranges::equal(output, expected)) << plan;
+        std::ranges::fill(output, -1.0f);
+        self.run(Reduce{me == 3 ? Tensor(output) : Tensor(), input, ReduceOp::sum, 3});
+        EXPECT_EQ(std::ranges::equal(output, expected), me == 3) << plan;
+        self.run(ReduceScatter{output.first(kShare), input, ReduceOp::sum});
+        EXPECT_TRUE(std::equal(output.begin(), output.begin() + kShare,
+                               expected.begin() + static_cast<long>(me * kShare)))
+            << plan;
+      }
+    });
+  }
+}
+
 TEST(NativeMemory, WhatCannotBeReadIsANamedError) {
   const ForcedPlan forced("pull/temporal");
   as_ranks(3, [](TestRank& self) {

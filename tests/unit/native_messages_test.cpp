@@ -62,6 +62,25 @@ TEST(NativeMessages, MatchByTagInAnyOrder) {
   });
 }
 
+// As many as may be open: of more, none behind them comes before one of them is taken.
+TEST(NativeMessages, ManyLongOnesAreTakenInAnyOrder) {
+  as_ranks(2, [](TestRank& self) {
+    constexpr std::size_t kLong = 10000;
+    std::vector<Values> data(native::kOffers);
+    std::vector<Work> works;
+    for (std::size_t tag = 0; tag < data.size() && self.rank() == 0; ++tag) {
+      data[tag] = contribution<std::int32_t>(static_cast<int>(tag), kLong);
+      works.push_back(self.start_async(Send{data[tag], 1, static_cast<std::uint32_t>(tag)}));
+    }
+    for (std::size_t tag = data.size(); tag-- > 0 && self.rank() == 1;) {
+      Values got(kLong, -1);
+      self.run(Recv{got, 0, static_cast<std::uint32_t>(tag)});
+      EXPECT_EQ(got, contribution<std::int32_t>(static_cast<int>(tag), kLong));
+    }
+    for (const Work& work : works) work.wait();
+  });
+}
+
 TEST(NativeMessages, SameTagArrivesInOrderOfSending) {
   as_ranks(2, [](TestRank& self) {
     constexpr int kMessages = 300;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "src/backends/native/tuning.h"
 #include "tests/unit/native_ranks.h"
@@ -191,6 +193,61 @@ TEST(NativeTuning, AHostileOrStaleFileIsAWarningAndNoCurve) {
   Warnings warnings;
   EXPECT_TRUE(load_tuning("/nowhere/at/all.json", "here", warnings).empty());
   EXPECT_TRUE(warnings.empty());
+}
+
+// A folder for tunings, for the groups that are made while it lives.
+class TuningFolder {
+ public:
+  TuningFolder() {
+    if (::mkdtemp(folder_) == nullptr) throw std::runtime_error("mkdtemp");
+    ::setenv("XDG_CACHE_HOME", folder_, 1);
+  }
+  ~TuningFolder() {
+    ::unsetenv("XDG_CACHE_HOME");
+    std::error_code error;
+    std::filesystem::remove_all(folder_, error);
+  }
+  TuningFolder(const TuningFolder&) = delete;
+  TuningFolder& operator=(const TuningFolder&) = delete;
+  // Where the ranks are near and where they are far: two groups may measure differently.
+  static void write(Machine machine, const std::string& curve) {
+    for (const bool far : {false, true}) {
+      machine.far = far;
+      const std::filesystem::path path = tuning_path(fingerprint(machine));
+      std::filesystem::create_directories(path.parent_path());
+      std::ofstream(path) << file_with(curve, fingerprint(machine));
+    }
+  }
+
+ private:
+  char folder_[32] = "/tmp/c10d-test-XXXXXX";
+};
+
+// By what a group reports c10d-bench tune names its file, and the next group must look there.
+TEST(NativeTuning, TheNextGroupLooksWhereThisOneSays) {
+  const TuningFolder folder;
+  const auto reports = [](int size, Machine& machine) {
+    std::vector<PlanReport> all(static_cast<std::size_t>(size));
+    as_ranks(size, [&](TestRank& self) {
+      all[static_cast<std::size_t>(self.rank())] =
+          report_plan(self.team().plan(), self.team().prices(), {.bytes = kMiB});
+      if (self.rank() == 0) machine = self.team().prices().machine();
+    });
+    return all;
+  };
+  for (const int size : {2, 3}) {
+    Machine machine;
+    for (const PlanReport& report : reports(size, machine)) {
+      EXPECT_EQ(report.fingerprint, fingerprint(machine));
+      EXPECT_FALSE(report.options.front().measured);
+    }
+    TuningFolder::write(machine,
+                        R"({"op":"all_reduce","choice":"one_shot/streaming/32768","half":false,)"
+                        R"("registered":false,"bytes":[8,1048576],"us":[1e-6,1e-6]})");
+    const PlanReport tuned = reports(size, machine).front();
+    EXPECT_TRUE(tuned.options.front().measured) << size;
+    EXPECT_EQ(tuned.options.front().name, "one_shot/streaming/32768") << size;
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "c10d/backend.h"
+#include "kernels/reduce.h"
 #include "src/backends/native/messages.h"
 #include "src/backends/native/queue.h"
 #include "src/backends/native/team.h"
@@ -168,6 +170,29 @@ std::vector<T> contribution(int rank, std::size_t count, std::size_t first = 0) 
   std::vector<T> values = space<T>(count);
   for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<T>(element(rank, first + i));
   return values;
+}
+
+// Of each rank, made once: under a sanitizer that takes longer than the op.
+inline std::vector<std::vector<float>> fractions(int size, std::size_t count) {
+  std::vector<std::vector<float>> inputs;
+  for (int rank = 0; rank < size; ++rank) {
+    std::vector<float>& values = inputs.emplace_back(count);
+    for (std::size_t i = 0; i < count; ++i)
+      values[i] = std::ldexp(static_cast<float>(element(rank, i)), element(rank + 1, i) / 2);
+  }
+  return inputs;
+}
+
+inline std::vector<float> along_the_tree(const std::vector<std::vector<float>>& inputs,
+                                         ReduceOp op) {
+  const std::size_t count = inputs.front().size();
+  std::vector<const std::byte*> pointers;
+  for (const auto& input : inputs)
+    pointers.push_back(reinterpret_cast<const std::byte*>(input.data()));
+  std::vector<float> result(count);
+  if (count != 0)
+    reduce(DType::f32, op, reinterpret_cast<std::byte*>(result.data()), pointers, count);
+  return result;
 }
 
 }  // namespace c10d::inline v0

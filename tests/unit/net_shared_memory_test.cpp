@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -71,6 +72,24 @@ TEST(SharedMemory, NamesTheBytesThatAreNotThere) {
   EXPECT_EQ(failure.code, Code::out_of_resources);
   EXPECT_NE(failure.message.find(std::to_string(std::size_t{1} << 60)), std::string::npos)
       << failure.message;
+}
+
+// Who asks for more than the limit on file sizes gets an error, not the signal that the kernel has
+// for it.
+TEST(SharedMemory, MindsTheLimitOnFileSizes) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small = {.rlim_cur = 1 << 20, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_EQ(make_shared_memory("fits", 1 << 20)->size(), std::size_t{1} << 20);
+  try {
+    make_shared_memory("test", (1 << 20) + 1);
+    ADD_FAILURE();
+  } catch (const DistBackendError& error) {
+    EXPECT_EQ(error.code(), Code::out_of_resources);
+    EXPECT_NE(error.failure().message.find("ulimit -f"), std::string::npos);
+  }
+  EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
 TEST(SharedMemory, ThreadsShareIt) {

@@ -103,7 +103,8 @@ std::unique_ptr<Backend> make_native_backend(BackendContext context) {
         others += fmt::format("{}{} ({})", others.empty() ? "" : ", ", member.rank, member.host);
     throw_failure({.code = Code::unsupported,
                    .message = fmt::format("native works inside one host only so far: ranks {} are "
-                                          "on other hosts; use gloo or mpi",
+                                          "on other hosts, or in a network or pid namespace of "
+                                          "their own; use gloo or mpi",
                                           others),
                    .rank = context.rank,
                    .group = context.group});

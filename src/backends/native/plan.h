@@ -108,6 +108,7 @@ inline PlanKey plan_key(OpKind op, DType dtype, std::uint64_t bytes) noexcept {
 // The group, as far as it changes prices.
 struct Machine {
   int ranks = 2;
+  int cpus = 2;          // that any of the ranks may run on
   bool crowded = false;  // more ranks than CPUs
   bool far = false;      // a flag takes long from rank to rank: see kFarNs
   bool cma = false;      // every rank can read every other's memory

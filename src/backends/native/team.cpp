@@ -99,9 +99,8 @@ void Team::join(Deadline deadline) {
     for (std::size_t i = 0; i < kCpuWords; ++i) all[i] |= theirs.cpus[i];
   }
   // Of all ranks together: a launcher may have bound each rank to a CPU of its own.
-  int count = 0;
-  for (const std::uint64_t word : all) count += std::popcount(word);
-  policy_ = wait_policy(neighbours_, count);
+  for (const std::uint64_t word : all) allowed_cpus_ += std::popcount(word);
+  policy_ = wait_policy(neighbours_, allowed_cpus_);
   const bool reads_all = reads_every_peer();
   if (size() == 1) return;
   own.reads_all.store(reads_all ? 1 : 2, std::memory_order_release);

@@ -77,6 +77,7 @@ class Team {
   const Layout layout_;
   const std::shared_ptr<SharedMapping> segment_;
   std::byte* const base_;
+  int allowed_cpus_ = 0;  // of all ranks together
   WaitPolicy policy_;
   Heap heap_;
   Plan plan_;

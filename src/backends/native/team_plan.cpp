@@ -122,7 +122,7 @@ bool Team::reads_every_peer() {
 
 void Team::make_plan(Deadline deadline) {
   PlanLines& shared = layout_.plan(base_);
-  Machine machine{.ranks = size(), .crowded = crowded(), .cma = true};
+  Machine machine{.ranks = size(), .cpus = allowed_cpus_, .crowded = crowded(), .cma = true};
   for (int peer = 0; peer < size(); ++peer) {
     const RankLines& theirs = lines(peer);
     wait_for_peer(peer, "did not finish joining the group", deadline,

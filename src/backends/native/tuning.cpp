@@ -13,7 +13,6 @@
 
 #include "c10d/env.h"
 #include "c10d/version.h"
-#include "src/core/host.h"
 
 namespace c10d::inline v0::native {
 namespace {
@@ -83,7 +82,7 @@ std::string fingerprint(const Machine& machine) {
   ::uname(&kernel);
   const std::string release = kernel.release;
   return fmt::format("{} | {} CPUs | {} ranks{} | {} | cma {} | Linux {} | c10d {} schema {}",
-                     cpu_model(), allowed_cpus(), machine.ranks, machine.crowded ? " crowded" : "",
+                     cpu_model(), machine.cpus, machine.ranks, machine.crowded ? " crowded" : "",
                      machine.far ? "far" : "near", machine.cma ? "yes" : "no",
                      release.substr(0, release.find('.')), kVersion, kSchema);
 }
