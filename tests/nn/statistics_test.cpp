@@ -19,8 +19,9 @@ using Samples = std::vector<std::int64_t>;
 
 constexpr int kShards = 8;
 
-// The statistics are those of the images themselves: parameters 2 and 3.
-Task task_for(int ranks) {
+// The statistics are those of the images themselves, parameters 2 and 3, or `of_features`: of what
+// a convolution learns to see.
+Task task_for(int ranks, bool of_features = false) {
   Options options;
   options.shards = kShards;
   options.optimizer = "sgd";
@@ -30,9 +31,11 @@ Task task_for(int ranks) {
   model.name = "statistics";
   model.sample = task.data.train.sample;
   model.classes = task.data.train.classes;
-  model.append("bn", batch_norm(1, false));
+  const int channels = of_features ? 4 : 1;
+  if (of_features) model.append("conv", conv2d(1, channels, 3, 1, 1, false));
+  model.append("bn", batch_norm(channels, of_features));
   model.append("flatten", flatten());
-  model.append("fc", linear(64, model.classes));
+  model.append("fc", linear(64 * channels, model.classes));
   task.model = model;
   return task;
 }
@@ -126,7 +129,7 @@ Samples batch_of(int step) {
 Values trained_for_100_steps(const std::shared_ptr<c10d::Store>& store, int rank, int ranks) {
   auto group =
       c10d::init_process_group({.backend = "native", .store = store, .rank = rank, .size = ranks});
-  const Task task = task_for(ranks);
+  const Task task = task_for(ranks, true);
   Trace trace(false);
   const auto strategy = replicated(task, group, trace);
   Values values = strategy->collect();
@@ -153,7 +156,7 @@ TEST(RunningStatistics, AndWeightsAreTheSameOnAllRanksAfterEachOf100Steps) {
   for (int rank = 0; rank < kRanks; ++rank)
     results.push_back(std::async(std::launch::async, trained_for_100_steps, store, rank, kRanks));
   for (int rank = 0; rank < kRanks; ++rank)
-    EXPECT_EQ(results[static_cast<std::size_t>(rank)].get().size(), 6u) << "rank " << rank;
+    EXPECT_EQ(results[static_cast<std::size_t>(rank)].get().size(), 7u) << "rank " << rank;
 }
 
 }  // namespace
