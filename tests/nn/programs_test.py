@@ -18,14 +18,14 @@ PROGRAMS = SOURCE = None
 QUICK = ["--model", "mlp", "--epochs", "1"]
 
 
-def run(*command, environment=None):
+def run(*command, environment=None, timeout=300):
     inherited = {name: value for name, value in os.environ.items() if name != "C10D_BACKEND"}
     command = [str(word) for word in command]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           stdin=subprocess.DEVNULL, start_new_session=True,
                           env={**inherited, **(environment or {})}) as process:
         try:
-            out, err = process.communicate(timeout=300)
+            out, err = process.communicate(timeout=timeout)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)  # the ranks too
             raise
@@ -354,7 +354,7 @@ class Mnist(unittest.TestCase):
         data = SOURCE.parent / "shared" / "data" / "mnist10k"
         if not data.is_dir():
             self.skipTest(f"{data} is not there")
-        ended = run(*options, "--data", data)
+        ended = run(*options, "--data", data, timeout=1200)
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
         return [float(value) for value in re.findall(r"accuracy ([\d.]+)", ended.stdout)]
 
