@@ -30,9 +30,10 @@ void start_ranks(const nn::Options& options) {
   if (result.forwarded_signal != 0)
     throw std::runtime_error("ended by signal " + std::to_string(result.forwarded_signal));
   if (result.exit_code != 0)
-    throw std::runtime_error("rank " + std::to_string(result.first_failed) +
-                             " was the first to fail, with exit code " +
-                             std::to_string(result.exit_code));
+    throw std::runtime_error(
+        "rank " + std::to_string(result.first_failed) + " was the first to fail, with exit code " +
+        std::to_string(result.exit_code) + ":\n" +
+        result.ranks[static_cast<std::size_t>(result.first_failed)].last_lines);
 }
 
 }  // namespace

@@ -48,9 +48,10 @@ struct LaunchOptions {
 struct RankResult {
   int rank = 0;  // of the job
   std::int64_t pid = 0;
-  int exit_code = 0;       // 128 + signal for a signal
-  int signal = 0;          // 0 = it exited
-  std::string last_lines;  // of stderr, at most 20
+  int exit_code = 0;  // 128 + signal for a signal
+  int signal = 0;     // 0 = it exited
+  // Of stderr, at most 20. What an exception says that nothing caught is the last of them.
+  std::string last_lines;
 };
 
 struct LaunchResult {

@@ -121,13 +121,19 @@ void check_weight_order(const Schedule& schedule, std::size_t stages) {
     }
 }
 
-std::vector<int> count_activations(const Schedule& schedule, bool trains) {
+std::vector<int> count_activations(const Schedule& schedule, bool trains, std::optional<int> most) {
   std::vector<int> peaks;
-  for (const auto& row : schedule.ranks) {
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    const std::vector<Action>& row = schedule.ranks[rank];
     int live = 0, peak = 0;
-    for (const Action& action : row) {
-      if (action.kind == forward) peak = std::max(peak, trains ? ++live : 1);
-      if (action.kind == backward || action.kind == backward_weight) --live;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (row[i].kind == forward) peak = std::max(peak, trains ? ++live : 1);
+      if (row[i].kind == backward || row[i].kind == backward_weight) --live;
+      if (most && peak > *most)
+        refuse_schedule(
+            fmt::format("{}, action {} of rank {}, is the forward of stage {} with which the rank "
+                        "holds {} activations; at most {} fit",
+                        to_string(row[i]), i, rank, row[i].stage, peak, *most));
     }
     peaks.push_back(peak);
   }
@@ -163,13 +169,14 @@ bool is_lowered(const Schedule& schedule) {
 
 }  // namespace
 
-ScheduleFacts validate(const Schedule& schedule, std::span<const Skip> skips) {
+ScheduleFacts validate(const Schedule& schedule, std::span<const Skip> skips,
+                       std::optional<int> most_activations) {
   ScheduleFacts facts = survey_schedule(schedule);
   const StageGraph graph(static_cast<int>(facts.rank_of_stage.size()), skips);
   ActionCensus(schedule, facts, graph).check();
   check_weight_order(schedule, facts.rank_of_stage.size());
   play(lower(schedule, skips), facts, graph, {});
-  facts.peak_activations = count_activations(schedule, facts.trains);
+  facts.peak_activations = count_activations(schedule, facts.trains, most_activations);
   return facts;
 }
 

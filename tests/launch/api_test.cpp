@@ -2,7 +2,10 @@
 // launch() from a program.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 
+#include <cerrno>
 #include <stdexcept>
 #include <thread>
 
@@ -45,6 +48,27 @@ TEST(Launch, NamesTheFirstFailure) {
   EXPECT_EQ(result.ranks[1].signal, SIGABRT);
   EXPECT_EQ(result.ranks[0].signal, SIGTERM);
   EXPECT_EQ(result.forwarded_signal, 0);
+}
+
+// R2: the others are in an op of five minutes, and have a hundred seconds to end in. They are gone
+// when launch() returns.
+TEST(Launch, HandsOnWhatARankThrewAndLeavesNothing) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  std::vector<Line> lines;
+  const LaunchResult result = launch({.ranks = 4,
+                                      .command = {C10D_PROBE, "throw", "2"},
+                                      .grace = std::chrono::seconds(100),
+                                      .on_line = into(lines)});
+  EXPECT_EQ(result.first_failed, 2);
+  EXPECT_EQ(result.exit_code, 128 + SIGABRT);
+  ASSERT_EQ(result.ranks.size(), 4u);
+  const std::string& said = result.ranks[2].last_lines;
+  EXPECT_NE(said.find("'std::range_error'"), std::string::npos) << said;
+  EXPECT_NE(said.find("what():  digit 7 is missing"), std::string::npos) << said;
+  for (const int rank : {0, 1, 3})
+    EXPECT_EQ(result.ranks[static_cast<std::size_t>(rank)].signal, SIGTERM) << "rank " << rank;
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);  // no child, orphans included
+  EXPECT_EQ(errno, ECHILD);
 }
 
 TEST(Launch, RefusesNonsense) {

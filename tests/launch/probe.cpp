@@ -15,6 +15,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -144,13 +145,18 @@ int hide_token(const Arguments&) {
   return 0;
 }
 
-// All ranks meet in the launcher's store; then a stranger without the token is refused.
-int use_store(const Arguments&) {
+TcpStoreOptions store_of_launcher() {
   const std::string place = env("C10D_STORE").value();
   TcpStoreOptions options;
   options.port = static_cast<std::uint16_t>(std::stoi(place.substr(place.rfind(':') + 1)));
   options.job = env("C10D_JOB_ID").value();
   options.token = read_token();
+  return options;
+}
+
+// All ranks meet in the launcher's store; then a stranger without the token is refused.
+int use_store(const Arguments&) {
+  TcpStoreOptions options = store_of_launcher();
   options.timeout = std::chrono::seconds(10);
   const auto store = make_tcp_store(options);
   store->barrier("met", static_cast<int>(env_integer("WORLD_SIZE", 1, 99).value()));
@@ -177,6 +183,15 @@ int serve_master_port(const Arguments&) {
       bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 && listen(fd, 1) == 0;
   std::printf("%s\n", works ? "served" : std::strerror(errno));
   return works ? 0 : 1;
+}
+
+// throw RANK: that rank does, and catches nothing; the others wait for minutes.
+int throw_something(const Arguments& arguments) {
+  const auto store = make_tcp_store(store_of_launcher());
+  store->barrier("all", static_cast<int>(env_integer("WORLD_SIZE", 1, 99).value()));
+  if (my_rank() == argument(arguments, 0)) throw std::range_error("digit 7 is missing");
+  store->get("what nobody sets", std::chrono::minutes(5));
+  return 0;
 }
 
 int print_input(const Arguments&) {
@@ -253,6 +268,7 @@ int main(int argc, char** argv) {
       {"lines", print_lines},
       {"text", print_text},
       {"fail", fail},
+      {"throw", throw_something},
       {"ignore_term", ignore_term},
       {"children", have_children},
       {"signals", catch_signals},

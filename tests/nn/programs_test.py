@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The training programs from outside: programs_test.py PROGRAMS SOURCE"""
+"""The training programs from outside: programs_test.py PROGRAMS SOURCE [CLASS...]"""
 import json
 import os
 import re
@@ -20,14 +20,14 @@ PROGRAMS = SOURCE = None
 QUICK = ["--model", "mlp", "--epochs", "1"]
 
 
-def run(*command, environment=None):
+def run(*command, environment=None, timeout=300):
     inherited = {name: value for name, value in os.environ.items() if name != "C10D_BACKEND"}
     command = [str(word) for word in command]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           stdin=subprocess.DEVNULL, start_new_session=True,
                           env={**inherited, **(environment or {})}) as process:
         try:
-            out, err = process.communicate(timeout=300)
+            out, err = process.communicate(timeout=timeout)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)  # the ranks too
             raise
@@ -93,17 +93,43 @@ class Training(unittest.TestCase):
         self.assertGreater(float(re.findall(r"accuracy ([\d.]+)", text)[-1]), 85)
 
     def test_the_command_of_the_readme(self):
-        text = self.text_of(run(PROGRAMS / "c10d-run", "--nproc_per_node=4", PROGRAMS / "train_ddp",
-                                "--epochs", "3", "--batch-size", "128", "--lr", "0.001"))
-        self.assertEqual(len(re.findall(r"^\[0\] epoch \d/3 ", text, re.M)), 3)
-        self.assertIn("[0] weights ", text)
+        ended = run(PROGRAMS / "c10d-run", "--nproc_per_node=4", PROGRAMS / "train_ddp",
+                    "--epochs", "3", "--batch-size", "128", "--lr", "0.001")
+        self.assertEqual(len(re.findall(r"^\[0\] epoch \d/3 ", self.text_of(ended), re.M)), 3)
+        alone = program("train_single", "--epochs", "3", "--global-batch-size", "512",
+                        "--lr", "0.001")
+        self.assertEqual(self.digest(ended), self.digest(alone))
+
+    def test_digits_are_told_apart_after_twenty_epochs(self):
+        for model, least in (("mlp", 95.5), ("babycnn", 98)):
+            text = self.text_of(program("train_single", "--model", model, "--optimizer", "sgd",
+                                        "--lr", "0.05", "--epochs", "20"))
+            accuracies = [float(value) for value in re.findall(r"accuracy ([\d.]+)", text)]
+            self.assertEqual(len(accuracies), 20)
+            self.assertGreaterEqual(accuracies[-1], least, model)
+
+    def test_a_checkpoint_is_made_after_every_epoch_or_some_steps(self):
+        # The newest two are kept; they are numbered.
+        for saves, wanted in (([], ["000001-step-45", "000002-step-90"]),
+                              (["--save-every", "30"], ["000002-step-60", "000003-step-90"])):
+            with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:
+                self.digest(program("train_single", "--model", "mlp", "--epochs", "2",
+                                    "--checkpoint", folder + "/checkpoint", *saves))
+                self.assertEqual(sorted(os.listdir(folder + "/checkpoint")), [*wanted, "latest"])
+
+    def test_a_program_that_starts_its_ranks_says_what_the_first_threw(self):
+        ended = program("train_spawn", *QUICK, "--ranks", "4", "--lr", "1e30", "--optimizer", "sgd")
+        self.assertEqual(ended.returncode, 1)
+        self.assertRegex(ended.stderr, r"rank \d was the first to fail, with exit code 1:\n"
+                                       r"(.*\n)*.*try less than --lr 1e\+30")
 
     def test_every_model_trains_on_two_ranks(self):
         for model, data in (("mlp", "digits"), ("babycnn", "digits"), ("resnet18", "digits"),
                             ("gpt", "text")):
             task = ["--model", model, "--data", data, "--steps", "2", "--global-batch-size", "32"]
-            self.assertEqual(self.digest(ranks(2, "train_ddp", *task)),
-                             self.digest(program("train_single", *task)), model)
+            for count in (2, 4) if model == "babycnn" else (2,):
+                self.assertEqual(self.digest(ranks(count, "train_ddp", *task)),
+                                 self.digest(program("train_single", *task)), model)
 
     def test_the_mode_fast_makes_one_shard_per_rank(self):
         fast = QUICK + ["--global-batch-size", "32", "--mode", "fast"]
@@ -247,6 +273,26 @@ class Training(unittest.TestCase):
             for before, after in zip(spans, spans[1:]):  # to the nanosecond
                 self.assertLess(before["ts"] + before["dur"], after["ts"] + 0.0005)
 
+    def test_the_trace_of_a_pipeline_shows_stages_at_work_while_others_wait(self):
+        with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:
+            self.digest(ranks(4, "train_pipeline", *QUICK, "--steps", "3", "--chunks", "8",
+                              "--trace", folder + "/t.json"))
+            events = json.loads(Path(folder, "t.json").read_text())["traceEvents"]
+            spans = [event for event in events if event["ph"] == "X"]
+            for rank in range(4):
+                for kind in "FB":
+                    own = [event["name"] for event in spans
+                           if event["pid"] == rank and event["name"].startswith(f"{rank}{kind}")]
+                    self.assertEqual(sorted(own), sorted(
+                        [f"{rank}{kind}{chunk}" for chunk in range(8)] * 3))
+            computing = [event for event in spans if event["tid"] == 0]
+            waiting = [event for event in spans if event["tid"] == 1]
+            for rank in range(4):  # it computes while another one waits for it
+                self.assertTrue(any(one["pid"] == rank != other["pid"] and
+                                    one["ts"] < other["ts"] + other["dur"] and
+                                    other["ts"] < one["ts"] + one["dur"]
+                                    for one in computing for other in waiting), rank)
+
     def test_the_plan_counts_the_parameters(self):
         text = self.text_of(program("train_single", *QUICK, "--plan"))
         parameters = 64 * 128 + 128 + 128 * 10 + 10
@@ -289,8 +335,8 @@ class Training(unittest.TestCase):
         self.assertEqual(out[1], "")
 
     def test_the_scripts_run(self):
-        for name in ("run_ddp.sh", "run_fsdp.sh", "run_pipeline.sh"):
-            for count in ("2", "4") if name != "run_pipeline.sh" else ("2",):
+        for name in ("run_ddp.sh", "run_fsdp.sh", "run_pipeline.sh", "run_pippy.sh"):
+            for count in ("2", "4") if name != "run_pippy.sh" else ("3",):
                 ended = run(SOURCE / "examples" / name, count, *QUICK,
                             environment={"PROGRAMS": str(PROGRAMS)})
                 self.digest(ended)
@@ -362,6 +408,33 @@ class Training(unittest.TestCase):
             text = self.text_of(program(name, "--help"))
             self.assertIn("--global-batch-size", text)
             self.assertIn("print the same `weights` line", text)
+
+
+class Mnist(unittest.TestCase):
+    """Accuracy on MNIST's test digits, 8,000 to train and 2,000 to test; takes minutes."""
+
+    def accuracies(self, *options):
+        data = SOURCE.parent / "shared" / "data" / "mnist10k"
+        if not data.is_dir():
+            self.skipTest(f"{data} is not there")
+        ended = run(*options, "--data", data, timeout=1200)
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        return [float(value) for value in re.findall(r"accuracy ([\d.]+)", ended.stdout)]
+
+    def test_babycnn_in_three_epochs(self):
+        last = self.accuracies(PROGRAMS / "train_single", "--epochs", "3", "--batch-size", "128")
+        self.assertGreaterEqual(last[2], 94)
+
+    def test_babycnn_in_five_epochs(self):
+        last = self.accuracies(PROGRAMS / "train_single", "--epochs", "5", "--schedule", "cosine",
+                               "--shift", "1")
+        self.assertGreaterEqual(last[4], 98)
+
+    def test_resnet18_on_four_ranks(self):
+        every = self.accuracies(PROGRAMS / "c10d-run", "-n", "4", "--no-prefix",
+                                PROGRAMS / "train_ddp", "--model", "resnet18", "--epochs", "3",
+                                "--batch-size", "32", "--lr", "0.001")
+        self.assertGreaterEqual(max(every), 95)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,9 @@ enum class Order { lockstep, one_after_the_other };
 struct Mutation {
   bool swaps_parameters = false;
   BucketHook hook = {};
+  bool swaps_shards = false;  // 1 and 2 of all, which no node of the tree has as its two children
+  bool forgets_divisor = false;
+  bool skips_parameter = false;  // the last: each rank goes on with a mean of its own
 };
 
 // Trains on this rank; with `shards` shards in all. Compares the weights of all ranks every step.
@@ -43,12 +46,15 @@ Weights trained(ProcessGroup& group, const ReducerOptions& options, int shards, 
   Reducer reducer(group, model_params(), options);
   if (mutation.hook) reducer.set_hook(mutation.hook);
   const ShardRange own = shards_of(shards, group.rank(), group.size());
+  std::vector<float> own_sum;
   const auto compute = [&](std::int64_t step, std::size_t param, int shard) {
+    if (mutation.swaps_shards && (shard == 1 || shard == 2)) shard = 3 - shard;
     std::size_t view = param;
     if (mutation.swaps_parameters && (param == 1 || param == 0)) view = 1 - param;
     const auto out = floats(reducer.grad_view(view));
     std::vector<float> value(weights[param].size());
     gradient(weights[param], param, step, samples_of(batch_of(step), shards, shard), value);
+    if (mutation.skips_parameter && param + 1 == weights.size()) own_sum = value;
     std::copy_n(value.begin(), std::min(value.size(), out.size()), out.begin());
     reducer.ready(view);
   };
@@ -64,8 +70,14 @@ Weights trained(ProcessGroup& group, const ReducerOptions& options, int shards, 
       for (int shard = own.first; shard < own.last; ++shard)
         for (const std::size_t param : {2u, 4u, 3u, 0u, 1u}) compute(step, param, shard);
     EXPECT_EQ(reducer.finish().samples, batch_of(step));
-    for (std::size_t param = 0; param < weights.size(); ++param)
-      descend(weights[param], floats(reducer.grad_view(param)));
+    for (std::size_t param = 0; param < weights.size(); ++param) {
+      const auto mean = floats(reducer.grad_view(param));
+      if (mutation.forgets_divisor)
+        for (float& value : mean) value *= static_cast<float>(batch_of(step));
+      if (mutation.skips_parameter && param + 1 == weights.size())
+        std::copy(own_sum.begin(), own_sum.end(), mean.begin());
+      descend(weights[param], mean);
+    }
     std::vector<float> all;
     for (const auto& values : weights) all.insert(all.end(), values.begin(), values.end());
     check_same(group, "weights", std::as_bytes(std::span(all)));
@@ -158,6 +170,31 @@ TEST_P(DdpOn, MutationsChangeTheWeights) {
     };
     EXPECT_EQ(contract::code_of([&] { with({.hook = skips_one}); }), Code::mismatch);
   });
+}
+
+TEST_P(DdpOn, MutationsChangeTheWeightsOfTheReproducibleMode) {
+  const Weights expected = trained_alone(kShards, kFewSteps);
+  run(2, [&](ProcessGroup& group) {
+    const auto with = [&](const Mutation& mutation) {
+      return trained(group, reproducible(), kShards, kFewSteps, Order::lockstep, mutation);
+    };
+    EXPECT_EQ(with({}), expected);
+    EXPECT_NE(with({.forgets_divisor = true}), expected);
+    EXPECT_NE(with({.swaps_parameters = true}), expected);
+    EXPECT_NE(with({.swaps_shards = true}), expected);
+    EXPECT_EQ(contract::code_of([&] { with({.skips_parameter = true}); }), Code::mismatch);
+  });
+}
+
+// E11: what one process makes of as many shards, but for the order in which the backend adds.
+TEST_P(DdpOn, FastModeIsWithinRoundingOfOneProcess) {
+  using Sizes = std::vector<int>;
+  for (const int size : GetParam() == "native" ? Sizes{3, 4, 8} : Sizes{3, 4}) {
+    const Weights expected = trained_alone(size, kFewSteps);
+    run(size, [&](ProcessGroup& group) {
+      EXPECT_LT(distance(trained(group, kSmall, size, kFewSteps), expected), 1e-6) << size;
+    });
+  }
 }
 
 TEST_P(DdpOn, CheckHashNamesTheRanksThatDiffer) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -84,6 +85,21 @@ inline Weights trained_alone(int shards, std::int64_t steps) {
       descend(weights[param], mean);
     }
   return weights;
+}
+
+// The largest difference in a parameter, as a part of its largest weight; over all parameters.
+inline double distance(const Weights& some, const Weights& others) {
+  double worst = 0;
+  for (std::size_t param = 0; param < some.size(); ++param) {
+    double difference = 0, largest = 0;
+    for (std::size_t i = 0; i < some[param].size(); ++i) {
+      const double other = others[param].at(i);
+      difference = std::max(difference, std::fabs(some[param][i] - other));
+      largest = std::max(largest, std::fabs(other));
+    }
+    worst = std::max(worst, difference / largest);
+  }
+  return worst;
 }
 
 inline std::span<float> floats(std::span<std::byte> bytes) {

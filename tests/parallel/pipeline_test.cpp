@@ -4,111 +4,20 @@
 #include "c10d/parallel/pipeline.h"
 
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <mutex>
 
 #include "c10d/launch.h"
 #include "tests/contract/ranks.h"
-#include "tests/parallel/toy_stage.h"
+#include "tests/parallel/toy_model.h"
 
 namespace c10d::parallel {
 namespace {
 
 using contract::failure_of;
 using enum ActionKind;
-
-struct Model {
-  int stages = 1;
-  int micro_batches = 1;
-  std::size_t columns = 5;
-  std::vector<Skip> skips{};
-  std::vector<TiedWeight> tied{};
-  int steps = 2;
-
-  std::vector<Skip> edges() const {
-    std::vector<Skip> all = skips;
-    for (int stage = 0; stage + 1 < stages; ++stage) all.push_back({stage, stage + 1});
-    return all;
-  }
-};
-
-using Weights = std::map<int, std::vector<float>>;  // by stage
-
-// The oracle: one process, one micro-batch after the other, one stage after the other.
-Weights train_alone(const Model& model) {
-  std::vector<ToyStage> stages;
-  for (int s = 0; s < model.stages; ++s) stages.emplace_back(s, model.edges(), model.columns);
-  for (int step = 0; step < model.steps; ++step) {
-    for (int i = 0; i < model.micro_batches; ++i) {
-      std::map<std::pair<int, int>, Activation> values, gradients;
-      const auto sources = [&](int s) {
-        std::vector<int> from;
-        if (s > 0) from.push_back(s - 1);
-        for (int other = 0; other < s - 1; ++other)
-          if (std::ranges::count(model.skips, Skip{other, s}) != 0) from.push_back(other);
-        return from;
-      };
-      const auto targets = [&](int s) {
-        std::vector<int> to;
-        for (int other = s + 1; other < model.stages; ++other)
-          if (other == s + 1 || std::ranges::count(model.skips, Skip{s, other}) != 0)
-            to.push_back(other);
-        return to;
-      };
-      for (int s = 0; s < model.stages; ++s) {
-        std::vector<Activation> inputs;
-        for (const int from : sources(s)) inputs.push_back(values[{from, s}]);
-        const auto outputs = stages[static_cast<std::size_t>(s)].forward(i, inputs);
-        for (std::size_t k = 0; k < outputs.size(); ++k) values[{s, targets(s)[k]}] = outputs[k];
-      }
-      for (int s = model.stages; s-- > 0;) {
-        std::vector<Activation> given;
-        for (const int to : targets(s)) given.push_back(gradients[{s, to}]);
-        const auto results = stages[static_cast<std::size_t>(s)].backward_input(i, given);
-        for (std::size_t k = 0; k < results.size(); ++k) gradients[{sources(s)[k], s}] = results[k];
-        stages[static_cast<std::size_t>(s)].backward_weight(i);
-      }
-    }
-    for (const TiedWeight& tied : model.tied) {
-      std::vector<float> sum(model.columns);
-      for (std::size_t j = 0; j < model.columns; ++j) {
-        sum[j] = stages[static_cast<std::size_t>(tied.stages[0])].gradient()[j];
-        for (std::size_t k = 1; k < tied.stages.size(); ++k)
-          sum[j] += stages[static_cast<std::size_t>(tied.stages[k])].gradient()[j];
-      }
-      for (const int s : tied.stages) stages[static_cast<std::size_t>(s)].gradient() = sum;
-    }
-    for (ToyStage& stage : stages) stage.learn();
-  }
-  Weights weights;
-  for (int s = 0; s < model.stages; ++s) weights[s] = stages[static_cast<std::size_t>(s)].weight();
-  return weights;
-}
-
-// The stages of one rank, and what Pipeline wants to know of them.
-struct OwnStages {
-  OwnStages(const Schedule& schedule, const Model& model, int rank) {
-    const ScheduleFacts facts = validate(schedule, model.skips);
-    for (int s = 0; s < model.stages; ++s)
-      if (facts.rank_of_stage[static_cast<std::size_t>(s)] == rank)
-        toys.try_emplace(s, s, model.edges(), model.columns);
-  }
-  std::map<int, Stage*> pointers() {
-    std::map<int, Stage*> all;
-    for (auto& entry : toys) all[entry.first] = &entry.second;
-    return all;
-  }
-  std::map<int, ToyStage> toys;
-};
-
-PipelineOptions options_of(const Schedule& schedule, const Model& model) {
-  PipelineOptions options;
-  options.schedule = schedule;
-  options.skips = model.skips;
-  options.tied = model.tied;
-  return options;
-}
 
 class PipelineOn : public contract::OnBackend {
  public:
@@ -273,6 +182,42 @@ TEST_P(PipelineOn, CallsTheHooksAroundEveryAction) {
   });
 }
 
+// R17: forward 3 of stage 0 goes on until forward 0 of stage 3 has begun, and so do those between.
+TEST_P(PipelineOn, FourStagesComputeAtTheSameTime) {
+  using Clock = std::chrono::steady_clock;
+  struct Span {
+    Action action;
+    Clock::time_point begin, end;
+  };
+  for (const std::string_view name : {"gpipe", "1f1b", "zb-h1"}) {
+    contract::Latch all_compute(4);
+    std::vector<std::vector<Span>> traces(4);
+    run(4, [&](ProcessGroup& group) {
+      const int rank = group.rank();
+      const Model model{.stages = 4, .micro_batches = 8, .steps = 1};
+      const Schedule schedule = make_schedule(name, 4, 8);
+      OwnStages own(schedule, model, rank);
+      own.toys.at(rank).before_forward = [&](int i) {
+        if (i == 3 - rank) all_compute.arrive_and_wait();
+      };
+      PipelineOptions options = options_of(schedule, model);
+      std::vector<Span>& trace = traces[static_cast<std::size_t>(rank)];
+      options.on_begin = [&](const Action& action) { trace.push_back({action, Clock::now(), {}}); };
+      options.on_end = [&](const Action&) { trace.back().end = Clock::now(); };
+      Pipeline(group, own.pointers(), options).step();
+    });
+    Clock::time_point all_began = Clock::time_point::min(), none_ended = Clock::time_point::max();
+    for (int rank = 0; rank < 4; ++rank)
+      for (const Span& span : traces[static_cast<std::size_t>(rank)])
+        if (span.action == Action{rank, forward, 3 - rank}) {
+          all_began = std::max(all_began, span.begin);
+          none_ended = std::min(none_ended, span.end);
+        }
+    EXPECT_LE(all_began, none_ended) << name;
+    EXPECT_NE(none_ended, Clock::time_point::max());
+  }
+}
+
 TEST_P(PipelineOn, ReducesWhereTheScheduleSaysSo) {
   run(2, [](ProcessGroup& group) {
     const Model model{.stages = 3, .micro_batches = 1};
@@ -389,6 +334,29 @@ TEST_P(PipelineOn, AStepThatIsLateFailsOnEveryRank) {
   });
 }
 
+struct OddlyTied : ToyStage {
+  OddlyTied(int stage, std::size_t count) : ToyStage(stage, {{0, 1}}, 5), values(count) {}
+  Tensor tied_gradient(std::string_view) override { return std::span(values); }
+  std::vector<float> values;
+};
+
+// R26: of the first stage's rank and of the other one, which has fewer or more.
+TEST_P(PipelineOn, ATiedWeightOfAnotherShapeIsAnErrorOnEveryRank) {
+  for (const std::size_t count : {3, 7})
+    run(2, [&](ProcessGroup& group) {
+      OddlyTied stage(group.rank(), group.rank() == 0 ? 5 : count);
+      PipelineOptions options;
+      options.schedule = make_schedule("gpipe", 2, 1);
+      options.tied = {{"head", {0, 1}}};
+      Pipeline pipeline(group, {{group.rank(), &stage}}, options);
+      const Failure failure = failure_of([&] { pipeline.step(); });
+      EXPECT_NE(failure.code, Code::timed_out);
+      EXPECT_NE(failure.message.find("f32 x " + std::to_string(count)), std::string::npos)
+          << failure.message;
+      EXPECT_NE(failure.message.find("f32 x 5"), std::string::npos) << failure.message;
+    });
+}
+
 TEST_P(PipelineOn, RanksThatDisagreeAreToldBeforeTheFirstStep) {
   run(2, [](ProcessGroup& group) {
     const bool odd = group.rank() == 1;
@@ -401,17 +369,31 @@ TEST_P(PipelineOn, RanksThatDisagreeAreToldBeforeTheFirstStep) {
     EXPECT_EQ(failure.rank, 1);
     contract::expect_usable(group);
     // One rank's own mistake is its InvalidArgument, and everybody's error.
-    const auto construct = [&] {
-      Pipeline(group, odd ? std::map<int, Stage*>{} : own.pointers(),
-               options_of(make_schedule("1f1b", 2, 4), model));
+    const auto expect_refused = [&](const std::map<int, Stage*>& stages, const std::string& text,
+                                    std::optional<int> most_activations = {}) {
+      const auto construct = [&] {
+        PipelineOptions options = options_of(make_schedule("1f1b", 2, 4), model);
+        if (odd) options.most_activations = most_activations;
+        Pipeline(group, odd ? stages : own.pointers(), options);
+      };
+      if (odd) {
+        EXPECT_THROW(construct(), InvalidArgument);
+      } else {
+        const Failure other = failure_of(construct);
+        EXPECT_EQ(other.code, Code::mismatch);
+        EXPECT_NE(other.message.find(text), std::string::npos) << other.message;
+      }
+      contract::expect_usable(group);
     };
-    if (odd) {
-      EXPECT_THROW(construct(), InvalidArgument);
-    } else {
-      const Failure other = failure_of(construct);
-      EXPECT_EQ(other.code, Code::mismatch);
-      EXPECT_NE(other.message.find("stage 1 on rank 1"), std::string::npos) << other.message;
-    }
+    expect_refused({}, "stage 1 on rank 1, but rank 1 lacks it");
+    ToyStage extra(0, model.edges(), model.columns);
+    auto both = own.pointers();
+    both[0] = &extra;
+    expect_refused(both, "stage 0 on rank 0, but rank 1 was given it");
+    expect_refused(own.pointers(), "holds 2 activations; at most 1 fit", 1);
+    PipelineOptions tied = options_of(make_schedule("1f1b", 2, 4), model);
+    if (odd) tied.tied = {{"head", {0, 1}}};
+    EXPECT_EQ(contract::code_of([&] { Pipeline(group, own.pointers(), tied); }), Code::mismatch);
     contract::expect_usable(group);
     PipelineOptions options = options_of(make_schedule("1f1b", 2, 4), model);
     options.tied = {{"w", {1, 0}}};

@@ -128,6 +128,28 @@ TEST(Schedule, PeakActivationsAreThoseOfTheLiterature) {
   for (const int peak : peaks("zb-v", 2)) EXPECT_LE(peak, 2 * p);
 }
 
+// A limit of the peak is kept; with one less the first rank that breaks it is named, and where.
+TEST(Schedule, KeepsToTheMemoryOfARank) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(describe(c));
+    const Schedule schedule = make_schedule(c.name, c.ranks, c.micro_batches, c.chunks);
+    const std::vector<int> peaks = validate(schedule).peak_activations;
+    const int most = *std::ranges::max_element(peaks);
+    EXPECT_EQ(validate(schedule, {}, most).peak_activations, peaks);
+    EXPECT_EQ(validate(lower(schedule), {}, most).peak_activations, peaks);
+    const auto first = std::ranges::find(peaks, most) - peaks.begin();
+    expect_refused([&] { validate(schedule, {}, most - 1); },
+                   {" of rank " + std::to_string(first) + ",",
+                    "holds " + std::to_string(most) + " activations",
+                    "at most " + std::to_string(most - 1) + " fit"});
+    EXPECT_EQ(validate(forward_only(schedule), {}, 1).micro_batches, c.micro_batches);
+  }
+  expect_refused([] { validate(make_schedule("gpipe", 2, 4), {}, 2); },
+                 {"0F2, action 2 of rank 0, is the forward of stage 0", "holds 3", "at most 2"});
+  expect_refused([] { validate(parse_schedule("0F0,2F0,2B0,0B0\n1F0,1B0\n"), {}, 1); },
+                 {"2F0, action 1 of rank 0, is the forward of stage 2", "holds 2", "at most 1"});
+}
+
 TEST(Schedule, OfTwoRanksIsTheTextbookOne) {
   EXPECT_EQ(to_csv(make_schedule("1f1b", 2, 3)),
             "0F0,0F1,0B0,0F2,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");

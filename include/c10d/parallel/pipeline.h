@@ -77,6 +77,7 @@ struct PipelineOptions {
   std::vector<Skip> skips;
   std::vector<TiedWeight> tied;
   std::size_t activation_limit = std::size_t{1} << 30;  // bytes of one that may arrive
+  std::optional<int> most_activations;                  // of the schedule: see validate()
   // Around every action, in the thread of step(): what a trace is made of. Must not throw.
   std::function<void(const Action&)> on_begin;
   std::function<void(const Action&)> on_end;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -88,8 +89,10 @@ struct ScheduleFacts {
 // Checks that every stage lives on one rank; that it runs every micro-batch once, forward and
 // (unless no stage does) backward; that its weight gradients come in micro-batch order, so that
 // they add up in one order whatever the schedule; that sends and receives are all there or all left
-// out; and that no action waits for one that never comes.
-C10D_API ScheduleFacts validate(const Schedule& schedule, std::span<const Skip> skips = {});
+// out; that no action waits for one that never comes; and that no rank ever holds more activations,
+// as peak_activations counts them, than `most_activations`.
+C10D_API ScheduleFacts validate(const Schedule& schedule, std::span<const Skip> skips = {},
+                                std::optional<int> most_activations = {});
 
 // With its sends right after the actions that they wait for and its receives right before the
 // actions that wait for them. A schedule that has them comes back as it is.
