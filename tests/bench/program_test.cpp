@@ -330,11 +330,27 @@ TEST(Program, JsonOnStdoutIsNothingButJson) {
   EXPECT_EQ(last["t"], "end");
 }
 
-// Starts the program and sends it `signal` once the JSON file holds `text`; the test's own time
-// limit bounds the wait.
+pid_t itself(pid_t child) { return child; }
+
+// A rank that this c10d-bench has started.
+pid_t a_rank_of(pid_t child) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const pid_t pid = std::atoi(entry.path().filename().c_str());
+    if (pid <= 0 || text_of(entry.path() / "cmdline").find("--worker-launch") == std::string::npos)
+      continue;
+    std::istringstream stat(text_of(entry.path() / "stat"));
+    std::string number, name, state;
+    pid_t parent = 0;
+    if (stat >> number >> name >> state >> parent && parent == child) return pid;
+  }
+  ADD_FAILURE() << "no rank of " << child;
+  return child;
+}
+
+// Starts a program and sends `signal` to `whom` once the JSON file holds `text`; the test's own
+// time limit bounds the wait.
 Ended interrupted(std::vector<std::string> arguments, const std::string& json, int signal,
-                  const std::string& text) {
-  arguments.insert(arguments.begin(), C10D_BENCH);
+                  const std::string& text, pid_t (*whom)(pid_t) = itself) {
   arguments.insert(arguments.end(), {"--json", json});
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -347,7 +363,7 @@ Ended interrupted(std::vector<std::string> arguments, const std::string& json, i
     dup2(ends[1], STDOUT_FILENO);
     dup2(ends[1], STDERR_FILENO);
     ::signal(signal, SIG_DFL);  // who runs tests in the background ignores some
-    execv(C10D_BENCH, argv.data());
+    execv(argv.front(), argv.data());
     _exit(127);
   }
   close(ends[1]);
@@ -357,7 +373,7 @@ Ended interrupted(std::vector<std::string> arguments, const std::string& json, i
     reaped = waitpid(child, &status, WNOHANG);
     usleep(20'000);
   }
-  if (reaped == 0) kill(child, signal);
+  if (reaped == 0) kill(whom(child), signal);
   std::array<char, 4096> chunk;
   for (ssize_t got; (got = read(ends[0], chunk.data(), chunk.size())) > 0;)
     ended.out.append(chunk.data(), static_cast<std::size_t>(got));
@@ -372,8 +388,8 @@ TEST(Program, AnInterruptedRunKeepsItsData) {
   const Folder folder;
   const std::string json = folder / "r.jsonl";
   const Ended ended =
-      interrupted({"run", "-n", "2", "-s", "1K", "--time", "60s", "--blocks", "600"}, json, SIGTERM,
-                  "\"cell\"");
+      interrupted({C10D_BENCH, "run", "-n", "2", "-s", "1K", "--time", "60s", "--blocks", "600"},
+                  json, SIGTERM, "\"cell\"");
   EXPECT_EQ(ended.code, 143) << ended.out;
   EXPECT_NE(ended.out.find("all_reduce f32 sum"), std::string::npos)
       << "the partial table: " << ended.out;
@@ -382,14 +398,23 @@ TEST(Program, AnInterruptedRunKeepsItsData) {
   EXPECT_EQ(lines.back()["complete"], false);
 }
 
+TEST(Program, ARankThatIsKilledIsNamed) {
+  const Folder folder;
+  const Ended ended =
+      interrupted({C10D_BENCH, "run", "-n", "2", "-s", "1K", "--time", "60s", "--blocks", "600"},
+                  folder / "r.jsonl", SIGKILL, "\"cell\"", a_rank_of);
+  EXPECT_EQ(ended.code, 137) << ended.out;
+  EXPECT_NE(ended.out.find("was killed by signal 9 (Killed)"), std::string::npos) << ended.out;
+}
+
 // Before there is a rank: while plain copies are measured, as a rule.
 TEST(Program, ARunThatIsInterruptedBeforeItsFirstCellLeavesWholeFiles) {
   const Folder folder;
   const std::string json = folder / "r.jsonl";
-  const Ended ended =
-      interrupted({"compare", "-B", "native,memcpy", "-n", "2", "-s", "1K", "--time", "60s",
-                   "--blocks", "600", "--csv", folder / "r.csv", "--report", folder / "r.html"},
-                  json, SIGINT, "\"run\"");
+  const Ended ended = interrupted(
+      {C10D_BENCH, "compare", "-B", "native,memcpy", "-n", "2", "-s", "1K", "--time", "60s",
+       "--blocks", "600", "--csv", folder / "r.csv", "--report", folder / "r.html"},
+      json, SIGINT, "\"run\"");
   EXPECT_EQ(ended.code, 130) << ended.out;
   const Schema schema(C10D_SOURCE_DIR "/bench/schema/c10d-bench-1.schema.json");
   const std::vector<Json> lines = lines_of(json);
@@ -408,6 +433,24 @@ TEST(Launchers, UnderC10dRunRankZeroPrints) {
   EXPECT_NE(ended.out.find("2 ranks, 1 launch x 1 block"), std::string::npos) << ended.out;
   EXPECT_EQ(ended.out.find("[1]"), std::string::npos) << "the other rank is silent: " << ended.out;
   EXPECT_EQ(run_line(command + " run -n 3 -s 8 2>&1").code, 2) << "-n must agree";
+}
+
+// Who prints is a rank itself, and told to end with all of them.
+TEST(Launchers, AnInterruptedRunLeavesWholeFiles) {
+  const Folder folder;
+  const std::string json = folder / "r.jsonl";
+  const Ended ended = interrupted(
+      {C10D_RUN, "-n", "2", "--grace", "200", C10D_BENCH, "run", "-s", "1K", "--time", "60s",
+       "--blocks", "600", "--csv", folder / "r.csv", "--report", folder / "r.html"},
+      json, SIGINT, "\"cell\"");
+  EXPECT_NE(ended.code, 0) << ended.out;
+  EXPECT_NE(ended.out.find("all_reduce f32 sum"), std::string::npos)
+      << "the partial table: " << ended.out;
+  const std::vector<Json> lines = lines_of(json);
+  EXPECT_EQ(lines.back()["t"], "end") << ended.out;
+  EXPECT_EQ(lines.back()["complete"], false);
+  EXPECT_NE(text_of(folder / "r.csv").find("all_reduce,native"), std::string::npos);
+  EXPECT_NE(text_of(folder / "r.html").find("</html>"), std::string::npos);
 }
 
 TEST(Launchers, WhatALauncherStartedIsPlannedOnceAndRefusedBeforeItMeets) {
