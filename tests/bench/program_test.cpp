@@ -261,6 +261,7 @@ TEST(Program, AFullDiskIsSaid) {
   const Ended out = run("list ops", "2>&1 >/dev/full");
   EXPECT_EQ(out.code, 1) << out.out;
   EXPECT_NE(out.out.find("stdout: cannot be written"), std::string::npos) << out.out;
+  EXPECT_EQ(run_line(C10D_RUN " --help 2>&1 >/dev/full").code, 1);
 }
 
 // Else what is opened next, the JSON file, takes its number and gets the table.
@@ -309,6 +310,10 @@ TEST(Program, MistakesAreExitCodeTwoAndSaySo) {
   EXPECT_EQ(misspelt.code, 2);
   EXPECT_NE(misspelt.out.find("did you mean native?"), std::string::npos) << misspelt.out;
   EXPECT_EQ(run("run -n 2 -s 8 --columns p50,foo").code, 2);
+  EXPECT_EQ(run("run -n 2 -s 8 --dry-run --csv -").code, 2) << "only --json writes to stdout";
+  const Ended twice = run("run -n 2 -s 8 --dry-run --json f --report f");
+  EXPECT_EQ(twice.code, 2);
+  EXPECT_NE(twice.out.find("--report f: --json writes there too"), std::string::npos) << twice.out;
   EXPECT_EQ(run("run -n 2 -b 1K -e 64M --factor 1.0000001").code, 2) << "too many sizes";
   const Ended empty = run("run -n 2 -s 8 -d i32 -o avg");
   EXPECT_EQ(empty.code, 2);
@@ -496,6 +501,7 @@ TEST(Program, HelpFitsIntoEightyColumns) {
                               "ceiling", "store", "list", "doctor", "report"}) {
     const Ended help = run(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0) << help.out;
+    EXPECT_EQ(help.out.find("--help ..."), std::string::npos) << "a flag takes no value";
     std::istringstream lines(help.out);
     for (std::string line; std::getline(lines, line);)
       EXPECT_LE(line.size(), 80U) << command << ": " << line;
