@@ -104,7 +104,17 @@ void follow_launcher(const LaunchInfo& info, Options& options) {
 
 int run_under_launcher(const Options& options, std::size_t cases, const LaunchInfo& info) {
   if (info.rank != 0) return run_rank(options, [](const Json&) {});
+  const HeldSignals held;
   Session session(options, info.size, cases, info.launcher);
+  // The others end by it, and this rank cannot go on alone. What it waits for may never come.
+  const SignalWatch watch(held, [&](int signal) {
+    try {
+      _exit(session.finish(128 + signal));
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "c10d-bench: {}\n", error.what());
+      _exit(128 + signal);
+    }
+  });
   if (options.control == Control::solo && options.command == Command::compare)
     session.warn("W008", "--control solo: needs launches of its own, and so no launcher; left out");
   const int code = run_rank(options, [&](const Json& line) { session.take(line); });
@@ -202,6 +212,11 @@ int run_launch(const Options& options, int ranks, const std::string& flavour, Se
   };
   const LaunchResult result = launch(launch_with);
   pipe.reset();  // every record of this launch has been taken
+  for (const RankResult& rank : result.ranks)
+    if (rank.rank == result.first_failed && rank.signal != 0 && result.forwarded_signal == 0)
+      session.show(fmt::format("c10d-bench: {} (pid {}) was killed by signal {} ({})",
+                               flavour.empty() ? fmt::format("rank {}", rank.rank) : "mpirun",
+                               rank.pid, rank.signal, sigdescr_np(rank.signal)));
   // mpirun makes an exit code of its own of a signal that was meant for the run.
   return result.forwarded_signal != 0 ? 128 + result.forwarded_signal : result.exit_code;
 }

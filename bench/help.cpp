@@ -33,7 +33,8 @@ class HelpFormat final : public CLI::Formatter {
     if (otherwise.starts_with('[')) return " " + otherwise;  // a list
     if (!otherwise.empty()) return " [" + otherwise + "]";
     const bool is_one = option->get_positional() && option->get_expected_max() == 1;
-    return option->get_type_size() == 0 || is_one ? "" : " ...";
+    const bool is_flag = option->get_expected_max() == 0;
+    return is_flag || is_one ? "" : " ...";
   }
   std::string make_option_desc(const CLI::Option* option) const override {
     return broken(option->get_description(), kHelpWidth - kNames);

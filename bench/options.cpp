@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <set>
 #include <type_traits>
 #include <variant>
@@ -241,6 +242,21 @@ void read_protocol(const Texts& texts, Options& options) {
   }
 }
 
+// One file would overwrite the other at the end.
+void refuse_outputs(const Options& options) {
+  std::map<std::string, const char*> taken;
+  for (const auto& [path, option] :
+       {std::pair(options.json, "--json"), std::pair(options.csv, "--csv"),
+        std::pair(options.markdown, "--md"), std::pair(options.report, "--report"),
+        std::pair(options.svg, "--svg")}) {
+    if (path == "-" && path != options.json)
+      throw InvalidArgument(fmt::format("{} -: only --json writes to stdout; give a file", option));
+    const auto [other, is_new] = taken.emplace(path, option);
+    if (!is_new && !path.empty() && !path.starts_with("/dev/"))
+      throw InvalidArgument(fmt::format("{} {}: {} writes there too", option, path, other->second));
+  }
+}
+
 void declare(CLI::App& app, Options& options, Texts& texts) {
   app.add_option("ops", texts.ops, "ops by name, or all (default all_reduce)");
   for (const OptionFacts& facts : option_facts()) {
@@ -387,6 +403,7 @@ void read_texts(const Texts& texts, Options& options) {
   read_sweep(texts, options);
   read_protocol(texts, options);
   read_only(texts, options);
+  refuse_outputs(options);
 }
 
 bool is_kept(const std::vector<CellFilter>& only, const Case& c) {

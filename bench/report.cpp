@@ -134,7 +134,8 @@ std::string environment(const Results& results) {
     for (const auto& [name, lib] : libs.items()) {
       const std::string version = lib.value("ver", "");
       const std::string about = lib.value("about", "");
-      html += fact(name, version + (version.empty() || about.empty() ? "" : " - ") + about);
+      const bool told = about.find(version) != about.npos;  // also when there is none
+      html += fact(name, told ? about : version + (about.empty() ? "" : " - ") + about);
     }
     const Json vars = machine.value("vars", Json::object());
     for (const auto& [name, value] : vars.items()) html += fact(name, value.get<std::string>());

@@ -29,7 +29,7 @@ std::string tip_of(const BackendCell& cell, std::uint64_t bytes) {
   if (cell.p50.ci95)
     tip += fmt::format(" [{}, {}]", microseconds_text(cell.p50.ci95->low),
                        microseconds_text(cell.p50.ci95->high));
-  if (cell.alg) tip += fmt::format(", {:.2f} GB/s", *cell.alg);
+  if (cell.alg) tip += fmt::format(", {:.3g} GB/s", *cell.alg);
   if (cell.compare)
     tip += fmt::format(", ratio {}{} {}", ratio_text(cell.compare->ratio.value),
                        interval_text(cell.compare->ratio), to_string(cell.compare->verdict));

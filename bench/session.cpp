@@ -103,6 +103,10 @@ void Session::write(const Json& line) {
 
 void Session::take(const Json& line) {
   const std::lock_guard lock(mutex_);
+  if (!ended_) add(line);
+}
+
+void Session::add(const Json& line) {
   results_.add(line);
   const std::string kind = line.at("t").get<std::string>();
   if (kind == kLaunchDone) {
@@ -166,12 +170,21 @@ int Session::verdict_code(int exit_code, const Summary& summary) const {
 }
 
 int Session::finish(int exit_code) {
+  const std::lock_guard lock(mutex_);
+  if (!ended_) {
+    ended_ = exit_code;
+    ended_ = end(exit_code);
+  }
+  return *ended_;
+}
+
+int Session::end(int exit_code) {
   progress_.erase();
   results_.complete = launches_done_ >= launches_planned_;
   const bool compare = options_.command == Command::compare;
   const Summary first = summarise(results_, false, options_.equiv, options_.min_effect);
   for (const WarnRecord& found : findings(results_, first, options_.min_effect))
-    take(to_json(found));
+    add(to_json(found));
   const Summary summary = summarise(results_, compare, options_.equiv, options_.min_effect);
   exit_code = verdict_code(exit_code, summary);
   for (const CompareRecord& record : summary.compares) write(to_json(record));

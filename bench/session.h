@@ -5,6 +5,7 @@
 #include <fstream>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,10 +33,13 @@ class Session {
   // A line that a rank wrote.
   void show(std::string_view line);
   void warn(const char* code, const std::string& text);
-  // Prints and writes everything. `exit_code` is the ranks'; returns the program's.
+  // Prints and writes everything. `exit_code` is the ranks'; returns the program's. What comes
+  // later comes too late; called again, it returns the same.
   int finish(int exit_code);
 
  private:
+  void add(const Json& line);
+  int end(int exit_code);
   void write(const Json& line);
   void tell(const CellRecord& cell);
   int verdict_code(int exit_code, const Summary& summary) const;
@@ -44,6 +48,7 @@ class Session {
 
   const Options& options_;
   std::mutex mutex_;
+  std::optional<int> ended_;  // with this exit code
   Results results_;
   int launches_planned_;
   int launches_done_ = 0;

@@ -254,11 +254,15 @@ Grid grid_of(const OpTable& table, const Summary& summary, const TableStyle& sty
 }
 
 std::string title_of(const OpTable& table, const Summary& summary) {
-  return fmt::format("{}{}, {} ranks, {} launch{} x {} block{}{}", table.title(),
-                     table.key.place == "out" && table.key.op != "barrier" ? ", out of place" : "",
-                     summary.ranks, summary.launches, summary.launches == 1 ? "" : "es",
-                     summary.blocks, summary.blocks == 1 ? "" : "s",
-                     table.key.cache == "hot" ? ", hot cache" : "");
+  std::string title =
+      fmt::format("{}{}, {} rank{}", table.title(),
+                  table.key.place == "out" && table.key.op != "barrier" ? ", out of place" : "",
+                  summary.ranks, summary.ranks == 1 ? "" : "s");
+  if (summary.launches > 0)  // else everything was skipped
+    title += fmt::format(", {} launch{} x {} block{}", summary.launches,
+                         summary.launches == 1 ? "" : "es", summary.blocks,
+                         summary.blocks == 1 ? "" : "s");
+  return title + (table.key.cache == "hot" ? ", hot cache" : "");
 }
 
 }  // namespace

@@ -2,9 +2,12 @@
 #include "bench/tune.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -33,12 +36,34 @@ class Tuning {
   explicit Tuning(const Options& options) : probe_(options) {}
 
   int run() {
-    for (const bool registered : {false, true})
-      for (const std::string& name : names(registered)) measure(name, registered);
+    if (probe_.is_root()) find_folder();
+    std::size_t done = 0;
+    const std::size_t all = names(false).size() + names(true).size();
+    for (const bool registered : {false, true}) {
+      for (const std::string& name : names(registered)) {
+        measure(name, registered);
+        if (probe_.is_root())
+          fmt::print(stderr, "{}/{} {}{}\n", ++done, all, name,
+                     registered ? " on registered memory" : "");
+      }
+    }
     return probe_.is_root() ? write() : 0;
   }
 
  private:
+  // Before anything is measured: that takes minutes.
+  void find_folder() {
+    path_ = report(BenchOp::all_reduce, false).path;
+    if (path_.empty())
+      throw InvalidArgument("set XDG_CACHE_HOME or HOME: there is no folder for the tuning");
+    const std::filesystem::path folder = path_.parent_path();
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error || access(folder.c_str(), W_OK) != 0)
+      throw InvalidArgument(
+          fmt::format("{}: {}; set XDG_CACHE_HOME to a folder that can be written", folder.string(),
+                      error ? error.message() : std::strerror(errno)));
+  }
   PlanReport report(BenchOp op, bool registered) {
     return probe_.control().plan({facts_of(op).kind, DType::f32, 1 << 20, registered});
   }
@@ -67,8 +92,6 @@ class Tuning {
       curve(facts, name, registered, DType::f32);
       if (is_reduction(facts.kind)) curve(facts, name, registered, DType::bf16);
     }
-    if (probe_.is_root())
-      fmt::print(stderr, "{}{}\n", name, registered ? " on registered memory" : "");
   }
 
   void curve(const OpFacts& facts, const std::string& name, bool registered, DType dtype) {
@@ -91,11 +114,8 @@ class Tuning {
 
   int write() {
     const PlanReport about = report(BenchOp::all_reduce, false);
-    if (about.path.empty())
-      throw InvalidArgument("set XDG_CACHE_HOME or HOME: there is no folder for the tuning");
-    const std::filesystem::path path(about.path);
-    std::filesystem::create_directories(path.parent_path());
-    const std::filesystem::path fresh = about.path + ".new";
+    // Somebody else may tune for the same group.
+    const std::filesystem::path fresh = fmt::format("{}.{}", path_.string(), getpid());
     {
       std::ofstream file(fresh, std::ios::binary);
       Json all{{"fingerprint", about.fingerprint}, {"curves", curves_}};
@@ -103,13 +123,14 @@ class Tuning {
       if (!file.flush())
         throw InvalidArgument(fmt::format("{}: cannot be written", fresh.string()));
     }
-    std::filesystem::rename(fresh, path);
+    std::filesystem::rename(fresh, path_);
     fmt::print("{}\n{} curves in {}\n", about.fingerprint, curves_.size(), about.path);
     return 0;
   }
 
   Probe probe_;
   std::vector<Json> curves_;
+  std::filesystem::path path_;  // on rank 0
 };
 
 }  // namespace

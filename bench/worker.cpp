@@ -19,6 +19,7 @@
 #include "bench/format.h"
 #include "bench/shared_page.h"
 #include "bench/watchdog.h"
+#include "c10d/env.h"
 #include "c10d/init.h"
 
 namespace c10d::bench {
@@ -110,7 +111,7 @@ ProcessGroup meet_ranks(const Options& options, const std::string& token) {
   init.name = "bench";
   init.token = token;
   init.timeout = duration_of(options.timeout);
-  init.connect_timeout = std::chrono::seconds(60);
+  if (!env("C10D_TIMEOUT")) init.connect_timeout = std::chrono::seconds(60);
   ProcessGroup control = init_process_group(std::move(init));
   for (const Member& member : control.members()) {
     if (member.same_host) continue;

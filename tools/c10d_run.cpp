@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -44,14 +45,15 @@ std::string last_line(const RankResult& rank) {
 void report_failure(const LaunchResult& result) {
   const RankResult& first =
       result.ranks[static_cast<std::size_t>(result.first_failed - result.ranks.front().rank)];
-  std::string text =
-      fmt::format("\nc10d-run: rank {} (pid {}) failed first: ", first.rank, first.pid);
+  std::string text = "\n";
+  if (result.forwarded_signal != 0)
+    text += fmt::format("c10d-run: got signal {} ({}) and forwarded it\n", result.forwarded_signal,
+                        sigdescr_np(result.forwarded_signal));
+  text += fmt::format("c10d-run: rank {} (pid {}) failed first: ", first.rank, first.pid);
   text += first.signal != 0
               ? fmt::format("killed by signal {} ({})\n", first.signal, sigdescr_np(first.signal))
               : fmt::format("exit code {}\n", first.exit_code);
-  if (result.forwarded_signal != 0)
-    text += fmt::format("c10d-run had got signal {} and forwarded it\n", result.forwarded_signal);
-  else if (first.signal == SIGKILL)
+  if (first.signal == SIGKILL && result.forwarded_signal == 0)
     text += "somebody sent SIGKILL, or the kernel was out of memory: see dmesg\n";
   if (!first.last_lines.empty()) {
     text += "its last lines on stderr:\n";
@@ -111,18 +113,23 @@ void open_standard_streams() {
     if (fcntl(fd, F_GETFD) < 0) static_cast<void>(open("/dev/null", O_RDWR));
 }
 
+// On stdout, all of it or an error.
+int say(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
+  fmt::print(stderr, "c10d-run: stdout: cannot be written: {}\n", std::strerror(errno));
+  return kBroken;
+}
+
 int run_program(int argc, char** argv) {
   open_standard_streams();
   const RunOptions options = parse_run_options(argc, argv);
   for (const std::string& warning : options.warnings)
     fmt::print(stderr, "c10d-run: warning: {}\n", warning);
   if (!options.host_commands.empty()) {
-    fmt::print("{}", options.host_commands);
-    return 0;
+    return say(options.host_commands);
   }
   if (!options.print_for.empty()) {
-    fmt::print("{}\n", equivalent_line(options));
-    return 0;
+    return say(equivalent_line(options) + '\n');
   }
   if (options.verbose) {
     fmt::print(stderr, "c10d-run: {} ranks on {}, {} CPUs: {}\n", options.ranks, host_name(),
@@ -138,7 +145,8 @@ int run_program(int argc, char** argv) {
 int main(int argc, char** argv) try {
   return c10d::run_program(argc, argv);
 } catch (const c10d::EarlyExit& end) {
-  std::fputs(end.text.c_str(), end.code == 0 ? stdout : stderr);
+  if (end.code == 0) return c10d::say(end.text);
+  std::fputs(end.text.c_str(), stderr);
   return end.code;
 } catch (const c10d::InvalidArgument& error) {
   fmt::print(stderr, "c10d-run: {}\n", error.what());

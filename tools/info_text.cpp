@@ -162,13 +162,13 @@ std::string capabilities_text(const Json& capabilities) {
 }
 
 std::string environment_text(const Json& environment) {
-  std::string text = fmt::format("  {:<28}{:<18}{:<13}{}\n", "name", "value", "source", "meaning");
+  std::string text = fmt::format("  {:<30}{:<18}{:<13}{}\n", "name", "value", "source", "meaning");
   for (const Json& variable : environment) {
-    const std::string value = shortened(value_text(variable["value"]), kWidth - 30);
-    text += fmt::format("  {:<28}{:<18}", value_text(variable["name"]), value);
-    if (value.size() >= 18) text += fmt::format("\n{:<48}", "");
+    const std::string value = shortened(value_text(variable["value"]), kWidth - 32);
+    text += fmt::format("  {:<30}{:<18}", value_text(variable["name"]), value);
+    if (value.size() >= 18) text += fmt::format("\n{:<50}", "");
     text += fmt::format("{:<13}{}\n", value_text(variable["source"]),
-                        wrapped(value_text(variable["help"]), 61));
+                        wrapped(value_text(variable["help"]), 63));
   }
   return text;
 }

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
@@ -16,60 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "tests/bench/programs.h"
 #include "tests/bench/schema.h"
 
 namespace c10d::bench {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-struct Ended {
-  int code = -1;
-  std::string out;
-};
-
-Ended run_line(const std::string& command) {
-  const std::string line = "timeout 300 " + command + " </dev/null";
-  Ended ended;
-  std::FILE* pipe = popen(line.c_str(), "r");
-  std::array<char, 4096> chunk;
-  while (const std::size_t got = std::fread(chunk.data(), 1, chunk.size(), pipe))
-    ended.out.append(chunk.data(), got);
-  const int status = pclose(pipe);
-  ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return ended;
-}
-
-Ended run(const std::string& arguments, const char* streams = "2>&1") {
-  return run_line(C10D_BENCH " " + arguments + " " + streams);
-}
-
-class Folder {
- public:
-  Folder() {
-    std::string name = std::filesystem::temp_directory_path() / "c10d-bench-XXXXXX";
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string operator/(const char* name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
-std::vector<Json> lines_of(const std::string& path) {
-  std::vector<Json> lines;
-  std::ifstream file(path);
-  for (std::string text; std::getline(file, text);) lines.push_back(Json::parse(text));
-  return lines;
-}
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 // Iterations are counted, not timed: how fast the machine is must not decide.
 constexpr const char* kTiny = " -n 2 -i 3 -w 1 --launches 2 --blocks 2 ";
@@ -261,6 +205,7 @@ TEST(Program, AFullDiskIsSaid) {
   const Ended out = run("list ops", "2>&1 >/dev/full");
   EXPECT_EQ(out.code, 1) << out.out;
   EXPECT_NE(out.out.find("stdout: cannot be written"), std::string::npos) << out.out;
+  EXPECT_EQ(run_line(C10D_RUN " --help 2>&1 >/dev/full").code, 1);
 }
 
 // Else what is opened next, the JSON file, takes its number and gets the table.
@@ -309,6 +254,10 @@ TEST(Program, MistakesAreExitCodeTwoAndSaySo) {
   EXPECT_EQ(misspelt.code, 2);
   EXPECT_NE(misspelt.out.find("did you mean native?"), std::string::npos) << misspelt.out;
   EXPECT_EQ(run("run -n 2 -s 8 --columns p50,foo").code, 2);
+  EXPECT_EQ(run("run -n 2 -s 8 --dry-run --csv -").code, 2) << "only --json writes to stdout";
+  const Ended twice = run("run -n 2 -s 8 --dry-run --json f --report f");
+  EXPECT_EQ(twice.code, 2);
+  EXPECT_NE(twice.out.find("--report f: --json writes there too"), std::string::npos) << twice.out;
   EXPECT_EQ(run("run -n 2 -b 1K -e 64M --factor 1.0000001").code, 2) << "too many sizes";
   const Ended empty = run("run -n 2 -s 8 -d i32 -o avg");
   EXPECT_EQ(empty.code, 2);
@@ -330,50 +279,13 @@ TEST(Program, JsonOnStdoutIsNothingButJson) {
   EXPECT_EQ(last["t"], "end");
 }
 
-// Starts the program and sends it `signal` once the JSON file holds `text`; the test's own time
-// limit bounds the wait.
-Ended interrupted(std::vector<std::string> arguments, const std::string& json, int signal,
-                  const std::string& text) {
-  arguments.insert(arguments.begin(), C10D_BENCH);
-  arguments.insert(arguments.end(), {"--json", json});
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  Ended ended;
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return ended;
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(ends[1], STDOUT_FILENO);
-    dup2(ends[1], STDERR_FILENO);
-    ::signal(signal, SIG_DFL);  // who runs tests in the background ignores some
-    execv(C10D_BENCH, argv.data());
-    _exit(127);
-  }
-  close(ends[1]);
-  int status = 0;
-  pid_t reaped = 0;
-  while (text_of(json).find(text) == std::string::npos && reaped == 0) {
-    reaped = waitpid(child, &status, WNOHANG);
-    usleep(20'000);
-  }
-  if (reaped == 0) kill(child, signal);
-  std::array<char, 4096> chunk;
-  for (ssize_t got; (got = read(ends[0], chunk.data(), chunk.size())) > 0;)
-    ended.out.append(chunk.data(), static_cast<std::size_t>(got));
-  close(ends[0]);
-  if (reaped == 0) waitpid(child, &status, 0);
-  if (WIFEXITED(status)) ended.code = WEXITSTATUS(status);
-  return ended;
-}
-
 // In the middle: the launch ends, what was measured is written, and the code says why.
 TEST(Program, AnInterruptedRunKeepsItsData) {
   const Folder folder;
   const std::string json = folder / "r.jsonl";
   const Ended ended =
-      interrupted({"run", "-n", "2", "-s", "1K", "--time", "60s", "--blocks", "600"}, json, SIGTERM,
-                  "\"cell\"");
+      interrupted({C10D_BENCH, "run", "-n", "2", "-s", "1K", "--time", "60s", "--blocks", "600"},
+                  json, SIGTERM, "\"cell\"");
   EXPECT_EQ(ended.code, 143) << ended.out;
   EXPECT_NE(ended.out.find("all_reduce f32 sum"), std::string::npos)
       << "the partial table: " << ended.out;
@@ -382,14 +294,23 @@ TEST(Program, AnInterruptedRunKeepsItsData) {
   EXPECT_EQ(lines.back()["complete"], false);
 }
 
+TEST(Program, ARankThatIsKilledIsNamed) {
+  const Folder folder;
+  const Ended ended =
+      interrupted({C10D_BENCH, "run", "-n", "2", "-s", "1K", "--time", "60s", "--blocks", "600"},
+                  folder / "r.jsonl", SIGKILL, "\"cell\"", a_rank_of);
+  EXPECT_EQ(ended.code, 137) << ended.out;
+  EXPECT_NE(ended.out.find("was killed by signal 9 (Killed)"), std::string::npos) << ended.out;
+}
+
 // Before there is a rank: while plain copies are measured, as a rule.
 TEST(Program, ARunThatIsInterruptedBeforeItsFirstCellLeavesWholeFiles) {
   const Folder folder;
   const std::string json = folder / "r.jsonl";
-  const Ended ended =
-      interrupted({"compare", "-B", "native,memcpy", "-n", "2", "-s", "1K", "--time", "60s",
-                   "--blocks", "600", "--csv", folder / "r.csv", "--report", folder / "r.html"},
-                  json, SIGINT, "\"run\"");
+  const Ended ended = interrupted(
+      {C10D_BENCH, "compare", "-B", "native,memcpy", "-n", "2", "-s", "1K", "--time", "60s",
+       "--blocks", "600", "--csv", folder / "r.csv", "--report", folder / "r.html"},
+      json, SIGINT, "\"run\"");
   EXPECT_EQ(ended.code, 130) << ended.out;
   const Schema schema(C10D_SOURCE_DIR "/bench/schema/c10d-bench-1.schema.json");
   const std::vector<Json> lines = lines_of(json);
@@ -399,38 +320,6 @@ TEST(Program, ARunThatIsInterruptedBeforeItsFirstCellLeavesWholeFiles) {
   EXPECT_EQ(lines.back()["exit"], 130);
   EXPECT_NE(text_of(folder / "r.csv").find("op,"), std::string::npos);
   EXPECT_NE(text_of(folder / "r.html").find("</html>"), std::string::npos);
-}
-
-TEST(Launchers, UnderC10dRunRankZeroPrints) {
-  const std::string command = C10D_RUN " -n 2 " C10D_BENCH;
-  const Ended ended = run_line(command + " run -s 8 -i 3 -w 0 --blocks 1 2>&1");
-  EXPECT_EQ(ended.code, 0) << ended.out;
-  EXPECT_NE(ended.out.find("2 ranks, 1 launch x 1 block"), std::string::npos) << ended.out;
-  EXPECT_EQ(ended.out.find("[1]"), std::string::npos) << "the other rank is silent: " << ended.out;
-  EXPECT_EQ(run_line(command + " run -n 3 -s 8 2>&1").code, 2) << "-n must agree";
-}
-
-TEST(Launchers, WhatALauncherStartedIsPlannedOnceAndRefusedBeforeItMeets) {
-  const std::string command = C10D_RUN " -n 3 " C10D_BENCH " run -s 4T ";
-  const Ended plan = run_line(command + "--dry-run 2>&1");
-  EXPECT_EQ(plan.code, 0) << plan.out;
-  const std::size_t said = plan.out.find("ranks     3 on this host");
-  EXPECT_NE(said, std::string::npos) << plan.out;
-  EXPECT_EQ(plan.out.find("ranks     3", said + 1), std::string::npos) << plan.out;
-  EXPECT_NE(plan.out.find("blocks    1 launch x"), std::string::npos) << plan.out;
-  const Ended refused = run_line(command + "2>&1");
-  EXPECT_EQ(refused.code, 2) << refused.out;
-  EXPECT_NE(refused.out.find("3 ranks x 8 TiB of buffers"), std::string::npos) << refused.out;
-}
-
-TEST(Launchers, UnderMpirunRanksMeetWithoutBeingTold) {
-  if (run_line("mpirun --version 2>&1").out.find("Open MPI") == std::string::npos)
-    GTEST_SKIP() << "no Open MPI (Debian: openmpi-bin)";
-  const Ended ended =
-      run_line("mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 " C10D_BENCH
-               " run -s 8 -i 3 -w 0 --blocks 1 2>&1");
-  EXPECT_EQ(ended.code, 0) << ended.out;
-  EXPECT_NE(ended.out.find("2 ranks, 1 launch x 1 block"), std::string::npos) << ended.out;
 }
 
 TEST(Program, ExplainsWhatNativeWouldDo) {
@@ -453,6 +342,7 @@ TEST(Program, HelpFitsIntoEightyColumns) {
                               "ceiling", "store", "list", "doctor", "report"}) {
     const Ended help = run(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0) << help.out;
+    EXPECT_EQ(help.out.find("--help ..."), std::string::npos) << "a flag takes no value";
     std::istringstream lines(help.out);
     for (std::string line; std::getline(lines, line);)
       EXPECT_LE(line.size(), 80U) << command << ": " << line;
