@@ -83,7 +83,7 @@ class StoreControl final : public ControlPlane {
   Failure late(const Signature& signature, std::uint64_t sequence, std::string_view phase) override;
   void look_for_cause();
   void keep_for_later(const Failure& failure);
-  void tell();  // what was kept
+  void tell(Duration patience = kPatience);  // what was kept
   std::string key(int rank, std::uint64_t sequence) const {
     return fmt::format("call/{}/{}", sequence, rank);
   }
@@ -129,13 +129,14 @@ class StoreControl final : public ControlPlane {
   bool looking_ C10D_GUARDED_BY(look_mutex_) = false;
   // Who looks:
   int looks_ = 0;
-  bool store_answers_ = true;
   struct Beat {
     std::string value;
     int silent = 0;  // how many looks found the same
   };
   std::vector<Beat> beats_{static_cast<std::size_t>(size_)};  // by rank
   // Until here.
+  std::atomic<bool> store_answers_ = true;  // when it was looked at last
+  std::atomic<bool> leaving_ = false;
   // Since the last look. Whoever has something to tell sets it.
   std::atomic<int> ticks_ = 0;
   Mutex beat_mutex_;
@@ -152,12 +153,15 @@ Duration patience_until(Deadline deadline) {
   return std::max<Duration>(left_until(deadline), kPatience);
 }
 
+// A store that does not answer takes what it was sent once it goes on.
 void StoreControl::leave() noexcept try {
-  tell();
+  leaving_ = true;
+  const Duration patience = store_answers_ ? Duration(kPatience) : Duration::zero();
+  tell(patience);
   MutexLock lock(beat_mutex_);
   if (std::exchange(left_, true)) return;
   own_.presence.store(Presence::left, std::memory_order_release);
-  store_->set(beat_key(rank_), kLeft, kPatience);
+  store_->set(beat_key(rank_), kLeft, patience);
 } catch (const std::exception&) {  // the store is gone, and nobody can be told
 }
 
@@ -349,14 +353,14 @@ void StoreControl::keep_for_later(const Failure& failure) {
   ticks_ = kTicksPerLook;
 }
 
-void StoreControl::tell() {
+void StoreControl::tell(Duration patience) {
   std::optional<std::string> text;
   {
     MutexLock lock(mutex_);
     text = untold_;
   }
   if (!text) return;
-  store_->compare_set("cause", std::nullopt, *text, kPatience);
+  store_->compare_set("cause", std::nullopt, *text, patience);
   MutexLock lock(mutex_);
   untold_.reset();
 }
@@ -440,10 +444,10 @@ void StoreControl::look_for_evidence() try {
 void StoreControl::tick() {
   own_.heartbeat_ns.store(steady_ns(), std::memory_order_relaxed);
   MutexLock lock(look_mutex_);
-  if (looking_ || ++ticks_ < kTicksPerLook) return;
+  if (looking_ || (leaving_ && !store_answers_) || ++ticks_ < kTicksPerLook) return;
   ticks_ = 0;
   looking_ = of_this_process<Lookers>().add([this] { look(); });
-  if (!looking_ && std::exchange(store_answers_, false))
+  if (!looking_ && store_answers_.exchange(false))
     log(LogLevel::warn,
         "group \"{}\", rank {}: of failures of its peers nothing is known: no "
         "thread could be started to look; raise ulimit -u",
@@ -470,7 +474,7 @@ void StoreControl::look() noexcept {
       store_answers_ = true;
     }
   } catch (const std::exception& error) {
-    if (std::exchange(store_answers_, false))
+    if (store_answers_.exchange(false))
       log(LogLevel::warn, "group \"{}\", rank {}: of failures of its peers nothing is known: {}",
           group_, rank_, error.what());
   }
