@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "src/core/control_plane.h"
+#include "src/core/group_state.h"
 #include "src/core/recorder.h"
 #include "src/store/engine.h"
 #include "src/store/request_store.h"
@@ -211,6 +212,61 @@ TEST(StoreControl, AStoreThatDoesNotAnswerDelaysNoOtherGroup) {
       EXPECT_FALSE(plane->broken());
       unwatch(*plane);
     }
+}
+
+// Runs nothing; its ops end when the test ends them.
+class IdleBackend final : public Backend {
+ public:
+  explicit IdleBackend(WorkSource source) : source_(std::move(source)) {}
+  Support supports(const Query&) const override { return {}; }
+  Work launch(const Call&) override { return source_.work(); }
+  std::unique_ptr<Backend> new_group(BackendContext, const std::vector<int>&) override {
+    return nullptr;
+  }
+  void abort() noexcept override {}
+  void shutdown(Deadline) override {}
+  std::string description() const override { return "idle"; }
+
+ private:
+  const WorkSource source_;
+};
+
+// Whoever hears of the failure finds it in the record, and the group broken.
+TEST(StoreControl, AnAsyncFailureIsHeardOfWhenAllIsWritten) {
+  const auto store = std::make_shared<StoreWithPauses>();
+  const std::vector<Member> members{
+      {.rank = 0, .host = "somewhere", .pid = getpid(), .same_host = false}};
+  const Plane plane = make_control_plane({.rank = 0,
+                                          .size = 1,
+                                          .group = "g",
+                                          .members = members,
+                                          .store = store,
+                                          .token = {},
+                                          .deadline = after(1h)});
+  const WorkSource source;
+  BackendContext context;
+  context.group = "g";
+  context.members = members;
+  context.store = store;
+  context.control = plane;
+  context.timeout = 1h;
+  ProcessGroup group(std::make_shared<ProcessGroup::State>(std::move(context), "idle", plane,
+                                                           std::make_unique<IdleBackend>(source)));
+  std::array<float, 1> data{};
+  const Work work = group.all_reduce(data, ReduceOp::sum, {.async = true});
+  store->be_silent(true);
+  std::thread other([&] { source.fail({.code = Code::backend_error, .message = "a bug"}); });
+  EXPECT_TRUE(store->await_calls(2));  // of a look, and to tell the peers
+  EXPECT_FALSE(work.done());
+  store->be_silent(false);
+  other.join();
+  EXPECT_EQ(work.state(), WorkState::failed);
+  EXPECT_EQ(work.failure()->op, "all_reduce");
+  EXPECT_EQ(group.failure()->message, "a bug");
+  std::vector<Record::State> states;
+  visit_records(plane->own_block(),
+                [&](const Recorded& record) { states.push_back(record.state); });
+  EXPECT_EQ(states, std::vector{Record::failed});
 }
 
 // And an abort waits for no store at all.
