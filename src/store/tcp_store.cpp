@@ -369,7 +369,9 @@ bool TcpClient::take(const Frame& frame) {
     return false;
   }
   if (frame.header.type == goodbye_frame) {
-    fail({.code = Code::store_lost, .message = "its server was shut down"});
+    fail({.code = Code::store_lost,
+          .message = "its server was shut down; the process that serves a store ends last: if that "
+                     "is rank 0, let it wait for the others, or let c10d-run serve the store"});
     return false;
   }
   const std::size_t number = frame.header.id >> kLaneShift;
@@ -442,7 +444,9 @@ void TcpClient::reconnect(Deadline until) {
     return resend();
   }
   if (steady_clock::now() >= lost)
-    fail({.code = Code::store_lost, .message = "its server is gone: " + problem});
+    fail({.code = Code::store_lost,
+          .message = "its server is gone: " + problem +
+                     "; look at why the process that serves it (rank 0, or the launcher) ended"});
 }
 
 void TcpClient::resend() {
