@@ -144,7 +144,9 @@ void ControlPlane::warn_of_late_op(const std::function<std::vector<int>(const Re
       missing.empty() ? "all ranks have entered it" : "not there yet: " + names_of(missing));
 }
 
-void ControlPlane::watch_library() { broken() ? warn_of_held_op() : break_if_overdue(); }
+void ControlPlane::watch_library(int ticks) {
+  broken() ? warn_of_held_op(ticks) : break_if_overdue(ticks);
+}
 
 // The op that runs and must end first.
 std::optional<Recorded> ControlPlane::first_due() const {
@@ -158,16 +160,16 @@ std::optional<Recorded> ControlPlane::first_due() const {
 }
 
 // Ticks are counted, not seconds: who slept itself had no time to end its ops.
-void ControlPlane::break_if_overdue() {
+void ControlPlane::break_if_overdue(int ticks) {
   const std::optional<Recorded> due = first_due();
   const bool overdue = due && due->end_ns < steady_ns();
-  ticks_overdue_ = overdue ? ticks_overdue_ + 1 : 0;
+  ticks_overdue_ = overdue ? ticks_overdue_ + ticks : 0;
   if (ticks_overdue_ > kTicksOfGrace) fail(late(due->signature, due->sequence, "running"));
 }
 
-void ControlPlane::warn_of_held_op() {
+void ControlPlane::warn_of_held_op(int ticks) {
   const std::optional<Recorded> held = first_due();
-  ticks_held_ = held ? ticks_held_ + 1 : 0;
+  ticks_held_ = held ? ticks_held_ + ticks : 0;
   if (ticks_held_ % kTicksPerHeld != kTicksOfGrace) return;
   const auto cause = failure();
   log(LogLevel::warn,

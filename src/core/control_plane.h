@@ -53,7 +53,10 @@ class ControlPlane : public Control {
     return fail(std::move(failure));
   }
   // From the monitor thread, every kMonitorPeriod: looks for dead peers and for ops that are late.
+  // It serves all groups: what waits, for a store say, is for another thread.
   virtual void tick() = 0;
+  // Returns once what ticks have left to other threads is over, after the last tick.
+  virtual void end_looks() noexcept {}
   // Called once by the monitor thread before the first tick, and after the last.
   virtual void hold_liveness() {}
   virtual void release_liveness() noexcept {}
@@ -87,9 +90,9 @@ class ControlPlane : public Control {
   // As timed_out().
   virtual Failure late(const Signature& signature, std::uint64_t sequence,
                        std::string_view phase) = 0;
-  // For the monitor, every tick. A library below may know no deadline: what runs past its own there
-  // breaks the group, and what it holds although the group broke is told of.
-  void watch_library();
+  // For the monitor, once in so many ticks. A library below may know no deadline: what runs past
+  // its own there breaks the group, and what it holds although the group broke is told of.
+  void watch_library(int ticks);
   // For the monitor: warns now and then of the oldest op of this rank that runs for long, with the
   // ranks that `behind` names as those that have not come as far.
   void warn_of_late_op(const std::function<std::vector<int>(const Recorded&)>& behind);
@@ -118,10 +121,10 @@ class ControlPlane : public Control {
  private:
   Mutex record_mutex_;
   bool record_kept_ C10D_GUARDED_BY(record_mutex_) = false;
-  // The monitor's thread alone:
+  // For the one thread that looks:
   std::optional<Recorded> first_due() const;
-  void break_if_overdue();
-  void warn_of_held_op();
+  void break_if_overdue(int ticks);
+  void warn_of_held_op(int ticks);
   std::int64_t last_warning_ns_ = 0;
   int ticks_overdue_ = 0;
   int ticks_held_ = 0;
@@ -145,8 +148,8 @@ inline constexpr std::chrono::milliseconds kMonitorPeriod{20};
 inline constexpr std::chrono::seconds kLateOp{
     10};  // a running op is warned about after this, and every so often
 
-// Has the process's one monitor thread tick `plane` until `unwatch`. Both return once the thread
-// has done so.
+// Has the process's one monitor thread tick `plane` until `unwatch`. The first returns once the
+// thread knows of it, the second once no thread of the library's does.
 void watch(const std::shared_ptr<ControlPlane>& plane);
 void unwatch(ControlPlane& plane) noexcept;
 

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <numeric>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,22 +44,63 @@ std::string to_place(const Meeting& meeting) {
   return fmt::format("{}\n{}\n{}", meeting.round(), list_of(meeting.ranks), meeting.call);
 }
 
-// The call in which `peer`, which has not come to a meeting of ours, waits for this rank, if any.
-// Then neither comes to the other.
-std::optional<std::string> crossing_call(ProcessGroup::State& state, int peer) {
-  const std::optional<std::string> place = state.context.store->try_get(place_of(peer));
-  if (!place) return std::nullopt;
-  const std::size_t ranks = place->find('\n');
-  const std::size_t call = ranks == place->npos ? ranks : place->find('\n', ranks + 1);
-  if (call == place->npos) return std::nullopt;
-  const int me = state.context.rank;
-  const bool wants_me = place->substr(ranks, call - ranks).find(list_of({me})) != place->npos;
-  const std::string round = place->substr(0, ranks);
-  if (!wants_me || state.context.store->try_get(fmt::format("{}/{}", round, me)) ||
-      !is_open(*state.context.store, round))
-    return std::nullopt;
-  return place->substr(call + 1);
-}
+// A rank and the call in which it waits.
+struct Waiting {
+  int rank;
+  std::string call;
+};
+using Chain = std::vector<Waiting>;
+
+// What ranks that do not come wait for themselves, as far as their places say.
+class ChainSearch {
+ public:
+  explicit ChainSearch(const ProcessGroup::State& state) : state_(state) {}
+
+  // From `peer`, which has not come to a meeting of ours, to a rank that waits for this one, each
+  // waits for the next: then none of them comes. Empty when there is no such chain.
+  Chain from(int peer) {
+    if (std::ranges::find(seen_, peer) != seen_.end()) return {};
+    seen_.push_back(peer);
+    const std::optional<std::string> place = store().try_get(place_of(peer));
+    if (!place) return {};
+    const std::size_t list = place->find('\n');
+    const std::size_t call = list == place->npos ? list : place->find('\n', list + 1);
+    if (call == place->npos) return {};
+    const std::string round = place->substr(0, list);
+    const std::string ranks = place->substr(list, call - list);
+    const Waiting first{peer, place->substr(call + 1)};
+    const int me = state_.context.rank;
+    if (ranks.find(list_of({me})) != ranks.npos && is_missed(me, round)) return {first};
+    std::istringstream others(ranks);
+    for (int other = 0; others >> other;) {
+      if (other == me || other == peer || !is_to_follow(other, round)) continue;
+      Chain chain = from(other);
+      // Once more: now it is known that it will not come.
+      if (chain.empty() || !is_missed(other, round)) continue;
+      chain.insert(chain.begin(), first);
+      return chain;
+    }
+    return {};
+  }
+
+ private:
+  Store& store() const { return *state_.context.store; }
+  bool has_come(int rank, const std::string& round) const {
+    return store().try_get(fmt::format("{}/{}", round, rank)).has_value();
+  }
+  bool is_missed(int rank, const std::string& round) const {
+    return !has_come(rank, round) && is_open(store(), round);
+  }
+  // Of many ranks some are enough.
+  bool is_to_follow(int rank, const std::string& round) {
+    return followed_ < kMostFollowed && ++followed_ && !has_come(rank, round);
+  }
+
+  static constexpr int kMostFollowed = 256;
+  const ProcessGroup::State& state_;
+  std::vector<int> seen_;
+  int followed_ = 0;
+};
 
 Failure failure_at(const ProcessGroup::State& state, const Meeting& meeting, Code code, int rank,
                    std::string message) {
@@ -91,18 +133,26 @@ void look_for_ranks_that_left(ProcessGroup::State& state, const Meeting& meeting
   }
 }
 
-// Of two ranks that each wait for the other in another call, one has come later: that one finds it
-// out, if every rank looks once it has come itself.
+// Of ranks that wait for each other in different calls one has come last: that one finds it out, if
+// every rank looks once it has come itself.
 void look_for_crossing_calls(ProcessGroup::State& state, const Meeting& meeting,
                              const std::vector<int>& missing) {
+  ChainSearch search(state);
   for (const int peer : missing) {
-    const std::optional<std::string> theirs = crossing_call(state, peer);
-    if (!theirs) continue;
-    throw_failure(*state.control->fail(failure_at(
-        state, meeting, Code::mismatch, peer,
-        fmt::format("rank {} called {}, rank {} called {}: each waits for the other; the members "
-                    "of a new group all give the same ranks in the same order, and the same name",
-                    peer, *theirs, state.context.rank, meeting.call))));
+    Chain chain = search.from(peer);
+    if (chain.empty()) continue;
+    chain.push_back({state.context.rank, meeting.call});
+    std::string text;
+    for (const Waiting& waiting : chain)
+      text +=
+          fmt::format("{}rank {} called {}", text.empty() ? "" : ", ", waiting.rank, waiting.call);
+    text += chain.size() == 2
+                ? ": each waits for the other; the members of a new group all give the same ranks "
+                  "in the same order, and the same name"
+                : ": each waits for the next, the last for the first; ranks that are in several "
+                  "new groups all make them in the same order";
+    throw_failure(
+        *state.control->fail(failure_at(state, meeting, Code::mismatch, peer, std::move(text))));
   }
 }
 

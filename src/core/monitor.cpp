@@ -114,6 +114,9 @@ class Monitor {
 }  // namespace
 
 void watch(const std::shared_ptr<ControlPlane>& plane) { of_this_process<Monitor>().add(plane); }
-void unwatch(ControlPlane& plane) noexcept { of_this_process<Monitor>().remove(plane); }
+void unwatch(ControlPlane& plane) noexcept {
+  of_this_process<Monitor>().remove(plane);
+  plane.end_looks();
+}
 
 }  // namespace c10d::inline v0

@@ -168,22 +168,21 @@ Work ProcessGroup::State::run(const Op& op, const Signature& signature,
     work = Work::failed({.code = Code::backend_error,
                          .message = fmt::format("{} threw: {}", backend_name, error.what())});
   }
-  if (options.async && work.done()) {
-    ended(record, sequence, signature.kind, work.failure());
-    own.pending.fetch_sub(1, std::memory_order_release);
+  const auto settle = [this, record, sequence, kind = signature.kind](const Failure* failure) {
+    return ended(record, sequence, kind, failure);
+  };
+  if (!options.async) {
+    if (const auto failure = settle(work.failure())) throw_failure(*failure);
     return work;
   }
-  if (options.async) {
-    detail::WorkShared::on_terminal(
-        work, [this, record, sequence, kind = signature.kind](const Failure* failure) {
-          ended(record, sequence, kind, failure);
-          own.pending.fetch_sub(1, std::memory_order_release);
-        });
+  const auto over = [this](const Failure*) { own.pending.fetch_sub(1, std::memory_order_release); };
+  if (detail::WorkShared::settle_by(work, settle)) {
+    detail::WorkShared::on_terminal(work, over);
     return work;
   }
-  const auto failure = ended(record, sequence, signature.kind, work.failure());
-  if (failure) throw_failure(*failure);
-  return work;
+  const auto failure = settle(work.failure());
+  over(nullptr);
+  return failure ? Work::failed(*failure) : work;
 }
 
 std::shared_ptr<const Failure> ProcessGroup::State::ended(std::uint64_t record,

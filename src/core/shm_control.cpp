@@ -417,7 +417,7 @@ void ShmControl::look_for_evidence() {
 
 void ShmControl::tick() {
   own_.heartbeat_ns.store(steady_ns(), kRelaxed);
-  watch_library();
+  watch_library(1);
   if (broken()) return;
   look_for_evidence();
   check_running_ops();

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -14,7 +14,9 @@
 #include "src/core/joining.h"
 #include "src/core/log.h"
 #include "src/core/members.h"
+#include "src/core/per_process.h"
 #include "src/core/recorder.h"
+#include "src/core/tasks.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -22,12 +24,21 @@ namespace {
 constexpr std::chrono::milliseconds kSlice{100};   // how often a wait looks for a broken group
 constexpr std::chrono::milliseconds kShortest{1};  // time for a request that needs no wait
 constexpr int kTicksPerLook = 10;                  // of the monitor, between looks at the store
-constexpr int kTicksPerBeat = 50;                  // and between signs of life: a second
-constexpr int kTicksPerRetry = 500;                // to tell of a failure: ten seconds
+constexpr int kLooksPerBeat = 5;                   // between signs of life: a second
 constexpr int kSilentBeats = 10;                   // of a peer, until it is taken for dead
 constexpr std::chrono::seconds kPatience{2};       // with the store, where no deadline says more
 constexpr std::string_view kLeft = "left";         // the last sign of life
 constexpr std::string_view kBarred = "barred";     // written for a rank that is not waited for
+
+// For the looks of all groups at their stores. A store that does not answer holds a thread for each
+// group that uses it; beyond so many, groups wait for each other.
+class Lookers : public Tasks {
+ public:
+  Lookers() : Tasks(16, kOnePerGroup) {}
+
+ private:
+  static constexpr std::size_t kOnePerGroup = std::size_t{1} << 20;
+};
 
 // An announcement as bytes. Both sides are of one version and byte order: the bootstrap has
 // checked.
@@ -64,13 +75,15 @@ class StoreControl final : public ControlPlane {
   void leave() noexcept override;
   std::vector<int> ranks_that_left() override;
   void tick() override;
+  void end_looks() noexcept override;
   void look_for_evidence() override;
 
  private:
+  void look() noexcept;
   Failure late(const Signature& signature, std::uint64_t sequence, std::string_view phase) override;
   void look_for_cause();
   void keep_for_later(const Failure& failure);
-  void tell();  // what was kept
+  void tell(Duration patience = kPatience);  // what was kept
   std::string key(int rank, std::uint64_t sequence) const {
     return fmt::format("call/{}/{}", sequence, rank);
   }
@@ -110,16 +123,22 @@ class StoreControl final : public ControlPlane {
   const std::shared_ptr<Store> store_;
   Mutex mutex_;
   std::optional<std::string> untold_ C10D_GUARDED_BY(mutex_);  // a failure as text
-  // The monitor's thread alone:
-  int ticks_ = 0;
-  int next_tell_ = 0;
-  bool store_answers_ = true;
+  // One look at a time:
+  Mutex look_mutex_;
+  CondVar looked_;
+  bool looking_ C10D_GUARDED_BY(look_mutex_) = false;
+  // Who looks:
+  int looks_ = 0;
   struct Beat {
     std::string value;
     int silent = 0;  // how many looks found the same
   };
   std::vector<Beat> beats_{static_cast<std::size_t>(size_)};  // by rank
   // Until here.
+  std::atomic<bool> store_answers_ = true;  // when it was looked at last
+  std::atomic<bool> leaving_ = false;
+  // Since the last look. Whoever has something to tell sets it.
+  std::atomic<int> ticks_ = 0;
   Mutex beat_mutex_;
   std::uint64_t own_beats_ C10D_GUARDED_BY(beat_mutex_) = 0;
   bool left_ C10D_GUARDED_BY(beat_mutex_) = false;
@@ -134,12 +153,15 @@ Duration patience_until(Deadline deadline) {
   return std::max<Duration>(left_until(deadline), kPatience);
 }
 
+// A store that does not answer takes what it was sent once it goes on.
 void StoreControl::leave() noexcept try {
-  tell();
+  leaving_ = true;
+  const Duration patience = store_answers_ ? Duration(kPatience) : Duration::zero();
+  tell(patience);
   MutexLock lock(beat_mutex_);
   if (std::exchange(left_, true)) return;
   own_.presence.store(Presence::left, std::memory_order_release);
-  store_->set(beat_key(rank_), kLeft, kPatience);
+  store_->set(beat_key(rank_), kLeft, patience);
 } catch (const std::exception&) {  // the store is gone, and nobody can be told
 }
 
@@ -328,16 +350,17 @@ std::shared_ptr<const Failure> StoreControl::revoke(Failure failure_value) {
 void StoreControl::keep_for_later(const Failure& failure) {
   MutexLock lock(mutex_);
   if (!untold_) untold_ = to_text(failure);
+  ticks_ = kTicksPerLook;
 }
 
-void StoreControl::tell() {
+void StoreControl::tell(Duration patience) {
   std::optional<std::string> text;
   {
     MutexLock lock(mutex_);
     text = untold_;
   }
   if (!text) return;
-  store_->compare_set("cause", std::nullopt, *text, kPatience);
+  store_->compare_set("cause", std::nullopt, *text, patience);
   MutexLock lock(mutex_);
   untold_.reset();
 }
@@ -418,27 +441,46 @@ void StoreControl::look_for_evidence() try {
 } catch (const DistError&) {  // the store is gone, and nobody can be told
 }
 
-// With one thread for all groups, no call may wait long.
-void StoreControl::tick() try {
+void StoreControl::tick() {
   own_.heartbeat_ns.store(steady_ns(), std::memory_order_relaxed);
-  watch_library();
-  if (++ticks_ < next_tell_) return;
-  next_tell_ = ticks_ + kTicksPerRetry;  // unless this one succeeds
-  tell();
-  next_tell_ = 0;
-  if (broken() || ticks_ % kTicksPerLook != 0) return;
-  look_for_cause();
-  look_for_evidence();
-  if (ticks_ % kTicksPerBeat == 0) {
-    beat();
-    look_for_beats();
-    warn_of_late_op([this](const Recorded& record) { return behind(record); });
+  MutexLock lock(look_mutex_);
+  if (looking_ || (leaving_ && !store_answers_) || ++ticks_ < kTicksPerLook) return;
+  ticks_ = 0;
+  looking_ = of_this_process<Lookers>().add([this] { look(); });
+  if (!looking_ && store_answers_.exchange(false))
+    log(LogLevel::warn,
+        "group \"{}\", rank {}: of failures of its peers nothing is known: no "
+        "thread could be started to look; raise ulimit -u",
+        group_, rank_);
+}
+
+void StoreControl::end_looks() noexcept {
+  MutexLock lock(look_mutex_);
+  while (looking_) looked_.wait(look_mutex_);
+}
+
+void StoreControl::look() noexcept {
+  try {
+    watch_library(kTicksPerLook);
+    tell();
+    if (!broken()) {
+      look_for_cause();
+      look_for_evidence();
+      if (++looks_ % kLooksPerBeat == 0) {
+        beat();
+        look_for_beats();
+        warn_of_late_op([this](const Recorded& record) { return behind(record); });
+      }
+      store_answers_ = true;
+    }
+  } catch (const std::exception& error) {
+    if (store_answers_.exchange(false))
+      log(LogLevel::warn, "group \"{}\", rank {}: of failures of its peers nothing is known: {}",
+          group_, rank_, error.what());
   }
-  store_answers_ = true;
-} catch (const DistError& error) {
-  if (std::exchange(store_answers_, false))
-    log(LogLevel::warn, "group \"{}\", rank {}: of failures of its peers nothing is known: {}",
-        group_, rank_, error.what());
+  MutexLock lock(look_mutex_);
+  looking_ = false;
+  looked_.notify_all();
 }
 
 }  // namespace

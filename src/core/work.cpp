@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <optional>
+#include <utility>
 
 #include "src/core/longest_timeout.h"
 #include "src/core/work_shared.h"
@@ -20,20 +22,26 @@ const Failure* failure_of(const detail::WorkShared& shared) noexcept {
   return shared.state.load(std::memory_order_acquire) == WorkState::ok ? nullptr : &shared.failure;
 }
 
-// False when the work was terminal already.
-bool finish(const std::shared_ptr<detail::WorkShared>& work, WorkState state, Failure* failure,
+// False when another one ended it, or is about to.
+bool finish(const std::shared_ptr<detail::WorkShared>& work, std::optional<Failure> failure,
             int source) noexcept {
   detail::WorkShared& shared = *work;
   decltype(shared.callbacks) callbacks;
   decltype(shared.inline_callbacks) inline_callbacks;
   {
     MutexLock lock(shared.mutex);
-    if (shared.state.load(std::memory_order_relaxed) != WorkState::running) return false;
-    if (failure != nullptr) shared.failure = std::move(*failure);
+    if (std::exchange(shared.claimed, true)) return false;
+    shared.progress = nullptr;
+    if (const auto settle = std::exchange(shared.settle, nullptr)) {
+      shared.mutex.unlock();
+      if (const auto settled = settle(failure ? &*failure : nullptr)) failure = *settled;
+      shared.mutex.lock();
+    }
+    const WorkState state = failure ? terminal_state(*failure) : WorkState::ok;
+    if (failure) shared.failure = *std::move(failure);
     shared.source = source;
     callbacks.swap(shared.callbacks);
     inline_callbacks.swap(shared.inline_callbacks);
-    shared.progress = nullptr;
     shared.state.store(state, std::memory_order_release);
     shared.changed.notify_all();
   }
@@ -77,6 +85,15 @@ bool wait_until(detail::WorkShared& shared, std::optional<Deadline> deadline) {
 }
 
 }  // namespace
+
+bool detail::WorkShared::settle_by(const Work& work, Settle settle) {
+  const auto& shared = work.shared_;
+  if (!shared) return false;
+  MutexLock lock(shared->mutex);
+  if (shared->claimed) return false;
+  shared->settle = std::move(settle);
+  return true;
+}
 
 void detail::WorkShared::on_terminal(const Work& work,
                                      std::function<void(const Failure*)> callback) {
@@ -156,18 +173,16 @@ Work WorkSource::work() const {
 }
 
 bool WorkSource::complete(int source) const noexcept {
-  return finish(shared_, WorkState::ok, nullptr, source);
+  return finish(shared_, std::nullopt, source);
 }
 
 bool WorkSource::fail(Failure failure) const noexcept {
-  const WorkState state = terminal_state(failure);
-  return finish(shared_, state, &failure, -1);
+  return finish(shared_, std::move(failure), -1);
 }
 
 void WorkSource::set_progress(std::shared_ptr<const std::function<bool()>> poll) const {
   MutexLock lock(shared_->mutex);
-  if (shared_->state.load(std::memory_order_relaxed) == WorkState::running)
-    shared_->progress = std::move(poll);
+  if (!shared_->claimed) shared_->progress = std::move(poll);
 }
 
 }  // namespace c10d::inline v0

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <memory>
 #include <vector>
 
 #include "c10d/work.h"
@@ -14,8 +15,9 @@
 
 namespace c10d::inline v0::detail {
 
-// The state behind a Work. `state` leaves `running` exactly once, under the mutex, after failure
-// and source are written; readers that see a terminal state may read both without the mutex.
+// The state behind a Work. Who claims it ends it: `state` leaves `running` exactly once, under the
+// mutex, after failure and source are written; readers that see a terminal state may read both
+// without the mutex.
 struct WorkShared {
   explicit WorkShared(WorkState initial = WorkState::running) : state(initial) {}
 
@@ -24,13 +26,20 @@ struct WorkShared {
   Failure failure;
   int source = -1;
 
+  using Settle = std::function<std::shared_ptr<const Failure>(const Failure*)>;
+
   Mutex mutex;
   CondVar changed;
+  bool claimed C10D_GUARDED_BY(mutex) = false;
+  Settle settle C10D_GUARDED_BY(mutex);
   std::list<Callback> callbacks C10D_GUARDED_BY(mutex);
   // Run by the completing thread itself: the funnel's bookkeeping.
   std::vector<std::function<void(const Failure*)>> inline_callbacks C10D_GUARDED_BY(mutex);
   std::shared_ptr<const std::function<bool()>> progress C10D_GUARDED_BY(mutex);
 
+  // Has whoever ends the work call `settle` before anybody can hear of it. What that returns is the
+  // failure that is heard of. False when the work is over.
+  static bool settle_by(const Work& work, Settle settle);
   // Calls `callback` when the work is terminal, in whichever thread makes it so; at once if it is
   // already.
   static void on_terminal(const Work& work, std::function<void(const Failure*)> callback);

@@ -127,6 +127,7 @@ class TcpClient final : public RequestStore<TcpStore> {
   void receive() C10D_REQUIRES(mutex_);
   bool take(const Frame& frame) C10D_REQUIRES(mutex_);
   void lose() C10D_REQUIRES(mutex_);
+  void forget_given_up_calls() C10D_REQUIRES(mutex_);
   void fail(Failure failure) C10D_REQUIRES(mutex_);
   bool claim_lane(StoreCall& call) C10D_REQUIRES(mutex_);
   void hand_over() C10D_REQUIRES(mutex_);
@@ -273,10 +274,15 @@ Reply TcpClient::perform(const Request& request, Deadline deadline) {
 
   MutexLock lock(mutex_);
   if (failure_) return {.failure = failure_};
-  if (!claim_lane(call))
-    return error_reply(
-        Code::store_limit,
-        fmt::format("{} calls are under way in this store client, the most it takes", kMaxLanes));
+  while (!claim_lane(call)) {
+    // The answers to calls that were given up may be there: only a call reads them.
+    if (!socket_ || !wait_for(socket_.get(), POLLIN, steady_clock::now()))
+      return error_reply(
+          Code::store_limit,
+          fmt::format("{} calls are under way in this store client, the most it takes", kMaxLanes));
+    receive();
+    if (failure_) return {.failure = failure_};
+  }
   set_frame_id(call.frame, call.id);
   if (socket_) {
     output_ += call.frame;
@@ -363,7 +369,9 @@ bool TcpClient::take(const Frame& frame) {
     return false;
   }
   if (frame.header.type == goodbye_frame) {
-    fail({.code = Code::store_lost, .message = "its server was shut down"});
+    fail({.code = Code::store_lost,
+          .message = "its server was shut down; the process that serves a store ends last: if that "
+                     "is rank 0, let it wait for the others, or let c10d-run serve the store"});
     return false;
   }
   const std::size_t number = frame.header.id >> kLaneShift;
@@ -388,6 +396,13 @@ void TcpClient::lose() {
   socket_.reset();
   output_.clear();
   lost_at_ = steady_clock::now();
+  forget_given_up_calls();
+}
+
+// The server withdrew them with the connection.
+void TcpClient::forget_given_up_calls() {
+  for (LaneState& lane : lanes_)
+    if (lane.call == nullptr) lane.busy = false;
 }
 
 void TcpClient::fail(Failure failure) {
@@ -429,15 +444,16 @@ void TcpClient::reconnect(Deadline until) {
     return resend();
   }
   if (steady_clock::now() >= lost)
-    fail({.code = Code::store_lost, .message = "its server is gone: " + problem});
+    fail({.code = Code::store_lost,
+          .message = "its server is gone: " + problem +
+                     "; look at why the process that serves it (rank 0, or the launcher) ended"});
 }
 
 void TcpClient::resend() {
   parser_ = FrameParser(max_body_bytes(limits_));
   output_ = will_;  // the one before may have been lost with the connection
+  forget_given_up_calls();
   for (LaneState& lane : lanes_) {
-    // Nobody waits for these, and the server withdrew them with the connection.
-    if (lane.call == nullptr) lane.busy = false;
     if (lane.call == nullptr || lane.call->reply) continue;
     const Duration left = lane.call->deadline - steady_clock::now();
     std::string timeout;

@@ -168,6 +168,27 @@ TEST(Funnel, TheFirstOfTwoFailuresIsTheCause) {
   });
 }
 
+TEST(Funnel, AnAsyncOpToo) {
+  const auto behaviour = std::make_shared<Behaviour>();
+  const WorkSource later;
+  behaviour->launch = [&](const Call& call, Control& control) {
+    if (call.sequence == 1) return later.work();
+    control.fail({.code = Code::link_lost, .message = "the cable", .rank = 1});
+    const WorkSource now;
+    now.fail({.code = Code::timed_out, .message = "what followed from it"});
+    return now.work();
+  };
+  run_ranks(register_fake(behaviour), 1, [&](ProcessGroup& group) {
+    const Work first = group.submit(an_all_reduce(), {.async = true});
+    const Work second = group.submit(an_all_reduce(), {.async = true});
+    EXPECT_TRUE(later.fail({.code = Code::timed_out, .message = "what followed from it"}));
+    for (const Work& work : {first, second}) {
+      EXPECT_EQ(failure_of([&] { work.wait(); }).message, "the cable");
+      EXPECT_EQ(work.state(), WorkState::failed);
+    }
+  });
+}
+
 TEST(Funnel, AnOpThatNeverEndsIsEndedByShutdown) {
   const auto behaviour = std::make_shared<Behaviour>();
   std::vector<WorkSource> sources;

@@ -255,6 +255,40 @@ TEST_P(Groups, CallsThatWaitForEachOtherAreAMismatchThatShowsBoth) {
                   {"rank 0 called split(7, 0)", "rank 1 called new_group({1, 0})"});
 }
 
+TEST_P(Groups, CallsThatWaitInACircleAreAMismatchThatShowsAll) {
+  expect_crossing(*this,
+                  {[](ProcessGroup& world) {
+                     world.new_group({0, 1});
+                   },
+                   [](ProcessGroup& world) {
+                     world.new_group({1, 2});
+                   },
+                   [](ProcessGroup& world) {
+                     world.new_group({2, 0});
+                   }},
+                  {"rank 0 called new_group({0, 1})", "rank 1 called new_group({1, 2})",
+                   "rank 2 called new_group({2, 0})", "all make them in the same order"});
+  // Ranks 0 and 2 are in no circle: they wait for one that is.
+  expect_crossing(
+      *this,
+      {[](ProcessGroup& world) {
+         world.new_group({0, 1});
+       },
+       [](ProcessGroup& world) {
+         world.new_group({1, 3}, "a");
+       },
+       [](ProcessGroup& world) {
+         world.new_group({2, 3});
+       },
+       [](ProcessGroup& world) {
+         world.new_group({3, 4}, "b");
+       },
+       [](ProcessGroup& world) {
+         world.new_group({1, 4}, "c");
+       }},
+      {"new_group({1, 3}, \"a\")", "new_group({3, 4}, \"b\")", "new_group({1, 4}, \"c\")"});
+}
+
 // Rank 0 waits for the two that cannot come together, and is told too.
 TEST_P(Groups, AMismatchOfOthersEndsTheWaitForThem) {
   expect_crossing(*this,

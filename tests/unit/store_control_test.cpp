@@ -7,10 +7,16 @@
 #include <unistd.h>
 
 #include <array>
+#include <condition_variable>
+#include <future>
+#include <mutex>
 #include <thread>
 
 #include "src/core/control_plane.h"
+#include "src/core/group_state.h"
 #include "src/core/recorder.h"
+#include "src/store/engine.h"
+#include "src/store/request_store.h"
 #include "tests/unit/store_kinds.h"
 
 namespace c10d::test {
@@ -21,10 +27,13 @@ using Plane = std::shared_ptr<ControlPlane>;
 
 Deadline after(Duration patience) { return std::chrono::steady_clock::now() + patience; }
 
-Plane make(int rank, const std::shared_ptr<Store>& store) {
+enum class Hosts { one, several };
+
+Plane make(int rank, const std::shared_ptr<Store>& store, Hosts hosts) {
   std::vector<Member> members;
   for (int peer = 0; peer < 2; ++peer)
-    members.push_back({.rank = peer, .host = "elsewhere", .pid = getpid(), .same_host = false});
+    members.push_back(
+        {.rank = peer, .host = "somewhere", .pid = getpid(), .same_host = hosts == Hosts::one});
   return make_control_plane({.rank = rank,
                              .size = 2,
                              .group = "g",
@@ -34,10 +43,10 @@ Plane make(int rank, const std::shared_ptr<Store>& store) {
                              .deadline = after(1h)});
 }
 
-std::array<Plane, 2> make_both(const std::shared_ptr<Store>& store) {
+std::array<Plane, 2> make_both(const std::shared_ptr<Store>& store, Hosts hosts = Hosts::several) {
   std::array<Plane, 2> planes;
-  std::thread other([&] { planes[1] = make(1, store); });
-  planes[0] = make(0, store);
+  std::thread other([&] { planes[1] = make(1, store, hosts); });
+  planes[0] = make(0, store, hosts);
   other.join();
   return planes;
 }
@@ -127,6 +136,137 @@ TEST(StoreControl, AStoreThatDoesNotAnswerDelaysNoFailure) {
   ASSERT_NE(failure, nullptr);
   EXPECT_EQ(failure->code, Code::revoked);
   for (const Plane& plane : planes) unwatch(*plane);
+}
+
+// In memory; while it is silent it answers nothing, whatever the deadline.
+class StoreWithPauses final : public RequestStore<Store> {
+ public:
+  StoreWithPauses() : RequestStore(1h), engine_({}) {}
+
+  void be_silent(bool silent) {
+    const std::lock_guard lock(mutex_);
+    silent_ = silent;
+    changed_.notify_all();
+  }
+  // Returns once so many calls wait for an answer.
+  bool await_calls(int count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 30s, [&] { return waiting_ >= count; });
+  }
+
+ private:
+  Reply perform(const Request& request, Deadline deadline) override {
+    std::unique_lock lock(mutex_);
+    ++waiting_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return !silent_; });
+    --waiting_;
+    std::optional<Reply> answer;
+    engine_.submit(request, deadline, [&](Reply reply) {
+      answer = std::move(reply);
+      changed_.notify_all();
+    });
+    while (!answer) {
+      changed_.wait_for(lock, 1ms);
+      engine_.expire(std::chrono::steady_clock::now());
+    }
+    return *std::move(answer);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool silent_ = false;
+  int waiting_ = 0;
+  Engine engine_;
+};
+
+// Of the groups of this process, each looks at its ranks as if it were alone.
+TEST(StoreControl, AStoreThatDoesNotAnswerDelaysNoOtherGroup) {
+  std::vector<std::shared_ptr<StoreWithPauses>> stores(5);
+  std::vector<std::array<Plane, 2>> held;
+  for (auto& store : stores) held.push_back(make_both(store = std::make_shared<StoreWithPauses>()));
+  const auto of_one_host = make_both(make_hash_store(1h), Hosts::one);
+  const auto of_several = make_both(make_hash_store(1h));
+  for (const auto& store : stores) store->be_silent(true);
+  for (const auto& store : stores) EXPECT_TRUE(store->await_calls(2));
+  for (const auto& planes : {of_one_host, of_several}) {
+    const Op op = Recv{{}, 1, 0};
+    const auto start = after(-1h).time_since_epoch() / 1ns;
+    const auto record = start_record(planes[0]->own_block(), 1, signature_of(op, 2), start);
+    planes[1]->leave();
+    const Deadline end = after(30s);
+    while (!planes[0]->broken() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(10ms);  // the monitor looks
+    EXPECT_TRUE(planes[0]->broken());
+    finish_record(planes[0]->own_block(), record, false, steady_ns());
+  }
+  auto ended = std::async(std::launch::async, [&] {
+    for (const auto& planes : {of_one_host, of_several})
+      for (const Plane& plane : planes) unwatch(*plane);
+  });
+  EXPECT_EQ(ended.wait_for(30s), std::future_status::ready);
+  for (const auto& store : stores) store->be_silent(false);
+  ended.wait();
+  for (const auto& planes : held)
+    for (const Plane& plane : planes) {
+      EXPECT_FALSE(plane->broken());
+      unwatch(*plane);
+    }
+}
+
+// Runs nothing; its ops end when the test ends them.
+class IdleBackend final : public Backend {
+ public:
+  explicit IdleBackend(WorkSource source) : source_(std::move(source)) {}
+  Support supports(const Query&) const override { return {}; }
+  Work launch(const Call&) override { return source_.work(); }
+  std::unique_ptr<Backend> new_group(BackendContext, const std::vector<int>&) override {
+    return nullptr;
+  }
+  void abort() noexcept override {}
+  void shutdown(Deadline) override {}
+  std::string description() const override { return "idle"; }
+
+ private:
+  const WorkSource source_;
+};
+
+// Whoever hears of the failure finds it in the record, and the group broken.
+TEST(StoreControl, AnAsyncFailureIsHeardOfWhenAllIsWritten) {
+  const auto store = std::make_shared<StoreWithPauses>();
+  const std::vector<Member> members{
+      {.rank = 0, .host = "somewhere", .pid = getpid(), .same_host = false}};
+  const Plane plane = make_control_plane({.rank = 0,
+                                          .size = 1,
+                                          .group = "g",
+                                          .members = members,
+                                          .store = store,
+                                          .token = {},
+                                          .deadline = after(1h)});
+  const WorkSource source;
+  BackendContext context;
+  context.group = "g";
+  context.members = members;
+  context.store = store;
+  context.control = plane;
+  context.timeout = 1h;
+  ProcessGroup group(std::make_shared<ProcessGroup::State>(std::move(context), "idle", plane,
+                                                           std::make_unique<IdleBackend>(source)));
+  std::array<float, 1> data{};
+  const Work work = group.all_reduce(data, ReduceOp::sum, {.async = true});
+  store->be_silent(true);
+  std::thread other([&] { source.fail({.code = Code::backend_error, .message = "a bug"}); });
+  EXPECT_TRUE(store->await_calls(2));  // of a look, and to tell the peers
+  EXPECT_FALSE(work.done());
+  store->be_silent(false);
+  other.join();
+  EXPECT_EQ(work.state(), WorkState::failed);
+  EXPECT_EQ(work.failure()->op, "all_reduce");
+  EXPECT_EQ(group.failure()->message, "a bug");
+  std::vector<Record::State> states;
+  visit_records(plane->own_block(),
+                [&](const Recorded& record) { states.push_back(record.state); });
+  EXPECT_EQ(states, std::vector{Record::failed});
 }
 
 // And an abort waits for no store at all.
