@@ -303,7 +303,9 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
   DistributedSampler sampler({.samples = task.data.train.size, .seed = options.seed});
   std::uint64_t step = resume(task, strategy, sampler);
   std::optional<c10d::parallel::AsyncSaver> saver;
-  if (!options.checkpoint.empty()) saver.emplace(group, options.checkpoint);
+  if (!options.checkpoint.empty())
+    saver.emplace(group, options.checkpoint,
+                  c10d::parallel::SaveOptions{.timeout = group.timeout()});
   const std::uint64_t stop =
       options.steps > 0 ? static_cast<std::uint64_t>(options.steps) : task.steps();
   Progress progress(task, group.rank());

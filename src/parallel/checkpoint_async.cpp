@@ -41,6 +41,9 @@ class AsyncSaver::State {
         group_(twin_of(group, "checkpoint")),
         job_(group_, std::move(directory), options, real_file_system()),
         write_timeout_(options.timeout) {}
+  ~State() {
+    if (user_group_.failure() != nullptr) group_.abort("the group that saves with it has failed");
+  }
 
   Copying save(const Snapshot& snapshot) {
     finish();

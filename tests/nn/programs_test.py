@@ -64,14 +64,15 @@ def write_images(folder, count, side, shade=0):
     return str(folder)
 
 
-def limit_files_of_rank_1(launcher, saved):
-    """After the first checkpoint: as if its disk were full."""
+def rank_1_of(launcher, saved):
+    """Its process, once there is a checkpoint."""
     while not saved.exists() and launcher.poll() is None:
         time.sleep(0.002)
     for children in Path(f"/proc/{launcher.pid}/task").glob("*/children"):
         for pid in children.read_text().split():
             if b"\0RANK=1\0" in Path(f"/proc/{pid}/environ").read_bytes():
-                resource.prlimit(int(pid), resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+                return int(pid)
+    raise AssertionError("there is no rank 1")
 
 
 class Training(unittest.TestCase):
@@ -218,23 +219,30 @@ class Training(unittest.TestCase):
                 self.assertIn(f"--checkpoint {folder}: rank 0 can make no file", ended.stderr)
                 self.assertNotIn("epoch", ended.stdout)
 
+    def disturb_while_saving(self, folder, task, disturb, environment=None):
+        """What two ranks of train_fsdp that save after every step say when something befalls rank 1."""
+        command = [PROGRAMS / "c10d-run", "-n", "2", "--no-prefix", PROGRAMS / "train_fsdp", *task,
+                   "--checkpoint", folder + "/checkpoint", "--save-every", "1"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              start_new_session=True, env={**os.environ, **(environment or {})},
+                              restore_signals=False) as started:  # SIGXFSZ stays ignored
+            try:
+                disturb(rank_1_of(started, Path(folder, "checkpoint", "latest")))
+                err = started.communicate(timeout=300)[1]
+            except BaseException:
+                os.killpg(started.pid, signal.SIGKILL)
+                raise
+        self.assertEqual(started.returncode, 1, err)
+        return err
+
     def test_a_save_that_fails_in_the_background_ends_the_run_and_loses_nothing(self):
         with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:
             task = ["--model", "mlp", "--global-batch-size", "32", "--epochs", "1000000"]
             saves = ["--checkpoint", folder + "/checkpoint"]
             latest = Path(folder, "checkpoint", "latest")
-            command = [PROGRAMS / "c10d-run", "-n", "2", "--no-prefix", PROGRAMS / "train_fsdp",
-                       *task, *saves, "--save-every", "1"]
-            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                  text=True, start_new_session=True,
-                                  restore_signals=False) as started:  # SIGXFSZ stays ignored
-                try:
-                    limit_files_of_rank_1(started, latest)
-                    err = started.communicate(timeout=300)[1]
-                except BaseException:
-                    os.killpg(started.pid, signal.SIGKILL)
-                    raise
-            self.assertEqual(started.returncode, 1, err)
+            err = self.disturb_while_saving(
+                folder, task, lambda rank_1: resource.prlimit(  # as if its disk were full
+                    rank_1, resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY)))
             self.assertRegex(err, "train_fsdp: rank 1: .*/rank-00001.safetensors: write failed: "
                                   "File too large")
             # As if nothing had been.
@@ -253,6 +261,14 @@ class Training(unittest.TestCase):
                 self.assertEqual({(event["pid"], event["tid"]) for event in spans},
                                  {(0, 0), (0, 1), (1, 0), (1, 1)}, name)
                 self.assertTrue(all(event["dur"] >= 0 for event in spans))
+
+    def test_a_run_ends_when_a_rank_is_stopped_while_it_saves(self):
+        with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:
+            err = self.disturb_while_saving(folder, ["--model", "mlp", "--epochs", "1000000"],
+                                            lambda rank_1: os.kill(rank_1, signal.SIGSTOP),
+                                            {"C10D_TIMEOUT": "10"})
+            self.assertIn("train_fsdp: ", err)
+            self.assertIn("timed out", err)
 
     def test_a_sharded_step_gathers_twice_and_scatters_the_sum(self):
         wanted = ["all_gather", "forward", "all_gather", "backward", "reduce_scatter"] * 3
