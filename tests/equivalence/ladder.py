@@ -49,7 +49,7 @@ class Run(NamedTuple):
     options: tuple = ()
 
     def __str__(self):
-        return f"{self.program} {self.ranks or ''} {self.backend.name if self.ranks else ''}".strip()
+        return f"{self.program} {self.ranks} {self.backend.name}" if self.ranks else self.program
 
 
 class Ladder:
@@ -75,7 +75,8 @@ class Ladder:
         environment.pop("C10D_BACKEND", None)
         return subprocess.Popen(
             [*begin, str(self.programs / run.program), *self.task, *run.options, *more,
-             *(run.backend.options if run.ranks else ()), *(["--steps", str(steps)] if steps else [])],
+             *(run.backend.options if run.ranks else ()),
+             *(("--steps", str(steps)) if steps else ())],
             stdout=output, stderr=output, env=environment, stdin=subprocess.DEVNULL,
             start_new_session=True)
 
@@ -116,7 +117,7 @@ class Ladder:
             checkpoint = ("--checkpoint", folder, "--save-every", str(SAVE_EVERY))
             try:
                 rank, step = self.cut(chance, interrupted, checkpoint, Path(folder, "latest"))
-            except RuntimeError as error:
+            except (RuntimeError, OSError) as error:
                 self.report(f"{interrupted}, to be killed", str(error), self.wanted, began)
                 return
             # On a busy machine the signal may come when the run is far beyond the last step.
@@ -132,25 +133,27 @@ class Ladder:
         planned = SAVE_EVERY * chance.randrange(2, self.steps // SAVE_EVERY)
         with tempfile.TemporaryFile("w+") as output, self.start(run, 0, output, options) as process:
             end = time.monotonic() + DEADLINE
-            seen, at, interval = 0, 0.0, 0.0
+            seen, at, interval, fds = 0, time.monotonic(), 0.0, []
             while seen < planned and process.poll() is None and time.monotonic() < end:
                 time.sleep(0.002)
                 if saved_step(latest) != seen:
                     seen, interval, at = saved_step(latest), time.monotonic() - at, time.monotonic()
-            time.sleep(chance.uniform(0, min(interval, 1)) if seen >= planned else 0)
-            ranks = [os.pidfd_open(pid) for pid in processes_of(process.pid, run.program)]
             try:
-                victim = chance.randrange(max(run.ranks, 1))
-                if seen >= planned and victim < len(ranks):
-                    signal.pidfd_send_signal(ranks[victim], signal.SIGKILL)
+                if seen >= planned:
+                    time.sleep(chance.uniform(0, interval))
+                    for pid in [*processes_of(process.pid, run.program), process.pid]:
+                        fds.append(os.pidfd_open(pid))
+                ranks, victim = len(fds) - 1, chance.randrange(max(run.ranks, 1))
+                if victim < ranks:
+                    signal.pidfd_send_signal(fds[victim], signal.SIGKILL)
                     # Not before all are gone: one job at a time may write to a checkpoint.
-                    if gone([*ranks, os.pidfd_open(process.pid)]):
-                        return f"{victim + 1} of {len(ranks)}", saved_step(latest)
+                    if gone(fds):
+                        return f"{victim + 1} of {ranks}", saved_step(latest)
                 output.seek(0)
-                raise RuntimeError(f"step {seen} saved, {planned} wanted, {len(ranks)} ranks, or "
-                                   f"not gone when one was killed: {output.read()[-3000:]}")
+                raise RuntimeError(f"step {seen} of {planned} saved, {max(ranks, 0)} ranks; "
+                                   f"or they stayed when one was killed:\n{output.read()[-3000:]}")
             finally:
-                for fd in ranks:
+                for fd in fds:
                     end_process(fd)
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
