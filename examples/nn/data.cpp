@@ -102,18 +102,28 @@ DataSet text_of(const std::string& text) {
   return set;
 }
 
-Data documentation() {
-  std::string text;
+std::string content_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error(fmt::format("{}: cannot be read", path.string()));
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string documentation() {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(C10D_EXAMPLES_DOCS))
     if (entry.path().extension() == ".md") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
-  for (const auto& path : files) {
-    std::ifstream file(path);
-    text.append(std::istreambuf_iterator<char>(file), {});
-  }
+  std::string text;
+  for (const auto& path : files) text += content_of(path);
+  return text;
+}
+
+// The last tenth is for tests.
+Data train_and_test(const std::string& text, const std::string& what) {
   const std::size_t cut = text.size() / 10 * 9;
-  if (cut < 1000) throw std::runtime_error("there is no text in " C10D_EXAMPLES_DOCS);
+  if (cut < 1000)
+    throw std::runtime_error(
+        fmt::format("--data {}: {} bytes of text are too few; give 1,200", what, text.size()));
   return {text_of(text.substr(0, cut)), text_of(text.substr(cut))};
 }
 
@@ -121,12 +131,13 @@ Data documentation() {
 
 Data load_data(const std::string& what) {
   if (what == "random") return {noise(2048), noise(256)};
-  if (what == "text") return documentation();
+  if (what == "text") return train_and_test(documentation(), what);
+  if (std::filesystem::is_regular_file(what)) return train_and_test(content_of(what), what);
   const std::string folder = what == "digits" ? C10D_EXAMPLES_DATA : what;
   if (!std::filesystem::is_directory(folder))
     throw std::runtime_error(fmt::format(
-        "--data {}: no such folder; there are digits, text, random, or a folder with MNIST's files "
-        "(tools/get_mnist fetches them)",
+        "--data {}: no such folder or file; there are digits, text, random, a file of text, or a "
+        "folder with MNIST's files (tools/get_mnist fetches them)",
         what));
   Data data{read_images(folder, "train"), read_images(folder, "t10k")};
   if (data.train.sample != data.test.sample)

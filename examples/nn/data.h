@@ -34,8 +34,8 @@ struct Data {
 };
 
 // What --data takes: "digits" (the 8x8 digits that lie in examples/data), a folder with MNIST's
-// four files, "text" (this repository's documentation by characters), or "random" (28x28 noise, for
-// timings). Throws std::runtime_error that says what is missing.
+// four files, a file of text (by characters), "text" (this repository's documentation), or "random"
+// (28x28 noise, for timings). Throws std::runtime_error that says what is missing.
 Data load_data(const std::string& what);
 
 }  // namespace nn

@@ -26,8 +26,10 @@ void add_common(CLI::App& app, Options& options, std::string& mode) {
   app.add_option("--model", options.model, "What to train")
       ->check(CLI::IsMember(model_names()))
       ->capture_default_str();
-  app.add_option("--data", options.data,
-                 "digits (1,797 of 8x8, shipped), text, random, or a folder with MNIST's files")
+  app.add_option(
+         "--data", options.data,
+         "digits (1,797 of 8x8, shipped), text (this documentation), random, a file of text, "
+         "or a folder with MNIST's files")
       ->capture_default_str();
   app.add_option("--epochs", options.epochs, "Passes over the data")
       ->check(CLI::Range(1, 1'000'000))

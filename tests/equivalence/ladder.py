@@ -3,21 +3,24 @@
 """The equivalence ladder: training must end in the same bits however it is spread.
 
 Runs the training programs in PROGRAMS with one model, seed and global batch, in one process, as
-threads, on several ranks, sharded, as a pipeline, over every backend that is there, and after
-SIGKILL; compares the digests that they print. Without --all a part that takes a minute.
+threads, on several ranks, sharded, as a pipeline, over the backends given, and after SIGKILL;
+compares the digests that they print. Without --model a part that takes a minute.
 """
 import argparse
 import os
 import random
 import re
+import select
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 DEADLINE = 240  # of one run, in seconds
+SAVE_EVERY = 3
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v")
 # Open MPI refuses root and more ranks than cores unless told; MPICH ignores these. Both keep memory
 # of their own until the process ends.
@@ -25,177 +28,241 @@ MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIR
                    "OMPI_MCA_rmaps_base_oversubscribe": "1",
                    "OMPI_MCA_hwloc_base_binding_policy": "none",
                    "ASAN_OPTIONS": "detect_leaks=0"}
+# What the GPT learns: a text that is the same in every version of this project. The 30 steps read
+# it one time and a half.
+SUMS = "".join(f"{a} + {b} = {a + b}\n" for a in range(40) for b in range(40))
+
+
+class Backend(NamedTuple):
+    name: str
+    launcher: str = ""  # the mpirun to start ranks with; else c10d-run
+    options: tuple = ()
+
+
+NATIVE = Backend("native")
+
+
+class Run(NamedTuple):
+    program: str
+    ranks: int = 0  # 0: started without a launcher
+    backend: Backend = NATIVE
+    options: tuple = ()
+
+    def __str__(self):
+        return f"{self.program} {self.ranks} {self.backend.name}" if self.ranks else self.program
 
 
 class Ladder:
-    def __init__(self, programs, model, steps):
-        self.programs = Path(programs)
-        self.task = ["--model", model, "--data", "text" if model == "gpt" else "digits",
-                     "--global-batch-size", "30", "--epochs", "2", "--steps", str(steps),
-                     "--shift", "0" if model == "gpt" else "1"]
+    def __init__(self, programs, folder, model, steps):
+        self.programs, self.folder = Path(programs), Path(folder)
+        data = "digits"
+        if model == "gpt":
+            data = self.folder / "sums"
+            data.write_text(SUMS)
+        self.task = ["--model", model, "--data", str(data), "--global-batch-size", "30",
+                     "--shift", "0" if model == "gpt" else "1", "--epochs", "100000"]
         self.model, self.steps = model, steps
         self.wanted, self.failures, self.runs = None, [], 0
 
-    def command(self, program, ranks=0, launcher=None, options=()):
-        start = []
-        if launcher:
-            start = [launcher, "-n", str(ranks)]
-        elif ranks:
-            start = [str(self.programs / "c10d-run"), "-n", str(ranks), "--no-prefix"]
-        return start + [str(self.programs / program)] + self.task + list(options)
-
-    def digest(self, command, launcher):
-        environment = dict(os.environ, **(MPI_ENVIRONMENT if launcher else {}))
+    def start(self, run, steps, output, more=()):
+        """Runs to step `steps`; for 0 without end."""
+        begin = []
+        if run.ranks and run.backend.launcher:
+            begin = [run.backend.launcher, "-n", str(run.ranks)]
+        elif run.ranks:
+            begin = [str(self.programs / "c10d-run"), "-n", str(run.ranks), "--no-prefix"]
+        environment = dict(os.environ, **(MPI_ENVIRONMENT if run.backend.launcher else {}))
         environment.pop("C10D_BACKEND", None)
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              env=environment, stdin=subprocess.DEVNULL,
-                              start_new_session=True) as run:
-            try:
-                out, err = run.communicate(timeout=DEADLINE)
-            except subprocess.TimeoutExpired:
-                os.killpg(run.pid, signal.SIGKILL)  # the ranks too
-                return f"nothing within {DEADLINE} s"
-        found = re.findall(r"^(?:\[0\] )?weights ([0-9a-f]{16})$", out, re.M)
-        if run.returncode == 0 and len(found) == 1:
-            return found[0]
-        return f"exit status {run.returncode}:\n{out[-1000:]}{err[-2000:]}"
+        return subprocess.Popen(
+            [*begin, str(self.programs / run.program), *self.task, *run.options, *more,
+             *(run.backend.options if run.ranks else ()),
+             *(("--steps", str(steps)) if steps else ())],
+            stdout=output, stderr=output, env=environment, stdin=subprocess.DEVNULL,
+            start_new_session=True)
 
-    def check(self, name, program, ranks=0, launcher=None, options=()):
-        began = time.monotonic()
-        found = self.digest(self.command(program, ranks, launcher, options), launcher)
+    def digest(self, run, steps, more=()):
+        with tempfile.TemporaryFile("w+") as output:
+            with self.start(run, steps, output, more) as process:
+                try:
+                    process.wait(DEADLINE)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)  # the ranks too
+                    return f"nothing within {DEADLINE} s"
+            output.seek(0)
+            text = output.read()
+        found = re.findall(r"^(?:\[0\] )?weights ([0-9a-f]{16})$", text, re.M)
+        if process.returncode == 0 and len(found) == 1:
+            return found[0]
+        return f"exit status {process.returncode}:\n{text[-3000:]}"
+
+    def report(self, name, found, wanted, began):
         self.runs += 1
-        if self.wanted is None:
-            self.wanted = found
-        same = found == self.wanted and re.fullmatch("[0-9a-f]{16}", found)
-        print(f"{'ok  ' if same else 'FAIL'} {self.model:9} {name:36} {found[:16]} "
+        same = found == wanted and re.fullmatch("[0-9a-f]{16}", found)
+        print(f"{'ok  ' if same else 'FAIL'} {self.model:9} {name:50} {found[:16]} "
               f"{time.monotonic() - began:6.1f} s", flush=True)
         if not same:
             print(found)
             self.failures.append(f"{self.model} {name}")
 
-    def check_resume(self, seed, interrupted, resumed):
-        """Kills a rank with SIGKILL at a random moment after the run's first checkpoint."""
-        chance = random.Random(seed)
-        name = f"{interrupted[0]} {interrupted[1] or ''} killed, then {resumed[0]}"
-        for _ in range(5):  # a run may be over before the signal comes
-            with tempfile.TemporaryDirectory(prefix="c10d-ladder-") as folder:
-                options = ["--checkpoint", f"{folder}/checkpoint", "--save-every", "3"]
-                if not self.cut(chance, interrupted, options, Path(folder, "checkpoint", "latest")):
-                    continue
-                self.check(name, *resumed, options=options)
-                return
-        print(f"FAIL {self.model:9} {name}: five runs ended before they could be killed")
-        self.failures.append(f"{self.model} {name}")
+    def check(self, name, run):
+        began = time.monotonic()
+        found = self.digest(run, self.steps)
+        self.wanted = self.wanted or found
+        self.report(name, found, self.wanted, began)
 
-    def cut(self, chance, interrupted, options, saved):
-        """Whether a run that had saved was cut short."""
-        run = subprocess.Popen(self.command(*interrupted) + options, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                               # On a busy machine it waits for who watches it, not the reverse.
-                               preexec_fn=lambda: os.nice(5))
-        end = time.monotonic() + DEADLINE
-        while not saved.exists() and run.poll() is None and time.monotonic() < end:
-            time.sleep(0.002)
-        time.sleep(chance.uniform(0, 0.05))
-        victims = ranks_of(run.pid, interrupted[0])
-        if victims:
+    def check_resume(self, chance, interrupted, resumed):
+        """Kills a rank at a random moment of a run, and lets another run go on."""
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            checkpoint = ("--checkpoint", folder, "--save-every", str(SAVE_EVERY))
             try:
-                os.kill(chance.choice(victims), signal.SIGKILL)
-            except ProcessLookupError:
-                pass  # it was done
-        # Not before all ranks are gone: one job at a time may write to a checkpoint.
-        try:
-            run.wait(DEADLINE)
-        except subprocess.TimeoutExpired:
-            run.kill()
-            run.wait()
-        return run.returncode != 0 and saved.exists()
+                rank, step = self.cut(chance, interrupted, checkpoint, Path(folder, "latest"))
+            except (RuntimeError, OSError) as error:
+                self.report(f"{interrupted}, to be killed", str(error), self.wanted, began)
+                return
+            # On a busy machine the signal may come when the run is far beyond the last step.
+            steps = max(self.steps, step + 1)
+            wanted = self.wanted
+            if steps > self.steps:
+                wanted = self.digest(Run("train_single"), steps)
+            self.report(f"{interrupted}, {rank} killed, {resumed} from {step}",
+                        self.digest(resumed, steps, checkpoint), wanted, began)
+
+    def cut(self, chance, run, options, latest):
+        """Which rank of how many was killed, and the step that the newest checkpoint has then."""
+        planned = SAVE_EVERY * chance.randrange(2, self.steps // SAVE_EVERY)
+        with tempfile.TemporaryFile("w+") as output, self.start(run, 0, output, options) as process:
+            end = time.monotonic() + DEADLINE
+            seen, at, interval, fds = 0, time.monotonic(), 0.0, []
+            while seen < planned and process.poll() is None and time.monotonic() < end:
+                time.sleep(0.002)
+                if saved_step(latest) != seen:
+                    seen, interval, at = saved_step(latest), time.monotonic() - at, time.monotonic()
+            try:
+                if seen >= planned:
+                    time.sleep(chance.uniform(0, interval))
+                    for pid in [*processes_of(process.pid, run.program), process.pid]:
+                        fds.append(os.pidfd_open(pid))
+                ranks, victim = len(fds) - 1, chance.randrange(max(run.ranks, 1))
+                if victim < ranks:
+                    signal.pidfd_send_signal(fds[victim], signal.SIGKILL)
+                    # Not before all are gone: one job at a time may write to a checkpoint.
+                    if gone(fds):
+                        return f"{victim + 1} of {ranks}", saved_step(latest)
+                output.seek(0)
+                raise RuntimeError(f"step {seen} of {planned} saved, {max(ranks, 0)} ranks; "
+                                   f"or they stayed when one was killed:\n{output.read()[-3000:]}")
+            finally:
+                for fd in fds:
+                    end_process(fd)
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
-def ranks_of(launcher, program):
-    """The processes that run `program`: the launcher itself, or its children."""
-    children = []
-    for task in Path(f"/proc/{launcher}/task").glob("*/children"):
-        try:
-            children += [int(pid) for pid in task.read_text().split()]
-        except OSError:
-            pass
-    found = []
-    for pid in [launcher] + children:
+def saved_step(latest):
+    return int(latest.read_text().split()[0].split("-step-")[1]) if latest.exists() else 0
+
+
+def processes_of(launcher, program):
+    """Those that run `program`: the launcher itself, or its descendants; by number."""
+    found, ahead = [], [launcher]
+    while ahead:
+        pid = ahead.pop()
         try:
             if Path(os.readlink(f"/proc/{pid}/exe")).name == program:
                 found.append(pid)
+            for task in Path(f"/proc/{pid}/task").glob("*/children"):
+                ahead += [int(child) for child in task.read_text().split()]
         except OSError:
-            pass
-    return found
+            pass  # it has ended
+    return sorted(found)
 
 
-def small(ladder, starts):
-    ladder.check("one process", "train_single")
-    ladder.check("2 threads", "train_data_parallel", options=["--ranks", "2"])
-    ladder.check("3 spawned", "train_spawn", options=["--ranks", "3"])
+def gone(processes):
+    """Whether all these pidfds are of ended processes before the deadline."""
+    end = time.monotonic() + DEADLINE
+    return all(select.select([fd], [], [], max(0, end - time.monotonic()))[0] for fd in processes)
+
+
+def end_process(fd):
+    try:
+        signal.pidfd_send_signal(fd, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    os.close(fd)
+
+
+def small(ladder, backends, chance):
+    ladder.check("one process", Run("train_single"))
+    ladder.check("2 threads", Run("train_data_parallel", options=("--ranks", "2")))
+    ladder.check("3 spawned", Run("train_spawn", options=("--ranks", "3")))
     for ranks in (1, 2, 3):
-        ladder.check(f"DDP, {ranks} ranks", "train_ddp", ranks)
-    for backend, launcher, options in starts[1:]:
-        ladder.check(f"DDP, 2 ranks, {backend}", "train_ddp", 2, launcher, options)
+        ladder.check(f"DDP, {ranks} ranks", Run("train_ddp", ranks))
+    for backend in backends[1:]:
+        ladder.check(f"DDP, 2 ranks, {backend.name}", Run("train_ddp", 2, backend))
     for zero in ("1", "2", "3"):
-        ladder.check(f"ZeRO-{zero}, 2 ranks", "train_fsdp", 2, options=["--zero", zero])
-    ladder.check("ZeRO-3, 2 x 2 ranks", "train_fsdp", 4, options=["--replicas", "2"])
+        ladder.check(f"ZeRO-{zero}, 2 ranks", Run("train_fsdp", 2, options=("--zero", zero)))
+    ladder.check("ZeRO-3, 2 x 2 ranks", Run("train_fsdp", 4, options=("--replicas", "2")))
     for schedule in SCHEDULES:
-        ladder.check(f"pipeline {schedule}, 2 ranks", "train_pipeline", 2,
-                     options=["--pipeline-schedule", schedule])
-    ladder.check_resume(1, ("train_ddp", 2), ("train_ddp", 3))
+        ladder.check(f"pipeline {schedule}, 2 ranks",
+                     Run("train_pipeline", 2, options=("--pipeline-schedule", schedule)))
+    for i, backend in enumerate(backends):
+        ladder.check_resume(chance, Run("train_ddp", 2, backend),
+                            Run("train_ddp", 3, backends[(i + 1) % len(backends)]))
 
 
-def everything(ladder, starts):
-    ladder.check("one process", "train_single")
-    for ranks in (2, 3, 8):
-        ladder.check(f"{ranks} threads", "train_data_parallel", options=["--ranks", str(ranks)])
-    ladder.check("2 spawned", "train_spawn", options=["--ranks", "2"])
-    for backend, launcher, options in starts:
+def everything(ladder, backends, chance):
+    ladder.check("one process", Run("train_single"))
+    if NATIVE in backends:
+        for ranks in ("2", "3", "8"):
+            ladder.check(f"{ranks} threads",
+                         Run("train_data_parallel", options=("--ranks", ranks)))
+        ladder.check("2 spawned", Run("train_spawn", options=("--ranks", "2")))
+    for backend in backends:
         for ranks in (1, 2, 3, 4, 8):
-            ladder.check(f"DDP, {ranks} ranks, {backend}", "train_ddp", ranks, launcher, options)
+            ladder.check(f"DDP, {ranks} ranks, {backend.name}", Run("train_ddp", ranks, backend))
         for ranks in (2, 3, 4):
             for zero in ("1", "2", "3"):
-                ladder.check(f"ZeRO-{zero}, {ranks} ranks, {backend}", "train_fsdp", ranks,
-                             launcher, options + ["--zero", zero])
+                ladder.check(f"ZeRO-{zero}, {ranks} ranks, {backend.name}",
+                             Run("train_fsdp", ranks, backend, ("--zero", zero)))
         for ranks in (2, 4):
             for schedule in SCHEDULES if ladder.model != "mlp" else SCHEDULES[:2]:
                 stages = ranks * (2 if schedule in ("interleaved", "zb-v") else 1)
                 if ladder.model == "gpt" and stages > 7:
                     continue  # more than it can be cut into
-                ladder.check(f"pipeline {schedule}, {stages} stages, {backend}", "train_pipeline",
-                             ranks, launcher, options + ["--pipeline-schedule", schedule])
-    for seed in range(6):
-        chain = [("train_ddp", 2), ("train_fsdp", 3), ("train_single", 0), ("train_ddp", 4)]
-        ladder.check_resume(seed, chain[seed % 4], chain[(seed + 1) % 4])
+                ladder.check(f"pipeline {schedule}, {stages} stages, {backend.name}",
+                             Run("train_pipeline", ranks, backend,
+                                 ("--pipeline-schedule", schedule)))
+        chain = [Run("train_ddp", 2, backend), Run("train_fsdp", 3, backend), Run("train_single"),
+                 Run("train_pipeline", 2, backend), Run("train_ddp", 4, backend)]
+        for i, run in enumerate(chain):
+            ladder.check_resume(chance, run, chain[(i + 1) % len(chain)])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("programs", metavar="PROGRAMS", help="folder of c10d-run and train_*")
-    parser.add_argument("--all", action="store_true", help="every combination; many minutes")
-    parser.add_argument("--gloo", action="store_true", help="the gloo backend is there")
-    parser.add_argument("--mpirun", action="append", default=[], metavar="PATH",
-                        help="the mpi backend is there for the MPI of this launcher (repeatable)")
+    parser.add_argument("--model", help="every combination for this model; many minutes")
+    parser.add_argument("--native", dest="backends", action="append_const", const=NATIVE,
+                        default=[], help="run it on this backend")
+    parser.add_argument("--gloo", dest="backends", action="append_const",
+                        const=Backend("gloo", options=("--backend", "gloo")))
+    parser.add_argument("--mpirun", dest="backends", action="append", metavar="PATH",
+                        type=lambda path: Backend(Path(path).name, path, ("--backend", "mpi")),
+                        help="the mpi backend for the MPI of this launcher (repeatable)")
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000),
+                        help="of the moments at which runs are killed")
     arguments = parser.parse_args()
-    starts = [("native", None, [])]
-    if arguments.gloo:
-        starts.append(("gloo", None, ["--backend", "gloo"]))
-    starts += [(Path(path).name, path, ["--backend", "mpi"]) for path in arguments.mpirun]
-    failures, runs = [], 0
-    plan = [("babycnn", 12, len(starts))]
-    if arguments.all:
-        plan = [("babycnn", 30, len(starts)), ("mlp", 30, 1), ("gpt", 30, 1), ("resnet18", 6, 1)]
-    for model, steps, backends in plan:
-        ladder = Ladder(arguments.programs, model, steps)
-        (everything if arguments.all else small)(ladder, starts[:backends])
-        failures += ladder.failures
-        runs += ladder.runs
-    print(f"{runs} runs, {len(failures)} differ")
-    for failure in failures:
+    print(f"killed as --seed {arguments.seed} says", flush=True)
+    with tempfile.TemporaryDirectory(prefix="c10d-ladder-") as folder:
+        ladder = Ladder(arguments.programs, folder, arguments.model or "babycnn",
+                        30 if arguments.model else 12)
+        (everything if arguments.model else small)(ladder, arguments.backends,
+                                                   random.Random(arguments.seed))
+    print(f"{ladder.runs} runs, {len(ladder.failures)} differ")
+    for failure in ladder.failures:
         print("  " + failure)
-    return 1 if failures or runs == 0 else 0
+    return 1 if ladder.failures or ladder.runs == 0 else 0
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 // The layers once more, in double precision, row by row, as their definitions read: the oracle.
@@ -16,16 +17,31 @@ struct Image {
   }
 };
 
-Vector conv2d(const Vector& input, const Vectors& parameters, Image image, int out, int kernel,
-              int stride, int padding);
-Vector max_pool(const Vector& input, Image image, int kernel, int stride, int padding);
-Vector average_pool(const Vector& input, Image image);
-Vector batch_norm(const Vector& input, const Vectors& parameters, Image image, bool relu);
-Vector relu(const Vector& input);
-Vector gelu(const Vector& input);
-Vector linear(const Vector& input, const Vectors& parameters, int in, int out);
-Vector layer_norm(const Vector& input, const Vectors& parameters, int width);
-Vector attention(const Vector& input, int samples, int time, int width, int heads);
+struct Gradients {
+  Vector input;
+  Vectors parameters;  // those that are trained, in their order
+};
+
+struct Definition {
+  std::function<Vector(const Vector& input, const Vectors& parameters)> forward;
+  std::function<Gradients(const Vector& input, const Vectors& parameters, const Vector& diff)>
+      backward;
+};
+
+Definition conv2d(Image image, int out, int kernel, int stride, int padding);
+Definition max_pool(Image image, int kernel, int stride, int padding);
+Definition average_pool(Image image);
+Definition batch_norm(Image image, bool relu);
+Definition relu();
+Definition gelu();
+Definition flatten();
+Definition add();  // of a tensor to itself
+Definition linear(int in, int out);
+Definition layer_norm(int width);
+Definition attention(int samples, int time, int width, int heads);
+Definition embedding(int time, int width);
+
 double cross_entropy(const Vector& logits, const std::vector<std::int32_t>& labels);
+Vector cross_entropy_gradient(const Vector& logits, const std::vector<std::int32_t>& labels);
 
 }  // namespace nn::naive

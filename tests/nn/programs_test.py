@@ -376,6 +376,11 @@ class Training(unittest.TestCase):
             self.assertIn(expected, ended.stdout + ended.stderr)
         with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:
             data = write_images(Path(folder, "small"), 32, 2)
+            text = Path(folder, "text")
+            text.write_text("short")
+            ended = program("train_single", "--model", "gpt", "--data", text)
+            self.assertEqual(ended.returncode, 1)
+            self.assertIn(f"--data {text}: 5 bytes of text are too few", ended.stderr)
             for model in ("babycnn", "resnet18"):
                 ended = program("train_single", "--data", data, "--model", model)
                 self.assertEqual(ended.returncode, 1)

@@ -99,8 +99,8 @@ class C10D_API AsyncSaver {
  public:
   // Collective. `group` must outlive this object.
   AsyncSaver(ProcessGroup& group, std::string directory, SaveOptions options = {});
-  // Waits for the checkpoint under way, and is silent about its failure; gives it up if the group has
-  // failed.
+  // Waits for the checkpoint under way, and is silent about its failure; gives it up when the group
+  // has failed.
   ~AsyncSaver();
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
