@@ -15,8 +15,12 @@ bool inline_shot(Round& round, const Gathering& all) {
   const int rank = round.rank();
   copy_bytes(round.payload(rank), all.input, all.blocks.bytes(rank));
   if (!round.enter()) return false;
-  for (int peer = 0; peer < round.size() && rank == all.root; ++peer)
+  if (rank != all.root) return true;
+  copy_bytes(all.output + all.blocks.offset(rank), all.input, all.blocks.bytes(rank));
+  for (int i = 1; i < round.size(); ++i) {
+    const int peer = round.peer(i);
     copy_bytes(all.output + all.blocks.offset(peer), round.payload(peer), all.blocks.bytes(peer));
+  }
   return true;
 }
 

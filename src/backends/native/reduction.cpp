@@ -18,8 +18,10 @@ bool inline_shot(Round& round, const Reduction& reduction) {
   if (!round.enter()) return false;
   if (!wants(round, reduction) || reduction.bytes == 0) return true;
   const auto sources = round.sources();
-  for (int peer = 0; peer < round.size(); ++peer)
-    sources[static_cast<std::size_t>(peer)] = round.payload(peer);
+  // Not the own payload: whoever looked at it has taken its line away.
+  sources[static_cast<std::size_t>(round.rank())] = reduction.input;
+  for (int i = 1; i < round.size(); ++i)
+    sources[static_cast<std::size_t>(round.peer(i))] = round.payload(round.peer(i));
   round.reduce_out(reduction.how, reduction.output, reduction.bytes, StorePolicy::temporal);
   return true;
 }
