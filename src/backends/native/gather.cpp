@@ -28,7 +28,7 @@ bool one_shot(Round& round, const Choice& choice, const Gathering& all) {
   const int rank = round.rank();
   const bool is_root = rank == all.root;
   const StorePolicy results = result_policy(choice, all.blocks.largest());
-  const Pieces pieces = round.cut_one_way(choice, all.blocks.largest());
+  const Pieces pieces = round.cut_one_way(choice, all.blocks.largest(), !is_root);
   const auto stage = [&](std::size_t step) {
     const Part part = part_of(all.blocks.bytes(rank), pieces, step);
     round.copy_out(round.slot(rank, pieces, step), all.input + part.first, part.bytes,

@@ -29,7 +29,8 @@ bool inline_shot(Round& round, const Reduction& reduction) {
 bool one_shot(Round& round, const Choice& choice, const Reduction& reduction) {
   const bool mutual = reduction.root == Round::kEveryRank;
   const Pieces pieces =
-      mutual ? round.cut(choice, reduction.bytes) : round.cut_one_way(choice, reduction.bytes);
+      mutual ? round.cut(choice, reduction.bytes)
+             : round.cut_one_way(choice, reduction.bytes, reduction.root != round.rank());
   const StorePolicy results = result_policy(choice, reduction.bytes);
   const bool takes = wants(round, reduction);
   const auto slot_of = [&](int rank, std::size_t step) {
