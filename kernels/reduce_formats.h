@@ -65,8 +65,7 @@ struct Whole {
 };
 
 // Only its first bytes; what is loaded has zeros behind them. A vector that is put together in
-// memory is there only when all earlier stores are out, which is 30 to 90 ns after the last line
-// has come: not so where the CPU has masks.
+// memory was there 30 to 90 ns later than one that is loaded by masks, where the CPU has them.
 struct First {
   std::size_t bytes;
   template <class V>
