@@ -115,40 +115,42 @@ constexpr std::size_t kRefilledBytes = 512;
 // Inputs of which one pass holds all in registers.
 constexpr std::size_t kPassInputs = 4;
 
-// One format and one op. All loops go over whole vectors; what is left over is padded, once, in
-// run().
+// One format and one op. All loops go over whole vectors, and then over what is left as one.
 template <class Format, class Op>
 struct Loops {
   using V = typename Format::Accumulator;
   static constexpr std::size_t kBytes = Format::kLanes * Format::kStride;
 
-  template <std::size_t n>
-  static V tree(const Op& op, const std::byte* const* in, std::size_t offset) {
+  template <std::size_t n, class Access>
+  static V tree(const Op& op, const std::byte* const* in, std::size_t offset,
+                const Access& access) {
     if constexpr (n == 1) {
-      return op.leaf(Format::load(in[0] + offset));
+      using Stored = typename Format::Stored;
+      return op.leaf(Format::unpack(access.template load<Stored>(in[0] + offset)));
     } else {
       constexpr std::size_t left = left_of(n);
-      return op.combine(tree<left>(op, in, offset), tree<n - left>(op, in + left, offset));
+      return op.combine(tree<left>(op, in, offset, access),
+                        tree<n - left>(op, in + left, offset, access));
     }
   }
 
   // The whole of a small tree, from the inputs to the output.
-  template <std::size_t n>
+  template <std::size_t n, class Access>
   static void pass(const Op& op, std::byte* to, const std::byte* const* in, std::size_t offset,
-                   std::size_t vectors) {
+                   std::size_t vectors, const Access& access) {
     const std::byte* from[n];  // a copy that no store can alias
     for (std::size_t i = 0; i < n; ++i) from[i] = in[i] + offset;
     for (std::size_t at = 0; at < vectors * kBytes; at += kBytes)
-      Format::store(to + at, op.finish(tree<n>(op, from, at)));
+      access.store(to + at, Format::pack(op.finish(tree<n>(op, from, at, access))));
   }
 
   // A subtree, into accumulators in L1.
-  template <std::size_t n>
+  template <std::size_t n, class Access>
   static void leaves(const Op& op, V* to, const std::byte* const* in, std::size_t offset,
-                     std::size_t vectors) {
+                     std::size_t vectors, const Access& access) {
     const std::byte* from[n];
     for (std::size_t i = 0; i < n; ++i) from[i] = in[i] + offset;
-    for (std::size_t i = 0; i < vectors; ++i) to[i] = tree<n>(op, from, i * kBytes);
+    for (std::size_t i = 0; i < vectors; ++i) to[i] = tree<n>(op, from, i * kBytes, access);
   }
 
   // A tree of any size over `bytes` from `offset` on, at most a tile of them.
@@ -162,49 +164,46 @@ struct Loops {
       for (std::size_t i = 0; i * kBytes < bytes; ++i) to[i] = op.combine(to[i], right[i]);
       return;
     }
-    const std::size_t vectors = bytes / kBytes;
-    some_leaves(op, to, in, n, offset, vectors);
-    const std::size_t rest = bytes % kBytes;
-    if (rest == 0) return;
-    std::byte padding[kPassInputs][kBytes] = {};
-    const std::byte* padded[kPassInputs] = {};
-    for (std::size_t i = 0; i < n; ++i) {
-      __builtin_memcpy(padding[i], in[i] + offset + vectors * kBytes, rest);
-      padded[i] = padding[i];
-    }
-    some_leaves(op, to + vectors, padded, n, 0, 1);
+    const std::size_t vectors = bytes / kBytes, rest = bytes % kBytes;
+    some_leaves(op, to, in, n, offset, vectors, Whole{});
+    if (rest != 0) some_leaves(op, to + vectors, in, n, offset + vectors * kBytes, 1, First{rest});
   }
 
+  template <class Access>
   static void some_leaves(const Op& op, V* to, const std::byte* const* in, std::size_t n,
-                          std::size_t offset, std::size_t vectors) {
-    if (n == 1) return leaves<1>(op, to, in, offset, vectors);
-    if (n == 2) return leaves<2>(op, to, in, offset, vectors);
-    if (n == 3) return leaves<3>(op, to, in, offset, vectors);
-    leaves<4>(op, to, in, offset, vectors);
+                          std::size_t offset, std::size_t vectors, const Access& access) {
+    if (n == 1) return leaves<1>(op, to, in, offset, vectors, access);
+    if (n == 2) return leaves<2>(op, to, in, offset, vectors, access);
+    if (n == 3) return leaves<3>(op, to, in, offset, vectors, access);
+    leaves<4>(op, to, in, offset, vectors, access);
   }
 
-  // Returns the bytes done.
-  static std::size_t some_passes(const Op& op, std::byte* to, const Buffers& b, std::size_t offset,
-                                 std::size_t vectors) {
-    if (b.n > kPassInputs) return 0;
-    if (b.n == 1) pass<1>(op, to, b.in, offset, vectors);
-    if (b.n == 2) pass<2>(op, to, b.in, offset, vectors);
-    if (b.n == 3) pass<3>(op, to, b.in, offset, vectors);
-    if (b.n == 4) pass<4>(op, to, b.in, offset, vectors);
-    return vectors * kBytes;
+  template <class Access>
+  static void some_passes(const Op& op, std::byte* to, const Buffers& b, std::size_t offset,
+                          std::size_t vectors, const Access& access) {
+    if (b.n == 1) return pass<1>(op, to, b.in, offset, vectors, access);
+    if (b.n == 2) return pass<2>(op, to, b.in, offset, vectors, access);
+    if (b.n == 3) return pass<3>(op, to, b.in, offset, vectors, access);
+    pass<4>(op, to, b.in, offset, vectors, access);
   }
 
-  // What no pass does: trees of many inputs, and the last elements.
+  // Trees of many inputs.
   static void tile(const Op& op, std::byte* to, const Buffers& b, std::size_t offset,
                    std::size_t bytes) {
     V sums[kTileVectors];
     fill(op, sums, b.in, b.n, offset, bytes);
     std::size_t at = 0;
-    for (; at + kBytes <= bytes; at += kBytes) Format::store(to + at, op.finish(sums[at / kBytes]));
-    if (at == bytes) return;
-    std::byte last[kBytes];
-    Format::store(last, op.finish(sums[at / kBytes]));
-    __builtin_memcpy(to + at, last, bytes - at);
+    for (; at + kBytes <= bytes; at += kBytes)
+      store_vector(to + at, Format::pack(op.finish(sums[at / kBytes])));
+    if (at != bytes) First{bytes - at}.store(to + at, Format::pack(op.finish(sums[at / kBytes])));
+  }
+
+  static void reduce(const Op& op, std::byte* to, const Buffers& b, std::size_t offset,
+                     std::size_t bytes) {
+    if (b.n > kPassInputs) return tile(op, to, b, offset, bytes);
+    const std::size_t vectors = bytes / kBytes, rest = bytes % kBytes, whole = bytes - rest;
+    some_passes(op, to, b, offset, vectors, Whole{});
+    if (rest != 0) some_passes(op, to + whole, b, offset + whole, 1, First{rest});
   }
 
   // What is streamed starts at a cache line from the second tile on.
@@ -225,8 +224,7 @@ struct Loops {
     for (std::size_t done = 0; done < total; next = step) {
       const std::size_t bytes = total - done < next ? total - done : next;
       std::byte* const to = streams ? streamed : b.out + done;
-      const std::size_t passed = some_passes(op, to, b, done, bytes / kBytes);
-      if (passed != bytes) tile(op, to + passed, b, done + passed, bytes - passed);
+      reduce(op, to, b, done, bytes);
       if (streams) copy(b.out + done, streamed, bytes, StorePolicy::streaming);
       if (done < b.refill.bytes) {
         const std::size_t left = b.refill.bytes - done;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,6 +22,19 @@ inline void pause_cpu() noexcept {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+// Begins to fetch cache lines that this thread writes next, and others have had since it did last.
+inline void fetch_for_writing(const void* first, std::size_t bytes = 1) noexcept {
+  constexpr std::size_t kLine = 64;
+  for (std::size_t at = 0; at < bytes; at += kLine) {
+    const char* const line = static_cast<const char*>(first) + at;
+#if defined(__x86_64__)
+    asm volatile("prefetchw %0" : : "m"(*line));  // not of every compiler's
+#else
+    __builtin_prefetch(line, 1);
+#endif
+  }
 }
 
 // How a wait goes from fast to patient: polls, yields, sleeps. Between two polls lie `pauses` of

@@ -239,7 +239,7 @@ class Training(unittest.TestCase):
                 self.assertNotIn("epoch", ended.stdout)
 
     def disturb_while_saving(self, folder, task, disturb, environment=None):
-        """What two ranks of train_fsdp that save after every step say when something befalls rank 1."""
+        """What two ranks of train_fsdp say when something befalls rank 1 while they save."""
         command = [PROGRAMS / "c10d-run", "-n", "2", "--no-prefix", PROGRAMS / "train_fsdp", *task,
                    "--checkpoint", folder + "/checkpoint", "--save-every", "1"]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

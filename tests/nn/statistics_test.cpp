@@ -50,14 +50,18 @@ std::vector<Samples> batches() {
   return all;
 }
 
-Values trained(const Task& task, Strategy& strategy) {
-  std::uint64_t step = 0;
-  for (const Samples& batch : batches()) strategy.step(batch, ++step, 0.05F);
+Values values_of(const Task& task, Strategy& strategy) {
   const WholeValues whole = strategy.collect();
   Values all;
   for (std::size_t i = 0; i < whole.at.size(); ++i)
     all.emplace_back(whole.at[i], whole.at[i] + task.model.parameters[i].count());
   return all;
+}
+
+Values trained(const Task& task, Strategy& strategy) {
+  std::uint64_t step = 0;
+  for (const Samples& batch : batches()) strategy.step(batch, ++step, 0.05F);
+  return values_of(task, strategy);
 }
 
 Values trained_on_rank(const std::shared_ptr<c10d::Store>& store, int rank, int ranks) {
@@ -136,11 +140,11 @@ Values trained_for_100_steps(const std::shared_ptr<c10d::Store>& store, int rank
   const Task task = task_for(ranks, true);
   Trace trace(false);
   const auto strategy = replicated(task, group, trace);
-  Values values = strategy->collect();
+  Values values = values_of(task, *strategy);
   for (int step = 1; step <= 100; ++step) {
     const Values before = std::exchange(values, {});
     strategy->step(batch_of(step), static_cast<std::uint64_t>(step), 0.05F);
-    values = strategy->collect();
+    values = values_of(task, *strategy);
     std::vector<float> all;
     for (std::size_t i = 0; i < values.size(); ++i) {
       EXPECT_NE(values[i], before[i]) << "parameter " << i << " in step " << step;

@@ -93,7 +93,7 @@ TEST(NativePlan, ARootWritesThroughItsCacheWhatFitsThere) {
 }
 
 TEST(NativePlan, OneWayPiecesAreAQuarterWithinLimits) {
-  EXPECT_EQ(one_way_chunk(32 << 10, 1 << 10), 4096u);
+  EXPECT_EQ(one_way_chunk(32 << 10, 1 << 10), 8192u);
   EXPECT_EQ(one_way_chunk(32 << 10, 64 << 10), 16u << 10);
   EXPECT_EQ(one_way_chunk(32 << 10, std::uint64_t{1} << 40), 32u << 10);
   EXPECT_EQ(one_way_chunk(128u << 10, 65537), 16385u);  // up: a fifth piece would hold a byte

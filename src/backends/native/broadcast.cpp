@@ -14,9 +14,9 @@ bool inline_shot(Round& round, const Broadcast& op) {
 
 bool one_shot(Round& round, const Choice& choice, const Broadcast& op) {
   const std::size_t bytes = op.output.bytes();
-  const Pieces pieces = round.cut_one_way(choice, bytes);
-  const StorePolicy results = result_policy(choice, bytes);
   const bool is_root = round.rank() == op.root;
+  const Pieces pieces = round.cut_one_way(choice, bytes, is_root);
+  const StorePolicy results = result_policy(choice, bytes);
   const auto stage = [&](std::size_t step) {
     const Part part = part_of(bytes, pieces, step);
     const std::byte* const from = bytes_of(op.input) + part.first;

@@ -57,6 +57,8 @@ class RingPlace {
   // Data lies in the ring from `position` on, and goes on at its start.
   void write(std::uint64_t position, const void* from, std::size_t bytes) const noexcept;
   void read(std::uint64_t position, void* to, std::size_t bytes) const noexcept;
+  // Nobody must be about to read what lies there.
+  void fetch_ahead(std::uint64_t position, std::size_t bytes) const noexcept;
 
  private:
   ChannelLines* lines_;

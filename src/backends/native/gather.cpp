@@ -15,8 +15,12 @@ bool inline_shot(Round& round, const Gathering& all) {
   const int rank = round.rank();
   copy_bytes(round.payload(rank), all.input, all.blocks.bytes(rank));
   if (!round.enter()) return false;
-  for (int peer = 0; peer < round.size() && rank == all.root; ++peer)
+  if (rank != all.root) return true;
+  copy_bytes(all.output + all.blocks.offset(rank), all.input, all.blocks.bytes(rank));
+  for (int i = 1; i < round.size(); ++i) {
+    const int peer = round.peer(i);
     copy_bytes(all.output + all.blocks.offset(peer), round.payload(peer), all.blocks.bytes(peer));
+  }
   return true;
 }
 
@@ -24,7 +28,7 @@ bool one_shot(Round& round, const Choice& choice, const Gathering& all) {
   const int rank = round.rank();
   const bool is_root = rank == all.root;
   const StorePolicy results = result_policy(choice, all.blocks.largest());
-  const Pieces pieces = round.cut_one_way(choice, all.blocks.largest());
+  const Pieces pieces = round.cut_one_way(choice, all.blocks.largest(), !is_root);
   const auto stage = [&](std::size_t step) {
     const Part part = part_of(all.blocks.bytes(rank), pieces, step);
     round.copy_out(round.slot(rank, pieces, step), all.input + part.first, part.bytes,

@@ -41,7 +41,7 @@ inline StorePolicy result_policy(const Choice& choice, std::uint64_t bytes) noex
 
 // Where some ranks only stage and the others only take, nobody waits for more than a quarter.
 constexpr std::uint32_t one_way_chunk(std::uint32_t chunk, std::uint64_t bytes) noexcept {
-  constexpr std::uint64_t kLeast = 4096;
+  constexpr std::uint64_t kLeast = 8192;
   return static_cast<std::uint32_t>(
       std::min<std::uint64_t>(chunk, std::max(kLeast, (bytes + 3) / 4)));
 }

@@ -18,8 +18,10 @@ bool inline_shot(Round& round, const Reduction& reduction) {
   if (!round.enter()) return false;
   if (!wants(round, reduction) || reduction.bytes == 0) return true;
   const auto sources = round.sources();
-  for (int peer = 0; peer < round.size(); ++peer)
-    sources[static_cast<std::size_t>(peer)] = round.payload(peer);
+  // Not the own payload: whoever looked at it has taken its line away.
+  sources[static_cast<std::size_t>(round.rank())] = reduction.input;
+  for (int i = 1; i < round.size(); ++i)
+    sources[static_cast<std::size_t>(round.peer(i))] = round.payload(round.peer(i));
   round.reduce_out(reduction.how, reduction.output, reduction.bytes, StorePolicy::temporal);
   return true;
 }
@@ -27,7 +29,8 @@ bool inline_shot(Round& round, const Reduction& reduction) {
 bool one_shot(Round& round, const Choice& choice, const Reduction& reduction) {
   const bool mutual = reduction.root == Round::kEveryRank;
   const Pieces pieces =
-      mutual ? round.cut(choice, reduction.bytes) : round.cut_one_way(choice, reduction.bytes);
+      mutual ? round.cut(choice, reduction.bytes)
+             : round.cut_one_way(choice, reduction.bytes, reduction.root != round.rank());
   const StorePolicy results = result_policy(choice, reduction.bytes);
   const bool takes = wants(round, reduction);
   const auto slot_of = [&](int rank, std::size_t step) {

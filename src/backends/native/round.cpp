@@ -15,14 +15,6 @@ constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kLine - 1) /
 
 std::uint32_t this_cpu() noexcept { return static_cast<std::uint32_t>(sched_getcpu()); }
 
-void fetch_for_writing(const void* line) noexcept {
-#if defined(__x86_64__)
-  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));  // not of every compiler's
-#else
-  __builtin_prefetch(line, 1);
-#endif
-}
-
 const char* phase_of(Round::Word word) noexcept {
   if (word == &Progress::staged) return "waiting for the data of the other ranks";
   if (word == &Progress::reduced) return "waiting for the slices that other ranks reduce";
@@ -54,16 +46,21 @@ Pieces Round::cut(const Choice& choice, std::size_t bytes, std::size_t width) co
   return {piece, (bytes + piece - 1) / piece};
 }
 
-Pieces Round::cut_one_way(const Choice& choice, std::size_t bytes,
-                          std::size_t width) const noexcept {
+Pieces Round::cut_one_way(const Choice& choice, std::size_t bytes, bool stages,
+                          std::size_t width) noexcept {
   // Fewer places come back too soon, more fall out of the caches.
   constexpr std::size_t kLeastMoved = std::size_t{32} << 10;
+  constexpr std::size_t kMostAhead = std::size_t{16} << 10;
   const std::size_t places = team_.layout().half_bytes() / 4;
   Choice finer = choice;
   if (!team_.crowded()) finer.chunk = one_way_chunk(choice.chunk, round_up(bytes) * width);
   Pieces pieces = cut(finer, bytes, width);
   const std::size_t span = pieces.bytes * std::min(pieces.count, kSlots) * width;
-  if (span >= kLeastMoved && span <= places) pieces.first = epoch_ / 2 % (places / span) * span;
+  const auto first_of = [&](std::uint32_t epoch) {
+    return span >= kLeastMoved && span <= places ? epoch / 2 % (places / span) * span : 0;
+  };
+  pieces.first = first_of(epoch_);
+  if (stages && !team_.crowded()) ahead_ = {first_of(epoch_ + 1), std::min(span, kMostAhead)};
   return pieces;
 }
 

@@ -96,10 +96,12 @@ class Round {
   }
   // Cuts `bytes` for slots that hold `width` pieces beside each other.
   Pieces cut(const Choice& choice, std::size_t bytes, std::size_t width = 1) const noexcept;
-  // The same where some ranks only stage and the others only take. They begin elsewhere in the
-  // staging from op to op: a rank gets back what it used long ago at twice the pace of what another
-  // has just read.
-  Pieces cut_one_way(const Choice& choice, std::size_t bytes, std::size_t width = 1) const noexcept;
+  // The same where some ranks only stage, as `stages` says of this one, and the others only take.
+  // They begin elsewhere in the staging from op to op: a rank gets back what it used long ago at
+  // twice the pace of what another has just read. Who stages has its lines of the next such op
+  // fetched when this one ends.
+  Pieces cut_one_way(const Choice& choice, std::size_t bytes, bool stages,
+                     std::size_t width = 1) noexcept;
   // Scratch, one pointer per rank.
   std::span<const std::byte*> sources() const noexcept { return team_.sources(); }
 
@@ -209,6 +211,7 @@ class Round {
   bool direct_ = false;    // peers' memory is reached where it lies
   bool pushed_ = false;    // peers write into this rank's memory, and it into theirs
   bool streamed_ = false;  // since the last flag
+  Part ahead_;             // of the own staging, for the next op
   bool unrung_ = false;    // a flag for which the bell was not rung yet
   std::optional<Taker> taker_;  // of a block on its way to this rank
   std::shared_ptr<const Failure> failure_;

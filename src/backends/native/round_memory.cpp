@@ -198,6 +198,10 @@ bool Round::stands() {
 }
 
 bool Round::finish(bool ok) {
+  if (ahead_.bytes != 0)
+    fetch_for_writing(
+        team_.layout().staging(team_.base(), rank(), parity_of(epoch_ + 1)) + ahead_.first,
+        ahead_.bytes);
   finish_streams();
   if (unrung_) team_.lines(rank()).bell.ring();
   if (ok && !direct_) return true;

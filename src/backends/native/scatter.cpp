@@ -26,7 +26,7 @@ bool one_shot(Round& round, const Choice& choice, const Scattering& all) {
   const int rank = round.rank();
   const auto ranks = static_cast<std::size_t>(round.size());
   const StorePolicy results = result_policy(choice, all.blocks.largest());
-  const Pieces pieces = round.cut_one_way(choice, all.blocks.largest(), ranks);
+  const Pieces pieces = round.cut_one_way(choice, all.blocks.largest(), rank == all.root, ranks);
   const auto stage = [&](std::size_t step) {
     std::byte* const slot = round.slot(all.root, pieces, step, ranks);
     for (int i = 0; i < round.size(); ++i) {
