@@ -139,7 +139,7 @@ class Training(unittest.TestCase):
             pass
         os.close(controller)
         self.assertEqual(ended.returncode, 0, shown)
-        self.assertRegex(shown, rb"\repoch 1/1 \[ *\] 1/\d+  loss \d.*  ETA \d+ s\x1b\[K\r")
+        self.assertRegex(shown, rb"\repoch 1/1 \[=* *\] 1/\d+  loss \d.*  ETA \d+ s\x1b\[K\r")
         self.assertTrue(shown.endswith(b"\r\x1b[K"), shown)  # rank 0 alone has one
         self.assertRegex(ended.stdout, rb"(?m)^\[0\] epoch 1/1 ")
 
