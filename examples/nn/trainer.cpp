@@ -63,7 +63,7 @@ class Progress {
     const int width = std::clamp(room, 0, 24);
     const int filled = static_cast<int>(static_cast<std::uint64_t>(width) * done / total);
     const std::string bar = fmt::format("[{:<{}}]", std::string(filled, '='), width);
-    fmt::print(stderr, "{}{}{}{}", name, width == 0 ? "" : bar, figures, end_);
+    std::fputs((name + (width == 0 ? "" : bar) + figures + end_).c_str(), stderr);
   }
   void clear() const {
     if (columns_ > 0) std::fputs(end_, stderr);
