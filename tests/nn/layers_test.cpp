@@ -157,7 +157,7 @@ TEST_F(Layers, BatchNormPassesOnItsStatisticsTimesTheSamples) {
 
 // A net whose first node it is asks for no gradient of its input, only for those of its parameters.
 TEST_F(Layers, BatchNormMayBeTheFirstOfANet) {
-  struct Gradients : GradientSink {
+  struct Collected : GradientSink {
     float* next(std::size_t parameter) override { return at[parameter].data(); }
     void done(std::size_t) override {}
     std::vector<Buffer> at;
@@ -175,7 +175,7 @@ TEST_F(Layers, BatchNormMayBeTheFirstOfANet) {
   const Buffer input = to_floats(x);
   Buffer diff = to_floats(dy);
   std::vector<Buffer> values;
-  Gradients gradients;
+  Collected gradients;
   Net net(model, 1);
   net.place(0, kSamples, true);
   net.set_output(kModelInput, 0, input.data());
