@@ -82,6 +82,7 @@ int run(const RunOptions& options) {
       .ranks = options.ranks,
       .command = options.command,
       .environment = options.environment,
+      .status_line = output.takes_status(),
       .grace = options.grace,
       .hosts = options.hosts,
       .on_line = [&](int rank, bool is_stderr,

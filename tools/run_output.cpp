@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "c10d/env.h"
 #include "c10d/launch.h"
 #include "src/net/socket.h"
 
@@ -26,6 +27,12 @@ RunOutput::RunOutput(const RunOptions& options) : options_(options) {
   if (options.hosts.count > 1) return;
   for (int rank = 0; rank < options.ranks; ++rank)
     for (const bool is_stderr : {false, true}) target(rank, is_stderr);
+}
+
+bool RunOutput::takes_status() const {
+  const bool shown = options_.shown_ranks.empty() || options_.shown_ranks.count(0) != 0;
+  const bool filed = selected(options_.tees, 0, true) || selected(options_.redirects, 0, true);
+  return shown && !filed && env("TERM") != "dumb" && !env("CI");
 }
 
 RunOutput::Target& RunOutput::target(int rank, bool is_stderr) {

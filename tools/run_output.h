@@ -16,6 +16,8 @@ class RunOutput {
   // Which ranks are this host's is known of one host only: then the files are made at once, else
   // with the first line. `options` must outlive it. Throws std::runtime_error.
   explicit RunOutput(const RunOptions& options);
+  // Of rank 0: where its stderr goes to the console alone, and the user wants to see things move.
+  bool takes_status() const;
   void line(int rank, bool is_stderr, std::string_view text);
 
  private:

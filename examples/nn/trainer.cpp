@@ -2,6 +2,7 @@
 #include "examples/nn/trainer.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <numeric>
 #include <optional>
 
+#include "c10d/env.h"
 #include "c10d/parallel/ddp.h"
 #include "c10d/parallel/sampler.h"
 #include "examples/nn/agreement.h"
@@ -25,10 +27,19 @@ using Clock = std::chrono::steady_clock;
 using c10d::parallel::DistributedSampler;
 using c10d::parallel::Snapshot;
 
+// Of the terminal that shows this rank's bar, its own or the launcher's; 0: none does.
+int bar_columns(int rank) {
+  if (rank != 0) return 0;
+  winsize size{};
+  if (isatty(2) == 1 && ioctl(2, TIOCGWINSZ, &size) == 0)
+    return size.ws_col == 0 ? 80 : size.ws_col;
+  return static_cast<int>(c10d::env_integer("C10D_TERMINAL_COLUMNS", 1, 65'535).value_or(0));
+}
+
 // A line that is written over itself, on the terminal of rank 0; elsewhere nothing.
 class Progress {
  public:
-  Progress(const Task& task, int rank) : task_(task), shown_(rank == 0 && isatty(2) == 1) {}
+  Progress(const Task& task, int rank) : task_(task), columns_(bar_columns(rank)) {}
   ~Progress() { clear(); }
   void begin_epoch(std::uint64_t steps_done) {
     begin_ = Clock::now();
@@ -37,23 +48,25 @@ class Progress {
   }
   void step(std::uint64_t epoch, std::uint64_t steps_done, std::size_t samples, double loss) {
     samples_ += samples;
-    if (!shown_ || Clock::now() - last_ < std::chrono::milliseconds(100)) return;
+    if (columns_ == 0 || Clock::now() - last_ < std::chrono::milliseconds(100)) return;
     last_ = Clock::now();
-    constexpr int kWidth = 24;
     const auto total = static_cast<std::uint64_t>(task_.steps_per_epoch());
     const std::uint64_t done = steps_done - epoch * total;
-    const int filled = static_cast<int>(kWidth * done / total);
     const double seconds = seconds_since_begin();
     const double left =
         seconds / static_cast<double>(steps_done - first_) * static_cast<double>(total - done);
-    std::fprintf(stderr, "\repoch %d/%d [%s%s] %d/%d  loss %.4f  %.0f samples/s  ETA %.0f s \033[K",
-                 static_cast<int>(epoch) + 1, task_.options.epochs,
-                 std::string(filled, '=').c_str(), std::string(kWidth - filled, ' ').c_str(),
-                 static_cast<int>(done), static_cast<int>(total), loss,
-                 static_cast<double>(samples_) / seconds, left);
+    const std::string name = fmt::format("epoch {}/{} ", epoch + 1, task_.options.epochs);
+    const std::string figures =
+        fmt::format(" {}/{}  loss {:.4f}  {:.0f} samples/s  ETA {:.0f} s", done, total, loss,
+                    static_cast<double>(samples_) / seconds, left);
+    const int room = columns_ - 3 - static_cast<int>(name.size() + figures.size());
+    const int width = std::clamp(room, 0, 24);
+    const int filled = static_cast<int>(static_cast<std::uint64_t>(width) * done / total);
+    const std::string bar = fmt::format("[{:<{}}]", std::string(filled, '='), width);
+    std::fputs((name + (width == 0 ? "" : bar) + figures + end_).c_str(), stderr);
   }
   void clear() const {
-    if (shown_) std::fputs("\r\033[K", stderr);
+    if (columns_ > 0) std::fputs(end_, stderr);
   }
   double rate() const { return static_cast<double>(samples_) / seconds_since_begin(); }
 
@@ -62,7 +75,9 @@ class Progress {
     return std::max(1e-9, std::chrono::duration<double>(Clock::now() - begin_).count());
   }
   const Task& task_;
-  bool shown_;
+  int columns_;
+  // Of the bar; the launcher erases what stood behind it by itself.
+  const char* end_ = isatty(2) == 1 ? "\033[K\r" : "\r";
   Clock::time_point begin_{}, last_{};
   std::uint64_t first_ = 0;
   std::size_t samples_ = 0;

@@ -36,6 +36,9 @@ struct LaunchOptions {
   std::vector<std::string> command;                // argv; no shell
   std::map<std::string, std::string> environment;  // added to the caller's
   bool prefix_output = true;                       // "[rank] " before each line; whole lines only
+  // Where stderr is a terminal, rank 0 gets C10D_TERMINAL_COLUMNS, and what it writes on stderr up
+  // to a '\r' that no '\n' follows is shown below the lines of print_rank_line(), and is no line.
+  bool status_line = false;
   // From SIGTERM to SIGKILL of the survivors after a first failure.
   Duration grace = std::chrono::seconds(5);
   // For the whole run; then the ranks are ended as after a first failure. Zero: for ever.

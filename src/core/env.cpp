@@ -28,6 +28,7 @@ constexpr EnvVariable kVariables[] = {
     {"C10D_LAUNCH_ID", "", "Of one c10d-run on one host: what carries it ends with it."},
     {"C10D_TOKEN_FD", "", "Descriptor of memory that holds the job's 32 secret bytes.", true},
     {"C10D_TOKEN_FILE", "", "File, mode 0600, that holds the job's secret.", true},
+    {"C10D_TERMINAL_COLUMNS", "", "Width for a status line: text on rank 0's stderr up to a \\r."},
     {"C10D_RESTART_COUNT", "0", "How often the launcher has restarted the job."},
     {"C10D_BACKEND", "native", "Backend of groups that name none."},
     {"C10D_BACKEND_PATH", "", "Folders of backend modules, by colons; searched first."},

@@ -41,6 +41,9 @@ void add_own(Environment& to, const LaunchOptions& options, const JobFacts& job,
   // Of an outer job, and no business of this one.
   to.erase("C10D_TOKEN_FILE");
   to.erase("C10D_LAUNCHER");
+  to.erase("C10D_TERMINAL_COLUMNS");
+  if (job.status_columns > 0 && job.first_rank + local_rank == 0)
+    to["C10D_TERMINAL_COLUMNS"] = std::to_string(job.status_columns);
 }
 
 void add_torchruns(Environment& to, const LaunchOptions& options, const JobFacts& job,

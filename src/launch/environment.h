@@ -19,6 +19,7 @@ struct JobFacts {
   int token_fd = -1;
   int first_rank = 0;  // of this host
   int size = 1;
+  int status_columns = 0;     // of the terminal that takes rank 0's status line; 0: none does
   std::string local_address;  // of this host, where there are several
 };
 

@@ -60,6 +60,7 @@ Fd make_token_memory(const std::string& token) {
 Job::Job(const LaunchOptions& options)
     : options_(options),
       alone_(options.hosts.count == 1),
+      status_columns_(options.status_line ? terminal_columns() : 0),
       launch_id_("c10d-" + to_hex(random_bytes(8))),
       id_(alone_ ? launch_id_ : options.hosts.job),
       token_(alone_ ? random_bytes(32) : options.hosts.token),
@@ -90,6 +91,7 @@ Job::Job(const LaunchOptions& options)
 }
 
 Job::~Job() {
+  if (status_columns_ > 0) print_status({});
   if (phase_ < Phase::draining) kill_all();
   const Deadline give_up = steady_clock::now() + kKillTimeout;
   for (const auto& rank : ranks_) {
@@ -141,6 +143,7 @@ JobFacts Job::facts() const {
   facts.master_port = master_port_;
   facts.first_rank = world_.first_rank;
   facts.size = world_.size;
+  facts.status_columns = status_columns_;
   if (alone_) {
     facts.store_host = facts.master_host = store_->host();
     facts.store_port = store_->port();
@@ -229,12 +232,14 @@ void Job::read_stream(Rank& rank, bool is_stderr) {
       print_rank_line(rank.result.rank, is_stderr, line, options_.prefix_output);
     }
   };
+  const bool has_status = is_stderr && rank.result.rank == 0 && status_columns_ > 0;
+  const auto status = has_status ? LineSplitter::Sink(print_status) : LineSplitter::Sink();
   std::array<char, std::size_t{64} << 10> bytes;
   const ssize_t n = read(stream.fd.get(), bytes.data(), bytes.size());
-  if (n > 0) return stream.lines.add({bytes.data(), static_cast<std::size_t>(n)}, sink);
+  if (n > 0) return stream.lines.add({bytes.data(), static_cast<std::size_t>(n)}, sink, status);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   stream.fd.reset();
-  stream.lines.finish(sink);
+  stream.lines.finish(sink, status);
 }
 
 void Job::note_ended(std::vector<Rank*> ended) {

@@ -68,6 +68,7 @@ class Job {
 
   const LaunchOptions& options_;
   const bool alone_;             // no other hosts
+  const int status_columns_;     // 0: nothing shows rank 0's status line
   const std::string launch_id_;  // marks all processes of this host's part
   const std::string id_;
   const std::string token_;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,12 +15,15 @@
 
 #include "c10d/launch.h"
 #include "src/core/log.h"
+#include "src/core/mutex.h"
 #include "src/core/sigpipe.h"
 #include "src/launch/signals.h"
 #include "src/net/socket.h"
 
 namespace c10d::inline v0 {
 namespace {
+
+constexpr std::string_view kEraseRest = "\x1b[K";  // of the line that the cursor is in
 
 bool is_control(unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; }
 
@@ -70,6 +74,16 @@ void write_all(int fd, std::string_view text) {
   }
 }
 
+// Of this process, as stderr is.
+struct SharedStatus {
+  Mutex mutex;
+  StatusLine line C10D_GUARDED_BY(mutex);
+};
+SharedStatus& shared_status() {
+  static SharedStatus status;
+  return status;
+}
+
 }  // namespace
 
 std::string visible(std::string_view text) {
@@ -86,13 +100,27 @@ std::string visible(std::string_view text) {
   return shown;
 }
 
-void LineSplitter::add(std::string_view bytes, const Sink& sink) {
+void LineSplitter::add(std::string_view bytes, const Sink& sink, const Sink& status) {
   while (!bytes.empty()) {
+    if (status && partial_.ends_with('\r')) {
+      // Taken for a status, unless the '\n' of its line comes only now.
+      if (bytes.front() != '\n')
+        partial_.clear();
+      else
+        status({});
+    }
     const std::size_t room = kMaxLine - partial_.size();
-    const std::size_t end = bytes.substr(0, room).find('\n');
+    const std::size_t end = bytes.substr(0, room).find_first_of(status ? "\r\n" : "\n");
     if (end == std::string_view::npos && bytes.size() < room) {
       partial_ += bytes;
       return;
+    }
+    if (end != std::string_view::npos && bytes[end] == '\r') {
+      partial_ += bytes.substr(0, end + 1);
+      bytes.remove_prefix(end + 1);
+      if (!bytes.starts_with('\n'))
+        status(std::string_view(partial_).substr(0, partial_.size() - 1));
+      continue;
     }
     const std::size_t taken = end == std::string_view::npos ? room : end;
     partial_ += bytes.substr(0, taken);
@@ -102,10 +130,50 @@ void LineSplitter::add(std::string_view bytes, const Sink& sink) {
   }
 }
 
-void LineSplitter::finish(const Sink& sink) {
+void LineSplitter::finish(const Sink& sink, const Sink& status) {
+  if (status) {
+    if (partial_.ends_with('\r')) partial_.clear();
+    status({});
+  }
   if (partial_.empty()) return;
   sink(partial_);
   partial_.clear();
+}
+
+std::string StatusLine::show(std::string_view text, int columns) {
+  // A byte takes a column at most, but for a tab. The last column stays free: beyond it some
+  // terminals wrap.
+  std::string shown = visible(text.substr(0, static_cast<std::size_t>(columns)));
+  std::replace(shown.begin(), shown.end(), '\t', ' ');
+  std::size_t size = std::min(shown.size(), static_cast<std::size_t>(std::max(columns, 1)) - 1);
+  const auto continues = [&] { return (static_cast<unsigned char>(shown[size]) & 0xc0) == 0x80; };
+  while (size > 0 && size < shown.size() && continues()) --size;
+  shown.resize(size);
+  std::string change = shown.empty() ? erase() : fmt::format("\r{}{}\r", shown, kEraseRest);
+  text_ = std::move(shown);
+  return change;
+}
+
+std::string StatusLine::erase() const {
+  return text_.empty() ? "" : fmt::format("\r{}", kEraseRest);
+}
+
+std::string StatusLine::again() const { return text_.empty() ? "" : text_ + "\r"; }
+
+int terminal_columns() {
+  winsize size{};
+  if (isatty(STDERR_FILENO) != 1 || ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+  return size.ws_col == 0 ? 80 : size.ws_col;
+}
+
+void print_status(std::string_view text) {
+  std::string change;
+  {
+    SharedStatus& status = shared_status();
+    const MutexLock lock(status.mutex);
+    change = status.line.show(text, terminal_columns());
+  }
+  write_all(STDERR_FILENO, change);
 }
 
 void LineTail::add(std::string_view line) {
@@ -125,10 +193,21 @@ std::string LineTail::text() const {
 void print_rank_line(int rank, bool is_stderr, std::string_view line, bool prefix) {
   const int fd = is_stderr ? STDERR_FILENO : STDOUT_FILENO;
   if (line.ends_with('\r')) line.remove_suffix(1);
+  const bool terminal = isatty(fd) == 1;
   std::string text = prefix ? fmt::format("[{}] ", rank) : std::string();
-  text += isatty(fd) == 1 ? visible(line) : std::string(line);
+  text += terminal ? visible(line) : std::string(line);
   text += '\n';
+  std::string before, after;
+  {
+    SharedStatus& status = shared_status();
+    const MutexLock lock(status.mutex);
+    before = status.line.erase();
+    // A pipe may lead to the same terminal, by a process that writes the line there some time.
+    if (terminal) after = status.line.again();
+  }
+  write_all(STDERR_FILENO, before);
   write_all(fd, text);
+  write_all(STDERR_FILENO, after);
 }
 
 }  // namespace c10d::inline v0

@@ -21,13 +21,34 @@ class LineSplitter {
   static constexpr std::size_t kMaxLine = std::size_t{64} << 10;
   using Sink = std::function<void(std::string_view line)>;
 
-  void add(std::string_view bytes, const Sink& sink);
+  // With `status`, text up to a '\r' that no '\n' follows goes there instead, at once: what is
+  // shown until the next such text, or until it is empty.
+  void add(std::string_view bytes, const Sink& sink, const Sink& status = {});
   // At the end of the stream: what is left is a line.
-  void finish(const Sink& sink);
+  void finish(const Sink& sink, const Sink& status = {});
 
  private:
   std::string partial_;
 };
+
+// A line that stays below all others on a terminal. The texts are to be written to it.
+class StatusLine {
+ public:
+  // Instead of the one before, cut to the width; an empty `text` leaves none.
+  std::string show(std::string_view text, int columns);
+  // Before another line, and after it; both are empty where no status is shown.
+  std::string erase() const;
+  std::string again() const;
+
+ private:
+  std::string text_;
+};
+
+// Of the terminal that stderr is, 80 where it does not say; 0: it is none.
+int terminal_columns();
+
+// Shows a status on stderr, below the lines of print_rank_line(), until the next; empty: none.
+void print_status(std::string_view text);
 
 // The last lines of a stream, bounded in number and length.
 class LineTail {

@@ -51,11 +51,14 @@ TEST(RankEnvironment, HoldsTheWholeContract) {
       {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
       // Of an outer job.
       {"C10D_TOKEN_FILE", "(unset)"},
+      {"C10D_TERMINAL_COLUMNS", "(unset)"},
   };
   std::vector<std::string> names;
   for (const auto& [name, value] : expected) names.push_back(name);
-  EXPECT_EQ(variables(names, {"-n", "2"}, 1, {{"C10D_RANK", "7"}, {"C10D_TOKEN_FILE", "x"}}),
-            expected);
+  EXPECT_EQ(
+      variables(names, {"-n", "2"}, 1,
+                {{"C10D_RANK", "7"}, {"C10D_TOKEN_FILE", "x"}, {"C10D_TERMINAL_COLUMNS", "7"}}),
+      expected);
 }
 
 TEST(RankEnvironment, StoreAndMasterPortDiffer) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -55,6 +56,85 @@ TEST(Output, ATerminalIsNotSteeredByTheRanks) {
       run({.command = c10d_run({C10D_PROBE, "text", "a\x1b[2Jb\tc\r\n", ""}), .terminal = true});
   EXPECT_EQ(ended.code, 0);
   EXPECT_EQ(ended.out, "[0] a\\x1b[2Jb\tc\r\n");
+}
+
+// What a terminal shows of these bytes in the end, line by line.
+Lines screen_of(const std::string& bytes) {
+  Lines rows(1);
+  std::size_t column = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    std::string& row = rows.back();
+    if (bytes[i] == '\r') {
+      column = 0;
+    } else if (bytes[i] == '\n') {
+      rows.emplace_back();
+    } else if (bytes.compare(i, 3, "\x1b[K") == 0) {
+      row.resize(std::min(row.size(), column));
+      i += 2;
+    } else {
+      if (row.size() <= column) row.resize(column + 1, ' ');
+      row[column++] = bytes[i];
+    }
+  }
+  return rows;
+}
+
+// Of two ranks that count to 20, in the order of sorted_lines_of().
+Lines status_probes_lines(const std::string& columns) {
+  Lines lines = {"[0] columns " + columns, "[1] columns 0"};
+  for (const std::string rank : {"[0] ", "[1] "})
+    for (int i = 0; i < 20; ++i)
+      for (const std::string what : {"line ", "word "})
+        lines.push_back(rank + what + std::to_string(i));
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+const std::map<std::string, std::string> kXterm = {{"TERM", "xterm"}, {"CI", ""}};
+
+TEST(Output, AStatusLineStaysBelowTheLinesOfATerminal) {
+  const Ended ended = run({.command = c10d_run({"-n", "2", C10D_PROBE, "status", "20"}),
+                           .environment = kXterm,
+                           .terminal = true});
+  EXPECT_EQ(ended.code, 0);
+  for (int i = 0; i < 20; ++i) {
+    const std::string shown = "\rstep " + std::to_string(i) + " is done\x1b[K\r";
+    EXPECT_NE(ended.out.find(shown), std::string::npos) << i;
+  }
+  const std::string cut = "\rthe end of " + std::string(79 - 11, 'x') + "\x1b[K\r";
+  EXPECT_NE(ended.out.find(cut), std::string::npos) << ended.out;
+  Lines rows = screen_of(ended.out);
+  EXPECT_EQ(rows.back(), "");
+  rows.pop_back();
+  std::sort(rows.begin(), rows.end());
+  EXPECT_EQ(rows, status_probes_lines("80"));
+}
+
+TEST(Output, WithoutATerminalThereIsNoStatusLine) {
+  const Ended piped = run_ranks({"-n", "2", C10D_PROBE, "status", "20"}, kXterm);
+  EXPECT_EQ(sorted_lines_of(piped.out + piped.err), status_probes_lines("0"));
+  EXPECT_EQ(run_ranks({C10D_PROBE, "text", "", "bar\rword\n"}, kXterm).err, "[0] bar\rword\n");
+  using Variable = std::pair<std::string, std::string>;
+  for (const Variable& unwanted : {Variable("TERM", "dumb"), Variable("CI", "true")}) {
+    std::map<std::string, std::string> environment = kXterm;
+    environment[unwanted.first] = unwanted.second;
+    const Ended ended = run({.command = c10d_run({C10D_PROBE, "text", "", "bar\rword\n"}),
+                             .environment = environment,
+                             .terminal = true});
+    EXPECT_EQ(ended.out, "[0] bar\\x0dword\r\n") << unwanted.first;
+  }
+}
+
+TEST(Output, AStatusLineGoesToNoFile) {
+  std::string folder = ::testing::TempDir() + "/c10d-run-logs-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const Ended ended = run(
+      {.command = c10d_run({"--log-dir", folder, "-t", "2", C10D_PROBE, "text", "", "bar\rword\n"}),
+       .environment = kXterm,
+       .terminal = true});
+  EXPECT_EQ(ended.out, "[0] bar\\x0dword\r\n");
+  EXPECT_EQ(content(std::filesystem::path(folder) / "0" / "stderr.log"), "bar\rword\n");
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Output, InputGoesToRankZero) {

@@ -73,6 +73,20 @@ int print_text(const Arguments& arguments) {
   return 0;
 }
 
+// status STEPS: lines on both streams, and between them a status line where one is shown.
+int show_status(const Arguments& arguments) {
+  const auto columns = env_integer("C10D_TERMINAL_COLUMNS", 1, 65'535);
+  std::printf("columns %d\n", static_cast<int>(columns.value_or(0)));
+  for (int i = 0; i < argument(arguments, 0); ++i) {
+    if (columns) std::fprintf(stderr, "step %d is done\r", i);
+    std::fprintf(stderr, "word %d\n", i);
+    std::printf("line %d\n", i);
+    std::fflush(stdout);
+  }
+  if (columns) std::fprintf(stderr, "the end of %s\r", std::string(200, 'x').c_str());
+  return 0;
+}
+
 // fail RANK exit|signal NUMBER: that rank ends so, the others stay.
 int fail(const Arguments& arguments) {
   if (my_rank() != argument(arguments, 0)) stay();
@@ -267,6 +281,7 @@ int main(int argc, char** argv) {
       {"variables", print_variables},
       {"lines", print_lines},
       {"text", print_text},
+      {"status", show_status},
       {"fail", fail},
       {"throw", throw_something},
       {"ignore_term", ignore_term},

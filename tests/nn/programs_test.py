@@ -124,6 +124,25 @@ class Training(unittest.TestCase):
         self.assertRegex(ended.stderr, r"rank \d was the first to fail, with exit code 1:\n"
                                        r"(.*\n)*.*try less than --lr 1e\+30")
 
+    def test_the_launchers_terminal_shows_a_bar(self):
+        controller, terminal = os.openpty()
+        words = [str(PROGRAMS / "c10d-run"), "-n", "2", str(PROGRAMS / "train_ddp"), *QUICK]
+        ended = subprocess.run([*words, "--steps", "2"], stdin=subprocess.DEVNULL, timeout=300,
+                               stdout=subprocess.PIPE, stderr=terminal, check=False,
+                               env={**os.environ, "TERM": "xterm", "CI": ""})
+        os.close(terminal)
+        shown = b""
+        try:
+            while part := os.read(controller, 4096):
+                shown += part
+        except OSError:  # the end
+            pass
+        os.close(controller)
+        self.assertEqual(ended.returncode, 0, shown)
+        self.assertRegex(shown, rb"\repoch 1/1 \[=* *\] 1/\d+  loss \d.*  ETA \d+ s\x1b\[K\r")
+        self.assertTrue(shown.endswith(b"\r\x1b[K"), shown)  # rank 0 alone has one
+        self.assertRegex(ended.stdout, rb"(?m)^\[0\] epoch 1/1 ")
+
     def test_every_model_trains_on_two_ranks(self):
         for model, data in (("mlp", "digits"), ("babycnn", "digits"), ("resnet18", "digits"),
                             ("gpt", "text")):

@@ -77,6 +77,67 @@ TEST(LineSplitter, AnEndlessLineComesInPieces) {
   EXPECT_EQ(lines[3], "c");
 }
 
+// The lines, each after the status that is shown while it is printed; at the end the last status.
+Lines split_with_status(const std::vector<std::string>& pieces) {
+  Lines lines;
+  std::string shown;
+  const auto sink = [&](std::string_view line) {
+    lines.push_back(shown + '|' + std::string(line));
+  };
+  const auto status = [&](std::string_view text) { shown = text; };
+  LineSplitter splitter;
+  for (const std::string& piece : pieces) splitter.add(piece, sink, status);
+  lines.push_back(shown + '|');
+  splitter.finish(sink, status);
+  EXPECT_EQ(shown, "");
+  return lines;
+}
+
+TEST(LineSplitter, StatusIsNoLineHoweverTheBytesCome) {
+  const std::string text = "one\nbar 1\rtwo\r\nthree\nbar 2\rbar 3\rfour\n\rfive\nbar 4\r";
+  const Lines lines = {"|one", "|two\r", "|three", "bar 3|four", "|five", "bar 4|"};
+  EXPECT_EQ(split_with_status({text}), lines);
+  for (std::size_t at = 0; at <= text.size(); ++at)
+    EXPECT_EQ(split_with_status({text.substr(0, at), text.substr(at)}), lines) << at;
+  Lines bytes;
+  for (const char c : text) bytes.emplace_back(1, c);
+  EXPECT_EQ(split_with_status(bytes), lines);
+  EXPECT_EQ(split_with_status({"bar\r", "unfinished"}), (Lines{"bar|", "|unfinished"}));
+}
+
+TEST(LineSplitter, AnEndlessStatusComesInLines) {
+  const std::string piece(LineSplitter::kMaxLine, 'a');
+  EXPECT_EQ(split_with_status({piece + piece, "b\r"}), (Lines{'|' + piece, '|' + piece, "b|"}));
+}
+
+TEST(StatusLine, IsReplacedErasedAndShownAgain) {
+  StatusLine status;
+  EXPECT_EQ(status.erase() + status.again() + status.show("", 80), "");
+  EXPECT_EQ(status.show("bar 1", 80), "\rbar 1\x1b[K\r");
+  EXPECT_EQ(status.show("bar 2", 80), "\rbar 2\x1b[K\r");
+  EXPECT_EQ(status.erase(), "\r\x1b[K");
+  EXPECT_EQ(status.again(), "bar 2\r");
+  EXPECT_EQ(status.show("", 80), "\r\x1b[K");
+  EXPECT_EQ(status.erase() + status.again(), "");
+}
+
+TEST(StatusLine, FitsTheTerminalAndDoesNotSteerIt) {
+  const auto shown = [](std::string_view text, int columns) {
+    StatusLine status;
+    status.show(text, columns);
+    return status.again();
+  };
+  EXPECT_EQ(shown("0123456789", 10), "012345678\r");
+  EXPECT_EQ(shown("012345678", 10), "012345678\r");
+  EXPECT_EQ(shown(std::string(LineSplitter::kMaxLine, '\x01'), 10), "\\x01\\x01\\\r");
+  EXPECT_EQ(shown("\x1b[2J\tb", 80), "\\x1b[2J b\r");
+  EXPECT_EQ(shown("a\xc3\xa9z", 5), "a\xc3\xa9z\r");
+  EXPECT_EQ(shown("a\xc3\xa9z", 4), "a\xc3\xa9\r");
+  EXPECT_EQ(shown("a\xc3\xa9z", 3), "a\r");
+  EXPECT_EQ(shown("\x80\x80\x80", 3), "");
+  for (const int columns : {1, 0}) EXPECT_EQ(shown("abc", columns), "");
+}
+
 TEST(LineTail, KeepsTheLastLinesAndTheirBeginnings) {
   LineTail tail;
   EXPECT_EQ(tail.text(), "");
