@@ -97,8 +97,7 @@ BenchOp bench_op_from_string(std::string_view name) {
   const std::string_view near = nearest_name(name, names);
   if (!near.empty())
     throw InvalidArgument(fmt::format("unknown op '{}': did you mean {}?", name, near));
-  throw InvalidArgument(
-      fmt::format("unknown op '{}': one of {}, or all", name, fmt::join(names, " ")));
+  throw InvalidArgument(fmt::format("unknown op '{}': one of {}", name, fmt::join(names, " ")));
 }
 
 CellKey key_of(const Case& c) {

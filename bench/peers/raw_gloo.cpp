@@ -16,6 +16,7 @@
 #include <gloo/transport/tcp/device.h>
 #include <gloo/types.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <pthread.h>
 
 #include <csignal>
@@ -49,18 +50,30 @@ class PeerStore : public gloo::rendezvous::Store {
   std::shared_ptr<c10d::Store> store_;
 };
 
+// Gloo reads what the resolver did not write when a name has no address.
+void expect_address(const std::string& host) {
+  addrinfo* addresses = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), nullptr, nullptr, &addresses))
+    throw_failure({.code = Code::unreachable,
+                   .message = "Gloo cannot listen on '" + host + "': " + gai_strerror(error) +
+                              "; set C10D_GLOO_INTERFACE to an interface or an address of this "
+                              "host"});
+  freeaddrinfo(addresses);
+}
+
 std::shared_ptr<gloo::Context> connect(const BackendContext& context) {
-  // Gloo does not guard its writes against SIGPIPE; its thread inherits what is blocked here.
-  sigset_t sigpipe, before;
-  sigemptyset(&sigpipe);
-  sigaddset(&sigpipe, SIGPIPE);
-  pthread_sigmask(SIG_BLOCK, &sigpipe, &before);
   gloo::transport::tcp::attr attr;
   attr.hostname = context.all_local() ? "127.0.0.1" : context.members[context.rank].host;
   if (const auto named = env("C10D_GLOO_INTERFACE")) {
     attr.hostname.clear();
     (if_nametoindex(named->c_str()) != 0 ? attr.iface : attr.hostname) = *named;
   }
+  if (attr.iface.empty()) expect_address(attr.hostname);
+  // Gloo does not guard its writes against SIGPIPE; its thread inherits what is blocked here.
+  sigset_t sigpipe, before;
+  sigemptyset(&sigpipe);
+  sigaddset(&sigpipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &sigpipe, &before);
   auto device = gloo::transport::tcp::CreateDevice(attr);
   auto mesh = std::make_shared<gloo::rendezvous::Context>(context.rank, context.size);
   const auto store = std::make_shared<PeerStore>(context.store);

@@ -101,6 +101,7 @@ class BatchNormPlan final : public Plan {
 #endif
     run_forward_ = dnnl::batch_normalization_forward(forward_);
     if (!training) return;
+    joint_gradients = true;
     with_workspace_ = relu;
     kept = 4 * room_ + (relu ? (forward_.workspace_desc().get_size() + 3) / sizeof(float) : 0);
 #if DNNL_VERSION_MAJOR >= 3

@@ -41,6 +41,8 @@ class Plan {
   Layout input, output;
   std::size_t kept = 0;          // floats of Slot::kept
   bool passes_gradient = false;  // the gradients of its inputs are that of its output: no buffer
+  // backward_input computes the gradients of its parameters: it runs even if nobody reads its own.
+  bool joint_gradients = false;
 
   virtual void forward(Slots shards, Pointers values) = 0;
   virtual void backward_input(Slots shards, Pointers values) = 0;

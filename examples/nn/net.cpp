@@ -129,17 +129,20 @@ void Net::forward(int first, int last, int shard, int shards) {
 
 void Net::backward_input(int first, int last, int shard, int shards) {
   for (int node = last - 1; node >= first; --node) {
+    // Nobody asks for the gradient of the model's input.
+    const bool reads_input = model_.nodes[node].input == kModelInput;
+    const auto is_needed = [&](const Plan& plan) { return !reads_input || plan.joint_gradients; };
     for (int at = shard; at < shard + shards; ++at) {
       if (states_[at].plans == nullptr) continue;
       const Plan& plan = *(*states_[at].plans)[node];
       Slot& own = slot(node, at);
       own.diff_output = diff_of(node, at);
-      if (own.diff_input.size() == 0 && !plan.passes_gradient && model_.nodes[node].input >= 0)
+      if (own.diff_input.size() == 0 && !plan.passes_gradient && is_needed(plan))
         own.diff_input = Buffer(plan.input.floats);
     }
-    if (model_.nodes[node].input == kModelInput) continue;  // nobody asks for that gradient
-    run(node, shard, shards,
-        [](Plan& plan, Slots slots, Pointers at) { plan.backward_input(slots, at); });
+    run(node, shard, shards, [&](Plan& plan, Slots slots, Pointers at) {
+      if (is_needed(plan)) plan.backward_input(slots, at);
+    });
   }
 }
 

@@ -33,10 +33,10 @@ class Joining {
     } catch (const DistError& error) {
       throw_failure(*fail(error.failure()));
     } catch (const std::exception& error) {
-      fail({.code = Code::out_of_resources,
-            .message = std::string("this rank could not join: ") + error.what(),
-            .rank = options_.rank});
-      throw;
+      throw_failure(*fail({.code = Code::out_of_resources,
+                           .message = std::string("this rank could not join: ") + error.what() +
+                                      "; raise ulimit -u (threads) or -v (memory)",
+                           .rank = options_.rank}));
     }
   }
   // Returns when all of `keys`, one by rank, are in the store. Throws failure(), or at the deadline

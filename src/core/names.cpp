@@ -29,8 +29,8 @@ Enum from_string(std::string_view what, std::string_view name,
   for (std::size_t i = 0; i < names.size(); ++i)
     if (names[i] == name) return static_cast<Enum>(i);
   const std::string_view near = nearest(name, names);
-  throw InvalidArgument(fmt::format("unknown {} '{}'{}; known: {}", what, name,
-                                    near.empty() ? "" : fmt::format("; did you mean {}?", near),
+  throw InvalidArgument(fmt::format("unknown {} '{}'{} known: {}", what, name,
+                                    near.empty() ? ";" : fmt::format("; did you mean {}?", near),
                                     fmt::join(names, " ")));
 }
 

@@ -27,7 +27,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string_view nearest(std::string_view word, std::span<const std::string_view> names) {
   std::string_view best;
-  std::size_t best_distance = word.size() / 2 + 1;
+  std::size_t best_distance = word.size() / 3 + 1;
   for (std::string_view name : names) {
     const std::size_t distance = edit_distance(word, name);
     if (distance < best_distance) {

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <net/if.h>
 #include <netdb.h>
 
 #include <cerrno>
@@ -105,6 +106,15 @@ std::string address_towards(const std::string& host) try {
   return {};
 } catch (const DistNetworkError&) {
   return {};
+}
+
+std::string interface_names() {
+  const std::unique_ptr<struct if_nameindex, decltype(&::if_freenameindex)> list(
+      ::if_nameindex(), ::if_freenameindex);
+  std::string names;
+  for (const auto* entry = list.get(); entry != nullptr && entry->if_index != 0; ++entry)
+    names += (names.empty() ? "" : ", ") + std::string(entry->if_name);
+  return names;
 }
 
 Address local_address(int fd) {

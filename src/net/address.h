@@ -39,6 +39,8 @@ C10D_API std::vector<Address> try_to_resolve(const std::string& host, std::uint1
                                              std::string& problem);
 // The address from which packets to `host` leave this one, numeric; empty when there is no way.
 C10D_API std::string address_towards(const std::string& host);
+// Of this host's network interfaces, for a message: "lo, eth0".
+C10D_API std::string interface_names();
 // Of the socket's own end.
 C10D_API Address local_address(int fd);
 

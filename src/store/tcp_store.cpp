@@ -115,6 +115,8 @@ class TcpClient final : public RequestStore<TcpStore> {
   };
 
   Reply perform(const Request& request, Deadline deadline) override;
+  Reply exchange(StoreCall& call) C10D_REQUIRES(mutex_);
+  void abandon(const StoreCall& call) C10D_REQUIRES(mutex_);
   void start_server(const TcpStoreOptions& options);
   void write_will(const TcpStoreOptions& options);
   void connect_first(const TcpStoreOptions& options, Deadline deadline);
@@ -130,6 +132,7 @@ class TcpClient final : public RequestStore<TcpStore> {
   void forget_given_up_calls() C10D_REQUIRES(mutex_);
   void fail(Failure failure) C10D_REQUIRES(mutex_);
   bool claim_lane(StoreCall& call) C10D_REQUIRES(mutex_);
+  void wake_driver() C10D_REQUIRES(mutex_);
   void hand_over() C10D_REQUIRES(mutex_);
 
   std::unique_ptr<TcpServer> server_;  // outlives the connection to it
@@ -148,7 +151,7 @@ class TcpClient final : public RequestStore<TcpStore> {
   FrameParser parser_ C10D_GUARDED_BY(mutex_){0};
   std::string output_ C10D_GUARDED_BY(mutex_);
   std::vector<LaneState> lanes_ C10D_GUARDED_BY(mutex_);
-  bool driven_ C10D_GUARDED_BY(mutex_) = false;
+  const StoreCall* driver_ C10D_GUARDED_BY(mutex_) = nullptr;  // its thread reads for all
   Deadline lost_at_ C10D_GUARDED_BY(mutex_){};
   std::optional<Failure> failure_ C10D_GUARDED_BY(mutex_);
   std::array<char, 64 * 1024> input_ C10D_GUARDED_BY(mutex_);
@@ -252,6 +255,7 @@ bool TcpClient::claim_lane(StoreCall& call) {
   if (number == lanes_.size()) lanes_.emplace_back();
   LaneState& lane = lanes_[number];
   if (lane.last == 0) lane.last = static_cast<std::uint64_t>(number) << kLaneShift;
+  output_.reserve(output_.size() + call.frame.size());  // from here on nothing throws
   call.id = ++lane.last;
   lane.call = &call;
   lane.busy = true;
@@ -273,6 +277,17 @@ Reply TcpClient::perform(const Request& request, Deadline deadline) {
   end_frame(call.frame, 0);
 
   MutexLock lock(mutex_);
+  try {
+    return exchange(call);
+  } catch (const std::exception& error) {
+    abandon(call);
+    return error_reply(Code::out_of_resources,
+                       fmt::format("store at {}: in this process: {}; raise ulimit -v",
+                                   show_host_port(host_, port_), error.what()));
+  }
+}
+
+Reply TcpClient::exchange(StoreCall& call) {
   if (failure_) return {.failure = failure_};
   while (!claim_lane(call)) {
     // The answers to calls that were given up may be there: only a call reads them.
@@ -287,19 +302,16 @@ Reply TcpClient::perform(const Request& request, Deadline deadline) {
   if (socket_) {
     output_ += call.frame;
     flush();
-    if (driven_ && !output_.empty()) {
-      const std::uint64_t one = 1;
-      [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
-    }
+    if (!output_.empty()) wake_driver();
   }
-  const Deadline give_up = deadline + kAnswerGrace;
+  const Deadline give_up = call.deadline + kAnswerGrace;
   while (!call.reply && steady_clock::now() < give_up) {
-    if (driven_) {
+    if (driver_ != nullptr) {
       call.changed.wait_until(mutex_, give_up);
     } else {
-      driven_ = true;
+      driver_ = &call;
       drive(give_up);
-      driven_ = false;
+      driver_ = nullptr;
     }
   }
   hand_over();
@@ -314,8 +326,22 @@ Reply TcpClient::perform(const Request& request, Deadline deadline) {
                                  show_host_port(host_, port_)));
 }
 
+// What was read or written may have ended within a frame: all calls go to the next connection.
+void TcpClient::abandon(const StoreCall& call) {
+  for (LaneState& lane : lanes_)
+    if (lane.call == &call) lane.call = nullptr;
+  if (driver_ == &call) driver_ = nullptr;
+  lose();
+  wake_driver();
+  hand_over();
+}
+
+void TcpClient::wake_driver() {
+  if (driver_ != nullptr) ::eventfd_write(wake_.get(), 1);
+}
+
 void TcpClient::hand_over() {
-  if (driven_) return;
+  if (driver_ != nullptr) return;
   for (const LaneState& lane : lanes_)
     if (lane.call != nullptr && !lane.call->reply) return lane.call->changed.notify_one();
 }
@@ -428,14 +454,14 @@ void TcpClient::reconnect(Deadline until) {
   Duration pause = kFirstConnectPause;
   mutex_.unlock();
   try {
-    while (!socket && !refusal && steady_clock::now() < deadline) {
+    for (; steady_clock::now() < deadline; pause = std::min(2 * pause, kLongestConnectPause)) {
       refusal = connect_once(true, deadline, socket, problem);
       if (socket || refusal) break;
       pause_until(std::min(deadline, steady_clock::now() + pause));
-      pause = std::min(2 * pause, kLongestConnectPause);
     }
   } catch (const std::exception& error) {
-    refusal = Failure{.code = Code::store_lost, .message = error.what()};
+    mutex_.lock();
+    return fail({.code = Code::store_lost, .message = error.what()});
   }
   mutex_.lock();
   if (refusal) return fail(*std::move(refusal));

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // backend.h: backends of a program's own, and what the funnel does for any backend: one that
 // throws, fails, or lies is a failure of the group, never the end of the process.
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <latch>
 
 #include "tests/contract/ranks.h"
@@ -221,6 +223,23 @@ TEST(Funnel, ABackendThatCannotBeMadeIsTheSameFailureOnEveryRank) {
     EXPECT_EQ(failure.rank, 1);
     EXPECT_NE(failure.message.find("no room here"), std::string::npos) << failure.message;
   });
+}
+
+TEST(Gloo, AnInterfaceThatDoesNotExistIsNamedOnEveryRank) {
+  const auto backends = backends_without_launcher();
+  if (std::find(backends.begin(), backends.end(), "gloo") == backends.end()) GTEST_SKIP();
+  setenv("C10D_GLOO_INTERFACE", "no such name", 1);
+  const auto store = make_hash_store(kTimeout);
+  run_threads(2, [&](int rank) {
+    const Failure failure = failure_of([&] {
+      init_process_group(
+          {.backend = "gloo", .store = store, .rank = rank, .size = 2, .timeout = kTimeout});
+    });
+    EXPECT_EQ(failure.code, Code::unreachable);
+    for (const char* part : {"C10D_GLOO_INTERFACE=no such name", "an interface (", "lo"})
+      EXPECT_NE(failure.message.find(part), std::string::npos) << failure.message;
+  });
+  unsetenv("C10D_GLOO_INTERFACE");
 }
 
 TEST(Funnel, AFactoryThatReturnsNothingIsNamed) {

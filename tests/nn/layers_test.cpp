@@ -10,7 +10,7 @@
 #include <random>
 #include <thread>
 
-#include "examples/nn/layer.h"
+#include "examples/nn/net.h"
 #include "tests/nn/naive.h"
 #include "tests/nn/run_layer.h"
 
@@ -153,6 +153,43 @@ TEST_F(Layers, BatchNormPassesOnItsStatisticsTimesTheSamples) {
     for (int i = 0; i < 6; ++i) squares += std::pow(x[image.at(n, 5, 0, 0) + i] - sum, 2) / 23;
   EXPECT_NEAR(run.gradients[2][5], 4 * sum, 1e-5);
   EXPECT_NEAR(run.gradients[3][5], 4 * squares, 1e-5);
+}
+
+// A net whose first node it is asks for no gradient of its input, only for those of its parameters.
+TEST_F(Layers, BatchNormMayBeTheFirstOfANet) {
+  struct Collected : GradientSink {
+    float* next(std::size_t parameter) override { return at[parameter].data(); }
+    void done(std::size_t) override {}
+    std::vector<Buffer> at;
+  };
+  constexpr int kSamples = 4, kChannels = 16, kPixels = 6;
+  Model model;
+  model.sample = {kChannels, 3, 2};
+  model.append("bn", batch_norm(kChannels, false));
+  const Vector x = random_values(kSamples * kChannels * kPixels, 1);
+  const Vector dy = random_values(x.size(), 2);
+  const Vectors parameters = random_parameters(model.nodes[0].layer);
+  const Layout layout = Layout::plain({kSamples, kChannels, 3, 2});
+  const LayerRun alone = run_layer(model.nodes[0].layer, layout, x, parameters, dy);
+
+  const Buffer input = to_floats(x);
+  Buffer diff = to_floats(dy);
+  std::vector<Buffer> values;
+  Collected gradients;
+  Net net(model, 1);
+  net.place(0, kSamples, true);
+  net.set_output(kModelInput, 0, input.data());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    values.push_back(to_floats(parameters[i]));
+    net.values[i] = values.back().data();
+    gradients.at.emplace_back(parameters[i].size());
+  }
+  net.forward(0, 1, 0, 1);
+  net.set_diff(0, 0, diff.data());
+  net.backward(0, 1, gradients);
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    expect_near({gradients.at[i].data(), gradients.at[i].data() + kChannels}, alone.gradients[i],
+                model.parameters[i].name);
 }
 
 TEST_F(Layers, ReluAndGelu) {

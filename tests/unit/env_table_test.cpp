@@ -7,6 +7,7 @@
 
 #include "c10d/env.h"
 #include "c10d/error.h"
+#include "c10d/tensor.h"
 #include "src/core/nearest.h"
 
 namespace c10d::inline v0 {
@@ -92,12 +93,28 @@ TEST(EnvTable, UnknownVariablesOfOursAreFound) {
         << variable.name;
 }
 
+TEST(Nearest, IsNamedBeforeAllThatIsKnown) {
+  const auto message_for = [](const char* name) -> std::string {
+    try {
+      dtype_from_string(name);
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_TRUE(message_for("f33").starts_with("unknown dtype 'f33'; did you mean f32? known: f64 "));
+  EXPECT_TRUE(message_for("quad").starts_with("unknown dtype 'quad'; known: f64 f32 "));
+}
+
 TEST(Nearest, FindsWhatWasMeant) {
   const std::vector<std::string_view> names = {"all_reduce", "all_gather", "reduce"};
   EXPECT_EQ(nearest("allreduce", names), "all_reduce");
   EXPECT_EQ(nearest("all_gathr", names), "all_gather");
   EXPECT_EQ(nearest("rduce", names), "reduce");
   EXPECT_EQ(nearest("broadcast", names), "");
+  const std::vector<std::string_view> options = {"--role"};
+  EXPECT_EQ(nearest("--frob", options), "") << "further than a third of its length";
+  EXPECT_EQ(nearest("--rloe", options), "--role");
   EXPECT_EQ(nearest("", {}), "");
 }
 

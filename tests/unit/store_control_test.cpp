@@ -14,6 +14,7 @@
 
 #include "src/core/control_plane.h"
 #include "src/core/group_state.h"
+#include "src/core/joining.h"
 #include "src/core/recorder.h"
 #include "src/store/engine.h"
 #include "src/store/request_store.h"
@@ -49,6 +50,25 @@ std::array<Plane, 2> make_both(const std::shared_ptr<Store>& store, Hosts hosts 
   planes[0] = make(0, store, hosts);
   other.join();
   return planes;
+}
+
+// Rank 0 has no room for a thread; rank 1 learns why rank 0 does not come.
+TEST(Joining, AThreadThatCannotStartIsANamedErrorOnEveryRank) {
+  const auto store = make_hash_store(1h);
+  const auto options_of = [&](int rank) {
+    return ControlOptions{.rank = rank, .size = 2, .group = "g", .members = {}, .store = store};
+  };
+  const ControlOptions first = options_of(0), second = options_of(1);
+  Joining joining(first);
+  const Failure mine = failure_of(
+      [&] { joining.run([] { throw std::system_error(EAGAIN, std::generic_category()); }); });
+  const auto theirs = Joining(second).failure();
+  ASSERT_NE(theirs, nullptr);
+  for (const Failure& failure : {mine, *theirs}) {
+    EXPECT_EQ(failure.code, Code::out_of_resources);
+    EXPECT_EQ(failure.rank, 0);
+    EXPECT_NE(failure.message.find("raise ulimit -u"), std::string::npos) << failure.message;
+  }
 }
 
 TEST(StoreControl, ARankThatLeftIsNotWaitedFor) {

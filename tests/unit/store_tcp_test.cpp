@@ -8,8 +8,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <mutex>
+#include <new>
+#include <optional>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -18,6 +21,21 @@
 #include "src/net/socket.h"
 #include "tests/unit/store_kinds.h"
 #include "tests/unit/tcp_proxy.h"
+
+namespace {
+
+// The most bytes that this thread gets at once.
+thread_local std::size_t t_most_bytes = SIZE_MAX;
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  void* const memory = bytes > t_most_bytes ? nullptr : std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace c10d::test {
 namespace {
@@ -295,6 +313,26 @@ TEST(TcpStore, AHostNameThatIsNotKnownIsWaitedFor) {
   EXPECT_EQ(failure.code, Code::timed_out);
   EXPECT_NE(failure.message.find("'no such name' has no address"), std::string::npos)
       << failure.message;
+}
+
+TEST(TcpStore, ACallWithoutMemoryForItsAnswerLeavesTheStoreToLaterOnes) {
+  const auto server = tcp_server();
+  const std::string large(1 << 20, 'x');
+  server->set("large", large);
+  const auto client = make_tcp_store(client_of(*server));
+  t_most_bytes = large.size() / 2;
+  std::optional<Failure> failure;
+  try {
+    client->get("large");
+  } catch (const DistError& error) {
+    failure = error.failure();
+  }
+  t_most_bytes = SIZE_MAX;
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->code, Code::out_of_resources);
+  EXPECT_NE(failure->message.find("raise ulimit -v"), std::string::npos) << failure->message;
+  EXPECT_EQ(client->get("large"), large);
+  EXPECT_EQ(client->add("n", 1), 1);
 }
 
 // Every call is carried out once, however often the connection breaks in whatever place.

@@ -123,14 +123,21 @@ gloo::transport::tcp::attr choose_interface(const BackendContext& context) {
 std::shared_ptr<gloo::transport::Device> make_gloo_device(const BackendContext& context) {
   const SigpipeBlock block;
   const gloo::transport::tcp::attr attr = choose_interface(context);
+  std::string problem;
   try {
-    return gloo::transport::tcp::CreateDevice(attr);
+    // Gloo reads what the resolver did not write when a name has no address.
+    if (!attr.iface.empty() || !try_to_resolve(attr.hostname, 0, problem).empty())
+      return gloo::transport::tcp::CreateDevice(attr);
   } catch (const std::exception& error) {
-    throw_unreachable(context,
-                      fmt::format("gloo cannot listen on '{}': {}; set C10D_GLOO_INTERFACE to an "
-                                  "interface or an address of this host",
-                                  attr.iface.empty() ? attr.hostname : attr.iface, error.what()));
+    problem = error.what();
   }
+  const auto named = env("C10D_GLOO_INTERFACE");
+  const std::string& chosen = attr.iface.empty() ? attr.hostname : attr.iface;
+  throw_unreachable(
+      context,
+      fmt::format("gloo cannot listen on {}: {}; set C10D_GLOO_INTERFACE to an interface ({}) or "
+                  "an address of this host",
+                  named ? "C10D_GLOO_INTERFACE=" + *named : chosen, problem, interface_names()));
 }
 
 namespace {
