@@ -91,8 +91,8 @@ void orthonormalise(float* p, std::size_t rows, std::size_t rank) {
       for (std::size_t i = 0; i < rows; ++i) p[i * rank + k] -= shadow * p[i * rank + earlier];
     }
     const double after = dot(k, k);
-    const bool independent = after > 1e-10 * before && std::isnormal(static_cast<float>(after));
-    const float scale = independent ? static_cast<float>(1 / std::sqrt(after)) : 0.0f;
+    const auto inverse = static_cast<float>(1 / std::sqrt(after));
+    const float scale = after > 1e-10 * before && std::isnormal(inverse) ? inverse : 0.0f;
     for (std::size_t i = 0; i < rows; ++i) p[i * rank + k] *= scale;
   }
 }

@@ -119,6 +119,30 @@ TEST_P(CompressionOn, PowerSgdErrorFeedbackAddsUp) {
   });
 }
 
+// The factors are as small and as large as the fourth power of what they are made of.
+TEST_P(CompressionOn, PowerSgdKeepsWhatIsTinyOrHuge) {
+  run(2, [](ProcessGroup& group) {
+    for (const float scale : {1e-14f, 1e14f}) {
+      PowerSgd power({.rank = 1});
+      Reducer reducer(group, {{.name = "matrix", .shape = {12, 20}}});
+      reducer.set_hook(std::ref(power));
+      const auto element = [&](std::size_t i) {
+        return scale * static_cast<float>((i / 20 + 1) * (i % 20));
+      };
+      for (int step = 0; step < 4; ++step) {
+        reducer.begin({.samples = 1});
+        const auto own = floats(reducer.grad_view(0));
+        for (std::size_t i = 0; i < own.size(); ++i) own[i] = element(i);
+        reducer.ready(0);
+        reducer.finish();
+        const auto mean = floats(reducer.grad_view(0));
+        for (std::size_t i = 0; i < mean.size(); ++i)
+          EXPECT_NEAR(mean[i], element(i), 1e-3f * scale) << "step " << step;
+      }
+    }
+  });
+}
+
 // Every rank sees what one of them had, in that step; the next ones know nothing of it.
 TEST_P(CompressionOn, PowerSgdForgetsWhatIsNotFinite) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();

@@ -116,7 +116,8 @@ class C10D_API Fsdp {
   // Between steps. Called on the thread of the sums when that of a unit is there: for a trace.
   void on_reduced(std::function<void(std::size_t unit)> callback);
 
-  // This rank's parameters, and their gradients after end_step(); both may be written.
+  // This rank's parameters, and their gradients from end_step() to the next next_gradient(): in
+  // another place after every step. Both may be written.
   std::span<float> shard(std::size_t unit);
   std::span<float> gradient(std::size_t unit);
   // The 2-norm of all gradients, after end_step(): bits do not depend on ranks or units.
