@@ -17,8 +17,11 @@ thread_local std::size_t t_most_bytes = SIZE_MAX;
 
 }  // namespace
 
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return bytes > t_most_bytes ? nullptr : std::malloc(bytes);
+}
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
-  void* const memory = bytes > t_most_bytes ? nullptr : std::malloc(bytes);
+  void* const memory = operator new(bytes, std::nothrow);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
