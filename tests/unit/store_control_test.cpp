@@ -52,6 +52,25 @@ std::array<Plane, 2> make_both(const std::shared_ptr<Store>& store, Hosts hosts 
   return planes;
 }
 
+// Whether the group breaks soon: the monitor looks by itself.
+bool breaks(const Plane& plane) {
+  const Deadline end = after(30s);
+  while (!plane->broken() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(10ms);
+  return plane->broken();
+}
+
+// Whether rank 0's group breaks when rank 1 leaves while rank 0 waits in a recv from it.
+bool breaks_when_the_sender_leaves(const std::array<Plane, 2>& planes) {
+  const Op op = Recv{{}, 1, 0};
+  const auto start = after(-1h).time_since_epoch() / 1ns;
+  const auto record = start_record(planes[0]->own_block(), 1, signature_of(op, 2), start);
+  planes[1]->leave();
+  const bool broke = breaks(planes[0]);
+  finish_record(planes[0]->own_block(), record, false, steady_ns());
+  return broke;
+}
+
 // Rank 0 has no room for a thread; rank 1 learns why rank 0 does not come.
 TEST(Joining, AThreadThatCannotStartIsANamedErrorOnEveryRank) {
   const auto store = make_hash_store(1h);
@@ -117,9 +136,7 @@ TEST(StoreControl, ARankOfThisHostThatDiedIsNamed) {
        .deadline = after(1h)});
   EXPECT_FALSE(plane->broken());
   kill(child, SIGKILL);
-  const Deadline end = after(30s);
-  while (!plane->broken() && std::chrono::steady_clock::now() < end)
-    std::this_thread::sleep_for(10ms);  // the monitor looks five times a second
+  EXPECT_TRUE(breaks(plane));
   waitpid(child, nullptr, 0);
   const auto failure = plane->failure();
   ASSERT_NE(failure, nullptr);
@@ -131,19 +148,12 @@ TEST(StoreControl, ARankOfThisHostThatDiedIsNamed) {
 
 TEST(StoreControl, ARankThatLeftSendsNothingMore) {
   const auto planes = make_both(make_hash_store(1h));
-  const Op op = Recv{{}, 1, 0};
-  const auto start = after(-1h).time_since_epoch() / 1ns;
-  const auto record = start_record(planes[0]->own_block(), 1, signature_of(op, 2), start);
-  planes[1]->leave();
-  const Deadline end = after(30s);
-  while (!planes[0]->broken() && std::chrono::steady_clock::now() < end)
-    std::this_thread::sleep_for(10ms);  // the monitor looks once a second
+  EXPECT_TRUE(breaks_when_the_sender_leaves(planes));
   const auto failure = planes[0]->failure();
   ASSERT_NE(failure, nullptr);
   EXPECT_EQ(failure->code, Code::peer_left);
   EXPECT_EQ(failure->rank, 1);
   EXPECT_NE(failure->message.find("recv #1"), std::string::npos) << failure->message;
-  finish_record(planes[0]->own_block(), record, false, steady_ns());
   for (const Plane& plane : planes) unwatch(*plane);
 }
 
@@ -209,17 +219,8 @@ TEST(StoreControl, AStoreThatDoesNotAnswerDelaysNoOtherGroup) {
   const auto of_several = make_both(make_hash_store(1h));
   for (const auto& store : stores) store->be_silent(true);
   for (const auto& store : stores) EXPECT_TRUE(store->await_calls(2));
-  for (const auto& planes : {of_one_host, of_several}) {
-    const Op op = Recv{{}, 1, 0};
-    const auto start = after(-1h).time_since_epoch() / 1ns;
-    const auto record = start_record(planes[0]->own_block(), 1, signature_of(op, 2), start);
-    planes[1]->leave();
-    const Deadline end = after(30s);
-    while (!planes[0]->broken() && std::chrono::steady_clock::now() < end)
-      std::this_thread::sleep_for(10ms);  // the monitor looks
-    EXPECT_TRUE(planes[0]->broken());
-    finish_record(planes[0]->own_block(), record, false, steady_ns());
-  }
+  for (const auto& planes : {of_one_host, of_several})
+    EXPECT_TRUE(breaks_when_the_sender_leaves(planes));
   auto ended = std::async(std::launch::async, [&] {
     for (const auto& planes : {of_one_host, of_several})
       for (const Plane& plane : planes) unwatch(*plane);
@@ -302,10 +303,7 @@ TEST(StoreControl, WhatAStoreDidNotTakeIsToldOnceItAnswers) {
       const HeldLock lock(file.path());
       EXPECT_EQ(fail(*planes[0], aborts)->message, "enough");
     }
-    const Deadline end = after(30s);
-    while (!planes[1]->broken() && std::chrono::steady_clock::now() < end)
-      std::this_thread::sleep_for(10ms);  // the monitor tells, and looks
-    ASSERT_TRUE(planes[1]->broken()) << aborts;
+    ASSERT_TRUE(breaks(planes[1])) << aborts;
     EXPECT_EQ(planes[1]->failure()->code, Code::revoked);
     EXPECT_EQ(planes[1]->failure()->message, "enough");
     for (const Plane& plane : planes) unwatch(*plane);
