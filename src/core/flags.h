@@ -19,6 +19,8 @@ struct HostMemory {
   // Sleeps while `word` is `value`, a millisecond at most.
   static void wait(Atomic<std::uint32_t>& word, std::uint32_t value) noexcept;
   static void wake(Atomic<std::uint32_t>& word) noexcept;
+  // All stores before it are seen before anything behind it is looked at.
+  static void fence() noexcept { std::atomic_thread_fence(std::memory_order_seq_cst); }
 };
 
 // Where waiters sleep until flags change. Lies in zeroed memory that ranks share, beside the flags.
@@ -33,15 +35,17 @@ struct BasicBell {
   void ring() noexcept {
     if (sleepers.fetch_add(0, std::memory_order_acq_rel) != 0) wake();
   }
-  // The same for a bell that many ranks ring: a plain load. Flags that belong to such a bell are
-  // stored and loaded with kSharedBellOrder.
+  // The same for a bell that many ranks ring, whose line they would take from each other. A flag
+  // that is stored and fenced comes sooner than one that is exchanged (docs/performance.md).
   void ring_shared() noexcept {
-    if (sleepers.load(std::memory_order_seq_cst) != 0) wake();
+    Memory::fence();
+    if (sleepers.load(std::memory_order_relaxed) != 0) wake();
   }
   // One sleep until a ring, if neither `ready()` nor `broken()`. Returns ready().
   template <class Ready, class Broken>
   bool sleep(Ready&& ready, Broken&& broken) {
     sleepers.fetch_add(1, std::memory_order_seq_cst);
+    Memory::fence();
     const std::uint32_t seen = rings.load(std::memory_order_acquire);
     const bool now = ready();
     if (!now && !broken()) Memory::wait(rings, seen);
@@ -98,9 +102,6 @@ constexpr std::size_t steps_before_reuse(std::size_t step, std::size_t slots) no
   return step < slots ? 0 : step - slots + 1;
 }
 
-// Where many ranks ring one bell, what they ring it for is stored and loaded so: see ring_shared().
-inline constexpr auto kSharedBellOrder = std::memory_order_seq_cst;
-
 // A ring carries frames from one rank to another. `Place` knows where it lies for one of the two:
 // size() and line() in bytes, flag(position), the word at the start of the line at a position,
 // tail(), a word of the receiver's, and bell(), that of the other rank. Positions count the bytes
@@ -119,7 +120,7 @@ class RingSender {
   bool has_room(std::uint64_t bytes) noexcept {
     const std::uint64_t needed = bytes + place_.line();
     if (place_.size() - (head_ - tail_) >= needed) return true;
-    tail_ = place_.tail().load(kSharedBellOrder);
+    tail_ = place_.tail().load(std::memory_order_acquire);
     return place_.size() - (head_ - tail_) >= needed;
   }
   // Puts a frame for which there is room: `fill(position)` writes all of it but its first word.
@@ -127,7 +128,7 @@ class RingSender {
   void put(std::uint64_t bytes, std::uint64_t flag, Fill&& fill) {
     place_.flag(head_ + bytes).store(0, std::memory_order_relaxed);
     fill(head_);
-    place_.flag(head_).store(flag, kSharedBellOrder);
+    place_.flag(head_).store(flag, std::memory_order_release);
     head_ += bytes;
     place_.bell().ring_shared();
   }
@@ -146,14 +147,14 @@ class RingReceiver {
   // Where the frame at the front lies, or will.
   std::uint64_t position() const noexcept { return tail_; }
   // Its first word; zero: none is there.
-  std::uint64_t peek() const noexcept { return place_.flag(tail_).load(kSharedBellOrder); }
+  std::uint64_t peek() const noexcept { return place_.flag(tail_).load(std::memory_order_acquire); }
   // The frame at the front, of so many bytes, has been read. The sender does not learn of each: for
   // less than an eighth of the ring it would be rung too often, and every frame has room beside it.
   void take(std::uint64_t bytes) noexcept {
     tail_ += bytes;
     if (tail_ - told_ < place_.size() / 8) return;
     told_ = tail_;
-    place_.tail().store(tail_, kSharedBellOrder);
+    place_.tail().store(tail_, std::memory_order_release);
     place_.bell().ring_shared();
   }
 
@@ -173,12 +174,12 @@ struct BasicAnswers {
   // `before` answers were given before this one.
   void give(std::uint64_t before, std::uint32_t word, BasicBell<Memory>& bell) noexcept {
     words[before % limit] = word;
-    given.store(before + 1, kSharedBellOrder);
+    given.store(before + 1, std::memory_order_release);
     bell.ring_shared();
   }
   // Whether there is one more than those `taken` before.
   bool has_more(std::uint64_t taken) const noexcept {
-    return given.load(kSharedBellOrder) != taken;
+    return given.load(std::memory_order_acquire) != taken;
   }
   std::uint32_t at(std::uint64_t taken) const noexcept { return words[taken % limit]; }
 };
@@ -193,10 +194,10 @@ struct BasicShare {
   typename Memory::template Atomic<std::uint64_t> open_chunks;  // key, first, last: [first, last)
   typename Memory::template Atomic<std::uint64_t> given;  // key and the last chunk that was copied
 
-  std::uint64_t key() const noexcept { return open_chunks.load(kSharedBellOrder) >> 16; }
+  std::uint64_t key() const noexcept { return open_chunks.load(std::memory_order_acquire) >> 16; }
   // By the taker.
   void open(std::uint64_t key, std::size_t count) noexcept {
-    open_chunks.store(word(key, 0, count), kSharedBellOrder);
+    open_chunks.store(word(key, 0, count), std::memory_order_release);
   }
   // By the taker: the next chunk that it copies, or kNone.
   std::size_t take_first() noexcept {
@@ -209,7 +210,7 @@ struct BasicShare {
   // By the giver: the next chunk that it copies, or kNone. It gives or refuses it before it takes
   // another.
   std::size_t take_last(std::uint64_t key) noexcept {
-    for (std::uint64_t now = open_chunks.load(kSharedBellOrder);;) {
+    for (std::uint64_t now = open_chunks.load(std::memory_order_acquire);;) {
       if (now >> 16 != key || first_of(now) == last_of(now)) return kNone;
       if (open_chunks.compare_exchange_strong(now, now - 1, std::memory_order_acq_rel))
         return last_of(now) - 1;
@@ -217,7 +218,7 @@ struct BasicShare {
   }
   // By the giver; with kNone it says that it did not copy what it took, and takes no more.
   void give(std::uint64_t key, std::size_t chunk) noexcept {
-    given.store(word(key, 0, chunk), kSharedBellOrder);
+    given.store(word(key, 0, chunk), std::memory_order_release);
   }
   // By the taker: the giver takes no more.
   void close() noexcept {
@@ -231,7 +232,7 @@ struct BasicShare {
   // By the taker, when no chunk is open: whether the giver copies no more; and then, whether it
   // copied all that it took.
   bool over(std::uint64_t key, std::size_t count) const noexcept {
-    const std::uint64_t now = given.load(kSharedBellOrder);
+    const std::uint64_t now = given.load(std::memory_order_acquire);
     return taken() == count || now == word(key, 0, taken()) || now == word(key, 0, kNone);
   }
   bool refused(std::uint64_t key, std::size_t count) const noexcept {

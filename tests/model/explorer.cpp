@@ -349,8 +349,7 @@ void store(int word, std::uint64_t value, std::memory_order order) {
     const bool release = is_release(order) && !machine.settings.mutant.drops_release;
     self.buffer.push_back({word, value, release ? self.clock : Clock{}});
     if (release) machine.time() += std::exchange(self.used_cells, false);
-    if (order == std::memory_order_seq_cst && !machine.settings.mutant.weak_sequential)
-      machine.flush();
+    if (order == std::memory_order_seq_cst) machine.flush();
     return std::uint64_t{0};
   });
 }
@@ -376,6 +375,17 @@ std::uint64_t compare_exchange(int word, std::uint64_t expected, std::uint64_t v
     if (before == expected) now.value = value;
     return before;
   });
+}
+
+// Where no store waits, it makes no difference when it comes.
+void fence() {
+  Machine& machine = *g_machine;
+  const bool waits = !machine.self().buffer.empty() && !machine.settings.mutant.weak_fence;
+  const auto act = [&] {
+    if (waits) machine.flush();
+    return std::uint64_t{0};
+  };
+  waits ? machine.step(act) : machine.at_once(act);
 }
 
 void sleep(int word, std::uint64_t value) {

@@ -31,7 +31,7 @@ struct Mutant {
   bool drops_release = false;     // stores order nothing
   bool drops_wake = false;        // wakes nobody
   bool weak_read_modify = false;  // read-modify-writes do not wait for the store buffer
-  bool weak_sequential = false;   // nor do sequentially consistent stores
+  bool weak_fence = false;        // nor do fences
 };
 
 struct Settings {
@@ -75,6 +75,7 @@ void store(int word, std::uint64_t value, std::memory_order order);
 std::uint64_t fetch_add(int word, std::uint64_t value, std::memory_order order);
 // Of production's, what orders no cells is left out.
 std::uint64_t compare_exchange(int word, std::uint64_t expected, std::uint64_t value);
+void fence();
 void sleep(int word, std::uint64_t value);
 void wake(int word);
 std::uint64_t read(int cell);
@@ -125,6 +126,7 @@ struct Memory {
   using Plain = Cell<T>;
   static void wait(Word<std::uint32_t>& word, std::uint32_t value) { sleep(word.index(), value); }
   static void wake(Word<std::uint32_t>& word) { model::wake(word.index()); }
+  static void fence() { model::fence(); }
 };
 
 }  // namespace c10d::model

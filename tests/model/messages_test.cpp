@@ -134,7 +134,7 @@ TEST(Ring, MutantsAreFound) {
   expect_found(run_ring(sleepless, {.tells_rarely = true}, kLarge, kOnceRoundLarge), kForEver);
   expect_found(run_ring({}, {.no_ring = true}, kSmall, 1), kForEver);
   expect_found(run_ring({.mutant = {.drops_wake = true}}, {}, kSmall, 1), kForEver);
-  expect_found(run_ring({.mutant = {.weak_sequential = true}}, {}, kSmall, 1), kForEver);
+  expect_found(run_ring({.mutant = {.weak_fence = true}}, {}, kSmall, 1), kForEver);
 }
 
 // A message that is read where it lies: the sender may not return before it has its answer, unless
@@ -152,7 +152,7 @@ Verdict run_mail(const Settings& settings, const Fault& fault, bool gives_up) {
     for (std::uint32_t i = 1; i <= 3; ++i) {
       if (rank == 0) {
         mail.data = i;
-        mail.offered.store(i, kSharedBellOrder);
+        mail.offered.store(i, std::memory_order_release);
         mail.mailbox[1].ring_shared();
         if (gives_up) {
           give_up();
@@ -164,7 +164,8 @@ Verdict run_mail(const Settings& settings, const Fault& fault, bool gives_up) {
           return false;
         if (mail.answers.at(i - 1) != 10 + i && !stopped()) problem("another message's answer");
       } else {
-        if (!await_mail(mail.mailbox[1], [&] { return mail.offered.load(kSharedBellOrder) >= i; }))
+        if (!await_mail(mail.mailbox[1],
+                        [&] { return mail.offered.load(std::memory_order_acquire) >= i; }))
           return false;
         const bool torn = read_was_torn(mail.data.index(), i);
         if (!fault.no_failure_check && broken()) return false;
@@ -185,7 +186,7 @@ TEST(Mail, AMessageReadWhereItLiesIsFreeAfterTheAnswer) {
 TEST(Mail, MutantsAreFound) {
   expect_found(run_mail({}, {.no_exit_sync = true}, false), "took a message");
   expect_found(run_mail({.mutant = {.drops_release = true}}, {}, false), "took a message");
-  expect_found(run_mail({.mutant = {.weak_sequential = true}}, {}, false), "for ever");
+  expect_found(run_mail({.mutant = {.weak_fence = true}}, {}, false), "for ever");
   expect_found(run_mail({.deaths = 1}, {.no_failure_check = true}, true), "took a message");
 }
 
@@ -213,7 +214,8 @@ bool give_block(SharedBlock& block, std::uint64_t key, bool refuses) {
     block.mailbox[1].ring_shared();
     if (!copies) break;
   }
-  return await_mail(block.mailbox[0], [&] { return block.taken.load(kSharedBellOrder) >= key; });
+  return await_mail(block.mailbox[0],
+                    [&] { return block.taken.load(std::memory_order_acquire) >= key; });
 }
 
 bool take_block(SharedBlock& block, std::uint64_t key, const Fault& fault, bool gives_up) {
@@ -241,7 +243,7 @@ bool take_block(SharedBlock& block, std::uint64_t key, const Fault& fault, bool 
     const std::uint64_t value = block.output[chunk];
     if (value != 10 * key + chunk && !stopped()) problem("a chunk that nobody copied");
   }
-  block.taken.store(key, kSharedBellOrder);
+  block.taken.store(key, std::memory_order_release);
   block.mailbox[0].ring_shared();
   return true;
 }
