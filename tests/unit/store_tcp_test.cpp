@@ -357,8 +357,7 @@ TEST(TcpStore, ReconnectionsRepeatNothing) {
 TEST(TcpStore, ManyThreadsOfOneClientMayAskForLargeValuesAtOnce) {
   constexpr int kThreads = 8;
   constexpr int kRounds = 20;
-  const auto server = tcp_server(
-      {.value_bytes = 64 * 1024, .total_bytes = 4 << 20, .output_queue_bytes = 64 * 1024});
+  const auto server = tcp_server({.value_bytes = 64 * 1024, .output_queue_bytes = 64 * 1024});
   const auto client = make_tcp_store(client_of(*server));
   const auto large = [](int which) {
     return std::string(40 * 1024, static_cast<char>('a' + which));
