@@ -160,7 +160,11 @@ std::optional<Failure> TcpClient::connect_once(bool resume, Deadline deadline, F
     case Step::done:
       break;
     case Step::more:
-      problem = show_host_port(host_, port_) + ": the connection ended during the handshake";
+      problem = show_host_port(host_, port_) +
+                (steady_clock::now() < deadline
+                     ? ": the connection ended during the handshake; its server may have too few "
+                       "descriptors (raise ulimit -n there)"
+                     : ": whoever listens there says nothing; it may be no store, or is stopped");
       return {};
     case Step::refused:
       Failure failure = *handshake.failure();

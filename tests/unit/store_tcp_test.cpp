@@ -108,6 +108,14 @@ TEST(TcpStore, NobodyThereIsATimeoutThatNamesTheAddress) {
   EXPECT_NE(failure.message.find(std::to_string(port)), std::string::npos) << failure.message;
 }
 
+TEST(TcpStore, AListenerThatSaysNothingIsToldFromOneThatIsGone) {
+  const Fd listener = listen_tcp(resolve("127.0.0.1", 0).front());
+  const std::uint16_t port = local_address(listener.get()).port();
+  const Failure failure = failure_of([&] { make_tcp_store({.port = port, .timeout = 100ms}); });
+  EXPECT_EQ(failure.code, Code::timed_out);
+  EXPECT_NE(failure.message.find("says nothing"), std::string::npos) << failure.message;
+}
+
 TEST(TcpStore, AnotherJobAndAWrongTokenAreTurnedAway) {
   const auto server = tcp_server();
   TcpStoreOptions options = client_of(*server);
