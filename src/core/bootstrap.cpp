@@ -15,6 +15,7 @@
 #include "src/core/host.h"
 #include "src/core/log.h"
 #include "src/core/members.h"
+#include "src/core/store_patience.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -82,7 +83,7 @@ class Bootstrap {
     claim();
     try {
       check_size();
-      options_.store->set(key(options_.rank), to_bytes(mine_));
+      options_.store->set(key(options_.rank), to_bytes(mine_), patience_until(options_.deadline));
       return {.members = learn(meet()),
               .store = make_prefix_store(prefix_, options_.store),
               .release = release_,
@@ -146,13 +147,15 @@ class Bootstrap {
   // rank one is told.
   void claim() {
     while (true) {
-      const std::optional<std::string> before = options_.store->try_get(claim_key());
+      const auto before = options_.store->try_get(claim_key(), patience_until(options_.deadline));
       const std::int64_t generation = before ? std::atoll(before->c_str()) : 0;
       if (before && before->find(kHeld) != before->npos) refuse(*before);
       prefix_ = fmt::format("{}.{}", options_.name, generation + 1);
       const std::string wanted = fmt::format("{}{}{:x}\n{}", generation + 1, kHeld,
                                              std::random_device()(), to_bytes(mine_));
-      if (options_.store->compare_set(claim_key(), before, wanted) != wanted) continue;
+      if (options_.store->compare_set(claim_key(), before, wanted,
+                                      patience_until(options_.deadline)) != wanted)
+        continue;
       withdraw_ = [store = options_.store, claim = claim_key(), mine = key(options_.rank), before] {
         try {
           store->delete_key(mine, kGivingBack);
@@ -187,7 +190,8 @@ class Bootstrap {
   void check_size() {
     const std::string text = fmt::format("{} (rank {}, pid {} on host {})", options_.size,
                                          options_.rank, getpid(), host_name());
-    const auto first = options_.store->compare_set(prefix_ + "/size", std::nullopt, text);
+    const auto first = options_.store->compare_set(prefix_ + "/size", std::nullopt, text,
+                                                   patience_until(options_.deadline));
     const int size = first ? std::atoi(first->c_str()) : options_.size;
     if (size == options_.size) return;
     is_stranger_ = options_.rank >= size;
@@ -204,7 +208,8 @@ class Bootstrap {
   void look_for_failure() {
     std::optional<std::string> text;
     try {
-      text = options_.store->try_get(failed_key(), kTelling);
+      text = options_.store->try_get(
+          failed_key(), std::min<Duration>(patience_until(options_.deadline), kTelling));
     } catch (const DistTimeoutError&) {  // no news; the deadline decides
     }
     if (!text) return;
@@ -231,7 +236,8 @@ class Bootstrap {
       next_report += kMissingReport;
       std::vector<int> missing;
       for (int rank = 0; rank < options_.size; ++rank)
-        if (!options_.store->try_get(key(rank))) missing.push_back(rank);
+        if (!options_.store->try_get(key(rank), patience_until(options_.deadline)))
+          missing.push_back(rank);
       if (missing.empty()) continue;
       if (late) throw_failure(never_arrived(missing));
       log(LogLevel::warn, "group \"{}\", rank {}: still waiting for ranks {}", options_.name,

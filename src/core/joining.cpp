@@ -11,6 +11,7 @@
 #include "src/core/failure_text.h"
 #include "src/core/log.h"
 #include "src/core/members.h"
+#include "src/core/store_patience.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -18,7 +19,6 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr const char* kCause = "join/failed";
-constexpr std::chrono::seconds kStorePatience{2};
 constexpr std::chrono::seconds kPatience{1};  // for the end of a process whose connection ended
 
 }  // namespace

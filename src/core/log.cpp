@@ -9,6 +9,7 @@
 
 #include "c10d/env.h"
 #include "src/core/host.h"
+#include "src/core/write_signals.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -43,6 +44,7 @@ void log_line(LogLevel level, std::string_view text) noexcept try {
   }
   line += '\n';
   // One write, so that lines of several ranks do not mix. A failed write leaves nobody to tell.
+  const WriteSignalsBlock block;
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 } catch (...) {  // out of memory: a log line is not worth more
 }

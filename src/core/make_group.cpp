@@ -106,8 +106,9 @@ std::shared_ptr<ProcessGroup::State> make_subgroup(ProcessGroup::State& state,
             .call = fmt::format("new_group({{{}}}{})", fmt::join(members, ", "),
                                 name.empty() ? "" : fmt::format(", \"{}\"", name)),
             .key = context.group + "/came",
-            .ranks = members},
-           "", deadline);
+            .ranks = members,
+            .deadline = deadline},
+           "");
   ++made;
   return make_group(std::move(context), state.backend_name, deadline, state.backend.get(), members);
 }

@@ -16,6 +16,7 @@
 #include "src/core/bootstrap.h"
 #include "src/core/failure_text.h"
 #include "src/core/members.h"
+#include "src/core/store_patience.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -25,12 +26,6 @@ constexpr std::string_view kMet = "met";  // the outcome; else the next attempt 
 // The attempt that is open after this outcome, if any is.
 std::string attempt_after(const std::optional<std::string>& outcome) {
   return outcome ? outcome->substr(0, outcome->find('\n')) : "0";
-}
-
-bool is_open(Store& store, const std::string& round) {
-  const std::size_t slash = round.rfind('/');
-  return slash != round.npos &&
-         attempt_after(store.try_get(round.substr(0, slash))) == round.substr(slash + 1);
 }
 
 // Where a rank says which meeting it has come to last.
@@ -54,14 +49,15 @@ using Chain = std::vector<Waiting>;
 // What ranks that do not come wait for themselves, as far as their places say.
 class ChainSearch {
  public:
-  explicit ChainSearch(const ProcessGroup::State& state) : state_(state) {}
+  ChainSearch(const ProcessGroup::State& state, Deadline deadline)
+      : state_(state), deadline_(deadline) {}
 
   // From `peer`, which has not come to a meeting of ours, to a rank that waits for this one, each
   // waits for the next: then none of them comes. Empty when there is no such chain.
   Chain from(int peer) {
     if (std::ranges::find(seen_, peer) != seen_.end()) return {};
     seen_.push_back(peer);
-    const std::optional<std::string> place = store().try_get(place_of(peer));
+    const std::optional<std::string> place = look_up(place_of(peer));
     if (!place) return {};
     const std::size_t list = place->find('\n');
     const std::size_t call = list == place->npos ? list : place->find('\n', list + 1);
@@ -84,12 +80,19 @@ class ChainSearch {
   }
 
  private:
-  Store& store() const { return *state_.context.store; }
+  std::optional<std::string> look_up(const std::string& key) const {
+    return state_.context.store->try_get(key, patience_until(deadline_));
+  }
   bool has_come(int rank, const std::string& round) const {
-    return store().try_get(fmt::format("{}/{}", round, rank)).has_value();
+    return look_up(fmt::format("{}/{}", round, rank)).has_value();
+  }
+  bool is_open(const std::string& round) const {
+    const std::size_t slash = round.rfind('/');
+    return slash != round.npos &&
+           attempt_after(look_up(round.substr(0, slash))) == round.substr(slash + 1);
   }
   bool is_missed(int rank, const std::string& round) const {
-    return !has_come(rank, round) && is_open(store(), round);
+    return !has_come(rank, round) && is_open(round);
   }
   // Of many ranks some are enough.
   bool is_to_follow(int rank, const std::string& round) {
@@ -98,6 +101,7 @@ class ChainSearch {
 
   static constexpr int kMostFollowed = 256;
   const ProcessGroup::State& state_;
+  const Deadline deadline_;
   std::vector<int> seen_;
   int followed_ = 0;
 };
@@ -114,10 +118,15 @@ Failure failure_at(const ProcessGroup::State& state, const Meeting& meeting, Cod
           .op = meeting.op};
 }
 
+bool has_come(const ProcessGroup::State& state, const Meeting& meeting, int rank) {
+  return state.context.store->try_get(meeting.entry(rank), patience_until(meeting.deadline))
+      .has_value();
+}
+
 std::vector<int> ranks_missing_at(const ProcessGroup::State& state, const Meeting& meeting) {
   std::vector<int> missing;
   for (const int rank : meeting.ranks)
-    if (!state.context.store->try_get(meeting.entry(rank))) missing.push_back(rank);
+    if (!has_come(state, meeting, rank)) missing.push_back(rank);
   return missing;
 }
 
@@ -125,7 +134,7 @@ std::vector<int> ranks_missing_at(const ProcessGroup::State& state, const Meetin
 void look_for_ranks_that_left(ProcessGroup::State& state, const Meeting& meeting) {
   for (const int rank : state.control->ranks_that_left()) {
     if (std::ranges::find(meeting.ranks, rank) == meeting.ranks.end() ||
-        state.context.store->try_get(meeting.entry(rank)))
+        has_come(state, meeting, rank))
       continue;
     Failure failure = state.control->left(rank, meeting.op);
     failure.op = meeting.op;
@@ -137,7 +146,7 @@ void look_for_ranks_that_left(ProcessGroup::State& state, const Meeting& meeting
 // every rank looks once it has come itself.
 void look_for_crossing_calls(ProcessGroup::State& state, const Meeting& meeting,
                              const std::vector<int>& missing) {
-  ChainSearch search(state);
+  ChainSearch search(state, meeting.deadline);
   for (const int peer : missing) {
     Chain chain = search.from(peer);
     if (chain.empty()) continue;
@@ -172,8 +181,9 @@ Failure late(const ProcessGroup::State& state, const Meeting& meeting,
 [[noreturn]] void throw_given_up(ProcessGroup::State& state, const Meeting& meeting,
                                  const std::string& outcome) {
   // As if it had never come: it may try again, or make another call.
-  state.context.store->delete_key(meeting.entry(state.context.rank));
-  state.context.store->delete_key(place_of(state.context.rank));
+  const int me = state.context.rank;
+  for (const std::string& key : {meeting.entry(me), place_of(me)})
+    state.context.store->delete_key(key, patience_until(meeting.deadline));
   Failure failure = from_text(outcome.substr(outcome.find('\n') + 1));
   failure.group = state.context.group;
   throw_failure(std::move(failure));
@@ -182,15 +192,17 @@ Failure late(const ProcessGroup::State& state, const Meeting& meeting,
 }  // namespace
 
 std::vector<std::string> exchange(ProcessGroup::State& state, Meeting meeting,
-                                  const std::string& mine, Deadline deadline) {
+                                  const std::string& mine) {
   constexpr std::chrono::milliseconds kSlice{100};  // how often to look for a broken group
   Store& store = *state.context.store;
-  const std::optional<std::string> before = store.try_get(meeting.key);
+  const Deadline deadline = meeting.deadline;
+  const auto before = store.try_get(meeting.key, patience_until(deadline));
   meeting.attempt = attempt_after(before);
   std::vector<std::string> keys;
   for (const int rank : meeting.ranks) keys.push_back(meeting.entry(rank));
   const int me = state.context.rank;
-  store.multi_set(std::array{meeting.entry(me), place_of(me)}, std::array{mine, to_place(meeting)});
+  store.multi_set(std::array{meeting.entry(me), place_of(me)}, std::array{mine, to_place(meeting)},
+                  patience_until(deadline));
   Deadline look = std::chrono::steady_clock::now() + pause_between_looks(state.context.size);
   while (true) {
     if (const auto failure = state.control->failure()) throw_failure(*failure);
@@ -198,10 +210,10 @@ std::vector<std::string> exchange(ProcessGroup::State& state, Meeting meeting,
     std::optional<std::string> outcome;
     try {
       auto all = store.multi_get(keys, std::clamp<Duration>(deadline - now, Duration(1), kSlice));
-      outcome = store.compare_set(meeting.key, before, kMet);
+      outcome = store.compare_set(meeting.key, before, kMet, patience_until(deadline));
       if (outcome == kMet) return all;
     } catch (const DistTimeoutError&) {
-      outcome = store.try_get(meeting.key);
+      outcome = store.try_get(meeting.key, patience_until(deadline));
     }
     if (outcome != before && outcome != kMet) throw_given_up(state, meeting, outcome.value_or(""));
     look_for_ranks_that_left(state, meeting);
@@ -212,7 +224,8 @@ std::vector<std::string> exchange(ProcessGroup::State& state, Meeting meeting,
     if (now >= deadline && !missing.empty())
       store.compare_set(meeting.key, before,
                         fmt::format("{}\n{}", std::stoi(meeting.attempt) + 1,
-                                    to_text(late(state, meeting, missing))));
+                                    to_text(late(state, meeting, missing))),
+                        patience_until(deadline));
   }
 }
 
@@ -222,10 +235,11 @@ std::vector<std::string> exchange_with_all(ProcessGroup::State& state, std::stri
   Meeting meeting{.op = std::move(op),
                   .call = std::move(call),
                   .key = std::move(key),
-                  .ranks = std::vector<int>(static_cast<std::size_t>(state.context.size))};
+                  .ranks = std::vector<int>(static_cast<std::size_t>(state.context.size)),
+                  .deadline = deadline};
   std::iota(meeting.ranks.begin(), meeting.ranks.end(), 0);
   try {
-    return exchange(state, meeting, mine, deadline);
+    return exchange(state, meeting, mine);
   } catch (const DistTimeoutError& error) {
     throw_failure(*state.control->fail(error.failure()));
   }

@@ -14,9 +14,10 @@ namespace c10d::inline v0 {
 // group.
 struct Meeting {
   std::string op;
-  std::string call;           // the op with its arguments, as it is told
-  std::string key;            // of its own: how the last attempt came out
-  std::vector<int> ranks;     // all of them callers
+  std::string call;        // the op with its arguments, as it is told
+  std::string key;         // of its own: how the last attempt came out
+  std::vector<int> ranks;  // all of them callers
+  Deadline deadline{};
   std::string attempt = "0";  // after one that was given up another may follow
 
   std::string round() const { return fmt::format("{}/{}", key, attempt); }
@@ -27,7 +28,7 @@ struct Meeting {
 // meanwhile; a mismatch or that a rank left, which break it; or timed_out, which does not, at the
 // deadline of the first of those that wait: either all ranks have met or none has.
 std::vector<std::string> exchange(ProcessGroup::State& state, Meeting meeting,
-                                  const std::string& mine, Deadline deadline);
+                                  const std::string& mine);
 // The same among all ranks of the group. At the deadline it breaks the group.
 std::vector<std::string> exchange_with_all(ProcessGroup::State& state, std::string op,
                                            std::string call, std::string key,

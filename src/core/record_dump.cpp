@@ -23,6 +23,7 @@
 #include "src/core/log.h"
 #include "src/core/mutex.h"
 #include "src/core/record_text.h"
+#include "src/core/write_signals.h"
 #include "src/net/socket.h"
 
 namespace c10d::inline v0 {
@@ -42,6 +43,7 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 
 // False when the reader took nothing for a second: the monitor has other groups to look after.
 bool write_record_text(int fd, std::string_view text) noexcept {
+  const WriteSignalsBlock block;
   while (!text.empty()) {
     pollfd taker{fd, POLLOUT, 0};
     if (::poll(&taker, 1, 1000) == 0) return false;

@@ -16,6 +16,7 @@
 #include "src/core/members.h"
 #include "src/core/per_process.h"
 #include "src/core/recorder.h"
+#include "src/core/store_patience.h"
 #include "src/core/tasks.h"
 
 namespace c10d::inline v0 {
@@ -26,7 +27,6 @@ constexpr std::chrono::milliseconds kShortest{1};  // time for a request that ne
 constexpr int kTicksPerLook = 10;                  // of the monitor, between looks at the store
 constexpr int kLooksPerBeat = 5;                   // between signs of life: a second
 constexpr int kSilentBeats = 10;                   // of a peer, until it is taken for dead
-constexpr std::chrono::seconds kPatience{2};       // with the store, where no deadline says more
 constexpr std::string_view kLeft = "left";         // the last sign of life
 constexpr std::string_view kBarred = "barred";     // written for a rank that is not waited for
 
@@ -62,7 +62,7 @@ class StoreControl final : public ControlPlane {
       : ControlPlane(options, memory_for(options, options.rank, 1), options.rank),
         store_(options.store) {
     own_.presence.store(Presence::joined, std::memory_order_release);
-    store_->set(beat_key(rank_), "0");
+    store_->set(beat_key(rank_), "0", patience_until(options.deadline));
     joining.await(beat_keys());
   }
 
@@ -83,7 +83,7 @@ class StoreControl final : public ControlPlane {
   Failure late(const Signature& signature, std::uint64_t sequence, std::string_view phase) override;
   void look_for_cause();
   void keep_for_later(const Failure& failure);
-  void tell(Duration patience = kPatience);  // what was kept
+  void tell(Duration patience = kStorePatience);  // what was kept
   std::string key(int rank, std::uint64_t sequence) const {
     return fmt::format("call/{}/{}", sequence, rank);
   }
@@ -148,15 +148,10 @@ Duration left_until(Deadline deadline) {
   return std::max<Duration>(deadline - std::chrono::steady_clock::now(), Duration::zero());
 }
 
-// For requests that need no wait, also of a call that is late.
-Duration patience_until(Deadline deadline) {
-  return std::max<Duration>(left_until(deadline), kPatience);
-}
-
 // A store that does not answer takes what it was sent once it goes on.
 void StoreControl::leave() noexcept try {
   leaving_ = true;
-  const Duration patience = store_answers_ ? Duration(kPatience) : Duration::zero();
+  const Duration patience = store_answers_ ? Duration(kStorePatience) : Duration::zero();
   tell(patience);
   MutexLock lock(beat_mutex_);
   if (std::exchange(left_, true)) return;
@@ -167,11 +162,13 @@ void StoreControl::leave() noexcept try {
 
 void StoreControl::beat() {
   MutexLock lock(beat_mutex_);
-  if (!left_) store_->set(beat_key(rank_), std::to_string(++own_beats_), kPatience);
+  if (!left_) store_->set(beat_key(rank_), std::to_string(++own_beats_), kStorePatience);
 }
 
 // All have one: it was there before anybody came out of the constructor.
-std::vector<std::string> StoreControl::beats() { return store_->multi_get(beat_keys(), kPatience); }
+std::vector<std::string> StoreControl::beats() {
+  return store_->multi_get(beat_keys(), kStorePatience);
+}
 
 // A message may still be on its way from a rank that has left.
 void StoreControl::look_for_left_peers(const std::vector<std::string>& values) {
@@ -218,7 +215,7 @@ std::vector<int> StoreControl::ranks_that_left() {
 void StoreControl::look_for_left(const std::vector<std::string>& by_rank, std::string_view where) {
   for (const int peer : ranks_that_left()) {
     // It wrote this before it left, or never.
-    if (store_->try_get(by_rank[static_cast<std::size_t>(peer)], kPatience)) continue;
+    if (store_->try_get(by_rank[static_cast<std::size_t>(peer)], kStorePatience)) continue;
     fail(ControlPlane::left(peer, where));
     return;
   }
@@ -231,13 +228,13 @@ bool StoreControl::arrive(const std::string& own, const std::string& value, Dead
 }
 
 bool StoreControl::has_come(const std::string& key) {
-  const std::optional<std::string> value = store_->try_get(key, kPatience);
+  const std::optional<std::string> value = store_->try_get(key, kStorePatience);
   return value && *value != kBarred;
 }
 
 bool StoreControl::bars_one(const std::vector<std::string>& keys) {
   for (const std::string& key : keys)
-    if (store_->compare_set(key, std::nullopt, kBarred, kPatience) == kBarred) return true;
+    if (store_->compare_set(key, std::nullopt, kBarred, kStorePatience) == kBarred) return true;
   return false;
 }
 
@@ -328,7 +325,7 @@ std::shared_ptr<const Failure> StoreControl::fail(Failure failure_value) {
   if (broken()) return failure();
   try {
     const std::string mine = to_text(failure_value);
-    const auto first = store_->compare_set("cause", std::nullopt, mine, kPatience);
+    const auto first = store_->compare_set("cause", std::nullopt, mine, kStorePatience);
     write_cause(header_, from_text(first.value_or(mine)));
   } catch (const std::exception& error) {
     log(LogLevel::warn, "group \"{}\": peers could not be told of a failure yet: {}", group_,
@@ -368,7 +365,7 @@ void StoreControl::tell(Duration patience) {
 // Takes over the failure that another rank published.
 void StoreControl::look_for_cause() {
   if (broken()) return;
-  if (const std::optional<std::string> text = store_->try_get("cause", kPatience))
+  if (const std::optional<std::string> text = store_->try_get("cause", kStorePatience))
     write_cause(header_, from_text(*text));
 }
 
@@ -406,7 +403,8 @@ std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
       for (const std::string& came :
            store_->multi_get(all, std::clamp<Duration>(left, kShortest, kSlice)))
         if (came == kBarred) return failure_of_another();
-      if (round > 1) store_->delete_key(fmt::format("barrier/{}/{}", round - 1, rank_), kPatience);
+      if (round > 1)
+        store_->delete_key(fmt::format("barrier/{}/{}", round - 1, rank_), kStorePatience);
       return nullptr;
     } catch (const DistTimeoutError&) {
       look_for_left(all, "monitored_barrier");
@@ -433,7 +431,7 @@ std::vector<int> StoreControl::behind(const Recorded& record) {
 void StoreControl::look_for_evidence() try {
   for (const Member& member : members_) {
     if (!has_ended(member)) continue;
-    if (store_->try_get(beat_key(member.rank), kPatience) == kLeft) continue;
+    if (store_->try_get(beat_key(member.rank), kStorePatience) == kLeft) continue;
     fail(failure_about(member.rank, Code::peer_died,
                        name_of(member.rank) + " ended without leaving the group"));
     return;

@@ -16,7 +16,7 @@
 #include "c10d/launch.h"
 #include "src/core/log.h"
 #include "src/core/mutex.h"
-#include "src/core/sigpipe.h"
+#include "src/core/write_signals.h"
 #include "src/launch/signals.h"
 #include "src/net/socket.h"
 
@@ -58,7 +58,7 @@ bool reader_takes(int fd) {
 // A reader that went away is no failure of the job: the rest of the output is dropped. A full disk
 // is none either, but worth a word.
 void write_all(int fd, std::string_view text) {
-  const SigpipeBlock block;
+  const WriteSignalsBlock block;
   while (!text.empty() && reader_takes(fd)) {
     // So much does not block, of a reader that takes something.
     const ssize_t written = write(fd, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));

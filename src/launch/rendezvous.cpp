@@ -35,7 +35,7 @@ constexpr int kLostExitCode = 1;
 // "go" decides the meeting, once: kGo, or why there will be none. Then "stop" ends the run.
 constexpr std::string_view kGo = "go";
 constexpr std::string_view kStop = "stop";
-constexpr const char* kPrefix = "launch";
+constexpr const char* kLaunchPrefix = "launch";
 
 // Of each launcher, and of each rank.
 constexpr std::size_t kMaxStoreClients = 1 << 16;
@@ -211,7 +211,7 @@ void Rendezvous::connect() {
   for (;;) {
     try {
       options.will = options.server ? Will() : will();
-      auto made = make_prefix_store(kPrefix, meet(options));
+      auto made = make_prefix_store(kLaunchPrefix, meet(options));
       MutexLock lock(mutex_);
       store_ = std::move(made);
       serves_ = options.server;
@@ -248,7 +248,7 @@ Rendezvous::Will Rendezvous::will() const {
                .text = fmt::format(
                    "host {} ({}) is gone: its launcher ended without a word, or was cut off",
                    hosts_.number, name_)});
-  const auto key = [](std::string_view name) { return fmt::format("{}/{}", kPrefix, name); };
+  const auto key = [](std::string_view name) { return fmt::format("{}/{}", kLaunchPrefix, name); };
   return {{key(kGo), gone}, {key(kStop), gone}, {key(left_key(nonce_)), ""}};
 }
 

@@ -15,7 +15,7 @@
 namespace c10d::inline v0 {
 
 inline constexpr std::uint32_t kFrameMagic = 0x64303163;  // "c10d" as bytes
-inline constexpr std::uint16_t kFrameVersion = 2;         // with wills (frame 0x45)
+inline constexpr std::uint16_t kFrameVersion = 3;         // with 0x46, later
 inline constexpr std::size_t kFrameHeaderBytes = 24;
 
 struct FrameHeader {

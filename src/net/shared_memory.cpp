@@ -243,7 +243,9 @@ void offer(const ShareOptions& options, int memory) {
       ::listen(listener.get(), options.size) != 0)
     throw_failure({.code = Code::out_of_resources,
                    .message = "cannot listen on an AF_UNIX socket: " + error_text(errno)});
-  options.store->set(options.key, name);
+  // A moment also for one that is late: the others look for it.
+  options.store->set(options.key, name,
+                     std::max<Duration>(options.deadline - steady_clock::now(), kStrangerPatience));
   Patience patience(options);
   std::vector<bool> served(static_cast<std::size_t>(options.size), false);
   served[0] = true;

@@ -13,6 +13,7 @@
 
 #include "src/core/log.h"
 #include "src/core/mutex.h"
+#include "src/core/write_signals.h"
 #include "src/net/frame.h"
 #include "src/net/socket.h"
 #include "src/store/request_store.h"
@@ -116,8 +117,13 @@ class FileStore final : public RequestStore<Store> {
 };
 
 Failure FileStore::io_failure(std::string_view call, int error) const {
-  return {.code = Code::store_error,
-          .message = fmt::format("file store {}: {}: {}", path_, call, error_text(error))};
+  const char* remedy = "; take a path that every rank can read and write";
+  if (error == ENOSPC || error == EDQUOT) remedy = "; free some space there, or take another path";
+  if (error == EFBIG) remedy = "; raise ulimit -f, or use a TCP store";
+  if (error == EMFILE || error == ENFILE) remedy = "; raise ulimit -n";
+  return {
+      .code = Code::store_error,
+      .message = fmt::format("file store {}: {}: {}{}", path_, call, error_text(error), remedy)};
 }
 
 std::uint64_t FileStore::file_size() const {
@@ -252,11 +258,14 @@ void FileStore::write_record(std::uint8_t type, const Request& request) {
          .message = fmt::format("file store {}: the file would exceed {} bytes; use a TCP "
                                 "store for so many changes",
                                 path_, kMaxLogBytes)});
+  const WriteSignalsBlock block;
   for (std::size_t done = 0; done < record.size();) {
     const ssize_t count = ::pwrite(file_.get(), record.data() + done, record.size() - done,
                                    static_cast<off_t>(replayed_ + done));
-    if (count < 0 && errno != EINTR) throw_failure(io_failure("write", errno));
-    if (count > 0) done += static_cast<std::size_t>(count);
+    if (count < 0 && errno == EINTR) continue;
+    // What is there of the record goes when the next user looks.
+    if (count <= 0) throw_failure(io_failure("write", count < 0 ? errno : EIO));
+    done += static_cast<std::size_t>(count);
   }
   replayed_ += record.size();
 }

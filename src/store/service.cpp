@@ -225,8 +225,10 @@ void Session::call(const Frame& frame) {
   Lane& lane = client_->lanes[number];
   if (id < lane.id || lane.ticket != 0)
     return refuse({.code = Code::corrupt, .message = "a call arrived twice or out of turn"});
-  // The same call again, after a reconnection: if it was carried out, only its answer is missing.
-  if (id == lane.id && !lane.answer.empty()) return send(lane.answer);
+  // The same call again, after a reconnection or when it was put off: if it was carried out, only
+  // its answer is missing.
+  if (id == lane.id && !lane.answer.empty()) return offer(id, lane.answer);
+  if (!unsent_laters_.empty()) return put_off(id);
   settle(lane.id);
   lane.id = id;
   execute(number, request, timeout);
@@ -250,25 +252,51 @@ void Session::answer(std::size_t number, StoreOp op, const Reply& reply) {
   const std::size_t start = begin_frame(frame, static_cast<std::uint8_t>(op), lane.id);
   encode(reply, frame);
   end_frame(frame, start);
-  const std::size_t limit = service_.limits_.output_queue_bytes;
   if (is_mutation(op)) {
     client_->remembered_bytes += frame.size();
     lane.answer = frame;
   }
   if (closing_) return;
-  const bool slow = unsent_ > 0 && unsent_ + frame.size() > limit;
-  const bool hoards = client_->remembered_bytes > max_body_bytes(service_.limits_);
-  if (slow || hoards) {
-    client_->refusal =
-        Failure{.code = Code::store_limit,
-                .message = fmt::format("this client did not read {} bytes of answers and was "
-                                       "dropped (StoreLimits::output_queue_bytes = {})",
-                                       slow ? unsent_ : client_->remembered_bytes, limit)};
-    failure_ = client_->refusal;
-    closing_ = true;
-    return on_output_();
-  }
+  const std::size_t limit = service_.limits_.total_bytes;
+  if (client_->remembered_bytes > std::max(limit, max_body_bytes(service_.limits_)))
+    return drop(fmt::format("did not settle {} bytes of answers (StoreLimits::total_bytes = {})",
+                            client_->remembered_bytes, limit));
+  offer(lane.id, frame);
+}
+
+void Session::offer(std::uint64_t id, std::string_view answer) {
+  // One alone may be longer.
+  if (unsent_ == 0 || unsent_ + answer.size() <= service_.limits_.output_queue_bytes)
+    send(answer);
+  else
+    put_off(id);
+}
+
+// A client has one call under way in each of its lanes, and sends none again before it has read
+// this.
+void Session::put_off(std::uint64_t id) {
+  if (unsent_laters_.size() == kMaxLanes)
+    return drop(
+        fmt::format("did not read {} bytes of answers (StoreLimits::output_queue_bytes = {})",
+                    unsent_, service_.limits_.output_queue_bytes));
+  std::string frame;
+  append_frame(frame, kLaterFrame, id, {});
   send(frame);
+  unsent_laters_.push_back(sent_ + unsent_);
+}
+
+void Session::sent(std::size_t bytes) noexcept {
+  unsent_ -= bytes;
+  sent_ += bytes;
+  while (!unsent_laters_.empty() && unsent_laters_.front() <= sent_) unsent_laters_.pop_front();
+}
+
+void Session::drop(std::string_view why) {
+  client_->refusal = Failure{.code = Code::store_limit,
+                             .message = fmt::format("this client {} and was dropped", why)};
+  failure_ = client_->refusal;
+  closing_ = true;
+  on_output_();
 }
 
 }  // namespace c10d::inline v0

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <list>
 #include <memory>
@@ -31,6 +32,9 @@ inline constexpr Duration kClientMemory = std::chrono::seconds(10);
 // until the lane's next call.
 inline constexpr std::uint8_t kSettledFrame = 0x40;
 inline constexpr std::size_t kLargeAnswer = 4096;
+// The server has no room to queue the answer with this id: the client, which has read all before
+// this, sends the call again.
+inline constexpr std::uint8_t kLaterFrame = 0x46;
 // A client leaves its will (TcpStoreOptions::will).
 inline constexpr std::uint8_t kWillFrame = 0x45;
 inline constexpr std::size_t kMaxWillBytes = 4096;
@@ -99,7 +103,7 @@ class Session {
   void note_closed() noexcept { closed_ = true; }
   // What is to be sent. The transport reports through sent() what has left.
   std::string take_output();
-  void sent(std::size_t bytes) noexcept { unsent_ -= bytes; }
+  void sent(std::size_t bytes) noexcept;
   // Send what there is, then close.
   bool closing() const noexcept { return closing_; }
   bool is_stranger() const noexcept { return client_ == nullptr; }
@@ -116,6 +120,10 @@ class Session {
   void settle(std::uint64_t id);
   void take_will(const Frame& frame);
   void send(std::string_view bytes);
+  // Sends the answer, or when to ask for it.
+  void offer(std::uint64_t id, std::string_view answer);
+  void put_off(std::uint64_t id);
+  void drop(std::string_view why);
   void refuse(Failure failure);
   // Ends the session, and the client with it when it leaves for good.
   void detach(bool for_good);
@@ -128,6 +136,8 @@ class Session {
   StoreClient* client_ = nullptr;
   std::string output_;
   std::size_t unsent_ = 0;
+  std::uint64_t sent_ = 0;
+  std::deque<std::uint64_t> unsent_laters_;  // how much is sent once each of them is
   bool closing_ = false;
   bool closed_ = false;
   std::optional<Failure> failure_;

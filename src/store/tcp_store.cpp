@@ -21,6 +21,7 @@
 #include "src/net/token.h"
 #include "src/store/request_store.h"
 #include "src/store/service.h"
+#include "src/store/tcp_options.h"
 #include "src/store/tcp_server.h"
 
 namespace c10d::inline v0 {
@@ -41,35 +42,6 @@ void pause_until(Deadline deadline) {
   while (steady_clock::now() < deadline) ::poll(nullptr, 0, poll_timeout(deadline));
 }
 
-HandshakeOptions handshake_options(const TcpStoreOptions& options) {
-  if (options.job.size() > kMaxJobBytes)
-    throw InvalidArgument(fmt::format("TcpStoreOptions::job has {} bytes; at most {} are allowed",
-                                      options.job.size(), kMaxJobBytes));
-  if (!options.token.empty() && options.token.size() < kLeastTokenBytes)
-    throw InvalidArgument(
-        fmt::format("TcpStoreOptions::token has {} bytes; a secret has at least "
-                    "{}, better 32",
-                    options.token.size(), kLeastTokenBytes));
-  if (options.token.size() > kMostTokenBytes)
-    throw InvalidArgument(fmt::format("TcpStoreOptions::token has {} bytes; at most {} are allowed",
-                                      options.token.size(), kMostTokenBytes));
-  return {.job = options.job, .role = "store", .token = options.token};
-}
-
-void check_address(const Address& address, const TcpStoreOptions& options) {
-  if (address.is_wildcard() && options.server && !options.allow_wildcard)
-    throw InvalidArgument(
-        fmt::format("the store would listen on {}, which is every interface; "
-                    "name one address, or set allow_wildcard and a token",
-                    address.text()));
-  if (options.token.empty() && !address.is_loopback())
-    throw InvalidArgument(
-        fmt::format("a store at {} needs a token: without one only loopback addresses are allowed; "
-                    "set C10D_TOKEN_FILE to a file of 32 random bytes, mode 0600, the same for "
-                    "every rank",
-                    address.text()));
-}
-
 // One call of one thread, as long as the thread is in it.
 struct StoreCall {
   std::uint64_t id = 0;
@@ -84,10 +56,12 @@ struct StoreCall {
 class TcpClient final : public RequestStore<TcpStore> {
  public:
   explicit TcpClient(const TcpStoreOptions& options)
-      : RequestStore(options.timeout), handshake_(handshake_options(options)), host_(options.host) {
+      : RequestStore(options.timeout),
+        handshake_(handshake_options(options)),
+        host_(options.host),
+        will_(will_frame(options)) {
     if (options.server) start_server(options);
     if (!options.server) port_ = options.port;
-    if (!options.will.empty()) write_will(options);
     wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!wake_)
       throw_failure({.code = Code::out_of_resources,
@@ -118,13 +92,13 @@ class TcpClient final : public RequestStore<TcpStore> {
   Reply exchange(StoreCall& call) C10D_REQUIRES(mutex_);
   void abandon(const StoreCall& call) C10D_REQUIRES(mutex_);
   void start_server(const TcpStoreOptions& options);
-  void write_will(const TcpStoreOptions& options);
   void connect_first(const TcpStoreOptions& options, Deadline deadline);
   // One attempt. Nothing: no server answered, `problem` says why.
   std::optional<Failure> connect_once(bool resume, Deadline deadline, Fd& fd, std::string& problem);
   void drive(Deadline until) C10D_REQUIRES(mutex_);
   void reconnect(Deadline until) C10D_REQUIRES(mutex_);
   void resend() C10D_REQUIRES(mutex_);
+  void send_again(StoreCall& call) C10D_REQUIRES(mutex_);
   void flush() C10D_REQUIRES(mutex_);
   void receive() C10D_REQUIRES(mutex_);
   bool take(const Frame& frame) C10D_REQUIRES(mutex_);
@@ -142,9 +116,9 @@ class TcpClient final : public RequestStore<TcpStore> {
   std::string host_;
   std::uint16_t port_ = 0;
   std::vector<Address> addresses_;
-  StoreLimits limits_;  // the server's
-  std::string will_;    // as its frame, or empty
-  Fd wake_;             // tells the driving thread to look again
+  StoreLimits limits_;      // the server's
+  const std::string will_;  // as its frame, or empty
+  Fd wake_;                 // tells the driving thread to look again
 
   Mutex mutex_;
   Fd socket_ C10D_GUARDED_BY(mutex_);
@@ -177,20 +151,6 @@ void TcpClient::start_server(const TcpStoreOptions& options) {
     addresses_.push_back(bound);
 }
 
-void TcpClient::write_will(const TcpStoreOptions& options) {
-  Request will{.op = StoreOp::multi_set};
-  for (const auto& [key, value] : options.will) {
-    will.keys.push_back(key);
-    will.values.push_back(value);
-  }
-  if (encoded_size(will) > kMaxWillBytes)
-    throw InvalidArgument(fmt::format("TcpStoreOptions::will has {} bytes; at most {} are allowed",
-                                      encoded_size(will), kMaxWillBytes));
-  begin_frame(will_, kWillFrame, 0);
-  encode(Duration::zero(), will, will_);
-  end_frame(will_, 0);
-}
-
 std::optional<Failure> TcpClient::connect_once(bool resume, Deadline deadline, Fd& fd,
                                                std::string& problem) {
   Fd socket = connect_tcp(addresses_, deadline, problem);
@@ -200,7 +160,11 @@ std::optional<Failure> TcpClient::connect_once(bool resume, Deadline deadline, F
     case Step::done:
       break;
     case Step::more:
-      problem = show_host_port(host_, port_) + ": the connection ended during the handshake";
+      problem = show_host_port(host_, port_) +
+                (steady_clock::now() < deadline
+                     ? ": the connection ended during the handshake; its server may have too few "
+                       "descriptors (raise ulimit -n there)"
+                     : ": whoever listens there says nothing; it may be no store, or is stopped");
       return {};
     case Step::refused:
       Failure failure = *handshake.failure();
@@ -296,6 +260,7 @@ Reply TcpClient::exchange(StoreCall& call) {
           Code::store_limit,
           fmt::format("{} calls are under way in this store client, the most it takes", kMaxLanes));
     receive();
+    wake_driver();  // its answer may have been among them
     if (failure_) return {.failure = failure_};
   }
   set_frame_id(call.frame, call.id);
@@ -332,7 +297,6 @@ void TcpClient::abandon(const StoreCall& call) {
     if (lane.call == &call) lane.call = nullptr;
   if (driver_ == &call) driver_ = nullptr;
   lose();
-  wake_driver();
   hand_over();
 }
 
@@ -401,9 +365,10 @@ bool TcpClient::take(const Frame& frame) {
     return false;
   }
   const std::size_t number = frame.header.id >> kLaneShift;
+  const bool later = frame.header.type == kLaterFrame;
   Reply reply;
   if (number >= lanes_.size() || !lanes_[number].busy || frame.header.id != lanes_[number].last ||
-      !decode(frame.body, reply)) {
+      !(later ? frame.body.empty() : decode(frame.body, reply))) {
     fail({.code = Code::corrupt, .message = "an answer that makes no sense arrived"});
     return false;
   }
@@ -411,6 +376,8 @@ bool TcpClient::take(const Frame& frame) {
   LaneState& lane = lanes_[number];
   if (lane.call == nullptr) {
     lane.busy = false;
+  } else if (!lane.call->reply && later) {
+    send_again(*lane.call);
   } else if (!lane.call->reply) {
     lane.call->reply = std::move(reply);
     lane.call->changed.notify_one();
@@ -421,6 +388,7 @@ bool TcpClient::take(const Frame& frame) {
 void TcpClient::lose() {
   socket_.reset();
   output_.clear();
+  wake_driver();  // it may poll what is no more
   lost_at_ = steady_clock::now();
   forget_given_up_calls();
 }
@@ -434,6 +402,7 @@ void TcpClient::forget_given_up_calls() {
 void TcpClient::fail(Failure failure) {
   socket_.reset();
   output_.clear();
+  wake_driver();
   failure.message = fmt::format("store at {}: {}", show_host_port(host_, port_), failure.message);
   failure_ = std::move(failure);
   for (LaneState& lane : lanes_) {
@@ -479,15 +448,17 @@ void TcpClient::resend() {
   parser_ = FrameParser(max_body_bytes(limits_));
   output_ = will_;  // the one before may have been lost with the connection
   forget_given_up_calls();
-  for (LaneState& lane : lanes_) {
-    if (lane.call == nullptr || lane.call->reply) continue;
-    const Duration left = lane.call->deadline - steady_clock::now();
-    std::string timeout;
-    put(timeout, static_cast<std::uint64_t>(std::max(Duration::zero(), left).count()));
-    lane.call->frame.replace(kFrameHeaderBytes, kTimeoutBytes, timeout);
-    output_ += lane.call->frame;
-  }
+  for (const LaneState& lane : lanes_)
+    if (lane.call != nullptr && !lane.call->reply) send_again(*lane.call);
   flush();
+}
+
+void TcpClient::send_again(StoreCall& call) {
+  const Duration left = call.deadline - steady_clock::now();
+  std::string timeout;
+  put(timeout, static_cast<std::uint64_t>(std::max(Duration::zero(), left).count()));
+  call.frame.replace(kFrameHeaderBytes, kTimeoutBytes, timeout);
+  output_ += call.frame;
 }
 
 }  // namespace

@@ -49,7 +49,8 @@ void check(Session& session) {
     const bool good =
         frame.header.type == refusal_frame
             ? refusal_of(frame).code != Code::corrupt || !refusal_of(frame).message.empty()
-            : decode(frame.body, reply);
+        : frame.header.type == kLaterFrame ? frame.body.empty()
+                                           : decode(frame.body, reply);
     if (!good) std::abort();
     return true;
   });

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "c10d/init.h"
 #include "src/core/control_plane.h"
 #include "src/core/group_state.h"
 #include "src/core/joining.h"
@@ -30,7 +31,7 @@ Deadline after(Duration patience) { return std::chrono::steady_clock::now() + pa
 
 enum class Hosts { one, several };
 
-Plane make(int rank, const std::shared_ptr<Store>& store, Hosts hosts) {
+Plane make(int rank, const std::shared_ptr<Store>& store, Hosts hosts, Duration patience) {
   std::vector<Member> members;
   for (int peer = 0; peer < 2; ++peer)
     members.push_back(
@@ -41,13 +42,14 @@ Plane make(int rank, const std::shared_ptr<Store>& store, Hosts hosts) {
                              .members = members,
                              .store = make_prefix_store("g", store),
                              .token = {},
-                             .deadline = after(1h)});
+                             .deadline = after(patience)});
 }
 
-std::array<Plane, 2> make_both(const std::shared_ptr<Store>& store, Hosts hosts = Hosts::several) {
+std::array<Plane, 2> make_both(const std::shared_ptr<Store>& store, Hosts hosts = Hosts::several,
+                               Duration patience = 1h) {
   std::array<Plane, 2> planes;
-  std::thread other([&] { planes[1] = make(1, store, hosts); });
-  planes[0] = make(0, store, hosts);
+  std::thread other([&] { planes[1] = make(1, store, hosts, patience); });
+  planes[0] = make(0, store, hosts, patience);
   other.join();
   return planes;
 }
@@ -183,10 +185,16 @@ class StoreWithPauses final : public RequestStore<Store> {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, 30s, [&] { return waiting_ >= count; });
   }
+  // The most time that a call had.
+  Duration longest() {
+    const std::lock_guard lock(mutex_);
+    return longest_;
+  }
 
  private:
   Reply perform(const Request& request, Deadline deadline) override {
     std::unique_lock lock(mutex_);
+    longest_ = std::max<Duration>(longest_, deadline - std::chrono::steady_clock::now());
     ++waiting_;
     changed_.notify_all();
     changed_.wait(lock, [&] { return !silent_; });
@@ -207,8 +215,36 @@ class StoreWithPauses final : public RequestStore<Store> {
   std::condition_variable changed_;
   bool silent_ = false;
   int waiting_ = 0;
+  Duration longest_{};
   Engine engine_;
 };
+
+// Who gives an op a deadline waits no longer for a store either, however patient that is by itself.
+TEST(GroupsOfAStore, GiveEveryRequestTheDeadlineOfTheCall) {
+  const auto store = std::make_shared<StoreWithPauses>();
+  const auto rank = [&](int me) {
+    ProcessGroup world = init_process_group({.backend = "native",
+                                             .store = store,
+                                             .rank = me,
+                                             .size = 2,
+                                             .timeout = 5min,
+                                             .connect_timeout = 5min});
+    ProcessGroup both = world.new_group(std::array{0, 1});
+    ProcessGroup alone = both.split(me);
+    both.allocate<float>(16);
+    both.monitored_barrier();
+    for (ProcessGroup* group : {&alone, &both, &world}) group->shutdown();
+  };
+  std::thread other(rank, 1);
+  rank(0);
+  other.join();
+  for (const Plane& plane : make_both(store, Hosts::several, 5min)) {
+    plane->fail({.code = Code::revoked, .message = "enough"});
+    plane->leave();
+    unwatch(*plane);
+  }
+  EXPECT_LE(store->longest(), 5min);
+}
 
 // Of the groups of this process, each looks at its ranks as if it were alone.
 TEST(StoreControl, AStoreThatDoesNotAnswerDelaysNoOtherGroup) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -453,6 +455,32 @@ TEST(FileStore, DropsARecordWhoseWriterWasKilled) {
     store->set("k2", "v");
   }
   EXPECT_EQ(store->num_keys(), 2U);
+}
+
+TEST(FileStore, AFileThatMayNotGrowIsANamedErrorAndStaysSound) {
+  const TemporaryFile file;
+  const auto store = make_file_store(file.path(), 0, 5s);
+  store->set("k", "v");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small = {.rlim_cur = std::filesystem::file_size(file.path()) + 100,
+                        .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  std::optional<Failure> failure;
+  try {
+    store->set("large", std::string(4096, 'x'));
+  } catch (const DistError& error) {
+    failure = error.failure();
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->code, Code::store_error);
+  EXPECT_NE(failure->message.find("ulimit -f"), std::string::npos) << failure->message;
+  EXPECT_EQ(std::filesystem::file_size(file.path()), small.rlim_cur) << "nothing is torn";
+  const auto other = make_file_store(file.path(), 0, 5s);
+  EXPECT_FALSE(other->check(Keys{"large"}));
+  store->set("k2", "v");
+  EXPECT_EQ(other->multi_get(Keys{"k", "k2"}), (Keys{"v", "v"}));
 }
 
 TEST(FileStore, RefusesAFileThatIsNoStore) {

@@ -108,6 +108,14 @@ TEST(TcpStore, NobodyThereIsATimeoutThatNamesTheAddress) {
   EXPECT_NE(failure.message.find(std::to_string(port)), std::string::npos) << failure.message;
 }
 
+TEST(TcpStore, AListenerThatSaysNothingIsToldFromOneThatIsGone) {
+  const Fd listener = listen_tcp(resolve("127.0.0.1", 0).front());
+  const std::uint16_t port = local_address(listener.get()).port();
+  const Failure failure = failure_of([&] { make_tcp_store({.port = port, .timeout = 100ms}); });
+  EXPECT_EQ(failure.code, Code::timed_out);
+  EXPECT_NE(failure.message.find("says nothing"), std::string::npos) << failure.message;
+}
+
 TEST(TcpStore, AnotherJobAndAWrongTokenAreTurnedAway) {
   const auto server = tcp_server();
   TcpStoreOptions options = client_of(*server);
@@ -351,6 +359,44 @@ TEST(TcpStore, ReconnectionsRepeatNothing) {
   EXPECT_EQ(std::unique(popped.begin(), popped.end()), popped.end());
   EXPECT_EQ(popped.size(), static_cast<std::size_t>(kThreads * kRounds));
   EXPECT_FALSE(server->check(std::vector<std::string>{"q"}));
+}
+
+// More answers at once than the server queues for a client, whatever it is that ends the calls.
+TEST(TcpStore, ManyThreadsOfOneClientMayAskForLargeValuesAtOnce) {
+  constexpr int kThreads = 8;
+  constexpr int kRounds = 20;
+  const auto server = tcp_server({.value_bytes = 64 * 1024, .output_queue_bytes = 64 * 1024});
+  const auto client = make_tcp_store(client_of(*server));
+  const auto large = [](int which) {
+    return std::string(40 * 1024, static_cast<char>('a' + which));
+  };
+  std::atomic<int> popped = 0;
+  std::vector<std::thread> threads;
+  for (int me = 0; me < kThreads; ++me)
+    threads.emplace_back([&, me] {
+      const std::string own = "own/" + std::to_string(me);
+      for (int round = 0; round < kRounds; ++round) {
+        EXPECT_EQ(client->get("round/" + std::to_string(round)), large(round));
+        EXPECT_EQ(client->compare_set(own, round == 0 ? std::nullopt : std::optional(large(round)),
+                                      large(round + 1)),
+                  large(round + 1));
+        popped += client->pop("queue")[0];
+        EXPECT_EQ(client->add("done", 1) > 0, true);
+      }
+    });
+  int pushed = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    server->set("round/" + std::to_string(round), large(round));
+    for (int i = 0; i < kThreads; ++i) {
+      const std::string element = large((round + i) % 20);
+      pushed += element[0];
+      server->push("queue", element);
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(popped, pushed);
+  EXPECT_EQ(client->add("done", 0), kThreads * kRounds);
+  EXPECT_FALSE(client->check(std::vector<std::string>{"queue"}));
 }
 
 }  // namespace

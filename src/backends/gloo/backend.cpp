@@ -12,7 +12,7 @@
 #include "src/backends/gloo/library.h"
 #include "src/backends/gloo/mesh.h"
 #include "src/backends/gloo/point_to_point.h"
-#include "src/core/sigpipe.h"
+#include "src/core/write_signals.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -70,7 +70,7 @@ GlooBackend::~GlooBackend() {
   collectives_.reset();
   messages_.reset();
   if (closer_.joinable()) closer_.join();
-  const SigpipeBlock block;
+  const WriteSignalsBlock block;
   mesh_.reset();
   device_.reset();
 }
@@ -81,7 +81,7 @@ template <class F>
 GlooBackend::FailurePtr GlooBackend::guarded(const Call& call, F&& body) {
   std::string what;
   try {
-    const SigpipeBlock block;
+    const WriteSignalsBlock block;
     body();
     return nullptr;
   } catch (const std::exception& error) {
@@ -212,7 +212,7 @@ std::unique_ptr<Backend> GlooBackend::new_group(BackendContext context, const st
 void GlooBackend::close_connections() noexcept {
   if (!mesh_ || closed_.exchange(true)) return;
   const auto close = [mesh = mesh_] {
-    const SigpipeBlock block;
+    const WriteSignalsBlock block;
     try {
       std::byte nothing{};
       const auto buffer = mesh->createUnboundBuffer(&nothing, 1);

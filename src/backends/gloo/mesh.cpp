@@ -14,8 +14,9 @@
 #include "src/backends/gloo/library.h"
 #include "src/core/mutex.h"
 #include "src/core/never_destroy.h"
-#include "src/core/sigpipe.h"
 #include "src/core/start_thread.h"
+#include "src/core/store_patience.h"
+#include "src/core/write_signals.h"
 #include "src/net/address.h"
 #include "src/net/socket.h"
 
@@ -121,7 +122,7 @@ gloo::transport::tcp::attr choose_interface(const BackendContext& context) {
 }  // namespace
 
 std::shared_ptr<gloo::transport::Device> make_gloo_device(const BackendContext& context) {
-  const SigpipeBlock block;
+  const WriteSignalsBlock block;
   const gloo::transport::tcp::attr attr = choose_interface(context);
   std::string problem;
   try {
@@ -162,7 +163,7 @@ void connect_all(const BackendContext& context, gloo::transport::Context& connec
     const std::vector<char> address = connections.createPair(peer)->address().bytes();
     own.append(address.begin(), address.end());
   }
-  context.store->set(address_key(context.rank), own);
+  context.store->set(address_key(context.rank), own, patience_until(deadline));
   BrokenWatch watch(*context.control, connections, deadline);
   const std::size_t bytes = own.size() / static_cast<std::size_t>(context.size - 1);
   for (int peer = 0; peer < context.size; ++peer) {
@@ -201,7 +202,7 @@ void keep_open(std::shared_ptr<gloo::transport::Device> device,
 std::shared_ptr<RevocableMesh> connect_mesh(const BackendContext& context,
                                             std::shared_ptr<gloo::transport::Device> device,
                                             Deadline deadline) {
-  const SigpipeBlock block;
+  const WriteSignalsBlock block;
   auto mesh = std::make_shared<RevocableMesh>(context.rank, context.size);
   const auto connections = device->createContext(context.rank, context.size);
   // A connection waits for five times the timeout that it was made with.

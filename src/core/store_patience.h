@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "c10d/store.h"
+
+namespace c10d::inline v0 {
+
+// With a store, where no deadline says more.
+inline constexpr std::chrono::seconds kStorePatience{2};
+
+// For a request that needs no wait, of a call with this deadline: also one that is late asks.
+inline Duration patience_until(Deadline deadline) {
+  return std::max<Duration>(deadline - std::chrono::steady_clock::now(), kStorePatience);
+}
+
+}  // namespace c10d::inline v0
