@@ -167,17 +167,6 @@ TEST_F(End, AsManyMayFailAsAreAllowedTo) {
   EXPECT_EQ(end_with("9", "7 7 7").code, 7) << "nobody is left";
 }
 
-// Who waits for rank 0 waits in vain if it is stopped.
-TEST_F(End, TheOthersAreNotStoppedWhereOneMayFail) {
-  Process process({.command = c10d_run({"-n", "2", "--max-failures=1", "sh", "-c",
-                                        "test $RANK = 1 && exit 7; read line; echo $line"}),
-                   .input = "still here\n",
-                   .hold_input = true});
-  process.close_input();
-  EXPECT_EQ(process.wait(), 0) << process.err();
-  EXPECT_EQ(process.out(), "[0] still here\n");
-}
-
 TEST_F(End, RestartsStartAllRanksAgain) {
   const Ended ended = run_ranks({"-n", "2", "--max_restarts=2", C10D_PROBE, "fail_until", "1"});
   EXPECT_EQ(ended.code, 0);
