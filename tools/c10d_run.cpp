@@ -84,6 +84,7 @@ int run(const RunOptions& options) {
       .environment = options.environment,
       .status_line = output.takes_status(),
       .grace = options.grace,
+      .max_failures = options.max_failures,
       .hosts = options.hosts,
       .on_line = [&](int rank, bool is_stderr,
                      std::string_view line) { output.line(rank, is_stderr, line); },
@@ -93,7 +94,7 @@ int run(const RunOptions& options) {
     launch_options.environment["C10D_RESTART_COUNT"] = std::to_string(restart);
     launch_options.environment["TORCHELASTIC_RESTART_COUNT"] = std::to_string(restart);
     const LaunchResult result = launch(launch_options);
-    if (result.exit_code == 0) return 0;
+    if (result.exit_code == 0 && result.first_failed < 0) return 0;
     if (!result.elsewhere.empty()) fmt::print(stderr, "c10d-run: {}\n", result.elsewhere);
     if (result.first_failed >= 0)
       report_failure(result);
@@ -102,6 +103,10 @@ int run(const RunOptions& options) {
     if (!result.places.empty())
       fmt::print(stderr, "c10d-run: where the ranks were when they were stopped:\n{}",
                  result.places);
+    if (result.exit_code == 0) {
+      fmt::print(stderr, "c10d-run: the others went on without, to a good end\n");
+      return 0;
+    }
     if (restart == options.max_restarts || result.forwarded_signal != 0) return result.exit_code;
     fmt::print(stderr, "c10d-run: restart {} of {}\n", restart + 1, options.max_restarts);
   }

@@ -38,7 +38,7 @@ constexpr const char* kFooter = R"(Examples:
 
 Each rank finds in its environment C10D_RANK, C10D_WORLD_SIZE, C10D_STORE, ..., and what torchrun
 sets (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...). When one fails, the others get
-SIGTERM, then SIGKILL; the first failure is reported.
+SIGTERM, then SIGKILL, unless --max-failures lets them go on; the first failure is reported.
 
 Exit status: 0; the code of the first rank that failed, or 128 + signal; 2 for a mistake in this
 command line or a program that cannot be started; 1 when c10d-run itself cannot go on.
@@ -50,7 +50,7 @@ struct Raw {
   HostsText hosts{.nnodes = "1"};
   std::string monitor_interval, start_method, event_log_handler, logs_specs;
   std::string role = "default", redirects = "0", tee = "0", shown, log_dir, print_for, via;
-  int max_restarts = 0;
+  int max_restarts = 0, max_failures = 0;
   double grace = 5;
   std::vector<std::string> environment;
   bool standalone = false, module = false, no_python = false, run_path = false, no_prefix = false;
@@ -78,6 +78,10 @@ void add_own(CLI::App& app, Raw& raw) {
       ->type_name("S")
       ->check(CLI::Range(0.0, 86400.0).description(""));
   app.add_option("--max-restarts", raw.max_restarts, "start all ranks again so often (0)")
+      ->type_name("K")
+      ->check(CLI::Range(0, 1000000).description(""));
+  app.add_option("--max-failures", raw.max_failures,
+                 "ranks that may fail while the others go on without them (0)")
       ->type_name("K")
       ->check(CLI::Range(0, 1000000).description(""));
   app.add_flag("--no-prefix", raw.no_prefix, "lines as they are, without \"[rank] \"");
@@ -253,6 +257,7 @@ void check_several_hosts(const Raw& raw) {
   };
   refuse(raw.standalone, "--standalone", "");
   refuse(raw.max_restarts > 0, "--max-restarts", "; start the job again on every host");
+  refuse(raw.max_failures > 0, "--max-failures", "");
   refuse(!raw.via.empty(), "--via", "; give mpirun the hosts");
   refuse(!raw.print_for.empty(), "--print", "; --print-commands -H node1:4,node2:4 is for several");
 }
@@ -345,6 +350,9 @@ RunOptions settle(const Raw& raw, std::vector<std::string> command) {
   options.command = full_command(raw, std::move(command), options.is_python);
   options.environment = environment_of(raw, several);
   options.max_restarts = raw.max_restarts;
+  options.max_failures = raw.max_failures;
+  if (raw.max_failures > 0 && !(raw.print_for.empty() && raw.via.empty()))
+    usage_error("--max-failures: only ranks that c10d-run starts itself may go on");
   if (std::isnan(raw.grace)) usage_error("--grace nan: give seconds from 0 to 86400");
   options.grace = std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(raw.grace));

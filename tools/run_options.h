@@ -23,6 +23,7 @@ struct RunOptions {
   bool is_python = false;
   std::map<std::string, std::string> environment;
   int max_restarts = 0;
+  int max_failures = 0;
   std::chrono::nanoseconds grace = std::chrono::seconds(5);
   bool prefix = true;
   bool verbose = false;

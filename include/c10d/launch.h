@@ -41,6 +41,9 @@ struct LaunchOptions {
   bool status_line = false;
   // From SIGTERM to SIGKILL of the survivors after a first failure.
   Duration grace = std::chrono::seconds(5);
+  // As many ranks may fail without that the others are stopped: they go on in a group of their own
+  // (docs/recovery.md). On one host only.
+  int max_failures = 0;
   // For the whole run; then the ranks are ended as after a first failure. Zero: for ever.
   Duration timeout = Duration::zero();
   LaunchHosts hosts;
@@ -58,7 +61,8 @@ struct RankResult {
 };
 
 struct LaunchResult {
-  // Of the first rank that failed, else 0; 124 when timed_out. Of several hosts the same on all.
+  // Of the first rank that failed; 0 if none did, or max_failures at most and others ended well;
+  // 124 when timed_out. Of several hosts the same on all.
   int exit_code = 0;
   int first_failed = -1;          // the first rank of this host that failed by itself
   std::string elsewhere;          // what failed on another host and ended the job; empty: nothing

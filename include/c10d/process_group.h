@@ -29,8 +29,8 @@ class Batch;
 // a wrong count, dtype, root or peer is InvalidArgument, thrown before anything is sent. Without
 // `async` the call runs in this thread, returns when the result is in place, and throws; with it,
 // failures come from Work::wait(). The first failure breaks the group: every pending and later call
-// on every rank fails with that cause. Two codes leave the group intact: unsupported and
-// concurrent_use.
+// on every rank fails with that cause (how to go on: docs/recovery.md). Two codes leave the group
+// intact: unsupported and concurrent_use.
 class C10D_API ProcessGroup {
  public:
   ProcessGroup() noexcept;  // no group: every call throws destroyed

@@ -30,7 +30,7 @@ enum class DType : std::uint8_t {
 inline constexpr int kDTypeCount = 13;
 
 // IEEE binary16 and bfloat16 as they lie in memory. Arithmetic happens in float: see
-// kernels/reduce.h.
+// ReduceOp.
 struct Float16 {
   std::uint16_t bits;
 };

@@ -43,9 +43,9 @@ class C10D_API Work {
   void order_on(void* cuda_stream) const;
 
   // Calls `callback` once, with the failure or null: at once when the op is done, else on the
-  // library's callback thread. The callback may submit ops; it must not block on the group of this
-  // op. What it throws is logged. Throws DistBackendError (out_of_resources) when tens of thousands
-  // of callbacks wait for their turn, or their thread cannot be started.
+  // library's callback thread; wait() does not wait for it. The callback may submit ops, not block
+  // on the group of this op. What it throws is logged. Throws DistBackendError (out_of_resources)
+  // when tens of thousands of callbacks wait for their turn, or their thread cannot be started.
   void then(std::function<void(const Failure*)> callback) const;
 
   // Of a recv: the rank whose message it took, once ok; else -1.

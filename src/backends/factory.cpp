@@ -74,7 +74,7 @@ std::string explain(std::string_view stem, const OpenedModule& opened) {
     return stem.ends_with(wrapped.stem);
   });
   if (opened.path.empty()) {
-    if (stem == "nccl") return "not part of this version of c10d";
+    if (stem == "nccl") return "not part of this version of c10d, which moves host memory only";
     if (known == kWrapped.end() || known->stem != stem)
       return fmt::format("no libc10d_{}.so in {}", stem, fmt::join(module_folders(), ", "));
     return fmt::format(

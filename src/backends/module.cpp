@@ -3,9 +3,12 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "c10d/env.h"
@@ -32,7 +35,20 @@ OpenedModule refuse(const std::string& path, std::string reason) {
   return {nullptr, path, std::move(reason)};
 }
 
+// The loader maps what the headers promise: to touch a page behind the end of the file would end
+// the process.
+bool is_cut_off(const std::string& path) {
+  ElfW(Ehdr) header{};
+  std::ifstream file(path, std::ios::binary);
+  file.read(reinterpret_cast<char*>(&header), sizeof header);
+  if (!file || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return false;  // dlerror() knows
+  std::error_code error;
+  return fs::file_size(path, error) <
+         header.e_shoff + std::uint64_t{header.e_shnum} * header.e_shentsize;
+}
+
 OpenedModule open_file(const std::string& path) {
+  if (is_cut_off(path)) return refuse(path, path + " is cut off: install it again");
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) return refuse(path, dlerror());
   using Entry = const BackendModule* (*)();

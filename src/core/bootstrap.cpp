@@ -248,7 +248,8 @@ class Bootstrap {
   Failure never_arrived(const std::vector<int>& missing) const {
     return {.code = Code::timed_out,
             .message = fmt::format("group \"{}\" did not come together: of {} ranks these never "
-                                   "arrived: {}",
+                                   "arrived: {}; look at why they ended, or start them, with the "
+                                   "same address and world size",
                                    options_.name, options_.size, ranges_of(missing)),
             .rank = missing.front(),
             .group = options_.name};

@@ -9,8 +9,10 @@
 #include <atomic>
 #include <charconv>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "c10d/env.h"
 #include "src/core/bootstrap.h"
@@ -43,8 +45,25 @@ std::string find_token(const InitOptions& options) {
 int required(const std::optional<int>& value, const Url& url, const char* name) {
   if (value) return *value;
   if (const auto in_url = url.integer(name)) return *in_url;
-  throw InvalidArgument(
-      fmt::format("{}: {} is missing; write {}?rank=0&world_size=2", url.text, name, url.text));
+  throw InvalidArgument(fmt::format("{}: {} is missing; write {}?rank=0&world_size=2", url.text,
+                                    name, url.text.substr(0, url.text.find('?'))));
+}
+
+// What this process serves at one address as rank 0 of several worlds is one store.
+std::shared_ptr<Store> serve(const TcpStoreOptions& options) {
+  using Key = std::tuple<pid_t, std::string, int, std::string, std::string>;
+  static Mutex mutex;
+  static auto& served = *new std::map<Key, std::weak_ptr<Store>>();
+  MutexLock lock(mutex);
+  std::erase_if(served, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<Store>& known =
+      served[{getpid(), options.host, options.port, options.job, options.token}];
+  std::shared_ptr<Store> store = known.lock();
+  if (store)
+    store->set_timeout(options.timeout);
+  else
+    known = store = make_tcp_store(options);
+  return store;
 }
 
 std::shared_ptr<Store> meet_by_tcp(const std::string& host, int port, bool server,
@@ -56,6 +75,7 @@ std::shared_ptr<Store> meet_by_tcp(const std::string& host, int port, bool serve
   store.job = env("C10D_JOB_ID").value_or("");
   store.token = token;
   store.timeout = timeout;
+  if (server) return serve(store);
   return make_tcp_store(store);
 }
 

@@ -126,6 +126,8 @@ Work ProcessGroup::State::submit(const Op& op, const CallOptions& options) {
   Exclusive exclusive(*this);
   if (options.timeout && *options.timeout <= Duration::zero())
     throw InvalidArgument("CallOptions::timeout must be positive; leave it out for the group's");
+  if (options.stream != nullptr && device_of(op) == DeviceType::cpu)
+    throw InvalidArgument("CallOptions::stream orders ops on CUDA tensors; here is none");
   const Signature signature = signature_of(op, context.size);
   check(op, signature);
   if (control->broken()) {

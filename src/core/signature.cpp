@@ -109,7 +109,9 @@ std::string describe(const Signature& signature) {
     text += fmt::format(" x {}", signature.count);
   else
     text += fmt::format(", counts #{:08x}", static_cast<std::uint32_t>(signature.counts));
-  if (is_point_to_point(signature.kind))
+  if (signature.kind == OpKind::recv && signature.root == kAnySource)
+    text += fmt::format(", from any rank, tag {}", signature.tag);
+  else if (is_point_to_point(signature.kind))
     text += fmt::format(", {} {}, tag {}", signature.kind == OpKind::send ? "to" : "from",
                         signature.root, signature.tag);
   else if (signature.root >= 0)

@@ -267,9 +267,10 @@ void Job::note_ended(std::vector<Rank*> ended) {
 
 void Job::note_failure(const Rank& rank) {
   if (verdict_) return;  // stopped for another host's sake
-  if (first_failed_ < 0) {
-    first_failed_ = rank.result.rank;
-    if (phase_ == Phase::running) stop(SIGTERM);
+  const bool is_first = first_failed_ < 0;
+  if (is_first) first_failed_ = rank.result.rank;
+  if (++failures_ > options_.max_failures && phase_ == Phase::running) stop(SIGTERM);
+  if (is_first) {
     if (rendezvous_) tell_others(rank);
     return;
   }
@@ -377,6 +378,12 @@ bool Job::streams_open() const {
                      [](const auto& rank) { return rank->out.fd || rank->err.fd; });
 }
 
+// Without those that failed.
+bool Job::went_on() const {
+  return failures_ <= options_.max_failures && failures_ < static_cast<int>(ranks_.size()) &&
+         forwarded_signal_ == 0;
+}
+
 LaunchResult Job::result() {
   LaunchResult result;
   result.first_failed = first_failed_;
@@ -389,7 +396,7 @@ LaunchResult Job::result() {
     rank->result.last_lines = rank->tail.text();
     result.ranks.push_back(rank->result);
   }
-  if (first_failed_ >= 0) result.exit_code = rank_of(first_failed_).result.exit_code;
+  if (first_failed_ >= 0 && !went_on()) result.exit_code = rank_of(first_failed_).result.exit_code;
   if (verdict_) {
     result.exit_code = verdict_->exit_code;
     if (verdict_->exit_code != 0 && verdict_->host != options_.hosts.number)

@@ -62,6 +62,7 @@ class Job {
   void kill_all();
   void send_all(int signal);
   bool streams_open() const;
+  bool went_on() const;
   LaunchResult result();
 
   Rank& rank_of(int rank) { return *ranks_[static_cast<std::size_t>(rank - world_.first_rank)]; }
@@ -86,6 +87,7 @@ class Job {
   Phase phase_ = Phase::running;
   std::optional<Deadline> deadline_;  // of the phase
   int first_failed_ = -1;
+  int failures_ = 0;
   int forwarded_signal_ = 0;
   bool timed_out_ = false;
   std::string places_;  // LaunchResult::places

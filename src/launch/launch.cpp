@@ -48,6 +48,9 @@ LaunchResult launch(const LaunchOptions& options) {
   }
   if (options.command.empty()) throw InvalidArgument("launch: the command is empty");
   if (options.grace < Duration::zero()) throw InvalidArgument("launch: the grace is negative");
+  if (options.max_failures < 0) throw InvalidArgument("launch: max_failures is negative");
+  if (options.max_failures > 0 && options.hosts.count != 1)
+    throw InvalidArgument("launch: max_failures is for one host only");
   if (options.hosts.count != 1) check_hosts(options.hosts);
   Job job(options);
   return job.run();

@@ -133,6 +133,7 @@ Step run_handshake(int fd, ClientHandshake& handshake, Deadline deadline) {
   if (!send_all(fd, handshake.hello(), deadline)) return Step::more;
   FrameParser parser(kMaxStrangerFrame);
   Step step = Step::more;
+  bool leaves = false;
   while (step == Step::more) {
     char buffer[kMaxStrangerFrame];
     if (!wait_for(fd, POLLIN, deadline)) return Step::more;
@@ -142,10 +143,12 @@ Step run_handshake(int fd, ClientHandshake& handshake, Deadline deadline) {
     std::string out;
     const auto failure =
         parser.feed({buffer, static_cast<std::size_t>(count)}, [&](const Frame& frame) {
-          step = handshake.step(frame, out);
-          return step == Step::more;
+          leaves = frame.header.type == goodbye_frame;
+          if (!leaves) step = handshake.step(frame, out);
+          return !leaves && step == Step::more;
         });
     if (failure) return handshake.refuse(*failure);
+    if (leaves) return Step::more;  // another server may be there soon
     if (!send_all(fd, out, deadline)) return Step::more;
   }
   return step;

@@ -84,8 +84,8 @@ class C10D_API ClientHandshake {
   std::optional<Failure> failure_;
 };
 
-// Runs the client's side over a connected socket. `more`: the connection ended, or the deadline
-// passed, without an answer.
+// Runs the client's side over a connected socket. `more`: the connection ended, the other side said
+// goodbye, or the deadline passed, without an answer.
 C10D_API Step run_handshake(int fd, ClientHandshake& handshake, Deadline deadline);
 
 }  // namespace c10d::inline v0

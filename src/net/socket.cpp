@@ -85,7 +85,8 @@ Fd listen_tcp(const Address& address) {
   if (error == 0 && ::listen(fd.get(), SOMAXCONN) != 0) error = errno;
   if (error == EADDRINUSE)
     throw_failure({.code = Code::address_in_use,
-                   .message = fmt::format("{} is in use by another process; take another port",
+                   .message = fmt::format("{} is in use by another process, such as another job or "
+                                          "a second rank 0; take another port",
                                           address.text())});
   if (error != 0)
     throw_failure({.code = Code::unreachable,

@@ -219,6 +219,16 @@ TEST_P(Arguments, TimeoutsMustBePositive) {
   });
 }
 
+TEST_P(Arguments, AStreamThatWouldOrderNothingIsRefused) {
+  run(2, [](ProcessGroup& group) {
+    std::array<float, 1> data{};
+    int stream = 0;
+    EXPECT_THROW(group.all_reduce(data, ReduceOp::sum, {.stream = &stream}), InvalidArgument);
+    EXPECT_THROW(group.barrier({.async = true, .stream = &stream}), InvalidArgument);
+    expect_usable(group);
+  });
+}
+
 TEST_P(Arguments, AnInvalidArgumentIsNoDistError) {
   run(1, [](ProcessGroup& group) {
     std::array<float, 1> data{};

@@ -90,6 +90,14 @@ if [[ -x $prefix/bin/c10d-info ]]; then
     mv "$lib/c10d/backends" "$work/away"
     "$prefix/bin/c10d-info" backends --json >"$work/info"
     mv "$work/away" "$lib/c10d/backends"
+    gloo=$lib/c10d/backends/libc10d_gloo.so
+    if [[ -e $gloo ]]; then # as a disk that is full leaves it
+      mv "$gloo" "$work/whole"
+      head -c 5000 "$work/whole" >"$gloo"
+      "$prefix/bin/c10d-info" backends --json >"$work/cut" || fail "a module that is cut off"
+      grep -q "libc10d_gloo.so is cut off" "$work/cut" || { cat "$work/cut"; fail "cut off"; }
+      mv "$work/whole" "$gloo"
+    fi
     grep -q "no libc10d_gloo.so in $lib/c10d/backends: not installed" "$work/info" ||
       { cat "$work/info"; fail "a module that is missing is not named with its folder"; }
   fi

@@ -75,6 +75,7 @@ TEST(Launch, RefusesNonsense) {
   EXPECT_THROW(launch({.ranks = 0, .command = {"true"}}), InvalidArgument);
   EXPECT_THROW(launch({.ranks = 1, .command = {}}), InvalidArgument);
   EXPECT_THROW(launch({.command = {"true"}, .grace = Duration(-1)}), InvalidArgument);
+  EXPECT_THROW(launch({.command = {"true"}, .max_failures = -1}), InvalidArgument);
   EXPECT_THROW(launch({.command = {"./no-such-program"}}), InvalidArgument);
 }
 

@@ -152,6 +152,21 @@ TEST_F(End, ChildrenAreSeenEvenWhenTheCallerIgnoresSigchld) {
   EXPECT_EQ(ended.code, 6);
 }
 
+TEST_F(End, AsManyMayFailAsAreAllowedTo) {
+  const auto end_with = [](const std::string& max_failures, const std::string& code_of_rank) {
+    return run_ranks({"-n", "3", "--max-failures", max_failures, "sh", "-c",
+                      "set -- " + code_of_rank + "; shift $RANK; exit $1"});
+  };
+  const Ended allowed = end_with("1", "0 7 0");
+  EXPECT_EQ(allowed.code, 0);
+  EXPECT_TRUE(contains(allowed.err, "rank 1 (pid ")) << allowed.err;
+  EXPECT_TRUE(contains(allowed.err, "failed first: exit code 7")) << allowed.err;
+  EXPECT_TRUE(contains(allowed.err, "the others went on")) << allowed.err;
+  EXPECT_EQ(end_with("0", "7 7 7").code, 7);
+  EXPECT_EQ(end_with("1", "7 7 7").code, 7);
+  EXPECT_EQ(end_with("9", "7 7 7").code, 7) << "nobody is left";
+}
+
 TEST_F(End, RestartsStartAllRanksAgain) {
   const Ended ended = run_ranks({"-n", "2", "--max_restarts=2", C10D_PROBE, "fail_until", "1"});
   EXPECT_EQ(ended.code, 0);

@@ -75,6 +75,7 @@ TEST(Signature, IsDescribedAsPeopleWriteCalls) {
   EXPECT_EQ(describe(of(Barrier{})), "barrier()");
   EXPECT_EQ(describe(of(Send{f32(2), 3, 9})), "send(f32 x 2, to 3, tag 9)");
   EXPECT_EQ(describe(of(Recv{f32(2), 3, 9})), "recv(f32 x 2, from 3, tag 9)");
+  EXPECT_EQ(describe(of(Recv{f32(2), kAnySource, 9})), "recv(f32 x 2, from any rank, tag 9)");
   EXPECT_EQ(describe(of(AllReduce{f32(1), f32(1), ReduceOp::premul(0.5)})),
             "all_reduce(premul_sum, factor 0.5, f32 x 1)");
 }

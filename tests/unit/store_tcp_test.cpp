@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "src/launch/port.h"
+#include "src/net/handshake.h"
 #include "src/net/socket.h"
 #include "tests/unit/store_kinds.h"
 #include "tests/unit/tcp_proxy.h"
@@ -96,6 +98,28 @@ TEST(TcpStore, TheServerMayComeLater) {
   std::jthread early([&] { client = make_tcp_store({.port = held.second, .timeout = 20s}); });
   const auto server = make_tcp_store({.port = held.second, .server = true, .timeout = 20s});
   early.join();
+  client->set("k", "v");
+  EXPECT_EQ(server->get("k"), "v");
+}
+
+// One process may end its store and serve the next at the same address.
+TEST(TcpStore, AServerThatIsLeavingIsNotTheLast) {
+  const auto held = hold_port();
+  std::shared_ptr<TcpStore> client;
+  std::jthread early([&] { client = make_tcp_store({.port = held.second, .timeout = 20s}); });
+  {
+    const Fd leaving = listen_tcp(resolve("127.0.0.1", held.second).front());
+    ASSERT_TRUE(wait_for(leaving.get(), POLLIN, steady_clock::now() + 20s));
+    const Fd connection(accept4(leaving.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    char hello[512];
+    EXPECT_GT(recv(connection.get(), hello, sizeof hello, 0), 0);
+    std::string goodbye;
+    append_frame(goodbye, goodbye_frame, 0, {});
+    EXPECT_TRUE(send_all(connection.get(), goodbye, steady_clock::now() + 20s));
+  }
+  const auto server = make_tcp_store({.port = held.second, .server = true, .timeout = 20s});
+  early.join();
+  ASSERT_NE(client, nullptr);
   client->set("k", "v");
   EXPECT_EQ(server->get("k"), "v");
 }
