@@ -9,15 +9,20 @@ std::uint64_t least_traffic(const Case& c, int ranks) {
   switch (c.op) {
     case BenchOp::all_reduce:
     case BenchOp::all_to_all:
+    case BenchOp::all_to_all_v:
       return 2 * n * s;
     case BenchOp::broadcast:
     case BenchOp::reduce:
       return (n + 1) * s;
     case BenchOp::all_gather:
+    case BenchOp::all_gather_v:
     case BenchOp::reduce_scatter:
+    case BenchOp::reduce_scatter_v:
       return n * s + s;
     case BenchOp::gather:
+    case BenchOp::gather_v:
     case BenchOp::scatter:
+    case BenchOp::scatter_v:
     case BenchOp::send:
     case BenchOp::isend:
       return 2 * s;

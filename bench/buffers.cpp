@@ -57,7 +57,10 @@ Buffers::Buffers(const Case& c, int rank, int size, int window, std::uint64_t se
   const std::uint64_t k = case_.shard;
   const std::uint64_t all = k * static_cast<std::uint64_t>(size_);
   const bool paired = (rank_ ^ 1) < size_;
-  in_count_ = out_count_ = k;
+  const bool exchanges = case_.op == BenchOp::all_to_all_v;
+  for (int peer = 0; peer < size_; ++peer)
+    counts_.push_back(shard_of(case_, size_, exchanges ? shard_between(rank_, peer, size_) : peer));
+  in_count_ = out_count_ = counts_[static_cast<std::size_t>(rank_)];
   switch (case_.op) {
     case BenchOp::all_reduce:
       break;
@@ -68,18 +71,23 @@ Buffers::Buffers(const Case& c, int rank, int size, int window, std::uint64_t se
       out_count_ = is_root() ? k : 0;
       break;
     case BenchOp::all_gather:
+    case BenchOp::all_gather_v:
       out_count_ = all;
       break;
     case BenchOp::gather:
+    case BenchOp::gather_v:
       out_count_ = is_root() ? all : 0;
       break;
     case BenchOp::reduce_scatter:
+    case BenchOp::reduce_scatter_v:
       in_count_ = all;
       break;
     case BenchOp::scatter:
+    case BenchOp::scatter_v:
       in_count_ = is_root() ? all : 0;
       break;
     case BenchOp::all_to_all:
+    case BenchOp::all_to_all_v:
       in_count_ = out_count_ = all;
       break;
     case BenchOp::barrier:
@@ -180,6 +188,21 @@ void Buffers::add_ops(const Slot& slot) {
     case BenchOp::all_to_all:
       ops_.push_back(AllToAll{output, input});
       break;
+    case BenchOp::all_gather_v:
+      ops_.push_back(AllGatherV{output, input, counts_});
+      break;
+    case BenchOp::reduce_scatter_v:
+      ops_.push_back(ReduceScatterV{output, input, counts_, redop});
+      break;
+    case BenchOp::gather_v:
+      ops_.push_back(GatherV{output, input, counts_, root});
+      break;
+    case BenchOp::scatter_v:
+      ops_.push_back(ScatterV{output, input, counts_, root});
+      break;
+    case BenchOp::all_to_all_v:
+      ops_.push_back(AllToAllV{output, input, counts_, counts_});
+      break;
     case BenchOp::barrier:
       ops_.push_back(Barrier{});
       break;
@@ -211,7 +234,7 @@ double Buffers::share() const noexcept {
 
 bool Buffers::same_everywhere() const noexcept {
   return case_.op == BenchOp::all_reduce || case_.op == BenchOp::broadcast ||
-         case_.op == BenchOp::all_gather;
+         case_.op == BenchOp::all_gather || case_.op == BenchOp::all_gather_v;
 }
 
 void Buffers::restore(const Slot& slot, bool dirty) const noexcept {

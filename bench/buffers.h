@@ -66,6 +66,7 @@ class Buffers {
   std::uint64_t step_ = 1;  // from set to set, so that no prefetcher follows
   std::uint64_t set_ = 0;
   std::uint64_t in_count_ = 0, out_count_ = 0;  // elements of one op
+  std::vector<std::size_t> counts_;             // of the shards that this rank gives or takes
   Tensor pristine_;                             // the input as the oracle made it
   std::vector<Slot> slots_;                     // of the set whose turn it is
   std::vector<Op> ops_;

@@ -236,30 +236,50 @@ std::uint64_t Oracle::wrong_moved(ConstTensor output, Source source) const {
   return wrong;
 }
 
+std::uint64_t Oracle::wrong_exchanged(ConstTensor output, int rank) const {
+  const auto between = [&](int from, int to) {
+    return shard_of(case_, ranks_, shard_between(from, to, ranks_));
+  };
+  std::uint64_t wrong = 0, at = 0;
+  for (int from = 0; from < ranks_; ++from) {
+    std::uint64_t first = 0;
+    for (int to = 0; to < rank; ++to) first += between(from, to);
+    wrong += wrong_moved(output.slice(at, between(from, rank)), {from, first});
+    at += between(from, rank);
+  }
+  return wrong;
+}
+
 std::uint64_t Oracle::wrong(ConstTensor output, int rank) const {
   const std::uint64_t k = case_.shard;
-  const auto mine = static_cast<std::uint64_t>(rank) * k;
+  const std::uint64_t mine = shards_before(case_, ranks_, rank);
   if (output.count == 0) return 0;
   switch (case_.op) {
     case BenchOp::all_reduce:
     case BenchOp::reduce:
       return wrong_reduced(output, 0);
     case BenchOp::reduce_scatter:
+    case BenchOp::reduce_scatter_v:
       return wrong_reduced(output, mine);
     case BenchOp::broadcast:
       return wrong_moved(output, {case_.root, 0});
     case BenchOp::scatter:
+    case BenchOp::scatter_v:
       return wrong_moved(output, {case_.root, mine});
     case BenchOp::all_gather:
+    case BenchOp::all_gather_v:
     case BenchOp::gather:
-    case BenchOp::all_to_all: {
+    case BenchOp::gather_v: {
       std::uint64_t wrong = 0;
-      for (int from = 0; from < ranks_; ++from) {
-        const ConstTensor part = output.slice(static_cast<std::size_t>(from) * k, k);
-        wrong += wrong_moved(part, {from, case_.op == BenchOp::all_to_all ? mine : 0});
-      }
+      for (int from = 0; from < ranks_; ++from)
+        wrong += wrong_moved(
+            output.slice(shards_before(case_, ranks_, from), shard_of(case_, ranks_, from)),
+            {from, 0});
       return wrong;
     }
+    case BenchOp::all_to_all:
+    case BenchOp::all_to_all_v:
+      return wrong_exchanged(output, rank);
     case BenchOp::send:
     case BenchOp::isend: {  // every message of the window holds the partner's vector
       std::uint64_t wrong = 0;

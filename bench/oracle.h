@@ -33,6 +33,7 @@ class Oracle {
   };
   std::uint64_t wrong_reduced(ConstTensor output, std::uint64_t first) const;
   std::uint64_t wrong_moved(ConstTensor output, Source source) const;
+  std::uint64_t wrong_exchanged(ConstTensor output, int rank) const;
   // The values of `rank` at [first, first + count) into `values`.
   void values(int rank, std::uint64_t first, std::size_t count, std::int32_t* values) const;
 

@@ -14,26 +14,38 @@ namespace c10d::bench {
 
 const std::vector<OpFacts>& op_facts() {
   static const std::vector<OpFacts> facts = {
-      {BenchOp::all_reduce, "all_reduce", OpKind::all_reduce, false, true, false,
+      {BenchOp::all_reduce, "all_reduce", OpKind::all_reduce, false, true, false, false,
        "every rank gets the reduction of all vectors"},
-      {BenchOp::broadcast, "broadcast", OpKind::broadcast, true, true, false,
+      {BenchOp::broadcast, "broadcast", OpKind::broadcast, true, true, false, false,
        "every rank gets the root's vector"},
-      {BenchOp::all_gather, "all_gather", OpKind::all_gather, false, true, true,
+      {BenchOp::all_gather, "all_gather", OpKind::all_gather, false, true, true, false,
        "every rank gets every shard"},
-      {BenchOp::reduce_scatter, "reduce_scatter", OpKind::reduce_scatter, false, true, true,
+      {BenchOp::reduce_scatter, "reduce_scatter", OpKind::reduce_scatter, false, true, true, false,
        "every rank gets its shard of the reduction"},
-      {BenchOp::reduce, "reduce", OpKind::reduce, true, true, false, "the root gets the reduction"},
-      {BenchOp::gather, "gather", OpKind::gather, true, true, true, "the root gets every shard"},
-      {BenchOp::scatter, "scatter", OpKind::scatter, true, true, true,
+      {BenchOp::reduce, "reduce", OpKind::reduce, true, true, false, false,
+       "the root gets the reduction"},
+      {BenchOp::gather, "gather", OpKind::gather, true, true, true, false,
+       "the root gets every shard"},
+      {BenchOp::scatter, "scatter", OpKind::scatter, true, true, true, false,
        "every rank gets its shard of the root's buffer"},
-      {BenchOp::all_to_all, "all_to_all", OpKind::all_to_all, false, false, true,
+      {BenchOp::all_to_all, "all_to_all", OpKind::all_to_all, false, false, true, false,
        "every rank gets one shard of every rank"},
-      {BenchOp::barrier, "barrier", OpKind::barrier, false, false, false,
+      {BenchOp::barrier, "barrier", OpKind::barrier, false, false, false, false,
        "no rank leaves before all have come"},
-      {BenchOp::send, "send", OpKind::send, false, false, false,
+      {BenchOp::send, "send", OpKind::send, false, false, false, false,
        "send and recv: ping-pong in pairs, half a round trip"},
-      {BenchOp::isend, "isend", OpKind::send, false, false, false,
+      {BenchOp::isend, "isend", OpKind::send, false, false, false, false,
        "isend and irecv: a window both ways in pairs, per message"},
+      {BenchOp::all_gather_v, "all_gather_v", OpKind::all_gather_v, false, false, true, true,
+       "all_gather of shards that differ in size"},
+      {BenchOp::reduce_scatter_v, "reduce_scatter_v", OpKind::reduce_scatter_v, false, false, true,
+       true, "reduce_scatter to such shards"},
+      {BenchOp::gather_v, "gather_v", OpKind::gather_v, true, false, true, true,
+       "gather of such shards"},
+      {BenchOp::scatter_v, "scatter_v", OpKind::scatter_v, true, false, true, true,
+       "scatter of such shards"},
+      {BenchOp::all_to_all_v, "all_to_all_v", OpKind::all_to_all_v, false, false, true, true,
+       "all_to_all of such shards"},
   };
   return facts;
 }
@@ -98,6 +110,18 @@ BenchOp bench_op_from_string(std::string_view name) {
   if (!near.empty())
     throw InvalidArgument(fmt::format("unknown op '{}': did you mean {}?", name, near));
   throw InvalidArgument(fmt::format("unknown op '{}': one of {}", name, fmt::join(names, " ")));
+}
+
+std::uint64_t shard_of(const Case& c, int ranks, int index) {
+  const bool last = index == ranks - 1 && index % 2 == 0;
+  if (!facts_of(c.op).uneven || last) return c.shard;
+  return index % 2 == 0 ? c.shard + c.shard / 4 : c.shard - c.shard / 4;
+}
+
+std::uint64_t shards_before(const Case& c, int ranks, int index) {
+  std::uint64_t before = 0;
+  for (int i = 0; i < index; ++i) before += shard_of(c, ranks, i);
+  return before;
 }
 
 CellKey key_of(const Case& c) {
@@ -220,7 +244,8 @@ int burst_of(const Case& c) {
 Footprint footprint_of(const Case& c, int ranks, int window) {
   const auto n = static_cast<std::uint64_t>(ranks);
   const std::uint64_t shard = c.shard * size_of(c.dtype);
-  Footprint bytes{shard, shard};
+  const std::uint64_t largest = shard_of(c, ranks, 0) * size_of(c.dtype);
+  Footprint bytes{largest, largest};
   switch (c.op) {
     case BenchOp::barrier:
       return {};
@@ -229,13 +254,18 @@ Footprint footprint_of(const Case& c, int ranks, int window) {
       break;
     case BenchOp::all_gather:
     case BenchOp::gather:
+    case BenchOp::all_gather_v:
+    case BenchOp::gather_v:
       bytes.output = n * shard;
       break;
     case BenchOp::reduce_scatter:
     case BenchOp::scatter:
+    case BenchOp::reduce_scatter_v:
+    case BenchOp::scatter_v:
       bytes.input = n * shard;
       break;
     case BenchOp::all_to_all:
+    case BenchOp::all_to_all_v:
       bytes = {n * shard, n * shard};
       break;
     default:

@@ -25,7 +25,12 @@ enum class BenchOp : std::uint8_t {
   all_to_all,
   barrier,
   send,
-  isend
+  isend,
+  all_gather_v,
+  reduce_scatter_v,
+  gather_v,
+  scatter_v,
+  all_to_all_v
 };
 enum class Place : std::uint8_t { out, in };
 // Where the buffers are when an op starts: in the caches as the last iteration left them; in none,
@@ -40,6 +45,7 @@ struct OpFacts {
   bool rooted;
   bool in_place;  // whether the op has an in-place form
   bool sharded;   // S is n shards; else S is one rank's vector
+  bool uneven;    // shards differ in size: see shard_of()
   std::string_view help;
 };
 const std::vector<OpFacts>& op_facts();
@@ -65,6 +71,13 @@ struct Case {
   int concurrent = 1;      // ops at once, each on a group and on buffers of its own
   std::uint64_t walk = 0;  // Cache::rotate: bytes of one rank's sets of buffers together
 };
+
+// Elements of shard `index` of `ranks`, and of those before it. Uneven shards are a quarter larger
+// and a quarter smaller than Case::shard in turns; an odd last one is as large.
+std::uint64_t shard_of(const Case& c, int ranks, int index);
+std::uint64_t shards_before(const Case& c, int ranks, int index);
+// Which of them goes `from` one rank `to` the other in an all_to_all.
+constexpr int shard_between(int from, int to, int ranks) noexcept { return (from + to) % ranks; }
 
 // How a case is written into files and compared between them.
 struct CellKey {

@@ -15,4 +15,14 @@ enum class StorePolicy : std::uint8_t { temporal, streaming };
 void copy(std::byte* to, const std::byte* from, std::size_t bytes, StorePolicy policy) noexcept;
 void stream_fence() noexcept;
 
+struct Copying {
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  std::size_t bytes = 0;
+};
+// Streams `taken` and `kept`, and copies `refill` to where `taken` comes from, behind the loop that
+// has read it: while lines of one come from another core, those of the others come from memory.
+// Lengths may differ.
+void copy_and_refill(const Copying& taken, const Copying& refill, const Copying& kept) noexcept;
+
 }  // namespace c10d::inline v0

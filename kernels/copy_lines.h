@@ -11,6 +11,17 @@ void stream_lines_avx512(std::byte* to, const std::byte* from, std::size_t bytes
 // For those without, with SSE2.
 void stream_lines_sse2(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
+// What copy_and_refill() does with lines at aligned places; without `kept`, it is null.
+struct Refilled {
+  std::byte* taken;
+  std::byte* place;
+  const std::byte* refill;
+  std::byte* kept;
+  const std::byte* own;
+};
+void refill_lines_avx512(const Refilled& at, std::size_t bytes) noexcept;
+void refill_lines_sse2(const Refilled& at, std::size_t bytes) noexcept;
+
 namespace {
 
 constexpr std::size_t kCacheLine = 64;
@@ -29,6 +40,16 @@ void stream_pages(std::byte* to, const std::byte* from, std::size_t bytes,
         for (std::size_t at = first; at < first + kRun; at += kCacheLine)
           stream_line(to + at, from + at);
   for (; done < bytes; done += kCacheLine) stream_line(to + done, from + done);
+}
+
+template <class StreamLine>
+void refill_lines(const Refilled& all, std::size_t bytes, const StreamLine& stream_line) noexcept {
+  const Refilled to = all;  // a copy that no store can alias
+  for (std::size_t at = 0; at < bytes; at += kCacheLine) {
+    stream_line(to.taken + at, to.place + at);
+    __builtin_memcpy(to.place + at, to.refill + at, kCacheLine);
+    if (to.kept != nullptr) stream_line(to.kept + at, to.own + at);
+  }
 }
 
 }  // namespace

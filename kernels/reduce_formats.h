@@ -9,6 +9,8 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 #endif
@@ -60,6 +62,26 @@ struct Whole {
   }
   template <class V>
   void store(std::byte* to, V v) const {
+    store_vector(to, v);
+  }
+};
+
+// Stores past the caches, to aligned places; where the CPU has none they are as any.
+struct Streaming : Whole {
+  template <class V>
+  void store(std::byte* to, V v) const {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(V) == sizeof(__m512i))
+      return _mm512_stream_si512(reinterpret_cast<__m512i*>(to), bits<__m512i>(v));
+#endif
+#if defined(__AVX2__)
+    if constexpr (sizeof(V) == sizeof(__m256i))
+      return _mm256_stream_si256(reinterpret_cast<__m256i*>(to), bits<__m256i>(v));
+#endif
+#if defined(__SSE2__)
+    if constexpr (sizeof(V) == sizeof(__m128i))
+      return _mm_stream_si128(reinterpret_cast<__m128i*>(to), bits<__m128i>(v));
+#endif
     store_vector(to, v);
   }
 };

@@ -223,9 +223,16 @@ struct Loops {
     std::size_t next = streams ? first_tile(b, step) : step;
     for (std::size_t done = 0; done < total; next = step) {
       const std::size_t bytes = total - done < next ? total - done : next;
-      std::byte* const to = streams ? streamed : b.out + done;
-      reduce(op, to, b, done, bytes);
-      if (streams) copy(b.out + done, streamed, bytes, StorePolicy::streaming);
+      std::byte* const to = b.out + done;
+      if (!streams) {
+        reduce(op, to, b, done, bytes);
+      } else if (b.n <= kPassInputs && bytes % kLine == 0 &&
+                 reinterpret_cast<std::uintptr_t>(to) % kLine == 0) {
+        some_passes(op, to, b, done, bytes / kBytes, Streaming{});
+      } else {
+        reduce(op, streamed, b, done, bytes);
+        copy(to, streamed, bytes, StorePolicy::streaming);
+      }
       if (done < b.refill.bytes) {
         const std::size_t left = b.refill.bytes - done;
         __builtin_memcpy(b.refill.to + done, b.refill.from + done, left < bytes ? left : bytes);

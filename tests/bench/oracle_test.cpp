@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "bench/arena.h"
@@ -101,6 +102,52 @@ TEST(Oracle, MovesAreWhatCollectiveHSays) {
     EXPECT_EQ(world->wrong(), 0U);
   EXPECT_NE(gathered.ranks[0]->hash(), 0U);
   EXPECT_EQ(gathered.ranks[0]->hash(), gathered.ranks[2]->hash());
+}
+
+// Shards of three sizes, at the places that the counts of the ops give them.
+TEST(Oracle, MovesOfUnevenShardsAreWhatCollectiveHSays) {
+  World gathered(case_of(BenchOp::all_gather_v, DType::i64));
+  World collected(case_of(BenchOp::gather_v, DType::i64));
+  World exchanged(case_of(BenchOp::all_to_all_v, DType::i64));
+  World scattered(case_of(BenchOp::scatter_v, DType::i64));
+  World reduced(case_of(BenchOp::reduce_scatter_v, DType::i64));
+  const auto sum = [](const auto& counts, int end) {
+    return std::accumulate(counts.begin(), counts.begin() + end, std::size_t{0});
+  };
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const auto& gather = gathered.op<AllGatherV>(rank);
+    const auto& exchange = exchanged.op<AllToAllV>(rank);
+    EXPECT_EQ(sum(gather.counts, kRanks), kRanks * kShard);
+    EXPECT_NE(gather.counts[0], gather.counts[1]);
+    for (int peer = 0; peer < kRanks; ++peer) {
+      const auto at = static_cast<std::size_t>(peer);
+      const auto& theirs = exchanged.op<AllToAllV>(peer);
+      copy(gather.output.slice(sum(gather.counts, peer), gather.counts[at]),
+           gathered.op<AllGatherV>(peer).input);
+      copy(exchange.output.slice(sum(exchange.output_counts, peer), exchange.output_counts[at]),
+           theirs.input.slice(sum(theirs.input_counts, rank),
+                              theirs.input_counts[static_cast<std::size_t>(rank)]));
+    }
+    const auto& root = scattered.op<ScatterV>(1);
+    const std::size_t count = root.counts[static_cast<std::size_t>(rank)];
+    copy(scattered.op<ScatterV>(rank).output, root.input.slice(sum(root.counts, rank), count));
+    const auto& gatherer = collected.op<GatherV>(1);
+    copy(gatherer.output.slice(sum(gatherer.counts, rank), count),
+         collected.op<GatherV>(rank).input);
+    const auto& reduce = reduced.op<ReduceScatterV>(rank);
+    auto* const to = static_cast<std::int64_t*>(reduce.output.data);
+    for (std::size_t i = 0; i < count; ++i) {
+      to[i] = 0;
+      for (int peer = 0; peer < kRanks; ++peer)
+        to[i] += static_cast<const std::int64_t*>(
+            reduced.op<ReduceScatterV>(peer).input.data)[sum(reduce.counts, rank) + i];
+    }
+  }
+  for (const World* world : {&gathered, &collected, &exchanged, &scattered, &reduced})
+    EXPECT_EQ(world->wrong(), 0U);
+  const auto& output = exchanged.op<AllToAllV>(2).output;
+  static_cast<std::int64_t*>(output.data)[output.count - 1] += 1;
+  EXPECT_EQ(exchanged.wrong(), 1U);
 }
 
 // Every input is a number that its dtype holds, and small enough that no sum of 8 ranks leaves it.

@@ -34,6 +34,35 @@ TEST(Copy, OfPagesSideBySide) {
       }
 }
 
+// Three lengths, and places that begin together at a cache line, apart, or nowhere near one.
+TEST(Copy, ThatRefills) {
+  struct Lengths {
+    std::size_t taken, refill, kept;
+  };
+  constexpr std::byte kUntouched{0xa5};
+  for (const Lengths& lengths :
+       {Lengths{4096, 4096, 4096}, Lengths{4000, 3000, 2000}, Lengths{700, 900, 1300},
+        Lengths{0, 640, 641}, Lengths{10, 20, 5}, Lengths{5000, 0, 0}, Lengths{5000, 5000, 0}})
+    for (const std::size_t shift : {0, 1, 16})
+      for (const std::size_t apart : {0, 4}) {
+        const auto [taken, refill, kept] = lengths;
+        const std::vector<std::byte> source = numbered(3 * 8192);
+        std::vector<std::byte> place(source.begin(), source.begin() + 8192);
+        std::vector<std::byte> to(8192, kUntouched), own(8192, kUntouched);
+        const std::size_t other = shift + apart + (to.data() - own.data()) % 64 + 64;
+        const std::byte* const next = source.data() + 8192;
+        const std::byte* const mine = source.data() + 16384;
+        copy_and_refill({to.data() + shift, place.data(), taken}, {place.data(), next, refill},
+                        {own.data() + other, mine, kept});
+        stream_fence();
+        for (std::size_t i = 0; i < 8192; ++i) {
+          ASSERT_EQ(to[i], i >= shift && i < shift + taken ? source[i - shift] : kUntouched) << i;
+          ASSERT_EQ(place[i], i < refill ? next[i] : source[i]) << i;
+          ASSERT_EQ(own[i], i >= other && i < other + kept ? mine[i - other] : kUntouched) << i;
+        }
+      }
+}
+
 #if defined(__x86_64__)
 // copy() takes the better of the two loops that this CPU has.
 TEST(Copy, OfLinesByEachLoop) {

@@ -92,6 +92,24 @@ TEST(NativePlan, ARootWritesThroughItsCacheWhatFitsThere) {
   EXPECT_EQ(results(64 * kMiB), StorePolicy::streaming);
 }
 
+// All in one loop, where memory is waited for: see exchanges().
+TEST(NativePlan, TwoRanksExchangeBlocksThatNoCacheHolds) {
+  const Machine machine{
+      .far = true, .cma = true, .stage_us = {200, 400}, .cma_us = 91, .copy_us = {73, 52}};
+  const Plan plan = plan_of(Prices(machine));
+  const auto found = [&](OpKind op, std::uint64_t bytes) {
+    return plan.find({op, bytes, false, false});
+  };
+  for (const OpKind op : {OpKind::all_gather, OpKind::all_to_all}) {
+    EXPECT_FALSE(exchanges(found(op, kMiB), 2, kMiB / 2));
+    for (const std::uint64_t bytes : {16 * kMiB, 64 * kMiB}) {
+      EXPECT_EQ(found(op, bytes).algorithm, Algorithm::one_shot);
+      EXPECT_TRUE(exchanges(found(op, bytes), 2, bytes / 2))
+          << to_string(op) << ' ' << bytes << ' ' << name_of(found(op, bytes));
+    }
+  }
+}
+
 TEST(NativePlan, OneWayPiecesAreAQuarterWithinLimits) {
   EXPECT_EQ(one_way_chunk(32 << 10, 1 << 10), 8192u);
   EXPECT_EQ(one_way_chunk(32 << 10, 64 << 10), 16u << 10);

@@ -22,6 +22,9 @@ double copy_pace(double footprint, StorePolicy results, const Machine& machine) 
 bool is_rooted_move(OpKind op) noexcept {
   return op == OpKind::broadcast || op == OpKind::gather || op == OpKind::scatter;
 }
+bool moves_both_ways(OpKind op) noexcept {
+  return op == OpKind::all_gather || op == OpKind::all_to_all;
+}
 // Through staging, in or out. Ranks that write and read by turns do so faster than the block went
 // that was measured from one to the other.
 double stage_pace(const Choice& choice, const Machine& machine, bool by_turns = true) noexcept {
@@ -74,7 +77,24 @@ Traffic staged_traffic(const Choice& choice, const PlanKey& key, double n) noexc
   }
 }
 
+bool exchanges_blocks(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept {
+  return choice.algorithm == Algorithm::one_shot && moves_both_ways(key.op) &&
+         exchanges(choice, machine.ranks, key.bytes / 2);
+}
+
+// Beyond the caches memory is what ranks wait for, and the peer's lines come meanwhile.
+double exchanged_us(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept {
+  const auto s = static_cast<double>(key.bytes);
+  const double read = key.op == OpKind::all_to_all ? s : s / 2;
+  const double own = (read + s) / 2 / copy_pace(2 * s, choice.results, machine);
+  const double across = s / stage_pace(choice, machine);
+  const double steps = s / choice.chunk;
+  const double waited = 2 * s > kBeyondCaches ? 0.1 : 0.45;
+  return hop_of(machine) * (1 + 0.1 * steps) + std::max(across, own + waited * across);
+}
+
 double staged_us(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept {
+  if (exchanges_blocks(choice, key, machine)) return exchanged_us(choice, key, machine);
   const double n = machine.ranks;
   const Traffic traffic = staged_traffic(choice, key, n);
   const double hop = hop_of(machine);
@@ -153,6 +173,9 @@ double unshared_part(const PlanKey& key, const Machine& machine) noexcept {
   return key.op == OpKind::gather ? 0.5 : (n - 1) / n;
 }
 
+// Lines that their rank copies for itself, too, are on their way twice.
+double read_twice(const PlanKey& key) noexcept { return key.op == OpKind::all_gather ? 0.75 : 1; }
+
 double direct_us(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept {
   const double n = machine.ranks;
   const auto s = static_cast<double>(key.bytes);
@@ -168,13 +191,17 @@ double direct_us(const Choice& choice, const PlanKey& key, const Machine& machin
   const bool one_sided = key.op == OpKind::broadcast || key.op == OpKind::reduce;
   const double mapped = stage_pace(choice, machine) * (one_sided ? 0.3 : pulls ? 0.6 : 0.8);
   const double kernel = kMiB / machine.cma_us;
-  const double across = key.registered ? mapped : kernel;
+  const double across = key.registered ? mapped : kernel * read_twice(key);
   // What came through the kernel is read once more.
   const double again = !key.registered && is_reduction(key.op) ? moves.across : 0;
   const double calls = key.registered ? 0 : kCmaCall * (n - 1) * (pulls_results ? 2 : 1);
   const double part = key.registered ? 1 : unshared_part(key, machine);
+  // Ranks that fetch at once wait for memory, to which the kernel writes through the caches.
+  const double written = key.registered || !moves_both_ways(key.op)
+                             ? memory
+                             : copy_pace(2 * s, StorePolicy::temporal, machine);
   const double us =
-      part * (calls + moves.across / std::min(across, memory) + (moves.own + again) / memory);
+      part * (calls + moves.across / std::min(across, written) + (moves.own + again) / memory);
   return hop_of(machine) * (pulls_results ? 3 : 2) + us * (machine.crowded ? n / 2 : 1) +
          (streams ? 0.15 : 0);
 }

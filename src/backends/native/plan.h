@@ -39,6 +39,13 @@ inline StorePolicy result_policy(const Choice& choice, std::uint64_t bytes) noex
   return bytes >= (std::uint64_t{1} << 20) ? choice.results : StorePolicy::temporal;
 }
 
+// Whether two ranks that both give and take, and whose results of `bytes` go past the caches, do
+// all of it in one loop: see run_exchange().
+inline bool exchanges(const Choice& choice, int ranks, std::uint64_t bytes) noexcept {
+  return ranks == 2 && choice.store == StorePolicy::temporal &&
+         result_policy(choice, bytes) == StorePolicy::streaming;
+}
+
 // Where some ranks only stage and the others only take, nobody waits for more than a quarter.
 constexpr std::uint32_t one_way_chunk(std::uint32_t chunk, std::uint64_t bytes) noexcept {
   constexpr std::uint64_t kLeast = 8192;

@@ -166,9 +166,7 @@ bool exchange(Round& round, const Choice& choice, const Reduction& reduction) {
 }  // namespace
 
 bool two_shot(Round& round, const Choice& choice, const Reduction& reduction) {
-  const bool streams = result_policy(choice, reduction.bytes) == StorePolicy::streaming &&
-                       choice.store == StorePolicy::temporal;
-  if (round.size() == 2 && reduction.root == Round::kEveryRank && streams)
+  if (reduction.root == Round::kEveryRank && exchanges(choice, round.size(), reduction.bytes))
     return exchange(round, choice, reduction);
   return TwoShot(round, choice, reduction).run();
 }

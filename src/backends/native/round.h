@@ -153,6 +153,10 @@ class Round {
     streamed_ |= policy == StorePolicy::streaming;
     copy(to, from, bytes, policy);
   }
+  void exchange_out(const Copying& taken, const Copying& refill, const Copying& kept) noexcept {
+    streamed_ = true;
+    copy_and_refill(taken, refill, kept);
+  }
   void reduce_out(const Reducing& how, std::byte* out, std::size_t bytes, StorePolicy policy,
                   const Refill& refill = {});
 
