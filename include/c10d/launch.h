@@ -44,7 +44,8 @@ struct LaunchOptions {
   // For the whole run; then the ranks are ended as after a first failure. Zero: for ever.
   Duration timeout = Duration::zero();
   LaunchHosts hosts;
-  // Instead of stdout and stderr.
+  // Instead of stdout and stderr, in the thread of launch(). What it throws ends the ranks, and
+  // launch() throws it.
   std::function<void(int rank, bool is_stderr, std::string_view line)> on_line;
 };
 
@@ -74,7 +75,8 @@ struct LaunchResult {
 // has blocked and that is pending is the first. No process outlives the call, nor the caller:
 // children are killed when this process dies, however it dies. Returns on all hosts at the same
 // time: when all ranks of all have ended, or the first failed, or a host fell silent. Throws
-// InvalidArgument, DistError: when not all hosts came together, on all that came.
+// InvalidArgument, also for a program that is not there; DistError: when not all hosts came
+// together, on all that came, concurrent_use (one launch at a time in a process), out_of_resources.
 C10D_API LaunchResult launch(const LaunchOptions& options);
 
 // Prints one line as launch() does without on_line, in one write: for an on_line that copies or

@@ -8,11 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
 #include <future>
 #include <iterator>
+#include <numeric>
 #include <thread>
 
 #include "tests/contract/ranks.h"
@@ -71,6 +73,8 @@ TEST(NoGroup, EveryCallThrowsDestroyed) {
                                            [&] { none.id(); },
                                            [&] { none.backend(); },
                                            [&] { none.description(); },
+                                           [&] { none.plan({}); },
+                                           [&] { none.batch(); },
                                            [&] { none.members(); },
                                            [&] { none.store(); },
                                            [&] { none.timeout(); },
@@ -113,6 +117,18 @@ TEST_P(Lifetime, AfterShutdownEveryCallThrowsDestroyed) {
     group.shutdown();
     group.abort();
     EXPECT_EQ(group.size(), 2);
+  });
+}
+
+TEST_P(Lifetime, AllocatedMemoryOutlivesTheGroup) {
+  run(2, [](ProcessGroup& group) {
+    Buffer<std::int32_t> buffer = group.allocate<std::int32_t>(3000);
+    std::fill(buffer.begin(), buffer.end(), group.rank());
+    group.barrier();
+    group = ProcessGroup();
+    EXPECT_EQ(std::count(buffer.begin(), buffer.end(), buffer[0]), 3000);
+    std::fill(buffer.begin(), buffer.end(), 7);
+    EXPECT_EQ(std::accumulate(buffer.begin(), buffer.end(), 0), 21000);
   });
 }
 
