@@ -48,8 +48,9 @@ TEST_F(Modules, OnThePathServeGroups) {
     EXPECT_EQ(group.backend(), "idle");
     EXPECT_EQ(group.description(), "idle as world");
     group.barrier();
-    std::array<float, 1> data{};
-    EXPECT_EQ(code_of([&] { group.gather(data, data, 0); }), Code::unsupported);
+    std::array<float, 1> own{};
+    std::array<float, 2> all{};
+    EXPECT_EQ(code_of([&] { group.gather(all, own, 0); }), Code::unsupported);
     // The defaults of Backend: plain memory, no choice of algorithms.
     EXPECT_EQ(group.allocate<float>(3).size(), 3u);
     EXPECT_TRUE(group.plan({}).options.empty());

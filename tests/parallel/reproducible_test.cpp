@@ -104,7 +104,7 @@ TEST(Shards, PlansTakeAsFewSlotsAsTheySay) {
       }
   }
   EXPECT_EQ(slots_of(merge_plan(3, {0, 3})), 3);
-  EXPECT_EQ(slots_of(merge_plan(16, {1, 15})), 7);
+  EXPECT_EQ(slots_of(merge_plan(16, {1, 15})), 6);
 }
 
 TEST(Shards, SubtreesAreFewAndCoverTheRange) {
