@@ -61,8 +61,8 @@ struct RankResult {
 struct LaunchResult {
   // Of the first rank that failed, else 0; 124 when timed_out. Of several hosts the same on all.
   int exit_code = 0;
-  int first_failed = -1;          // the first rank of this host that failed by itself
-  std::string elsewhere;          // what failed on another host and ended the job; empty: nothing
+  int first_failed = -1;  // the first rank of this host; none after timed_out or what is elsewhere
+  std::string elsewhere;  // what failed on another host and ended the job; empty: nothing
   int forwarded_signal = 0;       // the first one that came from outside, else 0
   bool timed_out = false;         // ended because LaunchOptions::timeout was over
   std::vector<RankResult> ranks;  // of this host

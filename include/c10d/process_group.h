@@ -103,7 +103,7 @@ class C10D_API ProcessGroup {
 
   // A group of these ranks of this one, in that order; only its members call, all with the same
   // ranks and `name`. Those that wait for each other in different calls get `mismatch`, which
-  // breaks this group; after timed_out they may try again.
+  // breaks this group; after timed_out they may try again. It begins with the timeout of this one.
   ProcessGroup new_group(std::span<const int> ranks, std::string_view name = {});
   ProcessGroup new_group(std::initializer_list<int> ranks, std::string_view name = {}) {
     return new_group(std::span(ranks.begin(), ranks.size()), name);

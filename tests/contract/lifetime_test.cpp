@@ -178,6 +178,7 @@ TEST_P(Lifetime, ConstMembersMayBeCalledBesideAnOp) {
         EXPECT_EQ(group.members().size(), 2u);
         EXPECT_TRUE(group.supports({.op = OpKind::barrier}));
         EXPECT_FALSE(group.description().empty());
+        EXPECT_EQ(group.plan({.bytes = 4096}).options.empty(), group.backend() != "native");
         EXPECT_EQ(group.timeout(), Duration(kTimeout));
       }
     });

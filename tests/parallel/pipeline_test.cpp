@@ -366,7 +366,7 @@ TEST(Activations, HaveTheMemoryOfTheirShapeOrAreRefused) {
 
 TEST(Stages, HoldNoTiedWeightUnlessTheySaySo) {
   ToyStage stage(0, {{0, 1}}, 5);
-  EXPECT_THROW(stage.tied_gradient("head"), InvalidArgument);
+  EXPECT_THROW(stage.Stage::tied_gradient("head"), InvalidArgument);
 }
 
 struct OddlyTied : ToyStage {
