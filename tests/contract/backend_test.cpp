@@ -158,6 +158,27 @@ TEST(Funnel, AnExceptionOutOfABackendBreaksTheGroupOnEveryRank) {
   EXPECT_EQ(behaviour->launches, 1);
 }
 
+// "Two codes leave the group intact", also where only the backend finds that out.
+TEST(Funnel, WhatABackendCannotDoAfterAllLeavesTheGroupIntact) {
+  const auto behaviour = std::make_shared<Behaviour>();
+  behaviour->launch = [](const Call& call, Control&) {
+    if (call.sequence == 3) return Work();
+    return Work::failed({.code = Code::unsupported, .message = "not with this memory"});
+  };
+  run_ranks(register_fake(behaviour), 1, [](ProcessGroup& group) {
+    const Failure failure = failure_of([&] { group.submit(an_all_reduce()); });
+    EXPECT_EQ(failure.code, Code::unsupported);
+    EXPECT_EQ(failure.message, "not with this memory");
+    EXPECT_EQ(failure.group, "world");
+    EXPECT_EQ(failure.op, "all_reduce");
+    EXPECT_EQ(failure.sequence, 1u);
+    const Work work = group.submit(an_all_reduce(), {.async = true});
+    EXPECT_EQ(code_of([&] { work.wait(); }), Code::unsupported);
+    EXPECT_EQ(group.failure(), nullptr);
+    group.submit(an_all_reduce());
+  });
+}
+
 TEST(Funnel, TheFirstOfTwoFailuresIsTheCause) {
   const auto behaviour = std::make_shared<Behaviour>();
   behaviour->launch = [](const Call&, Control& control) {
