@@ -144,6 +144,34 @@ TEST_P(Lifetime, ShutdownWaitsForThisRanksPendingOps) {
   });
 }
 
+bool is_open(ProcessGroup& group) {
+  try {
+    static_cast<void>(group.batch());
+  } catch (const DistError&) {
+    return false;
+  }
+  return true;
+}
+
+// Rank 1 comes to the op only once rank 0 is inside shutdown().
+TEST_P(Lifetime, ShutdownTellsThePeersOnlyWhenTheOpsAreDone) {
+  std::promise<ProcessGroup*> leaving;
+  run(2, [&](ProcessGroup& group) {
+    std::vector<std::int32_t> data(100, 1);
+    if (group.rank() == 0) {
+      const Work work = group.all_reduce(data, ReduceOp::sum, {.async = true});
+      leaving.set_value(&group);
+      group.shutdown(kTimeout);
+      work.wait();
+    } else {
+      ProcessGroup* const other = leaving.get_future().get();
+      while (is_open(*other)) std::this_thread::yield();
+      group.all_reduce(data);
+    }
+    EXPECT_EQ(data, std::vector<std::int32_t>(100, 2));
+  });
+}
+
 // Rank 0 is inside an all_reduce, as its sequence shows, until the second thread has had its
 // answer.
 TEST_P(Lifetime, ASecondThreadGetsConcurrentUseAndTheGroupStaysIntact) {
