@@ -79,7 +79,7 @@ struct BackendInfo {
 // Every backend that this build knows or finds on C10D_BACKEND_PATH. Opens the modules.
 C10D_API std::vector<BackendInfo> list_backends();
 // What `name` can do, without making a group. Throws DistBackendError (unsupported) when it is not
-// available.
+// available, or was registered: then only a group's supports() knows.
 C10D_API Support backend_supports(std::string_view name, const Query& query);
 // Throws DistBackendError (unsupported) with the reason when `name` is not available.
 C10D_API std::unique_ptr<Backend> make_backend(std::string_view name, BackendContext context);

@@ -28,21 +28,27 @@ struct Allocation {
   std::size_t share_bytes = 0;
 };
 
-// Typed memory from ProcessGroup::allocate. Move-only; makes a Tensor wherever one is wanted.
+// Typed memory from ProcessGroup::allocate, which may outlive the group. Move-only; one that was
+// moved from is empty. Makes a Tensor wherever one is wanted.
 template <Element T>
 class Buffer {
  public:
   Buffer() = default;
-  explicit Buffer(Allocation allocation) : allocation_(std::move(allocation)) {}
+  explicit Buffer(Allocation allocation) noexcept : allocation_(std::move(allocation)) {}
+  Buffer(Buffer&& other) noexcept : allocation_(std::exchange(other.allocation_, {})) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    allocation_ = std::exchange(other.allocation_, {});
+    return *this;
+  }
   T* data() const noexcept { return static_cast<T*>(allocation_.data); }
   std::size_t size() const noexcept { return allocation_.bytes / sizeof(T); }
   T* begin() const noexcept { return data(); }
   T* end() const noexcept { return data() + size(); }
   T& operator[](std::size_t i) const noexcept { return data()[i]; }
-  // The memory of that rank from the same call of allocate(), size() elements in this process; null
-  // where ranks do not reach each other's memory, on all ranks alike. A rank sees there what its
-  // owner wrote before an op that ended for this rank after the owner had begun it; what is read
-  // stays so until this rank begins an op that the owner waits for.
+  // The memory of that rank, one of the group, from the same call of allocate(), size() elements in
+  // this process; null where ranks do not reach each other's memory, on all ranks alike. A rank
+  // sees there what its owner wrote before an op that ended for this rank after the owner had begun
+  // it; what is read stays so until this rank begins an op that the owner waits for.
   T* of_rank(int rank) const noexcept {
     if (allocation_.shares == nullptr) return nullptr;
     return reinterpret_cast<T*>(allocation_.shares +

@@ -47,7 +47,8 @@ struct LaunchOptions {
   // For the whole run; then the ranks are ended as after a first failure. Zero: for ever.
   Duration timeout = Duration::zero();
   LaunchHosts hosts;
-  // Instead of stdout and stderr.
+  // Instead of stdout and stderr, in the thread of launch(). What it throws ends the ranks, and
+  // launch() throws it.
   std::function<void(int rank, bool is_stderr, std::string_view line)> on_line;
 };
 
@@ -64,8 +65,8 @@ struct LaunchResult {
   // Of the first rank that failed; 0 if none did, or max_failures at most and others ended well;
   // 124 when timed_out. Of several hosts the same on all.
   int exit_code = 0;
-  int first_failed = -1;          // the first rank of this host that failed by itself
-  std::string elsewhere;          // what failed on another host and ended the job; empty: nothing
+  int first_failed = -1;  // the first rank of this host; none after timed_out or what is elsewhere
+  std::string elsewhere;  // what failed on another host and ended the job; empty: nothing
   int forwarded_signal = 0;       // the first one that came from outside, else 0
   bool timed_out = false;         // ended because LaunchOptions::timeout was over
   std::vector<RankResult> ranks;  // of this host
@@ -78,7 +79,8 @@ struct LaunchResult {
 // has blocked and that is pending is the first. No process outlives the call, nor the caller:
 // children are killed when this process dies, however it dies. Returns on all hosts at the same
 // time: when all ranks of all have ended, or the first failed, or a host fell silent. Throws
-// InvalidArgument, DistError: when not all hosts came together, on all that came.
+// InvalidArgument, also for a program that is not there; DistError: when not all hosts came
+// together, on all that came, concurrent_use (one launch at a time in a process), out_of_resources.
 C10D_API LaunchResult launch(const LaunchOptions& options);
 
 // Prints one line as launch() does without on_line, in one write: for an on_line that copies or

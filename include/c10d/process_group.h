@@ -16,7 +16,7 @@ namespace c10d::inline v0 {
 struct CallOptions {
   bool async = false;  // return at once; the buffers stay the op's until the Work is done
   std::optional<Duration> timeout;  // of this call instead of the group's; must be > 0
-  void* stream = nullptr;           // CUDA stream that orders the op; CUDA tensors only
+  void* stream = nullptr;  // CUDA stream that orders the op; without meaning for CPU tensors
 };
 
 class Batch;
@@ -52,7 +52,8 @@ class C10D_API ProcessGroup {
   void set_timeout(Duration timeout);  // of later calls
   Support supports(const Query& query) const;
   std::uint64_t sequence() const;  // of the last collective
-  const Failure* failure() const;  // why the group is broken, or null
+  // Why the group is broken, or null. Valid, as every reference from here, as long as the group.
+  const Failure* failure() const;
 
   Work all_reduce(Tensor buffer, ReduceOp op = ReduceOp::sum, CallOptions options = {});
   Work all_reduce(Tensor output, ConstTensor input, ReduceOp op = ReduceOp::sum,
@@ -102,7 +103,7 @@ class C10D_API ProcessGroup {
 
   // A group of these ranks of this one, in that order; only its members call, all with the same
   // ranks and `name`. Those that wait for each other in different calls get `mismatch`, which
-  // breaks this group; after timed_out they may try again.
+  // breaks this group; after timed_out they may try again. It begins with the timeout of this one.
   ProcessGroup new_group(std::span<const int> ranks, std::string_view name = {});
   ProcessGroup new_group(std::initializer_list<int> ranks, std::string_view name = {}) {
     return new_group(std::span(ranks.begin(), ranks.size()), name);
@@ -113,8 +114,8 @@ class C10D_API ProcessGroup {
   // Local, idempotent, from any thread, returns within 100 ms: pending and later calls fail with
   // `revoked` on every rank.
   void abort(std::string_view why = "abort() was called") const noexcept;
-  // Orderly end: waits for this rank's pending ops, then tells the peers that it leaves.
-  // Idempotent.
+  // Orderly end: waits for this rank's pending ops, then tells the peers that it leaves. Breaks the
+  // group (destroyed) when some are left at the timeout: they fail. Idempotent.
   void shutdown(Duration timeout = std::chrono::seconds(30));
 
   struct State;
@@ -128,11 +129,12 @@ class C10D_API ProcessGroup {
 
 // Collects ops of one group, then starts them together: `auto batch = group.batch();
 // batch.add(Send{...}); batch.add(Recv{...}); Work work = batch.submit();`. Ops in a batch cannot
-// deadlock on each other's order. Dropped without submit(), it does nothing.
+// deadlock on each other's order. Dropped without submit(), it does nothing. One thread at a time.
 class C10D_API Batch {
  public:
   void add(Op op);  // counts spans must stay valid until submit()
-  // Honours the batch's CallOptions: blocking or async.
+  // Honours the batch's CallOptions: blocking or async. What one op throws before anything is sent
+  // comes before any is started. Fails as the first that does. The batch is empty afterwards.
   Work submit();
 
  private:

@@ -32,9 +32,10 @@ struct StoreLimits {
 };
 
 // A small key-value service that brings ranks together. Values are bytes. Every call has a
-// deadline: `timeout` from now, by default the store's own. Thread-safe: a blocked wait in one
-// thread delays no other thread. Throws DistStoreError, DistTimeoutError (naming the keys still
-// missing), DistNetworkError, InvalidArgument.
+// deadline: `timeout` from now, by default the store's own; with zero or less it does not wait for
+// a key. Thread-safe: a blocked wait in one thread delays no other thread. Throws DistStoreError,
+// DistTimeoutError (naming the keys still missing), DistNetworkError, InvalidArgument; what goes
+// through a file or a server belongs to its process: DistBackendError (forked_child) in a child.
 class C10D_API Store {
  public:
   virtual ~Store();
@@ -67,7 +68,8 @@ class C10D_API Store {
   // As get on each key, atomically once all exist.
   virtual std::vector<std::string> multi_get(std::span<const std::string> keys,
                                              std::optional<Duration> timeout = {}) = 0;
-  // As set on each pair; all or nothing.
+  // As set on each pair, the last where a key comes twice; all or nothing. Throws InvalidArgument
+  // unless there are as many values as keys.
   virtual void multi_set(std::span<const std::string> keys, std::span<const std::string> values,
                          std::optional<Duration> timeout = {}) = 0;
   // True when the key existed.
@@ -80,7 +82,8 @@ class C10D_API Store {
                     std::optional<Duration> timeout = {}) = 0;
   virtual std::string pop(std::string_view key, std::optional<Duration> timeout = {}) = 0;
   // Returns when `size` callers have arrived at `key`; reusable, round after round. On timeout the
-  // caller's arrival is withdrawn.
+  // caller's arrival is withdrawn. Barriers are no keys. Throws InvalidArgument unless size > 0; a
+  // size other than that of those who wait is store_error.
   virtual void barrier(std::string_view key, int size, std::optional<Duration> timeout = {}) = 0;
 
   virtual Duration timeout() const noexcept = 0;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 namespace c10d::inline v0 {
@@ -58,6 +59,8 @@ std::string one_line(const Failure& failure) {
     if (failure.pid != 0) text += fmt::format(", pid {}", failure.pid);
     text += "]";
   }
+  // A message may hold what a program gave to abort(), or what a library threw.
+  std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
 }
 

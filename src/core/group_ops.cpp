@@ -228,7 +228,7 @@ Batch::Batch(std::shared_ptr<ProcessGroup::State> state, CallOptions options)
 void Batch::add(Op op) { ops_.push_back(op); }
 
 Work Batch::submit() {
-  state_->check_alive();
+  existing(state_).check_alive();
   {
     Exclusive exclusive(*state_);
     for (const Op& op : ops_) state_->check(op, signature_of(op, state_->context.size));

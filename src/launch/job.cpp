@@ -266,7 +266,7 @@ void Job::note_ended(std::vector<Rank*> ended) {
 }
 
 void Job::note_failure(const Rank& rank) {
-  if (verdict_) return;  // stopped for another host's sake
+  if (verdict_ || timed_out_) return;  // stopped for another host's sake, or by us
   const bool is_first = first_failed_ < 0;
   if (is_first) first_failed_ = rank.result.rank;
   if (++failures_ > options_.max_failures && phase_ == Phase::running) stop(SIGTERM);

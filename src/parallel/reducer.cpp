@@ -284,7 +284,10 @@ std::string Reducer::State::missing() const {
 }
 
 StepResult Reducer::State::finish(const BucketCallback& use) {
-  if (!in_step) misuse(fmt::format("Reducer: finish() without begin() by {}", where()));
+  if (!in_step) {
+    rethrow_failure();  // of the begin() before
+    misuse(fmt::format("Reducer: finish() without begin() by {}", where()));
+  }
   if (accumulate != step_accumulates)
     misuse(fmt::format("Reducer: no_sync() began or ended between begin() and finish() on {}",
                        where()));

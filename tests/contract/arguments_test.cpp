@@ -19,6 +19,7 @@ struct Memory {
   std::array<std::size_t, 2> halves{4, 4}, uneven{5, 4}, overflow{kHuge, kHuge + 4};
   std::array<std::size_t, 3> three{2, 3, 3};
   Tensor null{nullptr, 4, DType::f32};
+  Tensor unknown{small.data(), 4, static_cast<DType>(kDTypeCount)};
   Tensor endless{small.data(), kHuge, DType::f64};
 };
 
@@ -175,6 +176,74 @@ const Row kRows[] = {
     {"RecvNull", "null",
      [](Memory& m) {
        return Recv{m.null, 1, 0};
+     }},
+    {"ReduceOpUnknown", "reduce op 9",
+     [](Memory& m) {
+       return AllReduce{m.small, m.other, ReduceOp(static_cast<ReduceOp::Kind>(kReduceOpCount))};
+     }},
+    {"DtypeUnknown", "dtype 13",
+     [](Memory& m) {
+       return Broadcast{m.unknown, m.unknown, 0};
+     }},
+    {"AllGatherVOverlap", "overlap",
+     [](Memory& m) {
+       return AllGatherV{m.wide, part(m.wide, 4, 4), m.halves};
+     }},
+    {"ReduceScatterVShard", "counts[0]",
+     [](Memory& m) {
+       return ReduceScatterV{part(m.wide_too, 0, 3), m.wide, m.halves, {}};
+     }},
+    {"ReduceScatterVOverlap", "overlap",
+     [](Memory& m) {
+       return ReduceScatterV{part(m.wide, 2, 4), m.wide, m.halves, {}};
+     }},
+    {"ReduceCounts", "input has 4",
+     [](Memory& m) {
+       return Reduce{m.wide, m.small, {}, 0};
+     }},
+    {"ReduceOverlap", "overlap",
+     [](Memory& m) {
+       return Reduce{part(m.wide, 1, 4), part(m.wide, 0, 4), {}, 0};
+     }},
+    {"GatherOverlap", "overlap",
+     [](Memory& m) {
+       return Gather{m.wide, part(m.wide, 4, 4), 0};
+     }},
+    {"GatherVTotal", "output has 7",
+     [](Memory& m) {
+       return GatherV{part(m.wide, 0, 7), m.small, m.halves, 0};
+     }},
+    {"GatherVOverlap", "overlap",
+     [](Memory& m) {
+       return GatherV{m.wide, part(m.wide, 4, 4), m.halves, 0};
+     }},
+    {"ScatterDtypes", "f64",
+     [](Memory& m) {
+       return Scatter{m.doubles, m.wide, 0};
+     }},
+    {"ScatterOverlap", "overlap",
+     [](Memory& m) {
+       return Scatter{part(m.wide, 2, 4), m.wide, 0};
+     }},
+    {"ScatterVTotal", "input has 7",
+     [](Memory& m) {
+       return ScatterV{m.small, part(m.wide, 0, 7), m.halves, 0};
+     }},
+    {"ScatterVOverlap", "overlap",
+     [](Memory& m) {
+       return ScatterV{part(m.wide, 2, 4), m.wide, m.halves, 0};
+     }},
+    {"AllToAllVSpan", "3 entries",
+     [](Memory& m) {
+       return AllToAllV{m.wide, m.wide_too, m.three, m.halves};
+     }},
+    {"AllToAllVTotal", "add up to 9",
+     [](Memory& m) {
+       return AllToAllV{m.wide, m.wide_too, m.halves, m.uneven};
+     }},
+    {"AllToAllVInPlace", "in place",
+     [](Memory& m) {
+       return AllToAllV{m.wide, m.wide, m.halves, m.halves};
      }},
 };
 

@@ -76,6 +76,8 @@ TEST(Registered, ANameIsTakenOnce) {
     EXPECT_THROW(register_backend(taken, factory), InvalidArgument) << taken;
   EXPECT_THROW(register_backend("", factory), InvalidArgument);
   EXPECT_THROW(register_backend("none", nullptr), InvalidArgument);
+  EXPECT_EQ(code_of([&] { backend_supports(name, {.op = OpKind::barrier}); }), Code::unsupported);
+  EXPECT_NE(make_backend(name, {}), nullptr);
 }
 
 TEST(Registered, AnUnknownBackendIsUnsupportedAndKnownNamesAreListed) {
@@ -156,6 +158,27 @@ TEST(Funnel, AnExceptionOutOfABackendBreaksTheGroupOnEveryRank) {
   EXPECT_EQ(behaviour->launches, 1);
 }
 
+// "Two codes leave the group intact", also where only the backend finds that out.
+TEST(Funnel, WhatABackendCannotDoAfterAllLeavesTheGroupIntact) {
+  const auto behaviour = std::make_shared<Behaviour>();
+  behaviour->launch = [](const Call& call, Control&) {
+    if (call.sequence == 3) return Work();
+    return Work::failed({.code = Code::unsupported, .message = "not with this memory"});
+  };
+  run_ranks(register_fake(behaviour), 1, [](ProcessGroup& group) {
+    const Failure failure = failure_of([&] { group.submit(an_all_reduce()); });
+    EXPECT_EQ(failure.code, Code::unsupported);
+    EXPECT_EQ(failure.message, "not with this memory");
+    EXPECT_EQ(failure.group, "world");
+    EXPECT_EQ(failure.op, "all_reduce");
+    EXPECT_EQ(failure.sequence, 1u);
+    const Work work = group.submit(an_all_reduce(), {.async = true});
+    EXPECT_EQ(code_of([&] { work.wait(); }), Code::unsupported);
+    EXPECT_EQ(group.failure(), nullptr);
+    group.submit(an_all_reduce());
+  });
+}
+
 TEST(Funnel, TheFirstOfTwoFailuresIsTheCause) {
   const auto behaviour = std::make_shared<Behaviour>();
   behaviour->launch = [](const Call&, Control& control) {
@@ -204,6 +227,35 @@ TEST(Funnel, AnOpThatNeverEndsIsEndedByShutdown) {
     EXPECT_EQ(code_of([&] { group.barrier(); }), Code::destroyed);
   });
   for (const WorkSource& source : sources) source.complete();  // late, and harmless
+}
+
+// As a group goes out of scope: its op is what ends nothing, so five minutes would end the test.
+TEST(Funnel, AnOpThatNeverEndsIsEndedByTheDestructor) {
+  const auto behaviour = std::make_shared<Behaviour>();
+  std::vector<WorkSource> sources;
+  behaviour->launch = [&](const Call&, Control&) { return sources.emplace_back().work(); };
+  run_ranks(register_fake(behaviour), 1, [&](ProcessGroup& group) {
+    group.submit(an_all_reduce(), {.async = true});
+    const auto start = std::chrono::steady_clock::now();
+    group = ProcessGroup();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, kTimeout) << "the time of its ops";
+    EXPECT_GE(behaviour->aborts, 1);
+  });
+  for (const WorkSource& source : sources) source.complete();
+}
+
+// The allocator is likely to give back what was dirtied before.
+TEST(Funnel, PlainMemoryIsZeroed) {
+  const auto behaviour = std::make_shared<Behaviour>();
+  run_ranks(register_fake(behaviour), 1, [](ProcessGroup& group) {
+    for (int round = 0; round < 8; ++round) {
+      const Buffer<unsigned char> memory = group.allocate<unsigned char>(4096 * 2 - 5);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.data()) % 4096, 0u);
+      EXPECT_EQ(std::count(memory.begin(), memory.end(), 0), 4096 * 2 - 5);
+      std::fill(memory.begin(), memory.end(), 0xff);
+      EXPECT_EQ(memory.of_rank(0), nullptr);
+    }
+  });
 }
 
 TEST(Funnel, ABackendThatCannotBeMadeIsTheSameFailureOnEveryRank) {

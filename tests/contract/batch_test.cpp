@@ -104,6 +104,53 @@ TEST_P(Batches, FailsAsOne) {
   });
 }
 
+TEST_P(Batches, MayBeUsedAgainAndDoesNothingTwice) {
+  run(2, [](ProcessGroup& group) {
+    One first{1}, second{1};
+    Batch batch = group.batch();
+    batch.add(AllReduce{first, first, {}});
+    batch.submit();
+    batch.submit();
+    EXPECT_EQ(group.sequence(), 1u);
+    batch.add(AllReduce{second, second, {}});
+    batch.submit();
+    EXPECT_EQ(group.sequence(), 2u);
+    EXPECT_EQ(first[0], 2);
+    EXPECT_EQ(second[0], 2);
+  });
+}
+
+TEST_P(Batches, OneThatWasMovedIsOfNoGroup) {
+  run(1, [](ProcessGroup& group) {
+    One data{1};
+    Batch batch = group.batch();
+    batch.add(AllReduce{data, data, {}});
+    Batch there = std::move(batch);
+    // NOLINTNEXTLINE(bugprone-use-after-move): what moving leaves is a promise
+    EXPECT_EQ(code_of([&] { batch.submit(); }), Code::destroyed);
+    there.submit();
+    EXPECT_EQ(group.sequence(), 1u);
+  });
+}
+
+// The counts are the caller's again when submit() has returned, the buffers are not.
+TEST_P(Batches, CountsMayGoOnceItIsSubmitted) {
+  run(2, [](ProcessGroup& group) {
+    const auto rank = static_cast<std::size_t>(group.rank());
+    std::vector<std::size_t> counts{1 << 16, 3};
+    std::vector<std::int32_t> own(counts[rank], group.rank() + 1), all(counts[0] + counts[1]);
+    Batch batch = group.batch({.async = true});
+    batch.add(AllGatherV{all, own, counts});
+    const Work work = batch.submit();
+    counts.assign(2, 12345);
+    work.wait();
+    EXPECT_EQ(all.front(), 1);
+    EXPECT_EQ(all[(1 << 16) - 1], 1);
+    EXPECT_EQ(all[1 << 16], 2);
+    EXPECT_EQ(all.back(), 2);
+  });
+}
+
 C10D_ON_EACH_BACKEND(Batches);
 
 }  // namespace

@@ -102,6 +102,19 @@ TEST_P(Groups, TheSameMembersMayMakeManyGroupsAndNamesTellThemApart) {
   });
 }
 
+TEST_P(Groups, BeginWithTheTimeoutOfTheirParent) {
+  run(2, [](ProcessGroup& world) {
+    world.set_timeout(3 * kTimeout);
+    ProcessGroup sub = world.new_group({0, 1});
+    ProcessGroup part = world.split(0);
+    world.set_timeout(2 * kTimeout);
+    EXPECT_EQ(sub.timeout(), Duration(3 * kTimeout));
+    EXPECT_EQ(part.timeout(), Duration(3 * kTimeout));
+    sub.set_timeout(kTimeout);
+    EXPECT_EQ(world.timeout(), Duration(2 * kTimeout));
+  });
+}
+
 TEST_P(Groups, AGroupOfAGroup) {
   run(4, [](ProcessGroup& world) {
     if (world.rank() == 0) return;

@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <latch>
-#include <map>
 #include <set>
 #include <string>
 #include <thread>
@@ -19,6 +18,7 @@
 #include "c10d/env.h"
 #include "tests/contract/held_port.h"
 #include "tests/contract/ranks.h"
+#include "tests/contract/variables.h"
 
 namespace c10d::contract {
 namespace {
@@ -40,28 +40,6 @@ void register_without_backend(const std::vector<std::string>& names) {
     if (taken.insert(name).second)
       register_backend(name, [](BackendContext) -> std::unique_ptr<Backend> { return nullptr; });
 }
-
-using Environment = std::map<std::string, std::string>;
-
-// Environment variables while it lives, as a launcher would set them.
-class Variables {
- public:
-  explicit Variables(Environment variables) : variables_(std::move(variables)) {
-    for (auto& [name, value] : variables_) {
-      const std::string mine = std::exchange(value, env(name).value_or(""));
-      setenv(name.c_str(), mine.c_str(), 1);
-    }
-  }
-  ~Variables() {
-    for (const auto& [name, before] : variables_)
-      before.empty() ? unsetenv(name.c_str()) : setenv(name.c_str(), before.c_str(), 1);
-  }
-  Variables(const Variables&) = delete;
-  Variables& operator=(const Variables&) = delete;
-
- private:
-  Environment variables_;  // with the values of before
-};
 
 // Each rank's URL is `url` with its rank and the size.
 void meet_at(const std::string& url, int size, int worlds = 1) {

@@ -8,11 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
 #include <future>
 #include <iterator>
+#include <numeric>
 #include <thread>
 
 #include "tests/contract/ranks.h"
@@ -71,6 +73,8 @@ TEST(NoGroup, EveryCallThrowsDestroyed) {
                                            [&] { none.id(); },
                                            [&] { none.backend(); },
                                            [&] { none.description(); },
+                                           [&] { none.plan({}); },
+                                           [&] { none.batch(); },
                                            [&] { none.members(); },
                                            [&] { none.store(); },
                                            [&] { none.timeout(); },
@@ -116,6 +120,18 @@ TEST_P(Lifetime, AfterShutdownEveryCallThrowsDestroyed) {
   });
 }
 
+TEST_P(Lifetime, AllocatedMemoryOutlivesTheGroup) {
+  run(2, [](ProcessGroup& group) {
+    Buffer<std::int32_t> buffer = group.allocate<std::int32_t>(3000);
+    std::fill(buffer.begin(), buffer.end(), group.rank());
+    group.barrier();
+    group = ProcessGroup();
+    EXPECT_EQ(std::count(buffer.begin(), buffer.end(), buffer[0]), 3000);
+    std::fill(buffer.begin(), buffer.end(), 7);
+    EXPECT_EQ(std::accumulate(buffer.begin(), buffer.end(), 0), 21000);
+  });
+}
+
 TEST_P(Lifetime, ShutdownWaitsForThisRanksPendingOps) {
   run(2, [](ProcessGroup& group) {
     std::vector<std::int32_t> data(1 << 16, 1);
@@ -125,6 +141,34 @@ TEST_P(Lifetime, ShutdownWaitsForThisRanksPendingOps) {
     work.wait();
     EXPECT_EQ(data.front(), 2);
     EXPECT_EQ(data.back(), 2);
+  });
+}
+
+bool is_open(ProcessGroup& group) {
+  try {
+    static_cast<void>(group.batch());
+  } catch (const DistError&) {
+    return false;
+  }
+  return true;
+}
+
+// Rank 1 comes to the op only once rank 0 is inside shutdown().
+TEST_P(Lifetime, ShutdownTellsThePeersOnlyWhenTheOpsAreDone) {
+  std::promise<ProcessGroup*> leaving;
+  run(2, [&](ProcessGroup& group) {
+    std::vector<std::int32_t> data(100, 1);
+    if (group.rank() == 0) {
+      const Work work = group.all_reduce(data, ReduceOp::sum, {.async = true});
+      leaving.set_value(&group);
+      group.shutdown(kTimeout);
+      work.wait();
+    } else {
+      ProcessGroup* const other = leaving.get_future().get();
+      while (is_open(*other)) std::this_thread::yield();
+      group.all_reduce(data);
+    }
+    EXPECT_EQ(data, std::vector<std::int32_t>(100, 2));
   });
 }
 
@@ -162,6 +206,7 @@ TEST_P(Lifetime, ConstMembersMayBeCalledBesideAnOp) {
         EXPECT_EQ(group.members().size(), 2u);
         EXPECT_TRUE(group.supports({.op = OpKind::barrier}));
         EXPECT_FALSE(group.description().empty());
+        EXPECT_EQ(group.plan({.bytes = 4096}).options.empty(), group.backend() != "native");
         EXPECT_EQ(group.timeout(), Duration(kTimeout));
       }
     });

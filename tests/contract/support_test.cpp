@@ -82,48 +82,17 @@ TEST_P(Supports, ACudaTensorIsUnsupportedOnACpuBackend) {
 
 C10D_ON_EACH_BACKEND(Supports);
 
-TEST(Names, OfEnumsGoBothWaysAndErrorsListThem) {
+TEST(Names, OfEnumsGoBothWays) {
   for (int i = 0; i < kDTypeCount; ++i)
     EXPECT_EQ(dtype_from_string(to_string(static_cast<DType>(i))), static_cast<DType>(i));
   for (int i = 0; i < kReduceOpCount; ++i)
     EXPECT_EQ(reduce_op_from_string(to_string(static_cast<ReduceOp::Kind>(i))), i);
   for (int i = 0; i < kOpCount; ++i)
     EXPECT_EQ(op_from_string(to_string(static_cast<OpKind>(i))), static_cast<OpKind>(i));
-  try {
-    op_from_string("all_redcue");
-    ADD_FAILURE() << "was accepted";
-  } catch (const InvalidArgument& error) {
-    EXPECT_NE(std::string(error.what()).find("all_reduce"), std::string::npos) << error.what();
-  }
-  EXPECT_THROW(dtype_from_string("f33"), InvalidArgument);
-  EXPECT_THROW(reduce_op_from_string(""), InvalidArgument);
 }
 
-// error.h: the code decides the exception type and the Reason; what() holds every field on one
-// line.
-TEST(Errors, HaveTheTypeOfTheirOriginAndEveryFieldInOneLine) {
-  const auto type_of = [](Code code) -> std::string {
-    try {
-      throw_failure({.code = code, .message = "why"});
-    } catch (const DistBackendError&) {
-      return "backend";
-    } catch (const DistNetworkError&) {
-      return "network";
-    } catch (const DistStoreError&) {
-      return "store";
-    } catch (const DistTimeoutError&) {
-      return "timeout";
-    }
-  };
-  EXPECT_EQ(type_of(Code::peer_died), "backend");
-  EXPECT_EQ(type_of(Code::backend_error), "backend");
-  EXPECT_EQ(type_of(Code::link_lost), "network");
-  EXPECT_EQ(type_of(Code::unreachable), "network");
-  EXPECT_EQ(type_of(Code::store_lost), "store");
-  EXPECT_EQ(type_of(Code::store_error), "store");
-  EXPECT_EQ(type_of(Code::timed_out), "timeout");
-  EXPECT_EQ(to_string(Code::peer_died), "PeerDied");
-  EXPECT_EQ(reason_of(Code::store_lost), Reason::peer_lost);
+// error.h: what() holds every field on one line.
+TEST(Errors, HaveEveryFieldInOneLine) {
   const DistBackendError error({.code = Code::mismatch,
                                 .message = "why",
                                 .rank = 3,

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <stdexcept>
 #include <thread>
@@ -77,6 +78,41 @@ TEST(Launch, RefusesNonsense) {
   EXPECT_THROW(launch({.command = {"true"}, .grace = Duration(-1)}), InvalidArgument);
   EXPECT_THROW(launch({.command = {"true"}, .max_failures = -1}), InvalidArgument);
   EXPECT_THROW(launch({.command = {"./no-such-program"}}), InvalidArgument);
+}
+
+TEST(Launch, EndsAtItsTimeout) {
+  const LaunchResult result =
+      launch({.ranks = 2, .command = {"sleep", "1000"}, .timeout = std::chrono::milliseconds(50)});
+  EXPECT_TRUE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 124);
+  EXPECT_EQ(result.first_failed, -1) << "none failed by itself";
+  EXPECT_EQ(result.forwarded_signal, 0);
+  ASSERT_EQ(result.ranks.size(), 2u);
+  for (const RankResult& rank : result.ranks) {
+    EXPECT_EQ(rank.signal, SIGTERM);
+    EXPECT_EQ(rank.exit_code, 128 + SIGTERM);
+    EXPECT_GT(rank.pid, 0);
+  }
+}
+
+// No shell reads the command; of what a rank complained the end is kept.
+TEST(Launch, GivesArgumentsAsTheyAreAndKeepsTheLastTwentyLines) {
+  std::vector<Line> lines;
+  const LaunchResult result =
+      launch({.command = {"sh", "-c", "echo \"$1\"; seq 30 >&2; exit 3", "sh", "$HOME *"},
+              .on_line = into(lines)});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(result.first_failed, 0);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.ranks.at(0).exit_code, 3);
+  EXPECT_EQ(result.ranks.at(0).signal, 0);
+  std::string last;
+  for (int i = 11; i <= 30; ++i) last += (i == 11 ? "" : "\n") + std::to_string(i);
+  EXPECT_EQ(result.ranks.at(0).last_lines, last);
+  const auto own = [](const Line& line) { return !line.is_stderr; };
+  const auto found = std::find_if(lines.begin(), lines.end(), own);
+  ASSERT_NE(found, lines.end());
+  EXPECT_EQ(found->text, "$HOME *");
 }
 
 TEST(Launch, LeavesNothingWhenACallbackThrows) {

@@ -168,6 +168,23 @@ TEST(Checkpoint, TheLastOnesStayInTheOrderInWhichTheyCame) {
                                                                "000005-step-30", "latest"}));
 }
 
+TEST(Checkpoint, AsManyStayAsAreWanted) {
+  const TemporaryDirectory directory;
+  const auto left = [&] { return names_in(directory.path()).size() - 1; };  // without `latest`
+  run(1, [&](ProcessGroup& group) {
+    const Holder holder = full(Split::cut, group, 1);
+    for (int i = 0; i < 4; ++i) save(group, directory.path(), holder.snapshot, {.keep = 0});
+    EXPECT_EQ(left(), 4u) << "0: all";
+    save(group, directory.path(), holder.snapshot);
+    EXPECT_EQ(left(), 2u) << "the default";
+    save(group, directory.path(), holder.snapshot, {.keep = 1});
+    EXPECT_EQ(left(), 1u);
+    Holder other = full(Split::cut, group, 1);
+    EXPECT_THROW(load(group, directory.path(), other.snapshot, {.name = "000001-step-1"}),
+                 CheckpointError);
+  });
+}
+
 TEST(Checkpoint, WithoutACheckpointThereIsNothing) {
   const TemporaryDirectory directory;
   run(2, [&](ProcessGroup& group) {

@@ -117,6 +117,13 @@ TEST(DataParallel, MistakesAreNamedAndTheNextStepStartsAfresh) {
                  })
                 .find("replica 0 has no view of parameter 0"),
             std::string::npos);
+  EXPECT_NE(only(0,
+                 [](Replica& replica) {
+                   replica.grad_view(7);
+                   return 1;
+                 })
+                .find("replica 0 has no view of parameter 7"),
+            std::string::npos);
   EXPECT_NE(only(0, [](Replica&) { return -1; }).find("-1 samples"), std::string::npos);
   EXPECT_EQ(error_of(parallel,
                      [](Replica& replica) -> std::int64_t {

@@ -228,6 +228,29 @@ TEST_P(DdpFailureOn, DestroyedInTheMiddleOfAStep) {
   });
 }
 
+// Rank 1 has left: the next begin() of the others fails, and so do all calls after it, finish()
+// too. That is no mistake of theirs: the caller's group goes on.
+TEST_P(DdpFailureOn, BeginThatFailsIsTheCauseOfAllThatFollows) {
+  contract::Latch stepped(kSize), done(kSize);
+  run(kSize, [&](ProcessGroup& group) {
+    {
+      Reducer reducer(group, params(), kOptions);
+      right_step(reducer);
+      stepped.arrive_and_wait();
+      if (group.rank() != kCulprit) {
+        const Heard first = heard_from([&] { reducer.begin({.samples = 1}); });
+        EXPECT_TRUE(first.from_group) << first.text;
+        for (int i = 0; i < 2; ++i) {
+          EXPECT_EQ(heard_from([&] { reducer.finish(); }).text, first.text);
+          EXPECT_EQ(heard_from([&] { reducer.begin({.samples = 1}); }).text, first.text);
+        }
+      }
+    }
+    done.arrive_and_wait();
+    contract::expect_usable(group);
+  });
+}
+
 // R26. All ranks hear the same, and the group goes on.
 void disagree(const OnBackend& on, std::vector<ParamSpec> other, const std::string& text,
               ReducerOptions options = kOptions, bool culprit_knows = false) {

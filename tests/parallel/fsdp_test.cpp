@@ -413,6 +413,8 @@ TEST(ShardedUnits, FollowTheLayers) {
   EXPECT_EQ(units[0].parameters.size(), 2u);
   EXPECT_EQ(units[2].name, "c");
   EXPECT_TRUE(wrap({}).empty());
+  EXPECT_EQ(layer_of({.name = "a.b.weight"}), "a.b");
+  EXPECT_EQ(layer_of({.name = "weight"}), "weight");
 }
 
 TEST(ShardedUnits, FollowAPolicy) {

@@ -53,8 +53,17 @@ TEST_P(MeshOn, RefusesWhatIsNoGrid) {
     EXPECT_THROW(Mesh(world, {{"dp", -2}, {"tp", -1}}), InvalidArgument);
     EXPECT_THROW(Mesh(world, {{"a", 1 << 30}, {"b", 1 << 30}, {"c", 1 << 30}}), InvalidArgument);
     Mesh mesh(world, {{"dp", 2}});
-    EXPECT_THROW(mesh.rank("tp"), InvalidArgument);
-    EXPECT_THROW(mesh.sub("tp"), InvalidArgument);
+    const std::string_view unknown = "tp";
+    for (const std::function<void()>& call : std::initializer_list<std::function<void()>>{
+             [&] { mesh.size(unknown); }, [&] { mesh.rank(unknown); },
+             [&] { mesh.ranks(std::span(&unknown, 1)); }, [&] { mesh.sub(unknown); }})
+      try {
+        call();
+        ADD_FAILURE() << "was accepted";
+      } catch (const InvalidArgument& error) {
+        EXPECT_NE(std::string(error.what()).find("there are: dp"), std::string::npos)
+            << error.what();
+      }
     contract::expect_usable(mesh.sub("dp"));
   });
 }

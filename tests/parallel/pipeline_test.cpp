@@ -334,6 +334,41 @@ TEST_P(PipelineOn, AStepThatIsLateFailsOnEveryRank) {
   });
 }
 
+TEST_P(PipelineOn, AStepWithoutTimeIsRefusedAndTheNextOneIsTaken) {
+  run(2, [](ProcessGroup& group) {
+    const Model model{.stages = 2, .micro_batches = 1};
+    const Schedule schedule = make_schedule("gpipe", 2, 1);
+    OwnStages own(schedule, model, group.rank());
+    Pipeline pipeline(group, own.pointers(), options_of(schedule, model));
+    for (const Duration none : {Duration(0), Duration(-1)})
+      EXPECT_THROW(pipeline.step(none), InvalidArgument);
+    pipeline.step();
+    EXPECT_EQ(own.toys.begin()->second.reduced, 1);
+  });
+}
+
+TEST(Activations, HaveTheMemoryOfTheirShapeOrAreRefused) {
+  const Activation activation = make_activation({2, 3, 5}, DType::f64);
+  EXPECT_EQ(activation.shape, (std::vector<std::int64_t>{2, 3, 5}));
+  EXPECT_EQ(activation.data.count, 30u);
+  EXPECT_EQ(activation.data.dtype, DType::f64);
+  EXPECT_EQ(activation.owner.get(), activation.data.data);
+  EXPECT_EQ(make_activation({}).data.count, 1u);  // a scalar
+  EXPECT_EQ(make_activation({4, 0, INT64_MAX}).data.count, 0u);
+  EXPECT_EQ(make_activation(std::vector<std::int64_t>(kMaxActivationDims, 1)).data.count, 1u);
+  for (const std::vector<std::int64_t>& shape :
+       {std::vector<std::int64_t>{3, -1},
+        {INT64_MAX, 2},
+        {1ll << 31, 1ll << 31},
+        std::vector<std::int64_t>(kMaxActivationDims + 1, 1)})
+    EXPECT_THROW(make_activation(shape), InvalidArgument);
+}
+
+TEST(Stages, HoldNoTiedWeightUnlessTheySaySo) {
+  ToyStage stage(0, {{0, 1}}, 5);
+  EXPECT_THROW(stage.Stage::tied_gradient("head"), InvalidArgument);
+}
+
 struct OddlyTied : ToyStage {
   OddlyTied(int stage, std::size_t count) : ToyStage(stage, {{0, 1}}, 5), values(count) {}
   Tensor tied_gradient(std::string_view) override { return std::span(values); }

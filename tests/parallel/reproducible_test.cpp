@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <vector>
@@ -83,6 +84,27 @@ TEST(Shards, CutABatchBySampleAlone) {
   constexpr std::int64_t kHuge = std::int64_t{1} << 60;
   EXPECT_EQ(samples_of(kHuge, 65536, 65535).last, kHuge);
   EXPECT_THROW(samples_of(-1, 4, 0), InvalidArgument);
+  EXPECT_THROW(samples_of(8, 0, 0), InvalidArgument);
+  EXPECT_THROW(samples_of(8, 4, 4), InvalidArgument);
+  EXPECT_THROW(samples_of(8, 4, -1), InvalidArgument);
+}
+
+// Of every range, and with the slot of each subtree where its sum then is.
+TEST(Shards, PlansTakeAsFewSlotsAsTheySay) {
+  for (int shards = 1; shards <= 24; ++shards) {
+    const int levels = std::bit_width(static_cast<unsigned>(shards - 1));  // log2, rounded up
+    for (int first = 0; first <= shards; ++first)
+      for (int last = first; last <= shards; ++last) {
+        const ShardRange owned{first, last};
+        const auto plan = merge_plan(shards, owned);
+        const std::size_t subtrees = subtrees_of(shards, owned).size();
+        ASSERT_EQ(plan.size(), static_cast<std::size_t>(owned.count()));
+        EXPECT_GE(slots_of(plan), std::max<int>(1, static_cast<int>(subtrees)));
+        EXPECT_LE(slots_of(plan), subtrees > 1 ? 2 * levels : levels + 1) << shards;
+      }
+  }
+  EXPECT_EQ(slots_of(merge_plan(3, {0, 3})), 3);
+  EXPECT_EQ(slots_of(merge_plan(16, {1, 15})), 6);
 }
 
 TEST(Shards, SubtreesAreFewAndCoverTheRange) {
@@ -126,6 +148,22 @@ TEST(Shards, AccumulatorRefusesMisuse) {
   sums.reset();
   sums.add(leaf(0, 3));
   EXPECT_THROW(ShardAccumulator(4, {0, 2}, 3, DType::f16), InvalidArgument);
+  EXPECT_THROW(sums.sum(), std::logic_error);  // shard 1 is missing
+  ShardAccumulator two = accumulated(4, {1, 3}, 3);
+  EXPECT_EQ(two.partials().size(), 2u);
+  EXPECT_THROW(two.sum(), std::logic_error);
+}
+
+TEST(Shards, AddNothingButTheirOwnKind) {
+  std::vector<float> to{1, 2}, one{3};
+  std::vector<double> wide{1, 2};
+  std::vector<std::int32_t> whole{1, 2};
+  EXPECT_THROW(add_to(to, one), InvalidArgument);
+  EXPECT_THROW(add_to(to, wide), InvalidArgument);
+  EXPECT_THROW(add_to(whole, whole), InvalidArgument);
+  add_to(wide, wide);
+  EXPECT_EQ(wide, (std::vector<double>{2, 4}));
+  EXPECT_EQ(to, (std::vector<float>{1, 2}));
 }
 
 template <class T>
@@ -143,11 +181,16 @@ TEST(Shards, DivideRoundsOnce) {
     expect_quotients<float>(divisor);
     expect_quotients<double>(divisor);
   }
+  // By the nearest f32, where that is not the divisor.
+  expect_quotients<float>(16777217);
+  expect_quotients<double>(16777217);
   std::vector<BFloat16> halves{{0x4040}};  // 3
   divide(halves, 2);
   EXPECT_EQ(halves[0].bits, 0x3fc0);  // 1.5
   std::vector<std::int32_t> whole{1};
   EXPECT_THROW(divide(whole, 2), InvalidArgument);
+  divide(whole, 1);
+  EXPECT_EQ(whole[0], 1);
 }
 
 // Published test vectors of the algorithm.
@@ -170,6 +213,25 @@ TEST(Philox, StreamsDifferInEveryKey) {
   for (const std::uint64_t other : {first(0, 2, 3, 4), first(1, 0, 3, 4), first(1, 2, 0, 4),
                                     first(1, 2, 3, 0), first(1, 2, 3 + (1ull << 32), 4)})
     EXPECT_NE(base, other);
+}
+
+// One draw after the other, two to a 64-bit one; below() redraws what would be unfair.
+TEST(Philox, DrawsFollowOneAnother) {
+  PhiloxStream singles(3, 1, 4, 1), pairs(3, 1, 4, 1), bounded(3, 1, 4, 1);
+  std::map<std::uint64_t, int> seen;
+  constexpr std::uint64_t kBound = 3;
+  for (int i = 0; i < 3000; ++i) {
+    const std::uint64_t high = singles.next();
+    const std::uint64_t draw = high << 32 | singles.next();
+    EXPECT_EQ(pairs.next64(), draw);
+    EXPECT_EQ(bounded.below(kBound), draw % kBound);  // none of these is unfair: 2^64 mod 3 = 1
+    ++seen[draw % kBound];
+  }
+  EXPECT_EQ(seen.size(), kBound);
+  for (const auto& [value, times] : seen) EXPECT_NEAR(times, 1000, 130) << value;  // 5 deviations
+  constexpr std::uint64_t kHalf = (std::uint64_t{1} << 63) + 1;
+  for (int i = 0; i < 100; ++i) EXPECT_LT(bounded.below(kHalf), kHalf);
+  EXPECT_EQ(bounded.below(1), 0u);
 }
 
 TEST(Philox, UniformIsUniform) {

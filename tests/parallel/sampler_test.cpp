@@ -114,6 +114,31 @@ TEST(Sampler, CursorSurvivesAResumeWithOtherRanks) {
   }
 }
 
+// indices() is a look at the rest; what next() gave stays until the next epoch.
+TEST(Sampler, TakesByNextAlone) {
+  DistributedSampler sampler({.samples = 10, .rank = 1, .size = 3, .seed = 4});
+  EXPECT_EQ(sampler.epoch(), 0u);
+  EXPECT_EQ(sampler.total(), 10);
+  const auto first = sampler.next(4);
+  const Samples copy(first.begin(), first.end());
+  const Samples rest = sampler.indices();
+  EXPECT_EQ(sampler.cursor(), 4);
+  EXPECT_EQ(sampler.indices(), rest);
+  const auto second = sampler.next(100);
+  EXPECT_EQ(second.size(), 6u);
+  EXPECT_EQ(rest, (Samples{second[1], second[4]}));
+  EXPECT_TRUE(sampler.next(1).empty());
+  EXPECT_EQ(sampler.cursor(), 10);
+  EXPECT_TRUE(sampler.indices().empty());
+  sampler.seek(2);
+  EXPECT_EQ(sampler.epoch(), 0u);
+  EXPECT_EQ(sampler.next(1)[0], copy[2]);
+  EXPECT_TRUE(std::equal(first.begin(), first.end(), copy.begin()));
+  sampler.set_epoch(0);
+  EXPECT_EQ(sampler.cursor(), 0);
+  EXPECT_EQ(sampler.next(1)[0], copy[0]);
+}
+
 TEST(Sampler, RefusesWhatMakesNoSense) {
   EXPECT_THROW(DistributedSampler({.samples = -1}), InvalidArgument);
   EXPECT_THROW(DistributedSampler({.samples = 5, .rank = 2, .size = 2}), InvalidArgument);

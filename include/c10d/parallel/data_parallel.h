@@ -21,7 +21,7 @@ class C10D_API Replica {
   // Of the global batch; cut it with samples_of(batch, total shards, shard).
   ShardRange shards() const noexcept;
   // As Reducer: for each own shard in order, in any order of parameters, write the SUM over the
-  // shard's samples, then say so. A mistake is thrown by ready() as InvalidArgument.
+  // shard's samples, then say so. A mistake is thrown by either as InvalidArgument.
   std::span<std::byte> grad_view(std::size_t param);
   void ready(std::size_t param);
 
@@ -51,7 +51,7 @@ class C10D_API DataParallel {
   // the parameters that a replica did not mark. After that, the next step starts afresh.
   StepResult step(const std::function<std::int64_t(Replica&)>& work);
 
-  // The mean over all samples of the last step.
+  // The mean over all samples of the last step. Throws InvalidArgument for an unknown parameter.
   std::span<const std::byte> gradient(std::size_t param) const;
 
  private:

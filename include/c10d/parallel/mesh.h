@@ -29,7 +29,7 @@ class C10D_API Mesh {
   const std::vector<MeshDimension>& dimensions() const noexcept { return dimensions_; }
   ProcessGroup& world() const noexcept { return *world_; }
 
-  // Throw InvalidArgument that lists the names.
+  // These and ranks() and sub() throw InvalidArgument that lists the names.
   int size(std::string_view name) const;
   int rank(std::string_view name) const;  // this rank's position along that dimension
 

@@ -103,7 +103,8 @@ class C10D_API Pipeline {
   // Collective: one pass over all micro-batches. When it throws the group is broken: the rank whose
   // callback threw sees that exception, the others DistError with its text. A step that is not
   // done within `timeout` (by default that of the group) throws DistTimeoutError; a callback that
-  // never returns is noticed by the other ranks only.
+  // never returns is noticed by the other ranks only. Throws InvalidArgument, and nothing is
+  // broken, unless timeout > 0.
   void step(std::optional<Duration> timeout = {});
 
   struct State;

@@ -31,7 +31,8 @@ struct ShardRange {
 C10D_API ShardRange shards_of(int shards, int rank, int size);
 
 // The samples of one shard of a batch: [shard n / G, (shard + 1) n / G). The same rule for a short
-// last batch. Depends on nothing but its arguments.
+// last batch. Depends on nothing but its arguments. Throws InvalidArgument for a batch < 0, shards
+// as above, a shard out of [0, shards).
 struct SampleRange {
   std::int64_t first = 0;
   std::int64_t last = 0;
@@ -51,11 +52,14 @@ struct MergeStep {
   int merges = 0;
 };
 C10D_API std::vector<MergeStep> merge_plan(int shards, ShardRange owned);
-C10D_API int slots_of(std::span<const MergeStep> plan) noexcept;  // <= log2(shards) + 1, >= 1
+// >= 1. With L = log2(shards), rounded up: L + 1 at most for one subtree, 2 L for several.
+C10D_API int slots_of(std::span<const MergeStep> plan) noexcept;
 
-// to[e] += from[e], on one thread. f32 or f64.
+// to[e] += from[e], on one thread. Throws InvalidArgument unless both are f32, or both f64, and
+// have one count.
 C10D_API void add_to(Tensor to, ConstTensor from);
-// value[e] /= divisor, rounded once. Floating point; a divisor of 1 changes nothing.
+// value[e] /= divisor, in f64, or in f32 by the divisor as an f32; f16 and bf16 are rounded from
+// the quotient in f32. A divisor of 1 does nothing; else throws InvalidArgument for another dtype.
 C10D_API void divide(Tensor value, double divisor);
 
 // The buffers of a merge_plan. Per step: for each own shard in order write next(), then done();

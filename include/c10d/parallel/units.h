@@ -19,7 +19,7 @@ struct Unit {
   std::vector<ParamSpec> parameters;  // f32; names differ over all units
 };
 
-// What stands before the last dot of a parameter's name.
+// What stands before the last dot of a parameter's name; the whole name where there is none.
 C10D_API std::string layer_of(const ParamSpec& parameter);
 
 // How parameters are wrapped into units.

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the types of the public headers are by themselves: views, memory, names, failures.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "c10d/backend.h"
+#include "c10d/collective.h"
+#include "c10d/version.h"
+#include "tests/contract/ranks.h"
+
+namespace c10d::contract {
+namespace {
+
+// tensor.h: a view of what is contiguous and of a known element; of const memory nothing that an op
+// may write.
+static_assert(std::is_convertible_v<std::vector<float>&, Tensor>);
+static_assert(std::is_convertible_v<std::vector<float>&&, Tensor>);
+static_assert(std::is_convertible_v<std::span<const std::int8_t>, ConstTensor>);
+static_assert(std::is_convertible_v<Buffer<BFloat16>&, Tensor>);
+static_assert(std::is_convertible_v<Tensor, ConstTensor>);
+static_assert(!std::is_convertible_v<const std::vector<float>&, Tensor>);
+static_assert(!std::is_convertible_v<std::span<const float>, Tensor>);
+static_assert(!std::is_convertible_v<ConstTensor, Tensor>);
+static_assert(!std::is_convertible_v<std::vector<std::string>&, ConstTensor>);
+static_assert(!std::is_convertible_v<std::vector<bool>&, ConstTensor>, "its elements are no bytes");
+static_assert(Element<bool> && Element<const Float16> && !Element<char*>);
+
+// buffer.h, process_group.h: who owns is moved.
+static_assert(!std::is_copy_constructible_v<Buffer<float>>);
+static_assert(!std::is_copy_assignable_v<Buffer<float>>);
+static_assert(std::is_nothrow_move_constructible_v<Buffer<float>>);
+static_assert(std::is_nothrow_move_assignable_v<Buffer<float>>);
+static_assert(!std::is_copy_constructible_v<ProcessGroup>);
+static_assert(std::is_nothrow_move_constructible_v<ProcessGroup>);
+static_assert(std::is_nothrow_move_assignable_v<ProcessGroup>);
+static_assert(std::is_nothrow_destructible_v<ProcessGroup>);
+static_assert(std::is_copy_constructible_v<Work> && std::is_nothrow_default_constructible_v<Work>);
+
+// error.h: an exception may be copied while another one is under way; a mistake is no DistError.
+static_assert(std::is_nothrow_copy_constructible_v<DistError>);
+static_assert(std::is_nothrow_copy_constructible_v<DistTimeoutError>);
+static_assert(std::is_base_of_v<std::runtime_error, DistError>);
+static_assert(std::is_base_of_v<std::invalid_argument, InvalidArgument>);
+static_assert(!std::is_base_of_v<DistError, InvalidArgument>);
+
+TEST(Tensors, AreViewsWithACountOfElements) {
+  std::vector<std::int16_t> memory(10);
+  const Tensor tensor(memory);
+  EXPECT_EQ(tensor.data, memory.data());
+  EXPECT_EQ(tensor.count, 10u);
+  EXPECT_EQ(tensor.dtype, DType::i16);
+  EXPECT_EQ(tensor.bytes(), 20u);
+  EXPECT_EQ(tensor.device, (Device{DeviceType::cpu, 0}));
+  EXPECT_EQ(ConstTensor(tensor).data, memory.data());
+  const Tensor gpu(memory.data(), 4, DType::bf16, {DeviceType::cuda, 3});
+  for (const ConstTensor& part : {ConstTensor(gpu.slice(1, 2)), ConstTensor(gpu).slice(1, 2)}) {
+    EXPECT_EQ(part.data, memory.data() + 1);
+    EXPECT_EQ(part.count, 2u);
+    EXPECT_EQ(part.dtype, DType::bf16);
+    EXPECT_EQ(part.device, (Device{DeviceType::cuda, 3}));
+  }
+  EXPECT_EQ(Tensor().data, nullptr);
+  EXPECT_EQ(ConstTensor().count, 0u);
+}
+
+template <class... Ts>
+void expect_sizes() {
+  static_assert(((size_of(dtype_of<Ts>) == sizeof(Ts)) && ...));
+  std::vector<DType> dtypes{dtype_of<Ts>...};
+  std::sort(dtypes.begin(), dtypes.end());
+  EXPECT_EQ(std::unique(dtypes.begin(), dtypes.end()) - dtypes.begin(), kDTypeCount);
+}
+
+TEST(Tensors, OfEveryElementHaveItsSize) {
+  expect_sizes<double, float, Float16, BFloat16, std::int64_t, std::int32_t, std::int16_t,
+               std::int8_t, std::uint64_t, std::uint32_t, std::uint16_t, std::uint8_t, bool>();
+}
+
+// The owner is asked, so that the test does not depend on what a deleter does.
+TEST(Buffers, AreFreedWithTheLastAndEmptyOnceMoved) {
+  const auto memory = std::make_shared<std::array<float, 4>>();
+  const auto make = [&] {
+    return Buffer<float>({.data = memory->data(),
+                          .bytes = sizeof *memory,
+                          .owner = memory,
+                          .shares = reinterpret_cast<std::byte*>(memory->data()),
+                          .share_bytes = 8});
+  };
+  Buffer<float> first = make();
+  EXPECT_EQ(memory.use_count(), 2);
+  EXPECT_EQ(first.of_rank(1), memory->data() + 2);
+  Buffer<float> second = std::move(first);
+  EXPECT_EQ(second.data(), memory->data());
+  EXPECT_EQ(second.size(), 4u);
+  Buffer<float>& same = second;
+  second = std::move(same);
+  EXPECT_EQ(second.size(), 4u);
+  EXPECT_EQ(memory.use_count(), 2);
+  // NOLINTBEGIN(bugprone-use-after-move): what moving leaves is a promise
+  EXPECT_EQ(first.data(), nullptr);
+  EXPECT_EQ(first.size(), 0u);
+  EXPECT_EQ(first.begin(), first.end());
+  EXPECT_EQ(first.of_rank(0), nullptr);
+  // NOLINTEND(bugprone-use-after-move)
+  second = make();
+  EXPECT_EQ(memory.use_count(), 2) << "the one before is freed";
+  second = {};
+  EXPECT_EQ(memory.use_count(), 1);
+}
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "was accepted";
+  return {};
+}
+
+void expect_parts(const std::string& text, std::initializer_list<std::string_view> parts) {
+  for (const std::string_view part : parts)
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
+}
+
+TEST(Names, ThatAreWrongAreToldAllThatAreRight) {
+  const std::string dtype = message_of([] { dtype_from_string("f33"); });
+  for (int d = 0; d < kDTypeCount; ++d) expect_parts(dtype, {to_string(static_cast<DType>(d))});
+  const std::string kind = message_of([] { reduce_op_from_string("SUM"); });
+  for (int k = 0; k < kReduceOpCount; ++k)
+    expect_parts(kind, {to_string(static_cast<ReduceOp::Kind>(k))});
+  const std::string op = message_of([] { op_from_string("al_reduce"); });
+  for (int o = 0; o < kOpCount; ++o) expect_parts(op, {to_string(static_cast<OpKind>(o))});
+  expect_parts(op, {"did you mean all_reduce?"});
+}
+
+TEST(Ops, TellTheirKind) {
+  EXPECT_EQ(kind_of(AllGatherV{}), OpKind::all_gather_v);
+  EXPECT_EQ(kind_of(Op(Recv{})), OpKind::recv);
+  for (int o = 0; o < kOpCount; ++o) {
+    const auto kind = static_cast<OpKind>(o);
+    const bool reduces = kind == OpKind::all_reduce || kind == OpKind::reduce ||
+                         kind == OpKind::reduce_scatter || kind == OpKind::reduce_scatter_v;
+    EXPECT_EQ(is_reduction(kind), reduces) << to_string(kind);
+    EXPECT_EQ(is_point_to_point(kind), kind == OpKind::send || kind == OpKind::recv);
+  }
+  EXPECT_EQ(ReduceOp().kind, ReduceOp::sum);
+  EXPECT_EQ(ReduceOp().factor, 1);
+  EXPECT_EQ(ReduceOp::premul(0.5).kind, ReduceOp::premul_sum);
+  EXPECT_EQ(ReduceOp::premul(0.5).factor, 0.5);
+}
+
+// collective.h lists them: avg and premul_sum are for floating point, the bitwise ones for the
+// rest.
+TEST(Ops, OfEveryDTypeMakeSenseOrSayWhyNot) {
+  for (int d = 0; d < kDTypeCount; ++d)
+    for (int k = 0; k < kReduceOpCount; ++k) {
+      const auto dtype = static_cast<DType>(d);
+      const auto kind = static_cast<ReduceOp::Kind>(k);
+      const bool is_floating =
+          dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+      const bool bitwise =
+          kind == ReduceOp::band || kind == ReduceOp::bor || kind == ReduceOp::bxor;
+      const bool fraction = kind == ReduceOp::avg || kind == ReduceOp::premul_sum;
+      EXPECT_EQ(why_unsupported(kind, dtype).empty(),
+                (!bitwise || !is_floating) && (!fraction || is_floating))
+          << to_string(kind) << " of " << to_string(dtype);
+    }
+}
+
+std::string type_of(Code code) {
+  try {
+    throw_failure({.code = code, .message = "why"});
+  } catch (const DistBackendError&) {
+    return "backend";
+  } catch (const DistNetworkError&) {
+    return "network";
+  } catch (const DistStoreError&) {
+    return "store";
+  } catch (const DistTimeoutError&) {
+    return "timeout";
+  }
+}
+
+// The table of error.h, by its sections.
+TEST(Errors, HaveTheTypeAndTheReasonOfTheirCode) {
+  struct Row {
+    Code code;
+    const char* type;
+    Reason reason;
+  };
+  const Row rows[] = {
+      {Code::peer_died, "backend", Reason::peer_lost},
+      {Code::peer_left, "backend", Reason::peer_lost},
+      {Code::mismatch, "backend", Reason::mismatch},
+      {Code::revoked, "backend", Reason::aborted},
+      {Code::destroyed, "backend", Reason::aborted},
+      {Code::forked_child, "backend", Reason::aborted},
+      {Code::concurrent_use, "backend", Reason::aborted},
+      {Code::unsupported, "backend", Reason::unsupported},
+      {Code::out_of_resources, "backend", Reason::internal},
+      {Code::backend_error, "backend", Reason::internal},
+      {Code::link_lost, "network", Reason::peer_lost},
+      {Code::wrong_job, "network", Reason::mismatch},
+      {Code::version_mismatch, "network", Reason::mismatch},
+      {Code::corrupt, "network", Reason::internal},
+      {Code::not_authenticated, "network", Reason::internal},
+      {Code::address_in_use, "network", Reason::internal},
+      {Code::unreachable, "network", Reason::internal},
+      {Code::store_lost, "store", Reason::peer_lost},
+      {Code::store_limit, "store", Reason::internal},
+      {Code::store_error, "store", Reason::internal},
+      {Code::timed_out, "timeout", Reason::timeout},
+  };
+  EXPECT_EQ(std::size(rows), static_cast<std::size_t>(Code::timed_out) + 1) << "all codes";
+  std::map<std::string_view, Code> names;
+  for (const Row& row : rows) {
+    EXPECT_EQ(type_of(row.code), row.type) << to_string(row.code);
+    EXPECT_EQ(reason_of(row.code), row.reason) << to_string(row.code);
+    EXPECT_EQ(DistError({.code = row.code}).reason(), row.reason);
+    EXPECT_TRUE(names.emplace(to_string(row.code), row.code).second) << to_string(row.code);
+  }
+}
+
+// Whatever a program gives to abort(), or a library throws.
+TEST(Errors, AreOneLine) {
+  const DistError error({.code = Code::revoked, .message = "one\ntwo\n", .rank = 1, .host = "h\n"});
+  const std::string text = error.what();
+  EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+  expect_parts(text, {"one two", "rank 1"});
+  EXPECT_EQ(error.failure().message, "one\ntwo\n");
+}
+
+// What is absent is not shown.
+TEST(Errors, ShowNoFactsThatTheyHaveNot) {
+  EXPECT_STREQ(DistError({.code = Code::timed_out, .message = "late"}).what(),
+               "c10d TimedOut: late");
+}
+
+TEST(Versions, NameTheLibraryTheCompilerAndTheBuild) {
+  const std::string text = version();
+  EXPECT_TRUE(text.starts_with(std::string(kVersion) + " (")) << text;
+  EXPECT_TRUE(text.ends_with(")")) << text;
+  EXPECT_TRUE(text.find("g++ ") != text.npos || text.find("clang ") != text.npos) << text;
+}
+
+}  // namespace
+}  // namespace c10d::contract
