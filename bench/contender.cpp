@@ -8,7 +8,6 @@
 #include <cstring>
 #include <numeric>
 #include <optional>
-#include <utility>
 
 #include "c10d/backend.h"
 #include "c10d/env.h"

@@ -3,12 +3,9 @@
 
 #include <sched.h>
 
-#include <array>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "c10d/store.h"
 

@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <limits>
-#include <optional>
 #include <string>
 
 #include "c10d/control.h"

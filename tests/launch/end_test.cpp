@@ -20,10 +20,6 @@ class End : public ::testing::Test {
   }
 };
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // Whether the process ignores SIGHUP, as /proc has it.
 bool ignores_hangup(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/status");

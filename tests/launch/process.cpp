@@ -158,6 +158,10 @@ Ended run_ranks(const std::vector<std::string>& arguments,
   return run({.command = c10d_run(arguments), .environment = environment});
 }
 
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);

@@ -62,6 +62,7 @@ Ended run_ranks(const std::vector<std::string>& arguments,
                 const std::map<std::string, std::string>& environment = {});
 std::vector<std::string> c10d_run(const std::vector<std::string>& arguments);
 
+bool contains(const std::string& text, const std::string& part);
 std::vector<std::string> lines_of(const std::string& text);
 std::vector<std::string> sorted_lines_of(const std::string& text);
 

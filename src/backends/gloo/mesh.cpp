@@ -2,6 +2,7 @@
 #include "src/backends/gloo/mesh.h"
 
 #include <fmt/format.h>
+#include <gloo/transport/tcp/device.h>
 #include <net/if.h>
 
 #include <algorithm>
@@ -11,7 +12,6 @@
 #include <vector>
 
 #include "c10d/env.h"
-#include "src/backends/gloo/library.h"
 #include "src/core/mutex.h"
 #include "src/core/never_destroy.h"
 #include "src/core/sigpipe.h"

@@ -95,7 +95,10 @@ class Plan {
   void add_exchange(std::vector<Piece> to_send, std::vector<Piece> to_take);
   // Every rank sends shard i of its input to rank i, which reduces what it gets into `own`.
   void add_collect(ConstTensor input, Tensor own, std::span<const std::size_t> counts, ReduceOp op);
-  // The same one rank after the other, where the counts are too large for MPI.
+  // Of ReduceScatter and ReduceScatterV.
+  template <class T>
+  void add_reduce_scatter(const T& op, std::span<const std::size_t> counts);
+  // As add_collect() one rank after the other, where the counts are too large for MPI.
   void add_reduce_each(ConstTensor input, Tensor own, std::span<const std::size_t> counts,
                        ReduceOp op);
 

@@ -258,16 +258,13 @@ MpiTurn::~MpiTurn() C10D_THREAD_ANNOTATION(no_thread_safety_analysis) {
 
 bool mpi_is_concurrent() noexcept { return concurrent.load(std::memory_order_relaxed); }
 
-std::string mpi_error_text(int code) {
+void check_mpi(int code) {
+  if (code == MPI_SUCCESS) return;
   int error_class = 0, length = 0;
   char text[MPI_MAX_ERROR_STRING] = "";
   MPI_Error_class(code, &error_class);
   MPI_Error_string(code, text, &length);
-  return fmt::format("{} (class {})", text, error_class);
-}
-
-void check_mpi(int code) {
-  if (code != MPI_SUCCESS) throw std::runtime_error(mpi_error_text(code));
+  throw std::runtime_error(fmt::format("{} (class {})", text, error_class));
 }
 
 const char* mpi_version() {

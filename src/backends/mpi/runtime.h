@@ -60,9 +60,7 @@ void keep_for_good(std::unique_ptr<T> op) {
   never_destroy(std::move(op));
 }
 
-// "MPI_ERR_TRUNCATE: message truncated".
-std::string mpi_error_text(int code);
-// Throws std::runtime_error with that text unless the code is MPI_SUCCESS.
+// Throws std::runtime_error with MPI's text unless the code is MPI_SUCCESS.
 void check_mpi(int code);
 const char* mpi_version();
 
