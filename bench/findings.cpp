@@ -37,8 +37,7 @@ void look_at_controls(const Summary& summary, double min_effect, std::vector<War
     const std::string what =
         control.kind == "aa" ? "against itself" : "in this company, against alone,";
     const std::string interval =
-        fmt::format("{} {} is {} [{}, {}]", control.backend, what, ratio_text(control.ratio.value),
-                    ratio_text(control.ratio.ci95->low), ratio_text(control.ratio.ci95->high));
+        fmt::format("{} {} is {}", control.backend, what, ratio_text(control.ratio));
     if (control.trust == Trust::wide)
       found.push_back({"W007", fmt::format("noisy: {}: differences of {:g} % cannot be told; more "
                                            "--launches, --blocks or --time would help",

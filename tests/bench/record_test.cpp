@@ -76,7 +76,7 @@ TEST(Record, EveryKindFitsTheSchema) {
         to_json(CeilRecord{"memcpy", "L2", 4096, 0, 10.0, 0.4}), to_json(compare),
         to_json(ControlRecord{"aa", "native", compare.ratio, Trust::wide}),
         to_json(WarnRecord{"W001", "text", "native:8"}), to_json(fit), to_json(empty),
-        sample_json(full_cell()), environment_json(0)})
+        sample_json(full_cell()), environment_json()})
     EXPECT_EQ(schema.complaint(line), "") << line.dump();
 }
 
