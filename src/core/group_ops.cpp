@@ -18,8 +18,8 @@ namespace c10d::inline v0 {
 
 namespace {
 
-// Until the process ends, and in reach of who looks for leaks. Takes no lock: a fork may have left
-// one held.
+// Until the process ends, and where leak checkers find it. Takes no lock: a fork may have left one
+// held.
 void keep_forever(std::shared_ptr<ProcessGroup::State> state) {
   struct Kept {
     std::shared_ptr<ProcessGroup::State> state;

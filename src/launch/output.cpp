@@ -60,7 +60,7 @@ bool reader_takes(int fd) {
 void write_all(int fd, std::string_view text) {
   const SigpipeBlock block;
   while (!text.empty() && reader_takes(fd)) {
-    // So much does not block, of a reader that takes something.
+    // A write of so much does not block once there is room.
     const ssize_t written = write(fd, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
     if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (written < 0) {

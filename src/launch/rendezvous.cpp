@@ -146,7 +146,7 @@ void Rendezvous::ended() noexcept {
   tell();
 }
 
-// Harmless when it was told before: the thread comes back to what the store did not answer in time.
+// May be called again: the thread repeats what the store did not answer in time.
 void Rendezvous::tell() noexcept try {
   std::shared_ptr<Store> store;
   std::optional<Verdict> mine;
@@ -281,7 +281,7 @@ std::string Rendezvous::set_first(std::string_view key, std::string_view value) 
   });
 }
 
-// First the place: host 0 waits at the end for those who have one.
+// Takes this host's place first: at the end host 0 waits for all who have one.
 void Rendezvous::claim() {
   const std::string mine = fmt::format("{} {} {}", ranks_, nonce_, name_);
   const std::string key = host_key(hosts_.number);

@@ -30,8 +30,7 @@ class Hosts : public ::testing::Test {
   }
   void TearDown() override {
     hosts_.clear();
-    std::string left;
-    EXPECT_TRUE(no_process_left(&left)) << left;
+    EXPECT_EQ(processes_left(), "");
   }
 
   std::string write_token(const std::string& name, const std::string& secret) {

@@ -66,8 +66,8 @@ bool contains(const std::string& text, const std::string& part);
 std::vector<std::string> lines_of(const std::string& text);
 std::vector<std::string> sorted_lines_of(const std::string& text);
 
-// Waits until this process has no child, adopted ones included. False when one still lives at the
-// deadline; it is killed then, and named in `left`.
-bool no_process_left(std::string* left);
+// Waits until this process has no child, adopted ones included. Those that still live at the
+// deadline are killed; returns their command lines.
+std::string processes_left();
 
 }  // namespace c10d::inline v0

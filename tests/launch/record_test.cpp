@@ -22,10 +22,7 @@ std::size_t times(const std::string& text, const std::string& part) {
 
 class Record : public ::testing::Test {
  protected:
-  void TearDown() override {
-    std::string left;
-    EXPECT_TRUE(no_process_left(&left)) << left;
-  }
+  void TearDown() override { EXPECT_EQ(processes_left(), ""); }
   std::vector<nlohmann::json> files() const {
     std::vector<nlohmann::json> all;
     for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))

@@ -19,8 +19,8 @@
 namespace c10d::inline v0 {
 
 // One collective as steps: each calls MPI or works locally, and the next one begins when that is
-// done. The steps that talk are the same on all ranks, whatever is in place or async on one of
-// them; where `polls` is false, which it is on all ranks or on none, MPI's own collectives block.
+// done. The steps that communicate are the same on all ranks, whatever is in place or async on one
+// of them. Without `polls`, on which all ranks agree, MPI's own collectives block.
 class Plan {
  public:
   using Step = std::function<void()>;
