@@ -17,7 +17,7 @@ namespace {
 std::string size_word(std::uint64_t bytes) {
   const char* const units[] = {"", "K", "M", "G"};
   std::size_t unit = 0;
-  while (unit < 3 && bytes >= 1024 && bytes % 1024 == 0) bytes /= 1024, ++unit;
+  for (; unit < 3 && bytes >= 1024 && bytes % 1024 == 0; ++unit) bytes /= 1024;
   return fmt::format("{}{}", bytes, units[unit]);
 }
 
