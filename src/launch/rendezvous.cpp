@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -23,25 +24,25 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kBeat{1};  // between signs of life, and how long a wait is deaf
-constexpr std::chrono::seconds kUnanswered{2};     // what a call takes that host 0 does not answer
-constexpr std::chrono::seconds kOtherHost0{3};     // for another host 0 to answer
-constexpr std::chrono::seconds kStorePatience{1};  // with the store, to tell something
+constexpr std::chrono::seconds kUnanswered{2};  // what a call takes that host 0 does not answer
+constexpr std::chrono::seconds kOtherHost0{3};  // for another host 0 to answer
+constexpr std::chrono::seconds kPatience{1};    // with the store, to tell something
 constexpr std::chrono::seconds kMeetingPatience{20};
 constexpr std::chrono::seconds kLinger{3};  // of host 0's store, for the others to read the end
-constexpr std::chrono::seconds kMissingHostsReport{10};
+constexpr std::chrono::seconds kMissingReport{10};
 constexpr int kLostExitCode = 1;
 
 // "go" decides the meeting, once: kGo, or why there will be none. Then "stop" ends the run.
 constexpr std::string_view kGo = "go";
 constexpr std::string_view kStop = "stop";
-constexpr const char* kKeyPrefix = "launch";
+constexpr const char* kPrefix = "launch";
 
 // Of each launcher, and of each rank.
 constexpr std::size_t kMaxStoreClients = 1 << 16;
 
 std::string host_key(int number) { return fmt::format("host/{}", number); }
 std::string joined_key(int number) { return fmt::format("joined/{}", number); }
-std::string host_beat_key(int number) { return fmt::format("beat/{}", number); }
+std::string beat_key(int number) { return fmt::format("beat/{}", number); }
 std::string ended_key(int number) { return fmt::format("ended/{}", number); }
 std::string left_key(const std::string& nonce) { return "left/" + nonce; }
 
@@ -146,7 +147,7 @@ void Rendezvous::ended() noexcept {
   tell();
 }
 
-// May be called again: the thread repeats what the store did not answer in time.
+// Harmless when it was told before: the thread comes back to what the store did not answer in time.
 void Rendezvous::tell() noexcept try {
   std::shared_ptr<Store> store;
   std::optional<Verdict> mine;
@@ -158,12 +159,12 @@ void Rendezvous::tell() noexcept try {
   if (!store || !mine || known_) return;
   if (mine->exit_code != 0) {
     const std::string text = to_text(*mine);
-    if (store->compare_set(kGo, std::nullopt, text, kStorePatience) == kGo)
-      store->compare_set(kStop, std::nullopt, text, kStorePatience);
+    if (store->compare_set(kGo, std::nullopt, text, kPatience) == kGo)
+      store->compare_set(kStop, std::nullopt, text, kPatience);
   } else {
-    store->set(ended_key(hosts_.number), "", kStorePatience);
-    if (store->check(keys_of(hosts_.count, ended_key), kStorePatience))
-      store->compare_set(kStop, std::nullopt, to_text(Verdict{}), kStorePatience);
+    store->set(ended_key(hosts_.number), "", kPatience);
+    if (store->check(keys_of(hosts_.count, ended_key), kPatience))
+      store->compare_set(kStop, std::nullopt, to_text(Verdict{}), kPatience);
   }
 } catch (const std::exception&) {  // the thread finds out what befell the store
 }
@@ -210,7 +211,7 @@ void Rendezvous::connect() {
   for (;;) {
     try {
       options.will = options.server ? Will() : will();
-      auto made = make_prefix_store(kKeyPrefix, meet(options));
+      auto made = make_prefix_store(kPrefix, meet(options));
       MutexLock lock(mutex_);
       store_ = std::move(made);
       serves_ = options.server;
@@ -247,7 +248,7 @@ Rendezvous::Will Rendezvous::will() const {
                .text = fmt::format(
                    "host {} ({}) is gone: its launcher ended without a word, or was cut off",
                    hosts_.number, name_)});
-  const auto key = [](std::string_view name) { return fmt::format("{}/{}", kKeyPrefix, name); };
+  const auto key = [](std::string_view name) { return fmt::format("{}/{}", kPrefix, name); };
   return {{key(kGo), gone}, {key(kStop), gone}, {key(left_key(nonce_)), ""}};
 }
 
@@ -281,12 +282,12 @@ std::string Rendezvous::set_first(std::string_view key, std::string_view value) 
   });
 }
 
-// Takes this host's place first: at the end host 0 waits for all who have one.
+// First the place: host 0 waits at the end for those who have one.
 void Rendezvous::claim() {
   const std::string mine = fmt::format("{} {} {}", ranks_, nonce_, name_);
   const std::string key = host_key(hosts_.number);
   if (serves_) set_first("master_port", std::to_string(master_port_));
-  insist([&](Store& store) { return store.add(host_beat_key(hosts_.number), 0, kBeat); });
+  insist([&](Store& store) { return store.add(beat_key(hosts_.number), 0, kBeat); });
   // Host 0 is who serves.
   const std::string claimed = hosts_.number == 0 && !serves_
                                   ? insist([&](Store& store) { return store.get(key, kBeat); })
@@ -306,26 +307,26 @@ void Rendezvous::claim() {
 std::string Rendezvous::missing_hosts() {
   std::string missing;
   for (int number = 0; number < hosts_.count; ++number)
-    if (!store()->try_get(host_key(number), kStorePatience))
+    if (!store()->try_get(host_key(number), kPatience))
       missing += fmt::format("{}{}", missing.empty() ? "" : ", ", number);
   return missing;
 }
 
 std::optional<Verdict> Rendezvous::wait_for_all() {
-  Deadline report = steady_clock::now() + kMissingHostsReport;
+  Deadline report = steady_clock::now() + kMissingReport;
   for (;;) try {
       tell();
       const Deadline now = steady_clock::now();
       if (now >= report) {
         log(LogLevel::warn, "still waiting for hosts {} of {}", missing_hosts(), hosts_.count);
-        report = now + kMissingHostsReport;
+        report = now + kMissingReport;
       }
       const std::string decided = now < deadline_ ? store()->get(kGo, kBeat) : end_late_meeting();
       if (decided == kGo) return std::nullopt;
       return verdict_from(decided);
     } catch (const DistTimeoutError&) {  // nothing yet, or no answer
       // Then host 0 did not hear of it, and will not soon.
-      if (given_up_ || steady_clock::now() >= deadline_ + kMissingHostsReport) throw;
+      if (given_up_ || steady_clock::now() >= deadline_ + kMissingReport) throw;
     }
 }
 
@@ -363,7 +364,7 @@ World Rendezvous::read_world() {
 
 std::optional<Verdict> Rendezvous::find_silent_host() {
   const std::vector<std::string> now =
-      store()->multi_get(keys_of(hosts_.count, host_beat_key), kStorePatience);
+      store()->multi_get(keys_of(hosts_.count, beat_key), kPatience);
   for (std::size_t number = 1; number < now.size(); ++number) {
     // In looks, not by the clock: it may be this host that stood still.
     silent_[number] = now[number] == beats_[number] ? silent_[number] + 1 : 0;
@@ -383,12 +384,12 @@ Verdict Rendezvous::watch() try {
   for (int unanswered = 0; unanswered * kUnanswered < hosts_.silence;) {
     ++unanswered;
     try {
-      store->add(host_beat_key(hosts_.number), 1, kBeat);
+      store->add(beat_key(hosts_.number), 1, kBeat);
       unanswered = 0;
       tell();
       if (hosts_.number == 0)
         if (const auto silent = find_silent_host())
-          store->compare_set(kStop, std::nullopt, to_text(*silent), kStorePatience);
+          store->compare_set(kStop, std::nullopt, to_text(*silent), kPatience);
       return verdict_from(store->get(kStop, kBeat));
     } catch (const DistTimeoutError&) {  // nothing yet, or no answer
     }
@@ -405,7 +406,7 @@ void Rendezvous::wait_for_others_to_leave() noexcept try {
   std::vector<std::string> keys;
   for (int number = 1; number < hosts_.count; ++number) {
     if (number == dead_host_) continue;
-    if (const auto host = store->try_get(host_key(number), kStorePatience))
+    if (const auto host = store->try_get(host_key(number), kPatience))
       keys.push_back(left_key(introduction_from(*host).nonce));
   }
   if (!keys.empty()) store->wait(keys, kLinger);
