@@ -2,7 +2,9 @@
 #include "bench/bandwidth.h"
 
 namespace c10d::bench {
+namespace {
 
+// The bytes that the ranks together must at least read and write, whatever the algorithm.
 std::uint64_t least_traffic(const Case& c, int ranks) {
   const auto n = static_cast<std::uint64_t>(ranks);
   const std::uint64_t s = c.bytes;
@@ -31,6 +33,8 @@ std::uint64_t least_traffic(const Case& c, int ranks) {
   }
   return 0;
 }
+
+}  // namespace
 
 void put_bandwidth(const Case& c, int ranks, CellRecord& cell) {
   if (c.bytes == 0 || cell.us.p50 <= 0) return;

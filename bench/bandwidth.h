@@ -14,8 +14,6 @@ inline bool is_control(const std::string& backend) {
   return backend.ends_with(kControlSuffix) || backend.ends_with(kSoloSuffix);
 }
 
-// The bytes that the ranks together must at least read and write, whatever the algorithm.
-std::uint64_t least_traffic(const Case& c, int ranks);
 // Fills alg, bus and mem from the median. On one host bus stays empty: ranks share the memory's
 // bandwidth.
 void put_bandwidth(const Case& c, int ranks, CellRecord& cell);

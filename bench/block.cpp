@@ -49,7 +49,7 @@ void BlockRunner::run() noexcept {
   }
 }
 
-// Every rank comes late by a share of its own of the skew, in each iteration another.
+// Each rank waits for a random part of the skew, another one in every iteration.
 void BlockRunner::wait_for_skew() {
   std::uniform_int_distribution<std::int64_t> late(0, settings_.start_skew);
   const std::int64_t until = SharedPage::now() + late(random_);
@@ -57,7 +57,7 @@ void BlockRunner::wait_for_skew() {
   }
 }
 
-// One line or a few take less than two looks at the clock.
+// To refresh a few lines takes less time than to read the clock twice.
 bool BlockRunner::refreshes_much() const noexcept {
   constexpr std::uint64_t kFewBytes = 4096;
   const Case& c = buffers_.of();
@@ -72,8 +72,9 @@ std::int64_t BlockRunner::refresh() noexcept {
   return much ? cpu_now() - start : 0;
 }
 
-// What runs in one iteration of at most `longest_burst`. What the ranks do between the ops is taken
-// off as if all of them did the same, so where one rank has most of the work there is no burst.
+// How many ops run in one iteration of at most `longest_burst`. The time that the ranks spend
+// between the ops is subtracted as if all of them spent the same; where one rank has most of that
+// work there is no burst.
 int BlockRunner::burst_for(double per_op) const {
   const Case& c = buffers_.of();
   if (!page_.oversubscribed() || !contender_.computes()) return 1;

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <numeric>
 #include <optional>
-#include <utility>
 
 #include "c10d/backend.h"
 #include "c10d/env.h"
@@ -45,7 +44,7 @@ class ForcedAlgorithm {
 // The way of every user: through the funnel of a ProcessGroup.
 class GroupContender final : public Contender {
  public:
-  GroupContender(const std::string& name, const ContenderContext& context) : Contender(name) {
+  GroupContender(const std::string& name, const ContenderContext& context) {
     const ForcedAlgorithm forced(name == "native" ? context.algorithm : "");
     groups_.push_back(init_process_group(options(name, context)));
     std::vector<int> all(static_cast<std::size_t>(first().size()));
@@ -102,7 +101,7 @@ class GroupContender final : public Contender {
 class RawContender final : public Contender {
  public:
   RawContender(const std::string& name, const ContenderContext& context)
-      : Contender(name), backend_(make_backend(name, options(name, context))) {}
+      : backend_(make_backend(name, options(name, context))) {}
 
   Support supports(const Query& query) const override { return backend_->supports(query); }
   std::string description() const override { return backend_->description(); }
@@ -150,7 +149,7 @@ std::uint64_t pairs_of(const Case& c) {
 
 class MemcpyContender final : public Contender {
  public:
-  explicit MemcpyContender(int rank) : Contender("memcpy"), rank_(rank) {}
+  explicit MemcpyContender(int rank) : rank_(rank) {}
 
   Support supports(const Query& query) const override {
     if (query.op == OpKind::barrier) return {false, "a barrier copies nothing", ""};

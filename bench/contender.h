@@ -6,7 +6,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "bench/arena.h"
 #include "bench/plan.h"
@@ -22,9 +21,7 @@ enum class Flight : std::uint8_t { in_turn, together, one_per_group };
 // What is measured: one column of the table.
 class Contender {
  public:
-  explicit Contender(std::string name) : name_(std::move(name)) {}
   virtual ~Contender() = default;
-  const std::string& name() const noexcept { return name_; }
 
   virtual Support supports(const Query& query) const = 0;
   virtual std::string description() const = 0;
@@ -41,9 +38,6 @@ class Contender {
   virtual void shutdown() {}
   // Collective: memory that the backend can reach best; plain memory where it has none such.
   virtual std::unique_ptr<Arena> arena(std::size_t bytes) { return std::make_unique<Arena>(bytes); }
-
- private:
-  std::string name_;
 };
 
 struct ContenderContext {

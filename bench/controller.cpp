@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string_view>
@@ -30,13 +31,6 @@
 
 namespace c10d::bench {
 namespace {
-
-std::string own_path() {
-  std::array<char, 4096> path{};
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
-  if (length <= 0) throw InvalidArgument("cannot find the path of this program in /proc");
-  return {path.data(), static_cast<std::size_t>(length)};
-}
 
 // The records of rank 0, as they come: a pipe that the rank opens by its path in /proc, whoever its
 // parent is.
@@ -148,7 +142,7 @@ bool needs_mpirun(const Options& options) {
 LaunchOptions launch_options(const Options& options, int ranks, const std::string& flavour,
                              int number, const std::string& results, const std::string& solo) {
   LaunchOptions launch;
-  const std::string self = own_path();
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   if (flavour.empty()) {
     launch.ranks = ranks;
   } else {
@@ -221,7 +215,7 @@ int run_launch(const Options& options, int ranks, const std::string& flavour, Se
   return result.forwarded_signal != 0 ? 128 + result.forwarded_signal : result.exit_code;
 }
 
-// Beside the numbers, and so no reason to go without these.
+// Only context for the numbers: a run does not fail for want of it.
 void take_ceilings(Session& session) {
   try {
     for (const CeilRecord& ceiling : measure_ceilings()) session.take(to_json(ceiling));
@@ -337,7 +331,7 @@ int run_benchmark(const Options& asked) {
 int launch_self(const Options& options, int ranks) {
   LaunchOptions launch_with;
   launch_with.ranks = ranks;
-  launch_with.command = {own_path()};
+  launch_with.command = {std::filesystem::read_symlink("/proc/self/exe")};
   launch_with.command.insert(launch_with.command.end(), options.argv.begin() + 1,
                              options.argv.end());
   launch_with.on_line = [](int rank, bool is_stderr, std::string_view line) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <iosfwd>
+#include <string>
 #include <vector>
 
 #include "bench/record.h"
@@ -9,6 +9,6 @@
 namespace c10d::bench {
 
 // The cell records, one row per block, one column per independent variable.
-void write_csv(const std::vector<CellRecord>& cells, std::ostream& out);
+std::string csv_text(const std::vector<CellRecord>& cells);
 
 }  // namespace c10d::bench

@@ -92,7 +92,7 @@ Json launch_json() {
 
 Json facts() {
   Json all;
-  all["machine"] = environment_json(0);
+  all["machine"] = environment_json();
   all["topology"] = topology_text();
   all["caches"] = cache_text();
   all["ports"] = port_range();

@@ -79,6 +79,28 @@ std::uint64_t free_bytes() {
                   granted > 0 ? granted - std::min(granted, used) : UINT64_MAX);
 }
 
+std::string kernel_release() {
+  utsname name{};
+  return uname(&name) == 0 ? name.release : "unknown";
+}
+
+// Timer interrupts per second, where the configuration of the kernel can be read.
+std::optional<int> kernel_hz() {
+  std::ifstream file("/boot/config-" + kernel_release());
+  constexpr std::string_view kName = "CONFIG_HZ=";
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(kName)) return std::atoi(line.c_str() + kName.size());
+  return std::nullopt;
+}
+
+// "none", or the hypervisor as the machine names it, or "yes" when it does not.
+std::string virtualisation() {
+  const std::string flags = " " + cpuinfo("flags") + " ";
+  if (flags.find(" hypervisor ") == std::string::npos) return "none";
+  const std::string product = first_line("/sys/class/dmi/id/sys_vendor");
+  return product.empty() ? "yes" : product;
+}
+
 }  // namespace
 
 std::string cpu_model() {
@@ -118,30 +140,10 @@ std::optional<double> cgroup_cpus() {
   return v1 / period;
 }
 
-std::string kernel_release() {
-  utsname name{};
-  return uname(&name) == 0 ? name.release : "unknown";
-}
-
 std::uint64_t last_level_bytes() {
   for (const int name : {_SC_LEVEL4_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE})
     if (const long bytes = sysconf(name); bytes > 0) return static_cast<std::uint64_t>(bytes);
   return std::uint64_t{32} << 20;
-}
-
-std::optional<int> kernel_hz() {
-  std::ifstream file("/boot/config-" + kernel_release());
-  constexpr std::string_view kName = "CONFIG_HZ=";
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with(kName)) return std::atoi(line.c_str() + kName.size());
-  return std::nullopt;
-}
-
-std::string virtualisation() {
-  const std::string flags = " " + cpuinfo("flags") + " ";
-  if (flags.find(" hypervisor ") == std::string::npos) return "none";
-  const std::string product = first_line("/sys/class/dmi/id/sys_vendor");
-  return product.empty() ? "yes" : product;
 }
 
 double load_average() {
@@ -183,11 +185,11 @@ std::map<std::string, std::string> relevant_variables() {
   return found;
 }
 
-Json environment_json(int rank, const std::map<std::string, std::string>& about) {
+Json environment_json(const std::map<std::string, std::string>& about) {
   Json line;
   line["v"] = 1;
   line["t"] = "env";
-  line["rank"] = rank;
+  line["rank"] = 0;
   std::array<char, 256> host{};
   line["host"] = gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "unknown";
   line["cpu"] = cpu_model();

@@ -8,21 +8,15 @@ namespace c10d::bench {
 // What this host is: cpu, cores, numa, cgroup_cpus, kernel, virt, libs, and the environment
 // variables of an allow-list. Values that look secret are left out. `about` is what each backend
 // says of itself.
-Json environment_json(int rank, const std::map<std::string, std::string>& about = {});
+Json environment_json(const std::map<std::string, std::string>& about = {});
 
-// The parts that doctor prints too.
 std::string cpu_model();
 int allowed_cpus();
 int numa_nodes();
 // CPUs that the control group grants, e.g. 1.5; nothing when unlimited.
 std::optional<double> cgroup_cpus();
-std::string kernel_release();
 // Bytes of the last-level cache.
 std::uint64_t last_level_bytes();
-// Timer interrupts per second of the kernel, where its configuration can be read.
-std::optional<int> kernel_hz();
-// "kvm", "none", ...: the hypervisor as the CPU names it, or "yes" when it names none.
-std::string virtualisation();
 // Load of the last minute.
 double load_average();
 // "other work runs here: load 1.5 on 4 CPUs": where that may be seen in times. Both are the host's:

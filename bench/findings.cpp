@@ -17,7 +17,7 @@ namespace {
 std::string size_word(std::uint64_t bytes) {
   const char* const units[] = {"", "K", "M", "G"};
   std::size_t unit = 0;
-  while (unit < 3 && bytes >= 1024 && bytes % 1024 == 0) bytes /= 1024, ++unit;
+  for (; unit < 3 && bytes >= 1024 && bytes % 1024 == 0; ++unit) bytes /= 1024;
   return fmt::format("{}{}", bytes, units[unit]);
 }
 
@@ -37,8 +37,7 @@ void look_at_controls(const Summary& summary, double min_effect, std::vector<War
     const std::string what =
         control.kind == "aa" ? "against itself" : "in this company, against alone,";
     const std::string interval =
-        fmt::format("{} {} is {} [{}, {}]", control.backend, what, ratio_text(control.ratio.value),
-                    ratio_text(control.ratio.ci95->low), ratio_text(control.ratio.ci95->high));
+        fmt::format("{} {} is {}", control.backend, what, ratio_text(control.ratio));
     if (control.trust == Trust::wide)
       found.push_back({"W007", fmt::format("noisy: {}: differences of {:g} % cannot be told; more "
                                            "--launches, --blocks or --time would help",

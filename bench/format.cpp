@@ -36,6 +36,12 @@ std::string ratio_text(double ratio) {
   return fmt::format("{:.2g}", ratio);
 }
 
+std::string ratio_text(const Estimate& ratio) {
+  if (!ratio.ci95) return ratio_text(ratio.value);
+  return fmt::format("{} [{}, {}]", ratio_text(ratio.value), ratio_text(ratio.ci95->low),
+                     ratio_text(ratio.ci95->high));
+}
+
 std::string seconds_text(double seconds) {
   if (seconds < 0.9995) return fmt::format("{:.0f} ms", seconds * 1e3);
   if (seconds < 99.95) return fmt::format("{:.1f} s", seconds);

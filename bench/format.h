@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/stats.h"
+
 namespace c10d::bench {
 
 // "8 B", "1 KiB", "16 MiB": binary units, at most one decimal.
@@ -15,6 +17,8 @@ std::string bytes_text(std::uint64_t bytes);
 std::string microseconds_text(double us);
 // Three significant digits: "0.412", "11.3", "470".
 std::string ratio_text(double ratio);
+// "1.02 [0.98, 1.05]", without the interval where there is none.
+std::string ratio_text(const Estimate& ratio);
 // Seconds as "850 ms", "12.3 s", "4 min 05 s".
 std::string seconds_text(double seconds);
 // Columns that the text takes on a terminal (UTF-8 code points).

@@ -153,10 +153,8 @@ std::string control_text(const ControlRecord& control) {
   const std::string name =
       control.kind == "aa" ? "A/A " + control.backend : "solo " + control.backend;
   if (!control.ratio.ci95)
-    return fmt::format("{} {}, one block: no interval", name, ratio_text(control.ratio.value));
-  return fmt::format("{} {} [{}, {}] {}", name, ratio_text(control.ratio.value),
-                     ratio_text(control.ratio.ci95->low), ratio_text(control.ratio.ci95->high),
-                     to_string(control.trust));
+    return fmt::format("{} {}, one block: no interval", name, ratio_text(control.ratio));
+  return fmt::format("{} {} {}", name, ratio_text(control.ratio), to_string(control.trust));
 }
 
 // Each warning once; of cells the first few, with the words to see these again.

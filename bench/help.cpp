@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kHelpWidth = 80;
 constexpr std::size_t kNames = 30;  // columns of the options' names
 
-std::string broken(const std::string& text, std::size_t width) {
+std::string wrapped(const std::string& text, std::size_t width) {
   std::istringstream words(text);
   std::string lines;
   std::size_t used = 0;
@@ -37,7 +37,7 @@ class HelpFormat final : public CLI::Formatter {
     return is_flag || is_one ? "" : " ...";
   }
   std::string make_option_desc(const CLI::Option* option) const override {
-    return broken(option->get_description(), kHelpWidth - kNames);
+    return wrapped(option->get_description(), kHelpWidth - kNames);
   }
 };
 

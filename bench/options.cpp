@@ -91,34 +91,59 @@ void keep_first_of_each(std::vector<T>& values) {
   std::erase_if(values, [&](const T& value) { return !seen.insert(value).second; });
 }
 
+std::vector<BenchOp> ops_of(const std::vector<std::string>& names) {
+  std::vector<BenchOp> ops;
+  for (const std::string& name : names) {
+    if (name == "all") {
+      for (const OpFacts& facts : op_facts()) ops.push_back(facts.op);
+    } else {
+      for (const std::string& part : split(name)) ops.push_back(bench_op_from_string(part));
+    }
+  }
+  if (ops.empty()) ops.push_back(BenchOp::all_reduce);
+  keep_first_of_each(ops);
+  return ops;
+}
+
+// The values of an enumeration of `count` that `text` names, or all of them.
+template <class T>
+std::vector<T> values_of(const std::string& text, int count, T (*from_string)(std::string_view)) {
+  std::vector<T> values;
+  for (const std::string& name : split(text)) {
+    if (name == "all") {
+      for (int i = 0; i < count; ++i) values.push_back(static_cast<T>(i));
+    } else {
+      values.push_back(from_string(name));
+    }
+  }
+  keep_first_of_each(values);
+  return values;
+}
+
+std::vector<std::uint64_t> sizes_of(const Texts& texts) {
+  std::vector<std::uint64_t> sizes;
+  for (const std::string& size : split(texts.sizes))
+    sizes.push_back(bytes_above_zero("--sizes", size));
+  if (!texts.sizes.empty()) return sizes;
+  const std::uint64_t min = bytes_above_zero("--min", texts.min);
+  const std::uint64_t max = bytes_of("--max", texts.max);
+  const std::uint64_t step = texts.step.empty() ? 0 : bytes_above_zero("--step", texts.step);
+  if (min > max)
+    throw InvalidArgument(fmt::format("--min {} is above --max {}", texts.min, texts.max));
+  if (texts.factor <= 1) throw InvalidArgument("--factor: must be above 1");
+  const auto steps = step > 0 ? static_cast<double>((max - min) / step)
+                              : std::log(static_cast<double>(max) / static_cast<double>(min)) /
+                                    std::log(texts.factor);
+  if (steps > 10'000)
+    throw InvalidArgument(fmt::format("--{}: more than 10000 sizes", step > 0 ? "step" : "factor"));
+  return size_range(min, max, texts.factor, step);
+}
+
 void read_sweep(const Texts& texts, Options& options) {
   Sweep& sweep = options.sweep;
-  for (const std::string& name : texts.ops) {
-    if (name == "all") {
-      for (const OpFacts& facts : op_facts()) sweep.ops.push_back(facts.op);
-    } else {
-      for (const std::string& part : split(name)) sweep.ops.push_back(bench_op_from_string(part));
-    }
-  }
-  if (sweep.ops.empty()) sweep.ops.push_back(BenchOp::all_reduce);
-  keep_first_of_each(sweep.ops);
-  for (const std::string& name : split(texts.dtypes)) {
-    if (name == "all") {
-      for (int i = 0; i < kDTypeCount; ++i) sweep.dtypes.push_back(static_cast<DType>(i));
-    } else {
-      sweep.dtypes.push_back(dtype_from_string(name));
-    }
-  }
-  keep_first_of_each(sweep.dtypes);
-  for (const std::string& name : split(texts.redops)) {
-    if (name == "all") {
-      for (int i = 0; i < kReduceOpCount; ++i)
-        sweep.redops.push_back(static_cast<ReduceOp::Kind>(i));
-    } else {
-      sweep.redops.push_back(reduce_op_from_string(name));
-    }
-  }
-  keep_first_of_each(sweep.redops);
+  sweep.ops = ops_of(texts.ops);
+  sweep.dtypes = values_of(texts.dtypes, kDTypeCount, dtype_from_string);
+  sweep.redops = values_of(texts.redops, kReduceOpCount, reduce_op_from_string);
   sweep.places = word<std::vector<Place>>(
       "--place", texts.place,
       {{"out", {Place::out}}, {"in", {Place::in}}, {"both", {Place::out, Place::in}}});
@@ -129,24 +154,7 @@ void read_sweep(const Texts& texts, Options& options) {
     if (root > 1'000'000) throw InvalidArgument(fmt::format("--root {}: no such rank", root));
     sweep.roots = {static_cast<int>(root)};
   }
-  if (!texts.sizes.empty()) {
-    for (const std::string& size : split(texts.sizes))
-      sweep.sizes.push_back(bytes_above_zero("--sizes", size));
-  } else {
-    const std::uint64_t min = bytes_above_zero("--min", texts.min);
-    const std::uint64_t max = bytes_of("--max", texts.max);
-    const std::uint64_t step = texts.step.empty() ? 0 : bytes_above_zero("--step", texts.step);
-    if (min > max)
-      throw InvalidArgument(fmt::format("--min {} is above --max {}", texts.min, texts.max));
-    if (texts.factor <= 1) throw InvalidArgument("--factor: must be above 1");
-    const auto steps = step > 0 ? static_cast<double>((max - min) / step)
-                                : std::log(static_cast<double>(max) / static_cast<double>(min)) /
-                                      std::log(texts.factor);
-    if (steps > 10'000)
-      throw InvalidArgument(
-          fmt::format("--{}: more than 10000 sizes", step > 0 ? "step" : "factor"));
-    sweep.sizes = size_range(min, max, texts.factor, step);
-  }
+  sweep.sizes = sizes_of(texts);
   sweep.concurrent = texts.concurrent;
   sweep.caches = word<std::vector<Cache>>("--cache", texts.cache,
                                           {{"hot", {Cache::hot}},

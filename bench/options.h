@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/plan.h"
+#include "c10d/store.h"
 
 namespace c10d::bench {
 
@@ -96,6 +98,10 @@ struct Options {
   std::string token_path;  // where the job's secret is read from, when no variable says it
   bool is_worker() const { return worker_launch >= 0; }
 };
+
+inline Duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
 
 // Every fourth case is measured once more as a control: enough to see what a ratio is worth.
 constexpr bool is_control_case(std::size_t index) noexcept { return index % 4 == 0; }

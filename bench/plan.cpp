@@ -241,6 +241,9 @@ int burst_of(const Case& c) {
       std::clamp<std::uint64_t>(kTogether / std::max<std::uint64_t>(1, c.bytes), 1, kMost));
 }
 
+namespace {
+
+// Of one op.
 Footprint footprint_of(const Case& c, int ranks, int window) {
   const auto n = static_cast<std::uint64_t>(ranks);
   const std::uint64_t shard = c.shard * size_of(c.dtype);
@@ -275,6 +278,8 @@ Footprint footprint_of(const Case& c, int ranks, int window) {
   if (c.place == Place::in) bytes.output = std::max(bytes.input, bytes.output);
   return bytes;
 }
+
+}  // namespace
 
 Footprint stride_of(const Case& c, int ranks, int window) {
   constexpr std::uint64_t kPair = 128;

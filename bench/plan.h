@@ -117,18 +117,18 @@ std::vector<std::uint64_t> size_range(std::uint64_t min, std::uint64_t max, doub
 std::vector<std::size_t> block_order(std::size_t count, bool random, std::uint64_t seed, int launch,
                                      std::size_t case_index, int block);
 
-// Bytes on one rank, the most of any: of one op, of one iteration, of all that a case needs.
+// Bytes on one rank, the most of any.
 struct Footprint {
   std::uint64_t input = 0;
   std::uint64_t output = 0;
   std::uint64_t sum() const noexcept { return input + output; }
 };
-Footprint footprint_of(const Case& c, int ranks, int window);
 // From one op's buffers to the next one's: whole pairs of cache lines, so that none is shared or
 // fetched along.
 Footprint stride_of(const Case& c, int ranks, int window);
 // How many sets of buffers iterations go round.
 std::uint64_t sets_of(const Case& c, int ranks, int window);
+// Of all buffers that the case needs.
 Footprint memory_of(const Case& c, int ranks, int window);
 
 // Messages in flight of `isend`: never more than 64 MiB of them.

@@ -234,7 +234,6 @@ void Results::add(const Json& line) {
   const std::string kind = line.at("t").get<std::string>();
   if (kind == "run") {
     if (run.is_null()) run = line;
-    ++files;
     for (const CellRecord& cell : cells) launch_offset = std::max(launch_offset, cell.launch + 1);
   } else if (kind == "env") {
     environments.push_back(line);

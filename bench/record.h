@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -124,7 +123,6 @@ struct Results {
   std::vector<ControlRecord> controls;
   std::vector<WarnRecord> warnings;
   bool complete = true;
-  int files = 0;  // run records seen
 
   // Takes one line. Unknown kinds and fields are ignored. Throws nlohmann::json::exception on a
   // line that lacks what its kind must have.

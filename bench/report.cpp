@@ -5,14 +5,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "bench/format.h"
 #include "bench/header.h"
+#include "bench/output_file.h"
 #include "bench/report_figures.h"
 #include "bench/svg.h"
 #include "c10d/error.h"
@@ -203,28 +201,17 @@ std::string html_report(const Results& results, const Summary& summary) {
   return html;
 }
 
-void make_folder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!std::filesystem::is_directory(folder))
-    throw InvalidArgument(fmt::format("--svg {}: no folder: {}", folder, error.message()));
-}
-
 void write_figures(const std::string& folder, const Summary& summary) {
-  make_folder(folder);
+  make_folder("--svg", folder);
   for (const OpTable& table : summary.tables) {
     std::string name = table.title();
     std::replace_if(
         name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0 && c != '_'; },
         '-');
-    for (const Figure& figure : charts_of(table, summary)) {
-      const std::filesystem::path path =
-          std::filesystem::path(folder) / fmt::format("{}-{}.svg", name, figure.name);
-      std::ofstream file(path, std::ios::binary);
-      file << standalone_svg(figure.chart);
-      if (!file.flush())
-        throw InvalidArgument(fmt::format("--svg {}: cannot be written", path.string()));
-    }
+    for (const Figure& figure : charts_of(table, summary))
+      write_file("--svg",
+                 std::filesystem::path(folder) / fmt::format("{}-{}.svg", name, figure.name),
+                 standalone_svg(figure.chart));
   }
 }
 
@@ -247,9 +234,7 @@ int write_report(const std::vector<std::string>& files, const std::string& path,
   const Summary summary = summarise(results, compare, equiv);
   if (!svg.empty()) write_figures(svg, summary);
   if (path.empty()) return 0;
-  std::ofstream out(path, std::ios::binary);
-  out << html_report(results, summary);
-  if (!out.flush()) throw InvalidArgument(fmt::format("-o {}: {}", path, std::strerror(errno)));
+  write_file("-o", path, html_report(results, summary));
   return 0;
 }
 

@@ -14,8 +14,6 @@ std::string html_report(const Results& results, const Summary& summary);
 // The figures of the report, each as a file of its own that opens in any viewer: DIR/OP...-time.svg
 // and so on. Throws InvalidArgument when one cannot be written.
 void write_figures(const std::string& folder, const Summary& summary);
-// Throws InvalidArgument when there can be no such folder.
-void make_folder(const std::string& folder);
 
 // Merges files of earlier runs, launches numbered on, into one report, into figures, or both; an
 // empty path is not written. Returns an exit code.

@@ -18,11 +18,6 @@ constexpr std::size_t kColours = 8;
 
 std::string style_of(std::size_t backend) { return fmt::format("s{}", backend % kColours); }
 
-std::string interval_text(const Estimate& estimate) {
-  if (!estimate.ci95) return "";
-  return fmt::format(" [{}, {}]", ratio_text(estimate.ci95->low), ratio_text(estimate.ci95->high));
-}
-
 std::string tip_of(const BackendCell& cell, std::uint64_t bytes) {
   std::string tip = fmt::format("{} {}: {} us", cell.backend, bytes_text(bytes),
                                 microseconds_text(cell.p50.value));
@@ -31,8 +26,8 @@ std::string tip_of(const BackendCell& cell, std::uint64_t bytes) {
                        microseconds_text(cell.p50.ci95->high));
   if (cell.alg) tip += fmt::format(", {:.3g} GB/s", *cell.alg);
   if (cell.compare)
-    tip += fmt::format(", ratio {}{} {}", ratio_text(cell.compare->ratio.value),
-                       interval_text(cell.compare->ratio), to_string(cell.compare->verdict));
+    tip += fmt::format(", ratio {} {}", ratio_text(cell.compare->ratio),
+                       to_string(cell.compare->verdict));
   return tip;
 }
 
@@ -138,10 +133,9 @@ std::string number_row(const SizeRow& row, const BackendCell& cell, bool first) 
                   cell.ceil ? fmt::format("{:.0f}", *cell.ceil * 100) : "");
   html += fmt::format("<td{}>{}</td>", cell.wrong > 0 ? " class=\"bad\"" : "", cell.wrong);
   if (!cell.compare) return html + "<td class=\"name\"></td></tr>";
-  return html + fmt::format("<td class=\"name\">{}{} <b class=\"{}\">{}</b></td></tr>",
-                            ratio_text(cell.compare->ratio.value),
-                            interval_text(cell.compare->ratio),
-                            verdict_class(cell.compare->verdict), to_string(cell.compare->verdict));
+  return html + fmt::format("<td class=\"name\">{} <b class=\"{}\">{}</b></td></tr>",
+                            ratio_text(cell.compare->ratio), verdict_class(cell.compare->verdict),
+                            to_string(cell.compare->verdict));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "bench/findings.h"
 #include "bench/format.h"
 #include "bench/header.h"
+#include "bench/output_file.h"
 #include "bench/report.h"
 #include "bench/table.h"
 #include "bench/worker.h"
@@ -63,12 +64,6 @@ Json run_record(const Options& options, int ranks, const std::string& launcher) 
   return run;
 }
 
-void write_text(const std::string& path, const std::string& text, const char* option) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  if (!file.flush()) throw InvalidArgument(fmt::format("{} {}: cannot be written", option, path));
-}
-
 }  // namespace
 
 Session::Session(const Options& options, int ranks, std::size_t cases, const std::string& launcher)
@@ -82,8 +77,8 @@ Session::Session(const Options& options, int ranks, std::size_t cases, const std
   for (const auto& [path, option] :
        {std::pair(options.csv, "--csv"), std::pair(options.markdown, "--md"),
         std::pair(options.report, "--report")})
-    if (!path.empty()) write_text(path, "", option);
-  if (!options_.svg.empty()) make_folder(options_.svg);
+    if (!path.empty()) write_file(option, path, "");
+  if (!options_.svg.empty()) make_folder("--svg", options_.svg);
   take(run_record(options, ranks, launcher));
   if (options.command == Command::run &&
       (options.control == Control::solo || options.equiv != Options().equiv))
@@ -214,7 +209,6 @@ void Session::print(const Summary& summary, int exit_code) {
   TableStyle style;
   style.width = terminal_width(fd, 180);
   style.color = use_color(options_.color, fd);
-  style.ascii = ascii_only();
   style.compare = options_.command == Command::compare;
   style.columns = options_.columns;
   std::string text;
@@ -224,26 +218,21 @@ void Session::print(const Summary& summary, int exit_code) {
     text += footer_text(results_, summary, exit_code, options_.json, style.width);
   if (options_.quiet && exit_code == 77)
     for (const std::string& note : skip_notes(summary)) text += fmt::format("skip   {}\n", note);
-  if (style.ascii) text = to_ascii(text);
+  if (ascii_only()) text = to_ascii(text);
   std::fputs(text.c_str(), out);
   std::fflush(out);
 }
 
 void Session::write_files(const Summary& summary) {
-  if (!options_.csv.empty()) {
-    std::ofstream file(options_.csv);
-    write_csv(results_.cells, file);
-    if (!file.flush())
-      throw InvalidArgument(fmt::format("--csv {}: cannot be written", options_.csv));
-  }
+  if (!options_.csv.empty()) write_file("--csv", options_.csv, csv_text(results_.cells));
   if (!options_.markdown.empty()) {
     TableStyle style;
     style.compare = options_.command == Command::compare;
     style.columns = options_.columns;
-    write_text(options_.markdown, markdown_tables(summary, style), "--md");
+    write_file("--md", options_.markdown, markdown_tables(summary, style));
   }
   if (!options_.report.empty())
-    write_text(options_.report, html_report(results_, summary), "--report");
+    write_file("--report", options_.report, html_report(results_, summary));
   if (!options_.svg.empty()) write_figures(options_.svg, summary);
 }
 

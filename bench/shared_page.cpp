@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <vector>
@@ -28,7 +29,7 @@ struct SharedPage::Layout {
   alignas(128) std::atomic<std::uint32_t> ping;
   alignas(128) std::atomic<std::uint32_t> pong;
   struct alignas(128) Slots {
-    std::array<std::atomic<std::int64_t>, kSlots> value;
+    std::atomic<std::int64_t> value;  // of this rank, for sum() and from_root()
     std::atomic<int> cpu;             // where this rank woke up
     std::atomic<std::uint32_t> came;  // number of the barrier that this rank has entered
     cpu_set_t allowed;                // CPUs that this rank may use, before it was bound
@@ -191,28 +192,20 @@ std::span<const SharedPage::Times> SharedPage::times(int rank,
   return {page_->times(size_, rank), iterations};
 }
 
-void SharedPage::put(int slot, std::int64_t value) noexcept {
-  page_->slots()[rank_].value[static_cast<std::size_t>(slot)].store(value);
-}
-
-std::int64_t SharedPage::get(int rank, int slot) const noexcept {
-  return page_->slots()[rank].value[static_cast<std::size_t>(slot)].load();
-}
-
 std::int64_t SharedPage::sum(std::int64_t value) {
-  put(kSlots - 1, value);
+  page_->slots()[rank_].value.store(value);
   barrier();
   std::uint64_t total = 0;
   for (int rank = 0; rank < size_; ++rank)
-    total += static_cast<std::uint64_t>(get(rank, kSlots - 1));
+    total += static_cast<std::uint64_t>(page_->slots()[rank].value.load());
   barrier();
   return static_cast<std::int64_t>(total);
 }
 
 std::int64_t SharedPage::from_root(std::int64_t value) {
-  if (rank_ == 0) put(kSlots - 2, value);
+  page_->slots()[rank_].value.store(value);
   barrier();
-  const std::int64_t result = get(0, kSlots - 2);
+  const std::int64_t result = page_->slots()[0].value.load();
   barrier();
   return result;
 }

@@ -3,12 +3,9 @@
 
 #include <sched.h>
 
-#include <array>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "c10d/store.h"
 
@@ -53,10 +50,6 @@ class SharedPage {
   // Of any rank; read them after a barrier.
   std::span<const Times> times(int rank, std::uint64_t iterations) const noexcept;
 
-  // One number per rank and slot; valid after the next barrier and until the one after.
-  static constexpr int kSlots = 8;
-  void put(int slot, std::int64_t value) noexcept;
-  std::int64_t get(int rank, int slot) const noexcept;
   // Collective: every rank gives a number, every rank gets the sum (hashes may wrap it round); a
   // value of rank 0 to all.
   std::int64_t sum(std::int64_t value);

@@ -23,24 +23,12 @@ struct Grid {
   std::vector<std::vector<std::string>> rows;
 };
 
-std::string optional_text(const std::optional<double>& value, const char* format) {
-  return value ? fmt::format(fmt::runtime(format), *value) : "-";
-}
-
 std::string bandwidth_text(const std::optional<double>& gbps) {
   if (!gbps) return "-";
   return fmt::format(fmt::runtime(*gbps < 0.0095  ? "{:.1g}"
                                   : *gbps < 9.995 ? "{:.2f}"
                                                   : "{:.1f}"),
                      *gbps);
-}
-
-std::string ratio_cell(const BackendCell& cell, const char* missing) {
-  if (!cell.compare) return missing;
-  const Estimate& ratio = cell.compare->ratio;
-  if (!ratio.ci95) return ratio_text(ratio.value);
-  return fmt::format("{} [{}, {}]", ratio_text(ratio.value), ratio_text(ratio.ci95->low),
-                     ratio_text(ratio.ci95->high));
 }
 
 std::string value_of(const BackendCell& cell, std::string_view column) {
@@ -54,11 +42,10 @@ std::string value_of(const BackendCell& cell, std::string_view column) {
   if (column == "algbw") return bandwidth_text(cell.alg);
   if (column == "busbw") return cell.bus ? bandwidth_text(cell.bus) : "n/a";
   if (column == "membw") return bandwidth_text(cell.mem);
-  if (column == "ceil")
-    return optional_text(cell.ceil ? std::optional(*cell.ceil * 100) : std::nullopt, "{:.0f}");
+  if (column == "ceil") return cell.ceil ? fmt::format("{:.0f}", *cell.ceil * 100) : "-";
   if (column == "algo") return cell.algo.empty() ? "unknown" : cell.algo;
   if (column == "samples") return fmt::format("{}", cell.samples);
-  if (column == "ratio") return ratio_cell(cell, "1");
+  if (column == "ratio") return cell.compare ? ratio_text(cell.compare->ratio) : "1";
   if (column == "verdict")
     return cell.compare ? std::string(to_string(cell.compare->verdict)) : "base";
   return "";
@@ -161,6 +148,19 @@ Grid tall(const OpTable& table, const TableStyle& style, std::size_t dropped) {
   return grid;
 }
 
+// The columns from `first` on that are of its group: where they end, and how wide they are
+// together.
+std::pair<std::size_t, std::size_t> group_at(const Grid& grid,
+                                             const std::vector<std::size_t>& widths,
+                                             std::size_t first) {
+  std::size_t end = first + 1;
+  std::size_t width = widths[first];
+  while (end < grid.columns.size() && !grid.columns[first].group.empty() &&
+         grid.columns[end].group == grid.columns[first].group)
+    width += 2 + widths[end++];
+  return {end, width};
+}
+
 std::vector<std::size_t> widths_of(const Grid& grid) {
   std::vector<std::size_t> widths;
   for (const Column& column : grid.columns) widths.push_back(display_width(column.header));
@@ -169,11 +169,7 @@ std::vector<std::size_t> widths_of(const Grid& grid) {
       widths[i] = std::max(widths[i], display_width(row[i]));
   // A group's name may be wider than its columns together: the last one takes the rest.
   for (std::size_t i = 0; i < grid.columns.size();) {
-    std::size_t end = i + 1;
-    std::size_t width = widths[i];
-    while (end < grid.columns.size() && !grid.columns[i].group.empty() &&
-           grid.columns[end].group == grid.columns[i].group)
-      width += 2 + widths[end++];
+    const auto [end, width] = group_at(grid, widths, i);
     const std::size_t need = display_width(grid.columns[i].group);
     if (need > width) widths[end - 1] += need - width;
     i = end;
@@ -199,11 +195,7 @@ std::string paint(std::string text, std::string_view trimmed, bool color) {
 std::string group_line(const Grid& grid, const std::vector<std::size_t>& widths) {
   std::string line;
   for (std::size_t i = 0; i < grid.columns.size();) {
-    std::size_t end = i + 1;
-    std::size_t width = widths[i];
-    while (end < grid.columns.size() && !grid.columns[i].group.empty() &&
-           grid.columns[end].group == grid.columns[i].group)
-      width += 2 + widths[end++];
+    const auto [end, width] = group_at(grid, widths, i);
     line += "  ";
     line += end == i + 1 ? pad_left(grid.columns[i].group, width)
                          : pad_right(grid.columns[i].group, width);

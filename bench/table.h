@@ -20,7 +20,6 @@ struct TableStyle {
   // Of the terminal. Tables that do not fit turn to one line per backend, then lose columns.
   std::size_t width = 180;
   bool color = false;
-  bool ascii = false;
   bool compare = true;
   std::vector<std::string> columns;  // empty: the usual ones
 };

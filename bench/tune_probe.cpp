@@ -14,15 +14,11 @@
 namespace c10d::bench {
 namespace {
 
-Duration seconds_of(const Options& options) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.timeout));
-}
-
 ProcessGroup make_control(const Options& options) {
   InitOptions init;
   init.backend = "native";
   init.name = "tune";
-  init.timeout = seconds_of(options);
+  init.timeout = duration_of(options.timeout);
   return init_process_group(std::move(init));
 }
 
@@ -45,7 +41,7 @@ void refuse_beyond_memory(int ranks, std::uint64_t bytes) {
 }
 
 Probe::Probe(const Options& options)
-    : timeout_(seconds_of(options)),
+    : timeout_(duration_of(options.timeout)),
       control_(make_control(options)),
       page_(control_.store(), control_.rank(), control_.size(), timeout_) {
   watchdog_.expect("tuning", 600);

@@ -25,10 +25,6 @@
 namespace c10d::bench {
 namespace {
 
-Duration duration_of(double seconds) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
 // A column of this launch: the backend, and whether it can still be measured.
 struct Entry {
   std::string name;
@@ -94,8 +90,7 @@ class Rank {
   bool wrong_ = false;
 };
 
-// The secret as the controller's launch keeps it: in memory of a process that this one may look
-// into.
+// The job's secret, by its path under the launcher's /proc/PID/fd.
 std::string read_token(const Options& options) {
   if (options.token_path.empty()) return "";
   std::ifstream file(options.token_path, std::ios::binary);
@@ -230,7 +225,7 @@ void Rank::emit_environment() {
   std::map<std::string, std::string> about;
   for (const Entry& entry : entries_)
     if (entry.contender) about[entry.name] = entry.contender->description();
-  Json line = environment_json(0, about);
+  Json line = environment_json(about);
   line["cores"] = usable_;
   line["cpus"] = Json::array();
   for (int rank = 0; rank < size_; ++rank)
@@ -268,7 +263,7 @@ Support Rank::support_of(const Case& c, const Entry& entry, const Buffers& buffe
 
 // Every rank decides alike: `supports` is pure data, and failures were agreed on.
 std::vector<Rank::Turn> Rank::turns_of(const Case& c, std::size_t index, Buffers& buffers) {
-  // Who counts iterations, or lets ranks come late in each, gets them as they are.
+  // With a fixed number of iterations, or a start skew in each, an iteration is one op: no bursts.
   const bool by_time = options_.iters == 0 && options_.warmup < 0 && options_.start_skew <= 0;
   const double longest_burst = by_time ? 0.1 * options_.seconds / options_.blocks : 0;
   const BlockRunner::Settings settings{options_.dirty, options_.window_sync,

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <numeric>
+#include <span>
 #include <vector>
 
 #include "c10d/collective.h"
+#include "kernels/reduce.h"
 
 namespace c10d::inline v0 {
 
@@ -25,6 +28,27 @@ inline std::vector<std::size_t> slices(std::size_t count, int size) {
   std::vector<std::size_t> counts(n, count / n);
   for (std::size_t i = 0; i < count % n; ++i) ++counts[i];
   return counts;
+}
+
+// Where the shard of `rank` begins.
+inline std::size_t first_of(std::span<const std::size_t> counts, int rank) {
+  return std::accumulate(counts.begin(), counts.begin() + rank, std::size_t{0});
+}
+
+// Reduces the inputs of all ranks, which lie one after the other in `collected`.
+inline void reduce_collected(Tensor output, const void* collected, int size, ReduceOp op) {
+  if (output.count == 0) return;
+  std::vector<const std::byte*> inputs;
+  for (int rank = 0; rank < size; ++rank)
+    inputs.push_back(static_cast<const std::byte*>(collected) +
+                     static_cast<std::size_t>(rank) * output.bytes());
+  reduce(output.dtype, op, static_cast<std::byte*>(output.data), inputs, output.count);
+}
+
+// The factor of a premul_sum, for the sum that follows.
+inline void multiply(void* output, ConstTensor input, ReduceOp op) {
+  const std::byte* const in = static_cast<const std::byte*>(input.data);
+  reduce(input.dtype, op, static_cast<std::byte*>(output), {&in, 1}, input.count);
 }
 
 template <class T>

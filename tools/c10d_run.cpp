@@ -17,6 +17,7 @@
 #include "src/core/host.h"
 #include "src/core/token_file.h"
 #include "src/launch/output.h"
+#include "src/net/socket.h"
 #include "tools/run_elsewhere.h"
 #include "tools/run_options.h"
 #include "tools/run_output.h"
@@ -122,7 +123,7 @@ void open_standard_streams() {
 // On stdout, all of it or an error.
 int say(const std::string& text) {
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
-  fmt::print(stderr, "c10d-run: stdout: cannot be written: {}\n", std::strerror(errno));
+  fmt::print(stderr, "c10d-run: stdout: cannot be written: {}\n", error_text(errno));
   return kBroken;
 }
 

@@ -6,7 +6,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <string>
 
 #include "c10d/backend.h"
@@ -29,13 +28,6 @@ Json version_facts() {
   return {{"version", std::string(kVersion)},
           {"library", version()},
           {"module_abi", kBackendAbiVersion}};
-}
-
-std::string cpu_model() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(": ") + 2);
-  return "unknown";
 }
 
 // What groups of 2, 4 and 8 ranks here would do and take.

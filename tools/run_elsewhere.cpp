@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <stdexcept>
-#include <utility>
 #include <vector>
 
 #include "src/core/host.h"

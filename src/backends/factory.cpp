@@ -31,7 +31,7 @@ constexpr std::array kWrapped = {
 };
 // The names that every build knows, whether or not their module was built; nccl is kept for one to
 // come.
-constexpr std::array<std::string_view, 4> kNames = {kNative, "gloo", "mpi", "nccl"};
+constexpr std::array<std::string_view, 4> kBackendNames = {kNative, "gloo", "mpi", "nccl"};
 constexpr std::array<std::string_view, 2> kMpis = {"_openmpi", "_mpich"};
 
 struct Registry {
@@ -108,8 +108,9 @@ OpenedModule open_backend(std::string_view name) {
 
 [[noreturn]] void throw_unavailable(std::string_view name, const std::string& reason) {
   std::string message = fmt::format("backend '{}' is not available: {}", name, reason);
-  if (!name.starts_with("raw:") && std::find(kNames.begin(), kNames.end(), name) == kNames.end())
-    message += fmt::format("; known names: {}", fmt::join(kNames, ", "));
+  if (!name.starts_with("raw:") &&
+      std::find(kBackendNames.begin(), kBackendNames.end(), name) == kBackendNames.end())
+    message += fmt::format("; known names: {}", fmt::join(kBackendNames, ", "));
   throw_failure(Failure{.code = Code::unsupported, .message = std::move(message)});
 }
 
@@ -134,13 +135,14 @@ void register_backend(std::string name, BackendFactory factory) {
     throw InvalidArgument("register_backend: a name and a factory are needed");
   Registry& all = registry();
   MutexLock lock(all.mutex);
-  const bool built_in = std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+  const bool built_in =
+      std::find(kBackendNames.begin(), kBackendNames.end(), name) != kBackendNames.end();
   if (built_in || !all.factories.emplace(name, std::move(factory)).second)
     throw InvalidArgument(fmt::format("register_backend: the name '{}' is taken", name));
 }
 
 std::vector<BackendInfo> list_backends() {
-  std::vector<std::string> names(kNames.begin(), kNames.end());
+  std::vector<std::string> names(kBackendNames.begin(), kBackendNames.end());
   const auto add = [&](std::string name) {
     if (std::find(names.begin(), names.end(), name) == names.end())
       names.push_back(std::move(name));

@@ -18,8 +18,8 @@ namespace c10d::inline v0 {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::string_view kPrefix = "libc10d_";
-constexpr std::string_view kSuffix = ".so";
+constexpr std::string_view kFilePrefix = "libc10d_";
+constexpr std::string_view kFileSuffix = ".so";
 constexpr const char* kSymbol = "c10d_backend_module";
 
 // The folder of the file that this code was loaded from.
@@ -31,7 +31,7 @@ std::string own_folder() {
   return error ? std::string() : path.parent_path().string();
 }
 
-OpenedModule refuse(const std::string& path, std::string reason) {
+OpenedModule refused_module(const std::string& path, std::string reason) {
   return {nullptr, path, std::move(reason)};
 }
 
@@ -50,14 +50,14 @@ bool is_cut_off(const std::string& path) {
 OpenedModule open_file(const std::string& path) {
   if (is_cut_off(path)) return refuse(path, path + " is cut off: install it again");
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle) return refuse(path, dlerror());
+  if (!handle) return refused_module(path, dlerror());
   using Entry = const BackendModule* (*)();
   const auto entry = reinterpret_cast<Entry>(dlsym(handle, kSymbol));
   const BackendModule* module = entry ? entry() : nullptr;
   if (!module) {
     dlclose(handle);
-    return refuse(path,
-                  fmt::format("{} is no c10d backend: it lacks the function {}", path, kSymbol));
+    return refused_module(
+        path, fmt::format("{} is no c10d backend: it lacks the function {}", path, kSymbol));
   }
   if (module->abi_version != kBackendAbiVersion || module->struct_size < sizeof(BackendModule)) {
     std::string reason = fmt::format(
@@ -65,7 +65,7 @@ OpenedModule open_file(const std::string& path) {
         "source",
         path, module->abi_version, module->struct_size, kBackendAbiVersion, sizeof(BackendModule));
     dlclose(handle);
-    return refuse(path, std::move(reason));
+    return refused_module(path, std::move(reason));
   }
   return {module, path, {}};
 }
@@ -95,7 +95,7 @@ OpenedModule open_module(std::string_view stem) {
   MutexLock lock(known.mutex);
   if (const auto found = known.opened.find(stem); found != known.opened.end()) return found->second;
   for (const std::string& folder : module_folders()) {
-    const std::string path = fmt::format("{}/{}{}{}", folder, kPrefix, stem, kSuffix);
+    const std::string path = fmt::format("{}/{}{}{}", folder, kFilePrefix, stem, kFileSuffix);
     std::error_code error;
     if (!fs::exists(path, error)) continue;
     OpenedModule result = open_file(path);
@@ -112,9 +112,10 @@ std::vector<std::string> module_stems() {
     for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
          entry.increment(error)) {
       const std::string name = entry->path().filename().string();
-      if (name.size() > kPrefix.size() + kSuffix.size() && name.starts_with(kPrefix) &&
-          name.ends_with(kSuffix))
-        stems.push_back(name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size()));
+      if (name.size() > kFilePrefix.size() + kFileSuffix.size() && name.starts_with(kFilePrefix) &&
+          name.ends_with(kFileSuffix))
+        stems.push_back(
+            name.substr(kFilePrefix.size(), name.size() - kFilePrefix.size() - kFileSuffix.size()));
     }
   }
   std::sort(stems.begin(), stems.end());

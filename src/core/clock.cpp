@@ -23,7 +23,8 @@ std::uint64_t counter() noexcept {
 #endif
 }
 
-// The kernel tells the time by it on all CPUs then; what they may differ by is less than `valid`.
+// Whether the kernel keeps time by the counter: only then do all CPUs agree on it, and what they
+// still differ by is less than `valid`.
 bool is_kernels_clock() {
   std::string source;
   std::ifstream("/sys/devices/system/clocksource/clocksource0/current_clocksource") >> source;
@@ -34,7 +35,7 @@ std::int64_t clock_ns() noexcept {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
-// From a reading of both on: ns = ns + (counter - count) * scale / 2^32.
+// What both showed at the last calibration; since then ns + (counter - count) * scale / 2^32.
 struct alignas(64) Reading {
   std::atomic<std::uint32_t> version;  // odd while the others change
   std::atomic<std::uint64_t> count;
@@ -59,7 +60,7 @@ std::int64_t steady_ns() noexcept {
   return ns + static_cast<std::int64_t>(passed * scale >> 32);
 }
 
-void set_counter() noexcept {
+void calibrate_counter() noexcept {
   static const bool usable = is_kernels_clock();
   if (!usable) return;
   constexpr std::int64_t kUndisturbed = 200, kShortest = 5'000'000, kLongest = 1'000'000'000;

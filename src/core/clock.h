@@ -7,13 +7,15 @@
 
 namespace c10d::inline v0 {
 
-// steady_clock's nanoseconds for the funnel, which reads them twice a call: in half the time that
-// the clock itself takes where the kernel reads it off the CPU's counter, and a few
-// microseconds off at most.
+// Nanoseconds of steady_clock, a few microseconds off at most. Where the kernel keeps time by the
+// CPU's counter this takes half the time of reading the clock itself; the funnel reads it twice per
+// call.
 C10D_API std::int64_t steady_ns() noexcept;
 
-// Sets the counter by the clock, from the monitor thread, every kMonitorPeriod. steady_ns() asks
-// the clock until that was done twice, and when it was not done for 100 ms.
-void set_counter() noexcept;
+constexpr double in_seconds(std::int64_t ns) noexcept { return static_cast<double>(ns) / 1e9; }
+
+// Compares the counter with the clock; the monitor thread does so every kMonitorPeriod. Before the
+// second call, and when the last one is more than 100 ms ago, steady_ns() reads the clock itself.
+void calibrate_counter() noexcept;
 
 }  // namespace c10d::inline v0

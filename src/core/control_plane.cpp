@@ -139,8 +139,7 @@ void ControlPlane::warn_of_late_op(const std::function<std::vector<int>(const Re
   last_warning_ns_ = now;
   const std::vector<int> missing = behind(*oldest);
   log(LogLevel::warn, "group \"{}\", rank {}: {} #{} runs for {:.0f} s; {}", group_, rank_,
-      to_string(oldest->signature.kind), oldest->sequence,
-      static_cast<double>(now - oldest->start_ns) / 1e9,
+      to_string(oldest->signature.kind), oldest->sequence, in_seconds(now - oldest->start_ns),
       missing.empty() ? "all ranks have entered it" : "not there yet: " + names_of(missing));
 }
 
@@ -176,7 +175,7 @@ void ControlPlane::warn_of_held_op(int ticks) {
       "group \"{}\", rank {}: {} #{} runs for {:.0f} s, held by the library below although the "
       "group is broken{}; {}",
       group_, rank_, to_string(held->signature.kind), held->sequence,
-      static_cast<double>(steady_ns() - held->start_ns) / 1e9,
+      in_seconds(steady_ns() - held->start_ns),
       cause->rank < 0 || cause->rank >= size_ ? "" : " because of " + name_of(cause->rank),
       cause->message);
 }

@@ -38,7 +38,7 @@ class ControlPlane : public Control {
   // Of record_image.h.
   std::span<const std::byte> image() const noexcept { return {mapping_->data(), mapping_->size()}; }
 
-  // The part of announce() that takes nothing but stores, if there is one. agree() does the rest.
+  // The part of announce() that only writes to memory, if there is one. agree() does the rest.
   virtual void announce_ahead(const Op&, std::uint64_t /*sequence*/, const Signature&,
                               std::uint64_t /*hash*/) noexcept {}
 
@@ -52,17 +52,17 @@ class ControlPlane : public Control {
   virtual std::shared_ptr<const Failure> revoke(Failure failure) {
     return fail(std::move(failure));
   }
-  // From the monitor thread, every kMonitorPeriod: looks for dead peers and for ops that are late.
-  // It serves all groups: what waits, for a store say, is for another thread.
+  // The monitor thread calls it every kMonitorPeriod: looks for dead peers and for late ops. That
+  // thread serves all groups, so what has to wait, for a store say, is left to another thread.
   virtual void tick() = 0;
-  // Returns once what ticks have left to other threads is over, after the last tick.
+  // After the last tick: returns once what ticks have left to other threads is done.
   virtual void end_looks() noexcept {}
   // Called once by the monitor thread before the first tick, and after the last.
   virtual void hold_liveness() {}
   virtual void release_liveness() noexcept {}
 
-  // What ends the ops of this rank that wait inside a library below, for the monitor thread to call
-  // once the group is broken. Not after unwatch().
+  // `end_ops` ends the ops of this rank that wait inside a library below. The monitor thread calls
+  // it once the group is broken, never after unwatch().
   void on_broken(std::function<void()> end_ops);
   void end_ops_if_broken();
   // Writes the record to where C10D_RECORD_DIR says, once, if the group is broken.
@@ -90,14 +90,15 @@ class ControlPlane : public Control {
   // As timed_out().
   virtual Failure late(const Signature& signature, std::uint64_t sequence,
                        std::string_view phase) = 0;
-  // For the monitor, once in so many ticks. A library below may know no deadline: what runs past
-  // its own there breaks the group, and what it holds although the group broke is told of.
+  // For the monitor, every `ticks` ticks. A library below may know no deadline: an op that it keeps
+  // past the op's own breaks the group, and one that it still holds when the group is broken is
+  // logged.
   void watch_library(int ticks);
   // For the monitor: warns now and then of the oldest op of this rank that runs for long, with the
   // ranks that `behind` names as those that have not come as far.
   void warn_of_late_op(const std::function<std::vector<int>(const Recorded&)>& behind);
-  // Of a rank that gave up a wait, so that nobody passes: it is about to tell. If it does not, none
-  // is named: nothing says which rank it was, or for whom it waited.
+  // When another rank gave up a wait that all ranks pass or none: its failure, which it is about to
+  // report. If it does not, no rank is named: nothing says which it was, or for whom it waited.
   std::shared_ptr<const Failure> failure_of_another();
   Failure mismatch(const Signature& mine, int peer, const Signature& theirs, bool mine_is_odd,
                    std::uint64_t sequence) const;
@@ -148,8 +149,8 @@ inline constexpr std::chrono::milliseconds kMonitorPeriod{20};
 inline constexpr std::chrono::seconds kLateOp{
     10};  // a running op is warned about after this, and every so often
 
-// Has the process's one monitor thread tick `plane` until `unwatch`. The first returns once the
-// thread knows of it, the second once no thread of the library's does.
+// Has the process's one monitor thread tick `plane` until unwatch(). watch() returns once the
+// thread does, unwatch() once no thread of the library uses the plane.
 void watch(const std::shared_ptr<ControlPlane>& plane);
 void unwatch(ControlPlane& plane) noexcept;
 

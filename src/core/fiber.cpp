@@ -9,13 +9,13 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "c10d/error.h"
 #include "src/core/check.h"
 #include "src/core/mutex.h"
+#include "src/net/socket.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define C10D_ASAN_FIBERS 1
@@ -74,7 +74,7 @@ class StackPool {
     if (base == MAP_FAILED || mprotect(base, page_bytes(), PROT_NONE) != 0)
       throw_failure({.code = Code::out_of_resources,
                      .message = fmt::format("no stack of {} bytes for an async op: {}", kStackBytes,
-                                            std::generic_category().message(errno))});
+                                            error_text(errno))});
     return {static_cast<std::byte*>(base)};
   }
   void give_back(Stack stack) {

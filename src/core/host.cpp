@@ -10,7 +10,7 @@
 
 namespace c10d::inline v0 {
 
-// Neither is ever destroyed: a group that is static, and the monitor's thread, live on.
+// None of these is ever destroyed: a group that is static, and the monitor's thread, live on.
 
 const std::string& host_name() {
   static const std::string& name = *new std::string([] {
@@ -34,6 +34,17 @@ const std::string& host_identity() {
            host_name();
   }());
   return identity;
+}
+
+const std::string& cpu_model() {
+  static const std::string& model = *new std::string([] {
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);)
+      if (line.starts_with("model name"))
+        return line.substr(std::min(line.size(), line.find(':') + 2));
+    return std::string("unknown");
+  }());
+  return model;
 }
 
 int allowed_cpus() {

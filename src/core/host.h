@@ -9,10 +9,12 @@ namespace c10d::inline v0 {
 
 // gethostname(): for people.
 C10D_API const std::string& host_name();
-// Equal for two processes if and only if they can share memory through an abstract AF_UNIX socket:
-// boot id and network namespace.
+// Equal for two processes if and only if they run on one host and see each other there: they can
+// share memory through an abstract AF_UNIX socket, and look up each other's process.
 C10D_API const std::string& host_identity();
 
+// As /proc/cpuinfo names it; "unknown" where it does not.
+C10D_API const std::string& cpu_model();
 // CPUs that this process may run on (cpuset and affinity).
 C10D_API int allowed_cpus();
 

@@ -14,12 +14,12 @@
 namespace c10d::inline v0 {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames = {"error", "warn", "info", "debug"};
+constexpr std::array<std::string_view, 4> kLevelNames = {"error", "warn", "info", "debug"};
 
 LogLevel configured_level() noexcept try {
   const std::string name = env_choice("C10D_LOG").value_or("warn");
-  for (std::size_t i = 0; i < kNames.size(); ++i)
-    if (kNames[i] == name) return static_cast<LogLevel>(i);
+  for (std::size_t i = 0; i < kLevelNames.size(); ++i)
+    if (kLevelNames[i] == name) return static_cast<LogLevel>(i);
   return LogLevel::warn;
 } catch (const std::exception& error) {
   log_line(LogLevel::warn, std::string(error.what()) + "; taken for warn");
@@ -35,7 +35,7 @@ bool log_enabled(LogLevel level) noexcept {
 
 void log_line(LogLevel level, std::string_view text) noexcept try {
   std::string line = fmt::format("c10d [{}:{}] {}: ", host_name(), getpid(),
-                                 kNames[static_cast<std::size_t>(level)]);
+                                 kLevelNames[static_cast<std::size_t>(level)]);
   for (const char c : text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
       line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));

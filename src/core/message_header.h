@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "c10d/collective.h"
 
@@ -18,6 +21,18 @@ struct MessageHeader {
   DType dtype;
   bool inlined;
 };
+
+// What is sent first: the header, with the payload when it is no larger than `most_inlined` bytes.
+inline std::vector<std::byte> first_part_of(const Send& op, std::uint32_t number,
+                                            std::size_t most_inlined) {
+  const bool inlined = op.input.bytes() <= most_inlined;
+  const MessageHeader header{op.input.count, number, op.input.dtype, inlined};
+  std::vector<std::byte> part(sizeof header + (inlined ? op.input.bytes() : 0));
+  std::memcpy(part.data(), &header, sizeof header);
+  if (inlined && op.input.count > 0)
+    std::memcpy(part.data() + sizeof header, op.input.data, op.input.bytes());
+  return part;
+}
 
 // What the two ends called; empty when that is the same.
 inline std::string message_mismatch(const MessageHeader& header, int source, int rank,

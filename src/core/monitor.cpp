@@ -86,7 +86,7 @@ class Monitor {
   [[noreturn]] void run() {
     while (true) {
       const auto planes = next_round();
-      set_counter();
+      calibrate_counter();
       if (take_record_request()) dump(planes);
       for (const auto& plane : planes) {
         try {

@@ -8,8 +8,8 @@
 
 namespace c10d::inline v0 {
 
-// Keeps what `owner` owns until the process ends: a library below still works on it and cannot give
-// it back. Unlike a pointer that was dropped it stays reachable, and so is no leak to a sanitizer.
+// Keeps what `owner` owns until the process ends, because a library below still works on it and
+// cannot give it back. It stays reachable, so that leak checkers do not report it.
 template <class Owner>
 void never_destroy(Owner owner) {
   struct Kept {

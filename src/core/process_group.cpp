@@ -2,7 +2,6 @@
 #include "c10d/process_group.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <chrono>
 #include <exception>
@@ -35,16 +34,7 @@ DeviceType device_of(const Op& op) noexcept {
       op);
 }
 
-std::atomic<std::uint64_t> g_process_generation{0};
-
 }  // namespace
-
-std::uint64_t process_generation() noexcept {
-  static const int installed =
-      pthread_atfork(nullptr, nullptr, [] { g_process_generation.fetch_add(1); });
-  static_cast<void>(installed);
-  return g_process_generation.load(std::memory_order_relaxed);
-}
 
 Exclusive::Exclusive(ProcessGroup::State& state) : state_(state) {
   if (state.busy.exchange(true, std::memory_order_acquire))

@@ -15,10 +15,10 @@
 
 namespace c10d::inline v0 {
 
-// What lies in the control plane's memory: a GroupHeader, then one RankBlock for each of its ranks,
-// of which only the rank itself writes its block, except where said. On one host that is one shared
-// mapping of all ranks, which outlives a SIGKILL of its writer; of a group on several hosts each
-// rank has one of its own. It says enough for another program to read it: record_image.h.
+// The layout of the control plane's memory: a GroupHeader, then one RankBlock per rank, which only
+// that rank writes, except where said. A group on one host has one shared mapping, which outlives a
+// SIGKILL of its writer; in a group on several hosts each rank has a mapping of its own. Another
+// program can read it: record_image.h.
 
 enum class Presence : std::uint32_t { absent, joined, left };
 
@@ -42,7 +42,7 @@ struct alignas(128) CallSlot {
   std::uint64_t hash;
 };
 
-// What all ranks pass together or not at all: the calls, and the monitored barriers.
+// What all ranks pass together or none does: calls and monitored barriers, each in their order.
 enum class Gate : std::uint8_t { calls, barriers };
 inline constexpr std::size_t kGates = 2;
 
@@ -51,8 +51,8 @@ struct alignas(128) RankBlock {
   std::int64_t pid;
   char host[64];
   std::atomic<Presence> presence;
-  // Held by the rank's process as long as it lives: who can take it knows that the process is gone,
-  // whatever its memory size. Taken by peers.
+  // Held by the rank's process as long as it lives. A peer that can lock it knows that the process
+  // is gone, even while the kernel still takes its memory apart.
   pthread_mutex_t alive;
 
   alignas(128) std::atomic<std::uint64_t> submitted;   // sequence of the last collective that

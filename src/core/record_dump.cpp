@@ -47,7 +47,7 @@ bool write_record_text(int fd, std::string_view text) noexcept {
   while (!text.empty()) {
     pollfd taker{fd, POLLOUT, 0};
     if (::poll(&taker, 1, 1000) == 0) return false;
-    // So much does not block, of a reader that takes something.
+    // A write of so much does not block once there is room.
     const ssize_t written = ::write(fd, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
     if (written < 0 && errno != EINTR && errno != EAGAIN) return false;
     if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));

@@ -12,7 +12,6 @@
 #include <fstream>
 #include <memory>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "src/core/control_plane.h"

@@ -27,8 +27,8 @@ struct RankRecord {
   std::vector<Recorded> ops;                  // the ring, oldest first
 };
 
-// What the control plane's memory of one group tells: of all ranks on one host, else of those whose
-// memory was read. All text is printable ASCII.
+// What the control plane's memory of one group shows: all ranks where they are on one host, else
+// those whose memory was read. All text is printable ASCII.
 struct GroupRecord {
   std::string group;
   int size = 0;
@@ -36,8 +36,8 @@ struct GroupRecord {
   std::optional<Failure> failure;
 };
 
-// Nothing where the memory holds no group. The memory is another
-// process's, perhaps: it may change meanwhile and hold anything; aligned like a GroupHeader.
+// Nothing where the memory holds no group. `image` is aligned like a GroupHeader; it may be another
+// process's memory, which changes meanwhile and may hold anything.
 std::optional<GroupRecord> read_image(std::span<const std::byte> image);
 
 // The groups of these processes and of all that descend from them, each once, as their memory

@@ -19,8 +19,6 @@ constexpr std::size_t kMostGroups = 32;
 constexpr std::size_t kMostPlaces = 32;  // of one group
 constexpr std::int64_t kNoSignOfLife = 2'000'000'000;
 
-double in_seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
-
 // Of any two numbers: what is read may be none that a clock gave.
 std::int64_t ns_between(std::int64_t then, std::int64_t now) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(now) -

@@ -87,7 +87,7 @@ std::string last_op(const RankBlock& block, std::int64_t now_ns) {
   const bool running = last.state == Record::running;
   return fmt::format("{} #{}, {} {:.3f} s{}", to_string(last.signature.kind), last.sequence,
                      running ? "running for" : "ended",
-                     static_cast<double>(now_ns - (running ? last.start_ns : last.end_ns)) / 1e9,
+                     in_seconds(now_ns - (running ? last.start_ns : last.end_ns)),
                      running ? "" : " ago");
 }
 

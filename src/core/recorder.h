@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <limits>
-#include <optional>
 #include <string>
 
 #include "c10d/control.h"
@@ -27,7 +26,7 @@ inline constexpr std::int64_t kNoDeadlineNs = std::numeric_limits<std::int64_t>:
 std::uint64_t start_record(RankBlock& block, std::uint64_t sequence, const Signature& signature,
                            std::int64_t now_ns, std::int64_t deadline_ns = kNoDeadlineNs) noexcept;
 void finish_record(RankBlock& block, std::uint64_t record, bool ok, std::int64_t now_ns) noexcept;
-// Whether an op runs. Cheap, for who asks often.
+// Whether an op runs. Cheap enough to be asked often.
 bool is_busy(const RankBlock& block) noexcept;
 
 // Calls `visit` on the ring's ops, oldest first.

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <bit>
 
 namespace c10d::inline v0 {
@@ -26,19 +25,6 @@ struct Overloaded : Lambdas... {
 };
 template <class... Lambdas>
 Overloaded(Lambdas...) -> Overloaded<Lambdas...>;
-
-template <class T>
-concept HasReduceOp = requires(T op) {
-  op.op;
-};
-template <class T>
-concept HasRoot = requires(T op) {
-  op.root;
-};
-template <class T>
-concept HasCounts = requires(T op) {
-  op.counts;
-};
 
 std::uint64_t agreed_count(const Op& op, std::uint64_t size) noexcept {
   return std::visit(
@@ -70,12 +56,12 @@ Signature signature_of(const Op& op, int size) noexcept {
           signature.dtype = o.input.dtype;
         else if constexpr (!std::is_same_v<T, Barrier>)
           signature.dtype = o.output.dtype;
-        if constexpr (HasReduceOp<T>) {
+        if constexpr (requires { o.op; }) {
           signature.reduce_op = o.op.kind;
           if (o.op.kind == ReduceOp::premul_sum) signature.factor = o.op.factor;
         }
-        if constexpr (HasRoot<T>) signature.root = o.root;
-        if constexpr (HasCounts<T>) signature.counts = hash_of(o.counts);
+        if constexpr (requires { o.root; }) signature.root = o.root;
+        if constexpr (requires { o.counts; }) signature.counts = hash_of(o.counts);
         if constexpr (requires { o.tag; }) {
           signature.root = o.peer;
           signature.tag = o.tag;

@@ -18,7 +18,7 @@
 #include "src/core/log.h"
 #include "src/core/longest_timeout.h"
 #include "src/core/record_text.h"
-#include "src/launch/descendants.h"
+#include "src/launch/marked_processes.h"
 #include "src/launch/port.h"
 #include "src/net/address.h"
 #include "src/net/token.h"

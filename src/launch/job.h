@@ -20,9 +20,8 @@
 
 namespace c10d::inline v0 {
 
-// One run of all ranks of one host, of several as the others do. The ended leaders of the ranks'
-// process groups are reaped last, so that no process id that a signal may still be sent to can come
-// to belong to somebody else.
+// One run of all ranks of this host; a job on several hosts has one Job on each. Ended ranks, which
+// lead process groups, are reaped last: no process id that may still get a signal can be reused.
 class Job {
  public:
   explicit Job(const LaunchOptions& options);  // `options` must outlive it

@@ -29,8 +29,8 @@ bool is_control(unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; 
 
 using std::chrono::steady_clock;
 
-// A reader that is slow holds the job up, but not its end: from then on it has a second for each
-// line, until it lets one pass, and five for all of them.
+// A slow reader may hold the job up, but not its end. From then on it has a second for each line
+// and five for all of them; once it did not take a line in time, it has none until it takes one.
 int patience_with(const std::atomic<bool>& stuck, Deadline end) {
   constexpr auto kLine = std::chrono::milliseconds(1000), kAll = 5 * kLine;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(end + kAll - steady_clock::now());
@@ -60,7 +60,7 @@ bool reader_takes(int fd) {
 void write_all(int fd, std::string_view text) {
   const WriteSignalsBlock block;
   while (!text.empty() && reader_takes(fd)) {
-    // So much does not block, of a reader that takes something.
+    // A write of so much does not block once there is room.
     const ssize_t written = write(fd, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
     if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (written < 0) {
@@ -74,7 +74,7 @@ void write_all(int fd, std::string_view text) {
   }
 }
 
-// Of this process, as stderr is.
+// One per process, as stderr is.
 struct SharedStatus {
   Mutex mutex;
   StatusLine line C10D_GUARDED_BY(mutex);

@@ -21,8 +21,8 @@ class LineSplitter {
   static constexpr std::size_t kMaxLine = std::size_t{64} << 10;
   using Sink = std::function<void(std::string_view line)>;
 
-  // With `status`, text up to a '\r' that no '\n' follows goes there instead, at once: what is
-  // shown until the next such text, or until it is empty.
+  // With `status`, text that ends in a '\r' without a '\n' goes there instead, at once; it is shown
+  // until the next such text, an empty one ends it.
   void add(std::string_view bytes, const Sink& sink, const Sink& status = {});
   // At the end of the stream: what is left is a line.
   void finish(const Sink& sink, const Sink& status = {});
@@ -31,12 +31,12 @@ class LineSplitter {
   std::string partial_;
 };
 
-// A line that stays below all others on a terminal. The texts are to be written to it.
+// A line that stays below all others on a terminal. Its members return what to write there.
 class StatusLine {
  public:
-  // Instead of the one before, cut to the width; an empty `text` leaves none.
+  // To replace the line by `text`, cut to the width; without text there is no line.
   std::string show(std::string_view text, int columns);
-  // Before another line, and after it; both are empty where no status is shown.
+  // To be written before another line, and after it. Both are empty where no status is shown.
   std::string erase() const;
   std::string again() const;
 
@@ -44,7 +44,7 @@ class StatusLine {
   std::string text_;
 };
 
-// Of the terminal that stderr is, 80 where it does not say; 0: it is none.
+// Of the terminal behind stderr, 80 where it does not say; 0 where stderr is no terminal.
 int terminal_columns();
 
 // Shows a status on stderr, below the lines of print_rank_line(), until the next; empty: none.

@@ -12,10 +12,10 @@ namespace c10d::inline v0 {
 
 inline constexpr std::array<int, 4> kForwardedSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
-// While it lives, the forwarded signals arrive as bytes on a descriptor, also those that the caller
-// blocks in this thread and that came before, and ended children can be waited for even when the
-// caller ignores SIGCHLD. A signal that the caller ignores (nohup) stays ignored; one that nobody
-// took is the caller's in the end. One at a time in a process.
+// While it lives, forwarded signals arrive as bytes on a descriptor, including those that the
+// caller has blocked in this thread and that are pending. Ended children can be waited for even
+// when the caller ignores SIGCHLD. A signal that the caller ignores (nohup) stays ignored; one that
+// nobody took is sent again at the end, to the caller. One at a time in a process.
 class SignalRelay {
  public:
   SignalRelay();  // throws DistBackendError (concurrent_use, out_of_resources)
@@ -30,10 +30,10 @@ class SignalRelay {
   // The job's time is over then.
   void end_by(Deadline deadline) noexcept;
 
-  // Of the relay that lives, for who waits elsewhere: when the job began to end, or will as far as
-  // is known (a signal came, or its time is over), and a descriptor that is readable from a signal
-  // on until it is taken (-1: there is none).
+  // Of the relay that lives, for code that waits elsewhere. When the job began to end (by a signal)
+  // or, as far as is known, will end (when its time is over).
   static Deadline end() noexcept;
+  // Readable while a signal waits to be taken; -1 where no relay lives.
   static int current_fd() noexcept;
 
  private:

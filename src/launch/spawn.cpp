@@ -18,7 +18,7 @@
 #include "c10d/env.h"
 #include "c10d/error.h"
 #include "src/core/start_thread.h"
-#include "src/launch/descendants.h"
+#include "src/launch/marked_processes.h"
 #include "src/launch/signals.h"
 
 namespace c10d::inline v0 {

@@ -5,7 +5,6 @@
 #include <sys/types.h>
 
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,13 +14,12 @@ namespace c10d::inline v0 {
 
 inline constexpr int kMaxLocalRanks = 4096;
 
-// {read end, write end}, close-on-exec, never 0, 1 or 2; `read_flags` such as O_NONBLOCK are set on
-// both ends. Throws DistBackendError (out_of_resources).
+// {read end, write end}, close-on-exec, never 0, 1 or 2; `flags`, such as O_NONBLOCK, hold for
+// both. Throws DistBackendError (out_of_resources).
 std::pair<Fd, Fd> make_pipe(int flags = 0);
 
-// Outlives this process by the moment that it takes to kill what is left of the job: started with
-// it, it sleeps until this process ends, however it ends, then kills every process group of the job
-// and every process that carries the job's marker. Destroyed by its owner, it just goes.
+// A process that sleeps until this one ends, however it ends, then kills every process group of the
+// job and every process that carries the job's marker. Destroyed by its owner, it kills nothing.
 class Guardian {
  public:
   explicit Guardian(const std::string& marker);

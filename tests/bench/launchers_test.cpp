@@ -21,7 +21,7 @@ TEST(Launchers, UnderC10dRunRankZeroPrints) {
 
 // Who prints is a rank itself, and told to end with all of them.
 TEST(Launchers, AnInterruptedRunLeavesWholeFiles) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const std::string json = folder / "r.jsonl";
   const Ended ended = interrupted(
       {C10D_RUN, "-n", "2", "--grace", "200", C10D_BENCH, "run", "-s", "1K", "--time", "60s",

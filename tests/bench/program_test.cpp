@@ -21,7 +21,7 @@ constexpr const char* kTiny = " -n 2 -i 3 -w 1 --launches 2 --blocks 2 ";
 constexpr const char* kNoControl = "--control off ";
 
 TEST(Program, ComparesWithoutAWrongElement) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const Ended ended =
       run(std::string("compare") + kTiny + kNoControl +
           "-B native,memcpy all -s 8,4K --place both --json " + (folder / "r.jsonl") + " --csv " +
@@ -59,7 +59,7 @@ TEST(Program, ComparesWithoutAWrongElement) {
 // Everything that may stand beside the cells does: figures, fits, controls with and without
 // company.
 TEST(Program, ComparesWithFiguresFitsAndControls) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const Ended ended = run(std::string("compare") + kTiny +
                           "-B native,memcpy all_reduce -s 8,1K,4K,64K,256K --control solo --bind "
                           "none --json " +
@@ -88,7 +88,7 @@ TEST(Program, ComparesWithFiguresFitsAndControls) {
 }
 
 TEST(Program, EveryStateOfTheBuffersIsCheckedAndNamed) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const Ended ended = run(std::string("run") + kTiny +
                           "--launches 1 all -s 4K --place both --cache cold --concurrent 2 "
                           "--start-skew 20us --memory heap --bind core --json " +
@@ -132,7 +132,7 @@ TEST(Program, RunsTheAlgorithmThatIsAskedFor) {
 }
 
 TEST(Program, ReplaysCellsOfAnEarlierRun) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const std::string file = folder / "r.jsonl";
   ASSERT_EQ(run(std::string("compare") + kTiny + kNoControl +
                 "--launches 1 -B native,memcpy all_reduce broadcast -s 8,4K --json " + file)
@@ -210,7 +210,7 @@ TEST(Program, AFullDiskIsSaid) {
 
 // Else what is opened next, the JSON file, takes its number and gets the table.
 TEST(Program, AClosedStdoutIsSaid) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const std::string json = folder / "r.jsonl";
   const Ended ended =
       run(std::string("run") + kTiny + "--launches 1 -s 8 --json " + json, "2>&1 >&-");
@@ -281,7 +281,7 @@ TEST(Program, JsonOnStdoutIsNothingButJson) {
 
 // In the middle: the launch ends, what was measured is written, and the code says why.
 TEST(Program, AnInterruptedRunKeepsItsData) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const std::string json = folder / "r.jsonl";
   const Ended ended =
       interrupted({C10D_BENCH, "run", "-n", "2", "-s", "1K", "--time", "60s", "--blocks", "600"},
@@ -295,7 +295,7 @@ TEST(Program, AnInterruptedRunKeepsItsData) {
 }
 
 TEST(Program, ARankThatIsKilledIsNamed) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const Ended ended =
       interrupted({C10D_BENCH, "run", "-n", "2", "-s", "1K", "--time", "60s", "--blocks", "600"},
                   folder / "r.jsonl", SIGKILL, "\"cell\"", a_rank_of);
@@ -305,7 +305,7 @@ TEST(Program, ARankThatIsKilledIsNamed) {
 
 // Before there is a rank: while plain copies are measured, as a rule.
 TEST(Program, ARunThatIsInterruptedBeforeItsFirstCellLeavesWholeFiles) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const std::string json = folder / "r.jsonl";
   const Ended ended = interrupted(
       {C10D_BENCH, "compare", "-B", "native,memcpy", "-n", "2", "-s", "1K", "--time", "60s",
@@ -323,7 +323,7 @@ TEST(Program, ARunThatIsInterruptedBeforeItsFirstCellLeavesWholeFiles) {
 }
 
 TEST(Program, ExplainsWhatNativeWouldDo) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const std::string here = "env XDG_CACHE_HOME=" + (folder / "cache") + " " + C10D_BENCH;
   Ended ended = run_line(here + " explain all_reduce 4K -n 2 2>&1");
   EXPECT_EQ(ended.code, 0) << ended.out;

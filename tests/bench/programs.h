@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tests/bench/schema.h"
+#include "tests/temporary_directory.h"
 
 namespace c10d::bench {
 
@@ -42,19 +43,6 @@ inline Ended run_line(const std::string& command) {
 inline Ended run(const std::string& arguments, const char* streams = "2>&1") {
   return run_line(C10D_BENCH " " + arguments + " " + streams);
 }
-
-class Folder {
- public:
-  Folder() {
-    std::string name = std::filesystem::temp_directory_path() / "c10d-bench-XXXXXX";
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string operator/(const char* name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 inline std::vector<Json> lines_of(const std::string& path) {
   std::vector<Json> lines;

@@ -2,11 +2,8 @@
 #include "bench/record.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 
@@ -14,6 +11,7 @@
 #include "c10d/error.h"
 #include "tests/bench/schema.h"
 #include "tests/bench/synthetic.h"
+#include "tests/temporary_directory.h"
 
 namespace c10d::bench {
 namespace {
@@ -78,7 +76,7 @@ TEST(Record, EveryKindFitsTheSchema) {
         to_json(CeilRecord{"memcpy", "L2", 4096, 0, 10.0, 0.4}), to_json(compare),
         to_json(ControlRecord{"aa", "native", compare.ratio, Trust::wide}),
         to_json(WarnRecord{"W001", "text", "native:8"}), to_json(fit), to_json(empty),
-        sample_json(full_cell()), environment_json(0)})
+        sample_json(full_cell()), environment_json()})
     EXPECT_EQ(schema.complaint(line), "") << line.dump();
 }
 
@@ -129,17 +127,10 @@ TEST(Record, NoNumberIsEverNaN) {
   EXPECT_TRUE(to_json(cell, false)["gbps"]["alg"].is_null());
 }
 
-class File {
- public:
-  explicit File(const std::string& text) {
-    std::string name = std::filesystem::temp_directory_path() / "c10d-bench-test-XXXXXX";
-    const int fd = mkstemp(name.data());
-    close(fd);
-    path = name;
-    std::ofstream(path) << text;
-  }
-  ~File() { std::filesystem::remove(path); }
-  std::string path;
+struct File {
+  explicit File(const std::string& text) { std::ofstream(path) << text; }
+  TemporaryDirectory folder;
+  std::string path = folder / "run.jsonl";
 };
 
 const std::string kRun = R"({"v":1,"t":"run","id":"a"})";

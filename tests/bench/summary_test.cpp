@@ -221,9 +221,7 @@ TEST(Table, ColumnsAreAsAskedFor) {
 TEST(Csv, OneRowPerBlockAndNoControl) {
   Results results = synthetic_results({{"native", 1}});
   results.cells.front().backend += kControlSuffix;
-  std::ostringstream out;
-  write_csv(results.cells, out);
-  const std::string text = out.str();
+  const std::string text = csv_text(results.cells);
   EXPECT_EQ(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')),
             results.cells.size());
   const std::string header = text.substr(0, text.find('\n'));
@@ -236,9 +234,8 @@ TEST(Csv, OneRowPerBlockAndNoControl) {
 TEST(Csv, WhatHoldsACommaIsQuoted) {
   CellRecord cell = synthetic_cell("mpi", 8, 0, 0, 1);
   cell.algo = "tuned, \"ring\"";
-  std::ostringstream out;
-  write_csv({cell}, out);
-  EXPECT_NE(out.str().find(",\"tuned, \"\"ring\"\"\",hot,1,1\n"), std::string::npos) << out.str();
+  const std::string text = csv_text({cell});
+  EXPECT_NE(text.find(",\"tuned, \"\"ring\"\"\",hot,1,1\n"), std::string::npos) << text;
 }
 
 }  // namespace

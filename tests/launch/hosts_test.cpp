@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +15,7 @@
 #include "src/launch/port.h"
 #include "src/net/socket.h"
 #include "tests/launch/process.h"
+#include "tests/temporary_directory.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -26,21 +25,16 @@ using Words = std::vector<std::string>;
 class Hosts : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = ::testing::TempDir() + "/c10d-hosts-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
     write_token("token", std::string(32, 't'));
     std::tie(held_, port_) = hold_port();
   }
   void TearDown() override {
     hosts_.clear();
-    std::string left;
-    EXPECT_TRUE(no_process_left(&left)) << left;
-    std::filesystem::remove_all(folder_);
+    EXPECT_EQ(processes_left(), "");
   }
 
   std::string write_token(const std::string& name, const std::string& secret) {
-    const std::filesystem::path path = folder_ / name;
+    const std::string path = folder_ / name;
     std::ofstream(path) << secret;
     std::filesystem::permissions(path, std::filesystem::perms(0600));
     return path;
@@ -71,15 +65,11 @@ class Hosts : public ::testing::Test {
     store->get("launch/joined/" + std::to_string(number), std::chrono::seconds(50));
   }
 
-  std::filesystem::path folder_;
+  TemporaryDirectory folder_;
   Fd held_;  // keeps the port from other programs
   std::uint16_t port_ = 0;
   std::vector<std::unique_ptr<Process>> hosts_;
 };
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // "NAME=value" lines of `rank`.
 std::set<std::string> values_of(const Process& host, int rank) {
@@ -165,7 +155,7 @@ TEST_F(Hosts, LogsAreByTheRankOfTheJob) {
     start(2, number, {"--log-dir", folder_ / "logs", "-r", "3", C10D_PROBE, "text", "out\n", ""});
   for (const auto& host : hosts_) EXPECT_EQ(host->wait(), 0) << host->err();
   for (const char* rank : {"0", "1"}) {
-    std::ifstream file(folder_ / "logs" / rank / "stdout.log");
+    std::ifstream file(folder_ / "logs/" + rank + "/stdout.log");
     std::string line;
     EXPECT_TRUE(std::getline(file, line));
     EXPECT_EQ(line, "out");
@@ -359,7 +349,7 @@ TEST_F(Hosts, WithoutASecretNothingStarts) {
   EXPECT_EQ(ended.code, 2);
   EXPECT_TRUE(contains(ended.err, "head -c 32 /dev/urandom")) << ended.err;
   write_token("short", "15 bytes of it.");
-  std::filesystem::permissions(folder_ / write_token("open", std::string(32, 'o')),
+  std::filesystem::permissions(write_token("open", std::string(32, 'o')),
                                std::filesystem::perms(0640));
   for (const auto& [name, expected] :
        std::map<std::string, std::string>{{"short", "no token of at least 16 bytes"},

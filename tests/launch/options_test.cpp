@@ -13,10 +13,6 @@
 namespace c10d::inline v0 {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST(Options, HelpTeaches) {
   const Ended ended = run_ranks({"--help"});
   EXPECT_EQ(ended.code, 0);

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "tests/launch/process.h"
+#include "tests/temporary_directory.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -126,15 +127,13 @@ TEST(Output, WithoutATerminalThereIsNoStatusLine) {
 }
 
 TEST(Output, AStatusLineGoesToNoFile) {
-  std::string folder = ::testing::TempDir() + "/c10d-run-logs-XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const Ended ended = run(
-      {.command = c10d_run({"--log-dir", folder, "-t", "2", C10D_PROBE, "text", "", "bar\rword\n"}),
-       .environment = kXterm,
-       .terminal = true});
+  const TemporaryDirectory folder;
+  const Ended ended = run({.command = c10d_run({"--log-dir", folder.path(), "-t", "2", C10D_PROBE,
+                                                "text", "", "bar\rword\n"}),
+                           .environment = kXterm,
+                           .terminal = true});
   EXPECT_EQ(ended.out, "[0] bar\\x0dword\r\n");
-  EXPECT_EQ(content(std::filesystem::path(folder) / "0" / "stderr.log"), "bar\rword\n");
-  std::filesystem::remove_all(folder);
+  EXPECT_EQ(content(folder / "0/stderr.log"), "bar\rword\n");
 }
 
 TEST(Output, InputGoesToRankZero) {
@@ -150,18 +149,15 @@ TEST(Output, OnlyChosenRanksAreShown) {
 }
 
 TEST(Output, GoesToFiles) {
-  std::string name = ::testing::TempDir() + "/c10d-run-logs-XXXXXX";
-  ASSERT_NE(mkdtemp(name.data()), nullptr);
-  const std::filesystem::path folder = name;
-  const Ended ended = run_ranks({"-n", "2", "--log-dir", folder, "-r", "2", "-t", "0:1", C10D_PROBE,
-                                 "text", "out\n", "err\n"});
+  const TemporaryDirectory folder;
+  const Ended ended = run_ranks({"-n", "2", "--log-dir", folder.path(), "-r", "2", "-t", "0:1",
+                                 C10D_PROBE, "text", "out\n", "err\n"});
   EXPECT_EQ(ended.code, 0);
   EXPECT_EQ(sorted_lines_of(ended.out), (Lines{"[0] out", "[1] out"}));
   EXPECT_EQ(ended.err, "");
-  EXPECT_EQ(content(folder / "0" / "stdout.log"), "out\n");
-  EXPECT_EQ(content(folder / "1" / "stderr.log"), "err\n");
-  EXPECT_FALSE(std::filesystem::exists(folder / "1" / "stdout.log"));
-  std::filesystem::remove_all(folder);
+  EXPECT_EQ(content(folder / "0/stdout.log"), "out\n");
+  EXPECT_EQ(content(folder / "1/stderr.log"), "err\n");
+  EXPECT_FALSE(std::filesystem::exists(folder / "1/stdout.log"));
 }
 
 std::vector<std::string> by_shell(const std::string& line) {

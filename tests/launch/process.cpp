@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -158,6 +157,10 @@ Ended run_ranks(const std::vector<std::string>& arguments,
   return run({.command = c10d_run(arguments), .environment = environment});
 }
 
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
@@ -171,28 +174,27 @@ std::vector<std::string> sorted_lines_of(const std::string& text) {
   return lines;
 }
 
-bool no_process_left(std::string* left) {
+std::string processes_left() {
   sigset_t child, before;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
   pthread_sigmask(SIG_BLOCK, &child, &before);
   const auto deadline = steady_clock::now() + std::chrono::seconds(20);
-  bool none = false;
   for (;;) {
     const pid_t pid = waitpid(-1, nullptr, WNOHANG);
     if (pid > 0) continue;
-    none = pid < 0 && errno == ECHILD;
-    if (none || steady_clock::now() >= deadline) break;
+    if (pid < 0 || steady_clock::now() >= deadline) break;
     const timespec wait{0, 100'000'000};  // SIGCHLD ends it sooner
     sigtimedwait(&child, nullptr, &wait);
   }
+  std::string left;
   for (const pid_t pid : children()) {
-    *left += command_line(pid) + "\n";
+    left += command_line(pid) + "\n";
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return none;
+  return left;
 }
 
 }  // namespace c10d::inline v0

@@ -62,11 +62,12 @@ Ended run_ranks(const std::vector<std::string>& arguments,
                 const std::map<std::string, std::string>& environment = {});
 std::vector<std::string> c10d_run(const std::vector<std::string>& arguments);
 
+bool contains(const std::string& text, const std::string& part);
 std::vector<std::string> lines_of(const std::string& text);
 std::vector<std::string> sorted_lines_of(const std::string& text);
 
-// Waits until this process has no child, adopted ones included. False when one still lives at the
-// deadline; it is killed then, and named in `left`.
-bool no_process_left(std::string* left);
+// Waits until this process has no child, adopted ones included. Those that still live at the
+// deadline are killed; returns their command lines.
+std::string processes_left();
 
 }  // namespace c10d::inline v0

@@ -7,16 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "tests/launch/process.h"
+#include "tests/temporary_directory.h"
 
 namespace c10d::inline v0 {
 namespace {
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::size_t times(const std::string& text, const std::string& part) {
   std::size_t n = 0;
@@ -26,20 +22,15 @@ std::size_t times(const std::string& text, const std::string& part) {
 
 class Record : public ::testing::Test {
  protected:
-  Record() { EXPECT_NE(mkdtemp(folder_.data()), nullptr); }
-  ~Record() override { std::filesystem::remove_all(folder_); }
-  void TearDown() override {
-    std::string left;
-    EXPECT_TRUE(no_process_left(&left)) << left;
-  }
+  void TearDown() override { EXPECT_EQ(processes_left(), ""); }
   std::vector<nlohmann::json> files() const {
     std::vector<nlohmann::json> all;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_))
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
       if (entry.path().extension() == ".json")
         all.push_back(nlohmann::json::parse(std::ifstream(entry.path())));
     return all;
   }
-  std::string folder_ = ::testing::TempDir() + "c10d-record-XXXXXX";
+  TemporaryDirectory folder_;
 };
 
 // The text of c10d-info once it holds `part`.
@@ -48,8 +39,8 @@ std::string shown(pid_t pid, const std::string& part) {
   Ended ended;
   do {
     ended = run({.command = {C10D_INFO, "--pid", std::to_string(pid)}});
-  } while (!has(ended.out, part) && std::chrono::steady_clock::now() < end);
-  EXPECT_TRUE(has(ended.out, part)) << ended.out << ended.err;
+  } while (!contains(ended.out, part) && std::chrono::steady_clock::now() < end);
+  EXPECT_TRUE(contains(ended.out, part)) << ended.out << ended.err;
   return ended.out;
 }
 
@@ -57,8 +48,8 @@ TEST_F(Record, OfAJobThatHangsIsReadFromOutsideAndShownAtItsEnd) {
   Process job({.command = c10d_run({"-n", "3", C10D_PROBE, "hang"})});
   ASSERT_TRUE(job.wait_for_lines(2));
   const std::string text = shown(job.pid(), "  ranks 1, 2: no op yet, has not entered #1\n");
-  EXPECT_TRUE(has(text, "group \"world\", 3 ranks\n")) << text;
-  EXPECT_TRUE(has(text, "  rank 0: in barrier() #1, for ")) << text;
+  EXPECT_TRUE(contains(text, "group \"world\", 3 ranks\n")) << text;
+  EXPECT_TRUE(contains(text, "  rank 0: in barrier() #1, for ")) << text;
 
   const Ended ended =
       run({.command = {C10D_INFO, "--json", "--last", "1", "--pid", std::to_string(job.pid())}});
@@ -73,22 +64,22 @@ TEST_F(Record, OfAJobThatHangsIsReadFromOutsideAndShownAtItsEnd) {
 
   kill(job.pid(), SIGTERM);
   EXPECT_EQ(job.wait(), 128 + SIGTERM);
-  EXPECT_TRUE(has(job.err(),
-                  "where the ranks were when they were stopped:\n"
-                  "group \"world\", 3 ranks\n"
-                  "  rank 0: in barrier() #1, for "))
+  EXPECT_TRUE(contains(job.err(),
+                       "where the ranks were when they were stopped:\n"
+                       "group \"world\", 3 ranks\n"
+                       "  rank 0: in barrier() #1, for "))
       << job.err();
 }
 
 TEST_F(Record, OfAProcessThatIsInNoGroupIsAnError) {
   const Ended ended = run({.command = {C10D_INFO, "--pid", std::to_string(getpid())}});
   EXPECT_EQ(ended.code, 1);
-  EXPECT_TRUE(has(ended.err, "no group in process " + std::to_string(getpid()))) << ended.err;
+  EXPECT_TRUE(contains(ended.err, "no group in process " + std::to_string(getpid()))) << ended.err;
 }
 
 TEST_F(Record, IsKeptInAFileWhenAGroupBreaks) {
   const Ended ended =
-      run_ranks({"-n", "2", C10D_PROBE, "disagree"}, {{"C10D_RECORD_DIR", folder_}});
+      run_ranks({"-n", "2", C10D_PROBE, "disagree"}, {{"C10D_RECORD_DIR", folder_.path()}});
   EXPECT_EQ(ended.code, 5) << ended.err;
   const std::vector<nlohmann::json> all = files();
   ASSERT_GE(all.size(), 1u) << ended.err;
@@ -108,11 +99,13 @@ TEST_F(Record, ComesWithTheSignalThatTheEnvironmentNames) {
 }
 
 TEST_F(Record, ComesWithTheSignalIntoTheFolder) {
-  Process alone({.command = {C10D_PROBE, "hang"},
-                 .environment = {{"C10D_RECORD_SIGNAL", "USR2"}, {"C10D_RECORD_DIR", folder_}}});
+  Process alone(
+      {.command = {C10D_PROBE, "hang"},
+       .environment = {{"C10D_RECORD_SIGNAL", "USR2"}, {"C10D_RECORD_DIR", folder_.path()}}});
   ASSERT_TRUE(alone.wait_for_lines(1));
   kill(alone.pid(), SIGUSR2);
-  EXPECT_TRUE(alone.wait_for_error("the record of the last ops is in " + folder_)) << alone.err();
+  EXPECT_TRUE(alone.wait_for_error("the record of the last ops is in " + folder_.path()))
+      << alone.err();
   kill(alone.pid(), SIGTERM);
   EXPECT_EQ(alone.wait(), 128 + SIGTERM);
   const std::vector<nlohmann::json> all = files();
@@ -128,11 +121,12 @@ TEST_F(Record, WithoutBeingAskedForNoSignalIsHandled) {
 }
 
 TEST_F(Record, WhatIsWrongInTheEnvironmentIsSaidOnce) {
-  const Ended ended = run({.command = {C10D_PROBE, "groups"},
-                           .environment = {{"C10D_LOG", "nonsense"},
-                                           {"C10D_BAKEND", "native"},
-                                           {"C10D_BACKEND_PATH", folder_ + ":/no/such/folder"},
-                                           {"C10D_RECORD_DIR", "/no/such/place"}}});
+  const Ended ended =
+      run({.command = {C10D_PROBE, "groups"},
+           .environment = {{"C10D_LOG", "nonsense"},
+                           {"C10D_BAKEND", "native"},
+                           {"C10D_BACKEND_PATH", folder_.path() + ":/no/such/folder"},
+                           {"C10D_RECORD_DIR", "/no/such/place"}}});
   EXPECT_EQ(ended.code, 0) << ended.err;
   for (const char* said :
        {"C10D_LOG=nonsense is none of: error, warn, info, debug; taken for warn",
@@ -158,7 +152,7 @@ TEST_F(Record, AValueThatAVariableCannotHaveIsAnError) {
     const Ended ended = run(
         {.command = {C10D_PROBE, "groups"}, .environment = {{variable.first, variable.second}}});
     EXPECT_EQ(ended.code, 1) << variable.first;
-    EXPECT_TRUE(has(ended.err, said)) << variable.first << ": " << ended.err;
+    EXPECT_TRUE(contains(ended.err, said)) << variable.first << ": " << ended.err;
   }
 }
 

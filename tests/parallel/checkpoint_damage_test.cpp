@@ -10,7 +10,7 @@
 
 #include "src/parallel/checkpoint_save.h"
 #include "tests/contract/ranks.h"
-#include "tests/parallel/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace c10d::parallel {
 namespace {

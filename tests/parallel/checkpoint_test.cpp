@@ -13,7 +13,7 @@
 #include "src/parallel/checkpoint_files.h"
 #include "src/parallel/safetensors.h"
 #include "tests/contract/ranks.h"
-#include "tests/parallel/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace c10d::parallel {
 namespace {

@@ -10,7 +10,7 @@
 #include "c10d/parallel/mesh.h"
 #include "tests/contract/ranks.h"
 #include "tests/parallel/even_units.h"
-#include "tests/parallel/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace c10d::parallel {
 namespace {

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "c10d/parallel/checkpoint.h"
-#include "tests/parallel/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace c10d::parallel {
 namespace {

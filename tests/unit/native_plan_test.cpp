@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "src/backends/native/tuning.h"
+#include "tests/temporary_directory.h"
 #include "tests/unit/native_ranks.h"
 
 namespace c10d::inline v0::native {
@@ -216,15 +216,8 @@ TEST(NativeTuning, AHostileOrStaleFileIsAWarningAndNoCurve) {
 // A folder for tunings, for the groups that are made while it lives.
 class TuningFolder {
  public:
-  TuningFolder() {
-    if (::mkdtemp(folder_) == nullptr) throw std::runtime_error("mkdtemp");
-    ::setenv("XDG_CACHE_HOME", folder_, 1);
-  }
-  ~TuningFolder() {
-    ::unsetenv("XDG_CACHE_HOME");
-    std::error_code error;
-    std::filesystem::remove_all(folder_, error);
-  }
+  TuningFolder() { ::setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1); }
+  ~TuningFolder() { ::unsetenv("XDG_CACHE_HOME"); }
   TuningFolder(const TuningFolder&) = delete;
   TuningFolder& operator=(const TuningFolder&) = delete;
   // Where the ranks are near and where they are far: two groups may measure differently.
@@ -238,7 +231,7 @@ class TuningFolder {
   }
 
  private:
-  char folder_[32] = "/tmp/c10d-test-XXXXXX";
+  TemporaryDirectory folder_;
 };
 
 // By what a group reports c10d-bench tune names its file, and the next group must look there.

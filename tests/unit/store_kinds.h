@@ -2,7 +2,6 @@
 #pragma once
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 
 #include "c10d/error.h"
 #include "c10d/store.h"
+#include "tests/temporary_directory.h"
 
 namespace c10d::test {
 
@@ -35,24 +35,13 @@ inline OpenStore hash_store() {
   return [store = make_hash_store(std::chrono::seconds(30))] { return store; };
 }
 
-// Removes the file and its folder at the end, whatever the store did.
+// A place for a file store.
 class TemporaryFile {
  public:
-  TemporaryFile() {
-    char name[] = "/tmp/c10d-test-XXXXXX";
-    if (mkdtemp(name) == nullptr) throw std::runtime_error("mkdtemp");
-    folder_ = name;
-  }
-  ~TemporaryFile() {
-    ::unlink(path().c_str());
-    ::rmdir(folder_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  std::string path() const { return folder_ + "/store"; }
+  std::string path() const { return folder_ / "store"; }
 
  private:
-  std::string folder_;
+  TemporaryDirectory folder_;
 };
 
 // The lock that a user of a file store holds while it changes the file.

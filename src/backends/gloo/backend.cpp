@@ -2,6 +2,7 @@
 #include "src/backends/gloo/backend.h"
 
 #include <fmt/format.h>
+#include <gloo/config.h>
 #include <gloo/transport/unbound_buffer.h>
 
 #include <chrono>
@@ -9,13 +10,19 @@
 
 #include "kernels/alone.h"
 #include "kernels/collected.h"
-#include "src/backends/gloo/library.h"
 #include "src/backends/gloo/mesh.h"
 #include "src/backends/gloo/point_to_point.h"
 #include "src/core/write_signals.h"
 
 namespace c10d::inline v0 {
 namespace {
+
+#define C10D_GLOO_TEXT(x) #x
+#define C10D_GLOO_VERSION(a, b, c) C10D_GLOO_TEXT(a) "." C10D_GLOO_TEXT(b) "." C10D_GLOO_TEXT(c)
+constexpr const char* kGlooVersion =
+    C10D_GLOO_VERSION(GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH);
+#undef C10D_GLOO_VERSION
+#undef C10D_GLOO_TEXT
 
 constexpr std::size_t kMaxPendingCollectives = 4096;
 constexpr std::size_t kMaxPendingMessages = 256;

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -14,19 +13,9 @@
 #include "c10d/collective.h"
 #include "c10d/store.h"
 #include "src/backends/gloo/revocable_mesh.h"
+#include "src/backends/gloo/scratch.h"
 
 namespace c10d::inline v0 {
-
-// Memory that an op needs beside its tensors, kept from op to op up to a limit.
-class Scratch {
- public:
-  std::byte* take(std::size_t bytes);
-  void release();
-
- private:
-  std::unique_ptr<std::byte[]> data_;
-  std::size_t size_ = 0;
-};
 
 // One collective in progress: all ranks have agreed on it, and there is more than one of them.
 struct Run {
@@ -38,6 +27,11 @@ struct Run {
   int rank() const noexcept { return mesh->rank; }
   int size() const noexcept { return mesh->size; }
   std::chrono::milliseconds timeout() const { return time_until(deadline); }
+  template <class Options>
+  void set_tag_and_timeout(Options& options) const {
+    options.setTag(tag);
+    options.setTimeout(timeout());
+  }
 };
 
 // One function per op. They throw what Gloo throws.

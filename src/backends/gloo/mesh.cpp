@@ -2,6 +2,7 @@
 #include "src/backends/gloo/mesh.h"
 
 #include <fmt/format.h>
+#include <gloo/transport/tcp/device.h>
 #include <net/if.h>
 
 #include <algorithm>
@@ -11,7 +12,6 @@
 #include <vector>
 
 #include "c10d/env.h"
-#include "src/backends/gloo/library.h"
 #include "src/core/mutex.h"
 #include "src/core/never_destroy.h"
 #include "src/core/start_thread.h"
@@ -25,7 +25,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How often a wait for a peer looks whether the group broke.
+// How often a wait for a peer checks whether the group broke.
 constexpr milliseconds kLook{20};
 
 std::string address_key(int rank) { return fmt::format("gloo/{}", rank); }
@@ -43,11 +43,11 @@ std::string read_addresses(const BackendContext& context, int rank, Deadline dea
   }
 }
 
-// Ends the wait for a connection when the group breaks meanwhile, or at the deadline: Gloo waits
-// there for a peer that may have died, and for nothing else. No other connection is closed, and
-// this one only when it was waited for a look ago already: Gloo closes with a reset, and a peer
-// that has not accepted yet what is reset then ends with its process, in Gloo's thread (getpeername
-// fails, which throws there).
+// Ends the wait for a connection when the group breaks, or at the deadline: Gloo itself goes on
+// waiting for a peer that may have died. It closes only the connection that is waited for, and only
+// if the look before found it waited for already. For Gloo closes with a reset, and that kills the
+// process of a peer that has not accepted the connection yet: getpeername() fails in Gloo's own
+// thread, which throws there.
 class BrokenWatch {
  public:
   static constexpr int kNobody = -1;
@@ -189,8 +189,8 @@ void connect_all(const BackendContext& context, gloo::transport::Context& connec
   }
 }
 
-// Gloo closes with a reset, and a peer that has not accepted yet what is reset ends with its
-// process: see BrokenWatch. What was begun stays open until this process ends.
+// Until this process ends: to close a connection that the peer has not accepted yet would kill its
+// process, see BrokenWatch.
 void keep_open(std::shared_ptr<gloo::transport::Device> device,
                std::shared_ptr<gloo::transport::Context> connections) {
   never_destroy(std::move(device));

@@ -10,31 +10,20 @@
 #include <gloo/types.h>
 
 #include <cstring>
-#include <numeric>
 
+#include "kernels/collected.h"
 #include "src/backends/gloo/collectives.h"
 
 namespace c10d::inline v0 {
 namespace {
 
 constexpr std::uint8_t kPiecesPrefix = 0x20;  // of slots; Gloo's own collectives use 1 to 8
-constexpr std::size_t kKeptScratchBytes = std::size_t{64} << 20;
 
 void* pointer(ConstTensor tensor) { return const_cast<void*>(tensor.data); }
-
-std::size_t first_of(std::span<const std::size_t> counts, int rank) {
-  return std::accumulate(counts.begin(), counts.begin() + rank, std::size_t{0});
-}
 
 // No-op when a rank's own shard is already in place.
 void copy(Tensor to, ConstTensor from) {
   if (from.bytes() > 0 && to.data != from.data) std::memcpy(to.data, from.data, from.bytes());
-}
-
-template <class Options>
-void finish(Options& options, const Run& run) {
-  options.setTag(run.tag);
-  options.setTimeout(run.timeout());
 }
 
 // The root's side of gather_pieces and scatter_pieces: `post` each peer's piece, then wait for all.
@@ -76,22 +65,6 @@ void scatter_pieces(const Run& run, ConstTensor all, Tensor own,
 
 }  // namespace
 
-std::byte* Scratch::take(std::size_t bytes) {
-  if (bytes > size_) {
-    data_.reset();
-    size_ = 0;
-    data_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    size_ = bytes;
-  }
-  return data_.get();
-}
-
-void Scratch::release() {
-  if (size_ <= kKeptScratchBytes) return;
-  data_.reset();
-  size_ = 0;
-}
-
 void gather_pieces(const Run& run, ConstTensor own, Tensor all, std::span<const std::size_t> counts,
                    int root) {
   const std::uint64_t slot = gloo::Slot::build(kPiecesPrefix, run.tag);
@@ -119,7 +92,7 @@ void all_gather_pieces(const Run& run, ConstTensor own, Tensor all,
   as_element(all.dtype, [&]<class T>(T) {
     options.setOutput(static_cast<T*>(all.data), {counts.begin(), counts.end()});
   });
-  finish(options, run);
+  run.set_tag_and_timeout(options);
   gloo::allgatherv(options);
 }
 
@@ -130,7 +103,7 @@ void exchange_pieces(const Run& run, ConstTensor input, std::span<const std::siz
     options.setInput(static_cast<T*>(pointer(input)), {input_counts.begin(), input_counts.end()});
     options.setOutput(static_cast<T*>(output.data), {output_counts.begin(), output_counts.end()});
   });
-  finish(options, run);
+  run.set_tag_and_timeout(options);
   gloo::alltoallv(options);
 }
 
@@ -143,7 +116,7 @@ void run(const Run& run, const Broadcast& op) {
     options.setOutput(static_cast<T*>(op.output.data), op.output.count);
   });
   options.setRoot(op.root);
-  finish(options, run);
+  run.set_tag_and_timeout(options);
   gloo::broadcast(options);
 }
 
@@ -156,7 +129,7 @@ void run(const Run& run, const AllGather& op) {
       options.setInput(static_cast<T*>(pointer(op.input)), op.input.count);
     options.setOutput(output, op.output.count);
   });
-  finish(options, run);
+  run.set_tag_and_timeout(options);
   gloo::allgather(options);
 }
 
@@ -172,7 +145,7 @@ void run(const Run& run, const Gather& op) {
     if (run.rank() == op.root) options.setOutput(static_cast<T*>(op.output.data), op.output.count);
   });
   options.setRoot(op.root);
-  finish(options, run);
+  run.set_tag_and_timeout(options);
   gloo::gather(options);
 }
 
@@ -192,7 +165,7 @@ void run(const Run& run, const Scatter& op) {
     options.setOutput(static_cast<T*>(op.output.data), op.output.count);
   });
   options.setRoot(op.root);
-  finish(options, run);
+  run.set_tag_and_timeout(options);
   gloo::scatter(options);
 }
 
@@ -207,7 +180,7 @@ void run(const Run& run, const AllToAll& op) {
     options.setInput(static_cast<T*>(pointer(op.input)), op.input.count);
     options.setOutput(static_cast<T*>(op.output.data), op.output.count);
   });
-  finish(options, run);
+  run.set_tag_and_timeout(options);
   gloo::alltoall(options);
 }
 
@@ -217,7 +190,7 @@ void run(const Run& run, const AllToAllV& op) {
 
 void run(const Run& run, const Barrier&) {
   gloo::BarrierOptions options(run.mesh);
-  finish(options, run);
+  run.set_tag_and_timeout(options);
   gloo::barrier(options);
 }
 

@@ -17,16 +17,11 @@ constexpr std::size_t kInlineBytes = 4096;
 
 }  // namespace
 
-SendMessage::SendMessage(gloo::Context& mesh, const Send& op, std::uint32_t number) {
-  const bool inlined = op.input.bytes() <= kInlineBytes;
-  const MessageHeader header{op.input.count, number, op.input.dtype, inlined};
-  first_.resize(sizeof(header) + (inlined ? op.input.bytes() : 0));
-  std::memcpy(first_.data(), &header, sizeof(header));
-  if (inlined && op.input.count > 0)
-    std::memcpy(first_.data() + sizeof(header), op.input.data, op.input.bytes());
-  first_buffer_ = mesh.createUnboundBuffer(first_.data(), first_.size());
+SendMessage::SendMessage(gloo::Context& mesh, const Send& op, std::uint32_t number)
+    : first_(first_part_of(op, number, kInlineBytes)),
+      first_buffer_(mesh.createUnboundBuffer(first_.data(), first_.size())) {
   first_buffer_->send(op.peer, gloo::Slot::build(kHeaderPrefix, op.tag));
-  if (inlined) return;
+  if (op.input.bytes() <= kInlineBytes) return;
   payload_buffer_ = mesh.createUnboundBuffer(const_cast<void*>(op.input.data), op.input.bytes());
   payload_buffer_->send(op.peer, gloo::Slot::build(kPayloadPrefix, number));
 }

@@ -3,7 +3,6 @@
 #include <gloo/reduce.h>
 
 #include <array>
-#include <cstring>
 
 #include "kernels/collected.h"
 #include "kernels/reduce.h"
@@ -26,18 +25,6 @@ void set_reduction(Options& options, DType dtype, ReduceOp op) {
   });
 }
 
-void multiply(void* out, const void* in, std::size_t count, DType dtype, ReduceOp op) {
-  const std::array inputs = {static_cast<const std::byte*>(in)};
-  reduce(dtype, op, static_cast<std::byte*>(out), inputs, count);
-}
-
-// Reduces `size` runs of `count` elements that lie one after the other in `collected`.
-void reduce_collected(Tensor output, const std::byte* collected, int size, ReduceOp op) {
-  std::vector<const std::byte*> inputs;
-  for (int rank = 0; rank < size; ++rank) inputs.push_back(collected + rank * output.bytes());
-  reduce(output.dtype, op, static_cast<std::byte*>(output.data), inputs, output.count);
-}
-
 // Rank i ends with shard i, reduced: every rank sends shard i of its input to rank i.
 void collect_and_reduce(const Run& run, ConstTensor input, Tensor output, const PieceCounts& counts,
                         ReduceOp op) {
@@ -45,9 +32,7 @@ void collect_and_reduce(const Run& run, ConstTensor input, Tensor output, const 
   const std::size_t n = static_cast<std::size_t>(run.size());
   const Tensor collected(run.scratch.take(n * own * size_of(input.dtype)), n * own, input.dtype);
   exchange_pieces(run, input, counts, collected, PieceCounts(n, own));
-  if (own > 0)
-    reduce_collected({output.data, own, output.dtype},
-                     static_cast<const std::byte*>(collected.data), run.size(), op);
+  reduce_collected({output.data, own, output.dtype}, collected.data, run.size(), op);
 }
 
 void all_reduce_collected(const Run& run, const AllReduce& op) {
@@ -55,12 +40,10 @@ void all_reduce_collected(const Run& run, const AllReduce& op) {
   if (op.input.bytes() * n <= kGatherAllBytes) {
     const Tensor all(run.scratch.take(n * op.input.bytes()), n * op.input.count, op.input.dtype);
     all_gather_pieces(run, op.input, all, PieceCounts(n, op.input.count));
-    return reduce_collected(op.output, static_cast<const std::byte*>(all.data), run.size(), op.op);
+    return reduce_collected(op.output, all.data, run.size(), op.op);
   }
   const PieceCounts counts = slices(op.input.count, run.size());
-  std::size_t first = 0;
-  for (int rank = 0; rank < run.rank(); ++rank) first += counts[rank];
-  const Tensor own = op.output.slice(first, counts[run.rank()]);
+  const Tensor own = op.output.slice(first_of(counts, run.rank()), counts[run.rank()]);
   collect_and_reduce(run, op.input, own, counts, op.op);
   all_gather_pieces(run, own, op.output, counts);
 }
@@ -72,7 +55,7 @@ void run(const Run& run, const AllReduce& op) {
   if (collects_first(op.input.dtype, op.op.kind)) return all_reduce_collected(run, op);
   const void* input = op.input.data;
   if (op.op.kind == ReduceOp::premul_sum) {
-    multiply(op.output.data, input, op.input.count, op.input.dtype, op.op);
+    multiply(op.output.data, op.input, op.op);
     input = op.output.data;
   }
   gloo::AllreduceOptions options(run.mesh);
@@ -82,8 +65,7 @@ void run(const Run& run, const AllReduce& op) {
     options.setOutput(static_cast<T*>(op.output.data), op.output.count);
   });
   set_reduction(options, op.input.dtype, on_the_way(op.op));
-  options.setTag(run.tag);
-  options.setTimeout(run.timeout());
+  run.set_tag_and_timeout(options);
   gloo::allreduce(options);
   if (op.op.kind == ReduceOp::avg) divide(op.output, run.size());
 }
@@ -105,7 +87,7 @@ void run(const Run& run, const Reduce& op) {
   void* output = root ? op.output.data : run.scratch.take(op.input.bytes());
   const void* input = op.input.data;
   if (op.op.kind == ReduceOp::premul_sum) {
-    multiply(output, input, op.input.count, op.input.dtype, op.op);
+    multiply(output, op.input, op.op);
     input = output;
   }
   gloo::ReduceOptions options(run.mesh);
@@ -116,8 +98,7 @@ void run(const Run& run, const Reduce& op) {
   });
   options.setRoot(op.root);
   set_reduction(options, op.input.dtype, on_the_way(op.op));
-  options.setTag(run.tag);
-  options.setTimeout(run.timeout());
+  run.set_tag_and_timeout(options);
   gloo::reduce(options);
   if (root && op.op.kind == ReduceOp::avg) divide(op.output, run.size());
 }

@@ -155,9 +155,8 @@ namespace {
 std::unique_ptr<Backend> make_mpi_backend(BackendContext context) {
   if (context.size == 1) return std::make_unique<MpiBackend>(std::move(context), Channel());
   check_startable(context);
-  const BackendContext& starting = context;
   return make_together(context, [&](const Channel::Look& look) {
-    start_mpi(starting, look);
+    start_mpi(context, look);
     return Channel::duplicate(MPI_COMM_WORLD, look);
   });
 }

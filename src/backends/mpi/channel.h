@@ -21,7 +21,7 @@ struct Channel {
   int rank = 0;
   int size = 1;
 
-  // Called now and then by who waits for the other ranks, and throws what shall end that.
+  // Called now and then during a wait for the other ranks; what it throws ends the wait.
   using Look = std::function<void()>;
   // Duplicates `parent`, collectively over its ranks.
   static Channel duplicate(MPI_Comm parent, const Look& look);

@@ -31,9 +31,7 @@ const void* shard(const Channel& channel, ConstTensor all, std::size_t count) {
 }
 
 const void* shard(const Channel& channel, ConstTensor all, std::span<const std::size_t> counts) {
-  const std::size_t first =
-      std::accumulate(counts.begin(), counts.begin() + channel.rank, std::size_t{0});
-  return bytes_of(all) + first * size_of(all.dtype);
+  return bytes_of(all) + first_of(counts, channel.rank) * size_of(all.dtype);
 }
 
 const void* in_place_or(bool in_place, const void* data) { return in_place ? MPI_IN_PLACE : data; }

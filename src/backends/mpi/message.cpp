@@ -18,17 +18,11 @@ int payload_tag(std::uint32_t number) { return static_cast<int>(number % 32768);
 }  // namespace
 
 Message::Message(const Channel& channel, const Send& op, std::uint32_t number)
-    : channel_(channel), tag_(op.tag) {
-  const bool inlined = op.input.bytes() <= kInlineBytes;
-  const MessageHeader header{op.input.count, number, op.input.dtype, inlined};
-  first_.resize(sizeof(header) + (inlined ? op.input.bytes() : 0));
-  std::memcpy(first_.data(), &header, sizeof(header));
-  if (inlined && op.input.count > 0)
-    std::memcpy(first_.data() + sizeof(header), op.input.data, op.input.bytes());
+    : channel_(channel), tag_(op.tag), first_(first_part_of(op, number, kInlineBytes)) {
   const auto turn = mpi_turn();
   check_mpi(MPI_Isend(first_.data(), static_cast<int>(first_.size()), MPI_BYTE, op.peer,
                       static_cast<int>(op.tag), channel_.headers, &header_request_));
-  if (inlined) return;
+  if (op.input.bytes() <= kInlineBytes) return;
   const auto [count, type] = channel_.elements(op.input.count, op.input.dtype);
   check_mpi(MPI_Isend(op.input.data, count, type, op.peer, payload_tag(number), channel_.payloads,
                       &payload_request_));

@@ -2,9 +2,7 @@
 #include "src/backends/mpi/plan.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <numeric>
 
 #include "kernels/collected.h"
 #include "kernels/reduce.h"
@@ -17,10 +15,6 @@ namespace {
 // Elements of one call where counts exceed an int.
 constexpr std::size_t kChunk = std::size_t{1} << 30;
 constexpr int kExchangeTag = 1;
-
-std::size_t first_of(std::span<const std::size_t> counts, int rank) {
-  return std::accumulate(counts.begin(), counts.begin() + rank, std::size_t{0});
-}
 
 Tensor writable(ConstTensor tensor) {
   return {const_cast<void*>(tensor.data), tensor.count, tensor.dtype};
@@ -68,10 +62,7 @@ Plan::Counts Plan::equal(std::size_t count) const {
 }
 
 void Plan::add_multiply(void* output, ConstTensor input, ReduceOp op) {
-  add_step([=] {
-    const std::array inputs = {static_cast<const std::byte*>(input.data)};
-    reduce(input.dtype, op, static_cast<std::byte*>(output), inputs, input.count);
-  });
+  add_step([=] { multiply(output, input, op); });
 }
 
 void Plan::add_divide(Tensor tensor) {
@@ -103,14 +94,7 @@ void Plan::add_collect(ConstTensor input, Tensor own, std::span<const std::size_
                        ReduceOp op) {
   const Tensor all = scratch(own.count * static_cast<std::size_t>(channel_.size), input.dtype);
   add(AllToAllV{all, input, equal(own.count), counts});
-  add_step([this, own, all, op] {
-    if (own.count == 0) return;
-    std::vector<const std::byte*> inputs;
-    for (int rank = 0; rank < channel_.size; ++rank)
-      inputs.push_back(static_cast<const std::byte*>(all.data) +
-                       static_cast<std::size_t>(rank) * own.bytes());
-    reduce(own.dtype, op, static_cast<std::byte*>(own.data), inputs, own.count);
-  });
+  add_step([this, own, all, op] { reduce_collected(own, all.data, channel_.size, op); });
 }
 
 void Plan::compose(const AllReduce& op) {
@@ -119,15 +103,7 @@ void Plan::compose(const AllReduce& op) {
     if (op.input.bytes() * n <= kGatherAllBytes) {
       const Tensor all = scratch(n * op.input.count, op.input.dtype);
       add(AllGather{all, op.input});
-      add_step([=] {
-        if (op.output.count == 0) return;
-        std::vector<const std::byte*> inputs;
-        for (std::size_t rank = 0; rank < n; ++rank)
-          inputs.push_back(static_cast<const std::byte*>(all.data) + rank * op.input.bytes());
-        reduce(op.output.dtype, op.op, static_cast<std::byte*>(op.output.data), inputs,
-               op.output.count);
-      });
-      return;
+      return add_step([=] { reduce_collected(op.output, all.data, static_cast<int>(n), op.op); });
     }
     const Counts counts = slices(op.input.count, channel_.size);
     const Tensor own = op.output.slice(first_of(counts, channel_.rank), counts[channel_.rank]);
@@ -174,45 +150,32 @@ void Plan::compose(const Reduce& op) {
   }
 }
 
-void Plan::compose(const ReduceScatter& op) {
-  const std::size_t first = static_cast<std::size_t>(channel_.rank) * op.output.count;
-  if (collects_first(op.input.dtype, op.op.kind)) {
-    add_collect(op.input, op.output, equal(op.output.count), op.op);
-  } else if (op.output.data == op.input.slice(first, 0).data) {
-    const Tensor apart = scratch(op.output.count, op.output.dtype);
-    add(ReduceScatter{apart, op.input, op.op});
-    add_copy(op.output, apart);
+template <class T>
+void Plan::add_reduce_scatter(const T& op, std::span<const std::size_t> counts) {
+  if (collects_first(op.input.dtype, op.op.kind))
+    return add_collect(op.input, op.output, counts, op.op);
+  T rest = op;  // what is left for MPI
+  if (op.output.data == op.input.slice(first_of(counts, channel_.rank), 0).data) {
+    rest.output = scratch(op.output.count, op.output.dtype);
+    add(rest);
+    add_copy(op.output, rest.output);
   } else if (op.op.kind == ReduceOp::premul_sum) {
     const Tensor scaled = scratch(op.input.count, op.input.dtype);
     add_multiply(scaled.data, op.input, op.op);
-    add(ReduceScatter{op.output, scaled, ReduceOp::sum});
+    rest.input = scaled;
+    rest.op = ReduceOp::sum;
+    add(rest);
   } else if (op.op.kind == ReduceOp::avg) {
-    add(ReduceScatter{op.output, op.input, ReduceOp::sum});
+    rest.op = ReduceOp::sum;
+    add(rest);
     add_divide(op.output);
   } else {
-    add_reduce_each(op.input, op.output, equal(op.output.count), op.op);
+    add_reduce_each(op.input, op.output, counts, op.op);
   }
 }
 
-void Plan::compose(const ReduceScatterV& op) {
-  const std::size_t first = first_of(op.counts, channel_.rank);
-  if (collects_first(op.input.dtype, op.op.kind)) {
-    add_collect(op.input, op.output, op.counts, op.op);
-  } else if (op.output.data == op.input.slice(first, 0).data) {
-    const Tensor apart = scratch(op.output.count, op.output.dtype);
-    add(ReduceScatterV{apart, op.input, op.counts, op.op});
-    add_copy(op.output, apart);
-  } else if (op.op.kind == ReduceOp::premul_sum) {
-    const Tensor scaled = scratch(op.input.count, op.input.dtype);
-    add_multiply(scaled.data, op.input, op.op);
-    add(ReduceScatterV{op.output, scaled, op.counts, ReduceOp::sum});
-  } else if (op.op.kind == ReduceOp::avg) {
-    add(ReduceScatterV{op.output, op.input, op.counts, ReduceOp::sum});
-    add_divide(op.output);
-  } else {
-    add_reduce_each(op.input, op.output, op.counts, op.op);
-  }
-}
+void Plan::compose(const ReduceScatter& op) { add_reduce_scatter(op, equal(op.output.count)); }
+void Plan::compose(const ReduceScatterV& op) { add_reduce_scatter(op, op.counts); }
 
 void Plan::add_reduce_each(ConstTensor input, Tensor own, std::span<const std::size_t> counts,
                            ReduceOp op) {

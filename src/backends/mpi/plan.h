@@ -19,8 +19,8 @@
 namespace c10d::inline v0 {
 
 // One collective as steps: each calls MPI or works locally, and the next one begins when that is
-// done. The steps that talk are the same on all ranks, whatever is in place or async on one of
-// them; where `polls` is false, which it is on all ranks or on none, MPI's own collectives block.
+// done. The steps that communicate are the same on all ranks, whatever is in place or async on one
+// of them. Without `polls`, on which all ranks agree, MPI's own collectives block.
 class Plan {
  public:
   using Step = std::function<void()>;
@@ -95,7 +95,10 @@ class Plan {
   void add_exchange(std::vector<Piece> to_send, std::vector<Piece> to_take);
   // Every rank sends shard i of its input to rank i, which reduces what it gets into `own`.
   void add_collect(ConstTensor input, Tensor own, std::span<const std::size_t> counts, ReduceOp op);
-  // The same one rank after the other, where the counts are too large for MPI.
+  // Of ReduceScatter and ReduceScatterV.
+  template <class T>
+  void add_reduce_scatter(const T& op, std::span<const std::size_t> counts);
+  // As add_collect() one rank after the other, where the counts are too large for MPI.
   void add_reduce_each(ConstTensor input, Tensor own, std::span<const std::size_t> counts,
                        ReduceOp op);
 

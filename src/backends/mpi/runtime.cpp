@@ -69,15 +69,11 @@ std::string line_to_type(int size) {
 struct World {
   std::vector<Member> members;
   Duration timeout{};
+  bool on_one_host = false;
 };
 World& world() {
   static World& of_process = *new World();
   return of_process;
-}
-
-bool is_on_one_host(const std::vector<Member>& members) {
-  return std::all_of(members.begin(), members.end(),
-                     [](const Member& member) { return member.same_host; });
 }
 
 void finalise_at_exit() try {
@@ -96,7 +92,7 @@ void finalise_at_exit() try {
                    fmt::format("waits for {:.0f} s in MPI_Finalize for the other ranks; {}",
                                std::chrono::duration<double>(now - start).count(),
                                about_not_running(all.members, idle));
-               if (now - start >= all.timeout && !(idle.empty() && is_on_one_host(all.members)))
+               if (now - start >= all.timeout && !(idle.empty() && all.on_one_host))
                  throw std::runtime_error(text + "; exits without it");
                log(LogLevel::warn, "{}", text);
              });
@@ -212,7 +208,7 @@ void start_mpi(const BackendContext& context, const Channel::Look& look) {
   MutexLock lock(start_mutex);
   if (!is_initialised()) {
     check_not_failed(context);
-    world() = {context.members, context.timeout};
+    world() = {context.members, context.timeout, context.all_local()};
     try {
       call_apart(initialise, look);
     } catch (...) {
@@ -258,16 +254,13 @@ MpiTurn::~MpiTurn() C10D_THREAD_ANNOTATION(no_thread_safety_analysis) {
 
 bool mpi_is_concurrent() noexcept { return concurrent.load(std::memory_order_relaxed); }
 
-std::string mpi_error_text(int code) {
+void check_mpi(int code) {
+  if (code == MPI_SUCCESS) return;
   int error_class = 0, length = 0;
   char text[MPI_MAX_ERROR_STRING] = "";
   MPI_Error_class(code, &error_class);
   MPI_Error_string(code, text, &length);
-  return fmt::format("{} (class {})", text, error_class);
-}
-
-void check_mpi(int code) {
-  if (code != MPI_SUCCESS) throw std::runtime_error(mpi_error_text(code));
+  throw std::runtime_error(fmt::format("{} (class {})", text, error_class));
 }
 
 const char* mpi_version() {

@@ -19,7 +19,7 @@ namespace c10d::inline v0 {
 // twice, and a program may end its last group and make another. A process that exits with a living
 // group does not finalise: that could wait for peers that are gone, while mpirun ends the job by
 // itself. Nor does one whose peers are gone or stopped past the group's timeout.
-//
+
 // Whether start_mpi() may be called: it waits for all ranks inside MPI_Init_thread, and MPI starts
 // once. Throws DistBackendError (unsupported) that says what to type when this process cannot.
 void check_startable(const BackendContext& context);
@@ -60,9 +60,7 @@ void keep_for_good(std::unique_ptr<T> op) {
   never_destroy(std::move(op));
 }
 
-// "MPI_ERR_TRUNCATE: message truncated".
-std::string mpi_error_text(int code);
-// Throws std::runtime_error with that text unless the code is MPI_SUCCESS.
+// Throws std::runtime_error with MPI's text unless the code is MPI_SUCCESS.
 void check_mpi(int code);
 const char* mpi_version();
 

@@ -13,6 +13,7 @@
 
 #include "c10d/env.h"
 #include "c10d/version.h"
+#include "src/core/host.h"
 
 namespace c10d::inline v0::native {
 namespace {
@@ -22,19 +23,6 @@ using Json = nlohmann::json;
 constexpr int kSchema = 3;
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostPoints = 64;
-
-std::string read_cpu_model() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name"))
-      return line.substr(std::min(line.size(), line.find(':') + 2));
-  return "unknown";
-}
-
-const std::string& cpu_model() {
-  static const std::string model = read_cpu_model();
-  return model;
-}
 
 bool numbers_of(const Json& row, const char* name, std::vector<double>& values) {
   const auto list = row.find(name);

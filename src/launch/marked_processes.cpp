@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/launch/descendants.h"
+#include "src/launch/marked_processes.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -3,8 +3,8 @@
 
 namespace c10d::inline v0 {
 
-// Kills every process whose environment holds `marker` ("NAME=value"), again and again until none
-// is found: what left its process group or session is caught too, unless it wiped its environment.
+// Kills every process whose environment holds `marker` ("NAME=value"), until none is found.
+// Processes that left their group or session are found too, unless they wiped their environment.
 // Returns how many were killed. Async-signal-safe, for a forked child of a threaded process.
 int kill_marked_processes(const char* marker) noexcept;
 

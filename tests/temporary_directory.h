@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <stdlib.h>
+
 #include <filesystem>
 #include <stdexcept>
 #include <string>
 
-namespace c10d::parallel {
+namespace c10d {
 
 // An empty directory that goes with the object.
 class TemporaryDirectory {
@@ -27,4 +29,4 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-}  // namespace c10d::parallel
+}  // namespace c10d
