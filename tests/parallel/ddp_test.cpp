@@ -429,6 +429,24 @@ TEST_P(DdpOn, BucketsAreRebuiltInTheOrderOfRankZero) {
   });
 }
 
+TEST_P(DdpOn, ParametersMayBeEmptyAndFrozenByTurns) {
+  run(2, [](ProcessGroup& group) {
+    const std::vector<ParamSpec> params{{"none", {0}}, {"a", {4}}, {"b", {4}}, {"last", {2, 0}}};
+    Reducer reducer(group, params, {.bucket_bytes = 1, .check_hash = true});
+    for (std::size_t step = 0; step < 4; ++step) {
+      reducer.begin({.samples = 1});
+      for (const std::size_t param : {3, 2, 1, 0}) {
+        fill(reducer, param, 2);
+        const bool frozen = (step + param + static_cast<std::size_t>(group.rank())) % 2 == 0;
+        frozen ? reducer.unused(param) : reducer.ready(param);
+      }
+      reducer.finish();
+      for (const std::size_t param : {1, 2})
+        EXPECT_EQ(mean_of(reducer, param), std::vector<float>(4, 1.0f));
+    }
+  });
+}
+
 TEST_P(DdpOn, GradientsMayBeMarkedFromSeveralThreads) {
   run(2, [](ProcessGroup& group) {
     std::vector<ParamSpec> params;
