@@ -83,6 +83,7 @@ class Local final : public Strategy {
       for (int shard = 0; shard < net_.shards(); ++shard) score = score + feed_.score(shard);
     }
     const Traced span(trace_, "backward, optimizer");
+    before_update_();
     updates_.begin(rows_of(task_, batch), step, rate);
     net_.backward(0, nodes, updates_);
     return score;

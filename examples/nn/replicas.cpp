@@ -33,6 +33,7 @@ class Replicas final : public Strategy {
 
   Score step(std::span<const std::int64_t> batch, std::uint64_t step, float rate) override {
     engine_.step([&](Replica& replica) { return work(replica, batch, step); });
+    before_update_();
     const Traced span(trace_, "optimizer");
     Score score;
     for (const Worker& worker : workers_) score = score + worker.score;

@@ -136,6 +136,7 @@ class Replicated final : public Strategy {
       const Traced span(trace_, "backward");
       net_.backward(0, nodes, gradients_);
     }
+    before_update_();
     std::chrono::duration<double> updating{};
     {
       Traced span(trace_, "wait for gradients");

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <stdexcept>
 
 #include "c10d/parallel/fsdp.h"
@@ -150,6 +149,7 @@ class Sharded final : public Strategy {
       span.add_to(waited_);
       fsdp_.end_step();
     }
+    before_update_();
     const Traced span(trace_, "optimizer");
     for (std::size_t u = 0; u < units(); ++u) update(u, step, rate);
     fsdp_.publish();
@@ -259,36 +259,35 @@ std::unique_ptr<Strategy> sharded(const Task& task, c10d::ProcessGroup& group, T
 
 std::string memory_plan(const Task& task, int size) {
   std::string text = fmt::format(
-      "MiB per rank in a step, {} with {} parameters, {}, {} ranks, activations not counted:\n{:8}",
+      "MiB per rank in a step, {} with {} parameters, {}, {} ranks, activations not counted; with\n"
+      "--checkpoint rank 0, sharded every rank that writes, holds a copy besides:\n{:8}",
       task.model.name, task.model.elements(), task.options.optimizer, size, "");
-  for (const char* column : {"parameters", "gradients", "optimizer", "buffers", "sum"})
+  for (const char* column : {"parameters", "gradients", "optimizer", "buffers", "sum", "copy"})
     text += fmt::format("{:>12}", column);
-  const auto row = [&](const std::string& name, std::initializer_list<std::size_t> bytes) {
-    std::size_t sum = 0;
+  const auto row = [&](const std::string& name, const c10d::parallel::FsdpMemory& memory,
+                       std::size_t kept, std::size_t states) {
+    const std::size_t buffers = memory.gathered + memory.gradient_buffers;
     text += fmt::format("\n{:8}", name);
-    for (const std::size_t part : bytes) {
-      text += fmt::format("{:12.2f}", static_cast<double>(part) / (1 << 20));
-      sum += part;
-    }
-    text += fmt::format("{:12.2f}", static_cast<double>(sum) / (1 << 20));
+    for (const std::size_t bytes : {memory.parameters, memory.gradients, states, buffers,
+                                    memory.total() + states, kept + states})
+      text += fmt::format("{:12.2f}", static_cast<double>(bytes) / (1 << 20));
   };
   const std::size_t values = task.model.elements() * sizeof(float);
   const auto states = static_cast<std::size_t>(task.optimizer.states());
   row("DDP",
-      {values, c10d::parallel::gradient_bytes(task.model.parameters, reducer_options(task), size),
-       states * values, 0});
+      {.parameters = values,
+       .gradients =
+           c10d::parallel::gradient_bytes(task.model.parameters, reducer_options(task), size)},
+      values, states * values);
   const std::vector<Unit> units = units_of(task.model, borders_of(task.model));
   const auto plan = [&](int zero) {
     const int replicas = task.options.replicas;
     return c10d::parallel::plan_memory(units, options_of(task, zero, units), 0, size / replicas,
                                        replicas);
   };
-  for (int zero = 1; zero <= 3; ++zero) {
-    const c10d::parallel::FsdpMemory memory = plan(zero);
-    row(fmt::format("ZeRO-{}", zero),
-        {memory.parameters, memory.gradients, states * plan(3).parameters,
-         memory.gathered + memory.gradient_buffers});
-  }
+  const std::size_t part = plan(3).parameters;
+  for (int zero = 1; zero <= 3; ++zero)
+    row(fmt::format("ZeRO-{}", zero), plan(zero), part, states * part);
   return text + "\n";
 }
 

@@ -168,6 +168,7 @@ class Staged final : public Strategy {
   Score step(std::span<const std::int64_t> batch, std::uint64_t step, float rate) override {
     for (auto& [number, stage] : stages_) stage->begin(batch, step);
     pipeline_->step();
+    before_update_();
     Score score;
     const Traced span(trace_, "optimizer");
     for (auto& [number, stage] : stages_) {

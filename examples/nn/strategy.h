@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -35,6 +36,8 @@ class Strategy {
   // Collective. Forward, backward, reduction and update on a global batch, the same on every rank.
   // `step` counts from 1. The score of what this rank computed.
   virtual Score step(std::span<const std::int64_t> batch, std::uint64_t step, float rate) = 0;
+  // Called once in every step, before it changes anything that parts() names.
+  void before_update(std::function<void()> callback) { before_update_ = std::move(callback); }
   // Collective. For evaluation and the digest; valid until the next step.
   virtual WholeValues collect() = 0;
   // What this rank holds of parameters and optimizer state, to save and to load.
@@ -44,6 +47,9 @@ class Strategy {
   virtual c10d::ProcessGroup& group() = 0;
   // How long this rank has stood still for others so far: communication that nothing hid.
   virtual std::chrono::duration<double> waited() const { return {}; }
+
+ protected:
+  std::function<void()> before_update_ = [] {};
 };
 
 // One process, one thread. `group` is a group of one, for the checkpoint.

@@ -321,6 +321,9 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
   if (!options.checkpoint.empty())
     saver.emplace(group, options.checkpoint,
                   c10d::parallel::SaveOptions{.timeout = group.timeout()});
+  // The step after a checkpoint computes while the copy is made.
+  const auto copying = std::make_shared<std::optional<c10d::parallel::AsyncSaver::Copying>>();
+  strategy.before_update([copying] { copying->reset(); });
   const std::uint64_t stop =
       options.steps > 0 ? static_cast<std::uint64_t>(options.steps) : task.steps();
   Progress progress(task, group.rank());
@@ -348,7 +351,7 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
                            : sampler.cursor() == sampler.total();
       if (!saver || !(due || step == stop)) continue;
       collect_finite(task, strategy, step);
-      saver->save(snapshot_of(task, strategy, sampler, step));
+      copying->emplace(saver->save(snapshot_of(task, strategy, sampler, step)));
     }
     const std::string speed = speed_of(progress.rate(), times, waited, group.size());
     double sums[] = {score.loss, static_cast<double>(score.rows)};

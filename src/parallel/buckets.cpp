@@ -38,14 +38,29 @@ std::size_t gradient_bytes(std::span<const ParamSpec> params, const ReducerOptio
 
 Buckets::Buckets(ProcessGroup& group, std::span<const ParamSpec> params,
                  std::vector<std::size_t> order, const ReducerOptions& options)
-    : params_(params), order_(std::move(order)), places_(params.size()) {
-  const std::size_t limit = bytes_per_bucket(params, options);
-  for (const std::size_t param : order_)
-    lay_out(param, buckets_.size() <= 1 ? options.first_bucket_bytes : limit);
+    : params_(params),
+      first_limit_(options.first_bucket_bytes),
+      limit_(bytes_per_bucket(params, options)),
+      order_(std::move(order)),
+      places_(params.size()) {
+  lay_out();
   memory_ = group.allocate<std::uint8_t>(gradient_bytes(params, options, group.size()));
 }
 
-void Buckets::lay_out(std::size_t param, std::size_t limit) {
+void Buckets::reorder(std::vector<std::size_t> order) {
+  order_ = std::move(order);
+  lay_out();
+  std::fill_n(memory_.data(), memory_.size(), std::uint8_t{0});  // the padding, too
+}
+
+void Buckets::lay_out() {
+  buckets_.clear();
+  bytes_ = 0;
+  for (const std::size_t param : order_)
+    append(param, buckets_.size() <= 1 ? first_limit_ : limit_);
+}
+
+void Buckets::append(std::size_t param, std::size_t limit) {
   const ParamSpec& spec = params_[param];
   const std::size_t bytes = aligned_up(spec.bytes());
   if (buckets_.empty() || buckets_.back().dtype != spec.dtype ||

@@ -27,6 +27,8 @@ class Buckets {
   // Collective: allocates. `order`: the parameters as they are expected to become ready.
   Buckets(ProcessGroup& group, std::span<const ParamSpec> params, std::vector<std::size_t> order,
           const ReducerOptions& options);
+  // In the same memory. All gradients are zero then.
+  void reorder(std::vector<std::size_t> order);
 
   const std::vector<std::size_t>& order() const noexcept { return order_; }
   std::size_t size() const noexcept { return buckets_.size(); }
@@ -45,10 +47,12 @@ class Buckets {
     DType dtype = DType::f32;
     std::vector<BucketParam> params;
   };
-  void lay_out(std::size_t param, std::size_t limit);
+  void lay_out();
+  void append(std::size_t param, std::size_t limit);
   std::byte* arena(int slot) const noexcept;
 
   std::span<const ParamSpec> params_;
+  std::size_t first_limit_, limit_;  // bytes of a bucket
   std::vector<std::size_t> order_;
   std::vector<Extent> buckets_;
   std::vector<Place> places_;  // by parameter

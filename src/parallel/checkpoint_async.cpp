@@ -90,6 +90,7 @@ class AsyncSaver::State {
   std::future<void> written_;  // last: its destructor waits for the thread
 };
 
+AsyncSaver::Copying::Copying(std::shared_ptr<Copy> begun) noexcept : copy(std::move(begun)) {}
 AsyncSaver::Copying::~Copying() { wait(); }
 void AsyncSaver::Copying::wait() const noexcept {
   if (copy) copy->make();

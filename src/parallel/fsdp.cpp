@@ -15,14 +15,10 @@
 #include "src/parallel/wait_all.h"
 
 namespace c10d::inline v0::parallel {
-namespace {
-
-constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-
-}  // namespace
 
 class Fsdp::Engine {
  public:
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   Engine(ProcessGroup& group, std::vector<Unit> units, const FsdpOptions& options,
          ProcessGroup* replicas);
   ~Engine();
@@ -118,8 +114,11 @@ Fsdp::Engine::Engine(ProcessGroup& group, std::vector<Unit> units, const FsdpOpt
   sums_.emplace(group, replicas, options, shards_of_group(options, group.size(), sets()));
 }
 
-// In the middle of a step: gathers still write to this memory. Each has the deadline of its group.
+// In the middle of a step others wait for this rank, and gathers still write to this memory.
 Fsdp::Engine::~Engine() {
+  for (const State& state : states_)
+    if (state.is_in_use || state.is_reduced || state.leaves_done > 0)
+      abort("Fsdp was destroyed in the middle of a step");
   for (const Gathered& buffer : gathered_) try {
       wait_all({&buffer.work, 1});
     } catch (const DistError&) {  // was or will be the result of another call
@@ -181,9 +180,9 @@ void Fsdp::Engine::allocate(State& state, std::size_t slots) {
 }
 
 void Fsdp::Engine::abort(const std::string& why) const noexcept {
+  if (sums_) return sums_->abort(why);
   group_.abort(why);
   if (replicas_) replicas_->abort(why);
-  if (sums_) sums_->abort(why);
 }
 
 template <class... Values>

@@ -21,15 +21,14 @@ void add_over_ranks(ProcessGroup& group, std::optional<TreeSum>& tree, const Ten
 
 GradientSums::GradientSums(ProcessGroup& group, ProcessGroup* replicas, const FsdpOptions& options,
                            int shards)
-    : group_(twin_of(group, "fsdp")), wire_(options.reduce) {
+    : users_(group),
+      users_replicas_(replicas),
+      group_(twin_of(group, "fsdp")),
+      wire_(options.reduce) {
   if (replicas) replicas_ = twin_of(*replicas, "fsdp");
   if (options.mode != ReduceMode::reproducible) return;
   tree_.emplace(group_, shards);
   if (replicas) replica_tree_.emplace(replicas_, replicas_.size());
-}
-
-GradientSums::~GradientSums() {
-  if (!queue_.is_idle()) abort("Fsdp was destroyed in the middle of a step");
 }
 
 std::uint64_t GradientSums::submit(Job job) {
@@ -38,15 +37,21 @@ std::uint64_t GradientSums::submit(Job job) {
       sum(job);
       job.done();
     } catch (const std::exception& error) {
-      abort(error.what());  // the ranks of the other group must not wait for this one
+      abort(error.what());
+      throw;
+    } catch (...) {
+      abort("Fsdp: an observer of sums threw what is no std::exception");
       throw;
     }
   });
 }
 
 void GradientSums::abort(std::string_view why) const noexcept {
+  users_.abort(why);
   group_.abort(why);
-  if (replicas_) replicas_.abort(why);
+  if (!users_replicas_) return;
+  users_replicas_->abort(why);
+  replicas_.abort(why);
 }
 
 void GradientSums::sum(const Job& job) {

@@ -5,7 +5,6 @@
 #include <functional>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include "c10d/parallel/fsdp.h"
 #include "c10d/parallel/reproducible.h"
@@ -28,20 +27,18 @@ class GradientSums {
 
   // Collective, over both groups.
   GradientSums(ProcessGroup& group, ProcessGroup* replicas, const FsdpOptions& options, int shards);
-  // Jobs that are still there fail, on all ranks.
-  ~GradientSums();
-  GradientSums(const GradientSums&) = delete;
-  GradientSums& operator=(const GradientSums&) = delete;
 
   // Its memory must stay until wait() with the number that is returned.
   std::uint64_t submit(Job job);
   // Until that job and all before it are done; throws what one of them failed with.
   void wait(std::uint64_t number) { queue_.wait(number); }
-  void abort(std::string_view why) const noexcept;
+  void abort(std::string_view why) const noexcept;  // all groups: others wait in any of them
 
  private:
   void sum(const Job& job);
 
+  ProcessGroup& users_;
+  ProcessGroup* users_replicas_;
   ProcessGroup group_, replicas_;
   std::optional<TreeSum> tree_, replica_tree_;
   DType wire_;

@@ -227,7 +227,7 @@ void Reducer::State::rebuild() {
     std::copy(own.begin(), own.end(), order.begin());
     group.broadcast(order, 0);
     const std::vector<std::size_t> agreed(order.begin(), order.end());
-    if (agreed != buckets->order()) buckets = Buckets(group, params, agreed, options);
+    if (agreed != buckets->order()) buckets->reorder(agreed);
     wants_rebuild = false;
   } catch (const std::exception& error) {
     fail(std::current_exception(), error.what());

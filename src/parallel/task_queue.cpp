@@ -27,11 +27,6 @@ void TaskQueue::wait(std::uint64_t number) {
   if (error_) std::rethrow_exception(error_);
 }
 
-bool TaskQueue::is_idle() {
-  const std::lock_guard lock(mutex_);
-  return done_ == submitted_;
-}
-
 void TaskQueue::serve() {
   std::unique_lock lock(mutex_);
   while (!error_) {

@@ -24,7 +24,6 @@ class TaskQueue {
   // Until that task and all before it are done; throws what one of them threw. A task must end by
   // itself.
   void wait(std::uint64_t number);
-  bool is_idle();
 
  private:
   void serve();

@@ -4,7 +4,9 @@
 
 Runs the training programs in PROGRAMS with one model, seed and global batch, in one process, as
 threads, on several ranks, sharded, as a pipeline, over the backends given, and after SIGKILL;
-compares the digests that they print. Without --model a part that takes a minute.
+compares the digests that they print. Without --model a part that takes a minute. In slices:
+
+    ladder.py PROGRAMS --model resnet18 --gloo --only 'DDP, [1-3]' --digest 66157e78ffd27f28
 """
 import argparse
 import os
@@ -22,6 +24,8 @@ from typing import NamedTuple
 DEADLINE = 240  # of one run, in seconds
 SAVE_EVERY = 3
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v")
+TWO_PER_RANK = ("interleaved", "zb-v")  # stages
+MOST_STAGES = {"mlp": 4, "gpt": 7}  # that a model can be cut into
 # Open MPI refuses root and more ranks than cores unless told; MPICH ignores these. Both keep memory
 # of their own until the process ends.
 MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -53,8 +57,8 @@ class Run(NamedTuple):
 
 
 class Ladder:
-    def __init__(self, programs, folder, model, steps):
-        self.programs, self.folder = Path(programs), Path(folder)
+    def __init__(self, programs, folder, model, steps, only, wanted):
+        self.programs, self.folder, self.only = Path(programs), Path(folder), only
         data = "digits"
         if model == "gpt":
             data = self.folder / "sums"
@@ -62,7 +66,7 @@ class Ladder:
         self.task = ["--model", model, "--data", str(data), "--global-batch-size", "30",
                      "--shift", "0" if model == "gpt" else "1", "--epochs", "100000"]
         self.model, self.steps = model, steps
-        self.wanted, self.failures, self.runs = None, [], 0
+        self.wanted, self.failures, self.runs = wanted, [], 0
 
     def start(self, run, steps, output, more=()):
         """Runs to step `steps`; for 0 without end."""
@@ -104,14 +108,22 @@ class Ladder:
             print(found)
             self.failures.append(f"{self.model} {name}")
 
+    def one_process(self):
+        """The digest that all others must have."""
+        if self.wanted is None:
+            began = time.monotonic()
+            self.wanted = self.digest(Run("train_single"), self.steps)
+            self.report("one process", self.wanted, self.wanted, began)
+
     def check(self, name, run):
-        began = time.monotonic()
-        found = self.digest(run, self.steps)
-        self.wanted = self.wanted or found
-        self.report(name, found, self.wanted, began)
+        if re.search(self.only, name):
+            began = time.monotonic()
+            self.report(name, self.digest(run, self.steps), self.wanted, began)
 
     def check_resume(self, chance, interrupted, resumed):
         """Kills a rank at a random moment of a run, and lets another run go on."""
+        if not re.search(self.only, f"{interrupted}, killed, {resumed}"):
+            return
         began = time.monotonic()
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             checkpoint = ("--checkpoint", folder, "--save-every", str(SAVE_EVERY))
@@ -193,7 +205,7 @@ def end_process(fd):
 
 
 def small(ladder, backends, chance):
-    ladder.check("one process", Run("train_single"))
+    ladder.one_process()
     ladder.check("2 threads", Run("train_data_parallel", options=("--ranks", "2")))
     ladder.check("3 spawned", Run("train_spawn", options=("--ranks", "3")))
     for ranks in (1, 2, 3):
@@ -204,15 +216,16 @@ def small(ladder, backends, chance):
         ladder.check(f"ZeRO-{zero}, 2 ranks", Run("train_fsdp", 2, options=("--zero", zero)))
     ladder.check("ZeRO-3, 2 x 2 ranks", Run("train_fsdp", 4, options=("--replicas", "2")))
     for schedule in SCHEDULES:
-        ladder.check(f"pipeline {schedule}, 2 ranks",
-                     Run("train_pipeline", 2, options=("--pipeline-schedule", schedule)))
+        for ranks in (1, 2) if schedule in TWO_PER_RANK else (2,):
+            ladder.check(f"pipeline {schedule}, {ranks} ranks",
+                         Run("train_pipeline", ranks, options=("--pipeline-schedule", schedule)))
     for i, backend in enumerate(backends):
         ladder.check_resume(chance, Run("train_ddp", 2, backend),
                             Run("train_ddp", 3, backends[(i + 1) % len(backends)]))
 
 
 def everything(ladder, backends, chance):
-    ladder.check("one process", Run("train_single"))
+    ladder.one_process()
     if NATIVE in backends:
         for ranks in ("2", "3", "8"):
             ladder.check(f"{ranks} threads",
@@ -225,13 +238,13 @@ def everything(ladder, backends, chance):
             for zero in ("1", "2", "3"):
                 ladder.check(f"ZeRO-{zero}, {ranks} ranks, {backend.name}",
                              Run("train_fsdp", ranks, backend, ("--zero", zero)))
-        for ranks in (2, 4):
-            for schedule in SCHEDULES if ladder.model != "mlp" else SCHEDULES[:2]:
-                stages = ranks * (2 if schedule in ("interleaved", "zb-v") else 1)
-                if ladder.model == "gpt" and stages > 7:
-                    continue  # more than it can be cut into
+        for schedule in SCHEDULES:
+            per_rank = 2 if schedule in TWO_PER_RANK else 1
+            for stages in (2, 4, 8) if per_rank == 2 else (2, 4):
+                if stages > MOST_STAGES.get(ladder.model, 8):
+                    continue
                 ladder.check(f"pipeline {schedule}, {stages} stages, {backend.name}",
-                             Run("train_pipeline", ranks, backend,
+                             Run("train_pipeline", stages // per_rank, backend,
                                  ("--pipeline-schedule", schedule)))
         chain = [Run("train_ddp", 2, backend), Run("train_fsdp", 3, backend), Run("train_single"),
                  Run("train_pipeline", 2, backend), Run("train_ddp", 4, backend)]
@@ -252,11 +265,14 @@ def main():
                         help="the mpi backend for the MPI of this launcher (repeatable)")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000),
                         help="of the moments at which runs are killed")
+    parser.add_argument("--only", metavar="REGEX", default="",
+                        help="the runs whose line matches, and one process")
+    parser.add_argument("--digest", help="of one process, which is not run then")
     arguments = parser.parse_args()
     print(f"killed as --seed {arguments.seed} says", flush=True)
     with tempfile.TemporaryDirectory(prefix="c10d-ladder-") as folder:
         ladder = Ladder(arguments.programs, folder, arguments.model or "babycnn",
-                        30 if arguments.model else 12)
+                        30 if arguments.model else 12, arguments.only, arguments.digest)
         (everything if arguments.model else small)(ladder, arguments.backends,
                                                    random.Random(arguments.seed))
     print(f"{ladder.runs} runs, {len(ladder.failures)} differ")

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 #include <sstream>
+#include <type_traits>
 
 #include "src/parallel/checkpoint_files.h"
 #include "src/parallel/safetensors.h"
@@ -256,6 +257,10 @@ TEST(Checkpoint, RanksThatDisagreeAreToldSo) {
   }
   EXPECT_TRUE(names_in(directory.path()).empty());
 }
+
+// To be kept in a member, moved from one to the next: a copy would wait when it goes.
+static_assert(std::is_nothrow_move_constructible_v<AsyncSaver::Copying>);
+static_assert(!std::is_copy_constructible_v<AsyncSaver::Copying>);
 
 TEST(Checkpoint, InTheBackgroundTheyAreOfTheMomentOfTheCall) {
   const TemporaryDirectory directory;

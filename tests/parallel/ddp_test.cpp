@@ -399,14 +399,20 @@ TEST(Ddp, BucketsHoldAnEighthOfTheGradientsButOneToTwentyFiveMebibytes) {
   EXPECT_EQ(limit(48, {.bucket_bytes = 25 * mebibyte}), 25 * mebibyte);
 }
 
-// After the first step the buckets follow rank 0's order, whatever the others' is.
+// After the first step the buckets follow rank 0's order, whatever the others' is, in the same
+// memory: where a gradient was there may be padding now.
 TEST_P(DdpOn, BucketsAreRebuiltInTheOrderOfRankZero) {
   run(2, [](ProcessGroup& group) {
     const std::vector<ParamSpec> params{
-        {.name = "a", .shape = {4}}, {.name = "b", .shape = {4}}, {.name = "c", .shape = {4}}};
+        {.name = "a", .shape = {4}}, {.name = "b", .shape = {20}}, {.name = "c", .shape = {4}}};
     Reducer reducer(group, params, {.first_bucket_bytes = 1, .bucket_bytes = 1});
     std::string order;
-    reducer.on_bucket_done([&](const Bucket& bucket) { order += bucket.params[0].spec->name; });
+    reducer.on_bucket_done([&](const Bucket& bucket) {
+      order += bucket.params[0].spec->name;
+      const auto* const values = static_cast<const float*>(bucket.gradient.data);
+      for (std::size_t i = bucket.params[0].spec->count(); i < bucket.gradient.count; ++i)
+        EXPECT_EQ(values[i], 0) << "padding of " << bucket.params[0].spec->name;
+    });
     for (int step = 0; step < 3; ++step) {
       reducer.begin({.samples = 1});
       using Marks = std::vector<std::size_t>;
@@ -416,9 +422,28 @@ TEST_P(DdpOn, BucketsAreRebuiltInTheOrderOfRankZero) {
       }
       reducer.finish();
       for (std::size_t param = 0; param < 3; ++param)
-        EXPECT_EQ(mean_of(reducer, param), std::vector<float>(4, static_cast<float>(param + 1)));
+        EXPECT_EQ(mean_of(reducer, param),
+                  std::vector<float>(params[param].count(), static_cast<float>(param + 1)));
     }
     EXPECT_EQ(order, "cbabcabca");
+  });
+}
+
+TEST_P(DdpOn, ParametersMayBeEmptyAndFrozenByTurns) {
+  run(2, [](ProcessGroup& group) {
+    const std::vector<ParamSpec> params{{"none", {0}}, {"a", {4}}, {"b", {4}}, {"last", {2, 0}}};
+    Reducer reducer(group, params, {.bucket_bytes = 1, .check_hash = true});
+    for (std::size_t step = 0; step < 4; ++step) {
+      reducer.begin({.samples = 1});
+      for (const std::size_t param : {3, 2, 1, 0}) {
+        fill(reducer, param, 2);
+        const bool frozen = (step + param + static_cast<std::size_t>(group.rank())) % 2 == 0;
+        frozen ? reducer.unused(param) : reducer.ready(param);
+      }
+      reducer.finish();
+      for (const std::size_t param : {1, 2})
+        EXPECT_EQ(mean_of(reducer, param), std::vector<float>(4, 1.0f));
+    }
   });
 }
 

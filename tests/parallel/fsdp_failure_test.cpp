@@ -116,6 +116,65 @@ TEST_P(ShardedFailure, GroupsThatMakeNoGridAreRefused) {
   });
 }
 
+void step(Fsdp& fsdp) {
+  for (const std::size_t unit : {0, 1}) {
+    fsdp.unshard(unit);
+    fsdp.next_gradient(unit);
+    fsdp.gradient_done(unit);
+    fsdp.reduce(unit);
+    fsdp.reshard(unit);
+  }
+  fsdp.end_step();
+  fsdp.publish();
+}
+
+// Rank 1 fails and lives on with its group; rank 0 does not hear of it by a deadline.
+void one_fails(const contract::OnBackend& on, Keep keep, const std::function<void(Fsdp&)>& fail) {
+  contract::Latch ready(2), heard(2);  // an abort may end any call that is under way
+  on.run(2, [&](ProcessGroup& group) {
+    {
+      Fsdp fsdp(group, even_units({2, 2}), {.keep = keep});
+      step(fsdp);
+      ready.arrive_and_wait();
+      if (group.rank() == 1)
+        fail(fsdp);
+      else
+        EXPECT_NE(contract::code_of([&] {
+                    for (int i = 0; i < 2; ++i) step(fsdp);
+                  }),
+                  Code::timed_out);
+    }
+    heard.arrive_and_wait();
+  });
+}
+
+TEST_P(ShardedFailure, AnObserverThatThrowsEndsTheStepsOfEveryRank) {
+  for (const Keep& keep : {kZero1, kZero3}) {
+    const auto expect = [&]<class Error>(const Error& error) {
+      one_fails(*this, keep, [&](Fsdp& fsdp) {
+        fsdp.on_reduced([&](std::size_t unit) {
+          if (unit == 1) throw error;
+        });
+        EXPECT_THROW(step(fsdp), Error);
+      });
+    };
+    expect(std::runtime_error("seen enough"));
+    expect(42);
+  }
+}
+
+TEST_P(ShardedFailure, DestroyedInTheMiddleOfAStep) {
+  for (const Keep& keep : {kZero1, kZero3}) {
+    one_fails(*this, keep, [](Fsdp& fsdp) { fsdp.unshard(0); });
+    one_fails(*this, keep, [](Fsdp& fsdp) {
+      fsdp.unshard(0);
+      fsdp.next_gradient(0);
+      fsdp.gradient_done(0);
+      fsdp.reduce(0);
+    });
+  }
+}
+
 C10D_ON_EACH_BACKEND(ShardedFailure);
 
 }  // namespace

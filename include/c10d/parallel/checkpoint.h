@@ -92,9 +92,8 @@ C10D_API std::string save(ProcessGroup& group, const std::string& directory,
 C10D_API std::optional<LoadResult> load(ProcessGroup& group, const std::string& directory,
                                         Snapshot& snapshot, LoadOptions options = {});
 
-// As save(), but the caller waits for a copy in memory only, which is kept for the next one; a
-// thread does all, on a group of its own. One checkpoint at a time: save() waits for the one
-// before. One thread at a time.
+// As save(), but the caller waits for a copy in memory only, kept for the next one; a thread does
+// all, on a group of its own. save() waits for the checkpoint before. One thread at a time.
 class C10D_API AsyncSaver {
  public:
   // Collective. `group` must outlive this object.
@@ -105,21 +104,22 @@ class C10D_API AsyncSaver {
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
-  // The parts' memory is read until wait() returns, which makes the copy itself unless the thread
-  // has begun it. The destructor waits.
-  struct Copying {
+  // The parts' memory is read until wait() returns. The destructor waits.
+  struct C10D_API Copying {
     struct Copy;
+    Copying(std::shared_ptr<Copy> begun = {}) noexcept;
+    Copying(Copying&&) noexcept = default;
+    ~Copying();
+    void wait() const noexcept;
     std::shared_ptr<Copy> copy;
-    C10D_API void wait() const noexcept;
-    C10D_API ~Copying();
   };
-  // Collective. Throws what befell the checkpoint before, if neither wait() nor poll() did: the new
-  // one is then not begun. Who drops the result has waited for the copy; who keeps it computes
-  // meanwhile, and changes nothing that the parts name before wait().
+  // Collective. Throws what befell the checkpoint before, if neither wait() nor poll() did, and
+  // begins none. Who drops the result has waited for the copy; who keeps it computes meanwhile, and
+  // changes nothing that the parts name before wait().
   Copying save(const Snapshot& snapshot);
-  // Collective. Returns when the checkpoint under way, if any, is on the disk and the latest;
-  // throws why it is not: a CheckpointError is the same on every rank; after any other DistError (a
-  // rank died, SaveOptions::timeout passed) this object saves no more.
+  // Collective. Returns when the checkpoint under way, if any, is on the disk and the latest; else
+  // throws why not: a CheckpointError is the same on every rank; after any other DistError (a rank
+  // died, SaveOptions::timeout passed) this object saves no more.
   void wait();
   // Collective, one small all_reduce. As wait() when every rank knows how the checkpoint ended;
   // else false, at once. True when nothing is under way.

@@ -72,8 +72,9 @@ C10D_API FsdpMemory plan_memory(std::span<const Unit> units, const FsdpOptions& 
 //
 // Every call but the const ones is made in the same order on all ranks. One thread at a time. A
 // call that is out of order is InvalidArgument and aborts the groups: other ranks fail with that
-// text. Sums run in a thread of this object, on a group of its own. Errors of the group come out of
-// the call that needs the result, end_step() at the latest.
+// text. So do a sum that failed, what on_reduced() threw, and the destructor while a unit is
+// gathered or has gradients that end_step() has not seen. Sums run in a thread of this object, on a
+// group of its own. Errors come out of the call that needs the result, end_step() at the latest.
 class C10D_API Fsdp {
  public:
   // Collective. Every rank of `group` holds a part. With `replicas`, the group across which whole
