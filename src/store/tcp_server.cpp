@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/store/tcp_server.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <exception>
 #include <new>
@@ -29,6 +31,14 @@ void check(int result, std::string_view call) {
         {.code = Code::out_of_resources,
          .message = fmt::format("cannot start the store's server: {}: {}; raise ulimit -n", call,
                                 uv_strerror(result))});
+}
+
+// The first loop of a process takes a pipe for signals, and libuv ends the process without it.
+void check_descriptors() {
+  int ends[2];
+  check(::pipe2(ends, O_CLOEXEC) == 0 ? 0 : -errno, "pipe2");
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 template <class Handle>
@@ -68,6 +78,7 @@ struct TcpServer::Connection {
 
 TcpServer::TcpServer(Fd listener, HandshakeOptions options, StoreLimits limits)
     : service_(std::move(options), limits), max_limbo_(limbo_limit()), buffer_(kReadBytes) {
+  check_descriptors();
   check(uv_loop_init(&loop_), "uv_loop_init");
   int result = uv_async_init(
       &loop_, &stop_, [](uv_async_t* handle) { static_cast<TcpServer*>(handle->data)->stop(); });
