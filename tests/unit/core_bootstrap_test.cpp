@@ -86,7 +86,7 @@ class StoreOfOneThatGivesUp final : public RequestStore<Store> {
 
 // All ranks of one start give up at about the same time.
 TEST(MeetingThatFails, WhoCameAndGaveUpIsNotNamedAmongThoseWhoNeverCame) {
-  const auto store = std::make_shared<StoreOfOneThatGivesUp>();
+  const std::shared_ptr<Store> store = std::make_shared<StoreOfOneThatGivesUp>();
   store->set("w.1/rank/0", "");
   try {
     bootstrap({.store = store,
