@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/store/tcp_server.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -33,12 +33,14 @@ void check(int result, std::string_view call) {
                                 uv_strerror(result))});
 }
 
-// The first loop of a process takes a pipe for signals, and libuv ends the process without it.
+// The first loop of a process takes a pipe for signals after a descriptor or two of its own, and
+// libuv ends the process when it gets none.
 void check_descriptors() {
-  int ends[2];
-  check(::pipe2(ends, O_CLOEXEC) == 0 ? 0 : -errno, "pipe2");
-  ::close(ends[0]);
-  ::close(ends[1]);
+  Fd held[4];
+  for (Fd& fd : held) {
+    fd.reset(::eventfd(0, EFD_CLOEXEC));
+    check(fd ? 0 : -errno, "eventfd");
+  }
 }
 
 template <class Handle>
