@@ -48,7 +48,7 @@ bool is_cut_off(const std::string& path) {
 }
 
 OpenedModule open_file(const std::string& path) {
-  if (is_cut_off(path)) return refuse(path, path + " is cut off: install it again");
+  if (is_cut_off(path)) return refused_module(path, path + " is cut off: install it again");
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) return refused_module(path, dlerror());
   using Entry = const BackendModule* (*)();

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "c10d/process_group.h"
+#include "src/core/failure_text.h"
 #include "src/core/group_state.h"
 #include "src/core/mutex.h"
 #include "src/core/work_shared.h"
@@ -47,17 +50,20 @@ Work Batch::submit() {
   const auto outcome = std::make_shared<Outcome>(ops_.size() + 1);
   const std::vector<Op> ops = std::exchange(ops_, {});
   const Work work = outcome->whole.work();
-  std::size_t submitted = 0;
+  std::size_t followed = 0;
+  std::optional<Failure> failed;
   try {
     for (const Op& op : ops) {
-      const Work one = state_->submit(op, each);
-      ++submitted;
-      detail::WorkShared::on_terminal(
-          one, [outcome](const Failure* failure) { outcome->one_done(failure); });
+      std::function<void(const Failure*)> follow = [outcome](const Failure* failure) {
+        outcome->one_done(failure);
+      };
+      detail::WorkShared::on_terminal(state_->submit(op, each), std::move(follow));
+      ++followed;
     }
-  } catch (const DistError& error) {
-    for (std::size_t i = submitted; i < ops.size(); ++i) outcome->one_done(&error.failure());
+  } catch (const std::exception& error) {
+    failed = thrown(error, "submit");
   }
+  for (; followed < ops.size(); ++followed) outcome->one_done(&*failed);
   outcome->one_done(nullptr);
   if (!options_.async) work.wait();
   return work;

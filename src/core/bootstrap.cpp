@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <iterator>
 #include <random>
 
 #include "c10d/version.h"
@@ -205,11 +206,10 @@ class Bootstrap {
                    .group = options_.name});
   }
 
-  void look_for_failure() {
+  void look_for_failure(Duration patience) {
     std::optional<std::string> text;
     try {
-      text = options_.store->try_get(
-          failed_key(), std::min<Duration>(patience_until(options_.deadline), kTelling));
+      text = options_.store->try_get(failed_key(), patience);
     } catch (const DistTimeoutError&) {  // no news; the deadline decides
     }
     if (!text) return;
@@ -223,26 +223,40 @@ class Bootstrap {
     std::vector<std::string> keys;
     for (int rank = 0; rank < options_.size; ++rank) keys.push_back(key(rank));
     auto next_report = steady_clock::now() + kMissingReport;
+    const Duration pause = pause_between_looks(options_.size);
+    std::vector<int> missing_before;  // others give up when we do, and take back that they came
     while (true) {
-      look_for_failure();
       const Duration left = options_.deadline - steady_clock::now();
+      const bool late = left <= Duration::zero();
+      look_for_failure(std::clamp<Duration>(left, kGivingBack, kTelling));
+      if (left <= pause && missing_before.empty()) missing_before = missing_ranks();
       try {
-        return options_.store->multi_get(
-            keys, std::clamp<Duration>(left, Duration(1), pause_between_looks(options_.size)));
+        return options_.store->multi_get(keys, std::clamp<Duration>(left, Duration(1), pause));
       } catch (const DistTimeoutError&) {
       }
-      const bool late = left <= Duration::zero();
       if (!late && steady_clock::now() < next_report) continue;
       next_report += kMissingReport;
-      std::vector<int> missing;
-      for (int rank = 0; rank < options_.size; ++rank)
-        if (!options_.store->try_get(key(rank), patience_until(options_.deadline)))
-          missing.push_back(rank);
+      const std::vector<int> missing = missing_ranks();
       if (missing.empty()) continue;
-      if (late) throw_failure(never_arrived(missing));
+      if (late) throw_failure(never_arrived(in_both(missing, missing_before)));
       log(LogLevel::warn, "group \"{}\", rank {}: still waiting for ranks {}", options_.name,
           options_.rank, ranges_of(missing));
     }
+  }
+
+  std::vector<int> missing_ranks() const {
+    std::vector<int> missing;
+    for (int rank = 0; rank < options_.size; ++rank)
+      if (!options_.store->try_get(key(rank), kGivingBack)) missing.push_back(rank);
+    return missing;
+  }
+
+  // All that are missing, if none was before.
+  static std::vector<int> in_both(const std::vector<int>& missing, const std::vector<int>& before) {
+    std::vector<int> both;
+    std::set_intersection(missing.begin(), missing.end(), before.begin(), before.end(),
+                          std::back_inserter(both));
+    return both.empty() ? missing : both;
   }
 
   Failure never_arrived(const std::vector<int>& missing) const {

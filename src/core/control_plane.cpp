@@ -91,7 +91,17 @@ std::shared_ptr<const Failure> ControlPlane::explain(Failure otherwise, Duration
     if (broken() || std::chrono::steady_clock::now() >= end) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return broken() ? failure() : fail(std::move(otherwise));
+  if (broken()) return failure();
+  return fail(peer_left(otherwise) ? left(otherwise.rank, otherwise.op) : std::move(otherwise));
+}
+
+// Whether the other end of a connection closed because its rank left the group.
+bool ControlPlane::peer_left(const Failure& lost) try {
+  if (lost.code != Code::link_lost || lost.rank < 0) return false;
+  const std::vector<int> gone = ranks_that_left();
+  return std::find(gone.begin(), gone.end(), lost.rank) != gone.end();
+} catch (const DistError&) {  // the store is gone, and says nothing
+  return false;
 }
 
 std::shared_ptr<const Failure> ControlPlane::failure_of_another() {

@@ -82,6 +82,7 @@ class ControlPlane : public Control {
   // among them.
   ControlPlane(const ControlOptions& options, std::shared_ptr<SharedMapping> mapping,
                int first_rank);
+  bool peer_left(const Failure& lost);
   // Breaks the group if a peer is known to be gone: what the monitor would find by and by.
   virtual void look_for_evidence() {}
   std::string name_of(int rank) const;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <new>
 #include <string_view>
 
 namespace c10d::inline v0 {
@@ -34,6 +35,14 @@ Failure from_text(const std::string& text) {
   failure.host = text.substr(first + 1, second - first - 1);
   failure.message = text.substr(second + 1);
   return failure;
+}
+
+Failure thrown(const std::exception& error, std::string_view thrower) {
+  if (const auto* ours = dynamic_cast<const DistError*>(&error)) return ours->failure();
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
+    return {.code = Code::out_of_resources, .message = "no memory left"};
+  return {.code = Code::backend_error,
+          .message = fmt::format("{} threw: {}", thrower, error.what())};
 }
 
 }  // namespace c10d::inline v0

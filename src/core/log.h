@@ -17,8 +17,9 @@ C10D_API void log_line(LogLevel level, std::string_view text) noexcept;
 C10D_API bool log_enabled(LogLevel level) noexcept;
 
 template <class... Args>
-void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
+void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) noexcept try {
   if (log_enabled(level)) log_line(level, fmt::format(format, std::forward<Args>(args)...));
+} catch (...) {  // out of memory: as log_line
 }
 
 }  // namespace c10d::inline v0

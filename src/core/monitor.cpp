@@ -84,20 +84,22 @@ class Monitor {
   }
 
   [[noreturn]] void run() {
-    while (true) {
-      const auto planes = next_round();
-      calibrate_counter();
-      if (take_record_request()) dump(planes);
-      for (const auto& plane : planes) {
-        try {
-          plane->tick();
-          plane->end_ops_if_broken();
-          plane->keep_record_if_broken();
-        } catch (const std::exception& error) {
-          log(LogLevel::error, "the monitor could not check a group: {}", error.what());
-        }
+    while (true) try {
+        const auto planes = next_round();
+        calibrate_counter();
+        if (take_record_request()) dump(planes);
+        for (const auto& plane : planes) look_after(*plane);
+      } catch (const std::exception& error) {
+        log(LogLevel::error, "the monitor left out a round: {}", error.what());
       }
-    }
+  }
+
+  static void look_after(ControlPlane& plane) noexcept try {
+    plane.tick();
+    plane.end_ops_if_broken();
+    plane.keep_record_if_broken();
+  } catch (const std::exception& error) {
+    log(LogLevel::error, "the monitor could not check a group: {}", error.what());
   }
 
   static void dump(const std::vector<std::shared_ptr<ControlPlane>>& planes) {

@@ -9,6 +9,7 @@
 
 #include "src/core/bootstrap.h"
 #include "src/core/check_arguments.h"
+#include "src/core/failure_text.h"
 #include "src/core/group_state.h"
 #include "src/core/log.h"
 #include "src/core/longest_timeout.h"
@@ -152,29 +153,28 @@ Work ProcessGroup::State::run(const Op& op, const Signature& signature,
                   .deadline = deadline,
                   .async = options.async,
                   .record = record};
+  detail::WorkShared::Settle settle;
+  std::function<void()> over;
   if (options.async) own.pending.fetch_add(1, std::memory_order_relaxed);
   Work work;
   try {
+    if (options.async) {  // here: what throws later leaves the caller's memory to an op that runs
+      settle = [this, record, sequence, kind = signature.kind](const Failure* failure) {
+        return ended(record, sequence, kind, failure);
+      };
+      over = [this] { own.pending.fetch_sub(1, std::memory_order_release); };
+    }
     work = backend->launch(call);
   } catch (const std::exception& error) {
-    work = Work::failed({.code = Code::backend_error,
-                         .message = fmt::format("{} threw: {}", backend_name, error.what())});
+    work = Work::failed(thrown(error, backend_name));
   }
-  const auto settle = [this, record, sequence, kind = signature.kind](const Failure* failure) {
-    return ended(record, sequence, kind, failure);
-  };
-  if (!options.async) {
-    if (const auto failure = settle(work.failure())) throw_failure(*failure);
+  if (options.async && detail::WorkShared::settle_by(work, std::move(settle), std::move(over)))
     return work;
-  }
-  const auto over = [this](const Failure*) { own.pending.fetch_sub(1, std::memory_order_release); };
-  if (detail::WorkShared::settle_by(work, settle)) {
-    detail::WorkShared::on_terminal(work, over);
-    return work;
-  }
-  const auto failure = settle(work.failure());
-  over(nullptr);
-  return failure ? Work::failed(*failure) : work;
+  const auto failure = ended(record, sequence, signature.kind, work.failure());
+  if (options.async) own.pending.fetch_sub(1, std::memory_order_release);
+  if (!failure) return work;
+  if (!options.async) throw_failure(*failure);
+  return Work::failed(*failure);
 }
 
 std::shared_ptr<const Failure> ProcessGroup::State::ended(std::uint64_t record,

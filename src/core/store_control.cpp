@@ -67,7 +67,7 @@ class StoreControl final : public ControlPlane {
   }
 
   std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) override;
-  void announce(const Call& call) override;
+  void announce(const Call& call) override { show(call); }
   Agreement poll_agreement(const Call& call) override;
   std::shared_ptr<const Failure> fail(Failure failure) override;
   std::shared_ptr<const Failure> revoke(Failure failure) override;
@@ -82,6 +82,7 @@ class StoreControl final : public ControlPlane {
   void look() noexcept;
   Failure late(const Signature& signature, std::uint64_t sequence, std::string_view phase) override;
   void look_for_cause();
+  void look_for_dead();
   void keep_for_later(const Failure& failure);
   void tell(Duration patience = kStorePatience);  // what was kept
   std::string key(int rank, std::uint64_t sequence) const {
@@ -107,14 +108,15 @@ class StoreControl final : public ControlPlane {
   }
   bool has_come(const std::string& key);
   bool arrive(const std::string& own, const std::string& value, Deadline deadline);
-  bool bars_one(const std::vector<std::string>& keys);
+  bool bars_one(const std::vector<std::string>& keys, Duration patience = kStorePatience);
   bool show(const Call& call);
   std::shared_ptr<const Failure> give_up(const std::vector<std::string>& keys, Failure failure);
   void beat();
-  std::vector<std::string> beats();
+  // All have one: it was there before anybody came out of the constructor.
+  std::vector<std::string> beats() { return store_->multi_get(beat_keys(), kStorePatience); }
   void look_for_beats();
   void look_for_left_peers(const std::vector<std::string>& values);
-  std::vector<int> behind(const Recorded& record);
+  std::vector<int> behind(const Signature& signature, std::uint64_t sequence);
   // Breaks the group when a rank that left has not written its key before.
   void look_for_left(const std::vector<std::string>& by_rank, std::string_view where);
   // Null when every rank's announcement matches.
@@ -163,11 +165,6 @@ void StoreControl::leave() noexcept try {
 void StoreControl::beat() {
   MutexLock lock(beat_mutex_);
   if (!left_) store_->set(beat_key(rank_), std::to_string(++own_beats_), kStorePatience);
-}
-
-// All have one: it was there before anybody came out of the constructor.
-std::vector<std::string> StoreControl::beats() {
-  return store_->multi_get(beat_keys(), kStorePatience);
 }
 
 // A message may still be on its way from a rank that has left.
@@ -232,23 +229,23 @@ bool StoreControl::has_come(const std::string& key) {
   return value && *value != kBarred;
 }
 
-bool StoreControl::bars_one(const std::vector<std::string>& keys) {
+bool StoreControl::bars_one(const std::vector<std::string>& keys, Duration patience) {
   for (const std::string& key : keys)
-    if (store_->compare_set(key, std::nullopt, kBarred, kStorePatience) == kBarred) return true;
+    if (store_->compare_set(key, std::nullopt, kBarred, patience) == kBarred) return true;
   return false;
 }
 
-// After an error: the others may wait for this rank in a library if they pass.
+// After an error of the store: who passes may wait for this rank in a library. A store that did not
+// answer is not waited for again: it takes the request once it goes on.
 std::shared_ptr<const Failure> StoreControl::give_up(const std::vector<std::string>& keys,
                                                      Failure failure) {
+  const bool answers = failure.code != Code::timed_out;
   try {
-    bars_one(keys);
+    bars_one(keys, answers ? Duration(kStorePatience) : kShortest);
   } catch (const DistError&) {  // the store is gone: nobody passes
   }
-  return fail(std::move(failure));
+  return answers ? fail(std::move(failure)) : revoke(std::move(failure));
 }
-
-void StoreControl::announce(const Call& call) { show(call); }
 
 bool StoreControl::show(const Call& call) {
   std::span<const std::size_t> counts;
@@ -372,14 +369,9 @@ void StoreControl::look_for_cause() {
 Failure StoreControl::late(const Signature& signature, std::uint64_t sequence,
                            std::string_view phase) {
   std::vector<int> missing;
-  if (is_point_to_point(signature.kind)) {
-    if (signature.root >= 0 && signature.root != rank_) missing.push_back(signature.root);
-  } else {
-    try {
-      for (int peer = 0; peer < size_; ++peer)
-        if (peer != rank_ && !has_come(key(peer, sequence))) missing.push_back(peer);
-    } catch (const DistError&) {  // the store is gone: the ranks stay unnamed
-    }
+  try {
+    missing = behind(signature, sequence);
+  } catch (const DistError&) {  // the store is gone: the ranks stay unnamed
   }
   return deadline_passed(signature, sequence, phase, missing);
 }
@@ -414,21 +406,27 @@ std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
   return give_up(barrier_keys(own_.barriers.load()), error.failure());
 }
 
-// The ranks that have not announced the call of this record.
-std::vector<int> StoreControl::behind(const Recorded& record) {
+// The ranks that have not announced this call.
+std::vector<int> StoreControl::behind(const Signature& signature, std::uint64_t sequence) {
   std::vector<int> ranks;
-  if (is_point_to_point(record.signature.kind)) {
-    if (record.signature.root >= 0 && record.signature.root != rank_)
-      ranks.push_back(record.signature.root);
+  if (is_point_to_point(signature.kind)) {
+    if (signature.root >= 0 && signature.root != rank_) ranks.push_back(signature.root);
     return ranks;
   }
   for (int peer = 0; peer < size_; ++peer)
-    if (peer != rank_ && !has_come(key(peer, record.sequence))) ranks.push_back(peer);
+    if (peer != rank_ && !has_come(key(peer, sequence))) ranks.push_back(peer);
   return ranks;
 }
 
-// Of ranks on this host: who ends has written before that it left, or never does.
 void StoreControl::look_for_evidence() try {
+  look_for_cause();
+  look_for_dead();
+} catch (const DistError&) {  // the store is gone, and nobody can be told
+}
+
+// Of ranks on this host: who ends has written before that it left, or never does.
+void StoreControl::look_for_dead() {
+  if (broken()) return;
   for (const Member& member : members_) {
     if (!has_ended(member)) continue;
     if (store_->try_get(beat_key(member.rank), kStorePatience) == kLeft) continue;
@@ -436,7 +434,6 @@ void StoreControl::look_for_evidence() try {
                        name_of(member.rank) + " ended without leaving the group"));
     return;
   }
-} catch (const DistError&) {  // the store is gone, and nobody can be told
 }
 
 void StoreControl::tick() {
@@ -463,11 +460,12 @@ void StoreControl::look() noexcept {
     tell();
     if (!broken()) {
       look_for_cause();
-      look_for_evidence();
+      look_for_dead();
       if (++looks_ % kLooksPerBeat == 0) {
         beat();
         look_for_beats();
-        warn_of_late_op([this](const Recorded& record) { return behind(record); });
+        warn_of_late_op(
+            [this](const Recorded& record) { return behind(record.signature, record.sequence); });
       }
       store_answers_ = true;
     }

@@ -27,7 +27,8 @@ bool finish(const std::shared_ptr<detail::WorkShared>& work, std::optional<Failu
             int source) noexcept {
   detail::WorkShared& shared = *work;
   decltype(shared.callbacks) callbacks;
-  decltype(shared.inline_callbacks) inline_callbacks;
+  decltype(shared.follower) follower;
+  decltype(shared.over) over;
   {
     MutexLock lock(shared.mutex);
     if (std::exchange(shared.claimed, true)) return false;
@@ -41,11 +42,13 @@ bool finish(const std::shared_ptr<detail::WorkShared>& work, std::optional<Failu
     if (failure) shared.failure = *std::move(failure);
     shared.source = source;
     callbacks.swap(shared.callbacks);
-    inline_callbacks.swap(shared.inline_callbacks);
+    follower.swap(shared.follower);
+    over.swap(shared.over);
     shared.state.store(state, std::memory_order_release);
     shared.changed.notify_all();
   }
-  for (auto& callback : inline_callbacks) callback(failure_of(shared));
+  if (over) over();
+  if (follower) follower(failure_of(shared));
   for (Callback& callback : callbacks) callback.work = work;
   run_on_callback_thread(callbacks);
   return true;
@@ -86,25 +89,27 @@ bool wait_until(detail::WorkShared& shared, std::optional<Deadline> deadline) {
 
 }  // namespace
 
-bool detail::WorkShared::settle_by(const Work& work, Settle settle) {
+bool detail::WorkShared::settle_by(const Work& work, Settle&& settle,
+                                   std::function<void()>&& over) noexcept {
   const auto& shared = work.shared_;
   if (!shared) return false;
   MutexLock lock(shared->mutex);
   if (shared->claimed) return false;
   shared->settle = std::move(settle);
+  shared->over = std::move(over);
   return true;
 }
 
 void detail::WorkShared::on_terminal(const Work& work,
-                                     std::function<void(const Failure*)> callback) {
+                                     std::function<void(const Failure*)>&& follower) noexcept {
   if (const auto& shared = work.shared_) {
     MutexLock lock(shared->mutex);
     if (shared->state.load(std::memory_order_relaxed) == WorkState::running) {
-      shared->inline_callbacks.push_back(std::move(callback));
+      shared->follower = std::move(follower);
       return;
     }
   }
-  callback(work.failure());
+  follower(work.failure());
 }
 
 Work::Work() noexcept = default;

@@ -6,7 +6,6 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <vector>
 
 #include "c10d/work.h"
 #include "src/core/callback_thread.h"
@@ -32,17 +31,22 @@ struct WorkShared {
   CondVar changed;
   bool claimed C10D_GUARDED_BY(mutex) = false;
   Settle settle C10D_GUARDED_BY(mutex);
+  std::function<void()> over C10D_GUARDED_BY(mutex);
   std::list<Callback> callbacks C10D_GUARDED_BY(mutex);
-  // Run by the completing thread itself: the funnel's bookkeeping.
-  std::vector<std::function<void(const Failure*)>> inline_callbacks C10D_GUARDED_BY(mutex);
+  std::function<void(const Failure*)> follower C10D_GUARDED_BY(mutex);
   std::shared_ptr<const std::function<bool()>> progress C10D_GUARDED_BY(mutex);
 
-  // Has whoever ends the work call `settle` before anybody can hear of it. What that returns is the
-  // failure that is heard of. False when the work is over.
-  static bool settle_by(const Work& work, Settle settle);
-  // Calls `callback` when the work is terminal, in whichever thread makes it so; at once if it is
+  // For the funnel, at most one of each. They take no memory: the op may be using its caller's
   // already.
-  static void on_terminal(const Work& work, std::function<void(const Failure*)> callback);
+  //
+  // Has whoever ends the work call `settle` before anybody can hear of it, and `over` when it is
+  // terminal. What `settle` returns is the failure that is heard of. False when the work is over;
+  // then neither is called.
+  static bool settle_by(const Work& work, Settle&& settle, std::function<void()>&& over) noexcept;
+  // Calls `follower` when the work is terminal, in whichever thread makes it so; at once if it is
+  // already.
+  static void on_terminal(const Work& work,
+                          std::function<void(const Failure*)>&& follower) noexcept;
 };
 
 }  // namespace c10d::inline v0::detail

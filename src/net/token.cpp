@@ -17,6 +17,8 @@ std::string hmac_sha256(std::string_view key, std::string_view message) {
   unsigned length = 0;
   // OpenSSL takes a null key for "the key of the call before".
   const char* key_data = key.empty() ? "" : key.data();
+  // Some of our threads run on while the process exits: OpenSSL must not take itself apart then.
+  OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
   const auto* result = HMAC(EVP_sha256(), key_data, static_cast<int>(key.size()),
                             reinterpret_cast<const unsigned char*>(message.data()), message.size(),
                             reinterpret_cast<unsigned char*>(digest.data()), &length);

@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <exception>
 #include <new>
@@ -29,6 +31,16 @@ void check(int result, std::string_view call) {
         {.code = Code::out_of_resources,
          .message = fmt::format("cannot start the store's server: {}: {}; raise ulimit -n", call,
                                 uv_strerror(result))});
+}
+
+// The first loop of a process takes a pipe for signals after a descriptor or two of its own, and
+// libuv ends the process when it gets none.
+void check_descriptors() {
+  Fd held[4];
+  for (Fd& fd : held) {
+    fd.reset(::eventfd(0, EFD_CLOEXEC));
+    check(fd ? 0 : -errno, "eventfd");
+  }
 }
 
 template <class Handle>
@@ -68,6 +80,7 @@ struct TcpServer::Connection {
 
 TcpServer::TcpServer(Fd listener, HandshakeOptions options, StoreLimits limits)
     : service_(std::move(options), limits), max_limbo_(limbo_limit()), buffer_(kReadBytes) {
+  check_descriptors();
   check(uv_loop_init(&loop_), "uv_loop_init");
   int result = uv_async_init(
       &loop_, &stop_, [](uv_async_t* handle) { static_cast<TcpServer*>(handle->data)->stop(); });

@@ -40,6 +40,20 @@ TEST_P(End, ShutdownWhileOthersCallIsALeave) {
   }
 }
 
+// Its connections close before anybody looks whether it left.
+TEST_P(End, AnOrderlyEndWhileOthersReceiveIsALeave) {
+  Job job(GetParam(), 3);
+  job.tell_all_but(2, "recv 2");
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(job[rank].hear(), "calling");
+  job[2].tell("shutdown");
+  EXPECT_EQ(job[2].hear(), "left");
+  EXPECT_EQ(job[2].end(), 0);
+  for (const Heard& error : job.errors_of_all_but(2)) {
+    EXPECT_EQ(error.code, "PeerLeft") << error.what;
+    EXPECT_EQ(error.rank, 2) << error.what;
+  }
+}
+
 TEST_P(End, OrderlyEndsAreQuiet) {
   Job job(GetParam(), 3);
   job.tell_all_but(-1, "all_reduce 10");

@@ -13,7 +13,7 @@
 #include "c10d/parallel/checkpoint.h"
 #include "examples/nn/strategy.h"
 #include "tests/counted_allocations.h"
-#include "tests/parallel/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace nn {
 namespace {
@@ -133,7 +133,7 @@ TEST(Plan, IsWhatTheAllocatorCounts) {
   for (const Task& task :
        {task_for(0, 1, false), task_for(0, 1, true), task_for(1, 1, false), task_for(2, 1, false),
         task_for(3, 1, false), task_for(1, 1, true), task_for(3, 2, true)}) {
-    const c10d::parallel::TemporaryDirectory folder;
+    const c10d::TemporaryDirectory folder;
     const std::shared_ptr<c10d::Store> store = c10d::make_hash_store();
     auto other = std::async(std::launch::async, peaks_of_rank, store, 1, task, folder.path());
     const Bytes peaks = peaks_of_rank(store, 0, task, folder.path());

@@ -42,7 +42,7 @@ INCLUDE_RULES = [
                          "tests/counted_allocations.h", "tests/temporary_directory.h"]),
     (r"tests/(conformance|contract|install|examples)/", ["c10d/", "@", "tests/on_each_backend.h"]),
     (r"tests/(nn/|fuzz/idx)", ["c10d/", "examples/nn/", "@", "tests/counted_allocations.h",
-                              "tests/parallel/temporary_directory.h"]),
+                              "tests/temporary_directory.h"]),
     (r"tests/", ["c10d/", "src/", "kernels/", "bench/", "tools/", "tests/"]),
 ]
 # Headers that stay where they belong: those of the libraries below a backend in its folder and in

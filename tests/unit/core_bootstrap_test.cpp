@@ -9,6 +9,9 @@
 
 #include "src/core/bootstrap.h"
 #include "src/core/members.h"
+#include "src/core/mutex.h"
+#include "src/store/request_store.h"
+#include "src/store/table.h"
 
 namespace c10d {
 namespace {
@@ -61,6 +64,42 @@ TEST_F(Meeting, ThatAnotherRankGivesUpIsNot) {
   store_->set("w.1/rank/1", "x\nx\nx\nx\nx\nx\n1\n");
   store_->set("w.1/rank/2", "x\nx\nx\nx\nx\nx\n1\n");
   other.join();
+}
+
+// In which rank 0 takes back that it came as soon as somebody waits for all.
+class StoreOfOneThatGivesUp final : public RequestStore<Store> {
+ public:
+  StoreOfOneThatGivesUp() : RequestStore(60s) {}
+
+ private:
+  Reply perform(const Request& request, Deadline) override {
+    MutexLock lock(mutex_);
+    if (request.op == StoreOp::multi_get)
+      table_.apply({.op = StoreOp::delete_key, .keys = {"w.1/rank/0"}});
+    const auto reply = table_.apply(request);
+    return reply ? *reply : v0::timed_out(table_.missing(request));
+  }
+
+  Mutex mutex_;
+  Table table_ C10D_GUARDED_BY(mutex_){StoreLimits{}};
+};
+
+// All ranks of one start give up at about the same time.
+TEST(MeetingThatFails, WhoCameAndGaveUpIsNotNamedAmongThoseWhoNeverCame) {
+  const std::shared_ptr<Store> store = std::make_shared<StoreOfOneThatGivesUp>();
+  store->set("w.1/rank/0", "");
+  try {
+    bootstrap({.store = store,
+               .name = "w",
+               .backend = "native",
+               .rank = 1,
+               .size = 3,
+               .deadline = std::chrono::steady_clock::now() + 50ms});
+    FAIL() << "rank 1 met the others";
+  } catch (const DistError& error) {
+    EXPECT_EQ(error.failure().rank, 2) << error.what();
+    EXPECT_NE(error.failure().message.find("never arrived: 2"), std::string::npos) << error.what();
+  }
 }
 
 // By which ranks of one start know it, and whether one is stopped.

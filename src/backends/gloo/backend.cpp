@@ -2,6 +2,7 @@
 #include "src/backends/gloo/backend.h"
 
 #include <fmt/format.h>
+#include <gloo/common/error.h>
 #include <gloo/config.h>
 #include <gloo/transport/unbound_buffer.h>
 
@@ -12,6 +13,7 @@
 #include "kernels/collected.h"
 #include "src/backends/gloo/mesh.h"
 #include "src/backends/gloo/point_to_point.h"
+#include "src/core/failure_text.h"
 #include "src/core/write_signals.h"
 
 namespace c10d::inline v0 {
@@ -85,25 +87,43 @@ GlooBackend::~GlooBackend() {
 // What Gloo throws becomes the failure of the group. Its text may say no more than that a
 // connection closed, so evidence of the cause goes first.
 template <class F>
-GlooBackend::FailurePtr GlooBackend::guarded(const Call& call, F&& body) {
-  std::string what;
+GlooBackend::FailurePtr GlooBackend::guarded(const Call& call, F&& body) try {
+  Failure failure;
   try {
     const WriteSignalsBlock block;
     body();
     return nullptr;
+  } catch (const gloo::IoException& error) {
+    failure = lost_connection(call, error.what());
   } catch (const std::exception& error) {
-    what = error.what();
+    failure = thrown(error, "gloo");
+    failure.rank = context_.rank;
   }
   close_connections();  // the mesh is of no use any more, and other waits on it must end
   if (FailurePtr known = context_.control->failure()) return known;
   if (std::chrono::steady_clock::now() >= call.deadline) return fail_late(call, "running on gloo");
-  Failure failure{.code = Code::backend_error,
-                  .message = "gloo: " + what,
-                  .rank = context_.rank,
-                  .group = context_.group,
-                  .op = std::string(to_string(kind_of(call.op))),
-                  .sequence = call.sequence};
+  failure.group = context_.group;
+  failure.op = to_string(kind_of(call.op));
+  failure.sequence = call.sequence;
   return context_.control->explain(std::move(failure), kPatience);
+} catch (const std::exception& error) {
+  return context_.control->fail(thrown(error, "gloo"));
+}
+
+// Gloo names an address: which rank was there is known of a message only.
+Failure GlooBackend::lost_connection(const Call& call, const char* what) const {
+  const int peer = std::visit(
+      []<class T>(const T& op) {
+        if constexpr (requires { op.peer; }) return op.peer;
+        return -1;
+      },
+      call.op);
+  Failure failure{.code = Code::link_lost, .message = fmt::format("gloo: {}", what), .rank = peer};
+  if (peer < 0) return failure;
+  const Member& member = context_.members[static_cast<std::size_t>(peer)];
+  failure.host = member.host;
+  failure.pid = member.pid;
+  return failure;
 }
 
 GlooBackend::FailurePtr GlooBackend::fail_late(const Call& call, std::string_view phase) {
@@ -118,7 +138,7 @@ Work GlooBackend::launch(const Call& call) {
   return launch_collective(call);
 }
 
-GlooBackend::FailurePtr GlooBackend::run_collective(const Call& call) {
+GlooBackend::FailurePtr GlooBackend::run_collective(const Call& call) try {
   if (FailurePtr failure = context_.control->agree(call, Control::Waiting::sleep)) return failure;
   return guarded(call, [&] {
     if (!mesh_) return std::visit([](const auto& op) { run_alone(op); }, call.op);
@@ -131,6 +151,8 @@ GlooBackend::FailurePtr GlooBackend::run_collective(const Call& call) {
         call.op);
     scratch_.release();
   });
+} catch (const std::exception& error) {
+  return context_.control->fail(thrown(error, "gloo"));
 }
 
 Work GlooBackend::launch_collective(const Call& call) {
@@ -230,7 +252,7 @@ void GlooBackend::close_connections() noexcept {
   };
   try {
     closer_ = std::thread(close);
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     close();
   }
 }

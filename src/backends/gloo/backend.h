@@ -47,6 +47,7 @@ class GlooBackend : public Backend {
   FailurePtr run_collective(const Call& call);
   template <class F>
   FailurePtr guarded(const Call& call, F&& body);
+  Failure lost_connection(const Call& call, const char* what) const;
   FailurePtr fail_late(const Call& call, std::string_view phase);
   void close_connections() noexcept;
 

@@ -11,6 +11,7 @@
 #include "kernels/alone.h"
 #include "src/backends/mpi/direct.h"
 #include "src/backends/mpi/runtime.h"
+#include "src/core/failure_text.h"
 #include "src/core/progress.h"
 
 namespace c10d::inline v0 {
@@ -127,7 +128,7 @@ FailurePtr Collectives::run_op(const Call& call, const T& op) {
   return failure;
 }
 
-FailurePtr Collectives::run(const Call& call) {
+FailurePtr Collectives::run(const Call& call) try {
   if (FailurePtr failure = context_.control->agree(call, Control::Waiting::spin)) return failure;
   try {
     return std::visit(
@@ -145,6 +146,8 @@ FailurePtr Collectives::run(const Call& call) {
   } catch (const std::exception& error) {
     return transfers_->library_error(call, error.what());
   }
+} catch (const std::exception& error) {
+  return context_.control->fail(thrown(error, "mpi"));
 }
 
 FailurePtr Collectives::wait_for_async_ops(const Call& call) {

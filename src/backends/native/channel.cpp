@@ -65,10 +65,11 @@ void Sender::put(const Frame& frame, const void* data) noexcept {
     if (frame.length != 0) place.write(position + sizeof frame, data, frame.length);
     next = position + footprint(frame.length);
   });
-  // The receiver has the lines of the next frame, if it is as long: they come back meanwhile.
+  // The receiver has the lines of the next frame, if it is as long, and the one behind it, which is
+  // cleared: they come back meanwhile. The first is here already, and the receiver may look at it.
   const std::size_t ahead = footprint(frame.length);
   if (ahead > RingPlace::line() && ahead <= kMostAhead && ring_.has_room(ahead))
-    place.fetch_ahead(next, ahead);
+    place.fetch_ahead(next + RingPlace::line(), ahead);
 }
 
 bool Sender::take_answer(Answer& answer) noexcept {
