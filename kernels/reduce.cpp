@@ -89,7 +89,7 @@ std::span<const KernelIsa> runnable_isas() noexcept {
 
 void reduce(KernelIsa isa, DType dtype, ReduceOp op, std::byte* out,
             std::span<const std::byte* const> in, std::size_t count, StorePolicy policy,
-            const Refill& refill) {
+            const Copying& refill) {
   if (in.empty()) throw std::invalid_argument("reduce: no input");
   if (count == 0) return;
   const InStandardArithmetic standard;
@@ -100,7 +100,7 @@ void reduce(KernelIsa isa, DType dtype, ReduceOp op, std::byte* out,
 }
 
 void reduce(DType dtype, ReduceOp op, std::byte* out, std::span<const std::byte* const> in,
-            std::size_t count, StorePolicy policy, const Refill& refill) {
+            std::size_t count, StorePolicy policy, const Copying& refill) {
   static const KernelIsa fastest = runnable_isas().back();
   reduce(fastest, dtype, op, out, in, count, policy, refill);
 }

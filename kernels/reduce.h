@@ -10,14 +10,6 @@
 
 namespace c10d::inline v0 {
 
-// New content for one of the inputs of reduce(): its first bytes, copied behind the loop that has
-// read the old ones.
-struct Refill {
-  std::byte* to = nullptr;
-  const std::byte* from = nullptr;
-  std::size_t bytes = 0;  // of the input at most
-};
-
 // out[e] = in[0][e] op in[1][e] op ... op in[n - 1][e] for every element e < count, with one input
 // per rank.
 //
@@ -34,11 +26,12 @@ struct Refill {
 // order of two NaNs. Integers wrap. On bool any byte but 0 counts as true, and results are 0 or 1.
 //
 // `out` is written as `policy` says. It may be one of the inputs; other overlap is not allowed. No
-// pointer needs alignment. Throws
-// std::invalid_argument when `in` is empty or why_unsupported(op.kind, dtype) has a reason.
+// pointer needs alignment. `refill` is new content for the first bytes of one of the inputs, copied
+// behind the loop that has read the old ones. Throws std::invalid_argument when `in` is empty or
+// why_unsupported(op.kind, dtype) has a reason.
 void reduce(DType dtype, ReduceOp op, std::byte* out, std::span<const std::byte* const> in,
             std::size_t count, StorePolicy policy = StorePolicy::temporal,
-            const Refill& refill = {});
+            const Copying& refill = {});
 
 // The variants of the loops in this build. All give the same bits; reduce() takes the fastest that
 // the CPU can run. `baseline` has the vectors that every CPU of the architecture has: SSE2, NEON.
@@ -46,6 +39,6 @@ enum class KernelIsa { baseline, avx2, avx512 };
 std::span<const KernelIsa> runnable_isas() noexcept;  // slowest first; baseline is always there
 void reduce(KernelIsa isa, DType dtype, ReduceOp op, std::byte* out,
             std::span<const std::byte* const> in, std::size_t count,
-            StorePolicy policy = StorePolicy::temporal, const Refill& refill = {});
+            StorePolicy policy = StorePolicy::temporal, const Copying& refill = {});
 
 }  // namespace c10d::inline v0

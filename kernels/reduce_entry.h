@@ -10,7 +10,7 @@ namespace c10d::inline v0 {
 // One build of the loops. False when there is no such pair. n > 0.
 using ReduceEntry = bool(DType dtype, ReduceOp::Kind kind, double factor, std::byte* out,
                          const std::byte* const* in, std::size_t n, std::size_t count,
-                         StorePolicy policy, const Refill& refill);
+                         StorePolicy policy, const Copying& refill);
 ReduceEntry reduce_baseline;
 ReduceEntry reduce_avx2;
 ReduceEntry reduce_avx512;

@@ -105,7 +105,7 @@ struct Buffers {
   std::size_t n;
   std::size_t count;
   StorePolicy policy;
-  Refill refill;
+  Copying refill;
 };
 
 constexpr std::size_t kLine = 64;
@@ -316,7 +316,7 @@ bool run_bool(ReduceOp::Kind kind, const Buffers& b) {
 
 bool C10D_KERNEL_ENTRY(DType dtype, ReduceOp::Kind kind, double factor, std::byte* out,
                        const std::byte* const* in, std::size_t n, std::size_t count,
-                       StorePolicy policy, const Refill& refill) {
+                       StorePolicy policy, const Copying& refill) {
   const Buffers b{out, in, n, count, policy, refill};
   // clang-format off
   switch (dtype) {

@@ -229,14 +229,19 @@ class Bootstrap {
       const Duration left = options_.deadline - steady_clock::now();
       const bool late = left <= Duration::zero();
       look_for_failure(std::clamp<Duration>(left, kGivingBack, kTelling));
-      if (left <= pause && missing_before.empty()) missing_before = missing_ranks();
       try {
+        if (left <= pause && missing_before.empty()) missing_before = missing_ranks();
         return options_.store->multi_get(keys, std::clamp<Duration>(left, Duration(1), pause));
       } catch (const DistTimeoutError&) {
       }
       if (!late && steady_clock::now() < next_report) continue;
       next_report += kMissingReport;
-      const std::vector<int> missing = missing_ranks();
+      std::vector<int> missing;
+      try {
+        missing = missing_ranks();
+      } catch (const DistTimeoutError&) {  // as above
+        if (late) throw;
+      }
       if (missing.empty()) continue;
       if (late) throw_failure(never_arrived(in_both(missing, missing_before)));
       log(LogLevel::warn, "group \"{}\", rank {}: still waiting for ranks {}", options_.name,

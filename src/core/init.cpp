@@ -49,20 +49,38 @@ int required(const std::optional<int>& value, const Url& url, const char* name) 
                                     name, url.text.substr(0, url.text.find('?'))));
 }
 
-// What this process serves at one address as rank 0 of several worlds is one store.
+// What this process serves at one address as rank 0 of several worlds is one store. Who waits for
+// it holds up nobody at another address.
 std::shared_ptr<Store> serve(const TcpStoreOptions& options) {
   using Key = std::tuple<pid_t, std::string, int, std::string, std::string>;
+  struct Served {
+    Mutex mutex;
+    std::weak_ptr<Store> store C10D_GUARDED_BY(mutex);
+
+    bool is_over() {
+      MutexLock lock(mutex);
+      return store.expired();
+    }
+  };
   static Mutex mutex;
-  static auto& served = *new std::map<Key, std::weak_ptr<Store>>();
-  MutexLock lock(mutex);
-  std::erase_if(served, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<Store>& known =
-      served[{getpid(), options.host, options.port, options.job, options.token}];
-  std::shared_ptr<Store> store = known.lock();
+  static auto& all = *new std::map<Key, std::shared_ptr<Served>>();
+  std::shared_ptr<Served> here;
+  {
+    MutexLock lock(mutex);
+    std::erase_if(all, [](const auto& entry) {
+      return entry.second.use_count() == 1 && entry.second->is_over();
+    });
+    std::shared_ptr<Served>& known =
+        all[{getpid(), options.host, options.port, options.job, options.token}];
+    if (!known) known = std::make_shared<Served>();
+    here = known;
+  }
+  MutexLock lock(here->mutex);
+  std::shared_ptr<Store> store = here->store.lock();
   if (store)
     store->set_timeout(options.timeout);
   else
-    known = store = make_tcp_store(options);
+    here->store = store = make_tcp_store(options);
   return store;
 }
 

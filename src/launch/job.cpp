@@ -271,14 +271,17 @@ void Job::note_failure(const Rank& rank) {
   if (is_first) first_failed_ = rank.result.rank;
   if (++failures_ > options_.max_failures && phase_ == Phase::running) stop(SIGTERM);
   if (is_first) {
+    cause_by_ = steady_clock::now() + capped(options_.grace);
     if (rendezvous_) tell_others(rank);
     return;
   }
   // The kernel takes apart the memory of a killed process before it reports the end, which takes a
   // second for a large one: by then its peers have failed because of it. Only somebody else sends
-  // SIGKILL before we do.
+  // SIGKILL before we do. Where ranks go on without those that failed, one that is killed later is
+  // another matter.
   const int first_signal = rank_of(first_failed_).result.signal;
-  if (rank.result.signal == SIGKILL && first_signal == 0 && phase_ != Phase::killed)
+  if (rank.result.signal == SIGKILL && first_signal == 0 && phase_ != Phase::killed &&
+      steady_clock::now() < cause_by_)
     first_failed_ = rank.result.rank;
 }
 

@@ -86,6 +86,7 @@ class Job {
   Phase phase_ = Phase::running;
   std::optional<Deadline> deadline_;  // of the phase
   int first_failed_ = -1;
+  Deadline cause_by_{};  // by when a rank counts as the cause of the first failure
   int failures_ = 0;
   int forwarded_signal_ = 0;
   bool timed_out_ = false;

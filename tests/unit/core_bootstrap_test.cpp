@@ -6,6 +6,7 @@
 
 #include <array>
 #include <thread>
+#include <utility>
 
 #include "src/core/bootstrap.h"
 #include "src/core/members.h"
@@ -99,6 +100,40 @@ TEST(MeetingThatFails, WhoCameAndGaveUpIsNotNamedAmongThoseWhoNeverCame) {
   } catch (const DistError& error) {
     EXPECT_EQ(error.failure().rank, 2) << error.what();
     EXPECT_NE(error.failure().message.find("never arrived: 2"), std::string::npos) << error.what();
+  }
+}
+
+// Which does not answer the first time that somebody looks who has come.
+class StoreThatIsSilentOnce final : public RequestStore<Store> {
+ public:
+  StoreThatIsSilentOnce() : RequestStore(60s) {}
+
+ private:
+  Reply perform(const Request& request, Deadline) override {
+    MutexLock lock(mutex_);
+    if (request.op == StoreOp::try_get && request.keys[0] == "w.1/rank/0" &&
+        std::exchange(is_silent_, false))
+      return error_reply(Code::timed_out, "the store did not answer");
+    const auto reply = table_.apply(request);
+    return reply ? *reply : v0::timed_out(table_.missing(request));
+  }
+
+  Mutex mutex_;
+  bool is_silent_ C10D_GUARDED_BY(mutex_) = true;
+  Table table_ C10D_GUARDED_BY(mutex_){StoreLimits{}};
+};
+
+TEST(MeetingThatFails, AStoreThatAnswersAgainBeforeTheDeadlineIsNoReason) {
+  try {
+    bootstrap({.store = std::make_shared<StoreThatIsSilentOnce>(),
+               .name = "w",
+               .backend = "native",
+               .rank = 1,
+               .size = 2,
+               .deadline = std::chrono::steady_clock::now() + 50ms});
+    FAIL() << "rank 1 met the others";
+  } catch (const DistError& error) {
+    EXPECT_NE(error.failure().message.find("never arrived: 0"), std::string::npos) << error.what();
   }
 }
 

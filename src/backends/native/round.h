@@ -158,7 +158,7 @@ class Round {
     copy_and_refill(taken, refill, kept);
   }
   void reduce_out(const Reducing& how, std::byte* out, std::size_t bytes, StorePolicy policy,
-                  const Refill& refill = {});
+                  const Copying& refill = {});
 
   using Word = Progress::Steps Progress::*;
   // The one place where progress is made visible: steps [0, done) of `word` are over. A ring waits

@@ -257,7 +257,7 @@ bool Round::lost(int peer, int error) {
 }
 
 void Round::reduce_out(const Reducing& how, std::byte* out, std::size_t bytes, StorePolicy policy,
-                       const Refill& refill) {
+                       const Copying& refill) {
   streamed_ |= policy == StorePolicy::streaming;
   reduce(how.dtype, how.op, out, sources(), bytes / size_of(how.dtype), policy, refill);
 }
