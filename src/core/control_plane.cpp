@@ -85,11 +85,12 @@ void ControlPlane::keep_record_if_broken() noexcept {
 }
 
 std::shared_ptr<const Failure> ControlPlane::explain(Failure otherwise, Duration patience) {
+  constexpr std::chrono::milliseconds kLongestPause{32};  // a store that all ranks ask must keep up
   const Deadline end = std::chrono::steady_clock::now() + patience;
-  while (true) {
+  for (std::chrono::milliseconds pause{1};; pause = std::min(2 * pause, kLongestPause)) {
     look_for_evidence();
     if (broken() || std::chrono::steady_clock::now() >= end) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(pause);
   }
   if (broken()) return failure();
   return fail(peer_left(otherwise) ? left(otherwise.rank, otherwise.op) : std::move(otherwise));
