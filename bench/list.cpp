@@ -63,7 +63,7 @@ int print_list(const std::string& topic, bool as_json) {
     return 0;
   }
   for (const auto& [name, help] : lines)
-    fmt::print("{}\n", help.empty() ? name : fmt::format("{:<16}{}", name, help));
+    fmt::print("{}\n", help.empty() ? name : fmt::format("{:<18}{}", name, help));
   return 0;
 }
 

@@ -39,13 +39,13 @@ const std::vector<OpFacts>& op_facts() {
       {BenchOp::all_gather_v, "all_gather_v", OpKind::all_gather_v, false, false, true, true,
        "all_gather of shards that differ in size"},
       {BenchOp::reduce_scatter_v, "reduce_scatter_v", OpKind::reduce_scatter_v, false, false, true,
-       true, "reduce_scatter to such shards"},
+       true, "reduce_scatter to shards that differ in size"},
       {BenchOp::gather_v, "gather_v", OpKind::gather_v, true, false, true, true,
-       "gather of such shards"},
+       "gather of shards that differ in size"},
       {BenchOp::scatter_v, "scatter_v", OpKind::scatter_v, true, false, true, true,
-       "scatter of such shards"},
+       "scatter of shards that differ in size"},
       {BenchOp::all_to_all_v, "all_to_all_v", OpKind::all_to_all_v, false, false, true, true,
-       "all_to_all of such shards"},
+       "all_to_all of shards that differ in size"},
   };
   return facts;
 }

@@ -50,9 +50,9 @@ TEST(Options, RankAndSizeWinOverUrlAndEnvironment) {
 
 TEST(Options, TheTimeoutIsThatOfTheEnvironmentUnlessGiven) {
   EXPECT_EQ(alone({.backend = "native"}).timeout(), kDefaultTimeout);
-  const Variables variables(Environment{{"C10D_TIMEOUT", "7"}});
-  EXPECT_EQ(alone({.backend = "native"}).timeout(), Duration(seconds(7)));
-  EXPECT_EQ(alone({.backend = "native", .timeout = seconds(3)}).timeout(), Duration(seconds(3)));
+  const Variables variables(Environment{{"C10D_TIMEOUT", "70"}});
+  EXPECT_EQ(alone({.backend = "native"}).timeout(), Duration(seconds(70)));
+  EXPECT_EQ(alone({.backend = "native", .timeout = seconds(60)}).timeout(), Duration(seconds(60)));
 }
 
 // The default of five minutes would end the test, not the call.

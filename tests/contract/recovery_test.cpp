@@ -41,9 +41,11 @@ C10D_ON_EACH_BACKEND(RecoveryOn);
 
 TEST_P(RecoveryOn, TheOthersGoOnWithoutTheRankThatLeft) {
   const HeldPort port;
+  Latch met(3);
   run_threads(3, [&](int rank) {
     try {
       ProcessGroup group = meet(GetParam(), port.url(), "world", rank, 3);
+      met.arrive_and_wait();
       if (rank == 1) return;
       const Failure failure = failure_of([&] { group.barrier(); });
       EXPECT_EQ(reason_of(failure.code), Reason::peer_lost) << failure.message;

@@ -81,8 +81,10 @@ TEST(Launch, RefusesNonsense) {
 }
 
 TEST(Launch, EndsAtItsTimeout) {
-  const LaunchResult result =
-      launch({.ranks = 2, .command = {"sleep", "1000"}, .timeout = std::chrono::milliseconds(50)});
+  const LaunchResult result = launch({.ranks = 2,
+                                      .command = {"sleep", "1000"},
+                                      .grace = std::chrono::minutes(1),
+                                      .timeout = std::chrono::milliseconds(50)});
   EXPECT_TRUE(result.timed_out);
   EXPECT_EQ(result.exit_code, 124);
   EXPECT_EQ(result.first_failed, -1) << "none failed by itself";

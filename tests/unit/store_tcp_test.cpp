@@ -105,18 +105,18 @@ TEST(TcpStore, TheServerMayComeLater) {
 TEST(TcpStore, AServerThatIsLeavingIsNotTheLast) {
   const auto held = hold_port();
   std::shared_ptr<TcpStore> client;
-  std::jthread early([&] { client = make_tcp_store({.port = held.second, .timeout = 20s}); });
+  std::jthread early([&] { client = make_tcp_store({.port = held.second, .timeout = 60s}); });
   {
     const Fd leaving = listen_tcp(resolve("127.0.0.1", held.second).front());
-    ASSERT_TRUE(wait_for(leaving.get(), POLLIN, steady_clock::now() + 20s));
+    ASSERT_TRUE(wait_for(leaving.get(), POLLIN, steady_clock::now() + 60s));
     const Fd connection(accept4(leaving.get(), nullptr, nullptr, SOCK_CLOEXEC));
     char hello[512];
     EXPECT_GT(recv(connection.get(), hello, sizeof hello, 0), 0);
     std::string goodbye;
     append_frame(goodbye, goodbye_frame, 0, {});
-    EXPECT_TRUE(send_all(connection.get(), goodbye, steady_clock::now() + 20s));
+    EXPECT_TRUE(send_all(connection.get(), goodbye, steady_clock::now() + 60s));
   }
-  const auto server = make_tcp_store({.port = held.second, .server = true, .timeout = 20s});
+  const auto server = make_tcp_store({.port = held.second, .server = true, .timeout = 60s});
   early.join();
   ASSERT_NE(client, nullptr);
   client->set("k", "v");
@@ -134,7 +134,7 @@ TEST(TcpStore, NobodyThereIsATimeoutThatNamesTheAddress) {
 TEST(TcpStore, AListenerThatSaysNothingIsToldFromOneThatIsGone) {
   const Fd listener = listen_tcp(resolve("127.0.0.1", 0).front());
   const std::uint16_t port = local_address(listener.get()).port();
-  const Failure failure = failure_of([&] { make_tcp_store({.port = port, .timeout = 100ms}); });
+  const Failure failure = failure_of([&] { make_tcp_store({.port = port, .timeout = 1s}); });
   EXPECT_EQ(failure.code, Code::timed_out);
   EXPECT_NE(failure.message.find("says nothing"), std::string::npos) << failure.message;
 }
