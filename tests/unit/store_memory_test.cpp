@@ -10,6 +10,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "c10d/init.h"
@@ -124,6 +125,8 @@ TEST_F(WithoutMemory, ABatchEndsNotBeforeTheOpsThatHaveBegun) {
 // libuv would end a process whose first loop gets no pipe. Which number that is depends on what the
 // process has inherited.
 TEST(TcpStoreDeathTest, AServerWithoutDescriptorsDoesNotEndItsProcess) {
+  if (std::string_view(C10D_SANITIZE).find("undefined") != std::string_view::npos)
+    GTEST_SKIP() << "the sanitizer itself opens a pipe to look at objects";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   for (int descriptors = 0; descriptors < 12; ++descriptors)
     EXPECT_EXIT(serve_with(descriptors), testing::ExitedWithCode(0), "") << descriptors;
