@@ -9,7 +9,6 @@
 
 #include "c10d/process_group.h"
 #include "src/core/control_plane.h"
-#include "src/core/failure_text.h"
 #include "src/core/group_state.h"
 #include "src/core/log.h"
 #include "src/core/longest_timeout.h"

@@ -14,18 +14,11 @@ void expect_misuse(const contract::OnBackend& on, Keep keep, const std::string& 
                    const std::function<void(Fsdp&)>& mistake) {
   on.run(2, [&](ProcessGroup& group) {
     Fsdp fsdp(group, even_units({2, 2}), {.keep = keep});
-    const auto backward = [&](std::size_t unit) {
-      fsdp.unshard(unit);
-      fsdp.next_gradient(unit);
-      fsdp.gradient_done(unit);
-      fsdp.reduce(unit);
-      fsdp.reshard(unit);
-    };
     try {
-      for (const std::size_t unit : {0, 1}) backward(unit);
+      for (const std::size_t unit : {0, 1}) pass_through(fsdp, unit);
       fsdp.end_step();
       if (group.rank() == 1) mistake(fsdp);
-      for (const std::size_t unit : {0, 1}) backward(unit);
+      for (const std::size_t unit : {0, 1}) pass_through(fsdp, unit);
       fsdp.end_step();
       ADD_FAILURE() << "accepted: " << text;
     } catch (const std::exception& error) {
@@ -58,12 +51,7 @@ TEST_P(ShardedFailure, AFirstStepInAnotherOrderIsAMismatchOnEveryRank) {
   run(2, [](ProcessGroup& group) {
     Fsdp fsdp(group, even_units({2, 2}));
     for (std::size_t i = 0; i < 2; ++i) {
-      const std::size_t unit = group.rank() == 0 ? i : 1 - i;
-      fsdp.unshard(unit);
-      fsdp.next_gradient(unit);
-      fsdp.gradient_done(unit);
-      fsdp.reduce(unit);
-      fsdp.reshard(unit);
+      pass_through(fsdp, group.rank() == 0 ? i : 1 - i);
     }
     EXPECT_EQ(contract::code_of([&] { fsdp.end_step(); }), Code::mismatch);
   });
@@ -117,13 +105,7 @@ TEST_P(ShardedFailure, GroupsThatMakeNoGridAreRefused) {
 }
 
 void step(Fsdp& fsdp) {
-  for (const std::size_t unit : {0, 1}) {
-    fsdp.unshard(unit);
-    fsdp.next_gradient(unit);
-    fsdp.gradient_done(unit);
-    fsdp.reduce(unit);
-    fsdp.reshard(unit);
-  }
+  for (const std::size_t unit : {0, 1}) pass_through(fsdp, unit);
   fsdp.end_step();
   fsdp.publish();
 }

@@ -45,29 +45,14 @@ bool one_shot(Round& round, const Choice& choice, const Collection& all) {
   return run_steps(round, {.steps = pieces.count}, stage, take);
 }
 
-// Two ranks that stream results: one loop takes a piece of the peer's, stages a later one in its
-// place, and copies the own block.
 bool exchange(Round& round, const Choice& choice, const Collection& all) {
   const int rank = round.rank(), peer = round.peer(1);
-  const Pieces pieces = round.cut(choice, all.blocks.largest(), 2);
+  const std::size_t bytes = all.blocks.bytes(rank);
   std::byte* const own = all.output + all.blocks.offset(rank);
-  const auto stage = [&](std::size_t step) {
-    const Part part = part_of(all.blocks.bytes(rank), pieces, step);
-    const std::byte* const from = all.input + part.first;
-    round.copy_out(round.exchange_slot(rank, pieces, step), from, part.bytes, choice.store);
-    round.copy_out(own + part.first, from, part.bytes, choice.results);
-  };
-  const auto take = [&](std::size_t step) {
-    const Part part = part_of(all.blocks.bytes(peer), pieces, step);
-    const Part next = part_of(all.blocks.bytes(rank), pieces, step + kSlots);
-    std::byte* const slot = round.exchange_slot(peer, pieces, step);
-    const std::byte* const from = all.input + next.first;
-    const bool in_place = own == all.input;
-    round.exchange_out({all.output + all.blocks.offset(peer) + part.first, slot, part.bytes},
-                       {slot, from, next.bytes},
-                       {own + next.first, from, in_place ? 0 : next.bytes});
-  };
-  return run_exchange(round, pieces.count, kSlots, stage, take);
+  const bool in_place = own == all.input;
+  return exchange_blocks(round, choice, all.blocks.largest(), {all.input, bytes},
+                         {all.output + all.blocks.offset(peer), all.blocks.bytes(peer)},
+                         {own, all.input, in_place ? 0 : bytes});
 }
 
 bool pull(Round& round, const Choice& choice, const Collection& all) {

@@ -69,31 +69,12 @@ bool one_shot(Round& round, const Choice& choice, const Exchange& all) {
   return run_steps(round, {.steps = pieces.count}, stage, take);
 }
 
-// As exchange() of all_gather.cpp.
 bool exchange(Round& round, const Choice& choice, const Exchange& all) {
   const int rank = round.rank(), peer = round.peer(1);
-  const Pieces pieces = round.cut(choice, all.largest, 2);
-  const std::byte* const given = all.input + all.to.offset(peer);
-  const auto keep = [&](std::size_t step) -> Copying {
-    const Part part = part_of(all.to.bytes(rank), pieces, step);
-    return {all.output + all.from.offset(rank) + part.first,
-            all.input + all.to.offset(rank) + part.first, part.bytes};
-  };
-  const auto stage = [&](std::size_t step) {
-    const Part part = part_of(all.to.bytes(peer), pieces, step);
-    round.copy_out(round.exchange_slot(rank, pieces, step), given + part.first, part.bytes,
-                   choice.store);
-    const Copying kept = keep(step);
-    round.copy_out(kept.to, kept.from, kept.bytes, choice.results);
-  };
-  const auto take = [&](std::size_t step) {
-    const Part part = part_of(all.from.bytes(peer), pieces, step);
-    const Part next = part_of(all.to.bytes(peer), pieces, step + kSlots);
-    std::byte* const slot = round.exchange_slot(peer, pieces, step);
-    round.exchange_out({all.output + all.from.offset(peer) + part.first, slot, part.bytes},
-                       {slot, given + next.first, next.bytes}, keep(step + kSlots));
-  };
-  return run_exchange(round, pieces.count, kSlots, stage, take);
+  return exchange_blocks(
+      round, choice, all.largest, {all.input + all.to.offset(peer), all.to.bytes(peer)},
+      {all.output + all.from.offset(peer), all.from.bytes(peer)},
+      {all.output + all.from.offset(rank), all.input + all.to.offset(rank), all.to.bytes(rank)});
 }
 
 // `theirs(peer)`: where in the peer's input the block for this rank begins, or in its output the

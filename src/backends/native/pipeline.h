@@ -117,6 +117,35 @@ inline Part part_of(std::size_t total, Pieces pieces, std::size_t step) noexcept
   const std::size_t first = std::min(total, step * pieces.bytes);
   return {first, std::min(pieces.bytes, total - first)};
 }
+
+// Two ranks that stream results exchange blocks: one loop takes a piece of the peer's to `taken`,
+// stages a later one of `given` in its place, and copies `kept`, this rank's own block. `largest`:
+// of the blocks, in bytes.
+inline bool exchange_blocks(Round& round, const Choice& choice, std::size_t largest,
+                            std::span<const std::byte> given, std::span<std::byte> taken,
+                            const Copying& kept) {
+  const int rank = round.rank(), peer = round.peer(1);
+  const Pieces pieces = round.cut(choice, largest, 2);
+  const auto keep = [&](std::size_t step) -> Copying {
+    const Part part = part_of(kept.bytes, pieces, step);
+    return {kept.to + part.first, kept.from + part.first, part.bytes};
+  };
+  const auto stage = [&](std::size_t step) {
+    const Part part = part_of(given.size(), pieces, step);
+    round.copy_out(round.exchange_slot(rank, pieces, step), given.data() + part.first, part.bytes,
+                   choice.store);
+    const Copying own = keep(step);
+    round.copy_out(own.to, own.from, own.bytes, choice.results);
+  };
+  const auto take = [&](std::size_t step) {
+    const Part part = part_of(taken.size(), pieces, step);
+    const Part next = part_of(given.size(), pieces, step + kSlots);
+    std::byte* const slot = round.exchange_slot(peer, pieces, step);
+    round.exchange_out({taken.data() + part.first, slot, part.bytes},
+                       {slot, given.data() + next.first, next.bytes}, keep(step + kSlots));
+  };
+  return run_exchange(round, pieces.count, kSlots, stage, take);
+}
 // The part of `total` bytes that rank `index` of `parts` works on: whole cache lines of it.
 inline Part share_of(std::size_t total, int parts, int index) noexcept {
   const std::size_t lines = (total + 63) / 64;
