@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #if defined(__x86_64__)
-#define C10D_KERNEL_WIDTH 64
+#define C10D_KERNEL_WIDTH 32
 #define C10D_KERNEL_ENTRY reduce_avx512
 #include "kernels/reduce_loops.h"
 #endif
