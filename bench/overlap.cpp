@@ -105,7 +105,7 @@ class Overlap {
   ProcessGroup& group_;
   std::vector<float> buffer_;
   std::uint64_t turns_ = 0;
-  std::uint64_t sink_ = 1;
+  volatile std::uint64_t sink_ = 1;  // else the compiler leaves the work out
 };
 
 }  // namespace

@@ -29,10 +29,12 @@ bool finish(const std::shared_ptr<detail::WorkShared>& work, std::optional<Failu
   decltype(shared.callbacks) callbacks;
   decltype(shared.follower) follower;
   decltype(shared.over) over;
+  decltype(shared.runner) runner;
   {
     MutexLock lock(shared.mutex);
     if (std::exchange(shared.claimed, true)) return false;
     shared.progress = nullptr;
+    runner.swap(shared.runner);
     if (const auto settle = std::exchange(shared.settle, nullptr)) {
       shared.mutex.unlock();
       if (const auto settled = settle(failure ? &*failure : nullptr)) failure = *settled;
@@ -78,6 +80,11 @@ bool wait_until(detail::WorkShared& shared, std::optional<Deadline> deadline) {
       shared.mutex.lock();
       if (!progressed && shared.state.load() == WorkState::running)
         shared.changed.wait_for(shared.mutex, kPollPause);
+    } else if (!deadline && shared.runner) {
+      const auto run = std::exchange(shared.runner, nullptr);
+      shared.mutex.unlock();
+      run();
+      shared.mutex.lock();
     } else if (deadline) {
       shared.changed.wait_until(shared.mutex, *deadline);
     } else {
@@ -188,6 +195,11 @@ bool WorkSource::fail(Failure failure) const noexcept {
 void WorkSource::set_progress(std::shared_ptr<const std::function<bool()>> poll) const {
   MutexLock lock(shared_->mutex);
   if (!shared_->claimed) shared_->progress = std::move(poll);
+}
+
+void WorkSource::set_runner(std::function<void()> run) const {
+  MutexLock lock(shared_->mutex);
+  if (!shared_->claimed) shared_->runner = std::move(run);
 }
 
 }  // namespace c10d::inline v0

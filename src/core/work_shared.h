@@ -35,6 +35,7 @@ struct WorkShared {
   std::list<Callback> callbacks C10D_GUARDED_BY(mutex);
   std::function<void(const Failure*)> follower C10D_GUARDED_BY(mutex);
   std::shared_ptr<const std::function<bool()>> progress C10D_GUARDED_BY(mutex);
+  std::function<void()> runner C10D_GUARDED_BY(mutex);
 
   // For the funnel, at most one of each. They take no memory: the op may be using its caller's
   // already.

@@ -237,6 +237,12 @@ TEST(Info, SaysTheSameToPrograms) {
   EXPECT_EQ(facts["capabilities"]["native"]["cpu"]["all_reduce"]["f32"]["sum"]["ok"], true);
   EXPECT_EQ(facts["capabilities"]["native"]["cpu"]["all_reduce"]["i32"]["avg"]["ok"], false);
   EXPECT_EQ(facts["launch"]["launcher"], "none");
+  for (const char* ranks : {"2_ranks", "4_ranks", "8_ranks"}) {
+    const std::string takes = facts["native"][ranks];
+    const std::size_t number = takes.rfind("; ") + 2;
+    EXPECT_TRUE(takes.ends_with(" KiB per rank")) << takes;
+    EXPECT_LE(std::stoul(takes.substr(number)), 8u << 10) << takes;
+  }
   bool found = false;
   for (const auto& variable : facts["environment"]) {
     if (variable["name"] != "C10D_TIMEOUT") continue;

@@ -239,6 +239,57 @@ TEST_P(ReduceTest, HalfPrecisionIsRightForEveryValue) {
       }
 }
 
+// Where rules change, and the neighbours of such values, of either sign.
+template <class T>
+std::vector<T> special_values() {
+  using Limits = std::numeric_limits<T>;
+  const T half_ulp = Limits::epsilon() / 2, odd = 1 / half_ulp;
+  std::vector<T> values = {0,
+                           Limits::denorm_min(),
+                           std::nextafter(Limits::min(), T(0)),
+                           Limits::min(),
+                           half_ulp,
+                           std::nextafter(half_ulp, T(1)),
+                           1,
+                           1 + Limits::epsilon(),
+                           odd,
+                           std::nextafter(odd, Limits::max()),
+                           std::nextafter(Limits::max(), T(0)),
+                           Limits::max(),
+                           Limits::infinity(),
+                           Limits::quiet_NaN(),
+                           Limits::signaling_NaN()};
+  for (std::size_t i = 0, n = values.size(); i < n; ++i) values.push_back(-values[i]);
+  return values;
+}
+
+template <class T>
+void check_special_values(KernelIsa isa) {
+  const std::vector<T> values = special_values<T>();
+  const std::size_t n = values.size(), count = n * n;
+  std::vector<std::vector<T>> rows(3, std::vector<T>(count));
+  for (std::size_t i = 0; i < count; ++i) {
+    rows[0][i] = values[i / n];
+    rows[1][i] = values[i % n];
+    rows[2][i] = values[(i + i / n * 7) % n];
+  }
+  std::vector<const std::byte*> in;
+  for (const auto& row : rows) {
+    in.push_back(reinterpret_cast<const std::byte*>(row.data()));
+    for (const ReduceOp op : ops_of(dtype_of<T>)) {
+      Bytes expected(count * sizeof(T)), actual = expected;
+      reference(dtype_of<T>, op, expected.data(), in, count);
+      reduce(isa, dtype_of<T>, op, actual.data(), in, count);
+      ASSERT_EQ(expected, actual) << name_of(isa, dtype_of<T>, op) << " n " << in.size();
+    }
+  }
+}
+
+TEST_P(ReduceTest, EverySpecialValueMeetsEveryOther) {
+  check_special_values<float>(GetParam());
+  check_special_values<double>(GetParam());
+}
+
 TEST_P(ReduceTest, OutputMayBeAnyInput) {
   constexpr std::size_t kCount = 2500;
   for (const DType dtype : {DType::f32, DType::bf16, DType::u8})

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <atomic>
+#include <chrono>
 #include <latch>
+#include <memory>
+#include <optional>
+#include <thread>
 
 #include "src/backends/native/native.h"
+#include "src/core/progress.h"
 #include "tests/unit/native_ranks.h"
 
 namespace c10d::inline v0 {
@@ -166,6 +172,60 @@ TEST(NativeAsync, ARankMayGoWhileOthersAreInside) {
       self.run(AllReduce{values, values, ReduceOp::sum});
       EXPECT_EQ(values, Values(60000, 4));
     });
+}
+
+// A step of the progress thread that does not end while this lives, two minutes at most.
+class BusyProgress {
+ public:
+  BusyProgress() {
+    add_progress([state = state_] {
+      state->begun.count_down();
+      const auto late = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+      while (!state->over && std::chrono::steady_clock::now() < late) std::this_thread::yield();
+      state->ended = true;
+      return Poll::done;
+    });
+    state_->begun.wait();
+  }
+  ~BusyProgress() { state_->over = true; }
+  BusyProgress(const BusyProgress&) = delete;
+  BusyProgress& operator=(const BusyProgress&) = delete;
+  bool ended() const { return state_->ended; }
+
+ private:
+  struct State {
+    std::latch begun{1};
+    std::atomic<bool> over{false}, ended{false};
+  };
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+TEST(NativeAsync, WhoeverWaitsRunsTheOpsThatNobodyHasBegun) {
+  std::optional<BusyProgress> busy(std::in_place);
+  std::latch waited(3);
+  as_ranks(3, [&](TestRank& self) {
+    std::vector<Values> data(4, Values(5000, 1));
+    std::vector<Work> works;
+    for (Values& values : data)
+      works.push_back(self.start_async(AllReduce{values, values, ReduceOp::sum}));
+    works[2].wait();
+    for (const int i : {0, 1, 2}) EXPECT_TRUE(works[static_cast<std::size_t>(i)].done());
+    EXPECT_EQ(data[0], Values(5000, 3));
+    EXPECT_EQ(data[2], Values(5000, 3));
+    EXPECT_FALSE(works[3].done());
+    EXPECT_THROW(works[3].wait(std::chrono::milliseconds(1)), DistTimeoutError);
+    self.run(AllReduce{data[0], data[0], ReduceOp::sum});  // blocking, behind the fourth
+    EXPECT_TRUE(works[3].done());
+    EXPECT_EQ(data[0], Values(5000, 9));
+    works.push_back(self.start_async(AllReduce{data[1], data[1], ReduceOp::sum}));
+    waited.arrive_and_wait();
+    if (self.rank() == 0) {
+      EXPECT_FALSE(busy->ended());
+      busy.reset();
+    }
+    works.back().wait();
+    EXPECT_EQ(data[1], Values(5000, 9));
+  });
 }
 
 TEST(NativeBackend, SaysWhatItCannotDo) {

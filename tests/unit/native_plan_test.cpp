@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "src/backends/native/tuning.h"
 #include "tests/temporary_directory.h"
@@ -220,19 +221,43 @@ class TuningFolder {
   ~TuningFolder() { ::unsetenv("XDG_CACHE_HOME"); }
   TuningFolder(const TuningFolder&) = delete;
   TuningFolder& operator=(const TuningFolder&) = delete;
-  // Where the ranks are near and where they are far: two groups may measure differently.
+  // For whichever pairs are near and far: two groups may measure differently.
   static void write(Machine machine, const std::string& curve) {
-    for (const bool far : {false, true}) {
-      machine.far = far;
-      const std::filesystem::path path = tuning_path(fingerprint(machine));
-      std::filesystem::create_directories(path.parent_path());
-      std::ofstream(path) << file_with(curve, fingerprint(machine));
+    const int pairs = machine.ranks * (machine.ranks - 1) / 2;
+    for (int far_pairs = 0; far_pairs < 1 << pairs; ++far_pairs) {
+      RoundTrips trips{machine.ranks, {}};
+      int pair = 0;
+      for (int a = 0; a < machine.ranks; ++a)
+        for (int b = 0; b < machine.ranks; ++b)
+          trips.ns.push_back(a < b && (far_pairs >> pair++ & 1) != 0 ? 400 : 100);
+      write_for(fingerprint(machine, trips), curve);
     }
   }
 
  private:
+  static void write_for(const std::string& group, const std::string& curve) {
+    const std::filesystem::path path = tuning_path(group);
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << file_with(curve, group);
+  }
   TemporaryDirectory folder_;
 };
+
+TEST(NativeTuning, IsOfRanksThatAreAsNear) {
+  const Machine machine{.ranks = 3, .cpus = 4, .cma = true};
+  const auto of = [&](std::uint32_t ab, std::uint32_t ac, std::uint32_t bc) {
+    return fingerprint(machine, {3, {0, ab, ac, ab, 0, bc, ac, bc, 0}});
+  };
+  EXPECT_EQ(of(100, 120, 90), of(70, 130, 110));
+  EXPECT_EQ(of(100, 120, 90), fingerprint(machine, {}));
+  std::set<std::string> all;
+  for (const std::uint32_t ab : {100, 400})
+    for (const std::uint32_t ac : {100, 400})
+      for (const std::uint32_t bc : {100, 400}) all.insert(of(ab, ac, bc));
+  EXPECT_EQ(all.size(), 8u);
+  EXPECT_NE(of(100, 400, 400).find(" | nf f | "), std::string::npos) << of(100, 400, 400);
+  EXPECT_EQ(of(100, 28000, 90), of(100, 100, 90)) << "of ranks that shared a CPU";
+}
 
 // By what a group reports c10d-bench tune names its file, and the next group must look there.
 TEST(NativeTuning, TheNextGroupLooksWhereThisOneSays) {
@@ -240,18 +265,18 @@ TEST(NativeTuning, TheNextGroupLooksWhereThisOneSays) {
   const auto reports = [](int size, Machine& machine) {
     std::vector<PlanReport> all(static_cast<std::size_t>(size));
     as_ranks(size, [&](TestRank& self) {
-      all[static_cast<std::size_t>(self.rank())] =
-          report_plan(self.team().plan(), self.team().prices(), {.bytes = kMiB});
+      all[static_cast<std::size_t>(self.rank())] = report_plan(
+          self.team().plan(), self.team().prices(), self.team().round_trips(), {.bytes = kMiB});
+      EXPECT_EQ(all[static_cast<std::size_t>(self.rank())].fingerprint,
+                fingerprint(self.team().prices().machine(), self.team().round_trips()));
       if (self.rank() == 0) machine = self.team().prices().machine();
     });
     return all;
   };
   for (const int size : {2, 3}) {
     Machine machine;
-    for (const PlanReport& report : reports(size, machine)) {
-      EXPECT_EQ(report.fingerprint, fingerprint(machine));
+    for (const PlanReport& report : reports(size, machine))
       EXPECT_FALSE(report.options.front().measured);
-    }
     TuningFolder::write(machine,
                         R"({"op":"all_reduce","choice":"one_shot/streaming/32768","half":false,)"
                         R"("registered":false,"bytes":[8,1048576],"us":[1e-6,1e-6]})");

@@ -139,14 +139,17 @@ class ForcedPlan {
   ~ForcedPlan() { ::unsetenv("C10D_NATIVE_PLAN"); }
 };
 
-// Runs `body` as every rank of a new group, each in a thread.
-inline void as_ranks(int size, const std::function<void(TestRank&)>& body,
-                     std::shared_ptr<Store> store = nullptr) {
+// Runs `body` as every rank of a new group, each in a thread, which calls `before` with its rank
+// first.
+inline void as_ranks(
+    int size, const std::function<void(TestRank&)>& body, std::shared_ptr<Store> store = nullptr,
+    const std::function<void(int)>& before = [](int) {}) {
   const auto fate = std::make_shared<GroupFate>();
   const auto segment = make_shared_memory("test", native::Layout(size).bytes());
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
+      before(rank);
       TestRank self(rank, size, fate, segment, store);
       body(self);
     });

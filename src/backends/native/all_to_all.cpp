@@ -108,20 +108,35 @@ Exposed exposed_by(const T& op) {
   return {op.input.data, op.input.bytes(), op.output.data, op.output.bytes()};
 }
 
+// What ranks give, in elements: the largest block, and the most that one has for all together.
+struct Given {
+  std::size_t block = 0;
+  std::size_t rank = 0;
+};
+
+// Inputs of so many bytes are staged with the counts, before it is known whether all are that
+// short.
+constexpr std::size_t kStagedWithCounts = 512;
+
+std::byte* early_place(Round& round, int rank) { return round.mutual_slot(rank, {}, 0); }
+
 // Each rank announces what it gives to and takes from every other, and checks all pairs, so that
 // all ranks find the same difference first.
-bool agree_on_counts(Round& round, const AllToAllV& op, std::size_t& largest) {
+bool agree_on_counts(Round& round, const AllToAllV& op, Given& most) {
   const auto ranks = static_cast<std::size_t>(round.size());
   std::uint64_t* const own = round.counts(round.rank());
   std::copy(op.input_counts.begin(), op.input_counts.end(), own);
   std::copy(op.output_counts.begin(), op.output_counts.end(), own + ranks);
+  if (op.input.bytes() <= kStagedWithCounts)
+    copy_bytes(early_place(round, round.rank()), op.input.data, op.input.bytes());
   if (!round.enter_unstaged(exposed_by(op))) return false;
-  largest = 0;
-  for (int giver = 0; giver < round.size(); ++giver)
+  for (int giver = 0; giver < round.size(); ++giver) {
+    std::size_t sum = 0;
     for (int taker = 0; taker < round.size(); ++taker) {
       const std::uint64_t given = round.counts(giver)[taker];
       const std::uint64_t taken = round.counts(taker)[ranks + static_cast<std::size_t>(giver)];
-      largest = std::max<std::size_t>(largest, given);
+      most.block = std::max<std::size_t>(most.block, given);
+      sum += given;
       if (given == taken) continue;
       return round.fail(
           {.code = Code::mismatch,
@@ -134,12 +149,26 @@ bool agree_on_counts(Round& round, const AllToAllV& op, std::size_t& largest) {
            .op = "all_to_all_v",
            .sequence = round.call().sequence});
     }
+    most.rank = std::max(most.rank, sum);
+  }
   return true;
 }
 
 // Elements before those of `rank` in a row of counts.
 std::size_t before(const std::uint64_t* counts, int rank) {
   return std::accumulate(counts, counts + rank, std::size_t{0});
+}
+
+// Every rank has staged its whole input.
+bool take_staged_with_counts(Round& round, const Exchange& all, std::size_t element) {
+  keep_own(round, all, StorePolicy::temporal);
+  for (int i = 1; i < round.size(); ++i) {
+    const int peer = round.peer(i);
+    copy_bytes(all.output + all.from.offset(peer),
+               early_place(round, peer) + before(round.counts(peer), round.rank()) * element,
+               all.from.bytes(peer));
+  }
+  return true;
 }
 
 }  // namespace
@@ -166,15 +195,16 @@ bool run(Round& round, const AllToAll& op) {
 }
 
 bool run(Round& round, const AllToAllV& op) {
-  std::size_t largest = 0;
-  if (!agree_on_counts(round, op, largest)) return false;
+  Given most;
+  if (!agree_on_counts(round, op, most)) return false;
   const std::size_t element = size_of(op.input.dtype);
   const auto ranks = static_cast<std::size_t>(round.size());
   const Exchange all{bytes_of(op.output),
                      bytes_of(op.input),
                      {op.output_counts, element},
                      {op.input_counts, element},
-                     largest * element};
+                     most.block * element};
+  if (most.rank * element <= kStagedWithCounts) return take_staged_with_counts(round, all, element);
   const Choice& choice =
       round.choose_entered(OpKind::all_to_all_v, op.input.dtype, all.largest * ranks);
   switch (choice.algorithm) {

@@ -155,7 +155,7 @@ Moves direct_moves(const Choice& choice, const PlanKey& key, double n) noexcept 
     case planned_index(OpKind::broadcast):
       return {pushes ? s * (n - 1) / n : s, 0};
     case planned_index(OpKind::scatter):
-      return {s / n, s / n};
+      return pushes ? Moves{s, s / n} : Moves{s / n, s / n};
     case planned_index(OpKind::gather):
       return pushes ? Moves{s / n, 0} : Moves{s * (n - 1) / n, s / n};
     default:

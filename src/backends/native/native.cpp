@@ -55,7 +55,7 @@ class NativeBackend final : public Backend {
   }
 
   PlanReport plan(const PlanQuery& query) const override {
-    return native::report_plan(team_->plan(), team_->prices(), query);
+    return native::report_plan(team_->plan(), team_->prices(), team_->round_trips(), query);
   }
 
   std::string description() const override {

@@ -71,7 +71,7 @@ bool applies(const Choice& choice, const PlanKey& key, const Machine& machine) n
     case Algorithm::pull:
       return key.registered || machine.cma;
     case Algorithm::push:
-      return key.registered && key.op != OpKind::reduce_scatter && key.op != OpKind::scatter;
+      return key.registered && key.op != OpKind::reduce_scatter;
   }
   return false;
 }

@@ -2,6 +2,7 @@
 #include "src/backends/native/queue.h"
 
 #include <exception>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,8 @@ namespace c10d::inline v0::native {
 namespace {
 
 using Result = std::shared_ptr<const Failure>;  // null: done
+
+constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();  // calls
 
 Result execute(Team& team, const Call& call) {
   Round round(team, call);
@@ -60,16 +63,21 @@ Work Queue::launch(const Call& call) {
 
 Work Queue::enqueue(const Call& call) {
   auto pending = std::make_unique<PendingCall>(call);
-  const Work work = pending->source.work();
+  const WorkSource source = pending->source;
   {
     MutexLock lock(mutex_);
     calls_.push_back(std::move(pending));
-    if (pending_.fetch_add(1, std::memory_order_relaxed) != 0) return work;
+    pending_.fetch_add(1, std::memory_order_relaxed);
+    source.set_runner([weak = weak_from_this(), number = done_ + calls_.size()] {
+      if (const auto self = weak.lock()) self->run_pending(number);
+    });
+    if (running_ || std::exchange(fiber_due_, true)) return source.work();
   }
   try {
-    run_fiber([self = shared_from_this()] { self->run_pending(); });
+    start_fiber();
   } catch (const std::exception& error) {
     MutexLock lock(mutex_);
+    fiber_due_ = false;
     calls_.pop_back();
     pending_.store(0, std::memory_order_relaxed);
     return Work::failed(*team_->control().fail(
@@ -78,16 +86,29 @@ Work Queue::enqueue(const Call& call) {
          .rank = team_->rank(),
          .group = team_->context().group}));
   }
-  return work;
+  return source.work();
 }
 
-void Queue::run_pending() {
-  for (bool more = true; more;) {
-    const PendingCall* next = nullptr;
+void Queue::start_fiber() {
+  run_fiber([self = shared_from_this()] {
     {
-      MutexLock lock(mutex_);
-      next = calls_.front().get();
+      MutexLock lock(self->mutex_);
+      self->fiber_due_ = false;
     }
+    self->run_pending(kAll);
+  });
+}
+
+void Queue::run_pending(std::uint64_t until) {
+  const PendingCall* next = nullptr;
+  {
+    MutexLock lock(mutex_);
+    if (running_ || calls_.empty() || done_ >= until) return;
+    running_ = true;
+    next = calls_.front().get();
+  }
+  bool more = false;
+  do {
     const Result failure = team_->control().broken() ? team_->control().failure()
                                                      : execute_safely(*team_, next->owned.call());
     std::unique_ptr<PendingCall> done;
@@ -95,15 +116,35 @@ void Queue::run_pending() {
       MutexLock lock(mutex_);
       done = std::move(calls_.front());
       calls_.pop_front();
+      ++done_;
       // Before the Work is: whoever waited for it may launch a blocking call at once.
-      more = pending_.fetch_sub(1, std::memory_order_release) != 1;
+      pending_.fetch_sub(1, std::memory_order_release);
+      more = !calls_.empty();
       if (!more) drained_.notify_all();
+      running_ = more && done_ < until;
+      next = running_ ? calls_.front().get() : nullptr;
     }
     if (failure)
       done->source.fail(*failure);
     else
       done->source.complete();
+  } while (next != nullptr);
+  if (more) leave_to_fiber();
+}
+
+// The rest of the calls, by whoever ran some. Without memory for a fiber it runs them itself.
+void Queue::leave_to_fiber() {
+  {
+    MutexLock lock(mutex_);
+    if (running_ || calls_.empty() || std::exchange(fiber_due_, true)) return;
   }
+  try {
+    return start_fiber();
+  } catch (const std::exception&) {
+    MutexLock lock(mutex_);
+    fiber_due_ = false;
+  }
+  run_pending(kAll);
 }
 
 bool Queue::drain(Deadline deadline) {

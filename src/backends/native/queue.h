@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 
@@ -20,7 +21,8 @@ struct PendingCall {
 };
 
 // The collectives of a group in issue order. A blocking one runs in the caller when none is
-// pending; the others run one by one in a fiber of the progress thread.
+// pending. The others run one by one: in a fiber of the progress thread, or in whoever waits for
+// one of them before that thread has come to them.
 class Queue : public std::enable_shared_from_this<Queue> {
  public:
   explicit Queue(std::shared_ptr<Team> team) : team_(std::move(team)) {}
@@ -31,13 +33,20 @@ class Queue : public std::enable_shared_from_this<Queue> {
 
  private:
   Work enqueue(const Call& call);
-  void run_pending();  // in a fiber
+  // Runs calls until the first `until` of all are done, unless another one runs them.
+  void run_pending(std::uint64_t until);
+  void leave_to_fiber();
+  void start_fiber();
 
   const std::shared_ptr<Team> team_;
   std::atomic<std::size_t> pending_{0};
   Mutex mutex_;
   CondVar drained_;
   std::deque<std::unique_ptr<PendingCall>> calls_ C10D_GUARDED_BY(mutex_);
+  std::uint64_t done_ C10D_GUARDED_BY(mutex_) = 0;  // calls that ever were in calls_ and are done
+  // While a call is pending at least one of them is set.
+  bool running_ C10D_GUARDED_BY(mutex_) = false;    // somebody runs calls
+  bool fiber_due_ C10D_GUARDED_BY(mutex_) = false;  // a fiber is about to look for some
 };
 
 }  // namespace c10d::inline v0::native

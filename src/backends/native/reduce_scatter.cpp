@@ -11,6 +11,22 @@ struct Blockwise {
   Blocks blocks;
 };
 
+// All blocks in the entry.
+bool inline_shot(Round& round, const Blockwise& all) {
+  const int rank = round.rank();
+  const std::size_t own = all.blocks.offset(rank);
+  copy_bytes(round.payload(rank), all.input, all.blocks.offset(round.size()));
+  if (!round.enter()) return false;
+  const auto sources = round.sources();
+  for (int i = 1; i < round.size(); ++i) {
+    const int peer = round.peer(i);
+    sources[static_cast<std::size_t>(peer)] = round.payload(peer) + own;
+  }
+  sources[static_cast<std::size_t>(rank)] = all.input + own;
+  round.reduce_out(all.how, all.output, all.blocks.bytes(rank), StorePolicy::temporal);
+  return true;
+}
+
 // A slot holds one piece for every rank, in the order of peer(): each reduces what is for it.
 bool one_shot(Round& round, const Choice& choice, const Blockwise& all) {
   const int rank = round.rank();
@@ -53,6 +69,7 @@ bool pull(Round& round, const Choice& choice, const Blockwise& all) {
 bool reduce_blocks(Round& round, OpKind kind, const Tensor& output, const ConstTensor& input,
                    ReduceOp op, const Blocks& blocks) {
   const Blockwise all{bytes_of(output), bytes_of(input), {input.dtype, op}, blocks};
+  if (input.bytes() <= kInlineBytes) return inline_shot(round, all);
   const auto ranks = static_cast<std::size_t>(round.size());
   const Choice* const choice = round.choose(kind, input.dtype, blocks.largest() * ranks,
                                             {input.data, input.bytes(), nullptr, 0});

@@ -24,6 +24,10 @@ struct RoundTrips {
 std::vector<int> near_groups(const RoundTrips& trips, int size);
 // A longer one tells of ranks that shared a CPU meanwhile, and is not believed.
 inline constexpr std::uint32_t kBelievedNs = 3000;
+// A letter for every pair of ranks, near or far: "nf f" of ranks 0 and 1, 0 and 2; 1 and 2. Only
+// the word where all are alike. What is not believed or not measured is as `far` says.
+std::string distances(const RoundTrips& trips, bool far);
+
 // "rtt 0.10-0.42 us, 2 groups" of what is believed; else "rtt 0.30 us, assumed" of what is used
 // instead, in microseconds. Empty without a measurement.
 std::string describe(const RoundTrips& trips, double used_us);

@@ -73,6 +73,21 @@ bool pull(Round& round, const Choice& choice, const Scattering& all) {
   return true;
 }
 
+// The root writes every block into the output of its rank.
+bool push(Round& round, const Choice& choice, const Scattering& all) {
+  if (round.rank() != all.root) return round.await(all.root, &Progress::consumed, 1);
+  for (int i = 1; i < round.size(); ++i) {
+    const int peer = round.peer(i);
+    if (!round.hand_out(peer, 0, all.input + all.blocks.offset(peer), all.blocks.bytes(peer),
+                        choice.store))
+      return false;
+  }
+  round.publish(&Progress::consumed, 1);
+  round.copy_out(all.output, all.input + all.blocks.offset(all.root), all.blocks.bytes(all.root),
+                 choice.store);
+  return true;
+}
+
 bool hand_out(Round& round, OpKind kind, const Tensor& output, const ConstTensor& input, int root,
               const Blocks& blocks) {
   const Scattering all{bytes_of(output), bytes_of(input), root, blocks};
@@ -84,7 +99,14 @@ bool hand_out(Round& round, OpKind kind, const Tensor& output, const ConstTensor
                    {is_root ? input.data : nullptr, is_root ? input.bytes() : 0,
                     is_root ? nullptr : output.data, is_root ? 0 : output.bytes()});
   if (choice == nullptr) return false;
-  return is_direct(choice->algorithm) ? pull(round, *choice, all) : one_shot(round, *choice, all);
+  switch (choice->algorithm) {
+    case Algorithm::pull:
+      return pull(round, *choice, all);
+    case Algorithm::push:
+      return push(round, *choice, all);
+    default:
+      return one_shot(round, *choice, all);
+  }
 }
 
 }  // namespace

@@ -150,7 +150,7 @@ void Team::make_plan(Deadline deadline) {
     }
   }
   std::vector<std::string> warnings;
-  const std::string key = fingerprint(machine);
+  const std::string key = fingerprint(machine, trips_);
   prices_ = Prices(machine, load_tuning(tuning_path(key), key, warnings));
   plan_ = Plan(prices_, env("C10D_NATIVE_PLAN").value_or(""), warnings);
   for (const std::string& warning : warnings) log(LogLevel::warn, "native: {}", warning);

@@ -140,6 +140,20 @@ std::vector<int> near_groups(const RoundTrips& trips, int size) {
   return group;
 }
 
+std::string distances(const RoundTrips& trips, bool far) {
+  std::string letters;
+  for (int a = 0; a + 1 < trips.size; ++a) {
+    if (a > 0) letters += ' ';
+    for (int b = a + 1; b < trips.size; ++b) {
+      const std::uint32_t ns = trips.between(a, b);
+      letters += (ns > kBelievedNs ? far : ns > kFarNs) ? 'f' : 'n';
+    }
+  }
+  if (letters.find('f') == letters.npos && !letters.empty()) return "near";
+  if (letters.find('n') == letters.npos && !letters.empty()) return "far";
+  return letters.empty() ? (far ? "far" : "near") : letters;
+}
+
 std::string describe(const RoundTrips& trips, double used_us) {
   if (trips.ns.empty()) return {};
   std::uint32_t least = std::numeric_limits<std::uint32_t>::max(), most = 0;

@@ -65,13 +65,13 @@ bool read_curve(const Json& row, Curve& curve) {
 
 }  // namespace
 
-std::string fingerprint(const Machine& machine) {
+std::string fingerprint(const Machine& machine, const RoundTrips& trips) {
   utsname kernel{};
   ::uname(&kernel);
   const std::string release = kernel.release;
   return fmt::format("{} | {} CPUs | {} ranks{} | {} | cma {} | Linux {} | c10d {} schema {}",
                      cpu_model(), machine.cpus, machine.ranks, machine.crowded ? " crowded" : "",
-                     machine.far ? "far" : "near", machine.cma ? "yes" : "no",
+                     distances(trips, machine.far), machine.cma ? "yes" : "no",
                      release.substr(0, release.find('.')), kVersion, kSchema);
 }
 
@@ -127,9 +127,10 @@ std::vector<Curve> load_tuning(const std::string& path, std::string_view fingerp
   return curves;
 }
 
-PlanReport report_plan(const Plan& plan, const Prices& prices, const PlanQuery& query) {
+PlanReport report_plan(const Plan& plan, const Prices& prices, const RoundTrips& trips,
+                       const PlanQuery& query) {
   PlanReport report;
-  report.fingerprint = fingerprint(prices.machine());
+  report.fingerprint = fingerprint(prices.machine(), trips);
   report.path = tuning_path(report.fingerprint);
   PlanKey key = plan_key(query.op, query.dtype, query.bytes);
   key.registered = query.registered;

@@ -7,12 +7,14 @@
 
 #include "c10d/plan.h"
 #include "src/backends/native/plan.h"
+#include "src/backends/native/round_trips.h"
 
 // What `c10d-bench tune` measured: $XDG_CACHE_HOME/c10d/tune/<hash of the fingerprint>.json.
 namespace c10d::inline v0::native {
 
-// What prices depend on: CPU, allowed CPUs, ranks, near or far, CMA, kernel, versions.
-std::string fingerprint(const Machine& machine);
+// What prices depend on: CPU, allowed CPUs, ranks, which of them are near and which
+// far, CMA, kernel, versions.
+std::string fingerprint(const Machine& machine, const RoundTrips& trips);
 // Empty when neither XDG_CACHE_HOME nor HOME is set.
 std::string tuning_path(std::string_view fingerprint);
 
@@ -24,6 +26,7 @@ std::vector<Curve> parse_tuning(std::string_view json, std::string_view fingerpr
 std::vector<Curve> load_tuning(const std::string& path, std::string_view fingerprint,
                                std::vector<std::string>& warnings);
 
-PlanReport report_plan(const Plan& plan, const Prices& prices, const PlanQuery& query);
+PlanReport report_plan(const Plan& plan, const Prices& prices, const RoundTrips& trips,
+                       const PlanQuery& query);
 
 }  // namespace c10d::inline v0::native
