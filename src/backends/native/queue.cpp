@@ -66,11 +66,11 @@ Work Queue::enqueue(const Call& call) {
   const WorkSource source = pending->source;
   {
     MutexLock lock(mutex_);
-    calls_.push_back(std::move(pending));
-    pending_.fetch_add(1, std::memory_order_relaxed);
-    source.set_runner([weak = weak_from_this(), number = done_ + calls_.size()] {
+    source.set_runner([weak = weak_from_this(), number = done_ + calls_.size() + 1] {
       if (const auto self = weak.lock()) self->run_pending(number);
     });
+    calls_.push_back(std::move(pending));
+    pending_.fetch_add(1, std::memory_order_relaxed);
     if (running_ || std::exchange(fiber_due_, true)) return source.work();
   }
   try {
