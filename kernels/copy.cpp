@@ -41,20 +41,20 @@ namespace {
 
 #if defined(__SSE2__)
 #if defined(__x86_64__)
-bool has_avx512() noexcept {
-  static const bool has = __builtin_cpu_supports("avx512f");
+bool has_avx2() noexcept {
+  static const bool has = __builtin_cpu_supports("avx2");
   return has;
 }
 #endif
 void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
 #if defined(__x86_64__)
-  if (has_avx512()) return stream_lines_avx512(to, from, bytes);
+  if (has_avx2()) return stream_lines_avx2(to, from, bytes);
 #endif
   stream_lines_sse2(to, from, bytes);
 }
 void refill_lines(const Refilled& at, std::size_t bytes) noexcept {
 #if defined(__x86_64__)
-  if (has_avx512()) return refill_lines_avx512(at, bytes);
+  if (has_avx2()) return refill_lines_avx2(at, bytes);
 #endif
   refill_lines_sse2(at, bytes);
 }

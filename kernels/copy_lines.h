@@ -6,8 +6,8 @@
 
 namespace c10d::inline v0 {
 
-// For CPUs with AVX-512: as stream_pages().
-void stream_lines_avx512(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+// For CPUs with AVX2: as stream_pages().
+void stream_lines_avx2(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 // For those without, with SSE2.
 void stream_lines_sse2(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
@@ -19,7 +19,7 @@ struct Refilled {
   std::byte* kept;
   const std::byte* own;
 };
-void refill_lines_avx512(const Refilled& at, std::size_t bytes) noexcept;
+void refill_lines_avx2(const Refilled& at, std::size_t bytes) noexcept;
 void refill_lines_sse2(const Refilled& at, std::size_t bytes) noexcept;
 
 namespace {

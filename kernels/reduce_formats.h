@@ -70,10 +70,6 @@ struct Whole {
 struct Streaming : Whole {
   template <class V>
   void store(std::byte* to, V v) const {
-#if defined(__AVX512F__)
-    if constexpr (sizeof(V) == sizeof(__m512i))
-      return _mm512_stream_si512(reinterpret_cast<__m512i*>(to), bits<__m512i>(v));
-#endif
 #if defined(__AVX2__)
     if constexpr (sizeof(V) == sizeof(__m256i))
       return _mm256_stream_si256(reinterpret_cast<__m256i*>(to), bits<__m256i>(v));
@@ -92,12 +88,11 @@ struct First {
   std::size_t bytes;
   template <class V>
   V load(const std::byte* from) const {
-#if defined(__AVX512F__)
-    const std::uint64_t mask = ~std::uint64_t{0} >> (64 - bytes);
-    if constexpr (sizeof(V) == sizeof(__m512i))
-      return bits<V>(_mm512_maskz_loadu_epi8(mask, from));
+#if defined(__AVX512VL__)
+    if constexpr (sizeof(V) == sizeof(__m256i))
+      return bits<V>(_mm256_maskz_loadu_epi8(~__mmask32{0} >> (32 - bytes), from));
     else
-      return bits<V>(_mm256_maskz_loadu_epi8(static_cast<__mmask32>(mask), from));
+      return bits<V>(_mm_maskz_loadu_epi8(static_cast<__mmask16>(0xffff >> (16 - bytes)), from));
 #else
     V v{};
     __builtin_memcpy(&v, from, bytes);
@@ -106,12 +101,11 @@ struct First {
   }
   template <class V>
   void store(std::byte* to, V v) const {
-#if defined(__AVX512F__)
-    const std::uint64_t mask = ~std::uint64_t{0} >> (64 - bytes);
-    if constexpr (sizeof(V) == sizeof(__m512i))
-      _mm512_mask_storeu_epi8(to, mask, bits<__m512i>(v));
+#if defined(__AVX512VL__)
+    if constexpr (sizeof(V) == sizeof(__m256i))
+      _mm256_mask_storeu_epi8(to, ~__mmask32{0} >> (32 - bytes), bits<__m256i>(v));
     else
-      _mm256_mask_storeu_epi8(to, static_cast<__mmask32>(mask), bits<__m256i>(v));
+      _mm_mask_storeu_epi8(to, static_cast<__mmask16>(0xffff >> (16 - bytes)), bits<__m128i>(v));
 #else
     __builtin_memcpy(to, &v, bytes);
 #endif
@@ -148,9 +142,7 @@ struct Bool {
 
 // The compilers split these conversions into many instructions where the CPU has one.
 inline Word words_of(Half half) {
-#if defined(__AVX512F__)
-  return bits<Word>(_mm512_maskz_cvtepu16_epi32(0xffff, bits<__m256i>(half)));
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
   return bits<Word>(_mm256_cvtepu16_epi32(bits<__m128i>(half)));
 #elif defined(__aarch64__)
   return bits<Word>(vmovl_u16(bits<uint16x4_t>(half)));
@@ -161,9 +153,7 @@ inline Word words_of(Half half) {
 
 // The words hold 16 bits each.
 inline Half halves_of(Word word) {
-#if defined(__AVX512F__)
-  return bits<Half>(_mm512_maskz_cvtepi32_epi16(0xffff, bits<__m512i>(word)));
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
   const __m256i v = bits<__m256i>(word);
   return bits<Half>(_mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
 #elif defined(__aarch64__)
@@ -221,9 +211,7 @@ struct F16 {
   static constexpr std::size_t kStride = 2;
   static constexpr std::size_t kLanes = kWidth / sizeof(float);
   static Float unpack(Half half) {
-#if defined(__AVX512F__)
-    return bits<Float>(_mm512_maskz_cvtph_ps(0xffff, bits<__m256i>(half)));
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
     return bits<Float>(_mm256_cvtph_ps(bits<__m128i>(half)));
 #elif defined(__aarch64__)
     return bits<Float>(vcvt_f32_f16(bits<float16x4_t>(half)));
@@ -233,10 +221,7 @@ struct F16 {
   }
   static Half pack(Float v) {
     const Float number = quiet(v);
-#if defined(__AVX512F__)
-    return bits<Half>(
-        _mm512_maskz_cvtps_ph(0xffff, bits<__m512>(number), _MM_FROUND_TO_NEAREST_INT));
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
     return bits<Half>(_mm256_cvtps_ph(bits<__m256>(number), _MM_FROUND_TO_NEAREST_INT));
 #elif defined(__aarch64__)
     return bits<Half>(vcvt_f16_f32(bits<float32x4_t>(number)));

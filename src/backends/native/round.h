@@ -88,8 +88,12 @@ class Round {
                          std::size_t width = 1) const noexcept {
     return slot(place_of(rank, size(), epoch_), pieces, step, width);
   }
+  // The same where they fill each other's slots again. After an even number of times around, the
+  // last of which each has read where it wrote the first: so it begins there again in the next op.
   std::byte* exchange_slot(int rank, Pieces pieces, std::size_t step) const noexcept {
-    return mutual_slot(exchange_place(rank, step, kSlots), pieces, step);
+    const std::size_t times = (pieces.count + kSlots - 1) / kSlots;
+    const int first = times % 2 == 0 ? rank : place_of(rank, size(), epoch_);
+    return slot(exchange_place(first, step, kSlots), pieces, step);
   }
   std::uint64_t* counts(int rank) const noexcept {
     return team_.layout().counts(team_.base(), rank, parity_of(epoch_));
