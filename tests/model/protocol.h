@@ -29,6 +29,7 @@ struct Fault {
   bool no_clearing = false;
   bool tells_rarely = false;
   bool only_here = false;
+  bool frees_early = false;
 };
 
 inline constexpr std::size_t kModelSlots = 2;

@@ -39,9 +39,8 @@ bool run_steps(AnyRound& round, const Flow& flow, Stage stage, Take take) {
 
 // The same for a reduction in slices: `stage(step)` fills this rank's slot, `reduce(step)` works on
 // the own slice of all slots and puts results back into them, `collect(step)`, on ranks that take
-// the result, reads it out of the own slot. Each is one step behind the one before, so there must
-// be three slots; four for ranks that collect out of `shared` slots, each other's, which are not
-// free before all have collected.
+// the result, reads it out of the own slot, or, with `shared`, where every rank does, out of any.
+// Each is one step behind the one before, so there must be three slots.
 template <class AnyRound, class Stage, class Reduce, class Collect>
 bool run_two_shots(AnyRound& round, std::size_t steps, bool collects, bool shared, Stage stage,
                    Reduce reduce, Collect collect) {

@@ -65,9 +65,9 @@ namespace {
 // The steps of two_shot, each over one piece. A slice of the result goes to where its parts came
 // from: the slots of the ranks that want it, who collect it from their own. Hence a cache line of a
 // slot has two users who hand it to and fro, and its rank owns it again when the next op fills it:
-// half as many lines travel as if ranks read each other's results. Ranks that share a CPU want it in
-// one slot only: it is written once for all of them, and whoever collects it first brings it into
-// the cache for the others.
+// half as many lines travel as if ranks read each other's results. Ranks that share a CPU want it
+// in one slot only: it is written once for all of them, and whoever collects it first brings it
+// into the cache for the others.
 class TwoShot {
  public:
   TwoShot(Round& round, const Choice& choice, const Reduction& reduction)
