@@ -129,7 +129,6 @@ void Team::make_plan(Deadline deadline) {
                   [&] { return theirs.reads_all.load(std::memory_order_acquire) != 0; });
     machine.cma &= theirs.reads_all.load(std::memory_order_acquire) == 1;
   }
-  machine.copy_us = copy_us();
   if (!machine.crowded) {
     std::vector<std::uint32_t> trips;
     for (int peer = 1; peer < size() && !trips_.ns.empty(); ++peer)
@@ -138,6 +137,7 @@ void Team::make_plan(Deadline deadline) {
     const double trip_us = trips.empty() ? 2 * machine.hop_us : trips[trips.size() / 2] * 1e-3;
     machine.far = trip_us * 1000 > kFarNs;
     machine.hop_us = std::clamp(trip_us / 2, 0.02, 5.0);
+    machine.copy_us = copy_us();
     PathMeter meter(shared, lines(0).bell, lines(1), layout_.staging(base_, 0, 0));
     // All or none: one beside a default would say more of the scheduler than of the memory.
     const auto temporal = meter.per_mib(Ping::temporal);
