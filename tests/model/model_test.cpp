@@ -54,8 +54,9 @@ bool in_steps(ModelRound& round, std::uint32_t epoch, std::size_t steps, int roo
 }
 
 // As native::two_shot(): each rank reduces a slice of the next one's slot where it lies; some ranks
-// collect.
-bool two_shots(ModelRound& round, std::uint32_t epoch, std::size_t steps, int root) {
+// collect, from their own slots, or all of them from all.
+bool two_shots(ModelRound& round, std::uint32_t epoch, std::size_t steps, int root,
+               bool shared = false, const Fault& fault = {}) {
   round.use_slots(kMostSlots);
   constexpr std::uint64_t kReduced = 100'000;
   const auto stage = [&](std::size_t step) {
@@ -68,10 +69,12 @@ bool two_shots(ModelRound& round, std::uint32_t epoch, std::size_t steps, int ro
     slot = kReduced + datum(next, epoch, step);
   };
   const auto collect = [&](std::size_t step) {
-    expect_datum(round.slot(round.rank(), step), kReduced + datum(round.rank(), epoch, step));
+    for (int i = 0; i < (shared ? round.size() : 1); ++i)
+      expect_datum(round.slot(round.peer(i), step), kReduced + datum(round.peer(i), epoch, step));
   };
   const bool collects = root == ModelRound::kEveryRank || root == round.rank();
-  return native::run_two_shots(round, steps, collects, stage, reduce, collect);
+  return native::run_two_shots(round, steps, collects, shared && !fault.frees_early, stage, reduce,
+                               collect);
 }
 
 // As native::exchange(): each of two ranks takes out of the other's slot, then puts in its own.
@@ -175,6 +178,15 @@ TEST_P(Model, SlicesAreReducedWhereTheyLie) {
     expect_whole(run(sleepless(), {}, two && !deaths ? 2 : 1, [&](auto& round, auto epoch) {
       return two_shots(round, epoch, steps, root);
     }));
+}
+
+TEST_P(Model, SlicesAreCollectedFromSharedSlots) {
+  const bool two = ranks() == 2;
+  const bool deaths = GetParam().deaths != 0;
+  const std::size_t steps = two ? (deaths ? 4 : 5) : (deaths ? 1 : 2);
+  expect_whole(run(sleepless(), {}, two && !deaths ? 2 : 1, [&](auto& round, auto epoch) {
+    return two_shots(round, epoch, steps, ModelRound::kEveryRank, true);
+  }));
 }
 
 TEST_P(Model, ARootRunsAhead) {
@@ -281,6 +293,15 @@ TEST(Mutant, TwoSlotsAreTooFewForSlices) {
     expect_found(run({}, {.missing_slots = 1}, 1,
                      [&](auto& round, auto epoch) { return two_shots(round, epoch, 4, root); }),
                  "reads cell");
+}
+
+TEST(Mutant, ASharedSlotIsNotFreeOnceItIsReduced) {
+  const Fault fault{.frees_early = true};
+  expect_found(run({.sleeps = false}, fault, 1,
+                   [&](auto& round, auto epoch) {
+                     return two_shots(round, epoch, 5, ModelRound::kEveryRank, true, fault);
+                   }),
+               "while");
 }
 
 TEST(Mutant, OneSlotTooFewForAnExchangeIsARace) {

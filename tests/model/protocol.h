@@ -29,6 +29,7 @@ struct Fault {
   bool no_clearing = false;
   bool tells_rarely = false;
   bool only_here = false;
+  bool frees_early = false;
 };
 
 inline constexpr std::size_t kModelSlots = 2;
@@ -141,6 +142,9 @@ class ModelRound {
   }
   bool await_staged(int peer, std::size_t step) {
     return step == 0 || await(peer, &Progress::staged, step + 1);
+  }
+  bool await_all_staged(std::size_t step) {
+    return step == 0 || await_all(&Progress::staged, step + 1);
   }
   void be_direct() { direct_ = true; }
   void use_slots(std::size_t slots) { slots_ = slots; }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <sched.h>
+
 #include <algorithm>
 #include <iterator>
 #include <numeric>
 
+#include "src/backends/native/topology.h"
 #include "tests/unit/native_ranks.h"
 
 namespace c10d::inline v0 {
@@ -316,6 +319,37 @@ TEST_P(Native, GoesOnWhenTheEpochWraps) {
       EXPECT_EQ(values, summed(self.size(), 0, values.size()));
     }
   });
+}
+
+// Where ranks share CPUs, who collects from whose slot follows from where they run.
+TEST(NativeCrowded, AnyPlacementGivesTheBitsOfTheTree) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
+  const ForcedPlan forced("two_shot/mixed/32768");
+  const native::OwnCpu one_for_all(0);
+  constexpr std::size_t kCount = 100003;
+  for (const std::string placement : {"0011", "0110", "0001", "01011", "00110011"}) {
+    const int ranks = static_cast<int>(placement.size());
+    const auto inputs = fractions(ranks, kCount);
+    const auto expected = along_the_tree(inputs, ReduceOp::sum);
+    as_ranks(ranks, [&](TestRank& self) {
+      EXPECT_TRUE(self.team().crowded());
+      const auto rank = static_cast<std::size_t>(self.rank());
+      const auto place = static_cast<std::size_t>(placement[rank] - '0');
+      cpu_set_t own;
+      CPU_ZERO(&own);
+      CPU_SET(static_cast<std::size_t>(cpus[place % cpus.size()]), &own);
+      EXPECT_EQ(sched_setaffinity(0, sizeof own, &own), 0);
+      for (int again = 0; again < 3; ++again) {
+        std::vector<float> both = inputs[rank];
+        self.run(AllReduce{both, both, ReduceOp::sum});
+        EXPECT_EQ(both, expected) << placement;
+      }
+    });
+  }
 }
 
 constexpr World kWorlds[] = {{1, ""},

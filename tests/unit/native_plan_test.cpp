@@ -83,6 +83,18 @@ TEST(NativePlan, LargeResultsGoPastTheCachesWhereThatIsFaster) {
   EXPECT_EQ(taken(90, 45, kMiB / 2), StorePolicy::temporal);
 }
 
+TEST(NativePlan, RanksThatShareCachesStreamWhatTheyAllWrite) {
+  for (const int ranks : {4, 8}) {
+    const Plan plan = plan_of(Prices({.ranks = ranks, .crowded = true, .cma = true}));
+    const auto found = [&](OpKind op, std::uint64_t bytes) {
+      return plan.find({op, bytes, false, false});
+    };
+    EXPECT_EQ(name_of(found(OpKind::all_reduce, kMiB)), "two_shot/mixed/131072");
+    EXPECT_EQ(found(OpKind::reduce, kMiB).results, StorePolicy::temporal);
+    EXPECT_EQ(result_policy(found(OpKind::all_reduce, kMiB / 2), kMiB / 2), StorePolicy::temporal);
+  }
+}
+
 TEST(NativePlan, ARootWritesThroughItsCacheWhatFitsThere) {
   const Machine machine{.far = true, .cma = true, .stage_us = {200, 400}, .copy_us = {73, 52}};
   const Plan plan = plan_of(Prices(machine));

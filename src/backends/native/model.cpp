@@ -37,6 +37,8 @@ constexpr double kStreamedThenRead = 0.7;
 // Each reading through the kernel, besides the bytes.
 constexpr double kCmaCall = 2.2;
 constexpr double kYield = 1.5;
+// Results that every rank writes, where ranks share caches that have no room for them all.
+constexpr double kStreamedInACrowd = 0.8;
 
 double hop_of(const Machine& machine) noexcept {
   return machine.crowded ? kYield * machine.ranks : machine.hop_us;
@@ -133,7 +135,10 @@ double staged_us(const Choice& choice, const PlanKey& key, const Machine& machin
       key.op == OpKind::all_reduce || key.op == OpKind::reduce || key.op == OpKind::broadcast;
   const auto blocks = static_cast<std::uint64_t>(whole ? 1 : machine.ranks);
   const StorePolicy results = result_policy(choice, key.bytes / blocks);
-  const double own = traffic.own / copy_pace(2 * static_cast<double>(key.bytes), results, machine);
+  const bool relieves =
+      machine.crowded && two && key.op == OpKind::all_reduce && results == StorePolicy::streaming;
+  const double own = traffic.own / copy_pace(2 * static_cast<double>(key.bytes), results, machine) *
+                     (relieves ? kStreamedInACrowd : 1);
   return flags + streamed + (together + own) * (machine.crowded ? n / 2 : 1);
 }
 

@@ -39,27 +39,28 @@ bool run_steps(AnyRound& round, const Flow& flow, Stage stage, Take take) {
 
 // The same for a reduction in slices: `stage(step)` fills this rank's slot, `reduce(step)` works on
 // the own slice of all slots and puts results back into them, `collect(step)`, on ranks that take
-// the result, reads it out of the own slot. Each is one step behind the one before, so there must
-// be three slots.
+// the result, reads it out of the own slot, or, with `shared`, where every rank does, out of any.
+// Each is one step behind the one before, so there must be three slots.
 template <class AnyRound, class Stage, class Reduce, class Collect>
-bool run_two_shots(AnyRound& round, std::size_t steps, bool collects, Stage stage, Reduce reduce,
-                   Collect collect) {
+bool run_two_shots(AnyRound& round, std::size_t steps, bool collects, bool shared, Stage stage,
+                   Reduce reduce, Collect collect) {
+  const auto freed = shared ? &Progress::consumed : &Progress::reduced;
   for (std::size_t step = 0; step < steps + 2; ++step) {
     if (step < steps) {
-      if (!round.await_free(step, AnyRound::kEveryRank, &Progress::reduced)) return false;
+      if (!round.await_free(step, AnyRound::kEveryRank, freed)) return false;
       stage(step);
       if (round.entered()) round.publish(&Progress::staged, step + 1);
     }
     if (!round.entered() && !round.enter()) return false;
     if (step >= 1 && step <= steps) {
-      for (int i = 1; i < round.size(); ++i)
-        if (!round.await_staged(round.peer(i), step - 1)) return false;
+      if (!round.await_all_staged(step - 1)) return false;
       reduce(step - 1);
       round.publish(&Progress::reduced, step);
     }
     if (step >= 2 && collects) {
       if (!round.await_all(&Progress::reduced, step - 1)) return false;
       collect(step - 2);
+      if (shared) round.publish(&Progress::consumed, step - 1);
     }
   }
   return true;

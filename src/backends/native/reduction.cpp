@@ -65,7 +65,9 @@ namespace {
 // The steps of two_shot, each over one piece. A slice of the result goes to where its parts came
 // from: the slots of the ranks that want it, who collect it from their own. Hence a cache line of a
 // slot has two users who hand it to and fro, and its rank owns it again when the next op fills it:
-// half as many lines travel as if ranks read each other's results.
+// half as many lines travel as if ranks read each other's results. Ranks that share a CPU want it
+// in one slot only: it is written once for all of them, and whoever collects it first brings it
+// into the cache for the others.
 class TwoShot {
  public:
   TwoShot(Round& round, const Choice& choice, const Reduction& reduction)
@@ -73,12 +75,14 @@ class TwoShot {
         choice_(choice),
         reduction_(reduction),
         results_(result_policy(choice, reduction.bytes)),
-        pieces_(round.cut(choice, reduction.bytes)) {}
+        pieces_(round.cut(choice, reduction.bytes)),
+        shares_(round.team().crowded() && reduction.root == Round::kEveryRank) {}
 
   bool run() {
     return run_two_shots(
-        round_, pieces_.count, wants(round_, reduction_), [&](std::size_t step) { stage(step); },
-        [&](std::size_t step) { reduce_slice(step); }, [&](std::size_t step) { collect(step); });
+        round_, pieces_.count, wants(round_, reduction_), shares_,
+        [&](std::size_t step) { stage(step); }, [&](std::size_t step) { reduce_slice(step); },
+        [&](std::size_t step) { collect(step); });
   }
 
  private:
@@ -102,12 +106,25 @@ class TwoShot {
 
   void collect(std::size_t step) {
     const Part part = part_of(reduction_.bytes, pieces_, step);
-    const Part own = share_of(part.bytes, round_.size(), round_.rank());
-    const std::size_t after = own.first + own.bytes;
-    std::byte* const output = reduction_.output + part.first;
-    const std::byte* const slot = round_.slot(round_.rank(), pieces_, step);
-    round_.copy_out(output, slot, own.first, results_);
-    round_.copy_out(output + after, slot + after, part.bytes - after, results_);
+    for (int i = 1; i < round_.size(); ++i) {
+      const int peer = round_.peer(i);
+      const Part slice = share_of(part.bytes, round_.size(), peer);
+      const std::byte* const from = round_.slot(keeper_of(peer, round_.rank()), pieces_, step);
+      round_.copy_out(reduction_.output + part.first + slice.first, from + slice.first, slice.bytes,
+                      results_);
+    }
+  }
+
+  // From whose slot `taker` collects the slice that `owner` reduced: its own, or the one that all
+  // on its CPU share.
+  int keeper_of(int owner, int taker) const {
+    if (!shares_) return taker;
+    const std::vector<std::uint32_t>& cpus = round_.team().cpus();
+    const auto cpu_of = [&](int rank) { return cpus[static_cast<std::size_t>(rank)]; };
+    int keeper = owner;
+    do keeper = keeper + 1 < round_.size() ? keeper + 1 : 0;
+    while (keeper != taker && cpu_of(keeper) != cpu_of(taker));
+    return keeper;
   }
 
   // `at` in the slots is `first + at` in the buffers.
@@ -128,7 +145,8 @@ class TwoShot {
     round_.reduce_out(reduction_.how, result, bytes, StorePolicy::temporal);
     round_.copy_out(output, result, bytes, results_);
     for (int i = 1; i < round_.size(); ++i)
-      round_.copy_out(block_of(round_.peer(i)), result, bytes, choice_.store);
+      if (const int peer = round_.peer(i); keeper_of(round_.rank(), peer) == peer)
+        round_.copy_out(block_of(peer), result, bytes, choice_.store);
   }
 
   Round& round_;
@@ -136,6 +154,7 @@ class TwoShot {
   const Reduction& reduction_;
   const StorePolicy results_;
   const Pieces pieces_;
+  const bool shares_;
 };
 
 // Two ranks whose results are streamed. As many lines cross when each reduces all of its result as

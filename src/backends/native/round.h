@@ -182,6 +182,9 @@ class Round {
   bool await_staged(int peer, std::size_t step) {
     return (step == 0 && !late_) || await(peer, &Progress::staged, step + 1);
   }
+  bool await_all_staged(std::size_t step) {
+    return (step == 0 && !late_) || await_all(&Progress::staged, step + 1);
+  }
   // Waits until this rank's slot for `step` is free: until `reader`, or every rank, is done with
   // it, as `word` tells.
   static constexpr int kEveryRank = -1;
