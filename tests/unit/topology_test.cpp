@@ -4,9 +4,7 @@
 #include <sched.h>
 
 #include <set>
-#include <vector>
 
-#include "src/backends/native/evener.h"
 #include "src/backends/native/topology.h"
 #include "src/core/host.h"
 #include "tests/unit/native_ranks.h"
@@ -122,47 +120,6 @@ cpu_set_t cpus_of_this_thread() {
   CPU_ZERO(&cpus);
   EXPECT_EQ(sched_getaffinity(0, sizeof cpus, &cpus), 0);
   return cpus;
-}
-
-cpu_set_t cpus_of(std::initializer_list<std::uint32_t> numbers) {
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  for (const std::uint32_t cpu : numbers) CPU_SET(cpu, &cpus);
-  return cpus;
-}
-
-TEST(Evener, MovesTheHighestRanksFromCpusThatHaveMoreThanTheirShare) {
-  struct Case {
-    std::vector<std::uint32_t> ranks, evened;
-    cpu_set_t allowed;
-  };
-  const Case cases[] = {
-      {{3, 3, 3, 3}, {3, 3, 5, 5}, cpus_of({3, 5})},
-      {{0, 0, 0, 1, 0, 0, 0, 0}, {0, 0, 0, 1, 0, 1, 1, 1}, cpus_of({0, 1})},
-      {{1, 0, 1, 1, 0, 1}, {1, 0, 1, 1, 0, 0}, cpus_of({0, 1})},
-      {{0, 0, 0, 0, 0}, {0, 0, 1, 2, 1}, cpus_of({0, 1, 2})},
-      {{0, 1, 0}, {0, 1, 0}, cpus_of({0, 1})},        // an odd one stays
-      {{0, 1, 0, 1}, {0, 1, 0, 1}, cpus_of({0, 1})},  // even
-      {{7, 7, 7, 0}, {7, 7, 7, 0}, cpus_of({0, 1})},  // where this rank may not be
-      {{0, 0, 0}, {0, 0, 0}, cpus_of({0})},           // nowhere to go
-      {{0, 0, 9000}, {0, 0, 9000}, cpus_of({})}};
-  for (const Case& c : cases) {
-    std::vector<std::uint32_t> cpus = c.ranks;
-    EXPECT_EQ(native::even_out(cpus, c.allowed), c.ranks != c.evened);
-    EXPECT_EQ(cpus, c.evened);
-  }
-}
-
-// Whatever the scheduler makes of it, and looks are due or not.
-TEST(Evener, LeavesARankAllCpusThatItHad) {
-  const cpu_set_t before = cpus_of_this_thread();
-  native::Evener evener;
-  for (std::uint32_t epoch = 0; epoch < 1024; ++epoch) {
-    std::vector<std::uint32_t> cpus(4, static_cast<std::uint32_t>(sched_getcpu()));
-    evener.look(epoch, cpus, 3);
-  }
-  const cpu_set_t after = cpus_of_this_thread();
-  EXPECT_TRUE(CPU_EQUAL(&before, &after));
 }
 
 TEST(OwnCpu, KeepsRanksApartAndGivesTheOtherCpusBack) {

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/core/fiber.h"
-
 namespace c10d::inline v0::native {
 namespace {
 
@@ -147,8 +145,6 @@ void Round::prepare_next() noexcept {
   for (int i = 0; i < size(); ++i)
     team_.cpus()[static_cast<std::size_t>(i)] = entry(i).cpu.load(std::memory_order_relaxed);
   fetch_for_writing(&team_.lines(rank()).entries[parity_of(epoch_ + 1)]);
-  if (team_.size() == team_.neighbours() && !Fiber::running())
-    team_.evener().look(epoch_, team_.cpus(), rank());
 }
 
 // Every rank compares every entry, so all ranks come here, and the control plane gets all calls.

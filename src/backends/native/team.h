@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "c10d/backend.h"
-#include "src/backends/native/evener.h"
 #include "src/backends/native/heap.h"
 #include "src/backends/native/layout.h"
 #include "src/backends/native/plan.h"
@@ -59,7 +58,6 @@ class Team {
   std::vector<const std::byte*>& sources() noexcept { return sources_; }
   // Where ranks share CPUs: on which each was in the last op, as far as this rank saw.
   std::vector<std::uint32_t>& cpus() noexcept { return cpus_; }
-  Evener& evener() noexcept { return evener_; }
 
   Allocation allocate(std::size_t bytes, Deadline deadline);
 
@@ -92,7 +90,6 @@ class Team {
   std::uint32_t epoch_ = kFirstEpoch;
   std::vector<const std::byte*> sources_;  // scratch: one pointer per rank
   std::vector<std::uint32_t> cpus_;
-  Evener evener_;
 };
 
 }  // namespace c10d::inline v0::native
