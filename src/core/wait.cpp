@@ -51,7 +51,7 @@ long involuntary_switches() noexcept {
   return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
-thread_local SpinBudget t_spin_budget(involuntary_switches);
+constinit thread_local SpinBudget t_spin_budget(involuntary_switches);
 
 WaitResult wait_in_fiber(const WaitContext& context, bool (*ready)(void*), void* state) {
   for (Poll seen = Poll::busy;; seen = Poll::idle) {
@@ -122,14 +122,15 @@ WaitResult wait_slowly(const WaitContext& context, Bell& bell, bool (*ready)(voi
     if (i % clock_period == 0 && is_late(context)) return WaitResult::timed_out;
     return WaitResult::ready;
   };
-  const WaitPolicy policy = t_spin_budget.left_of(context.policy);
+  const bool spins = context.policy.spins();
+  const WaitPolicy policy = spins ? t_spin_budget.left_of(context.policy) : context.policy;
   const int polls = policy.polls + (context.elsewhere ? policy.looks : 0);
   for (int i = 1; i <= polls; ++i) {
     policy.pause();
     if (ready(state)) return WaitResult::ready;
     if (const WaitResult end = step(i, kClockPeriod); end != WaitResult::ready) return end;
   }
-  if (context.policy.spins()) t_spin_budget.spun_in_vain();
+  if (spins) t_spin_budget.spun_in_vain();
   for (int i = 1; i <= policy.yields; ++i) {
     sched_yield();
     if (ready(state)) return WaitResult::ready;

@@ -63,7 +63,7 @@ C10D_API std::string describe(const WaitPolicy& policy);
 class SpinBudget {
  public:
   // `switches` counts how often the kernel has taken the CPU from this thread.
-  explicit SpinBudget(long (*switches)() noexcept) noexcept : switches_(switches) {}
+  constexpr explicit SpinBudget(long (*switches)() noexcept) noexcept : switches_(switches) {}
   WaitPolicy left_of(WaitPolicy policy) const noexcept;
   // After a wait that spun in vain: looks at the counter.
   void spun_in_vain() noexcept;

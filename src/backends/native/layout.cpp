@@ -37,10 +37,6 @@ PlanLines& Layout::plan(std::byte* base) const noexcept {
   return *reinterpret_cast<PlanLines*>(base);
 }
 
-RankLines& Layout::lines(std::byte* base, int rank) const noexcept {
-  return reinterpret_cast<RankLines*>(base + lines_)[rank];
-}
-
 std::uint64_t* Layout::counts(std::byte* base, int rank, unsigned parity) const noexcept {
   const std::size_t row = static_cast<std::size_t>(rank) * 2 + parity;
   return reinterpret_cast<std::uint64_t*>(base + counts_) + row * 2 * size_;

@@ -106,7 +106,9 @@ class Layout {
   std::size_t ring_bytes() const noexcept { return ring_bytes_; }         // a power of two
 
   PlanLines& plan(std::byte* base) const noexcept;
-  RankLines& lines(std::byte* base, int rank) const noexcept;
+  RankLines& lines(std::byte* base, int rank) const noexcept {
+    return reinterpret_cast<RankLines*>(base + lines_)[rank];
+  }
   // What `rank` gives (first size()) and takes (the rest) in an all_to_all_v of that parity.
   std::uint64_t* counts(std::byte* base, int rank, unsigned parity) const noexcept;
   ChannelLines& channel(std::byte* base, int from, int to) const noexcept;

@@ -13,8 +13,6 @@ constexpr std::size_t kLine = 64;
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
-std::uint32_t this_cpu() noexcept { return static_cast<std::uint32_t>(sched_getcpu()); }
-
 const char* phase_of(Round::Word word) noexcept {
   if (word == &Progress::staged) return "waiting for the data of the other ranks";
   if (word == &Progress::reduced) return "waiting for the slices that other ranks reduce";
@@ -64,8 +62,7 @@ Pieces Round::cut_one_way(const Choice& choice, std::size_t bytes, bool stages,
   return pieces;
 }
 
-bool Round::settle(WaitResult result, const char* phase) {
-  if (result == WaitResult::ready) return true;
+bool Round::give_up(WaitResult result, const char* phase) {
   Control& control = team_.control();
   failure_ = result == WaitResult::broken ? control.failure()
                                           : control.fail(control.timed_out(call_, phase));
@@ -77,15 +74,18 @@ bool Round::settle(WaitResult result, const char* phase) {
 // switch between waiting ranks.
 template <class Ready>
 bool Round::await_peers(Ready ready, const char* phase) {
-  WaitContext context{team_.policy(), team_.control(), call_.deadline, &team_.lines(rank()).bell};
+  // Where ranks share CPUs, every flag was rung for already.
+  WaitContext context{team_.policy(), team_.control(), call_.deadline,
+                      team_.crowded() ? nullptr : &team_.lines(rank()).bell};
   const auto await = [&](int peer) {
     return settle(
         wait_until(context, team_.lines(peer).bell, [&]() noexcept { return ready(peer); }), phase);
   };
   if (team_.crowded()) {
-    const std::uint32_t here = this_cpu();
+    const std::vector<std::uint32_t>& cpus = team_.cpus();
+    const std::uint32_t here = cpus[static_cast<std::size_t>(rank())];
     for (int i = 1; i < size(); ++i)
-      if (team_.cpus()[static_cast<std::size_t>(peer(i))] == here && !await(peer(i))) return false;
+      if (cpus[static_cast<std::size_t>(peer(i))] == here && !await(peer(i))) return false;
     context.elsewhere = true;
   }
   for (int i = 1; i < size(); ++i)
@@ -108,7 +108,11 @@ bool Round::announce(Access access) {
   const std::uint64_t signature = call_.signature ^ team_.plan().id();
   pushed_ = access == Access::registered;  // perhaps, until the algorithm is known
   finish_streams();
-  if (team_.crowded()) mine.cpu.store(this_cpu(), std::memory_order_relaxed);
+  if (team_.crowded()) {
+    const auto cpu = static_cast<std::uint32_t>(sched_getcpu());
+    team_.cpus()[static_cast<std::size_t>(rank())] = cpu;
+    mine.cpu.store(cpu, std::memory_order_relaxed);
+  }
   mine.announce(epoch_, static_cast<std::uint32_t>(access), signature);
   // With a CPU per rank the ring waits until we have looked at the others' entries: right after
   // the store, it would hold that look up for as long as our cache line travels.

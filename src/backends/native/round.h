@@ -209,7 +209,10 @@ class Round {
   // Waits until `ready(peer)` of every other rank.
   template <class Ready>
   bool await_peers(Ready ready, const char* phase);
-  bool settle(WaitResult result, const char* phase);
+  bool settle(WaitResult result, const char* phase) {
+    return result == WaitResult::ready || give_up(result, phase);
+  }
+  bool give_up(WaitResult result, const char* phase);
   bool disagree();
   void prepare_next() noexcept;
 
