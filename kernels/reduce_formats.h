@@ -19,7 +19,6 @@ namespace c10d::inline v0 {
 namespace {
 
 constexpr std::size_t kWidth = C10D_KERNEL_WIDTH;
-constexpr std::size_t kTileVectors = 4096 / kWidth;
 
 template <class T, std::size_t bytes>
 struct VectorOf {
@@ -33,6 +32,10 @@ using ElementOf = std::remove_cvref_t<decltype(V{}[0])>;
 using Float = Vector<float>;
 using Word = Vector<std::uint32_t>;
 using Half = VectorOf<std::uint16_t, kWidth / 2>::type;
+
+struct Pair {
+  Float even, odd;
+};
 
 template <class To, class From>
 To bits(From from) {
@@ -120,6 +123,7 @@ V quiet(V v) {
 
 template <class T>
 struct Plain {
+  using Element = T;
   using Accumulator = Vector<T>;
   using Stored = Accumulator;
   static constexpr std::size_t kStride = sizeof(T);
@@ -140,45 +144,40 @@ struct Bool {
   static Accumulator pack(Accumulator v) { return v; }
 };
 
-// The compilers split these conversions into many instructions where the CPU has one.
-inline Word words_of(Half half) {
-#if defined(__AVX2__)
-  return bits<Word>(_mm256_cvtepu16_epi32(bits<__m128i>(half)));
-#elif defined(__aarch64__)
-  return bits<Word>(vmovl_u16(bits<uint16x4_t>(half)));
-#else
-  return __builtin_convertvector(half, Word);
-#endif
-}
-
-// The words hold 16 bits each.
-inline Half halves_of(Word word) {
-#if defined(__AVX2__)
-  const __m256i v = bits<__m256i>(word);
-  return bits<Half>(_mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
-#elif defined(__aarch64__)
-  return bits<Half>(vmovn_u32(bits<uint32x4_t>(word)));
-#else
-  return __builtin_convertvector(word, Half);
-#endif
-}
-
+// A word holds an element of even index and one of odd index, each the upper half of an f32.
 struct BF16 {
-  using Accumulator = Float;
-  using Stored = Half;
+  using Element = float;
+  using Accumulator = Pair;
+  using Stored = Word;
+  using Uppers = Vector<std::uint16_t>;
   static constexpr std::size_t kStride = 2;
-  static constexpr std::size_t kLanes = kWidth / sizeof(float);
-  static Float unpack(Half half) { return bits<Float>(words_of(half) << 16); }
-  static Half pack(Float v) {
-    const Word word = bits<Word>(quiet(v));
-    return halves_of((word + 0x7fff + (word >> 16 & 1)) >> 16);
+  static constexpr std::size_t kLanes = kWidth / kStride;
+  static Pair unpack(Word word) {
+    return {bits<Float>(word << 16), bits<Float>(word & 0xffff0000)};
+  }
+  static Word pack(Pair v) {
+    const Word even = bits<Word>(v.even), odd = bits<Word>(v.odd);
+    const auto kept = bits<Uppers>(even >> 16 | (odd & 0xffff0000));
+    const auto lost = bits<Uppers>((even & 0xffff) | odd << 16);
+    const Uppers rounded = round(kept, lost | (kept & 1));
+    // What is loaded has zeros in its lower half, and what computes sets an upper bit of each NaN.
+    const auto magnitude = bits<Vector<std::int16_t>>(kept & 0x7fff);
+    return bits<Word>(magnitude > 0x7f80 ? Uppers{} + 0x7fc0 : rounded);
+  }
+  static Uppers round(Uppers kept, Uppers lost) {
+#if defined(__AVX512VL__)
+    return lost > 0x8000 ? kept + 1 : kept;
+#else
+    // Without masks x86 compares signed numbers only, and selects in more steps than it subtracts.
+    return kept - bits<Uppers>(bits<Vector<std::int16_t>>(lost ^ 0x8000) > 0);
+#endif
   }
 };
 
 // Without conversion instructions: no step makes or takes an f32 denormal, which the CPU may be set
 // to flush.
 inline Float widen(Half half) {
-  const Word word = words_of(half);
+  const Word word = __builtin_convertvector(half, Word);
   const Word magnitude = word & 0x7fff;
   const Float denormal =
       __builtin_convertvector(bits<Vector<std::int32_t>>(magnitude), Float) * 0x1p-24f;
@@ -202,10 +201,11 @@ inline Half narrow(Float v) {
                       : magnitude < 0x477ff000u ? normal
                                                 : infinite;
   const Word number = magnitude > 0x7f800000u ? Word{} + 0x7e00 : result;
-  return halves_of(number | (word >> 16 & 0x8000));
+  return __builtin_convertvector(number | (word >> 16 & 0x8000), Half);
 }
 
 struct F16 {
+  using Element = float;
   using Accumulator = Float;
   using Stored = Half;
   static constexpr std::size_t kStride = 2;

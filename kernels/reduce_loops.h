@@ -93,6 +93,17 @@ struct PremulSum : Sum {
   V leaf(V v) const { return v * factor; }
 };
 
+// On both vectors of a pair.
+template <class Op>
+struct Twice {
+  Op op;
+  Pair leaf(Pair v) const { return {op.leaf(v.even), op.leaf(v.odd)}; }
+  Pair combine(Pair a, Pair b) const {
+    return {op.combine(a.even, b.even), op.combine(a.odd, b.odd)};
+  }
+  Pair finish(Pair v) const { return {op.finish(v.even), op.finish(v.odd)}; }
+};
+
 constexpr std::size_t left_of(std::size_t n) {
   std::size_t left = 1;
   while (left * 2 < n) left *= 2;
@@ -120,6 +131,7 @@ template <class Format, class Op>
 struct Loops {
   using V = typename Format::Accumulator;
   static constexpr std::size_t kBytes = Format::kLanes * Format::kStride;
+  static constexpr std::size_t kTileVectors = 4096 / sizeof(V);
 
   template <std::size_t n, class Access>
   static V tree(const Op& op, const std::byte* const* in, std::size_t offset,
@@ -244,14 +256,17 @@ struct Loops {
 
 template <class Format, class Op>
 bool run(const Op& op, const Buffers& b) {
-  Loops<Format, Op>::run(op, b);
+  if constexpr (std::is_same_v<typename Format::Accumulator, Pair>)
+    Loops<Format, Twice<Op>>::run({op}, b);
+  else
+    Loops<Format, Op>::run(op, b);
   return true;
 }
 
 template <class Format>
 bool run_float(ReduceOp::Kind kind, double factor, const Buffers& b) {
-  using V = typename Format::Accumulator;
-  using T = ElementOf<V>;
+  using T = typename Format::Element;
+  using V = Vector<T>;
   switch (kind) {
     case ReduceOp::sum:
       return run<Format>(Sum{}, b);

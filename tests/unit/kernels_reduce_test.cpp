@@ -220,6 +220,28 @@ TEST_P(ReduceTest, AlignmentDoesNotMatter) {
         check(GetParam(), static_cast<DType>(d), ReduceOp::sum, n, 131, shift);
 }
 
+TEST_P(ReduceTest, AnyNumberOfElementsMayBeLast) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::u8})
+    for (std::size_t count = 1; count <= 70; ++count)
+      for (const std::size_t n : {1, 2, 5})
+        for (const std::size_t shift : {0, 3})
+          check(GetParam(), dtype, ReduceOp::sum, n, count, shift);
+}
+
+// What is loaded is stored without arithmetic between, which would quiet a NaN.
+TEST_P(ReduceTest, HalfPrecisionOfOneInputIsRightForEveryValue) {
+  constexpr std::size_t kCount = 0x10000;
+  std::vector<std::uint16_t> all(kCount), expected(kCount), actual(kCount);
+  std::iota(all.begin(), all.end(), 0);
+  const std::vector in = {std::as_bytes(std::span(all)).data()};
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const ReduceOp op : ops_of(dtype)) {
+      reference(dtype, op, std::as_writable_bytes(std::span(expected)).data(), in, kCount);
+      reduce(GetParam(), dtype, op, std::as_writable_bytes(std::span(actual)).data(), in, kCount);
+      ASSERT_EQ(expected, actual) << name_of(GetParam(), dtype, op);
+    }
+}
+
 TEST_P(ReduceTest, HalfPrecisionIsRightForEveryValue) {
   constexpr std::size_t kCount = 0x10000;
   std::vector<std::uint16_t> all(kCount);
