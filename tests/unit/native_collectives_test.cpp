@@ -2,8 +2,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <numeric>
+#include <random>
 
 #include "src/backends/native/topology.h"
 #include "tests/unit/native_ranks.h"
@@ -303,6 +305,47 @@ TEST_P(Native, OneWayInTurnsKeepsItsData) {
       if (self.rank() != root) sent.assign(count, -1);
       self.run(Broadcast{sent, sent, root});
       EXPECT_EQ(sent, contribution<std::int32_t>(root, count, round));
+    }
+  });
+}
+
+// What is staged early, in one slot for several ranks, or where the last op ended, is in nobody's
+// way.
+TEST_P(Native, AnyOpMayFollowAnyOther) {
+  as_ranks(GetParam().ranks, [](TestRank& self) {
+    const auto ranks = static_cast<std::size_t>(self.size());
+    std::minstd_rand random(1);  // the same on every rank
+    for (std::size_t step = 0; step < 40; ++step) {
+      const std::size_t count = std::array<std::size_t, 5>{1, 30, 100, 5000, 40001}[random() % 5];
+      const auto kind = random() % 3;
+      if (kind == 0) {
+        Values sum = contribution<std::int32_t>(self.rank(), count, step);
+        self.run(AllReduce{sum, sum, ReduceOp::sum});
+        EXPECT_EQ(sum, summed(self.size(), step, count));
+      } else if (kind == 1) {
+        const Values own = contribution<std::int32_t>(self.rank(), count * ranks, step);
+        Values mine(count, -1);
+        self.run(ReduceScatter{mine, own, ReduceOp::sum});
+        const auto first = static_cast<std::size_t>(self.rank()) * count;
+        EXPECT_EQ(mine, summed(self.size(), step + first, count));
+      } else {
+        // Rank 0 gives little, whatever the others do.
+        const auto given = [&](std::size_t rank) { return rank == 0 ? 3 : count; };
+        std::vector<std::size_t> from(ranks),
+            to(ranks, given(static_cast<std::size_t>(self.rank())));
+        for (std::size_t rank = 0; rank < ranks; ++rank) from[rank] = given(rank);
+        Values input, expected;
+        for (int peer = 0; peer < self.size(); ++peer) {
+          const Values out = contribution<std::int32_t>(2 * self.rank() + peer, to[0], step);
+          input.insert(input.end(), out.begin(), out.end());
+          const std::size_t taken = from[static_cast<std::size_t>(peer)];
+          const Values in = contribution<std::int32_t>(2 * peer + self.rank(), taken, step);
+          expected.insert(expected.end(), in.begin(), in.end());
+        }
+        Values output(expected.size(), -1);
+        self.run(AllToAllV{output, input, from, to});
+        EXPECT_EQ(output, expected);
+      }
     }
   });
 }

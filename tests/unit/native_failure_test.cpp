@@ -228,6 +228,32 @@ TEST(NativeAsync, WhoeverWaitsRunsTheOpsThatNobodyHasBegun) {
   });
 }
 
+// Whoever runs the ops changes all the time: waiting threads, the caller, the progress thread.
+TEST(NativeAsync, ThreadsWaitWhileAnotherStartsOps) {
+  constexpr int kOps = 300;
+  as_ranks(2, [](TestRank& self) {
+    std::vector<Values> data(kOps, Values(100, 1));
+    std::vector<Work> works(kOps);
+    std::atomic<int> started{0};
+    const auto wait_for_half = [&](int first) {
+      for (int i = first; i < kOps; i += 2) {
+        while (started.load(std::memory_order_acquire) <= i) std::this_thread::yield();
+        works[static_cast<std::size_t>(i)].wait();
+        EXPECT_EQ(data[static_cast<std::size_t>(i)], Values(100, 2));
+      }
+    };
+    std::thread even(wait_for_half, 0), odd(wait_for_half, 1);
+    for (int i = 0; i < kOps; ++i) {
+      Values& values = data[static_cast<std::size_t>(i)];
+      works[static_cast<std::size_t>(i)] =
+          self.start(AllReduce{values, values, ReduceOp::sum}, i % 7 != 6);
+      started.store(i + 1, std::memory_order_release);
+    }
+    even.join();
+    odd.join();
+  });
+}
+
 TEST(NativeBackend, SaysWhatItCannotDo) {
   EXPECT_TRUE(native_supports({.op = OpKind::all_reduce, .dtype = DType::bf16}));
   EXPECT_FALSE(

@@ -129,7 +129,6 @@ double staged_us(const Choice& choice, const PlanKey& key, const Machine& machin
       one_sided && !two ? std::max(in, out) + std::min(in, out) / steps : in + out;
   const double flags = hop * (1 + (steps - 1) * 0.7 * (two ? 2 : 1) + (two ? 2 : 0));
   const double streamed = choice.store == StorePolicy::streaming ? 0.15 * steps : 0;
-  // All ranks share the cores.
   // Who works in blocks decides by the size of one.
   const bool whole =
       key.op == OpKind::all_reduce || key.op == OpKind::reduce || key.op == OpKind::broadcast;
@@ -139,6 +138,7 @@ double staged_us(const Choice& choice, const PlanKey& key, const Machine& machin
       machine.crowded && two && key.op == OpKind::all_reduce && results == StorePolicy::streaming;
   const double own = traffic.own / copy_pace(2 * static_cast<double>(key.bytes), results, machine) *
                      (relieves ? kStreamedInACrowd : 1);
+  // All ranks share the cores.
   return flags + streamed + (together + own) * (machine.crowded ? n / 2 : 1);
 }
 

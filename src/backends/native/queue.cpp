@@ -71,32 +71,9 @@ Work Queue::enqueue(const Call& call) {
     });
     calls_.push_back(std::move(pending));
     pending_.fetch_add(1, std::memory_order_relaxed);
-    if (running_ || std::exchange(fiber_due_, true)) return source.work();
   }
-  try {
-    start_fiber();
-  } catch (const std::exception& error) {
-    MutexLock lock(mutex_);
-    fiber_due_ = false;
-    calls_.pop_back();
-    pending_.store(0, std::memory_order_relaxed);
-    return Work::failed(*team_->control().fail(
-        {.code = Code::out_of_resources,
-         .message = std::string("an async op could not start: ") + error.what(),
-         .rank = team_->rank(),
-         .group = team_->context().group}));
-  }
+  leave_to_fiber();
   return source.work();
-}
-
-void Queue::start_fiber() {
-  run_fiber([self = shared_from_this()] {
-    {
-      MutexLock lock(self->mutex_);
-      self->fiber_due_ = false;
-    }
-    self->run_pending(kAll);
-  });
 }
 
 void Queue::run_pending(std::uint64_t until) {
@@ -132,19 +109,31 @@ void Queue::run_pending(std::uint64_t until) {
   if (more) leave_to_fiber();
 }
 
-// The rest of the calls, by whoever ran some. Without memory for a fiber it runs them itself.
+// Without memory for a fiber the group breaks, and all calls fail here.
 void Queue::leave_to_fiber() {
   {
     MutexLock lock(mutex_);
     if (running_ || calls_.empty() || std::exchange(fiber_due_, true)) return;
   }
   try {
-    return start_fiber();
-  } catch (const std::exception&) {
-    MutexLock lock(mutex_);
-    fiber_due_ = false;
+    run_fiber([self = shared_from_this()] {
+      {
+        MutexLock lock(self->mutex_);
+        self->fiber_due_ = false;
+      }
+      self->run_pending(kAll);
+    });
+  } catch (const std::exception& error) {
+    team_->control().fail({.code = Code::out_of_resources,
+                           .message = std::string("an async op could not start: ") + error.what(),
+                           .rank = team_->rank(),
+                           .group = team_->context().group});
+    {
+      MutexLock lock(mutex_);
+      fiber_due_ = false;
+    }
+    run_pending(kAll);
   }
-  run_pending(kAll);
 }
 
 bool Queue::drain(Deadline deadline) {

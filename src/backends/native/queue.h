@@ -35,8 +35,8 @@ class Queue : public std::enable_shared_from_this<Queue> {
   Work enqueue(const Call& call);
   // Runs calls until the first `until` of all are done, unless another one runs them.
   void run_pending(std::uint64_t until);
+  // Has a fiber run what is pending, unless somebody does or is about to.
   void leave_to_fiber();
-  void start_fiber();
 
   const std::shared_ptr<Team> team_;
   std::atomic<std::size_t> pending_{0};
@@ -44,7 +44,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   CondVar drained_;
   std::deque<std::unique_ptr<PendingCall>> calls_ C10D_GUARDED_BY(mutex_);
   std::uint64_t done_ C10D_GUARDED_BY(mutex_) = 0;  // calls that ever were in calls_ and are done
-  // While a call is pending at least one of them is set.
+  // While a call is pending one of them is set, or somebody is on the way to set one.
   bool running_ C10D_GUARDED_BY(mutex_) = false;    // somebody runs calls
   bool fiber_due_ C10D_GUARDED_BY(mutex_) = false;  // a fiber is about to look for some
 };

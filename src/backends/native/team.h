@@ -56,7 +56,8 @@ class Team {
   // Only by the collective that runs: one at a time in a group.
   std::uint32_t next_epoch() noexcept { return ++epoch_; }
   std::vector<const std::byte*>& sources() noexcept { return sources_; }
-  // Where ranks share CPUs: on which each was in the last op, as far as this rank saw.
+  // Where ranks share CPUs: on which each entered the last op. Once this rank has entered an op
+  // they are the same on every rank: two_shot() relies on it.
   std::vector<std::uint32_t>& cpus() noexcept { return cpus_; }
 
   Allocation allocate(std::size_t bytes, Deadline deadline);

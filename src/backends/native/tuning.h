@@ -12,8 +12,8 @@
 // What `c10d-bench tune` measured: $XDG_CACHE_HOME/c10d/tune/<hash of the fingerprint>.json.
 namespace c10d::inline v0::native {
 
-// What prices depend on: CPU, allowed CPUs, ranks, which of them are near and which
-// far, CMA, kernel, versions.
+// What prices depend on: CPU, allowed CPUs, ranks, which of them are near and which far, CMA,
+// kernel, versions.
 std::string fingerprint(const Machine& machine, const RoundTrips& trips);
 // Empty when neither XDG_CACHE_HOME nor HOME is set.
 std::string tuning_path(std::string_view fingerprint);
