@@ -67,10 +67,10 @@ class C10D_API WorkSource {
   bool complete(int source = -1) const noexcept;
   bool fail(Failure failure) const noexcept;
   // Runs inside wait() of the caller instead of sleeping there: must return soon; true = progress
-  // was made. Shared, so that a backend may make one for all its ops.
+  // was made. Must not throw. Shared, so that a backend may make one for all its ops.
   void set_progress(std::shared_ptr<const std::function<bool()>> poll) const;
   // Called by the first wait() without a timeout that would sleep, once: may take as long as the
-  // op, and run it there.
+  // op, and run it there. Must not throw.
   void set_runner(std::function<void()> run) const;
 
  private:
