@@ -41,10 +41,10 @@ inline void fetch_for_writing(const void* first, std::size_t bytes = 1) noexcept
 // the CPU: loads without a gap hold up the very line that they wait for (docs/performance.md).
 struct WaitPolicy {
   static constexpr int kFirstPolls = 64;  // of whoever spins, before it rings its own bell
-  // The same in a fiber, 40 us: beside a thread that computes a nap and what wakes from it take
-  // longer than the peer's next piece.
+  // The same in a fiber, 40 us, although others of its thread wait meanwhile: beside a thread that
+  // computes a nap and what wakes from it take longer than the peer's next piece.
   static constexpr int kFiberPolls = 1024;
-  static constexpr int kInlinePolls = 4;  // of these, also in a fiber, which keeps others waiting
+  static constexpr int kInlinePolls = 4;  // the first of either, without a call
   int polls = 0;
   int yields = 0;
   int looks = 0;  // polls, where a rank on another CPU is waited for

@@ -39,6 +39,8 @@ struct Reduction {
 };
 // All of it in the entry: for kInlineBytes at most.
 bool inline_shot(Round& round, const Reduction& reduction);
+// The same, but reduces only `slice` of all inputs, to `output`.
+bool inline_slice(Round& round, const Reduction& reduction, Part slice, std::byte* output);
 // Every rank that wants the result reduces all of it, from all ranks' staging.
 bool one_shot(Round& round, const Choice& choice, const Reduction& reduction);
 // Every rank reduces one slice of each piece, then those that want the result collect the slices.

@@ -147,6 +147,7 @@ inline bool exchange_blocks(Round& round, const Choice& choice, std::size_t larg
   };
   return run_exchange(round, pieces.count, kSlots, stage, take);
 }
+
 // The part of `total` bytes that rank `index` of `parts` works on: whole cache lines of it.
 inline Part share_of(std::size_t total, int parts, int index) noexcept {
   const std::size_t lines = (total + 63) / 64;

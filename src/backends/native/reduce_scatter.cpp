@@ -11,20 +11,15 @@ struct Blockwise {
   Blocks blocks;
 };
 
+Part own_of(const Round& round, const Blockwise& all) {
+  return {all.blocks.offset(round.rank()), all.blocks.bytes(round.rank())};
+}
+
 // All blocks in the entry.
 bool inline_shot(Round& round, const Blockwise& all) {
-  const int rank = round.rank();
-  const std::size_t own = all.blocks.offset(rank);
-  copy_bytes(round.payload(rank), all.input, all.blocks.offset(round.size()));
-  if (!round.enter()) return false;
-  const auto sources = round.sources();
-  for (int i = 1; i < round.size(); ++i) {
-    const int peer = round.peer(i);
-    sources[static_cast<std::size_t>(peer)] = round.payload(peer) + own;
-  }
-  sources[static_cast<std::size_t>(rank)] = all.input + own;
-  round.reduce_out(all.how, all.output, all.blocks.bytes(rank), StorePolicy::temporal);
-  return true;
+  const Reduction whole{
+      .input = all.input, .bytes = all.blocks.offset(round.size()), .how = all.how};
+  return inline_slice(round, whole, own_of(round, all), all.output);
 }
 
 // A slot holds one piece for every rank, in the order of peer(): each reduces what is for it.
@@ -61,9 +56,8 @@ bool one_shot(Round& round, const Choice& choice, const Blockwise& all) {
 
 // Each rank reads its block of every input.
 bool pull(Round& round, const Choice& choice, const Blockwise& all) {
-  const Part own{all.blocks.offset(round.rank()), all.blocks.bytes(round.rank())};
   const Reduction reduction{.input = all.input, .how = all.how};
-  return pull_slice(round, choice, reduction, own, all.output) && round.leave();
+  return pull_slice(round, choice, reduction, own_of(round, all), all.output) && round.leave();
 }
 
 bool reduce_blocks(Round& round, OpKind kind, const Tensor& output, const ConstTensor& input,

@@ -13,17 +13,22 @@ bool wants(const Round& round, const Reduction& reduction) {
 
 }  // namespace
 
-bool inline_shot(Round& round, const Reduction& reduction) {
+bool inline_slice(Round& round, const Reduction& reduction, Part slice, std::byte* output) {
   copy_bytes(round.payload(round.rank()), reduction.input, reduction.bytes);
   if (!round.enter()) return false;
-  if (!wants(round, reduction) || reduction.bytes == 0) return true;
+  if (slice.bytes == 0) return true;
   const auto sources = round.sources();
   // Not the own payload: whoever looked at it has taken its line away.
-  sources[static_cast<std::size_t>(round.rank())] = reduction.input;
+  sources[static_cast<std::size_t>(round.rank())] = reduction.input + slice.first;
   for (int i = 1; i < round.size(); ++i)
-    sources[static_cast<std::size_t>(round.peer(i))] = round.payload(round.peer(i));
-  round.reduce_out(reduction.how, reduction.output, reduction.bytes, StorePolicy::temporal);
+    sources[static_cast<std::size_t>(round.peer(i))] = round.payload(round.peer(i)) + slice.first;
+  round.reduce_out(reduction.how, output, slice.bytes, StorePolicy::temporal);
   return true;
+}
+
+bool inline_shot(Round& round, const Reduction& reduction) {
+  const Part slice = wants(round, reduction) ? Part{0, reduction.bytes} : Part{};
+  return inline_slice(round, reduction, slice, reduction.output);
 }
 
 bool one_shot(Round& round, const Choice& choice, const Reduction& reduction) {

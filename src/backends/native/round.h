@@ -88,8 +88,8 @@ class Round {
                          std::size_t width = 1) const noexcept {
     return slot(place_of(rank, size(), epoch_), pieces, step, width);
   }
-  // The same where they fill each other's slots again. After an even number of times around, the
-  // last of which each has read where it wrote the first: so it begins there again in the next op.
+  // The same where they fill each other's slots again. A rank that has gone around an even number
+  // of times read last where it had begun, so it begins the next op there, too.
   std::byte* exchange_slot(int rank, Pieces pieces, std::size_t step) const noexcept {
     const std::size_t times = (pieces.count + kSlots - 1) / kSlots;
     const int first = times % 2 == 0 ? rank : place_of(rank, size(), epoch_);

@@ -149,9 +149,10 @@ std::string distances(const RoundTrips& trips, bool far) {
       letters += (ns > kBelievedNs ? far : ns > kFarNs) ? 'f' : 'n';
     }
   }
-  if (letters.find('f') == letters.npos && !letters.empty()) return "near";
-  if (letters.find('n') == letters.npos && !letters.empty()) return "far";
-  return letters.empty() ? (far ? "far" : "near") : letters;
+  const bool some_near = letters.find('n') != letters.npos;
+  const bool some_far = letters.find('f') != letters.npos;
+  if (some_near && some_far) return letters;
+  return some_far || (far && !some_near) ? "far" : "near";
 }
 
 std::string describe(const RoundTrips& trips, double used_us) {
