@@ -75,14 +75,21 @@ std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::str
 
 namespace {
 
-// What broke the parent while a group of it came together is the failure of that call as of every
-// other, with the rank that it names there. A rank that died breaks the parent as well: soon.
-std::shared_ptr<const Failure> failure_of_parent(ControlPlane& parent, const Failure& failure) {
+// What broke the parent and so a group of it that came together is the failure of that call as of
+// every other, with the rank that it names there. It is known here soon: a rank that died breaks
+// the parent as well, and over several hosts one rank knows before another.
+Failure in_words_of_parent(const ProcessGroup::State& parent, const Failure& failure) {
   constexpr std::chrono::seconds kSoon{1};
+  const bool waits = failure.code == Code::peer_died ||
+                     (failure.code != Code::timed_out && !parent.context.all_local());
   const Deadline end = steady_clock::now() + kSoon;
-  while (!parent.broken() && failure.code == Code::peer_died && steady_clock::now() < end)
+  while (waits && !parent.control->broken() && steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  return parent.failure();
+  const auto theirs = parent.control->failure();
+  const bool same = theirs && theirs->code == failure.code &&
+                    (failure.message.ends_with(theirs->message) ||
+                     (failure.pid != 0 && failure.pid == theirs->pid));
+  return same ? *theirs : failure;
 }
 
 std::shared_ptr<ProcessGroup::State> make_subgroup(ProcessGroup::State& state,
@@ -131,9 +138,7 @@ std::shared_ptr<ProcessGroup::State> make_subgroup(ProcessGroup::State& state,
   try {
     return make_group(std::move(context), state.backend_name, patience, &state, members);
   } catch (const DistError& error) {
-    if (const auto failure = failure_of_parent(*state.control, error.failure()))
-      throw_failure(*failure);
-    throw;
+    throw_failure(in_words_of_parent(state, error.failure()));
   }
 }
 

@@ -376,7 +376,7 @@ Failure StoreControl::late(const Signature& signature, std::uint64_t sequence,
     missing = behind(signature, sequence);
   } catch (const DistError&) {  // the store is gone: the ranks stay unnamed
   }
-  return deadline_passed(signature, sequence, phase, missing);
+  return name_not_running(deadline_passed(signature, sequence, phase, missing), members_, missing);
 }
 
 std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {

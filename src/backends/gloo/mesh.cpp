@@ -205,8 +205,9 @@ std::shared_ptr<RevocableMesh> connect_mesh(const BackendContext& context,
   const WriteSignalsBlock block;
   auto mesh = std::make_shared<RevocableMesh>(context.rank, context.size);
   const auto connections = device->createContext(context.rank, context.size);
-  // A connection waits for five times the timeout that it was made with.
-  const milliseconds fifth = std::max(milliseconds(1), time_until(deadline) / 5);
+  // A connection waits for five times the timeout that it was made with: so it is BrokenWatch that
+  // ends a wait for a rank that does not come, and that rank is known.
+  const milliseconds fifth = time_until(deadline) / 5 + 2 * kLook;
   mesh->setTimeout(fifth);
   connections->setTimeout(fifth);
   try {
