@@ -44,7 +44,7 @@ struct ProcessGroup::State {
   // Answers of Backend::supports, asked once each: 0 not asked, 1 yes, 2 no.
   using Supports =
       std::array<std::array<std::array<std::uint8_t, kReduceOpCount>, kDTypeCount>, kOpCount>;
-  std::array<Supports, 2> supports{};  // by device type
+  std::array<Supports, kDeviceTypeCount> supports{};  // by device type
 
   // The funnel: every op of every backend goes through here.
   Work submit(const Op& op, const CallOptions& options);
