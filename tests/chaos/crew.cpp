@@ -167,7 +167,8 @@ Verdict Crew::run(const Plan& plan) {
   }
   const bool mpi = !stage_.launcher.empty();
   ends_ = {.launcher_ends_all = mpi && is_death(plan.deviation),
-           .library_keeps = mpi && plan.deviation == Deviation::stop};
+           .keeps_all = mpi && plan.deviation == Deviation::stop,
+           .keeps_failed_joins = stage_.backend == "gloo"};
   board.seed = plan.seed;
   ++board.round;
   start_strangers(plan);

@@ -75,7 +75,8 @@ class Judge {
     if (mine.has_failure) check_failure(rank, mine.told);
     if (mine.recovery[0] != 0 && std::string_view(mine.recovery) != "ok")
       find("recovery", rank, "could not go on: " + std::string(mine.recovery));
-    if (mine.state == RankState::idle && !ends_.library_keeps) check_leaks(rank, mine);
+    const bool kept = ends_.keeps_all || (ends_.keeps_failed_joins && mine.told.forming);
+    if (mine.state == RankState::idle && !kept) check_leaks(rank, mine);
   }
 
   void check_leaks(int rank, const RankBoard& mine) {
@@ -114,7 +115,9 @@ class Judge {
     if (d == Deviation::abort || d == Deviation::leave) return false;
     if (is_other_call(d)) return code == Code::mismatch;
     if (is_other_order(d)) return code == Code::mismatch || code == Code::timed_out;
-    if (is_death(d)) return code == Code::peer_died || (plan_.at < 0 && code == Code::timed_out);
+    if (is_death(d))
+      return code == Code::peer_died || (code == Code::link_lost && told.forming) ||
+             (code == Code::timed_out && plan_.at < 0);
     return code == Code::timed_out;
   }
 
@@ -125,6 +128,8 @@ class Judge {
 
   bool is_named_right(int rank, Code code, const Told& told) const {
     const int named = told.named;
+    // For who was stopped itself the others are those that did not wait.
+    if (rank == plan_.culprit && plan_.deviation == Deviation::stop && told.forming) return true;
     // Who waits for anybody waits for nobody in particular.
     if (named == -1 && code == Code::timed_out &&
         std::string_view(told.text).find("from any rank") != std::string_view::npos)
@@ -138,10 +143,11 @@ class Judge {
     if (code == Code::peer_left) return gave_up(named);
     if (code == Code::timed_out) return is_behind(rank, named, told);
     if (code != Code::mismatch) return false;
-    // Of two ranks that disagree either may be the odd one.
+    // Of two ranks that disagree either may be the odd one; the message tells of both.
     const int place = plan_.groups[static_cast<std::size_t>(told.group)].rank_of(plan_.culprit);
-    return std::string_view(told.text).find("rank " + std::to_string(place) + " called") !=
-           std::string_view::npos;
+    const std::string text = std::string(told.text) + " ";
+    const std::size_t at = text.find("rank " + std::to_string(place));
+    return at != text.npos;
   }
 
   // Whether another rank was in a call of this group that the named one had not come to.

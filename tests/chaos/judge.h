@@ -20,7 +20,9 @@ struct Ends {
   std::array<bool, kMaxRanks> gone{};        // the process has ended
   std::array<std::string, kMaxRanks> how{};  // "signal 11", "exit 1"
   bool launcher_ends_all = false;            // mpirun, after a death
-  bool library_keeps = false;                // MPI keeps what it works on when a call is held in it
+  // What a library below keeps until the process ends (docs/limits.md): MPI, where a call was held
+  // in it, all that it worked on; Gloo the connections of a group that did not come together.
+  bool keeps_all = false, keeps_failed_joins = false;
 };
 
 // How long a thing may take on a machine that does others beside it.
