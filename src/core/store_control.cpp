@@ -17,6 +17,7 @@
 #include "src/core/per_process.h"
 #include "src/core/recorder.h"
 #include "src/core/store_patience.h"
+#include "src/core/store_silence.h"
 #include "src/core/tasks.h"
 
 namespace c10d::inline v0 {
@@ -26,7 +27,7 @@ constexpr std::chrono::milliseconds kSlice{100};   // how often a wait looks for
 constexpr std::chrono::milliseconds kShortest{1};  // time for a request that needs no wait
 constexpr int kTicksPerLook = 10;                  // of the monitor, between looks at the store
 constexpr int kLooksPerBeat = 5;                   // between signs of life: a second
-constexpr int kSilentBeats = 10;                   // of a peer, until it is taken for dead
+constexpr int kSilentBeats = 8;                    // of a peer, until it is taken for dead
 constexpr std::string_view kLeft = "left";         // the last sign of life
 constexpr std::string_view kBarred = "barred";     // written for a rank that is not waited for
 
@@ -131,6 +132,7 @@ class StoreControl final : public ControlPlane {
   bool looking_ C10D_GUARDED_BY(look_mutex_) = false;
   // Who looks:
   int looks_ = 0;
+  StoreSilence silence_;
   struct Beat {
     std::string value;
     int silent = 0;  // how many looks found the same
@@ -469,10 +471,13 @@ void StoreControl::look() noexcept {
       }
       store_answers_ = true;
     }
+    silence_.end(std::chrono::steady_clock::now());
   } catch (const std::exception& error) {
     if (store_answers_.exchange(false))
       log(LogLevel::warn, "group \"{}\", rank {}: of failures of its peers nothing is known: {}",
           group_, rank_, error.what());
+    if (silence_.is_long(std::chrono::steady_clock::now()) && has_running_op(own_))
+      revoke(store_is_silent(group_, members_, error.what()));
   }
   MutexLock lock(look_mutex_);
   looking_ = false;
