@@ -327,7 +327,7 @@ ProcessGroup init_process_group(InitOptions options) {
   context.timeout = timeout;
   std::shared_ptr<ProcessGroup::State> state;
   try {
-    state = make_group(std::move(context), options.backend, deadline, nullptr, {});
+    state = make_group(std::move(context), options.backend, connect_timeout, nullptr, {});
   } catch (...) {
     met.release();
     met.part();

@@ -1,67 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tests/conformance/rank.h"
 
-#include <algorithm>
-#include <cstring>
 #include <exception>
 #include <numeric>
-#include <span>
 #include <utility>
 
 #include "c10d/error.h"
-#include "tests/conformance/shape.h"
+#include "tests/conformance/collective.h"
 
 namespace c10d::conformance {
 namespace {
 
 constexpr std::size_t kAllocated = std::size_t{2} << 20;
 constexpr std::size_t kFailuresKept = 20;
-
-std::uint64_t hash_of(const std::byte* data, std::size_t bytes) {
-  std::uint64_t hash = mix(bytes);
-  while (bytes != 0) {
-    const std::size_t some = bytes < 8 ? bytes : 8;
-    std::uint64_t word = 0;
-    std::memcpy(&word, data, some);
-    hash = (hash ^ word) * 0x100000001b3 + (hash >> 29);
-    data += some;
-    bytes -= some;
-  }
-  return hash | 1;
-}
-
-// The op through the member function of its name.
-Work call(ProcessGroup& group, const Case& c, const Shape& shape, Tensor out, ConstTensor in,
-          CallOptions options) {
-  const int root = static_cast<int>(c.root % static_cast<std::uint32_t>(group.size()));
-  const ReduceOp op = c.numbers.op;
-  const auto& counts = shape.counts;
-  // clang-format off
-  switch (c.op) {
-    case OpKind::all_reduce:
-      if (c.in_place) return group.all_reduce(out, op, options);
-      return group.all_reduce(out, in, op, options);
-    case OpKind::broadcast:
-      if (c.in_place) return group.broadcast(out, root, options);
-      return group.broadcast(out, in, root, options);
-    case OpKind::all_gather: return group.all_gather(out, in, options);
-    case OpKind::all_gather_v: return group.all_gather_v(out, in, counts, options);
-    case OpKind::reduce_scatter: return group.reduce_scatter(out, in, op, options);
-    case OpKind::reduce_scatter_v: return group.reduce_scatter_v(out, in, counts, op, options);
-    case OpKind::reduce: return group.reduce(out, in, root, op, options);
-    case OpKind::gather: return group.gather(out, in, root, options);
-    case OpKind::gather_v: return group.gather_v(out, in, counts, root, options);
-    case OpKind::scatter: return group.scatter(out, in, root, options);
-    case OpKind::scatter_v: return group.scatter_v(out, in, counts, root, options);
-    case OpKind::all_to_all: return group.all_to_all(out, in, options);
-    case OpKind::all_to_all_v:
-      return group.all_to_all_v(out, in, shape.output_counts, counts, options);
-    case OpKind::barrier: return group.barrier(options);
-    case OpKind::send: case OpKind::recv: break;
-  }
-  // clang-format on
-  throw InvalidArgument("not a collective");
-}
 
 }  // namespace
 
@@ -126,14 +77,11 @@ void Rank::run_case(const Case& c) {
 void Rank::refuses(const Case& c, ProcessGroup& group, const Support& support) {
   ++report_.skipped[support.reason];
   if (support.reason.empty()) report_.fail(describe(c) + ": unsupported without a reason");
-  const Shape shape = shape_of(c, group.rank(), group.size());
-  std::vector<std::byte> in(shape.input * size_of(c.numbers.dtype) + 1);
-  std::vector<std::byte> out(shape.output * size_of(c.numbers.dtype) + 1);
   Case apart = c;
   apart.in_place = false;
   try {
-    call(group, apart, shape, {out.data(), shape.output, c.numbers.dtype},
-         {in.data(), shape.input, c.numbers.dtype}, {.async = c.async})
+    Collective(apart, group.rank(), group.size(), buffers_, nullptr)
+        .call(group, {.async = c.async})
         .wait();
     report_.fail(describe(c) + ": ran, though supports() says: " + support.reason);
   } catch (const DistError& error) {
@@ -143,51 +91,10 @@ void Rank::refuses(const Case& c, ProcessGroup& group, const Support& support) {
 }
 
 void Rank::run_collective(const Case& c, Group& g) {
-  const int rank = g.group.rank();
-  const DType dtype = c.numbers.dtype;
-  const std::size_t element = size_of(dtype);
-  const Shape shape = shape_of(c, rank, g.group.size());
-  const bool in_place = c.in_place && shape.may_be_in_place;
-  const std::size_t larger = std::max(shape.input, shape.output);
-  buffers_.start(memory_for(c, g), Buffers::needed((shape.input + shape.output) * element, 2));
-  std::byte* in = nullptr;
-  std::byte* out = nullptr;
-  if (in_place) {
-    std::byte* whole = buffers_.take(larger * element, c.shift * element);
-    in = whole + (shape.input < larger ? shape.place * element : 0);
-    out = whole + (shape.output < larger ? shape.place * element : 0);
-  } else {
-    in = buffers_.take(shape.input * element, c.shift * element);
-    out = buffers_.take(shape.output * element, c.shift * element);
-  }
-  fill(c.numbers, rank, 0, in, shape.input);
-
-  // Ranks that neither give nor take data pass no buffer.
-  const bool idle_in = shape.input == 0 && shape.output != 0;
-  const bool idle_out = shape.output == 0 && shape.input != 0;
-  const bool rooted = c.op == OpKind::broadcast || c.op == OpKind::reduce ||
-                      c.op == OpKind::gather || c.op == OpKind::scatter;
-  const ConstTensor input = rooted && idle_in ? ConstTensor{} : ConstTensor(in, shape.input, dtype);
-  const Tensor output = rooted && idle_out ? Tensor{} : Tensor(out, shape.output, dtype);
-  call(g.group, c, shape, output, input, {.async = c.async}).wait();
-
-  expected_.resize(larger * element);
-  std::byte* to = expected_.data();
-  for (const Piece& piece : shape.expected) {
-    if (piece.source == kEveryRank)
-      fill_reduced(c.numbers, g.group.size(), piece.first, to, piece.count);
-    else
-      fill(c.numbers, piece.source, piece.first, to, piece.count);
-    to += piece.count * element;
-  }
-  check(c, difference(dtype, expected_.data(), out, shape.output));
-  if (shape.same_on_all_ranks) result_ = hash_of(out, shape.output * element);
-  if (!in_place) {
-    fill(c.numbers, rank, 0, expected_.data(), shape.input);
-    if (!std::equal(in, in + shape.input * element, expected_.data()))
-      report_.fail(describe(c) + ": the input changed");
-  }
-  if (!buffers_.intact()) report_.fail(describe(c) + ": wrote outside of the output");
+  const Collective collective(c, g.group.rank(), g.group.size(), buffers_, memory_for(c, g));
+  collective.call(g.group, {.async = c.async}).wait();
+  for (const std::string& what : collective.wrong()) check(c, what);
+  result_ = collective.result();
   ++report_.checked;
 }
 

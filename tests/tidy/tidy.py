@@ -41,6 +41,7 @@ INCLUDE_RULES = [
     (r"tests/parallel/", ["c10d/", "src/parallel/", "tests/contract/", "tests/parallel/",
                          "tests/counted_allocations.h", "tests/temporary_directory.h"]),
     (r"tests/(conformance|contract|install|examples)/", ["c10d/", "@", "tests/on_each_backend.h"]),
+    (r"tests/chaos/", ["c10d/", "tests/conformance/", "@"]),
     (r"tests/(nn/|fuzz/idx)", ["c10d/", "examples/nn/", "@", "tests/counted_allocations.h",
                               "tests/temporary_directory.h"]),
     (r"tests/", ["c10d/", "src/", "kernels/", "bench/", "tools/", "tests/"]),

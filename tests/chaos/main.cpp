@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// chaos: random programs, one deviation or one death per case, and a judge.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <sstream>
+#include <stdexcept>
+
+#include "c10d/backend.h"
+#include "c10d/env.h"
+#include "tests/chaos/campaign.h"
+
+namespace c10d::chaos {
+namespace {
+
+constexpr const char* kHelp = R"(usage: chaos [options]
+
+Runs random programs: collectives, messages, groups in groups, memory, on 2 to 5 processes. In each
+case one rank does something else than the others, or dies, or nobody does. Each result is compared
+with what it must be; each failure with what the headers promise: no hang, no call that ends well
+without all who belong to it, the right rank named, one cause per group, soon; then the others go on
+without it. At the end nothing may be left: no process, descriptor, thread, mapping or file.
+
+  chaos --seconds 60                         all backends that are built, seeds from 1 on
+  chaos --backend native --seed 1578 --cases 1 -v
+                                             repeats one case and tells all about it
+
+  --backend LIST   native, gloo, openmpi, mpich, by commas; mpi: both of them (default: all)
+  --seed N         the first seed (default 1); "random" draws one and prints it
+  --cases N        as many of each backend (default: as the time allows)
+  --seconds N      for how long (default 60; with --cases no limit)
+  --jobs N         cases at the same time (default 2)
+  --keep-going     do not end at the first finding
+  --patience X     this machine is slow: all bounds X times as long (default 1)
+  --json FILE      writes the counts and the findings
+  --plant FAULT    makes one rank lie: wrong_result, wrong_name, silent, hang, crash, leak, file,
+                   orphan; something must be found
+  --self-test      plants each of them, and looks whether it is found as what it is
+  -v               a line per case, and what the ranks wrote where something was found
+
+Exit status: 0 nothing was found, 1 something was, 2 a mistake in the command line.
+)";
+
+struct Arguments {
+  CampaignOptions campaign;
+  std::vector<std::string> backends = {"native", "gloo", "mpi"};
+  bool self_test = false;
+  std::string json;
+};
+
+[[noreturn]] void refuse(const std::string& what) {
+  std::cerr << "chaos: " << what << "; see chaos --help\n";
+  std::exit(2);
+}
+
+double number_of(const std::string& option, const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != 0 || !(value >= 0)) refuse(option + " needs a number, not " + text);
+  return value;
+}
+
+std::uint64_t seed_of(const std::string& text) {
+  if (text == "random") {
+    const std::uint64_t seed = std::random_device()() % 1'000'000'000;
+    std::printf("chaos: seeds from %llu on\n", static_cast<unsigned long long>(seed));
+    return seed;
+  }
+  return static_cast<std::uint64_t>(number_of("--seed", text));
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream in(text);
+  for (std::string word; std::getline(in, word, ',');) words.push_back(word);
+  return words;
+}
+
+Plant plant_of(const std::string& text) {
+  for (int plant = 1; plant < kPlantCount; ++plant)
+    if (to_string(static_cast<Plant>(plant)) == text) return static_cast<Plant>(plant);
+  refuse("there is no fault " + text + " to plant");
+}
+
+Arguments parse(int argc, char** argv) {
+  Arguments all;
+  CampaignOptions& c = all.campaign;
+  bool timed = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string option = argv[i];
+    const auto value = [&] {
+      if (++i >= argc) refuse(option + " needs a value");
+      return std::string(argv[i]);
+    };
+    if (option == "-h" || option == "--help") {
+      std::fputs(kHelp, stdout);
+      std::exit(0);
+    } else if (option == "--backend") {
+      all.backends = words_of(value());
+    } else if (option == "--seed") {
+      c.seed = seed_of(value());
+    } else if (option == "--cases") {
+      c.cases = static_cast<std::uint64_t>(number_of(option, value()));
+    } else if (option == "--seconds") {
+      c.seconds = number_of(option, value());
+      timed = true;
+    } else if (option == "--jobs") {
+      c.jobs = std::max(1, static_cast<int>(number_of(option, value())));
+    } else if (option == "--patience") {
+      c.bounds.patience = number_of(option, value());
+    } else if (option == "--keep-going") {
+      c.keep_going = true;
+    } else if (option == "--json") {
+      all.json = value();
+    } else if (option == "--plant") {
+      c.plant = plant_of(value());
+    } else if (option == "--self-test") {
+      all.self_test = true;
+    } else if (option == "-v") {
+      c.verbose = true;
+    } else {
+      refuse("there is no option " + option);
+    }
+  }
+  if (c.cases > 0 && !timed) c.seconds = 0;
+  return all;
+}
+
+// Those that are built; of the others why not.
+std::vector<Stage> stages_of(const std::vector<std::string>& names) {
+  std::vector<Stage> stages;
+  const auto skip = [](const std::string& name, const std::string& why) {
+    std::printf("skipped: %s: %s\n", name.c_str(), why.c_str());
+  };
+  for (const std::string& name : names) {
+    if (name == "mpi") {
+      for (Stage& stage : stages_of({"openmpi", "mpich"})) stages.push_back(std::move(stage));
+    } else if (name == "native" || name == "gloo") {
+      try {
+        static_cast<void>(backend_supports(name, {.op = OpKind::barrier}));
+        stages.push_back({name, name, {}});
+      } catch (const DistError& error) {
+        skip(name, error.failure().message);
+      }
+    } else if (name == "openmpi" || name == "mpich") {
+      const std::string launcher = name == "openmpi" ? C10D_MPIRUN_OPENMPI : C10D_MPIRUN_MPICH;
+      if (launcher.empty())
+        skip(name, "this build has no mpi backend for it, or there is no mpirun." + name);
+      else
+        stages.push_back({name, "mpi", launcher});
+    } else {
+      refuse("there is no backend " + name);
+    }
+  }
+  return stages;
+}
+
+void print_counts(const Outcome& outcome) {
+  std::printf("%-8s %-16s %8s %9s %6s %8s %9s\n", "backend", "deviation", "cases", "deviated",
+              "told", "went on", "findings");
+  Count all;
+  for (const auto& [stage, by_deviation] : outcome.counts)
+    for (const auto& [deviation, c] : by_deviation) {
+      std::printf(
+          "%-8s %-16s %8llu %9llu %6llu %8llu %9llu\n", stage.c_str(), deviation.c_str(),
+          static_cast<unsigned long long>(c.cases), static_cast<unsigned long long>(c.deviated),
+          static_cast<unsigned long long>(c.told), static_cast<unsigned long long>(c.recovered),
+          static_cast<unsigned long long>(c.findings));
+      all.cases += c.cases;
+    }
+  std::printf("chaos: %llu cases in %.0f s, %zu findings\n",
+              static_cast<unsigned long long>(all.cases), outcome.seconds, outcome.findings.size());
+}
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    char escaped[8];
+    std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned char>(c));
+    if (c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20)
+      result += escaped;
+    else
+      result += c;
+  }
+  return result + '"';
+}
+
+void write_json(const std::string& path, const CampaignOptions& options, const Outcome& outcome) {
+  std::ofstream out(path);
+  out << "{\"seed\": " << options.seed << ", \"seconds\": " << outcome.seconds << ", \"counts\": [";
+  const char* separator = "";
+  for (const auto& [stage, by_deviation] : outcome.counts)
+    for (const auto& [deviation, c] : by_deviation) {
+      out << separator << "\n  {\"backend\": " << quoted(stage)
+          << ", \"deviation\": " << quoted(deviation) << ", \"cases\": " << c.cases
+          << ", \"deviated\": " << c.deviated << ", \"told\": " << c.told
+          << ", \"went_on\": " << c.recovered << ", \"findings\": " << c.findings << "}";
+      separator = ",";
+    }
+  out << "],\n\"findings\": [";
+  separator = "";
+  for (const Found& found : outcome.findings) {
+    out << separator << "\n  {\"backend\": " << quoted(found.stage) << ", \"seed\": " << found.seed
+        << ", \"deviation\": " << quoted(found.deviation) << ", \"kind\": " << quoted(found.kind)
+        << ", \"text\": " << quoted(found.text) << ", \"repeat\": " << quoted(repeat_command(found))
+        << "}";
+    separator = ",";
+  }
+  out << "]}\n";
+  if (!out.flush()) throw std::runtime_error(path + " cannot be written");
+}
+
+// Each planted fault must be found as what it is.
+int self_test(CampaignOptions options) {
+  const auto kind_of = [](Plant plant) -> std::string {
+    if (plant == Plant::orphan) return "process";
+    return std::string(to_string(plant));
+  };
+  int missed = 0;
+  options.cases = 64;
+  options.seconds = 0;
+  options.keep_going = true;
+  for (int i = 1; i < kPlantCount; ++i) {
+    options.plant = static_cast<Plant>(i);
+    options.bounds.patience = options.plant == Plant::hang ? 0.3 : 1;
+    const std::string kind = options.until = kind_of(options.plant);
+    const Outcome outcome = run_campaign(options);
+    if (outcome.interrupted) return 1;
+    bool found = false;
+    for (const Found& finding : outcome.findings) found = found || finding.kind == kind;
+    for (const Found& finding : outcome.findings)
+      if (const auto at = finding.text.find("/dev/shm/");
+          finding.kind == "file" && at != finding.text.npos)
+        std::filesystem::remove(finding.text.substr(at));
+    std::printf("self-test: %s %s\n", found ? "found" : "MISSED", kind.c_str());
+    missed += found ? 0 : 1;
+  }
+  return missed == 0 ? 0 : 1;
+}
+
+int run(int argc, char** argv) {
+  if (argc >= 5 && std::string(argv[1]) == "serve") {
+    const Place place{argv[2], argv[3], std::atoi(argv[4])};
+    serve(place, argc > 5 ? std::atoi(argv[5]) : detect_launch().rank);
+    return 0;
+  }
+  Arguments arguments = parse(argc, argv);
+  CampaignOptions& options = arguments.campaign;
+  options.stages = stages_of(arguments.backends);
+  if (options.stages.empty()) return 0;
+  end_at_signals();
+  if (arguments.self_test) return self_test(options);
+  const Outcome outcome = run_campaign(options);
+  print_counts(outcome);
+  if (!arguments.json.empty()) write_json(arguments.json, options, outcome);
+  return outcome.findings.empty() && !outcome.interrupted ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace c10d::chaos
+
+int main(int argc, char** argv) try {
+  return c10d::chaos::run(argc, argv);
+} catch (const std::exception& error) {
+  std::cerr << "chaos: " << error.what() << "\n";
+  return 1;
+}
