@@ -17,6 +17,7 @@
 #include "src/core/per_process.h"
 #include "src/core/recorder.h"
 #include "src/core/store_keys.h"
+#include "src/core/store_silence.h"
 #include "src/core/tasks.h"
 
 namespace c10d::inline v0 {
@@ -24,7 +25,7 @@ namespace {
 
 constexpr int kTicksPerLook = 10;           // of the monitor, between looks at the store
 constexpr int kLooksPerBeat = 5;            // between signs of life: a second
-constexpr int kSilentBeats = 10;            // of a peer, until it is taken for dead
+constexpr int kSilentBeats = 8;             // of a peer, until it is taken for dead
 constexpr std::string_view kLeft = "left";  // the last sign of life
 
 // For the looks of all groups at their stores. A store that does not answer holds a thread for each
@@ -106,6 +107,7 @@ class StoreControl final : public ControlPlane {
   bool looking_ C10D_GUARDED_BY(look_mutex_) = false;
   // Who looks:
   int looks_ = 0;
+  StoreSilence silence_;
   struct Beat {
     std::string value;
     int silent = 0;  // how many looks found the same
@@ -120,10 +122,6 @@ class StoreControl final : public ControlPlane {
   std::uint64_t own_beats_ C10D_GUARDED_BY(beat_mutex_) = 0;
   bool left_ C10D_GUARDED_BY(beat_mutex_) = false;
 };
-
-Duration left_until(Deadline deadline) {
-  return std::max<Duration>(deadline - std::chrono::steady_clock::now(), Duration::zero());
-}
 
 // A store that does not answer takes what it was sent once it goes on.
 void StoreControl::leave() noexcept try {
@@ -341,7 +339,7 @@ std::shared_ptr<const Failure> StoreControl::agree(const Call& call, Waiting) {
 Control::Agreement StoreControl::poll_agreement(const Call& call) try {
   if (broken()) return Agreement::failed;
   const std::vector<std::string> all = keys(call.sequence);
-  const Duration left = left_until(call.deadline);
+  const Duration left = std::max<Duration>(call.deadline - std::chrono::steady_clock::now(), {});
   if (!store_->check(all, left)) return Agreement::pending;
   const Seen seen = compare(call, store_->multi_get(all, left));
   if (seen == Seen::barred) failure_of_another();
@@ -475,10 +473,13 @@ void StoreControl::look() noexcept {
       }
       store_answers_ = true;
     }
+    silence_.end(std::chrono::steady_clock::now());
   } catch (const std::exception& error) {
     if (store_answers_.exchange(false))
       log(LogLevel::warn, "group \"{}\", rank {}: of failures of its peers nothing is known: {}",
           group_, rank_, error.what());
+    if (silence_.is_long(std::chrono::steady_clock::now()) && has_running_op(own_))
+      revoke(store_is_silent(group_, members_, error.what()));
   }
   MutexLock lock(look_mutex_);
   looking_ = false;
