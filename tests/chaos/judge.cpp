@@ -154,8 +154,11 @@ class Judge {
   bool is_behind(int rank, int named, const Told& told) const {
     constexpr std::int64_t kSlack = 200'000'000;
     const GroupPlan& group = plan_.groups[static_cast<std::size_t>(std::max(told.group, 0))];
-    if (told.step < 0) return false;
-    if (group.rank_of(named) < 0) return false;
+    if (told.step < 0 || group.rank_of(named) < 0) return false;
+    // A message waits for its peer, which may wait for that of another one.
+    if (plan_.steps[static_cast<std::size_t>(told.step)].call.exchange != Exchange::collective &&
+        of(named).steps[told.step].end != StepEnd::ok)
+      return true;
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];
       if (step.group != told.group || !takes_part(step, named)) continue;
