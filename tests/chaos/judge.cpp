@@ -126,6 +126,14 @@ class Judge {
     return rank >= 0 && of(rank).has_failure && of(rank).told.forming;
   }
 
+  bool shut_down(int rank, int group) const {
+    for (std::size_t i = 0; rank >= 0 && i < plan_.steps.size(); ++i)
+      if (plan_.steps[i].kind == StepKind::leave && plan_.steps[i].group == group &&
+          of(rank).steps[i].begun != 0)
+        return true;
+    return false;
+  }
+
   bool is_named_right(int rank, Code code, const Told& told) const {
     const int named = told.named;
     // For who was stopped itself the others are those that did not wait.
@@ -140,7 +148,7 @@ class Judge {
       return (culprit && plan_.deviation == Deviation::abort) ||
              (of(named).aborted != 0 && of(named).aborted <= told.time);
     if (culprit) return true;
-    if (code == Code::peer_left) return gave_up(named);
+    if (code == Code::peer_left) return gave_up(named) || shut_down(named, told.group);
     if (code == Code::timed_out) return is_behind(rank, named, told);
     if (code != Code::mismatch) return false;
     // Of two ranks that disagree either may be the odd one; the message tells of both.
