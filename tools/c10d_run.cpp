@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -17,7 +19,9 @@
 #include "src/core/host.h"
 #include "src/core/token_file.h"
 #include "src/launch/output.h"
+#include "src/launch/signals.h"
 #include "src/net/socket.h"
+#include "tools/restart_backoff.h"
 #include "tools/run_elsewhere.h"
 #include "tools/run_options.h"
 #include "tools/run_output.h"
@@ -77,6 +81,31 @@ std::string secret_of_hosts() {
       "~/.c10d-token), copy it to every host (scp -p), and set C10D_TOKEN_FILE=~/.c10d-token");
 }
 
+// Says so, then waits: the forwarded signal that came since, or 0.
+int signal_before_restart(const std::string& which, RestartBackoff::Time time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  sigset_t awaited, before;
+  sigemptyset(&awaited);
+  for (const int signal : kForwardedSignals) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    if (action.sa_handler != SIG_IGN) sigaddset(&awaited, signal);
+  }
+  sigprocmask(SIG_BLOCK, &awaited, &before);
+  fmt::print(stderr, "c10d-run: restart {} in {:.1f} s\n", which,
+             std::chrono::duration<double>(time).count());
+  int signal = -1;
+  do {
+    const auto left = std::max<std::chrono::nanoseconds>(end - std::chrono::steady_clock::now(),
+                                                         std::chrono::nanoseconds(0));
+    const timespec rest{.tv_sec = std::chrono::floor<std::chrono::seconds>(left).count(),
+                        .tv_nsec = (left % std::chrono::seconds(1)).count()};
+    signal = sigtimedwait(&awaited, nullptr, &rest);
+  } while (signal < 0 && errno == EINTR);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  return std::max(signal, 0);
+}
+
 int run(const RunOptions& options) {
   RunOutput output(options);
   LaunchOptions launch_options{
@@ -91,7 +120,9 @@ int run(const RunOptions& options) {
                      std::string_view line) { output.line(rank, is_stderr, line); },
   };
   if (options.hosts.count > 1) launch_options.hosts.token = secret_of_hosts();
+  RestartBackoff backoff;
   for (int restart = 0;; ++restart) {
+    const auto started = std::chrono::steady_clock::now();
     launch_options.environment["C10D_RESTART_COUNT"] = std::to_string(restart);
     launch_options.environment["TORCHELASTIC_RESTART_COUNT"] = std::to_string(restart);
     const LaunchResult result = launch(launch_options);
@@ -109,7 +140,12 @@ int run(const RunOptions& options) {
       return 0;
     }
     if (restart == options.max_restarts || result.forwarded_signal != 0) return result.exit_code;
-    fmt::print(stderr, "c10d-run: restart {} of {}\n", restart + 1, options.max_restarts);
+    const auto pause = backoff.after(std::chrono::steady_clock::now() - started);
+    const std::string which = fmt::format("{} of {}", restart + 1, options.max_restarts);
+    if (const int signal = signal_before_restart(which, pause)) {
+      fmt::print(stderr, "c10d-run: got signal {}\n", signal);
+      return 128 + signal;
+    }
   }
 }
 

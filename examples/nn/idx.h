@@ -20,6 +20,9 @@ struct Idx {
 // four dimensions, a file that is shorter or longer than its shape says.
 Idx parse_idx(std::span<const std::uint8_t> bytes, const std::string& name);
 
+// The same of gzip: never unpacks more than its own header says, and a byte.
+Idx unpack_idx(std::span<const std::uint8_t> bytes, const std::string& name);
+
 // A file, or the same with .gz behind its name, unpacked; at most 1 GiB. Throws std::runtime_error.
 Idx read_idx(const std::string& path);
 

@@ -12,6 +12,9 @@ namespace c10d::inline v0 {
 
 inline constexpr Duration kDefaultTimeout = std::chrono::minutes(5);
 
+// Ranks that meet ask the store for the keys of all in one request, which holds so many.
+inline constexpr int kMaxWorldSize = 65'536;
+
 struct InitOptions {
   std::string backend;  // "native", "gloo", ..., a registered one; empty: C10D_BACKEND, else native
   // Where ranks meet:

@@ -83,8 +83,9 @@ struct LaunchResult {
 // together, on all that came, concurrent_use (one launch at a time in a process), out_of_resources.
 C10D_API LaunchResult launch(const LaunchOptions& options);
 
-// Prints one line as launch() does without on_line, in one write: for an on_line that copies or
-// filters. Control characters are made visible where the output is a terminal.
+// Prints one line as launch() does without on_line, whole, with others that arrived together once
+// on_line has had them: for an on_line that copies or filters. Control characters are made visible
+// where the output is a terminal.
 C10D_API void print_rank_line(int rank, bool is_stderr, std::string_view line, bool prefix = true);
 
 }  // namespace c10d::inline v0

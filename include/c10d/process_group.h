@@ -22,11 +22,13 @@ struct CallOptions {
 class Batch;
 
 // A set of ranks that call collectives together. Collectives of a group match by call order,
-// point-to-point by (peer, tag, order); groups are independent. One thread at a time: a second one
-// gets concurrent_use. abort() and the const members are thread-safe.
+// point-to-point by (peer, tag, order); groups are independent, so async ops of two may be called
+// in another order on each rank. One thread at a time: a second one gets concurrent_use. abort()
+// and the const members are thread-safe.
 //
 // Every op: output and input may be the same memory (in place, see collective.h); partial overlap,
-// a wrong count, dtype, root or peer is InvalidArgument, thrown before anything is sent. Without
+// a wrong count, dtype, root or peer is InvalidArgument, thrown before anything is sent. What a
+// rank does not give or get, such as the input of broadcast off the root, is ignored. Without
 // `async` the call runs in this thread, returns when the result is in place, and throws; with it,
 // failures come from Work::wait(). The first failure breaks the group: every pending and later call
 // on every rank fails with that cause (how to go on: docs/recovery.md). Two codes leave the group

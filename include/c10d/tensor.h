@@ -49,6 +49,7 @@ C10D_API std::string_view to_string(DType dtype) noexcept;
 C10D_API DType dtype_from_string(std::string_view name);
 
 enum class DeviceType : std::uint8_t { cpu, cuda };
+inline constexpr int kDeviceTypeCount = 2;
 C10D_API std::string_view to_string(DeviceType type) noexcept;
 
 struct Device {

@@ -10,6 +10,7 @@
 #include "c10d/version.h"
 #include "src/backends/module.h"
 #include "src/backends/native/native.h"
+#include "src/core/check_arguments.h"
 #include "src/core/mutex.h"
 
 namespace c10d::inline v0 {
@@ -174,6 +175,7 @@ std::vector<BackendInfo> list_backends() {
 }
 
 Support backend_supports(std::string_view name, const Query& query) {
+  check_query(query);
   if (name == kNative) return native_supports(query);
   if (registered(name))
     throw_unavailable(name, "a registered backend answers supports() on its group only");

@@ -16,15 +16,27 @@ template <class... Args>
       fmt::format("{}: {}", to_string(kind), fmt::format(format, std::forward<Args>(args)...)));
 }
 
+// An enum holds whatever a caller casts to it, and is an index further down.
+template <class Enum>
+void known(OpKind op, Enum value, int count, const char* what) {
+  if (static_cast<int>(value) >= count)
+    reject(op, "{} {} does not exist; there are 0 to {}", what, static_cast<int>(value), count - 1);
+}
+void known(OpKind op, DType dtype) { known(op, dtype, kDTypeCount, "dtype"); }
+void known(OpKind op, ReduceOp::Kind kind) { known(op, kind, kReduceOpCount, "reduce op"); }
+void known(OpKind op, DeviceType type) { known(op, type, kDeviceTypeCount, "device type"); }
+
 // Everything below checks one call on one rank.
 class Checker {
  public:
   Checker(OpKind kind, int rank, int size)
       : kind_(kind), rank_(static_cast<std::size_t>(rank)), size_(static_cast<std::size_t>(size)) {}
 
-  void reduce_op(ReduceOp op) const {
-    if (static_cast<int>(op.kind) >= kReduceOpCount)
-      reject(kind_, "reduce op {} does not exist", static_cast<int>(op.kind));
+  // Of all that the op holds, also what this rank need not give: the funnel looks at it.
+  void enums(const auto& o) const {
+    if constexpr (requires { o.op; }) known(kind_, o.op.kind);
+    if constexpr (requires { o.output; }) known(kind_, o.output.device.type);
+    if constexpr (requires { o.input; }) known(kind_, o.input.device.type);
   }
   void operator()(const AllReduce& o) const {
     same_type(o.output, o.input);
@@ -141,8 +153,7 @@ class Checker {
       reject(kind_, "root {} is not in [0, {})", root, size_);
   }
   void buffer(const char* name, const ConstTensor& tensor) const {
-    if (static_cast<int>(tensor.dtype) >= kDTypeCount)
-      reject(kind_, "{} has dtype {}, which does not exist", name, static_cast<int>(tensor.dtype));
+    known(kind_, tensor.dtype);
     if (tensor.data == nullptr && tensor.count != 0)
       reject(kind_, "{} is null but has {} elements", name, tensor.count);
     if (tensor.count > std::numeric_limits<std::size_t>::max() / size_of(tensor.dtype))
@@ -215,11 +226,18 @@ class Checker {
 
 }  // namespace
 
+void check_query(const Query& query) {
+  known(query.op, query.op, kOpCount, "op");
+  known(query.op, query.dtype);
+  known(query.op, query.reduce_op);
+  known(query.op, query.device);
+}
+
 void check_arguments(const Op& op, int rank, int size) {
   const Checker check(kind_of(op), rank, size);
   std::visit(
       [&check]<class T>(const T& o) {
-        if constexpr (requires { o.op; }) check.reduce_op(o.op);
+        check.enums(o);
         check(o);
       },
       op);

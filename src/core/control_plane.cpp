@@ -232,7 +232,7 @@ Failure ControlPlane::did_not_reach_barrier(const std::vector<int>& missing,
                                               missing.size(), size_, names_of(missing)));
   failure.op = "monitored_barrier";
   failure.sequence = round;
-  return failure;
+  return name_not_running(std::move(failure), members_, missing);
 }
 
 Failure ControlPlane::counts_mismatch(std::uint64_t sequence, int peer, std::uint64_t expected,

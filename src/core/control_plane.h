@@ -27,6 +27,9 @@ struct ControlOptions {
   std::shared_ptr<Store> store;  // keys of this group only
   std::string token;
   Deadline deadline{};  // until all ranks are in
+  // Of the group that this one is a part of, or null: until all ranks are in its failure is ours.
+  Control* parent = nullptr;
+  std::vector<int> parent_ranks;  // there, by rank
 };
 
 // The control plane of one group on one rank: Control for the backend, and this for the funnel and

@@ -11,12 +11,11 @@
 #include <vector>
 
 #include "c10d/error.h"
+#include "c10d/init.h"
 #include "src/core/nearest.h"
 
 namespace c10d::inline v0 {
 namespace {
-
-constexpr int kMaxRanks = 1 << 24;
 
 struct Value {
   std::string name;
@@ -50,7 +49,7 @@ std::optional<Value> read(const EnvLookup& lookup, std::string_view name) {
   if (name.empty()) return std::nullopt;
   const std::optional<std::string> value = lookup(name);
   if (!value) return std::nullopt;
-  return Value{std::string(name), parse_number(name, *value, kMaxRanks)};
+  return Value{std::string(name), parse_number(name, *value, kMaxWorldSize)};
 }
 
 // The names under which one launcher publishes the four numbers; empty = it does not.
@@ -96,10 +95,10 @@ std::optional<int> slurm_tasks_on(std::string_view list, int node) {
     if (open != std::string_view::npos) {
       if (!item.ends_with(')')) return std::nullopt;
       repeat = parse_number("SLURM_STEP_TASKS_PER_NODE",
-                            item.substr(open + 2, item.size() - open - 3), kMaxRanks);
+                            item.substr(open + 2, item.size() - open - 3), kMaxWorldSize);
     }
     if (node - first < repeat)
-      return parse_number("SLURM_STEP_TASKS_PER_NODE", item.substr(0, open), kMaxRanks);
+      return parse_number("SLURM_STEP_TASKS_PER_NODE", item.substr(0, open), kMaxWorldSize);
     first += repeat;
   }
   return std::nullopt;
@@ -136,7 +135,7 @@ std::optional<Claim> read_kubernetes(const EnvLookup& lookup) {
   std::optional<Value> size = read(lookup, "C10D_WORLD_SIZE");
   if (!size) size = read(lookup, "WORLD_SIZE");
   if (!size) return std::nullopt;
-  const int rank = parse_number("JOB_COMPLETION_INDEX", *index, kMaxRanks);
+  const int rank = parse_number("JOB_COMPLETION_INDEX", *index, kMaxWorldSize);
   return Claim{"k8s", Value{"JOB_COMPLETION_INDEX", rank}, *size, Value{"one rank per pod", 0},
                Value{"one rank per pod", 1}};
 }

@@ -43,7 +43,13 @@ constexpr std::array kCodes = {
 };
 static_assert(kCodes.size() == static_cast<std::size_t>(Code::timed_out) + 1);
 
-const CodeFacts& facts(Code code) noexcept { return kCodes[static_cast<std::size_t>(code)]; }
+// A backend of the program's own may throw any.
+constexpr CodeFacts kUnknownCode{"Unknown", Reason::internal, Origin::backend};
+
+const CodeFacts& facts(Code code) noexcept {
+  const auto index = static_cast<std::size_t>(code);
+  return index < kCodes.size() ? kCodes[index] : kUnknownCode;
+}
 
 std::string one_line(const Failure& failure) {
   std::string text = fmt::format("c10d {}", to_string(failure.code));
@@ -69,7 +75,8 @@ std::string one_line(const Failure& failure) {
 std::string_view to_string(Reason reason) noexcept {
   constexpr std::array<std::string_view, 6> names = {"timeout", "peer_lost",   "mismatch",
                                                      "aborted", "unsupported", "internal"};
-  return names[static_cast<int>(reason)];
+  const auto index = static_cast<std::size_t>(reason);
+  return index < names.size() ? names[index] : "unknown";
 }
 
 std::string_view to_string(Code code) noexcept { return facts(code).name; }

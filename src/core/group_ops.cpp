@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "c10d/process_group.h"
+#include "src/core/check_arguments.h"
 #include "src/core/control_plane.h"
 #include "src/core/group_state.h"
 #include "src/core/log.h"
@@ -138,6 +139,7 @@ const std::string& ProcessGroup::id() const { return existing(state_).context.gr
 const std::string& ProcessGroup::backend() const { return existing(state_).backend_name; }
 std::string ProcessGroup::description() const { return existing(state_).backend->description(); }
 PlanReport ProcessGroup::plan(const PlanQuery& query) const {
+  check_query({.op = query.op, .dtype = query.dtype});
   return existing(state_).backend->plan(query);
 }
 const std::vector<Member>& ProcessGroup::members() const {
@@ -150,6 +152,7 @@ void ProcessGroup::set_timeout(Duration timeout) {
   existing(state_).timeout.store(capped(timeout).count());
 }
 Support ProcessGroup::supports(const Query& query) const {
+  check_query(query);
   return existing(state_).backend->supports(query);
 }
 std::uint64_t ProcessGroup::sequence() const {

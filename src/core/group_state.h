@@ -44,7 +44,7 @@ struct ProcessGroup::State {
   // Answers of Backend::supports, asked once each: 0 not asked, 1 yes, 2 no.
   using Supports =
       std::array<std::array<std::array<std::uint8_t, kReduceOpCount>, kDTypeCount>, kOpCount>;
-  std::array<Supports, 2> supports{};  // by device type
+  std::array<Supports, kDeviceTypeCount> supports{};  // by device type
 
   // The funnel: every op of every backend goes through here.
   Work submit(const Op& op, const CallOptions& options);
@@ -91,9 +91,10 @@ class Exclusive {
   ProcessGroup::State& state_;
 };
 
-// Brings the members of a group together and returns its state. Collective.
+// Brings the members of a group together and returns its state. Collective. No wait is longer than
+// `patience`, or than the backend's own. A failure of the parent ends it until all have joined.
 std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::string backend_name,
-                                                Deadline deadline, Backend* parent,
+                                                Duration patience, ProcessGroup::State* parent,
                                                 const std::vector<int>& parent_ranks);
 
 }  // namespace c10d::inline v0

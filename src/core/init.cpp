@@ -196,8 +196,14 @@ bool all_on_one_host(const LaunchInfo& launch) {
                   size, launch.launcher == "slurm" ? kForSlurm : ""));
 }
 
-// Before a store is made: who cannot belong waits for no server and takes nobody's place.
+// Before a store is made: who cannot belong waits for no server and takes nobody's place. And
+// before memory is taken, which every rank needs for each of the others.
 void check_rank(int rank, int size) {
+  if (size > kMaxWorldSize)
+    throw InvalidArgument(
+        fmt::format("a world of {} ranks: there are at most {}; correct the world "
+                    "size, or form several groups",
+                    size, kMaxWorldSize));
   if (size < 1 || rank < 0 || rank >= size)
     throw InvalidArgument(fmt::format("rank {} of {} ranks makes no sense", rank, size));
 }
@@ -321,7 +327,7 @@ ProcessGroup init_process_group(InitOptions options) {
   context.timeout = timeout;
   std::shared_ptr<ProcessGroup::State> state;
   try {
-    state = make_group(std::move(context), options.backend, deadline, nullptr, {});
+    state = make_group(std::move(context), options.backend, connect_timeout, nullptr, {});
   } catch (...) {
     met.release();
     met.part();

@@ -23,41 +23,62 @@ constexpr std::chrono::seconds kPatience{1};  // for the end of a process whose 
 
 }  // namespace
 
-std::shared_ptr<const Failure> Joining::look_for_dead() {
+Joining::Cause Joining::dead_member() {
   for (const Member& member : options_.members) {
     if (!has_ended(member)) continue;
-    return fail({.code = Code::peer_died,
-                 .message = fmt::format("{} died while group \"{}\" came together", name_of(member),
-                                        options_.group),
-                 .rank = member.rank,
-                 .host = member.host,
-                 .pid = member.pid});
+    return std::make_shared<const Failure>(
+        Failure{.code = Code::peer_died,
+                .message = fmt::format("{} died while group \"{}\" came together", name_of(member),
+                                       options_.group),
+                .rank = member.rank,
+                .host = member.host,
+                .pid = member.pid,
+                .group = options_.group});
   }
   return nullptr;
 }
 
-std::shared_ptr<const Failure> Joining::failure() {
+Joining::Cause Joining::told() {
   if (cause_) return cause_;
   try {
     if (const auto text = options_.store->try_get(kCause, kStorePatience)) {
       Failure cause = from_text(*text);
       cause.group = options_.group;
       cause_ = std::make_shared<const Failure>(std::move(cause));
-      return cause_;
     }
   } catch (const DistTimeoutError&) {  // no news: whoever waits has a deadline
   }
-  return look_for_dead();
+  return cause_;
 }
 
-std::shared_ptr<const Failure> Joining::fail(Failure failure) {
+// In the words of this group: of its ranks, or none.
+Joining::Cause Joining::parent_failure() {
+  if (options_.parent == nullptr) return nullptr;
+  const Cause theirs = options_.parent->failure();
+  if (!theirs) return nullptr;
+  Failure failure = *theirs;
+  failure.message = fmt::format("group \"{}\" broke while group \"{}\" came together: {}",
+                                theirs->group, options_.group, theirs->message);
+  const auto member = std::ranges::find(options_.parent_ranks, theirs->rank);
+  failure.rank = member == options_.parent_ranks.end()
+                     ? -1
+                     : static_cast<int>(member - options_.parent_ranks.begin());
+  failure.group = options_.group;
+  return std::make_shared<const Failure>(std::move(failure));
+}
+
+Joining::Cause Joining::failure() { return why_in_vain(*this); }
+
+Joining::Cause Joining::fail(Failure failure) {
+  if (cause_) return cause_;
   if (failure.code == Code::link_lost || failure.code == Code::store_lost) {
     const Deadline end = steady_clock::now() + kPatience;
-    for (; !cause_ && steady_clock::now() < end;
+    Cause seen;
+    for (; !seen && steady_clock::now() < end;
          std::this_thread::sleep_for(std::chrono::milliseconds(5)))
-      look_for_dead();
+      if (!(seen = parent_failure())) seen = dead_member();
+    if (seen) failure = *seen;
   }
-  if (cause_) return cause_;
   failure.group = options_.group;
   try {
     const std::string mine = to_text(failure);

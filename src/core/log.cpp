@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <exception>
 #include <string>
 
@@ -47,6 +48,19 @@ void log_line(LogLevel level, std::string_view text) noexcept try {
   const WriteSignalsBlock block;
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 } catch (...) {  // out of memory: a log line is not worth more
+}
+
+void RareLine::say() noexcept {
+  constexpr std::chrono::nanoseconds kPause = std::chrono::seconds(5);
+  times_.fetch_add(1);
+  const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  std::int64_t next = next_ns_.load();
+  if (now < next || !next_ns_.compare_exchange_strong(next, now + kPause.count())) return;
+  const std::uint64_t times = times_.exchange(0);
+  if (times == 1)
+    log(level_, "{}", text_);
+  else
+    log(level_, "{} ({} times)", text_, times);
 }
 
 }  // namespace c10d::inline v0

@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "src/core/group_state.h"
 #include "src/core/meeting.h"
+#include "src/core/members.h"
 
 namespace c10d::inline v0 {
 namespace {
+
+using std::chrono::steady_clock;
 
 std::uint64_t hash_text(std::string_view text) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
@@ -19,7 +24,7 @@ std::uint64_t hash_text(std::string_view text) noexcept {
 }  // namespace
 
 std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::string backend_name,
-                                                Deadline deadline, Backend* parent,
+                                                Duration patience, ProcessGroup::State* parent,
                                                 const std::vector<int>& parent_ranks) {
   const auto control = make_control_plane({.rank = context.rank,
                                            .size = context.size,
@@ -27,13 +32,15 @@ std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::str
                                            .members = context.members,
                                            .store = context.store,
                                            .token = context.token,
-                                           .deadline = deadline});
+                                           .deadline = steady_clock::now() + patience,
+                                           .parent = parent ? parent->control.get() : nullptr,
+                                           .parent_ranks = parent_ranks});
   context.control = control;
   std::unique_ptr<Backend> backend;
   try {
     // Creation is an agreement: either all ranks get the group, or all the same failure.
     try {
-      backend = parent != nullptr ? parent->new_group(context, parent_ranks)
+      backend = parent != nullptr ? parent->backend->new_group(context, parent_ranks)
                                   : make_backend(backend_name, context);
       if (!backend)
         control->fail({.code = Code::backend_error,
@@ -45,14 +52,16 @@ std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::str
     } catch (const DistNetworkError& error) {  // of a peer that died, perhaps
       control->explain(error.failure(), std::chrono::seconds(1));
     } catch (const DistError& error) {
-      control->fail(error.failure());
+      control->fail(name_not_running(error.failure(), context.members));
     } catch (const std::exception& error) {
       control->fail(
           {.code = Code::backend_error,
            .message = fmt::format("{} on rank {}: {}", backend_name, context.rank, error.what()),
            .rank = context.rank});
     }
-    const auto failure = control->broken() ? control->failure() : control->barrier(deadline);
+    // Later than any wait of a backend that began before: who waits there knows for whom.
+    const auto failure =
+        control->broken() ? control->failure() : control->barrier(steady_clock::now() + patience);
     if (failure) throw_failure(*failure);
     control->on_broken([ended = backend.get()] { ended->abort(); });
   } catch (...) {
@@ -65,6 +74,23 @@ std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::str
 }
 
 namespace {
+
+// What broke the parent and so a group of it that came together is the failure of that call as of
+// every other, with the rank that it names there. It is known here soon: a rank that died breaks
+// the parent as well, and over several hosts one rank knows before another.
+Failure in_words_of_parent(const ProcessGroup::State& parent, const Failure& failure) {
+  constexpr std::chrono::seconds kSoon{1};
+  const bool waits = failure.code == Code::peer_died ||
+                     (failure.code != Code::timed_out && !parent.context.all_local());
+  const Deadline end = steady_clock::now() + kSoon;
+  while (waits && !parent.control->broken() && steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const auto theirs = parent.control->failure();
+  const bool same = theirs && theirs->code == failure.code &&
+                    (failure.message.ends_with(theirs->message) ||
+                     (failure.pid != 0 && failure.pid == theirs->pid));
+  return same ? *theirs : failure;
+}
 
 std::shared_ptr<ProcessGroup::State> make_subgroup(ProcessGroup::State& state,
                                                    const std::vector<int>& members,
@@ -99,18 +125,21 @@ std::shared_ptr<ProcessGroup::State> make_subgroup(ProcessGroup::State& state,
   context.store = make_prefix_store(context.group, parent.store);
   context.token = parent.token;
   context.timeout = Duration(state.timeout.load());
-  const Deadline deadline = std::chrono::steady_clock::now() + context.timeout;
-  // Until all are there the parent tells of a member that died; from then on the group does.
   exchange(state,
            {.op = "new_group",
             .call = fmt::format("new_group({{{}}}{})", fmt::join(members, ", "),
                                 name.empty() ? "" : fmt::format(", \"{}\"", name)),
             .key = context.group + "/came",
             .ranks = members,
-            .deadline = deadline},
+            .deadline = steady_clock::now() + context.timeout},
            "");
   ++made;
-  return make_group(std::move(context), state.backend_name, deadline, state.backend.get(), members);
+  const Duration patience = context.timeout;
+  try {
+    return make_group(std::move(context), state.backend_name, patience, &state, members);
+  } catch (const DistError& error) {
+    throw_failure(in_words_of_parent(state, error.failure()));
+  }
 }
 
 // In the order of their keys, then of their numbers. Entries are by rank: color and key.

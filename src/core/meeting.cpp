@@ -15,6 +15,7 @@
 
 #include "src/core/bootstrap.h"
 #include "src/core/failure_text.h"
+#include "src/core/forming.h"
 #include "src/core/members.h"
 #include "src/core/store_patience.h"
 
@@ -172,9 +173,10 @@ Failure late(const ProcessGroup::State& state, const Meeting& meeting,
           ? ""
           : fmt::format("; each of them gives the ranks {} in this order, and the same name",
                         fmt::join(meeting.ranks, ", "));
-  return failure_at(state, meeting, Code::timed_out, missing.front(),
-                    fmt::format("these ranks did not come to {}: {}{}", meeting.op,
-                                names_of(state.context.members, missing), hint));
+  return name_not_running(failure_at(state, meeting, Code::timed_out, missing.front(),
+                                     fmt::format("these ranks did not come to {}: {}{}", meeting.op,
+                                                 names_of(state.context.members, missing), hint)),
+                          state.context.members, missing);
 }
 
 // Of an attempt that this rank or another one has given up.
@@ -191,42 +193,85 @@ Failure late(const ProcessGroup::State& state, const Meeting& meeting,
 
 }  // namespace
 
+namespace {
+
+// For meet().
+class MeetingMember {
+ public:
+  MeetingMember(ProcessGroup::State& state, Meeting meeting, const std::string& mine)
+      : state_(state),
+        store_(*state.context.store),
+        before_(store_.try_get(meeting.key, patience_until(meeting.deadline))),
+        meeting_(std::move(meeting)),
+        mine_(mine) {
+    meeting_.attempt = attempt_after(before_);
+    for (const int rank : meeting_.ranks) keys_.push_back(meeting_.entry(rank));
+  }
+
+  void come() {
+    const int me = state_.context.rank;
+    store_.multi_set(std::array{meeting_.entry(me), place_of(me)},
+                     std::array{mine_, to_place(meeting_)}, patience());
+    look_ = std::chrono::steady_clock::now() + pause_between_looks(state_.context.size);
+  }
+  std::shared_ptr<const Failure> parent_failure() const { return state_.control->failure(); }
+  bool await_members() {
+    constexpr std::chrono::milliseconds kSlice{100};  // how often to look for a broken group
+    now_ = std::chrono::steady_clock::now();
+    try {
+      entries_ = store_.multi_get(
+          keys_, std::clamp<Duration>(meeting_.deadline - now_, Duration(1), kSlice));
+      return true;
+    } catch (const DistTimeoutError&) {
+      return false;
+    }
+  }
+  bool close() {
+    outcome_ = store_.compare_set(meeting_.key, before_, kMet, patience());
+    return outcome_ == kMet;
+  }
+  // Throws it, as does what breaks the parent.
+  std::shared_ptr<const Failure> given_up() {
+    outcome_ = store_.try_get(meeting_.key, patience());
+    if (outcome_ != before_ && outcome_ != kMet)
+      throw_given_up(state_, meeting_, outcome_.value_or(""));
+    return nullptr;
+  }
+  void give_up_if_late() {
+    look_for_ranks_that_left(state_, meeting_);
+    if (now_ < std::min(look_, meeting_.deadline)) return;
+    const std::vector<int> missing = ranks_missing_at(state_, meeting_);
+    look_for_crossing_calls(state_, meeting_, missing);
+    look_ = meeting_.deadline;
+    if (now_ >= meeting_.deadline && !missing.empty())
+      store_.compare_set(meeting_.key, before_,
+                         fmt::format("{}\n{}", std::stoi(meeting_.attempt) + 1,
+                                     to_text(late(state_, meeting_, missing))),
+                         patience());
+  }
+
+  std::vector<std::string> entries() { return std::move(entries_); }
+
+ private:
+  Duration patience() const { return patience_until(meeting_.deadline); }
+
+  ProcessGroup::State& state_;
+  Store& store_;
+  const std::optional<std::string> before_;  // how the attempt before this one came out
+  Meeting meeting_;
+  const std::string& mine_;
+  std::vector<std::string> keys_, entries_;
+  std::optional<std::string> outcome_;
+  Deadline now_{}, look_{};
+};
+
+}  // namespace
+
 std::vector<std::string> exchange(ProcessGroup::State& state, Meeting meeting,
                                   const std::string& mine) {
-  constexpr std::chrono::milliseconds kSlice{100};  // how often to look for a broken group
-  Store& store = *state.context.store;
-  const Deadline deadline = meeting.deadline;
-  const auto before = store.try_get(meeting.key, patience_until(deadline));
-  meeting.attempt = attempt_after(before);
-  std::vector<std::string> keys;
-  for (const int rank : meeting.ranks) keys.push_back(meeting.entry(rank));
-  const int me = state.context.rank;
-  store.multi_set(std::array{meeting.entry(me), place_of(me)}, std::array{mine, to_place(meeting)},
-                  patience_until(deadline));
-  Deadline look = std::chrono::steady_clock::now() + pause_between_looks(state.context.size);
-  while (true) {
-    if (const auto failure = state.control->failure()) throw_failure(*failure);
-    const Deadline now = std::chrono::steady_clock::now();
-    std::optional<std::string> outcome;
-    try {
-      auto all = store.multi_get(keys, std::clamp<Duration>(deadline - now, Duration(1), kSlice));
-      outcome = store.compare_set(meeting.key, before, kMet, patience_until(deadline));
-      if (outcome == kMet) return all;
-    } catch (const DistTimeoutError&) {
-      outcome = store.try_get(meeting.key, patience_until(deadline));
-    }
-    if (outcome != before && outcome != kMet) throw_given_up(state, meeting, outcome.value_or(""));
-    look_for_ranks_that_left(state, meeting);
-    if (now < std::min(look, deadline)) continue;
-    const std::vector<int> missing = ranks_missing_at(state, meeting);
-    look_for_crossing_calls(state, meeting, missing);
-    look = deadline;
-    if (now >= deadline && !missing.empty())
-      store.compare_set(meeting.key, before,
-                        fmt::format("{}\n{}", std::stoi(meeting.attempt) + 1,
-                                    to_text(late(state, meeting, missing))),
-                        patience_until(deadline));
-  }
+  MeetingMember member(state, std::move(meeting), mine);
+  if (const auto failure = meet(member)) throw_failure(*failure);
+  return member.entries();
 }
 
 std::vector<std::string> exchange_with_all(ProcessGroup::State& state, std::string op,

@@ -6,9 +6,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <map>
+#include <numeric>
+#include <utility>
 
 namespace c10d::inline v0 {
 namespace {
@@ -82,6 +85,27 @@ std::vector<int> not_running(const std::vector<Member>& members) {
     if (has_ended(member) || (member.same_host && is_stopped(member.pid)))
       ranks.push_back(member.rank);
   return ranks;
+}
+
+Failure name_not_running(Failure failure, const std::vector<Member>& members,
+                         const std::vector<int>& among) {
+  if (failure.code != Code::timed_out) return failure;
+  std::vector<Member> some;
+  for (const int rank : among) some.push_back(members[static_cast<std::size_t>(rank)]);
+  const std::vector<int> idle = not_running(some);
+  if (idle.empty()) return failure;
+  failure.message += "; " + about_not_running(members, idle);
+  if (std::ranges::find(idle, failure.rank) == idle.end()) failure.rank = idle.front();
+  const Member& named = members[static_cast<std::size_t>(failure.rank)];
+  failure.host = named.host;
+  failure.pid = named.pid;
+  return failure;
+}
+
+Failure name_not_running(Failure failure, const std::vector<Member>& members) {
+  std::vector<int> all(members.size());
+  std::iota(all.begin(), all.end(), 0);
+  return name_not_running(std::move(failure), members, all);
 }
 
 std::string about_not_running(const std::vector<Member>& members, const std::vector<int>& ranks) {

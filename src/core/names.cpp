@@ -22,6 +22,12 @@ constexpr std::array<std::string_view, kOpCount> kOps = {
     "all_reduce",   "broadcast", "all_gather", "all_gather_v", "reduce_scatter", "reduce_scatter_v",
     "reduce",       "gather",    "gather_v",   "scatter",      "scatter_v",      "all_to_all",
     "all_to_all_v", "barrier",   "send",       "recv"};
+constexpr std::array<std::string_view, kDeviceTypeCount> kDeviceTypes = {"cpu", "cuda"};
+
+// Of a value that may come from a caller's cast.
+std::string_view name_of(std::size_t value, std::span<const std::string_view> names) noexcept {
+  return value < names.size() ? names[value] : "unknown";
+}
 
 template <class Enum>
 Enum from_string(std::string_view what, std::string_view name,
@@ -36,27 +42,31 @@ Enum from_string(std::string_view what, std::string_view name,
 
 }  // namespace
 
-std::string_view to_string(DType dtype) noexcept { return kDTypes[static_cast<int>(dtype)]; }
+std::string_view to_string(DType dtype) noexcept {
+  return name_of(static_cast<std::size_t>(dtype), kDTypes);
+}
 DType dtype_from_string(std::string_view name) {
   return from_string<DType>("dtype", name, kDTypes);
 }
 
 std::string_view to_string(DeviceType type) noexcept {
-  return type == DeviceType::cpu ? "cpu" : "cuda";
+  return name_of(static_cast<std::size_t>(type), kDeviceTypes);
 }
 
-std::string_view to_string(ReduceOp::Kind kind) noexcept { return kReduceOps[kind]; }
+std::string_view to_string(ReduceOp::Kind kind) noexcept { return name_of(kind, kReduceOps); }
 ReduceOp::Kind reduce_op_from_string(std::string_view name) {
   return from_string<ReduceOp::Kind>("reduce op", name, kReduceOps);
 }
 
-std::string_view to_string(OpKind kind) noexcept { return kOps[static_cast<int>(kind)]; }
+std::string_view to_string(OpKind kind) noexcept {
+  return name_of(static_cast<std::size_t>(kind), kOps);
+}
 OpKind op_from_string(std::string_view name) { return from_string<OpKind>("op", name, kOps); }
 
 std::string_view to_string(WorkState state) noexcept {
   constexpr std::array<std::string_view, 5> names = {"running", "ok", "failed", "cancelled",
                                                      "timed out"};
-  return names[static_cast<int>(state)];
+  return name_of(static_cast<std::size_t>(state), names);
 }
 
 std::string_view why_unsupported(ReduceOp::Kind kind, DType dtype) noexcept {

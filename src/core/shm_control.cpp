@@ -13,6 +13,7 @@
 #include "src/core/host.h"
 #include "src/core/joining.h"
 #include "src/core/log.h"
+#include "src/core/members.h"
 #include "src/core/recorder.h"
 #include "src/core/wait.h"
 #include "src/net/shared_memory.h"
@@ -50,10 +51,13 @@ class ShmControl final : public ControlPlane {
   // The mutex is not destroyed: a peer may be trying it, and its memory goes with the mapping.
   ~ShmControl() override { ShmControl::leave(); }
 
-  // The second half of joining, once the monitor holds our liveness lock.
-  void join(Deadline deadline, Joining& joining) {
+  // The second half of joining, once the monitor holds our liveness lock. Rank 0 hands out the
+  // memory here: it is there itself, so that the others wait for those that are not.
+  void join(const ControlOptions& options, Joining& joining) {
     own_.presence.store(Presence::joined, kRelease);
     own_.bell.ring();
+    if (rank_ == 0) hand_out(options, joining);
+    const Deadline deadline = options.deadline;
     for (int peer = 0; peer < size_; ++peer) {
       while (!has_joined(peer)) {
         const auto now = std::chrono::steady_clock::now();
@@ -93,6 +97,7 @@ class ShmControl final : public ControlPlane {
 
  private:
   Failure late(const Signature& signature, std::uint64_t sequence, std::string_view phase) override;
+  void hand_out(const ControlOptions& options, Joining& joining);
   std::uint64_t* counts(int rank, std::uint64_t sequence) const noexcept {
     return counts_ +
            (static_cast<std::size_t>(rank) * 2 + sequence % 2) * static_cast<std::size_t>(size_);
@@ -293,7 +298,8 @@ Failure ShmControl::late(const Signature& signature, std::uint64_t sequence,
            (crossing ? "; both ranks send first: use isend and irecv, or batch()" : "");
   };
   if (!missing.empty() || is_point_to_point(signature.kind))
-    return deadline_passed(signature, sequence, phase, missing, about);
+    return name_not_running(deadline_passed(signature, sequence, phase, missing, about), members_,
+                            missing);
   // All entered. Who has not left it may be held up by another one of them.
   missing = ranks_that(
       [&](int rank) { return rank != rank_ && blocks_[rank].finished.load(kRelaxed) < sequence; });
@@ -423,26 +429,33 @@ void ShmControl::tick() {
   check_running_ops();
 }
 
-std::shared_ptr<SharedMapping> share_blocks(const ControlOptions& options, Joining& joining) {
-  const std::size_t more = counts_bytes(options.size);
-  const std::size_t bytes =
-      sizeof(GroupHeader) + static_cast<std::size_t>(options.size) * sizeof(RankBlock) + more;
-  std::shared_ptr<SharedMapping> mapping;
-  if (options.rank == 0) mapping = memory_for(options, 0, options.size, more);
-  if (options.size > 1)
-    mapping = share_memory({.store = options.store,
-                            .key = "control",
-                            .rank = options.rank,
-                            .size = options.size,
-                            .token = options.token,
-                            .deadline = options.deadline,
-                            .failure = [&joining] { return joining.failure(); }},
-                           std::move(mapping));
-  if (mapping->size() != bytes)
+std::size_t shared_bytes(int size) noexcept {
+  return sizeof(GroupHeader) + static_cast<std::size_t>(size) * sizeof(RankBlock) +
+         counts_bytes(size);
+}
+
+ShareOptions share_options(const ControlOptions& options, Joining& joining) {
+  return {.store = options.store,
+          .key = "control",
+          .rank = options.rank,
+          .size = options.size,
+          .token = options.token,
+          .deadline = options.deadline,
+          .failure = [this_joining = &joining] { return this_joining->failure(); }};
+}
+
+void ShmControl::hand_out(const ControlOptions& options, Joining& joining) {
+  share_memory(share_options(options, joining), mapping_);
+}
+
+std::shared_ptr<SharedMapping> shared_blocks(const ControlOptions& options, Joining& joining) {
+  if (options.rank == 0) return memory_for(options, 0, options.size, counts_bytes(options.size));
+  auto mapping = share_memory(share_options(options, joining), nullptr);
+  if (mapping->size() != shared_bytes(options.size))
     throw_failure({.code = Code::corrupt,
                    .message = fmt::format("rank 0 shares a control plane of {} bytes, this build "
                                           "needs {}: every rank must run the same build",
-                                          mapping->size(), bytes),
+                                          mapping->size(), shared_bytes(options.size)),
                    .group = options.group});
   return mapping;
 }
@@ -450,19 +463,16 @@ std::shared_ptr<SharedMapping> share_blocks(const ControlOptions& options, Joini
 }  // namespace
 
 std::shared_ptr<ControlPlane> make_shm_control(const ControlOptions& options) {
-  Joining joining(options);
-  return joining.run([&] {
-    auto control = std::make_shared<ShmControl>(options, share_blocks(options, joining));
-    watch(control);
-    try {
-      control->join(options.deadline, joining);
-    } catch (...) {
-      control->leave();  // before its liveness lock goes: it has not died
-      unwatch(*control);
-      throw;
-    }
-    return control;
-  });
+  return join_by<ShmControl>(
+      options,
+      [&options](Joining& joining) {
+        auto control = std::make_shared<ShmControl>(options, shared_blocks(options, joining));
+        watch(control);
+        return control;
+      },
+      [&options](const std::shared_ptr<ShmControl>& control, Joining& joining) {
+        control->join(options, joining);
+      });
 }
 
 }  // namespace c10d::inline v0

@@ -58,9 +58,12 @@ std::string to_bytes(const Announcement& announcement, std::span<const std::size
 
 class StoreControl final : public ControlPlane {
  public:
-  StoreControl(const ControlOptions& options, Joining& joining)
+  explicit StoreControl(const ControlOptions& options)
       : ControlPlane(options, memory_for(options, options.rank, 1), options.rank),
-        store_(options.store) {
+        store_(options.store) {}
+
+  // Returns when all are there.
+  void join(const ControlOptions& options, Joining& joining) {
     own_.presence.store(Presence::joined, std::memory_order_release);
     store_->set(beat_key(rank_), "0", patience_until(options.deadline));
     joining.await(beat_keys());
@@ -373,7 +376,7 @@ Failure StoreControl::late(const Signature& signature, std::uint64_t sequence,
     missing = behind(signature, sequence);
   } catch (const DistError&) {  // the store is gone: the ranks stay unnamed
   }
-  return deadline_passed(signature, sequence, phase, missing);
+  return name_not_running(deadline_passed(signature, sequence, phase, missing), members_, missing);
 }
 
 std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
@@ -482,12 +485,12 @@ void StoreControl::look() noexcept {
 }  // namespace
 
 std::shared_ptr<ControlPlane> make_store_control(const ControlOptions& options) {
-  Joining joining(options);
-  return joining.run([&] {
-    auto control = std::make_shared<StoreControl>(options, joining);
-    watch(control);
-    return control;
-  });
+  return join_by<StoreControl>(
+      options, [&options](Joining&) { return std::make_shared<StoreControl>(options); },
+      [&options](const std::shared_ptr<StoreControl>& control, Joining& joining) {
+        control->join(options, joining);
+        watch(control);
+      });
 }
 
 }  // namespace c10d::inline v0

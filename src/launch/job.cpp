@@ -232,6 +232,7 @@ void Job::read_stream(Rank& rank, bool is_stderr) {
       print_rank_line(rank.result.rank, is_stderr, line, options_.prefix_output);
     }
   };
+  const OutputBatch batch;  // of what one read brings
   const bool has_status = is_stderr && rank.result.rank == 0 && status_columns_ > 0;
   const auto status = has_status ? LineSplitter::Sink(print_status) : LineSplitter::Sink();
   std::array<char, std::size_t{64} << 10> bytes;

@@ -12,6 +12,9 @@
 #include <cerrno>
 #include <chrono>
 #include <climits>
+#include <exception>
+#include <iterator>
+#include <utility>
 
 #include "c10d/launch.h"
 #include "src/core/log.h"
@@ -58,10 +61,14 @@ bool reader_takes(int fd) {
 // A reader that went away is no failure of the job: the rest of the output is dropped. A full disk
 // is none either, but worth a word.
 void write_all(int fd, std::string_view text) {
+  if (text.empty()) return;
   const WriteSignalsBlock block;
   while (!text.empty() && reader_takes(fd)) {
-    // A write of so much does not block once there is room.
-    const ssize_t written = write(fd, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+    // A write of so much does not block once there is room, and stays whole beside those of others:
+    // so it ends with a line if it can.
+    const std::string_view most = text.substr(0, PIPE_BUF);
+    const std::size_t lines = most.rfind('\n') + 1;  // 0: no line ends in it
+    const ssize_t written = write(fd, most.data(), lines == 0 ? most.size() : lines);
     if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (written < 0) {
       static std::atomic<bool> told{false};
@@ -83,6 +90,8 @@ SharedStatus& shared_status() {
   static SharedStatus status;
   return status;
 }
+
+thread_local OutputBatch* open_batch = nullptr;
 
 }  // namespace
 
@@ -167,6 +176,7 @@ int terminal_columns() {
 }
 
 void print_status(std::string_view text) {
+  if (open_batch != nullptr) open_batch->flush();
   std::string change;
   {
     SharedStatus& status = shared_status();
@@ -190,24 +200,52 @@ std::string LineTail::text() const {
   return text;
 }
 
-void print_rank_line(int rank, bool is_stderr, std::string_view line, bool prefix) {
+OutputBatch::OutputBatch() noexcept : outer_(std::exchange(open_batch, this)) {}
+
+OutputBatch::~OutputBatch() {
+  try {
+    flush();
+  } catch (const std::exception& error) {
+    log(LogLevel::error, "lines of ranks are lost: {}", error.what());
+  }
+  open_batch = outer_;
+}
+
+void OutputBatch::add(int rank, bool is_stderr, std::string_view line, bool prefix) {
+  constexpr std::size_t kMost = std::size_t{128} << 10;
   const int fd = is_stderr ? STDERR_FILENO : STDOUT_FILENO;
+  if (fd != fd_ || text_.size() >= kMost) flush();
+  if (fd != fd_) is_terminal_ = isatty(fd) == 1;
+  fd_ = fd;
   if (line.ends_with('\r')) line.remove_suffix(1);
-  const bool terminal = isatty(fd) == 1;
-  std::string text = prefix ? fmt::format("[{}] ", rank) : std::string();
-  text += terminal ? visible(line) : std::string(line);
-  text += '\n';
+  if (prefix) fmt::format_to(std::back_inserter(text_), "[{}] ", rank);
+  if (is_terminal_)
+    text_ += visible(line);
+  else
+    text_ += line;
+  text_ += '\n';
+}
+
+void OutputBatch::flush() {
+  if (text_.empty()) return;
   std::string before, after;
   {
     SharedStatus& status = shared_status();
     const MutexLock lock(status.mutex);
     before = status.line.erase();
     // A pipe may lead to the same terminal, by a process that writes the line there some time.
-    if (terminal) after = status.line.again();
+    if (is_terminal_) after = status.line.again();
   }
+  const std::string text = std::exchange(text_, {});
   write_all(STDERR_FILENO, before);
-  write_all(fd, text);
+  write_all(fd_, text);
   write_all(STDERR_FILENO, after);
+}
+
+void print_rank_line(int rank, bool is_stderr, std::string_view line, bool prefix) {
+  if (open_batch != nullptr) return open_batch->add(rank, is_stderr, line, prefix);
+  OutputBatch alone;
+  alone.add(rank, is_stderr, line, prefix);
 }
 
 }  // namespace c10d::inline v0

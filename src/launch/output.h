@@ -50,6 +50,24 @@ int terminal_columns();
 // Shows a status on stderr, below the lines of print_rank_line(), until the next; empty: none.
 void print_status(std::string_view text);
 
+// What print_rank_line() prints in this thread while it lives is written together: some 50 lines a
+// write instead of one.
+class OutputBatch {
+ public:
+  OutputBatch() noexcept;
+  ~OutputBatch();
+  OutputBatch(const OutputBatch&) = delete;
+  OutputBatch& operator=(const OutputBatch&) = delete;
+  void add(int rank, bool is_stderr, std::string_view line, bool prefix);
+  void flush();
+
+ private:
+  OutputBatch* const outer_;
+  int fd_ = -1;  // of what is to be written
+  bool is_terminal_ = false;
+  std::string text_;
+};
+
 // The last lines of a stream, bounded in number and length.
 class LineTail {
  public:

@@ -45,6 +45,9 @@ class SharedMapping {
 C10D_API std::shared_ptr<SharedMapping> make_shared_memory(std::string_view label,
                                                            std::size_t bytes);
 
+// Whether memory is as make_shared_memory() leaves it: nobody can take it away.
+bool is_sealed(int fd) noexcept;
+
 struct ShareOptions {
   std::shared_ptr<Store> store;
   std::string key;  // unique in the store for this exchange

@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <net/if.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +31,23 @@ bool is_own_peer(int fd) {
   return ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_length) == 0 &&
          ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_length) == 0 &&
          own_length == peer_length && std::memcmp(&own, &peer, own_length) == 0;
+}
+
+bool loopback_is_down() {
+  const Fd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  std::strcpy(request.ifr_name, "lo");
+  return fd && ::ioctl(fd.get(), SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_UP) == 0;
+}
+
+// A new network namespace begins so, and nobody is about to change it: waiting would be in vain.
+void check_loopback(const std::vector<Address>& addresses, const std::string& problem) {
+  const bool needed = std::all_of(addresses.begin(), addresses.end(),
+                                  [](const Address& address) { return address.is_loopback(); });
+  if (needed && loopback_is_down())
+    throw_failure({.code = Code::unreachable,
+                   .message = problem + "; the loopback interface of this network namespace is "
+                                        "down: ip link set lo up"});
 }
 
 }  // namespace
@@ -131,6 +150,7 @@ Fd connect_tcp(const std::vector<Address>& addresses, Deadline deadline, std::st
     }
     problem = fmt::format("{}: {}", address.text(), error_text(error));
   }
+  check_loopback(addresses, problem);
   return {};
 }
 

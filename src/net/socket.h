@@ -52,7 +52,8 @@ C10D_API bool send_all(int fd, std::string_view bytes, Deadline deadline);
 C10D_API Fd listen_tcp(const Address& address);
 
 // Nonblocking, without delay of small frames, and noticing within two seconds that the other host
-// is gone. Tries the addresses in turn; a null Fd leaves the reason in `problem`.
+// is gone. Tries the addresses in turn; a null Fd leaves the reason in `problem`. Throws
+// `unreachable` where it is known that waiting is in vain: no loopback interface.
 C10D_API Fd connect_tcp(const std::vector<Address>& addresses, Deadline deadline,
                         std::string& problem);
 // The options of a connected socket.

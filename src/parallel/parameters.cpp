@@ -19,6 +19,9 @@ std::string to_text(const ParamSpec& spec) {
 namespace {
 
 void check_shape(std::string_view who, const ParamSpec& spec) {
+  if (static_cast<int>(spec.dtype) >= kDTypeCount)
+    throw InvalidArgument(fmt::format("{}: parameter {} has dtype {}, which does not exist", who,
+                                      spec.name, static_cast<int>(spec.dtype)));
   std::size_t room = std::numeric_limits<std::ptrdiff_t>::max() / size_of(spec.dtype);
   for (const std::int64_t extent : spec.shape) {
     if (extent < 0)

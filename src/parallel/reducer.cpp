@@ -30,6 +30,8 @@ void reduce_plainly(ProcessGroup& group, const Bucket& bucket) {
 std::string problem_of(std::span<const ParamSpec> params, const ReducerOptions& options) {
   if (options.first_bucket_bytes == 0 || options.bucket_bytes == 0)
     return "Reducer: a bucket of 0 bytes";
+  if (options.mode > ReduceMode::reproducible)
+    return "Reducer: this mode does not exist; there are fast and reproducible";
   const bool steps = options.mode == ReduceMode::reproducible;
   if (steps && (options.shards < 1 || options.shards > 65536))
     return fmt::format("Reducer: {} shards; give 1 to 65536", options.shards);

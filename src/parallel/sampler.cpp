@@ -25,6 +25,9 @@ DistributedSampler::DistributedSampler(SamplerOptions options) : options_(option
   if (options.rank < 0 || options.rank >= options.size)
     throw InvalidArgument(
         fmt::format("DistributedSampler: rank {} is out of [0, {})", options.rank, options.size));
+  if (options.uneven > Uneven::drop)
+    throw InvalidArgument(fmt::format("DistributedSampler: uneven {} does not exist",
+                                      static_cast<int>(options.uneven)));
   set_epoch(0);
 }
 

@@ -22,6 +22,9 @@ ScheduleFacts survey_schedule(const Schedule& schedule) {
   int stages = 0, micro_batches = 0;
   for (const auto& row : schedule.ranks)
     for (const Action& action : row) {
+      if (static_cast<int>(action.kind) >= kActionKinds)
+        refuse_schedule(fmt::format("an action of kind {}, which does not exist",
+                                    static_cast<int>(action.kind)));
       if (action.stage < 0 || has_micro_batch(action.kind) != (action.micro_batch >= 0))
         refuse_schedule(fmt::format("{} makes no sense", to_string(action)));
       stages = std::max(stages, action.stage + 1);

@@ -59,8 +59,9 @@ void parse_cell(std::string_view cell, std::vector<Action>& row) {
 }  // namespace
 
 std::string to_string(const Action& action) {
+  const auto kind = static_cast<std::size_t>(action.kind);
   std::string text =
-      fmt::format("{}{}", action.stage, kKindNames[static_cast<std::size_t>(action.kind)]);
+      fmt::format("{}{}", action.stage, kind < kKindNames.size() ? kKindNames[kind] : "?");
   if (has_micro_batch(action.kind)) text += std::to_string(action.micro_batch);
   return text;
 }

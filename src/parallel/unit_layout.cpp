@@ -65,6 +65,10 @@ std::string problem_of(std::span<const Unit> units, const FsdpOptions& options, 
     if (elements_of(unit) == 0) return fmt::format("unit {} has no elements", unit.name);
   }
   const Keep& keep = options.keep;
+  if (std::max({keep.parameters, keep.gradients, keep.optimizer}) > Kept::sharded)
+    return "keep holds a value that does not exist; there are replicated and sharded";
+  if (options.mode > ReduceMode::reproducible)
+    return "this mode does not exist; there are fast and reproducible";
   if (keep.parameters > keep.gradients || keep.gradients > keep.optimizer)
     return "parameters are sharded without gradients, or gradients without the optimizer";
   if (options.compute != DType::f32 && options.compute != DType::bf16)

@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <limits>
 
+#include "c10d/init.h"
 #include "src/net/bytes.h"
 #include "src/net/frame.h"
 
 namespace c10d::inline v0 {
 
 namespace {
+
+static_assert(kMaxItems >= kMaxWorldSize, "ranks meet by one request with a key of each");
 
 constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "tests/contract/held_port.h"
 #include "tests/contract/ranks.h"
 
 namespace c10d::contract {
@@ -65,6 +66,36 @@ TEST_P(Leak, GroupsThatEndedLeaveNoDescriptorThreadOrMapping) {
     EXPECT_LE(after.threads, before.threads + kMost);
     EXPECT_LE(after.mappings, before.mappings + kMost);
   });
+}
+
+// All at one address: a port that stayed taken would end the next one.
+TEST_P(Leak, AHundredWorldsThatEndedLeaveNoDescriptorThreadMappingOrPort) {
+  constexpr int kWorlds = 100, kMost = kWorlds / 2;  // one each per world would be 200
+  const HeldPort port;
+  const auto make_and_end = [&](int worlds) {
+    for (int i = 0; i < worlds; ++i)
+      run_threads(2, [&](int rank) {
+        try {
+          ProcessGroup world = init_process_group({.backend = GetParam(),
+                                                   .url = port.url(),
+                                                   .rank = rank,
+                                                   .size = 2,
+                                                   .timeout = kTimeout});
+          expect_usable(world);
+          world.barrier();  // the store lives in rank 0
+          if (i % 2 == 0) world.shutdown();
+        } catch (const std::exception& error) {
+          ADD_FAILURE() << "world " << i << ", rank " << rank << ": " << error.what();
+        }
+      });
+  };
+  make_and_end(5);  // as above
+  const Held before = held();
+  make_and_end(kWorlds);
+  const Held after = held_in_the_end(before, kMost);
+  EXPECT_LE(after.descriptors, before.descriptors + kMost);
+  EXPECT_LE(after.threads, before.threads + kMost);
+  EXPECT_LE(after.mappings, before.mappings + kMost);
 }
 
 C10D_ON_EACH_BACKEND(Leak);

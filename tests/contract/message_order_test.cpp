@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Point-to-point: messages match by (peer, tag, order), and several may be outstanding.
+#include <algorithm>
 #include <array>
 #include <numeric>
 #include <set>
+#include <string>
 
 #include "tests/contract/ranks.h"
 
@@ -113,6 +115,31 @@ TEST_P(Messages, OfNoElementsArrive) {
 }
 
 C10D_ON_EACH_BACKEND(Messages);
+
+// What rank 1 leaves in the channel of rank 0, on stderr in the end.
+std::string said_of(int sent, int received) {
+  testing::internal::CaptureStderr();
+  run_ranks("native", 2, [&](ProcessGroup& group) {
+    std::array<std::int32_t, 4> memory{};
+    for (int i = 0; i < sent && group.rank() == 0; ++i) group.send(memory, 1, 7);
+    for (int i = 0; i < received && group.rank() == 1; ++i) group.recv(memory, 0, 7);
+    group.barrier();
+  });
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(UnreceivedMessages, AreToldOnceAtTheEndOfTheGroup) {
+  EXPECT_EQ(said_of(5, 5), "");
+  const std::string text = said_of(5, 2);
+  EXPECT_NE(
+      text.find("rank 0 sent rank 1 3 messages that no recv took, the first with tag 7 and 16 "
+                "bytes"),
+      std::string::npos)
+      << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+  EXPECT_NE(said_of(1, 0).find("rank 0 sent rank 1 1 message that"), std::string::npos);
+  EXPECT_NE(said_of(200, 1).find("199 messages"), std::string::npos);
+}
 
 }  // namespace
 }  // namespace c10d::contract

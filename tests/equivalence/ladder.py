@@ -4,7 +4,9 @@
 
 Runs the training programs in PROGRAMS with one model, seed and global batch, in one process, as
 threads, on several ranks, sharded, as a pipeline, over the backends given, and after SIGKILL;
-compares the digests that they print. Without --model a part that takes a minute. In slices:
+compares the digests that they print. A run that starts again from nothing ends in the same bits, so
+one that goes on must also say from where, and save no step twice. Without --model a part that takes
+a minute. In slices:
 
     ladder.py PROGRAMS --model resnet18 --gloo --only 'DDP, [1-3]' --digest 66157e78ffd27f28
 """
@@ -23,6 +25,7 @@ from typing import NamedTuple
 
 DEADLINE = 240  # of one run, in seconds
 SAVE_EVERY = 3
+STRATEGIES = ("train_ddp", "train_fsdp", "train_pipeline")
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v")
 TWO_PER_RANK = ("interleaved", "zb-v")  # stages
 MOST_STAGES = {"mlp": 4, "gpt": 7}  # that a model can be cut into
@@ -84,24 +87,44 @@ class Ladder:
             stdout=output, stderr=output, env=environment, stdin=subprocess.DEVNULL,
             start_new_session=True)
 
-    def digest(self, run, steps, more=()):
+    def outcome(self, run, steps, more=()):
+        """The digest, or why there is none; and what the run said."""
         with tempfile.TemporaryFile("w+") as output:
             with self.start(run, steps, output, more) as process:
                 try:
                     process.wait(DEADLINE)
                 except subprocess.TimeoutExpired:
                     os.killpg(process.pid, signal.SIGKILL)  # the ranks too
-                    return f"nothing within {DEADLINE} s"
+                    return f"nothing within {DEADLINE} s", ""
             output.seek(0)
             text = output.read()
         found = re.findall(r"^(?:\[0\] )?weights ([0-9a-f]{16})$", text, re.M)
         if process.returncode == 0 and len(found) == 1:
-            return found[0]
-        return f"exit status {process.returncode}:\n{text[-3000:]}"
+            return found[0], text
+        return f"exit status {process.returncode}:\n{text[-3000:]}", text
+
+    def digest(self, run, steps):
+        return self.outcome(run, steps)[0]
+
+    def digest_of_rest(self, run, steps, folder):
+        """The digest of a run that goes on from the newest checkpoint in `folder`, or what shows
+        that it did not: it says so, and every later step that is due is saved, none before it."""
+        name = newest(folder)
+        missing = -(-steps // SAVE_EVERY) - step_of(name) // SAVE_EVERY
+        last = f"{max(map(sequence_of, folder.glob('[0-9]*-step-*'))) + missing:06}-step-{steps}"
+        found, text = self.outcome(run, steps, saves(folder))
+        line = f"goes on from {folder}/{name} after step {step_of(name)}"
+        if not is_digest(found):
+            return found
+        if not re.search(rf"^(?:\[0\] )?{re.escape(line)}$", text, re.M):
+            return f"does not say '{line}':\n{text[-3000:]}"
+        if newest(folder) != last:
+            return f"saved {newest(folder)} last, which going on from {name} is {last}"
+        return found
 
     def report(self, name, found, wanted, began):
         self.runs += 1
-        same = found == wanted and re.fullmatch("[0-9a-f]{16}", found)
+        same = found == wanted and is_digest(found)
         print(f"{'ok  ' if same else 'FAIL'} {self.model:9} {name:50} {found[:16]} "
               f"{time.monotonic() - began:6.1f} s", flush=True)
         if not same:
@@ -126,30 +149,33 @@ class Ladder:
             return
         began = time.monotonic()
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            checkpoint = ("--checkpoint", folder, "--save-every", str(SAVE_EVERY))
+            folder = Path(folder)
             try:
-                rank, step = self.cut(chance, interrupted, checkpoint, Path(folder, "latest"))
+                rank = self.cut(chance, interrupted, folder)
             except (RuntimeError, OSError) as error:
                 self.report(f"{interrupted}, to be killed", str(error), self.wanted, began)
                 return
             # On a busy machine the signal may come when the run is far beyond the last step.
+            step = step_of(newest(folder))
             steps = max(self.steps, step + 1)
             wanted = self.wanted
             if steps > self.steps:
                 wanted = self.digest(Run("train_single"), steps)
             self.report(f"{interrupted}, {rank} killed, {resumed} from {step}",
-                        self.digest(resumed, steps, checkpoint), wanted, began)
+                        self.digest_of_rest(resumed, steps, folder), wanted, began)
 
-    def cut(self, chance, run, options, latest):
-        """Which rank of how many was killed, and the step that the newest checkpoint has then."""
+    def cut(self, chance, run, folder):
+        """Which rank of how many was killed, when there were checkpoints in `folder`."""
         planned = SAVE_EVERY * chance.randrange(2, self.steps // SAVE_EVERY)
-        with tempfile.TemporaryFile("w+") as output, self.start(run, 0, output, options) as process:
+        with tempfile.TemporaryFile("w+") as output, \
+                self.start(run, 0, output, saves(folder)) as process:
             end = time.monotonic() + DEADLINE
             seen, at, interval, fds = 0, time.monotonic(), 0.0, []
             while seen < planned and process.poll() is None and time.monotonic() < end:
                 time.sleep(0.002)
-                if saved_step(latest) != seen:
-                    seen, interval, at = saved_step(latest), time.monotonic() - at, time.monotonic()
+                step = step_of(newest(folder))
+                if step != seen:
+                    seen, interval, at = step, time.monotonic() - at, time.monotonic()
             try:
                 if seen >= planned:
                     time.sleep(chance.uniform(0, interval))
@@ -160,7 +186,7 @@ class Ladder:
                     signal.pidfd_send_signal(fds[victim], signal.SIGKILL)
                     # Not before all are gone: one job at a time may write to a checkpoint.
                     if gone(fds):
-                        return f"{victim + 1} of {ranks}", saved_step(latest)
+                        return f"{victim + 1} of {ranks}"
                 output.seek(0)
                 raise RuntimeError(f"step {seen} of {planned} saved, {max(ranks, 0)} ranks; "
                                    f"or they stayed when one was killed:\n{output.read()[-3000:]}")
@@ -171,8 +197,26 @@ class Ladder:
                     os.killpg(process.pid, signal.SIGKILL)
 
 
-def saved_step(latest):
-    return int(latest.read_text().split()[0].split("-step-")[1]) if latest.exists() else 0
+def is_digest(text):
+    return re.fullmatch("[0-9a-f]{16}", text)
+
+
+def saves(folder):
+    return "--checkpoint", str(folder), "--save-every", str(SAVE_EVERY)
+
+
+def newest(folder):
+    """The name of the newest checkpoint; empty: there is none."""
+    latest = folder / "latest"
+    return latest.read_text().split()[0] if latest.exists() else ""
+
+
+def step_of(name):
+    return int(name.split("-step-")[1]) if name else 0
+
+
+def sequence_of(checkpoint):
+    return int(checkpoint.name.split("-step-")[0])
 
 
 def processes_of(launcher, program):
@@ -206,22 +250,30 @@ def end_process(fd):
 
 def small(ladder, backends, chance):
     ladder.one_process()
-    ladder.check("2 threads", Run("train_data_parallel", options=("--ranks", "2")))
+    for ranks in ("2", "3", "8"):
+        ladder.check(f"{ranks} threads", Run("train_data_parallel", options=("--ranks", ranks)))
     ladder.check("3 spawned", Run("train_spawn", options=("--ranks", "3")))
-    for ranks in (1, 2, 3):
+    for ranks in (1, 2, 3, 4, 8):
         ladder.check(f"DDP, {ranks} ranks", Run("train_ddp", ranks))
-    for backend in backends[1:]:
-        ladder.check(f"DDP, 2 ranks, {backend.name}", Run("train_ddp", 2, backend))
-    for zero in ("1", "2", "3"):
-        ladder.check(f"ZeRO-{zero}, 2 ranks", Run("train_fsdp", 2, options=("--zero", zero)))
+    for ranks in (2, 3):
+        for zero in ("1", "2", "3"):
+            ladder.check(f"ZeRO-{zero}, {ranks} ranks",
+                         Run("train_fsdp", ranks, options=("--zero", zero)))
     ladder.check("ZeRO-3, 2 x 2 ranks", Run("train_fsdp", 4, options=("--replicas", "2")))
     for schedule in SCHEDULES:
-        for ranks in (1, 2) if schedule in TWO_PER_RANK else (2,):
+        for ranks in (1, 2, 4) if schedule in TWO_PER_RANK else (2, 4):
             ladder.check(f"pipeline {schedule}, {ranks} ranks",
                          Run("train_pipeline", ranks, options=("--pipeline-schedule", schedule)))
+    for backend in backends[1:]:
+        for program in STRATEGIES:
+            ladder.check(f"{program}, 2 ranks, {backend.name}", Run(program, 2, backend))
+    # Every strategy on every backend, killed: to another number of ranks, and to the next of all.
     for i, backend in enumerate(backends):
-        ladder.check_resume(chance, Run("train_ddp", 2, backend),
-                            Run("train_ddp", 3, backends[(i + 1) % len(backends)]))
+        for k, program in enumerate(STRATEGIES):
+            killed = Run(program, 2, backend)
+            ladder.check_resume(chance, killed, Run(program, 3, backend))
+            ladder.check_resume(chance, killed, Run(STRATEGIES[(k + 1) % len(STRATEGIES)], 3,
+                                                    backends[(i + 1) % len(backends)]))
 
 
 def everything(ladder, backends, chance):
@@ -263,19 +315,24 @@ def main():
     parser.add_argument("--mpirun", dest="backends", action="append", metavar="PATH",
                         type=lambda path: Backend(Path(path).name, path, ("--backend", "mpi")),
                         help="the mpi backend for the MPI of this launcher (repeatable)")
+    parser.add_argument("--left-out", action="append", default=[], metavar="BACKEND: WHY",
+                        help="print that it is not run (repeatable)")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000),
                         help="of the moments at which runs are killed")
     parser.add_argument("--only", metavar="REGEX", default="",
                         help="the runs whose line matches, and one process")
     parser.add_argument("--digest", help="of one process, which is not run then")
     arguments = parser.parse_args()
+    for backend in arguments.left_out:
+        print(f"skip {backend}")
     print(f"killed as --seed {arguments.seed} says", flush=True)
     with tempfile.TemporaryDirectory(prefix="c10d-ladder-") as folder:
         ladder = Ladder(arguments.programs, folder, arguments.model or "babycnn",
                         30 if arguments.model else 12, arguments.only, arguments.digest)
         (everything if arguments.model else small)(ladder, arguments.backends,
                                                    random.Random(arguments.seed))
-    print(f"{ladder.runs} runs, {len(ladder.failures)} differ")
+    print(f"{ladder.runs} runs, {len(ladder.failures)} differ, "
+          f"{len(arguments.left_out)} backends left out")
     for failure in ladder.failures:
         print("  " + failure)
     return 1 if ladder.failures or ladder.runs == 0 else 0

@@ -43,6 +43,23 @@ TEST_P(Join, ARankThatDiesIsNamedByTheOthers) {
   }
 }
 
+// Its process goes on as another program: the world's control plane sees that the rank is gone.
+TEST_P(Join, ARankThatBecomesAnotherProgramIsNamedByTheOthers) {
+  for (const int victim : {0, kRanks - 1}) {
+    Job job(GetParam(), kRanks, {.rank = victim, .how = "exec:/control:2"});
+    for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(job[rank].hear(), "ready");
+    const auto start = std::chrono::steady_clock::now();
+    job.tell_all_but(-1, "new_groups 30000");
+    for (const Heard& error : job.errors_of_all_but(victim)) {
+      EXPECT_EQ(error.code, "PeerDied") << error.what;
+      EXPECT_EQ(error.rank, victim) << error.what;
+      EXPECT_EQ(error.pid, job[victim].pid()) << error.what;
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - start, bound(std::chrono::seconds(5)));
+    if (HasFailure()) return;
+  }
+}
+
 TEST_P(Join, ARankThatFailsTellsTheOthersWhy) {
   for (const std::string& place : places()) {
     for (const int victim : {0, kRanks - 1}) {

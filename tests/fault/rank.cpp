@@ -93,6 +93,11 @@ class Server {
         group_.allocate<float>(count);
         say("ok");
       });
+    } else if (command == "new_groups" || command == "allocations") {
+      std::int64_t milliseconds = 0;
+      words >> milliseconds;
+      group_.set_timeout(std::chrono::milliseconds(milliseconds));
+      guarded([&] { command == "new_groups" ? make_groups() : make_buffers(); });
     } else if (command == "hold") {
       std::size_t mebibytes = 0;
       words >> mebibytes;
@@ -107,6 +112,19 @@ class Server {
       std::exit(0);
     } else {
       say("what is " + command + "?");
+    }
+  }
+
+  // For ever: what ends it is an error.
+  void make_groups() {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < group_.size(); ++rank) ranks.push_back(rank);
+    for (int i = 0;; ++i) group_.new_group(ranks, std::to_string(i)).barrier();
+  }
+  void make_buffers() {
+    while (true) {
+      const Buffer<float> buffer = group_.allocate<float>(1000);
+      all_reduce(1000, {});
     }
   }
 
@@ -143,7 +161,7 @@ int serve(const std::string& backend, int rank, int size, const std::string& pla
   const Duration timeout = trap.empty() ? Duration(kRankTimeout) : std::chrono::hours(1);
   std::shared_ptr<Store> store = store_at(place, size);
   store->set_timeout(timeout);
-  if (trap.starts_with("die") || trap.starts_with("throw"))
+  if (trap.starts_with("die") || trap.starts_with("exec") || trap.starts_with("throw"))
     store = make_trap_store(std::move(store), trap);
   ProcessGroup group = init_process_group({.backend = backend,
                                            .store = std::move(store),

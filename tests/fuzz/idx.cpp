@@ -19,5 +19,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (count != idx.data.size()) std::abort();
   } catch (const std::runtime_error&) {
   }
+  try {
+    nn::unpack_idx(bytes, "fuzz");
+  } catch (const std::runtime_error&) {
+  }
   return 0;
 }

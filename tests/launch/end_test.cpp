@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "tests/launch/process.h"
+#include "tools/restart_backoff.h"
 
 namespace c10d::inline v0 {
 namespace {
@@ -163,16 +164,48 @@ TEST_F(End, AsManyMayFailAsAreAllowedTo) {
 TEST_F(End, RestartsStartAllRanksAgain) {
   const Ended ended = run_ranks({"-n", "2", "--max_restarts=2", C10D_PROBE, "fail_until", "1"});
   EXPECT_EQ(ended.code, 0);
-  EXPECT_TRUE(contains(ended.err, "c10d-run: restart 1 of 2\n")) << ended.err;
+  EXPECT_TRUE(contains(ended.err, "c10d-run: restart 1 of 2 in 0.5 s\n")) << ended.err;
   const std::vector<std::string> lines = lines_of(ended.out);
   EXPECT_EQ(std::count(lines.begin(), lines.end(), "[0] start 1"), 1) << ended.out;
   EXPECT_EQ(std::count(lines.begin(), lines.end(), "[1] start 1"), 1) << ended.out;
 }
 
+TEST_F(End, RestartsWaitTwiceAsLongEachTimeUntilARunLasts) {
+  using namespace std::chrono_literals;
+  RestartBackoff backoff;
+  for (const auto expected : {500ms, 1000ms, 2000ms, 4000ms, 8000ms, 16'000ms, 30'000ms, 30'000ms})
+    EXPECT_EQ(backoff.after(59s), expected);
+  EXPECT_EQ(backoff.after(60s), 500ms);
+  EXPECT_EQ(backoff.after(0s), 1000ms);
+}
+
+TEST_F(End, ASignalEndsTheWaitForARestart) {
+  Process process({.command = c10d_run({"--max-restarts", "9", C10D_PROBE, "fail_until", "9"})});
+  ASSERT_TRUE(process.wait_for_error("restart 3 of 9 in 2.0 s"));
+  kill(process.pid(), SIGTERM);
+  EXPECT_EQ(process.wait(), 128 + SIGTERM);
+  EXPECT_TRUE(contains(process.err(), "c10d-run: got signal 15")) << process.err();
+  EXPECT_EQ(process.out(), "[0] start 0\n[0] start 1\n[0] start 2\n");
+}
+
 TEST_F(End, RestartsEnd) {
+  const auto started = std::chrono::steady_clock::now();
   const Ended ended = run_ranks({"--max-restarts", "2", C10D_PROBE, "fail_until", "9"});
   EXPECT_EQ(ended.code, 4);
   EXPECT_EQ(ended.out, "[0] start 0\n[0] start 1\n[0] start 2\n");
+  EXPECT_GE(std::chrono::steady_clock::now() - started, 3 * RestartBackoff::kFirst);
+}
+
+// The way of c10d-run and of its ranks to each other is the loopback interface.
+TEST_F(End, WithoutALoopbackInterfaceSaysSoAtOnce) {
+  const std::vector<std::string> alone = {"unshare", "--net", C10D_RUN, "-n", "2", "true"};
+  if (run({.command = {"unshare", "--net", "true"}}).code != 0)
+    GTEST_SKIP() << "no network namespace can be made here: it takes root, and unshare";
+  const auto started = std::chrono::steady_clock::now();
+  const Ended ended = run({.command = alone});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_TRUE(contains(ended.err, "ip link set lo up")) << ended.err;
+  EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(3));
 }
 
 }  // namespace

@@ -282,6 +282,12 @@ bool broken() {
   return machine.step([&] { return std::uint64_t{machine.state->broken}; }) != 0;
 }
 
+bool look(const std::function<bool()>& ready) {
+  return g_machine->step([&] { return std::uint64_t{ready()}; }) != 0;
+}
+std::uint64_t peek(int word) { return g_machine->word(word).value; }
+bool is_broken() { return g_machine->state->broken; }
+
 void give_up() {
   Machine& machine = *g_machine;
   machine.step([&] {

@@ -64,6 +64,11 @@ enum class Part : std::uint64_t { first, woken, over };
 Part begin();
 void end();
 void again();
+// One look at many words at a time: one step, so that a wait for any of them that is in vain is
+// found to be. `ready` uses peek() and is_broken().
+bool look(const std::function<bool()>& ready);
+std::uint64_t peek(int word);
+bool is_broken();
 // Where bells do nothing: ends a vain look in the part. False: the group is broken, go on.
 bool block();
 
@@ -98,6 +103,7 @@ class Word {
     return std::exchange(expected, before) == before;
   }
   T fetch_sub(T value, std::memory_order order) { return fetch_add(static_cast<T>(-value), order); }
+  T peek() const { return static_cast<T>(model::peek(index_)); }
   int index() const { return index_; }
 
  private:

@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "examples/nn/data.h"
+#include "tests/temporary_directory.h"
 
 namespace nn {
 namespace {
@@ -102,6 +103,50 @@ TEST(Gzip, ABombStopsAtTheLimit) {
   EXPECT_LT(packed.size(), 20'000U);
   EXPECT_EQ(error_of([&] { unpack_gzip(packed, 1'000'000, "x"); }),
             "x: unpacks to more than 1000000 bytes");
+}
+
+// A file of MNIST's format whose header says 5 x 10,000 bytes, followed by half a gigabyte.
+Bytes pack_bomb() {
+  constexpr std::size_t kChunk = 1 << 20, kChunks = 512;
+  const Bytes header = {0, 0, 8, 2, 0, 0, 0, 5, 0, 0, 0x27, 0x10};
+  z_stream stream{};
+  EXPECT_EQ(deflateInit2(&stream, 1, Z_DEFLATED, 16 + MAX_WBITS, 9, Z_DEFAULT_STRATEGY), Z_OK);
+  Bytes packed(4 << 20);
+  stream.next_out = packed.data();
+  stream.avail_out = static_cast<uInt>(packed.size());
+  const auto add = [&](const Bytes& bytes, int flush) {
+    stream.next_in = const_cast<std::uint8_t*>(bytes.data());
+    stream.avail_in = static_cast<uInt>(bytes.size());
+    return deflate(&stream, flush);
+  };
+  const Bytes zeros(kChunk);
+  EXPECT_EQ(add(header, Z_NO_FLUSH), Z_OK);
+  for (std::size_t i = 0; i < kChunks; ++i) EXPECT_EQ(add(zeros, Z_NO_FLUSH), Z_OK);
+  EXPECT_EQ(add({}, Z_FINISH), Z_STREAM_END);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
+TEST(Gzip, ABombBehindASmallHeaderIsNotUnpacked) {
+  const Bytes bomb = pack_bomb();
+  ASSERT_LT(bomb.size(), std::size_t{4} << 20);
+  const c10d::TemporaryDirectory folder;
+  const std::string path = folder / "train-images-idx3-ubyte";
+  std::ofstream(path + ".gz", std::ios::binary)
+      .write(reinterpret_cast<const char*>(bomb.data()), static_cast<std::streamsize>(bomb.size()));
+  EXPECT_EQ(error_of([&] { read_idx(path); }), path + ".gz: unpacks to more than 50012 bytes");
+}
+
+TEST(Gzip, AnIdxFileUnpacksToItsShape) {
+  EXPECT_EQ(unpack_idx(pack(kTwoByThree), "x").data, (Bytes{10, 11, 12, 13, 14, 15}));
+  for (std::size_t size = 0; size < kTwoByThree.size(); ++size) {
+    const Bytes cut(kTwoByThree.begin(), kTwoByThree.begin() + static_cast<std::ptrdiff_t>(size));
+    EXPECT_EQ(error_of([&] { unpack_idx(pack(cut), "x"); }).rfind("x: ", 0), 0U) << size;
+  }
+  Bytes longer = kTwoByThree;
+  longer.push_back(0);
+  EXPECT_EQ(error_of([&] { unpack_idx(pack(longer), "x"); }), "x: unpacks to more than 18 bytes");
 }
 
 TEST(Data, TheShippedDigitsAreThere) {

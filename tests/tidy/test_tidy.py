@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""tidy.py must find what is wrong: each case is a small tree with one fault, and one has none."""
+"""tidy.py and capabilities.py must find what is wrong: each case is a small tree, or a page, with
+one fault, and one has none."""
 import contextlib
 import io
 import tempfile
 import unittest
 from pathlib import Path
 
+import capabilities
 import tidy
 from source import functions
 
@@ -103,6 +105,58 @@ BAD = {
     "a machine's path": ({"README.md": f"see {HERE}\n"}, "a path of one machine"),
     "a dead link": ({"README.md": "[x](docs/none.md)\n"}, "dead link docs/none.md"),
 }
+
+
+def page(changes):
+    """Each number with a name and a test, or what `changes` has instead; nothing for None."""
+    rows = {number: f"| {number} | it sums | here | `unit.sum` `Adds` | tested |"
+            for number in capabilities.NUMBERS}
+    return "\n".join(row for row in {**rows, **changes}.values() if row is not None)
+
+
+BAD_ROWS = {
+    "a number is missing": ({"R30": None}, "there is no R30"),
+    "a number stands twice": (
+        {"again": "| E3 | it sums | `unit.sum` | tested |"}, "E3 stands in line 39 already"),
+    "an unknown number": ({"R36": "| R36 | it flies | | no |"}, "R36 is unknown"),
+    "no status": ({"R4": "| R4 | it sums | `unit.sum` | |"}, "R4 needs a name and one of"),
+    "another status": ({"R4": "| R4 | it sums | `unit.sum` | nearly |"}, "one of the statuses"),
+    "no name": ({"R4": "| R4 | | `unit.sum` | tested |"}, "R4 needs a name and one of"),
+    "a test that there is not": (
+        {"R4": "| R4 | it sums | `unit.sums`; `unit.sum` | tested |"}, "ctest knows no unit.sums"),
+    "a case that there is not": (
+        {"R4": "| R4 | it sums | `unit.sum` `Subtracts` | tested |"},
+        "unit.sum has no case Subtracts"),
+    "tested by nothing": ({"R4": "| R4 | it sums | by hand | tested |"}, "names no test that runs"),
+    "partly tested by nothing": ({"R4": "| R4 | it sums | | partly |"}, "names no test that runs"),
+    "tested on demand only": (
+        {"R4": "| R4 | it sums | on demand `large.sum` | tested |"}, "names no test that runs"),
+    "a test on demand that says nothing of it": (
+        {"R4": "| R4 | it sums | `unit.sum`, `large.sum` | tested |"}, "does not say so"),
+    "on demand without a test": ({"R4": "| R4 | it sums | | on demand |"}, "names no test"),
+    "not there but tested": ({"R4": "| R4 | it sums | `unit.sum` | no |"}, "names a test"),
+}
+
+
+class Capabilities(unittest.TestCase):
+    def findings(self, changes):
+        cases = {"unit.sum": ["AddsUp"], "unit.left_out": None}
+        return capabilities.findings(page(changes), list(cases), [*cases, "large.sum"], cases.get)
+
+    def test_a_true_page_passes(self):
+        self.assertEqual(self.findings({
+            "R30": "| R30 | it flies | | no: it has no wings |",
+            "R12": "| R12 | it is fast | | measured: 3 s |",
+            "R13": "| R13 | it sums | `unit.*` | partly: no halves |",
+            "R14": "| R14 | it sums much | `large.sum` | on demand |",
+            "R15": "| R15 | it sums | `unit.left_out` `Any`; on demand `large.*` | tested |"}), [])
+
+    def test_each_fault_is_found(self):
+        for name, (changes, expected) in BAD_ROWS.items():
+            with self.subTest(name):
+                found = self.findings(changes)
+                self.assertEqual(len(found), 1, found)
+                self.assertIn(expected, found[0])
 
 
 class Tidy(unittest.TestCase):

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdio.h>
@@ -152,6 +153,38 @@ TEST(LineTail, KeepsTheLastLinesAndTheirBeginnings) {
 TEST(Visible, ShowsWhatATerminalWouldObey) {
   EXPECT_EQ(visible("plain \xc3\xa9\ttext"), "plain \xc3\xa9\ttext");
   EXPECT_EQ(visible(std::string("\x1b]0;x\a\0\r\x7f", 9)), "\\x1b]0;x\\x07\\x00\\x0d\\x7f");
+}
+
+// A pipe that keeps writes apart shows them.
+TEST(OutputBatch, WritesManyWholeLinesAtATimeInTheirOrder) {
+  constexpr int kLineCount = 200;
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_DIRECT | O_NONBLOCK), 0);
+  fflush(stdout);
+  const int before = dup(STDOUT_FILENO);
+  dup2(ends[1], STDOUT_FILENO);
+  std::string expected;
+  {
+    const OutputBatch batch;
+    for (int i = 0; i < kLineCount; ++i) {
+      const std::string line = std::to_string(i) + std::string(75, '.');
+      print_rank_line(7, false, line, true);
+      expected += "[7] " + line + "\n";
+    }
+  }
+  dup2(before, STDOUT_FILENO);
+  close(before);
+  close(ends[1]);
+  std::string all;
+  std::size_t writes = 0;
+  std::vector<char> packet(1 << 16);
+  for (ssize_t n; (n = read(ends[0], packet.data(), packet.size())) > 0; ++writes) {
+    all.append(packet.data(), static_cast<std::size_t>(n));
+    EXPECT_EQ(all.back(), '\n') << "write " << writes << " ends within a line";
+  }
+  close(ends[0]);
+  EXPECT_EQ(all, expected);
+  EXPECT_EQ(writes, (expected.size() + 4000) / 4001) << "a write has room for 4096 bytes";
 }
 
 }  // namespace

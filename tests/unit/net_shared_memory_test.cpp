@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -20,6 +21,7 @@
 
 #include "src/net/shared_memory.h"
 #include "src/net/socket.h"
+#include "src/net/token.h"
 #include "tests/unit/shared_pages.h"
 #include "tests/unit/store_kinds.h"
 
@@ -41,6 +43,29 @@ ShareOptions share(const std::shared_ptr<Store>& store, int rank, int size,
 std::atomic<int>& counter(const SharedMapping& mapping) {
   return *reinterpret_cast<std::atomic<int>*>(mapping.data());
 }
+
+// What is logged while it lives, at its end: as much as fits into a pipe.
+class CapturedLog {
+ public:
+  explicit CapturedLog(std::string& log) : log_(log), before_(dup(STDERR_FILENO)) {
+    EXPECT_EQ(pipe2(ends_, O_CLOEXEC | O_NONBLOCK), 0);
+    dup2(ends_[1], STDERR_FILENO);
+  }
+  CapturedLog(const CapturedLog&) = delete;
+  CapturedLog& operator=(const CapturedLog&) = delete;
+  ~CapturedLog() {
+    dup2(before_, STDERR_FILENO);
+    char bytes[4096];
+    for (ssize_t length; (length = read(ends_[0], bytes, sizeof bytes)) > 0;)
+      log_.append(bytes, static_cast<std::size_t>(length));
+    for (const int fd : {before_, ends_[0], ends_[1]}) close(fd);
+  }
+
+ private:
+  std::string& log_;
+  const int before_;
+  int ends_[2] = {-1, -1};
+};
 
 TEST(SharedMemory, IsZeroedAndSealed) {
   const auto memory = make_shared_memory("test", 10'000);
@@ -203,6 +228,100 @@ Fd unix_listener(const UnixAddress& address) {
   EXPECT_EQ(bind(listener.get(), address.get(), address.length), 0);
   EXPECT_EQ(listen(listener.get(), 0), 0);
   return listener;
+}
+
+Fd unix_visitor(const UnixAddress& address) {
+  Fd visitor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(connect(visitor.get(), address.get(), address.length), 0);
+  return visitor;
+}
+
+// Rank 0 gives each of them two seconds: all at once.
+TEST(SharedMemory, SilentStrangersHoldUpNobody) {
+  constexpr std::size_t kStrangers = 20;
+  const auto store = make_hash_store(20s);
+  const auto start = std::chrono::steady_clock::now();
+  std::jthread rank0(
+      [&] { EXPECT_NO_THROW(share_memory(share(store, 0, 2), make_shared_memory("test", 4096))); });
+  const UnixAddress offer(store->get("memory"));
+  std::vector<Fd> strangers;
+  while (strangers.size() < kStrangers) strangers.push_back(unix_visitor(offer));
+  EXPECT_NO_THROW(share_memory(share(store, 1, 2), nullptr));
+  rank0.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+}
+
+// More than rank 0 keeps at a time.
+TEST(SharedMemory, OfManySilentStrangersTheOldestGo) {
+  constexpr std::size_t kStrangers = 200;
+  const auto store = make_hash_store(20s);
+  std::jthread rank0(
+      [&] { EXPECT_NO_THROW(share_memory(share(store, 0, 2), make_shared_memory("test", 4096))); });
+  const UnixAddress offer(store->get("memory"));
+  std::vector<Fd> strangers;
+  while (strangers.size() < kStrangers) strangers.push_back(unix_visitor(offer));
+  EXPECT_NO_THROW(share_memory(share(store, 1, 2), nullptr));
+}
+
+// A member that is stopped on its way is the only one that does not come, and no stranger.
+TEST(SharedMemory, OnlyTheRankThatFellSilentDidNotCome) {
+  const auto store = make_hash_store(20s);
+  std::string log;
+  {
+    const CapturedLog captured(log);
+    std::jthread rank0([&] {
+      const Failure failure = failure_of(
+          [&] { share_memory(share(store, 0, 4, 3s), make_shared_memory("test", 4096)); });
+      EXPECT_EQ(failure.code, Code::timed_out);
+      EXPECT_EQ(failure.rank, 1);
+      EXPECT_NE(failure.message.find("rank(s) 1 did not come"), std::string::npos)
+          << failure.message;
+    });
+    const Fd silent = unix_visitor(UnixAddress(store->get("memory")));
+    const std::string hello = std::string("c10m\1\0\0\0", 8) + std::string(kNonceBytes, 'n');
+    ASSERT_EQ(send(silent.get(), hello.data(), hello.size(), 0),
+              static_cast<ssize_t>(hello.size()));
+    char answer[256];
+    ASSERT_GT(recv(silent.get(), answer, sizeof answer, 0), 0);
+    for (const int rank : {2, 3})
+      EXPECT_NO_THROW(share_memory(share(store, rank, 4), nullptr)) << rank;
+    rank0.join();
+  }
+  EXPECT_EQ(log, "");
+}
+
+TEST(SharedMemory, OfAnotherUsersConnectionsOneLineIsLogged) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  constexpr int kConnections = 50;
+  const auto store = make_hash_store(20s);
+  std::string log;
+  {
+    const CapturedLog captured(log);
+    std::jthread rank0([&] {
+      EXPECT_NO_THROW(share_memory(share(store, 0, 2), make_shared_memory("test", 4096)));
+    });
+    const UnixAddress offer(store->get("memory"));
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      alarm(20);
+      if (setuid(65534) != 0) _exit(1);
+      for (int i = 0; i < kConnections; ++i) {
+        const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        if (connect(fd, offer.get(), offer.length) != 0) _exit(2);
+        char nothing;
+        if (read(fd, &nothing, 1) > 0) _exit(3);
+        close(fd);
+      }
+      _exit(0);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_NO_THROW(share_memory(share(store, 1, 2), nullptr));
+  }
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  EXPECT_NE(log.find("another user's process"), std::string::npos) << log;
 }
 
 // The write end of a pipe that nobody holds any more shows as the end of the pipe.

@@ -81,14 +81,40 @@ TEST(Joining, AThreadThatCannotStartIsANamedErrorOnEveryRank) {
   };
   const ControlOptions first = options_of(0), second = options_of(1);
   Joining joining(first);
-  const Failure mine = failure_of(
-      [&] { joining.run([] { throw std::system_error(EAGAIN, std::generic_category()); }); });
+  const auto thrown =
+      joining.attempt([] { throw std::system_error(EAGAIN, std::generic_category()); });
+  ASSERT_NE(thrown, nullptr);
+  const Failure mine = *joining.fail(*thrown);
   const auto theirs = Joining(second).failure();
   ASSERT_NE(theirs, nullptr);
   for (const Failure& failure : {mine, *theirs}) {
     EXPECT_EQ(failure.code, Code::out_of_resources);
     EXPECT_EQ(failure.rank, 0);
     EXPECT_NE(failure.message.find("raise ulimit -u"), std::string::npos) << failure.message;
+  }
+}
+
+// Its ranks have other numbers there: one that is no member has none here.
+TEST(Joining, AFailureOfTheParentEndsItInTheGroupsOwnWords) {
+  for (const int culprit : {0, 1}) {
+    const auto planes = make_both(make_hash_store(1h));
+    const ControlOptions options{.rank = 0,
+                                 .size = 1,
+                                 .group = "part",
+                                 .members = {},
+                                 .store = make_hash_store(1h),
+                                 .parent = planes[1].get(),
+                                 .parent_ranks = {1}};
+    Joining joining(options);
+    EXPECT_EQ(joining.failure(), nullptr);
+    planes[1]->fail({.code = Code::revoked, .message = "enough", .rank = culprit});
+    const auto failure = joining.failure();
+    ASSERT_NE(failure, nullptr);
+    EXPECT_EQ(failure->code, Code::revoked);
+    EXPECT_EQ(failure->rank, culprit == 1 ? 0 : -1);
+    EXPECT_EQ(failure->group, "part");
+    EXPECT_NE(failure->message.find("enough"), std::string::npos) << failure->message;
+    for (const Plane& plane : planes) unwatch(*plane);
   }
 }
 

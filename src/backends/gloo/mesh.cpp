@@ -30,6 +30,18 @@ constexpr milliseconds kLook{20};
 
 std::string address_key(int rank) { return fmt::format("gloo/{}", rank); }
 
+[[noreturn]] void throw_late(const BackendContext& context, int peer) {
+  const Member& member = context.members[static_cast<std::size_t>(peer)];
+  throw_failure({.code = Code::timed_out,
+                 .message = fmt::format("rank {} waited in vain for a connection to rank {} "
+                                        "(host {}, pid {}) over Gloo",
+                                        context.rank, peer, member.host, member.pid),
+                 .rank = peer,
+                 .host = member.host,
+                 .pid = member.pid,
+                 .group = context.group});
+}
+
 // What a rank says in the store: its end of the connection to each other rank, by rank.
 std::string read_addresses(const BackendContext& context, int rank, Deadline deadline) {
   while (true) {
@@ -38,7 +50,7 @@ std::string read_addresses(const BackendContext& context, int rank, Deadline dea
       return context.store->get(address_key(rank),
                                 std::min(time_until(deadline), milliseconds(100)));
     } catch (const DistTimeoutError&) {
-      if (std::chrono::steady_clock::now() >= deadline) throw;
+      if (std::chrono::steady_clock::now() >= deadline) throw_late(context, rank);
     }
   }
 }
@@ -143,18 +155,6 @@ std::shared_ptr<gloo::transport::Device> make_gloo_device(const BackendContext& 
 
 namespace {
 
-[[noreturn]] void throw_late(const BackendContext& context, int peer) {
-  const Member& member = context.members[static_cast<std::size_t>(peer)];
-  throw_failure({.code = Code::timed_out,
-                 .message = fmt::format("rank {} waited in vain for a connection to rank {} "
-                                        "(host {}, pid {}) over Gloo",
-                                        context.rank, peer, member.host, member.pid),
-                 .rank = peer,
-                 .host = member.host,
-                 .pid = member.pid,
-                 .group = context.group});
-}
-
 void connect_all(const BackendContext& context, gloo::transport::Context& connections,
                  Deadline deadline) {
   std::string own;
@@ -205,8 +205,9 @@ std::shared_ptr<RevocableMesh> connect_mesh(const BackendContext& context,
   const WriteSignalsBlock block;
   auto mesh = std::make_shared<RevocableMesh>(context.rank, context.size);
   const auto connections = device->createContext(context.rank, context.size);
-  // A connection waits for five times the timeout that it was made with.
-  const milliseconds fifth = std::max(milliseconds(1), time_until(deadline) / 5);
+  // A connection waits for five times the timeout that it was made with: so it is BrokenWatch that
+  // ends a wait for a rank that does not come, and that rank is known.
+  const milliseconds fifth = time_until(deadline) / 5 + 2 * kLook;
   mesh->setTimeout(fifth);
   connections->setTimeout(fifth);
   try {

@@ -94,6 +94,8 @@ void Receiver::take(const Frame& frame, void* to) noexcept {
   ring_.take(footprint(frame.length));
 }
 
+void Receiver::drop(const Frame& frame) noexcept { ring_.take(footprint(frame.length)); }
+
 void Receiver::answer(Answer answer) noexcept {
   const RingPlace& place = ring_.place();
   place.lines().answers.give(answers_++, answer.id << 1 | (answer.stream ? 1u : 0u), place.bell());

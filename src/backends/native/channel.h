@@ -93,6 +93,8 @@ class Receiver {
   bool peek(Frame& frame) const noexcept;
   // Its data, then the frame is gone.
   void take(const Frame& frame, void* to) noexcept;
+  // Nobody wants its data.
+  void drop(const Frame& frame) noexcept;
   // At most kOffers are open at a time, so there is always room.
   void answer(Answer answer) noexcept;
 

@@ -34,6 +34,9 @@ class Messages : public std::enable_shared_from_this<Messages> {
   Work launch(const Call& call);
   // Waits until no async op is pending; false: the deadline came first.
   bool drain(Deadline deadline);
+  // At the end of the group: a line in the log for each peer that sent what no recv took. Its send
+  // has ended well long ago.
+  void warn_of_unreceived();
 
  private:
   struct Message {

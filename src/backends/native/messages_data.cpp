@@ -8,6 +8,7 @@
 
 #include "src/backends/native/cma.h"
 #include "src/backends/native/messages.h"
+#include "src/core/log.h"
 
 namespace c10d::inline v0::native {
 namespace {
@@ -208,6 +209,31 @@ bool Messages::hold(int source, Peer& peer, const Frame& frame) {
   peer.held_bytes += frame.length;
   ++peer.held;
   return true;
+}
+
+void Messages::warn_of_unreceived() {
+  MutexLock lock(mutex_);
+  for (int source = 0; source < team_->size() && !team_->control().broken(); ++source) {
+    Peer& peer = peer_of(source);
+    std::optional<Frame> first;
+    std::size_t count = 0;
+    const auto add = [&](const Frame& frame) {
+      if (frame.kind != FrameKind::whole) return;  // the sender of an offer waits, and is told
+      if (!first) first = frame;
+      ++count;
+    };
+    for (const Arrived& arrived : arrived_)
+      if (arrived.source == source) add(arrived.frame);
+    for (Frame frame; peer.in.peek(frame) && plausible(source, frame); peer.in.drop(frame))
+      add(frame);
+    if (first)
+      log(LogLevel::warn,
+          "group \"{}\": rank {} sent rank {} {} message{} that no recv took, the first with tag "
+          "{} "
+          "and {} bytes",
+          team_->context().group, source, team_->rank(), count, count == 1 ? "" : "s", first->tag,
+          first->total);
+  }
 }
 
 bool Messages::fits(int source, const Frame& frame, const Transfer& recv) {

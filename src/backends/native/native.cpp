@@ -47,7 +47,10 @@ class NativeBackend final : public Backend {
   void abort() noexcept override {}
 
   void shutdown(Deadline deadline) override {
-    if (queue_->drain(deadline) && messages_->drain(deadline)) return;
+    if (queue_->drain(deadline) && messages_->drain(deadline)) {
+      messages_->warn_of_unreceived();
+      return;
+    }
     team_->control().fail({.code = Code::destroyed,
                            .message = "the group was shut down while async ops were pending",
                            .rank = team_->rank(),

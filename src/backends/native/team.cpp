@@ -16,6 +16,7 @@
 
 #include "src/backends/native/peer_memory.h"
 #include "src/backends/native/topology.h"
+#include "src/core/members.h"
 
 namespace c10d::inline v0::native {
 namespace {
@@ -92,11 +93,12 @@ void Team::join(Deadline deadline) {
 
   policy_ = wait_policy(neighbours_, 0);  // until more is known
   std::uint64_t all[kCpuWords] = {};
-  for (int peer = 0; peer < size(); ++peer) {
+  for (int i = 1; i <= size(); ++i) {
+    const int peer = i % size();  // rank 0 last: it hands the memory to all others first
     RankLines& theirs = lines(peer);
     wait_for_peer(peer, "did not map the group's shared memory", deadline,
                   [&] { return theirs.joined.load(std::memory_order_acquire) != 0; });
-    for (std::size_t i = 0; i < kCpuWords; ++i) all[i] |= theirs.cpus[i];
+    for (std::size_t word = 0; word < kCpuWords; ++word) all[word] |= theirs.cpus[word];
   }
   // Of all ranks together: a launcher may have bound each rank to a CPU of its own.
   for (const std::uint64_t word : all) allowed_cpus_ += std::popcount(word);
@@ -124,11 +126,21 @@ void Team::wait_for_peer(int peer, const char* what, Deadline deadline,
   const WaitResult result =
       wait_until({policy_, control(), deadline, nullptr}, lines(peer).bell, ready);
   if (result == WaitResult::broken) throw_failure(*control().failure());
-  if (result == WaitResult::timed_out)
-    throw_failure({.code = Code::timed_out,
-                   .message = fmt::format("rank {} {}", peer, what),
-                   .rank = peer,
-                   .group = context_.group});
+  if (result == WaitResult::timed_out) throw_failure(late(peer, what));
+}
+
+// Once rank 0 has joined it waits itself for all that have not finished.
+Failure Team::late(int peer, const char* what) const {
+  if (peer == 0 && lines(0).joined.load(std::memory_order_acquire) != 0)
+    for (int other = 1; other < size() && peer == 0; ++other)
+      if (lines(other).reads_all.load(std::memory_order_acquire) == 0) {
+        peer = other;
+        what = kUnfinished;
+      }
+  return {.code = Code::timed_out,
+          .message = fmt::format("rank {} {}", peer, what),
+          .rank = peer,
+          .group = context_.group};
 }
 
 Allocation Team::allocate(std::size_t bytes, Deadline deadline) {
@@ -148,7 +160,7 @@ Allocation Team::allocate(std::size_t bytes, Deadline deadline) {
   } catch (const DistNetworkError& error) {  // of a peer that died, perhaps
     throw_failure(*control().explain(error.failure(), std::chrono::seconds(1)));
   } catch (const DistError& error) {  // the others may have mapped it
-    throw_failure(*control().fail(error.failure()));
+    throw_failure(*control().fail(name_not_running(error.failure(), context_.members)));
   }
   if (mapping->size() != share_bytes * ranks)
     throw_failure(*control().fail(

@@ -63,12 +63,15 @@ class Team {
   Allocation allocate(std::size_t bytes, Deadline deadline);
 
  private:
+  static constexpr const char* kUnfinished = "did not finish joining the group";
+
   void claim_own_part();
   void join(Deadline deadline);
   // How many lower ranks may use the same CPUs.
   int place_on_own_cpus() const;
   void wait_for_peer(int peer, const char* what, Deadline deadline,
                      const std::function<bool()>& ready);
+  Failure late(int peer, const char* what) const;
   bool reads_every_peer();
   void agree_on_plan(Deadline deadline);
   void make_plan(Deadline deadline);

@@ -125,7 +125,7 @@ void Team::make_plan(Deadline deadline) {
   Machine machine{.ranks = size(), .cpus = allowed_cpus_, .crowded = crowded(), .cma = true};
   for (int peer = 0; peer < size(); ++peer) {
     const RankLines& theirs = lines(peer);
-    wait_for_peer(peer, "did not finish joining the group", deadline,
+    wait_for_peer(peer, kUnfinished, deadline,
                   [&] { return theirs.reads_all.load(std::memory_order_acquire) != 0; });
     machine.cma &= theirs.reads_all.load(std::memory_order_acquire) == 1;
   }
