@@ -126,6 +126,14 @@ class Judge {
     return rank >= 0 && of(rank).has_failure && of(rank).told.forming;
   }
 
+  bool shut_down(int rank, int group) const {
+    for (std::size_t i = 0; rank >= 0 && i < plan_.steps.size(); ++i)
+      if (plan_.steps[i].kind == StepKind::leave && plan_.steps[i].group == group &&
+          of(rank).steps[i].begun != 0)
+        return true;
+    return false;
+  }
+
   bool is_named_right(int rank, Code code, const Told& told) const {
     const int named = told.named;
     // For who was stopped itself the others are those that did not wait.
@@ -140,7 +148,7 @@ class Judge {
       return (culprit && plan_.deviation == Deviation::abort) ||
              (of(named).aborted != 0 && of(named).aborted <= told.time);
     if (culprit) return true;
-    if (code == Code::peer_left) return gave_up(named);
+    if (code == Code::peer_left) return gave_up(named) || shut_down(named, told.group);
     if (code == Code::timed_out) return is_behind(rank, named, told);
     if (code != Code::mismatch) return false;
     // Of two ranks that disagree either may be the odd one; the message tells of both.
@@ -154,8 +162,11 @@ class Judge {
   bool is_behind(int rank, int named, const Told& told) const {
     constexpr std::int64_t kSlack = 200'000'000;
     const GroupPlan& group = plan_.groups[static_cast<std::size_t>(std::max(told.group, 0))];
-    if (told.step < 0) return false;
-    if (group.rank_of(named) < 0) return false;
+    if (told.step < 0 || group.rank_of(named) < 0) return false;
+    // A message waits for its peer, which may wait for that of another one.
+    if (plan_.steps[static_cast<std::size_t>(told.step)].call.exchange != Exchange::collective &&
+        of(named).steps[told.step].end != StepEnd::ok)
+      return true;
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];
       if (step.group != told.group || !takes_part(step, named)) continue;

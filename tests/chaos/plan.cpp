@@ -228,8 +228,8 @@ class Drawing {
       other.numbers.op = ReduceOp::sum;
       if (other.numbers.dtype == c.numbers.dtype) return {};
     } else if (how == Deviation::other_count || how == Deviation::add) {
-      // By three, so that all uneven counts change that are not zero.
-      other.size += 3;
+      // So much that each rank's share changes, also where shares are thirds of an n-th.
+      other.size += 3 * static_cast<std::size_t>(ranks);
     } else if (how == Deviation::other_root) {
       ++other.root;
     } else if (is_reduction(c.op)) {

@@ -46,7 +46,7 @@ std::vector<pid_t> descendants() {
   }
   std::vector<pid_t> below;
   for (const auto& [pid, stat] : all) {
-    if (stat.state == 'Z' || stat.state == 0) continue;
+    if (stat.state == 0) continue;
     pid_t above = stat.parent;
     for (int depth = 0; above > 1 && above != getpid() && depth < 20; ++depth)
       above = all.contains(above) ? all[above].parent : 0;
@@ -68,17 +68,14 @@ void reap(std::map<pid_t, std::string>& ended) {
 }
 
 void end_descendants() {
-  // What is killed may have started another one meanwhile.
-  for (auto below = descendants(); !below.empty(); below = descendants()) {
-    for (const pid_t pid : below) kill(pid, SIGKILL);
-    while (!std::ranges::all_of(below, is_gone)) {
-      std::map<pid_t, std::string> ended;
-      reap(ended);
-      usleep(500);
-    }
+  // What is killed may have started another one meanwhile; and while a thread becomes another
+  // program, its process looks like a zombie. All of them end as our children.
+  while (true) {
+    for (const pid_t pid : descendants()) kill(pid, SIGKILL);
+    const pid_t ended = waitpid(-1, nullptr, WNOHANG);
+    if (ended < 0) return;
+    if (ended == 0) usleep(500);
   }
-  std::map<pid_t, std::string> ended;
-  reap(ended);
 }
 
 std::string command_of(pid_t pid) {

@@ -11,7 +11,7 @@ namespace c10d::chaos {
 
 // From now on this process gets the orphans of its descendants, and dies with its parent.
 void adopt_orphans();
-// Below this process, zombies left out.
+// Below this process, with those that have ended and were not reaped.
 std::vector<pid_t> descendants();
 // Reaped or not.
 bool is_gone(pid_t pid);
