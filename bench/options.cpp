@@ -231,7 +231,9 @@ void read_protocol(const Texts& texts, Options& options) {
         fmt::format("--start-skew {}: from 0 to 1 s, in every iteration", texts.start_skew));
   options.min_effect = fraction_of("--min-effect", texts.min_effect, "a fraction; write 5%");
   options.heap = word<bool>("--memory", texts.memory, {{"plain", false}, {"heap", true}});
-  options.window_sync = word<bool>("--sync", texts.sync, {{"window", true}, {"barrier", false}});
+  options.sync =
+      word<Sync>("--sync", texts.sync,
+                 {{"loop", Sync::loop}, {"window", Sync::window}, {"barrier", Sync::barrier}});
   options.check = word<Check>("--check", texts.check,
                               {{"first", Check::first}, {"all", Check::all}, {"off", Check::off}});
   options.color =
