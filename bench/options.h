@@ -93,7 +93,9 @@ struct Options {
   std::string model = "resnet18";
   int batch_size = 32;  // of one rank
   int steps = 20;
-  std::vector<std::string> pythons = {"python3"};
+  std::vector<std::string> pythons = {"python3"};  // of doctor too
+
+  bool cross_check = false;  // of doctor
 
   // A rank that the controller started: which launch it belongs to, and where rank 0 writes its
   // records.
