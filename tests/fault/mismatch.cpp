@@ -140,4 +140,33 @@ std::string call_mismatched(ProcessGroup& world, const MismatchRow& row) {
          message;
 }
 
+int call_mismatched_with_more_queued(ProcessGroup& world, int rounds) {
+  constexpr std::size_t kQueued = 12;
+  int mismatches = 0;
+  for (int round = 0; round < rounds; ++round) {
+    ProcessGroup group = world.new_group({0, 1, 2}, "queued" + std::to_string(round));
+    std::vector<float> output(kCount), input(kCount * kMismatchRanks);
+    std::vector<std::vector<float>> data(kQueued, std::vector<float>(kCount));
+    bool all = true;
+    const auto expect_mismatch = [&](const auto& call) {
+      try {
+        call();
+        all = false;
+      } catch (const DistError& error) {
+        all = all && error.code() == Code::mismatch;
+      }
+    };
+    if (group.rank() == 0) {
+      expect_mismatch([&] { group.reduce_scatter(output, input); });
+    } else {
+      std::vector<Work> queued;
+      for (auto& each : data)
+        queued.push_back(group.all_reduce(each, ReduceOp::sum, {.async = true}));
+      for (Work& work : queued) expect_mismatch([&] { work.wait(); });
+    }
+    mismatches += all ? 1 : 0;
+  }
+  return mismatches;
+}
+
 }  // namespace c10d::fault

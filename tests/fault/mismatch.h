@@ -25,4 +25,8 @@ std::vector<MismatchRow> mismatch_rows();
 // message.
 std::string call_mismatched(ProcessGroup& world, const MismatchRow& row);
 
+// In fresh groups, `rounds` times: rank 0 makes another call than the others, which have more calls
+// queued behind theirs. In how many rounds every call of this rank was a mismatch.
+int call_mismatched_with_more_queued(ProcessGroup& world, int rounds);
+
 }  // namespace c10d::fault
