@@ -83,23 +83,63 @@ int BlockRunner::burst_for(double per_op) const {
                                      static_cast<double>(burst_of(c))));
 }
 
-// Returns how many it ran: fewer than `count` when the deadline passed, which every rank sees in
-// the same iteration.
-std::uint64_t BlockRunner::iterate(std::uint64_t count, std::int64_t deadline, bool record) {
+// How many iterations run between two meetings. Where one rank alone rewrites much, the others
+// would wait for that in the op; and what flushes the caches takes each rank another time.
+std::uint64_t BlockRunner::loop_for(double per_op) const {
+  const Case& c = buffers_.of();
+  if (settings_.sync != Sync::loop || settings_.start_skew > 0 || page_.oversubscribed()) return 1;
+  if (c.cache == Cache::cold || (facts_of(c.op).rooted && refreshes_much())) return 1;
+  return static_cast<std::uint64_t>(std::clamp(settings_.longest_loop / std::max(per_op, 1e-9), 1.0,
+                                               static_cast<double>(SharedPage::kMaxIterations)));
+}
+
+bool BlockRunner::meet(std::int64_t deadline) {
+  switch (settings_.sync) {
+    case Sync::window:
+      return page_.meet(deadline);
+    case Sync::barrier:
+      return page_.barrier(deadline);
+    case Sync::loop:
+      break;
+  }
+  return page_.wake(deadline);
+}
+
+// One iteration.
+SharedPage::Times BlockRunner::time_ops() {
+  SharedPage::Times times{SharedPage::now(), 0, 0};
+  run();
+  for (int again = 1; again < burst_; ++again) {
+    times.other += refresh();
+    run();
+  }
+  times.end = SharedPage::now();
+  return times;
+}
+
+// After a meeting: `most` iterations, or as many as a loop has. The first op finds ranks as they
+// woke up, and is not counted where others follow it.
+std::uint64_t BlockRunner::loop_from(std::uint64_t first, std::uint64_t most, bool record) {
+  const SharedPage::Times woken = time_ops();
+  if (record) page_.record(first, woken);
+  if (loop_ == 1) return 1;
+  const std::uint64_t count = std::min(most, loop_);
   for (std::uint64_t i = 0; i < count; ++i) {
     buffers_.refresh(settings_.dirty);
-    const bool early = settings_.window_sync ? page_.meet(deadline) : page_.barrier(deadline);
-    if (!early && i >= kFewestIterations) return i;
+    const SharedPage::Times times = time_ops();
+    if (record) page_.record(first + i, times);
+  }
+  return count;
+}
+
+// Returns how many it ran: fewer than `count` when the deadline passed, which every rank sees at
+// the same meeting.
+std::uint64_t BlockRunner::iterate(std::uint64_t count, std::int64_t deadline, bool record) {
+  for (std::uint64_t i = 0; i < count;) {
+    buffers_.refresh(settings_.dirty);
+    if (!meet(deadline) && i >= kFewestIterations) return i;
     if (settings_.start_skew > 0) wait_for_skew();
-    const std::int64_t start = SharedPage::now();
-    run();
-    std::int64_t dirtying = 0;
-    for (int again = 1; again < burst_; ++again) {
-      dirtying += refresh();
-      run();
-    }
-    const std::int64_t end = SharedPage::now();
-    if (record) page_.record(i, {start, end, dirtying});
+    i += loop_from(i, count - i, record);
   }
   return count;
 }
@@ -127,6 +167,8 @@ double BlockRunner::warm_up(double seconds, int fixed) {
       burst_ = static_cast<int>(page_.from_root(burst_for(per_iteration)));
       if (burst_ > 1) next = 1;
     }
+    const auto loop = static_cast<std::int64_t>(loop_for(per_iteration));
+    if (round > 0 || fixed >= 0) loop_ = static_cast<std::uint64_t>(page_.from_root(loop));
     if (fixed >= 0 || !failure_.empty()) next = 0;
     batch = page_.from_root(next);
   }

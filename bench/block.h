@@ -7,6 +7,7 @@
 
 #include "bench/buffers.h"
 #include "bench/contender.h"
+#include "bench/options.h"
 #include "bench/record.h"
 #include "bench/shared_page.h"
 
@@ -15,14 +16,19 @@ namespace c10d::bench {
 // One backend on one case: how its iterations run and what comes out of them. Every member is
 // collective over the ranks of the page, and a rank whose backend failed goes on to meet the
 // others, so that none of them waits for it.
+//
+// In a loop ranks meet once in a while, only to agree on going on. Between two meetings ops follow
+// each other as in a program, each timed by itself: ranks come to an op as the backend let them
+// out of the last one, on the CPUs where it left them.
 class BlockRunner {
  public:
   struct Settings {
     bool dirty = true;
-    bool window_sync = true;
+    Sync sync = Sync::loop;
     std::int64_t start_skew = 0;  // ns: ranks start up to this much late, by chance
     std::uint64_t seed = 0;       // of that chance
-    double longest_burst = 0;     // seconds; 0: one op between two meetings
+    double longest_burst = 0;     // seconds, with more ranks than CPUs; 0: one op in an iteration
+    double longest_loop = 0;      // seconds between two meetings, as far as one can tell before
   };
   BlockRunner(SharedPage& page, Contender& contender, Buffers& buffers, Settings settings)
       : page_(page),
@@ -57,7 +63,11 @@ class BlockRunner {
   void wait_for_skew();
   bool refreshes_much() const noexcept;
   std::int64_t refresh() noexcept;
+  bool meet(std::int64_t deadline);
+  SharedPage::Times time_ops();
   int burst_for(double per_op) const;
+  std::uint64_t loop_for(double per_op) const;
+  std::uint64_t loop_from(std::uint64_t first, std::uint64_t most, bool record);
   std::uint64_t iterate(std::uint64_t count, std::int64_t deadline, bool record);
   void summarise(CellRecord& cell) const;
 
@@ -66,7 +76,9 @@ class BlockRunner {
   Buffers& buffers_;
   Settings settings_;
   std::mt19937_64 random_;
-  int burst_ = 1;  // runs of the ops in one iteration; the warm-up decides
+  // The warm-up decides: runs of the ops in one iteration, and iterations between two meetings.
+  int burst_ = 1;
+  std::uint64_t loop_ = 1;
   std::string failure_;
 };
 

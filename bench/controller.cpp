@@ -115,24 +115,6 @@ int run_under_launcher(const Options& options, std::size_t cases, const LaunchIn
   return session.finish(code);
 }
 
-// "openmpi", "mpich", or nothing when there is no mpirun.
-std::string mpirun_flavour() {
-  std::string said;
-  LaunchOptions options;
-  options.command = {"mpirun", "--version"};
-  options.on_line = [&](int, bool, std::string_view line) { said += line; };
-  try {
-    const LaunchResult result = launch(options);
-    if (result.forwarded_signal != 0) std::raise(result.forwarded_signal);
-    if (result.exit_code != 0) return "";
-  } catch (const InvalidArgument&) {
-    return "";
-  }
-  return said.find("Open MPI") != std::string::npos || said.find("OpenRTE") != std::string::npos
-             ? "openmpi"
-             : "mpich";
-}
-
 bool needs_mpirun(const Options& options) {
   return std::any_of(options.backends.begin(), options.backends.end(),
                      [](const std::string& name) { return name == "mpi" || name == "raw:mpi"; });
@@ -328,6 +310,37 @@ int run_benchmark(const Options& asked) {
                   : run_launches(options, ranks, plan.cases);
 }
 
+std::string mpirun_flavour() {
+  std::string said;
+  LaunchOptions options;
+  options.command = {"mpirun", "--version"};
+  options.on_line = [&](int, bool, std::string_view line) { said += line; };
+  try {
+    const LaunchResult result = launch(options);
+    if (result.forwarded_signal != 0) std::raise(result.forwarded_signal);
+    if (result.exit_code != 0) return "";
+  } catch (const InvalidArgument&) {
+    return "";
+  }
+  return said.find("Open MPI") != std::string::npos || said.find("OpenRTE") != std::string::npos
+             ? "openmpi"
+             : "mpich";
+}
+
+std::vector<std::string> mpirun_command(const std::string& flavour, int ranks) {
+  std::vector<std::string> command = {"mpirun"};
+  // Ranks may use every CPU: a backend's progress threads need room, and binding them is not what
+  // is compared.
+  if (flavour == "openmpi") {
+    command.insert(command.end(), {"--oversubscribe", "--bind-to", "none"});
+    if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
+  } else {
+    command.insert(command.end(), {"-bind-to", "none"});
+  }
+  command.insert(command.end(), {"-n", std::to_string(ranks)});
+  return command;
+}
+
 int launch_self(const Options& options, int ranks) {
   LaunchOptions launch_with;
   launch_with.ranks = ranks;
@@ -343,18 +356,7 @@ int launch_self(const Options& options, int ranks) {
 
 int exec_mpirun(int argc, char** argv) {
   if (argc < 5) return 2;
-  const std::string ranks = argv[2];
-  const bool openmpi = std::string_view(argv[3]) == "openmpi";
-  std::vector<std::string> command = {"mpirun"};
-  // Ranks may use every CPU: a backend's progress threads need room, and binding them is not what
-  // is compared.
-  if (openmpi) {
-    for (const char* flag : {"--oversubscribe", "--bind-to", "none"}) command.push_back(flag);
-    if (geteuid() == 0) command.push_back("--allow-run-as-root");
-  } else {
-    for (const char* flag : {"-bind-to", "none"}) command.push_back(flag);
-  }
-  command.insert(command.end(), {"-n", ranks});
+  std::vector<std::string> command = mpirun_command(argv[3], std::atoi(argv[2]));
   command.insert(command.end(), argv + 4, argv + argc);
   if (const auto fd = env("C10D_TOKEN_FD"))
     command.insert(command.end(), {"--worker-token", fmt::format("/proc/{}/fd/{}", getpid(), *fd)});

@@ -105,6 +105,13 @@ bool needs_quotes(const std::string& word) {
              std::string::npos;
 }
 
+// Files of before there was a loop have no word of it.
+std::string sync_text(std::string_view sync) {
+  if (sync == "loop") return "loop: ops follow each other, as in a program";
+  if (sync == "barrier") return "barrier: each op alone, after a sleep";
+  return "window: each op alone, at an agreed start time";
+}
+
 }  // namespace
 
 std::string command_text(const Json& run) {
@@ -135,6 +142,7 @@ std::string header_text(const Results& results, const Summary& summary, std::siz
   };
   entry("units", {"time of the slowest rank per iteration", "bandwidths in GB/s (1e9 B/s)",
                   "S as in nccl-tests"});
+  entry("sync", {sync_text(run.value("sync", "window"))});
   if (!results.environments.empty()) {
     entry("host", host_parts(results));
     entry("ranks", placement_parts(results));

@@ -8,6 +8,7 @@
 
 #include "bench/ceiling.h"
 #include "bench/controller.h"
+#include "bench/cross_check.h"
 #include "bench/doctor.h"
 #include "bench/explain.h"
 #include "bench/list.h"
@@ -42,7 +43,7 @@ int dispatch(const Options& options) {
     case Command::list:
       return print_list(options.topic, options.json_listing);
     case Command::doctor:
-      return print_doctor(options.json_listing);
+      return options.cross_check ? run_cross_check(options) : print_doctor(options.json_listing);
     case Command::report:
       return write_report(options.files, options.report, options.svg);
     case Command::none:

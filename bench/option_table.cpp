@@ -60,7 +60,10 @@ std::vector<OptionFacts> how_to_measure() {
       {"--dirty", kState, "rewrite the input before each iteration: on, off", &Texts::dirty},
       {"--memory", kState, "plain, or heap: registered with the first backend that can",
        &Texts::memory},
-      {"--sync", kState, "window (agreed start time) or barrier", &Texts::sync},
+      {"--sync", kState,
+       "loop: ops follow each other, as in a program; window: each op alone, at an agreed start "
+       "time; barrier: each op alone, after a sleep",
+       &Texts::sync},
       {"--start-skew", kState, "ranks start late by up to this, at random: 50us",
        &Texts::start_skew},
       {"-G,--graph", kState, "N ops per CUDA graph; needs --device cuda", &Texts::graph, 1, 10000},

@@ -17,7 +17,7 @@ struct Texts {
   std::string min = "1K", max = "64M", step, sizes, time = "0.3s", timeout = "30s", equiv = "2%";
   double factor = 2;
   std::string dtypes = "f32", redops = "sum", root = "0", place = "out", device = "cpu";
-  std::string warmup = "auto", order = "random", dirty = "on", sync = "window", check = "first";
+  std::string warmup = "auto", order = "random", dirty = "on", sync = "loop", check = "first";
   std::string bind = "auto", cache = "hot", start_skew = "0us", min_effect = "5%";
   std::string memory = "plain", size, replay;
   int concurrent = 1;

@@ -231,7 +231,9 @@ void read_protocol(const Texts& texts, Options& options) {
         fmt::format("--start-skew {}: from 0 to 1 s, in every iteration", texts.start_skew));
   options.min_effect = fraction_of("--min-effect", texts.min_effect, "a fraction; write 5%");
   options.heap = word<bool>("--memory", texts.memory, {{"plain", false}, {"heap", true}});
-  options.window_sync = word<bool>("--sync", texts.sync, {{"window", true}, {"barrier", false}});
+  options.sync =
+      word<Sync>("--sync", texts.sync,
+                 {{"loop", Sync::loop}, {"window", Sync::window}, {"barrier", Sync::barrier}});
   options.check = word<Check>("--check", texts.check,
                               {{"first", Check::first}, {"all", Check::all}, {"off", Check::off}});
   options.color =
@@ -384,6 +386,16 @@ void add_looking(CLI::App& app, Options& options, Texts& texts) {
   CLI::App* doctor =
       command("doctor", "what this machine offers to a benchmark", Command::doctor, "doctor");
   doctor->add_flag("--json", options.json_listing, "one JSON object");
+  doctor->add_flag("--cross-check", options.cross_check,
+                   "hold run's all_reduce against plain loops around the same libraries");
+  doctor->add_option("--launches", options.launches, "of the cross-check: sets of fresh processes")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  doctor->add_option("--time", texts.time, "of the cross-check: for a size in a launch")
+      ->capture_default_str();
+  doctor->add_option("--python", options.pythons, "of the cross-check: with PyTorch")
+      ->delimiter(',')
+      ->capture_default_str();
   CLI::App* list = command("list", "names that options take", Command::list, "list ops");
   list->add_option("topic", options.topic, "ops, backends, dtypes, redops, algos, checks, columns")
       ->required();

@@ -28,6 +28,11 @@ enum class Command : std::uint8_t {
 };
 enum class Check : std::uint8_t { first, all, off };
 enum class Bind : std::uint8_t { automatic, set, core, none };
+// How ranks come to an op: from the one before it, or each time from a meeting (block.h).
+enum class Sync : std::uint8_t { loop, window, barrier };
+constexpr const char* to_string(Sync sync) noexcept {
+  return sync == Sync::loop ? "loop" : sync == Sync::window ? "window" : "barrier";
+}
 enum class Control : std::uint8_t { off, on, solo };
 
 // Cells that --only keeps.
@@ -60,8 +65,8 @@ struct Options {
   bool random_order = true;
   std::uint64_t seed = 42;
   bool dirty = true;
-  bool heap = false;        // buffers from the group's allocate()
-  bool window_sync = true;  // else the barrier alone
+  bool heap = false;  // buffers from the group's allocate()
+  Sync sync = Sync::loop;
   Check check = Check::first;
   double start_skew = 0;  // seconds
   Control control = Control::on;
@@ -88,7 +93,9 @@ struct Options {
   std::string model = "resnet18";
   int batch_size = 32;  // of one rank
   int steps = 20;
-  std::vector<std::string> pythons = {"python3"};
+  std::vector<std::string> pythons = {"python3"};  // of doctor too
+
+  bool cross_check = false;  // of doctor
 
   // A rank that the controller started: which launch it belongs to, and where rank 0 writes its
   // records.

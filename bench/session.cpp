@@ -52,6 +52,7 @@ Json run_record(const Options& options, int ranks, const std::string& launcher) 
   run["launcher"] = launcher;
   run["backends"] = options.backends;
   run["launches"] = options.launches;
+  run["sync"] = to_string(options.sync);
   run["start_skew_us"] = options.start_skew * 1e6;
   run["equiv"] = options.equiv;
   run["min_effect"] = options.min_effect;

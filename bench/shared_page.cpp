@@ -164,15 +164,21 @@ bool SharedPage::bind(std::span<const int> cpus) noexcept {
   return true;
 }
 
-bool SharedPage::meet(std::int64_t in_time) {
+bool SharedPage::wake(std::int64_t in_time) {
   const bool early = barrier(in_time);
   if (oversubscribed_ || size_ == 1) return early;
-  ++round_;
-  const std::uint32_t all = round_ * static_cast<std::uint32_t>(size_);
+  const std::uint32_t all = ++wakes_ * static_cast<std::uint32_t>(size_);
   page_->slots()[rank_].cpu.store(sched_getcpu(), std::memory_order_relaxed);
   page_->awake.fetch_add(1, std::memory_order_acq_rel);
   spin_until([&] { return page_->awake.load(std::memory_order_acquire) == all; });
+  return early;
+}
+
+bool SharedPage::meet(std::int64_t in_time) {
+  const bool early = wake(in_time);
+  if (oversubscribed_ || size_ == 1) return early;
   leave_shared_cpu();
+  const std::uint32_t all = ++starts_ * static_cast<std::uint32_t>(size_);
   constexpr std::int64_t kLead = 1000;  // ns: enough for the other ranks to read the time
   const std::int64_t before = page_->start_at.load(std::memory_order_acquire);
   if (page_->ready.fetch_add(1, std::memory_order_acq_rel) + 1 == all)

@@ -30,8 +30,11 @@ class SharedPage {
   // Every rank sleeps here until all have come. Throws DistTimeoutError. Tells all ranks alike
   // whether the last one came before its `deadline`, in nanoseconds of now().
   bool barrier(std::int64_t deadline = INT64_MAX);
-  // A barrier, after which all ranks leave within about 0.1 us of each other: awake, they agree on
-  // a start time and watch the clock for it. With more ranks than CPUs it is the barrier alone.
+  // A barrier that no rank leaves before all are awake. With more ranks than CPUs, here and in
+  // meet(), it is the barrier alone.
+  bool wake(std::int64_t deadline);
+  // The same, after which all ranks leave within about 0.1 us of each other, each on a CPU of its
+  // own: they agree on a start time and watch the clock for it.
   bool meet(std::int64_t deadline);
 
   // Nanoseconds of the monotonic clock, which all ranks of a host share.
@@ -81,7 +84,8 @@ class SharedPage {
   bool oversubscribed_ = false;
   std::size_t bytes_ = 0;
   Layout* page_ = nullptr;
-  std::uint32_t round_ = 0;
+  std::uint32_t wakes_ = 0;
+  std::uint32_t starts_ = 0;
   cpu_set_t cpus_;  // those that this rank may use
 };
 

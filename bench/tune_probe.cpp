@@ -81,6 +81,7 @@ double Probe::measure(BenchOp op, DType dtype, std::uint64_t bytes, double secon
   const Case c = expand(sweep, control_.size()).at(0);
   Buffers buffers(c, control_.rank(), control_.size(), 1, kSeed, *input_, *output_);
   BlockRunner::Settings settings;
+  settings.sync = Sync::window;
   settings.longest_burst = 0.1 * seconds;
   BlockRunner runner(page_, *contender_, buffers, settings);
   const double each = runner.warm_up(seconds / 4, -1);

@@ -265,10 +265,13 @@ Support Rank::support_of(const Case& c, const Entry& entry, const Buffers& buffe
 std::vector<Rank::Turn> Rank::turns_of(const Case& c, std::size_t index, Buffers& buffers) {
   // With a fixed number of iterations, or a start skew in each, an iteration is one op: no bursts.
   const bool by_time = options_.iters == 0 && options_.warmup < 0 && options_.start_skew <= 0;
-  const double longest_burst = by_time ? 0.1 * options_.seconds / options_.blocks : 0;
-  const BlockRunner::Settings settings{options_.dirty, options_.window_sync,
+  const double block_seconds = options_.seconds / options_.blocks;
+  const BlockRunner::Settings settings{options_.dirty,
+                                       options_.sync,
                                        static_cast<std::int64_t>(options_.start_skew * 1e9),
-                                       options_.seed, longest_burst};
+                                       options_.seed,
+                                       by_time ? 0.1 * block_seconds : 0,
+                                       options_.iters > 0 ? 3600 : 0.25 * block_seconds};
   std::vector<Turn> turns;
   for (Entry& entry : entries_) {
     if (!entry.contender || !entry.code.empty()) {

@@ -42,8 +42,8 @@ class C10D_API Backend {
 
   // Pure data: the answer depends on nothing but the query and the build.
   virtual Support supports(const Query& query) const = 0;
-  // Whether every collective begins with Control::agree(): then the funnel announces a blocking one
-  // as soon as its arguments are checked, and the other ranks wait less.
+  // Whether every collective comes to Control::agree(), first and whatever happens: then the funnel
+  // announces a blocking one as soon as its arguments are checked, and the other ranks wait less.
   virtual bool agrees_first() const noexcept { return false; }
   // Runs the call: to its end in this thread unless call.async. Never throws; failures are in the
   // Work.

@@ -57,14 +57,16 @@ class C10D_API Control {
 
   // Says that this rank entered `call`, then returns when every rank of the group has entered a
   // call with the same sequence and signature; for all_to_all_v also when input and output counts
-  // fit pairwise. Collectives only. A null result is agreement, else the failure that broke the
-  // group: a mismatch that shows both calls, the deadline, a dead peer, an abort.
+  // fit pairwise. Either all ranks go on into the call or none does. Collectives only. A null
+  // result is agreement, else the failure that broke the group: a mismatch that shows both calls,
+  // the deadline, a dead peer, an abort.
   virtual std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) = 0;
   // Returns when all ranks have called it as often as this one. A rank that gives up, because the
   // group broke or at the deadline, with a failure that names every rank that did not come, gives
   // up for all: either all ranks pass or none does. A null result is passing.
   virtual std::shared_ptr<const Failure> barrier(Deadline deadline) = 0;
-  // The same as agree() without blocking: announce once, then poll.
+  // As agree() without blocking: announce once, then poll. But a rank that stops polling gives up
+  // for itself alone: ops that are agreed on so must end when the group breaks.
   virtual void announce(const Call& call) = 0;
   virtual Agreement poll_agreement(const Call& call) = 0;
 

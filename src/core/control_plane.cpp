@@ -235,13 +235,13 @@ Failure ControlPlane::did_not_reach_barrier(const std::vector<int>& missing,
   return name_not_running(std::move(failure), members_, missing);
 }
 
-Failure ControlPlane::counts_mismatch(std::uint64_t sequence, int peer, std::uint64_t expected,
-                                      std::uint64_t sent) const {
+Failure ControlPlane::counts_mismatch(std::uint64_t sequence, int sender, int receiver,
+                                      std::uint64_t expected, std::uint64_t sent) const {
   Failure failure = failure_about(
-      peer, Code::mismatch,
+      sender, Code::mismatch,
       fmt::format("rank {} called all_to_all_v #{} with input_counts[{}] = {}, rank {} called it "
                   "with output_counts[{}] = {}; what one rank sends the other must expect",
-                  peer, sequence, rank_, sent, rank_, peer, expected));
+                  sender, sequence, receiver, sent, receiver, sender, expected));
   failure.op = to_string(OpKind::all_to_all_v);
   failure.sequence = sequence;
   return failure;

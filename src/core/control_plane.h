@@ -112,7 +112,7 @@ class ControlPlane : public Control {
                           std::string_view phase, const std::vector<int>& missing,
                           const std::function<std::string(int)>& about = {}) const;
   Failure did_not_reach_barrier(const std::vector<int>& missing, std::uint64_t round) const;
-  Failure counts_mismatch(std::uint64_t sequence, int peer, std::uint64_t expected,
+  Failure counts_mismatch(std::uint64_t sequence, int sender, int receiver, std::uint64_t expected,
                           std::uint64_t sent) const;
 
   const int rank_;

@@ -136,7 +136,8 @@ Work ProcessGroup::State::run(const Op& op, const Signature& signature,
       collective ? collectives.load(std::memory_order_relaxed) + 1 : ++messages;
   if (collective) collectives.store(sequence, std::memory_order_relaxed);
   const std::uint64_t hash = hash_of(signature);
-  // Async ops before this one announce themselves when their turn comes.
+  // Async ops before this one announce themselves when their turn comes. Where one has failed that
+  // is over, the group is broken by now.
   if (agrees_first && collective && !options.async &&
       own.pending.load(std::memory_order_acquire) == 0)
     control->announce_ahead(op, sequence, signature, hash);

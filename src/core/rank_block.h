@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "c10d/error.h"
+#include "src/core/agreement.h"
 #include "src/core/signature.h"
-#include "src/core/wait.h"
 
 namespace c10d::inline v0 {
 
@@ -60,7 +60,7 @@ struct alignas(128) RankBlock {
   std::atomic<std::uint64_t> finished;                 // of the last that left it
   std::atomic<std::uint64_t> pending;                  // async ops that are not over
   std::atomic<std::uint64_t> barriers;                 // monitored barriers entered
-  std::atomic<std::uint64_t> gone[kGates];             // the last that it passed
+  std::atomic<std::uint64_t> gone[kGates];             // the last that it went into
   alignas(64) std::atomic<std::int64_t> heartbeat_ns;  // when the monitor last ran
 
   CallSlot calls[2];
@@ -89,11 +89,7 @@ struct alignas(128) GroupHeader {
   char group[256];
   // The rank that moves it from intact to breaking writes `cause`.
   std::atomic<std::uint32_t> state;
-  // See ShmControl::goes().
-  struct {
-    std::atomic<std::uint64_t> abandoned;  // the last sequence, or round, that some rank gave up
-    std::atomic<std::uint64_t> decided;    // 2 * sequence + whether it goes through
-  } gates[kGates];
+  BasicGate<HostMemory> gates[kGates];
   alignas(128) SharedFailure cause;
 };
 

@@ -117,12 +117,10 @@ class ShmControl final : public ControlPlane {
       if (is(rank)) ranks.push_back(rank);
     return ranks;
   }
-  void show(const Call& call) noexcept;
-  WaitResult wait_for_all(const Call& call, const WaitPolicy& policy,
-                          std::atomic<std::uint64_t> CallSlot::*word);
-  bool decide(Gate gate, std::uint64_t sequence, bool go);
-  bool goes(Gate gate, std::uint64_t sequence);
-  bool gives_up(Gate gate, std::uint64_t sequence);
+  class Ranks;
+  class RanksOfCall;
+  void write_call(const Op& op, std::uint64_t sequence, const Signature& signature,
+                  std::uint64_t hash) noexcept;
   // Whether `peer` is in a send to this rank, and in no recv that may be from it.
   bool only_sends_to_us(int peer) const;
   // Of ranks that have not left a call, the one that does not run, if any.
@@ -145,25 +143,87 @@ class ShmControl final : public ControlPlane {
   const WaitPolicy policy_;
 };
 
-void ShmControl::announce(const Call& call) {
-  show(call);
-  own_.bell.ring();
-}
+// Of agreement.h: this rank's view of a barrier.
+class ShmControl::Ranks {
+ public:
+  Ranks(ShmControl& control, Gate gate, const WaitPolicy& policy, Deadline deadline)
+      : control_(control),
+        gate_(static_cast<std::size_t>(gate)),
+        policy_(policy),
+        deadline_(deadline) {}
 
-void ShmControl::show(const Call& call) noexcept {
-  if (slot(rank_, call.sequence).sequence.load(kRelaxed) != call.sequence)
-    announce_ahead(call.op, call.sequence, signature_of(call.op, size_), call.signature);
+  int rank() const noexcept { return control_.rank_; }
+  int size() const noexcept { return control_.size_; }
+  bool broken() const noexcept { return control_.broken(); }
+  void ring() const noexcept { control_.own_.bell.ring(); }
+  BasicGate<HostMemory>& gate() const noexcept { return control_.header_.gates[gate_]; }
+  std::atomic<std::uint64_t>& gone(int rank) const noexcept {
+    return control_.blocks_[rank].gone[gate_];
+  }
+  std::atomic<std::uint64_t>& came(int rank) const noexcept {
+    return control_.blocks_[rank].barriers;
+  }
+  bool has_left(int rank) const noexcept { return control_.has_left(rank); }
+  template <class Ready>
+  WaitResult wait(int peer, Ready&& ready) const {
+    return control_.wait_for(peer, policy_, deadline_, ready);
+  }
+
+ protected:
+  ShmControl& control_;
+
+ private:
+  const std::size_t gate_;
+  const WaitPolicy& policy_;
+  const Deadline deadline_;
+};
+
+// And of a call.
+class ShmControl::RanksOfCall : public Ranks {
+ public:
+  RanksOfCall(ShmControl& control, const Call& call, const WaitPolicy& policy)
+      : Ranks(control, Gate::calls, policy, call.deadline), call_(call) {}
+
+  CallSlot& slot(int rank) const noexcept { return control_.slot(rank, call_.sequence); }
+  void write_call() const noexcept {
+    control_.write_call(call_.op, call_.sequence, signature_of(call_.op, size()), call_.signature);
+  }
+  bool matches(int peer) const { return control_.matches(call_, peer); }
+
+ private:
+  const Call& call_;
+};
+
+void ShmControl::announce(const Call& call) {
+  RanksOfCall ranks(*this, call, policy_);
+  announce_call(ranks, call.sequence);
+  ranks.ring();
 }
 
 void ShmControl::announce_ahead(const Op& op, std::uint64_t sequence, const Signature& signature,
                                 std::uint64_t hash) noexcept {
+  struct Ahead {
+    ShmControl& control;
+    const Op& op;
+    const std::uint64_t sequence;
+    const Signature& signature;
+    const std::uint64_t hash;
+    int rank() const noexcept { return control.rank_; }
+    bool broken() const noexcept { return control.broken(); }
+    CallSlot& slot(int rank) const noexcept { return control.slot(rank, sequence); }
+    void write_call() const noexcept { control.write_call(op, sequence, signature, hash); }
+  } ahead{*this, op, sequence, signature, hash};
+  announce_call(ahead, sequence);
+}
+
+void ShmControl::write_call(const Op& op, std::uint64_t sequence, const Signature& signature,
+                            std::uint64_t hash) noexcept {
   CallSlot& mine = slot(rank_, sequence);
   mine.signature = signature;
   mine.hash = hash;
   if (const auto* exchange = std::get_if<AllToAllV>(&op))
     std::copy(exchange->input_counts.begin(), exchange->input_counts.end(),
               counts(rank_, sequence));
-  mine.sequence.store(sequence, kRelease);
 }
 
 bool ShmControl::mine_is_odd(std::uint64_t sequence, int peer) const noexcept {
@@ -188,84 +248,25 @@ bool ShmControl::matches(const Call& call, int peer) {
     const std::uint64_t sent = counts(peer, call.sequence)[rank_];
     const std::uint64_t expected = op->output_counts[static_cast<std::size_t>(peer)];
     if (sent != expected) {
-      fail(counts_mismatch(call.sequence, peer, expected, sent));
+      fail(counts_mismatch(call.sequence, peer, rank_, expected, sent));
       return false;
     }
   }
   return true;
 }
 
-WaitResult ShmControl::wait_for_all(const Call& call, const WaitPolicy& policy,
-                                    std::atomic<std::uint64_t> CallSlot::*word) {
-  for (int i = 1; i < size_; ++i) {
-    const int peer = (rank_ + i) % size_;
-    const auto& theirs = slot(peer, call.sequence).*word;
-    const WaitResult result = wait_for(peer, policy, call.deadline,
-                                       [&] { return theirs.load(kAcquire) == call.sequence; });
-    if (result != WaitResult::ready) return result;
-  }
-  return WaitResult::ready;
-}
-
-// Of the first decision on a call there is one, whoever makes it.
-bool ShmControl::decide(Gate gate, std::uint64_t sequence, bool go) {
-  auto& decided = header_.gates[static_cast<std::size_t>(gate)].decided;
-  const std::uint64_t no = 2 * sequence;
-  std::uint64_t seen = decided.load(kAcquire);
-  while (seen < no)
-    if (decided.compare_exchange_weak(seen, no + (go ? 1 : 0))) return go;
-  return seen != no;
-}
-
-// Either all ranks go into a call or none does, else those inside wait for the others in a library
-// that knows no deadline. A rank that goes says so and then looks whether one gave up; one that
-// gives up says so and then looks whether one went: at least one of the two sees the other, and
-// then the first of them decides.
-bool ShmControl::goes(Gate gate, std::uint64_t sequence) {
-  const auto place = static_cast<std::size_t>(gate);
-  own_.gone[place].store(sequence, std::memory_order_seq_cst);
-  return header_.gates[place].abandoned.load(std::memory_order_seq_cst) < sequence ||
-         decide(gate, sequence, true);
-}
-
-bool ShmControl::gives_up(Gate gate, std::uint64_t sequence) {
-  const auto place = static_cast<std::size_t>(gate);
-  auto& abandoned = header_.gates[place].abandoned;
-  std::uint64_t last = abandoned.load();
-  while (last < sequence && !abandoned.compare_exchange_weak(last, sequence)) {
-  }
-  bool went = false;
-  for (int peer = 0; peer < size_; ++peer)
-    went = went || blocks_[peer].gone[place].load(std::memory_order_seq_cst) >= sequence;
-  return !decide(gate, sequence, went);
-}
-
 std::shared_ptr<const Failure> ShmControl::agree(const Call& call, Waiting waiting) {
-  // The bell is rung by a wait that takes long, else once the others' calls were looked at: right
-  // after the store it would hold that look up for as long as our cache line travels.
-  show(call);
-  const WaitPolicy& policy = waiting == Waiting::sleep ? kPatient : policy_;
-  WaitResult result = wait_for_all(call, policy, &CallSlot::sequence);
-  if (result == WaitResult::ready) {
-    for (int i = 1; i < size_; ++i) {
-      if (matches(call, (rank_ + i) % size_)) continue;
-      own_.bell.ring();
+  RanksOfCall ranks(*this, call, waiting == Waiting::sleep ? kPatient : policy_);
+  switch (enter_call(ranks, call.sequence, std::holds_alternative<AllToAllV>(call.op))) {
+    case Entry::goes:
+      return nullptr;
+    case Entry::broken:
       return failure();
-    }
-    if (std::holds_alternative<AllToAllV>(call.op)) {
-      slot(rank_, call.sequence).compared.store(call.sequence, kRelease);
-      own_.bell.ring();
-      result = wait_for_all(call, policy, &CallSlot::compared);
-    }
+    case Entry::given_up:
+      return failure_of_another();
+    default:
+      return fail(timed_out(call, "waiting for all ranks to enter the call"));
   }
-  own_.bell.ring();
-  // A call that agrees goes through even if the group broke meanwhile: the op itself decides.
-  if (result == WaitResult::ready ? goes(Gate::calls, call.sequence)
-                                  : !gives_up(Gate::calls, call.sequence))
-    return nullptr;
-  if (result == WaitResult::broken) return failure();
-  if (result == WaitResult::ready) return failure_of_another();
-  return fail(timed_out(call, "waiting for all ranks to enter the call"));
 }
 
 Control::Agreement ShmControl::poll_agreement(const Call& call) {
@@ -338,28 +339,27 @@ int ShmControl::silent_one(const std::vector<int>& ranks) const noexcept {
 }
 
 std::shared_ptr<const Failure> ShmControl::barrier(Deadline deadline) {
+  Ranks ranks(*this, Gate::barriers, policy_, deadline);
   const std::uint64_t round = own_.barriers.load(kRelaxed) + 1;
-  own_.barriers.store(round, kRelease);
-  own_.bell.ring();
-  const auto came = [&](int peer) { return blocks_[peer].barriers.load(kAcquire) >= round; };
   int peer = 0;
-  bool left = false;
-  WaitResult result = WaitResult::ready;
-  for (; peer < size_; ++peer) {
-    result = wait_for(peer, policy_, deadline, [&] {
-      left = has_left(peer);  // first: who came before that has come
-      return came(peer) || left;
-    });
-    if (!came(peer)) break;
+  switch (enter_barrier(ranks, round, peer)) {
+    case Entry::goes:
+      return nullptr;
+    case Entry::broken:
+      return failure();
+    case Entry::given_up:
+      return failure_of_another();
+    case Entry::left:
+      return fail(ControlPlane::left(peer, "monitored_barrier"));
+    case Entry::late:
+      break;
   }
-  if (peer == size_ ? goes(Gate::barriers, round) : !gives_up(Gate::barriers, round))
-    return nullptr;
-  if (result == WaitResult::broken) return failure();
-  if (peer == size_) return failure_of_another();
-  if (left) return fail(ControlPlane::left(peer, "monitored_barrier"));
   // `peer` may come right now: too late.
-  return fail(did_not_reach_barrier(
-      ranks_that([&](int rank) { return rank == peer || !came(rank); }), round));
+  return fail(did_not_reach_barrier(ranks_that([&](int rank) {
+                                      return rank == peer ||
+                                             blocks_[rank].barriers.load(kAcquire) < round;
+                                    }),
+                                    round));
 }
 
 bool ShmControl::is_gone(RankBlock& block) const noexcept {

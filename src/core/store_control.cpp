@@ -6,29 +6,27 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <thread>
 #include <utility>
 
+#include "src/core/announced_call.h"
 #include "src/core/failure_text.h"
 #include "src/core/joining.h"
 #include "src/core/log.h"
 #include "src/core/members.h"
 #include "src/core/per_process.h"
 #include "src/core/recorder.h"
-#include "src/core/store_patience.h"
+#include "src/core/store_keys.h"
+#include "src/core/store_silence.h"
 #include "src/core/tasks.h"
 
 namespace c10d::inline v0 {
 namespace {
 
-constexpr std::chrono::milliseconds kSlice{100};   // how often a wait looks for a broken group
-constexpr std::chrono::milliseconds kShortest{1};  // time for a request that needs no wait
-constexpr int kTicksPerLook = 10;                  // of the monitor, between looks at the store
-constexpr int kLooksPerBeat = 5;                   // between signs of life: a second
-constexpr int kSilentBeats = 10;                   // of a peer, until it is taken for dead
-constexpr std::string_view kLeft = "left";         // the last sign of life
-constexpr std::string_view kBarred = "barred";     // written for a rank that is not waited for
+constexpr int kTicksPerLook = 10;           // of the monitor, between looks at the store
+constexpr int kLooksPerBeat = 5;            // between signs of life: a second
+constexpr int kSilentBeats = 8;             // of a peer, until it is taken for dead
+constexpr std::string_view kLeft = "left";  // the last sign of life
 
 // For the looks of all groups at their stores. A store that does not answer holds a thread for each
 // group that uses it; beyond so many, groups wait for each other.
@@ -40,22 +38,6 @@ class Lookers : public Tasks {
   static constexpr std::size_t kOnePerGroup = std::size_t{1} << 20;
 };
 
-// An announcement as bytes. Both sides are of one version and byte order: the bootstrap has
-// checked.
-struct Announcement {
-  std::uint64_t sequence;
-  std::uint64_t hash;
-  Signature signature;
-};
-
-std::string to_bytes(const Announcement& announcement, std::span<const std::size_t> counts) {
-  std::string bytes(sizeof announcement + counts.size_bytes(), '\0');
-  std::memcpy(bytes.data(), &announcement, sizeof announcement);
-  if (!counts.empty())
-    std::memcpy(bytes.data() + sizeof announcement, counts.data(), counts.size_bytes());
-  return bytes;
-}
-
 class StoreControl final : public ControlPlane {
  public:
   explicit StoreControl(const ControlOptions& options)
@@ -66,11 +48,11 @@ class StoreControl final : public ControlPlane {
   void join(const ControlOptions& options, Joining& joining) {
     own_.presence.store(Presence::joined, std::memory_order_release);
     store_->set(beat_key(rank_), "0", patience_until(options.deadline));
-    joining.await(beat_keys());
+    joining.await(keys_of("beat"));
   }
 
   std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) override;
-  void announce(const Call& call) override { show(call); }
+  void announce(const Call& call) override;
   Agreement poll_agreement(const Call& call) override;
   std::shared_ptr<const Failure> fail(Failure failure) override;
   std::shared_ptr<const Failure> revoke(Failure failure) override;
@@ -88,42 +70,33 @@ class StoreControl final : public ControlPlane {
   void look_for_dead();
   void keep_for_later(const Failure& failure);
   void tell(Duration patience = kStorePatience);  // what was kept
-  std::string key(int rank, std::uint64_t sequence) const {
-    return fmt::format("call/{}/{}", sequence, rank);
+  // Of every rank, under its number.
+  std::vector<std::string> keys_of(std::string_view what) const {
+    std::vector<std::string> all;
+    for (int rank = 0; rank < size_; ++rank) all.push_back(fmt::format("{}/{}", what, rank));
+    return all;
   }
   std::vector<std::string> keys(std::uint64_t sequence) const {
-    std::vector<std::string> all;
-    for (int rank = 0; rank < size_; ++rank) all.push_back(key(rank, sequence));
-    return all;
+    return keys_of(fmt::format("call/{}", sequence));
   }
   static std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
-  std::vector<std::string> beat_keys() const {
-    std::vector<std::string> all;
-    for (int rank = 0; rank < size_; ++rank) all.push_back(beat_key(rank));
-    return all;
-  }
-  // The keys of all ranks at a barrier.
-  std::vector<std::string> barrier_keys(std::uint64_t round) const {
-    std::vector<std::string> all;
-    for (int rank = 0; rank < size_; ++rank)
-      all.push_back(fmt::format("barrier/{}/{}", round, rank));
-    return all;
-  }
-  bool has_come(const std::string& key);
-  bool arrive(const std::string& own, const std::string& value, Deadline deadline);
-  bool bars_one(const std::vector<std::string>& keys, Duration patience = kStorePatience);
-  bool show(const Call& call);
-  std::shared_ptr<const Failure> give_up(const std::vector<std::string>& keys, Failure failure);
+  class Keys;
+  class KeysOfCall;
+  class KeysOfBarrier;
+  template <class AnyKeys>
+  std::shared_ptr<const Failure> enter(AnyKeys keys);
+  std::shared_ptr<const Failure> give_up(const Keys& keys, Failure failure);
   void beat();
   // All have one: it was there before anybody came out of the constructor.
-  std::vector<std::string> beats() { return store_->multi_get(beat_keys(), kStorePatience); }
+  std::vector<std::string> beats() { return store_->multi_get(keys_of("beat"), kStorePatience); }
   void look_for_beats();
   void look_for_left_peers(const std::vector<std::string>& values);
   std::vector<int> behind(const Signature& signature, std::uint64_t sequence);
   // Breaks the group when a rank that left has not written its key before.
   void look_for_left(const std::vector<std::string>& by_rank, std::string_view where);
-  // Null when every rank's announcement matches.
-  std::shared_ptr<const Failure> compare(const Call& call, const std::vector<std::string>& values);
+  // Breaks the group unless every rank announced the same.
+  Seen compare(const Call& call, const std::vector<std::string>& values);
+  Seen compare_counts(std::uint64_t sequence, const std::vector<AnnouncedCall>& calls);
 
   const std::shared_ptr<Store> store_;
   Mutex mutex_;
@@ -134,6 +107,7 @@ class StoreControl final : public ControlPlane {
   bool looking_ C10D_GUARDED_BY(look_mutex_) = false;
   // Who looks:
   int looks_ = 0;
+  StoreSilence silence_;
   struct Beat {
     std::string value;
     int silent = 0;  // how many looks found the same
@@ -148,10 +122,6 @@ class StoreControl final : public ControlPlane {
   std::uint64_t own_beats_ C10D_GUARDED_BY(beat_mutex_) = 0;
   bool left_ C10D_GUARDED_BY(beat_mutex_) = false;
 };
-
-Duration left_until(Deadline deadline) {
-  return std::max<Duration>(deadline - std::chrono::steady_clock::now(), Duration::zero());
-}
 
 // A store that does not answer takes what it was sent once it goes on.
 void StoreControl::leave() noexcept try {
@@ -221,100 +191,159 @@ void StoreControl::look_for_left(const std::vector<std::string>& by_rank, std::s
   }
 }
 
-// All ranks pass a point or none does, as in ShmControl: who gives up writes the key of a rank that
-// has not come, which then cannot. When all have come, some may have passed, and so must it.
-bool StoreControl::arrive(const std::string& own, const std::string& value, Deadline deadline) {
-  return store_->compare_set(own, std::nullopt, value, patience_until(deadline)) == value;
-}
+// Of agreement.h.
+class StoreControl::Keys : public StoreKeys {
+ public:
+  Keys(StoreControl& control, std::vector<std::string> keys, Deadline deadline)
+      : StoreKeys(control.store_, std::move(keys), control.rank_, deadline), control_(control) {}
 
-bool StoreControl::has_come(const std::string& key) {
-  const std::optional<std::string> value = store_->try_get(key, kStorePatience);
-  return value && *value != kBarred;
-}
+  int size() const noexcept { return control_.size_; }
+  bool broken() const noexcept { return control_.broken(); }
+  void look_for_cause() const { control_.look_for_cause(); }
+  std::vector<int> missing() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < size(); ++rank)
+      if (!has_come(rank)) ranks.push_back(rank);
+    return ranks;
+  }
 
-bool StoreControl::bars_one(const std::vector<std::string>& keys, Duration patience) {
-  for (const std::string& key : keys)
-    if (store_->compare_set(key, std::nullopt, kBarred, patience) == kBarred) return true;
-  return false;
-}
+  std::optional<Failure> late;  // written in time: who gives up bars a rank, which then has come
+
+ protected:
+  StoreControl& control_;
+};
+
+class StoreControl::KeysOfCall : public Keys {
+ public:
+  KeysOfCall(StoreControl& control, const Call& call)
+      : Keys(control, control.keys(call.sequence), call.deadline), call_(call) {}
+
+  bool arrive() const { return Keys::arrive(to_bytes(call_, signature_of(call_.op, size()))); }
+  void forget() const {
+    if (call_.sequence > 2)
+      Keys::forget(fmt::format("call/{}/{}", call_.sequence - 2, control_.rank_));
+  }
+  bool is_late() {
+    if (!deadline_passed()) return false;
+    late = control_.timed_out(call_, "waiting for all ranks to enter the call");
+    return true;
+  }
+  Seen read() const {
+    const std::vector<std::string> seen = values();
+    if (!seen.empty()) return control_.compare(call_, seen);
+    control_.look_for_left(keys(),
+                           fmt::format("{} #{}", to_string(kind_of(call_.op)), call_.sequence));
+    return Seen::not_all;
+  }
+
+ private:
+  const Call& call_;
+};
+
+class StoreControl::KeysOfBarrier : public Keys {
+ public:
+  KeysOfBarrier(StoreControl& control, std::uint64_t round, Deadline deadline)
+      : Keys(control, control.keys_of(fmt::format("barrier/{}", round)), deadline), round_(round) {}
+
+  bool arrive() const { return Keys::arrive("came"); }
+  void forget() const {
+    if (round_ > 2) Keys::forget(fmt::format("barrier/{}/{}", round_ - 2, control_.rank_));
+  }
+  bool is_late() {
+    if (!deadline_passed()) return false;
+    late = control_.did_not_reach_barrier(missing(), round_);
+    return true;
+  }
+  Seen read() const {
+    const std::vector<std::string> seen = values();
+    if (seen.empty()) control_.look_for_left(keys(), "monitored_barrier");
+    if (seen.empty()) return Seen::not_all;
+    return std::count(seen.begin(), seen.end(), kBarred) == 0 ? Seen::same : Seen::barred;
+  }
+
+ private:
+  const std::uint64_t round_;
+};
 
 // After an error of the store: who passes may wait for this rank in a library. A store that did not
 // answer is not waited for again: it takes the request once it goes on.
-std::shared_ptr<const Failure> StoreControl::give_up(const std::vector<std::string>& keys,
-                                                     Failure failure) {
+std::shared_ptr<const Failure> StoreControl::give_up(const Keys& keys, Failure failure) {
+  constexpr std::chrono::milliseconds kShortest{1};
   const bool answers = failure.code != Code::timed_out;
   try {
-    bars_one(keys, answers ? Duration(kStorePatience) : kShortest);
+    for (int rank = 0; rank < size_; ++rank)
+      if (keys.bar(rank, answers ? Duration(kStorePatience) : kShortest)) break;
   } catch (const DistError&) {  // the store is gone: nobody passes
   }
   return answers ? fail(std::move(failure)) : revoke(std::move(failure));
 }
 
-bool StoreControl::show(const Call& call) {
-  std::span<const std::size_t> counts;
-  if (const auto* op = std::get_if<AllToAllV>(&call.op)) counts = op->input_counts;
-  const bool came =
-      arrive(key(rank_, call.sequence),
-             to_bytes({call.sequence, call.signature, signature_of(call.op, size_)}, counts),
-             call.deadline);
-  // Everybody has read what came two calls ago: a rank leads by at most one call.
-  if (call.sequence > 2)
-    store_->delete_key(key(rank_, call.sequence - 2), patience_until(call.deadline));
-  return came;
+void StoreControl::announce(const Call& call) {
+  const KeysOfCall keys(*this, call);
+  if (broken() || !keys.arrive()) return;
+  keys.forget();
 }
 
-std::shared_ptr<const Failure> StoreControl::compare(const Call& call,
-                                                     const std::vector<std::string>& values) {
-  const Signature mine = signature_of(call.op, size_);
+Seen StoreControl::compare(const Call& call, const std::vector<std::string>& values) {
+  std::vector<AnnouncedCall> calls;
   for (int peer = 0; peer < size_; ++peer) {
     const std::string& bytes = values[static_cast<std::size_t>(peer)];
-    if (bytes == kBarred) return failure_of_another();
-    Announcement theirs;
-    if (bytes.size() < sizeof theirs)
-      return fail(failure_about(peer, Code::corrupt, name_of(peer) + " announced a short call"));
-    std::memcpy(&theirs, bytes.data(), sizeof theirs);
-    if (theirs.hash != call.signature)
-      return fail(mismatch(mine, peer, theirs.signature, false, call.sequence));
-    const auto* op = std::get_if<AllToAllV>(&call.op);
-    if (op == nullptr) continue;
-    std::uint64_t sent = 0;
-    const std::size_t offset = sizeof theirs + static_cast<std::size_t>(rank_) * sizeof sent;
-    if (bytes.size() < offset + sizeof sent)
-      return fail(failure_about(peer, Code::corrupt, name_of(peer) + " announced a short call"));
-    std::memcpy(&sent, bytes.data() + offset, sizeof sent);
-    const std::uint64_t expected = op->output_counts[static_cast<std::size_t>(peer)];
-    if (sent != expected) return fail(counts_mismatch(call.sequence, peer, expected, sent));
+    if (bytes == StoreKeys::kBarred) return Seen::barred;
+    auto theirs = read_announced(bytes, size_);
+    if (!theirs) {
+      fail(failure_about(peer, Code::corrupt, name_of(peer) + " announced a short call"));
+      return Seen::differs;
+    }
+    if (theirs->hash != call.signature) {
+      fail(mismatch(signature_of(call.op, size_), peer, theirs->signature, false, call.sequence));
+      return Seen::differs;
+    }
+    calls.push_back(*std::move(theirs));
   }
-  return nullptr;
+  return std::holds_alternative<AllToAllV>(call.op) ? compare_counts(call.sequence, calls)
+                                                    : Seen::same;
 }
 
-std::shared_ptr<const Failure> StoreControl::agree(const Call& call, Waiting) try {
-  const std::vector<std::string> all = keys(call.sequence);
-  if (!show(call)) return failure_of_another();
-  while (true) {
-    look_for_cause();
-    const Duration left = call.deadline - std::chrono::steady_clock::now();
-    if (broken() && bars_one(all)) return failure();
-    if (left <= Duration::zero()) {
-      Failure late = timed_out(call, "waiting for all ranks to enter the call");
-      if (bars_one(all)) return fail(std::move(late));  // who is missing is known no more
+Seen StoreControl::compare_counts(std::uint64_t sequence, const std::vector<AnnouncedCall>& calls) {
+  for (int sender = 0; sender < size_; ++sender)
+    for (int receiver = 0; receiver < size_; ++receiver) {
+      const auto from = static_cast<std::size_t>(sender), to = static_cast<std::size_t>(receiver);
+      if (calls[from].sends[to] == calls[to].expects[from]) continue;
+      fail(counts_mismatch(sequence, sender, receiver, calls[to].expects[from],
+                           calls[from].sends[to]));
+      return Seen::differs;
     }
-    try {
-      return compare(call, store_->multi_get(all, std::clamp<Duration>(left, kShortest, kSlice)));
-    } catch (const DistTimeoutError&) {  // not all there: look again
-    }
-    look_for_left(all, fmt::format("{} #{}", to_string(kind_of(call.op)), call.sequence));
+  return Seen::same;
+}
+
+template <class AnyKeys>
+std::shared_ptr<const Failure> StoreControl::enter(AnyKeys keys) try {
+  switch (enter_over_store(keys)) {
+    case Entry::goes:
+      return nullptr;
+    case Entry::given_up:
+      return failure_of_another();
+    case Entry::late:
+      return fail(*std::move(keys.late));
+    default:
+      return failure();
   }
 } catch (const DistError& error) {
-  return give_up(keys(call.sequence), error.failure());
+  return give_up(keys, error.failure());
+}
+
+std::shared_ptr<const Failure> StoreControl::agree(const Call& call, Waiting) {
+  return enter(KeysOfCall(*this, call));
 }
 
 Control::Agreement StoreControl::poll_agreement(const Call& call) try {
   if (broken()) return Agreement::failed;
   const std::vector<std::string> all = keys(call.sequence);
-  const Duration left = left_until(call.deadline);
+  const Duration left = std::max<Duration>(call.deadline - std::chrono::steady_clock::now(), {});
   if (!store_->check(all, left)) return Agreement::pending;
-  return compare(call, store_->multi_get(all, left)) ? Agreement::failed : Agreement::agreed;
+  const Seen seen = compare(call, store_->multi_get(all, left));
+  if (seen == Seen::barred) failure_of_another();
+  return seen == Seen::same ? Agreement::agreed : Agreement::failed;
 } catch (const DistError& error) {
   fail(error.failure());
   return Agreement::failed;
@@ -379,45 +408,17 @@ Failure StoreControl::late(const Signature& signature, std::uint64_t sequence,
   return name_not_running(deadline_passed(signature, sequence, phase, missing), members_, missing);
 }
 
-std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) try {
+std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) {
   const std::uint64_t round = own_.barriers.load() + 1;
   own_.barriers.store(round);
-  const std::vector<std::string> all = barrier_keys(round);
-  if (!arrive(all[static_cast<std::size_t>(rank_)], "came", deadline)) return failure_of_another();
-  while (true) {
-    look_for_cause();
-    const Duration left = deadline - std::chrono::steady_clock::now();
-    if (broken() && bars_one(all)) return failure();
-    if (left <= Duration::zero()) {
-      std::vector<int> missing;
-      for (int peer = 0; peer < size_; ++peer)
-        if (!has_come(all[static_cast<std::size_t>(peer)])) missing.push_back(peer);
-      if (bars_one(all)) return fail(did_not_reach_barrier(missing, round));
-    }
-    try {
-      for (const std::string& came :
-           store_->multi_get(all, std::clamp<Duration>(left, kShortest, kSlice)))
-        if (came == kBarred) return failure_of_another();
-      if (round > 1)
-        store_->delete_key(fmt::format("barrier/{}/{}", round - 1, rank_), kStorePatience);
-      return nullptr;
-    } catch (const DistTimeoutError&) {
-      look_for_left(all, "monitored_barrier");
-    }
-  }
-} catch (const DistError& error) {
-  return give_up(barrier_keys(own_.barriers.load()), error.failure());
+  return enter(KeysOfBarrier(*this, round, deadline));
 }
 
 // The ranks that have not announced this call.
 std::vector<int> StoreControl::behind(const Signature& signature, std::uint64_t sequence) {
-  std::vector<int> ranks;
-  if (is_point_to_point(signature.kind)) {
-    if (signature.root >= 0 && signature.root != rank_) ranks.push_back(signature.root);
-    return ranks;
-  }
-  for (int peer = 0; peer < size_; ++peer)
-    if (peer != rank_ && !has_come(key(peer, sequence))) ranks.push_back(peer);
+  std::vector<int> ranks{signature.root};
+  if (!is_point_to_point(signature.kind)) ranks = Keys(*this, keys(sequence), {}).missing();
+  std::erase_if(ranks, [this](int rank) { return rank < 0 || rank == rank_; });
   return ranks;
 }
 
@@ -472,10 +473,13 @@ void StoreControl::look() noexcept {
       }
       store_answers_ = true;
     }
+    silence_.end(std::chrono::steady_clock::now());
   } catch (const std::exception& error) {
     if (store_answers_.exchange(false))
       log(LogLevel::warn, "group \"{}\", rank {}: of failures of its peers nothing is known: {}",
           group_, rank_, error.what());
+    if (silence_.is_long(std::chrono::steady_clock::now()) && has_running_op(own_))
+      revoke(store_is_silent(group_, members_, error.what()));
   }
   MutexLock lock(look_mutex_);
   looking_ = false;

@@ -134,6 +134,7 @@ void SaveJob::write() noexcept try {
     const std::string parent = std::filesystem::path(directory_ + "/.").parent_path().parent_path();
     disk_.sync_directory(parent.empty() ? "." : parent);
   }
+  if (group_.rank() == 0 && !lock_) lock_ = FolderLock::take(directory_);
   disk_.make_directory(temporary_);
   if (items_.empty()) return;
   write_shard();

@@ -14,6 +14,7 @@
 #include "src/parallel/checkpoint_manifest.h"
 #include "src/parallel/checkpoint_plan.h"
 #include "src/parallel/file_system.h"
+#include "src/parallel/folder_lock.h"
 
 namespace c10d::inline v0::parallel {
 
@@ -65,6 +66,7 @@ class SaveJob {
   std::vector<DescribedPart> parts_;  // of this rank, which plan_ is for
   std::unique_ptr<std::byte[]> copy_;
   std::size_t copy_bytes_ = 0;
+  std::shared_ptr<FolderLock> lock_;  // of rank 0, from its first checkpoint on
   // Of the checkpoint under way.
   std::string temporary_;
   Manifest manifest_;  // tensors without pieces until publish()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Training over several hosts: multinode_test.py PROGRAMS {loopback,namespaces}
+"""Training over several hosts: multinode_test.py PROGRAMS {loopback,namespaces,deaths}
 
 Types what train_multinode --print-commands prints, a shell per host. In `loopback` the hosts are
-names of this one; in `namespaces` they are network namespaces, joined by a cable that the test
-lays. Exits with 77 where it may not.
+names of this one; else they are network namespaces, joined by a cable that the test lays: trained
+on in `namespaces`, and in `deaths` ended. Exits with 77 where it may not.
 """
 import os
 import re
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -154,7 +155,8 @@ class Namespace:
         self.keeper.communicate()
 
 
-class Namespaces(Case):
+class TwoHosts(Case):
+    """Two namespaces, a cable between them."""
     ADDRESSES = ("10.77.0.1", "10.77.0.2")
 
     def setUp(self):
@@ -174,6 +176,11 @@ class Namespaces(Case):
             namespace.do("ip", "address", "add", address + "/24", "dev", "cable")
             namespace.do("ip", "link", "set", "cable", "up")
 
+    def cut_the_cable(self):
+        self.namespaces[1].do("ip", "link", "set", "cable", "down")
+
+
+class Namespaces(TwoHosts):
     def type(self, lines):
         """Each line on its host."""
         self.assertEqual(len(lines), len(self.namespaces))
@@ -225,10 +232,63 @@ class Namespaces(Case):
         while not (hosts[0].process.stdout.readline() or "[0] epoch ").startswith("[0] epoch "):
             pass
         overdue.cancel()
-        self.namespaces[1].do("ip", "link", "set", "cable", "down")
+        self.cut_the_cable()
         for host in hosts:
             self.assertNotEqual(host.end(), 0)
             self.assertIn("c10d-run: ", host.err)
+
+
+class Deaths(TwoHosts):
+    """Two ranks on each host, without a launcher, which would end them for the failure of another.
+    Rank 0 serves the store."""
+    WITHIN = 10 + 1  # seconds, with one for the processes to print it and to end
+
+    def setUp(self):
+        super().setUp()
+        self.ranks = [
+            self.start([*self.namespaces[rank // 2].enter, PROGRAMS / "train_multinode",
+                        *task(steps=10**9, epochs=10**6)],
+                       C10D_TOKEN_FILE=str(self.token), C10D_TIMEOUT="60",
+                       C10D_GLOO_INTERFACE=self.ADDRESSES[rank // 2], RANK=str(rank),
+                       WORLD_SIZE="4", MASTER_ADDR=self.ADDRESSES[0], MASTER_PORT="29500")
+            for rank in range(4)]
+        overdue = threading.Timer(DEADLINE, self.ranks[0].kill)
+        overdue.start()
+        while not (line := self.ranks[0].process.stdout.readline()).startswith("epoch "):
+            self.assertNotEqual(line, "", "rank 0 ended before the others were there")
+        overdue.cancel()
+
+    def assert_named(self, since, expected):
+        """Each of the ranks in `expected` says what stands there, and has ended, in time."""
+        ends = {}
+
+        def wait_for(rank):
+            self.ranks[rank].end()
+            ends[rank] = time.monotonic() - since
+
+        waiting = [threading.Thread(target=wait_for, args=(rank,)) for rank in expected]
+        for thread in waiting:
+            thread.start()
+        for thread in waiting:
+            thread.join()
+        for rank, name in expected.items():
+            text = self.ranks[rank].err
+            print(f"rank {rank} after {ends[rank]:.1f} s: {text.strip()}")
+            self.assertRegex(text, name)
+            self.assertLess(ends[rank], self.WITHIN, text)
+
+    def test_a_rank_that_is_killed_is_named_on_both_hosts(self):
+        since = time.monotonic()
+        self.ranks[3].process.kill()
+        self.assert_named(since, dict.fromkeys([0, 1, 2], r"\[rank 3, host "))
+
+    def test_a_host_that_is_cut_off_is_named_on_both(self):
+        since = time.monotonic()
+        self.cut_the_cable()
+        # Beyond the cable is the store, too.
+        store = rf"its server is gone: {re.escape(self.ADDRESSES[0])}|of ranks 0, 1 on other hosts"
+        self.assert_named(since, {0: r"\[rank [23], host ", 1: r"\[rank [23], host ",
+                                  2: store, 3: store})
 
 
 class Result(unittest.TextTestResult):
@@ -240,6 +300,6 @@ class Result(unittest.TextTestResult):
 if __name__ == "__main__":
     PROGRAMS = Path(sys.argv[1]).resolve()
     suite = unittest.defaultTestLoader.loadTestsFromTestCase(
-        {"loopback": Loopback, "namespaces": Namespaces}[sys.argv[2]])
+        {"loopback": Loopback, "namespaces": Namespaces, "deaths": Deaths}[sys.argv[2]])
     result = unittest.TextTestRunner(resultclass=Result, verbosity=2).run(suite)
     sys.exit(1 if not result.wasSuccessful() else SKIPPED if result.skipped else 0)

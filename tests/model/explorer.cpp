@@ -2,98 +2,15 @@
 #include "tests/model/explorer.h"
 
 #include <algorithm>
-#include <deque>
+#include <unordered_map>
 #include <utility>
+
+#include "tests/model/state.h"
 
 namespace c10d::model {
 namespace {
 
-constexpr int kNobody = -1;
 constexpr std::uint64_t kBellCounts = 8;  // fewer rings than that can come at one time
-
-void join(Clock& clock, const Clock& other) {
-  for (std::size_t i = 0; i < clock.size(); ++i) clock[i] = std::max(clock[i], other[i]);
-}
-
-struct WordState {
-  std::uint64_t value = 0;
-  Clock clock{};  // what who reads it with acquire knows of
-};
-struct CellState {
-  std::uint64_t value = 0;
-  int writer = kNobody;
-  std::uint8_t written = 0;  // the writer's own time
-  Clock read{};              // every thread's own time at its last read
-};
-struct Buffered {
-  int word;
-  std::uint64_t value;
-  Clock clock;
-};
-struct ThreadState {
-  Clock clock{};
-  std::vector<std::uint64_t> results;  // of its steps so far
-  std::vector<std::size_t> parts;      // where those began that are not over
-  std::vector<Buffered> buffer;
-  int asleep = kNobody;  // on this word
-  bool woken = false;
-  bool dead = false;
-  bool over = false;
-  bool used_cells = false;  // at its present time
-};
-struct State {
-  std::vector<WordState> words;
-  std::vector<CellState> cells;
-  std::vector<ThreadState> threads;
-  int deaths = 0;
-  bool broken = false;
-};
-
-class Hash {
- public:
-  void add(std::uint64_t value) {
-    low_ = (low_ ^ value) * 0x9e3779b97f4a7c15u;
-    low_ ^= low_ >> 29;
-    high_ = (high_ + value) * 0xbf58476d1ce4e5b9u;
-    high_ ^= high_ >> 32;
-  }
-  void add(const Clock& clock) {
-    add(std::uint64_t{clock[0]} | std::uint64_t{clock[1]} << 8 | std::uint64_t{clock[2]} << 16);
-  }
-  std::uint64_t value() const { return low_ ^ (high_ << 1 | high_ >> 63); }
-
- private:
-  std::uint64_t low_ = 1, high_ = 2;
-};
-
-std::uint64_t hash_of(const State& state) {
-  Hash hash;
-  for (const WordState& word : state.words) {
-    hash.add(word.value);
-    hash.add(word.clock);
-  }
-  for (const CellState& cell : state.cells) {
-    hash.add(cell.value);
-    hash.add(static_cast<std::uint64_t>(cell.writer) << 8 | cell.written);
-    hash.add(cell.read);
-  }
-  for (const ThreadState& thread : state.threads) {
-    hash.add(thread.clock);
-    hash.add(thread.results.size());
-    for (const std::uint64_t result : thread.results) hash.add(result);
-    hash.add(thread.buffer.size());
-    for (const Buffered& store : thread.buffer) {
-      hash.add(static_cast<std::uint64_t>(store.word));
-      hash.add(store.value);
-      hash.add(store.clock);
-    }
-    hash.add(static_cast<std::uint64_t>(thread.asleep));
-    hash.add(std::uint64_t{thread.woken} | std::uint64_t{thread.dead} << 1 |
-             std::uint64_t{thread.over} << 2 | std::uint64_t{thread.used_cells} << 3);
-  }
-  hash.add(static_cast<std::uint64_t>(state.deaths) << 1 | (state.broken ? 1u : 0u));
-  return hash.value();
-}
 
 // The thread that runs.
 struct Machine {
@@ -179,11 +96,13 @@ class Search {
     for (std::size_t i = 0; i < first.threads.size(); ++i) first.threads[i].clock[i] = 1;
     push(std::move(first));
     while (!open_.empty() && machine_.problem.empty()) {
-      const State state = std::move(open_.back());
+      const State state = std::move(open_.back().second);
+      from_ = open_.back().first;
       open_.pop_back();
       if (!expand(state)) report_stuck(state);
       if (seen_.size() > machine_.settings.max_states) machine_.problem = "too many states";
     }
+    if (machine_.problem.empty()) report_endless();
     g_machine = nullptr;
     g_words.clear();
     g_cells = 0;
@@ -191,8 +110,16 @@ class Search {
   }
 
  private:
-  void push(State state) {
-    if (seen_.insert(hash_of(state)).second) open_.push_back(std::move(state));
+  // What `may` happen need not.
+  void push(State state, bool may = false) {
+    const auto [place, is_new] =
+        seen_.try_emplace(hash_of(state), static_cast<std::uint32_t>(seen_.size()));
+    const std::uint32_t to = place->second;
+    if (!may) ways_.push_back({to, from_});
+    if (!is_new) return;
+    ends_.push_back(std::all_of(state.threads.begin(), state.threads.end(),
+                                [](const ThreadState& of) { return of.over || of.dead; }));
+    open_.push_back({to, std::move(state)});
   }
 
   // False: nothing can happen any more.
@@ -215,14 +142,14 @@ class Search {
         State next = state;
         ++next.deaths;
         next.threads[static_cast<std::size_t>(i)].dead = true;
-        push(std::move(next));
+        push(std::move(next), true);
       }
     }
-    if (state.deaths != 0 && !state.broken) {
-      any = true;
+    if ((state.deaths != 0 || machine_.settings.breaks) && !state.broken) {
+      any |= state.deaths != 0;
       State next = state;
       next.broken = true;
-      push(std::move(next));
+      push(std::move(next), state.deaths == 0);
     }
     return any;
   }
@@ -251,10 +178,30 @@ class Search {
         machine_.problem = "thread " + std::to_string(i) + " waits for ever";
   }
 
+  // From the ends backwards: which states do not come to one?
+  void report_endless() {
+    std::sort(ways_.begin(), ways_.end());
+    std::vector<std::uint32_t> reached;
+    for (std::uint32_t state = 0; state < ends_.size(); ++state)
+      if (ends_[state]) reached.push_back(state);
+    for (std::size_t i = 0; i < reached.size(); ++i)
+      for (auto way = std::lower_bound(ways_.begin(), ways_.end(), Way{reached[i], 0});
+           way != ways_.end() && way->to == reached[i]; ++way)
+        if (!ends_[way->from]) reached.push_back(way->from), ends_[way->from] = true;
+    if (reached.size() != ends_.size()) machine_.problem = "some threads look for ever";
+  }
+
   Machine machine_;
   const std::function<bool(int)>& body_;
-  std::vector<State> open_;
-  std::unordered_set<std::uint64_t> seen_;
+  struct Way {
+    std::uint32_t to, from;
+    auto operator<=>(const Way&) const = default;
+  };
+  std::vector<std::pair<std::uint32_t, State>> open_;
+  std::unordered_map<std::uint64_t, std::uint32_t> seen_;  // by hash: in which order they came
+  std::vector<bool> ends_;                                 // by that number
+  std::vector<Way> ways_;
+  std::uint32_t from_ = 0;
 };
 
 }  // namespace
@@ -278,7 +225,8 @@ void problem(std::string text) {
 
 bool broken() {
   Machine& machine = *g_machine;
-  if (machine.settings.deaths == 0 && !machine.settings.gives_up) return false;
+  const Settings& settings = machine.settings;
+  if (settings.deaths == 0 && !settings.gives_up && !settings.breaks) return false;
   return machine.step([&] { return std::uint64_t{machine.state->broken}; }) != 0;
 }
 
@@ -287,6 +235,14 @@ bool look(const std::function<bool()>& ready) {
 }
 std::uint64_t peek(int word) { return g_machine->word(word).value; }
 bool is_broken() { return g_machine->state->broken; }
+
+std::uint64_t mark(int word, std::uint64_t bits) {
+  Machine& machine = *g_machine;
+  return machine.at_once([&] {
+    std::uint64_t& value = machine.word(word).value;
+    return std::exchange(value, value | bits);
+  });
+}
 
 void give_up() {
   Machine& machine = *g_machine;
@@ -302,7 +258,8 @@ Part begin() {
   Machine& machine = *g_machine;
   if (machine.stopped) return Part::over;
   auto& self = machine.self();
-  if (machine.at < self.results.size()) return static_cast<Part>(self.results[machine.at++]);
+  if (machine.at < self.results.size())
+    return std::min(Part::over, static_cast<Part>(self.results[machine.at++]));
   self.parts.push_back(machine.at);
   self.results.push_back(static_cast<std::uint64_t>(Part::first));
   ++machine.at;
@@ -326,14 +283,30 @@ bool block() {
   return machine.stopped = true;
 }
 
-void end() {
+void end(std::uint64_t outcome) {
   Machine& machine = *g_machine;
   if (machine.stopped) return;
   auto& self = machine.self();
   self.results.resize(self.parts.back() + 1);
-  self.results.back() = static_cast<std::uint64_t>(Part::over);
+  self.results.back() = static_cast<std::uint64_t>(Part::over) + outcome;
   self.parts.pop_back();
   machine.at = self.results.size();
+}
+
+std::size_t here() { return g_machine->at; }
+
+void back_to(std::size_t place) {
+  Machine& machine = *g_machine;
+  if (machine.stopped) return;
+  machine.self().results.resize(place);
+  machine.at = place;
+}
+
+std::uint64_t outcome() {
+  const Machine& machine = *g_machine;
+  if (machine.stopped) return 0;
+  return machine.state->threads[static_cast<std::size_t>(machine.thread)].results[machine.at - 1] -
+         static_cast<std::uint64_t>(Part::over);
 }
 
 std::uint64_t load(int word, std::memory_order order) {
@@ -355,7 +328,7 @@ void store(int word, std::uint64_t value, std::memory_order order) {
     const bool release = is_release(order) && !machine.settings.mutant.drops_release;
     self.buffer.push_back({word, value, release ? self.clock : Clock{}});
     if (release) machine.time() += std::exchange(self.used_cells, false);
-    if (order == std::memory_order_seq_cst) machine.flush();
+    if (order == std::memory_order_seq_cst && !machine.settings.mutant.weak_store) machine.flush();
     return std::uint64_t{0};
   });
 }
@@ -372,13 +345,20 @@ std::uint64_t fetch_add(int word, std::uint64_t value, std::memory_order order) 
   });
 }
 
-std::uint64_t compare_exchange(int word, std::uint64_t expected, std::uint64_t value) {
+std::uint64_t compare_exchange(int word, std::uint64_t expected, std::uint64_t value,
+                               std::memory_order order) {
   Machine& machine = *g_machine;
   return machine.step([&] {
     machine.flush();
     WordState& now = machine.word(word);
     const std::uint64_t before = now.value;
-    if (before == expected) now.value = value;
+    if (is_acquire(order)) join(machine.self().clock, now.clock);
+    if (before != expected) return before;
+    now.value = value;
+    if (is_release(order) && !machine.settings.mutant.drops_release) {
+      join(now.clock, machine.self().clock);
+      machine.time() += std::exchange(machine.self().used_cells, false);
+    }
     return before;
   });
 }

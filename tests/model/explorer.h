@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -21,6 +20,9 @@
 //
 // A thread is brought to its next step by running its body again on the results of its steps so
 // far. A body must do the same for the same results, and end soon once stopped() is true.
+//
+// Whatever happened, all threads must be able to end without another death: who waits for ever is
+// found also where threads keep looking.
 namespace c10d::model {
 
 inline constexpr int kMaxThreads = 3;
@@ -32,12 +34,14 @@ struct Mutant {
   bool drops_wake = false;        // wakes nobody
   bool weak_read_modify = false;  // read-modify-writes do not wait for the store buffer
   bool weak_fence = false;        // nor do fences
+  bool weak_store = false;        // sequentially consistent stores wait in it
 };
 
 struct Settings {
   int threads = 2;
   int deaths = 0;         // how many threads may die, at any step
   bool gives_up = false;  // whether a thread may, though none dies
+  bool breaks = false;    // whether the group may break by itself, at any step
   bool sleeps = true;     // false: bells do nothing, and who would sleep runs on once it may
   Mutant mutant;
   std::size_t max_states = 400'000;
@@ -58,11 +62,17 @@ bool sleeps();
 bool broken();   // whether a death has been noticed, or a thread gave up: one step
 void give_up();  // breaks the group: one step
 void problem(std::string text);
+// For what a check remembers: sets bits of a word, and returns it as it was. No step.
+std::uint64_t mark(int word, std::uint64_t bits);
 // A part of a body: what happened between begin() and end() is forgotten once it is over, so that
 // it makes no difference. Parts may lie in parts. After again() a body is at begin() once more.
 enum class Part : std::uint64_t { first, woken, over };
 Part begin();
-void end();
+void end(std::uint64_t outcome = 0);
+std::uint64_t outcome();  // of the part that begin() has just found over
+// The same for a loop: where a body is, and back to there.
+std::size_t here();
+void back_to(std::size_t place);
 void again();
 // One look at many words at a time: one step, so that a wait for any of them that is in vain is
 // found to be. `ready` uses peek() and is_broken().
@@ -78,8 +88,8 @@ std::uint64_t load(int word, std::memory_order order);
 void store(int word, std::uint64_t value, std::memory_order order);
 // Of bells only: orders no cells, though the real one does.
 std::uint64_t fetch_add(int word, std::uint64_t value, std::memory_order order);
-// Of production's, what orders no cells is left out.
-std::uint64_t compare_exchange(int word, std::uint64_t expected, std::uint64_t value);
+std::uint64_t compare_exchange(int word, std::uint64_t expected, std::uint64_t value,
+                               std::memory_order order);
 void fence();
 void sleep(int word, std::uint64_t value);
 void wake(int word);
@@ -98,8 +108,8 @@ class Word {
   T fetch_add(T value, std::memory_order order) {
     return static_cast<T>(model::fetch_add(index_, value, order));
   }
-  bool compare_exchange_strong(T& expected, T value, std::memory_order) {
-    const T before = static_cast<T>(model::compare_exchange(index_, expected, value));
+  bool compare_exchange_strong(T& expected, T value, std::memory_order order) {
+    const T before = static_cast<T>(model::compare_exchange(index_, expected, value, order));
     return std::exchange(expected, before) == before;
   }
   T fetch_sub(T value, std::memory_order order) { return fetch_add(static_cast<T>(-value), order); }

@@ -17,6 +17,7 @@
 #include "src/core/group_state.h"
 #include "src/core/joining.h"
 #include "src/core/recorder.h"
+#include "src/core/store_silence.h"
 #include "src/store/engine.h"
 #include "src/store/request_store.h"
 #include "tests/unit/store_kinds.h"
@@ -370,6 +371,30 @@ TEST(StoreControl, WhatAStoreDidNotTakeIsToldOnceItAnswers) {
     EXPECT_EQ(planes[1]->failure()->message, "enough");
     for (const Plane& plane : planes) unwatch(*plane);
   }
+}
+
+TEST(StoreSilence, IsLongAfterTimeThatThisRankSawPass) {
+  using std::chrono::seconds;
+  StoreSilence silence;
+  StoreSilence::Time now{};
+  silence.end(now);
+  EXPECT_FALSE(silence.is_long(now += seconds(2)));
+  EXPECT_FALSE(silence.is_long(now += seconds(1000))) << "stopped meanwhile: counts as 3 s";
+  EXPECT_TRUE(silence.is_long(now += seconds(2)));
+  silence.end(now += seconds(1));
+  EXPECT_FALSE(silence.is_long(now += seconds(2))) << "it has answered";
+}
+
+TEST(StoreSilence, NamesTheRanksOfOtherHosts) {
+  const std::vector<Member> members = {{.rank = 0, .host = "a", .pid = 1, .same_host = false},
+                                       {.rank = 1, .host = "a", .pid = 2, .same_host = false},
+                                       {.rank = 2, .host = "b", .pid = 3, .same_host = true},
+                                       {.rank = 3, .host = "c", .pid = 4, .same_host = false}};
+  const Failure failure = store_is_silent("g", members, "no route");
+  EXPECT_EQ(failure.code, Code::store_lost);
+  EXPECT_NE(failure.message.find("of ranks 0, 1, 3 on other hosts"), std::string::npos)
+      << failure.message;
+  EXPECT_NE(failure.message.find("no route"), std::string::npos);
 }
 
 }  // namespace

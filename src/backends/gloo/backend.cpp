@@ -157,8 +157,8 @@ GlooBackend::FailurePtr GlooBackend::run_collective(const Call& call) try {
 
 Work GlooBackend::launch_collective(const Call& call) {
   if (!call.async) {
-    if (!collectives_->idle(call.deadline))
-      return Work::failed(*fail_late(call, "waiting for earlier async ops"));
+    if (!collectives_->idle(call.deadline)) fail_late(call, "waiting for earlier async ops");
+    // Also then: the others may be in a call that the funnel has announced.
     const FailurePtr failure = run_collective(call);
     return failure ? Work::failed(*failure) : Work();
   }

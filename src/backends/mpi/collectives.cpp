@@ -150,21 +150,19 @@ FailurePtr Collectives::run(const Call& call) try {
   return context_.control->fail(thrown(error, "mpi"));
 }
 
-FailurePtr Collectives::wait_for_async_ops(const Call& call) {
-  for (Deadline look{}; !thread_.idle(look);
-       look = std::min<Deadline>(call.deadline, steady_clock::now() + kIdleLook)) {
-    if (context_.control->broken()) return context_.control->failure();
+// Breaks the group at the call's deadline. In a broken group it does not wait.
+void Collectives::wait_for_async_ops(const Call& call) {
+  for (Deadline look{}; !thread_.idle(look) && !context_.control->broken();
+       look = std::min<Deadline>(call.deadline, steady_clock::now() + kIdleLook))
     if (steady_clock::now() >= call.deadline)
-      return context_.control->fail(
-          context_.control->timed_out(call, "waiting for earlier async ops"));
-  }
-  return nullptr;
+      context_.control->fail(context_.control->timed_out(call, "waiting for earlier async ops"));
 }
 
 Work Collectives::launch(const Call& call) {
   if (call.async) return launch_async(call);
-  FailurePtr failure = wait_for_async_ops(call);
-  if (!failure) failure = run(call);
+  wait_for_async_ops(call);
+  // Also when the group broke: the others may be in a call that the funnel has announced.
+  const FailurePtr failure = run(call);
   return failure ? Work::failed(*failure) : Work();
 }
 

@@ -34,7 +34,7 @@ class Collectives {
   template <class T>
   FailurePtr run_op(const Call& call, const T& op);
   Work launch_async(const Call& call);
-  FailurePtr wait_for_async_ops(const Call& call);
+  void wait_for_async_ops(const Call& call);
 
   BackendContext context_;
   Channel channel_;

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/cross_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <string>
+
+#include "bench/controller.h"
+#include "bench/format.h"
+#include "bench/record.h"
+#include "bench/stats.h"
+#include "c10d/error.h"
+#include "c10d/launch.h"
+
+namespace c10d::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kRanks = 2;
+constexpr std::uint64_t kSizes[] = {8, 64 << 10, 1 << 20, 16 << 20};
+constexpr int kAllSkipped = 77;
+
+using Times = std::map<std::uint64_t, std::vector<double>>;  // microseconds by size and launch
+
+struct Bounds {  // of a ratio
+  double low = 0, high = 0;
+};
+constexpr Bounds kSame{1 / 1.2, 1.2};  // within 20 %, whichever is the base
+constexpr Bounds kTwice{0.5, 2};       // a framework does more around each call
+
+// A program that knows nothing of the benchmark, and the column that it is held against.
+struct Loop {
+  std::string what;
+  std::string column;
+  Bounds bounds;
+  LaunchOptions start;
+  Times us{};
+  std::string problem{};  // why it did not run
+  bool absent = false;    // it is not here, which is no failure
+};
+
+struct CrossCheck {
+  std::vector<Loop> loops;
+  LaunchOptions bench;
+  std::map<std::string, Times> columns;  // of c10d-bench
+};
+
+void add_loops(CrossCheck& check, const Options& options, const fs::path& here,
+               const std::string& flavour) {
+  const auto add = [&](const char* what, const char* column, Bounds bounds, int ranks,
+                       std::vector<std::string> command) {
+    Loop loop;
+    loop.what = what;
+    loop.column = column;
+    loop.bounds = bounds;
+    if (const fs::path program = command.back(); !fs::exists(program)) {
+      loop.absent = true;
+      loop.problem = fmt::format("{} was not built", program.filename().string());
+    }
+    command.push_back(fmt::format("{}", options.seconds));
+    for (const std::uint64_t size : kSizes) command.push_back(std::to_string(size));
+    loop.start.ranks = ranks;
+    loop.start.command = std::move(command);
+    check.loops.push_back(std::move(loop));
+  };
+  add("plain loop", "native", kSame, kRanks, {here / "plain_native"});
+  add("plain loop", "raw:gloo", kSame, 1, {here / "plain_gloo"});
+  for (const std::string& python : options.pythons)
+    add("PyTorch", "raw:gloo", kTwice, kRanks, {python, here / "torch_loop.py"});
+  std::vector<std::string> mpi = mpirun_command(flavour, kRanks);
+  mpi.push_back(here / ("plain_mpi_" + flavour));
+  add("plain loop", "raw:mpi", kSame, 1, std::move(mpi));
+}
+
+CrossCheck make(const Options& options) {
+  const fs::path self = fs::read_symlink("/proc/self/exe");
+  const std::string flavour = mpirun_flavour();
+  CrossCheck check;
+  add_loops(check, options, self.parent_path(), flavour);
+  std::vector<std::string> command;
+  if (flavour.empty())
+    check.bench.ranks = kRanks;
+  else
+    command = {self, "exec-mpirun", std::to_string(kRanks), flavour};
+  command.insert(
+      command.end(),
+      {self, "run", "-B", flavour.empty() ? "native,raw:gloo" : "native,raw:gloo,raw:mpi",
+       "all_reduce", "-s", fmt::format("{}", fmt::join(kSizes, ",")), "--time",
+       fmt::format("{}s", options.seconds), "--seed", std::to_string(options.seed), "--json", "-"});
+  check.bench.command = std::move(command);
+  return check;
+}
+
+struct Outcome {
+  std::string problem;  // empty: it ended well
+  int signal = 0;       // ended it from outside
+};
+
+// `take` gets the lines that rank 0 prints.
+template <class Take>
+Outcome run_program(LaunchOptions options, Take&& take) try {
+  std::string complaint;
+  options.environment = {{"OMP_NUM_THREADS", "1"}};
+  options.timeout = std::chrono::minutes(10);  // hung, not slow
+  options.on_line = [&](int rank, bool is_stderr, std::string_view line) {
+    if (is_stderr)
+      complaint = line;
+    else if (rank == 0)
+      take(line);
+  };
+  const LaunchResult ended = launch(options);
+  if (ended.exit_code == 0 && ended.forwarded_signal == 0) return {};
+  return {fmt::format("exit code {}: {}", ended.exit_code, complaint), ended.forwarded_signal};
+} catch (const InvalidArgument& error) {  // no such program
+  return {error.what()};
+}
+
+int run_loop(Loop& loop) {
+  if (!loop.problem.empty()) return 0;
+  const Outcome ended = run_program(loop.start, [&](std::string_view line) {
+    if (const auto found = parse_loop_line(line)) loop.us[found->first].push_back(found->second);
+  });
+  loop.problem = ended.problem;
+  return ended.signal;
+}
+
+Outcome run_bench(CrossCheck& check) {
+  std::map<std::pair<std::string, std::uint64_t>, std::vector<double>> blocks;
+  Outcome ended = run_program(check.bench, [&](std::string_view line) {
+    const Json record = Json::parse(line, nullptr, false);
+    if (record.is_discarded() || record.value("t", "") != "cell") return;
+    blocks[{record.at("backend"), record.at("bytes")}].push_back(record.at("us").at("p50"));
+  });
+  for (auto& [cell, us] : blocks)
+    check.columns[cell.first][cell.second].push_back(median(std::move(us)));
+  return ended;
+}
+
+struct Verdicts {
+  int rows = 0;
+  int outside = 0;
+};
+
+void print_loop(const Loop& loop, const Times& column, Verdicts& verdicts) {
+  if (!loop.problem.empty()) {
+    fmt::print("{:<10}{:<12}{}\n", loop.column, loop.what, "skipped: " + loop.problem);
+    return;
+  }
+  for (const auto& [size, us] : loop.us) {
+    const auto bench = column.find(size);
+    if (bench == column.end()) continue;
+    const double ratio = median_ratio(bench->second, us);
+    const bool inside = ratio >= loop.bounds.low && ratio <= loop.bounds.high;
+    ++verdicts.rows;
+    verdicts.outside += inside ? 0 : 1;
+    fmt::print("{:<10}{:<12}{:>8}{:>10}{:>10}{:>8}  {}\n", loop.column, loop.what, bytes_text(size),
+               microseconds_text(median(bench->second)), microseconds_text(median(us)),
+               ratio_text(ratio),
+               fmt::format("{} {:.2f} to {:.2f}", inside ? "within" : "OUTSIDE", loop.bounds.low,
+                           loop.bounds.high));
+  }
+}
+
+}  // namespace
+
+std::optional<std::pair<std::uint64_t, double>> parse_loop_line(std::string_view line) {
+  std::uint64_t bytes = 0;
+  double us = 0;
+  const char* const end = line.data() + line.size();
+  const auto [space, no_size] = std::from_chars(line.data(), end, bytes);
+  if (no_size != std::errc() || space == end || *space != ' ') return {};
+  const auto [rest, no_time] = std::from_chars(space + 1, end, us);
+  if (no_time != std::errc() || rest != end || !(us > 0)) return {};
+  return std::pair(bytes, us);
+}
+
+double median_ratio(const std::vector<double>& us, const std::vector<double>& base) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < std::min(us.size(), base.size()); ++i)
+    ratios.push_back(us[i] / base[i]);
+  return median(std::move(ratios));
+}
+
+int run_cross_check(const Options& options) {
+  CrossCheck check = make(options);
+  std::mt19937_64 random(options.seed);
+  std::vector<std::size_t> order(check.loops.size() + 1);
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  for (int number = 0; number < options.launches; ++number) {
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t i : order) {
+      if (i < check.loops.size()) {
+        if (const int signal = run_loop(check.loops[i])) return 128 + signal;
+        continue;
+      }
+      const Outcome ended = run_bench(check);
+      if (ended.signal != 0) return 128 + ended.signal;
+      if (ended.problem.empty()) continue;
+      fmt::print(stderr, "c10d-bench: run: {}\n", ended.problem);
+      return 1;
+    }
+  }
+  fmt::print(
+      "all_reduce f32 sum, {} ranks, {} launches; p50 of the slowest rank, median of the "
+      "launches; ratio: bench / loop\n\n{:<10}{:<12}{:>8}{:>10}{:>10}{:>8}\n",
+      kRanks, options.launches, "column", "against", "S", "bench us", "loop us", "ratio");
+  Verdicts verdicts;
+  bool failed = false;
+  for (const Loop& loop : check.loops) {
+    print_loop(loop, check.columns[loop.column], verdicts);
+    failed = failed || (!loop.problem.empty() && !loop.absent && loop.what != "PyTorch");
+  }
+  fmt::print("\n{} of {} rows outside\n", verdicts.outside, verdicts.rows);
+  if (verdicts.outside > 0 || failed) return 1;
+  return verdicts.rows == 0 ? kAllSkipped : 0;
+}
+
+}  // namespace c10d::bench

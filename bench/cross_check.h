@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bench/options.h"
+
+namespace c10d::bench {
+
+// Whether this benchmark shows the times that users of a library see: all_reduce of two ranks as
+// `run` measures it, against plain loops in processes of their own, one after the other in a random
+// order in every launch. Prints a row per loop and size. Returns 0; 1 when a row is outside its
+// bounds or a program failed; 77 when there was nothing to compare.
+int run_cross_check(const Options& options);
+
+// A line of a plain loop: bytes and microseconds.
+std::optional<std::pair<std::uint64_t, double>> parse_loop_line(std::string_view line);
+
+// Of `us` to `base`, launch by launch: the median of the ratios. Both are not empty.
+double median_ratio(const std::vector<double>& us, const std::vector<double>& base);
+
+}  // namespace c10d::bench

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/core/store_silence.h"
+
+#include <fmt/format.h>
+
+#include "src/core/members.h"
+#include "src/core/recorder.h"
+
+namespace c10d::inline v0 {
+
+bool has_running_op(const RankBlock& block) {
+  bool runs = false;
+  visit_records(block, [&](const Recorded& op) { runs = runs || op.state == Record::running; });
+  return runs;
+}
+
+Failure store_is_silent(const std::string& group, const std::vector<Member>& members,
+                        std::string_view why) {
+  std::vector<int> elsewhere;
+  for (const Member& member : members)
+    if (!member.same_host) elsewhere.push_back(member.rank);
+  return {
+      .code = Code::store_lost,
+      .message = fmt::format("of rank{} {} on other hosts nothing is known any more: they died, "
+                             "or this host is cut off ({})",
+                             elsewhere.size() == 1 ? "" : "s", ranges_of(elsewhere), why),
+      .group = group};
+}
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "c10d/control.h"
+#include "src/core/rank_block.h"
+
+namespace c10d::inline v0 {
+
+// How long a store has left the looks of a control plane without an answer. A rank that was itself
+// stopped between two of them knows nothing of that time, so it does not count.
+class StoreSilence {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  // With the look that finds it, within ten seconds of the last answer.
+  static constexpr std::chrono::seconds kLongest{7};
+  static constexpr std::chrono::seconds kLongestLook{3};
+
+  void end(Time now) {
+    last_look_ = now;
+    silent_ = {};
+  }
+  // A look ended without an answer. Whether that is enough.
+  bool is_long(Time now) {
+    silent_ += std::min<Duration>(now - last_look_, kLongestLook);
+    last_look_ = now;
+    return silent_ >= kLongest;
+  }
+
+ private:
+  Time last_look_ = std::chrono::steady_clock::now();
+  Duration silent_{};
+};
+
+// Whether this rank waits in an op.
+bool has_running_op(const RankBlock& block);
+
+// Which ranks cannot be seen without the store. `why` it does not answer.
+Failure store_is_silent(const std::string& group, const std::vector<Member>& members,
+                        std::string_view why);
+
+}  // namespace c10d::inline v0

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/cross_check.h"
+
+#include <gtest/gtest.h>
+
+namespace c10d::bench {
+namespace {
+
+TEST(CrossCheck, ReadsWhatAPlainLoopPrints) {
+  EXPECT_EQ(parse_loop_line("65536 204.125"), std::pair(std::uint64_t{65536}, 204.125));
+  for (const char* line : {"", "8", "8 ", " 8 1", "8 x", "8 1 2", "-8 1", "8 0", "8 -1", "8 nan",
+                           "[0] 8 1", "8\t1", "99999999999999999999 1"})
+    EXPECT_FALSE(parse_loop_line(line)) << line;
+}
+
+// What is slow in one launch is slow on both sides of it.
+TEST(CrossCheck, ComparesLaunchByLaunch) {
+  EXPECT_DOUBLE_EQ(median_ratio({110, 1100, 330}, {100, 1000, 100}), 1.1);
+  EXPECT_DOUBLE_EQ(median_ratio({2, 8}, {1, 2, 5}), 3);
+}
+
+}  // namespace
+}  // namespace c10d::bench
