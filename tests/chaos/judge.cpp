@@ -110,8 +110,10 @@ class Judge {
   bool is_allowed(Code code, const Told& told) const {
     const Deviation d = plan_.deviation;
     if (code == Code::revoked) return true;
+    // After a call too many or too few some may shut the group down before the others miss it.
     if (code == Code::peer_left)
-      return d == Deviation::leave || told.forming || gave_up(told.named);
+      return d == Deviation::leave || told.forming || gave_up(told.named) ||
+             (is_other_order(d) && shut_down(told.named, told.group));
     if (d == Deviation::abort || d == Deviation::leave) return false;
     if (is_other_call(d)) return code == Code::mismatch;
     if (is_other_order(d)) return code == Code::mismatch || code == Code::timed_out;

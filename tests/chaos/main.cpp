@@ -160,6 +160,23 @@ std::vector<Stage> stages_of(const std::vector<std::string>& names) {
   return stages;
 }
 
+// What the ranks of one case do.
+void print_program(const Stage& stage, std::uint64_t seed) {
+  const Plan plan = draw(stage.backend, seed);
+  std::printf("%s seed %llu: %s\n", stage.label.c_str(), static_cast<unsigned long long>(seed),
+              describe(plan).c_str());
+  for (std::size_t group = 0; group < plan.groups.size(); ++group) {
+    std::printf("  group %zu: ranks", group);
+    for (const int member : plan.groups[group].members) std::printf(" %d", member);
+    std::printf("\n");
+  }
+  for (std::size_t step = 0; step < plan.steps.size(); ++step) {
+    std::printf("  step %zu: %s", step, describe(plan.steps[step]).c_str());
+    for (const int made : plan.steps[step].made) std::printf(", makes group %d", made);
+    std::printf("\n");
+  }
+}
+
 void print_counts(const Outcome& outcome) {
   std::printf("%-8s %-16s %8s %9s %6s %8s %9s\n", "backend", "deviation", "cases", "deviated",
               "told", "went on", "findings");
@@ -255,6 +272,8 @@ int run(int argc, char** argv) {
   if (options.stages.empty()) return 0;
   end_at_signals();
   if (arguments.self_test) return self_test(options);
+  if (options.verbose && options.cases == 1)
+    for (const Stage& stage : options.stages) print_program(stage, options.seed);
   const Outcome outcome = run_campaign(options);
   print_counts(outcome);
   if (!arguments.json.empty()) write_json(arguments.json, options, outcome);
