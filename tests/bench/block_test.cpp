@@ -58,7 +58,7 @@ class UnevenContender final : public Contender {
 // waited for each other.
 int measure(Uneven& both, Sync sync, Store& store, int rank) {
   const bool waits = sync != Sync::loop;
-  SharedPage page(store, rank, 2, std::chrono::seconds(waits ? 1 : 60));
+  SharedPage page(store, rank, 2, std::chrono::seconds(waits ? 1 : 20));
   Case c;
   c.bytes = 8;
   c.shard = 2;
