@@ -135,6 +135,7 @@ class ShmControl final : public ControlPlane {
     return blocks_[peer].presence.load(kAcquire) != Presence::absent;
   }
   bool has_left(int peer) const noexcept;
+  bool all_others_left() const noexcept;
   void fail_if_it_waits_for_a_rank_that_left(const Recorded& record, std::int64_t now);
   void check_running_ops();
 
@@ -384,13 +385,20 @@ void ShmControl::check_peer(int peer) {
 // Whether `peer` has not come as far as this op of ours.
 bool ShmControl::is_behind(int peer, const Recorded& record) const noexcept {
   if (is_point_to_point(record.signature.kind))
-    return peer == record.signature.root && peer != rank_;
+    return peer != rank_ && (peer == record.signature.root ||
+                             (record.signature.root == kAnySource && all_others_left()));
   return blocks_[peer].submitted.load(kRelaxed) < record.sequence;
 }
 
 // A rank that has left never comes. Its last calls were before that: ask first, then look at them.
 bool ShmControl::has_left(int peer) const noexcept {
   return blocks_[peer].presence.load(kAcquire) == Presence::left;
+}
+
+bool ShmControl::all_others_left() const noexcept {
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_ && !has_left(peer)) return false;
+  return true;
 }
 
 void ShmControl::fail_if_it_waits_for_a_rank_that_left(const Recorded& record, std::int64_t now) {

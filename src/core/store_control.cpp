@@ -143,16 +143,17 @@ void StoreControl::beat() {
 // A message may still be on its way from a rank that has left.
 void StoreControl::look_for_left_peers(const std::vector<std::string>& values) {
   constexpr std::int64_t kOnItsWay = 1'000'000'000;
-  const std::int64_t now = steady_ns();
+  const auto now = steady_ns();
+  const bool all_left = std::count(values.begin(), values.end(), kLeft) == size_ - 1;
   visit_records(own_, [&](const Recorded& record) {
     if (record.state != Record::running || !is_point_to_point(record.signature.kind) ||
-        now - record.start_ns <= kOnItsWay || record.signature.root < 0 ||
-        record.signature.root >= size_)
+        now - record.start_ns <= kOnItsWay)
       return;
-    if (values[static_cast<std::size_t>(record.signature.root)] == kLeft)
+    int peer = record.signature.root;
+    if (peer == kAnySource && all_left) peer = rank_ == 0 ? 1 : 0;
+    if (peer >= 0 && peer < size_ && values[static_cast<std::size_t>(peer)] == kLeft)
       fail(ControlPlane::left(
-          record.signature.root,
-          fmt::format("{} #{}", to_string(record.signature.kind), record.sequence)));
+          peer, fmt::format("{} #{}", to_string(record.signature.kind), record.sequence)));
   });
 }
 

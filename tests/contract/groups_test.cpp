@@ -180,6 +180,17 @@ TEST_P(Groups, ARankThatLeftIsNotWaitedFor) {
     });
 }
 
+TEST_P(Groups, AMessageFromAnybodyIsNotWaitedForOnceAllOthersLeft) {
+  run(3, [&](ProcessGroup& world) {
+    if (world.rank() != 1) return world.shutdown();
+    world.set_timeout(std::chrono::hours(1));
+    std::vector<float> data(4);
+    const Failure failure = failure_of([&] { world.recv(data, kAnySource); });
+    EXPECT_EQ(failure.code, Code::peer_left) << failure.message;
+    EXPECT_TRUE(failure.rank == 0 || failure.rank == 2) << failure.rank;
+  });
+}
+
 // Also those that would wait for longer; and all can try again.
 TEST(GroupsByStore, AMeetingThatOneRankGivesUpIsOverForAllThatWait) {
   const auto store = make_hash_store(kTimeout);

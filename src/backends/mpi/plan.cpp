@@ -108,7 +108,7 @@ void Plan::compose(const AllReduce& op) {
     const Counts counts = slices(op.input.count, channel_.size);
     const Tensor own = op.output.slice(first_of(counts, channel_.rank), counts[channel_.rank]);
     add_collect(op.input, own, counts, op.op);
-    add(AllGatherV{op.output, own, counts});
+    compose(AllGatherV{op.output, own, counts});
   } else if (op.op.kind == ReduceOp::premul_sum) {
     add_multiply(op.output.data, op.input, op.op);
     add(AllReduce{op.output, op.output, ReduceOp::sum});
@@ -131,7 +131,7 @@ void Plan::compose(const Reduce& op) {
     const Counts counts = slices(op.input.count, channel_.size);
     const Tensor own = scratch(counts[channel_.rank], op.input.dtype);
     add_collect(op.input, own, counts, op.op);
-    add(GatherV{op.output, own, counts, op.root});
+    compose(GatherV{op.output, own, counts, op.root});
   } else if (!kReducesInPlace && root && op.input.data == op.output.data) {
     const Tensor copy = scratch(op.input.count, op.input.dtype);
     add_copy(copy, op.input);

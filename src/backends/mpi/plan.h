@@ -20,7 +20,8 @@ namespace c10d::inline v0 {
 
 // One collective as steps: each calls MPI or works locally, and the next one begins when that is
 // done. The steps that communicate are the same on all ranks, whatever is in place or async on one
-// of them. Without `polls`, on which all ranks agree, MPI's own collectives block.
+// of them. Without `polls`, on which all ranks agree, MPI's own collectives block. An op with an
+// exchange, which a rank may give up, has none of those: the others would wait in them for ever.
 class Plan {
  public:
   using Step = std::function<void()>;
