@@ -105,14 +105,6 @@ bool BlockRunner::meet(std::int64_t deadline) {
   return page_.wake(deadline);
 }
 
-// At either end of a block. Only a window moves ranks to CPUs of their own.
-void BlockRunner::come_together() {
-  if (settings_.sync == Sync::window)
-    page_.meet(INT64_MAX);
-  else
-    page_.wake(INT64_MAX);
-}
-
 // One iteration.
 SharedPage::Times BlockRunner::time_ops() {
   SharedPage::Times times{SharedPage::now(), 0, 0};
@@ -185,17 +177,18 @@ double BlockRunner::warm_up(double seconds, int fixed) {
 
 CellRecord BlockRunner::measure(std::uint64_t iterations, double seconds) {
   CellRecord cell;
-  come_together();
+  // Ranks on one CPU, where the last backend may have left them, would stay there for seconds.
+  page_.meet(INT64_MAX);
   const double before = page_.round_trip(100);
   iterate(2, INT64_MAX, false);
   const auto switches = switches_now();
   cell.iters = iterate(iterations, deadline_in(seconds), true);
   const auto after = switches_now();
   for (std::size_t i = 0; i < 2; ++i) cell.switches[i] = page_.sum(after[i] - switches[i]);
-  come_together();
+  page_.meet(INT64_MAX);
   const double behind = page_.round_trip(100);
   if (page_.rank() == 0) {
-    if (before > 0 && behind > 0) cell.rtt = round_trip_of(before, behind);
+    if (before > 0) cell.rtt = round_trip_of(before, behind);
     summarise(cell);
   }
   page_.barrier();

@@ -64,7 +64,6 @@ class BlockRunner {
   bool refreshes_much() const noexcept;
   std::int64_t refresh() noexcept;
   bool meet(std::int64_t deadline);
-  void come_together();
   SharedPage::Times time_ops();
   int burst_for(double per_op) const;
   std::uint64_t loop_for(double per_op) const;

@@ -2,6 +2,7 @@
 #include "bench/cross_check.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -9,12 +10,14 @@
 #include <filesystem>
 #include <map>
 #include <random>
+#include <sstream>
 #include <string>
 
 #include "bench/controller.h"
 #include "bench/format.h"
 #include "bench/record.h"
 #include "bench/stats.h"
+#include "c10d/env.h"
 #include "c10d/error.h"
 #include "c10d/launch.h"
 
@@ -41,6 +44,7 @@ struct Loop {
   std::string column;
   Bounds bounds;
   LaunchOptions start;
+  int column_of_table = 0;  // of the times, where it prints a table with comments
   Times us{};
   std::string problem{};  // why it did not run
   bool absent = false;    // it is not here, which is no failure
@@ -51,6 +55,37 @@ struct CrossCheck {
   LaunchOptions bench;
   std::map<std::string, Times> columns;  // of c10d-bench
 };
+
+bool is_on_path(const std::string& program) {
+  std::istringstream folders(env("PATH").value_or(""));
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (access((fs::path(folder) / program).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
+// The benchmarks of others, built for the MPI of this mpirun. What they print is a mean.
+void add_benchmarks_of_mpi(CrossCheck& check, const std::string& flavour) {
+  struct Benchmark {
+    const char* what;
+    std::vector<std::string> command;
+    int column;  // OSU: of all ranks; Intel: of the slowest one
+  };
+  const Benchmark benchmarks[] = {
+      {"OSU", {"osu_allreduce", "-m", fmt::format("{}:{}", kSizes[0], kSizes[3])}, 1},
+      {"IMB", {"IMB-MPI1", "Allreduce", "-npmin", std::to_string(kRanks), "-msglog", "3:24"}, 3}};
+  for (const Benchmark& benchmark : benchmarks) {
+    if (!is_on_path(benchmark.command.front())) continue;
+    Loop loop;
+    loop.what = benchmark.what;
+    loop.column = "raw:mpi";
+    loop.bounds = kSame;
+    loop.column_of_table = benchmark.column;
+    loop.start.command = mpirun_command(flavour, kRanks);
+    loop.start.command.insert(loop.start.command.end(), benchmark.command.begin(),
+                              benchmark.command.end());
+    check.loops.push_back(std::move(loop));
+  }
+}
 
 void add_loops(CrossCheck& check, const Options& options, const fs::path& here,
                const std::string& flavour) {
@@ -77,6 +112,7 @@ void add_loops(CrossCheck& check, const Options& options, const fs::path& here,
   std::vector<std::string> mpi = mpirun_command(flavour, kRanks);
   mpi.push_back(here / ("plain_mpi_" + flavour));
   add("plain loop", "raw:mpi", kSame, 1, std::move(mpi));
+  add_benchmarks_of_mpi(check, flavour);
 }
 
 CrossCheck make(const Options& options) {
@@ -124,10 +160,20 @@ Outcome run_program(LaunchOptions options, Take&& take) try {
 
 int run_loop(Loop& loop) {
   if (!loop.problem.empty()) return 0;
+  const std::size_t before = loop.us.size();
+  bool of_all_ranks = true;
   const Outcome ended = run_program(loop.start, [&](std::string_view line) {
-    if (const auto found = parse_loop_line(line)) loop.us[found->first].push_back(found->second);
+    // Intel's program says for how many ranks the next table is.
+    if (line.find("#processes = ") != line.npos)
+      of_all_ranks = line.find(fmt::format("= {} ", kRanks)) != line.npos;
+    const auto found = loop.column_of_table == 0 ? parse_loop_line(line)
+                                                 : parse_table_row(line, loop.column_of_table);
+    if (found && of_all_ranks && std::ranges::find(kSizes, found->first) != std::end(kSizes))
+      loop.us[found->first].push_back(found->second);
   });
   loop.problem = ended.problem;
+  if (loop.problem.empty() && before == 0 && loop.us.empty())
+    loop.problem = fmt::format("no times of {} ranks; is it built for this mpirun?", kRanks);
   return ended.signal;
 }
 
@@ -178,6 +224,17 @@ std::optional<std::pair<std::uint64_t, double>> parse_loop_line(std::string_view
   if (no_size != std::errc() || space == end || *space != ' ') return {};
   const auto [rest, no_time] = std::from_chars(space + 1, end, us);
   if (no_time != std::errc() || rest != end || !(us > 0)) return {};
+  return std::pair(bytes, us);
+}
+
+std::optional<std::pair<std::uint64_t, double>> parse_table_row(std::string_view line, int column) {
+  std::istringstream words{std::string(line)};
+  std::uint64_t bytes = 0;
+  double us = 0;
+  if (!(words >> bytes)) return {};
+  for (int i = 0; i < column; ++i)
+    if (!(words >> us)) return {};
+  if (!(us > 0)) return {};
   return std::pair(bytes, us);
 }
 

@@ -20,6 +20,9 @@ int run_cross_check(const Options& options);
 // A line of a plain loop: bytes and microseconds.
 std::optional<std::pair<std::uint64_t, double>> parse_loop_line(std::string_view line);
 
+// A row of the tables of OSU's and Intel's benchmarks: bytes, and the microseconds in that column.
+std::optional<std::pair<std::uint64_t, double>> parse_table_row(std::string_view line, int column);
+
 // Of `us` to `base`, launch by launch: the median of the ratios. Both are not empty.
 double median_ratio(const std::vector<double>& us, const std::vector<double>& base);
 

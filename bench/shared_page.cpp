@@ -178,7 +178,6 @@ bool SharedPage::meet(std::int64_t in_time) {
   const bool early = wake(in_time);
   if (oversubscribed_ || size_ == 1) return early;
   leave_shared_cpu();
-  page_->slots()[rank_].cpu.store(sched_getcpu(), std::memory_order_relaxed);
   const std::uint32_t all = ++starts_ * static_cast<std::uint32_t>(size_);
   constexpr std::int64_t kLead = 1000;  // ns: enough for the other ranks to read the time
   const std::int64_t before = page_->start_at.load(std::memory_order_acquire);
@@ -219,7 +218,6 @@ std::int64_t SharedPage::from_root(std::int64_t value) {
 
 double SharedPage::round_trip(int rounds) {
   if (rank_ > 1 || size_ < 2 || oversubscribed_) return 0;
-  if (page_->slots()[0].cpu.load() == page_->slots()[1].cpu.load()) return 0;
   constexpr std::uint32_t kEnd = UINT32_MAX;
   constexpr std::int64_t kLongest = 2'000'000;  // ns in all: on a busy machine few rounds must do
   if (rank_ == 1) {

@@ -58,8 +58,8 @@ class SharedPage {
   std::int64_t sum(std::int64_t value);
   std::int64_t from_root(std::int64_t value);
 
-  // After wake() or meet(): the round trip of a flag between ranks 0 and 1 in microseconds, median
-  // of at most `rounds`; 0 on other ranks than 0, and where the two were on one CPU.
+  // Round trip of a flag between ranks 0 and 1 in microseconds, median of at most `rounds`; 0 on
+  // other ranks than 0.
   double round_trip(int rounds);
 
   // CPUs that any of the ranks was started on, and whether these are fewer than the ranks: every

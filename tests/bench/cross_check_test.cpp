@@ -13,6 +13,17 @@ TEST(CrossCheck, ReadsWhatAPlainLoopPrints) {
     EXPECT_FALSE(parse_loop_line(line)) << line;
 }
 
+TEST(CrossCheck, ReadsTheTablesOfOtherBenchmarks) {
+  const std::pair found(std::uint64_t{65536}, 2.5);
+  EXPECT_EQ(parse_table_row("65536                   2.50", 1), found);
+  EXPECT_EQ(parse_table_row("        65536         1000         1.50         2.50         2.00", 3),
+            found);
+  for (const char* line : {"", "# Size       Avg Latency(us)", "       #bytes #repetitions",
+                           "65536", "65536 0.00", "65536 x", "# #processes = 2 "})
+    EXPECT_FALSE(parse_table_row(line, 1)) << line;
+  EXPECT_FALSE(parse_table_row("65536 1000 1.50", 3));
+}
+
 // What is slow in one launch is slow on both sides of it.
 TEST(CrossCheck, ComparesLaunchByLaunch) {
   EXPECT_DOUBLE_EQ(median_ratio({110, 1100, 330}, {100, 1000, 100}), 1.1);

@@ -349,6 +349,19 @@ TEST(Program, HelpFitsIntoEightyColumns) {
   }
 }
 
+// Whether rows are within their bounds is for a quiet machine to say.
+TEST(Program, CrossChecksItselfAgainstPlainLoops) {
+  const Ended ended = run("doctor --cross-check --launches 1 --time 0.01s --python false");
+  EXPECT_TRUE(ended.code == 0 || ended.code == 1) << ended.out;
+  std::set<std::string> sizes;
+  std::istringstream lines(ended.out);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("native    plain loop")) sizes.insert(line.substr(20, 10));
+  EXPECT_EQ(sizes.size(), 4U) << ended.out;
+  EXPECT_NE(ended.out.find("PyTorch     skipped: exit code 1"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find(" rows outside"), std::string::npos) << ended.out;
+}
+
 TEST(Program, ListsAndDiagnoses) {
   EXPECT_NE(run("list ops").out.find("all_reduce"), std::string::npos);
   EXPECT_TRUE(Json::parse(run("list backends --json").out)["backends"].contains("native"));

@@ -117,6 +117,8 @@ class Judge {
     if (d == Deviation::abort || d == Deviation::leave) return false;
     if (is_other_call(d)) return code == Code::mismatch;
     if (is_other_order(d)) return code == Code::mismatch || code == Code::timed_out;
+    // While exec ends its threads a process can start no more, and may still say so.
+    if (code == Code::out_of_resources && d == Deviation::exec) return told.named == plan_.culprit;
     if (is_death(d))
       return code == Code::peer_died || (code == Code::link_lost && told.forming) ||
              (code == Code::timed_out && plan_.at < 0);

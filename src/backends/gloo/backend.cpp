@@ -32,8 +32,9 @@ constexpr auto kPatience = std::chrono::milliseconds(300);  // for evidence of a
 
 Failure too_many(const BackendContext& context, const Call& call, std::size_t limit) {
   return {.code = Code::out_of_resources,
-          .message = fmt::format(
-              "more than {} async ops of one group wait on gloo: wait() for some", limit),
+          .message = fmt::format("no thread for another async op: {} of one group wait on gloo at "
+                                 "most, wait() for some; or raise ulimit -u",
+                                 limit),
           .rank = context.rank,
           .group = context.group,
           .op = std::string(to_string(kind_of(call.op))),
