@@ -44,4 +44,14 @@ std::optional<AnnouncedCall> read_announced(std::string_view bytes, int size) {
   return call;
 }
 
+std::optional<Misfit> first_misfit(const std::vector<AnnouncedCall>& by_rank) {
+  for (std::size_t from = 0; from < by_rank.size(); ++from)
+    for (std::size_t to = 0; to < by_rank.size(); ++to) {
+      const std::uint64_t sent = by_rank[from].sends[to], expected = by_rank[to].expects[from];
+      if (sent != expected)
+        return Misfit{static_cast<int>(from), static_cast<int>(to), sent, expected};
+    }
+  return {};
+}
+
 }  // namespace c10d::inline v0

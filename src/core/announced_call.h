@@ -27,4 +27,12 @@ std::string to_bytes(const Call& call, const Signature& signature);
 // bootstrap has checked.
 std::optional<AnnouncedCall> read_announced(std::string_view bytes, int size);
 
+// What one rank sends another, and that one expects.
+struct Misfit {
+  int sender, receiver;
+  std::uint64_t sent, expected;
+};
+// The first of an all_to_all_v, as all ranks have announced it.
+std::optional<Misfit> first_misfit(const std::vector<AnnouncedCall>& by_rank);
+
 }  // namespace c10d::inline v0

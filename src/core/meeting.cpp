@@ -191,10 +191,6 @@ Failure late(const ProcessGroup::State& state, const Meeting& meeting,
   throw_failure(std::move(failure));
 }
 
-}  // namespace
-
-namespace {
-
 // For meet().
 class MeetingMember {
  public:

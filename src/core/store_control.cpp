@@ -23,10 +23,11 @@
 namespace c10d::inline v0 {
 namespace {
 
-constexpr int kTicksPerLook = 10;           // of the monitor, between looks at the store
-constexpr int kLooksPerBeat = 5;            // between signs of life: a second
-constexpr int kSilentBeats = 8;             // of a peer, until it is taken for dead
-constexpr std::string_view kLeft = "left";  // the last sign of life
+constexpr int kTicksPerLook = 10;                  // of the monitor, between looks at the store
+constexpr int kLooksPerBeat = 5;                   // between signs of life: a second
+constexpr int kSilentBeats = 8;                    // of a peer, until it is taken for dead
+constexpr std::string_view kLeft = "left";         // the last sign of life
+constexpr std::chrono::milliseconds kGlance{100};  // of a rank that waits, and looks again
 
 // For the looks of all groups at their stores. A store that does not answer holds a thread for each
 // group that uses it; beyond so many, groups wait for each other.
@@ -58,7 +59,7 @@ class StoreControl final : public ControlPlane {
   std::shared_ptr<const Failure> revoke(Failure failure) override;
   std::shared_ptr<const Failure> barrier(Deadline deadline) override;
   void leave() noexcept override;
-  std::vector<int> ranks_that_left() override;
+  std::vector<int> ranks_that_left() override { return ranks_that_left(kStorePatience); }
   void tick() override;
   void end_looks() noexcept override;
   void look_for_evidence() override;
@@ -66,7 +67,7 @@ class StoreControl final : public ControlPlane {
  private:
   void look() noexcept;
   Failure late(const Signature& signature, std::uint64_t sequence, std::string_view phase) override;
-  void look_for_cause();
+  void look_for_cause(Duration patience = kStorePatience);
   void look_for_dead();
   void keep_for_later(const Failure& failure);
   void tell(Duration patience = kStorePatience);  // what was kept
@@ -88,7 +89,10 @@ class StoreControl final : public ControlPlane {
   std::shared_ptr<const Failure> give_up(const Keys& keys, Failure failure);
   void beat();
   // All have one: it was there before anybody came out of the constructor.
-  std::vector<std::string> beats() { return store_->multi_get(keys_of("beat"), kStorePatience); }
+  std::vector<std::string> beats(Duration patience = kStorePatience) {
+    return store_->multi_get(keys_of("beat"), patience);
+  }
+  std::vector<int> ranks_that_left(Duration patience);
   void look_for_beats();
   void look_for_left_peers(const std::vector<std::string>& values);
   std::vector<int> behind(const Signature& signature, std::uint64_t sequence);
@@ -96,7 +100,6 @@ class StoreControl final : public ControlPlane {
   void look_for_left(const std::vector<std::string>& by_rank, std::string_view where);
   // Breaks the group unless every rank announced the same.
   Seen compare(const Call& call, const std::vector<std::string>& values);
-  Seen compare_counts(std::uint64_t sequence, const std::vector<AnnouncedCall>& calls);
 
   const std::shared_ptr<Store> store_;
   Mutex mutex_;
@@ -175,24 +178,27 @@ void StoreControl::look_for_beats() {
   }
 }
 
-std::vector<int> StoreControl::ranks_that_left() {
-  const std::vector<std::string> values = beats();
+std::vector<int> StoreControl::ranks_that_left(Duration patience) {
+  const std::vector<std::string> values = beats(patience);
   std::vector<int> ranks;
   for (int peer = 0; peer < size_; ++peer)
     if (peer != rank_ && values[static_cast<std::size_t>(peer)] == kLeft) ranks.push_back(peer);
   return ranks;
 }
 
-void StoreControl::look_for_left(const std::vector<std::string>& by_rank, std::string_view where) {
-  for (const int peer : ranks_that_left()) {
+void StoreControl::look_for_left(const std::vector<std::string>& by_rank,
+                                 std::string_view where) try {
+  for (const int peer : ranks_that_left(kGlance)) {
     // It wrote this before it left, or never.
-    if (store_->try_get(by_rank[static_cast<std::size_t>(peer)], kStorePatience)) continue;
+    if (store_->try_get(by_rank[static_cast<std::size_t>(peer)], kGlance)) continue;
     fail(ControlPlane::left(peer, where));
     return;
   }
+} catch (const DistTimeoutError&) {  // as in Keys::look_for_cause()
 }
 
-// Of agreement.h.
+// Of agreement.h. A store that does not answer for a while is no reason to give up, as the others
+// may be in the call by what it said before: a look at it then finds nothing new.
 class StoreControl::Keys : public StoreKeys {
  public:
   Keys(StoreControl& control, std::vector<std::string> keys, Deadline deadline)
@@ -200,7 +206,10 @@ class StoreControl::Keys : public StoreKeys {
 
   int size() const noexcept { return control_.size_; }
   bool broken() const noexcept { return control_.broken(); }
-  void look_for_cause() const { control_.look_for_cause(); }
+  void look_for_cause() const try {
+    control_.look_for_cause(kGlance);
+  } catch (const DistTimeoutError&) {  // the monitor counts how long
+  }
   std::vector<int> missing() const {
     std::vector<int> ranks;
     for (int rank = 0; rank < size(); ++rank)
@@ -301,20 +310,11 @@ Seen StoreControl::compare(const Call& call, const std::vector<std::string>& val
     }
     calls.push_back(*std::move(theirs));
   }
-  return std::holds_alternative<AllToAllV>(call.op) ? compare_counts(call.sequence, calls)
-                                                    : Seen::same;
-}
-
-Seen StoreControl::compare_counts(std::uint64_t sequence, const std::vector<AnnouncedCall>& calls) {
-  for (int sender = 0; sender < size_; ++sender)
-    for (int receiver = 0; receiver < size_; ++receiver) {
-      const auto from = static_cast<std::size_t>(sender), to = static_cast<std::size_t>(receiver);
-      if (calls[from].sends[to] == calls[to].expects[from]) continue;
-      fail(counts_mismatch(sequence, sender, receiver, calls[to].expects[from],
-                           calls[from].sends[to]));
-      return Seen::differs;
-    }
-  return Seen::same;
+  if (!std::holds_alternative<AllToAllV>(call.op)) return Seen::same;
+  const auto it = first_misfit(calls);
+  if (!it) return Seen::same;
+  fail(counts_mismatch(call.sequence, it->sender, it->receiver, it->expected, it->sent));
+  return Seen::differs;
 }
 
 template <class AnyKeys>
@@ -393,9 +393,9 @@ void StoreControl::tell(Duration patience) {
 }
 
 // Takes over the failure that another rank published.
-void StoreControl::look_for_cause() {
+void StoreControl::look_for_cause(Duration patience) {
   if (broken()) return;
-  if (const std::optional<std::string> text = store_->try_get("cause", kStorePatience))
+  if (const std::optional<std::string> text = store_->try_get("cause", patience))
     write_cause(header_, from_text(*text));
 }
 

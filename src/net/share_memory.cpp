@@ -214,7 +214,8 @@ class Handout {
       std::erase_if(visitors_, [now](const Visitor& visitor) { return now >= visitor.until; });
       for (const std::size_t ready : wait(patience)) serve(visitors_[ready]);
       std::erase_if(visitors_, [](const Visitor& visitor) { return !visitor.fd; });
-      while (has_room() && accept_one()) {
+      // Strangers may come as fast as they are accepted: not all before the next look.
+      for (std::size_t i = 0; i < kVisitors && has_room() && accept_one(); ++i) {
       }
     }
   }

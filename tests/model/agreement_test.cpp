@@ -25,6 +25,7 @@ struct Job {
   std::uint64_t impatient = 0;   // the call that rank 1 does not wait for
   std::uint64_t left = 0;        // the round before which rank 2 leaves
   std::uint64_t aborted = 0;     // the call before which rank 2 breaks the group, and tells later
+  int deaf = -1;                 // the rank that no look at the store tells of a failure
   int blocking = -1;             // the rank that makes no call after one that failed
   bool together = false;         // who is in a call is held there until all are
   bool learns_at_once = false;   // that the group broke, before each call
@@ -195,7 +196,9 @@ class InStore : public View {
       group_.keys[sequence_ - age][rank_].store(kAbsent, std::memory_order_seq_cst);
     loop_ = here();
   }
-  void look_for_cause() { knows = model::broken() || knows; }
+  void look_for_cause() {
+    if (rank_ != job_.deaf) knows = model::broken() || knows;
+  }
   bool is_late() const { return is_impatient(); }
   bool bar(int rank) {
     if (slip_.bars_nobody) return true;
@@ -309,6 +312,7 @@ TEST(AgreementInStore, WhoGivesUpGivesUpForAll) {
     for (const std::uint64_t call : {1u, 2u, 3u}) {
       expect_whole(run<InStore>({}, {.impatient = call, .together = together}));
       expect_whole(run<InStore>({}, {.odd = call, .impatient = 2, .together = together}));
+      expect_whole(run<InStore>({}, {.impatient = call, .deaf = 1, .together = together}));
       expect_whole(run<InStore>({}, {.aborted = call, .together = together}));
     }
 }

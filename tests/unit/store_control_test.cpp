@@ -246,6 +246,66 @@ class StoreWithPauses final : public RequestStore<Store> {
   Engine engine_;
 };
 
+// In memory; takes what it is told, but leaves the next so many questions without an answer.
+class StoreThatStutters final : public RequestStore<Store> {
+ public:
+  StoreThatStutters() : RequestStore(1h), engine_({}) {}
+
+  void ignore(int questions) {
+    const std::lock_guard lock(mutex_);
+    ignored_ = questions;
+  }
+  // Returns once it answers again.
+  bool await_answers() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 30s, [&] { return ignored_ == 0; });
+  }
+
+ private:
+  Reply perform(const Request& request, Deadline) override {
+    const std::lock_guard lock(mutex_);
+    const bool asks = request.op == StoreOp::try_get || request.op == StoreOp::multi_get;
+    if (asks && ignored_ > 0) {
+      --ignored_;
+      changed_.notify_all();
+      return timed_out(request.keys);
+    }
+    Reply answer;
+    engine_.submit(request, {}, [&](Reply reply) { answer = std::move(reply); });
+    engine_.expire(std::chrono::steady_clock::now());
+    return answer;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int ignored_ = 0;
+  Engine engine_;
+};
+
+// Who gave up would do so alone, where the others have read that all have come.
+TEST(StoreControl, ARankThatWaitsInACallOutlivesASilenceOfTheStore) {
+  const auto store = std::make_shared<StoreThatStutters>();
+  const auto planes = make_both(store);
+  const Op op = Barrier{};
+  const Call call{op, 1, hash_of(signature_of(op, 2)), after(1h), false, 0};
+  const auto calls = [&](int rank) {
+    return [&, rank] { return planes[rank]->agree(call, Control::Waiting::sleep); };
+  };
+  const auto passes = [&](int rank) {
+    return [&, rank] { return planes[rank]->barrier(after(1h)); };
+  };
+  const auto expect_both = [&](const auto& enters) {
+    store->ignore(20);
+    auto first = std::async(std::launch::async, enters(0));
+    EXPECT_TRUE(store->await_answers());
+    EXPECT_EQ(enters(1)(), nullptr);
+    EXPECT_EQ(first.get(), nullptr);
+  };
+  expect_both(calls);
+  expect_both(passes);
+  for (const Plane& plane : planes) unwatch(*plane);
+}
+
 // Who gives an op a deadline waits no longer for a store either, however patient that is by itself.
 TEST(GroupsOfAStore, GiveEveryRequestTheDeadlineOfTheCall) {
   const auto store = std::make_shared<StoreWithPauses>();

@@ -228,9 +228,8 @@ void Messages::warn_of_unreceived() {
       add(frame);
     if (first)
       log(LogLevel::warn,
-          "group \"{}\": rank {} sent rank {} {} message{} that no recv took, the first with tag "
-          "{} "
-          "and {} bytes",
+          "group \"{}\": rank {} sent rank {} {} message{} that no recv took, the first with "
+          "tag {} and {} bytes",
           team_->context().group, source, team_->rank(), count, count == 1 ? "" : "s", first->tag,
           first->total);
   }
