@@ -145,12 +145,11 @@ void StoreControl::beat() {
 
 // A message may still be on its way from a rank that has left.
 void StoreControl::look_for_left_peers(const std::vector<std::string>& values) {
-  constexpr std::int64_t kOnItsWay = 1'000'000'000;
-  const auto now = steady_ns();
+  const std::int64_t a_second_ago = steady_ns() - 1'000'000'000;
   const bool all_left = std::count(values.begin(), values.end(), kLeft) == size_ - 1;
   visit_records(own_, [&](const Recorded& record) {
     if (record.state != Record::running || !is_point_to_point(record.signature.kind) ||
-        now - record.start_ns <= kOnItsWay)
+        record.start_ns >= a_second_ago)
       return;
     int peer = record.signature.root;
     if (peer == kAnySource && all_left) peer = rank_ == 0 ? 1 : 0;

@@ -148,6 +148,10 @@ class Judge {
     if (named == -1 && code == Code::timed_out &&
         std::string_view(told.text).find("from any rank") != std::string_view::npos)
       return true;
+    // Who was stopped holds the lock of the file; docs/limits.md says so.
+    if (named == -1 &&
+        std::string_view(told.text).find("held the lock of the file") != std::string_view::npos)
+      return plan_.deviation == Deviation::stop;
     if (named < 0) return false;
     const bool culprit = named == plan_.culprit;
     if (code == Code::revoked)
