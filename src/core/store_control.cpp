@@ -135,6 +135,7 @@ void StoreControl::leave() noexcept try {
   if (std::exchange(left_, true)) return;
   own_.presence.store(Presence::left, std::memory_order_release);
   store_->set(beat_key(rank_), kLeft, patience);
+  if (broken() && store_answers_) let_others_look([this] { return beats(); });
 } catch (const std::exception&) {  // the store is gone, and nobody can be told
 }
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <thread>
+
 #include "src/core/members.h"
 #include "src/core/recorder.h"
 
@@ -12,6 +14,15 @@ bool has_running_op(const RankBlock& block) {
   bool runs = false;
   visit_records(block, [&](const Recorded& op) { runs = runs || op.state == Record::running; });
   return runs;
+}
+
+void let_others_look(const std::function<std::vector<std::string>()>& beats) {
+  constexpr std::chrono::milliseconds kTwoLooks{500}, kPause{20};
+  const Deadline end = std::chrono::steady_clock::now() + kTwoLooks;
+  const auto all_left = [&] {
+    return std::ranges::all_of(beats(), [](const std::string& beat) { return beat == kLeft; });
+  };
+  while (!all_left() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(kPause);
 }
 
 Failure store_is_silent(const std::string& group, const std::vector<Member>& members,

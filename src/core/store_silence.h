@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,12 @@ class StoreSilence {
 
 // Whether this rank waits in an op.
 bool has_running_op(const RankBlock& block);
+
+inline constexpr std::string_view kLeft = "left";  // the last sign of life of a rank
+
+// Who leaves a broken group may serve its store, and end with it: returns when the others have had
+// the time to look there for the cause, or all have left. `beats()` is every rank's sign of life.
+void let_others_look(const std::function<std::vector<std::string>()>& beats);
 
 // Which ranks cannot be seen without the store. `why` it does not answer.
 Failure store_is_silent(const std::string& group, const std::vector<Member>& members,

@@ -2,6 +2,7 @@
 #include "tests/fault/mismatch.h"
 
 #include <chrono>
+#include <deque>
 
 namespace c10d::fault {
 namespace {
@@ -172,7 +173,7 @@ int call_mismatched_with_more_queued(ProcessGroup& world, int rounds) {
 int reduce_while_one_aborts(ProcessGroup& world, int rounds) {
   constexpr std::size_t kSmall = 60;
   // What an op of MPI that failed may still write to.
-  std::vector<std::vector<Float16>> memory;
+  std::deque<std::vector<Float16>> memory;
   int ended = 0;
   for (int round = 0; round < rounds; ++round) {
     ProcessGroup group = world.new_group({0, 1, 2}, "aborted" + std::to_string(round));
