@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -14,6 +15,7 @@
 #include <string>
 
 #include "bench/controller.h"
+#include "bench/environment.h"
 #include "bench/format.h"
 #include "bench/record.h"
 #include "bench/stats.h"
@@ -32,11 +34,11 @@ constexpr int kAllSkipped = 77;
 
 using Times = std::map<std::uint64_t, std::vector<double>>;  // microseconds by size and launch
 
-struct Bounds {  // of a ratio
+struct Bounds {  // of a ratio, to three decimals as it is printed
   double low = 0, high = 0;
 };
-constexpr Bounds kSame{1 / 1.2, 1.2};  // within 20 %, whichever is the base
-constexpr Bounds kTwice{0.5, 2};       // a framework does more around each call
+constexpr Bounds kSame{0.833, 1.2};  // within 20 %, whichever is the base
+constexpr Bounds kTwice{0.5, 2};     // a framework does more around each call
 
 // A program that knows nothing of the benchmark, and the column that it is held against.
 struct Loop {
@@ -199,19 +201,62 @@ void print_loop(const Loop& loop, const Times& column, Verdicts& verdicts) {
     fmt::print("{:<10}{:<12}{}\n", loop.column, loop.what, "skipped: " + loop.problem);
     return;
   }
+  if (column.empty()) {
+    fmt::print("{:<10}{:<12}skipped: the benchmark has no times of it here\n", loop.column,
+               loop.what);
+    return;
+  }
   for (const auto& [size, us] : loop.us) {
     const auto bench = column.find(size);
     if (bench == column.end()) continue;
-    const double ratio = median_ratio(bench->second, us);
-    const bool inside = ratio >= loop.bounds.low && ratio <= loop.bounds.high;
+    const Ratio ratio = ratio_of_launches(bench->second, us);
+    const double printed = std::round(ratio.middle * 1000) / 1000;
+    const bool inside = printed >= loop.bounds.low && printed <= loop.bounds.high;
     ++verdicts.rows;
     verdicts.outside += inside ? 0 : 1;
-    fmt::print("{:<10}{:<12}{:>8}{:>10}{:>10}{:>8}  {}\n", loop.column, loop.what, bytes_text(size),
-               microseconds_text(median(bench->second)), microseconds_text(median(us)),
-               ratio_text(ratio),
-               fmt::format("{} {:.2f} to {:.2f}", inside ? "within" : "OUTSIDE", loop.bounds.low,
-                           loop.bounds.high));
+    fmt::print("{:<10}{:<12}{:>8}{:>10}{:>10}  {:<22}{} {:.3f} to {:.3f}\n", loop.column, loop.what,
+               bytes_text(size), microseconds_text(median(bench->second)),
+               microseconds_text(median(us)),
+               fmt::format("{:.3f} [{:.3f}, {:.3f}]", printed, ratio.least, ratio.most),
+               inside ? "within" : "OUTSIDE", loop.bounds.low, loop.bounds.high);
   }
+}
+
+// Every program once. Returns an exit code, 0 to go on.
+int run_launch(CrossCheck& check, const std::vector<std::size_t>& order) {
+  for (const std::size_t i : order) {
+    if (i < check.loops.size()) {
+      if (const int signal = run_loop(check.loops[i])) return 128 + signal;
+      continue;
+    }
+    const Outcome ended = run_bench(check);
+    if (ended.signal != 0) return 128 + ended.signal;
+    if (ended.problem.empty()) continue;
+    fmt::print(stderr, "c10d-bench: run: {}\n", ended.problem);
+    return 1;
+  }
+  return 0;
+}
+
+// Returns the exit code.
+int print_all(const CrossCheck& check, int launches) {
+  fmt::print(
+      "all_reduce f32 sum, {} ranks, {} launch{}; us: p50 of the slowest rank, median of the "
+      "launches\nratio: bench / loop in each launch: median [least, most]\n\n"
+      "{:<10}{:<12}{:>8}{:>10}{:>10}  {}\n",
+      kRanks, launches, launches == 1 ? "" : "es", "column", "against", "S", "bench us", "loop us",
+      "ratio");
+  Verdicts verdicts;
+  bool failed = false;
+  for (const Loop& loop : check.loops) {
+    const auto column = check.columns.find(loop.column);
+    print_loop(loop, column == check.columns.end() ? Times{} : column->second, verdicts);
+    failed = failed || (!loop.problem.empty() && !loop.absent && loop.what != "PyTorch");
+  }
+  fmt::print("\n{} of {} rows outside: there the benchmark and the loop disagree\n",
+             verdicts.outside, verdicts.rows);
+  if (verdicts.outside > 0 || failed) return 1;
+  return verdicts.rows == 0 ? kAllSkipped : 0;
 }
 
 }  // namespace
@@ -238,45 +283,28 @@ std::optional<std::pair<std::uint64_t, double>> parse_table_row(std::string_view
   return std::pair(bytes, us);
 }
 
-double median_ratio(const std::vector<double>& us, const std::vector<double>& base) {
+Ratio ratio_of_launches(const std::vector<double>& us, const std::vector<double>& base) {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < std::min(us.size(), base.size()); ++i)
     ratios.push_back(us[i] / base[i]);
-  return median(std::move(ratios));
+  const auto [least, most] = std::ranges::minmax(ratios);
+  return {median(std::move(ratios)), least, most};
 }
 
 int run_cross_check(const Options& options) {
+  const std::optional<std::string> other = other_work();  // before any of this one's
   CrossCheck check = make(options);
   std::mt19937_64 random(options.seed);
   std::vector<std::size_t> order(check.loops.size() + 1);
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  for (int number = 0; number < options.launches; ++number) {
+  for (int number = 1; number <= options.launches; ++number) {
+    fmt::print(stderr, "cross-check: launch {} of {}\n", number, options.launches);
     std::shuffle(order.begin(), order.end(), random);
-    for (const std::size_t i : order) {
-      if (i < check.loops.size()) {
-        if (const int signal = run_loop(check.loops[i])) return 128 + signal;
-        continue;
-      }
-      const Outcome ended = run_bench(check);
-      if (ended.signal != 0) return 128 + ended.signal;
-      if (ended.problem.empty()) continue;
-      fmt::print(stderr, "c10d-bench: run: {}\n", ended.problem);
-      return 1;
-    }
+    if (const int code = run_launch(check, order)) return code;
   }
-  fmt::print(
-      "all_reduce f32 sum, {} ranks, {} launches; p50 of the slowest rank, median of the "
-      "launches; ratio: bench / loop\n\n{:<10}{:<12}{:>8}{:>10}{:>10}{:>8}\n",
-      kRanks, options.launches, "column", "against", "S", "bench us", "loop us", "ratio");
-  Verdicts verdicts;
-  bool failed = false;
-  for (const Loop& loop : check.loops) {
-    print_loop(loop, check.columns[loop.column], verdicts);
-    failed = failed || (!loop.problem.empty() && !loop.absent && loop.what != "PyTorch");
-  }
-  fmt::print("\n{} of {} rows outside\n", verdicts.outside, verdicts.rows);
-  if (verdicts.outside > 0 || failed) return 1;
-  return verdicts.rows == 0 ? kAllSkipped : 0;
+  const int code = print_all(check, options.launches);
+  if (other) fmt::print("W002 {} before the first launch; repeat when idle\n", *other);
+  return code;
 }
 
 }  // namespace c10d::bench

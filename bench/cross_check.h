@@ -23,7 +23,12 @@ std::optional<std::pair<std::uint64_t, double>> parse_loop_line(std::string_view
 // A row of the tables of OSU's and Intel's benchmarks: bytes, and the microseconds in that column.
 std::optional<std::pair<std::uint64_t, double>> parse_table_row(std::string_view line, int column);
 
-// Of `us` to `base`, launch by launch: the median of the ratios. Both are not empty.
-double median_ratio(const std::vector<double>& us, const std::vector<double>& base);
+// Of `us` to `base`, launch by launch: not the quotient of their medians. Both are not empty.
+struct Ratio {
+  double middle = 0;  // the median
+  double least = 0;
+  double most = 0;
+};
+Ratio ratio_of_launches(const std::vector<double>& us, const std::vector<double>& base);
 
 }  // namespace c10d::bench

@@ -5,7 +5,6 @@
 
 #include <map>
 #include <set>
-#include <utility>
 
 #include "bench/bandwidth.h"
 #include "bench/format.h"
@@ -49,21 +48,18 @@ void look_at_controls(const Summary& summary, double min_effect, std::vector<War
   }
 }
 
-void look_for_modes(const Results& results, std::vector<WarnRecord>& found) {
-  constexpr double kGap = 1.8;
-  std::map<std::pair<CellKey, std::string>, std::vector<double>> blocks;
-  for (const CellRecord& cell : results.cells)
-    if (!is_control(cell.backend)) blocks[{cell.key, cell.backend}].push_back(cell.us.p50);
-  for (auto& [cell, values] : blocks) {
-    const auto modes = two_modes(std::move(values), kGap);
-    if (!modes) continue;
-    const auto& [key, backend] = cell;
-    found.push_back(
-        {"W021",
-         fmt::format("{} {} {}: two modes, {} and {} us", backend, key.op, bytes_text(key.bytes),
-                     microseconds_text(modes->first), microseconds_text(modes->second)),
-         fmt::format("{}:{}:{}", key.op, backend, size_word(key.bytes))});
-  }
+void look_for_modes(const Summary& summary, std::vector<WarnRecord>& found) {
+  for (const OpTable& table : summary.tables)
+    for (const SizeRow& row : table.rows)
+      for (const BackendCell& cell : row.cells) {
+        if (!cell.modes) continue;
+        const std::string& op = table.key.op;
+        found.push_back({"W021",
+                         fmt::format("{} {} {}: two modes, {} and {} us", cell.backend, op,
+                                     bytes_text(row.bytes), microseconds_text(cell.modes->first),
+                                     microseconds_text(cell.modes->second)),
+                         fmt::format("{}:{}:{}", op, cell.backend, size_word(row.bytes))});
+      }
 }
 
 // A mean may be rounded in more than one way; everything else has one right result.
@@ -101,7 +97,7 @@ std::vector<WarnRecord> findings(const Results& results, const Summary& summary,
   look_at_distances(results, found);
   look_at_switches(results, found);
   look_at_controls(summary, min_effect, found);
-  look_for_modes(results, found);
+  look_for_modes(summary, found);
   return found;
 }
 

@@ -30,8 +30,8 @@ constexpr const char* kExamples =
     "  c10d-bench run -n 4 all -s 1K,1M\n";
 constexpr const char* kFooter =
     "Values in brackets are the defaults.\n"
-    "Exit codes: 0 ok, 1 a backend failed, 2 usage, 3 wrong data, 5 noisy (--strict),\n"
-    "77 nothing could run, 124 timeout, 128+n signal.";
+    "Exit codes: 0 ok, 1 a backend failed or a row is outside, 2 usage, 3 wrong data,\n"
+    "5 noisy (--strict), 77 nothing could run, 124 timeout, 128+n signal.";
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
@@ -385,17 +385,19 @@ void add_looking(CLI::App& app, Options& options, Texts& texts) {
   store->add_option("--time", texts.time, "time for one line of the table")->capture_default_str();
   CLI::App* doctor =
       command("doctor", "what this machine offers to a benchmark", Command::doctor, "doctor");
-  doctor->add_flag("--json", options.json_listing, "one JSON object");
-  doctor->add_flag("--cross-check", options.cross_check,
-                   "hold run's all_reduce against plain loops around the same libraries");
+  CLI::Option* check =
+      doctor->add_flag("--cross-check", options.cross_check,
+                       "hold run's all_reduce against plain loops around the same libraries");
+  doctor->add_flag("--json", options.json_listing, "one JSON object")->excludes(check);
   doctor->add_option("--launches", options.launches, "of the cross-check: sets of fresh processes")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  doctor->add_option("--time", texts.time, "of the cross-check: for a size in a launch")
+  doctor->add_option("--time", texts.time, "of the cross-check: measuring per size and launch")
       ->capture_default_str();
   doctor->add_option("--python", options.pythons, "of the cross-check: with PyTorch")
       ->delimiter(',')
       ->capture_default_str();
+  for (const char* of : {"--launches", "--time", "--python"}) doctor->get_option(of)->needs(check);
   CLI::App* list = command("list", "names that options take", Command::list, "list ops");
   list->add_option("topic", options.topic, "ops, backends, dtypes, redops, algos, checks, columns")
       ->required();

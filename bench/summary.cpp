@@ -15,6 +15,8 @@ namespace {
 
 // Below this a copy is over before its loop is warm, and a share of it says nothing.
 constexpr std::uint64_t kCeilFrom = 4096;
+// Between the slowest block of the fast mode and the fastest of the slow one.
+constexpr double kModeGap = 1.8;
 
 using Blocks = std::vector<const CellRecord*>;
 struct Group {
@@ -104,6 +106,9 @@ BackendCell cell_of(const std::string& backend, const Group& group, std::optiona
   const Blocks& blocks = found->second;
   cell.p50 = bootstrap(
       by_launch(blocks, [](const CellRecord& c) { return std::optional(c.us.p50); }), bytes + 1);
+  std::vector<double> medians;
+  for (const CellRecord* block : blocks) medians.push_back(block->us.p50);
+  cell.modes = two_modes(std::move(medians), kModeGap);
   put_quantiles(blocks, cell);
   cell.alg = median_of(blocks, &CellRecord::alg);
   cell.bus = median_of(blocks, &CellRecord::bus);

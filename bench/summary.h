@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/record.h"
@@ -13,8 +14,9 @@ namespace c10d::bench {
 // One backend at one size, over all its blocks and launches.
 struct BackendCell {
   std::string backend;
-  std::optional<SkipRecord> skip;  // then there is nothing else
-  Estimate p50;                    // us
+  std::optional<SkipRecord> skip;                  // then there is nothing else
+  Estimate p50;                                    // us
+  std::optional<std::pair<double, double>> modes;  // us, where its blocks fall into two groups
   double min = 0;
   double p90 = 0;
   std::optional<double> p99;

@@ -23,6 +23,8 @@ struct Grid {
   std::vector<std::vector<std::string>> rows;
 };
 
+constexpr const char* kTwoModes = "*";
+
 std::string bandwidth_text(const std::optional<double>& gbps) {
   if (!gbps) return "-";
   return fmt::format(fmt::runtime(*gbps < 0.0095  ? "{:.1g}"
@@ -34,7 +36,7 @@ std::string bandwidth_text(const std::optional<double>& gbps) {
 std::string value_of(const BackendCell& cell, std::string_view column) {
   if (column == "wrong" && !cell.skip) return fmt::format("{}", cell.wrong);
   if (cell.skip) return column == "p50" ? "skip" : "";
-  if (column == "p50") return microseconds_text(cell.p50.value);
+  if (column == "p50") return microseconds_text(cell.p50.value) + (cell.modes ? kTwoModes : "");
   if (column == "min") return microseconds_text(cell.min);
   if (column == "p90") return microseconds_text(cell.p90);
   if (column == "p99") return cell.p99 ? microseconds_text(*cell.p99) : "";
@@ -245,6 +247,15 @@ Grid grid_of(const OpTable& table, const Summary& summary, const TableStyle& sty
   return grid;
 }
 
+// What the mark in it means; nothing where there is none.
+std::string legend_of(const Grid& grid) {
+  for (const auto& row : grid.rows)
+    for (const std::string& text : row)
+      if (text.ends_with(kTwoModes))
+        return fmt::format("{} two modes: W021 names them\n", kTwoModes);
+  return "";
+}
+
 std::string title_of(const OpTable& table, const Summary& summary) {
   std::string title =
       fmt::format("{}{}, {} rank{}", table.title(),
@@ -261,7 +272,9 @@ std::string title_of(const OpTable& table, const Summary& summary) {
 
 const std::vector<ColumnFacts>& column_facts() {
   static const std::vector<ColumnFacts> facts = {
-      {"p50", "median time, us: of a block, of a launch's blocks, geometric mean of launches"},
+      {"p50",
+       "median time, us: of a block, of a launch's blocks, geometric mean of launches; * two "
+       "modes"},
       {"min", "fastest iteration, us"},
       {"p90", "90th percentile over all iterations, us"},
       {"p99", "99th percentile, us; blank below 300 iterations"},
@@ -283,7 +296,8 @@ std::string text_tables(const Summary& summary, const TableStyle& style) {
   std::string text;
   for (const OpTable& table : summary.tables) {
     text += '\n' + title_of(table, summary) + '\n';
-    text += draw(grid_of(table, summary, style), style) + fit_text(table, style.width);
+    const Grid grid = grid_of(table, summary, style);
+    text += draw(grid, style) + legend_of(grid) + fit_text(table, style.width);
   }
   return text;
 }
@@ -302,6 +316,7 @@ std::string markdown_tables(const Summary& summary, const TableStyle& style) {
     for (const Column& column : grid.columns) text += column.left ? " :-- |" : " --: |";
     text += '\n';
     for (const auto& row : grid.rows) text += fmt::format("| {} |\n", fmt::join(row, " | "));
+    if (const std::string legend = legend_of(grid); !legend.empty()) text += "\n\\" + legend;
   }
   return text;
 }

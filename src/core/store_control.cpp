@@ -108,7 +108,7 @@ class StoreControl final : public ControlPlane {
   Mutex look_mutex_;
   CondVar looked_;
   bool looking_ C10D_GUARDED_BY(look_mutex_) = false;
-  // Who looks:
+  // Of who looks: these three.
   int looks_ = 0;
   StoreSilence silence_;
   struct Beat {
@@ -116,7 +116,6 @@ class StoreControl final : public ControlPlane {
     int silent = 0;  // how many looks found the same
   };
   std::vector<Beat> beats_{static_cast<std::size_t>(size_)};  // by rank
-  // Until here.
   std::atomic<bool> store_answers_ = true;  // when it was looked at last
   std::atomic<bool> leaving_ = false;
   // Since the last look. Whoever has something to tell sets it.

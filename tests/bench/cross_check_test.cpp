@@ -26,8 +26,12 @@ TEST(CrossCheck, ReadsTheTablesOfOtherBenchmarks) {
 
 // What is slow in one launch is slow on both sides of it.
 TEST(CrossCheck, ComparesLaunchByLaunch) {
-  EXPECT_DOUBLE_EQ(median_ratio({110, 1100, 330}, {100, 1000, 100}), 1.1);
-  EXPECT_DOUBLE_EQ(median_ratio({2, 8}, {1, 2, 5}), 3);
+  const Ratio ratio = ratio_of_launches({1100, 330, 110}, {1000, 100, 100});
+  EXPECT_DOUBLE_EQ(ratio.middle, 1.1);
+  EXPECT_DOUBLE_EQ(ratio.least, 1.1);
+  EXPECT_DOUBLE_EQ(ratio.most, 3.3);
+  EXPECT_DOUBLE_EQ(ratio_of_launches({2, 8}, {1, 2, 5}).middle, 3)
+      << "a launch that one side lacks";
 }
 
 }  // namespace

@@ -359,7 +359,22 @@ TEST(Program, CrossChecksItselfAgainstPlainLoops) {
     if (line.starts_with("native    plain loop")) sizes.insert(line.substr(20, 10));
   EXPECT_EQ(sizes.size(), 4U) << ended.out;
   EXPECT_NE(ended.out.find("PyTorch     skipped: exit code 1"), std::string::npos) << ended.out;
-  EXPECT_NE(ended.out.find(" rows outside"), std::string::npos) << ended.out;
+  for (const char* words : {"2 ranks, 1 launch;", "rows outside: there the benchmark and the loop"})
+    EXPECT_NE(ended.out.find(words), std::string::npos) << ended.out;
+}
+
+TEST(Program, RefusesOptionsOfTheCrossCheckWhereTheyCountNothing) {
+  const auto complaint = [](const std::string& options) {
+    const Ended ended = run_line(C10D_BENCH " doctor " + options + " 2>&1");
+    EXPECT_EQ(ended.code, 2) << options;
+    return ended.out;
+  };
+  EXPECT_NE(complaint("--cross-check --json").find("--cross-check excludes --json"),
+            std::string::npos);
+  for (const char* option : {"--launches 3", "--time 0.1s", "--python python3"}) {
+    const std::string out = complaint(option);
+    EXPECT_NE(out.find("requires --cross-check"), std::string::npos) << out;
+  }
 }
 
 TEST(Program, ListsAndDiagnoses) {

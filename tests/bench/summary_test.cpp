@@ -147,6 +147,28 @@ TEST(Summary, TwoModesAreReportedWithTheWordsToSeeThemAgain) {
       << text;
 }
 
+TEST(Table, MarksTheTimesThatHaveTwoModes) {
+  Results results = synthetic_results({{"native", 1}, {"gloo", 2}});
+  TableStyle style;
+  const std::string legend = "* two modes: W021 names them\n";
+  EXPECT_EQ(text_tables(summarise(results, true, 0.02), style).find('*'), std::string::npos);
+  for (CellRecord& cell : results.cells)
+    if (cell.backend == "gloo" && cell.key.bytes == 65536 && cell.block % 2 == 0) cell.us.p50 *= 5;
+  const Summary summary = summarise(results, true, 0.02);
+  for (const std::size_t width : {180, 80}) {
+    style.width = width;
+    const std::string text = text_tables(summary, style);
+    EXPECT_NE(text.find(microseconds_text(summary.tables[0].rows[1].cells[1].p50.value) + "* "),
+              std::string::npos)
+        << text;
+    EXPECT_EQ(std::count(text.begin(), text.end(), '*'), 2) << text;
+    EXPECT_NE(text.find(legend), std::string::npos) << text;
+  }
+  EXPECT_NE(markdown_tables(summary, style).find("\n\\" + legend), std::string::npos);
+  style.columns = {"p90"};
+  EXPECT_EQ(text_tables(summary, style).find('*'), std::string::npos) << "no mark, no legend";
+}
+
 TEST(Summary, CachesAndConcurrencyAreTablesOfTheirOwn) {
   Results results = synthetic_results({{"native", 1}});
   const std::vector<CellRecord> cells = results.cells;
