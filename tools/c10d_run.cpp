@@ -136,10 +136,16 @@ int run(const RunOptions& options) {
       fmt::print(stderr, "c10d-run: where the ranks were when they were stopped:\n{}",
                  result.places);
     if (result.exit_code == 0) {
-      fmt::print(stderr, "c10d-run: the others went on without, to a good end\n");
+      fmt::print(stderr, "c10d-run: the others went on without it, to a good end\n");
       return 0;
     }
-    if (restart == options.max_restarts || result.forwarded_signal != 0) return result.exit_code;
+    if (result.forwarded_signal != 0) return result.exit_code;
+    if (restart == options.max_restarts) {
+      if (restart > 0)
+        fmt::print(stderr, "c10d-run: gave up after {} restart{}\n", restart,
+                   restart == 1 ? "" : "s");
+      return result.exit_code;
+    }
     const auto pause = backoff.after(std::chrono::steady_clock::now() - started);
     const std::string which = fmt::format("{} of {}", restart + 1, options.max_restarts);
     if (const int signal = signal_before_restart(which, pause)) {

@@ -91,6 +91,7 @@ void become_mpirun(const RunOptions& options) {
     setenv(name, "1", 0);
   setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
+  setenv("C10D_BACKEND", "mpi", 0);  // unless the user chose another
   if (options.environment.count("MASTER_ADDR") == 0) setenv("MASTER_ADDR", "127.0.0.1", 1);
   if (options.environment.count("MASTER_PORT") == 0)
     setenv("MASTER_PORT", std::to_string(hold_port().second).c_str(), 1);

@@ -10,6 +10,7 @@
 
 #include "c10d/env.h"
 #include "c10d/error.h"
+#include "src/launch/spawn.h"
 #include "src/net/address.h"
 #include "tools/run_options.h"
 #include "tools/run_words.h"
@@ -90,7 +91,7 @@ std::vector<Entry> entries_of(const HostCommands& wanted) {
   std::vector<Entry> entries;
   std::set<std::string> seen;
   for (const std::string& text : split(wanted.hosts, ',')) {
-    const auto refuse = [&](const char* why) {
+    const auto refuse = [&](const std::string& why) {
       usage_error(
           fmt::format("--hosts {}: '{}' {}; write node1:4,node2:4, the ranks of each "
                       "behind its name",
@@ -105,7 +106,8 @@ std::vector<Entry> entries_of(const HostCommands& wanted) {
     if (!seen.insert(parts.host).second) refuse("names a host a second time");
     const bool has_ranks = text != parts.host && text != '[' + parts.host + ']';
     const std::optional<int> ranks = to_int(parts.port);
-    if (has_ranks && (!ranks || *ranks < 1)) refuse("has no number of ranks from 1 on");
+    if (has_ranks && (!ranks || *ranks < 1 || *ranks > kMaxLocalRanks))
+      refuse(fmt::format("has no number of ranks from 1 to {}", kMaxLocalRanks));
     entries.push_back({parts.host, has_ranks ? parts.port : wanted.ranks});
   }
   return entries;

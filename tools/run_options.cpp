@@ -16,6 +16,7 @@
 #include "c10d/version.h"
 #include "src/core/host.h"
 #include "src/core/nearest.h"
+#include "src/launch/spawn.h"
 #include "tools/run_hosts.h"
 #include "tools/run_words.h"
 
@@ -33,7 +34,7 @@ constexpr const char* kFooter = R"(Examples:
   c10d-run -n 4 --log-dir logs -r 3 ./train   output in logs/RANK/stdout.log and stderr.log
   c10d-run -n 4 --max-restarts 2 ./train  all ranks again after a failure, twice at most
   c10d-run -n 4 --print mpirun ./train    the line to type for another launcher
-  c10d-run -n 4 --via mpirun ./train      let mpirun start the ranks (backend mpi)
+  c10d-run -n 4 --via mpirun ./train      mpirun starts the ranks (C10D_BACKEND: mpi)
   c10d-run --print-commands -H node1:4,node2:4 ./train   what to type on each of several hosts
 
 Each rank finds in its environment C10D_RANK, C10D_WORLD_SIZE, C10D_STORE, ..., and what torchrun
@@ -216,8 +217,9 @@ int ranks_of(const std::string& text) {
     usage_error(
         fmt::format("--nproc-per-node {}: c10d-run counts no such devices; give a number", text));
   const std::optional<int> ranks = to_int(text);
-  if (!ranks || *ranks < 1)
-    usage_error(fmt::format("-n {}: give a number of ranks from 1 on, or auto", text));
+  if (!ranks || *ranks < 1 || *ranks > kMaxLocalRanks)
+    usage_error(
+        fmt::format("-n {}: give a number of ranks from 1 to {}, or auto", text, kMaxLocalRanks));
   return *ranks;
 }
 

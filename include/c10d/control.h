@@ -22,8 +22,8 @@ struct Query {
 // Whether, and if not why not; if the library below has no such op, how it is composed.
 struct Support {
   bool ok = true;
-  std::string reason;    // when not ok
-  std::string composed;  // "all_to_all + local sum": when ok but not the library's own op
+  std::string reason{};    // when not ok
+  std::string composed{};  // "all_to_all + local sum": when ok but not the library's own op
   explicit operator bool() const noexcept { return ok; }
 };
 

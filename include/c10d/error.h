@@ -50,12 +50,12 @@ C10D_API Reason reason_of(Code code) noexcept;
 // A failure as a value: what crosses threads and processes. Absent facts are empty, -1 or 0.
 struct Failure {
   Code code = Code::backend_error;
-  std::string message;  // one sentence: what, the values that disagree, what to do
-  int rank = -1;     // the rank that the failure is about: who died, who is missing, who disagrees
-  std::string host;  // of that rank
+  std::string message{};  // one sentence: what, the values that disagree, what to do
+  int rank = -1;  // the rank that the failure is about: who died, who is missing, who disagrees
+  std::string host{};    // of that rank
   std::int64_t pid = 0;  // of that rank
-  std::string group;
-  std::string op;              // "all_reduce"
+  std::string group{};
+  std::string op{};            // "all_reduce"
   std::uint64_t sequence = 0;  // of that op in its group, from 1 on
 };
 

@@ -16,7 +16,8 @@ inline constexpr Duration kDefaultTimeout = std::chrono::minutes(5);
 inline constexpr int kMaxWorldSize = 65'536;
 
 struct InitOptions {
-  std::string backend;  // "native", "gloo", ..., a registered one; empty: C10D_BACKEND, else native
+  // "native", "gloo", ..., a registered one; empty: C10D_BACKEND, else native.
+  std::string backend{};
   // Where ranks meet:
   //   env://                               C10D_STORE, else MASTER_ADDR and MASTER_PORT; rank and
   //                                        size as detect_launch() finds them; a single process
@@ -26,13 +27,13 @@ struct InitOptions {
   //                                        hosts then gets store_lost, so rank 0 ends last
   //   file:///path?rank=0&world_size=2     a file that all ranks see
   std::string url = "env://";
-  std::shared_ptr<Store> store;  // instead of url; then rank and size must be given
-  std::optional<int> rank;       // wins over url and environment
-  std::optional<int> size;
-  std::optional<Duration> timeout;          // of every op; default C10D_TIMEOUT, else 5 min
-  std::optional<Duration> connect_timeout;  // until all ranks are in; default as timeout
-  std::string token;  // job secret; empty: C10D_TOKEN_FD, C10D_TOKEN_FILE, else none: then the
-                      // ranks can meet on loopback only
+  std::shared_ptr<Store> store{};  // instead of url; then rank and size must be given
+  std::optional<int> rank{};       // wins over url and environment
+  std::optional<int> size{};
+  std::optional<Duration> timeout{};          // of every op; default C10D_TIMEOUT, else 5 min
+  std::optional<Duration> connect_timeout{};  // until all ranks are in; default as timeout
+  std::string token{};  // job secret; empty: C10D_TOKEN_FD, C10D_TOKEN_FILE, else none: then the
+                        // ranks can meet on loopback only
   std::string name = "world";
 };
 

@@ -19,11 +19,11 @@ struct LaunchHosts {
   int count = 1;   // 1: this host alone, and nothing below counts
   int number = 0;  // of this host
   // Of host 0, as the others reach it: there it serves the store in which hosts and ranks meet.
-  std::string address;
+  std::string address{};
   std::uint16_t port = 29500;
-  std::string local_address;  // of this host, for the backends; empty: the one towards host 0
-  std::string job = "c10d";   // hosts and ranks of another job are refused
-  std::string token;          // 16 to 1024 secret bytes, the same on every host
+  std::string local_address{};  // of this host, for the backends; empty: the one towards host 0
+  std::string job = "c10d";     // hosts and ranks of another job are refused
+  std::string token{};          // 16 to 1024 secret bytes, the same on every host
   Duration timeout = kDefaultStoreTimeout;      // until all hosts are there
   Duration silence = std::chrono::seconds(15);  // of a host, until it is taken for dead
 };
@@ -33,9 +33,9 @@ struct LaunchHosts {
 // ranks.
 struct LaunchOptions {
   int ranks = 1;
-  std::vector<std::string> command;                // argv; no shell
-  std::map<std::string, std::string> environment;  // added to the caller's
-  bool prefix_output = true;                       // "[rank] " before each line; whole lines only
+  std::vector<std::string> command{};                // argv; no shell
+  std::map<std::string, std::string> environment{};  // added to the caller's
+  bool prefix_output = true;                         // "[rank] " before each line; whole lines only
   // Where stderr is a terminal, rank 0 gets C10D_TERMINAL_COLUMNS, and what it writes on stderr up
   // to a '\r' that no '\n' follows is shown below the lines of print_rank_line(), and is no line.
   bool status_line = false;
@@ -46,10 +46,10 @@ struct LaunchOptions {
   int max_failures = 0;
   // For the whole run; then the ranks are ended as after a first failure. Zero: for ever.
   Duration timeout = Duration::zero();
-  LaunchHosts hosts;
+  LaunchHosts hosts{};
   // Instead of stdout and stderr, in the thread of launch(). What it throws ends the ranks, and
   // launch() throws it.
-  std::function<void(int rank, bool is_stderr, std::string_view line)> on_line;
+  std::function<void(int rank, bool is_stderr, std::string_view line)> on_line{};
 };
 
 struct RankResult {

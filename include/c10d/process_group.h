@@ -15,7 +15,7 @@ namespace c10d::inline v0 {
 
 struct CallOptions {
   bool async = false;  // return at once; the buffers stay the op's until the Work is done
-  std::optional<Duration> timeout;  // of this call instead of the group's; must be > 0
+  std::optional<Duration> timeout{};  // of this call instead of the group's; must be > 0
   void* stream = nullptr;  // CUDA stream that orders the op; with CPU tensors InvalidArgument
 };
 

@@ -104,9 +104,9 @@ struct TcpStoreOptions {
   std::uint16_t port = 0;          // server: 0 picks a free port
   bool server = false;             // run the server in this process too
   int listen_fd = -1;              // server: a bound, listening socket to take over instead
-  std::string job;                 // job id; a client of another job gets wrong_job
+  std::string job{};               // job id; a client of another job gets wrong_job
   // 32 secret bytes (16 to 1024) that both sides prove to know; empty only on loopback.
-  std::string token;
+  std::string token{};
   bool allow_wildcard = false;  // permit 0.0.0.0 or [::], with a token only
   Duration timeout = kDefaultStoreTimeout;
   StoreLimits limits{};

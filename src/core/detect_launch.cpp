@@ -39,8 +39,14 @@ int parse_number(std::string_view name, std::string_view digits, int max) {
   const char* end = digits.data() + digits.size();
   const auto [stopped, error] = std::from_chars(digits.data(), end, number);
   if (error != std::errc() || stopped != end || number < 0 || number > max) {
-    throw InvalidArgument(fmt::format("{}={} is no whole number from 0 to {}; correct or unset it",
-                                      name, digits, max));
+    const bool is_number =
+        !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
+    throw InvalidArgument(
+        is_number ? fmt::format("{}={} is more than the {} ranks that a world may have; correct or "
+                                "unset it",
+                                name, digits, max)
+                  : fmt::format("{}={} is no whole number from 0 to {}; correct or unset it", name,
+                                digits, max));
   }
   return number;
 }

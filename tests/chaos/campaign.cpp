@@ -255,6 +255,7 @@ class Campaign {
   }
 
   void found(Found finding) {
+    finding.plant = options_.plant;
     std::printf("finding: %s: %s seed %llu: %s\n         repeat: %s\n", finding.kind.c_str(),
                 finding.stage.c_str(), static_cast<unsigned long long>(finding.seed),
                 finding.text.c_str(), repeat_command(finding).c_str());
@@ -275,7 +276,8 @@ Outcome run_campaign(const CampaignOptions& options) { return Campaign(options).
 
 std::string repeat_command(const Found& found) {
   return "chaos --backend " + found.stage + " --seed " + std::to_string(found.seed) +
-         " --cases 1 -v";
+         " --cases 1 -v" +
+         (found.plant == Plant::none ? "" : " --plant " + std::string(to_string(found.plant)));
 }
 
 }  // namespace c10d::chaos

@@ -31,6 +31,7 @@ struct Count {
 struct Found {
   std::string stage, deviation, kind, text;
   std::uint64_t seed = 0;
+  Plant plant = Plant::none;
 };
 
 struct Outcome {

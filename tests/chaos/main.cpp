@@ -43,6 +43,18 @@ without it. At the end nothing may be left: no process, descriptor, thread, mapp
   --self-test      plants each of them, and looks whether it is found as what it is
   -v               a line per case, and what the ranks wrote where something was found
 
+Deviations, of one rank:
+  none             no rank deviates
+  other_op, other_dtype, other_count, other_root, other_reduce_op
+                   calls another op than the others, or the same with another argument
+  skip, add, swap  leaves a call out, makes one more, makes two in the other order
+  kill, exit0, exec
+                   dies by SIGKILL, ends with status 0, becomes another program
+  stop             is stopped (SIGSTOP) and goes on when the others have ended
+  leave            leaves by an exception, which destroys its groups
+  abort            calls abort() from another thread
+  mute             nobody reads its stdout any more, which is no failure
+
 Exit status: 0 nothing was found, 1 something was, 2 a mistake in the command line.
 )";
 
@@ -190,6 +202,9 @@ void print_counts(const Outcome& outcome) {
           static_cast<unsigned long long>(c.findings));
       all.cases += c.cases;
     }
+  std::printf(
+      "Counts are of cases: one rank deviated in it; ranks were told by an error; ranks went "
+      "on in a group without the culprit.\n");
   std::printf("chaos: %llu cases in %.0f s, %zu findings\n",
               static_cast<unsigned long long>(all.cases), outcome.seconds, outcome.findings.size());
 }

@@ -193,6 +193,7 @@ TEST_F(End, RestartsEnd) {
   const Ended ended = run_ranks({"--max-restarts", "2", C10D_PROBE, "fail_until", "9"});
   EXPECT_EQ(ended.code, 4);
   EXPECT_EQ(ended.out, "[0] start 0\n[0] start 1\n[0] start 2\n");
+  EXPECT_TRUE(ended.err.ends_with("c10d-run: gave up after 2 restarts\n")) << ended.err;
   EXPECT_GE(std::chrono::steady_clock::now() - started, 3 * RestartBackoff::kFirst);
 }
 

@@ -34,7 +34,9 @@ TEST(Options, MistakesAreNamed) {
       {{"-n"}, "-n needs a value"},
       {{"-n", "0", "true"}, "-n 0"},
       {{"-n", "2x", "true"}, "-n 2x"},
-      {{"-n", "5000", "true"}, "from 1 to 4096"},
+      {{"-n", "5000", "true"}, "-n 5000: give a number of ranks from 1 to 4096, or auto"},
+      {{"-n", "100000000", "true"}, "from 1 to 4096, or auto"},  // before it takes memory for each
+      {{"-n", "99999999999", "true"}, "from 1 to 4096, or auto"},
       {{"--nproc-per-node=gpu", "true"}, "counts no such devices"},
       {{"--nnodes", "2x", "true"}, "--nnodes 2x"},
       {{"--nnodes", "1:4", "true"}, "the number of hosts is fixed"},
@@ -58,7 +60,8 @@ TEST(Options, MistakesAreNamed) {
       {{"-H", "a:2,b:2", "true"}, "logs in to no other host"},
       {{"--print-commands", "true"}, "needs hosts: -H node1:4,node2:4"},
       {{"--print-commands", "-H", "a:2,,b:2", "true"}, "'' names no host"},
-      {{"--print-commands", "-H", "a:0", "true"}, "'a:0' has no number of ranks from 1 on"},
+      {{"--print-commands", "-H", "a:0", "true"}, "'a:0' has no number of ranks from 1 to 4096"},
+      {{"--print-commands", "-H", "a:5000", "true"}, "'a:5000' has no number of ranks"},
       {{"--print-commands", "-H", "a:", "true"}, "'a:' has no number of ranks"},
       {{"--print-commands", "-H", "a:2,a:4", "true"}, "'a:4' names a host a second time"},
       {{"--print-commands", "-H", "a;b:2", "true"}, "'a;b:2' is no name or address of a host"},
@@ -197,6 +200,12 @@ TEST(Options, MpirunStartsTheRanks) {
       run_ranks({"-n", "3", "--via", "mpirun", C10D_PROBE, "variables", "MASTER_ADDR"});
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_EQ(ended.out, "MASTER_ADDR=127.0.0.1\nMASTER_ADDR=127.0.0.1\nMASTER_ADDR=127.0.0.1\n");
+  const auto backend = [](std::vector<std::string> options) {
+    options.insert(options.end(), {"--via", "mpirun", C10D_PROBE, "variables", "C10D_BACKEND"});
+    return run_ranks(options).out;
+  };
+  EXPECT_EQ(backend({}), "C10D_BACKEND=mpi\n");
+  EXPECT_EQ(backend({"-x", "C10D_BACKEND=gloo"}), "C10D_BACKEND=gloo\n");
 }
 
 TEST(Info, FitsOnOneScreenUnlessAskedForMore) {

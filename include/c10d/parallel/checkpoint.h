@@ -43,9 +43,9 @@ class C10D_API CheckpointError : public std::runtime_error {
 // Elements [offset, offset + data.size() / size of the dtype) of a tensor, flattened in row-major
 // order, as this rank holds them. `spec` describes the whole tensor.
 struct TensorPart {
-  ParamSpec spec;
+  ParamSpec spec{};
   std::size_t offset = 0;
-  std::span<std::byte> data;
+  std::span<std::byte> data{};
 };
 
 // All that a run needs to go on. Model, optimizer and RNG are tensors; a prefix in their names
@@ -56,9 +56,9 @@ struct Snapshot {
   std::uint64_t step = 0;  // steps that are done: the next one to run
   std::uint64_t epoch = 0;
   std::uint64_t cursor = 0;  // samples of this epoch that are done, over all ranks
-  std::map<std::string, std::string> strings;
-  std::map<std::string, std::int64_t> integers;
-  std::vector<TensorPart> parts;
+  std::map<std::string, std::string> strings{};
+  std::map<std::string, std::int64_t> integers{};
+  std::vector<TensorPart> parts{};
 };
 
 struct SaveOptions {
@@ -68,7 +68,7 @@ struct SaveOptions {
 };
 
 struct LoadOptions {
-  std::string name;    // of the checkpoint, as a directory; empty: what `latest` names
+  std::string name{};  // of the checkpoint, as a directory; empty: what `latest` names
   bool strict = true;  // names missing from the checkpoint, or left over in it, are an error
 };
 

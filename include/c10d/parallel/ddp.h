@@ -26,7 +26,7 @@ struct ReducerOptions {
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
   // Else an eighth of all gradients, but 25 MiB at most and first_bucket_bytes at least: the last
   // bucket leaves when backward is over, and nothing hides it.
-  std::optional<std::size_t> bucket_bytes;
+  std::optional<std::size_t> bucket_bytes{};
   bool check_hash = false;  // compare the mean gradients of all ranks after each step
 };
 

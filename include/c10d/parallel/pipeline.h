@@ -73,14 +73,14 @@ struct TiedWeight {
 };
 
 struct PipelineOptions {
-  Schedule schedule;  // with or without sends and receives
-  std::vector<Skip> skips;
-  std::vector<TiedWeight> tied;
+  Schedule schedule{};  // with or without sends and receives
+  std::vector<Skip> skips{};
+  std::vector<TiedWeight> tied{};
   std::size_t activation_limit = std::size_t{1} << 30;  // bytes of one that may arrive
-  std::optional<int> most_activations;                  // of the schedule: see validate()
+  std::optional<int> most_activations{};                // of the schedule: see validate()
   // Around every action, in the thread of step(): what a trace is made of. Must not throw.
-  std::function<void(const Action&)> on_begin;
-  std::function<void(const Action&)> on_end;
+  std::function<void(const Action&)> on_begin{};
+  std::function<void(const Action&)> on_end{};
 };
 
 // Executes a schedule. Receives are posted ahead, as peers send; messages are found by stage and

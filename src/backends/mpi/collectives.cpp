@@ -180,8 +180,10 @@ Work Collectives::launch_async(const Call& call) {
   unfinished_->remove_last();
   return Work::failed(*context_.control->fail(
       {.code = Code::out_of_resources,
-       .message = fmt::format("more than {} async ops of one group are pending: wait() for some",
-                              kMaxPendingCollectives),
+       .message =
+           fmt::format("no thread for another async op: {} of one group wait on MPI at most, "
+                       "wait() for some; or raise ulimit -u",
+                       kMaxPendingCollectives),
        .rank = context_.rank,
        .group = context_.group}));
 }

@@ -78,7 +78,13 @@ World& world() {
 
 void finalise_at_exit() try {
   int finalised = 0;
-  if (groups.load() != 0 || MPI_Finalized(&finalised) != MPI_SUCCESS || finalised) return;
+  if (MPI_Finalized(&finalised) != MPI_SUCCESS || finalised) return;
+  if (groups.load() != 0) {
+    log(LogLevel::warn,
+        "exits without MPI_Finalize: a group lives, or a call or message in MPI that cannot be "
+        "ended; mpirun reports a failure");
+    return;
+  }
   const World& all = world();
   const auto start = steady_clock::now();
   auto next = start + std::min<Duration>(all.timeout, kTell);

@@ -228,10 +228,10 @@ void Messages::warn_of_unreceived() {
       add(frame);
     if (first)
       log(LogLevel::warn,
-          "group \"{}\": rank {} sent rank {} {} message{} that no recv took, the first with "
-          "tag {} and {} bytes",
-          team_->context().group, source, team_->rank(), count, count == 1 ? "" : "s", first->tag,
-          first->total);
+          "group \"{}\": {} message{} from rank {} to rank {} {} never received (tag {}, {} "
+          "bytes{})",
+          team_->context().group, count, count == 1 ? "" : "s", source, team_->rank(),
+          count == 1 ? "was" : "were", first->tag, first->total, count == 1 ? "" : ": the first");
   }
 }
 
