@@ -116,7 +116,7 @@ class StoreControl final : public ControlPlane {
     int silent = 0;  // how many looks found the same
   };
   std::vector<Beat> beats_{static_cast<std::size_t>(size_)};  // by rank
-  std::atomic<bool> store_answers_ = true;  // when it was looked at last
+  std::atomic<bool> store_answers_ = true;                    // when it was looked at last
   std::atomic<bool> leaving_ = false;
   // Since the last look. Whoever has something to tell sets it.
   std::atomic<int> ticks_ = 0;
