@@ -26,7 +26,7 @@ namespace {
 constexpr int kTicksPerLook = 10;                  // of the monitor, between looks at the store
 constexpr int kLooksPerBeat = 5;                   // between signs of life: a second
 constexpr int kSilentBeats = 8;                    // of a peer, until it is taken for dead
-constexpr std::string_view kLeft = "left";         // the last sign of life
+constexpr std::string_view kLastBeat = "left";     // the last sign of life
 constexpr std::chrono::milliseconds kGlance{100};  // of a rank that waits, and looks again
 
 // For the looks of all groups at their stores. A store that does not answer holds a thread for each
@@ -133,7 +133,7 @@ void StoreControl::leave() noexcept try {
   MutexLock lock(beat_mutex_);
   if (std::exchange(left_, true)) return;
   own_.presence.store(Presence::left, std::memory_order_release);
-  store_->set(beat_key(rank_), kLeft, patience);
+  store_->set(beat_key(rank_), kLastBeat, patience);
   if (broken() && store_answers_) let_others_look([this] { return beats(); });
 } catch (const std::exception&) {  // the store is gone, and nobody can be told
 }
@@ -146,14 +146,14 @@ void StoreControl::beat() {
 // A message may still be on its way from a rank that has left.
 void StoreControl::look_for_left_peers(const std::vector<std::string>& values) {
   const std::int64_t a_second_ago = steady_ns() - 1'000'000'000;
-  const bool all_left = std::count(values.begin(), values.end(), kLeft) == size_ - 1;
+  const bool all_left = std::count(values.begin(), values.end(), kLastBeat) == size_ - 1;
   visit_records(own_, [&](const Recorded& record) {
     if (record.state != Record::running || !is_point_to_point(record.signature.kind) ||
         record.start_ns >= a_second_ago)
       return;
     int peer = record.signature.root;
     if (peer == kAnySource && all_left) peer = rank_ == 0 ? 1 : 0;
-    if (peer >= 0 && peer < size_ && values[static_cast<std::size_t>(peer)] == kLeft)
+    if (peer >= 0 && peer < size_ && values[static_cast<std::size_t>(peer)] == kLastBeat)
       fail(ControlPlane::left(
           peer, fmt::format("{} #{}", to_string(record.signature.kind), record.sequence)));
   });
@@ -168,7 +168,7 @@ void StoreControl::look_for_beats() {
     std::string& value = values[static_cast<std::size_t>(peer)];
     last.silent = value == last.value ? last.silent + 1 : 0;
     last.value = std::move(value);
-    if (peer == rank_ || last.value == kLeft || last.silent < kSilentBeats) continue;
+    if (peer == rank_ || last.value == kLastBeat || last.silent < kSilentBeats) continue;
     fail(failure_about(peer, Code::peer_died,
                        fmt::format("{} gave no sign of life for {} s: it died or hangs, or its "
                                    "host is cut off",
@@ -181,7 +181,7 @@ std::vector<int> StoreControl::ranks_that_left(Duration patience) {
   const std::vector<std::string> values = beats(patience);
   std::vector<int> ranks;
   for (int peer = 0; peer < size_; ++peer)
-    if (peer != rank_ && values[static_cast<std::size_t>(peer)] == kLeft) ranks.push_back(peer);
+    if (peer != rank_ && values[static_cast<std::size_t>(peer)] == kLastBeat) ranks.push_back(peer);
   return ranks;
 }
 
@@ -433,7 +433,7 @@ void StoreControl::look_for_dead() {
   if (broken()) return;
   for (const Member& member : members_) {
     if (!has_ended(member)) continue;
-    if (store_->try_get(beat_key(member.rank), kStorePatience) == kLeft) continue;
+    if (store_->try_get(beat_key(member.rank), kStorePatience) == kLastBeat) continue;
     fail(failure_about(member.rank, Code::peer_died,
                        name_of(member.rank) + " ended without leaving the group"));
     return;

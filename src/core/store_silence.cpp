@@ -20,7 +20,7 @@ void let_others_look(const std::function<std::vector<std::string>()>& beats) {
   constexpr std::chrono::milliseconds kTwoLooks{500}, kPause{20};
   const Deadline end = std::chrono::steady_clock::now() + kTwoLooks;
   const auto all_left = [&] {
-    return std::ranges::all_of(beats(), [](const std::string& beat) { return beat == kLeft; });
+    return std::ranges::all_of(beats(), [](const std::string& beat) { return beat == kLastBeat; });
   };
   while (!all_left() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(kPause);
 }

@@ -41,7 +41,7 @@ class StoreSilence {
 // Whether this rank waits in an op.
 bool has_running_op(const RankBlock& block);
 
-inline constexpr std::string_view kLeft = "left";  // the last sign of life of a rank
+inline constexpr std::string_view kLastBeat = "left";  // the last sign of life of a rank
 
 // Who leaves a broken group may serve its store, and end with it: returns when the others have had
 // the time to look there for the cause, or all have left. `beats()` is every rank's sign of life.

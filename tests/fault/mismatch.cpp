@@ -2,7 +2,6 @@
 #include "tests/fault/mismatch.h"
 
 #include <chrono>
-#include <deque>
 
 namespace c10d::fault {
 namespace {
@@ -168,26 +167,6 @@ int call_mismatched_with_more_queued(ProcessGroup& world, int rounds) {
     mismatches += all ? 1 : 0;
   }
   return mismatches;
-}
-
-int reduce_while_one_aborts(ProcessGroup& world, int rounds) {
-  constexpr std::size_t kSmall = 60;
-  // What an op of MPI that failed may still write to.
-  std::deque<std::vector<Float16>> memory;
-  int ended = 0;
-  for (int round = 0; round < rounds; ++round) {
-    ProcessGroup group = world.new_group({0, 1, 2}, "aborted" + std::to_string(round));
-    auto& input = memory.emplace_back(kSmall);
-    auto& output = memory.emplace_back(kSmall);
-    try {
-      group.reduce(output, input, 1);
-      if (group.rank() == 0) group.abort("enough");
-      ++ended;
-    } catch (const DistError& error) {
-      ended += error.code() == Code::revoked ? 1 : 0;
-    }
-  }
-  return ended;
 }
 
 }  // namespace c10d::fault

@@ -28,8 +28,5 @@ std::string call_mismatched(ProcessGroup& world, const MismatchRow& row);
 // In fresh groups, `rounds` times: rank 0 makes another call than the others, which have more calls
 // queued behind theirs. In how many rounds every call of this rank was a mismatch.
 int call_mismatched_with_more_queued(ProcessGroup& world, int rounds);
-// In each round, in a group of its own, rank 0 aborts once it has sent its part of a reduction that
-// MPI has no type for. Returns how many rounds this rank ended, with the result or the abort.
-int reduce_while_one_aborts(ProcessGroup& world, int rounds);
 
 }  // namespace c10d::fault

@@ -182,7 +182,6 @@ int check_mismatches(const std::string& backend, int rank, int size, const std::
   for (const MismatchRow& row : mismatch_rows()) say(call_mismatched(group, row));
   const int rounds = backend == "mpi" ? 200 : 50;  // where it went wrong: once in a hundred
   if (call_mismatched_with_more_queued(group, rounds) != rounds) return 1;
-  if (reduce_while_one_aborts(group, rounds) != rounds) return 1;
   group.barrier();
   return 0;
 }
