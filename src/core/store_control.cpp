@@ -26,7 +26,6 @@ namespace {
 constexpr int kTicksPerLook = 10;                  // of the monitor, between looks at the store
 constexpr int kLooksPerBeat = 5;                   // between signs of life: a second
 constexpr int kSilentBeats = 8;                    // of a peer, until it is taken for dead
-constexpr std::string_view kLastBeat = "left";     // the last sign of life
 constexpr std::chrono::milliseconds kGlance{100};  // of a rank that waits, and looks again
 
 // For the looks of all groups at their stores. A store that does not answer holds a thread for each
