@@ -18,15 +18,17 @@
 
 namespace c10d::inline v0 {
 
+// What a backend gets to know of the group that it serves.
 struct BackendContext {
-  int rank = 0;
-  int size = 1;
-  std::string group;             // id, as printed in errors
-  std::vector<Member> members;   // by rank
-  std::shared_ptr<Store> store;  // keys of this group only
-  std::shared_ptr<Control> control;
-  std::string token;  // the job's secret
-  Duration timeout{};
+  int rank = 0;                      // rank of this process
+  int size = 1;                      // number of ranks
+  std::string group;                 // id, as errors print it
+  std::vector<Member> members;       // by rank
+  std::shared_ptr<Store> store;      // keys of this group only
+  std::shared_ptr<Control> control;  // who entered which call, who died
+  std::string token;                 // secret of the job; empty: none
+  Duration timeout{};                // of the group when it was made
+  // Whether all ranks are on the host of this one.
   bool all_local() const noexcept {
     for (const Member& member : members)
       if (!member.same_host) return false;
@@ -34,66 +36,76 @@ struct BackendContext {
   }
 };
 
-// The narrow waist. One object serves one group; the funnel calls it from one thread at a time,
-// except abort().
+// The interface of every backend. One object serves one group on one rank. ProcessGroup::submit()
+// is its only caller: it checks the arguments, asks supports(), takes a sequence number and fixes
+// the deadline first. It calls from one thread at a time, except abort().
 class C10D_API Backend {
  public:
   virtual ~Backend();
 
-  // Pure data: the answer depends on nothing but the query and the build.
+  // Whether the backend can do an op with this dtype, ReduceOp and device, and if not, why not. The
+  // answer depends on nothing but the query and the build, so that all ranks give the same.
   virtual Support supports(const Query& query) const = 0;
-  // Whether every collective comes to Control::agree(), first and whatever happens: then the funnel
-  // announces a blocking one as soon as its arguments are checked, and the other ranks wait less.
+  // Whether launch() calls Control::agree() first in every collective, whatever happens. If so, a
+  // blocking call is announced as soon as its arguments are checked, and the other ranks wait less.
   virtual bool agrees_first() const noexcept { return false; }
-  // Runs the call: to its end in this thread unless call.async. Never throws; failures are in the
-  // Work.
+  // Runs the call: to its end in this thread, unless call.async. Failures are in the Work; an
+  // exception out of launch() breaks the group as backend_error.
   virtual Work launch(const Call& call) = 0;
-  // Collective over the group.
+  // Memory for ProcessGroup::allocate(). Collective over the group. Unless overridden: plain memory
+  // of this rank. Throws DistError.
   virtual Allocation allocate(std::size_t bytes, Deadline deadline);
-  // The backend of a subgroup, called on its members only. parent_ranks[i] is the rank in this
-  // group of rank i.
+  // The backend of a subgroup. Called on the members of the subgroup only. parent_ranks[i] is the
+  // rank in this group of rank i of the subgroup. Throws DistError; null is a failure, too.
   virtual std::unique_ptr<Backend> new_group(BackendContext context,
                                              const std::vector<int>& parent_ranks) = 0;
-  // Local, bounded, idempotent, from any thread: ops in flight end with control->failure().
+  // Ends the ops in flight: they fail with Control::failure(). Called on this rank only, from any
+  // thread, any number of times. Returns soon.
   virtual void abort() noexcept = 0;
-  // Orderly end, after all ops are done. Waits no longer than the deadline.
+  // Leaves the group in good order, after all ops are done. Waits no longer than the deadline.
   virtual void shutdown(Deadline deadline) = 0;
   // Facts for c10d-info and for benchmark headers: "gloo 0.5.0, tcp on lo".
   virtual std::string description() const = 0;
-  // How it would run a call. Empty where it has no choice.
+  // How it would run a call. Unless overridden: empty, for a backend that has no choice.
   virtual PlanReport plan(const PlanQuery& query) const;
 };
 
+// Makes the backend of one group on one rank. Throws DistError.
 using BackendFactory = std::function<std::unique_ptr<Backend>(BackendContext)>;
 
-// Adds a backend of the program's own under `name`. Throws InvalidArgument when the name is taken.
+// Adds a backend of the program itself under `name`, for InitOptions::backend. Every rank does so
+// before init_process_group(). Throws InvalidArgument when the name is taken. Thread-safe.
 C10D_API void register_backend(std::string name, BackendFactory factory);
 
+// What is known of one backend without a group.
 struct BackendInfo {
-  std::string name;
-  bool available = false;
-  std::string reason;   // why not, and which package provides what is missing
-  std::string version;  // of the library below
-  std::string path;     // of the module; empty when built in
+  std::string name;        // "native", "gloo", ...
+  bool available = false;  // whether a group can be made with it
+  std::string reason;      // why not, and which package has what is missing
+  std::string version;     // of the wrapped library
+  std::string path;        // of the module; empty when it is built in
 };
 // Every backend that this build knows or finds on C10D_BACKEND_PATH. Opens the modules.
 C10D_API std::vector<BackendInfo> list_backends();
-// What `name` can do, without making a group. Throws DistBackendError (unsupported) when it is not
-// available, or was registered: then only a group's supports() knows.
+// What backend `name` can do, without a group. Throws DistBackendError (unsupported) when it is not
+// available, or when it was registered: then only supports() of a group knows.
 C10D_API Support backend_supports(std::string_view name, const Query& query);
-// Throws DistBackendError (unsupported) with the reason when `name` is not available.
+// Makes backend `name` for a group. Throws DistBackendError (unsupported) with the reason when it
+// is not available, and what the backend throws.
 C10D_API std::unique_ptr<Backend> make_backend(std::string_view name, BackendContext context);
 
-// The one symbol of a module, `c10d_backend_module`, is a function that returns this. A module
-// whose abi_version differs, or whose struct_size is smaller, is refused with a message.
+// Version of this interface. A module of another version is refused with a message.
 inline constexpr std::uint32_t kBackendAbiVersion = 2;
+// What a module says of itself. A module is libc10d_NAME.so in a folder on C10D_BACKEND_PATH. It
+// has one symbol, `extern "C" const c10d::BackendModule* c10d_backend_module()`. A module whose
+// abi_version differs, or whose struct_size is smaller, is refused with a message.
 struct BackendModule {
-  std::uint32_t abi_version = kBackendAbiVersion;
-  std::uint32_t struct_size = sizeof(BackendModule);
-  const char* name = nullptr;
-  const char* (*version)() = nullptr;  // of the library below
-  Support (*supports)(const Query&) = nullptr;
-  std::unique_ptr<Backend> (*create)(BackendContext) = nullptr;
+  std::uint32_t abi_version = kBackendAbiVersion;     // leave as it is
+  std::uint32_t struct_size = sizeof(BackendModule);  // leave as it is
+  const char* name = nullptr;                         // NAME of the file
+  const char* (*version)() = nullptr;                 // of the wrapped library
+  Support (*supports)(const Query&) = nullptr;        // as Backend::supports(), without a group
+  std::unique_ptr<Backend> (*create)(BackendContext) = nullptr;  // as BackendFactory
 };
 
 }  // namespace c10d::inline v0

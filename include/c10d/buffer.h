@@ -9,46 +9,57 @@
 
 namespace c10d::inline v0 {
 
-// Memory that every rank of a group can reach directly where the backend has such; else plain
-// memory, aligned to 4096 bytes and zeroed. Its pages come from the NUMA node of the rank that
-// allocates. Freed with the last copy.
+// Memory from a backend, untyped: Buffer is what users hold. It is a symmetric heap (OpenSHMEM,
+// NVSHMEM) where the backend has one: every rank can access the memory of all ranks. Elsewhere it
+// is plain memory. It is aligned to 4096 bytes, zeroed, and freed with the last copy of `owner`.
+// Its pages come from the NUMA node of the rank that allocates.
 //
-// Peers write into the output of an op, and only while it runs. When an op fails, it returns or
-// completes once no peer is about to write any more, with one exception: a peer that has not run
-// for 100 ms by then (SIGSTOP, a debugger, a frozen container) may end the block of at most 64 KiB
-// of that output that it was writing, when it goes on. No later op of the group writes anything.
-// After the memory is freed, what such a peer writes reaches nothing of this process.
+// Peers write into the output of an op, and only while that op runs. An op that fails returns or
+// completes once no peer will write any more, with one exception: a peer that has not run for 100
+// ms by then (SIGSTOP, a debugger, a frozen container) may finish the block of at most 64 KiB of
+// that output that it was writing, when it continues. No later op of the group writes anything.
+// After the memory is freed, such a write reaches nothing of this process.
 struct Allocation {
-  void* data = nullptr;
-  std::size_t bytes = 0;
-  std::shared_ptr<void> owner;
-  // Where the ranks reach each other's memory: that of rank r begins at shares + r * share_bytes in
-  // this process. Else null.
+  void* data = nullptr;         // this rank's memory
+  std::size_t bytes = 0;        // size of this rank's memory
+  std::shared_ptr<void> owner;  // keeps the memory
+  // Where ranks can access each other's memory: the memory of rank r begins in this process at
+  // shares + r * share_bytes. Else null.
   std::byte* shares = nullptr;
-  std::size_t share_bytes = 0;
+  std::size_t share_bytes = 0;  // distance between the memory of two ranks
 };
 
-// Typed memory from ProcessGroup::allocate, which may outlive the group. Move-only; one that was
-// moved from is empty. Makes a Tensor wherever one is wanted.
+// Typed memory from ProcessGroup::allocate(), of size() elements on every rank. It converts to
+// Tensor and may outlive the group. Move-only; a buffer that was moved from is empty.
 template <Element T>
 class Buffer {
  public:
+  // An empty buffer.
   Buffer() = default;
+  // A buffer of all whole elements in that memory.
   explicit Buffer(Allocation allocation) noexcept : allocation_(std::move(allocation)) {}
+  // Takes over the memory of `other`, which is empty afterwards.
   Buffer(Buffer&& other) noexcept : allocation_(std::exchange(other.allocation_, {})) {}
+  // Frees the memory that was here and takes over that of `other`.
   Buffer& operator=(Buffer&& other) noexcept {
     allocation_ = std::exchange(other.allocation_, {});
     return *this;
   }
+  // The first element; null when empty.
   T* data() const noexcept { return static_cast<T*>(allocation_.data); }
+  // Number of elements.
   std::size_t size() const noexcept { return allocation_.bytes / sizeof(T); }
+  // As data().
   T* begin() const noexcept { return data(); }
+  // Behind the last element.
   T* end() const noexcept { return data() + size(); }
+  // Element i. Does not check i.
   T& operator[](std::size_t i) const noexcept { return data()[i]; }
-  // The memory of that rank, one of the group, from the same call of allocate(), size() elements in
-  // this process; null where ranks do not reach each other's memory, on all ranks alike. A rank
-  // sees there what its owner wrote before an op that ended for this rank after the owner had begun
-  // it; what is read stays so until this rank begins an op that the owner waits for.
+  // The memory of `rank` from the same call of allocate(): size() elements, mapped into this
+  // process. Null on every rank where ranks cannot access each other's memory. `rank` must be in
+  // the group; it is not checked.
+  // Writes by the owner before it starts an op are visible here once that op has completed on this
+  // rank. They stay unchanged until this rank starts the next op that synchronises with the owner.
   T* of_rank(int rank) const noexcept {
     if (allocation_.shares == nullptr) return nullptr;
     return reinterpret_cast<T*>(allocation_.shares +

@@ -9,89 +9,181 @@
 
 #include "c10d/tensor.h"
 
+// Ops as values, for ProcessGroup::submit(), Batch and backends: one struct per op. The methods of
+// ProcessGroup describe what each op does, in-place use and errors. Counts are in elements; n is
+// the size of the group, k any number.
 namespace c10d::inline v0 {
 
-// How elements of the ranks combine.
-//   sum prod min max avg   integers wrap; f16 and bf16 accumulate in f32 and round once; NaN
-//                          propagates through min and max; -0 < +0; avg is the sum divided by the
-//                          size, floating point only
-//   band bor bxor          integers and bool
-//   premul_sum             every input times `factor`, then sum; floating point only
-// On bool: sum, max, bor are "or"; prod, min, band are "and"; bxor is "xor".
+// How the elements of the ranks are combined. Converts from its Kind: ReduceOp::max.
 struct ReduceOp {
-  enum Kind : std::uint8_t { sum, avg, prod, min, max, band, bor, bxor, premul_sum };
-  Kind kind = sum;
-  double factor = 1;  // of premul_sum; every rank gives the same
+  // The reductions. On bool: sum, max and bor are "or"; prod, min and band are "and"; bxor is
+  // "xor".
+  enum Kind : std::uint8_t {
+    sum,         // integers wrap around; f16 and bf16 are added in f32 and rounded once at the end
+    avg,         // sum divided by the number of ranks; floating point only
+    prod,        // integers wrap around; f16 and bf16 as for sum
+    min,         // NaN if any element is NaN; -0 is less than +0
+    max,         // NaN if any element is NaN; -0 is less than +0
+    band,        // bitwise and; integers and bool only
+    bor,         // bitwise or; integers and bool only
+    bxor,        // bitwise exclusive or; integers and bool only
+    premul_sum,  // every input times `factor`, then sum; floating point only
+  };
+  Kind kind = sum;    // the reduction
+  double factor = 1;  // of premul_sum; the same on every rank
 
+  // The reduction of that kind, with factor 1.
   constexpr ReduceOp(Kind kind_ = sum) noexcept : kind(kind_) {}
+  // A premul_sum with that factor.
   static constexpr ReduceOp premul(double factor_) noexcept {
     ReduceOp op(premul_sum);
     op.factor = factor_;
     return op;
   }
 };
+// Number of kinds of ReduceOp.
 inline constexpr int kReduceOpCount = 9;
 
+// Name of a kind: "sum", "premul_sum", ...
 C10D_API std::string_view to_string(ReduceOp::Kind kind) noexcept;
-// Throws InvalidArgument that lists the names.
+// The kind of that name. Throws InvalidArgument that lists the names.
 C10D_API ReduceOp::Kind reduce_op_from_string(std::string_view name);
-// Why this pair makes no sense, or empty when it does. The same answer on every backend.
+// Why this kind makes no sense for this dtype, or empty when it does. The same on every backend.
 C10D_API std::string_view why_unsupported(ReduceOp::Kind kind, DType dtype) noexcept;
 
+// Peer of a recv that takes a message from any rank.
 inline constexpr int kAnySource = -1;
 
-// One struct per op: what the funnel builds and a backend launches. n = size of the group. Where
-// input and output are the same memory the op is in place: input == output for all_reduce,
-// broadcast and reduce; for all_gather and gather the input is the rank's own shard of the output;
-// for reduce_scatter and scatter the output is the rank's own shard of the input. Counts are in
-// elements; Counts has one per rank.
+// A count of elements for each rank of the group.
 using Counts = std::span<const std::size_t>;
-// clang-format off
-struct AllReduce      { Tensor output; ConstTensor input; ReduceOp op; };  // k -> k
-struct Broadcast      { Tensor output; ConstTensor input; int root; };     // k -> k, from root
-struct AllGather      { Tensor output; ConstTensor input; };               // k -> n k
-struct AllGatherV     { Tensor output; ConstTensor input; Counts counts; };
-struct ReduceScatter  { Tensor output; ConstTensor input; ReduceOp op; };  // n k -> k
-struct ReduceScatterV { Tensor output; ConstTensor input; Counts counts; ReduceOp op; };
-struct Reduce         { Tensor output; ConstTensor input; ReduceOp op; int root; };  // to root
-struct Gather         { Tensor output; ConstTensor input; int root; };     // as all_gather, to root
-struct GatherV        { Tensor output; ConstTensor input; Counts counts; int root; };
-struct Scatter        { Tensor output; ConstTensor input; int root; };     // n k -> k, from root
-struct ScatterV       { Tensor output; ConstTensor input; Counts counts; int root; };
-struct AllToAll       { Tensor output; ConstTensor input; };               // n k -> n k
-struct AllToAllV      { Tensor output; ConstTensor input; Counts output_counts, input_counts; };
-struct Barrier        {};
-struct Send           { ConstTensor input; int peer; std::uint32_t tag; };
-struct Recv           { Tensor output; int peer; std::uint32_t tag; };     // peer may be kAnySource
-// clang-format on
 
+// See ProcessGroup::all_reduce().
+struct AllReduce {
+  Tensor output;      // k elements
+  ConstTensor input;  // k elements
+  ReduceOp op;        // the reduction
+};
+// See ProcessGroup::broadcast().
+struct Broadcast {
+  Tensor output;      // k elements
+  ConstTensor input;  // k elements on the root; else ignored
+  int root;           // rank in the group
+};
+// See ProcessGroup::all_gather().
+struct AllGather {
+  Tensor output;      // n k elements
+  ConstTensor input;  // k elements
+};
+// See ProcessGroup::all_gather_v().
+struct AllGatherV {
+  Tensor output;      // the sum of counts
+  ConstTensor input;  // counts[rank] elements
+  Counts counts;      // of each rank
+};
+// See ProcessGroup::reduce_scatter().
+struct ReduceScatter {
+  Tensor output;      // k elements
+  ConstTensor input;  // n k elements
+  ReduceOp op;        // the reduction
+};
+// See ProcessGroup::reduce_scatter_v().
+struct ReduceScatterV {
+  Tensor output;      // counts[rank] elements
+  ConstTensor input;  // the sum of counts
+  Counts counts;      // of each rank
+  ReduceOp op;        // the reduction
+};
+// See ProcessGroup::reduce().
+struct Reduce {
+  Tensor output;      // k elements on the root; else ignored
+  ConstTensor input;  // k elements
+  ReduceOp op;        // the reduction
+  int root;           // rank in the group
+};
+// See ProcessGroup::gather().
+struct Gather {
+  Tensor output;      // n k elements on the root; else ignored
+  ConstTensor input;  // k elements
+  int root;           // rank in the group
+};
+// See ProcessGroup::gather_v().
+struct GatherV {
+  Tensor output;      // the sum of counts on the root; else ignored
+  ConstTensor input;  // counts[rank] elements
+  Counts counts;      // of each rank
+  int root;           // rank in the group
+};
+// See ProcessGroup::scatter().
+struct Scatter {
+  Tensor output;      // k elements
+  ConstTensor input;  // n k elements on the root; else ignored
+  int root;           // rank in the group
+};
+// See ProcessGroup::scatter_v().
+struct ScatterV {
+  Tensor output;      // counts[rank] elements
+  ConstTensor input;  // the sum of counts on the root; else ignored
+  Counts counts;      // of each rank
+  int root;           // rank in the group
+};
+// See ProcessGroup::all_to_all().
+struct AllToAll {
+  Tensor output;      // n k elements
+  ConstTensor input;  // n k elements
+};
+// See ProcessGroup::all_to_all_v().
+struct AllToAllV {
+  Tensor output;         // the sum of output_counts
+  ConstTensor input;     // the sum of input_counts
+  Counts output_counts;  // from each rank
+  Counts input_counts;   // to each rank
+};
+// See ProcessGroup::barrier().
+struct Barrier {};
+// See ProcessGroup::send().
+struct Send {
+  ConstTensor input;  // k elements
+  int peer;           // to which rank
+  std::uint32_t tag;  // of the message
+};
+// See ProcessGroup::recv().
+struct Recv {
+  Tensor output;      // k elements
+  int peer;           // from which rank, or kAnySource
+  std::uint32_t tag;  // of the message
+};
+
+// Any op.
 using Op =
     std::variant<AllReduce, Broadcast, AllGather, AllGatherV, ReduceScatter, ReduceScatterV, Reduce,
                  Gather, GatherV, Scatter, ScatterV, AllToAll, AllToAllV, Barrier, Send, Recv>;
 
 // The alternatives of Op, in its order.
 enum class OpKind : std::uint8_t {
-  all_reduce,
-  broadcast,
-  all_gather,
-  all_gather_v,
-  reduce_scatter,
-  reduce_scatter_v,
-  reduce,
-  gather,
-  gather_v,
-  scatter,
-  scatter_v,
-  all_to_all,
-  all_to_all_v,
-  barrier,
-  send,
-  recv
+  all_reduce,        // AllReduce
+  broadcast,         // Broadcast
+  all_gather,        // AllGather
+  all_gather_v,      // AllGatherV
+  reduce_scatter,    // ReduceScatter
+  reduce_scatter_v,  // ReduceScatterV
+  reduce,            // Reduce
+  gather,            // Gather
+  gather_v,          // GatherV
+  scatter,           // Scatter
+  scatter_v,         // ScatterV
+  all_to_all,        // AllToAll
+  all_to_all_v,      // AllToAllV
+  barrier,           // Barrier
+  send,              // Send
+  recv               // Recv
 };
+// Number of ops.
 inline constexpr int kOpCount = 16;
 static_assert(std::variant_size_v<Op> == kOpCount);
 
+// Which op it is.
 inline OpKind kind_of(const Op& op) noexcept { return static_cast<OpKind>(op.index()); }
+// Whether the op is send or recv; all others are collectives.
 constexpr bool is_point_to_point(OpKind kind) noexcept { return kind >= OpKind::send; }
 // Whether the op takes a ReduceOp.
 constexpr bool is_reduction(OpKind kind) noexcept {
@@ -99,8 +191,9 @@ constexpr bool is_reduction(OpKind kind) noexcept {
          kind == OpKind::reduce_scatter_v || kind == OpKind::reduce;
 }
 
+// Name of an op: "all_reduce", "send", ...
 C10D_API std::string_view to_string(OpKind kind) noexcept;
-// Throws InvalidArgument that lists the names and the nearest one.
+// The op of that name. Throws InvalidArgument that lists the names and suggests the nearest one.
 C10D_API OpKind op_from_string(std::string_view name);
 
 }  // namespace c10d::inline v0

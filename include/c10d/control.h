@@ -12,74 +12,89 @@
 
 namespace c10d::inline v0 {
 
+// Asks whether a backend can do an op: see ProcessGroup::supports().
 struct Query {
-  OpKind op;
-  DType dtype = DType::f32;
+  OpKind op;                                 // which op
+  DType dtype = DType::f32;                  // of its buffers
   ReduceOp::Kind reduce_op = ReduceOp::sum;  // of reductions only
-  DeviceType device = DeviceType::cpu;
+  DeviceType device = DeviceType::cpu;       // where its buffers lie
 };
 
-// Whether, and if not why not; if the library below has no such op, how it is composed.
+// The answer to a Query.
 struct Support {
-  bool ok = true;
-  std::string reason{};    // when not ok
-  std::string composed{};  // "all_to_all + local sum": when ok but not the library's own op
+  bool ok = true;        // whether the backend can do it
+  std::string reason{};  // why not, when not ok
+  // How the op is composed, when ok but the wrapped library has no such op: "all_to_all + sum".
+  std::string composed{};
+  // Whether the backend can do it.
   explicit operator bool() const noexcept { return ok; }
 };
 
+// One rank of a group.
 struct Member {
-  int rank = 0;
-  std::string host;
-  std::int64_t pid = 0;
-  bool same_host = true;  // as this rank
+  int rank = 0;           // in the group
+  std::string host;       // name of its host
+  std::int64_t pid = 0;   // its process id there
+  bool same_host = true;  // whether it is on the host of this rank
 };
 
-// One call as it leaves the funnel: arguments checked, sequence taken, deadline fixed. A backend
-// that finishes it later copies what it needs; the memory of the tensors stays valid until then,
-// the spans of counts do not.
+// One call that a backend is to run: arguments checked, sequence number taken, deadline fixed. A
+// backend that finishes the call after launch() has returned copies what it needs: the memory of
+// the tensors stays valid until the call is done, the spans of counts do not.
 struct Call {
-  const Op& op;
-  std::uint64_t sequence;   // collectives and point-to-point count separately, both from 1
+  const Op& op;             // which op, with its arguments
+  std::uint64_t sequence;   // its number in the group; collectives and messages count separately
   std::uint64_t signature;  // hash of all that ranks must agree on
-  Deadline deadline;
-  bool async;
-  std::uint64_t record;  // of the recorder; for Control
+  Deadline deadline;        // when it fails with timed_out
+  bool async;               // whether launch() returns at once
+  std::uint64_t record;     // its entry in the flight recorder, for Control
 };
 
-// The group's control plane as a backend uses it. Thread-safe.
+// The control plane of a group, as a backend uses it: which rank entered which call, which rank
+// died, and the one failure that broke the group. Every member may be called from any thread.
 class C10D_API Control {
  public:
   virtual ~Control();
-  enum class Agreement { pending, agreed, failed };
-  // How a thread waits for other ranks: it spins where every rank has a CPU of its own, or sleeps
-  // soon, because threads of a library below need the CPU.
-  enum class Waiting { spin, sleep };
+  // Result of poll_agreement().
+  enum class Agreement {
+    pending,  // ranks are missing: poll again
+    agreed,   // all ranks entered the same call
+    failed    // the group is broken: see failure()
+  };
+  // How a thread waits for other ranks.
+  enum class Waiting {
+    spin,  // spins where every rank has a CPU of its own
+    sleep  // sleeps soon: threads of the wrapped library need the CPU
+  };
 
-  // Says that this rank entered `call`, then returns when every rank of the group has entered a
-  // call with the same sequence and signature; for all_to_all_v also when input and output counts
-  // fit pairwise. Either all ranks go on into the call or none does. Collectives only. A null
-  // result is agreement, else the failure that broke the group: a mismatch that shows both calls,
-  // the deadline, a dead peer, an abort.
+  // Says that this rank entered `call`, then waits until every rank of the group has entered a call
+  // with the same sequence number and signature. For all_to_all_v, input and output counts of each
+  // pair of ranks must fit, too. Either all ranks continue into the call or none does. Collectives
+  // only. Null: the ranks agree. Else the failure that broke the group: mismatch, which shows both
+  // calls, timed_out, peer_died, revoked.
   virtual std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) = 0;
-  // Returns when all ranks have called it as often as this one. A rank that gives up, because the
-  // group broke or at the deadline, with a failure that names every rank that did not come, gives
-  // up for all: either all ranks pass or none does. A null result is passing.
+  // Waits until all ranks have called barrier() as often as this one. Either all ranks pass or none
+  // does: a rank that gives up, at the deadline or because the group broke, gives up for all. Null:
+  // all ranks passed. Else the failure, which names every rank that did not come.
   virtual std::shared_ptr<const Failure> barrier(Deadline deadline) = 0;
-  // As agree() without blocking: announce once, then poll. But a rank that stops polling gives up
-  // for itself alone: ops that are agreed on so must end when the group breaks.
+  // The first half of agree() without waiting: says that this rank entered `call`. Once per call.
   virtual void announce(const Call& call) = 0;
+  // The second half: whether all ranks have entered the call by now. A rank that stops polling
+  // gives up for itself alone, so an op that was agreed on in this way must end when the group
+  // breaks.
   virtual Agreement poll_agreement(const Call& call) = 0;
 
   // The first failure of the group on any rank, or null. Cheap: poll it in every wait.
   virtual std::shared_ptr<const Failure> failure() = 0;
+  // Whether the group is broken. Cheaper than failure().
   virtual bool broken() const noexcept = 0;
-  // Breaks the group on every rank. The first failure wins; returns the winner.
+  // Breaks the group on every rank. The first failure counts: returns that one.
   virtual std::shared_ptr<const Failure> fail(Failure failure) = 0;
-  // A failure for a deadline that passed in `phase`, naming the ranks that have not come as far as
-  // this call.
+  // A failure for a deadline that passed in `phase`. It names the ranks that have not entered this
+  // call yet.
   virtual Failure timed_out(const Call& call, std::string_view phase) = 0;
-  // Waits up to `patience` for evidence of why a peer stopped answering (a death takes moments to
-  // be noticed), then breaks the group with that, or with `otherwise`.
+  // Waits up to `patience` to learn why a peer stopped answering, since a death is noticed moments
+  // later. Then breaks the group with that, or with `otherwise`, and returns what broke it.
   virtual std::shared_ptr<const Failure> explain(Failure otherwise, Duration patience) = 0;
 };
 

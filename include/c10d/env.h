@@ -12,47 +12,52 @@
 
 namespace c10d::inline v0 {
 
-// Every environment variable that the project reads, in one table: the only way to read one is
-// env(), and a test fails the build for a name that is not here.
+// One environment variable that the project reads. All of them are in one table, and env() reads
+// no other. `c10d-info --env` prints the table.
 struct EnvVariable {
-  std::string_view name;
+  std::string_view name;           // "C10D_BACKEND"
   std::string_view default_value;  // as text; empty = unset
   std::string_view help;           // one sentence
   bool secret = false;             // never printed
-  std::string_view values = {};    // the words that it may be, by spaces; empty = any
+  std::string_view values = {};    // the values that it may have, by spaces; empty = any
 };
+// The table of all variables.
 C10D_API std::span<const EnvVariable> env_variables() noexcept;
 
-// The value, or nothing when unset or empty. `name` must be in the table.
+// Value of a variable, or nothing when it is unset or empty. Throws InvalidArgument when `name` is
+// not in the table.
 C10D_API std::optional<std::string> env(std::string_view name);
-// The same as a whole number in [min, max]. Throws InvalidArgument naming the variable and its
-// value.
+// Value of a variable as a whole number. Throws InvalidArgument that names the variable and its
+// value unless it is a number in [min, max]; also when `name` is not in the table.
 C10D_API std::optional<std::int64_t> env_integer(std::string_view name, std::int64_t min,
                                                  std::int64_t max);
 
-// The same of a variable whose table entry lists the words that it may be. Throws InvalidArgument
-// naming the variable, its value and those words.
+// Value of a variable whose entry in the table lists the values that it may have. Throws
+// InvalidArgument that names the variable, its value and those values when it is none of them; also
+// when `name` is not in the table.
 C10D_API std::optional<std::string> env_choice(std::string_view name);
 
-// C10D_* variables that are set but not in the table, each with the nearest name: for a warning.
+// A C10D_* variable that is set and that nothing reads.
 struct UnknownEnv {
-  std::string name;
-  std::string nearest;
+  std::string name;     // as it is set
+  std::string nearest;  // the name in the table that is most like it
 };
+// All C10D_* variables that are set but not in the table: for a warning.
 C10D_API std::vector<UnknownEnv> unknown_env();
 
-// Where rank and size come from: the first complete family in the order of docs/launching.md.
+// Rank and size of this process, as its launcher set them in the environment.
 struct LaunchInfo {
-  int rank = 0;
-  int size = 1;
-  int local_rank = 0;
-  int local_size = 1;
+  int rank = 0;        // in the job
+  int size = 1;        // ranks of the job
+  int local_rank = 0;  // on this host
+  int local_size = 1;  // ranks on this host
   // "c10d", "torchrun", "openmpi", "pmi", "slurm", "k8s", or "none": a single process.
   std::string launcher;
-  std::vector<std::string> evidence;  // "RANK=3", ...: what decided
+  std::vector<std::string> evidence;  // the variables that decided: "RANK=3", ...
 };
-// Throws InvalidArgument for a malformed number, or two complete families that disagree (settled by
-// C10D_LAUNCHER).
+// Finds the launcher of this process: the first one of docs/launching.md whose variables are
+// complete. Throws InvalidArgument for a number that is malformed, or when two complete launchers
+// disagree: then C10D_LAUNCHER decides.
 C10D_API LaunchInfo detect_launch();
 
 }  // namespace c10d::inline v0

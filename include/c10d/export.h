@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Everything in libc10d.so is hidden unless marked with C10D_API.
+// Marks what libc10d.so exports: all else is hidden.
 #define C10D_API __attribute__((visibility("default")))

@@ -10,38 +10,48 @@
 
 namespace c10d::inline v0 {
 
+// Timeout of ops where neither InitOptions nor C10D_TIMEOUT gives one.
 inline constexpr Duration kDefaultTimeout = std::chrono::minutes(5);
 
-// Ranks that meet ask the store for the keys of all in one request, which holds so many.
+// Most ranks of a world: each asks the store for the keys of all in one request, which holds so
+// many.
 inline constexpr int kMaxWorldSize = 65'536;
 
+// Options of init_process_group(). Every field may be left out.
 struct InitOptions {
-  // "native", "gloo", ..., a registered one; empty: C10D_BACKEND, else native.
+  // Name of the backend: "native", "gloo", "mpi", or one that register_backend() added. Empty:
+  // C10D_BACKEND, else native.
   std::string backend{};
-  // Where ranks meet:
-  //   env://                               C10D_STORE, else MASTER_ADDR and MASTER_PORT; rank and
-  //                                        size as detect_launch() finds them; a single process
-  //                                        needs nothing
-  //   tcp://host:port?rank=0&world_size=2  rank 0 serves the store there until it ends its
-  //                                        last group; who goes on in a subgroup over several
-  //                                        hosts then gets store_lost, so rank 0 ends last
-  //   file:///path?rank=0&world_size=2     a file that all ranks see
+  // How the ranks find each other:
+  // - env:// uses C10D_STORE, else MASTER_ADDR and MASTER_PORT. Rank and size are those of
+  //   detect_launch(). A single process needs none of them.
+  // - tcp://host:port?rank=0&world_size=2: rank 0 serves the store at this address until it ends
+  //   its last group. Ranks that continue in a subgroup over several hosts then get store_lost, so
+  //   rank 0 ends last.
+  // - file:///path?rank=0&world_size=2: a file that all ranks can open.
   std::string url = "env://";
-  std::shared_ptr<Store> store{};  // instead of url; then rank and size must be given
-  std::optional<int> rank{};       // wins over url and environment
-  std::optional<int> size{};
-  std::optional<Duration> timeout{};          // of every op; default C10D_TIMEOUT, else 5 min
-  std::optional<Duration> connect_timeout{};  // until all ranks are in; default as timeout
-  std::string token{};  // job secret; empty: C10D_TOKEN_FD, C10D_TOKEN_FILE, else none: then the
-                        // ranks can meet on loopback only
-  std::string name = "world";
+  // Use this store instead of the url. Then rank and size must be given.
+  std::shared_ptr<Store> store{};
+  std::optional<int> rank{};                  // instead of that of the url or the environment
+  std::optional<int> size{};                  // instead of that of the url or the environment
+  std::optional<Duration> timeout{};          // of every op; default C10D_TIMEOUT, else 5 minutes
+  std::optional<Duration> connect_timeout{};  // until all ranks joined; default: timeout
+  // Secret of the job. Empty: that of C10D_TOKEN_FD, else of C10D_TOKEN_FILE, else none. Without a
+  // secret the ranks can meet on loopback only.
+  std::string token{};
+  std::string name = "world";  // of the group; another group over the same store has another name
 };
 
-// Brings `size` ranks together and returns their group. Every rank of the job calls it with the
-// same name. Throws InvalidArgument (own arguments or environment), DistTimeoutError (naming the
-// missing ranks), DistNetworkError (unreachable, wrong_job, not_authenticated, address_in_use),
-// DistBackendError (mismatch: a duplicate rank, told alone, or on every rank another size or
-// backend, naming both sides; unsupported: no such backend here, and why).
+// Brings `size` ranks together and returns their group (torch.distributed.init_process_group).
+// Collective: every rank of the job calls it, with the same name, size and backend. It returns on
+// every rank or throws on every rank, except for what only one rank did wrong.
+// Throws
+// - InvalidArgument: own options or environment make no sense;
+// - DistTimeoutError: names the ranks that did not come within connect_timeout;
+// - DistNetworkError: unreachable, wrong_job, version_mismatch, not_authenticated, address_in_use;
+// - DistBackendError mismatch: two processes claim one rank (only the second one is told), or ranks
+//   have different sizes or backends (every rank is told, with both sides);
+// - DistBackendError unsupported: this backend is not available here, with the reason.
 C10D_API ProcessGroup init_process_group(InitOptions options = {});
 
 }  // namespace c10d::inline v0

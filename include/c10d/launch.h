@@ -13,79 +13,92 @@
 
 namespace c10d::inline v0 {
 
-// The hosts of a job that spans several: each calls launch() with the same values but `number`,
-// `local_address` and LaunchOptions::ranks. Ranks count through the hosts by their numbers.
+// The hosts of a job that runs on several. Each host calls launch() with the same values, except
+// for `number`, `local_address` and LaunchOptions::ranks. Host 0 has the first ranks of the job,
+// host 1 the next ones, and so on.
 struct LaunchHosts {
-  int count = 1;   // 1: this host alone, and nothing below counts
-  int number = 0;  // of this host
-  // Of host 0, as the others reach it: there it serves the store in which hosts and ranks meet.
+  int count = 1;   // number of hosts; with 1, nothing below is read
+  int number = 0;  // of this host, in [0, count)
+  // Address of host 0, as the other hosts reach it. Host 0 serves the store there in which hosts
+  // and ranks meet.
   std::string address{};
-  std::uint16_t port = 29500;
+  std::uint16_t port = 29500;   // of that store
   std::string local_address{};  // of this host, for the backends; empty: the one towards host 0
-  std::string job = "c10d";     // hosts and ranks of another job are refused
+  std::string job = "c10d";     // name of the job; hosts and ranks of another job are refused
   std::string token{};          // 16 to 1024 secret bytes, the same on every host
-  Duration timeout = kDefaultStoreTimeout;      // until all hosts are there
-  Duration silence = std::chrono::seconds(15);  // of a host, until it is taken for dead
+  Duration timeout = kDefaultStoreTimeout;  // until all hosts joined
+  Duration silence =
+      std::chrono::seconds(15);  // a host that is silent for longer is taken for dead
 };
 
-// Starts `ranks` processes on this host with the whole environment contract (C10D_* and
-// torchrun's), and ends when all have. What `c10d-run` does, for programs that start their own
-// ranks.
+// Options of launch().
 struct LaunchOptions {
-  int ranks = 1;
-  std::vector<std::string> command{};                // argv; no shell
-  std::map<std::string, std::string> environment{};  // added to the caller's
-  bool prefix_output = true;                         // "[rank] " before each line; whole lines only
-  // Where stderr is a terminal, rank 0 gets C10D_TERMINAL_COLUMNS, and what it writes on stderr up
-  // to a '\r' that no '\n' follows is shown below the lines of print_rank_line(), and is no line.
+  int ranks = 1;                       // processes to start on this host
+  std::vector<std::string> command{};  // program and arguments; no shell
+  // Variables for the ranks, besides those of this process and those that launch() sets:
+  // docs/launching.md lists them.
+  std::map<std::string, std::string> environment{};
+  bool prefix_output = true;  // print "[rank] " before each line
+  // Show a status line, such as a progress bar. Where stderr is a terminal, rank 0 gets
+  // C10D_TERMINAL_COLUMNS. Text that rank 0 writes to stderr and ends with a carriage return
+  // instead of a newline is then shown below all lines, until rank 0 writes the next one.
   bool status_line = false;
-  // From SIGTERM to SIGKILL of the survivors after a first failure.
+  // Time between SIGTERM and SIGKILL for the other ranks after a first failure.
   Duration grace = std::chrono::seconds(5);
-  // As many ranks may fail without that the others are stopped: they go on in a group of their own
+  // Number of failed ranks to tolerate before the job is stopped. Survivors may form a new group
   // (docs/recovery.md). On one host only.
   int max_failures = 0;
-  // For the whole run; then the ranks are ended as after a first failure. Zero: for ever.
+  // Of the whole run: then the ranks are ended as after a first failure. Zero: no limit.
   Duration timeout = Duration::zero();
-  LaunchHosts hosts{};
-  // Instead of stdout and stderr, in the thread of launch(). What it throws ends the ranks, and
-  // launch() throws it.
+  LaunchHosts hosts{};  // of a job on several hosts
+  // Gets every line of output instead of stdout and stderr, in the thread of launch(). An exception
+  // out of it ends the ranks, and launch() throws it.
   std::function<void(int rank, bool is_stderr, std::string_view line)> on_line{};
 };
 
+// How one rank ended.
 struct RankResult {
-  int rank = 0;  // of the job
-  std::int64_t pid = 0;
-  int exit_code = 0;  // 128 + signal for a signal
-  int signal = 0;     // 0 = it exited
-  // Of stderr, at most 20. What an exception says that nothing caught is the last of them.
-  std::string last_lines;
+  int rank = 0;            // in the job
+  std::int64_t pid = 0;    // its process id
+  int exit_code = 0;       // 128 + signal when a signal ended it
+  int signal = 0;          // the signal that ended it; 0: it exited
+  std::string last_lines;  // of its stderr, at most 20; an uncaught exception is the last of them
 };
 
+// How a job ended.
 struct LaunchResult {
-  // Of the first rank that failed; 0 if none did, or max_failures at most and others ended well;
-  // 124 when timed_out. Of several hosts the same on all.
+  // Exit code of the rank that failed first. 0 if none failed, or if no more than max_failures did
+  // and another one ended well. 124 on timeout. The same on all hosts.
   int exit_code = 0;
-  int first_failed = -1;  // the first rank of this host; none after timed_out or what is elsewhere
-  std::string elsewhere;  // what failed on another host and ended the job; empty: nothing
-  int forwarded_signal = 0;       // the first one that came from outside, else 0
-  bool timed_out = false;         // ended because LaunchOptions::timeout was over
-  std::vector<RankResult> ranks;  // of this host
-  // Where in their groups the ranks of this host were when they were stopped, for people: a line
-  // for those at the same place. Empty where none of them was in a group any more.
+  // Rank on this host that failed first. -1 if none did, on timeout, or if the cause was on another
+  // host.
+  int first_failed = -1;
+  std::string elsewhere;          // what failed on another host and ended the job; empty: nothing
+  int forwarded_signal = 0;       // first signal that this process got and forwarded; 0: none
+  bool timed_out = false;         // whether LaunchOptions::timeout ended it
+  std::vector<RankResult> ranks;  // of this host, by rank
+  // Where the ranks of this host were in their groups when they were stopped, for people: one line
+  // for all ranks at the same place. Empty when none of them was in a group.
   std::string places;
 };
 
-// Blocks. SIGINT, SIGTERM, SIGHUP and SIGQUIT are forwarded while it runs, and one that this thread
-// has blocked and that is pending is the first. No process outlives the call, nor the caller:
-// children are killed when this process dies, however it dies. Returns on all hosts at the same
-// time: when all ranks of all have ended, or the first failed, or a host fell silent. Throws
-// InvalidArgument, also for a program that is not there; DistError: when not all hosts came
-// together, on all that came, concurrent_use (one launch at a time in a process), out_of_resources.
+// Starts ranks on this host and waits until all have ended: what c10d-run does, for programs that
+// start their own ranks. The ranks find rank, size and store in their environment.
+//
+// On several hosts it returns on all of them together: when all ranks of the job ended, when the
+// first failed, or when a host fell silent. No process of the job outlives the call or the caller:
+// the ranks are killed when this process dies, however it dies.
+//
+// SIGINT, SIGTERM, SIGHUP and SIGQUIT are forwarded to the ranks meanwhile. One that this thread
+// has blocked and that is already pending is forwarded first. One launch() at a time in a process.
+//
+// Throws InvalidArgument for options that make no sense or a program that cannot be started. Throws
+// DistError: out_of_resources, concurrent_use (a second launch()), or, on every host that joined,
+// why not all hosts joined. A rank that fails is no exception but a LaunchResult.
 C10D_API LaunchResult launch(const LaunchOptions& options);
 
-// Prints one line as launch() does without on_line, whole, with others that arrived together once
-// on_line has had them: for an on_line that copies or filters. Control characters are made visible
-// where the output is a terminal.
+// Prints one line of a rank as launch() does without on_line: for an on_line that copies or
+// filters. Lines are whole, and on a terminal control characters are made visible.
 C10D_API void print_rank_line(int rank, bool is_stderr, std::string_view line, bool prefix = true);
 
 }  // namespace c10d::inline v0

@@ -9,24 +9,25 @@
 
 namespace c10d::inline v0 {
 
-// What a backend that chooses between algorithms would do for a call, and what it expects of each:
-// for tools that tune and explain.
+// Asks which algorithm a backend takes for a call: see ProcessGroup::plan().
 struct PlanQuery {
-  OpKind op = OpKind::all_reduce;
-  DType dtype = DType::f32;
-  std::uint64_t bytes = 0;  // of one rank's vector; of all shards together where there are shards
-  bool registered = false;  // memory from ProcessGroup::allocate
+  OpKind op = OpKind::all_reduce;  // which op
+  DType dtype = DType::f32;        // of its buffers
+  std::uint64_t bytes = 0;         // of the larger buffer of one rank
+  bool registered = false;         // whether the buffers are from ProcessGroup::allocate()
 };
+// One algorithm that a backend can take for a call.
 struct PlanOption {
   std::string name;       // as C10D_NATIVE_PLAN takes it
-  double us = 0;          // expected, on rank 0
-  bool measured = false;  // by c10d-bench tune; else by the built-in model
+  double us = 0;          // time that is expected on rank 0, in microseconds
+  bool measured = false;  // whether c10d-bench tune measured it; else the built-in model says so
 };
+// The answer to a PlanQuery, for tools that tune and explain.
 struct PlanReport {
   std::vector<PlanOption> options;  // the one that is taken, then the others; empty: no choice
-  double bound_us = 0;              // what no algorithm is expected to beat
-  std::string fingerprint;          // of the groups that measurements hold for
-  std::string path;                 // of their file; empty: there is no folder for it
+  double bound_us = 0;              // no algorithm is expected to take less, in microseconds
+  std::string fingerprint;          // of the groups for which measurements hold
+  std::string path;                 // file of the measurements; empty: there is no folder for it
 };
 
 }  // namespace c10d::inline v0

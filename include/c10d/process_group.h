@@ -13,114 +13,273 @@
 
 namespace c10d::inline v0 {
 
+// Options of one call.
 struct CallOptions {
-  bool async = false;  // return at once; the buffers stay the op's until the Work is done
-  std::optional<Duration> timeout{};  // of this call instead of the group's; must be > 0
-  void* stream = nullptr;  // CUDA stream that orders the op; with CPU tensors InvalidArgument
+  // true: return at once with a Work. The op uses its buffers until that Work is done.
+  bool async = false;
+  // Deadline of this call, instead of the timeout of the group. Must be positive.
+  std::optional<Duration> timeout{};
+  // CUDA stream that orders the op. With CPU tensors the call throws InvalidArgument.
+  void* stream = nullptr;
 };
 
 class Batch;
 
-// A set of ranks that call collectives together. Collectives of a group match by call order,
-// point-to-point by (peer, tag, order); groups are independent, so async ops of two may be called
-// in another order on each rank. One thread at a time: a second one gets concurrent_use. abort()
-// and the const members are thread-safe.
+// A set of ranks that call collectives together: PyTorch's ProcessGroup, MPI's communicator.
+// init_process_group() makes the first group of a job; new_group() and split() make subgroups.
 //
-// Every op: output and input may be the same memory (in place, see collective.h); partial overlap,
-// a wrong count, dtype, root or peer is InvalidArgument, thrown before anything is sent. What a
-// rank does not give or get, such as the input of broadcast off the root, is ignored. Without
-// `async` the call runs in this thread, returns when the result is in place, and throws; with it,
-// failures come from Work::wait(). The first failure breaks the group: every pending and later call
-// on every rank fails with that cause (how to go on: docs/recovery.md). Two codes leave the group
-// intact: unsupported and concurrent_use.
+// Lifetime. A group is movable and not copyable. A default-constructed or moved-from group holds no
+// group: every call but abort() and operator bool throws destroyed. Buffers must stay valid until
+// the op that uses them is done. Declare buffers before the group, so that they outlive it when an
+// exception skips wait(): the destructor of the group ends the ops that still run.
+//
+// Order. All ranks call the collectives of a group in the same order. send() and recv() match by
+// peer, tag and order. Groups are independent of each other: ranks may start async ops of two
+// groups in different orders.
+//
+// Threads. One thread at a time may call a group: another one that calls it meanwhile gets
+// concurrent_use. abort() and the const members may be called from any thread at any time.
+//
+// Blocking and async. Without CallOptions::async an op runs in the calling thread and returns when
+// the result is in place. With it, the op returns at once, and Work::wait() waits for the result.
+//
+// Notation. n is size(), k is a number of elements. A buffer of n k elements is n shards of k:
+// shard r is the elements [r k, (r + 1) k). With counts, shard r has counts[r] elements and begins
+// where shard r - 1 ends. In place means that input and output are the same memory, as each op
+// describes. Buffers that overlap in any other way are refused. An input is never written, unless
+// the op is in place.
+//
+// Errors of every op:
+// - InvalidArgument: this rank's own arguments are wrong. It is thrown before anything is sent,
+//   also by an async call. The group stays intact.
+// - DistBackendError, code unsupported: this backend cannot do this op with this dtype, ReduceOp
+//   and device (see supports()). Thrown as above. The group stays intact.
+// - DistBackendError, code concurrent_use: another thread is inside a call. The group stays intact.
+// - DistBackendError, code destroyed (no group, or after shutdown()) or forked_child (the group
+//   belongs to the parent process).
+// - DistBackendError, code mismatch: ranks made different calls. The message shows both.
+// - DistBackendError, code peer_died or peer_left: a rank ended or left the group.
+// - DistBackendError, code revoked: a rank called abort().
+// - DistBackendError, code out_of_resources or backend_error: see the message.
+// - DistNetworkError (link_lost) and DistStoreError (store_lost, store_limit): a connection broke.
+// - DistTimeoutError, code timed_out: the deadline passed. The message names the ranks that did not
+//   enter the call.
+//
+// From mismatch on, the failures break the group: every pending and later call on every rank fails
+// with that first cause. Blocking calls throw it; async calls report it through Work::wait(). The
+// output of an op that failed may hold anything. docs/recovery.md says how to continue.
 class C10D_API ProcessGroup {
  public:
-  ProcessGroup() noexcept;  // no group: every call throws destroyed
-  ProcessGroup(ProcessGroup&&) noexcept;
-  ProcessGroup& operator=(ProcessGroup&&) noexcept;
-  // As shutdown() with a deadline of one second; never throws.
+  // Holds no group: operator bool is false.
+  ProcessGroup() noexcept;
+  // Takes over the group of `other`, which then holds none.
+  ProcessGroup(ProcessGroup&& other) noexcept;
+  // Ends the group that was here, as the destructor does, and takes over that of `other`.
+  ProcessGroup& operator=(ProcessGroup&& other) noexcept;
+  // Same contract as shutdown() with a timeout of one second, but never throws: problems are
+  // logged.
   ~ProcessGroup();
+  // Whether this object holds a group. Also true for a group that is broken or shut down.
   explicit operator bool() const noexcept;
 
+  // Rank of this process in the group, in [0, size()).
   int rank() const;
+  // Number of ranks in the group.
   int size() const;
-  const std::string& id() const;                  // as errors print it
-  const std::string& backend() const;             // name
-  std::string description() const;                // Backend::description
-  PlanReport plan(const PlanQuery& query) const;  // Backend::plan
+  // Name of the group, as errors and logs print it. The reference is valid as long as the group.
+  const std::string& id() const;
+  // Name of the backend: "native", "gloo", ... The reference is valid as long as the group.
+  const std::string& backend() const;
+  // What the backend says of itself, for people: library, version, transport.
+  std::string description() const;
+  // Which algorithm the backend takes for a call, and what time it expects. Empty options where the
+  // backend has no choice. Throws InvalidArgument for an enum value that does not exist.
+  PlanReport plan(const PlanQuery& query) const;
+  // Rank, host and process id of every rank, by rank. Valid as long as the group.
   const std::vector<Member>& members() const;
-  Store& store() const;  // keys of this group only
+  // A store that holds the keys of this group only. Valid as long as the group.
+  Store& store() const;
+  // The timeout of calls that give none of their own.
   Duration timeout() const;
-  void set_timeout(Duration timeout);  // of later calls
+  // Sets the timeout of later calls on this rank. Throws InvalidArgument unless it is positive. At
+  // most one year counts.
+  void set_timeout(Duration timeout);
+  // Whether the backend can do an op with this dtype, ReduceOp and device, and if not, why not. The
+  // answer depends on nothing but the query and the build. Throws InvalidArgument for an enum value
+  // that does not exist.
   Support supports(const Query& query) const;
-  std::uint64_t sequence() const;  // of the last collective
-  // Why the group is broken, or null. Valid, as every reference from here, as long as the group.
+  // Number of collectives that this rank has called. Calls that were refused do not count.
+  std::uint64_t sequence() const;
+  // The first failure of the group, or null while it is not broken. The pointer is valid for the
+  // lifetime of the group.
   const Failure* failure() const;
 
+  // All-reduce in place: buffer[i] becomes the reduction over all ranks of buffer[i]. The same bits
+  // on every rank.
+  // Every rank passes the same count, dtype and ReduceOp, else mismatch. unsupported where the
+  // ReduceOp makes no sense for the dtype: see why_unsupported().
   Work all_reduce(Tensor buffer, ReduceOp op = ReduceOp::sum, CallOptions options = {});
+  // All-reduce (MPI_Allreduce): output[i] is the reduction over all ranks of input[i]. The same
+  // bits on every rank.
+  // Every rank passes the same count, dtype and ReduceOp, else mismatch. In place: output is input.
+  // Throws InvalidArgument unless output and input have the same count, dtype and device.
   Work all_reduce(Tensor output, ConstTensor input, ReduceOp op = ReduceOp::sum,
                   CallOptions options = {});
+  // Broadcast in place: buffer holds the root's elements on every rank.
+  // Every rank passes the same count, dtype and root, else mismatch. Throws InvalidArgument unless
+  // root is in [0, n).
   Work broadcast(Tensor buffer, int root, CallOptions options = {});
+  // Broadcast (MPI_Bcast): output holds a copy of the root's input on every rank, the root among
+  // them.
+  // Every rank passes an output of the same count and dtype and the same root, else mismatch. Ranks
+  // other than the root may pass an empty input: it is ignored. In place on the root: output is
+  // input. Throws InvalidArgument for a root out of [0, n), or on the root when output and input
+  // differ in count, dtype or device.
   Work broadcast(Tensor output, ConstTensor input, int root, CallOptions options = {});
+  // All-gather (MPI_Allgather): shard r of output is the input of rank r, on every rank.
+  // input has k elements, output n k; every rank passes the same k and dtype, else mismatch. In
+  // place: input is this rank's shard of output. Throws InvalidArgument for other counts, for
+  // different dtypes, or for any other overlap.
   Work all_gather(Tensor output, ConstTensor input, CallOptions options = {});
+  // All-gather with a count per rank (MPI_Allgatherv): shard r of output, counts[r] elements, is
+  // the input of rank r, on every rank.
+  // counts has n entries, the same on every rank, else mismatch; 0 is allowed. input has
+  // counts[rank()] elements and output the sum of counts, else InvalidArgument. In place: input is
+  // this rank's shard of output. An async call does not read counts after it has returned.
   Work all_gather_v(Tensor output, ConstTensor input, Counts counts, CallOptions options = {});
+  // Reduce-scatter (MPI_Reduce_scatter_block): output on rank r is the reduction over all ranks of
+  // shard r of their inputs.
+  // input has n k elements, output k; every rank passes the same k, dtype and ReduceOp, else
+  // mismatch. In place: output is this rank's shard of input. Throws InvalidArgument for other
+  // counts, for different dtypes, or for any other overlap.
   Work reduce_scatter(Tensor output, ConstTensor input, ReduceOp op = ReduceOp::sum,
                       CallOptions options = {});
+  // Reduce-scatter with a count per rank (MPI_Reduce_scatter): output on rank r, counts[r]
+  // elements, is the reduction over all ranks of shard r of their inputs.
+  // counts has n entries, the same on every rank, else mismatch; 0 is allowed. output has
+  // counts[rank()] elements and input the sum of counts, else InvalidArgument. In place: output is
+  // this rank's shard of input. An async call does not read counts after it has returned.
   Work reduce_scatter_v(Tensor output, ConstTensor input, Counts counts,
                         ReduceOp op = ReduceOp::sum, CallOptions options = {});
+  // Reduce (MPI_Reduce): on the root, output[i] is the reduction over all ranks of input[i].
+  // Every rank passes an input of the same count and dtype, the same root and ReduceOp, else
+  // mismatch. Ranks other than the root may pass an empty output: it is ignored. In place on the
+  // root: output is input. Throws InvalidArgument for a root out of [0, n), or on the root when
+  // output and input differ in count, dtype or device.
   Work reduce(Tensor output, ConstTensor input, int root, ReduceOp op = ReduceOp::sum,
               CallOptions options = {});
+  // Gather (MPI_Gather): on the root, shard r of output is the input of rank r.
+  // input has k elements on every rank; every rank passes the same k, dtype and root, else
+  // mismatch. The root's output has n k elements, else InvalidArgument; ranks other than the root
+  // may pass an empty one: it is ignored. In place on the root: its input is its own shard of
+  // output.
   Work gather(Tensor output, ConstTensor input, int root, CallOptions options = {});
+  // Gather with a count per rank (MPI_Gatherv): on the root, shard r of output, counts[r] elements,
+  // is the input of rank r.
+  // Every rank passes all n counts, the same on every rank, else mismatch; 0 is allowed. input has
+  // counts[rank()] elements and the root's output the sum of counts, else InvalidArgument. Ranks
+  // other than the root may pass an empty output: it is ignored. In place on the root: its input is
+  // its own shard of output.
   Work gather_v(Tensor output, ConstTensor input, Counts counts, int root,
                 CallOptions options = {});
+  // Scatter (MPI_Scatter): output on rank r is shard r of the root's input.
+  // output has k elements on every rank; every rank passes the same k, dtype and root, else
+  // mismatch. The root's input has n k elements, else InvalidArgument; ranks other than the root
+  // may pass an empty one: it is ignored. In place on the root: its output is its own shard of
+  // input.
   Work scatter(Tensor output, ConstTensor input, int root, CallOptions options = {});
+  // Scatter with a count per rank (MPI_Scatterv): output on rank r is shard r, counts[r] elements,
+  // of the root's input.
+  // Every rank passes all n counts, the same on every rank, else mismatch; 0 is allowed. output has
+  // counts[rank()] elements and the root's input the sum of counts, else InvalidArgument. Ranks
+  // other than the root may pass an empty input: it is ignored. In place on the root: its output is
+  // its own shard of input.
   Work scatter_v(Tensor output, ConstTensor input, Counts counts, int root,
                  CallOptions options = {});
+  // All-to-all (MPI_Alltoall): shard s of output on rank r is shard r of the input of rank s.
+  // input and output both have n k elements; every rank passes the same k and dtype, else mismatch.
+  // Never in place. Throws InvalidArgument for different counts or dtypes, a count that is no
+  // multiple of n, or any overlap.
   Work all_to_all(Tensor output, ConstTensor input, CallOptions options = {});
+  // All-to-all with a count per pair of ranks (MPI_Alltoallv): this rank sends input_counts[r]
+  // elements, shard r of input, to rank r; shard s of output, output_counts[s] elements, is what
+  // rank s sent to this rank.
+  // Both have n entries; 0 is allowed. output_counts[s] here equals input_counts[rank()] on rank s,
+  // else mismatch. Never in place. Throws InvalidArgument unless input and output have the sums of
+  // their counts, and this rank sends itself as many elements as it expects of itself.
   Work all_to_all_v(Tensor output, ConstTensor input, Counts output_counts, Counts input_counts,
                     CallOptions options = {});
+  // Barrier (MPI_Barrier): returns once every rank of the group has called it. Moves no data. A
+  // rank that does not come is a DistTimeoutError that names it: see also monitored_barrier().
   Work barrier(CallOptions options = {});
-  // A send may return before its recv is posted; it must not be counted on. Several outstanding
-  // ones: isend, irecv.
+  // Sends input to `peer`. Returns when input may be used again. send() may or may not block until
+  // the receive is posted; do not rely on either. Use isend() where both ranks send first.
+  // Messages from one rank to another with the same tag arrive in the order in which they were
+  // sent. Throws InvalidArgument unless peer is in [0, n).
   Work send(ConstTensor input, int peer, std::uint32_t tag = 0, CallOptions options = {});
+  // Receives into output the next message from `peer` with this tag. `peer` may be kAnySource on
+  // backends that support it: Work::source() tells the sender.
+  // The message must have the count and dtype of output, else mismatch. Throws InvalidArgument
+  // unless peer is in [0, n) or kAnySource.
   Work recv(Tensor output, int peer, std::uint32_t tag = 0, CallOptions options = {});
+  // send() with CallOptions::async set: returns at once, whatever options say.
   Work isend(ConstTensor input, int peer, std::uint32_t tag = 0, CallOptions options = {});
+  // recv() with CallOptions::async set: returns at once, whatever options say.
   Work irecv(Tensor output, int peer, std::uint32_t tag = 0, CallOptions options = {});
 
-  // Any op as a value: the form in which tools and traces hold them.
+  // Runs an op that is given as a value: the form in which tools and traces hold ops. Same contract
+  // as the method of that op.
   Work submit(const Op& op, CallOptions options = {});
 
-  // Ops made through the batch start together and complete as one Work.
+  // A batch of ops of this group that start together and complete as one Work: see Batch.
   Batch batch(CallOptions options = {});
 
-  // As barrier, but on every rank a timeout names all ranks that did not come; needs nothing of the
-  // backend.
+  // Blocking barrier for debugging: on a timeout, every rank's error names all ranks that did not
+  // come. `timeout` is that of the group where none is given. It uses no op of the backend. Throws
+  // what barrier() throws.
   void monitored_barrier(std::optional<Duration> timeout = {});
 
-  // Collective. See Backend::allocate.
+  // Allocates memory for `count` elements of T on every rank: aligned to 4096 bytes, zeroed, and
+  // shared between the ranks where the backend can do that (see Buffer). Ops of `native` on such
+  // memory copy less.
+  // Collective: every rank calls it with the same count. A rank that does not come is named by a
+  // DistTimeoutError, which breaks this group. Throws InvalidArgument for a size that no memory can
+  // have, DistBackendError (out_of_resources) where there is too little memory.
   template <Element T>
   Buffer<T> allocate(std::size_t count) {
     return Buffer<T>(allocate_bytes(checked_bytes(count, sizeof(T))));
   }
 
-  // A group of these ranks of this one, in that order; only its members call, all with the same
-  // ranks and `name`. Those that wait for each other in different calls get `mismatch`, which
-  // breaks this group; after timed_out they may try again. It begins with the timeout of this one.
+  // Makes a group of the given ranks of this group. ranks[i] gets rank i in the new group. Only
+  // these ranks call it, all with the same ranks in the same order and the same `name`. The new
+  // group begins with the timeout of this one.
+  // Throws InvalidArgument for a rank out of [0, n), a rank that is given twice, or when this rank
+  // is not among them. Throws DistTimeoutError that names the ranks that did not come; this group
+  // stays intact, and they may try again. If members wait in different new_group() calls, all of
+  // them throw mismatch and this group is broken.
   ProcessGroup new_group(std::span<const int> ranks, std::string_view name = {});
+  // Same contract as above: group.new_group({0, 2}).
   ProcessGroup new_group(std::initializer_list<int> ranks, std::string_view name = {}) {
     return new_group(std::span(ranks.begin(), ranks.size()), name);
   }
-  // Collective: one group per color, ordered by key, then rank. No color: no group.
+  // Splits the group (MPI_Comm_split): one new group for each color. Its ranks are ordered by key,
+  // then by their rank here. A rank without a color gets a ProcessGroup that holds no group.
+  // Collective: every rank calls it. A rank that does not come is named by a DistTimeoutError,
+  // which breaks this group.
   ProcessGroup split(std::optional<int> color, int key = 0);
 
-  // Local, idempotent, from any thread, returns within 100 ms: pending and later calls fail with
-  // `revoked` on every rank.
+  // Breaks the group: pending and later calls fail with `revoked` on every rank, and the message
+  // shows `why`. One rank calls it, from any thread. It returns within 100 ms and never throws. A
+  // second abort() does nothing; neither does one after shutdown().
   void abort(std::string_view why = "abort() was called") const noexcept;
-  // Orderly end: waits for this rank's pending ops, then tells the peers that it leaves. Breaks the
-  // group (destroyed) when some are left at the timeout: they fail. Idempotent.
+  // Leaves the group in good order: waits until the pending ops of this rank are done, then tells
+  // the peers that it left. If ops are still running after `timeout`, they fail with `destroyed`
+  // and the group breaks. Every later call throws `destroyed`. A second shutdown() does nothing.
   void shutdown(Duration timeout = std::chrono::seconds(30));
 
+  // Internal.
   struct State;
+  // Internal.
   explicit ProcessGroup(std::shared_ptr<State> state) noexcept;
 
  private:
@@ -129,14 +288,25 @@ class C10D_API ProcessGroup {
   std::shared_ptr<State> state_;
 };
 
-// Collects ops of one group, then starts them together: `auto batch = group.batch();
-// batch.add(Send{...}); batch.add(Recv{...}); Work work = batch.submit();`. Ops in a batch cannot
-// deadlock on each other's order. Dropped without submit(), it does nothing. One thread at a time.
+// Collects ops of one group and starts them together:
+//
+//     Batch batch = group.batch();
+//     batch.add(Send{output, next, tag});
+//     batch.add(Recv{input, previous, tag});
+//     batch.submit();
+//
+// The order of the sends and receives in a batch does not matter: they cannot deadlock on each
+// other (ncclGroupStart, torch's batch_isend_irecv). A batch that is dropped without submit() does
+// nothing. Use it from one thread at a time.
 class C10D_API Batch {
  public:
-  void add(Op op);  // counts spans must stay valid until submit()
-  // Honours the batch's CallOptions: blocking or async. What one op throws before anything is sent
-  // comes before any is started. Fails as the first that does. The batch is empty afterwards.
+  // Adds an op. Its spans of counts must stay valid until submit(), the memory of its tensors until
+  // the op is done.
+  void add(Op op);
+  // Starts all ops and empties the batch. Blocks until all are done, unless the batch was made with
+  // CallOptions::async. The Work fails as the first op that fails.
+  // Checks all ops first: when one of them is InvalidArgument or unsupported, it throws that and
+  // starts none. Otherwise the errors of every op.
   Work submit();
 
  private:

@@ -8,9 +8,10 @@
 
 namespace c10d::inline v0 {
 
+// Version of these headers.
 inline constexpr std::string_view kVersion = "0.1.0";  // CMakeLists.txt reads it from here
 
-// The version of the library that is loaded, with compiler and build type: "0.1.0 (g++ 12.2.0,
+// Version of the library that is loaded, with compiler and build type: "0.1.0 (g++ 12.2.0,
 // Release)".
 C10D_API std::string version();
 

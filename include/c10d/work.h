@@ -10,45 +10,63 @@
 
 namespace c10d::inline v0 {
 
-enum class WorkState : std::uint8_t { running, ok, failed, cancelled, timed_out };
+// State of an op.
+enum class WorkState : std::uint8_t {
+  running,    // not done yet
+  ok,         // done, the result is in place
+  failed,     // failed for another reason than the next two
+  cancelled,  // failed with Reason::aborted: abort(), the end of the group, a fork
+  timed_out   // failed with Code::timed_out
+};
+// Name of a state: "running", "ok", ...
 C10D_API std::string_view to_string(WorkState state) noexcept;
 
 namespace detail {
 struct WorkShared;
 }
 
-// The handle of one op. It has exactly one terminal transition, out of `running`. Copyable;
-// thread-safe. Dropping it neither blocks nor loses the op: the op runs on, and its failure breaks
-// the group. In a forked child wait() and then() on a running op of its parent throw forked_child.
+// The handle of one op, a future without a value: the result is in the buffers of the op. It is
+// copyable, all copies are the same op, and every member may be called from any thread.
+//
+// An op leaves `running` once, for one of the other states, and keeps that state. Dropping the
+// handle neither waits for the op nor cancels it: the op continues to use its buffers, and its
+// failure breaks the group. The handle may outlive the group. In a forked child, wait() and then()
+// on an op of the parent that was still running throw forked_child.
 class C10D_API Work {
  public:
-  // An op that is already ok. Allocates nothing.
+  // An op that is already ok.
   Work() noexcept;
-  // An op that failed before it could start.
+  // An op that has already failed. For backends.
   static Work failed(Failure failure);
-  // An op that is ok, with the rank that a recv matched.
+  // A recv that is already ok, with the rank that sent the message. For backends.
   static Work received_from(int source) noexcept;
 
+  // Whether the op has ended, well or not. Does not wait.
   bool done() const noexcept;
+  // The state of the op now.
   WorkState state() const noexcept;
-  // The failure of a terminal state other than ok, else null. Valid as long as this handle.
+  // What the op failed with; null while it runs and when it is ok. Valid as long as this handle.
   const Failure* failure() const noexcept;
 
-  // Returns when the result is in place. Throws what the op failed with, every time it is called.
+  // Waits until the op is done. Then the result is in place, and the buffers belong to the caller
+  // again. If the op failed, throws its failure, at every call. The deadline of the op bounds the
+  // wait.
   void wait() const;
-  // The same; throws DistTimeoutError when the op is still running after `timeout`: the op then
-  // goes on.
+  // The same, but waits at most `timeout`. If the op still runs then, throws DistTimeoutError: the
+  // op continues, and the group stays intact.
   void wait(Duration timeout) const;
-  // Makes a CUDA stream wait instead of the thread. CPU ops: wait().
+  // Makes a CUDA stream wait for the op instead of this thread. For CPU tensors: wait().
   void order_on(void* cuda_stream) const;
 
-  // Calls `callback` once, with the failure or null: at once when the op is done, else on the
-  // library's callback thread; wait() does not wait for it. The callback may submit ops, not block
-  // on the group of this op. What it throws is logged. Throws DistBackendError (out_of_resources)
-  // when tens of thousands of callbacks wait for their turn, or their thread cannot be started.
+  // Calls `callback` once with the failure, or with null when the op is ok: at once in this thread
+  // when the op is already done, else later in the library's one callback thread. wait() does not
+  // wait for the callback. The callback may submit async ops; it must not block on the group of
+  // this op. An exception out of it is logged.
+  // Throws DistBackendError (out_of_resources) when 65,536 callbacks wait for their turn, or when
+  // the callback thread cannot be started.
   void then(std::function<void(const Failure*)> callback) const;
 
-  // Of a recv: the rank whose message it took, once ok; else -1.
+  // The rank whose message a recv took. -1 until the recv is ok, and for every other op.
   int source() const noexcept;
 
  private:
@@ -58,19 +76,23 @@ class C10D_API Work {
   int source_ = -1;
 };
 
-// The other end, for backends: completes a Work once. Copyable; thread-safe; the first completion
-// wins and the others are ignored (they return false).
+// The other end of a Work, for backends: completes it. Copyable, and every member may be called
+// from any thread. The first completion counts; later ones return false and do nothing.
 class C10D_API WorkSource {
  public:
+  // A new op, in state running.
   WorkSource();
+  // The handle of the op.
   Work work() const;
+  // Ends the op well. `source` is the rank that a recv matched.
   bool complete(int source = -1) const noexcept;
+  // Ends the op with that failure.
   bool fail(Failure failure) const noexcept;
-  // Runs inside wait() of the caller instead of sleeping there: must return soon; true = progress
-  // was made. Must not throw. Shared, so that a backend may make one for all its ops.
+  // Sets what wait() calls instead of sleeping. `poll` must return soon and not throw; it returns
+  // whether it made progress. It is shared, so that a backend may use one for all its ops.
   void set_progress(std::shared_ptr<const std::function<bool()>> poll) const;
-  // Called by the first wait() without a timeout that would sleep, once: may take as long as the
-  // op, and run it there. Must not throw.
+  // Sets what the first wait() without a timeout calls, once, where it would sleep. `run` may take
+  // as long as the op and run it there. It must not throw.
   void set_runner(std::function<void()> run) const;
 
  private:

@@ -16,113 +16,132 @@
 #include "c10d/parallel/parameters.h"
 #include "c10d/process_group.h"
 
-// Checkpoints: a directory per checkpoint below `directory`, written by all ranks of a group and
-// readable at any number of ranks and with any split. docs/checkpoint.md has the format.
+// Checkpoints: all ranks of a group write one, and any number of ranks can read it, with any split
+// of the tensors. Each is a directory below the `directory` of the calls. docs/checkpoint.md has
+// the format.
 namespace c10d::inline v0::parallel {
 
+// Why a checkpoint could not be written or read.
 struct CheckpointFailure {
-  std::string message;
-  int rank = -1;             // where it happened
-  std::string file;          // empty when it is about no file
-  std::uint64_t offset = 0;  // byte in the file
+  std::string message;       // what, and what to do
+  int rank = -1;             // the rank where it happened
+  std::string file;          // the file that it is about; empty: none
+  std::uint64_t offset = 0;  // byte in that file
 };
 
-// What every function here throws, DistError of the group itself aside. When one rank fails, all
-// ranks throw the same failure, and checkpoints that were complete before stay as they are.
+// What every function of this header throws, besides the DistError of the group. When one rank
+// fails, all ranks throw the same failure. Checkpoints that were complete before stay as they are.
 class C10D_API CheckpointError : public std::runtime_error {
  public:
+  // An exception with that failure.
   explicit CheckpointError(CheckpointFailure failure);
-  CheckpointError(const CheckpointError&) noexcept;
+  // A copy that shares the failure.
+  CheckpointError(const CheckpointError& other) noexcept;
   ~CheckpointError() override;
+  // All that is known. Valid as long as this exception.
   const CheckpointFailure& failure() const noexcept { return *failure_; }
 
  private:
   std::shared_ptr<const CheckpointFailure> failure_;
 };
 
-// Elements [offset, offset + data.size() / size of the dtype) of a tensor, flattened in row-major
-// order, as this rank holds them. `spec` describes the whole tensor.
+// The part of a tensor that this rank holds: the elements from `offset` on, flattened in row-major
+// order.
 struct TensorPart {
-  ParamSpec spec{};
-  std::size_t offset = 0;
-  std::span<std::byte> data{};
+  ParamSpec spec{};             // of the whole tensor
+  std::size_t offset = 0;       // first element of the part
+  std::span<std::byte> data{};  // the elements of the part: save() reads them, load() writes them
 };
 
-// All that a run needs to go on. Model, optimizer and RNG are tensors; a prefix in their names
-// ("model.", "adam.m.", "rng.") keeps them apart. A rank lists the parts that it holds, in any
-// order; a tensor that every rank holds is given whole by every rank. The other fields are the same
-// on all ranks.
+// All that a run needs to resume. Model, optimizer and random number generators are tensors; a
+// prefix of their names ("model.", "adam.m.", "rng.") keeps them apart.
 struct Snapshot {
-  std::uint64_t step = 0;  // steps that are done: the next one to run
-  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;    // number of steps that are done
+  std::uint64_t epoch = 0;   // the epoch that runs
   std::uint64_t cursor = 0;  // samples of this epoch that are done, over all ranks
-  std::map<std::string, std::string> strings{};
-  std::map<std::string, std::int64_t> integers{};
+  std::map<std::string, std::string> strings{};    // anything else; the same on all ranks
+  std::map<std::string, std::int64_t> integers{};  // anything else; the same on all ranks
+  // The parts that this rank holds, in any order. A tensor that is replicated is given whole by
+  // every rank. The other fields are the same on all ranks.
   std::vector<TensorPart> parts{};
 };
 
+// Options of save() and AsyncSaver.
 struct SaveOptions {
-  std::size_t keep = 2;  // complete checkpoints that stay, the new one among them; 0: all
-  // Of AsyncSaver: how long a rank waits for the others to have written theirs.
+  std::size_t keep = 2;  // complete checkpoints that stay, with the new one; 0: all
+  // AsyncSaver only: how long a rank waits for the others to write theirs.
   Duration timeout = std::chrono::hours(1);
 };
 
+// Options of load().
 struct LoadOptions {
-  std::string name{};  // of the checkpoint, as a directory; empty: what `latest` names
-  bool strict = true;  // names missing from the checkpoint, or left over in it, are an error
+  std::string name{};  // directory of the checkpoint; empty: the latest
+  bool strict = true;  // whether names that are missing or unexpected are an error
 };
 
+// What load() found.
 struct LoadResult {
-  std::string name;
-  std::vector<std::string> missing;     // asked for by a rank, not in the checkpoint: left alone
-  std::vector<std::string> unexpected;  // in the checkpoint, asked for by no rank
+  std::string name;                     // directory of the checkpoint
+  std::vector<std::string> missing;     // a rank asked for it, and the checkpoint lacks it
+  std::vector<std::string> unexpected;  // the checkpoint has it, and no rank asked for it
 };
 
-// Collective. Writes a checkpoint and returns its name when it is on the disk on every rank and
-// `latest` names it. `directory` is one that rank 0 and all ranks that write see; it is made, its
-// parent must exist. What several ranks hold is written by the lowest of them, and a rank without
-// anything to write, other than rank 0, leaves the disk alone. A gap between the parts is an error.
-// Buffers are read during the call only. One job at a time may write to a directory.
+// Writes a checkpoint and returns its name. Then it is on the disk on every rank, and it is the
+// latest. Collective.
+// Rank 0, and all ranks that write, see the same `directory`. It is created if it does not exist;
+// its parent must exist. The lowest rank that holds an element writes it; a rank with nothing to
+// write, other than rank 0, does not touch the disk. One job at a time may write to a directory.
+// Throws CheckpointError, the same on every rank, also when an element is in no part.
 C10D_API std::string save(ProcessGroup& group, const std::string& directory,
                           const Snapshot& snapshot, SaveOptions options = {});
 
-// Collective. Fills snapshot.parts, as split here and now, and the other fields. Nothing, when the
-// directory holds no checkpoint. A dtype or shape that differs is always an error. After an error
-// the memory of the parts may hold anything.
+// Reads a checkpoint into the memory of snapshot.parts, whatever the split of the ranks that wrote
+// it, and into the other fields of `snapshot`. Returns nothing when the directory holds no
+// checkpoint. Collective. A tensor that is missing keeps what it has.
+// Throws CheckpointError, the same on every rank: also for a dtype or shape that differs, whether
+// strict or not. The memory of the parts may then hold anything.
 C10D_API std::optional<LoadResult> load(ProcessGroup& group, const std::string& directory,
                                         Snapshot& snapshot, LoadOptions options = {});
 
-// As save(), but the caller waits for a copy in memory only, kept for the next one; a thread does
-// all, on a group of its own. save() waits for the checkpoint before. One thread at a time.
+// Saves in the background: the caller waits for a copy in memory only, and a thread with a group of
+// its own writes the checkpoint. The copy takes as much memory as this rank writes, and is kept for
+// the next checkpoint. One thread at a time.
 class C10D_API AsyncSaver {
  public:
-  // Collective. `group` must outlive this object.
+  // Saves to `directory`: see save(). Collective. `group` must outlive this object.
   AsyncSaver(ProcessGroup& group, std::string directory, SaveOptions options = {});
-  // Waits for the checkpoint under way, and is silent about its failure; gives it up when the group
-  // has failed.
+  // Waits for the checkpoint that is being written, if any, and does not report its failure. Gives
+  // it up when the group is broken.
   ~AsyncSaver();
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
-  // The parts' memory is read until wait() returns. The destructor waits.
+  // A copy in memory that is being made. Do not modify the tensors of the snapshot until wait()
+  // returns.
   struct C10D_API Copying {
     struct Copy;
+    // A copy that has begun; empty: nothing to wait for.
     Copying(std::shared_ptr<Copy> begun = {}) noexcept;
+    // Takes over the copy.
     Copying(Copying&&) noexcept = default;
+    // Waits for the copy.
     ~Copying();
+    // Waits for the copy.
     void wait() const noexcept;
-    std::shared_ptr<Copy> copy;
+    std::shared_ptr<Copy> copy;  // internal
   };
-  // Collective. Throws what befell the checkpoint before, if neither wait() nor poll() did, and
-  // begins none. Who drops the result has waited for the copy; who keeps it computes meanwhile, and
-  // changes nothing that the parts name before wait().
+  // Starts to save a snapshot; waits first until the previous checkpoint is written. Collective.
+  // Destroying the result waits for the copy. Keep it to overlap the copy with computation, and do
+  // not modify the tensors until its wait() returns.
+  // If the previous checkpoint failed and neither wait() nor poll() has thrown that error, throws
+  // it and starts nothing.
   Copying save(const Snapshot& snapshot);
-  // Collective. Returns when the checkpoint under way, if any, is on the disk and the latest; else
-  // throws why not: a CheckpointError is the same on every rank; after any other DistError (a rank
-  // died, SaveOptions::timeout passed) this object saves no more.
+  // Waits until the checkpoint that is being written, if any, is on the disk and is the latest.
+  // Collective. Throws why it failed: a CheckpointError is the same on every rank; after any other
+  // DistError (a rank died, SaveOptions::timeout passed) this object can save no more.
   void wait();
-  // Collective, one small all_reduce. As wait() when every rank knows how the checkpoint ended;
-  // else false, at once. True when nothing is under way.
+  // Whether the checkpoint is written, without waiting. True when every rank knows that it is, or
+  // when there is none; throws as wait() when it failed. Collective: costs one small all_reduce.
   bool poll();
 
  private:
@@ -130,21 +149,28 @@ class C10D_API AsyncSaver {
   std::unique_ptr<State> state_;
 };
 
-// Local. `path` is a checkpoint, or a directory of them (then what `latest` names).
+// What a checkpoint holds.
 struct CheckpointInfo {
-  std::string path;
-  std::uint64_t step = 0, epoch = 0, cursor = 0, bytes = 0;
-  int world_size = 0;  // that wrote it
-  std::map<std::string, std::string> strings;
-  std::map<std::string, std::int64_t> integers;
-  std::vector<std::string> files;
-  std::vector<ParamSpec> tensors;  // in the order of their names
+  std::string path;                              // its directory
+  std::uint64_t step = 0;                        // Snapshot::step
+  std::uint64_t epoch = 0;                       // Snapshot::epoch
+  std::uint64_t cursor = 0;                      // Snapshot::cursor
+  std::uint64_t bytes = 0;                       // of all tensors
+  int world_size = 0;                            // number of ranks that wrote it
+  std::map<std::string, std::string> strings;    // Snapshot::strings
+  std::map<std::string, std::int64_t> integers;  // Snapshot::integers
+  std::vector<std::string> files;                // names of its files
+  std::vector<ParamSpec> tensors;                // ordered by name
 };
+// Reads what a checkpoint holds, without its tensors. `path` is a checkpoint or a directory of
+// checkpoints: then the latest. Local. Throws CheckpointError.
 C10D_API CheckpointInfo inspect_checkpoint(const std::string& path);
-// Reads every byte and checks it. Throws CheckpointError that names file and offset.
+// Reads and checks every byte of a checkpoint. `path` as above. Local. Throws CheckpointError that
+// names file and offset of the first damage.
 C10D_API void verify_checkpoint(const std::string& path);
-// Writes all tensors, whole, to one new safetensors file. Checks as it reads. The file is there
-// when it is complete; a process that is killed leaves OUTPUT.partial-*.
+// Writes all tensors, whole, to one new safetensors file, and checks them. `path` as above. Local.
+// `output` appears when it is complete; a process that is killed may leave OUTPUT.partial-*. Throws
+// CheckpointError.
 C10D_API void consolidate_checkpoint(const std::string& path, const std::string& output);
 
 }  // namespace c10d::inline v0::parallel

@@ -14,15 +14,18 @@
 
 namespace c10d::inline v0::parallel {
 
-// One replica's side of a step; used by its thread only.
+// What one replica does in a step. It is used by the thread of that replica only.
 class C10D_API Replica {
  public:
+  // Number of this replica, from 0 on.
   int index() const noexcept;
-  // Of the global batch; cut it with samples_of(batch, total shards, shard).
+  // The shards of the global batch that this replica computes: see samples_of().
   ShardRange shards() const noexcept;
-  // As Reducer: for each own shard in order, in any order of parameters, write the SUM over the
-  // shard's samples, then say so. A mistake is thrown by either as InvalidArgument.
+  // Where to write the gradient of `param` for this replica's next shard: the SUM over the samples
+  // of that shard, not the mean. Shards come in order, parameters in any order. Throws
+  // InvalidArgument for a parameter that does not exist or has all its shards.
   std::span<std::byte> grad_view(std::size_t param);
+  // Says that the view of `param` is written, for the next shard. Throws as grad_view().
   void ready(std::size_t param);
 
  private:
@@ -32,23 +35,28 @@ class C10D_API Replica {
   State& state_;
 };
 
-// The smallest step up from one device: replicas of a model as threads of this process, which read
-// the same weights. The mean gradient follows the canonical tree over the shards: the same bits as
-// one process, and as Reducer in mode reproducible. One thread at a time.
+// Data parallelism in one process (torch.nn.DataParallel): replicas of a model are threads that
+// read the same weights. The mean gradient is summed along the canonical tree over the shards, so
+// it has the same bits as in one thread, and as with Reducer in mode reproducible. One thread at a
+// time.
 class C10D_API DataParallel {
  public:
-  // shards 0: one per replica. Gradients are f32 or f64. Throws InvalidArgument.
+  // `shards` of the global batch; 0: one per replica. Throws InvalidArgument for a parameter that
+  // is not f32 or f64, or numbers that make no sense.
   DataParallel(int replicas, std::vector<ParamSpec> params, int shards = 0);
-  ~DataParallel();  // waits for nothing: between steps the threads sleep
+  // Ends the threads, which sleep between steps.
+  ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
+  // Number of shards of the global batch.
   int shards() const noexcept;
 
-  // Runs `work` once per replica, each in its own thread, always the same one; it returns the
-  // number of samples that it took. A replica without samples may leave its views alone. Throws
-  // what the first of the replicas (by index) threw, when all have ended; InvalidArgument naming
-  // the parameters that a replica did not mark. After that, the next step starts afresh.
+  // Runs `work` once per replica, each in a thread of its own that stays the same, and waits for
+  // all. `work` returns the number of samples that it took; a replica that took none need not write
+  // its views.
+  // If replicas throw, throws what the first of them, by index, threw. Throws InvalidArgument that
+  // names the parameters that a replica did not mark as ready. The next step starts afresh.
   StepResult step(const std::function<std::int64_t(Replica&)>& work);
 
   // The mean over all samples of the last step. Throws InvalidArgument for an unknown parameter.

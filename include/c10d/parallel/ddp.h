@@ -15,112 +15,126 @@
 
 namespace c10d::inline v0::parallel {
 
+// How gradients are summed.
 enum class ReduceMode : std::uint8_t {
   fast,          // one shard per rank; the backend decides the order of the sum
-  reproducible,  // the canonical tree over `shards`: see reproducible.h. f32 and f64 only
+  reproducible,  // along the canonical tree over the shards (reproducible.h); f32 and f64 only
 };
 
+// Options of a Reducer.
 struct ReducerOptions {
-  ReduceMode mode = ReduceMode::fast;
-  int shards = 16;  // of the global batch; reproducible only
-  std::size_t first_bucket_bytes = std::size_t{1} << 20;
-  // Else an eighth of all gradients, but 25 MiB at most and first_bucket_bytes at least: the last
-  // bucket leaves when backward is over, and nothing hides it.
+  ReduceMode mode = ReduceMode::fast;  // how gradients are summed
+  int shards = 16;                     // of the global batch; mode reproducible only
+  std::size_t first_bucket_bytes = std::size_t{1} << 20;  // of the bucket that is reduced first
+  // Of the other buckets. Default: an eighth of all gradients, at most 25 MiB and at least
+  // first_bucket_bytes. The last bucket is ready when backward is over, so its reduction overlaps
+  // with nothing.
   std::optional<std::size_t> bucket_bytes{};
-  bool check_hash = false;  // compare the mean gradients of all ranks after each step
+  bool check_hash = false;  // whether to compare the mean gradients of all ranks after each step
 };
 
+// What a rank says of a step.
 struct StepInfo {
-  std::int64_t samples = 0;  // of this rank, in all its shards
+  std::int64_t samples = 0;  // of this rank, over all its shards
 };
+// What all ranks did in a step.
 struct StepResult {
-  std::int64_t samples = 0;  // of all ranks; 0: no rank had any, and the gradients are 0
+  std::int64_t samples = 0;  // of all ranks; when 0, the gradients are 0
 };
 
+// One parameter in a Bucket.
 struct BucketParam {
   std::size_t index;      // in the list of parameters
-  const ParamSpec* spec;  // lives as long as the reducer
-  std::size_t offset;     // elements from the start of the bucket
+  const ParamSpec* spec;  // valid as long as the reducer
+  std::size_t offset;     // in elements from the start of the bucket
 };
 
-// Gradients that are reduced together; all of one dtype. Between parameters lies padding of zeros.
+// Gradients that are reduced together. All have one dtype; the padding between them is zero.
 struct Bucket {
-  std::size_t index = 0;
-  Tensor gradient;
-  std::span<const BucketParam> params;
-  double samples = 0;  // of all ranks
+  std::size_t index = 0;                // number of the bucket; they are reduced in this order
+  Tensor gradient;                      // the gradients of all its parameters
+  std::span<const BucketParam> params;  // which parameters, and where they are
+  double samples = 0;                   // of all ranks
 };
 
-// Reduces one bucket: takes gradient, the sum over this rank's samples, and leaves in its place the
-// sum over all ranks divided by `samples`. Same calls on every rank. What it throws fails the step.
+// Reduces one bucket in place of the default all_reduce (torch: communication hook). On entry,
+// bucket.gradient is the sum over this rank's samples; on return, it is the sum over all ranks
+// divided by bucket.samples. It makes the same calls on every rank. An exception fails the step.
 using BucketHook = std::function<void(ProcessGroup&, const Bucket&)>;
-using BucketCallback = std::function<void(const Bucket&)>;  // likewise
+// Gets a bucket whose gradient is the mean over all samples. An exception fails the step.
+using BucketCallback = std::function<void(const Bucket&)>;
 
-// Bytes that a Reducer over `size` ranks takes for gradients, on each of them.
+// Bytes of memory that a Reducer over `size` ranks takes for gradients on each rank.
 C10D_API std::size_t gradient_bytes(std::span<const ParamSpec> params,
                                     const ReducerOptions& options, int size);
 
-// Averages gradients over the ranks while backward goes on.
+// Averages gradients over the ranks while backward runs (torch: DistributedDataParallel).
 //
-//   Reducer reducer(group, params, {.mode = ReduceMode::reproducible, .shards = 16});
-//   reducer.begin({.samples = n});        // n of this rank
-//   for each own shard, in order          // shards_of(16, rank, size); in mode fast there is one
-//     for each parameter p, any order:    // or for each p, for each own shard
-//       write into reducer.grad_view(p); reducer.ready(p);
-//   reducer.finish();                     // grad_view(p) is now the mean over all samples
+//     Reducer reducer(group, params, {.mode = ReduceMode::reproducible, .shards = 16});
+//     reducer.begin({.samples = n});        // n of this rank
+//     for each own shard, in order          // shards_of(16, rank, size); in mode fast there is one
+//       for each parameter p, any order:    // or for each p, for each own shard
+//         write into reducer.grad_view(p); reducer.ready(p);
+//     reducer.finish();                     // grad_view(p) is now the mean over all samples
 //
-// What is written is the SUM over the shard's samples, not their mean, and the view of each shard
-// starts as rubbish: the divisor is the true number of samples of all ranks, so uneven parts are
-// right. After begin({0}) gradients that are not marked by finish() count as zeros.
+// Gradients. Write the SUM over the samples of the shard, not their mean: the reducer divides by
+// the number of samples of all ranks, so ranks may have different numbers of samples. A view is not
+// initialised. After begin() with 0 samples, gradients that are not marked before finish() count as
+// zeros.
 //
-// Buckets hold the parameters in reverse order, after the first step in rank 0's order of ready();
-// they leave in index order as soon as all their gradients are there, on a thread and a group
-// (new_group of all ranks) of the reducer's own: `group` stays free for the caller.
+// Buckets hold the parameters in reverse order; after the first step, in the order in which rank 0
+// called ready(). A bucket is reduced, in index order, as soon as all its gradients are ready. This
+// happens in a thread and a group of the reducer's own (new_group() of all ranks), so `group` stays
+// free for the caller.
 //
-// Buffers beside the gradients, such as the running statistics of a BatchNorm, are broadcast by
-// nobody and averaged when they are listed as parameters: a shard's statistic times its samples is
-// the "gradient", and every rank updates the buffer once from the mean over all shards. So buffers
-// have the same bits on every rank and, reproducible, at every number of ranks, as weights do. A
-// buffer that is not listed stays the rank's own.
+// Buffers. The reducer does not synchronise buffers such as BatchNorm statistics. To average one,
+// list it as a parameter: its "gradient" is the statistic of a shard times the samples of that
+// shard, and every rank updates the buffer once from the mean over all shards. The buffer then has
+// the same bits on every rank and, in mode reproducible, at every number of ranks.
 //
-// Misuse (a parameter ready too often, not ready at finish(), unknown), or what a hook throws,
-// fails the step on every rank and breaks `group` too; a failure of communication breaks the
-// reducer only. finish() throws: InvalidArgument on a rank that made a mistake, on the others a
-// DistError with its text. Every later begin() and finish() throws the same.
+// Errors. Misuse (a parameter that is ready too often, not ready at finish(), or unknown), or an
+// exception out of a hook, fails the step on every rank and breaks `group`, too. A failure of
+// communication breaks the reducer only. finish() throws InvalidArgument on the rank that made the
+// mistake, and a DistError with its text on the others. Every later begin() and finish() throws the
+// same.
 //
-// ready() and grad_view() of different parameters may be called from several threads; all else by
-// one at a time. CPU memory.
+// Threads. ready() and grad_view() of different parameters may be called from several threads at a
+// time; all other calls from one. CPU memory only.
 class C10D_API Reducer {
  public:
-  // Collective. Names, shapes, dtypes and options must be the same on every rank: else all ranks
-  // throw a mismatch that names the first difference. `group` must outlive the reducer.
+  // Collective. Names, shapes, dtypes and options must be the same on every rank, else all ranks
+  // throw mismatch, which names the first difference. `group` must outlive the reducer.
   Reducer(ProcessGroup& group, std::vector<ParamSpec> params, ReducerOptions options = {});
-  // In the middle of a step: breaks the reducer's group, so that no other rank waits for this one.
+  // In the middle of a step it breaks the reducer's group, so that no other rank waits for this
+  // one.
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  // Collective, as all steps are. May wait for the others once, before the second step.
+  // Begins a step. Every rank takes every step. It may wait for the other ranks once, before the
+  // second step.
   void begin(StepInfo info);
 
-  // In a step: where the gradient of the next own shard goes; else the last mean, until begin().
-  // The address changes with every shard and after the first step, never otherwise.
+  // In a step: where to write the gradient of `param` for this rank's next shard. After finish():
+  // the mean gradient, until the next begin(). The address changes with every shard and after the
+  // first step, never otherwise. Throws InvalidArgument for a parameter that does not exist.
   std::span<std::byte> grad_view(std::size_t param);
 
-  // The view of `param` is written, for the next own shard. Never throws: see finish().
+  // Says that the view of `param` is written, for this rank's next shard. finish() reports
+  // mistakes.
   void ready(std::size_t param) noexcept;
-  // The same for a gradient that is zero: adds nothing to what is collected.
+  // The same for a gradient that is zero: the view need not be written.
   void unused(std::size_t param) noexcept;
 
-  // Waits for all buckets, and calls `use` for each in index order as soon as its mean is there, to
-  // overlap an optimizer with those behind it. It may have seen some buckets of a step that fails.
+  // Ends a step: waits until all buckets are reduced. Calls `use` for each bucket in index order as
+  // soon as its mean is there, so that an optimizer overlaps with the buckets behind it; `use` may
+  // have seen some buckets of a step that fails. Throws why the step failed.
   StepResult finish(const BucketCallback& use = {});
 
-  // While it lives, finish() reduces nothing and returns the samples collected so far on this rank:
-  // the caller adds the next micro-batch to what is in the views. The next step without it counts
-  // the samples of all. Throws InvalidArgument in mode reproducible: there, use more shards.
+  // While it lives, finish() reduces nothing (gradient accumulation): see no_sync().
   class C10D_API NoSync {
    public:
+    // Internal: use no_sync().
     explicit NoSync(bool& flag) noexcept : flag_(flag) { flag_ = true; }
     ~NoSync() { flag_ = false; }
     NoSync(const NoSync&) = delete;
@@ -129,12 +143,17 @@ class C10D_API Reducer {
    private:
     bool& flag_;
   };
+  // Accumulates gradients over several micro-batches. While the result lives, finish() reduces
+  // nothing and returns the samples collected so far on this rank; the caller adds the next
+  // micro-batch to what is in the views. The next step without it reduces all, and counts the
+  // samples of all. Throws InvalidArgument in mode reproducible: use more shards there.
   [[nodiscard]] NoSync no_sync();
 
-  // Between steps. Throws InvalidArgument in mode reproducible: compression ends its promise.
+  // Sets how buckets are reduced: see compression.h. Call it between steps. Throws InvalidArgument
+  // in mode reproducible, whose promise a hook cannot keep.
   void set_hook(BucketHook hook);
-  // Between steps. Called on the reducer's thread for each bucket in index order, as soon as its
-  // mean is there, also during backward. The next bucket waits until it returns.
+  // Sets what the reducer's thread calls for each bucket in index order as soon as its mean is
+  // there, also during backward. The next bucket waits until it returns. Call it between steps.
   void on_bucket_done(BucketCallback callback);
 
  private:
@@ -142,8 +161,8 @@ class C10D_API Reducer {
   std::unique_ptr<State> state_;
 };
 
-// Collective: throws a mismatch on every rank, naming `what` and the ranks that differ from rank 0,
-// unless all ranks give the same bytes. Compares 64-bit hashes.
+// Checks that all ranks have the same bytes, by a 64-bit hash. Collective. Throws mismatch on every
+// rank when they differ; the message names `what` and the ranks that differ from rank 0.
 C10D_API void check_same(ProcessGroup& group, std::string_view what,
                          std::span<const std::byte> bytes);
 

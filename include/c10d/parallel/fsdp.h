@@ -16,119 +16,150 @@
 #include "c10d/parallel/units.h"
 #include "c10d/process_group.h"
 
-// Sharded training: ZeRO-1, 2 and 3 as one engine.
+// Fully sharded data parallelism: ZeRO-1, ZeRO-2 and ZeRO-3 in one engine.
 namespace c10d::inline v0::parallel {
 
-enum class Kept : std::uint8_t { replicated, sharded };
-
-// What of each unit every rank keeps between its uses. Parameters can be sharded only if gradients
-// are, and gradients only if the optimizer is.
-struct Keep {
-  Kept parameters = Kept::sharded, gradients = Kept::sharded, optimizer = Kept::sharded;
+// Where something lives between its uses.
+enum class Kept : std::uint8_t {
+  replicated,  // whole, on every rank
+  sharded      // one part on each rank
 };
+
+// What is sharded. Parameters can be sharded only if gradients are, and gradients only if the
+// optimizer is.
+struct Keep {
+  Kept parameters = Kept::sharded;  // the f32 masters
+  Kept gradients = Kept::sharded;   // the sums
+  Kept optimizer = Kept::sharded;   // the optimizer's state
+};
+// ZeRO-1: the optimizer is sharded.
 inline constexpr Keep kZero1{Kept::replicated, Kept::replicated, Kept::sharded};
+// ZeRO-2: gradients, too.
 inline constexpr Keep kZero2{Kept::replicated, Kept::sharded, Kept::sharded};
+// ZeRO-3: parameters, too.
 inline constexpr Keep kZero3{};
+// Nothing is sharded: as DDP.
 inline constexpr Keep kReplicated{Kept::replicated, Kept::replicated, Kept::replicated};
 
+// Options of Fsdp.
 struct FsdpOptions {
-  Keep keep = kZero3;
-  ReduceMode mode = ReduceMode::fast;
-  int shards = 16;             // of the global batch; reproducible only
-  DType compute = DType::f32;  // or bf16: what is gathered and computed with; masters stay f32
-  DType reduce = DType::f32;   // or bf16, mode fast only: gradients on their way; each is rounded
-                               // when it leaves its rank and at most once per rank that adds it
-  std::size_t prefetch_bytes = 0;  // of units gathered ahead; needs keep.parameters = sharded
-  int gradient_buffers = 1;        // units whose gradients are written or summed at a time; with 2
-                                   // the sum of one overlaps the writing of the next
+  Keep keep = kZero3;                  // what is sharded
+  ReduceMode mode = ReduceMode::fast;  // how gradients are summed
+  int shards = 16;                     // of the global batch; mode reproducible only
+  DType compute = DType::f32;          // of gathered parameters: f32, or bf16; the masters stay f32
+  // Of gradients while they are reduced: f32, or in mode fast bf16. Each gradient is rounded when
+  // it leaves its rank, and at most once more on each rank that adds it.
+  DType reduce = DType::f32;
+  std::size_t prefetch_bytes = 0;  // of units gathered ahead; needs sharded parameters
+  // Number of units whose gradients are written or reduced at a time. With 2, reducing one unit
+  // overlaps with writing the next.
+  int gradient_buffers = 1;
 };
 
-// Bytes that the engine holds on a rank. The exchange buffers of a reproducible sum on a backend
-// that cannot add in tree order come on top: up to as much as gradient_buffers. The first step
-// takes the shards of gradients, none for the units that are reduced last: theirs stay in the
-// buffers. A plan takes these to be the first units.
+// Bytes of memory that Fsdp holds on a rank. A reproducible sum needs up to gradient_buffers bytes
+// more on a backend that does not reduce in tree order. Gradients that are sharded are allocated in
+// the first step; the units that are reduced last need none, as theirs stay in the buffers.
+// plan_memory() takes these to be the first units.
 struct FsdpMemory {
-  std::size_t parameters = 0;        // shards, or all where they are replicated; f32 masters
-  std::size_t gradients = 0;         // the same of gradients
-  std::size_t gathered = 0;          // buffers for gathered units: 1 + those of prefetch_bytes
-  std::size_t gradient_buffers = 0;  // of whole units, before the sum
+  std::size_t parameters = 0;        // f32 masters: this rank's shards, or all when replicated
+  std::size_t gradients = 0;         // the same for gradients
+  std::size_t gathered = 0;          // gathered units: the current one and those gathered ahead
+  std::size_t gradient_buffers = 0;  // gradients of whole units, before they are reduced
+  // Sum of all.
   std::size_t total() const noexcept {
     return parameters + gradients + gathered + gradient_buffers;
   }
-  bool operator==(const FsdpMemory&) const = default;
+  bool operator==(const FsdpMemory&) const = default;  // compares all fields
 };
-// What Fsdp will hold on that rank of a group of `size`. InvalidArgument for units and options that
-// cannot be.
+// The memory that Fsdp will hold on `rank` of a group of `size` ranks. Local. Throws
+// InvalidArgument for units or options that make no sense.
 C10D_API FsdpMemory plan_memory(std::span<const Unit> units, const FsdpOptions& options, int rank,
                                 int size, int replicas = 1);
 
-// One step:
-//   forward    per unit: unshard(), compute, reshard()
-//   backward   per unit: unshard(); per virtual shard of this rank: write next_gradient(), then
-//              gradient_done(); reduce(); reshard()
-//   optimizer  end_step(); per unit: from gradient() to shard(); publish()
-// The first step records the order of unshard(); later steps are held to it, and units are gathered
-// ahead by it. Passes without reduce(), ended by end_step(), may take the beginning of the order.
+// Trains units of parameters that are sharded over the ranks of a group. One step:
+// - forward, per unit: unshard(), compute, reshard();
+// - backward, per unit: unshard(); for each virtual shard of this rank, write next_gradient(), then
+//   gradient_done(); reduce(), reshard();
+// - optimizer: end_step(); per unit, update shard() from gradient(); publish().
 //
-// Every call but the const ones is made in the same order on all ranks. One thread at a time. A
-// call that is out of order is InvalidArgument and aborts the groups: other ranks fail with that
-// text. So do a sum that failed, what on_reduced() threw, and the destructor while a unit is
-// gathered or has gradients that end_step() has not seen. Sums run in a thread of this object, on a
-// group of its own. Errors come out of the call that needs the result, end_step() at the latest.
+// The first step records the order of unshard(). Later steps must keep to it, and units are
+// gathered ahead in that order. A pass without reduce(), ended by end_step(), may take only the
+// beginning of the order.
+//
+// Threads. One at a time. All ranks make all calls but the const ones in the same order. Gradients
+// are reduced in a thread of this object, with a group of its own.
+//
+// Errors come out of the call that needs the result, at the latest out of end_step(). A call that
+// is out of order throws InvalidArgument and aborts the groups, so that the other ranks fail with
+// its text. The groups are aborted, too, when reducing fails, when on_reduced() throws, or when the
+// object is destroyed while a unit is gathered or has gradients that end_step() has not reduced.
 class C10D_API Fsdp {
  public:
-  // Collective. Every rank of `group` holds a part. With `replicas`, the group across which whole
-  // sets of parts are repeated (hybrid sharding): rank i of every `group` is in the same
-  // `replicas`; in mode reproducible their number is a power of two that divides `shards`. Both
-  // groups, sub() of two dimensions of a Mesh for example, must outlive this object. Throws a
-  // mismatch on every rank that names the first difference.
+  // Shards `units` over the ranks of `group`. Collective.
+  // With `replicas` (hybrid sharding), the whole set of shards is repeated: rank i of every `group`
+  // is in the same `replicas`, sub() of two dimensions of a Mesh for example. In mode reproducible
+  // the size of `replicas` is a power of two that divides FsdpOptions::shards. Both groups must
+  // outlive this object. Throws InvalidArgument for options that make no sense, and mismatch on
+  // every rank, which names the first difference, when ranks give different units or options.
   Fsdp(ProcessGroup& group, std::vector<Unit> units, FsdpOptions options = {},
        ProcessGroup* replicas = nullptr);
   ~Fsdp();
   Fsdp(const Fsdp&) = delete;
   Fsdp& operator=(const Fsdp&) = delete;
 
+  // The units, as they were given. A unit is named by its index below; an index out of range is
+  // InvalidArgument.
   const std::vector<Unit>& units() const noexcept;
-  std::size_t elements(std::size_t unit) const;  // of the whole arena
-  // Where a parameter begins in the arena.
+  // Number of elements of a whole unit. Its parameters lie one behind the other in one array.
+  std::size_t elements(std::size_t unit) const;
+  // Element of the whole unit at which a parameter begins.
   std::size_t offset(std::size_t unit, std::size_t parameter) const;
-  std::size_t shard_offset(std::size_t unit) const;  // of this rank's part in the arena
-  // Of this rank's part: the length of the optimizer's state, which the caller owns.
+  // Element of the whole unit at which this rank's shard begins.
+  std::size_t shard_offset(std::size_t unit) const;
+  // Number of elements of this rank's shard: also of each array of the optimizer's state, which the
+  // caller owns.
   std::size_t shard_elements(std::size_t unit) const;
-  // Virtual shards that this rank computes.
+  // The virtual shards of the global batch that this rank computes.
   ShardRange owned() const noexcept;
+  // Bytes of memory that this object holds now.
   FsdpMemory memory() const noexcept;
 
-  // Local: the arena's first values, the same on all ranks.
+  // Sets the first values of a whole unit. Every rank gives the same. Local.
   void assign(std::size_t unit, std::span<const float> arena);
 
-  // The gathered arena, of the compute dtype, until reshard(). Not to be written.
+  // Gathers a whole unit, in dtype FsdpOptions::compute. Valid until reshard(); do not write to it.
   Tensor unshard(std::size_t unit);
+  // Frees the gathered unit.
   void reshard(std::size_t unit);
 
-  // Where the gradient of this rank's next virtual shard goes: a whole arena of f32, to be
-  // overwritten.
+  // Where to write the gradient of the whole unit for this rank's next virtual shard: the SUM over
+  // its samples. The memory is not initialised.
   std::span<float> next_gradient(std::size_t unit);
+  // Says that next_gradient() is written.
   void gradient_done(std::size_t unit);
-  // All own shards are done: their sum over all ranks, divided by `divisor`, is begun.
+  // Starts to reduce the gradients of a unit over all ranks; they are divided by `divisor`. All
+  // virtual shards of this rank must be done.
   void reduce(std::size_t unit, double divisor = 1);
-  // Waits for all sums. Every unit must have been reduced, or none.
+  // Ends a step: waits until all gradients are reduced. Every unit must have been reduced, or none.
   void end_step();
-  // Between steps. Called on the thread of the sums when that of a unit is there: for a trace.
+  // Sets what the reducing thread calls when a unit is reduced: for a trace. Call it between steps.
   void on_reduced(std::function<void(std::size_t unit)> callback);
 
-  // This rank's parameters, and their gradients from end_step() to the next next_gradient(): in
-  // another place after every step. Both may be written.
+  // This rank's shard of the parameters (f32 masters). It may be written between steps.
   std::span<float> shard(std::size_t unit);
+  // This rank's shard of the gradients, from end_step() to the next next_gradient(). It may be
+  // written; its address changes with every step.
   std::span<float> gradient(std::size_t unit);
-  // The 2-norm of all gradients, after end_step(): bits do not depend on ranks or units.
+  // The 2-norm of all gradients, after end_step(). Collective. Its bits do not depend on the number
+  // of ranks or the units.
   double global_norm();
-  // After shard() was written by the optimizer or by load(): brings replicated parameters up to
-  // date on all ranks.
+  // After the optimizer or load() has written shard(): brings replicated parameters up to date on
+  // all ranks. Collective.
   void publish();
 
-  // For a Snapshot: what `shard`, of shard_elements(unit), holds of each parameter, with `prefix`
-  // before the name. shard(unit) itself, or state of the optimizer.
+  // The parts of a Snapshot that `shard` holds, an array of shard_elements(unit): shard(unit)
+  // itself or state of the optimizer. `prefix` is put before the names of the parameters. Throws
+  // InvalidArgument for an array of another length.
   std::vector<TensorPart> parts(std::size_t unit, std::string_view prefix,
                                 std::span<float> shard) const;
 

@@ -12,37 +12,44 @@
 
 namespace c10d::inline v0::parallel {
 
+// One dimension of a Mesh.
 struct MeshDimension {
-  std::string name;
-  int size = 1;
+  std::string name;  // "dp", "pp", ...
+  int size = 1;      // number of positions along it
 };
 
-// The ranks of a group as a grid with named dimensions. The last dimension is the innermost: its
-// neighbours are neighbours in rank. {{"pp", 2}, {"dp", 2}, {"tp", 2}} makes rank 5 the position
-// pp 1, dp 0, tp 1. One thread at a time.
+// The ranks of a group as a grid with named dimensions (torch: DeviceMesh). The last dimension is
+// the innermost: neighbours along it have consecutive ranks. With {{"pp", 2}, {"dp", 2}, {"tp",
+// 2}}, rank 5 is at pp 1, dp 0, tp 1. One thread at a time.
 class C10D_API Mesh {
  public:
-  // Throws InvalidArgument unless the sizes are positive, their product is the size of the world,
-  // and the names differ and are not empty. `world` must outlive the mesh. Sends nothing.
+  // Local. `world` must outlive the mesh. Throws InvalidArgument unless the sizes are positive,
+  // their product is world.size(), and the names are different and not empty.
   Mesh(ProcessGroup& world, std::vector<MeshDimension> dimensions);
 
+  // The dimensions, as they were given.
   const std::vector<MeshDimension>& dimensions() const noexcept { return dimensions_; }
+  // The group of all ranks.
   ProcessGroup& world() const noexcept { return *world_; }
 
-  // These and ranks() and sub() throw InvalidArgument that lists the names.
+  // Size of a dimension. Throws InvalidArgument, which lists the names, for a name that does not
+  // exist; so do rank(), ranks() and sub().
   int size(std::string_view name) const;
-  int rank(std::string_view name) const;  // this rank's position along that dimension
+  // Position of this rank along a dimension.
+  int rank(std::string_view name) const;
 
-  // The ranks that differ from this one along `names` alone, in the order of the world: by its rank
-  // in the dimension for one name.
+  // The ranks of the world that share this rank's position in every other dimension, in order.
   std::vector<int> ranks(std::span<const std::string_view> names) const;
 
-  // The group of those ranks. Made at the first call, which all of them and no others take part in:
-  // groups of the same members come in the same order on each. Lives as long as the mesh.
+  // The group of the ranks of ranks(). Collective over these ranks at the first call, which makes
+  // the group as new_group() does; ranks make groups of the same members in the same order. Valid
+  // as long as the mesh. Throws what new_group() throws.
   ProcessGroup& sub(std::span<const std::string_view> names);
+  // Same contract: mesh.sub({"pp", "dp"}).
   ProcessGroup& sub(std::initializer_list<std::string_view> names) {
     return sub(std::span(names.begin(), names.size()));
   }
+  // Same contract, for one dimension.
   ProcessGroup& sub(std::string_view name) { return sub(std::span(&name, 1)); }
 
  private:

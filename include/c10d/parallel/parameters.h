@@ -10,27 +10,29 @@
 #include "c10d/process_group.h"
 #include "c10d/tensor.h"
 
-// What the trainers know of a model: named, typed, shaped ranges of bytes. They never see a tensor
-// framework, a layer or a graph.
+// What Reducer, Fsdp and checkpoints know of a model: named arrays with a dtype and a shape. They
+// know no tensor framework, layer or graph.
 namespace c10d::inline v0::parallel {
 
-// One parameter. Every rank gives the same list in the same order.
+// One parameter of a model. Every rank gives the same list of them in the same order.
 struct ParamSpec {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  DType dtype = DType::f32;
+  std::string name;                 // different for each parameter
+  std::vector<std::int64_t> shape;  // row-major; empty for a scalar
+  DType dtype = DType::f32;         // of its elements
 
-  // Elements: the product of the shape; 1 for a scalar. A shape is checked where a list is taken.
+  // Number of elements: the product of the shape. It does not check the shape; functions that take
+  // a list of parameters do.
   std::size_t count() const noexcept {
     std::size_t product = 1;
     for (const std::int64_t extent : shape) product *= static_cast<std::size_t>(extent);
     return product;
   }
+  // Size in bytes.
   std::size_t bytes() const noexcept { return count() * size_of(dtype); }
-  bool operator==(const ParamSpec&) const = default;
+  bool operator==(const ParamSpec&) const = default;  // compares all fields
 };
 
-// Collective: the text of every rank, by rank. Throws what all_gather_v() throws.
+// Gathers a text of every rank, by rank. Collective. Throws what all_gather_v() throws.
 C10D_API std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& own);
 
 }  // namespace c10d::inline v0::parallel

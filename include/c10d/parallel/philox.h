@@ -7,10 +7,11 @@
 
 namespace c10d::inline v0::parallel {
 
-// Philox4x32-10 (Salmon et al., 2011): a pure function of counter and key, so that randomness has
-// no state that could depend on the number of ranks or threads.
+// Four random 32-bit numbers.
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
+// Philox4x32-10 (Salmon et al., 2011). It is a pure function of counter and key: random numbers
+// have no state that could depend on the number of ranks or threads.
 constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::uint64_t key) noexcept {
   auto low = static_cast<std::uint32_t>(key);
   auto high = static_cast<std::uint32_t>(key >> 32);
@@ -26,17 +27,19 @@ constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::uint64_t key) noexcep
   return counter;
 }
 
-// The random numbers of one layer for one sample of one step: the same wherever that sample is
-// computed. `sample` is the index in the data set, or in the global batch, never in a rank's part.
-// 2^34 draws. Cheap to make; not for two threads at once.
+// The random numbers of one layer for one sample of one step. They are the same on whichever rank
+// that sample is computed. A stream has 2^34 numbers of 32 bits and is cheap to make. One thread at
+// a time.
 class PhiloxStream {
  public:
+  // `sample` is the index in the data set or in the global batch, never in the part of a rank.
   constexpr PhiloxStream(std::uint64_t seed, std::uint64_t step, std::uint64_t sample,
                          std::uint32_t layer) noexcept
       : key_(key_of(seed, step)),
         counter_{0, layer, static_cast<std::uint32_t>(sample),
                  static_cast<std::uint32_t>(sample >> 32)} {}
 
+  // The next 32 bits.
   constexpr std::uint32_t next() noexcept {
     if (used_ == 4) {
       block_ = philox4x32(counter_, key_);
@@ -45,13 +48,14 @@ class PhiloxStream {
     }
     return block_[used_++];
   }
+  // The next 64 bits: two draws, the upper half first.
   constexpr std::uint64_t next64() noexcept {
     const std::uint64_t high = next();
     return high << 32 | next();
   }
-  // In [0, 1), a multiple of 2^-24.
+  // A number in [0, 1), a multiple of 2^-24, uniformly distributed.
   constexpr float uniform() noexcept { return static_cast<float>(next() >> 8) * 0x1p-24f; }
-  // In [0, bound), without bias; bound > 0.
+  // A whole number in [0, bound), uniformly distributed without bias. `bound` must be positive.
   constexpr std::uint64_t below(std::uint64_t bound) noexcept {
     const std::uint64_t unfair = (0 - bound) % bound;  // 2^64 mod bound
     std::uint64_t draw = next64();

@@ -11,76 +11,87 @@
 
 // Sums whose bits do not depend on the number of ranks.
 //
-// A global batch is cut into G virtual shards. A sum over shards follows one canonical tree:
-// node [lo, hi) = node [lo, mid) + node [mid, hi) with mid = (lo + hi) / 2; a leaf is one shard's
-// value. A rank owns a contiguous range of shards and holds the sums of the largest nodes inside
-// it, its subtrees: exactly one when ranks and G are powers of two.
+// The global batch is split into G virtual shards. A sum over them follows one canonical tree: the
+// node over the shards [lo, hi) is the node over [lo, mid) plus the node over [mid, hi), with mid =
+// (lo + hi) / 2; a leaf is the value of one shard. A rank computes a contiguous range of shards. It
+// holds the sums of the largest nodes inside that range, its subtrees: exactly one when the number
+// of ranks and G are powers of two.
 namespace c10d::inline v0::parallel {
 
-// [first, last)
+// The shards [first, last).
 struct ShardRange {
-  int first = 0;
-  int last = 0;
+  int first = 0;  // the first shard
+  int last = 0;   // the one behind the last shard
+  // Number of shards.
   int count() const noexcept { return last - first; }
-  bool operator==(const ShardRange&) const = default;
+  bool operator==(const ShardRange&) const = default;  // compares all fields
 };
 
-// The shards of `rank` of `size`: at most G / size, rounded up; beyond that cut where the tree is,
-// for few subtrees: of 16 shards, 3 ranks get 4, 6 and 6. None for some ranks when size > G. Throws
-// InvalidArgument unless 0 < shards <= 65536 and 0 <= rank < size.
+// The shards that `rank` of `size` ranks computes: at most G / size, rounded up, and split where
+// the tree splits, so that there are few subtrees. 3 ranks get 4, 6 and 6 of 16 shards. Some ranks
+// get none when size > G. Throws InvalidArgument unless shards is from 1 to 65,536 and rank is in
+// [0, size).
 C10D_API ShardRange shards_of(int shards, int rank, int size);
 
-// The samples of one shard of a batch: [shard n / G, (shard + 1) n / G). The same rule for a short
-// last batch. Depends on nothing but its arguments. Throws InvalidArgument for a batch < 0, shards
-// as above, a shard out of [0, shards).
+// The samples [first, last) of a batch.
 struct SampleRange {
-  std::int64_t first = 0;
-  std::int64_t last = 0;
+  std::int64_t first = 0;  // the first sample
+  std::int64_t last = 0;   // the one behind the last sample
+  // Number of samples.
   std::int64_t count() const noexcept { return last - first; }
-  bool operator==(const SampleRange&) const = default;
+  bool operator==(const SampleRange&) const = default;  // compares all fields
 };
+// The samples of one shard of a batch of `batch` samples, also of a short last batch: from
+// shard * batch / shards up to (shard + 1) * batch / shards. Throws InvalidArgument for a negative
+// batch, for shards as above, or a shard out of [0, shards).
 C10D_API SampleRange samples_of(std::int64_t batch, int shards, int shard);
 
-// The largest nodes of the tree over [0, shards) inside `owned`, in order.
+// The largest nodes of the tree over [0, shards) that lie inside `owned`, in order.
 C10D_API std::vector<ShardRange> subtrees_of(int shards, ShardRange owned);
 
-// How one rank adds its shards, which come in order, with few buffers: the value of its i-th shard
-// is written to slot plan[i].slot, then `merges` times the last slot is added to the one before it
-// (slot[s - 1] += slot[s]). After the last shard, slot j holds the sum of subtrees_of(...)[j].
+// What a rank does with the value of one shard, to sum its shards in order with few buffers.
 struct MergeStep {
-  int slot = 0;
-  int merges = 0;
+  int slot = 0;    // buffer into which the value is written
+  int merges = 0;  // then so often the last buffer is added to the one before it
 };
+// The steps for the shards of `owned`, in order. After the last one, buffer j holds the sum of
+// subtrees_of(shards, owned)[j].
 C10D_API std::vector<MergeStep> merge_plan(int shards, ShardRange owned);
-// >= 1. With L = log2(shards), rounded up: L + 1 at most for one subtree, 2 L for several.
+// Number of buffers that a plan needs, at least 1. With L = log2(shards), rounded up, it is at most
+// L + 1 for one subtree, and 2 L for several.
 C10D_API int slots_of(std::span<const MergeStep> plan) noexcept;
 
-// to[e] += from[e], on one thread. Throws InvalidArgument unless both are f32, or both f64, and
-// have one count.
+// Adds: to[i] += from[i], in this thread. Throws InvalidArgument unless both are f32, or both f64,
+// and have the same count.
 C10D_API void add_to(Tensor to, ConstTensor from);
-// value[e] /= divisor, in f64, or in f32 by the divisor as an f32; f16 and bf16 are rounded from
-// the quotient in f32. A divisor of 1 does nothing; else throws InvalidArgument for another dtype.
+// Divides: value[i] /= divisor. f64 divides in f64, f32 in f32 by the divisor rounded to f32; f16
+// and bf16 divide in f32 and round the quotient. A divisor of 1 does nothing. Throws
+// InvalidArgument for any other dtype.
 C10D_API void divide(Tensor value, double divisor);
 
-// The buffers of a merge_plan. Per step: for each own shard in order write next(), then done();
-// then read partials(); then reset(). Not for two threads at once.
+// Sums the shards of one rank along the tree. Per step: for each shard of this rank, in order,
+// write next(), then call done(); then read partials(); then reset(). One thread at a time.
 class C10D_API ShardAccumulator {
  public:
-  // dtype: f32 or f64, else InvalidArgument.
+  // For values of `count` elements. Throws InvalidArgument unless dtype is f32 or f64.
   ShardAccumulator(int shards, ShardRange owned, std::size_t count, DType dtype = DType::f32);
 
-  // Where the next shard's value is to be written. Holds rubbish before. Throws std::logic_error
-  // when all own shards are done.
+  // Where to write the value of the next shard. Not initialised. Throws std::logic_error when all
+  // shards are done.
   Tensor next();
+  // Says that next() is written.
   void done();
   // Copies `leaf` to next(), then done().
   void add(ConstTensor leaf);
-  // One per subtree, valid until reset(). Throws std::logic_error while own shards are missing.
+  // The sums of the subtrees, in order. Valid until reset(). Throws std::logic_error while shards
+  // are missing.
   std::vector<ConstTensor> partials() const;
-  // Of all shards, where all are own: partials()[0], which may be overwritten. Throws as
-  // partials().
+  // The sum of all shards, where this rank has all of them: partials()[0]. It may be overwritten.
+  // Throws as partials().
   Tensor sum();
+  // Whether all shards are done.
   bool complete() const noexcept { return shards_done_ == plan_.size(); }
+  // Starts the next step.
   void reset() noexcept { shards_done_ = 0; }
 
  private:
@@ -94,42 +105,47 @@ class C10D_API ShardAccumulator {
   std::unique_ptr<std::byte[]> memory_;
 };
 
-// The sum over the subtrees of all ranks in the order of the tree: the same bits for any group
-// size and backend. Takes group.all_reduce or reduce_scatter_v where that is the order of the tree:
-// two ranks, or `native` with a power of two. Else each rank adds a slice of all partial sums,
-// where they lie or from copies, and all_gather brings the slices together; below 16 KiB each adds
-// all.
+// Sums over the subtrees of all ranks in the order of the tree: the same bits for any number of
+// ranks and any backend. Where the backend reduces in the order of the tree (two ranks, or `native`
+// with a power of two), it is one all_reduce or reduce_scatter_v. Elsewhere each rank adds a slice
+// of all partial sums and all_gather distributes the slices; below 16 KiB every rank adds all.
 //
-// All calls are collective over the group, block, and fail as its calls do. The group must outlive
-// this object, and is in use during a call: overlap needs a thread and a group of its own. One
-// thread at a time.
+// All calls are collective, block, and throw what the calls of the group throw. The group must
+// outlive this object, and nobody else may call it meanwhile: to overlap, use a thread and a group
+// of its own. One thread at a time.
 class C10D_API TreeSum {
  public:
+  // Sums over `shards` shards. Local. Throws as shards_of().
   TreeSum(ProcessGroup& group, int shards);
   ~TreeSum();
-  TreeSum(TreeSum&&) noexcept;
-  TreeSum& operator=(TreeSum&&) noexcept;
+  // Takes over the state of `other`.
+  TreeSum(TreeSum&& other) noexcept;
+  // Takes over the state of `other`.
+  TreeSum& operator=(TreeSum&& other) noexcept;
 
+  // Number of shards.
   int shards() const noexcept;
-  ShardRange owned() const noexcept;  // shards_of(shards, rank, size)
-  // Of this rank: as many partials are wanted.
+  // The shards of this rank: shards_of(shards, rank, size).
+  ShardRange owned() const noexcept;
+  // The subtrees of this rank: one partial sum is wanted for each.
   const std::vector<ShardRange>& subtrees() const noexcept;
 
-  // out = sum / divisor on every rank. partials[j] belongs to subtrees()[j]; each has out.count
-  // elements of out's dtype, f32 or f64. `out` may be partials[0] or apart from all of them.
-  // `memory`, of group.allocate() and the same on all ranks: where the partials of all ranks lie in
-  // it and ranks reach it, nothing is copied to be added.
+  // Every rank gets out = sum / divisor, with the same bits. partials[j] is the sum of
+  // subtrees()[j]; each has the count and dtype of out, f32 or f64. `out` is partials[0], or does
+  // not overlap with any partial sum. `memory` comes from one group.allocate() on
+  // all ranks: when the partial sums of all ranks lie in it, and ranks can access each other's
+  // memory, nothing is copied.
   void all_reduce(Tensor out, std::span<const ConstTensor> partials, double divisor = 1,
                   const Buffer<std::uint8_t>& memory = {});
 
-  // out = this rank's slice of sum / divisor. The slices lie one behind the other: counts[r]
-  // elements for rank r; the partials have as many elements as all counts together. `out` may be
-  // the own slice of partials[0] or apart from all partials.
+  // Every rank gets its slice of sum / divisor. Rank r has counts[r] elements, behind the slice of
+  // rank r - 1; a partial sum has as many elements as all slices together. `out` is this rank's
+  // slice of partials[0], or does not overlap with any partial sum.
   void reduce_scatter(Tensor out, std::span<const ConstTensor> partials, Counts counts,
                       double divisor = 1);
 
-  // Sums of scalars (a loss, counts): out[k] = sum over shards of value k. `leaves` holds
-  // out.size() values per own shard, shard by shard.
+  // Sums scalars, such as a loss: out[i] is the sum over all shards of value i. `leaves` has
+  // out.size() values for each shard of this rank, shard by shard.
   void sum(std::span<double> out, std::span<const double> leaves);
 
  private:

@@ -12,25 +12,25 @@
 
 namespace c10d::inline v0::parallel {
 
-// Parameters that are gathered and summed together: a layer, or several. They lie one behind the
-// other in one arena of f32, in this order.
+// Parameters that Fsdp gathers and reduces together: a layer, or several. They lie one behind the
+// other in one array, in this order.
 struct Unit {
-  std::string name;
-  std::vector<ParamSpec> parameters;  // f32; names differ over all units
+  std::string name;                   // for messages
+  std::vector<ParamSpec> parameters;  // f32; each has a name of its own over all units
 };
 
-// What stands before the last dot of a parameter's name; the whole name where there is none.
+// Name of the layer of a parameter: its name up to the last dot, or the whole name without a dot.
 C10D_API std::string layer_of(const ParamSpec& parameter);
 
-// How parameters are wrapped into units.
+// How wrap() makes units.
 struct WrapPolicy {
-  std::size_t min_bytes = 0;  // neighbours are joined until a unit has so many; none is split
-  // Neighbours for which it gives the same name belong together, and bear it.
+  std::size_t min_bytes = 0;  // join neighbouring layers until a unit has so many bytes
+  // Name of the unit of a parameter. Neighbouring parameters with the same name are never split.
   std::function<std::string(const ParamSpec&)> unit_of = layer_of;
 };
 
-// In the order of the parameters. Units that are joined bear the name of the first; the last one
-// may have less than min_bytes.
+// Wraps parameters into units, in the order of the parameters (FSDP: auto wrap policy). A unit of
+// several layers has the name of the first; the last unit may have less than min_bytes.
 C10D_API std::vector<Unit> wrap(std::span<const ParamSpec> parameters,
                                 const WrapPolicy& policy = {});
 
