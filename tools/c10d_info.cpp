@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "src/core/record_text.h"
+#include "src/recorder/format.h"
 #include "tools/info_facts.h"
 #include "tools/info_text.h"
 

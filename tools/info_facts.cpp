@@ -14,10 +14,10 @@
 #include "c10d/init.h"
 #include "c10d/version.h"
 #include "src/backends/native/native.h"
-#include "src/core/host.h"
-#include "src/core/topology.h"
-#include "src/core/wait.h"
+#include "src/base/cpu_topology.h"
+#include "src/base/host.h"
 #include "src/launch/spawn.h"
+#include "src/sync/wait.h"
 
 namespace c10d::inline v0 {
 namespace {

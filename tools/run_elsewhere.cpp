@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "src/core/host.h"
+#include "src/base/host.h"
 #include "src/launch/port.h"
 #include "src/net/socket.h"
 #include "src/net/token.h"

@@ -14,8 +14,8 @@
 
 #include "c10d/env.h"
 #include "c10d/version.h"
-#include "src/core/host.h"
-#include "src/core/nearest.h"
+#include "src/base/host.h"
+#include "src/base/suggest.h"
 #include "src/launch/spawn.h"
 #include "tools/run_hosts.h"
 #include "tools/run_words.h"

@@ -10,8 +10,8 @@
 #include "c10d/version.h"
 #include "src/backends/module.h"
 #include "src/backends/native/native.h"
-#include "src/core/check_arguments.h"
-#include "src/core/mutex.h"
+#include "src/base/mutex.h"
+#include "src/group/check_arguments.h"
 
 namespace c10d::inline v0 {
 namespace {

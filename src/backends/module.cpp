@@ -12,7 +12,7 @@
 #include <map>
 
 #include "c10d/env.h"
-#include "src/core/mutex.h"
+#include "src/base/mutex.h"
 
 namespace c10d::inline v0 {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "c10d/env.h"
-#include "src/core/host.h"
+#include "src/base/host.h"
 #include "src/net/address.h"
 
 namespace c10d::inline v0 {

@@ -15,13 +15,13 @@
 #include <utility>
 
 #include "c10d/error.h"
-#include "src/core/log.h"
-#include "src/core/longest_timeout.h"
-#include "src/core/record_text.h"
+#include "src/base/log.h"
+#include "src/base/timeouts.h"
 #include "src/launch/marked_processes.h"
 #include "src/launch/port.h"
 #include "src/net/address.h"
 #include "src/net/token.h"
+#include "src/recorder/format.h"
 
 namespace c10d::inline v0 {
 namespace {

@@ -17,9 +17,9 @@
 #include <utility>
 
 #include "c10d/launch.h"
-#include "src/core/log.h"
-#include "src/core/mutex.h"
-#include "src/core/write_signals.h"
+#include "src/base/log.h"
+#include "src/base/mutex.h"
+#include "src/base/sigpipe_guard.h"
 #include "src/launch/signals.h"
 #include "src/net/socket.h"
 

@@ -11,12 +11,12 @@
 #include <cstdio>
 #include <utility>
 
-#include "src/core/host.h"
-#include "src/core/log.h"
-#include "src/core/longest_timeout.h"
-#include "src/core/start_thread.h"
+#include "src/base/host.h"
+#include "src/base/log.h"
+#include "src/base/timeouts.h"
 #include "src/net/address.h"
 #include "src/net/token.h"
+#include "src/sync/thread.h"
 
 namespace c10d::inline v0 {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "c10d/error.h"
 #include "c10d/launch.h"
-#include "src/core/mutex.h"
+#include "src/base/mutex.h"
 #include "src/net/socket.h"
 
 namespace c10d::inline v0 {

@@ -17,9 +17,9 @@
 
 #include "c10d/env.h"
 #include "c10d/error.h"
-#include "src/core/start_thread.h"
 #include "src/launch/marked_processes.h"
 #include "src/launch/signals.h"
+#include "src/sync/thread.h"
 
 namespace c10d::inline v0 {
 namespace {

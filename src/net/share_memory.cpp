@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "c10d/error.h"
-#include "src/core/log.h"
+#include "src/base/log.h"
 #include "src/net/shared_memory.h"
 #include "src/net/socket.h"
 #include "src/net/token.h"

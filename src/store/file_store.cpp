@@ -11,9 +11,9 @@
 #include <chrono>
 #include <exception>
 
-#include "src/core/log.h"
-#include "src/core/mutex.h"
-#include "src/core/write_signals.h"
+#include "src/base/log.h"
+#include "src/base/mutex.h"
+#include "src/base/sigpipe_guard.h"
 #include "src/net/frame.h"
 #include "src/net/socket.h"
 #include "src/store/request_store.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <chrono>
 
-#include "src/core/mutex.h"
+#include "src/base/mutex.h"
 #include "src/store/engine.h"
 #include "src/store/request_store.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/core/longest_timeout.h"
+#include "src/base/timeouts.h"
 #include "src/store/protocol.h"
 
 namespace c10d::inline v0 {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "src/core/log.h"
+#include "src/base/log.h"
 #include "src/net/bytes.h"
 
 namespace c10d::inline v0 {

@@ -14,8 +14,8 @@
 #include <new>
 #include <system_error>
 
-#include "src/core/log.h"
-#include "src/core/start_thread.h"
+#include "src/base/log.h"
+#include "src/sync/thread.h"
 
 namespace c10d::inline v0 {
 

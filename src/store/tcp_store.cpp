@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "src/core/mutex.h"
+#include "src/base/mutex.h"
 #include "src/net/bytes.h"
 #include "src/net/handshake.h"
 #include "src/net/socket.h"

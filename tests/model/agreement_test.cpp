@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// src/core/agreement.h in every order of events: ranks enter a call together or not at all, and who
+// src/sync/agreement.h in every order of events: ranks enter a call together or not at all, and who
 // does not enter learns why.
-#include "src/core/agreement.h"
+#include "src/sync/agreement.h"
 
 #include <gtest/gtest.h>
 

@@ -134,7 +134,7 @@ class Cell {
   int index_ = new_cell();
 };
 
-// For the templates of src/core/flags.h.
+// For the templates of src/sync/flags.h.
 struct Memory {
   template <class T>
   using Atomic = Word<T>;

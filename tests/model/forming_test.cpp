@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How a group comes together, in every order of events: the parent fails at any step, a member dies
 // or fails at any step, a member's patience ends at any step.
-#include "src/core/forming.h"
+#include "src/control/forming.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The flag protocol of src/core/flags.h in every order of events, whole and broken on purpose.
+// The flag protocol of src/sync/flags.h in every order of events, whole and broken on purpose.
 #include <gtest/gtest.h>
 
 #include "tests/model/protocol.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/backends/native/pipeline.h"
-#include "src/core/flags.h"
+#include "src/sync/flags.h"
 #include "tests/model/explorer.h"
 
 namespace c10d::model {

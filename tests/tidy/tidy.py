@@ -21,20 +21,25 @@ FOLDERS = ("include", "src", "kernels", "bench", "tools", "tests", "examples", "
 CXX = (".h", ".cpp", ".cu", ".cuh")
 SCRIPTS = (".py", ".sh", ".cmake")
 
+# The floors of the library, the lowest first: a folder includes itself and lower ones.
+LIBRARY = ["c10d/", "src/base/", "src/net/", "src/sync/", "src/store/", "src/recorder/",
+           "src/control/", "src/group/", "src/launch/"]
+
+
+def up_to(floors, folder):
+    return floors[:floors.index(folder) + 1]
+
+
 # Who may include whom: the first row whose pattern matches the file decides. Entries are prefixes
 # of what stands between the quotes; "@" is the file's own folder.
 INCLUDE_RULES = [
     (r"include/c10d/", ["c10d/"]),
     (r"kernels/", ["c10d/tensor.h", "c10d/collective.h", "c10d/export.h", "kernels/"]),
-    (r"src/core/", ["c10d/", "src/core/", "src/net/"]),
-    (r"src/net/", ["c10d/", "src/net/", "src/core/check.h", "src/core/log.h"]),
-    (r"src/store/", ["c10d/", "src/core/", "src/net/", "src/store/"]),
-    (r"src/launch/", ["c10d/", "src/core/", "src/net/", "src/launch/"]),
-    (r"src/backends/[^/]+$", ["c10d/", "src/core/", "src/backends/"]),
-    (r"src/backends/", ["c10d/", "src/core/", "src/net/", "kernels/", "@"]),
+    *((folder, up_to(LIBRARY, folder)) for folder in LIBRARY[1:]),
+    (r"src/backends/[^/]+$", [*up_to(LIBRARY, "src/group/"), "src/backends/"]),
+    (r"src/backends/", [*up_to(LIBRARY, "src/sync/"), "kernels/", "src/backends/common/", "@"]),
     (r"src/parallel/", ["c10d/", "kernels/", "src/parallel/"]),
-    (r"tools/", ["c10d/", "src/core/", "src/net/", "src/launch/", "src/backends/native/native.h",
-                "tools/"]),
+    (r"tools/", [*LIBRARY, "src/backends/native/native.h", "tools/"]),
     (r"bench/micro/", ["c10d/", "src/", "kernels/", "bench/micro/"]),
     (r"bench/", ["c10d/", "bench/"]),
     (r"examples/", ["c10d/", "examples/"]),
@@ -54,12 +59,12 @@ BELOW = [
     (r"(oneapi/dnnl/|dnnl)", r"(examples/nn|tests/nn)/"),
     (r"(nccl|cuda|cuda_runtime)\.h", r"(src/backends/nccl|kernels|bench/peers|tests)/"),
     # The library's own locks are those that the compiler checks; its clients cannot see them.
-    (r"(mutex|condition_variable)$", r"(src/core/mutex\.h|(src/parallel|bench|examples|tests)/)"),
+    (r"(mutex|condition_variable)$", r"(src/base/mutex\.h|(src/parallel|bench|examples|tests)/)"),
 ]
 BANNED_NAME = re.compile(r"(Manager|Helper|Utils?|Impl2)(?![a-z])")
 BANNED_FILE = re.compile(r"(^|_)(manager|helpers?|utils?|impl2)(_|$)")
 MACHINE_PATH = re.compile(r"(?<![\w.>})])/(work|home|root)/\w")
-ENV_TABLE = "src/core/env.cpp"
+ENV_TABLE = "src/base/env.cpp"
 
 
 class Tree:

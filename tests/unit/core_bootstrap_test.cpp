@@ -8,9 +8,9 @@
 #include <thread>
 #include <utility>
 
-#include "src/core/bootstrap.h"
-#include "src/core/members.h"
-#include "src/core/mutex.h"
+#include "src/base/members.h"
+#include "src/base/mutex.h"
+#include "src/group/bootstrap.h"
 #include "src/store/request_store.h"
 #include "src/store/table.h"
 

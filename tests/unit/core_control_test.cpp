@@ -13,9 +13,9 @@
 #include <random>
 #include <thread>
 
-#include "src/core/control_plane.h"
-#include "src/core/members.h"
-#include "src/core/recorder.h"
+#include "src/base/members.h"
+#include "src/control/control_plane.h"
+#include "src/recorder/flight_recorder.h"
 
 namespace c10d {
 namespace {

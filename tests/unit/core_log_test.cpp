@@ -7,7 +7,7 @@
 
 #include <csignal>
 
-#include "src/core/log.h"
+#include "src/base/log.h"
 #include "src/net/socket.h"
 
 namespace c10d {

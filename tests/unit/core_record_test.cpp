@@ -9,9 +9,9 @@
 #include <random>
 #include <thread>
 
-#include "src/core/control_plane.h"
-#include "src/core/record_text.h"
+#include "src/control/control_plane.h"
 #include "src/net/socket.h"
+#include "src/recorder/format.h"
 
 namespace c10d {
 namespace {

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/core/recorder.h"
+#include "src/recorder/flight_recorder.h"
 
 namespace c10d {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <set>
 
-#include "src/core/signature.h"
+#include "src/recorder/signature.h"
 
 namespace c10d {
 namespace {

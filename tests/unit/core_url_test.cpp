@@ -11,10 +11,10 @@
 
 #include "c10d/error.h"
 #include "c10d/launch.h"
-#include "src/core/host.h"
-#include "src/core/token_file.h"
-#include "src/core/url.h"
+#include "src/base/host.h"
 #include "src/net/token.h"
+#include "src/net/token_file.h"
+#include "src/net/url.h"
 #include "tests/unit/store_kinds.h"
 
 namespace c10d {

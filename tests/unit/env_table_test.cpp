@@ -8,7 +8,7 @@
 #include "c10d/env.h"
 #include "c10d/error.h"
 #include "c10d/tensor.h"
-#include "src/core/nearest.h"
+#include "src/base/suggest.h"
 
 namespace c10d::inline v0 {
 namespace {

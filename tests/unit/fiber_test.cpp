@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/core/fiber.h"
+#include "src/sync/fiber.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "c10d/error.h"
-#include "src/core/detect_launch.h"
+#include "src/group/detect_launch.h"
 
 namespace c10d::inline v0 {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "src/backends/native/native.h"
-#include "src/core/progress.h"
+#include "src/sync/progress_thread.h"
 #include "tests/unit/native_ranks.h"
 
 namespace c10d::inline v0 {

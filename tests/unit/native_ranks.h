@@ -20,8 +20,8 @@
 #include "src/backends/native/messages.h"
 #include "src/backends/native/queue.h"
 #include "src/backends/native/team.h"
-#include "src/core/mutex.h"
-#include "src/core/signature.h"
+#include "src/base/mutex.h"
+#include "src/recorder/signature.h"
 
 namespace c10d::inline v0 {
 

@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "src/backends/native/peer_memory.h"
-#include "src/core/progress.h"
+#include "src/sync/progress_thread.h"
 #include "tests/unit/native_ranks.h"
 
 namespace c10d::inline v0 {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/core/progress.h"
-
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +8,8 @@
 #include <latch>
 #include <memory>
 #include <thread>
+
+#include "src/sync/progress_thread.h"
 
 namespace c10d::inline v0 {
 namespace {

@@ -13,11 +13,11 @@
 #include <thread>
 
 #include "c10d/init.h"
-#include "src/core/control_plane.h"
-#include "src/core/group_state.h"
-#include "src/core/joining.h"
-#include "src/core/recorder.h"
-#include "src/core/store_silence.h"
+#include "src/control/control_plane.h"
+#include "src/control/group_formation.h"
+#include "src/control/store_silence.h"
+#include "src/group/group_state.h"
+#include "src/recorder/flight_recorder.h"
 #include "src/store/engine.h"
 #include "src/store/request_store.h"
 #include "tests/unit/store_kinds.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/core/topology.h"
+#include "src/backends/native/topology.h"
 
 #include <sched.h>
 
 #include <set>
 
-#include "src/backends/native/topology.h"
-#include "src/core/host.h"
+#include "src/base/cpu_topology.h"
+#include "src/base/host.h"
 #include "tests/unit/native_ranks.h"
 
 namespace c10d::inline v0 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/core/wait.h"
+#include "src/sync/wait.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <memory>
 #include <thread>
 
-#include "src/core/fiber.h"
+#include "src/sync/fiber.h"
 
 namespace c10d::inline v0 {
 namespace {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "c10d/backend.h"
+#include "src/backends/common/owned_call.h"
 #include "src/backends/gloo/collectives.h"
 #include "src/backends/gloo/revocable_mesh.h"
-#include "src/core/owned_call.h"
-#include "src/core/tasks.h"
+#include "src/sync/thread_pool.h"
 
 namespace c10d::inline v0 {
 

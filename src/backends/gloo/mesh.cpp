@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "c10d/env.h"
-#include "src/core/mutex.h"
-#include "src/core/never_destroy.h"
-#include "src/core/start_thread.h"
-#include "src/core/store_patience.h"
-#include "src/core/write_signals.h"
+#include "src/base/mutex.h"
+#include "src/base/no_destroy.h"
+#include "src/base/sigpipe_guard.h"
+#include "src/base/store_timeouts.h"
 #include "src/net/address.h"
 #include "src/net/socket.h"
+#include "src/sync/thread.h"
 
 namespace c10d::inline v0 {
 namespace {

@@ -11,7 +11,7 @@
 
 #include <cstring>
 
-#include "kernels/collected.h"
+#include "src/backends/common/gathered_reduction.h"
 #include "src/backends/gloo/collectives.h"
 
 namespace c10d::inline v0 {

@@ -5,8 +5,8 @@
 
 #include <cstring>
 
+#include "src/backends/common/message_header.h"
 #include "src/backends/gloo/revocable_mesh.h"
-#include "src/core/message_header.h"
 
 namespace c10d::inline v0 {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "kernels/collected.h"
 #include "kernels/reduce.h"
+#include "src/backends/common/gathered_reduction.h"
 #include "src/backends/gloo/collectives.h"
 
 namespace c10d::inline v0 {

@@ -7,7 +7,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "src/core/mutex.h"
+#include "src/base/mutex.h"
 
 namespace c10d::inline v0 {
 

@@ -7,10 +7,10 @@
 #include <chrono>
 #include <functional>
 
-#include "kernels/collected.h"
+#include "src/backends/common/gathered_reduction.h"
 #include "src/backends/mpi/runtime.h"
 #include "src/backends/mpi/types.h"
-#include "src/core/members.h"
+#include "src/base/members.h"
 
 namespace c10d::inline v0 {
 namespace {

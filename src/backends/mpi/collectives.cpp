@@ -8,11 +8,11 @@
 #include <deque>
 #include <numeric>
 
-#include "kernels/alone.h"
+#include "src/backends/common/single_rank.h"
 #include "src/backends/mpi/direct.h"
 #include "src/backends/mpi/runtime.h"
-#include "src/core/failure_text.h"
-#include "src/core/progress.h"
+#include "src/base/failure_text.h"
+#include "src/sync/progress_thread.h"
 
 namespace c10d::inline v0 {
 namespace {

@@ -6,7 +6,7 @@
 #include "c10d/backend.h"
 #include "src/backends/mpi/channel.h"
 #include "src/backends/mpi/transfers.h"
-#include "src/core/tasks.h"
+#include "src/sync/thread_pool.h"
 
 namespace c10d::inline v0 {
 

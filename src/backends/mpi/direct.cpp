@@ -5,7 +5,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "kernels/collected.h"
+#include "src/backends/common/gathered_reduction.h"
 #include "src/backends/mpi/types.h"
 
 namespace c10d::inline v0 {

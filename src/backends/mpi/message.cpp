@@ -3,8 +3,8 @@
 
 #include <cstring>
 
+#include "src/backends/common/message_header.h"
 #include "src/backends/mpi/runtime.h"
-#include "src/core/message_header.h"
 
 namespace c10d::inline v0 {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/collected.h"
 #include "kernels/reduce.h"
+#include "src/backends/common/gathered_reduction.h"
 #include "src/backends/mpi/runtime.h"
 #include "src/backends/mpi/types.h"
 

@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "c10d/env.h"
-#include "src/core/host.h"
-#include "src/core/log.h"
-#include "src/core/members.h"
-#include "src/core/mutex.h"
-#include "src/core/start_thread.h"
+#include "src/base/host.h"
+#include "src/base/log.h"
+#include "src/base/members.h"
+#include "src/base/mutex.h"
+#include "src/sync/thread.h"
 
 namespace c10d::inline v0 {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "c10d/backend.h"
 #include "src/backends/mpi/channel.h"
-#include "src/core/never_destroy.h"
+#include "src/base/no_destroy.h"
 
 namespace c10d::inline v0 {
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "src/backends/mpi/runtime.h"
-#include "src/core/host.h"
-#include "src/core/progress.h"
+#include "src/base/host.h"
+#include "src/sync/progress_thread.h"
 
 namespace c10d::inline v0 {
 namespace {

@@ -5,10 +5,10 @@
 #include <memory>
 
 #include "c10d/backend.h"
+#include "src/backends/common/owned_call.h"
 #include "src/backends/mpi/message.h"
 #include "src/backends/mpi/plan.h"
-#include "src/core/mutex.h"
-#include "src/core/owned_call.h"
+#include "src/base/mutex.h"
 
 namespace c10d::inline v0 {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/native/heap.h"
 
-#include "src/core/check.h"
+#include "src/base/check.h"
 
 namespace c10d::inline v0::native {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "src/core/mutex.h"
+#include "src/base/mutex.h"
 #include "src/net/shared_memory.h"
 
 namespace c10d::inline v0::native {

@@ -7,7 +7,7 @@
 
 #include "src/backends/native/plan.h"
 #include "src/backends/native/share.h"
-#include "src/core/wait.h"
+#include "src/sync/wait.h"
 
 // What lies in the memory that the ranks of a group share. All of it starts as zeroes, and every
 // word has one writer, except where it says otherwise.

@@ -14,8 +14,8 @@
 #include "src/backends/native/channel.h"
 #include "src/backends/native/queue.h"
 #include "src/backends/native/team.h"
-#include "src/core/mutex.h"
-#include "src/core/progress.h"
+#include "src/base/mutex.h"
+#include "src/sync/progress_thread.h"
 
 namespace c10d::inline v0::native {
 

@@ -8,7 +8,7 @@
 
 #include "src/backends/native/cma.h"
 #include "src/backends/native/messages.h"
-#include "src/core/log.h"
+#include "src/base/log.h"
 
 namespace c10d::inline v0::native {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "src/backends/native/collectives.h"
-#include "src/core/fiber.h"
+#include "src/sync/fiber.h"
 
 namespace c10d::inline v0::native {
 namespace {

@@ -7,9 +7,9 @@
 #include <deque>
 #include <memory>
 
+#include "src/backends/common/owned_call.h"
 #include "src/backends/native/team.h"
-#include "src/core/mutex.h"
-#include "src/core/owned_call.h"
+#include "src/base/mutex.h"
 
 namespace c10d::inline v0::native {
 

@@ -14,8 +14,8 @@
 
 #include "src/backends/native/cma.h"
 #include "src/backends/native/round.h"
-#include "src/core/fiber.h"
 #include "src/net/socket.h"
+#include "src/sync/fiber.h"
 
 namespace c10d::inline v0::native {
 namespace {

@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "src/backends/native/cma.h"
-#include "src/core/fiber.h"
+#include "src/sync/fiber.h"
 
 namespace c10d::inline v0::native {
 namespace {

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "c10d/control.h"
-#include "src/core/flags.h"
+#include "src/sync/flags.h"
 
 // A block that goes from one rank's memory to another's through the kernel, copied by both ranks at
 // once. The taker says where its chunks belong, and the giver has the kernel read that out of the

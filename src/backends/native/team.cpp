@@ -16,7 +16,7 @@
 
 #include "src/backends/native/peer_memory.h"
 #include "src/backends/native/topology.h"
-#include "src/core/members.h"
+#include "src/base/members.h"
 
 namespace c10d::inline v0::native {
 namespace {

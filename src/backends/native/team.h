@@ -12,8 +12,8 @@
 #include "src/backends/native/layout.h"
 #include "src/backends/native/plan.h"
 #include "src/backends/native/round_trips.h"
-#include "src/core/wait.h"
 #include "src/net/shared_memory.h"
+#include "src/sync/wait.h"
 
 namespace c10d::inline v0::native {
 

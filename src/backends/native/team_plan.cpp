@@ -14,7 +14,7 @@
 #include "src/backends/native/peer_memory.h"
 #include "src/backends/native/team.h"
 #include "src/backends/native/tuning.h"
-#include "src/core/log.h"
+#include "src/base/log.h"
 
 namespace c10d::inline v0::native {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "c10d/env.h"
 #include "c10d/version.h"
-#include "src/core/host.h"
+#include "src/base/host.h"
 
 namespace c10d::inline v0::native {
 namespace {
