@@ -20,8 +20,7 @@
 #include "bench/tune.h"
 #include "c10d/error.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 int dispatch(const Options& options) {
   switch (options.command) {
@@ -62,8 +61,7 @@ bool has_standard_streams() {
   return true;
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench
 
 int main(int argc, char** argv) {
   if (!c10d::bench::has_standard_streams()) {

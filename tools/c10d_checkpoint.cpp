@@ -11,8 +11,7 @@
 #include "c10d/parallel/checkpoint.h"
 #include "src/launch/output.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 constexpr int kUsage = 2;
 
@@ -97,8 +96,7 @@ int checkpoint(int argc, char** argv) {
   return 0;
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0
 
 int main(int argc, char** argv) try {
   return c10d::checkpoint(argc, argv);

@@ -12,8 +12,7 @@
 #include "tools/info_facts.h"
 #include "tools/info_text.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 constexpr int kUsage = 2;
 const std::vector<std::string> kSections = {"version",  "host",         "native", "launch",
@@ -104,8 +103,7 @@ int info(int argc, char** argv) {
   return 0;
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0
 
 int main(int argc, char** argv) try {
   const int code = c10d::info(argc, argv);

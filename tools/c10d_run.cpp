@@ -26,8 +26,7 @@
 #include "tools/run_options.h"
 #include "tools/run_output.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 constexpr int kUsage = 2;
 constexpr int kBroken = 1;
@@ -188,8 +187,7 @@ int run_program(int argc, char** argv) {
   return run(options);
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0
 
 int main(int argc, char** argv) try {
   return c10d::run_program(argc, argv);

@@ -19,7 +19,7 @@
 #include "src/launch/spawn.h"
 #include "src/sync/wait.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -185,4 +185,4 @@ Json collect_facts() {
           {"limits", limit_facts()},     {"environment", environment_facts()}};
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -229,4 +229,4 @@ std::string short_environment_text(const Json& environment) {
          fmt::format("  {} more, unset: c10d-info --env\n", environment.size() - shown.size());
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <utility>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // How long to wait before ranks start again: twice as long each time, so that a program that fails
 // at once does not keep the host busy, and from the start again after a run that lasted.
@@ -25,4 +25,4 @@ class RestartBackoff {
   Time next_ = kFirst;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -15,7 +15,7 @@
 #include "src/net/token.h"
 #include "tools/run_words.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -106,4 +106,4 @@ void become_mpirun(const RunOptions& options) {
   throw std::runtime_error(fmt::format("cannot start {}: {}", words[0], error_text(errno)));
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -15,7 +15,7 @@
 #include "tools/run_options.h"
 #include "tools/run_words.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr const char* kDefaultPort = "29500";
@@ -176,4 +176,4 @@ std::string doubt_about(const LaunchHosts& hosts) {
   }
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -6,7 +6,7 @@
 
 #include "c10d/launch.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // What the command line says of several hosts, as text; empty: not said.
 struct HostsText {
@@ -32,4 +32,4 @@ std::string host_commands(const HostCommands& wanted);
 // What is likely to fail, as a warning; else empty.
 std::string doubt_about(const LaunchHosts& hosts);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

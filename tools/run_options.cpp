@@ -20,7 +20,7 @@
 #include "tools/run_hosts.h"
 #include "tools/run_words.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr const char* kUsageLine = "c10d-run [options] PROGRAM [arguments of the program]";
@@ -415,4 +415,4 @@ RunOptions parse_run_options(int argc, char** argv) {
   return settle(raw, std::move(command));
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -9,7 +9,7 @@
 
 #include "c10d/launch.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Which streams of a rank go to files: torchrun's 0 to 3.
 struct Streams {
@@ -46,4 +46,4 @@ struct EarlyExit {
 // error.
 RunOptions parse_run_options(int argc, char** argv);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -11,7 +11,7 @@
 #include "c10d/launch.h"
 #include "src/net/socket.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 bool selected(const std::map<int, Streams>& by_rank, int rank, bool is_stderr) {
@@ -71,4 +71,4 @@ void RunOutput::line(int rank, bool is_stderr, std::string_view text) {
   if (to.console) print_rank_line(rank, is_stderr, text, options_.prefix);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -8,7 +8,7 @@
 
 #include "tools/run_options.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Where the ranks' lines go: to the console, to LOGDIR/RANK/{stdout,stderr}.log, or both.
 class RunOutput {
@@ -32,4 +32,4 @@ class RunOutput {
   std::map<std::pair<int, bool>, Target> targets_;  // by rank of the job, and whether stderr
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -8,7 +8,7 @@
 
 #include "tools/run_options.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 void usage_error(const std::string& what) {
   constexpr int kUsage = 2;
@@ -41,4 +41,4 @@ std::string quoted(const std::string& word) {
   return result + "'";
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

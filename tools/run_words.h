@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Ends the program with "c10d-run: WHAT".
 [[noreturn]] void usage_error(const std::string& what);
@@ -16,4 +16,4 @@ std::vector<std::string> split(const std::string& text, char separator);
 // As a shell takes it for one word.
 std::string quoted(const std::string& word);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr auto kAnyOrder = std::memory_order_relaxed;
@@ -86,4 +86,4 @@ void calibrate_counter() noexcept {
   last.version.store(odd + 1, std::memory_order_release);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

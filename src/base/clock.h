@@ -5,7 +5,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Nanoseconds of steady_clock, a few microseconds off at most. Where the kernel keeps time by the
 // CPU's counter this takes half the time of reading the clock itself; the funnel reads it twice per
@@ -18,4 +18,4 @@ constexpr double in_seconds(std::int64_t ns) noexcept { return static_cast<doubl
 // second call, and when the last one is more than 100 ms ago, steady_ns() reads the clock itself.
 void calibrate_counter() noexcept;
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

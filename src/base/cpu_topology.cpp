@@ -6,7 +6,7 @@
 #include <memory>
 #include <set>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 struct Destroy {
@@ -68,4 +68,4 @@ int count_places(const std::vector<CpuPlace>& places, int CpuPlace::*kind) {
   return static_cast<int>(different.size());
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

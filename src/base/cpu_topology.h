@@ -5,7 +5,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Where an allowed CPU stands, as the system claims it (hwloc). A virtual machine may claim what is
 // not so: what ranks measure between each other counts more. Equal numbers: shared; -1: not known.
@@ -22,4 +22,4 @@ C10D_API std::vector<CpuPlace> cpu_places(const char* synthetic = nullptr);
 // How many different ones there are; unknown ones count as one.
 C10D_API int count_places(const std::vector<CpuPlace>& places, int CpuPlace::*kind);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -11,7 +11,7 @@
 #include "c10d/work.h"
 #include "src/base/suggest.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::array<std::string_view, kDTypeCount> kDTypes = {
@@ -85,4 +85,4 @@ std::string_view why_unsupported(ReduceOp::Kind kind, DType dtype) noexcept {
   }
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -12,7 +12,7 @@
 #include "c10d/error.h"
 #include "src/base/suggest.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 // clang-format off
@@ -185,4 +185,4 @@ std::vector<UnknownEnv> unknown_env() {
   return unknown;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

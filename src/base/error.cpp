@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 enum class Origin { backend, network, store, timeout };
@@ -107,4 +107,4 @@ void throw_failure(Failure failure) {
   throw DistBackendError(std::move(failure));
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -7,7 +7,7 @@
 #include <new>
 #include <string_view>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Its facts, its host, its message, one a line.
 std::string to_text(const Failure& failure) {
@@ -45,4 +45,4 @@ Failure thrown(const std::exception& error, std::string_view thrower) {
           .message = fmt::format("{} threw: {}", thrower, error.what())};
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

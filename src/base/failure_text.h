@@ -7,7 +7,7 @@
 
 #include "c10d/error.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // A failure as text for the store, and back; the group is the reader's. Text that is none gives
 // `corrupt`.
@@ -18,4 +18,4 @@ Failure from_text(const std::string& text);
 // takes none.
 C10D_API Failure thrown(const std::exception& error, std::string_view thrower);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

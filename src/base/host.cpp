@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <fstream>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // None of these is ever destroyed: a group that is static, and the monitor's thread, live on.
 
@@ -54,4 +54,4 @@ int allowed_cpus() {
   return std::max(1, CPU_COUNT(&set));
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

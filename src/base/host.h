@@ -5,7 +5,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // gethostname(): for people.
 C10D_API const std::string& host_name();
@@ -18,4 +18,4 @@ C10D_API const std::string& cpu_model();
 // CPUs that this process may run on (cpuset and affinity).
 C10D_API int allowed_cpus();
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

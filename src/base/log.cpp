@@ -12,7 +12,7 @@
 #include "src/base/host.h"
 #include "src/base/sigpipe_guard.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::array<std::string_view, 4> kLevelNames = {"error", "warn", "info", "debug"};
@@ -63,4 +63,4 @@ void RareLine::say() noexcept {
     log(level_, "{} ({} times)", text_, times);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -9,7 +9,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 enum class LogLevel { error, warn, info, debug };
 
@@ -38,4 +38,4 @@ class C10D_API RareLine {
   std::atomic<std::uint64_t> times_{0};
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

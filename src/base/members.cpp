@@ -13,7 +13,7 @@
 #include <numeric>
 #include <utility>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::size_t kNamedInFull = 8;
@@ -113,4 +113,4 @@ std::string about_not_running(const std::vector<Member>& members, const std::vec
                        : "ended or stopped: " + names_of(members, ranks);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -8,7 +8,7 @@
 #include "c10d/control.h"
 #include "c10d/export.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // "rank 2 (host a, pid 9)".
 std::string name_of(const Member& member);
@@ -37,4 +37,4 @@ C10D_API Failure name_not_running(Failure failure, const std::vector<Member>& me
 C10D_API std::string about_not_running(const std::vector<Member>& members,
                                        const std::vector<int>& ranks);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -14,7 +14,7 @@
 #define C10D_GUARDED_BY(x) C10D_THREAD_ANNOTATION(guarded_by(x))
 #define C10D_REQUIRES(...) C10D_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 class C10D_THREAD_ANNOTATION(capability("mutex")) Mutex {
  public:
@@ -71,4 +71,4 @@ class CondVar {
   std::condition_variable changed_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

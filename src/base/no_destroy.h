@@ -6,7 +6,7 @@
 
 #include "src/base/mutex.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Keeps what `owner` owns until the process ends, because a library below still works on it and
 // cannot give it back. It stays reachable, so that leak checkers do not report it.
@@ -21,4 +21,4 @@ void never_destroy(Owner owner) {
   kept.owners.push_back(std::move(owner));
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

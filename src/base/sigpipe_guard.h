@@ -5,7 +5,7 @@
 #include <csignal>
 #include <ctime>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // A write to a pipe or a socket whose reader is gone would kill this process by SIGPIPE, one to a
 // file that is as long as `ulimit -f` allows by SIGXFSZ. While this lives both are blocked in this
@@ -37,4 +37,4 @@ class WriteSignalsBlock {
   sigset_t before_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -6,7 +6,7 @@
 
 #include "c10d/store.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // With a store, where no deadline says more.
 inline constexpr std::chrono::seconds kStorePatience{2};
@@ -16,4 +16,4 @@ inline Duration patience_until(Deadline deadline) {
   return std::max<Duration>(deadline - std::chrono::steady_clock::now(), kStorePatience);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -38,4 +38,4 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
   return best;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -6,7 +6,7 @@
 
 #include "c10d/store.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Longer than any job, and far from the end of the clock: a longer timeout, such as
 // Duration::max(), would overflow the deadline and have passed at once.
@@ -15,4 +15,4 @@ inline constexpr Duration capped(Duration timeout) noexcept {
   return std::min(timeout, kLongestTimeout);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

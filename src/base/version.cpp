@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "c10d/version.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 std::string version() {
 #if defined(__clang__)
@@ -12,4 +12,4 @@ std::string version() {
   return std::string(kVersion) + " (" + compiler + ", " C10D_BUILD_TYPE ")";
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <variant>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 // Then the counts, if there are any.
@@ -54,4 +54,4 @@ std::optional<Misfit> first_misfit(const std::vector<AnnouncedCall>& by_rank) {
   return {};
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

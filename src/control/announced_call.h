@@ -10,7 +10,7 @@
 #include "c10d/control.h"
 #include "src/recorder/signature.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // A call as it is announced through a store.
 struct AnnouncedCall {
@@ -35,4 +35,4 @@ struct Misfit {
 // The first of an all_to_all_v, as all ranks have announced it.
 std::optional<Misfit> first_misfit(const std::vector<AnnouncedCall>& by_rank);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -14,7 +14,7 @@
 #include "src/control/store_control.h"
 #include "src/recorder/dump.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 // Of the monitor. What every library below does by itself, it has done after a second.
@@ -253,4 +253,4 @@ std::shared_ptr<ControlPlane> make_control_plane(const ControlOptions& options) 
   return make_shm_control(options);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

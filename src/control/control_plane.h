@@ -17,7 +17,7 @@
 #include "src/recorder/flight_recorder.h"
 #include "src/recorder/rank_block.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 struct ControlOptions {
   int rank = 0;
@@ -157,4 +157,4 @@ inline constexpr std::chrono::seconds kLateOp{
 void watch(const std::shared_ptr<ControlPlane>& plane);
 void unwatch(ControlPlane& plane) noexcept;
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

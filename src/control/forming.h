@@ -10,7 +10,7 @@
 // group or all get a failure, and none has to wait for its deadline to learn it.
 //
 // What a member returns as a cause is a pointer to a failure, or null.
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Null: all have met. Else no member has, or each that has learns the same while it joins.
 template <class Member>
@@ -47,4 +47,4 @@ auto join(Member& member) -> decltype(member.map()) {
   return member.has_mapped() ? member.tell_in_plane(cause) : cause;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -13,7 +13,7 @@
 #include "src/base/members.h"
 #include "src/base/store_timeouts.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using std::chrono::steady_clock;
@@ -122,4 +122,4 @@ Failure Joining::late(const std::vector<int>& missing) const {
           .group = options_.group};
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

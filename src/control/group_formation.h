@@ -11,7 +11,7 @@
 #include "src/control/control_plane.h"
 #include "src/control/forming.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // How often a wait for ranks that join looks whether it is in vain.
 inline constexpr std::chrono::milliseconds kJoinLook{100};
@@ -94,4 +94,4 @@ std::shared_ptr<ControlPlane> join_by(const ControlOptions& options, const Make&
   return member.plane;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -9,7 +9,7 @@
 #include "src/sync/process_singleton.h"
 #include "src/sync/thread.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 // One per process, for as long as the process: the liveness locks belong to its thread.
@@ -121,4 +121,4 @@ void unwatch(ControlPlane& plane) noexcept {
   plane.end_looks();
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

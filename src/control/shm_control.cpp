@@ -18,7 +18,7 @@
 #include "src/recorder/flight_recorder.h"
 #include "src/sync/wait.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
@@ -483,4 +483,4 @@ std::shared_ptr<ControlPlane> make_shm_control(const ControlOptions& options) {
       });
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

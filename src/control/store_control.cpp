@@ -20,7 +20,7 @@
 #include "src/sync/process_singleton.h"
 #include "src/sync/thread_pool.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr int kTicksPerLook = 10;                  // of the monitor, between looks at the store
@@ -496,4 +496,4 @@ std::shared_ptr<ControlPlane> make_store_control(const ControlOptions& options) 
       });
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

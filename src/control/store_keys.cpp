@@ -7,7 +7,7 @@
 
 #include "c10d/error.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::chrono::milliseconds kSlice{100};  // how often a wait looks for a broken group
@@ -49,4 +49,4 @@ std::vector<std::string> StoreKeys::values() const try {
   return {};
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -10,7 +10,7 @@
 #include "c10d/store.h"
 #include "src/base/store_timeouts.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // The keys, one per rank, of what all ranks enter together or not at all: see agreement.h.
 class StoreKeys {
@@ -40,4 +40,4 @@ class StoreKeys {
   const Deadline deadline_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

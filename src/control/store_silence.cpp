@@ -8,7 +8,7 @@
 #include "src/base/members.h"
 #include "src/recorder/flight_recorder.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 bool has_running_op(const RankBlock& block) {
   bool runs = false;
@@ -38,4 +38,4 @@ Failure store_is_silent(const std::string& group, const std::vector<Member>& mem
       .group = group};
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

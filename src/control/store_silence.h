@@ -11,7 +11,7 @@
 #include "c10d/control.h"
 #include "src/recorder/rank_block.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // How long a store has left the looks of a control plane without an answer. A rank that was itself
 // stopped between two of them knows nothing of that time, so it does not count.
@@ -51,4 +51,4 @@ void let_others_look(const std::function<std::vector<std::string>()>& beats);
 Failure store_is_silent(const std::string& group, const std::vector<Member>& members,
                         std::string_view why);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 Backend::~Backend() = default;
 
@@ -23,4 +23,4 @@ Allocation Backend::allocate(std::size_t bytes, Deadline /*deadline*/) {
   return {.data = data, .bytes = bytes, .owner = std::shared_ptr<void>(data, std::free)};
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -12,7 +12,7 @@
 #include "src/group/group_state.h"
 #include "src/group/work_shared.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 Batch::Batch(std::shared_ptr<ProcessGroup::State> state, CallOptions options)
     : state_(std::move(state)), options_(options) {}
@@ -69,4 +69,4 @@ Work Batch::submit() {
   return work;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -18,7 +18,7 @@
 #include "src/base/members.h"
 #include "src/base/store_timeouts.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using std::chrono::steady_clock;
@@ -320,4 +320,4 @@ Duration pause_between_looks(int ranks) noexcept {
 
 Bootstrapped bootstrap(const BootstrapOptions& options) { return Bootstrap(options).run(); }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

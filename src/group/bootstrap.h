@@ -7,7 +7,7 @@
 
 #include "c10d/backend.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 struct BootstrapOptions {
   std::shared_ptr<Store> store;
@@ -39,4 +39,4 @@ Bootstrapped bootstrap(const BootstrapOptions& options);
 // names n keys every time, so that many look less often.
 Duration pause_between_looks(int ranks) noexcept;
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

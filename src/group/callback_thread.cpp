@@ -11,7 +11,7 @@
 #include "src/sync/process_singleton.h"
 #include "src/sync/thread.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::size_t kMaxWaitingCallbacks = 65536;
@@ -81,4 +81,4 @@ void run_on_callback_thread(std::list<Callback>& callbacks) noexcept {
   if (!callbacks.empty()) of_this_process<CallbackThread>().take(callbacks);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

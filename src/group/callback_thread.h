@@ -7,7 +7,7 @@
 
 #include "c10d/error.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 namespace detail {
 struct WorkShared;
@@ -29,4 +29,4 @@ void prepare_callbacks();
 // Allocates nothing.
 void run_on_callback_thread(std::list<Callback>& callbacks) noexcept;
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -7,7 +7,7 @@
 
 #include "c10d/error.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 template <class... Args>
@@ -243,4 +243,4 @@ void check_arguments(const Op& op, int rank, int size) {
       op);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -14,7 +14,7 @@
 #include "c10d/init.h"
 #include "src/base/suggest.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 struct Value {
@@ -267,4 +267,4 @@ LaunchInfo detect_launch() {
   return detect_launch([](std::string_view name) { return env(name); });
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

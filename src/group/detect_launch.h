@@ -8,11 +8,11 @@
 
 #include "c10d/env.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 using EnvLookup = std::function<std::optional<std::string>(std::string_view name)>;
 
 // detect_launch() on an environment of the caller's choice.
 LaunchInfo detect_launch(const EnvLookup& lookup);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -16,7 +16,7 @@
 #include "src/group/work_shared.h"
 #include "src/recorder/flight_recorder.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 // Codes after which the group goes on.
@@ -228,4 +228,4 @@ bool ProcessGroup::State::shutdown(Duration limit) {
   return quiet;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

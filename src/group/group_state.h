@@ -12,7 +12,7 @@
 #include "src/control/control_plane.h"
 #include "src/sync/process_singleton.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Behind a ProcessGroup. Async ops in flight point here: RankBlock::pending counts them, and the
 // state outlives them.
@@ -97,4 +97,4 @@ std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::str
                                                 Duration patience, ProcessGroup::State* parent,
                                                 const std::vector<int>& parent_ranks);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -25,7 +25,7 @@
 #include "src/net/url.h"
 #include "src/recorder/dump.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using std::chrono::steady_clock;
@@ -340,4 +340,4 @@ ProcessGroup init_process_group(InitOptions options) {
   return ProcessGroup(std::move(state));
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

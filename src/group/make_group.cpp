@@ -10,7 +10,7 @@
 #include "src/group/group_state.h"
 #include "src/group/store_exchange.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using std::chrono::steady_clock;
@@ -186,4 +186,4 @@ ProcessGroup ProcessGroup::split(std::optional<int> color, int key) {
   });
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

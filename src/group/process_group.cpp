@@ -16,7 +16,7 @@
 #include "src/group/group_state.h"
 #include "src/group/store_exchange.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 namespace {
 
@@ -224,4 +224,4 @@ Batch ProcessGroup::batch(CallOptions options) {
   return Batch(state_, options);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

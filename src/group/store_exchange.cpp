@@ -19,7 +19,7 @@
 #include "src/control/forming.h"
 #include "src/group/bootstrap.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::string_view kMet = "met";  // the outcome; else the next attempt and a failure
@@ -286,4 +286,4 @@ std::vector<std::string> exchange_with_all(ProcessGroup::State& state, std::stri
   }
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

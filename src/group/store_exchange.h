@@ -8,7 +8,7 @@
 
 #include "src/group/group_state.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // A call that ranks of a group make together and that is no op. They meet in the store of the
 // group.
@@ -34,4 +34,4 @@ std::vector<std::string> exchange_with_all(ProcessGroup::State& state, std::stri
                                            std::string call, std::string key,
                                            const std::string& mine, Deadline deadline);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

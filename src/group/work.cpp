@@ -10,7 +10,7 @@
 #include "src/base/timeouts.h"
 #include "src/group/work_shared.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 WorkState terminal_state(const Failure& failure) noexcept {
@@ -202,4 +202,4 @@ void WorkSource::set_runner(std::function<void()> run) const {
   if (!shared_->claimed) shared_->runner = std::move(run);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -12,7 +12,7 @@
 #include "src/group/callback_thread.h"
 #include "src/sync/process_singleton.h"
 
-namespace c10d::inline v0::detail {
+namespace c10d { inline namespace v0 { namespace detail {
 
 // The state behind a Work. Who claims it ends it: `state` leaves `running` exactly once, under the
 // mutex, after failure and source are written; readers that see a terminal state may read both
@@ -50,4 +50,4 @@ struct WorkShared {
                           std::function<void(const Failure*)>&& follower) noexcept;
 };
 
-}  // namespace c10d::inline v0::detail
+}}}  // namespace c10d::v0::detail

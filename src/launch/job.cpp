@@ -23,7 +23,7 @@
 #include "src/net/token.h"
 #include "src/recorder/format.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using std::chrono::steady_clock;
@@ -413,4 +413,4 @@ LaunchResult Job::result() {
   return result;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 // Everything here runs on the stack: the caller may be a forked child in which another thread's
@@ -95,4 +95,4 @@ int kill_marked_processes(const char* marker) noexcept {
   return total;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

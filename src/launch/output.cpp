@@ -23,7 +23,7 @@
 #include "src/launch/signals.h"
 #include "src/net/socket.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::string_view kEraseRest = "\x1b[K";  // of the line that the cursor is in
@@ -248,4 +248,4 @@ void print_rank_line(int rank, bool is_stderr, std::string_view line, bool prefi
   alone.add(rank, is_stderr, line, prefix);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -9,7 +9,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Control characters but tab in a form that a terminal shows instead of obeying: ESC is "\x1b".
 C10D_API std::string visible(std::string_view text);
@@ -81,4 +81,4 @@ class LineTail {
   std::deque<std::string> lines_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

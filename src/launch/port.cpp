@@ -9,7 +9,7 @@
 #include "c10d/error.h"
 #include "src/net/address.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 std::pair<Fd, std::uint16_t> hold_port(const std::string& host) {
   const Address wanted = resolve(host, 0).front();
@@ -25,4 +25,4 @@ std::pair<Fd, std::uint16_t> hold_port(const std::string& host) {
   return {std::move(fd), port};
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -8,7 +8,7 @@
 #include "c10d/export.h"
 #include "src/net/socket.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // A port of `host`, an address of this one, for somebody else's server, bound but not listened on:
 // while the descriptor is open nobody is given that port, and a server that sets SO_REUSEADDR, as
@@ -16,4 +16,4 @@ namespace c10d::inline v0 {
 // (unreachable).
 C10D_API std::pair<Fd, std::uint16_t> hold_port(const std::string& host = "127.0.0.1");
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

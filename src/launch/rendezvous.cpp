@@ -18,7 +18,7 @@
 #include "src/net/token.h"
 #include "src/sync/thread.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using std::chrono::steady_clock;
@@ -413,4 +413,4 @@ void Rendezvous::wait_for_others_to_leave() noexcept try {
 } catch (const std::exception&) {  // they learn from the end of the store
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

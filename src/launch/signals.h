@@ -8,7 +8,7 @@
 
 #include "src/net/socket.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 inline constexpr std::array<int, 4> kForwardedSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
@@ -43,4 +43,4 @@ class SignalRelay {
   sigset_t old_mask_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -21,7 +21,7 @@
 #include "src/launch/signals.h"
 #include "src/sync/thread.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr Duration kExecTimeout = std::chrono::seconds(60);
@@ -203,4 +203,4 @@ Child spawn(const SpawnOptions& options) {
   throw_no_resources("cannot watch a process (pidfd_open)", pidfd_error);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -10,7 +10,7 @@
 
 #include "src/net/socket.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 inline constexpr int kMaxLocalRanks = 4096;
 
@@ -56,4 +56,4 @@ struct Child {
 // InvalidArgument when the kernel refuses to run it, DistBackendError (out_of_resources).
 Child spawn(const SpawnOptions& options);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -13,7 +13,7 @@
 #include "c10d/error.h"
 #include "src/net/socket.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 namespace {
 
@@ -125,4 +125,4 @@ Address local_address(int fd) {
   return address;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -23,7 +23,7 @@
 #include "src/net/socket.h"
 #include "src/net/token.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using std::chrono::steady_clock;
@@ -433,4 +433,4 @@ std::shared_ptr<SharedMapping> share_memory(const ShareOptions& options,
   return mapping;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

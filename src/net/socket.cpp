@@ -17,7 +17,7 @@
 
 #include "c10d/error.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 namespace {
 
@@ -154,4 +154,4 @@ Fd connect_tcp(const std::vector<Address>& addresses, Deadline deadline, std::st
   return {};
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -11,7 +11,7 @@
 #include "c10d/store.h"
 #include "src/net/address.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Owns one descriptor.
 class C10D_API Fd {
@@ -59,4 +59,4 @@ C10D_API Fd connect_tcp(const std::vector<Address>& addresses, Deadline deadline
 // The options of a connected socket.
 C10D_API void tune_tcp(int fd) noexcept;
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

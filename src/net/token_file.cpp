@@ -10,7 +10,7 @@
 #include "src/net/socket.h"
 #include "src/net/token.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 std::string read_token(int fd, const std::string& source) {
@@ -45,4 +45,4 @@ std::string read_token_file(const std::string& path) {
   return read_token(fd.get(), "C10D_TOKEN_FILE=" + path);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -7,7 +7,7 @@
 
 #include "c10d/error.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 [[noreturn]] void reject(const std::string& text, const std::string& why) {
@@ -79,4 +79,4 @@ Url parse_url(const std::string& text) {
   return url;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

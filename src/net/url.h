@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // tcp://host:port?key=value&..., with [::1] for IPv6, or file:///path?...
 struct Url {
@@ -23,4 +23,4 @@ struct Url {
 // Throws InvalidArgument that shows the text and what is wrong with it.
 Url parse_url(const std::string& text);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -11,7 +11,7 @@
 #include "c10d/parallel/ddp.h"
 #include "src/parallel/parameters.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 ProcessGroup twin_of(ProcessGroup& group, std::string_view name) {
   std::vector<int> ranks(static_cast<std::size_t>(group.size()));
@@ -150,4 +150,4 @@ void agree_on_parameters(ProcessGroup& group, std::string_view who, std::span<co
   throw_failure(failure);
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -10,7 +10,7 @@
 #include "c10d/parallel/parameters.h"
 #include "c10d/process_group.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 std::uint64_t hash_bytes(std::span<const std::byte> bytes) noexcept;
 
@@ -23,4 +23,4 @@ ProcessGroup twin_of(ProcessGroup& group, std::string_view name);
 void agree_on_parameters(ProcessGroup& group, std::string_view who, std::span<const ParamSpec> list,
                          std::string_view options, std::string problem = {});
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -7,7 +7,7 @@
 
 #include "kernels/convert.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 // Through copies of so many elements: compilers vectorize what shares no memory.
@@ -45,4 +45,4 @@ void widen_in_place(const ConstTensor& from, const Tensor& to) {
   }
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

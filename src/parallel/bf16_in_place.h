@@ -3,7 +3,7 @@
 
 #include "c10d/tensor.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // Rounds f32 to bf16, which lie in the first half of the same memory then.
 Tensor narrow_in_place(const Tensor& values);
@@ -11,4 +11,4 @@ Tensor narrow_in_place(const Tensor& values);
 // its own of `from`: a slice of narrow_in_place() back to that slice of the f32.
 void widen_in_place(const ConstTensor& from, const Tensor& to);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

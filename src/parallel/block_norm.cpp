@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 // values[0] + values[1] + ... along a balanced tree.
@@ -49,4 +49,4 @@ double BlockNorm::result(ProcessGroup* group) {
   return std::sqrt(tree_sum_of(sums));
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -8,7 +8,7 @@
 #include "c10d/process_group.h"
 #include "src/parallel/unit_layout.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // The 2-norm of values that ranks hold in parts. A sum of squares goes by blocks of kNormBlock
 // elements of a parameter, each of them on one rank, then along a tree over the blocks: the bits
@@ -25,4 +25,4 @@ class BlockNorm {
   std::vector<std::size_t> ends_;  // of each parameter, in blocks
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

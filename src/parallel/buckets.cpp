@@ -5,7 +5,7 @@
 
 #include "c10d/parallel/reproducible.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 // What the widest vector instructions like, and a multiple of every element.
@@ -90,4 +90,4 @@ std::span<std::byte> Buckets::gradient(std::size_t param, int slot) const {
   return {arena(slot) + places_[param].first, params_[param].bytes()};
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -8,7 +8,7 @@
 
 #include "c10d/parallel/ddp.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // The limit of all buckets but the first.
 C10D_API std::size_t bytes_per_bucket(std::span<const ParamSpec> params,
@@ -60,4 +60,4 @@ class Buckets {
   Buffer<std::uint8_t> memory_;
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

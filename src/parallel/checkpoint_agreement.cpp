@@ -12,7 +12,7 @@
 #include "c10d/parallel/checkpoint.h"
 #include "src/parallel/agree.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 std::string outcome_of(std::string_view phase, const std::function<nlohmann::json()>& local) {
@@ -60,4 +60,4 @@ std::vector<nlohmann::json> agree(ProcessGroup& group, std::string_view phase,
   return values;
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -8,7 +8,7 @@
 
 #include "c10d/process_group.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // Collective. Calls `local` and returns what it returned on every rank, by rank. When it throws on
 // some rank, every rank throws CheckpointError with what the lowest of them threw: no rank waits
@@ -17,4 +17,4 @@ namespace c10d::inline v0::parallel {
 std::vector<nlohmann::json> agree(ProcessGroup& group, std::string_view phase,
                                   const std::function<nlohmann::json()>& local);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -9,7 +9,7 @@
 #include "src/parallel/agree.h"
 #include "src/parallel/checkpoint_save.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 namespace {
 
@@ -103,4 +103,4 @@ AsyncSaver::Copying AsyncSaver::save(const Snapshot& snapshot) { return state_->
 void AsyncSaver::wait() { state_->finish(); }
 bool AsyncSaver::poll() { return state_->poll(); }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 constexpr std::array<std::uint32_t, 256> make_crc_table() {
@@ -47,4 +47,4 @@ std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept {
   return ~crc_by_table(~0u, bytes.data(), bytes.size());
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

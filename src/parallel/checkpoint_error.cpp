@@ -3,7 +3,7 @@
 
 #include "c10d/parallel/checkpoint.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 CheckpointError::CheckpointError(CheckpointFailure failure)
     : std::runtime_error(failure.message),
@@ -11,4 +11,4 @@ CheckpointError::CheckpointError(CheckpointFailure failure)
 CheckpointError::CheckpointError(const CheckpointError&) noexcept = default;
 CheckpointError::~CheckpointError() = default;
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -9,7 +9,7 @@
 
 #include "src/parallel/checkpoint_crc32c.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 std::optional<std::uint64_t> number_in(std::string_view text) {
@@ -123,4 +123,4 @@ void PieceReader::read(const ManifestTensor& tensor, std::uint64_t offset,
   }
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -11,7 +11,7 @@
 #include "src/parallel/file_system.h"
 
 // What lies where in a directory of checkpoints.
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 inline constexpr const char* kLatestName = "latest";
 inline constexpr const char* kTemporaryPrefix = ".tmp-";
@@ -53,4 +53,4 @@ class PieceReader {
   std::vector<std::byte> scratch_;
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -12,7 +12,7 @@
 #include "src/parallel/file_system.h"
 #include "src/parallel/parameters.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 constexpr std::size_t kMaxDepth = 8;
@@ -147,4 +147,4 @@ nlohmann::ordered_json to_json(const ParamSpec& spec) {
   return {{"name", spec.name}, {"dtype", dtype_name(spec.dtype)}, {"shape", spec.shape}};
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -8,7 +8,7 @@
 
 #include "c10d/parallel/parameters.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // As the safetensors format has it.
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
@@ -42,4 +42,4 @@ std::string_view dtype_name(DType dtype) noexcept;
 DType dtype_of_name(const std::string& name, const std::string& file);
 nlohmann::ordered_json to_json(const ParamSpec& spec);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

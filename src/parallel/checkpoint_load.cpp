@@ -15,7 +15,7 @@
 #include "src/parallel/parameters.h"
 #include "src/parallel/safetensors.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 constexpr std::size_t kMaxNamesInText = 10;
@@ -196,4 +196,4 @@ void consolidate_checkpoint(const std::string& path, const std::string& output) 
   consolidate_checkpoint(path, output, real_file_system());
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -11,7 +11,7 @@
 #include "src/parallel/checkpoint_json.h"
 #include "src/parallel/file_system.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 constexpr std::uint64_t kVersion = 1;
@@ -205,4 +205,4 @@ Manifest parse_manifest(const std::string& text, const std::string& file, std::u
   return Reader(file).read(parse_strict(text, file));
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

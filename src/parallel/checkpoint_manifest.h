@@ -8,7 +8,7 @@
 
 #include "c10d/parallel/parameters.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // The longest stretch with a checksum of its own: what a reader holds to check a part of it.
 inline constexpr std::uint64_t kMaxPieceBytes = std::uint64_t{16} << 20;
@@ -53,4 +53,4 @@ inline std::uint64_t piece_elements(DType dtype) noexcept {
   return kMaxPieceBytes / size_of(dtype);
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

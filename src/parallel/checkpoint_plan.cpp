@@ -10,7 +10,7 @@
 #include "src/parallel/checkpoint_json.h"
 #include "src/parallel/parameters.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 struct Held {
@@ -110,4 +110,4 @@ SavePlan make_save_plan(const std::vector<std::vector<DescribedPart>>& ranks) {
   return plan;
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

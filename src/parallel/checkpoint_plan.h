@@ -8,7 +8,7 @@
 
 #include "c10d/parallel/checkpoint.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // What a rank holds, as it tells the others: without memory behind it.
 struct DescribedPart {
@@ -36,4 +36,4 @@ struct SavePlan {
 // describe a tensor differently or an element is on no rank.
 SavePlan make_save_plan(const std::vector<std::vector<DescribedPart>>& ranks);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

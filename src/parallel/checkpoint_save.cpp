@@ -13,7 +13,7 @@
 #include "src/parallel/checkpoint_files.h"
 #include "src/parallel/safetensors.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 nlohmann::json state_of(const Snapshot& snapshot) {
@@ -288,4 +288,4 @@ std::string save(ProcessGroup& group, const std::string& directory, const Snapsh
   return save(group, directory, snapshot, options, real_file_system());
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

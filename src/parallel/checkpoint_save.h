@@ -16,7 +16,7 @@
 #include "src/parallel/file_system.h"
 #include "src/parallel/folder_lock.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // One checkpoint after the other on its way to the disk: begin() and finish() are collective, what
 // lies between is this rank's own and keeps its failure for finish(). One thread at a time.
@@ -81,4 +81,4 @@ C10D_API std::string save(ProcessGroup& group, const std::string& directory,
                           const Snapshot& snapshot, SaveOptions options, FileSystem& disk,
                           std::uint64_t manifest_limit = kMaxManifestBytes);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

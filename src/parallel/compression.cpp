@@ -12,7 +12,7 @@
 #include "c10d/parallel/reproducible.h"
 #include "kernels/convert.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 constexpr int kMostRank = 64;
@@ -226,4 +226,4 @@ std::span<const float> PowerSgd::error(std::size_t param) const {
   return found == state_->kept.end() ? std::span<const float>() : found->second.error;
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

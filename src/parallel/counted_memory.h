@@ -6,7 +6,7 @@
 
 #include "c10d/parallel/fsdp.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // Memory that is counted by its use. Zeroed, aligned to cache lines, given back at the end.
 class CountedMemory {
@@ -28,4 +28,4 @@ class CountedMemory {
   FsdpMemory used_;
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

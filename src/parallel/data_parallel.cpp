@@ -12,7 +12,7 @@
 #include "src/parallel/fold.h"
 #include "src/parallel/parameters.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 struct Replica::State {
   State(int index_, std::span<const ParamSpec> params_, int shards_, ShardRange owned_)
@@ -178,4 +178,4 @@ std::span<const std::byte> DataParallel::gradient(std::size_t param) const {
   return state_->gradients[param];
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

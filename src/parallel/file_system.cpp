@@ -16,7 +16,7 @@
 
 #include "c10d/parallel/checkpoint.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 [[noreturn]] void disk_error(std::string_view what, const std::string& path,
@@ -178,4 +178,4 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &status) == 0;
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -10,7 +10,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // What a checkpoint does to a disk, one virtual per operation, so that a test can let the n-th one
 // fail. Every function throws CheckpointError that names the file and what the system said.
@@ -80,4 +80,4 @@ class C10D_API InputFile {
 std::vector<std::string> list_directory(const std::string& path);
 bool exists(const std::string& path);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

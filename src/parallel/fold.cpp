@@ -9,7 +9,7 @@
 
 #include "kernels/reduce.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 // Inner nodes stay in the L1 and L2 caches.
@@ -61,4 +61,4 @@ void fold(Tensor out, int shards, std::span<const ShardRange> nodes,
   }
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -16,7 +16,7 @@
 #include "c10d/parallel/checkpoint.h"
 #include "src/parallel/file_system.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 using Place = std::pair<dev_t, ino_t>;
@@ -88,4 +88,4 @@ std::shared_ptr<FolderLock> FolderLock::take(const std::string& folder) {
   }
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

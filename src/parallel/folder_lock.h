@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // That this process writes checkpoints to a folder, for others that want to. Held by the file
 // "lock" in it, which goes with this; it ends with the process, however that ends. Within a process
@@ -28,4 +28,4 @@ class FolderLock {
   const pid_t owner_;  // a forked child shares the file, and leaves it alone
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

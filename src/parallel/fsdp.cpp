@@ -14,7 +14,7 @@
 #include "src/parallel/unit_layout.h"
 #include "src/parallel/wait_all.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 class Fsdp::Engine {
  public:
@@ -476,4 +476,4 @@ std::vector<TensorPart> Fsdp::parts(std::size_t unit, std::string_view prefix,
   return parts_of(state.layout, prefix, shard, state.first);
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -4,7 +4,7 @@
 #include "src/parallel/agree.h"
 #include "src/parallel/bf16_in_place.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 void add_over_ranks(ProcessGroup& group, std::optional<TreeSum>& tree, const Tensor& out,
@@ -70,4 +70,4 @@ void GradientSums::sum(const Job& job) {
   divide(mean, job.divisor);
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -10,7 +10,7 @@
 #include "c10d/parallel/reproducible.h"
 #include "src/parallel/task_queue.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // Sums over the ranks, one after the other, in a thread of its own and on groups of its own: each
 // op has the deadline of its group.
@@ -45,4 +45,4 @@ class GradientSums {
   TaskQueue queue_;  // last: it uses all of the above
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 Mesh::Mesh(ProcessGroup& world, std::vector<MeshDimension> dimensions)
     : world_(&world), dimensions_(std::move(dimensions)) {
@@ -66,4 +66,4 @@ ProcessGroup& Mesh::sub(std::span<const std::string_view> names) {
   return groups_.emplace(key, world_->new_group(members, key)).first->second;
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -10,7 +10,7 @@
 
 #include "c10d/error.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 std::string to_text(const ParamSpec& spec) {
   return fmt::format("{} [{}]", to_string(spec.dtype), fmt::join(spec.shape, ", "));
@@ -47,4 +47,4 @@ void check_list(std::string_view who, std::span<const ParamSpec> list) {
   }
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -7,7 +7,7 @@
 
 #include "c10d/parallel/parameters.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // "f32 [64, 3, 3]"
 std::string to_text(const ParamSpec& spec);
@@ -16,4 +16,4 @@ std::string to_text(const ParamSpec& spec);
 // negative extent, or more elements than memory can hold.
 void check_list(std::string_view who, std::span<const ParamSpec> list);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -18,7 +18,7 @@
 #include "src/parallel/schedule_graph.h"
 #include "src/parallel/stage.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 // Of each edge and micro-batch: the header of the activation, its data, its gradient.
@@ -329,4 +329,4 @@ void Pipeline::step(std::optional<Duration> timeout) {
   }
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // Messages. Backends bound the ops that may be pending in a group; gloo does at 256.
 constexpr std::size_t kMaxOutgoing = 32, kMaxIncoming = 64;
@@ -179,4 +179,4 @@ void Mail::close() noexcept {
   }
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

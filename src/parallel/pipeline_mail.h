@@ -11,7 +11,7 @@
 #include "c10d/parallel/pipeline.h"
 #include "src/parallel/stage.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // Where a message goes to or comes from. A forward message takes the tag after it, too.
 struct Address {
@@ -83,4 +83,4 @@ class Mail : public std::enable_shared_from_this<Mail> {
   std::map<int, Queue> queues_;  // by peer, what has not arrived
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -17,7 +17,7 @@
 #include "src/parallel/agree.h"
 #include "src/parallel/buckets.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 constexpr std::size_t kNamed = 12;  // parameters that a message lists
@@ -414,4 +414,4 @@ void Reducer::on_bucket_done(BucketCallback callback) {
   state_->done_callback = std::move(callback);
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -10,7 +10,7 @@
 #include "src/parallel/checkpoint_json.h"
 #include "src/parallel/file_system.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
@@ -130,4 +130,4 @@ std::string make_safetensors_header(const std::vector<ParamSpec>& tensors,
   return start + text;
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -12,7 +12,7 @@
 
 // The safetensors format: 8 bytes with the length of a JSON header, little-endian; the header; the
 // tensors, without holes or overlaps. docs/checkpoint.md says what is written here.
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 struct SafetensorsEntry {
   ParamSpec spec;
@@ -39,4 +39,4 @@ C10D_API SafetensorsHeader read_safetensors_header(const std::string& path);
 C10D_API std::string make_safetensors_header(const std::vector<ParamSpec>& tensors,
                                              const std::map<std::string, std::string>& metadata);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -10,7 +10,7 @@
 #include "c10d/error.h"
 #include "c10d/parallel/philox.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 // Apart from the layers of models, which count from 0.
@@ -74,4 +74,4 @@ std::vector<std::int64_t> DistributedSampler::indices() const {
   return own;
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -8,7 +8,7 @@
 
 #include "c10d/error.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 void check_extent(std::size_t stages, std::size_t micro_batches) {
   if (stages == 0 || micro_batches == 0) throw InvalidArgument("the schedule has no forward");
@@ -60,4 +60,4 @@ bool crosses_ranks(const Action& action, const StageGraph& graph,
                              [&](int index) { return elsewhere(graph.edge(index).from); });
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

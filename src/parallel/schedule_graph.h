@@ -7,7 +7,7 @@
 
 #include "c10d/parallel/schedule.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 inline constexpr int kActionKinds = 11;
 inline constexpr int kMaxStages = 4096;
@@ -80,4 +80,4 @@ class ActionTable {
 std::vector<std::vector<Slot>> play(const Schedule& lowered, const ScheduleFacts& facts,
                                     const StageGraph& graph, const Costs& costs);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

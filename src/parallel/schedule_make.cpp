@@ -10,7 +10,7 @@
 #include "c10d/error.h"
 #include "src/parallel/schedule_graph.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 using enum ActionKind;
@@ -202,4 +202,4 @@ Schedule make_schedule(std::string_view name, int ranks, int micro_batches, int 
   return generator->make({ranks, micro_batches, chunks});
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

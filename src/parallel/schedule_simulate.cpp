@@ -8,7 +8,7 @@
 #include "c10d/error.h"
 #include "src/parallel/schedule_graph.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 using enum ActionKind;
@@ -231,4 +231,4 @@ std::string to_text(const Simulation& simulation) {
   return text + "\n";
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -8,7 +8,7 @@
 #include "c10d/error.h"
 #include "src/parallel/schedule_graph.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 // In the order of ActionKind.
@@ -113,4 +113,4 @@ std::string to_csv(const Schedule& schedule) {
   return csv;
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -11,7 +11,7 @@
 #include "kernels/convert.h"
 #include "kernels/reduce.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 constexpr int kMostShards = 65536;
@@ -227,4 +227,4 @@ std::vector<ConstTensor> ShardAccumulator::partials() const {
   return all;
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -12,7 +12,7 @@
 
 #include "c10d/error.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 Stage::~Stage() = default;
 
@@ -116,4 +116,4 @@ void check_tied(const TiedWeight& tied, const Tensor& first, int stage, const Te
         to_string(other.dtype), other.count, other.data, stage));
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -11,7 +11,7 @@
 
 #include "c10d/parallel/pipeline.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // "f32 [64, 3, 3]"
 std::string to_text(std::span<const std::int64_t> shape, DType dtype);
@@ -36,4 +36,4 @@ void check_tied(std::span<const TiedWeight> all, int stages);
 // Of its gradients in the first stage and in another one of the same rank.
 void check_tied(const TiedWeight& tied, const Tensor& first, int stage, const Tensor& other);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

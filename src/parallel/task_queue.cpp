@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 TaskQueue::~TaskQueue() {
   {
@@ -48,4 +48,4 @@ void TaskQueue::serve() {
   }
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <thread>
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // Runs tasks one after the other in a thread of its own. One that throws is the last.
 class TaskQueue {
@@ -38,4 +38,4 @@ class TaskQueue {
   std::thread thread_;  // last: it uses all of the above
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

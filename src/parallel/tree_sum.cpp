@@ -11,7 +11,7 @@
 #include "kernels/reduce.h"
 #include "src/parallel/fold.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 // Up to here the latency of a second op costs more than every rank adding everything.
@@ -252,4 +252,4 @@ void TreeSum::sum(std::span<double> out, std::span<const double> leaves) {
   all_reduce(out, sums.partials());
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

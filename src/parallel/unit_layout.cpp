@@ -8,7 +8,7 @@
 
 #include "src/parallel/parameters.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 std::size_t elements_of(const Unit& unit) {
@@ -161,4 +161,4 @@ std::vector<TensorPart> parts_of(const UnitLayout& layout, std::string_view pref
   return parts;
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

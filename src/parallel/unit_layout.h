@@ -9,7 +9,7 @@
 
 #include "c10d/parallel/fsdp.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // Sums of squares go by blocks of a parameter, which no boundary between ranks cuts.
 inline constexpr std::size_t kNormBlock = 4096;
@@ -41,4 +41,4 @@ std::string options_text(std::span<const Unit> units, const FsdpOptions& options
 std::vector<TensorPart> parts_of(const UnitLayout& layout, std::string_view prefix,
                                  std::span<float> shard, std::size_t first);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -6,7 +6,7 @@
 
 #include "c10d/work.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // Also after a failure, which it throws at the end: the memory is the ops' until all are done.
 inline void wait_all(std::span<const Work> works) {
@@ -19,4 +19,4 @@ inline void wait_all(std::span<const Work> works) {
   if (error) std::rethrow_exception(error);
 }
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

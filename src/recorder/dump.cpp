@@ -26,7 +26,7 @@
 #include "src/net/socket.h"
 #include "src/recorder/format.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::size_t kInFile = 128;           // ops of each rank, at most
@@ -139,4 +139,4 @@ void keep_record(std::span<const std::byte> image) noexcept try {
   log_unwritten(error.what());
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // What the environment asks to be done with the record of this process. C10D_RECORD_DIR: a file
 // when a group breaks. C10D_RECORD_SIGNAL: a handler for that signal, which asks for a dump.
@@ -21,4 +21,4 @@ void dump_record(const Images& images) noexcept;
 // Into a file, where C10D_RECORD_DIR names a folder.
 void keep_record(std::span<const std::byte> image) noexcept;
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

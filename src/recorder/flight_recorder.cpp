@@ -5,7 +5,7 @@
 
 #include <bit>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr auto kUnordered = std::memory_order_relaxed;
@@ -91,4 +91,4 @@ std::string last_op(const RankBlock& block, std::int64_t now_ns) {
                      running ? "" : " ago");
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -9,7 +9,7 @@
 #include "src/base/clock.h"
 #include "src/recorder/rank_block.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // A record as values.
 struct Recorded {
@@ -34,4 +34,4 @@ void visit_records(const RankBlock& block, const std::function<void(const Record
 // "all_reduce #57, running for 0.3 s": the last op, or "nothing yet".
 std::string last_op(const RankBlock& block, std::int64_t now_ns);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -12,7 +12,7 @@
 #include "src/base/host.h"
 #include "src/base/members.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::size_t kMostGroups = 32;
@@ -199,4 +199,4 @@ std::string json_of(std::span<const GroupRecord> groups, std::int64_t now_ns, st
                      json_text(host_name()), getpid(), all);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

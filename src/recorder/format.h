@@ -8,7 +8,7 @@
 #include "c10d/export.h"
 #include "src/recorder/snapshot.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Where the ranks of each group are, a line for those that are at the same place: what a person
 // wants to know of a job that hangs. Bounded, however many groups and ranks there are.
@@ -20,4 +20,4 @@ C10D_API std::string text_of(std::span<const GroupRecord> groups, std::int64_t n
 C10D_API std::string json_of(std::span<const GroupRecord> groups, std::int64_t now_ns,
                              std::size_t last);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -10,7 +10,7 @@
 
 #include "src/base/host.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 template <std::size_t N>
@@ -67,4 +67,4 @@ Failure read_cause(const GroupHeader& header) {
           .sequence = cause.sequence};
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

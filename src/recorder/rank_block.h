@@ -13,7 +13,7 @@
 #include "src/recorder/signature.h"
 #include "src/sync/agreement.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // The memory that holds the blocks, as /proc/PID/fd shows it.
 inline constexpr std::string_view kControlMemory = "c10d-control";
@@ -119,4 +119,4 @@ std::string read_text(const char (&from)[N]) {
   return std::string(all.substr(0, all.find('\0')));
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

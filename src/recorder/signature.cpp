@@ -5,7 +5,7 @@
 
 #include <bit>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t value) noexcept {
@@ -122,4 +122,4 @@ std::string first_difference(const Signature& mine, const Signature& theirs) {
   return {};
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

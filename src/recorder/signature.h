@@ -6,7 +6,7 @@
 
 #include "c10d/collective.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // What ranks must agree on in one call, in a form that lies in shared memory. For gather and
 // scatter `count` is the shard's, which every rank knows; counts that may differ per rank are in
@@ -32,4 +32,4 @@ std::string describe(const Signature& signature);
 // "reduce op sum against max": the first field that differs, or empty.
 std::string first_difference(const Signature& mine, const Signature& theirs);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

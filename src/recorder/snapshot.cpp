@@ -16,7 +16,7 @@
 
 #include "src/net/socket.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 // Of all memory that one attach() copies: one group of some 6,000 ranks of this host.
@@ -185,4 +185,4 @@ std::vector<GroupRecord> attach(std::span<const pid_t> processes) {
   return groups;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

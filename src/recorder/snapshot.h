@@ -14,7 +14,7 @@
 #include "c10d/export.h"
 #include "src/recorder/flight_recorder.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // What one rank last did, as values.
 struct RankRecord {
@@ -46,4 +46,4 @@ std::optional<GroupRecord> read_image(std::span<const std::byte> image);
 // where the groups' memory is more than 1 GiB together.
 C10D_API std::vector<GroupRecord> attach(std::span<const pid_t> processes);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 Request Engine::Waiter::request() const {
   return {.op = op, .number = number, .keys = {keys.begin(), keys.end()}, .values = {}};
@@ -153,4 +153,4 @@ std::optional<Deadline> Engine::next_deadline() const {
   return deadlines_.begin()->first;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -13,7 +13,7 @@
 
 #include "src/store/table.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // A table, and the requests that wait for it. Not thread-safe: HashStore holds a lock around it,
 // the TCP server uses it on its one thread.
@@ -69,4 +69,4 @@ class Engine {
   std::set<std::pair<Deadline, Ticket>> deadlines_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -19,7 +19,7 @@
 #include "src/store/request_store.h"
 #include "src/store/table.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 namespace {
 
@@ -367,4 +367,4 @@ std::shared_ptr<Store> make_file_store(std::string path, int size, Duration time
   return std::make_shared<FileStore>(std::move(path), size, timeout);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -9,7 +9,7 @@
 #include "src/base/log.h"
 #include "src/net/bytes.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 using std::chrono::steady_clock;
 
@@ -299,4 +299,4 @@ void Session::drop(std::string_view why) {
   on_output_();
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -18,7 +18,7 @@
 
 // The server of a TcpStore without its sockets: bytes in, bytes out. Everything here runs on one
 // thread.
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // A client numbers its calls (lane << kLaneShift | n), n growing by one within a lane, and has at
 // most one call under way per lane. A call therefore settles the one before it in its lane, and
@@ -143,4 +143,4 @@ class Session {
   std::optional<Failure> failure_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -7,7 +7,7 @@
 #include <charconv>
 #include <unordered_set>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 namespace {
 
@@ -270,4 +270,4 @@ std::optional<Reply> Table::pop(std::string_view key) {
   return value_reply(std::move(element));
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

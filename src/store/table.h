@@ -13,7 +13,7 @@
 
 #include "src/store/protocol.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Lets maps of strings be searched by string_view.
 struct KeyHash {
@@ -62,4 +62,4 @@ class Table {
   std::size_t bytes_ = 0;  // of keys, values and queued elements
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

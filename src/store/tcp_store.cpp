@@ -24,7 +24,7 @@
 #include "src/store/tcp_options.h"
 #include "src/store/tcp_server.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 namespace {
 
@@ -467,4 +467,4 @@ std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options) {
   return std::make_shared<TcpClient>(options);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

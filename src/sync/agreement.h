@@ -13,7 +13,7 @@
 //
 // A rank that failed in a call enters no later one: the group is broken then, and nobody announces
 // anything in a broken group. So who has announced a call has gone into all calls before it.
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // What came of it for one rank. After all but the first the group is broken, once it is said why.
 enum class Entry : std::uint8_t {
@@ -181,4 +181,4 @@ Entry enter_over_store(Keys& keys) {
   }
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -39,7 +39,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 // Committed by the kernel page by page as it is used; sanitizers need much more of it.
@@ -210,4 +210,4 @@ void run_fiber(std::function<void()> body) {
   add_progress([fiber = std::make_shared<Fiber>(std::move(body))] { return fiber->resume(); });
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

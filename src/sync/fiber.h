@@ -6,7 +6,7 @@
 
 #include "src/sync/progress_thread.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // A function with a stack of its own that can stop in the middle: how an op that is written as
 // straight code makes progress beside others on one thread. A fiber stays on the thread that first
@@ -35,4 +35,4 @@ class Fiber {
 // Hands a fiber with this body to the progress thread.
 void run_fiber(std::function<void()> body);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

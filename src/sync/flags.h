@@ -8,7 +8,7 @@
 // How ranks tell each other through memory that something is there, written once over the memory:
 // production works on std::atomic, tests/model on words that know every order in which ranks may
 // run. Whoever changes an order of operations here changes what the model checks.
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // The memory that ranks share, as the kernel and the CPU give it.
 struct HostMemory {
@@ -248,4 +248,4 @@ struct BasicShare {
   static constexpr std::size_t last_of(std::uint64_t word) noexcept { return word & 0xff; }
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 std::atomic<std::uint64_t> g_process_generation{0};
@@ -17,4 +17,4 @@ std::uint64_t process_generation() noexcept {
   return g_process_generation.load(std::memory_order_relaxed);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -8,7 +8,7 @@
 
 #include "src/base/mutex.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // The one T of this process, made by the first call. Never destroyed: its thread runs until the
 // process ends. A forked child has no such thread, and gets a T of its own.
@@ -37,4 +37,4 @@ T& of_this_process() {
 // Grows in a forked child: groups of the parent, and their ops, are not the child's.
 std::uint64_t process_generation() noexcept;
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -12,7 +12,7 @@
 #include "src/sync/process_singleton.h"
 #include "src/sync/thread.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr int kIdleYields = 64;
@@ -95,4 +95,4 @@ void add_progress(std::function<Poll()> step, Start start) {
   of_this_process<ProgressThread>().add(std::move(step), start);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

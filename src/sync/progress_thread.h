@@ -5,7 +5,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 enum class Poll { idle, busy, done };
 
@@ -19,4 +19,4 @@ enum class Start { at_once, when_awake };
 // off. The thread starts with the first step.
 C10D_API void add_progress(std::function<Poll()> step, Start start = Start::at_once);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Blocks every signal of this thread while it lives.
 class SignalsBlocked {
@@ -33,4 +33,4 @@ std::thread start_thread(Body&& body) {
   return std::thread(std::forward<Body>(body));
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -5,7 +5,7 @@
 
 #include "src/sync/thread.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 Tasks::~Tasks() {
   {
@@ -58,4 +58,4 @@ void Tasks::run() {
   }
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

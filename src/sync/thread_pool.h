@@ -12,7 +12,7 @@
 #include "c10d/store.h"
 #include "src/base/mutex.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Threads for what a library below can only do by blocking. They start when they are needed, up to
 // a limit, and are used again; all signals are blocked in them. With one thread, tasks run in the
@@ -45,4 +45,4 @@ class C10D_API Tasks {
   std::vector<std::thread> threads_;  // grows under the mutex
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -15,7 +15,7 @@
 
 #include "src/sync/fiber.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr timespec kLongestSleep = {0, 1'000'000};
@@ -140,4 +140,4 @@ WaitResult wait_slowly(const WaitContext& context, Bell& bell, bool (*ready)(voi
   return sleep_until(context, bell, ready, state);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

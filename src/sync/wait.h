@@ -11,7 +11,7 @@
 #include "c10d/control.h"
 #include "src/sync/flags.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 using Bell = BasicBell<HostMemory>;
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
@@ -107,4 +107,4 @@ WaitResult wait_until(const WaitContext& context, Bell& bell, Ready&& ready) {
       const_cast<void*>(static_cast<const void*>(std::addressof(ready))));
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -12,8 +12,7 @@
 #include "c10d/error.h"
 #include "c10d/store.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 // Two ranks whose ops end at once, but for one op of rank 1: that ends when rank 0 is far ahead.
 class Uneven {
@@ -107,5 +106,4 @@ TEST(Loop, OpsThatComeFromAMeetingWaitForTheLast) {
   }
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

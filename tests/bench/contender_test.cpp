@@ -3,8 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 // Cold copies go round several pairs of buffers; a larger size has fewer.
 TEST(Memcpy, EachSizeStartsAtItsFirstPair) {
@@ -17,5 +16,4 @@ TEST(Memcpy, EachSizeStartsAtItsFirstPair) {
   }
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

@@ -3,8 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 TEST(CrossCheck, ReadsWhatAPlainLoopPrints) {
   EXPECT_EQ(parse_loop_line("65536 204.125"), std::pair(std::uint64_t{65536}, 204.125));
@@ -34,5 +33,4 @@ TEST(CrossCheck, ComparesLaunchByLaunch) {
       << "a launch that one side lacks";
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

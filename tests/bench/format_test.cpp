@@ -5,8 +5,7 @@
 
 #include "bench/header.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 TEST(Format, Bytes) {
   EXPECT_EQ(bytes_text(8), "8 B");
@@ -55,5 +54,4 @@ TEST(Parse, SecondsAndFractions) {
   EXPECT_FALSE(parse_fraction("5 %"));
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

@@ -11,8 +11,7 @@
 #include "bench/buffers.h"
 #include "c10d/error.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 constexpr int kRanks = 3;
 constexpr std::uint64_t kShard = 1000;
@@ -223,5 +222,4 @@ TEST(Oracle, HashFollowsEveryByte) {
   EXPECT_EQ(hash_bytes(nullptr, 0), hash_bytes(bytes.data(), 0));
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

@@ -17,8 +17,7 @@
 #include "bench/options.h"
 #include "c10d/error.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 Sweep sweep_of(std::vector<BenchOp> ops, std::vector<std::uint64_t> sizes) {
   return {std::move(ops), {DType::f32}, {ReduceOp::sum}, {0}, {Place::out}, std::move(sizes)};
@@ -327,5 +326,4 @@ TEST(Options, ARootThatIsNoRankIsRefused) {
   EXPECT_THROW(cases_of(parsed.options, 2), InvalidArgument);
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

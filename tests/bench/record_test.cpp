@@ -13,8 +13,7 @@
 #include "tests/bench/synthetic.h"
 #include "tests/temporary_directory.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 CellRecord full_cell() {
   CellRecord cell = synthetic_cell("gloo", 4096, 1, 2, 100);
@@ -201,5 +200,4 @@ TEST(Environment, SecretsAndRanksStayOut) {
     unsetenv(name);
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

@@ -9,8 +9,7 @@
 #include "bench/svg.h"
 #include "tests/bench/synthetic.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 std::size_t count(const std::string& text, const std::string& word) {
   std::size_t found = 0;
@@ -75,5 +74,4 @@ TEST(Report, OneSizeOrNothingMeasuredIsNoReasonToFail) {
   expect_balanced(html_report(none, summarise(none, true, 0.02)));
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

@@ -13,8 +13,7 @@
 #include "bench/table.h"
 #include "tests/bench/synthetic.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 TEST(Summary, RecoversAFactorAndItsVerdict) {
   const Summary summary = summarise(
@@ -260,5 +259,4 @@ TEST(Csv, WhatHoldsACommaIsQuoted) {
   EXPECT_NE(text.find(",\"tuned, \"\"ring\"\"\",hot,1,1\n"), std::string::npos) << text;
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

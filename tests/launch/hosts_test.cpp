@@ -17,8 +17,7 @@
 #include "tests/launch/process.h"
 #include "tests/temporary_directory.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 using Words = std::vector<std::string>;
 
@@ -362,5 +361,4 @@ TEST_F(Hosts, WithoutASecretNothingStarts) {
   }
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

@@ -4,8 +4,7 @@
 
 #include "tests/model/protocol.h"
 
-namespace c10d::model {
-namespace {
+namespace c10d::model { namespace {
 
 constexpr std::uint32_t kEpoch = kFirstEpoch;
 
@@ -316,5 +315,4 @@ TEST(Mutant, ALostWakeUpIsAWaitForEver) {
   expect_found(run({.mutant = {.weak_read_modify = true}}, {}, 2, one_shot), kForEver);
 }
 
-}  // namespace
-}  // namespace c10d::model
+}}  // namespace c10d::model

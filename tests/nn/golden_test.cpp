@@ -9,8 +9,7 @@
 #include "examples/nn/optimizer.h"
 #include "tests/nn/run_layer.h"
 
-namespace nn {
-namespace {
+namespace nn { namespace {
 
 using Json = nlohmann::json;
 
@@ -149,5 +148,4 @@ TEST(Golden, OptimizersStepAsPyTorchs) {
   }
 }
 
-}  // namespace
-}  // namespace nn
+}}  // namespace nn

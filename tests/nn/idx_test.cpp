@@ -11,8 +11,7 @@
 #include "examples/nn/data.h"
 #include "tests/temporary_directory.h"
 
-namespace nn {
-namespace {
+namespace nn { namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -215,5 +214,4 @@ TEST(Data, WhatIsMissingOrDoesNotBelongTogetherIsNamed) {
   std::filesystem::remove_all(folder);
 }
 
-}  // namespace
-}  // namespace nn
+}}  // namespace nn

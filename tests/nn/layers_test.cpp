@@ -14,8 +14,7 @@
 #include "tests/nn/naive.h"
 #include "tests/nn/run_layer.h"
 
-namespace nn {
-namespace {
+namespace nn { namespace {
 
 using naive::Definition;
 using naive::Gradients;
@@ -313,5 +312,4 @@ TEST_F(Layers, AShardHasTheSameBitsInEveryThread) {
   }
 }
 
-}  // namespace
-}  // namespace nn
+}}  // namespace nn

@@ -15,8 +15,7 @@
 #include "tests/counted_allocations.h"
 #include "tests/temporary_directory.h"
 
-namespace nn {
-namespace {
+namespace nn { namespace {
 
 using c10d::counted::live_bytes;
 using c10d::counted::peak_bytes;
@@ -149,5 +148,4 @@ TEST(Plan, IsWhatTheAllocatorCounts) {
   }
 }
 
-}  // namespace
-}  // namespace nn
+}}  // namespace nn

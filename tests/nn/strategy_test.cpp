@@ -6,8 +6,7 @@
 
 #include <numeric>
 
-namespace nn {
-namespace {
+namespace nn { namespace {
 
 using Make = std::unique_ptr<Strategy>(const Task&, c10d::ProcessGroup&, Trace&);
 
@@ -48,5 +47,4 @@ TEST(Strategies, SayBeforeTheyChangeTheirParts) {
   }
 }
 
-}  // namespace
-}  // namespace nn
+}}  // namespace nn

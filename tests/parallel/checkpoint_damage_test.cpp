@@ -12,8 +12,7 @@
 #include "tests/contract/ranks.h"
 #include "tests/temporary_directory.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 namespace fs = std::filesystem;
 
@@ -486,5 +485,4 @@ TEST(CheckpointDamage, NothingLeadsOutOfTheDirectory) {
   });
 }
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

@@ -22,8 +22,7 @@
 #include "tests/contract/ranks.h"
 #include "tests/temporary_directory.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 namespace fs = std::filesystem;
 
@@ -492,5 +491,4 @@ TEST(Checkpoint, OfAnotherJobsFolderMayBeReadButNotWrittenUntilThatJobEnds) {
   EXPECT_EQ(names_in(directory.path()).count("lock"), 0u);
 }
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

@@ -14,8 +14,7 @@
 #include "src/store/request_store.h"
 #include "src/store/table.h"
 
-namespace c10d {
-namespace {
+namespace c10d { namespace {
 
 using namespace std::chrono_literals;
 
@@ -149,5 +148,4 @@ TEST(ProcessStat, IsReadBehindAnyName) {
   EXPECT_EQ(process_stat(0, 3), "");
 }
 
-}  // namespace
-}  // namespace c10d
+}}  // namespace c10d

@@ -17,8 +17,7 @@
 #include "src/control/control_plane.h"
 #include "src/recorder/flight_recorder.h"
 
-namespace c10d {
-namespace {
+namespace c10d { namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -456,5 +455,4 @@ TEST(Names, OfManyRanksTellAllInLittleRoom) {
   EXPECT_LT(names_of(members, odd).size(), sizeof SharedFailure::message - 100);
 }
 
-}  // namespace
-}  // namespace c10d
+}}  // namespace c10d

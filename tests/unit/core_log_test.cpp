@@ -10,8 +10,7 @@
 #include "src/base/log.h"
 #include "src/net/socket.h"
 
-namespace c10d {
-namespace {
+namespace c10d { namespace {
 
 // How a process ends that logs to `stderr_fd` after `prepare`.
 template <class Prepare>
@@ -53,5 +52,4 @@ TEST(Log, AStderrThatMayNotGrowEndsNothing) {
             0);
 }
 
-}  // namespace
-}  // namespace c10d
+}}  // namespace c10d

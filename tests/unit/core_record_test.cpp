@@ -13,8 +13,7 @@
 #include "src/net/socket.h"
 #include "src/recorder/format.h"
 
-namespace c10d {
-namespace {
+namespace c10d { namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::size_t kAll = kRecords;
@@ -199,5 +198,4 @@ TEST(Attach, FindsTheGroupsOfAProcess) {
   }
 }
 
-}  // namespace
-}  // namespace c10d
+}}  // namespace c10d

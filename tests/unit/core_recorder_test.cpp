@@ -8,8 +8,7 @@
 
 #include "src/recorder/flight_recorder.h"
 
-namespace c10d {
-namespace {
+namespace c10d { namespace {
 
 Signature a_send(std::uint64_t count) {
   Signature signature;
@@ -114,5 +113,4 @@ TEST_F(Recorder, MayBeReadWhileItsOwnerWrites) {
   reader.join();
 }
 
-}  // namespace
-}  // namespace c10d
+}}  // namespace c10d

@@ -6,8 +6,7 @@
 
 #include "src/recorder/signature.h"
 
-namespace c10d {
-namespace {
+namespace c10d { namespace {
 
 constexpr int kSize = 2;
 std::array<float, 8> g_here, g_there;
@@ -89,5 +88,4 @@ TEST(Signature, TheFirstDifferenceIsNamed) {
   EXPECT_EQ(first_difference(base, of(AllReduce{f32(5), f32(5), {}})), "count 4 against 5");
 }
 
-}  // namespace
-}  // namespace c10d
+}}  // namespace c10d

@@ -17,8 +17,7 @@
 #include "src/net/url.h"
 #include "tests/unit/store_kinds.h"
 
-namespace c10d {
-namespace {
+namespace c10d { namespace {
 
 // Made before main, and so destroyed after whatever is made later.
 struct LastStatic {
@@ -142,5 +141,4 @@ TEST(Url, NumbersInItAreWhole) {
         << value;
 }
 
-}  // namespace
-}  // namespace c10d
+}}  // namespace c10d

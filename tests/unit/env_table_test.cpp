@@ -10,8 +10,7 @@
 #include "c10d/tensor.h"
 #include "src/base/suggest.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 // Sets a variable for the length of a test.
 class Setting {
@@ -118,5 +117,4 @@ TEST(Nearest, FindsWhatWasMeant) {
   EXPECT_EQ(nearest("", {}), "");
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

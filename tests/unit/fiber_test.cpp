@@ -9,8 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 TEST(Fiber, StopsAtEachYieldAndGoesOnFromThere) {
   std::vector<int> steps;
@@ -113,5 +112,4 @@ TEST(Fiber, RunsOnTheProgressThread) {
   for (int seen = steps.load(); seen != 100; seen = steps.load()) steps.wait(seen);
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

@@ -8,8 +8,7 @@
 
 #include "kernels/convert.h"
 
-namespace c10d {
-namespace {
+namespace c10d { namespace {
 
 // What the bits mean, by the definition of the format.
 template <int exponent_bits, int fraction_bits>
@@ -78,5 +77,4 @@ TYPED_TEST(ConvertTest, RoundsToNearestAndTiesToEven) {
   }
 }
 
-}  // namespace
-}  // namespace c10d
+}}  // namespace c10d

@@ -6,8 +6,7 @@
 #include "kernels/copy.h"
 #include "kernels/copy_lines.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 std::vector<std::byte> numbered(std::size_t bytes) {
   std::vector<std::byte> values(bytes);
@@ -84,5 +83,4 @@ TEST(Copy, OfLinesByEachLoop) {
 }
 #endif
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

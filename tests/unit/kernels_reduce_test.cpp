@@ -21,8 +21,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace c10d {
-namespace {
+namespace c10d { namespace {
 
 using Bytes = std::vector<std::byte>;
 
@@ -486,5 +485,4 @@ TEST(Reduce, RefusesWhatHasNoMeaning) {
   EXPECT_THROW(reduced<float>(ReduceOp::sum, {}), std::invalid_argument);
 }
 
-}  // namespace
-}  // namespace c10d
+}}  // namespace c10d

@@ -7,8 +7,7 @@
 #include "c10d/error.h"
 #include "src/group/detect_launch.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 using Variables = std::map<std::string, std::string>;
 
@@ -264,5 +263,4 @@ TEST(DetectLaunch, TheUserSettlesWhoCounts) {
             std::string::npos);
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

@@ -10,8 +10,7 @@
 #include "c10d/launch.h"
 #include "src/launch/output.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 std::vector<std::string> split(const std::vector<std::string>& pieces) {
   std::vector<std::string> lines;
@@ -187,5 +186,4 @@ TEST(OutputBatch, WritesManyWholeLinesAtATimeInTheirOrder) {
   EXPECT_EQ(writes, (expected.size() + 4000) / 4001) << "a write has room for 4096 bytes";
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

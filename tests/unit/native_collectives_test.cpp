@@ -10,8 +10,7 @@
 #include "src/backends/native/topology.h"
 #include "tests/unit/native_ranks.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 using Values = std::vector<std::int32_t>;
 
@@ -416,5 +415,4 @@ std::string world_name(const testing::TestParamInfo<World>& world) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Native, testing::ValuesIn(kWorlds), world_name);
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

@@ -10,8 +10,7 @@
 #include "src/sync/progress_thread.h"
 #include "tests/unit/native_ranks.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 using Values = std::vector<std::int32_t>;
 
@@ -275,5 +274,4 @@ TEST(NativeBackend, RefusesRanksOnOtherHosts) {
   }
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

@@ -8,8 +8,7 @@
 #include "tests/unit/native_ranks.h"
 #include "tests/unit/shared_pages.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 constexpr std::size_t kCount = 100003;
 constexpr std::size_t kBlock = 20011;  // of the ops that have one per rank
@@ -308,5 +307,4 @@ TEST(NativeHeap, DifferentSizesAreAMismatch) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, NativeHeap, testing::Values(1, 2, 3, 5));
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

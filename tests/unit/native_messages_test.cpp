@@ -7,8 +7,7 @@
 #include "src/backends/native/peer_memory.h"
 #include "tests/unit/native_ranks.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 using Values = std::vector<std::int32_t>;
 
@@ -322,5 +321,4 @@ TEST(PeerMemory, WhatCannotBeReadIsStreamed) {
   });
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

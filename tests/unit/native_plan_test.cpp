@@ -7,8 +7,7 @@
 #include "tests/temporary_directory.h"
 #include "tests/unit/native_ranks.h"
 
-namespace c10d::inline v0::native {
-namespace {
+namespace c10d { inline namespace v0 { namespace native { namespace {
 
 using Warnings = std::vector<std::string>;
 
@@ -298,5 +297,4 @@ TEST(NativeTuning, TheNextGroupLooksWhereThisOneSays) {
   }
 }
 
-}  // namespace
-}  // namespace c10d::inline v0::native
+}}}}  // namespace c10d::v0::native

@@ -23,7 +23,7 @@
 #include "src/base/mutex.h"
 #include "src/recorder/signature.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // What the ranks of a test group know about its end.
 struct GroupFate {
@@ -198,4 +198,4 @@ inline std::vector<float> along_the_tree(const std::vector<std::vector<float>>& 
   return result;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

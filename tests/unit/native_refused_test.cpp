@@ -13,8 +13,7 @@
 #include "src/sync/progress_thread.h"
 #include "tests/unit/native_ranks.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 using Values = std::vector<std::int32_t>;
 
@@ -107,5 +106,4 @@ TEST(NativeRefused, EveryOpGoesThroughStaging) {
     }
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

@@ -6,8 +6,7 @@
 #include "src/backends/native/share.h"
 #include "tests/unit/native_ranks.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 using native::Gift;
 using native::Part;
@@ -142,5 +141,4 @@ TEST(NativeShared, OpsAndMessagesArriveWhole) {
     });
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

@@ -11,8 +11,7 @@
 #include "src/net/socket.h"
 #include "src/net/token.h"
 
-namespace c10d::test {
-namespace {
+namespace c10d::test { namespace {
 
 TEST(Address, HostAndPort) {
   EXPECT_EQ(show_host_port("::1", 5), "[::1]:5");
@@ -75,5 +74,4 @@ TEST(Token, SecretsCompareAsAWhole) {
   EXPECT_NE(random_bytes(16), random_bytes(16));
 }
 
-}  // namespace
-}  // namespace c10d::test
+}}  // namespace c10d::test

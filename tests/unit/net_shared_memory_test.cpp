@@ -25,8 +25,7 @@
 #include "tests/unit/shared_pages.h"
 #include "tests/unit/store_kinds.h"
 
-namespace c10d::test {
-namespace {
+namespace c10d::test { namespace {
 
 using namespace std::chrono_literals;
 
@@ -404,5 +403,4 @@ TEST(SharedMemory, AFullBacklogHidesNoFailure) {
   EXPECT_EQ(failure_of([&] { share_memory(options, nullptr); }).code, Code::peer_died);
 }
 
-}  // namespace
-}  // namespace c10d::test
+}}  // namespace c10d::test

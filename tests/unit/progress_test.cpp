@@ -11,8 +11,7 @@
 
 #include "src/sync/progress_thread.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 TEST(Progress, CallsAStepUntilItIsDone) {
   std::latch finished(1);
@@ -120,5 +119,4 @@ TEST(Progress, AForkedChildHasAThreadOfItsOwn) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

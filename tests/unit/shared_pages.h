@@ -8,7 +8,7 @@
 
 #include "src/net/shared_memory.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 inline std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
@@ -28,4 +28,4 @@ inline std::size_t add_missing_pages(const SharedMapping& memory, const std::byt
   return count_pages(memory) - before;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -11,8 +11,7 @@
 #include "src/store/engine.h"
 #include "src/store/protocol.h"
 
-namespace c10d::test {
-namespace {
+namespace c10d::test { namespace {
 
 using Strings = std::vector<std::string>;
 
@@ -126,5 +125,4 @@ RC_GTEST_PROP(Engine, AWaitEndsWithTheLastKey, (std::vector<int> order)) {
   RC_ASSERT(engine.waiting() == 0U);
 }
 
-}  // namespace
-}  // namespace c10d::test
+}}  // namespace c10d::test

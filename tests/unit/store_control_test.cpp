@@ -22,8 +22,7 @@
 #include "src/store/request_store.h"
 #include "tests/unit/store_kinds.h"
 
-namespace c10d::test {
-namespace {
+namespace c10d::test { namespace {
 
 using namespace std::chrono_literals;
 using Plane = std::shared_ptr<ControlPlane>;
@@ -457,5 +456,4 @@ TEST(StoreSilence, NamesTheRanksOfOtherHosts) {
   EXPECT_NE(failure.message.find("no route"), std::string::npos);
 }
 
-}  // namespace
-}  // namespace c10d::test
+}}  // namespace c10d::test

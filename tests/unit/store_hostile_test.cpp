@@ -16,8 +16,7 @@
 #include "src/store/service.h"
 #include "tests/unit/store_kinds.h"
 
-namespace c10d::test {
-namespace {
+namespace c10d::test { namespace {
 
 using namespace std::chrono_literals;
 using std::chrono::steady_clock;
@@ -257,5 +256,4 @@ TEST_F(HostileStore, ASlowReaderIsDroppedAndToldWhy) {
       << handshake.failure()->message;
 }
 
-}  // namespace
-}  // namespace c10d::test
+}}  // namespace c10d::test

@@ -34,8 +34,7 @@ thread_local std::size_t t_most_bytes = SIZE_MAX;
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-namespace c10d::test {
-namespace {
+namespace c10d::test { namespace {
 
 // Its ops run until they are told to end. Their caller has no memory left once the first has begun.
 class LastMemory final : public Backend {
@@ -152,5 +151,4 @@ TEST(TcpStore, ACallWithoutMemoryForItsAnswerLeavesTheStoreToLaterOnes) {
   EXPECT_EQ(client->add("n", 1), 1);
 }
 
-}  // namespace
-}  // namespace c10d::test
+}}  // namespace c10d::test

@@ -14,8 +14,7 @@
 
 #include "tests/unit/store_kinds.h"
 
-namespace c10d::test {
-namespace {
+namespace c10d::test { namespace {
 
 using namespace std::chrono_literals;
 using std::chrono::steady_clock;
@@ -490,5 +489,4 @@ TEST(FileStore, RefusesAFileThatIsNoStore) {
   EXPECT_EQ(failure_of([&] { make_file_store(file.path(), 0, 5s); }).code, Code::corrupt);
 }
 
-}  // namespace
-}  // namespace c10d::test
+}}  // namespace c10d::test

@@ -21,8 +21,7 @@
 #include "tests/unit/store_kinds.h"
 #include "tests/unit/tcp_proxy.h"
 
-namespace c10d::test {
-namespace {
+namespace c10d::test { namespace {
 
 using namespace std::chrono_literals;
 using std::chrono::steady_clock;
@@ -422,5 +421,4 @@ TEST(TcpStore, ManyThreadsOfOneClientMayAskForLargeValuesAtOnce) {
   EXPECT_FALSE(client->check(std::vector<std::string>{"queue"}));
 }
 
-}  // namespace
-}  // namespace c10d::test
+}}  // namespace c10d::test

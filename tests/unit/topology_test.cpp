@@ -9,8 +9,7 @@
 #include "src/base/host.h"
 #include "tests/unit/native_ranks.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 using native::RoundTrips;
 
@@ -140,5 +139,4 @@ TEST(OwnCpu, KeepsRanksApartAndGivesTheOtherCpusBack) {
   EXPECT_TRUE(CPU_EQUAL(&before, &together));
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

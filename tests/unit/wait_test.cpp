@@ -11,8 +11,7 @@
 
 #include "src/sync/fiber.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 using std::chrono::steady_clock;
 
@@ -158,5 +157,4 @@ TEST(Wait, SpinsOnlyWithACpuPerRank) {
   EXPECT_NE(describe(wait_policy(2, 2)), describe(wait_policy(3, 2)));
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

@@ -9,7 +9,7 @@
 #include "c10d/collective.h"
 #include "kernels/reduce.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // f16 and bf16 round once, so the ranks cannot pass partial sums on: whether the op must collect
 // the elements of all ranks first.
@@ -65,4 +65,4 @@ inline void divide(Tensor tensor, int divisor) {
     divide(static_cast<double*>(tensor.data), tensor.count, divisor);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -11,7 +11,7 @@
 
 #include "c10d/collective.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // What precedes a message through a library that ends the process, or cuts the payload short, when
 // the two ends differ: the receiver compares first. Small payloads travel with it.
@@ -44,4 +44,4 @@ inline std::string message_mismatch(const MessageHeader& header, int source, int
       output.count);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -8,7 +8,7 @@
 
 #include "c10d/control.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // A Call that outlives Backend::launch(): owns the op and the counts that the op's spans show.
 class OwnedCall {
@@ -45,4 +45,4 @@ class OwnedCall {
   Call call_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

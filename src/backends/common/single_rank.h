@@ -6,7 +6,7 @@
 #include "c10d/collective.h"
 #include "kernels/reduce.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // A collective of a group of one rank: nothing but local work.
 template <class T>
@@ -23,4 +23,4 @@ void run_alone(const T& op) {
   }
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -16,7 +16,7 @@
 #include "src/base/failure_text.h"
 #include "src/base/sigpipe_guard.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 #define C10D_GLOO_TEXT(x) #x
@@ -269,7 +269,7 @@ std::string GlooBackend::description() const {
   return fmt::format("gloo {}, {}", kGlooVersion, device_->str());
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0
 
 using namespace c10d;
 

@@ -15,7 +15,7 @@
 #include "src/backends/gloo/revocable_mesh.h"
 #include "src/sync/thread_pool.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 Support gloo_supports(const Query& query);
 
@@ -62,4 +62,4 @@ class GlooBackend : public Backend {
   std::unique_ptr<Tasks> messages_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -20,7 +20,7 @@
 #include "src/net/socket.h"
 #include "src/sync/thread.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using std::chrono::milliseconds;
@@ -227,4 +227,4 @@ std::shared_ptr<RevocableMesh> connect_mesh(const BackendContext& context,
   return mesh;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

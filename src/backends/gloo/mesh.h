@@ -8,7 +8,7 @@
 #include "c10d/backend.h"
 #include "src/backends/gloo/revocable_mesh.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // A TCP device on C10D_GLOO_INTERFACE; without it on loopback when all ranks are on this host, else
 // on the interface that routes to the first rank of another host. Throws DistError.
@@ -20,4 +20,4 @@ std::shared_ptr<RevocableMesh> connect_mesh(const BackendContext& context,
                                             std::shared_ptr<gloo::transport::Device> device,
                                             Deadline deadline);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -14,7 +14,7 @@
 #include "src/backends/common/gathered_reduction.h"
 #include "src/backends/gloo/collectives.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::uint8_t kPiecesPrefix = 0x20;  // of slots; Gloo's own collectives use 1 to 8
@@ -194,4 +194,4 @@ void run(const Run& run, const Barrier&) {
   gloo::barrier(options);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

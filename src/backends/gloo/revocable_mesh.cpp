@@ -9,7 +9,7 @@
 
 #include "src/base/mutex.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 using gloo::transport::UnboundBuffer;
 
@@ -142,4 +142,4 @@ std::shared_ptr<gloo::Context> RevocableMesh::until(Deadline deadline) const {
 
 void RevocableMesh::revoke() { waits_->revoke(); }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -10,7 +10,7 @@
 
 #include "c10d/store.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 class OpenWaits;
 
@@ -40,4 +40,4 @@ class RevocableMesh final : public gloo::Context {
   std::shared_ptr<gloo::transport::Context> connections_;  // beneath the transport
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

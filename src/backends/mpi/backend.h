@@ -8,7 +8,7 @@
 #include "src/backends/mpi/collectives.h"
 #include "src/backends/mpi/transfers.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 Support mpi_supports(const Query& query);
 
@@ -39,4 +39,4 @@ class MpiBackend : public Backend {
   bool open_ = true;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

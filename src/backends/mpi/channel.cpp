@@ -11,7 +11,7 @@
 #include "src/backends/mpi/runtime.h"
 #include "src/backends/mpi/types.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::size_t kBlock = std::size_t{1} << 30;  // elements in a derived type's unit
@@ -133,4 +133,4 @@ void Channel::IntCounts::set(std::span<const std::size_t> sizes) {
   }
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -10,7 +10,7 @@
 
 #include "c10d/tensor.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // The communicators of one group, and what the collective in progress keeps until MPI is done with
 // it: there is one at a time.
@@ -52,4 +52,4 @@ struct Channel {
   std::vector<MPI_Datatype> types_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

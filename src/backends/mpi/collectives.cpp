@@ -14,7 +14,7 @@
 #include "src/base/failure_text.h"
 #include "src/sync/progress_thread.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using std::chrono::steady_clock;
@@ -204,4 +204,4 @@ void give_up(std::unique_ptr<Collectives> collectives) {
   if (!collectives->idle(steady_clock::now() + kGrace)) keep_for_good(std::move(collectives));
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

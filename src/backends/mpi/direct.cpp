@@ -8,7 +8,7 @@
 #include "src/backends/common/gathered_reduction.h"
 #include "src/backends/mpi/types.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::size_t kMaxCount = INT_MAX;
@@ -217,4 +217,4 @@ int start(Channel& channel, const Barrier&, MPI_Request* request) {
   return request ? MPI_Ibarrier(channel.collectives, request) : MPI_Barrier(channel.collectives);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

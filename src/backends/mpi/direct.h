@@ -6,7 +6,7 @@
 #include "c10d/collective.h"
 #include "src/backends/mpi/channel.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // MPICH 4.0 reads from the address that means "in place" in MPI_Reduce with some roots and sizes.
 #ifdef MPICH_VERSION
@@ -49,4 +49,4 @@ int start(Channel& channel, const ScatterV& op, MPI_Request* request);
 int start(Channel& channel, const AllToAll& op, MPI_Request* request);
 int start(Channel& channel, const Barrier& op, MPI_Request* request);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -6,7 +6,7 @@
 #include "src/backends/common/message_header.h"
 #include "src/backends/mpi/runtime.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::size_t kInlineBytes = 1024;
@@ -88,4 +88,4 @@ void Message::cancel() noexcept {
   }
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

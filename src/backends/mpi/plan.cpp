@@ -9,7 +9,7 @@
 #include "src/backends/mpi/runtime.h"
 #include "src/backends/mpi/types.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 // Elements of one call where counts exceed an int.
@@ -253,4 +253,4 @@ void Plan::compose(const AllToAllV& op) {
   add_exchange(std::move(to_send), std::move(to_take));
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -16,7 +16,7 @@
 #include "src/backends/mpi/direct.h"
 #include "src/backends/mpi/runtime.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // One collective as steps: each calls MPI or works locally, and the next one begins when that is
 // done. The steps that communicate are the same on all ranks, whatever is in place or async on one
@@ -111,4 +111,4 @@ class Plan {
   std::vector<std::unique_ptr<std::byte[]>> memory_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

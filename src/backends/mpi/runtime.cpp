@@ -22,7 +22,7 @@
 #include "src/base/mutex.h"
 #include "src/sync/thread.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using std::chrono::steady_clock;
@@ -293,4 +293,4 @@ int mpi_tag_limit() {
   return limit;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -12,7 +12,7 @@
 #include "src/backends/mpi/channel.h"
 #include "src/base/no_destroy.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // The MPI of this process. It is initialised with the first group, unless the program did so, and
 // then finalised when the process exits, provided that every group was shut down: MPI cannot start
@@ -67,4 +67,4 @@ const char* mpi_version();
 // The largest tag of a message.
 int mpi_tag_limit();
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -12,7 +12,7 @@
 #include "src/base/host.h"
 #include "src/sync/progress_thread.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::size_t kMaxPending = 4096;
@@ -175,4 +175,4 @@ FailurePtr Transfers::library_error(const Call& call, const char* what) {
   return context_.control->explain(std::move(failure), std::chrono::milliseconds(300));
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

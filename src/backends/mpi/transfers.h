@@ -10,7 +10,7 @@
 #include "src/backends/mpi/plan.h"
 #include "src/base/mutex.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 using FailurePtr = std::shared_ptr<const Failure>;
 
@@ -60,4 +60,4 @@ class Transfers : public std::enable_shared_from_this<Transfers> {
   bool watched_ C10D_GUARDED_BY(mutex_) = false;  // by the progress thread
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

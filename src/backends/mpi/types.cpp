@@ -7,7 +7,7 @@
 #include "kernels/reduce.h"
 #include "src/backends/mpi/runtime.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 template <DType D, ReduceOp::Kind K>
@@ -80,4 +80,4 @@ MPI_Op reduce_op(DType dtype, ReduceOp::Kind kind) {
   return MPI_OP_NULL;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -5,7 +5,7 @@
 
 #include "c10d/collective.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // The type to move elements with.
 MPI_Datatype move_type(DType dtype) noexcept;
@@ -16,4 +16,4 @@ MPI_Datatype reduce_type(DType dtype) noexcept;
 // the way, nor where collects_first().
 MPI_Op reduce_op(DType dtype, ReduceOp::Kind kind);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/native/collectives.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 struct Collection {
@@ -109,4 +109,4 @@ bool run(Round& round, const AllGatherV& op) {
                  {op.counts, size_of(op.output.dtype)});
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/native/collectives.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 // Two shots: reduces slice i of all inputs into the own output, then fetches the other slices from
@@ -47,4 +47,4 @@ bool run(Round& round, const AllReduce& op) {
   return false;
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

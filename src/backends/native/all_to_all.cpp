@@ -5,7 +5,7 @@
 
 #include "src/backends/native/collectives.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 struct Exchange {
@@ -221,4 +221,4 @@ bool run(Round& round, const AllToAllV& op) {
   }
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -2,7 +2,7 @@
 #include "kernels/reduce.h"
 #include "src/backends/native/collectives.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 // With one rank every op is a copy, or a reduction of one input: avg divides by 1, premul_sum
@@ -24,4 +24,4 @@ void run_alone(const Op& op) {
   std::visit([](const auto& any) { run(any); }, op);
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/native/collectives.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 bool inline_shot(Round& round, const Broadcast& op) {
@@ -76,4 +76,4 @@ bool run(Round& round, const Broadcast& op) {
   }
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

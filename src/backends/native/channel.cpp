@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 // Short of this, two copies cost less than asking for one.
@@ -101,4 +101,4 @@ void Receiver::answer(Answer answer) noexcept {
   place.lines().answers.give(answers_++, answer.id << 1 | (answer.stream ? 1u : 0u), place.bell());
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -8,7 +8,7 @@
 #include "src/backends/native/layout.h"
 #include "src/backends/native/team.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 enum class FrameKind : std::uint32_t {
   none,   // nothing here yet
@@ -103,4 +103,4 @@ class Receiver {
   std::uint64_t answers_ = 0;
 };
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

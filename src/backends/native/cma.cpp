@@ -3,7 +3,7 @@
 
 #include <cerrno>
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 int read_process(std::int64_t pid, std::uint64_t address, void* to, std::size_t bytes) noexcept {
   auto* out = static_cast<std::byte*>(to);
@@ -28,4 +28,4 @@ int write_process(std::int64_t pid, const iovec& target, const void* from,
   return static_cast<std::size_t>(put) == bytes ? 0 : EFAULT;
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 // Cross-memory attach: reads memory of another process of this user. Returns 0 or an errno: ESRCH,
 // the process is gone; EFAULT, it has nothing there; EPERM, ENOSYS, the kernel does not allow it.
@@ -16,4 +16,4 @@ int read_process(std::int64_t pid, std::uint64_t address, void* to, std::size_t 
 int write_process(std::int64_t pid, const iovec& target, const void* from,
                   std::size_t bytes) noexcept;
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

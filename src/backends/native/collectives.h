@@ -7,7 +7,7 @@
 
 // One function per op, each in the file named after it. They return false when the group broke:
 // Round::failure() has the cause.
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 using Side = Round::Side;
 
@@ -54,4 +54,4 @@ bool pull_slice(Round& round, const Choice& choice, const Reduction& reduction, 
 // of the root. In place is safe: nobody else touches the slice.
 bool push_slices(Round& round, const Choice& choice, const Reduction& reduction);
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -3,7 +3,7 @@
 
 #include "src/base/check.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 void Heap::add(std::uint32_t number, const std::shared_ptr<SharedMapping>& mapping,
                std::size_t share_bytes) {
@@ -36,4 +36,4 @@ std::byte* Heap::at(std::uint32_t segment, std::uint64_t offset, int rank) {
   return nullptr;
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -11,7 +11,7 @@
 #include "src/base/mutex.h"
 #include "src/net/shared_memory.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 // The registered memory of a group: segments with one equal share per rank, mapped by all ranks.
 class Heap {
@@ -43,4 +43,4 @@ class Heap {
   std::atomic<std::size_t> known_{0};
 };
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

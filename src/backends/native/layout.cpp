@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 // A quarter of it is a piece that stays in a core's L2 cache while it is copied and reduced.
@@ -56,4 +56,4 @@ std::byte* Layout::staging(std::byte* base, int rank, unsigned parity) const noe
   return base + staging_ + (static_cast<std::size_t>(rank) * 2 + parity) * half_bytes_;
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -14,7 +14,7 @@
 //
 //   plan | lines of rank 0..n-1 | counts of rank 0..n-1 | channels n x n
 //   | staging of rank 0..n-1 | rings n x n
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 inline constexpr std::size_t kInlineBytes = 40;
 inline constexpr std::size_t kSlots = 4;    // pieces of one staging half, for pipelining
@@ -121,4 +121,4 @@ class Layout {
   std::size_t lines_, counts_, channels_, staging_, rings_, bytes_;
 };
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 using std::chrono::steady_clock;
@@ -313,4 +313,4 @@ bool Messages::drain(Deadline deadline) {
   return true;
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

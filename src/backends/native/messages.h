@@ -17,7 +17,7 @@
 #include "src/base/mutex.h"
 #include "src/sync/progress_thread.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 // The point-to-point ops of one rank. Sends of a pair stay in order in its ring; recvs match them
 // by (peer, tag) in the order of posting. A short message travels whole and its send ends at once.
@@ -146,4 +146,4 @@ class Messages : public std::enable_shared_from_this<Messages> {
   int idle_steps_ C10D_GUARDED_BY(mutex_) = 0;
 };
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

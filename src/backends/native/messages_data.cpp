@@ -10,7 +10,7 @@
 #include "src/backends/native/messages.h"
 #include "src/base/log.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 // What one peer may have lying here without a recv.
@@ -350,4 +350,4 @@ bool Messages::read(int rank) {
   return true;
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

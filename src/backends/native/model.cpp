@@ -6,7 +6,7 @@
 
 // The built-in prices: what is known of machines before one was measured. They order choices; their
 // absolute values matter little.
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 constexpr double kMiB = 1 << 20;
@@ -234,4 +234,4 @@ double bound_us(const PlanKey& key, const Machine& machine) noexcept {
   return hop_of(machine) + copied / pace * (machine.crowded ? n / 2 : 1);
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -6,7 +6,7 @@
 
 #include "src/backends/native/cma.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 void introduce(Identity& own, std::uint64_t& word) noexcept {
   if (::getrandom(&word, sizeof word, GRND_NONBLOCK) != sizeof word) word = 0;  // not readable
@@ -20,4 +20,4 @@ bool is_readable(const Identity& theirs) noexcept {
          word == theirs.word;
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -5,7 +5,7 @@
 
 #include "src/backends/native/layout.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 // Writes down where `word`, a member of whoever calls, is to be found, and gives it a value.
 void introduce(Identity& own, std::uint64_t& word) noexcept;
@@ -13,4 +13,4 @@ void introduce(Identity& own, std::uint64_t& word) noexcept;
 // containers and security modules may not.
 bool is_readable(const Identity& theirs) noexcept;
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

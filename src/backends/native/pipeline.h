@@ -7,7 +7,7 @@
 
 #include "src/backends/native/round.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 // Who does what when data goes through staging in steps.
 struct Flow {
@@ -172,4 +172,4 @@ inline const std::byte* bytes_of(const ConstTensor& tensor) noexcept {
   return static_cast<const std::byte*>(tensor.data);
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 constexpr auto kPlannedKinds =
@@ -183,4 +183,4 @@ std::uint64_t Plan::hash() const noexcept {
   return hash;
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

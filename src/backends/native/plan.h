@@ -17,7 +17,7 @@
 
 // Which algorithm, store policy and chunk a call takes. Rank 0 prices every choice at group
 // creation and hands all ranks the winners, so that all take the same one.
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 enum class Algorithm : std::uint8_t {
   one_shot,  // through staging: whoever wants a result computes all of it
@@ -195,4 +195,4 @@ class Plan {
   std::array<std::array<std::array<Row, 2>, 2>, kPlannedOps> winners_{};
 };
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -9,7 +9,7 @@
 #include "src/backends/native/collectives.h"
 #include "src/sync/fiber.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 using Result = std::shared_ptr<const Failure>;  // null: done
@@ -143,4 +143,4 @@ bool Queue::drain(Deadline deadline) {
   return true;
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

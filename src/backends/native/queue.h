@@ -11,7 +11,7 @@
 #include "src/backends/native/team.h"
 #include "src/base/mutex.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 // An async call and the other end of its Work.
 struct PendingCall {
@@ -49,4 +49,4 @@ class Queue : public std::enable_shared_from_this<Queue> {
   bool fiber_due_ C10D_GUARDED_BY(mutex_) = false;  // a fiber is about to look for some
 };
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/native/collectives.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 // The root reads all inputs.
@@ -40,4 +40,4 @@ bool run(Round& round, const Reduce& op) {
   return false;
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

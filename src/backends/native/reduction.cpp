@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/native/collectives.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 // Reduced, and then copied to where else it belongs while it is in the L1 cache.
@@ -236,4 +236,4 @@ bool push_slices(Round& round, const Choice& choice, const Reduction& reduction)
   return round.leave();
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 constexpr std::size_t kLine = 64;
@@ -193,4 +193,4 @@ bool Round::await_free(std::size_t step, int reader, Word word) {
   return reader == kEveryRank ? await_all(word, done) : await(reader, word, done);
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

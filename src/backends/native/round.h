@@ -14,7 +14,7 @@
 #include "src/backends/native/share.h"
 #include "src/backends/native/team.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 // Pieces in which data goes through staging: `bytes` each, a multiple of 64 (the last may be
 // shorter), each in a slot of its own until kSlots are in use. The slots begin at `first`.
@@ -235,4 +235,4 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
   if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -17,7 +17,7 @@
 #include "src/net/socket.h"
 #include "src/sync/fiber.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 // Between looks at whether the group still stands.
@@ -267,4 +267,4 @@ bool Round::leave() {
   return await_all(&Progress::consumed, 1);
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 // Round trips of a flag between every two ranks, in nanoseconds: size x size, symmetric, zero with
 // oneself. Empty: not measured.
@@ -32,4 +32,4 @@ std::string distances(const RoundTrips& trips, bool far);
 // instead, in microseconds. Empty without a measurement.
 std::string describe(const RoundTrips& trips, double used_us);
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

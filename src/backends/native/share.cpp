@@ -9,7 +9,7 @@
 #include "src/backends/native/cma.h"
 #include "src/sync/fiber.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 // For a giver in the kernel, which copies a chunk in less than a millisecond but may have lost its
@@ -70,4 +70,4 @@ Gift give_chunk(ShareLines& lines, std::uint64_t key, std::int64_t taker_pid, co
   return done ? Gift::given : Gift::refused;
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -16,7 +16,7 @@
 // shared memory in the very call that writes. So the taker can take the places back: whoever was
 // stopped before that call writes nowhere when it goes on, and whoever is in it is soon out, for
 // the kernel stops nobody in the middle.
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 inline constexpr std::size_t kShareChunks = 64;
 // Below, what the two must tell each other costs more than a second core saves.
@@ -91,4 +91,4 @@ enum class Gift : std::uint8_t { none, given, refused };
 Gift give_chunk(ShareLines& lines, std::uint64_t key, std::int64_t taker_pid, const std::byte* from,
                 std::size_t bytes) noexcept;
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -18,7 +18,7 @@
 #include "src/backends/native/topology.h"
 #include "src/base/members.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 constexpr std::size_t kShareUnit = 4096;
@@ -175,4 +175,4 @@ Allocation Team::allocate(std::size_t bytes, Deadline deadline) {
   return {mapping->data() + own, bytes, mapping, mapping->data(), share_bytes};
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

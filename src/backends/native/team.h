@@ -15,7 +15,7 @@
 #include "src/net/shared_memory.h"
 #include "src/sync/wait.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 // A little before the counter wraps, so that every group that lives for a moment shows that it may.
 inline constexpr std::uint32_t kFirstEpoch = 0u - 500u;
@@ -96,4 +96,4 @@ class Team {
   std::vector<std::uint32_t> cpus_;
 };
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -16,7 +16,7 @@
 #include "src/backends/native/tuning.h"
 #include "src/base/log.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 using std::chrono::steady_clock;
@@ -188,4 +188,4 @@ void Team::agree_on_plan(Deadline deadline) {
                    .group = context_.group});
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

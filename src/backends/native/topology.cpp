@@ -7,7 +7,7 @@
 #include <chrono>
 #include <limits>
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 using std::chrono::steady_clock;
@@ -172,4 +172,4 @@ std::string describe(const RoundTrips& trips, double used_us) {
   return fmt::format("rtt {} us{}", range, count > 1 ? fmt::format(", {} groups", count) : "");
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

@@ -6,7 +6,7 @@
 #include "src/backends/native/round_trips.h"
 #include "src/backends/native/team.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 // Keeps the calling thread on the CPU numbered `place` among those that it may use, until the end
 // of this object: ranks that have just started may share one, and what they measure then is the
@@ -28,4 +28,4 @@ class OwnCpu {
 // more than kMeasuredRanks, and in a group that breaks.
 RoundTrips measure_round_trips(Team& team, Deadline deadline);
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

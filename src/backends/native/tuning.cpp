@@ -15,7 +15,7 @@
 #include "c10d/version.h"
 #include "src/base/host.h"
 
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 using Json = nlohmann::json;
@@ -149,4 +149,4 @@ PlanReport report_plan(const Plan& plan, const Prices& prices, const RoundTrips&
   return report;
 }
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native

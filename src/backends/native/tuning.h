@@ -10,7 +10,7 @@
 #include "src/backends/native/round_trips.h"
 
 // What `c10d-bench tune` measured: $XDG_CACHE_HOME/c10d/tune/<hash of the fingerprint>.json.
-namespace c10d::inline v0::native {
+namespace c10d { inline namespace v0 { namespace native {
 
 // What prices depend on: CPU, allowed CPUs, ranks, which of them are near and which far, CMA,
 // kernel, versions.
@@ -29,4 +29,4 @@ std::vector<Curve> load_tuning(const std::string& path, std::string_view fingerp
 PlanReport report_plan(const Plan& plan, const Prices& prices, const RoundTrips& trips,
                        const PlanQuery& query);
 
-}  // namespace c10d::inline v0::native
+}}}  // namespace c10d::v0::native
