@@ -31,7 +31,8 @@ bool one_shot(ModelRound& round, std::uint32_t epoch) {
   return true;
 }
 
-// More steps than slots, as in src/backends/native/pipeline.h; from all to all, or from one root.
+// More steps than slots, as in src/backends/native/collectives/staged_steps.h; from all to all, or
+// from one root.
 bool in_steps(ModelRound& round, std::uint32_t epoch, std::size_t steps, int root) {
   const bool every = root == ModelRound::kEveryRank;
   const Flow flow{.steps = steps,

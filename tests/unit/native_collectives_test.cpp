@@ -7,7 +7,7 @@
 #include <numeric>
 #include <random>
 
-#include "src/backends/native/topology.h"
+#include "src/backends/native/team/measure_latency.h"
 #include "tests/unit/native_ranks.h"
 
 namespace c10d { inline namespace v0 { namespace {

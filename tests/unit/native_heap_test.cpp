@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <latch>
 
-#include "src/backends/native/round.h"
+#include "src/backends/native/collectives/collective.h"
 #include "tests/unit/native_ranks.h"
 #include "tests/unit/shared_pages.h"
 

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "src/backends/native/peer_memory.h"
+#include "src/backends/native/memory/cma_probe.h"
 #include "tests/unit/native_ranks.h"
 
 namespace c10d { inline namespace v0 { namespace {

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <set>
 
-#include "src/backends/native/tuning.h"
+#include "src/backends/native/plan/tuning_file.h"
 #include "tests/temporary_directory.h"
 #include "tests/unit/native_ranks.h"
 

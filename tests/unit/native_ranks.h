@@ -17,9 +17,9 @@
 
 #include "c10d/backend.h"
 #include "kernels/reduce.h"
-#include "src/backends/native/messages.h"
-#include "src/backends/native/queue.h"
-#include "src/backends/native/team.h"
+#include "src/backends/native/collectives/queue.h"
+#include "src/backends/native/p2p/messages.h"
+#include "src/backends/native/team/team.h"
 #include "src/base/mutex.h"
 #include "src/recorder/signature.h"
 

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <numeric>
 
-#include "src/backends/native/peer_memory.h"
+#include "src/backends/native/memory/cma_probe.h"
 #include "src/sync/progress_thread.h"
 #include "tests/unit/native_ranks.h"
 

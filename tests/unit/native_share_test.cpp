@@ -2,8 +2,8 @@
 // Blocks that two ranks copy at once.
 #include <unistd.h>
 
-#include "src/backends/native/cma.h"
-#include "src/backends/native/share.h"
+#include "src/backends/native/memory/cma.h"
+#include "src/backends/native/memory/shared_copy.h"
 #include "tests/unit/native_ranks.h"
 
 namespace c10d { inline namespace v0 { namespace {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/backends/native/topology.h"
-
 #include <sched.h>
 
 #include <set>
 
+#include "src/backends/native/team/measure_latency.h"
 #include "src/base/cpu_topology.h"
 #include "src/base/host.h"
 #include "tests/unit/native_ranks.h"

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "src/backends/native/messages.h"
-#include "src/backends/native/queue.h"
-#include "src/backends/native/team.h"
-#include "src/backends/native/tuning.h"
+#include "src/backends/native/collectives/queue.h"
+#include "src/backends/native/p2p/messages.h"
+#include "src/backends/native/plan/tuning_file.h"
+#include "src/backends/native/team/team.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
