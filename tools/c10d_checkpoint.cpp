@@ -9,7 +9,7 @@
 #include <string>
 
 #include "c10d/parallel/checkpoint.h"
-#include "src/launch/output.h"
+#include "src/launch/line_output.h"
 
 namespace c10d { inline namespace v0 { namespace {
 

@@ -17,7 +17,7 @@
 #include "c10d/error.h"
 #include "c10d/launch.h"
 #include "src/base/host.h"
-#include "src/launch/output.h"
+#include "src/launch/line_output.h"
 #include "src/launch/signals.h"
 #include "src/net/socket.h"
 #include "src/net/token_file.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/base/host.h"
-#include "src/launch/port.h"
+#include "src/launch/reserve_port.h"
 #include "src/net/socket.h"
 #include "src/net/token.h"
 #include "tools/run_words.h"

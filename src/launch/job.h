@@ -12,7 +12,7 @@
 #include "c10d/launch.h"
 #include "src/launch/descriptor_limit.h"
 #include "src/launch/environment.h"
-#include "src/launch/output.h"
+#include "src/launch/line_output.h"
 #include "src/launch/rendezvous.h"
 #include "src/launch/signals.h"
 #include "src/launch/spawn.h"

@@ -17,7 +17,7 @@
 
 #include "c10d/env.h"
 #include "c10d/error.h"
-#include "src/launch/marked_processes.h"
+#include "src/launch/orphans.h"
 #include "src/launch/signals.h"
 #include "src/sync/thread.h"
 

@@ -16,8 +16,8 @@
 #include "src/base/sigpipe_guard.h"
 #include "src/net/frame.h"
 #include "src/net/socket.h"
+#include "src/store/key_value_table.h"
 #include "src/store/request_store.h"
-#include "src/store/table.h"
 
 namespace c10d { inline namespace v0 {
 

@@ -2,7 +2,7 @@
 #include <chrono>
 
 #include "src/base/mutex.h"
-#include "src/store/engine.h"
+#include "src/store/pending_requests.h"
 #include "src/store/request_store.h"
 
 namespace c10d { inline namespace v0 {

@@ -6,7 +6,7 @@
 #include "src/net/frame.h"
 #include "src/net/token.h"
 #include "src/store/protocol.h"
-#include "src/store/service.h"
+#include "src/store/server_state.h"
 
 namespace c10d { inline namespace v0 {
 

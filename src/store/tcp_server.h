@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "src/net/socket.h"
-#include "src/store/service.h"
+#include "src/store/server_state.h"
 
 namespace c10d { inline namespace v0 {
 

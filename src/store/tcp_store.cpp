@@ -20,7 +20,7 @@
 #include "src/net/socket.h"
 #include "src/net/token.h"
 #include "src/store/request_store.h"
-#include "src/store/service.h"
+#include "src/store/server_state.h"
 #include "src/store/tcp_options.h"
 #include "src/store/tcp_server.h"
 

@@ -12,7 +12,7 @@
 #include <set>
 
 #include "c10d/store.h"
-#include "src/launch/port.h"
+#include "src/launch/reserve_port.h"
 #include "src/net/socket.h"
 #include "tests/launch/process.h"
 #include "tests/temporary_directory.h"

@@ -11,8 +11,8 @@
 #include "src/base/members.h"
 #include "src/base/mutex.h"
 #include "src/group/bootstrap.h"
+#include "src/store/key_value_table.h"
 #include "src/store/request_store.h"
-#include "src/store/table.h"
 
 namespace c10d { namespace {
 

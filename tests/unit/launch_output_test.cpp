@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "c10d/launch.h"
-#include "src/launch/output.h"
+#include "src/launch/line_output.h"
 
 namespace c10d { inline namespace v0 { namespace {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/net/frame.h"
-#include "src/store/engine.h"
+#include "src/store/pending_requests.h"
 #include "src/store/protocol.h"
 
 namespace c10d::test { namespace {

@@ -18,7 +18,7 @@
 #include "src/control/store_silence.h"
 #include "src/group/group_state.h"
 #include "src/recorder/flight_recorder.h"
-#include "src/store/engine.h"
+#include "src/store/pending_requests.h"
 #include "src/store/request_store.h"
 #include "tests/unit/store_kinds.h"
 

@@ -13,7 +13,7 @@
 #include "src/net/handshake.h"
 #include "src/net/socket.h"
 #include "src/net/token.h"
-#include "src/store/service.h"
+#include "src/store/server_state.h"
 #include "tests/unit/store_kinds.h"
 
 namespace c10d::test { namespace {

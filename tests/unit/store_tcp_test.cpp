@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/launch/port.h"
+#include "src/launch/reserve_port.h"
 #include "src/net/handshake.h"
 #include "src/net/socket.h"
 #include "tests/unit/store_kinds.h"

@@ -11,7 +11,7 @@
 
 #include "src/backends/common/gathered_reduction.h"
 #include "src/backends/common/single_rank.h"
-#include "src/backends/gloo/mesh.h"
+#include "src/backends/gloo/context.h"
 #include "src/backends/gloo/point_to_point.h"
 #include "src/base/failure_text.h"
 #include "src/base/sigpipe_guard.h"

@@ -12,7 +12,7 @@
 #include "c10d/backend.h"
 #include "src/backends/common/owned_call.h"
 #include "src/backends/gloo/collectives.h"
-#include "src/backends/gloo/revocable_mesh.h"
+#include "src/backends/gloo/revocable_context.h"
 #include "src/sync/thread_pool.h"
 
 namespace c10d { inline namespace v0 {

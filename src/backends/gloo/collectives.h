@@ -12,7 +12,7 @@
 
 #include "c10d/collective.h"
 #include "c10d/store.h"
-#include "src/backends/gloo/revocable_mesh.h"
+#include "src/backends/gloo/revocable_context.h"
 #include "src/backends/gloo/scratch.h"
 
 namespace c10d { inline namespace v0 {

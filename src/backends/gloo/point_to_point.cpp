@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "src/backends/common/message_header.h"
-#include "src/backends/gloo/revocable_mesh.h"
+#include "src/backends/gloo/revocable_context.h"
 
 namespace c10d { inline namespace v0 {
 namespace {

@@ -8,8 +8,8 @@
 #include <functional>
 
 #include "src/backends/common/gathered_reduction.h"
+#include "src/backends/mpi/mpi_types.h"
 #include "src/backends/mpi/runtime.h"
-#include "src/backends/mpi/types.h"
 #include "src/base/members.h"
 
 namespace c10d { inline namespace v0 {

@@ -6,7 +6,7 @@
 
 #include "c10d/backend.h"
 #include "src/backends/mpi/collectives.h"
-#include "src/backends/mpi/transfers.h"
+#include "src/backends/mpi/p2p.h"
 
 namespace c10d { inline namespace v0 {
 

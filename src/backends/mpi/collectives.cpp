@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "src/backends/common/single_rank.h"
-#include "src/backends/mpi/direct.h"
+#include "src/backends/mpi/mpi_calls.h"
 #include "src/backends/mpi/runtime.h"
 #include "src/base/failure_text.h"
 #include "src/sync/progress_thread.h"

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "c10d/backend.h"
-#include "src/backends/mpi/channel.h"
-#include "src/backends/mpi/transfers.h"
+#include "src/backends/mpi/communicators.h"
+#include "src/backends/mpi/p2p.h"
 #include "src/sync/thread_pool.h"
 
 namespace c10d { inline namespace v0 {

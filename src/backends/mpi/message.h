@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "c10d/collective.h"
-#include "src/backends/mpi/channel.h"
+#include "src/backends/mpi/communicators.h"
 
 namespace c10d { inline namespace v0 {
 

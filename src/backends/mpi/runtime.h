@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "c10d/backend.h"
-#include "src/backends/mpi/channel.h"
+#include "src/backends/mpi/communicators.h"
 #include "src/base/no_destroy.h"
 
 namespace c10d { inline namespace v0 {

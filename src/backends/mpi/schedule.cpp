@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/backends/mpi/plan.h"
+#include "src/backends/mpi/schedule.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "kernels/reduce.h"
 #include "src/backends/common/gathered_reduction.h"
+#include "src/backends/mpi/mpi_types.h"
 #include "src/backends/mpi/runtime.h"
-#include "src/backends/mpi/types.h"
 
 namespace c10d { inline namespace v0 {
 namespace {

@@ -7,7 +7,7 @@
 #include "c10d/backend.h"
 #include "src/backends/common/owned_call.h"
 #include "src/backends/mpi/message.h"
-#include "src/backends/mpi/plan.h"
+#include "src/backends/mpi/schedule.h"
 #include "src/base/mutex.h"
 
 namespace c10d { inline namespace v0 {

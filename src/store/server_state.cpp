@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/store/service.h"
+#include "src/store/server_state.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #include <mpi.h>
 
 #include "c10d/collective.h"
-#include "src/backends/mpi/channel.h"
+#include "src/backends/mpi/communicators.h"
 
 namespace c10d { inline namespace v0 {
 

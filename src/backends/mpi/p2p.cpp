@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/backends/mpi/transfers.h"
+#include "src/backends/mpi/p2p.h"
 
 #include <fmt/format.h>
 #include <sched.h>

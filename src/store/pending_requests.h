@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/store/table.h"
+#include "src/store/key_value_table.h"
 
 namespace c10d { inline namespace v0 {
 

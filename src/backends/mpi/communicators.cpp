@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/backends/mpi/channel.h"
+#include "src/backends/mpi/communicators.h"
 
 #include <sched.h>
 
@@ -8,8 +8,8 @@
 #include <memory>
 #include <utility>
 
+#include "src/backends/mpi/mpi_types.h"
 #include "src/backends/mpi/runtime.h"
-#include "src/backends/mpi/types.h"
 
 namespace c10d { inline namespace v0 {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/launch/port.h"
+#include "src/launch/reserve_port.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>

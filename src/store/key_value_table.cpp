@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/store/table.h"
+#include "src/store/key_value_table.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/launch/output.h"
+#include "src/launch/line_output.h"
 
 #include <fmt/format.h>
 #include <poll.h>

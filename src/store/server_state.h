@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "src/net/handshake.h"
-#include "src/store/engine.h"
+#include "src/store/pending_requests.h"
 
 // The server of a TcpStore without its sockets: bytes in, bytes out. Everything here runs on one
 // thread.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/backends/mpi/types.h"
+#include "src/backends/mpi/mpi_types.h"
 
 #include <array>
 #include <utility>

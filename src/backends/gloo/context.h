@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "c10d/backend.h"
-#include "src/backends/gloo/revocable_mesh.h"
+#include "src/backends/gloo/revocable_context.h"
 
 namespace c10d { inline namespace v0 {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/backends/gloo/revocable_mesh.h"
+#include "src/backends/gloo/revocable_context.h"
 
 #include <gloo/transport/context.h>
 #include <gloo/transport/unbound_buffer.h>

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "c10d/collective.h"
-#include "src/backends/mpi/channel.h"
-#include "src/backends/mpi/direct.h"
+#include "src/backends/mpi/communicators.h"
+#include "src/backends/mpi/mpi_calls.h"
 #include "src/backends/mpi/runtime.h"
 
 namespace c10d { inline namespace v0 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/launch/marked_processes.h"
+#include "src/launch/orphans.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/backends/gloo/mesh.h"
+#include "src/backends/gloo/context.h"
 
 #include <fmt/format.h>
 #include <gloo/transport/tcp/device.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/store/engine.h"
+#include "src/store/pending_requests.h"
 
 #include <fmt/format.h>
 

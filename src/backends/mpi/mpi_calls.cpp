@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/backends/mpi/direct.h"
+#include "src/backends/mpi/mpi_calls.h"
 
 #include <climits>
 #include <cstring>
 #include <numeric>
 
 #include "src/backends/common/gathered_reduction.h"
-#include "src/backends/mpi/types.h"
+#include "src/backends/mpi/mpi_types.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
