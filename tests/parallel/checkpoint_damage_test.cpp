@@ -8,7 +8,7 @@
 #include <mutex>
 #include <set>
 
-#include "src/parallel/checkpoint_save.h"
+#include "src/parallel/checkpoint/save.h"
 #include "tests/contract/ranks.h"
 #include "tests/temporary_directory.h"
 

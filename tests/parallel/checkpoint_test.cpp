@@ -17,8 +17,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "src/parallel/checkpoint_files.h"
-#include "src/parallel/safetensors.h"
+#include "src/parallel/checkpoint/files.h"
+#include "src/parallel/checkpoint/safetensors.h"
 #include "tests/contract/ranks.h"
 #include "tests/temporary_directory.h"
 

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <thread>
 
-#include "src/parallel/buckets.h"
+#include "src/parallel/ddp/buckets.h"
 #include "tests/contract/ranks.h"
 #include "tests/parallel/model.h"
 

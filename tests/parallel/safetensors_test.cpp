@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The safetensors format, and what a hostile file may hold.
-#include "src/parallel/safetensors.h"
+#include "src/parallel/checkpoint/safetensors.h"
 
 #include <gtest/gtest.h>
 

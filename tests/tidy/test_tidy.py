@@ -62,13 +62,13 @@ BAD = {
          "examples/a.cpp": SPDX + '#include "src/base/log.h"\n'},
         'must not include "src/base/log.h"'),
     "a trainer includes internals": (
-        {**built("src/parallel", "fsdp.cpp"), "src/base/log.h": HEADER,
-         "src/parallel/fsdp.cpp": SPDX + '#include "src/base/log.h"\n'},
+        {**built("src/parallel/fsdp", "fsdp.cpp"), "src/base/log.h": HEADER,
+         "src/parallel/fsdp/fsdp.cpp": SPDX + '#include "src/base/log.h"\n'},
         'must not include "src/base/log.h"'),
     "a thick trainer": (
-        {**built("src/parallel", "fsdp.cpp", "fsdp_sums.cpp"),
-         "src/parallel/fsdp.cpp": SPDX + "int x;\n" * 300,
-         "src/parallel/fsdp_sums.cpp": SPDX + "int y;\n" * 299},
+        {**built("src/parallel/fsdp", "fsdp.cpp", "gradients.cpp"),
+         "src/parallel/fsdp/fsdp.cpp": SPDX + "int x;\n" * 300,
+         "src/parallel/fsdp/gradients.cpp": SPDX + "int y;\n" * 299},
         "fsdp.cpp:1: the shard engine has 601 lines in 2 files, limit 600"),
     "an include from nowhere": (
         {"src/base/thing.cpp": SPDX + '#include "thing.h"\n'}, '"thing.h" is no file here'),

@@ -14,8 +14,9 @@ from source import functions, includes, string_literals, without_comments
 MAX_FILE, MAX_FUNCTION, MAX_LINE, MAX_PUBLIC_HEADER = 500, 70, 100, 150
 # The trainers are thin: the files of one together.
 MAX_TRAINER = 600
-TRAINERS = {"reducer": r"src/parallel/(reducer|bucket)", "shard engine": r"src/parallel/fsdp",
-            "pipeline executor": r"src/parallel/pipeline"}
+TRAINERS = {"reducer": r"src/parallel/ddp/(reducer|bucket)",
+            "shard engine": r"src/parallel/fsdp/(fsdp|gradients)",
+            "pipeline executor": r"src/parallel/pipeline/(pipeline|activation_exchange)"}
 FOLDERS = ("include", "src", "kernels", "bench", "tools", "tests", "examples", "cmake", "docs",
            ".ci")
 CXX = (".h", ".cpp", ".cu", ".cuh")
