@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/block.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
@@ -9,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "bench/measure/block_runner.h"
 #include "c10d/error.h"
 #include "c10d/store.h"
 

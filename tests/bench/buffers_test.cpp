@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/buffers.h"
+#include "bench/measure/buffers.h"
 
 #include <gtest/gtest.h>
 

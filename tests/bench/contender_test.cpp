@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/contender.h"
-
 #include <gtest/gtest.h>
+
+#include "bench/measure/subject.h"
 
 namespace c10d::bench { namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/cross_check.h"
+#include "bench/commands/cross_check.h"
 
 #include <gtest/gtest.h>
 

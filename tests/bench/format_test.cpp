@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/format.h"
+#include "bench/text/format.h"
 
 #include <gtest/gtest.h>
 
-#include "bench/header.h"
+#include "bench/report/banner.h"
 
 namespace c10d::bench { namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/oracle.h"
+#include "bench/measure/oracle.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <numeric>
 #include <vector>
 
-#include "bench/arena.h"
-#include "bench/buffers.h"
+#include "bench/measure/arena.h"
+#include "bench/measure/buffers.h"
 #include "c10d/error.h"
 
 namespace c10d::bench { namespace {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/plan.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,11 +8,12 @@
 #include <sstream>
 #include <variant>
 
-#include "bench/algorithms.h"
-#include "bench/bandwidth.h"
-#include "bench/binding.h"
-#include "bench/option_table.h"
-#include "bench/options.h"
+#include "bench/cli/option_table.h"
+#include "bench/measure/cpu_binding.h"
+#include "bench/measure/native_algorithms.h"
+#include "bench/model/bandwidth.h"
+#include "bench/model/cases.h"
+#include "bench/model/options.h"
 #include "c10d/error.h"
 
 namespace c10d::bench { namespace {

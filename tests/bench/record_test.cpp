@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/record.h"
+#include "bench/model/record.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <limits>
 
-#include "bench/environment.h"
+#include "bench/measure/machine.h"
 #include "c10d/error.h"
 #include "tests/bench/schema.h"
 #include "tests/bench/synthetic.h"

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/report.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "bench/report_figures.h"
-#include "bench/svg.h"
+#include "bench/report/figures.h"
+#include "bench/report/html.h"
+#include "bench/text/svg.h"
 #include "tests/bench/synthetic.h"
 
 namespace c10d::bench { namespace {

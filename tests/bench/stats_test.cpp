@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/stats.h"
+#include "bench/model/stats.h"
 
 #include <gtest/gtest.h>
 

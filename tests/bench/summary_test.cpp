@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/summary.h"
+#include "bench/analyse/summary.h"
 
 #include <gtest/gtest.h>
 
 #include <sstream>
 
-#include "bench/bandwidth.h"
-#include "bench/csv.h"
-#include "bench/findings.h"
-#include "bench/format.h"
-#include "bench/header.h"
-#include "bench/table.h"
+#include "bench/analyse/warnings.h"
+#include "bench/model/bandwidth.h"
+#include "bench/report/banner.h"
+#include "bench/report/csv.h"
+#include "bench/report/table.h"
+#include "bench/text/format.h"
 #include "tests/bench/synthetic.h"
 
 namespace c10d::bench { namespace {

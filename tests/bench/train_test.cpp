@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/train.h"
+#include "bench/commands/train.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/watchdog.h"
+#include "bench/measure/watchdog.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
