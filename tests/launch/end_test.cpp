@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "tests/launch/process.h"
-#include "tools/restart_backoff.h"
+#include "tools/run/restart_backoff.h"
 
 namespace c10d { inline namespace v0 { namespace {
 

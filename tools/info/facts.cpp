@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/info_facts.h"
+#include "tools/info/facts.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>

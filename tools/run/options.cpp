@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/run_options.h"
+#include "tools/run/options.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -17,8 +17,8 @@
 #include "src/base/host.h"
 #include "src/base/suggest.h"
 #include "src/launch/spawn.h"
-#include "tools/run_hosts.h"
-#include "tools/run_words.h"
+#include "tools/run/args.h"
+#include "tools/run/hosts.h"
 
 namespace c10d { inline namespace v0 {
 namespace {

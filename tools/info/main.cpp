@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "src/recorder/format.h"
-#include "tools/info_facts.h"
-#include "tools/info_text.h"
+#include "tools/info/facts.h"
+#include "tools/info/text.h"
 
 namespace c10d { inline namespace v0 { namespace {
 

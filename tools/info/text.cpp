@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/info_text.h"
+#include "tools/info/text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

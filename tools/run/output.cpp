@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/run_output.h"
+#include "tools/run/output.h"
 
 #include <fmt/format.h>
 

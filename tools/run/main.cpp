@@ -21,10 +21,10 @@
 #include "src/launch/signals.h"
 #include "src/net/socket.h"
 #include "src/net/token_file.h"
-#include "tools/restart_backoff.h"
-#include "tools/run_elsewhere.h"
-#include "tools/run_options.h"
-#include "tools/run_output.h"
+#include "tools/run/options.h"
+#include "tools/run/other_launchers.h"
+#include "tools/run/output.h"
+#include "tools/run/restart_backoff.h"
 
 namespace c10d { inline namespace v0 { namespace {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/run_words.h"
+#include "tools/run/args.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 
-#include "tools/run_options.h"
+#include "tools/run/options.h"
 
 namespace c10d { inline namespace v0 {
 

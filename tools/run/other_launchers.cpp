@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/run_elsewhere.h"
+#include "tools/run/other_launchers.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include "src/launch/reserve_port.h"
 #include "src/net/socket.h"
 #include "src/net/token.h"
-#include "tools/run_words.h"
+#include "tools/run/args.h"
 
 namespace c10d { inline namespace v0 {
 namespace {

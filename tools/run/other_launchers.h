@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tools/run_options.h"
+#include "tools/run/options.h"
 
 namespace c10d { inline namespace v0 {
 

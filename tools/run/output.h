@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "tools/run_options.h"
+#include "tools/run/options.h"
 
 namespace c10d { inline namespace v0 {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/run_hosts.h"
+#include "tools/run/hosts.h"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@
 #include "c10d/error.h"
 #include "src/launch/spawn.h"
 #include "src/net/address.h"
-#include "tools/run_options.h"
-#include "tools/run_words.h"
+#include "tools/run/args.h"
+#include "tools/run/options.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
