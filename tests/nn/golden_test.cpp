@@ -6,7 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "examples/nn/optimizer.h"
+#include "examples/training/nn/optimizer.h"
 #include "tests/nn/run_layer.h"
 
 namespace nn { namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "examples/nn/idx.h"
+#include "examples/training/nn/idx.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <functional>
 
-#include "examples/nn/data.h"
+#include "examples/training/nn/data.h"
 #include "tests/temporary_directory.h"
 
 namespace nn { namespace {

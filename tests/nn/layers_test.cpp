@@ -10,7 +10,7 @@
 #include <random>
 #include <thread>
 
-#include "examples/nn/net.h"
+#include "examples/training/nn/net.h"
 #include "tests/nn/naive.h"
 #include "tests/nn/run_layer.h"
 

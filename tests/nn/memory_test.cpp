@@ -11,7 +11,7 @@
 
 #include "c10d/init.h"
 #include "c10d/parallel/checkpoint.h"
-#include "examples/nn/strategy.h"
+#include "examples/training/trainer/strategy.h"
 #include "tests/counted_allocations.h"
 #include "tests/temporary_directory.h"
 

@@ -9,7 +9,7 @@
 
 #include "c10d/init.h"
 #include "c10d/parallel/ddp.h"
-#include "examples/nn/strategy.h"
+#include "examples/training/trainer/strategy.h"
 
 namespace nn { namespace {
 

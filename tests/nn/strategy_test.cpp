@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the trainer counts on, whatever the strategy.
-#include "examples/nn/strategy.h"
+#include "examples/training/trainer/strategy.h"
 
 #include <gtest/gtest.h>
 

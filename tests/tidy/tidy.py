@@ -48,7 +48,7 @@ INCLUDE_RULES = [
                          "tests/counted_allocations.h", "tests/temporary_directory.h"]),
     (r"tests/(conformance|contract|install|examples)/", ["c10d/", "@", "tests/on_each_backend.h"]),
     (r"tests/chaos/", ["c10d/", "tests/conformance/", "@"]),
-    (r"tests/(nn/|fuzz/idx)", ["c10d/", "examples/nn/", "@", "tests/counted_allocations.h",
+    (r"tests/(nn/|fuzz/idx)", ["c10d/", "examples/training/", "@", "tests/counted_allocations.h",
                               "tests/temporary_directory.h"]),
     (r"tests/", ["c10d/", "src/", "kernels/", "bench/", "tools/", "tests/"]),
 ]
@@ -57,7 +57,7 @@ INCLUDE_RULES = [
 BELOW = [
     (r"gloo/", r"(src/backends/gloo|bench/peers)/"),
     (r"mpi\.h", r"(src/backends/mpi|bench/peers|tests)/"),
-    (r"(oneapi/dnnl/|dnnl)", r"(examples/nn|tests/nn)/"),
+    (r"(oneapi/dnnl/|dnnl)", r"(examples/training|tests/nn)/"),
     (r"(nccl|cuda|cuda_runtime)\.h", r"(src/backends/nccl|kernels|bench/peers|tests)/"),
     # The library's own locks are those that the compiler checks; its clients cannot see them.
     (r"(mutex|condition_variable)$", r"(src/base/mutex\.h|(src/parallel|bench|examples|tests)/)"),
