@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// store.h: what tests/unit/store_suite_test.cpp does not ask of every kind of store.
+// store.h: what tests/unit/store/suite_test.cpp does not ask of every kind of store.
 #include <stdlib.h>
 #include <unistd.h>
 

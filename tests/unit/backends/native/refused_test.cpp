@@ -11,7 +11,7 @@
 
 #include "src/backends/native/memory/cma_probe.h"
 #include "src/sync/progress_thread.h"
-#include "tests/unit/native_ranks.h"
+#include "tests/unit/backends/native/ranks.h"
 
 namespace c10d { inline namespace v0 { namespace {
 

@@ -8,7 +8,7 @@
 
 #include "src/backends/native/native.h"
 #include "src/sync/progress_thread.h"
-#include "tests/unit/native_ranks.h"
+#include "tests/unit/backends/native/ranks.h"
 
 namespace c10d { inline namespace v0 { namespace {
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Blocks that two ranks copy at once.
+#include "src/backends/native/memory/shared_copy.h"
+
 #include <unistd.h>
 
 #include "src/backends/native/memory/cma.h"
-#include "src/backends/native/memory/shared_copy.h"
-#include "tests/unit/native_ranks.h"
+#include "tests/unit/backends/native/ranks.h"
 
 namespace c10d { inline namespace v0 { namespace {
 

@@ -5,7 +5,7 @@
 
 #include "src/backends/native/plan/tuning_file.h"
 #include "tests/temporary_directory.h"
-#include "tests/unit/native_ranks.h"
+#include "tests/unit/backends/native/ranks.h"
 
 namespace c10d { inline namespace v0 { namespace native { namespace {
 

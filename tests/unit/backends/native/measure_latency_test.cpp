@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/native/team/measure_latency.h"
+
 #include <sched.h>
 
 #include <set>
 
-#include "src/backends/native/team/measure_latency.h"
 #include "src/base/cpu_topology.h"
 #include "src/base/host.h"
-#include "tests/unit/native_ranks.h"
+#include "tests/unit/backends/native/ranks.h"
 
 namespace c10d { inline namespace v0 { namespace {
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "src/net/url.h"
+
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -14,8 +16,7 @@
 #include "src/base/host.h"
 #include "src/net/token.h"
 #include "src/net/token_file.h"
-#include "src/net/url.h"
-#include "tests/unit/store_kinds.h"
+#include "tests/unit/store/kinds.h"
 
 namespace c10d { namespace {
 

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "src/backends/native/team/measure_latency.h"
-#include "tests/unit/native_ranks.h"
+#include "tests/unit/backends/native/ranks.h"
 
 namespace c10d { inline namespace v0 { namespace {
 

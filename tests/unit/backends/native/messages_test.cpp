@@ -5,7 +5,7 @@
 #include <random>
 
 #include "src/backends/native/memory/cma_probe.h"
-#include "tests/unit/native_ranks.h"
+#include "tests/unit/backends/native/ranks.h"
 
 namespace c10d { inline namespace v0 { namespace {
 

@@ -20,7 +20,7 @@
 #include "src/recorder/flight_recorder.h"
 #include "src/store/pending_requests.h"
 #include "src/store/request_store.h"
-#include "tests/unit/store_kinds.h"
+#include "tests/unit/store/kinds.h"
 
 namespace c10d::test { namespace {
 

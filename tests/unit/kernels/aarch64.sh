@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# usage: kernels_aarch64.sh SOURCE_DIR
+# usage: aarch64.sh SOURCE_DIR
 # Builds the kernels and their test for aarch64 and runs the test in an emulator. Exit status 77:
 # what that takes is not installed.
 set -euo pipefail
@@ -28,7 +28,7 @@ compile() { # SOURCE OPTIONS...
   objects+=("$object")
 }
 for source in "$root"/kernels/*.cpp; do compile "$source" -O2; done
-for source in "$root"/tests/unit/kernels_*_test.cpp; do compile "$source" -O1; done
+for source in "$root"/tests/unit/kernels/*_test.cpp; do compile "$source" -O1; done
 for source in gtest-all gtest_main; do compile "$gtest/src/$source.cc" -O0 -w; done
 
 $compiler -static "${objects[@]}" -o "$folder/unit_kernels"

@@ -14,7 +14,7 @@
 #include "src/net/socket.h"
 #include "src/net/token.h"
 #include "src/store/server_state.h"
-#include "tests/unit/store_kinds.h"
+#include "tests/unit/store/kinds.h"
 
 namespace c10d::test { namespace {
 

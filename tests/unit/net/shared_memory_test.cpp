@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "src/net/shared_memory.h"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -19,11 +21,10 @@
 #include <thread>
 #include <vector>
 
-#include "src/net/shared_memory.h"
 #include "src/net/socket.h"
 #include "src/net/token.h"
-#include "tests/unit/shared_pages.h"
-#include "tests/unit/store_kinds.h"
+#include "tests/unit/store/kinds.h"
+#include "tests/unit/sync/shared_pages.h"
 
 namespace c10d::test { namespace {
 

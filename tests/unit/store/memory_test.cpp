@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "c10d/init.h"
-#include "tests/unit/store_kinds.h"
+#include "tests/unit/store/kinds.h"
 
 namespace {
 

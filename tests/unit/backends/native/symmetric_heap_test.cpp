@@ -5,8 +5,8 @@
 #include <latch>
 
 #include "src/backends/native/collectives/collective.h"
-#include "tests/unit/native_ranks.h"
-#include "tests/unit/shared_pages.h"
+#include "tests/unit/backends/native/ranks.h"
+#include "tests/unit/sync/shared_pages.h"
 
 namespace c10d { inline namespace v0 { namespace {
 

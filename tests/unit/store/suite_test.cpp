@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/unit/store_kinds.h"
+#include "tests/unit/store/kinds.h"
 
 namespace c10d::test { namespace {
 

@@ -18,8 +18,8 @@
 #include "src/launch/reserve_port.h"
 #include "src/net/handshake.h"
 #include "src/net/socket.h"
-#include "tests/unit/store_kinds.h"
-#include "tests/unit/tcp_proxy.h"
+#include "tests/unit/store/kinds.h"
+#include "tests/unit/store/tcp_proxy.h"
 
 namespace c10d::test { namespace {
 
