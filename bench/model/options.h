@@ -28,7 +28,7 @@ enum class Command : std::uint8_t {
 };
 enum class Check : std::uint8_t { first, all, off };
 enum class Bind : std::uint8_t { automatic, set, core, none };
-// How ranks come to an op: from the one before it, or each time from a meeting (block.h).
+// How ranks come to an op: from the one before it, or each time from a meeting (block_runner.h).
 enum class Sync : std::uint8_t { loop, window, barrier };
 constexpr const char* to_string(Sync sync) noexcept {
   return sync == Sync::loop ? "loop" : sync == Sync::window ? "window" : "barrier";

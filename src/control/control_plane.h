@@ -38,7 +38,7 @@ class ControlPlane : public Control {
  public:
   // The recorder and counters of this rank.
   RankBlock& own_block() noexcept { return own_; }
-  // Of record_image.h.
+  // Of snapshot.h.
   std::span<const std::byte> image() const noexcept { return {mapping_->data(), mapping_->size()}; }
 
   // The part of announce() that only writes to memory, if there is one. agree() does the rest.

@@ -21,7 +21,7 @@ inline constexpr std::string_view kControlMemory = "c10d-control";
 // The layout of the control plane's memory: a GroupHeader, then one RankBlock per rank, which only
 // that rank writes, except where said. A group on one host has one shared mapping, which outlives a
 // SIGKILL of its writer; in a group on several hosts each rank has a mapping of its own. Another
-// program can read it: record_image.h.
+// program can read it: snapshot.h.
 
 enum class Presence : std::uint32_t { absent, joined, left };
 

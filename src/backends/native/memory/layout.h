@@ -75,7 +75,7 @@ struct alignas(128) RankLines {
   Identity identity;
   std::atomic<std::uint32_t> joined;
   std::atomic<std::uint32_t> reads_all;  // 1: this rank reads every peer's memory, 2: it cannot
-  alignas(128) std::atomic<std::uint64_t> echo;            // see topology.h
+  alignas(128) std::atomic<std::uint64_t> echo;            // see measure_latency.h
   std::atomic<std::uint32_t> round_trips[kMeasuredRanks];  // to each later rank, in nanoseconds
   alignas(128) std::atomic<std::uint32_t> answer;          // to PlanLines::ping
   std::atomic<std::uint64_t> block;                        // where that rank has one to be read

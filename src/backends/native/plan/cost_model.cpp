@@ -169,7 +169,7 @@ Moves direct_moves(const Choice& choice, const PlanKey& key, double n) noexcept 
 }
 
 // How much of the work of a pull is left to the busiest rank where the giver of a block helps, see
-// share.h: a root is helped by one rank at a time, and helps as one of all.
+// shared_copy.h: a root is helped by one rank at a time, and helps as one of all.
 double unshared_part(const PlanKey& key, const Machine& machine) noexcept {
   const double n = machine.ranks;
   const double block = static_cast<double>(key.bytes) / (key.op == OpKind::broadcast ? 1 : n);
