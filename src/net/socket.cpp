@@ -52,11 +52,6 @@ void check_loopback(const std::vector<Address>& addresses, const std::string& pr
 
 }  // namespace
 
-void Fd::reset(int fd) noexcept {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = fd;
-}
-
 std::string error_text(int error) { return std::generic_category().message(error); }
 
 int poll_timeout(Deadline deadline) noexcept {
