@@ -10,7 +10,6 @@
 #include <tuple>
 
 #include "c10d/error.h"
-#include "src/launch/spawn.h"
 
 namespace c10d { inline namespace v0 {
 namespace {

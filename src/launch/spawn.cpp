@@ -18,7 +18,6 @@
 #include "c10d/env.h"
 #include "c10d/error.h"
 #include "src/launch/orphans.h"
-#include "src/launch/signals.h"
 #include "src/sync/thread.h"
 
 namespace c10d { inline namespace v0 {
