@@ -25,17 +25,17 @@ class CallbackThread {
     MutexLock lock(mutex_);
     return queue_.size();
   }
-  void take(std::list<Callback>& callbacks) noexcept {
+  void take(std::list<detail::Callback>& callbacks) noexcept {
     MutexLock lock(mutex_);
     queue_.splice(queue_.end(), callbacks);
     changed_.notify_one();
   }
 
  private:
-  std::list<Callback> next() {
+  std::list<detail::Callback> next() {
     MutexLock lock(mutex_);
     while (queue_.empty()) changed_.wait(mutex_);
-    std::list<Callback> first;
+    std::list<detail::Callback> first;
     first.splice(first.end(), queue_, queue_.begin());
     return first;
   }
@@ -45,12 +45,12 @@ class CallbackThread {
 
   Mutex mutex_;
   CondVar changed_;
-  std::list<Callback> queue_ C10D_GUARDED_BY(mutex_);
+  std::list<detail::Callback> queue_ C10D_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
-void run_callback(const Callback& callback) noexcept try {
+void run_callback(const detail::Callback& callback) noexcept try {
   const detail::WorkShared& work = *callback.work;
   callback.call(work.state.load(std::memory_order_acquire) == WorkState::ok ? nullptr
                                                                             : &work.failure);
@@ -77,7 +77,7 @@ void prepare_callbacks() {
                                           waiting)});
 }
 
-void run_on_callback_thread(std::list<Callback>& callbacks) noexcept {
+void run_on_callback_thread(std::list<detail::Callback>& callbacks) noexcept {
   if (!callbacks.empty()) of_this_process<CallbackThread>().take(callbacks);
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/base/timeouts.h"
+#include "src/group/callback_thread.h"
 #include "src/group/work_shared.h"
 
 namespace c10d { inline namespace v0 {
@@ -51,7 +52,7 @@ bool finish(const std::shared_ptr<detail::WorkShared>& work, std::optional<Failu
   }
   if (over) over();
   if (follower) follower(failure_of(shared));
-  for (Callback& callback : callbacks) callback.work = work;
+  for (detail::Callback& callback : callbacks) callback.work = work;
   run_on_callback_thread(callbacks);
   return true;
 }

@@ -9,10 +9,17 @@
 
 #include "c10d/work.h"
 #include "src/base/mutex.h"
-#include "src/group/callback_thread.h"
 #include "src/sync/process_singleton.h"
 
 namespace c10d { inline namespace v0 { namespace detail {
+
+struct WorkShared;
+
+// What a user gave to Work::then.
+struct Callback {
+  std::function<void(const Failure*)> call;
+  std::shared_ptr<WorkShared> work;  // set once the work is done: keeps its failure
+};
 
 // The state behind a Work. Who claims it ends it: `state` leaves `running` exactly once, under the
 // mutex, after failure and source are written; readers that see a terminal state may read both
