@@ -10,8 +10,6 @@
 
 #include "src/base/log.h"
 #include "src/base/members.h"
-#include "src/control/shm_control.h"
-#include "src/control/store_control.h"
 #include "src/recorder/dump.h"
 
 namespace c10d { inline namespace v0 {
@@ -245,12 +243,6 @@ Failure ControlPlane::counts_mismatch(std::uint64_t sequence, int sender, int re
   failure.op = to_string(OpKind::all_to_all_v);
   failure.sequence = sequence;
   return failure;
-}
-
-std::shared_ptr<ControlPlane> make_control_plane(const ControlOptions& options) {
-  for (const Member& member : options.members)
-    if (!member.same_host) return make_store_control(options);
-  return make_shm_control(options);
 }
 
 }}  // namespace c10d::v0

@@ -144,10 +144,6 @@ class ControlPlane : public Control {
 std::shared_ptr<SharedMapping> memory_for(const ControlOptions& options, int first_rank, int ranks,
                                           std::size_t more = 0);
 
-// In shared memory when all members are on one host, else over the store. Collective; returns when
-// all ranks are in.
-std::shared_ptr<ControlPlane> make_control_plane(const ControlOptions& options);
-
 inline constexpr std::chrono::milliseconds kMonitorPeriod{20};
 inline constexpr std::chrono::seconds kLateOp{
     10};  // a running op is warned about after this, and every so often

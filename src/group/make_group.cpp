@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "src/base/members.h"
+#include "src/control/make_control_plane.h"
 #include "src/group/group_state.h"
 #include "src/group/store_exchange.h"
 

@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "src/base/members.h"
-#include "src/control/control_plane.h"
+#include "src/control/make_control_plane.h"
 #include "src/recorder/flight_recorder.h"
 
 namespace c10d { namespace {

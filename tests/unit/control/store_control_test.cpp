@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "c10d/init.h"
-#include "src/control/control_plane.h"
 #include "src/control/group_formation.h"
+#include "src/control/make_control_plane.h"
 #include "src/control/store_silence.h"
 #include "src/group/group_state.h"
 #include "src/recorder/flight_recorder.h"

@@ -9,7 +9,7 @@
 #include <random>
 #include <thread>
 
-#include "src/control/control_plane.h"
+#include "src/control/make_control_plane.h"
 #include "src/net/socket.h"
 #include "src/recorder/format.h"
 
