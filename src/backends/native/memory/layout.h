@@ -17,8 +17,6 @@
 namespace c10d { inline namespace v0 { namespace native {
 
 inline constexpr std::size_t kInlineBytes = 40;
-inline constexpr std::size_t kSlots = 4;    // pieces of one staging half, for pipelining
-static_assert(kSlots >= 3);                 // see run_two_shots()
 inline constexpr std::size_t kOffers = 64;  // open at a time, from one rank to another
 inline constexpr std::size_t kCpuWords = 16;
 inline constexpr int kMeasuredRanks = 32;  // whose round trips are measured
@@ -75,7 +73,7 @@ struct alignas(128) RankLines {
   Identity identity;
   std::atomic<std::uint32_t> joined;
   std::atomic<std::uint32_t> reads_all;  // 1: this rank reads every peer's memory, 2: it cannot
-  alignas(128) std::atomic<std::uint64_t> echo;            // see measure_latency.h
+  alignas(128) std::atomic<std::uint64_t> echo;            // see measure_latency.cpp
   std::atomic<std::uint32_t> round_trips[kMeasuredRanks];  // to each later rank, in nanoseconds
   alignas(128) std::atomic<std::uint32_t> answer;          // to PlanLines::ping
   std::atomic<std::uint64_t> block;                        // where that rank has one to be read

@@ -19,8 +19,6 @@
 namespace c10d { inline namespace v0 { namespace native {
 
 inline constexpr std::size_t kShareChunks = 64;
-// Below, what the two must tell each other costs more than a second core saves.
-inline constexpr std::size_t kLeastShared = std::size_t{32} << 10;
 
 // Of the taker.
 struct alignas(128) ShareLines {

@@ -53,6 +53,11 @@ constexpr std::uint32_t one_way_chunk(std::uint32_t chunk, std::uint64_t bytes) 
       std::min<std::uint64_t>(chunk, std::max(kLeast, (bytes + 3) / 4)));
 }
 
+inline constexpr std::size_t kSlots = 4;  // pieces of one staging half, for pipelining
+static_assert(kSlots >= 3);               // see run_two_shots()
+// Two ranks copy a block together (shared_copy.h) from here on: below, what they must tell each
+// other costs more than a second core saves.
+inline constexpr std::size_t kLeastShared = std::size_t{32} << 10;
 inline constexpr std::uint32_t kChunks[] = {32u << 10, 128u << 10, 512u << 10};
 // Everything that a plan can say, cheapest idea first: ties go to the earlier.
 std::span<const Choice> choices() noexcept;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 
-#include "src/backends/native/memory/layout.h"
 #include "src/backends/native/plan/algorithm_plan.h"
 
 // The built-in prices: what is known of machines before one was measured. They order choices; their

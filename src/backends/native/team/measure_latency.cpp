@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/backends/native/team/measure_latency.h"
-
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
-#include <limits>
+
+#include "src/backends/native/team/team.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
@@ -85,24 +82,6 @@ bool measure_pairs(Team& team, Echoes& echoes, std::uint64_t& pair) {
 
 }  // namespace
 
-OwnCpu::OwnCpu(int place) noexcept {
-  CPU_ZERO(&allowed_);
-  if (sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) return;
-  int left = place % std::max(CPU_COUNT(&allowed_), 1);
-  for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed_) || left-- > 0) continue;
-    cpu_set_t own;
-    CPU_ZERO(&own);
-    CPU_SET(cpu, &own);
-    pinned_ = sched_setaffinity(0, sizeof own, &own) == 0;
-    return;
-  }
-}
-
-OwnCpu::~OwnCpu() {
-  if (pinned_) sched_setaffinity(0, sizeof allowed_, &allowed_);
-}
-
 RoundTrips measure_round_trips(Team& team, Deadline deadline) {
   const int size = team.size();
   if (size < 2 || size > kMeasuredRanks || team.crowded()) return {};
@@ -120,56 +99,6 @@ RoundTrips measure_round_trips(Team& team, Deadline deadline) {
       trips.ns[a * n + b] = trips.ns[b * n + a] =
           team.lines(static_cast<int>(a)).round_trips[b].load(std::memory_order_relaxed);
   return trips;
-}
-
-std::vector<int> near_groups(const RoundTrips& trips, int size) {
-  std::vector<int> group(static_cast<std::size_t>(size), 0);
-  if (trips.ns.empty()) return group;
-  std::uint32_t nearest = std::numeric_limits<std::uint32_t>::max();
-  for (int a = 0; a < size; ++a)
-    for (int b = a + 1; b < size; ++b) nearest = std::min(nearest, trips.between(a, b));
-  // Each rank joins the first group with a member that is near; ranks come in order, so groups are
-  // numbered by their first rank.
-  int groups = 0;
-  for (int rank = 0; rank < size; ++rank) {
-    int& own = group[static_cast<std::size_t>(rank)] = -1;
-    for (int other = 0; other < rank && own < 0; ++other)
-      if (trips.between(rank, other) / 2 <= nearest) own = group[static_cast<std::size_t>(other)];
-    if (own < 0) own = groups++;
-  }
-  return group;
-}
-
-std::string distances(const RoundTrips& trips, bool far) {
-  std::string letters;
-  for (int a = 0; a + 1 < trips.size; ++a) {
-    if (a > 0) letters += ' ';
-    for (int b = a + 1; b < trips.size; ++b) {
-      const std::uint32_t ns = trips.between(a, b);
-      letters += (ns > kBelievedNs ? far : ns > kFarNs) ? 'f' : 'n';
-    }
-  }
-  const bool some_near = letters.find('n') != letters.npos;
-  const bool some_far = letters.find('f') != letters.npos;
-  if (some_near && some_far) return letters;
-  return some_far || (far && !some_near) ? "far" : "near";
-}
-
-std::string describe(const RoundTrips& trips, double used_us) {
-  if (trips.ns.empty()) return {};
-  std::uint32_t least = std::numeric_limits<std::uint32_t>::max(), most = 0;
-  for (int a = 0; a < trips.size; ++a)
-    for (int b = a + 1; b < trips.size; ++b) {
-      if (trips.between(a, b) > kBelievedNs) continue;
-      least = std::min(least, trips.between(a, b));
-      most = std::max(most, trips.between(a, b));
-    }
-  if (most == 0) return fmt::format("rtt {:.2f} us, assumed", used_us);
-  const auto groups = near_groups(trips, trips.size);
-  const int count = *std::max_element(groups.begin(), groups.end()) + 1;
-  const std::string range = least == most ? fmt::format("{:.2f}", least * 1e-3)
-                                          : fmt::format("{:.2f}-{:.2f}", least * 1e-3, most * 1e-3);
-  return fmt::format("rtt {} us{}", range, count > 1 ? fmt::format(", {} groups", count) : "");
 }
 
 }}}  // namespace c10d::v0::native

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "src/backends/native/memory/cma_probe.h"
-#include "src/backends/native/team/measure_latency.h"
+#include "src/backends/native/team/own_cpu.h"
 #include "src/base/members.h"
 
 namespace c10d { inline namespace v0 { namespace native {

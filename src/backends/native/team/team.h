@@ -96,4 +96,9 @@ class Team {
   std::vector<std::uint32_t> cpus_;
 };
 
+// Collective, once, before the first op of a group; 10 ms at most, and microseconds where ranks are
+// few. Measures nothing where ranks share CPUs (that would measure the scheduler), where they are
+// more than kMeasuredRanks, and in a group that breaks.
+RoundTrips measure_round_trips(Team& team, Deadline deadline);
+
 }}}  // namespace c10d::v0::native

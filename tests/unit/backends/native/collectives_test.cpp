@@ -7,7 +7,7 @@
 #include <numeric>
 #include <random>
 
-#include "src/backends/native/team/measure_latency.h"
+#include "src/backends/native/team/own_cpu.h"
 #include "tests/unit/backends/native/ranks.h"
 
 namespace c10d { inline namespace v0 { namespace {

@@ -3,9 +3,6 @@
 
 #include <sched.h>
 
-#include "src/backends/native/plan/latency_matrix.h"
-#include "src/backends/native/team/team.h"
-
 namespace c10d { inline namespace v0 { namespace native {
 
 // Keeps the calling thread on the CPU numbered `place` among those that it may use, until the end
@@ -22,10 +19,5 @@ class OwnCpu {
   cpu_set_t allowed_;
   bool pinned_ = false;
 };
-
-// Collective, once, before the first op of a group; 10 ms at most, and microseconds where ranks are
-// few. Measures nothing where ranks share CPUs (that would measure the scheduler), where they are
-// more than kMeasuredRanks, and in a group that breaks.
-RoundTrips measure_round_trips(Team& team, Deadline deadline);
 
 }}}  // namespace c10d::v0::native
