@@ -3,7 +3,9 @@
 
 #include <cstddef>
 
-#include "kernels/reduce.h"
+#include "c10d/collective.h"
+#include "c10d/tensor.h"
+#include "kernels/copy.h"
 
 namespace c10d { inline namespace v0 {
 
