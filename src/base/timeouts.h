@@ -15,4 +15,12 @@ inline constexpr Duration capped(Duration timeout) noexcept {
   return std::min(timeout, kLongestTimeout);
 }
 
+// With a store, where no deadline says more.
+inline constexpr std::chrono::seconds kStorePatience{2};
+
+// For a request that needs no wait, of a call with this deadline: also one that is late asks.
+inline Duration patience_until(Deadline deadline) {
+  return std::max<Duration>(deadline - std::chrono::steady_clock::now(), kStorePatience);
+}
+
 }}  // namespace c10d::v0

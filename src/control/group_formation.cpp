@@ -11,7 +11,7 @@
 #include "src/base/failure_text.h"
 #include "src/base/log.h"
 #include "src/base/members.h"
-#include "src/base/store_timeouts.h"
+#include "src/base/timeouts.h"
 
 namespace c10d { inline namespace v0 {
 namespace {

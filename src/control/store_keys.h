@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "c10d/store.h"
-#include "src/base/store_timeouts.h"
+#include "src/base/timeouts.h"
 
 namespace c10d { inline namespace v0 {
 

@@ -15,7 +15,7 @@
 
 #include "src/base/failure_text.h"
 #include "src/base/members.h"
-#include "src/base/store_timeouts.h"
+#include "src/base/timeouts.h"
 #include "src/control/forming.h"
 #include "src/group/bootstrap.h"
 

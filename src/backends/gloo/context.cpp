@@ -15,7 +15,7 @@
 #include "src/base/mutex.h"
 #include "src/base/no_destroy.h"
 #include "src/base/sigpipe_guard.h"
-#include "src/base/store_timeouts.h"
+#include "src/base/timeouts.h"
 #include "src/net/address.h"
 #include "src/net/socket.h"
 #include "src/sync/thread.h"
