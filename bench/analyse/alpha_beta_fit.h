@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/analyse/summary.h"
+#include "bench/analyse/op_table.h"
 
 namespace c10d::bench {
 

@@ -211,18 +211,6 @@ void compare_with_base(const CellKey& table, double equiv, SizeRow& row, const G
 
 }  // namespace
 
-std::string OpTable::title() const {
-  std::string text = key.op;
-  if (!key.dtype.empty()) text += ' ' + key.dtype;
-  if (!key.redop.empty()) text += ' ' + key.redop;
-  if (key.root >= 0) text += fmt::format(", root {}", key.root);
-  if (key.place == "in") text += ", in place";
-  if (key.concurrent > 1) text += fmt::format(", {} at once", key.concurrent);
-  if (key.cache != "hot")
-    text += fmt::format(", {} buffers", key.cache == "rotate" ? "rotating" : key.cache);
-  return text;
-}
-
 Summary summarise(const Results& results, bool compare, double equiv, double min_effect) {
   Summary summary;
   summary.backends = backends_of(results);

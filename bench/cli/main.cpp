@@ -6,6 +6,7 @@
 #include <exception>
 #include <string_view>
 
+#include "bench/cli/options.h"
 #include "bench/commands/cross_check.h"
 #include "bench/commands/doctor.h"
 #include "bench/commands/explain.h"
@@ -14,10 +15,9 @@
 #include "bench/commands/store.h"
 #include "bench/commands/train.h"
 #include "bench/commands/tune.h"
-#include "bench/measure/roofline.h"
-#include "bench/model/options.h"
 #include "bench/report/html.h"
 #include "bench/run/controller.h"
+#include "bench/run/roofline.h"
 #include "c10d/error.h"
 
 namespace c10d::bench { namespace {

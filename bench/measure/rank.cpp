@@ -11,6 +11,7 @@
 #include <set>
 
 #include "bench/measure/block_runner.h"
+#include "bench/measure/case_list.h"
 #include "bench/measure/cpu_binding.h"
 #include "bench/measure/machine.h"
 #include "bench/measure/native_algorithms.h"

@@ -113,15 +113,4 @@ inline Duration duration_of(double seconds) {
 // Every fourth case is measured once more as a control: enough to see what a ratio is worth.
 constexpr bool is_control_case(std::size_t index) noexcept { return index % 4 == 0; }
 
-// Parses the command line. Returns nothing but an exit code when there is nothing to run (help,
-// version), else options. Prints help on stdout, mistakes on stderr with exit code 2.
-struct Parsed {
-  std::optional<int> exit_code;
-  Options options;
-};
-Parsed parse_options(int argc, const char* const* argv);
-
-// The cases of these options at `ranks` ranks. Throws InvalidArgument when there is none.
-std::vector<Case> cases_of(const Options& options, int ranks);
-
 }  // namespace c10d::bench

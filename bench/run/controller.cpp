@@ -16,11 +16,12 @@
 #include <string_view>
 #include <thread>
 
+#include "bench/measure/case_list.h"
 #include "bench/measure/machine.h"
 #include "bench/measure/native_algorithms.h"
 #include "bench/measure/rank.h"
-#include "bench/measure/roofline.h"
 #include "bench/measure/subject.h"
+#include "bench/run/roofline.h"
 #include "bench/run/session.h"
 #include "bench/run/signal_guard.h"
 #include "bench/text/format.h"

@@ -9,11 +9,12 @@
 #include <variant>
 
 #include "bench/cli/option_table.h"
+#include "bench/cli/options.h"
+#include "bench/measure/case_list.h"
 #include "bench/measure/cpu_binding.h"
 #include "bench/measure/native_algorithms.h"
 #include "bench/model/bandwidth.h"
 #include "bench/model/cases.h"
-#include "bench/model/options.h"
 #include "c10d/error.h"
 
 namespace c10d::bench { namespace {

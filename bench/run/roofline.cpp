@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/measure/roofline.h"
+#include "bench/run/roofline.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
