@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <charconv>
 
-#include "tools/run/options.h"
-
 namespace c10d { inline namespace v0 {
 
 void usage_error(const std::string& what) {

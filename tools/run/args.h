@@ -8,6 +8,12 @@
 
 namespace c10d { inline namespace v0 {
 
+// What ends the program before it starts anything.
+struct EarlyExit {
+  int code = 0;
+  std::string text;  // on stdout when the code is 0, else on stderr
+};
+
 // Ends the program with "c10d-run: WHAT".
 [[noreturn]] void usage_error(const std::string& what);
 

@@ -13,7 +13,6 @@
 #include "src/launch/spawn.h"
 #include "src/net/address.h"
 #include "tools/run/args.h"
-#include "tools/run/options.h"
 
 namespace c10d { inline namespace v0 {
 namespace {

@@ -17,7 +17,6 @@
 #include "src/base/host.h"
 #include "src/base/suggest.h"
 #include "src/launch/spawn.h"
-#include "tools/run/args.h"
 #include "tools/run/hosts.h"
 
 namespace c10d { inline namespace v0 {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "c10d/launch.h"
+#include "tools/run/args.h"
 
 namespace c10d { inline namespace v0 {
 
@@ -34,12 +35,6 @@ struct RunOptions {
   std::map<int, Streams> redirects, tees;  // by rank; -1 = every rank
   std::set<int> shown_ranks;               // on the console; empty = all
   std::vector<std::string> warnings;
-};
-
-// What ends the program before it starts anything.
-struct EarlyExit {
-  int code = 0;
-  std::string text;  // on stdout when the code is 0, else on stderr
 };
 
 // Reads argv, then PET_* for what argv leaves open. Throws EarlyExit: help, version, or a usage
