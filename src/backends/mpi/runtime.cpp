@@ -150,7 +150,7 @@ void initialise() {
 
 }  // namespace
 
-void call_apart(std::function<void()> call, const Channel::Look& look) {
+void call_apart(std::function<void()> call, const std::function<void()>& look) {
   struct Apart {
     Mutex mutex;
     CondVar changed;
@@ -210,7 +210,7 @@ void check_startable(const BackendContext& context) {
                                   line_to_type(context.size)));
 }
 
-void start_mpi(const BackendContext& context, const Channel::Look& look) {
+void start_mpi(const BackendContext& context, const std::function<void()>& look) {
   MutexLock lock(start_mutex);
   if (!is_initialised()) {
     check_not_failed(context);
