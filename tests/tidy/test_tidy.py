@@ -49,6 +49,32 @@ BAD = {
     "core includes a backend": (
         {"src/base/thing.cpp": SPDX + '#include "src/backends/native/heap.h"\n',
          "src/backends/native/heap.h": HEADER}, 'must not include "src/backends/native/heap.h"'),
+    "a floor includes a higher one": (
+        {"src/base/thing.cpp": SPDX + '#include "src/group/work.h"\n',
+         "src/group/work.h": HEADER}, 'must not include "src/group/work.h"'),
+    "a floor of native includes a higher one": (
+        {"src/backends/native/plan/a.h": HEADER + '#include "src/backends/native/team/b.h"\n',
+         "src/backends/native/team/b.h": HEADER},
+        'must not include "src/backends/native/team/b.h"'),
+    "a wing of the benchmark includes a higher one": (
+        {"bench/model/a.h": HEADER + '#include "bench/cli/b.h"\n', "bench/cli/b.h": HEADER},
+        'must not include "bench/cli/b.h"'),
+    "two trainers include each other": (
+        {"src/parallel/ddp/a.h": HEADER + '#include "src/parallel/fsdp/b.h"\n',
+         "src/parallel/fsdp/b.h": HEADER}, 'must not include "src/parallel/fsdp/b.h"'),
+    "pairs that include each other": (
+        {**built("src/net", "a.cpp", "b.cpp"), "src/net/a.h": HEADER, "src/net/b.h": HEADER,
+         "src/net/a.cpp": SPDX + '#include "src/net/a.h"\n#include "src/net/b.h"\n',
+         "src/net/b.cpp": SPDX + '#include "src/net/b.h"\n#include "src/net/a.h"\n'},
+        "pairs include each other: src/net/a -> src/net/b -> src/net/a"),
+    "a circle through a third pair": (
+        {"src/net/a.h": HEADER + '#include "src/net/b.h"\n',
+         "src/net/b.h": HEADER + '#include "src/net/c.h"\n',
+         "src/net/c.h": HEADER + '#include "src/net/a.h"\n'},
+        "pairs include each other: src/net/a -> src/net/b -> src/net/c -> src/net/a"),
+    "a crowded folder": (
+        {**built("src/net", *(f"{n}.cpp" for n in range(25))),
+         **{f"src/net/{n}.cpp": SPDX for n in range(25)}}, "src/net:1: 25 sources, limit 24"),
     "one backend includes another": (
         {**built("src/backends/mpi", "mpi.cpp"), "src/backends/native/heap.h": HEADER,
          "src/backends/mpi/mpi.cpp": SPDX + '#include "src/backends/native/heap.h"\n'},
