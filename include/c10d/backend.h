@@ -16,7 +16,7 @@
 #include "c10d/store.h"
 #include "c10d/work.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // What a backend gets to know of the group that it serves.
 struct BackendContext {
@@ -108,4 +108,4 @@ struct BackendModule {
   std::unique_ptr<Backend> (*create)(BackendContext) = nullptr;  // as BackendFactory
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

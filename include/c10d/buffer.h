@@ -7,7 +7,7 @@
 
 #include "c10d/tensor.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Memory from a backend, untyped: Buffer is what users hold. It is a symmetric heap (OpenSHMEM,
 // NVSHMEM) where the backend has one: every rank can access the memory of all ranks. Elsewhere it
@@ -70,4 +70,4 @@ class Buffer {
   Allocation allocation_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -12,7 +12,7 @@
 // Ops as values, for ProcessGroup::submit(), Batch and backends: one struct per op. The methods of
 // ProcessGroup describe what each op does, in-place use and errors. Counts are in elements; n is
 // the size of the group, k any number.
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // How the elements of the ranks are combined. Converts from its Kind: ReduceOp::max.
 struct ReduceOp {
@@ -196,4 +196,4 @@ C10D_API std::string_view to_string(OpKind kind) noexcept;
 // The op of that name. Throws InvalidArgument that lists the names and suggests the nearest one.
 C10D_API OpKind op_from_string(std::string_view name);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

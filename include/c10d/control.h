@@ -10,7 +10,7 @@
 #include "c10d/error.h"
 #include "c10d/store.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Asks whether a backend can do an op: see ProcessGroup::supports().
 struct Query {
@@ -98,4 +98,4 @@ class C10D_API Control {
   virtual std::shared_ptr<const Failure> explain(Failure otherwise, Duration patience) = 0;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

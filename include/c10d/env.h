@@ -10,7 +10,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // One environment variable that the project reads. All of them are in one table, and env() reads
 // no other. `c10d-info --env` prints the table.
@@ -60,4 +60,4 @@ struct LaunchInfo {
 // disagree: then C10D_LAUNCHER decides.
 C10D_API LaunchInfo detect_launch();
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

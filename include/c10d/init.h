@@ -8,7 +8,7 @@
 #include "c10d/process_group.h"
 #include "c10d/store.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Timeout of ops where neither InitOptions nor C10D_TIMEOUT gives one.
 inline constexpr Duration kDefaultTimeout = std::chrono::minutes(5);
@@ -54,4 +54,4 @@ struct InitOptions {
 // - DistBackendError unsupported: this backend is not available here, with the reason.
 C10D_API ProcessGroup init_process_group(InitOptions options = {});
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

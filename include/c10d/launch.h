@@ -11,7 +11,7 @@
 #include "c10d/export.h"
 #include "c10d/store.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // The hosts of a job that runs on several. Each host calls launch() with the same values, except
 // for `number`, `local_address` and LaunchOptions::ranks. Host 0 has the first ranks of the job,
@@ -101,4 +101,4 @@ C10D_API LaunchResult launch(const LaunchOptions& options);
 // filters. Lines are whole, and on a terminal control characters are made visible.
 C10D_API void print_rank_line(int rank, bool is_stderr, std::string_view line, bool prefix = true);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -7,7 +7,7 @@
 
 #include "c10d/collective.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Asks which algorithm a backend takes for a call: see ProcessGroup::plan().
 struct PlanQuery {
@@ -30,4 +30,4 @@ struct PlanReport {
   std::string path;                 // file of the measurements; empty: there is no folder for it
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

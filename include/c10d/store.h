@@ -14,7 +14,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // A length of time.
 using Duration = std::chrono::nanoseconds;
@@ -157,4 +157,4 @@ C10D_API std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options
 // of the whole store.
 C10D_API std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

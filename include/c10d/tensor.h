@@ -10,7 +10,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // The type of the elements of a buffer.
 enum class DType : std::uint8_t {
@@ -167,4 +167,4 @@ struct Tensor {
   }
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -8,7 +8,7 @@
 #include "c10d/error.h"
 #include "c10d/store.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // State of an op.
 enum class WorkState : std::uint8_t {
@@ -99,4 +99,4 @@ class C10D_API WorkSource {
   std::shared_ptr<detail::WorkShared> shared_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

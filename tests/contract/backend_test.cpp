@@ -8,8 +8,7 @@
 
 #include "tests/contract/ranks.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 // A backend of nothing: each op does what the test says.
 struct Behaviour {
@@ -313,5 +312,4 @@ TEST(Funnel, AFactoryThatReturnsNothingIsNamed) {
   });
 }
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

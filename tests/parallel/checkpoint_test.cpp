@@ -17,13 +17,12 @@
 #include <type_traits>
 #include <utility>
 
-#include "src/parallel/checkpoint_files.h"
-#include "src/parallel/safetensors.h"
+#include "src/parallel/checkpoint/files.h"
+#include "src/parallel/checkpoint/safetensors.h"
 #include "tests/contract/ranks.h"
 #include "tests/temporary_directory.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 namespace fs = std::filesystem;
 
@@ -492,5 +491,4 @@ TEST(Checkpoint, OfAnotherJobsFolderMayBeReadButNotWrittenUntilThatJobEnds) {
   EXPECT_EQ(names_in(directory.path()).count("lock"), 0u);
 }
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

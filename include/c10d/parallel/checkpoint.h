@@ -19,7 +19,7 @@
 // Checkpoints: all ranks of a group write one, and any number of ranks can read it, with any split
 // of the tensors. Each is a directory below the `directory` of the calls. docs/checkpoint.md has
 // the format.
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // Why a checkpoint could not be written or read.
 struct CheckpointFailure {
@@ -173,4 +173,4 @@ C10D_API void verify_checkpoint(const std::string& path);
 // CheckpointError.
 C10D_API void consolidate_checkpoint(const std::string& path, const std::string& output);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -10,7 +10,7 @@
 
 // Communication hooks for Reducer::set_hook() that send fewer bytes. They compress f32 buckets;
 // buckets of another dtype are reduced as they are. Every rank gets the same bits.
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // Reduces a bucket as bf16: half the bytes. Throws what all_reduce() throws.
 C10D_API void reduce_as_bf16(ProcessGroup& group, const Bucket& bucket);
@@ -52,4 +52,4 @@ class C10D_API PowerSgd {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

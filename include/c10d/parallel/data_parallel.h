@@ -12,7 +12,7 @@
 #include "c10d/parallel/parameters.h"
 #include "c10d/parallel/reproducible.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // What one replica does in a step. It is used by the thread of that replica only.
 class C10D_API Replica {
@@ -67,4 +67,4 @@ class C10D_API DataParallel {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

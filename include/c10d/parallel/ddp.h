@@ -13,7 +13,7 @@
 #include "c10d/parallel/parameters.h"
 #include "c10d/process_group.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // How gradients are summed.
 enum class ReduceMode : std::uint8_t {
@@ -166,4 +166,4 @@ class C10D_API Reducer {
 C10D_API void check_same(ProcessGroup& group, std::string_view what,
                          std::span<const std::byte> bytes);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -17,7 +17,7 @@
 #include "c10d/process_group.h"
 
 // Fully sharded data parallelism: ZeRO-1, ZeRO-2 and ZeRO-3 in one engine.
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // Where something lives between its uses.
 enum class Kept : std::uint8_t {
@@ -168,4 +168,4 @@ class C10D_API Fsdp {
   std::unique_ptr<Engine> engine_;
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

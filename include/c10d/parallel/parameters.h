@@ -12,7 +12,7 @@
 
 // What Reducer, Fsdp and checkpoints know of a model: named arrays with a dtype and a shape. They
 // know no tensor framework, layer or graph.
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // One parameter of a model. Every rank gives the same list of them in the same order.
 struct ParamSpec {
@@ -35,4 +35,4 @@ struct ParamSpec {
 // Gathers a text of every rank, by rank. Collective. Throws what all_gather_v() throws.
 C10D_API std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& own);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

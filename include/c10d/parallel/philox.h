@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // Four random 32-bit numbers.
 using PhiloxBlock = std::array<std::uint32_t, 4>;
@@ -76,4 +76,4 @@ class PhiloxStream {
   std::size_t used_ = 4;
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

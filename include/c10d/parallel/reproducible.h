@@ -16,7 +16,7 @@
 // (lo + hi) / 2; a leaf is the value of one shard. A rank computes a contiguous range of shards. It
 // holds the sums of the largest nodes inside that range, its subtrees: exactly one when the number
 // of ranks and G are powers of two.
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // The shards [first, last).
 struct ShardRange {
@@ -153,4 +153,4 @@ class C10D_API TreeSum {
   std::unique_ptr<Exchange> exchange_;
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

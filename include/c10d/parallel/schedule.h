@@ -14,7 +14,7 @@
 // Pipeline schedules as data: generate or parse one, validate() and simulate() it, execute it with
 // pipeline.h. Everything here is local and throws InvalidArgument, which names the action that is
 // wrong.
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // What an Action does. The comments show how it is written.
 enum class ActionKind : std::uint8_t {
@@ -143,4 +143,4 @@ C10D_API Simulation simulate(const Schedule& schedule, const Costs& costs = {},
 // bubble and peak activations.
 C10D_API std::string to_text(const Simulation& simulation);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -6,9 +6,9 @@
 
 #include "c10d/backend.h"
 #include "src/backends/mpi/collectives.h"
-#include "src/backends/mpi/transfers.h"
+#include "src/backends/mpi/p2p.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 Support mpi_supports(const Query& query);
 
@@ -39,4 +39,4 @@ class MpiBackend : public Backend {
   bool open_ = true;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -4,11 +4,11 @@
 #include <memory>
 
 #include "c10d/backend.h"
-#include "src/backends/mpi/channel.h"
-#include "src/backends/mpi/transfers.h"
-#include "src/core/tasks.h"
+#include "src/backends/mpi/communicators.h"
+#include "src/backends/mpi/p2p.h"
+#include "src/sync/thread_pool.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // The collectives of one group: in the calling thread or, when they are async, in a thread of the
 // group. All ranks agree on each before it starts, since MPI can neither name who is missing nor be
@@ -46,4 +46,4 @@ class Collectives {
 // If MPI holds one of the ops, its thread and what it uses are kept for good.
 void give_up(std::unique_ptr<Collectives> collectives);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0
