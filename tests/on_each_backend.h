@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "c10d/backend.h"
+#include "c10d/capability.h"
 
 namespace c10d {
 

@@ -16,7 +16,7 @@
 #include "bench/measure/machine.h"
 #include "bench/report/banner.h"
 #include "bench/text/format.h"
-#include "c10d/backend.h"
+#include "c10d/capability.h"
 #include "c10d/env.h"
 #include "c10d/error.h"
 

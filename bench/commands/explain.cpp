@@ -8,6 +8,7 @@
 #include "bench/run/controller.h"
 #include "bench/text/format.h"
 #include "c10d/env.h"
+#include "c10d/spi/plan.h"
 
 namespace c10d::bench {
 namespace {

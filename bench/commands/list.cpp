@@ -10,7 +10,7 @@
 #include "bench/model/cases.h"
 #include "bench/model/record.h"
 #include "bench/report/table.h"
-#include "c10d/backend.h"
+#include "c10d/capability.h"
 #include "c10d/collective.h"
 #include "c10d/error.h"
 

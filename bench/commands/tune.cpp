@@ -17,6 +17,7 @@
 #include "bench/model/record.h"
 #include "bench/run/controller.h"
 #include "c10d/env.h"
+#include "c10d/spi/plan.h"
 
 namespace c10d::bench {
 namespace {

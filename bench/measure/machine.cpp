@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "bench/text/format.h"
-#include "c10d/backend.h"
+#include "c10d/capability.h"
 #include "c10d/error.h"
 #include "c10d/version.h"
 

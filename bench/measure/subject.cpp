@@ -9,9 +9,9 @@
 #include <numeric>
 #include <optional>
 
-#include "c10d/backend.h"
 #include "c10d/env.h"
 #include "c10d/init.h"
+#include "c10d/spi/backend.h"
 
 namespace c10d::bench {
 namespace {

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "c10d/init.h"
+#include "c10d/spi/backend.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "c10d/backend.h"
+#include "c10d/spi/backend.h"
 
 namespace c10d::bench {
 

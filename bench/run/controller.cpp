@@ -25,7 +25,7 @@
 #include "bench/run/session.h"
 #include "bench/run/signal_guard.h"
 #include "bench/text/format.h"
-#include "c10d/backend.h"
+#include "c10d/capability.h"
 #include "c10d/env.h"
 #include "c10d/error.h"
 #include "c10d/launch.h"

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "c10d/backend.h"
+#include "c10d/buffer.h"
+#include "c10d/capability.h"
 #include "c10d/collective.h"
+#include "c10d/store.h"
 #include "c10d/work.h"
 
 namespace c10d { inline namespace v0 {
@@ -24,6 +30,7 @@ struct CallOptions {
 };
 
 class Batch;
+struct PlanReport;
 
 // A set of ranks that call collectives together: PyTorch's ProcessGroup, MPI's communicator.
 // init_process_group() makes the first group of a job; new_group() and split() make subgroups.
@@ -93,7 +100,8 @@ class C10D_API ProcessGroup {
   // What the backend says of itself, for people: library, version, transport.
   std::string description() const;
   // Which algorithm the backend takes for a call, and what time it expects. Empty options where the
-  // backend has no choice. Throws InvalidArgument for an enum value that does not exist.
+  // backend has no choice. The answer is in c10d/spi/plan.h, for tools. Throws InvalidArgument for
+  // an enum value that does not exist.
   PlanReport plan(const PlanQuery& query) const;
   // Rank, host and process id of every rank, by rank. Valid as long as the group.
   const std::vector<Member>& members() const;

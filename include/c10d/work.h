@@ -21,6 +21,7 @@ enum class WorkState : std::uint8_t {
 // Name of a state: "running", "ok", ...
 C10D_API std::string_view to_string(WorkState state) noexcept;
 
+class WorkSource;
 namespace detail {
 struct WorkShared;
 }
@@ -74,29 +75,6 @@ class C10D_API Work {
   friend struct detail::WorkShared;
   std::shared_ptr<detail::WorkShared> shared_;
   int source_ = -1;
-};
-
-// The other end of a Work, for backends: completes it. Copyable, and every member may be called
-// from any thread. The first completion counts; later ones return false and do nothing.
-class C10D_API WorkSource {
- public:
-  // A new op, in state running.
-  WorkSource();
-  // The handle of the op.
-  Work work() const;
-  // Ends the op well. `source` is the rank that a recv matched.
-  bool complete(int source = -1) const noexcept;
-  // Ends the op with that failure.
-  bool fail(Failure failure) const noexcept;
-  // Sets what wait() calls instead of sleeping. `poll` must return soon and not throw; it returns
-  // whether it made progress. It is shared, so that a backend may use one for all its ops.
-  void set_progress(std::shared_ptr<const std::function<bool()>> poll) const;
-  // Sets what the first wait() without a timeout calls, once, where it would sleep. `run` may take
-  // as long as the op and run it there. It must not throw.
-  void set_runner(std::function<void()> run) const;
-
- private:
-  std::shared_ptr<detail::WorkShared> shared_;
 };
 
 }}  // namespace c10d::v0

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "c10d/backend.h"
+#include "c10d/spi/backend.h"
 
 namespace c10d { inline namespace v0 {
 

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "c10d/control.h"
+#include "c10d/capability.h"
+#include "c10d/error.h"
 #include "c10d/export.h"
 
 namespace c10d { inline namespace v0 {

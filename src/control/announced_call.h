@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "c10d/control.h"
+#include "c10d/spi/control.h"
 #include "src/recorder/signature.h"
 
 namespace c10d { inline namespace v0 {

@@ -11,7 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "c10d/control.h"
+#include "c10d/capability.h"
+#include "c10d/spi/control.h"
 #include "src/base/mutex.h"
 #include "src/net/shared_memory.h"
 #include "src/recorder/flight_recorder.h"

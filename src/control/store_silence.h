@@ -8,7 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "c10d/control.h"
+#include "c10d/capability.h"
+#include "c10d/error.h"
 #include "src/recorder/rank_block.h"
 
 namespace c10d { inline namespace v0 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "c10d/backend.h"
+#include "c10d/spi/backend.h"
 
 #include <fmt/format.h>
 

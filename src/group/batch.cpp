@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "c10d/process_group.h"
+#include "c10d/spi/work_source.h"
 #include "src/base/failure_text.h"
 #include "src/base/mutex.h"
 #include "src/group/group_state.h"

@@ -5,7 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "c10d/backend.h"
+#include "c10d/capability.h"
+#include "c10d/error.h"
+#include "c10d/store.h"
 
 namespace c10d { inline namespace v0 {
 

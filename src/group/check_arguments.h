@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include "c10d/capability.h"
 #include "c10d/collective.h"
-#include "c10d/control.h"
 
 namespace c10d { inline namespace v0 {
 

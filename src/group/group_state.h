@@ -9,6 +9,7 @@
 #include <string>
 
 #include "c10d/process_group.h"
+#include "c10d/spi/backend.h"
 #include "src/control/control_plane.h"
 #include "src/sync/process_singleton.h"
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "c10d/spi/work_source.h"
 #include "src/base/timeouts.h"
 #include "src/group/callback_thread.h"
 #include "src/group/work_shared.h"

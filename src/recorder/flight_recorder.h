@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "c10d/control.h"
+#include "c10d/spi/control.h"
 #include "src/base/clock.h"
 #include "src/recorder/rank_block.h"
 

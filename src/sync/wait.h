@@ -8,7 +8,7 @@
 #include <string>
 #include <type_traits>
 
-#include "c10d/control.h"
+#include "c10d/spi/control.h"
 #include "src/sync/flags.h"
 
 namespace c10d { inline namespace v0 {

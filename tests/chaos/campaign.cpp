@@ -17,7 +17,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "c10d/backend.h"
+#include "c10d/capability.h"
 #include "tests/chaos/processes.h"
 
 namespace c10d::chaos {

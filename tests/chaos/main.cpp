@@ -11,7 +11,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "c10d/backend.h"
+#include "c10d/capability.h"
 #include "c10d/env.h"
 #include "tests/chaos/campaign.h"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "c10d/backend.h"
+#include "c10d/capability.h"
 
 namespace c10d::chaos {
 

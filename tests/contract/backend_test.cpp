@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // backend.h: backends of a program's own, and what the funnel does for any backend: one that
 // throws, fails, or lies is a failure of the group, never the end of the process.
+#include "c10d/spi/backend.h"
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "c10d/backend.h"
+#include "c10d/capability.h"
 #include "tests/contract/ranks.h"
 #include "tests/contract/variables.h"
 

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "c10d/env.h"
+#include "c10d/spi/backend.h"
 #include "tests/contract/held_port.h"
 #include "tests/contract/ranks.h"
 #include "tests/contract/variables.h"

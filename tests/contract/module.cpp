@@ -2,7 +2,7 @@
 // A module of backend.h whose ops do nothing. Built several times: see CMakeLists.txt.
 #include <utility>
 
-#include "c10d/backend.h"
+#include "c10d/spi/backend.h"
 
 namespace {
 

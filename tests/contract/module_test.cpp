@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 
+#include "c10d/spi/backend.h"
 #include "tests/contract/ranks.h"
 #include "tests/contract/variables.h"
 

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "c10d/backend.h"
+#include "c10d/capability.h"
 #include "c10d/collective.h"
 #include "c10d/version.h"
 #include "tests/contract/ranks.h"

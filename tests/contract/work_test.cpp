@@ -9,6 +9,7 @@
 #include <latch>
 #include <thread>
 
+#include "c10d/spi/work_source.h"
 #include "tests/contract/ranks.h"
 
 namespace c10d::contract { namespace {

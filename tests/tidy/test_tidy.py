@@ -104,6 +104,10 @@ BAD = {
     "mpi.h in the core": (
         {"src/base/thing.cpp": SPDX + "#include <mpi.h>\n"}, "<mpi.h> belongs in"),
     "a long file": ({"src/base/thing.cpp": SPDX + "int x;\n" * 500}, "501 lines, limit 500"),
+    "a header of users that includes one of backends": (
+        {"include/c10d/group.h": HEADER + '#include "c10d/spi/backend.h"\n',
+         "include/c10d/spi/backend.h": HEADER},
+        'must not include "c10d/spi/backend.h": users see nothing of c10d/spi/'),
     "a long public header": (
         {"include/c10d/thing.h": HEADER + "struct X;\n" * 400}, "402 lines, limit 400"),
     "a long function": (

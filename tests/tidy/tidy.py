@@ -80,6 +80,7 @@ BELOW = [
 BANNED_NAME = re.compile(r"(Manager|Helper|Utils?|Impl2)(?![a-z])")
 BANNED_FILE = re.compile(r"(^|_)(manager|helpers?|utils?|impl2)(_|$)")
 MACHINE_PATH = re.compile(r"(?<![\w.>})])/(work|home|root)/\w")
+SPI = "c10d/spi/"  # for those who write backends
 ENV_TABLE = "src/base/env.cpp"
 
 
@@ -174,6 +175,8 @@ def check_includes(tree):
                 tree.report(path, line, f'"{name}" is no file here: write it from the root')
             elif quoted and not name.startswith(allowed):
                 tree.report(path, line, f'must not include "{name}", only {" ".join(allowed)}')
+            elif path.startswith("include/") and name.startswith(SPI) and SPI not in path:
+                tree.report(path, line, f'must not include "{name}": users see nothing of {SPI}')
             elif not quoted and name.startswith(("c10d/", "src/", "kernels/")):
                 tree.report(path, line, f'write "{name}" in quotes')
             elif not quoted and path.startswith("include/") and re.search(r"[/.]", name):

@@ -8,10 +8,10 @@
 
 #include <string>
 
-#include "c10d/backend.h"
 #include "c10d/env.h"
 #include "c10d/error.h"
 #include "c10d/init.h"
+#include "c10d/spi/backend.h"
 #include "c10d/version.h"
 #include "src/backends/native/native.h"
 #include "src/base/cpu_topology.h"

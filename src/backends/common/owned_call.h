@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "c10d/control.h"
+#include "c10d/spi/control.h"
 
 namespace c10d { inline namespace v0 {
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "c10d/backend.h"
+#include "c10d/spi/backend.h"
 #include "src/backends/common/owned_call.h"
 #include "src/backends/gloo/collectives.h"
 #include "src/backends/gloo/revocable_context.h"

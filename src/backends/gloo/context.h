@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "c10d/backend.h"
+#include "c10d/spi/backend.h"
 #include "src/backends/gloo/revocable_context.h"
 
 namespace c10d { inline namespace v0 {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "c10d/control.h"
+#include "c10d/spi/control.h"
 
 namespace c10d { inline namespace v0 {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "c10d/backend.h"
+#include "c10d/spi/backend.h"
 #include "src/backends/mpi/collectives.h"
 #include "src/backends/mpi/p2p.h"
 

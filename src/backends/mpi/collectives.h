@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "c10d/backend.h"
+#include "c10d/spi/backend.h"
 #include "src/backends/mpi/communicators.h"
 #include "src/backends/mpi/p2p.h"
 #include "src/sync/thread_pool.h"

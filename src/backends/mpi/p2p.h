@@ -4,7 +4,7 @@
 #include <list>
 #include <memory>
 
-#include "c10d/backend.h"
+#include "c10d/spi/backend.h"
 #include "src/backends/common/owned_call.h"
 #include "src/backends/mpi/message.h"
 #include "src/backends/mpi/schedule.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "c10d/backend.h"
+#include "c10d/spi/backend.h"
 #include "src/base/no_destroy.h"
 
 namespace c10d { inline namespace v0 {

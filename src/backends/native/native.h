@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "c10d/backend.h"
+#include "c10d/spi/backend.h"
 
 namespace c10d { inline namespace v0 {
 

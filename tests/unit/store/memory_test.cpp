@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "c10d/init.h"
+#include "c10d/spi/backend.h"
 #include "tests/unit/store/kinds.h"
 
 namespace {

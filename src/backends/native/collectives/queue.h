@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 
+#include "c10d/spi/work_source.h"
 #include "src/backends/common/owned_call.h"
 #include "src/backends/native/team/team.h"
 #include "src/base/mutex.h"

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "c10d/control.h"
+#include "c10d/spi/control.h"
 #include "src/sync/flags.h"
 
 // A block that goes from one rank's memory to another's through the kernel, copied by both ranks at

@@ -5,7 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "c10d/plan.h"
+#include "c10d/capability.h"
+#include "c10d/spi/plan.h"
 #include "src/backends/native/plan/algorithm_plan.h"
 #include "src/backends/native/plan/latency_matrix.h"
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "c10d/backend.h"
+#include "c10d/spi/backend.h"
 #include "src/backends/native/memory/layout.h"
 #include "src/backends/native/memory/symmetric_heap.h"
 #include "src/backends/native/plan/algorithm_plan.h"

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "c10d/backend.h"
+#include "c10d/spi/backend.h"
 #include "kernels/reduce.h"
 #include "src/backends/native/collectives/queue.h"
 #include "src/backends/native/p2p/messages.h"

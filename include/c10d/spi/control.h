@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <string_view>
 
 #include "c10d/collective.h"
@@ -11,32 +10,6 @@
 #include "c10d/store.h"
 
 namespace c10d { inline namespace v0 {
-
-// Asks whether a backend can do an op: see ProcessGroup::supports().
-struct Query {
-  OpKind op;                                 // which op
-  DType dtype = DType::f32;                  // of its buffers
-  ReduceOp::Kind reduce_op = ReduceOp::sum;  // of reductions only
-  DeviceType device = DeviceType::cpu;       // where its buffers lie
-};
-
-// The answer to a Query.
-struct Support {
-  bool ok = true;        // whether the backend can do it
-  std::string reason{};  // why not, when not ok
-  // How the op is composed, when ok but the wrapped library has no such op: "all_to_all + sum".
-  std::string composed{};
-  // Whether the backend can do it.
-  explicit operator bool() const noexcept { return ok; }
-};
-
-// One rank of a group.
-struct Member {
-  int rank = 0;           // in the group
-  std::string host;       // name of its host
-  std::int64_t pid = 0;   // its process id there
-  bool same_host = true;  // whether it is on the host of this rank
-};
 
 // One call that a backend is to run: arguments checked, sequence number taken, deadline fixed. A
 // backend that finishes the call after launch() has returned copies what it needs: the memory of

@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "c10d/collective.h"
-
 namespace c10d { inline namespace v0 {
 
-// Asks which algorithm a backend takes for a call: see ProcessGroup::plan().
-struct PlanQuery {
-  OpKind op = OpKind::all_reduce;  // which op
-  DType dtype = DType::f32;        // of its buffers
-  std::uint64_t bytes = 0;         // of the larger buffer of one rank
-  bool registered = false;         // whether the buffers are from ProcessGroup::allocate()
-};
 // One algorithm that a backend can take for a call.
 struct PlanOption {
   std::string name;       // as C10D_NATIVE_PLAN takes it

@@ -5,14 +5,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "c10d/buffer.h"
-#include "c10d/control.h"
-#include "c10d/plan.h"
+#include "c10d/capability.h"
+#include "c10d/spi/control.h"
+#include "c10d/spi/plan.h"
+#include "c10d/spi/work_source.h"
 #include "c10d/store.h"
 #include "c10d/work.h"
 
@@ -77,19 +78,6 @@ using BackendFactory = std::function<std::unique_ptr<Backend>(BackendContext)>;
 // before init_process_group(). Throws InvalidArgument when the name is taken. Thread-safe.
 C10D_API void register_backend(std::string name, BackendFactory factory);
 
-// What is known of one backend without a group.
-struct BackendInfo {
-  std::string name;        // "native", "gloo", ...
-  bool available = false;  // whether a group can be made with it
-  std::string reason;      // why not, and which package has what is missing
-  std::string version;     // of the wrapped library
-  std::string path;        // of the module; empty when it is built in
-};
-// Every backend that this build knows or finds on C10D_BACKEND_PATH. Opens the modules.
-C10D_API std::vector<BackendInfo> list_backends();
-// What backend `name` can do, without a group. Throws DistBackendError (unsupported) when it is not
-// available, or when it was registered: then only supports() of a group knows.
-C10D_API Support backend_supports(std::string_view name, const Query& query);
 // Makes backend `name` for a group. Throws DistBackendError (unsupported) with the reason when it
 // is not available, and what the backend throws.
 C10D_API std::unique_ptr<Backend> make_backend(std::string_view name, BackendContext context);

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "c10d/collective.h"
+
+// What backends can do, and which ranks a group has: what tools and tests ask.
+namespace c10d { inline namespace v0 {
+
+// Asks whether a backend can do an op: see ProcessGroup::supports().
+struct Query {
+  OpKind op;                                 // which op
+  DType dtype = DType::f32;                  // of its buffers
+  ReduceOp::Kind reduce_op = ReduceOp::sum;  // of reductions only
+  DeviceType device = DeviceType::cpu;       // where its buffers lie
+};
+
+// The answer to a Query.
+struct Support {
+  bool ok = true;        // whether the backend can do it
+  std::string reason{};  // why not, when not ok
+  // How the op is composed, when ok but the wrapped library has no such op: "all_to_all + sum".
+  std::string composed{};
+  // Whether the backend can do it.
+  explicit operator bool() const noexcept { return ok; }
+};
+
+// One rank of a group.
+struct Member {
+  int rank = 0;           // in the group
+  std::string host;       // name of its host
+  std::int64_t pid = 0;   // its process id there
+  bool same_host = true;  // whether it is on the host of this rank
+};
+
+// Asks which algorithm a backend takes for a call: see ProcessGroup::plan().
+struct PlanQuery {
+  OpKind op = OpKind::all_reduce;  // which op
+  DType dtype = DType::f32;        // of its buffers
+  std::uint64_t bytes = 0;         // of the larger buffer of one rank
+  bool registered = false;         // whether the buffers are from ProcessGroup::allocate()
+};
+// What is known of one backend without a group.
+struct BackendInfo {
+  std::string name;        // "native", "gloo", ...
+  bool available = false;  // whether a group can be made with it
+  std::string reason;      // why not, and which package has what is missing
+  std::string version;     // of the wrapped library
+  std::string path;        // of the module; empty when it is built in
+};
+// Every backend that this build knows or finds on C10D_BACKEND_PATH. Opens the modules.
+C10D_API std::vector<BackendInfo> list_backends();
+// What backend `name` can do, without a group. Throws DistBackendError (unsupported) when it is not
+// available, or when it was registered: then only supports() of a group knows.
+C10D_API Support backend_supports(std::string_view name, const Query& query);
+}}  // namespace c10d::v0
