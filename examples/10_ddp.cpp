@@ -38,7 +38,7 @@ int main() try {
       std::int64_t samples = 0;  // of this rank
       for (int shard = own.first; shard < own.last; ++shard)
         samples += samples_of(size, kShards, shard).count();
-      reducer.begin({.samples = samples});
+      reducer.begin_step({.samples = samples});
       for (int shard = own.first; shard < own.last; ++shard) {
         float slope = 0, offset = 0;
         const SampleRange range = samples_of(size, kShards, shard);
@@ -49,9 +49,9 @@ int main() try {
           offset += error;
         }
         number(reducer.grad_view(1)) = offset;  // the sum over the shard: finish() divides
-        reducer.ready(1);
+        reducer.mark_ready(1);
         number(reducer.grad_view(0)) = slope;
-        reducer.ready(0);
+        reducer.mark_ready(0);
       }
       reducer.finish();
       for (std::size_t p : {0, 1}) weights[p] -= 0.3f * number(reducer.grad_view(p));

@@ -24,9 +24,9 @@ struct Allocation {
   std::size_t bytes = 0;        // size of this rank's memory
   std::shared_ptr<void> owner;  // keeps the memory
   // Where ranks can access each other's memory: the memory of rank r begins in this process at
-  // shares + r * share_bytes. Else null.
-  std::byte* shares = nullptr;
-  std::size_t share_bytes = 0;  // distance between the memory of two ranks
+  // peer_base + r * peer_stride_bytes. Else null.
+  std::byte* peer_base = nullptr;
+  std::size_t peer_stride_bytes = 0;  // distance between the memory of two ranks
 };
 
 // Typed memory from ProcessGroup::allocate(), of size() elements on every rank. It converts to
@@ -60,10 +60,10 @@ class Buffer {
   // the group; it is not checked.
   // Writes by the owner before it starts an op are visible here once that op has completed on this
   // rank. They stay unchanged until this rank starts the next op that synchronises with the owner.
-  T* of_rank(int rank) const noexcept {
-    if (allocation_.shares == nullptr) return nullptr;
-    return reinterpret_cast<T*>(allocation_.shares +
-                                static_cast<std::size_t>(rank) * allocation_.share_bytes);
+  T* peer_data(int rank) const noexcept {
+    if (allocation_.peer_base == nullptr) return nullptr;
+    return reinterpret_cast<T*>(allocation_.peer_base +
+                                static_cast<std::size_t>(rank) * allocation_.peer_stride_bytes);
   }
 
  private:

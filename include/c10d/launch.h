@@ -16,7 +16,7 @@ namespace c10d { inline namespace v0 {
 // The hosts of a job that runs on several. Each host calls launch() with the same values, except
 // for `number`, `local_address` and LaunchOptions::ranks. Host 0 has the first ranks of the job,
 // host 1 the next ones, and so on.
-struct LaunchHosts {
+struct MultiHostOptions {
   int count = 1;   // number of hosts; with 1, nothing below is read
   int number = 0;  // of this host, in [0, count)
   // Address of host 0, as the other hosts reach it. Host 0 serves the store there in which hosts
@@ -50,7 +50,7 @@ struct LaunchOptions {
   int max_failures = 0;
   // Of the whole run: then the ranks are ended as after a first failure. Zero: no limit.
   Duration timeout = Duration::zero();
-  LaunchHosts hosts{};  // of a job on several hosts
+  MultiHostOptions hosts{};  // of a job on several hosts
   // Gets every line of output instead of stdout and stderr, in the thread of launch(). An exception
   // out of it ends the ranks, and launch() throws it.
   std::function<void(int rank, bool is_stderr, std::string_view line)> on_line{};
@@ -73,13 +73,13 @@ struct LaunchResult {
   // Rank on this host that failed first. -1 if none did, on timeout, or if the cause was on another
   // host.
   int first_failed = -1;
-  std::string elsewhere;          // what failed on another host and ended the job; empty: nothing
+  std::string remote_failure;     // what failed on another host and ended the job; empty: nothing
   int forwarded_signal = 0;       // first signal that this process got and forwarded; 0: none
   bool timed_out = false;         // whether LaunchOptions::timeout ended it
   std::vector<RankResult> ranks;  // of this host, by rank
   // Where the ranks of this host were in their groups when they were stopped, for people: one line
   // for all ranks at the same place. Empty when none of them was in a group.
-  std::string places;
+  std::string rank_positions;
 };
 
 // Starts ranks on this host and waits until all have ended: what c10d-run does, for programs that

@@ -135,7 +135,7 @@ struct TcpStoreOptions {
   // Last will: the server sets these keys, if absent, when the client is destroyed, its process
   // ends (noticed within about 3 s) or it is unreachable for 10 s. A TCP reset looks like an end of
   // the process; call the store at least once a second so that the client can notice and reconnect.
-  std::vector<std::pair<std::string, std::string>> will{};
+  std::vector<std::pair<std::string, std::string>> last_will{};
 };
 // A client of a store that a server holds in its memory, and the server itself when
 // TcpStoreOptions::server is set: then the store lives as long as this object. A connection that

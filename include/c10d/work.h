@@ -57,7 +57,7 @@ class C10D_API Work {
   // op continues, and the group stays intact.
   void wait(Duration timeout) const;
   // Makes a CUDA stream wait for the op instead of this thread. For CPU tensors: wait().
-  void order_on(void* cuda_stream) const;
+  void synchronize_stream(void* cuda_stream) const;
 
   // Calls `callback` once with the failure, or with null when the op is ok: at once in this thread
   // when the op is already done, else later in the library's one callback thread. wait() does not

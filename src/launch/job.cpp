@@ -68,7 +68,7 @@ Job::Job(const LaunchOptions& options)
       token_fd_(make_token_memory(token_)),
       null_input_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {
   if (!null_input_) throw_resource("cannot open /dev/null");
-  const LaunchHosts& hosts = options_.hosts;
+  const MultiHostOptions& hosts = options_.hosts;
   const auto ranks = static_cast<std::size_t>(options_.ranks);
   // Of several hosts only the number is known yet, with a launcher on each.
   descriptors_.make_room(ranks, alone_ ? ranks : static_cast<std::size_t>(hosts.count));
@@ -148,7 +148,7 @@ JobFacts Job::facts() const {
     facts.store_host = facts.master_host = store_->host();
     facts.store_port = store_->port();
   } else {
-    const LaunchHosts& hosts = options_.hosts;
+    const MultiHostOptions& hosts = options_.hosts;
     facts.store_host = facts.master_host = without_brackets(hosts.address);
     facts.store_port = hosts.port;
     facts.local_address = hosts.local_address.empty() ? address_towards(hosts.address)
@@ -404,9 +404,9 @@ LaunchResult Job::result() {
   if (verdict_) {
     result.exit_code = verdict_->exit_code;
     if (verdict_->exit_code != 0 && verdict_->host != options_.hosts.number)
-      result.elsewhere = verdict_->text;
+      result.remote_failure = verdict_->text;
   }
-  result.places = std::move(places_);
+  result.rank_positions = std::move(places_);
   result.timed_out = timed_out_;
   if (timed_out_) result.exit_code = kTimedOutCode;
   if (ranks_.empty() && forwarded_signal_ != 0) result.exit_code = 128 + forwarded_signal_;

@@ -90,7 +90,7 @@ class Job {
   int failures_ = 0;
   int forwarded_signal_ = 0;
   bool timed_out_ = false;
-  std::string places_;  // LaunchResult::places
+  std::string places_;  // LaunchResult::rank_positions
 };
 
 }}  // namespace c10d::v0

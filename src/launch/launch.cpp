@@ -16,7 +16,7 @@ namespace {
 constexpr int kMaxHosts = 1024;
 constexpr std::chrono::seconds kLeastSilence{3};
 
-void check_hosts(const LaunchHosts& hosts) {
+void check_hosts(const MultiHostOptions& hosts) {
   if (hosts.count < 1 || hosts.count > kMaxHosts)
     throw InvalidArgument(
         fmt::format("launch: {} hosts; from 1 to {} are possible", hosts.count, kMaxHosts));

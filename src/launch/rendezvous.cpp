@@ -90,7 +90,7 @@ std::vector<std::string> keys_of(int count, std::string (*key)(int)) {
 
 }  // namespace
 
-Rendezvous::Rendezvous(const LaunchHosts& hosts, int ranks, std::uint16_t master_port)
+Rendezvous::Rendezvous(const MultiHostOptions& hosts, int ranks, std::uint16_t master_port)
     : hosts_(hosts),
       ranks_(ranks),
       master_port_(master_port),
@@ -210,7 +210,7 @@ void Rendezvous::connect() {
   options.limits.clients = kMaxStoreClients;
   for (;;) {
     try {
-      options.will = options.server ? Will() : will();
+      options.last_will = options.server ? Will() : will();
       auto made = make_prefix_store(kLaunchPrefix, meet(options));
       MutexLock lock(mutex_);
       store_ = std::move(made);

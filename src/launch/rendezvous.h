@@ -38,7 +38,7 @@ class Rendezvous {
  public:
   // `master_port`: of host 0, for all ranks. Throws at once what host 0 finds wrong with its
   // address; everything else comes as a verdict.
-  Rendezvous(const LaunchHosts& hosts, int ranks, std::uint16_t master_port);
+  Rendezvous(const MultiHostOptions& hosts, int ranks, std::uint16_t master_port);
   // Ends the job if nothing else has. Host 0 waits a moment for the others to learn of the end.
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
@@ -55,7 +55,7 @@ class Rendezvous {
   void ended() noexcept;
 
  private:
-  using Will = decltype(TcpStoreOptions::will);
+  using Will = decltype(TcpStoreOptions::last_will);
   void run() noexcept;
   void tell() noexcept;
   void connect();
@@ -77,7 +77,7 @@ class Rendezvous {
   void wait_for_others_to_leave() noexcept;
   std::shared_ptr<Store> store();
 
-  const LaunchHosts& hosts_;
+  const MultiHostOptions& hosts_;
   const int ranks_;
   const std::uint16_t master_port_;
   const std::string name_;   // of this launcher, for messages

@@ -35,7 +35,7 @@ inline constexpr std::size_t kLargeAnswer = 4096;
 // The server has no room to queue the answer with this id: the client, which has read all before
 // this, sends the call again.
 inline constexpr std::uint8_t kLaterFrame = 0x46;
-// A client leaves its will (TcpStoreOptions::will).
+// A client leaves its will (TcpStoreOptions::last_will).
 inline constexpr std::uint8_t kWillFrame = 0x45;
 inline constexpr std::size_t kMaxWillBytes = 4096;
 // How long one with a will may stay away whose host says that it closed the connection, as when its

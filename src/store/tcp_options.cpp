@@ -40,15 +40,16 @@ void check_address(const Address& address, const TcpStoreOptions& options) {
 }
 
 std::string will_frame(const TcpStoreOptions& options) {
-  if (options.will.empty()) return {};
+  if (options.last_will.empty()) return {};
   Request will{.op = StoreOp::multi_set};
-  for (const auto& [key, value] : options.will) {
+  for (const auto& [key, value] : options.last_will) {
     will.keys.push_back(key);
     will.values.push_back(value);
   }
   if (encoded_size(will) > kMaxWillBytes)
-    throw InvalidArgument(fmt::format("TcpStoreOptions::will has {} bytes; at most {} are allowed",
-                                      encoded_size(will), kMaxWillBytes));
+    throw InvalidArgument(
+        fmt::format("TcpStoreOptions::last_will has {} bytes; at most {} are allowed",
+                    encoded_size(will), kMaxWillBytes));
   std::string frame;
   begin_frame(frame, kWillFrame, 0);
   encode(Duration::zero(), will, frame);

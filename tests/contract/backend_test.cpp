@@ -255,7 +255,7 @@ TEST(Funnel, PlainMemoryIsZeroed) {
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.data()) % 4096, 0u);
       EXPECT_EQ(std::count(memory.begin(), memory.end(), 0), 4096 * 2 - 5);
       std::fill(memory.begin(), memory.end(), 0xff);
-      EXPECT_EQ(memory.of_rank(0), nullptr);
+      EXPECT_EQ(memory.peer_data(0), nullptr);
     }
   });
 }

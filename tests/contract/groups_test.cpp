@@ -413,14 +413,14 @@ TEST_P(Groups, AllocatedMemoryOfTheOthersIsReachedWhereTheBackendHasSuch) {
     buffer[0] = buffer[1999] = 10 + group.rank();
     group.barrier();
     for (int rank = 0; rank < group.size(); ++rank) {
-      const std::int32_t* const theirs = buffer.of_rank(rank);
+      const std::int32_t* const theirs = buffer.peer_data(rank);
       ASSERT_EQ(theirs != nullptr, group.backend() == "native");
       if (theirs == nullptr) continue;
       EXPECT_EQ(theirs == buffer.data(), rank == group.rank());
       EXPECT_EQ(theirs[0], 10 + rank);
       EXPECT_EQ(theirs[1999], 10 + rank);
     }
-    EXPECT_EQ(Buffer<float>().of_rank(0), nullptr);
+    EXPECT_EQ(Buffer<float>().peer_data(0), nullptr);
     group.barrier();
   });
 }

@@ -86,12 +86,12 @@ TEST(Buffers, AreFreedWithTheLastAndEmptyOnceMoved) {
     return Buffer<float>({.data = memory->data(),
                           .bytes = sizeof *memory,
                           .owner = memory,
-                          .shares = reinterpret_cast<std::byte*>(memory->data()),
-                          .share_bytes = 8});
+                          .peer_base = reinterpret_cast<std::byte*>(memory->data()),
+                          .peer_stride_bytes = 8});
   };
   Buffer<float> first = make();
   EXPECT_EQ(memory.use_count(), 2);
-  EXPECT_EQ(first.of_rank(1), memory->data() + 2);
+  EXPECT_EQ(first.peer_data(1), memory->data() + 2);
   Buffer<float> second = std::move(first);
   EXPECT_EQ(second.data(), memory->data());
   EXPECT_EQ(second.size(), 4u);
@@ -103,7 +103,7 @@ TEST(Buffers, AreFreedWithTheLastAndEmptyOnceMoved) {
   EXPECT_EQ(first.data(), nullptr);
   EXPECT_EQ(first.size(), 0u);
   EXPECT_EQ(first.begin(), first.end());
-  EXPECT_EQ(first.of_rank(0), nullptr);
+  EXPECT_EQ(first.peer_data(0), nullptr);
   // NOLINTEND(bugprone-use-after-move)
   second = make();
   EXPECT_EQ(memory.use_count(), 2) << "the one before is freed";

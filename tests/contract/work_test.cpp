@@ -24,7 +24,7 @@ TEST(Work, IsOkByDefault) {
   EXPECT_EQ(work.source(), -1);
   work.wait();
   work.wait(milliseconds(1));
-  work.order_on(nullptr);
+  work.synchronize_stream(nullptr);
 }
 
 TEST(Work, TellsWhomAReceiveMatched) {

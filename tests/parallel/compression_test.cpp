@@ -16,9 +16,9 @@ using CompressionOn = contract::OnBackend;
 float mean_of(ProcessGroup& group, const BucketHook& hook, float value, std::int64_t samples = 1) {
   Reducer reducer(group, {{.name = "a", .shape = {3}}});
   reducer.set_hook(hook);
-  reducer.begin({.samples = samples});
+  reducer.begin_step({.samples = samples});
   for (float& element : floats(reducer.grad_view(0))) element = value;
-  reducer.ready(0);
+  reducer.mark_ready(0);
   reducer.finish();
   const auto mean = floats(reducer.grad_view(0));
   EXPECT_EQ(mean[0], mean[2]);
@@ -44,10 +44,10 @@ TEST_P(CompressionOn, OtherDtypesGoAsTheyAre) {
     for (const BucketHook& hook : hooks) {
       Reducer reducer(group, {{.name = "a", .shape = {64, 64}, .dtype = DType::f64}});
       reducer.set_hook(hook);
-      reducer.begin({.samples = 1});
+      reducer.begin_step({.samples = 1});
       auto* const values = reinterpret_cast<double*>(reducer.grad_view(0).data());
       std::fill_n(values, 64 * 64, 1 + 0x1p-40);
-      reducer.ready(0);
+      reducer.mark_ready(0);
       reducer.finish();
       EXPECT_EQ(reinterpret_cast<const double*>(reducer.grad_view(0).data())[9], 1 + 0x1p-40);
     }
@@ -62,7 +62,7 @@ TEST_P(CompressionOn, PowerSgdKeepsWhatFits) {
                     {{.name = "matrix", .shape = {12, 4, 5}}, {.name = "vector", .shape = {7}}});
     reducer.set_hook(std::ref(power));
     for (int step = 0; step < 3; ++step) {
-      reducer.begin({.samples = 2});
+      reducer.begin_step({.samples = 2});
       const auto matrix = floats(reducer.grad_view(0));
       const auto element = [](std::size_t i) {
         const std::size_t row = i / 20;
@@ -70,8 +70,8 @@ TEST_P(CompressionOn, PowerSgdKeepsWhatFits) {
       };
       for (std::size_t i = 0; i < matrix.size(); ++i) matrix[i] = element(i);
       for (float& value : floats(reducer.grad_view(1))) value = static_cast<float>(group.rank());
-      reducer.ready(0);
-      reducer.ready(1);
+      reducer.mark_ready(0);
+      reducer.mark_ready(1);
       reducer.finish();
       const auto mean = floats(reducer.grad_view(0));
       for (std::size_t i = 0; i < mean.size(); ++i) EXPECT_NEAR(mean[i], element(i) / 2, 1e-3);
@@ -91,7 +91,7 @@ TEST_P(CompressionOn, PowerSgdErrorFeedbackAddsUp) {
     reducer.set_hook(std::ref(power));
     std::vector<double> sent(kCount), exact(kCount);
     for (std::uint64_t step = 0; step < 20; ++step) {
-      reducer.begin({.samples = group.rank() + 1});
+      reducer.begin_step({.samples = group.rank() + 1});
       const auto own = floats(reducer.grad_view(0));
       // A step of zeros: the factors must come to life again after it.
       PhiloxStream random(3, step, static_cast<std::uint64_t>(group.rank()), 0);
@@ -99,7 +99,7 @@ TEST_P(CompressionOn, PowerSgdErrorFeedbackAddsUp) {
         own[i] = step == 4 ? 0 : random.uniform() - 0.5f;
         exact[i] += own[i] / 6.0;
       }
-      reducer.ready(0);
+      reducer.mark_ready(0);
       reducer.finish();
       const auto mean = floats(reducer.grad_view(0));
       for (std::size_t i = 0; i < kCount; ++i) sent[i] += mean[i];
@@ -129,10 +129,10 @@ TEST_P(CompressionOn, PowerSgdKeepsWhatIsTinyOrHuge) {
         return scale * static_cast<float>((i / 20 + 1) * (i % 20));
       };
       for (int step = 0; step < 4; ++step) {
-        reducer.begin({.samples = 1});
+        reducer.begin_step({.samples = 1});
         const auto own = floats(reducer.grad_view(0));
         for (std::size_t i = 0; i < own.size(); ++i) own[i] = element(i);
-        reducer.ready(0);
+        reducer.mark_ready(0);
         reducer.finish();
         const auto mean = floats(reducer.grad_view(0));
         for (std::size_t i = 0; i < mean.size(); ++i)
@@ -152,12 +152,12 @@ TEST_P(CompressionOn, PowerSgdForgetsWhatIsNotFinite) {
       Reducer reducer(group, {{.name = "matrix", .shape = {12, 20}}});
       reducer.set_hook(std::ref(power));
       for (int step = 0; step < 4; ++step) {
-        reducer.begin({.samples = 1});
+        reducer.begin_step({.samples = 1});
         const auto own = floats(reducer.grad_view(0));
         for (std::size_t i = 0; i < own.size(); ++i)
           own[i] = static_cast<float>((i / 20 + 1) * (i % 20));  // of rank 1: nothing is lost
         if (step == 1 && group.rank() == 1) own[50] = bad;
-        reducer.ready(0);
+        reducer.mark_ready(0);
         reducer.finish();
         const auto mean = floats(reducer.grad_view(0));
         EXPECT_EQ(std::ranges::all_of(mean, is_finite), step != 1) << "step " << step;
@@ -192,14 +192,14 @@ double final_loss(ProcessGroup& group, const BucketHook& hook) {
     }
   };
   for (int step = 0; step < 80; ++step) {
-    reducer.begin({.samples = kSamples / 2});
+    reducer.begin_step({.samples = kSamples / 2});
     const auto own = floats(reducer.grad_view(0));
     std::fill(own.begin(), own.end(), 0.0f);
     for_each_error(group.rank() * kSamples / 2, (group.rank() + 1) * kSamples / 2,
                    [&](std::size_t o, const std::vector<float>& input, float error) {
                      for (std::size_t i = 0; i < kIn; ++i) own[o * kIn + i] += error * input[i];
                    });
-    reducer.ready(0);
+    reducer.mark_ready(0);
     reducer.finish();
     const auto mean = floats(reducer.grad_view(0));
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= 0.5f * mean[i];

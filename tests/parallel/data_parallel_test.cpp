@@ -26,7 +26,7 @@ Weights trained(int replicas) {
         samples += part.count();
         for (std::size_t param = 0; param < weights.size(); ++param) {
           gradient(weights[param], param, step, part, floats(replica.grad_view(param)));
-          replica.ready(param);
+          replica.mark_ready(param);
         }
       }
       return samples;
@@ -52,7 +52,7 @@ TEST(DataParallel, ReplicasWithoutSamplesCountAsZeros) {
     const StepResult result = parallel.step([&](Replica& replica) -> std::int64_t {
       if (replica.index() != busy) return 0;
       for (float& value : floats(replica.grad_view(0))) value = 12;
-      replica.ready(0);
+      replica.mark_ready(0);
       return 4;
     });
     EXPECT_EQ(result.samples, 4);
@@ -89,7 +89,7 @@ TEST(DataParallel, MistakesAreNamedAndTheNextStepStartsAfresh) {
   const auto right = [](Replica& replica) {
     for (std::size_t param = 0; param < 2; ++param) {
       for (float& value : floats(replica.grad_view(param))) value = 2;
-      replica.ready(param);
+      replica.mark_ready(param);
     }
     return 1;
   };
@@ -104,14 +104,14 @@ TEST(DataParallel, MistakesAreNamedAndTheNextStepStartsAfresh) {
   EXPECT_EQ(only(1, [](Replica&) -> std::int64_t { throw std::runtime_error("full"); }), "full");
   EXPECT_EQ(only(2,
                  [](Replica& replica) {
-                   replica.ready(0);
+                   replica.mark_ready(0);
                    return 1;
                  }),
             "DataParallel: replica 2 marked parameter b for 0 of 1 shards");
   EXPECT_NE(only(0,
                  [](Replica& replica) {
-                   replica.ready(0);
-                   replica.ready(0);
+                   replica.mark_ready(0);
+                   replica.mark_ready(0);
                    return 1;
                  })
                 .find("replica 0 has no view of parameter 0"),

@@ -42,9 +42,9 @@ Heard heard_from(const std::function<void()>& call) {
 }
 
 void right_step(Reducer& reducer) {
-  reducer.begin({.samples = 1});
-  reducer.unused(1);
-  reducer.unused(0);
+  reducer.begin_step({.samples = 1});
+  reducer.mark_unused(1);
+  reducer.mark_unused(0);
   reducer.finish();
 }
 
@@ -63,7 +63,7 @@ void one_is_wrong(const OnBackend& on, const std::function<void(Reducer&)>& mist
     EXPECT_EQ(first.own_mistake, culprit) << first.text;
     EXPECT_EQ(first.from_group, !culprit) << first.text;
     EXPECT_THAT(first.text, text);
-    EXPECT_EQ(heard_from([&] { reducer.begin({.samples = 1}); }).text, first.text);
+    EXPECT_EQ(heard_from([&] { reducer.begin_step({.samples = 1}); }).text, first.text);
     heard.arrive_and_wait();
     EXPECT_THAT(heard_from([&] { group.barrier(); }).text, text);
   });
@@ -71,10 +71,10 @@ void one_is_wrong(const OnBackend& on, const std::function<void(Reducer&)>& mist
 
 TEST_P(DdpFailureOn, ReadyTwice) {
   const auto mistake = [](Reducer& reducer) {
-    reducer.begin({.samples = 1});
-    reducer.ready(1);
-    reducer.ready(1);
-    reducer.ready(0);
+    reducer.begin_step({.samples = 1});
+    reducer.mark_ready(1);
+    reducer.mark_ready(1);
+    reducer.mark_ready(0);
     reducer.finish();
   };
   one_is_wrong(*this, mistake,
@@ -84,8 +84,8 @@ TEST_P(DdpFailureOn, ReadyTwice) {
 
 TEST_P(DdpFailureOn, ReadyOfAnUnknownParameter) {
   const auto mistake = [](Reducer& reducer) {
-    reducer.begin({.samples = 1});
-    reducer.ready(7);
+    reducer.begin_step({.samples = 1});
+    reducer.mark_ready(7);
     reducer.finish();
   };
   one_is_wrong(*this, mistake, HasSubstr("parameter 7 (?) does not exist on rank 1"));
@@ -93,8 +93,8 @@ TEST_P(DdpFailureOn, ReadyOfAnUnknownParameter) {
 
 TEST_P(DdpFailureOn, ReadyMissing) {
   const auto mistake = [](Reducer& reducer) {
-    reducer.begin({.samples = 1});
-    reducer.ready(1);
+    reducer.begin_step({.samples = 1});
+    reducer.mark_ready(1);
     reducer.finish();
   };
   one_is_wrong(*this, mistake,
@@ -103,7 +103,7 @@ TEST_P(DdpFailureOn, ReadyMissing) {
 
 TEST_P(DdpFailureOn, ReadyOutsideOfAStep) {
   const auto mistake = [](Reducer& reducer) {
-    reducer.ready(0);
+    reducer.mark_ready(0);
     right_step(reducer);
   };
   one_is_wrong(*this, mistake, HasSubstr("parameter 0 (a) was marked ready outside of begin()"));
@@ -111,8 +111,8 @@ TEST_P(DdpFailureOn, ReadyOutsideOfAStep) {
 
 TEST_P(DdpFailureOn, BeginTwice) {
   const auto mistake = [](Reducer& reducer) {
-    reducer.begin({.samples = 1});
-    reducer.begin({.samples = 1});
+    reducer.begin_step({.samples = 1});
+    reducer.begin_step({.samples = 1});
   };
   one_is_wrong(*this, mistake, HasSubstr("begin() by rank 1 in step 2, which lacks finish()"));
 }
@@ -123,7 +123,7 @@ TEST_P(DdpFailureOn, FinishWithoutBegin) {
 }
 
 TEST_P(DdpFailureOn, NegativeSamples) {
-  const auto mistake = [](Reducer& reducer) { reducer.begin({.samples = -4}); };
+  const auto mistake = [](Reducer& reducer) { reducer.begin_step({.samples = -4}); };
   one_is_wrong(*this, mistake, HasSubstr("begin() with -4 samples by rank 1"));
 }
 
@@ -133,8 +133,8 @@ TEST_P(DdpFailureOn, MissingOnAllRanks) {
   run(kSize, [&](ProcessGroup& group) {
     Reducer reducer(group, params(), kOptions);
     ready.arrive_and_wait();
-    reducer.begin({.samples = 1});
-    reducer.ready(0);
+    reducer.begin_step({.samples = 1});
+    reducer.mark_ready(0);
     const Heard heard = heard_from([&] { reducer.finish(); });
     EXPECT_TRUE(heard.own_mistake);
     EXPECT_THAT(heard.text,
@@ -185,9 +185,9 @@ TEST_P(DdpFailureOn, UseThrows) {
     Reducer reducer(group, params(), kOptions);
     int used = 0;
     const auto step = [&] {
-      reducer.begin({.samples = 1});
-      reducer.unused(1);
-      reducer.unused(0);
+      reducer.begin_step({.samples = 1});
+      reducer.mark_unused(1);
+      reducer.mark_unused(0);
       reducer.finish([&](const Bucket&) {
         ++used;
         if (group.rank() == kCulprit) throw std::runtime_error("the optimizer has no state");
@@ -213,10 +213,10 @@ TEST_P(DdpFailureOn, DestroyedInTheMiddleOfAStep) {
     {
       Reducer reducer(group, params(), kOptions);
       ready.arrive_and_wait();
-      reducer.begin({.samples = 1});
+      reducer.begin_step({.samples = 1});
       if (group.rank() != kCulprit) {
-        reducer.unused(0);
-        reducer.unused(1);
+        reducer.mark_unused(0);
+        reducer.mark_unused(1);
         const Heard heard = heard_from([&] { reducer.finish(); });
         EXPECT_TRUE(heard.from_group);
         EXPECT_THAT(heard.text, HasSubstr("rank 1 in step 1 was destroyed before finish()"));
@@ -238,11 +238,11 @@ TEST_P(DdpFailureOn, BeginThatFailsIsTheCauseOfAllThatFollows) {
       right_step(reducer);
       stepped.arrive_and_wait();
       if (group.rank() != 0) {
-        const Heard first = heard_from([&] { reducer.begin({.samples = 1}); });
+        const Heard first = heard_from([&] { reducer.begin_step({.samples = 1}); });
         EXPECT_TRUE(first.from_group) << first.text;
         for (int i = 0; i < 2; ++i) {
           EXPECT_EQ(heard_from([&] { reducer.finish(); }).text, first.text);
-          EXPECT_EQ(heard_from([&] { reducer.begin({.samples = 1}); }).text, first.text);
+          EXPECT_EQ(heard_from([&] { reducer.begin_step({.samples = 1}); }).text, first.text);
         }
       }
     }

@@ -55,13 +55,13 @@ Weights trained(ProcessGroup& group, const ReducerOptions& options, int shards, 
     gradient(weights[param], param, step, samples_of(batch_of(step), shards, shard), value);
     if (mutation.skips_parameter && param + 1 == weights.size()) own_sum = value;
     std::copy_n(value.begin(), std::min(value.size(), out.size()), out.begin());
-    reducer.ready(view);
+    reducer.mark_ready(view);
   };
   for (std::int64_t step = 0; step < steps; ++step) {
     std::int64_t samples = 0;
     for (int shard = own.first; shard < own.last; ++shard)
       samples += samples_of(batch_of(step), shards, shard).count();
-    reducer.begin({.samples = samples});
+    reducer.begin_step({.samples = samples});
     if (order == Order::lockstep)
       for (std::size_t param = weights.size(); param-- > 0;)
         for (int shard = own.first; shard < own.last; ++shard) compute(step, param, shard);
@@ -120,7 +120,7 @@ TEST_P(DdpOn, GradientBytesAreWhatTheViewsSpan) {
       Reducer reducer(group, model_params(), reproducible());
       const ShardRange own = shards_of(kShards, group.rank(), size);
       std::uintptr_t begin = UINTPTR_MAX, end = 0;
-      reducer.begin({.samples = own.count()});
+      reducer.begin_step({.samples = own.count()});
       for (int shard = own.first; shard < own.last; ++shard)
         for (std::size_t param = 0; param < model_params().size(); ++param) {
           const std::span<std::byte> view = reducer.grad_view(param);
@@ -128,7 +128,7 @@ TEST_P(DdpOn, GradientBytesAreWhatTheViewsSpan) {
           begin = std::min(begin, at);
           end = std::max(end, at + view.size());
           std::fill(view.begin(), view.end(), std::byte{0});
-          reducer.ready(param);
+          reducer.mark_ready(param);
         }
       reducer.finish();
       std::vector<std::int64_t> most{static_cast<std::int64_t>(end - begin)};
@@ -202,8 +202,8 @@ TEST_P(DdpOn, CheckHashNamesTheRanksThatDiffer) {
     reducer.set_hook([](ProcessGroup& own, const Bucket& bucket) {
       if (own.rank() == 2) static_cast<float*>(bucket.gradient.data)[0] += 1;
     });
-    reducer.begin({.samples = 1});
-    for (std::size_t param = 0; param < 5; ++param) reducer.unused(param);
+    reducer.begin_step({.samples = 1});
+    for (std::size_t param = 0; param < 5; ++param) reducer.mark_unused(param);
     const Failure failure = contract::failure_of([&] { reducer.finish(); });
     EXPECT_NE(failure.message.find("ranks 2 have not the bits of rank 0"), std::string::npos)
         << failure.message;
@@ -231,26 +231,26 @@ TEST_P(DdpOn, DividesByTheTrueNumberOfSamples) {
     run(3, [&](ProcessGroup& group) {
       Reducer reducer(group, two_params(), {.mode = mode, .shards = 3});
       const auto samples = static_cast<float>(group.rank() + 1);
-      reducer.begin({.samples = group.rank() + 1});
+      reducer.begin_step({.samples = group.rank() + 1});
       fill(reducer, 0, 6 * samples);
-      reducer.ready(0);
+      reducer.mark_ready(0);
       fill(reducer, 1, samples * samples);
-      reducer.ready(1);
+      reducer.mark_ready(1);
       EXPECT_EQ(reducer.finish().samples, 6);
       EXPECT_EQ(mean_of(reducer, 0), std::vector<float>(4, 6.0f));
       EXPECT_EQ(mean_of(reducer, 1), std::vector<float>(6, 14.0f / 6));
 
-      reducer.begin({.samples = group.rank() == 0 ? 2 : 0});
+      reducer.begin_step({.samples = group.rank() == 0 ? 2 : 0});
       if (group.rank() == 0) {
         fill(reducer, 0, 3);
-        reducer.ready(0);
-        reducer.unused(1);
+        reducer.mark_ready(0);
+        reducer.mark_unused(1);
       }
       EXPECT_EQ(reducer.finish().samples, 2);
       EXPECT_EQ(mean_of(reducer, 0), std::vector<float>(4, 1.5f));
       EXPECT_EQ(mean_of(reducer, 1), std::vector<float>(6, 0.0f));
 
-      reducer.begin({.samples = 0});
+      reducer.begin_step({.samples = 0});
       EXPECT_EQ(reducer.finish().samples, 0);
       EXPECT_EQ(mean_of(reducer, 0), std::vector<float>(4, 0.0f));
     });
@@ -261,7 +261,7 @@ TEST_P(DdpOn, EveryFloatingPointDtypeInFastMode) {
     Reducer reducer(group, {{.name = "f64", .shape = {2}, .dtype = DType::f64},
                             {.name = "bf16", .shape = {2}, .dtype = DType::bf16},
                             {.name = "f16", .shape = {2}, .dtype = DType::f16}});
-    reducer.begin({.samples = 1});
+    reducer.begin_step({.samples = 1});
     const double own = group.rank() == 0 ? 1 : 4;
     const auto doubles = reducer.grad_view(0);
     std::fill_n(reinterpret_cast<double*>(doubles.data()), 2, own);
@@ -270,7 +270,7 @@ TEST_P(DdpOn, EveryFloatingPointDtypeInFastMode) {
     };
     std::fill_n(words(1), 2, group.rank() == 0 ? 0x3f80 : 0x4080);  // 1 or 4
     std::fill_n(words(2), 2, group.rank() == 0 ? 0x3c00 : 0x4400);
-    for (std::size_t param = 0; param < 3; ++param) reducer.ready(param);
+    for (std::size_t param = 0; param < 3; ++param) reducer.mark_ready(param);
     reducer.finish();
     EXPECT_EQ(reinterpret_cast<const double*>(reducer.grad_view(0).data())[1], 2.5);
     EXPECT_EQ(words(1)[1], 0x4020);
@@ -282,12 +282,12 @@ TEST_P(DdpOn, NoSyncCollectsMicroBatches) {
   run(2, [](ProcessGroup& group) {
     Reducer reducer(group, two_params());
     const auto micro_batch = [&](float value, bool first, std::size_t from = 0) {
-      reducer.begin({.samples = 3});
-      if (from == 1) reducer.unused(0);
+      reducer.begin_step({.samples = 3});
+      if (from == 1) reducer.mark_unused(0);
       for (std::size_t param = from; param < 2; ++param) {
         for (float& element : floats(reducer.grad_view(param)))
           element = (first ? 0 : element) + value;
-        reducer.ready(param);
+        reducer.mark_ready(param);
       }
       return reducer.finish().samples;
     };
@@ -318,12 +318,12 @@ TEST_P(DdpOn, BucketsLeaveDuringBackward) {
         EXPECT_EQ(static_cast<const float*>(bucket.gradient.data)[0], 1);
         if (done.size() == 1) first.count_down();
       });
-      reducer.begin({.samples = 1});
+      reducer.begin_step({.samples = 1});
       fill(reducer, 1, 1);
-      reducer.ready(1);
+      reducer.mark_ready(1);
       first.wait();
       fill(reducer, 0, 1);
-      reducer.ready(0);
+      reducer.mark_ready(0);
       reducer.finish();
       EXPECT_EQ(done, (std::vector<std::string>{"b", "a"}));
     }
@@ -340,10 +340,10 @@ TEST_P(DdpOn, FinishHandsOutBucketsWhileOthersAreOnTheirWay) {
       own.all_reduce(bucket.gradient);
       divide(bucket.gradient, bucket.samples);
     });
-    reducer.begin({.samples = 1});
+    reducer.begin_step({.samples = 1});
     for (const std::size_t param : {1, 0}) {
       fill(reducer, param, static_cast<float>(group.rank() + 1));
-      reducer.ready(param);
+      reducer.mark_ready(param);
     }
     std::vector<std::size_t> params;
     const auto caller = std::this_thread::get_id();
@@ -366,8 +366,8 @@ TEST_P(DdpOn, FinishHandsOutNothingUnderNoSync) {
     Reducer reducer(group, two_params());
     int used = 0;
     const auto micro_batch = [&] {
-      reducer.begin({.samples = 1});
-      for (const std::size_t param : {1, 0}) reducer.unused(param);
+      reducer.begin_step({.samples = 1});
+      for (const std::size_t param : {1, 0}) reducer.mark_unused(param);
       reducer.finish([&](const Bucket&) { ++used; });
     };
     for (int round = 1; round <= 3; ++round) {
@@ -413,11 +413,11 @@ TEST_P(DdpOn, BucketsAreRebuiltInTheOrderOfRankZero) {
         EXPECT_EQ(values[i], 0) << "padding of " << bucket.params[0].spec->name;
     });
     for (int step = 0; step < 3; ++step) {
-      reducer.begin({.samples = 1});
+      reducer.begin_step({.samples = 1});
       using Marks = std::vector<std::size_t>;
       for (const std::size_t param : group.rank() == 0 ? Marks{1, 2, 0} : Marks{0, 1, 2}) {
         fill(reducer, param, static_cast<float>(param + 1));
-        reducer.ready(param);
+        reducer.mark_ready(param);
       }
       reducer.finish();
       for (std::size_t param = 0; param < 3; ++param)
@@ -433,11 +433,11 @@ TEST_P(DdpOn, ParametersMayBeEmptyAndFrozenByTurns) {
     const std::vector<ParamSpec> params{{"none", {0}}, {"a", {4}}, {"b", {4}}, {"last", {2, 0}}};
     Reducer reducer(group, params, {.bucket_bytes = 1, .check_hash = true});
     for (std::size_t step = 0; step < 4; ++step) {
-      reducer.begin({.samples = 1});
+      reducer.begin_step({.samples = 1});
       for (const std::size_t param : {3, 2, 1, 0}) {
         fill(reducer, param, 2);
         const bool frozen = (step + param + static_cast<std::size_t>(group.rank())) % 2 == 0;
-        frozen ? reducer.unused(param) : reducer.ready(param);
+        frozen ? reducer.mark_unused(param) : reducer.mark_ready(param);
       }
       reducer.finish();
       for (const std::size_t param : {1, 2})
@@ -453,11 +453,11 @@ TEST_P(DdpOn, GradientsMayBeMarkedFromSeveralThreads) {
       params.push_back({.name = "p" + std::to_string(i), .shape = {i + 1}});
     Reducer reducer(group, params, {.first_bucket_bytes = 128, .bucket_bytes = 128});
     for (int step = 0; step < 5; ++step) {
-      reducer.begin({.samples = 1});
+      reducer.begin_step({.samples = 1});
       contract::run_threads(2, [&](int thread) {
         for (auto param = static_cast<std::size_t>(thread); param < 16; param += 2) {
           fill(reducer, param, static_cast<float>(param));
-          reducer.ready(param);
+          reducer.mark_ready(param);
         }
       });
       reducer.finish();
@@ -471,12 +471,12 @@ TEST_P(DdpOn, GradientsMayBeMarkedFromSeveralThreads) {
 TEST_P(DdpOn, CallersGroupStaysFree) {
   run(2, [](ProcessGroup& group) {
     Reducer reducer(group, two_params());
-    reducer.begin({.samples = 1});
+    reducer.begin_step({.samples = 1});
     fill(reducer, 1, 2);
-    reducer.ready(1);
+    reducer.mark_ready(1);
     contract::expect_usable(group);
     fill(reducer, 0, 2);
-    reducer.ready(0);
+    reducer.mark_ready(0);
     reducer.finish();
     EXPECT_EQ(mean_of(reducer, 0), std::vector<float>(4, 2.0f));
   });
@@ -486,7 +486,7 @@ TEST_P(DdpOn, ModelWithoutParametersCountsSamples) {
   run(2, [](ProcessGroup& group) {
     Reducer reducer(group, {});
     for (int step = 0; step < 3; ++step) {
-      reducer.begin({.samples = group.rank() + 1});
+      reducer.begin_step({.samples = group.rank() + 1});
       EXPECT_EQ(reducer.finish().samples, 3);
     }
   });

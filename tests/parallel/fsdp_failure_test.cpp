@@ -9,10 +9,10 @@ namespace c10d::parallel { namespace {
 using ShardedFailure = contract::OnBackend;
 
 // Rank 1 makes a mistake; the other finds its text in the next call that needs rank 1.
-void expect_misuse(const contract::OnBackend& on, Keep keep, const std::string& text,
+void expect_misuse(const contract::OnBackend& on, Sharding sharding, const std::string& text,
                    const std::function<void(Fsdp&)>& mistake) {
   on.run(2, [&](ProcessGroup& group) {
-    Fsdp fsdp(group, even_units({2, 2}), {.keep = keep});
+    Fsdp fsdp(group, even_units({2, 2}), {.sharding = sharding});
     try {
       for (const std::size_t unit : {0, 1}) pass_through(fsdp, unit);
       fsdp.end_step();
@@ -29,9 +29,9 @@ void expect_misuse(const contract::OnBackend& on, Keep keep, const std::string& 
 }
 
 TEST_P(ShardedFailure, AMistakeIsNamedOnEveryRank) {
-  for (const Keep& keep : {kZero1, kZero3}) {
+  for (const Sharding& sharding : {kZero1, kZero3}) {
     const auto expect = [&](const std::string& text, const std::function<void(Fsdp&)>& mistake) {
-      expect_misuse(*this, keep, text, mistake);
+      expect_misuse(*this, sharding, text, mistake);
     };
     expect("reshard of layer1, which is not gathered", [](Fsdp& f) { f.reshard(1); });
     expect("unshard of layer1 as call 1 of the step, where the first step had unshard of layer0",
@@ -68,7 +68,7 @@ TEST_P(ShardedFailure, RanksAgreeOnUnitsAndOptionsWhenItIsMade) {
        "layer1.w f32 [4, 4096]"},
       {[](auto& u, auto&) { u[0].parameters[0].name = "x"; }, "x f32 [2, 4096]"},
       {[](auto& u, auto&) { u.pop_back(); }, "layer1"},
-      {[](auto&, auto& o) { o.keep = kZero2; }, "keep"},
+      {[](auto&, auto& o) { o.sharding = kZero2; }, "sharding"},
   };
   for (const Case& one : cases) {
     run(3, [&](ProcessGroup& group) {
@@ -81,8 +81,8 @@ TEST_P(ShardedFailure, RanksAgreeOnUnitsAndOptionsWhenItIsMade) {
     });
   }
   run(2, [](ProcessGroup& group) {
-    const Keep wrong{Kept::sharded, Kept::replicated, Kept::sharded};
-    EXPECT_THROW(Fsdp(group, even_units({1}), {.keep = wrong}), InvalidArgument);
+    const Sharding wrong{Placement::sharded, Placement::replicated, Placement::sharded};
+    EXPECT_THROW(Fsdp(group, even_units({1}), {.sharding = wrong}), InvalidArgument);
     EXPECT_THROW(Fsdp(group, {{"u", {{"w", {3}, DType::f64}}}}), InvalidArgument);
     EXPECT_THROW(Fsdp(group, {{"u", {{"w", {0}, DType::f32}}}}), InvalidArgument);
     EXPECT_THROW(Fsdp(group, {}), InvalidArgument);
@@ -106,15 +106,16 @@ TEST_P(ShardedFailure, GroupsThatMakeNoGridAreRefused) {
 void step(Fsdp& fsdp) {
   for (const std::size_t unit : {0, 1}) pass_through(fsdp, unit);
   fsdp.end_step();
-  fsdp.publish();
+  fsdp.sync_parameters();
 }
 
 // Rank 1 fails and lives on with its group; rank 0 does not hear of it by a deadline.
-void one_fails(const contract::OnBackend& on, Keep keep, const std::function<void(Fsdp&)>& fail) {
+void one_fails(const contract::OnBackend& on, Sharding sharding,
+               const std::function<void(Fsdp&)>& fail) {
   contract::Latch ready(2), heard(2);  // an abort may end any call that is under way
   on.run(2, [&](ProcessGroup& group) {
     {
-      Fsdp fsdp(group, even_units({2, 2}), {.keep = keep});
+      Fsdp fsdp(group, even_units({2, 2}), {.sharding = sharding});
       step(fsdp);
       ready.arrive_and_wait();
       if (group.rank() == 1)
@@ -130,9 +131,9 @@ void one_fails(const contract::OnBackend& on, Keep keep, const std::function<voi
 }
 
 TEST_P(ShardedFailure, AnObserverThatThrowsEndsTheStepsOfEveryRank) {
-  for (const Keep& keep : {kZero1, kZero3}) {
+  for (const Sharding& sharding : {kZero1, kZero3}) {
     const auto expect = [&]<class Error>(const Error& error) {
-      one_fails(*this, keep, [&](Fsdp& fsdp) {
+      one_fails(*this, sharding, [&](Fsdp& fsdp) {
         fsdp.on_reduced([&](std::size_t unit) {
           if (unit == 1) throw error;
         });
@@ -145,9 +146,9 @@ TEST_P(ShardedFailure, AnObserverThatThrowsEndsTheStepsOfEveryRank) {
 }
 
 TEST_P(ShardedFailure, DestroyedInTheMiddleOfAStep) {
-  for (const Keep& keep : {kZero1, kZero3}) {
-    one_fails(*this, keep, [](Fsdp& fsdp) { fsdp.unshard(0); });
-    one_fails(*this, keep, [](Fsdp& fsdp) {
+  for (const Sharding& sharding : {kZero1, kZero3}) {
+    one_fails(*this, sharding, [](Fsdp& fsdp) { fsdp.unshard(0); });
+    one_fails(*this, sharding, [](Fsdp& fsdp) {
       fsdp.unshard(0);
       fsdp.next_gradient(0);
       fsdp.gradient_done(0);

@@ -33,7 +33,7 @@ void train(Fsdp& fsdp, std::vector<std::vector<float>>& moments) {
   for (std::size_t unit = 0; unit < fsdp.units().size(); ++unit)
     for (std::size_t i = 0; i < fsdp.shard_elements(unit); ++i)
       fsdp.shard(unit)[i] -= moments[unit][2 * i] += fsdp.gradient(unit)[i];
-  fsdp.publish();
+  fsdp.sync_parameters();
 }
 
 std::vector<std::vector<float>> moments_of(const Fsdp& fsdp) {
@@ -64,8 +64,9 @@ std::size_t peak_of_training(int size, const FsdpOptions& options) {
 // And the optimizer's two moments.
 std::size_t planned(int rank, int size, const FsdpOptions& options) {
   const std::vector<Unit> units = large_units();
-  const std::size_t share =
-      options.keep.optimizer == Kept::sharded ? kAll / static_cast<std::size_t>(size) : kAll;
+  const std::size_t share = options.sharding.optimizer == Placement::sharded
+                                ? kAll / static_cast<std::size_t>(size)
+                                : kAll;
   return plan_memory(units, options, rank, size).total() + 2 * share;
 }
 
@@ -99,10 +100,11 @@ TEST(ShardedMemory, IsWithinTheShareAndTwoUnitsByTheAllocator) {
 }
 
 TEST(ShardedMemory, ThePlanIsThePeakOfEveryStageByTheAllocator) {
-  for (const Keep& keep : {kReplicated, kZero1, kZero2, kZero3})
+  for (const Sharding& sharding : {kReplicated, kZero1, kZero2, kZero3})
     for (const FsdpOptions& options :
-         {FsdpOptions{.keep = keep}, FsdpOptions{.keep = keep, .prefetch_bytes = kLargest},
-          FsdpOptions{.keep = keep, .reduce = DType::bf16, .gradient_buffers = 2}}) {
+         {FsdpOptions{.sharding = sharding},
+          FsdpOptions{.sharding = sharding, .prefetch_bytes = kLargest},
+          FsdpOptions{.sharding = sharding, .reduce = DType::bf16, .gradient_buffers = 2}}) {
       const auto plan = static_cast<double>(4 * planned(0, 4, options));
       EXPECT_NEAR(static_cast<double>(peak_of_training(4, options)), plan, plan / 20);
     }
@@ -129,10 +131,10 @@ TEST(ShardedMemory, NoMoreIsGatheredThanThereIs) {
 TEST(ShardedMemory, ThePlanHoldsForEveryStage) {
   const auto units = even_units({16, 3});
   contract::run_ranks("native", 3, [&](ProcessGroup& group) {
-    for (const Keep& keep : {kReplicated, kZero1, kZero2, kZero3})
+    for (const Sharding& sharding : {kReplicated, kZero1, kZero2, kZero3})
       for (FsdpOptions options :
-           {FsdpOptions{.keep = keep, .mode = ReduceMode::reproducible, .shards = 8},
-            FsdpOptions{.keep = keep,
+           {FsdpOptions{.sharding = sharding, .mode = ReduceMode::reproducible, .shards = 8},
+            FsdpOptions{.sharding = sharding,
             .mode = ReduceMode::reproducible,
             .shards = 8,
             .prefetch_bytes = 1 << 20,
@@ -146,7 +148,9 @@ TEST(ShardedMemory, ThePlanHoldsForEveryStage) {
         }
   });
   const std::size_t bytes = 19 * kBlock;
-  const auto total = [&](Keep keep) { return plan_memory(units, {.keep = keep}, 0, 8).total(); };
+  const auto total = [&](Sharding sharding) {
+    return plan_memory(units, {.sharding = sharding}, 0, 8).total();
+  };
   EXPECT_EQ(total(kReplicated), 2 * bytes);
   EXPECT_EQ(total(kZero1), 2 * bytes);
   EXPECT_LT(total(kZero2), 2 * bytes);

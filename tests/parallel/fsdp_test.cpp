@@ -109,7 +109,7 @@ class Trainer {
       for (std::size_t i = 0; i < shard.size(); ++i)
         adam(shard[i], m_[unit][i], v_[unit][i], gradient[i]);
     }
-    fsdp.publish();
+    fsdp.sync_parameters();
   }
 
   std::vector<float> weights() {
@@ -158,8 +158,9 @@ class Trainer {
   std::vector<std::vector<float>> m_, v_;
 };
 
-FsdpOptions reproducible(Keep keep, std::size_t prefetch_bytes = 0, int gradient_buffers = 1) {
-  return {.keep = keep,
+FsdpOptions reproducible(Sharding sharding, std::size_t prefetch_bytes = 0,
+                         int gradient_buffers = 1) {
+  return {.sharding = sharding,
           .mode = ReduceMode::reproducible,
           .shards = kShards,
           .prefetch_bytes = prefetch_bytes,
@@ -211,8 +212,8 @@ TEST_P(Sharded, HybridsGiveTheBitsOfOneProcess) {
   for (const int parts : {1, 2, 3}) {  // 2 is a grid of 2 x 2
     run(2 * parts, [&](ProcessGroup& world) {
       Mesh mesh(world, {{"replicate", 2}, {"shard", parts}});
-      for (const Keep& keep : {kZero1, kZero3}) {
-        Trainer trainer(mesh.sub("shard"), reproducible(keep), &mesh.sub("replicate"));
+      for (const Sharding& sharding : {kZero1, kZero3}) {
+        Trainer trainer(mesh.sub("shard"), reproducible(sharding), &mesh.sub("replicate"));
         expect_trained(trainer, norms);
       }
       world.barrier();
@@ -231,11 +232,11 @@ TEST_P(Sharded, ACheckpointGoesOnAtAnotherNumberOfRanksAndStage) {
     save(group, directory.path(), snapshot);
   });
   run(2, [&](ProcessGroup& group) {
-    for (const Keep& keep : {kZero1, kZero3}) {
-      Trainer trainer(group, reproducible(keep));
+    for (const Sharding& sharding : {kZero1, kZero3}) {
+      Trainer trainer(group, reproducible(sharding));
       Snapshot snapshot = trainer.snapshot();
       ASSERT_TRUE(load(group, directory.path(), snapshot));
-      trainer.fsdp.publish();
+      trainer.fsdp.sync_parameters();
       for (auto step = static_cast<std::int64_t>(snapshot.step); step < kSteps; ++step)
         trainer.step(step);
       EXPECT_EQ(trainer.weights(), trained_alone());
@@ -246,8 +247,8 @@ TEST_P(Sharded, ACheckpointGoesOnAtAnotherNumberOfRanksAndStage) {
 TEST_P(Sharded, TheFastModeAddsOneGradientPerRank) {
   for (const int size : {1, 2, 3}) {
     run(size, [&](ProcessGroup& group) {
-      for (const Keep& keep : {kReplicated, kZero1, kZero2, kZero3}) {
-        Fsdp fsdp(group, toy_units(), {.keep = keep});
+      for (const Sharding& sharding : {kReplicated, kZero1, kZero2, kZero3}) {
+        Fsdp fsdp(group, toy_units(), {.sharding = sharding});
         for (int step = 0; step < 2; ++step) {
           for (std::size_t unit = 0; unit < 3; ++unit) {
             fsdp.unshard(unit);
@@ -278,8 +279,9 @@ TEST_P(Sharded, TheFastModeAddsOneGradientPerRank) {
 
 TEST_P(Sharded, ARankWithoutVirtualShardsTakesPart) {
   run(3, [&](ProcessGroup& group) {
-    for (const Keep& keep : {kZero1, kZero3, kReplicated}) {
-      Fsdp fsdp(group, toy_units(), {.keep = keep, .mode = ReduceMode::reproducible, .shards = 2});
+    for (const Sharding& sharding : {kZero1, kZero3, kReplicated}) {
+      Fsdp fsdp(group, toy_units(),
+                {.sharding = sharding, .mode = ReduceMode::reproducible, .shards = 2});
       EXPECT_EQ(fsdp.owned(), shards_of(2, group.rank(), 3));
       for (int step = 0; step < 2; ++step) {
         for (std::size_t unit = 0; unit < 3; ++unit) {
@@ -305,13 +307,13 @@ TEST_P(Sharded, ARankWithoutVirtualShardsTakesPart) {
 
 TEST_P(Sharded, Bf16TravelsAndTheMastersStayWhole) {
   run(3, [](ProcessGroup& group) {
-    for (const Keep& keep : {kZero2, kZero3, kReplicated}) {
-      Fsdp fsdp(group, even_units({3}), {.keep = keep, .compute = DType::bf16});
+    for (const Sharding& sharding : {kZero2, kZero3, kReplicated}) {
+      Fsdp fsdp(group, even_units({3}), {.sharding = sharding, .compute = DType::bf16});
       std::vector<float> values(fsdp.elements(0));
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = 1 + static_cast<float>(i) / 65536;
       fsdp.assign(0, values);
       for (float& value : fsdp.shard(0)) value += 1;
-      fsdp.publish();
+      fsdp.sync_parameters();
       const Tensor arena = fsdp.unshard(0);
       ASSERT_EQ(arena.dtype, DType::bf16);
       for (std::size_t i = 0; i < values.size(); ++i) {
@@ -373,8 +375,8 @@ TEST_P(Sharded, GradientsMayTravelAsBf16) {
   };
   for (const int size : {1, 2, 3})
     run(size, [&](ProcessGroup& group) {
-      for (const Keep& keep : {kReplicated, kZero1, kZero2, kZero3}) {
-        Fsdp fsdp(group, toy_units(), {.keep = keep, .reduce = DType::bf16});
+      for (const Sharding& sharding : {kReplicated, kZero1, kZero2, kZero3}) {
+        Fsdp fsdp(group, toy_units(), {.sharding = sharding, .reduce = DType::bf16});
         expect_sums(fsdp, group.rank(), size);
       }
     });

@@ -404,10 +404,10 @@ TEST_P(PipelineOn, RanksThatDisagreeAreToldBeforeTheFirstStep) {
     contract::expect_usable(group);
     // One rank's own mistake is its InvalidArgument, and everybody's error.
     const auto expect_refused = [&](const std::map<int, Stage*>& stages, const std::string& text,
-                                    std::optional<int> most_activations = {}) {
+                                    std::optional<int> max_live_activations = {}) {
       const auto construct = [&] {
         PipelineOptions options = options_of(make_schedule("1f1b", 2, 4), model);
-        if (odd) options.most_activations = most_activations;
+        if (odd) options.max_live_activations = max_live_activations;
         Pipeline(group, odd ? stages : own.pointers(), options);
       };
       if (odd) {

@@ -19,11 +19,11 @@ Weights trained(c10d::ProcessGroup& group, ReduceMode mode, int shards, std::int
   const ShardRange own = shards_of(shards, group.rank(), group.size());
   for (std::int64_t step = 0; step < steps; ++step) {
     const auto part = [&](int shard) { return samples_of(batch_of(step), shards, shard); };
-    reducer.begin({.samples = part(own.last - 1).last - part(own.first).first});
+    reducer.begin_step({.samples = part(own.last - 1).last - part(own.first).first});
     for (std::size_t param = weights.size(); param-- > 0;)
       for (int shard = own.first; shard < own.last; ++shard) {
         gradient(weights[param], param, step, part(shard), floats(reducer.grad_view(param)));
-        reducer.ready(param);
+        reducer.mark_ready(param);
       }
     reducer.finish();
     for (std::size_t param = 0; param < weights.size(); ++param)

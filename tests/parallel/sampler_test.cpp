@@ -20,25 +20,25 @@ Samples all_of(DistributedSampler& sampler, std::int64_t batch) {
 }
 
 // How often each sample is taken by all ranks together; checks the sizes of the parts.
-std::map<std::int64_t, int> taken_by_all(std::int64_t samples, int size, Uneven uneven) {
+std::map<std::int64_t, int> taken_by_all(std::int64_t samples, int size, TailPolicy uneven) {
   std::map<std::int64_t, int> times;
   std::int64_t least = samples, most = 0;
   for (int rank = 0; rank < size; ++rank) {
     const DistributedSampler sampler(
-        {.samples = samples, .rank = rank, .size = size, .seed = 3, .uneven = uneven});
+        {.samples = samples, .rank = rank, .size = size, .seed = 3, .tail = uneven});
     const Samples own = sampler.indices();
     least = std::min(least, static_cast<std::int64_t>(own.size()));
     most = std::max(most, static_cast<std::int64_t>(own.size()));
     for (const std::int64_t sample : own) ++times[sample];
   }
-  EXPECT_LE(most - least, uneven == Uneven::exact ? 1 : 0) << samples << " on " << size;
+  EXPECT_LE(most - least, uneven == TailPolicy::exact ? 1 : 0) << samples << " on " << size;
   return times;
 }
 
 TEST(Sampler, PartsAreDisjointAndWholeForEveryCount) {
   for (std::int64_t samples = 0; samples <= 200; ++samples)
     for (int size = 1; size <= 9; ++size) {
-      const auto count = [&](Uneven uneven) {
+      const auto count = [&](TailPolicy uneven) {
         std::int64_t all = 0, different = 0;
         for (const auto& [sample, times] : taken_by_all(samples, size, uneven)) {
           ASSERT_TRUE(sample >= 0 && sample < samples);
@@ -47,12 +47,12 @@ TEST(Sampler, PartsAreDisjointAndWholeForEveryCount) {
         }
         const std::int64_t rest = samples % size;
         const std::int64_t padding = samples == 0 || rest == 0 ? 0 : size - rest;
-        EXPECT_EQ(different, uneven == Uneven::drop ? samples - rest : samples);
-        EXPECT_EQ(all, different + (uneven == Uneven::pad ? padding : 0));
+        EXPECT_EQ(different, uneven == TailPolicy::drop ? samples - rest : samples);
+        EXPECT_EQ(all, different + (uneven == TailPolicy::pad ? padding : 0));
       };
-      count(Uneven::exact);
-      count(Uneven::pad);
-      count(Uneven::drop);
+      count(TailPolicy::exact);
+      count(TailPolicy::pad);
+      count(TailPolicy::drop);
     }
 }
 
@@ -85,7 +85,7 @@ TEST(Sampler, ShuffleIsFair) {
 
 TEST(Sampler, UnshuffledIsInOrder) {
   const DistributedSampler sampler(
-      {.samples = 5, .rank = 1, .size = 2, .shuffle = false, .uneven = Uneven::pad});
+      {.samples = 5, .rank = 1, .size = 2, .shuffle = false, .tail = TailPolicy::pad});
   EXPECT_EQ(sampler.indices(), (Samples{1, 3, 0}));
 }
 

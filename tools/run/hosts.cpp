@@ -46,7 +46,7 @@ int number_of_hosts(const std::string& nnodes) {
   return *least;
 }
 
-void find_address(const HostsText& text, LaunchHosts& hosts) {
+void find_address(const HostsText& text, MultiHostOptions& hosts) {
   HostAndPort place{text.master_addr, text.master_port};
   if (!text.rdzv_endpoint.empty()) {
     if (!text.master_addr.empty())
@@ -67,7 +67,7 @@ void find_address(const HostsText& text, LaunchHosts& hosts) {
   hosts.port = static_cast<std::uint16_t>(*port);
 }
 
-void read_conf(const HostsText& text, LaunchHosts& hosts) {
+void read_conf(const HostsText& text, MultiHostOptions& hosts) {
   if (text.rdzv_conf.empty()) return;
   for (const std::string& entry : split(text.rdzv_conf, ',')) {
     const std::size_t equals = entry.find('=');
@@ -114,8 +114,8 @@ std::vector<Entry> entries_of(const HostCommands& wanted) {
 
 }  // namespace
 
-LaunchHosts parse_hosts(const HostsText& text) {
-  LaunchHosts hosts;
+MultiHostOptions parse_hosts(const HostsText& text) {
+  MultiHostOptions hosts;
   hosts.count = number_of_hosts(text.nnodes);
   const std::optional<int> number = text.node_rank.empty() ? std::nullopt : to_int(text.node_rank);
   if (hosts.count == 1) {
@@ -161,7 +161,7 @@ std::string host_commands(const HostCommands& wanted) {
   return text;
 }
 
-std::string doubt_about(const LaunchHosts& hosts) {
+std::string doubt_about(const MultiHostOptions& hosts) {
   if (hosts.count == 1 || hosts.number != 0 || hosts.address == "localhost") return {};
   try {
     const Address address = resolve(hosts.address, hosts.port).front();

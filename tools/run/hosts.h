@@ -16,7 +16,7 @@ struct HostsText {
 
 // One host when `text` names one. No token: c10d-run reads it when it starts something. Throws
 // EarlyExit.
-LaunchHosts parse_hosts(const HostsText& text);
+MultiHostOptions parse_hosts(const HostsText& text);
 
 struct HostCommands {
   std::string hosts;                 // "node1:4,node2:4"; without a number, `ranks`
@@ -30,6 +30,6 @@ struct HostCommands {
 std::string host_commands(const HostCommands& wanted);
 
 // What is likely to fail, as a warning; else empty.
-std::string doubt_about(const LaunchHosts& hosts);
+std::string doubt_about(const MultiHostOptions& hosts);
 
 }}  // namespace c10d::v0

@@ -126,14 +126,14 @@ int run(const RunOptions& options) {
     launch_options.environment["TORCHELASTIC_RESTART_COUNT"] = std::to_string(restart);
     const LaunchResult result = launch(launch_options);
     if (result.exit_code == 0 && result.first_failed < 0) return 0;
-    if (!result.elsewhere.empty()) fmt::print(stderr, "c10d-run: {}\n", result.elsewhere);
+    if (!result.remote_failure.empty()) fmt::print(stderr, "c10d-run: {}\n", result.remote_failure);
     if (result.first_failed >= 0)
       report_failure(result);
     else if (result.forwarded_signal != 0)
       fmt::print(stderr, "c10d-run: got signal {}\n", result.forwarded_signal);
-    if (!result.places.empty())
+    if (!result.rank_positions.empty())
       fmt::print(stderr, "c10d-run: where the ranks were when they were stopped:\n{}",
-                 result.places);
+                 result.rank_positions);
     if (result.exit_code == 0) {
       fmt::print(stderr, "c10d-run: the others went on without it, to a good end\n");
       return 0;

@@ -296,7 +296,7 @@ std::map<std::string, std::string> environment_of(const Raw& raw, bool several) 
   return environment;
 }
 
-std::vector<std::string> warnings_of(const Raw& raw, const LaunchHosts& hosts) {
+std::vector<std::string> warnings_of(const Raw& raw, const MultiHostOptions& hosts) {
   std::vector<std::string> warnings;
   const auto unused = [&](std::string_view option, const std::string& value) {
     if (!value.empty()) warnings.push_back(fmt::format("{} has no effect here", option));

@@ -29,7 +29,7 @@ struct RunOptions {
   bool prefix = true;
   bool verbose = false;
   std::string print_for, via;  // another launcher's name, or empty
-  LaunchHosts hosts;
+  MultiHostOptions hosts;
   std::string host_commands;  // to print instead of starting anything
   std::string log_dir;
   std::map<int, Streams> redirects, tees;  // by rank; -1 = every rank

@@ -72,7 +72,7 @@ class BucketSink final : public GradientSink {
     const std::size_t piece = piece_of(marks);
     marks.done = (marks.done + 1) % (marks.pieces * shards_);
     if (times_) times_->ready[piece] = Trace::Clock::now();
-    reducer_.ready(piece);
+    reducer_.mark_ready(piece);
   }
 
  private:
@@ -131,7 +131,7 @@ class Replicated final : public Strategy {
       net_.forward(0, nodes, 0, net_.shards());
       for (int shard = 0; shard < net_.shards(); ++shard) score = score + feed_.score(shard);
     }
-    reducer_.begin({.samples = score.rows});
+    reducer_.begin_step({.samples = score.rows});
     if (score.rows > 0) {
       const Traced span(trace_, "backward");
       net_.backward(0, nodes, gradients_);

@@ -40,9 +40,9 @@ std::vector<int> borders_of(const Model& model) {
 
 // ZeRO-3 gathers one unit ahead.
 FsdpOptions options_of(const Task& task, int zero, const std::vector<Unit>& units) {
-  constexpr c10d::parallel::Keep kept[] = {c10d::parallel::kZero1, c10d::parallel::kZero2,
-                                           c10d::parallel::kZero3};
-  FsdpOptions options{.keep = kept[zero - 1], .shards = task.shards};
+  constexpr c10d::parallel::Sharding kept[] = {c10d::parallel::kZero1, c10d::parallel::kZero2,
+                                               c10d::parallel::kZero3};
+  FsdpOptions options{.sharding = kept[zero - 1], .shards = task.shards};
   if (task.options.reproducible) options.mode = ReduceMode::reproducible;
   for (const Unit& unit : units) {
     std::size_t bytes = 0;
@@ -122,7 +122,7 @@ class Sharded final : public Strategy {
       for (int s = 0; s < task.optimizer.states(); ++s)
         states.emplace_back(fsdp_.shard_elements(u));
     }
-    fsdp_.publish();
+    fsdp_.sync_parameters();
     if (trace.enabled()) fsdp_.on_reduced([this](std::size_t u) { sum_times_.end(u); });
     use_threads(1);
   }
@@ -152,7 +152,7 @@ class Sharded final : public Strategy {
     before_update_();
     const Traced span(trace_, "optimizer");
     for (std::size_t u = 0; u < units(); ++u) update(u, step, rate);
-    fsdp_.publish();
+    fsdp_.sync_parameters();
     return score;
   }
 
@@ -181,7 +181,7 @@ class Sharded final : public Strategy {
     }
     return all;
   }
-  void loaded() override { fsdp_.publish(); }
+  void loaded() override { fsdp_.sync_parameters(); }
   c10d::ProcessGroup& group() override { return group_; }
   std::chrono::duration<double> waited() const override { return waited_; }
 

@@ -15,7 +15,7 @@ class ReplicaSink final : public GradientSink {
   float* next(std::size_t parameter) override {
     return reinterpret_cast<float*>(replica_.grad_view(parameter).data());
   }
-  void done(std::size_t parameter) override { replica_.ready(parameter); }
+  void done(std::size_t parameter) override { replica_.mark_ready(parameter); }
 
  private:
   Replica& replica_;

@@ -26,7 +26,7 @@ class C10D_API Replica {
   // InvalidArgument for a parameter that does not exist or has all its shards.
   std::span<std::byte> grad_view(std::size_t param);
   // Says that the view of `param` is written, for the next shard. Throws as grad_view().
-  void ready(std::size_t param);
+  void mark_ready(std::size_t param);
 
  private:
   friend class DataParallel;

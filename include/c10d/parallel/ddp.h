@@ -71,21 +71,21 @@ C10D_API std::size_t gradient_bytes(std::span<const ParamSpec> params,
 // Averages gradients over the ranks while backward runs (torch: DistributedDataParallel).
 //
 //     Reducer reducer(group, params, {.mode = ReduceMode::reproducible, .shards = 16});
-//     reducer.begin({.samples = n});        // n of this rank
+//     reducer.begin_step({.samples = n});        // n of this rank
 //     for each own shard, in order          // shards_of(16, rank, size); in mode fast there is one
 //       for each parameter p, any order:    // or for each p, for each own shard
-//         write into reducer.grad_view(p); reducer.ready(p);
+//         write into reducer.grad_view(p); reducer.mark_ready(p);
 //     reducer.finish();                     // grad_view(p) is now the mean over all samples
 //
 // Gradients. Write the SUM over the samples of the shard, not their mean: the reducer divides by
 // the number of samples of all ranks, so ranks may have different numbers of samples. A view is not
-// initialised. After begin() with 0 samples, gradients that are not marked before finish() count as
-// zeros.
+// initialised. After begin_step() with 0 samples, gradients that are not marked before finish()
+// count as zeros.
 //
 // Buckets hold the parameters in reverse order; after the first step, in the order in which rank 0
-// called ready(). A bucket is reduced, in index order, as soon as all its gradients are ready. This
-// happens in a thread and a group of the reducer's own (new_group() of all ranks), so `group` stays
-// free for the caller.
+// called mark_ready(). A bucket is reduced, in index order, as soon as all its gradients are ready.
+// This happens in a thread and a group of the reducer's own (new_group() of all ranks), so `group`
+// stays free for the caller.
 //
 // Buffers. The reducer does not synchronise buffers such as BatchNorm statistics. To average one,
 // list it as a parameter: its "gradient" is the statistic of a shard times the samples of that
@@ -95,11 +95,11 @@ C10D_API std::size_t gradient_bytes(std::span<const ParamSpec> params,
 // Errors. Misuse (a parameter that is ready too often, not ready at finish(), or unknown), or an
 // exception out of a hook, fails the step on every rank and breaks `group`, too. A failure of
 // communication breaks the reducer only. finish() throws InvalidArgument on the rank that made the
-// mistake, and a DistError with its text on the others. Every later begin() and finish() throws the
-// same.
+// mistake, and a DistError with its text on the others. Every later begin_step() and finish()
+// throws the same.
 //
-// Threads. ready() and grad_view() of different parameters may be called from several threads at a
-// time; all other calls from one. CPU memory only.
+// Threads. mark_ready() and grad_view() of different parameters may be called from several threads
+// at a time; all other calls from one. CPU memory only.
 class C10D_API Reducer {
  public:
   // Collective. Names, shapes, dtypes and options must be the same on every rank, else all ranks
@@ -113,18 +113,18 @@ class C10D_API Reducer {
 
   // Begins a step. Every rank takes every step. It may wait for the other ranks once, before the
   // second step.
-  void begin(StepInfo info);
+  void begin_step(StepInfo info);
 
   // In a step: where to write the gradient of `param` for this rank's next shard. After finish():
-  // the mean gradient, until the next begin(). The address changes with every shard and after the
-  // first step, never otherwise. Throws InvalidArgument for a parameter that does not exist.
+  // the mean gradient, until the next begin_step(). The address changes with every shard and after
+  // the first step, never otherwise. Throws InvalidArgument for a parameter that does not exist.
   std::span<std::byte> grad_view(std::size_t param);
 
   // Says that the view of `param` is written, for this rank's next shard. finish() reports
   // mistakes.
-  void ready(std::size_t param) noexcept;
+  void mark_ready(std::size_t param) noexcept;
   // The same for a gradient that is zero: the view need not be written.
-  void unused(std::size_t param) noexcept;
+  void mark_unused(std::size_t param) noexcept;
 
   // Ends a step: waits until all buckets are reduced. Calls `use` for each bucket in index order as
   // soon as its mean is there, so that an optimizer overlaps with the buckets behind it; `use` may

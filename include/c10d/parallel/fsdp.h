@@ -20,30 +20,31 @@
 namespace c10d { inline namespace v0 { namespace parallel {
 
 // Where something lives between its uses.
-enum class Kept : std::uint8_t {
+enum class Placement : std::uint8_t {
   replicated,  // whole, on every rank
   sharded      // one part on each rank
 };
 
 // What is sharded. Parameters can be sharded only if gradients are, and gradients only if the
 // optimizer is.
-struct Keep {
-  Kept parameters = Kept::sharded;  // the f32 masters
-  Kept gradients = Kept::sharded;   // the sums
-  Kept optimizer = Kept::sharded;   // the optimizer's state
+struct Sharding {
+  Placement parameters = Placement::sharded;  // the f32 masters
+  Placement gradients = Placement::sharded;   // the sums
+  Placement optimizer = Placement::sharded;   // the optimizer's state
 };
 // ZeRO-1: the optimizer is sharded.
-inline constexpr Keep kZero1{Kept::replicated, Kept::replicated, Kept::sharded};
+inline constexpr Sharding kZero1{Placement::replicated, Placement::replicated, Placement::sharded};
 // ZeRO-2: gradients, too.
-inline constexpr Keep kZero2{Kept::replicated, Kept::sharded, Kept::sharded};
+inline constexpr Sharding kZero2{Placement::replicated, Placement::sharded, Placement::sharded};
 // ZeRO-3: parameters, too.
-inline constexpr Keep kZero3{};
+inline constexpr Sharding kZero3{};
 // Nothing is sharded: as DDP.
-inline constexpr Keep kReplicated{Kept::replicated, Kept::replicated, Kept::replicated};
+inline constexpr Sharding kReplicated{Placement::replicated, Placement::replicated,
+                                      Placement::replicated};
 
 // Options of Fsdp.
 struct FsdpOptions {
-  Keep keep = kZero3;                  // what is sharded
+  Sharding sharding = kZero3;          // what is sharded
   ReduceMode mode = ReduceMode::fast;  // how gradients are summed
   int shards = 16;                     // of the global batch; mode reproducible only
   DType compute = DType::f32;          // of gathered parameters: f32, or bf16; the masters stay f32
@@ -80,7 +81,7 @@ C10D_API FsdpMemory plan_memory(std::span<const Unit> units, const FsdpOptions& 
 // - forward, per unit: unshard(), compute, reshard();
 // - backward, per unit: unshard(); for each virtual shard of this rank, write next_gradient(), then
 //   gradient_done(); reduce(), reshard();
-// - optimizer: end_step(); per unit, update shard() from gradient(); publish().
+// - optimizer: end_step(); per unit, update shard() from gradient(); sync_parameters().
 //
 // The first step records the order of unshard(). Later steps must keep to it, and units are
 // gathered ahead in that order. A pass without reduce(), ended by end_step(), may take only the
@@ -155,7 +156,7 @@ class C10D_API Fsdp {
   double global_norm();
   // After the optimizer or load() has written shard(): brings replicated parameters up to date on
   // all ranks. Collective.
-  void publish();
+  void sync_parameters();
 
   // The parts of a Snapshot that `shard` holds, an array of shard_elements(unit): shard(unit)
   // itself or state of the optimizer. `prefix` is put before the names of the parameters. Throws

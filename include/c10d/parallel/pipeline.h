@@ -83,7 +83,7 @@ struct PipelineOptions {
   std::vector<Skip> skips{};                            // skip connections
   std::vector<TiedWeight> tied{};                       // parameters that stages share
   std::size_t activation_limit = std::size_t{1} << 30;  // bytes of one activation that is received
-  std::optional<int> most_activations{};                // of the schedule: see validate()
+  std::optional<int> max_live_activations{};            // of the schedule: see validate()
   // Called before every action in the thread of step(): for a trace. Must not throw.
   std::function<void(const Action&)> on_begin{};
   // Called after every action. Must not throw.

@@ -10,7 +10,7 @@
 namespace c10d { inline namespace v0 { namespace parallel {
 
 // What to do when the number of samples is no multiple of the number of ranks.
-enum class Uneven : std::uint8_t {
+enum class TailPolicy : std::uint8_t {
   exact,  // some ranks get one sample more than others: every sample counts once
   pad,    // repeat samples from the start of the order until all ranks have the same number
   drop,   // leave out the end of the order, so that all ranks have the same number
@@ -18,12 +18,12 @@ enum class Uneven : std::uint8_t {
 
 // Options of a DistributedSampler.
 struct SamplerOptions {
-  std::int64_t samples = 0;       // of the data set
-  int rank = 0;                   // of this process
-  int size = 1;                   // number of ranks
-  std::uint64_t seed = 0;         // of the shuffle; the same on every rank
-  bool shuffle = true;            // whether each epoch has a random order of its own
-  Uneven uneven = Uneven::exact;  // see above
+  std::int64_t samples = 0;             // of the data set
+  int rank = 0;                         // of this process
+  int size = 1;                         // number of ranks
+  std::uint64_t seed = 0;               // of the shuffle; the same on every rank
+  bool shuffle = true;                  // whether each epoch has a random order of its own
+  TailPolicy tail = TailPolicy::exact;  // when samples is no multiple of size
 };
 
 // Decides which rank takes which samples (torch: DistributedSampler). Each (seed, epoch) has one
@@ -33,7 +33,7 @@ struct SamplerOptions {
 //
 // There are two ways to take samples, which may be mixed only between epochs:
 // - next() is the global batch, the same on every rank; split it with samples_of(). With
-//   Uneven::exact, the bits of a training run then do not depend on the number of ranks.
+//   TailPolicy::exact, the bits of a training run then do not depend on the number of ranks.
 // - indices() is this rank's part of the rest of the epoch.
 class C10D_API DistributedSampler {
  public:

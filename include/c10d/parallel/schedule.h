@@ -103,9 +103,9 @@ struct ScheduleFacts {
 //   added in one order whatever the schedule;
 // - sends and receives are complete, or all left out;
 // - no action waits for one that never comes;
-// - no rank holds more activations at a time than `most_activations`.
+// - no rank holds more activations at a time than `max_live_activations`.
 C10D_API ScheduleFacts validate(const Schedule& schedule, std::span<const Skip> skips = {},
-                                std::optional<int> most_activations = {});
+                                std::optional<int> max_live_activations = {});
 
 // Adds sends and receives: each send right after the action that computes what it sends, each
 // receive right before the action that needs it. A schedule that has them is returned as it is.

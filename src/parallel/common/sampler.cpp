@@ -25,9 +25,9 @@ DistributedSampler::DistributedSampler(SamplerOptions options) : options_(option
   if (options.rank < 0 || options.rank >= options.size)
     throw InvalidArgument(
         fmt::format("DistributedSampler: rank {} is out of [0, {})", options.rank, options.size));
-  if (options.uneven > Uneven::drop)
-    throw InvalidArgument(fmt::format("DistributedSampler: uneven {} does not exist",
-                                      static_cast<int>(options.uneven)));
+  if (options.tail > TailPolicy::drop)
+    throw InvalidArgument(fmt::format("DistributedSampler: tail policy {} does not exist",
+                                      static_cast<int>(options.tail)));
   set_epoch(0);
 }
 
@@ -42,8 +42,8 @@ void DistributedSampler::set_epoch(std::uint64_t epoch) {
     for (std::size_t i = samples; i > 1; --i) std::swap(order_[i - 1], order_[random.below(i)]);
   }
   const auto ranks = static_cast<std::size_t>(options_.size);
-  if (options_.uneven == Uneven::drop) order_.resize(samples - samples % ranks);
-  if (options_.uneven == Uneven::pad && samples != 0) {
+  if (options_.tail == TailPolicy::drop) order_.resize(samples - samples % ranks);
+  if (options_.tail == TailPolicy::pad && samples != 0) {
     order_.resize((samples + ranks - 1) / ranks * ranks);
     for (std::size_t i = samples; i < order_.size(); ++i) order_[i] = order_[i - samples];
   }

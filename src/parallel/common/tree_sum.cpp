@@ -134,7 +134,7 @@ struct TreeSum::Exchange {
   // ranks' memory by all_gather_v only, when that rank has come to it.
   bool sum_in_place(Tensor out, std::span<const ConstTensor> partials, double divisor,
                     const Buffer<std::uint8_t>& shared) {
-    if (shared.of_rank(0) == nullptr) return false;
+    if (shared.peer_data(0) == nullptr) return false;
     std::vector<std::uint64_t> places(all.size());
     const std::span mine = std::span(places).subspan(first_value(group.rank()), own.size());
     std::transform(partials.begin(), partials.end(), mine.begin(),
@@ -146,8 +146,8 @@ struct TreeSum::Exchange {
       for (std::size_t rank = 0; rank < held.size(); ++rank)
         for (std::size_t i = 0; i < held[rank]; ++i)
           values.push_back(
-              ConstTensor(shared.of_rank(static_cast<int>(rank)) + places[values.size()], out.count,
-                          out.dtype)
+              ConstTensor(shared.peer_data(static_cast<int>(rank)) + places[values.size()],
+                          out.count, out.dtype)
                   .slice(first, slice.count));
       fold(slice, shards, all, values, divisor);
     });

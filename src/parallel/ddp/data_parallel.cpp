@@ -74,7 +74,7 @@ std::span<std::byte> Replica::grad_view(std::size_t param) {
   return {static_cast<std::byte*>(next.data), next.bytes()};
 }
 
-void Replica::ready(std::size_t param) {
+void Replica::mark_ready(std::size_t param) {
   static_cast<void>(grad_view(param));  // checks
   state_.sums[param].done();
   ++state_.marks[param];

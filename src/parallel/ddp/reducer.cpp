@@ -72,7 +72,7 @@ struct Reducer::State {
   void rebuild();
   void mark(std::size_t param, bool zero) noexcept;
   StepResult finish(const BucketCallback& use);
-  void hand_out(const BucketCallback& use);
+  void deliver_buckets(const BucketCallback& use);
   std::string missing() const;
 
   // Any thread. The first failure stays. The others learn it from the reducer's group.
@@ -301,7 +301,7 @@ StepResult Reducer::State::finish(const BucketCallback& use) {
         fmt::format("Reducer: parameters without a gradient on {}: {}; mark them with ready() "
                     "for each of {} shards, or with unused()",
                     where(), names, plan.size()));
-  hand_out(use);
+  deliver_buckets(use);
   rethrow_failure();
   const std::lock_guard lock(mutex);
   in_step = false;
@@ -311,7 +311,7 @@ StepResult Reducer::State::finish(const BucketCallback& use) {
 }
 
 // Until the reducer's thread is through with the step.
-void Reducer::State::hand_out(const BucketCallback& use) {
+void Reducer::State::deliver_buckets(const BucketCallback& use) {
   std::unique_lock lock(mutex);
   for (std::size_t index = 0;; ++index) {
     changed.wait(lock, [&] { return !reducing || (index < reduced && !failed); });
@@ -381,7 +381,7 @@ Reducer::Reducer(ProcessGroup& group, std::vector<ParamSpec> params, ReducerOpti
     : state_(std::make_unique<State>(group, std::move(params), options)) {}
 Reducer::~Reducer() = default;
 
-void Reducer::begin(StepInfo info) { state_->begin(info.samples); }
+void Reducer::begin_step(StepInfo info) { state_->begin(info.samples); }
 
 std::span<std::byte> Reducer::grad_view(std::size_t param) {
   State& state = *state_;
@@ -394,8 +394,8 @@ std::span<std::byte> Reducer::grad_view(std::size_t param) {
   return state.buckets->gradient(param, writes ? state.plan[shard].slot : 0);
 }
 
-void Reducer::ready(std::size_t param) noexcept { state_->mark(param, false); }
-void Reducer::unused(std::size_t param) noexcept { state_->mark(param, true); }
+void Reducer::mark_ready(std::size_t param) noexcept { state_->mark(param, false); }
+void Reducer::mark_unused(std::size_t param) noexcept { state_->mark(param, true); }
 StepResult Reducer::finish(const BucketCallback& use) { return state_->finish(use); }
 
 Reducer::NoSync Reducer::no_sync() {

@@ -48,7 +48,7 @@ class Fsdp::Engine {
   void reduce(std::size_t unit, double divisor);
   void end_step();
   double global_norm();
-  void publish();
+  void sync_parameters();
   void assign(std::size_t unit, std::span<const float> arena);
 
   std::vector<Unit> units_;
@@ -89,7 +89,7 @@ class Fsdp::Engine {
     return {arena, state.layout.count(), options_.compute};
   }
   int sets() const { return replicas_ ? replicas_->size() : 1; }
-  bool is_scattered() const { return options_.keep.optimizer == Kept::sharded; }
+  bool is_scattered() const { return options_.sharding.optimizer == Placement::sharded; }
 
   ProcessGroup& group_;
   ProcessGroup* replicas_;
@@ -139,7 +139,8 @@ void Fsdp::Engine::allocate() {
   for (std::size_t i = gathered_buffers(options_, units_.size(), largest); i > 0; --i)
     gathered_.push_back(
         {memory_.take(largest * size_of(options_.compute), &FsdpMemory::gathered), kNone, {}});
-  for (int i = 0; i < options_.gradient_buffers && options_.keep.gradients == Kept::sharded; ++i)
+  for (int i = 0;
+       i < options_.gradient_buffers && options_.sharding.gradients == Placement::sharded; ++i)
     buffers_.push_back({memory_.take_floats(slots * largest, &FsdpMemory::gradient_buffers)});
   for (State& state : states_)  // zeros until the first step
     state.gradient = state.leaves ? state.leaves + state.first : buffers_[0].data;
@@ -169,13 +170,13 @@ void Fsdp::Engine::allocate(State& state, std::size_t slots) {
   const std::size_t count = state.layout.count();
   state.first = is_scattered() ? state.layout.firsts[rank] : 0;
   state.part = is_scattered() ? state.layout.counts[rank] : count;
-  if (options_.keep.parameters == Kept::replicated) {
+  if (options_.sharding.parameters == Placement::replicated) {
     state.arena = memory_.take(count * size_of(options_.compute), &FsdpMemory::parameters);
     if (options_.compute == DType::f32)
       state.master = reinterpret_cast<float*>(state.arena) + state.first;
   }
   if (!state.master) state.master = memory_.take_floats(state.part, &FsdpMemory::parameters);
-  if (options_.keep.gradients == Kept::replicated)
+  if (options_.sharding.gradients == Placement::replicated)
     state.leaves = memory_.take_floats(slots * count, &FsdpMemory::gradients);
 }
 
@@ -403,8 +404,8 @@ double Fsdp::Engine::global_norm() {
   return norm.result(is_scattered() ? &group_ : nullptr);
 }
 
-void Fsdp::Engine::publish() {
-  if (options_.keep.parameters == Kept::sharded) return;
+void Fsdp::Engine::sync_parameters() {
+  if (options_.sharding.parameters == Placement::sharded) return;
   std::vector<Work> works;
   try {
     for (State& state : states_) {
@@ -465,7 +466,7 @@ std::span<float> Fsdp::gradient(std::size_t unit) {
   return {state.gradient, state.part};
 }
 double Fsdp::global_norm() { return engine_->global_norm(); }
-void Fsdp::publish() { engine_->publish(); }
+void Fsdp::sync_parameters() { engine_->sync_parameters(); }
 
 std::vector<TensorPart> Fsdp::parts(std::size_t unit, std::string_view prefix,
                                     std::span<float> shard) const {

@@ -64,12 +64,12 @@ std::string problem_of(std::span<const Unit> units, const FsdpOptions& options, 
         return fmt::format("parameter {} is {}: masters are f32", spec.name, to_text(spec));
     if (elements_of(unit) == 0) return fmt::format("unit {} has no elements", unit.name);
   }
-  const Keep& keep = options.keep;
-  if (std::max({keep.parameters, keep.gradients, keep.optimizer}) > Kept::sharded)
-    return "keep holds a value that does not exist; there are replicated and sharded";
+  const Sharding& sharding = options.sharding;
+  if (std::max({sharding.parameters, sharding.gradients, sharding.optimizer}) > Placement::sharded)
+    return "sharding holds a value that does not exist; there are replicated and sharded";
   if (options.mode > ReduceMode::reproducible)
     return "this mode does not exist; there are fast and reproducible";
-  if (keep.parameters > keep.gradients || keep.gradients > keep.optimizer)
+  if (sharding.parameters > sharding.gradients || sharding.gradients > sharding.optimizer)
     return "parameters are sharded without gradients, or gradients without the optimizer";
   if (options.compute != DType::f32 && options.compute != DType::bf16)
     return fmt::format("compute is {}, not f32 or bf16", to_string(options.compute));
@@ -95,7 +95,7 @@ int shards_of_group(const FsdpOptions& options, int size, int replicas) noexcept
 
 std::size_t gathered_buffers(const FsdpOptions& options, std::size_t units,
                              std::size_t largest) noexcept {
-  if (options.keep.parameters == Kept::replicated) return 0;
+  if (options.sharding.parameters == Placement::replicated) return 0;
   // No unit is gathered twice at a time.
   return std::min(units, 1 + options.prefetch_bytes / (largest * size_of(options.compute)));
 }
@@ -109,26 +109,27 @@ FsdpMemory plan_memory(std::span<const Unit> units, const FsdpOptions& options, 
   const int shards = shards_of_group(options, size, replicas);
   const auto slots =
       static_cast<std::size_t>(slots_of(merge_plan(shards, shards_of(shards, rank, size))));
-  const auto is_sharded = [](Kept kept) { return kept == Kept::sharded; };
+  const auto is_sharded = [](Placement kept) { return kept == Placement::sharded; };
   const std::size_t width = size_of(options.compute);
   FsdpMemory memory;
   std::size_t largest = 0;
   for (const Unit& unit : units) {
     const UnitLayout layout(unit, size);
     const std::size_t count = layout.count();
-    const std::size_t own =
-        is_sharded(options.keep.optimizer) ? layout.counts[static_cast<std::size_t>(rank)] : count;
+    const std::size_t own = is_sharded(options.sharding.optimizer)
+                                ? layout.counts[static_cast<std::size_t>(rank)]
+                                : count;
     largest = std::max(largest, count);
-    const bool has_arena = !is_sharded(options.keep.parameters);
+    const bool has_arena = !is_sharded(options.sharding.parameters);
     memory.parameters += has_arena ? count * width : 0;
     if (!has_arena || options.compute != DType::f32) memory.parameters += own * sizeof(float);
-    if (!is_sharded(options.keep.gradients))
+    if (!is_sharded(options.sharding.gradients))
       memory.gradients += slots * count * sizeof(float);
     else if (&unit - units.data() >= options.gradient_buffers)
       memory.gradients += own * sizeof(float);
   }
   memory.gathered = gathered_buffers(options, units.size(), largest) * largest * width;
-  if (is_sharded(options.keep.gradients))
+  if (is_sharded(options.sharding.gradients))
     memory.gradient_buffers =
         static_cast<std::size_t>(options.gradient_buffers) * slots * largest * sizeof(float);
   return memory;
@@ -136,11 +137,12 @@ FsdpMemory plan_memory(std::span<const Unit> units, const FsdpOptions& options, 
 
 std::string options_text(std::span<const Unit> units, const FsdpOptions& options) {
   std::string text = fmt::format(
-      "keep {}{}{}, mode {}, shards {}, compute {}, reduce {}, prefetch_bytes {}, "
+      "sharding {}{}{}, mode {}, shards {}, compute {}, reduce {}, prefetch_bytes {}, "
       "gradient_buffers {}, units",
-      int(options.keep.parameters), int(options.keep.gradients), int(options.keep.optimizer),
-      int(options.mode), options.shards, to_string(options.compute), to_string(options.reduce),
-      options.prefetch_bytes, options.gradient_buffers);
+      int(options.sharding.parameters), int(options.sharding.gradients),
+      int(options.sharding.optimizer), int(options.mode), options.shards,
+      to_string(options.compute), to_string(options.reduce), options.prefetch_bytes,
+      options.gradient_buffers);
   for (const Unit& unit : units) text += fmt::format(" {}:{}", unit.name, unit.parameters.size());
   return text;
 }

@@ -50,7 +50,7 @@ Pipeline::State::State(ProcessGroup& group_, std::map<int, Stage*> stages_,
     : group(group_),
       stages(std::move(stages_)),
       options(std::move(options_)),
-      facts(validate(options.schedule, options.skips, options.most_activations)),
+      facts(validate(options.schedule, options.skips, options.max_live_activations)),
       graph(count(), options.skips),
       lowered(lower(options.schedule, options.skips)) {
   if (lowered.ranks.size() != static_cast<std::size_t>(group.size()))

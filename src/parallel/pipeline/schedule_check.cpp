@@ -173,13 +173,13 @@ bool is_lowered(const Schedule& schedule) {
 }  // namespace
 
 ScheduleFacts validate(const Schedule& schedule, std::span<const Skip> skips,
-                       std::optional<int> most_activations) {
+                       std::optional<int> max_live_activations) {
   ScheduleFacts facts = survey_schedule(schedule);
   const StageGraph graph(static_cast<int>(facts.rank_of_stage.size()), skips);
   ActionCensus(schedule, facts, graph).check();
   check_weight_order(schedule, facts.rank_of_stage.size());
   play(lower(schedule, skips), facts, graph, {});
-  facts.peak_activations = count_activations(schedule, facts.trains, most_activations);
+  facts.peak_activations = count_activations(schedule, facts.trains, max_live_activations);
   return facts;
 }
 

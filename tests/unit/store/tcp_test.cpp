@@ -269,7 +269,7 @@ TcpStoreOptions with_will(const TcpStore& server, std::string value) {
           .job = "job",
           .token = kToken,
           .timeout = 20s,
-          .will = {{"there", value}, {"gone/" + value, std::move(value)}}};
+          .last_will = {{"there", value}, {"gone/" + value, std::move(value)}}};
 }
 
 TEST(TcpStore, AWillIsCarriedOutWhenItsClientIsGone) {

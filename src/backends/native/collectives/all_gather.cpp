@@ -73,7 +73,7 @@ bool push(Round& round, const Choice& choice, const Collection& all) {
   const std::size_t offset = all.blocks.offset(rank), bytes = all.blocks.bytes(rank);
   round.copy_out(all.output + offset, all.input, bytes, choice.store);
   for (int i = 1; i < round.size(); ++i)
-    if (!round.hand_out(round.peer(i), offset, all.input, bytes, choice.store)) return false;
+    if (!round.write_to_peer(round.peer(i), offset, all.input, bytes, choice.store)) return false;
   return round.leave();
 }
 

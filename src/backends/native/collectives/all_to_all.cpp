@@ -96,8 +96,8 @@ bool push(Round& round, const Choice& choice, const Exchange& all, Offset theirs
   keep_own(round, all, choice.store);
   for (int i = 1; i < round.size(); ++i) {
     const int peer = round.peer(i);
-    if (!round.hand_out(peer, theirs(peer), all.input + all.to.offset(peer), all.to.bytes(peer),
-                        choice.store))
+    if (!round.write_to_peer(peer, theirs(peer), all.input + all.to.offset(peer),
+                             all.to.bytes(peer), choice.store))
       return false;
   }
   return round.leave();

@@ -39,7 +39,8 @@ bool direct(Round& round, const Choice& choice, const Broadcast& op, std::size_t
   const std::size_t bytes = op.output.bytes();
   if (round.rank() == op.root) {
     for (int i = 1; i < round.size() && first != 0; ++i)
-      if (!round.hand_out(round.peer(i), 0, bytes_of(op.input), first, choice.store)) return false;
+      if (!round.write_to_peer(round.peer(i), 0, bytes_of(op.input), first, choice.store))
+        return false;
     round.publish(&Progress::reduced, 1);
     round.copy_out(bytes_of(op.output), bytes_of(op.input), bytes, choice.store);
     for (int i = 1; i < round.size(); ++i)

@@ -138,8 +138,8 @@ class Round {
   std::byte* mapped(int peer, Side side) const;
   // Writes into the output that `peer` exposed, for Algorithm::push. Once the group is broken the
   // peer may have its memory back: no block is begun then.
-  bool hand_out(int peer, std::size_t offset, const std::byte* from, std::size_t bytes,
-                StorePolicy policy);
+  bool write_to_peer(int peer, std::size_t offset, const std::byte* from, std::size_t bytes,
+                     StorePolicy policy);
   // Whether the group still stands; else failure() says why not.
   bool stands();
   // Tells the peers that this rank needs their memory no more, and waits until they need its own no

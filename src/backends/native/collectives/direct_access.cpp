@@ -181,8 +181,8 @@ Round::~Round() {
   if (taker_) taker_->withdraw(team_.control());
 }
 
-bool Round::hand_out(int peer, std::size_t offset, const std::byte* from, std::size_t bytes,
-                     StorePolicy policy) {
+bool Round::write_to_peer(int peer, std::size_t offset, const std::byte* from, std::size_t bytes,
+                          StorePolicy policy) {
   std::byte* const to = mapped(peer, Side::output) + offset;
   for (std::size_t done = 0; done < bytes; done += kWriteBytes) {
     if (!stands()) return false;

@@ -73,8 +73,8 @@ bool pull(Round& round, const Choice& choice, const Gathering& all) {
 // Every rank writes its block into the root's output.
 bool push(Round& round, const Choice& choice, const Gathering& all) {
   const int rank = round.rank();
-  if (!round.hand_out(all.root, all.blocks.offset(rank), all.input, all.blocks.bytes(rank),
-                      choice.store))
+  if (!round.write_to_peer(all.root, all.blocks.offset(rank), all.input, all.blocks.bytes(rank),
+                           choice.store))
     return false;
   round.publish(&Progress::consumed, 1);
   return rank != all.root || round.await_all(&Progress::consumed, 1);

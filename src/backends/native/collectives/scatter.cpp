@@ -78,8 +78,8 @@ bool push(Round& round, const Choice& choice, const Scattering& all) {
   if (round.rank() != all.root) return round.await(all.root, &Progress::consumed, 1);
   for (int i = 1; i < round.size(); ++i) {
     const int peer = round.peer(i);
-    if (!round.hand_out(peer, 0, all.input + all.blocks.offset(peer), all.blocks.bytes(peer),
-                        choice.store))
+    if (!round.write_to_peer(peer, 0, all.input + all.blocks.offset(peer), all.blocks.bytes(peer),
+                             choice.store))
       return false;
   }
   round.publish(&Progress::consumed, 1);
