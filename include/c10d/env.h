@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,20 +11,9 @@
 
 namespace c10d { inline namespace v0 {
 
-// One environment variable that the project reads. All of them are in one table, and env() reads
-// no other. `c10d-info --env` prints the table.
-struct EnvVariable {
-  std::string_view name;           // "C10D_BACKEND"
-  std::string_view default_value;  // as text; empty = unset
-  std::string_view help;           // one sentence
-  bool secret = false;             // never printed
-  std::string_view values = {};    // the values that it may have, by spaces; empty = any
-};
-// The table of all variables.
-C10D_API std::span<const EnvVariable> env_variables() noexcept;
-
-// Value of a variable, or nothing when it is unset or empty. Throws InvalidArgument when `name` is
-// not in the table.
+// Value of an environment variable, or nothing when it is unset or empty. All variables that the
+// project reads are in one table, which `c10d-info --env` prints. Throws InvalidArgument when
+// `name` is not in it.
 C10D_API std::optional<std::string> env(std::string_view name);
 // Value of a variable as a whole number. Throws InvalidArgument that names the variable and its
 // value unless it is a number in [min, max]; also when `name` is not in the table.

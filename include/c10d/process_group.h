@@ -14,6 +14,7 @@
 #include "c10d/buffer.h"
 #include "c10d/capability.h"
 #include "c10d/collective.h"
+#include "c10d/device.h"
 #include "c10d/store.h"
 #include "c10d/work.h"
 
@@ -25,12 +26,16 @@ struct CallOptions {
   bool async = false;
   // Deadline of this call, instead of the timeout of the group. Must be positive.
   std::optional<Duration> timeout{};
-  // CUDA stream that orders the op. With CPU tensors the call throws InvalidArgument.
-  void* stream = nullptr;
+  // Reserved (device.h): the stream that orders the op. With CPU tensors the call throws
+  // InvalidArgument.
+  CudaStream stream = nullptr;
 };
 
 class Batch;
 struct PlanReport;
+namespace detail {
+struct GroupState;
+}
 
 // A set of ranks that call collectives together: PyTorch's ProcessGroup, MPI's communicator.
 // init_process_group() makes the first group of a job; new_group() and split() make subgroups.
@@ -285,15 +290,12 @@ class C10D_API ProcessGroup {
   // and the group breaks. Every later call throws `destroyed`. A second shutdown() does nothing.
   void shutdown(Duration timeout = std::chrono::seconds(30));
 
-  // Internal.
-  struct State;
-  // Internal.
-  explicit ProcessGroup(std::shared_ptr<State> state) noexcept;
-
  private:
+  friend struct detail::GroupState;
+  explicit ProcessGroup(std::shared_ptr<detail::GroupState> state) noexcept;
   static std::size_t checked_bytes(std::size_t count, std::size_t element);
   Allocation allocate_bytes(std::size_t bytes);
-  std::shared_ptr<State> state_;
+  std::shared_ptr<detail::GroupState> state_;
 };
 
 // Collects ops of one group and starts them together:
@@ -319,8 +321,8 @@ class C10D_API Batch {
 
  private:
   friend class ProcessGroup;
-  Batch(std::shared_ptr<ProcessGroup::State> state, CallOptions options);
-  std::shared_ptr<ProcessGroup::State> state_;
+  Batch(std::shared_ptr<detail::GroupState> state, CallOptions options);
+  std::shared_ptr<detail::GroupState> state_;
   CallOptions options_;
   std::vector<Op> ops_;
 };

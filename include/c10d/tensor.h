@@ -8,6 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "c10d/device.h"
 #include "c10d/export.h"
 
 namespace c10d { inline namespace v0 {
@@ -51,23 +52,6 @@ constexpr std::size_t size_of(DType dtype) noexcept {
 C10D_API std::string_view to_string(DType dtype) noexcept;
 // The dtype of that name. Throws InvalidArgument that lists the names.
 C10D_API DType dtype_from_string(std::string_view name);
-
-// Where memory lies.
-enum class DeviceType : std::uint8_t {
-  cpu,  // memory of the host
-  cuda  // memory of a CUDA GPU: every backend of this version refuses it
-};
-// Number of device types.
-inline constexpr int kDeviceTypeCount = 2;
-// Name of a device type: "cpu" or "cuda".
-C10D_API std::string_view to_string(DeviceType type) noexcept;
-
-// One device.
-struct Device {
-  DeviceType type = DeviceType::cpu;               // what kind of device
-  std::int16_t index = 0;                          // CUDA ordinal; 0 on the CPU
-  bool operator==(const Device&) const = default;  // compares all fields
-};
 
 namespace detail {
 template <class T>

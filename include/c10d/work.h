@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "c10d/device.h"
 #include "c10d/error.h"
 #include "c10d/store.h"
 
@@ -56,8 +57,9 @@ class C10D_API Work {
   // The same, but waits at most `timeout`. If the op still runs then, throws DistTimeoutError: the
   // op continues, and the group stays intact.
   void wait(Duration timeout) const;
-  // Makes a CUDA stream wait for the op instead of this thread. For CPU tensors: wait().
-  void synchronize_stream(void* cuda_stream) const;
+  // Reserved (device.h): makes a CUDA stream wait for the op, instead of this thread. For CPU
+  // tensors it is wait().
+  void synchronize_stream(CudaStream stream) const;
 
   // Calls `callback` once with the failure, or with null when the op is ok: at once in this thread
   // when the op is already done, else later in the library's one callback thread. wait() does not

@@ -10,6 +10,7 @@
 #include <cstdlib>
 
 #include "c10d/error.h"
+#include "src/base/env_table.h"
 #include "src/base/suggest.h"
 
 namespace c10d { inline namespace v0 {

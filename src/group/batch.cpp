@@ -15,7 +15,7 @@
 
 namespace c10d { inline namespace v0 {
 
-Batch::Batch(std::shared_ptr<ProcessGroup::State> state, CallOptions options)
+Batch::Batch(std::shared_ptr<detail::GroupState> state, CallOptions options)
     : state_(std::move(state)), options_(options) {}
 
 void Batch::add(Op op) { ops_.push_back(op); }

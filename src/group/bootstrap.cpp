@@ -11,6 +11,7 @@
 #include <iterator>
 #include <random>
 
+#include "c10d/spi/backend.h"
 #include "c10d/version.h"
 #include "src/base/failure_text.h"
 #include "src/base/host.h"

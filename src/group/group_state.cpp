@@ -37,7 +37,7 @@ DeviceType device_of(const Op& op) noexcept {
 
 }  // namespace
 
-Exclusive::Exclusive(ProcessGroup::State& state) : state_(state) {
+Exclusive::Exclusive(detail::GroupState& state) : state_(state) {
   if (state.busy.exchange(true, std::memory_order_acquire))
     throw_failure({.code = Code::concurrent_use,
                    .message = "another thread is inside a call of this group; give each thread a "
@@ -46,9 +46,9 @@ Exclusive::Exclusive(ProcessGroup::State& state) : state_(state) {
                    .group = state.context.group});
 }
 
-ProcessGroup::State::State(BackendContext context_, std::string backend_name_,
-                           std::shared_ptr<ControlPlane> control_,
-                           std::unique_ptr<Backend> backend_)
+detail::GroupState::GroupState(BackendContext context_, std::string backend_name_,
+                               std::shared_ptr<ControlPlane> control_,
+                               std::unique_ptr<Backend> backend_)
     : context(std::move(context_)),
       // No key of the library begins with a slash: group names have none.
       user_store(make_prefix_store("/user", context.store)),
@@ -60,9 +60,9 @@ ProcessGroup::State::State(BackendContext context_, std::string backend_name_,
       process(process_generation()),
       timeout(context.timeout.count()) {}
 
-ProcessGroup::State::~State() = default;
+detail::GroupState::~GroupState() = default;
 
-ProcessGroup::State& existing(const std::shared_ptr<ProcessGroup::State>& state) {
+detail::GroupState& existing(const std::shared_ptr<detail::GroupState>& state) {
   if (!state)
     throw_failure({.code = Code::destroyed,
                    .message = "this ProcessGroup holds no group: it was moved from, never made, "
@@ -70,7 +70,7 @@ ProcessGroup::State& existing(const std::shared_ptr<ProcessGroup::State>& state)
   return *state;
 }
 
-void ProcessGroup::State::check_not_forked() const {
+void detail::GroupState::check_not_forked() const {
   if (process != process_generation())
     throw_failure({.code = Code::forked_child,
                    .message = "this group belongs to the parent process; a forked child makes its "
@@ -78,7 +78,7 @@ void ProcessGroup::State::check_not_forked() const {
                    .group = context.group});
 }
 
-void ProcessGroup::State::check_alive() const {
+void detail::GroupState::check_alive() const {
   check_not_forked();
   if (closed.load(std::memory_order_relaxed))
     throw_failure({.code = Code::destroyed,
@@ -87,7 +87,7 @@ void ProcessGroup::State::check_alive() const {
                    .group = context.group});
 }
 
-void ProcessGroup::State::check_supported(const Op& op, const Signature& signature) {
+void detail::GroupState::check_supported(const Op& op, const Signature& signature) {
   const DeviceType device = device_of(op);
   std::uint8_t& known =
       supports[static_cast<std::size_t>(device)][static_cast<std::size_t>(signature.kind)]
@@ -107,12 +107,12 @@ void ProcessGroup::State::check_supported(const Op& op, const Signature& signatu
                    .op = std::string(to_string(signature.kind))});
 }
 
-void ProcessGroup::State::check(const Op& op, const Signature& signature) {
+void detail::GroupState::check(const Op& op, const Signature& signature) {
   check_arguments(op, context.rank, context.size);
   check_supported(op, signature);
 }
 
-Work ProcessGroup::State::submit(const Op& op, const CallOptions& options) {
+Work detail::GroupState::submit(const Op& op, const CallOptions& options) {
   check_alive();
   Exclusive exclusive(*this);
   if (options.timeout && *options.timeout <= Duration::zero())
@@ -129,8 +129,7 @@ Work ProcessGroup::State::submit(const Op& op, const CallOptions& options) {
   return run(op, signature, options);
 }
 
-Work ProcessGroup::State::run(const Op& op, const Signature& signature,
-                              const CallOptions& options) {
+Work detail::GroupState::run(const Op& op, const Signature& signature, const CallOptions& options) {
   const bool collective = !is_point_to_point(signature.kind);
   const std::uint64_t sequence =
       collective ? collectives.load(std::memory_order_relaxed) + 1 : ++messages;
@@ -178,9 +177,9 @@ Work ProcessGroup::State::run(const Op& op, const Signature& signature,
   return Work::failed(*failure);
 }
 
-std::shared_ptr<const Failure> ProcessGroup::State::ended(std::uint64_t record,
-                                                          std::uint64_t sequence, OpKind kind,
-                                                          const Failure* failure) noexcept {
+std::shared_ptr<const Failure> detail::GroupState::ended(std::uint64_t record,
+                                                         std::uint64_t sequence, OpKind kind,
+                                                         const Failure* failure) noexcept {
   if (!is_point_to_point(kind)) own.finished.store(sequence, std::memory_order_relaxed);
   finish_record(own, record, failure == nullptr, steady_ns());
   if (failure == nullptr) return nullptr;
@@ -194,7 +193,7 @@ std::shared_ptr<const Failure> ProcessGroup::State::ended(std::uint64_t record,
   return cause;
 }
 
-bool ProcessGroup::State::shutdown(Duration limit) {
+bool detail::GroupState::shutdown(Duration limit) {
   if (closed.exchange(true)) return own.pending.load(std::memory_order_acquire) == 0;
   using std::chrono::steady_clock;
   const auto drained = [this](Deadline end) {

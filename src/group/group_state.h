@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "c10d/process_group.h"
 #include "c10d/spi/backend.h"
@@ -17,10 +18,15 @@ namespace c10d { inline namespace v0 {
 
 // Behind a ProcessGroup. Async ops in flight point here: RankBlock::pending counts them, and the
 // state outlives them.
-struct ProcessGroup::State {
-  State(BackendContext context_, std::string backend_name_, std::shared_ptr<ControlPlane> control_,
-        std::unique_ptr<Backend> backend_);
-  ~State();
+struct detail::GroupState {
+  GroupState(BackendContext context_, std::string backend_name_,
+             std::shared_ptr<ControlPlane> control_, std::unique_ptr<Backend> backend_);
+  ~GroupState();
+
+  // The ProcessGroup in front of a state.
+  static ProcessGroup group_of(std::shared_ptr<GroupState> state) noexcept {
+    return ProcessGroup(std::move(state));
+  }
 
   const BackendContext context;
   const std::shared_ptr<Store> user_store;  // apart from the library's own keys
@@ -78,24 +84,24 @@ struct ProcessGroup::State {
 };
 
 // Throws destroyed when there is no state.
-ProcessGroup::State& existing(const std::shared_ptr<ProcessGroup::State>& state);
+detail::GroupState& existing(const std::shared_ptr<detail::GroupState>& state);
 
 // One thread at a time: throws concurrent_use when another one is inside.
 class Exclusive {
  public:
-  explicit Exclusive(ProcessGroup::State& state);
+  explicit Exclusive(detail::GroupState& state);
   ~Exclusive() { state_.busy.store(false, std::memory_order_release); }
   Exclusive(const Exclusive&) = delete;
   Exclusive& operator=(const Exclusive&) = delete;
 
  private:
-  ProcessGroup::State& state_;
+  detail::GroupState& state_;
 };
 
 // Brings the members of a group together and returns its state. Collective. No wait is longer than
 // `patience`, or than the backend's own. A failure of the parent ends it until all have joined.
-std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::string backend_name,
-                                                Duration patience, ProcessGroup::State* parent,
-                                                const std::vector<int>& parent_ranks);
+std::shared_ptr<detail::GroupState> make_group(BackendContext context, std::string backend_name,
+                                               Duration patience, detail::GroupState* parent,
+                                               const std::vector<int>& parent_ranks);
 
 }}  // namespace c10d::v0

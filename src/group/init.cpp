@@ -325,7 +325,7 @@ ProcessGroup init_process_group(InitOptions options) {
   context.store = std::move(met.store);
   context.token = token;
   context.timeout = timeout;
-  std::shared_ptr<ProcessGroup::State> state;
+  std::shared_ptr<detail::GroupState> state;
   try {
     state = make_group(std::move(context), options.backend, connect_timeout, nullptr, {});
   } catch (...) {
@@ -337,7 +337,7 @@ ProcessGroup init_process_group(InitOptions options) {
   state->release_claim = std::move(met.release);
   log(LogLevel::info, "group \"{}\": rank {} of {}, {}", options.name, place.rank, place.size,
       state->backend->description());
-  return ProcessGroup(std::move(state));
+  return detail::GroupState::group_of(std::move(state));
 }
 
 }}  // namespace c10d::v0

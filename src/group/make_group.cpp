@@ -24,9 +24,9 @@ std::uint64_t hash_text(std::string_view text) noexcept {
 
 }  // namespace
 
-std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::string backend_name,
-                                                Duration patience, ProcessGroup::State* parent,
-                                                const std::vector<int>& parent_ranks) {
+std::shared_ptr<detail::GroupState> make_group(BackendContext context, std::string backend_name,
+                                               Duration patience, detail::GroupState* parent,
+                                               const std::vector<int>& parent_ranks) {
   const auto control = make_control_plane({.rank = context.rank,
                                            .size = context.size,
                                            .group = context.group,
@@ -70,8 +70,8 @@ std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::str
     unwatch(*control);
     throw;
   }
-  return std::make_shared<ProcessGroup::State>(std::move(context), std::move(backend_name), control,
-                                               std::move(backend));
+  return std::make_shared<detail::GroupState>(std::move(context), std::move(backend_name), control,
+                                              std::move(backend));
 }
 
 namespace {
@@ -79,7 +79,7 @@ namespace {
 // What broke the parent and so a group of it that came together is the failure of that call as of
 // every other, with the rank that it names there. It is known here soon: a rank that died breaks
 // the parent as well, and over several hosts one rank knows before another.
-Failure in_words_of_parent(const ProcessGroup::State& parent, const Failure& failure) {
+Failure in_words_of_parent(const detail::GroupState& parent, const Failure& failure) {
   constexpr std::chrono::seconds kSoon{1};
   const bool waits = failure.code == Code::peer_died ||
                      (failure.code != Code::timed_out && !parent.context.all_local());
@@ -93,9 +93,9 @@ Failure in_words_of_parent(const ProcessGroup::State& parent, const Failure& fai
   return same ? *theirs : failure;
 }
 
-std::shared_ptr<ProcessGroup::State> make_subgroup(ProcessGroup::State& state,
-                                                   const std::vector<int>& members,
-                                                   std::string_view name) {
+std::shared_ptr<detail::GroupState> make_subgroup(detail::GroupState& state,
+                                                  const std::vector<int>& members,
+                                                  std::string_view name) {
   const BackendContext& parent = state.context;
   const auto me = std::find(members.begin(), members.end(), parent.rank);
   if (me == members.end())
@@ -161,7 +161,7 @@ std::vector<int> ranks_of_color(const std::vector<std::string>& entries, int col
 }  // namespace
 
 ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, std::string_view name) {
-  State& state = existing(state_);
+  detail::GroupState& state = existing(state_);
   state.check_alive();
   Exclusive exclusive(state);
   return state.keeping_record([&] {
@@ -171,7 +171,7 @@ ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, std::string_vie
 }
 
 ProcessGroup ProcessGroup::split(std::optional<int> color, int key) {
-  State& state = existing(state_);
+  detail::GroupState& state = existing(state_);
   state.check_alive();
   Exclusive exclusive(state);
   return state.keeping_record([&]() -> ProcessGroup {

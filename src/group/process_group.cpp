@@ -22,9 +22,9 @@ namespace {
 
 // Until the process ends, and where leak checkers find it. Takes no lock: a fork may have left one
 // held.
-void keep_forever(std::shared_ptr<ProcessGroup::State> state) {
+void keep_forever(std::shared_ptr<detail::GroupState> state) {
   struct Kept {
-    std::shared_ptr<ProcessGroup::State> state;
+    std::shared_ptr<detail::GroupState> state;
     Kept* next;
   };
   static std::atomic<Kept*> first{nullptr};
@@ -109,7 +109,8 @@ Work ProcessGroup::irecv(Tensor output, int peer, std::uint32_t tag, CallOptions
 }
 
 ProcessGroup::ProcessGroup() noexcept = default;
-ProcessGroup::ProcessGroup(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
+ProcessGroup::ProcessGroup(std::shared_ptr<detail::GroupState> state) noexcept
+    : state_(std::move(state)) {}
 ProcessGroup::ProcessGroup(ProcessGroup&&) noexcept = default;
 ProcessGroup& ProcessGroup::operator=(ProcessGroup&& other) noexcept {
   if (this != &other) {
@@ -165,7 +166,7 @@ const Failure* ProcessGroup::failure() const {
 }
 
 void ProcessGroup::monitored_barrier(std::optional<Duration> timeout) {
-  State& state = existing(state_);
+  detail::GroupState& state = existing(state_);
   state.check_alive();
   Exclusive exclusive(state);
   const Duration limit = capped(timeout.value_or(Duration(state.timeout.load())));
@@ -187,7 +188,7 @@ std::size_t ProcessGroup::checked_bytes(std::size_t count, std::size_t element) 
 }
 
 Allocation ProcessGroup::allocate_bytes(std::size_t bytes) {
-  State& state = existing(state_);
+  detail::GroupState& state = existing(state_);
   state.check_alive();
   Exclusive exclusive(state);
   return state.keeping_record([&] {
@@ -213,7 +214,7 @@ void ProcessGroup::abort(std::string_view why) const noexcept {
 }
 
 void ProcessGroup::shutdown(Duration timeout) {
-  State& state = existing(state_);
+  detail::GroupState& state = existing(state_);
   state.check_not_forked();
   Exclusive exclusive(state);
   state.shutdown(timeout);

@@ -50,7 +50,7 @@ using Chain = std::vector<Waiting>;
 // What ranks that do not come wait for themselves, as far as their places say.
 class ChainSearch {
  public:
-  ChainSearch(const ProcessGroup::State& state, Deadline deadline)
+  ChainSearch(const detail::GroupState& state, Deadline deadline)
       : state_(state), deadline_(deadline) {}
 
   // From `peer`, which has not come to a meeting of ours, to a rank that waits for this one, each
@@ -101,13 +101,13 @@ class ChainSearch {
   }
 
   static constexpr int kMostFollowed = 256;
-  const ProcessGroup::State& state_;
+  const detail::GroupState& state_;
   const Deadline deadline_;
   std::vector<int> seen_;
   int followed_ = 0;
 };
 
-Failure failure_at(const ProcessGroup::State& state, const Meeting& meeting, Code code, int rank,
+Failure failure_at(const detail::GroupState& state, const Meeting& meeting, Code code, int rank,
                    std::string message) {
   const Member& member = state.context.members[static_cast<std::size_t>(rank)];
   return {.code = code,
@@ -119,12 +119,12 @@ Failure failure_at(const ProcessGroup::State& state, const Meeting& meeting, Cod
           .op = meeting.op};
 }
 
-bool has_come(const ProcessGroup::State& state, const Meeting& meeting, int rank) {
+bool has_come(const detail::GroupState& state, const Meeting& meeting, int rank) {
   return state.context.store->try_get(meeting.entry(rank), patience_until(meeting.deadline))
       .has_value();
 }
 
-std::vector<int> ranks_missing_at(const ProcessGroup::State& state, const Meeting& meeting) {
+std::vector<int> ranks_missing_at(const detail::GroupState& state, const Meeting& meeting) {
   std::vector<int> missing;
   for (const int rank : meeting.ranks)
     if (!has_come(state, meeting, rank)) missing.push_back(rank);
@@ -132,7 +132,7 @@ std::vector<int> ranks_missing_at(const ProcessGroup::State& state, const Meetin
 }
 
 // A rank that left comes no more. What it wrote, it wrote before that: ask first, then look.
-void look_for_ranks_that_left(ProcessGroup::State& state, const Meeting& meeting) {
+void look_for_ranks_that_left(detail::GroupState& state, const Meeting& meeting) {
   for (const int rank : state.control->ranks_that_left()) {
     if (std::ranges::find(meeting.ranks, rank) == meeting.ranks.end() ||
         has_come(state, meeting, rank))
@@ -145,7 +145,7 @@ void look_for_ranks_that_left(ProcessGroup::State& state, const Meeting& meeting
 
 // Of ranks that wait for each other in different calls one has come last: that one finds it out, if
 // every rank looks once it has come itself.
-void look_for_crossing_calls(ProcessGroup::State& state, const Meeting& meeting,
+void look_for_crossing_calls(detail::GroupState& state, const Meeting& meeting,
                              const std::vector<int>& missing) {
   ChainSearch search(state, meeting.deadline);
   for (const int peer : missing) {
@@ -166,7 +166,7 @@ void look_for_crossing_calls(ProcessGroup::State& state, const Meeting& meeting,
   }
 }
 
-Failure late(const ProcessGroup::State& state, const Meeting& meeting,
+Failure late(const detail::GroupState& state, const Meeting& meeting,
              const std::vector<int>& missing) {
   const std::string hint =
       meeting.op != "new_group"
@@ -180,7 +180,7 @@ Failure late(const ProcessGroup::State& state, const Meeting& meeting,
 }
 
 // Of an attempt that this rank or another one has given up.
-[[noreturn]] void throw_given_up(ProcessGroup::State& state, const Meeting& meeting,
+[[noreturn]] void throw_given_up(detail::GroupState& state, const Meeting& meeting,
                                  const std::string& outcome) {
   // As if it had never come: it may try again, or make another call.
   const int me = state.context.rank;
@@ -194,7 +194,7 @@ Failure late(const ProcessGroup::State& state, const Meeting& meeting,
 // For meet().
 class MeetingMember {
  public:
-  MeetingMember(ProcessGroup::State& state, Meeting meeting, const std::string& mine)
+  MeetingMember(detail::GroupState& state, Meeting meeting, const std::string& mine)
       : state_(state),
         store_(*state.context.store),
         before_(store_.try_get(meeting.key, patience_until(meeting.deadline))),
@@ -251,7 +251,7 @@ class MeetingMember {
  private:
   Duration patience() const { return patience_until(meeting_.deadline); }
 
-  ProcessGroup::State& state_;
+  detail::GroupState& state_;
   Store& store_;
   const std::optional<std::string> before_;  // how the attempt before this one came out
   Meeting meeting_;
@@ -263,14 +263,14 @@ class MeetingMember {
 
 }  // namespace
 
-std::vector<std::string> exchange(ProcessGroup::State& state, Meeting meeting,
+std::vector<std::string> exchange(detail::GroupState& state, Meeting meeting,
                                   const std::string& mine) {
   MeetingMember member(state, std::move(meeting), mine);
   if (const auto failure = meet(member)) throw_failure(*failure);
   return member.entries();
 }
 
-std::vector<std::string> exchange_with_all(ProcessGroup::State& state, std::string op,
+std::vector<std::string> exchange_with_all(detail::GroupState& state, std::string op,
                                            std::string call, std::string key,
                                            const std::string& mine, Deadline deadline) {
   Meeting meeting{.op = std::move(op),

@@ -27,10 +27,10 @@ struct Meeting {
 // What each of the ranks, in their order, says: this one `mine`. Throws what broke the group
 // meanwhile; a mismatch or that a rank left, which break it; or timed_out, which does not, at the
 // deadline of the first of those that wait: either all ranks have met or none has.
-std::vector<std::string> exchange(ProcessGroup::State& state, Meeting meeting,
+std::vector<std::string> exchange(detail::GroupState& state, Meeting meeting,
                                   const std::string& mine);
 // The same among all ranks of the group. At the deadline it breaks the group.
-std::vector<std::string> exchange_with_all(ProcessGroup::State& state, std::string op,
+std::vector<std::string> exchange_with_all(detail::GroupState& state, std::string op,
                                            std::string call, std::string key,
                                            const std::string& mine, Deadline deadline);
 

@@ -160,7 +160,7 @@ void Work::wait(Duration timeout) const {
   if (const Failure* failed_with = failure()) throw_failure(*failed_with);
 }
 
-void Work::synchronize_stream(void* /*cuda_stream*/) const { wait(); }
+void Work::synchronize_stream(CudaStream /*stream*/) const { wait(); }
 
 void Work::then(std::function<void(const Failure*)> callback) const {
   const auto shared = shared_ ? shared_ : std::make_shared<detail::WorkShared>(WorkState::ok);

@@ -290,9 +290,10 @@ TEST_P(Arguments, TimeoutsMustBePositive) {
 TEST_P(Arguments, AStreamThatWouldOrderNothingIsRefused) {
   run(2, [](ProcessGroup& group) {
     std::array<float, 1> data{};
-    int stream = 0;
-    EXPECT_THROW(group.all_reduce(data, ReduceOp::sum, {.stream = &stream}), InvalidArgument);
-    EXPECT_THROW(group.barrier({.async = true, .stream = &stream}), InvalidArgument);
+    int memory = 0;
+    const auto stream = reinterpret_cast<CudaStream>(&memory);
+    EXPECT_THROW(group.all_reduce(data, ReduceOp::sum, {.stream = stream}), InvalidArgument);
+    EXPECT_THROW(group.barrier({.async = true, .stream = stream}), InvalidArgument);
     expect_usable(group);
   });
 }

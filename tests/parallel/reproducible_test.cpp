@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "c10d/parallel/philox.h"
+#include "src/parallel/common/merge_plan.h"
 #include "tests/contract/ranks.h"
 
 namespace c10d::parallel { namespace {

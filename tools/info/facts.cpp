@@ -15,6 +15,7 @@
 #include "c10d/version.h"
 #include "src/backends/native/native.h"
 #include "src/base/cpu_topology.h"
+#include "src/base/env_table.h"
 #include "src/base/host.h"
 #include "src/launch/spawn.h"
 #include "src/sync/wait.h"

@@ -14,6 +14,7 @@
 
 #include "c10d/env.h"
 #include "c10d/version.h"
+#include "src/base/env_table.h"
 #include "src/base/host.h"
 #include "src/base/suggest.h"
 #include "src/launch/spawn.h"

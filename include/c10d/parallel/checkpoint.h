@@ -118,17 +118,22 @@ class C10D_API AsyncSaver {
 
   // A copy in memory that is being made. Do not modify the tensors of the snapshot until wait()
   // returns.
-  struct C10D_API Copying {
-    struct Copy;
-    // A copy that has begun; empty: nothing to wait for.
-    Copying(std::shared_ptr<Copy> begun = {}) noexcept;
+  class C10D_API Copying {
+   public:
+    // Nothing to wait for.
+    Copying() noexcept;
     // Takes over the copy.
     Copying(Copying&&) noexcept = default;
     // Waits for the copy.
     ~Copying();
     // Waits for the copy.
     void wait() const noexcept;
-    std::shared_ptr<Copy> copy;  // internal
+
+   private:
+    friend class AsyncSaver;
+    struct Copy;
+    explicit Copying(std::shared_ptr<Copy> begun) noexcept;
+    std::shared_ptr<Copy> copy_;
   };
   // Starts to save a snapshot; waits first until the previous checkpoint is written. Collective.
   // Destroying the result waits for the copy. Keep it to overlap the copy with computation, and do

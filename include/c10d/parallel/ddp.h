@@ -134,13 +134,13 @@ class C10D_API Reducer {
   // While it lives, finish() reduces nothing (gradient accumulation): see no_sync().
   class C10D_API NoSync {
    public:
-    // Internal: use no_sync().
-    explicit NoSync(bool& flag) noexcept : flag_(flag) { flag_ = true; }
     ~NoSync() { flag_ = false; }
     NoSync(const NoSync&) = delete;
     NoSync& operator=(const NoSync&) = delete;
 
    private:
+    friend class Reducer;
+    explicit NoSync(bool& flag) noexcept : flag_(flag) { flag_ = true; }
     bool& flag_;
   };
   // Accumulates gradients over several micro-batches. While the result lives, finish() reduces

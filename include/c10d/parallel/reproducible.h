@@ -46,21 +46,6 @@ struct SampleRange {
 // batch, for shards as above, or a shard out of [0, shards).
 C10D_API SampleRange samples_of(std::int64_t batch, int shards, int shard);
 
-// The largest nodes of the tree over [0, shards) that lie inside `owned`, in order.
-C10D_API std::vector<ShardRange> subtrees_of(int shards, ShardRange owned);
-
-// What a rank does with the value of one shard, to sum its shards in order with few buffers.
-struct MergeStep {
-  int slot = 0;    // buffer into which the value is written
-  int merges = 0;  // then so often the last buffer is added to the one before it
-};
-// The steps for the shards of `owned`, in order. After the last one, buffer j holds the sum of
-// subtrees_of(shards, owned)[j].
-C10D_API std::vector<MergeStep> merge_plan(int shards, ShardRange owned);
-// Number of buffers that a plan needs, at least 1. With L = log2(shards), rounded up, it is at most
-// L + 1 for one subtree, and 2 L for several.
-C10D_API int slots_of(std::span<const MergeStep> plan) noexcept;
-
 // Adds: to[i] += from[i], in this thread. Throws InvalidArgument unless both are f32, or both f64,
 // and have the same count.
 C10D_API void add_to(Tensor to, ConstTensor from);
@@ -75,6 +60,11 @@ class C10D_API ShardAccumulator {
  public:
   // For values of `count` elements. Throws InvalidArgument unless dtype is f32 or f64.
   ShardAccumulator(int shards, ShardRange owned, std::size_t count, DType dtype = DType::f32);
+  ~ShardAccumulator();
+  // Takes over the state of `other`.
+  ShardAccumulator(ShardAccumulator&& other) noexcept;
+  // Takes over the state of `other`.
+  ShardAccumulator& operator=(ShardAccumulator&& other) noexcept;
 
   // Where to write the value of the next shard. Not initialised. Throws std::logic_error when all
   // shards are done.
@@ -90,19 +80,13 @@ class C10D_API ShardAccumulator {
   // Throws as partials().
   Tensor sum();
   // Whether all shards are done.
-  bool complete() const noexcept { return shards_done_ == plan_.size(); }
+  bool complete() const noexcept;
   // Starts the next step.
-  void reset() noexcept { shards_done_ = 0; }
+  void reset() noexcept;
 
  private:
-  Tensor slot(int index) const noexcept;
-
-  std::vector<MergeStep> plan_;
-  std::size_t subtrees_;
-  std::size_t count_;
-  DType dtype_;
-  std::size_t shards_done_ = 0;
-  std::unique_ptr<std::byte[]> memory_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 // Sums over the subtrees of all ranks in the order of the tree: the same bits for any number of

@@ -51,7 +51,7 @@ class AsyncSaver::State {
     job_.begin(snapshot);
     group_.set_timeout(write_timeout_);
     Copying copying{std::make_shared<Copying::Copy>(job_)};
-    const auto work = [this, copy = copying.copy] {
+    const auto work = [this, copy = copying.copy_] {
       copy->make();
       job_.write();
       job_.finish();
@@ -90,10 +90,11 @@ class AsyncSaver::State {
   std::future<void> written_;  // last: its destructor waits for the thread
 };
 
-AsyncSaver::Copying::Copying(std::shared_ptr<Copy> begun) noexcept : copy(std::move(begun)) {}
+AsyncSaver::Copying::Copying() noexcept = default;
+AsyncSaver::Copying::Copying(std::shared_ptr<Copy> begun) noexcept : copy_(std::move(begun)) {}
 AsyncSaver::Copying::~Copying() { wait(); }
 void AsyncSaver::Copying::wait() const noexcept {
-  if (copy) copy->make();
+  if (copy_) copy_->make();
 }
 
 AsyncSaver::AsyncSaver(ProcessGroup& group, std::string directory, SaveOptions options)

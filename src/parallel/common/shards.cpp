@@ -6,10 +6,11 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <memory>
 
-#include "c10d/parallel/reproducible.h"
 #include "kernels/convert.h"
 #include "kernels/reduce.h"
+#include "src/parallel/common/merge_plan.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
@@ -173,32 +174,46 @@ void divide(Tensor value, double divisor) {
   }
 }
 
-ShardAccumulator::ShardAccumulator(int shards, ShardRange owned, std::size_t count, DType dtype)
-    : plan_(merge_plan(shards, owned)),
-      subtrees_(subtrees_of(shards, owned).size()),
-      count_(count),
-      dtype_(dtype) {
-  check_summable("ShardAccumulator", dtype);
-  memory_.reset(new std::byte[static_cast<std::size_t>(slots_of(plan_)) * count * size_of(dtype)]);
-}
+struct ShardAccumulator::State {
+  State(int shards, ShardRange owned, std::size_t count_, DType dtype_)
+      : plan(merge_plan(shards, owned)),
+        subtrees(subtrees_of(shards, owned).size()),
+        count(count_),
+        dtype(dtype_),
+        memory(new std::byte[static_cast<std::size_t>(slots_of(plan)) * count * size_of(dtype)]) {}
 
-Tensor ShardAccumulator::slot(int index) const noexcept {
-  return {memory_.get() + static_cast<std::size_t>(index) * count_ * size_of(dtype_), count_,
-          dtype_};
+  Tensor slot(int index) const noexcept {
+    return {memory.get() + static_cast<std::size_t>(index) * count * size_of(dtype), count, dtype};
+  }
+
+  const std::vector<MergeStep> plan;
+  const std::size_t subtrees, count;
+  const DType dtype;
+  const std::unique_ptr<std::byte[]> memory;
+  std::size_t shards_done = 0;
+};
+
+ShardAccumulator::ShardAccumulator(int shards, ShardRange owned, std::size_t count, DType dtype) {
+  check_summable("ShardAccumulator", dtype);
+  state_ = std::make_unique<State>(shards, owned, count, dtype);
 }
+ShardAccumulator::~ShardAccumulator() = default;
+ShardAccumulator::ShardAccumulator(ShardAccumulator&&) noexcept = default;
+ShardAccumulator& ShardAccumulator::operator=(ShardAccumulator&&) noexcept = default;
 
 Tensor ShardAccumulator::next() {
   if (complete())
-    throw std::logic_error(fmt::format(
-        "ShardAccumulator: all {} own shards are done; reset() starts a step", plan_.size()));
-  return slot(plan_[shards_done_].slot);
+    throw std::logic_error(
+        fmt::format("ShardAccumulator: all {} own shards are done; reset() starts a step",
+                    state_->plan.size()));
+  return state_->slot(state_->plan[state_->shards_done].slot);
 }
 
 void ShardAccumulator::done() {
   static_cast<void>(next());  // checks
-  const MergeStep& step = plan_[shards_done_++];
+  const MergeStep& step = state_->plan[state_->shards_done++];
   for (int last = step.slot; last > step.slot - step.merges; --last)
-    add_to(slot(last - 1), slot(last));
+    add_to(state_->slot(last - 1), state_->slot(last));
 }
 
 void ShardAccumulator::add(ConstTensor leaf) {
@@ -214,17 +229,23 @@ void ShardAccumulator::add(ConstTensor leaf) {
 Tensor ShardAccumulator::sum() {
   if (partials().size() != 1)
     throw std::logic_error(fmt::format(
-        "ShardAccumulator: the own shards make up {} sums; sum() is of one", subtrees_));
-  return slot(0);
+        "ShardAccumulator: the own shards make up {} sums; sum() is of one", state_->subtrees));
+  return state_->slot(0);
 }
 
 std::vector<ConstTensor> ShardAccumulator::partials() const {
   if (!complete())
-    throw std::logic_error(
-        fmt::format("ShardAccumulator: {} of {} own shards are done", shards_done_, plan_.size()));
+    throw std::logic_error(fmt::format("ShardAccumulator: {} of {} own shards are done",
+                                       state_->shards_done, state_->plan.size()));
   std::vector<ConstTensor> all;
-  for (std::size_t j = 0; j < subtrees_; ++j) all.push_back(slot(static_cast<int>(j)));
+  for (std::size_t j = 0; j < state_->subtrees; ++j)
+    all.push_back(state_->slot(static_cast<int>(j)));
   return all;
 }
+
+bool ShardAccumulator::complete() const noexcept {
+  return state_->shards_done == state_->plan.size();
+}
+void ShardAccumulator::reset() noexcept { state_->shards_done = 0; }
 
 }}}  // namespace c10d::v0::parallel

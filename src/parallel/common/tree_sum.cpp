@@ -9,6 +9,7 @@
 
 #include "c10d/parallel/reproducible.h"
 #include "kernels/reduce.h"
+#include "src/parallel/common/merge_plan.h"
 #include "src/parallel/common/tree_fold.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "c10d/parallel/reproducible.h"
+#include "src/parallel/common/merge_plan.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
 namespace {

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "src/parallel/common/merge_plan.h"
 #include "src/parallel/common/parameters.h"
 #include "src/parallel/common/tree_fold.h"
 

@@ -15,6 +15,7 @@
 #include "c10d/parallel/ddp.h"
 #include "c10d/parallel/reproducible.h"
 #include "src/parallel/common/consistency.h"
+#include "src/parallel/common/merge_plan.h"
 #include "src/parallel/ddp/buckets.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {

@@ -8,6 +8,7 @@
 
 #include "kernels/convert.h"
 #include "src/parallel/common/consistency.h"
+#include "src/parallel/common/merge_plan.h"
 #include "src/parallel/common/wait_all.h"
 #include "src/parallel/fsdp/block_norm.h"
 #include "src/parallel/fsdp/counted_memory.h"
@@ -95,10 +96,9 @@ class Fsdp::Engine {
   ProcessGroup* replicas_;
   std::vector<State> states_;
   std::vector<MergeStep> plan_;
-  std::size_t subtrees_ = 1;
+  std::size_t subtrees_ = 1, buffers_taken_ = 0;
   std::vector<Gathered> gathered_;
   std::vector<GradientBuffer> buffers_;
-  std::size_t buffers_taken_ = 0;
   std::uint64_t last_job_ = 0;
   std::vector<std::uint64_t> order_;  // 2 unit for unshard(), 2 unit + 1 for reduce()
   std::size_t position_ = 0;          // in order_, of the next event
@@ -139,8 +139,8 @@ void Fsdp::Engine::allocate() {
   for (std::size_t i = gathered_buffers(options_, units_.size(), largest); i > 0; --i)
     gathered_.push_back(
         {memory_.take(largest * size_of(options_.compute), &FsdpMemory::gathered), kNone, {}});
-  for (int i = 0;
-       i < options_.gradient_buffers && options_.sharding.gradients == Placement::sharded; ++i)
+  const bool is_sharded = options_.sharding.gradients == Placement::sharded;
+  for (int i = 0; i < options_.gradient_buffers && is_sharded; ++i)
     buffers_.push_back({memory_.take_floats(slots * largest, &FsdpMemory::gradient_buffers)});
   for (State& state : states_)  // zeros until the first step
     state.gradient = state.leaves ? state.leaves + state.first : buffers_[0].data;

@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "c10d/parallel/fsdp.h"
-#include "c10d/parallel/reproducible.h"
 #include "src/parallel/common/task_queue.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "src/parallel/common/merge_plan.h"
 #include "src/parallel/common/parameters.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "c10d/env.h"
+
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <limits>
 #include <set>
 
-#include "c10d/env.h"
 #include "c10d/error.h"
 #include "c10d/tensor.h"
+#include "src/base/env_table.h"
 #include "src/base/suggest.h"
 
 namespace c10d { inline namespace v0 { namespace {

@@ -393,8 +393,8 @@ TEST(StoreControl, AnAsyncFailureIsHeardOfWhenAllIsWritten) {
   context.store = store;
   context.control = plane;
   context.timeout = 1h;
-  ProcessGroup group(std::make_shared<ProcessGroup::State>(std::move(context), "idle", plane,
-                                                           std::make_unique<IdleBackend>(source)));
+  ProcessGroup group = detail::GroupState::group_of(std::make_shared<detail::GroupState>(
+      std::move(context), "idle", plane, std::make_unique<IdleBackend>(source)));
   std::array<float, 1> data{};
   const Work work = group.all_reduce(data, ReduceOp::sum, {.async = true});
   store->be_silent(true);

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "c10d/export.h"
+
+namespace c10d { inline namespace v0 {
+
+// One environment variable that the project reads. env() of c10d/env.h reads no other.
+struct EnvVariable {
+  std::string_view name;           // "C10D_BACKEND"
+  std::string_view default_value;  // as text; empty = unset
+  std::string_view help;           // one sentence
+  bool secret = false;             // never printed
+  std::string_view values = {};    // the values that it may have, by spaces; empty = any
+};
+// The table of all variables.
+C10D_API std::span<const EnvVariable> env_variables() noexcept;
+
+}}  // namespace c10d::v0
