@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "c10d/env.h"
+
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <limits>
 #include <set>
 
-#include "c10d/env.h"
 #include "c10d/error.h"
 #include "c10d/tensor.h"
 #include "src/base/suggest.h"
