@@ -217,10 +217,22 @@ TEST(CheckpointDamage, OneRanksDiskEndsTheSaveOnAllRanks) {
       << "one text per fault, on both ranks";
 }
 
-TEST(CheckpointDamage, AFailureInTheBackgroundComesOutOfWait) {
+TEST(CheckpointDamage, AFolderThatCannotBeMadeIsToldByTheConstructor) {
   const TemporaryDirectory directory;
   contract::run_ranks("native", 2, [&](ProcessGroup& group) {
-    AsyncSaver saver(group, directory / "no/such/parent");
+    EXPECT_THROW(AsyncSaver(group, directory / "no/such/parent"), CheckpointError);
+    contract::expect_usable(group);
+  });
+}
+
+TEST(CheckpointDamage, AFailureInTheBackgroundComesOutOfWait) {
+  const TemporaryDirectory directory;
+  const std::string parent = directory / "parent";
+  fs::create_directory(parent);
+  contract::run_ranks("native", 2, [&](ProcessGroup& group) {
+    AsyncSaver saver(group, parent + "/run");
+    if (group.rank() == 0) fs::remove_all(parent);
+    group.barrier();
     Toy run(group, 1);
     saver.save(run.snapshot());
     EXPECT_THROW(saver.wait(), CheckpointError);

@@ -435,10 +435,10 @@ TEST_P(CheckpointOn, AnyBackendItIsTheSame) {
 
 C10D_ON_EACH_BACKEND(CheckpointOn);
 
-// A process that saves into `directory`, and stays.
+// A process with a saver of `directory`, which stays.
 class OtherJob {
  public:
-  explicit OtherJob(const std::string& directory) {
+  OtherJob(const std::string& directory, bool has_saved) {
     int ends[2];
     EXPECT_EQ(pipe(ends), 0);
     pid_ = fork();
@@ -446,7 +446,7 @@ class OtherJob {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       run(1, [&](ProcessGroup& group) {
         AsyncSaver saver(group, directory);
-        saver.save(full(Split::cut, group, 1).snapshot);
+        if (has_saved) saver.save(full(Split::cut, group, 1).snapshot);
         saver.wait();
         EXPECT_EQ(write(ends[1], "s", 1), 1);
         pause();
@@ -472,10 +472,11 @@ class OtherJob {
 
 TEST(Checkpoint, OfAnotherJobsFolderMayBeReadButNotWrittenUntilThatJobEnds) {
   const TemporaryDirectory directory;
-  OtherJob other(directory.path());
+  OtherJob other(directory.path(), true);
   Refusals refusals;
   run(2, [&](ProcessGroup& group) {
     refusals.expect([&] { save(group, directory.path(), full(Split::cut, group, 2).snapshot); });
+    refusals.expect([&] { AsyncSaver saver(group, directory.path()); });
     expect_loads(group, directory.path(), Split::cut, 1);
   });
   EXPECT_TRUE(holds(refusals.text(),
@@ -490,6 +491,36 @@ TEST(Checkpoint, OfAnotherJobsFolderMayBeReadButNotWrittenUntilThatJobEnds) {
     expect_loads(group, directory.path(), Split::cut, 3);
   });
   EXPECT_EQ(names_in(directory.path()).count("lock"), 0u);
+}
+
+TEST(Checkpoint, TwoJobsInOneFolderAreToldBeforeEitherHasSaved) {
+  const TemporaryDirectory directory;
+  const std::string folder = directory / "run";  // which the first of them makes
+  OtherJob other(folder, false);
+  Refusals refusals;
+  run(2, [&](ProcessGroup& group) {
+    refusals.expect([&] { AsyncSaver saver(group, folder); });
+    Holder holder = full(Split::cut, group, 2);
+    EXPECT_FALSE(load(group, folder, holder.snapshot)) << "who only loads needs no lock";
+    contract::expect_usable(group);
+  });
+  EXPECT_TRUE(holds(refusals.text(), ", pid " + std::to_string(other.pid()) + ")"))
+      << refusals.text();
+  other.kill();
+  run(2, [&](ProcessGroup& group) { AsyncSaver saver(group, folder); });
+  EXPECT_TRUE(names_in(folder).empty());
+}
+
+TEST(Checkpoint, AFolderThatCannotBeLockedIsNamed) {
+  const TemporaryDirectory directory;
+  fs::create_directory(directory / "lock");
+  Refusals refusals;
+  run(2, [&](ProcessGroup& group) {
+    refusals.expect([&] { AsyncSaver saver(group, directory.path()); });
+    refusals.expect([&] { save(group, directory.path(), full(Split::cut, group, 2).snapshot); });
+  });
+  EXPECT_TRUE(holds(refusals.text(), directory / "lock" + ": open failed: Is a directory"))
+      << refusals.text();
 }
 
 }  // namespace
