@@ -217,14 +217,6 @@ TEST(CheckpointDamage, OneRanksDiskEndsTheSaveOnAllRanks) {
       << "one text per fault, on both ranks";
 }
 
-TEST(CheckpointDamage, AFolderThatCannotBeMadeIsToldByTheConstructor) {
-  const TemporaryDirectory directory;
-  contract::run_ranks("native", 2, [&](ProcessGroup& group) {
-    EXPECT_THROW(AsyncSaver(group, directory / "no/such/parent"), CheckpointError);
-    contract::expect_usable(group);
-  });
-}
-
 TEST(CheckpointDamage, AFailureInTheBackgroundComesOutOfWait) {
   const TemporaryDirectory directory;
   const std::string parent = directory / "parent";
