@@ -44,7 +44,7 @@ std::optional<std::uint64_t> crossover(const OpTable& table, std::size_t backend
 }
 
 // "native 0.24 us + S/6.1 GB/s (n1/2 1.4 KiB) to 128 KiB".
-std::string line_text(const FitRecord& fit, std::uint64_t largest) {
+std::string fit_line_text(const FitRecord& fit, std::uint64_t largest) {
   std::string text = fmt::format("{} {} us", fit.backend, microseconds_text(fit.line->alpha));
   if (fit.line->beta > 0) {
     text += fmt::format(" + S/{} GB/s", ratio_text(fit.key.concurrent * 1e-3 / fit.line->beta));
@@ -89,7 +89,7 @@ std::string fit_text(const OpTable& table, std::size_t width) {
   std::vector<std::string> lines;
   std::vector<std::string> crossings;
   for (const FitRecord& fit : table.fits) {
-    if (fit.line) lines.push_back(line_text(fit, table.rows.back().bytes));
+    if (fit.line) lines.push_back(fit_line_text(fit, table.rows.back().bytes));
     if (fit.other.empty()) continue;
     crossings.push_back(
         fmt::format("{}<->{}: {}", fit.other, fit.backend,

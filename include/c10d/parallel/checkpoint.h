@@ -108,7 +108,9 @@ C10D_API std::optional<LoadResult> load(ProcessGroup& group, const std::string& 
 // the next checkpoint. One thread at a time.
 class C10D_API AsyncSaver {
  public:
-  // Saves to `directory`: see save(). Collective. `group` must outlive this object.
+  // Creates `directory` if it does not exist, and locks it against other jobs until this object is
+  // destroyed. Collective. `group` must outlive this object. Throws CheckpointError, the same on
+  // every rank.
   AsyncSaver(ProcessGroup& group, std::string directory, SaveOptions options = {});
   // Waits for the checkpoint that is being written, if any, and does not report its failure. Gives
   // it up when the group is broken.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "src/base/log.h"
+
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -7,7 +9,6 @@
 
 #include <csignal>
 
-#include "src/base/log.h"
 #include "src/net/socket.h"
 
 namespace c10d { namespace {

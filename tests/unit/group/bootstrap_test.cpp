@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ranks that meet in a store, on what no process group can be made to show.
+#include "src/group/bootstrap.h"
+
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -10,7 +12,6 @@
 
 #include "src/base/members.h"
 #include "src/base/mutex.h"
-#include "src/group/bootstrap.h"
 #include "src/store/key_value_table.h"
 #include "src/store/request_store.h"
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "src/group/detect_launch.h"
+
 #include <gtest/gtest.h>
 
 #include <map>
 #include <string>
 
 #include "c10d/error.h"
-#include "src/group/detect_launch.h"
 
 namespace c10d { inline namespace v0 { namespace {
 

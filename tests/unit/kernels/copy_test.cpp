@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/copy.h"
+
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "kernels/copy.h"
 #include "kernels/copy_lines.h"
 
 namespace c10d { inline namespace v0 { namespace {

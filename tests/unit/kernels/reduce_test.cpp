@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/reduce.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +17,6 @@
 #include <vector>
 
 #include "kernels/convert.h"
-#include "kernels/reduce.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>

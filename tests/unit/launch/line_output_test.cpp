@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "src/launch/line_output.h"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -8,7 +10,6 @@
 #include <vector>
 
 #include "c10d/launch.h"
-#include "src/launch/line_output.h"
 
 namespace c10d { inline namespace v0 { namespace {
 

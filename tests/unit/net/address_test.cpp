@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "src/net/address.h"
+
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -7,7 +9,6 @@
 #include <string>
 
 #include "c10d/error.h"
-#include "src/net/address.h"
 #include "src/net/socket.h"
 #include "src/net/token.h"
 

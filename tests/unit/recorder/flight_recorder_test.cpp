@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "src/recorder/flight_recorder.h"
+
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <memory>
 #include <thread>
 #include <vector>
-
-#include "src/recorder/flight_recorder.h"
 
 namespace c10d { namespace {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "src/recorder/signature.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
 #include <set>
-
-#include "src/recorder/signature.h"
 
 namespace c10d { namespace {
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "src/store/protocol.h"
+
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -9,7 +11,6 @@
 
 #include "src/net/frame.h"
 #include "src/store/pending_requests.h"
-#include "src/store/protocol.h"
 
 namespace c10d::test { namespace {
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "src/sync/progress_thread.h"
+
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,8 +10,6 @@
 #include <latch>
 #include <memory>
 #include <thread>
-
-#include "src/sync/progress_thread.h"
 
 namespace c10d { inline namespace v0 { namespace {
 
