@@ -12,6 +12,7 @@
 #include "bench/model/cases.h"
 #include "c10d/error.h"
 #include "c10d/init.h"
+#include "c10d/spi/plan.h"
 
 namespace c10d::bench {
 namespace {

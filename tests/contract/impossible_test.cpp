@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "c10d/capability.h"
+#include "c10d/spi/plan.h"
 #include "tests/contract/ranks.h"
 #include "tests/contract/variables.h"
 

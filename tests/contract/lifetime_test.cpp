@@ -17,6 +17,7 @@
 #include <numeric>
 #include <thread>
 
+#include "c10d/spi/plan.h"
 #include "tests/contract/ranks.h"
 
 namespace c10d::contract { namespace {

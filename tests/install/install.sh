@@ -14,8 +14,9 @@ cmake --install "$build" --prefix "$work/first" >"$work/log" || { cat "$work/log
 mv "$work/first" "$work/moved"
 prefix=$work/moved
 lib=$prefix/$libdir
-for file in include/c10d/init.h "$libdir/libc10d.so" "$libdir/cmake/c10d/c10dConfig.cmake" \
-  "$libdir/pkgconfig/c10d.pc" "$libdir/pkgconfig/c10d_parallel.pc"; do
+for file in include/c10d/init.h include/c10d/spi/backend.h "$libdir/libc10d.so" \
+  "$libdir/cmake/c10d/c10dConfig.cmake" "$libdir/pkgconfig/c10d.pc" \
+  "$libdir/pkgconfig/c10d_parallel.pc"; do
   [[ -e $prefix/$file ]] || fail "$file is not installed"
 done
 for module in $modules; do
