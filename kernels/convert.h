@@ -6,7 +6,7 @@
 
 #include "c10d/tensor.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Exact.
 inline float to_float(BFloat16 v) noexcept {
@@ -45,4 +45,4 @@ inline Float16 to_float16(float v) noexcept {
   return {static_cast<std::uint16_t>(half | (word >> 16 & 0x8000u))};
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

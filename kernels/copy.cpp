@@ -13,7 +13,7 @@
 #include <arm_neon.h>
 #endif
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 #if defined(__SSE2__)
 namespace {
@@ -136,4 +136,4 @@ void stream_fence() noexcept {
 #endif
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

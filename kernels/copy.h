@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // How results go to memory. `streaming` goes past the caches: what another core will read, or what
 // is too large to stay, costs no read of the line that is overwritten. Its stores need a
@@ -25,4 +25,4 @@ struct Copying {
 // Lengths may differ.
 void copy_and_refill(const Copying& taken, const Copying& refill, const Copying& kept) noexcept;
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

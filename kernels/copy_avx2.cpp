@@ -4,7 +4,7 @@
 
 #include "kernels/copy_lines.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 namespace {
 
@@ -25,5 +25,5 @@ void refill_lines_avx2(const Refilled& at, std::size_t bytes) noexcept {
   refill_lines(at, bytes, stream_ymms);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0
 #endif

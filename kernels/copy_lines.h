@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // For CPUs with AVX2: as stream_pages().
 void stream_lines_avx2(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
@@ -53,4 +53,4 @@ void refill_lines(const Refilled& all, std::size_t bytes, const StreamLine& stre
 }
 
 }  // namespace
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

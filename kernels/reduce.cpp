@@ -13,7 +13,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::array kIsas = {KernelIsa::baseline, KernelIsa::avx2, KernelIsa::avx512};
@@ -105,4 +105,4 @@ void reduce(DType dtype, ReduceOp op, std::byte* out, std::span<const std::byte*
   reduce(fastest, dtype, op, out, in, count, policy, refill);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

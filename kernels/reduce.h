@@ -8,7 +8,7 @@
 #include "c10d/tensor.h"
 #include "kernels/copy.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // out[e] = in[0][e] op in[1][e] op ... op in[n - 1][e] for every element e < count, with one input
 // per rank.
@@ -41,4 +41,4 @@ void reduce(KernelIsa isa, DType dtype, ReduceOp op, std::byte* out,
             std::span<const std::byte* const> in, std::size_t count,
             StorePolicy policy = StorePolicy::temporal, const Copying& refill = {});
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

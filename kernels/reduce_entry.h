@@ -3,9 +3,11 @@
 
 #include <cstddef>
 
-#include "kernels/reduce.h"
+#include "c10d/collective.h"
+#include "c10d/tensor.h"
+#include "kernels/copy.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // One build of the loops. False when there is no such pair. n > 0.
 using ReduceEntry = bool(DType dtype, ReduceOp::Kind kind, double factor, std::byte* out,
@@ -15,4 +17,4 @@ ReduceEntry reduce_baseline;
 ReduceEntry reduce_avx2;
 ReduceEntry reduce_avx512;
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -15,8 +15,7 @@
 #include <arm_neon.h>
 #endif
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 constexpr std::size_t kWidth = C10D_KERNEL_WIDTH;
 
@@ -231,5 +230,4 @@ struct F16 {
   }
 };
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

@@ -13,7 +13,7 @@
 #include "kernels/reduce_entry.h"
 #include "kernels/reduce_formats.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 // An op has three steps: leaf() on each input, combine() along the tree, finish() on its result.
@@ -353,4 +353,4 @@ bool C10D_KERNEL_ENTRY(DType dtype, ReduceOp::Kind kind, double factor, std::byt
   return false;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

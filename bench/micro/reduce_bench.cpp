@@ -10,8 +10,7 @@
 
 #include "kernels/reduce.h"
 
-namespace c10d {
-namespace {
+namespace c10d { namespace {
 
 struct Case {
   const char* name;
@@ -62,5 +61,4 @@ const bool registered = [] {
   return true;
 }();
 
-}  // namespace
-}  // namespace c10d
+}}  // namespace c10d

@@ -24,8 +24,7 @@
 #include "bench/peers/raw_peer.h"
 #include "c10d/env.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 constexpr std::uint8_t kMessagePrefix = 0x30;  // of slots; Gloo's own collectives use 1 to 8
 
@@ -319,8 +318,7 @@ const char* version() {
   return C10D_VERSION_TEXT(GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH);
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench
 
 extern "C" __attribute__((visibility("default"))) const c10d::BackendModule* c10d_backend_module() {
   static constexpr c10d::BackendModule module{

@@ -8,8 +8,7 @@
 #include "bench/peers/raw_peer.h"
 #include "c10d/env.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 MPI_Datatype type_of(DType dtype) {
   switch (dtype) {
@@ -254,8 +253,7 @@ const char* version() {
   return text;
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench
 
 extern "C" __attribute__((visibility("default"))) const c10d::BackendModule* c10d_backend_module() {
   static constexpr c10d::BackendModule module{

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The reference models of examples/nn, trained by PyTorch's DistributedDataParallel on gloo.
+"""The models of examples/training/nn, trained by PyTorch's DistributedDataParallel on gloo.
 
 Started as one rank by any launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or
 alone as a single process. Rank 0 prints the median step time of the slowest rank. Needs PyTorch

@@ -16,7 +16,7 @@
 #include "c10d/store.h"
 #include "c10d/work.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 struct BackendContext {
   int rank = 0;
@@ -96,4 +96,4 @@ struct BackendModule {
   std::unique_ptr<Backend> (*create)(BackendContext) = nullptr;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

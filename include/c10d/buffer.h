@@ -7,7 +7,7 @@
 
 #include "c10d/tensor.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Memory that every rank of a group can reach directly where the backend has such; else plain
 // memory, aligned to 4096 bytes and zeroed. Its pages come from the NUMA node of the rank that
@@ -59,4 +59,4 @@ class Buffer {
   Allocation allocation_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -9,7 +9,7 @@
 
 #include "c10d/tensor.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // How elements of the ranks combine.
 //   sum prod min max avg   integers wrap; f16 and bf16 accumulate in f32 and round once; NaN
@@ -103,4 +103,4 @@ C10D_API std::string_view to_string(OpKind kind) noexcept;
 // Throws InvalidArgument that lists the names and the nearest one.
 C10D_API OpKind op_from_string(std::string_view name);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -10,7 +10,7 @@
 #include "c10d/error.h"
 #include "c10d/store.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 struct Query {
   OpKind op;
@@ -83,4 +83,4 @@ class C10D_API Control {
   virtual std::shared_ptr<const Failure> explain(Failure otherwise, Duration patience) = 0;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

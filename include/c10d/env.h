@@ -10,7 +10,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Every environment variable that the project reads, in one table: the only way to read one is
 // env(), and a test fails the build for a name that is not here.
@@ -55,4 +55,4 @@ struct LaunchInfo {
 // C10D_LAUNCHER).
 C10D_API LaunchInfo detect_launch();
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

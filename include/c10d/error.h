@@ -9,7 +9,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // What a caller can do about a failure.
 enum class Reason : std::uint8_t { timeout, peer_lost, mismatch, aborted, unsupported, internal };
@@ -105,4 +105,4 @@ class C10D_API InvalidArgument : public std::invalid_argument {
 // Throws the exception type that belongs to failure.code.
 [[noreturn]] C10D_API void throw_failure(Failure failure);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -8,7 +8,7 @@
 #include "c10d/process_group.h"
 #include "c10d/store.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 inline constexpr Duration kDefaultTimeout = std::chrono::minutes(5);
 
@@ -44,4 +44,4 @@ struct InitOptions {
 // backend, naming both sides; unsupported: no such backend here, and why).
 C10D_API ProcessGroup init_process_group(InitOptions options = {});
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

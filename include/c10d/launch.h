@@ -11,7 +11,7 @@
 #include "c10d/export.h"
 #include "c10d/store.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // The hosts of a job that spans several: each calls launch() with the same values but `number`,
 // `local_address` and LaunchOptions::ranks. Ranks count through the hosts by their numbers.
@@ -88,4 +88,4 @@ C10D_API LaunchResult launch(const LaunchOptions& options);
 // where the output is a terminal.
 C10D_API void print_rank_line(int rank, bool is_stderr, std::string_view line, bool prefix = true);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

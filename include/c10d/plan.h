@@ -7,7 +7,7 @@
 
 #include "c10d/collective.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // What a backend that chooses between algorithms would do for a call, and what it expects of each:
 // for tools that tune and explain.
@@ -29,4 +29,4 @@ struct PlanReport {
   std::string path;                 // of their file; empty: there is no folder for it
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -11,7 +11,7 @@
 #include "c10d/collective.h"
 #include "c10d/work.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 struct CallOptions {
   bool async = false;  // return at once; the buffers stay the op's until the Work is done
@@ -147,4 +147,4 @@ class C10D_API Batch {
   std::vector<Op> ops_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

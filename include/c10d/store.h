@@ -14,7 +14,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 using Duration = std::chrono::nanoseconds;
 using Deadline = std::chrono::steady_clock::time_point;
@@ -126,4 +126,4 @@ C10D_API std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options
 // Every key with `prefix` and a slash before it. num_keys counts the whole underlying store.
 C10D_API std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

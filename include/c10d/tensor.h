@@ -10,7 +10,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 enum class DType : std::uint8_t {
   f64,
@@ -142,4 +142,4 @@ struct Tensor {
   }
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

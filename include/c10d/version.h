@@ -6,7 +6,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 inline constexpr std::string_view kVersion = "0.1.0";  // CMakeLists.txt reads it from here
 
@@ -14,4 +14,4 @@ inline constexpr std::string_view kVersion = "0.1.0";  // CMakeLists.txt reads i
 // Release)".
 C10D_API std::string version();
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

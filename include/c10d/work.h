@@ -8,7 +8,7 @@
 #include "c10d/error.h"
 #include "c10d/store.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 enum class WorkState : std::uint8_t { running, ok, failed, cancelled, timed_out };
 C10D_API std::string_view to_string(WorkState state) noexcept;
@@ -77,4 +77,4 @@ class C10D_API WorkSource {
   std::shared_ptr<detail::WorkShared> shared_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -10,10 +10,10 @@
 #include "c10d/version.h"
 #include "src/backends/module.h"
 #include "src/backends/native/native.h"
-#include "src/core/check_arguments.h"
-#include "src/core/mutex.h"
+#include "src/base/mutex.h"
+#include "src/group/check_arguments.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::string_view kNative = "native";
@@ -188,4 +188,4 @@ std::unique_ptr<Backend> make_backend(std::string_view name, BackendContext cont
   return require_module(name).create(std::move(context));
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

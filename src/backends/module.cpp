@@ -12,9 +12,9 @@
 #include <map>
 
 #include "c10d/env.h"
-#include "src/core/mutex.h"
+#include "src/base/mutex.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 namespace fs = std::filesystem;
@@ -123,4 +123,4 @@ std::vector<std::string> module_stems() {
   return stems;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

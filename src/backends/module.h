@@ -7,7 +7,7 @@
 
 #include "c10d/backend.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 struct OpenedModule {
   const BackendModule* module = nullptr;  // null: `reason` says why
@@ -26,4 +26,4 @@ OpenedModule open_module(std::string_view stem);
 // The stems of all modules that lie in the folders.
 std::vector<std::string> module_stems();
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -9,7 +9,7 @@
 #include "c10d/error.h"
 #include "src/net/socket.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::size_t kOwn = 24;     // standard streams, the store's server, signals, ...
@@ -37,4 +37,4 @@ void DescriptorLimit::make_room(std::size_t ranks, std::size_t clients) {
                                         ranks, clients, wanted, callers_.rlim_max)});
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

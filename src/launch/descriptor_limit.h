@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // How many descriptors this process may open, while it lives: more than is usual where many ranks
 // need them. The ranks start with what the caller had.
@@ -25,4 +25,4 @@ class DescriptorLimit {
   rlimit callers_{};
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -8,10 +8,10 @@
 #include <string_view>
 
 #include "c10d/env.h"
-#include "src/core/host.h"
+#include "src/base/host.h"
 #include "src/net/address.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using Environment = std::map<std::string, std::string>;
@@ -84,4 +84,4 @@ std::vector<std::string> rank_environment(const LaunchOptions& options, const Jo
   return entries;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

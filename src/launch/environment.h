@@ -7,7 +7,7 @@
 
 #include "c10d/launch.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 struct JobFacts {
   std::string id;
@@ -28,4 +28,4 @@ struct JobFacts {
 std::vector<std::string> rank_environment(const LaunchOptions& options, const JobFacts& job,
                                           int local_rank);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -15,15 +15,15 @@
 #include <utility>
 
 #include "c10d/error.h"
-#include "src/core/log.h"
-#include "src/core/longest_timeout.h"
-#include "src/core/record_text.h"
-#include "src/launch/marked_processes.h"
-#include "src/launch/port.h"
+#include "src/base/log.h"
+#include "src/base/timeouts.h"
+#include "src/launch/orphans.h"
+#include "src/launch/reserve_port.h"
 #include "src/net/address.h"
 #include "src/net/token.h"
+#include "src/recorder/format.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using std::chrono::steady_clock;
@@ -413,4 +413,4 @@ LaunchResult Job::result() {
   return result;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

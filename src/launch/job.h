@@ -12,13 +12,13 @@
 #include "c10d/launch.h"
 #include "src/launch/descriptor_limit.h"
 #include "src/launch/environment.h"
-#include "src/launch/output.h"
+#include "src/launch/line_output.h"
 #include "src/launch/rendezvous.h"
 #include "src/launch/signals.h"
 #include "src/launch/spawn.h"
 #include "src/net/socket.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // One run of all ranks of this host; a job on several hosts has one Job on each. Ended ranks, which
 // lead process groups, are reaped last: no process id that may still get a signal can be reused.
@@ -93,4 +93,4 @@ class Job {
   std::string places_;  // LaunchResult::places
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

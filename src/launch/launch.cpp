@@ -9,7 +9,7 @@
 #include "src/launch/job.h"
 #include "src/net/token.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 namespace {
 
@@ -56,4 +56,4 @@ LaunchResult launch(const LaunchOptions& options) {
   return job.run();
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -11,14 +11,14 @@
 #include <cstdio>
 #include <utility>
 
-#include "src/core/host.h"
-#include "src/core/log.h"
-#include "src/core/longest_timeout.h"
-#include "src/core/start_thread.h"
+#include "src/base/host.h"
+#include "src/base/log.h"
+#include "src/base/timeouts.h"
 #include "src/net/address.h"
 #include "src/net/token.h"
+#include "src/sync/thread.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using std::chrono::steady_clock;
@@ -413,4 +413,4 @@ void Rendezvous::wait_for_others_to_leave() noexcept try {
 } catch (const std::exception&) {  // they learn from the end of the store
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -12,10 +12,10 @@
 
 #include "c10d/error.h"
 #include "c10d/launch.h"
-#include "src/core/mutex.h"
+#include "src/base/mutex.h"
 #include "src/net/socket.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // This host's part of the job, known when all hosts are there.
 struct World {
@@ -100,4 +100,4 @@ class Rendezvous {
   std::thread thread_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -10,9 +10,8 @@
 #include <tuple>
 
 #include "c10d/error.h"
-#include "src/launch/spawn.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr int kFree = -1;
@@ -96,4 +95,4 @@ std::optional<int> SignalRelay::take() noexcept {
   return byte;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

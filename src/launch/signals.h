@@ -6,11 +6,9 @@
 #include <array>
 #include <optional>
 
-#include "src/net/socket.h"
+#include "src/launch/spawn.h"
 
-namespace c10d::inline v0 {
-
-inline constexpr std::array<int, 4> kForwardedSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+namespace c10d { inline namespace v0 {
 
 // While it lives, forwarded signals arrive as bytes on a descriptor, including those that the
 // caller has blocked in this thread and that are pending. Ended children can be waited for even
@@ -43,4 +41,4 @@ class SignalRelay {
   sigset_t old_mask_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

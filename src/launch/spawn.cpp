@@ -17,11 +17,10 @@
 
 #include "c10d/env.h"
 #include "c10d/error.h"
-#include "src/core/start_thread.h"
-#include "src/launch/marked_processes.h"
-#include "src/launch/signals.h"
+#include "src/launch/orphans.h"
+#include "src/sync/thread.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr Duration kExecTimeout = std::chrono::seconds(60);
@@ -203,4 +202,4 @@ Child spawn(const SpawnOptions& options) {
   throw_no_resources("cannot watch a process (pidfd_open)", pidfd_error);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "src/net/socket.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 inline constexpr int kMaxLocalRanks = 4096;
+// From the launcher to the ranks, which start with their default actions.
+inline constexpr std::array<int, 4> kForwardedSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 // {read end, write end}, close-on-exec, never 0, 1 or 2; `flags`, such as O_NONBLOCK, hold for
 // both. Throws DistBackendError (out_of_resources).
@@ -56,4 +60,4 @@ struct Child {
 // InvalidArgument when the kernel refuses to run it, DistBackendError (out_of_resources).
 Child spawn(const SpawnOptions& options);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

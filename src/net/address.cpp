@@ -9,11 +9,12 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <system_error>
 
 #include "c10d/error.h"
-#include "src/net/socket.h"
+#include "src/net/fd.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 namespace {
 
@@ -121,8 +122,9 @@ Address local_address(int fd) {
   Address address;
   address.length = sizeof address.storage;
   if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address.storage), &address.length) != 0)
-    throw_failure({.code = Code::unreachable, .message = "getsockname: " + error_text(errno)});
+    throw_failure({.code = Code::unreachable,
+                   .message = "getsockname: " + std::generic_category().message(errno)});
   return address;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

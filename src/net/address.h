@@ -11,7 +11,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Of "[::1]", as an IPv6 address stands before a port, "::1"; any other text as it is.
 C10D_API std::string without_brackets(std::string_view host);
@@ -44,4 +44,4 @@ C10D_API std::string interface_names();
 // Of the socket's own end.
 C10D_API Address local_address(int fd);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -9,7 +9,7 @@
 #include <string_view>
 
 // Little-endian integers and length-prefixed strings: all that our wire formats are made of.
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 template <std::unsigned_integral T>
 void put(std::string& out, T value) {
@@ -64,4 +64,4 @@ class ByteReader {
   bool ok_ = true;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -5,7 +5,7 @@
 
 #include "src/net/bytes.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 namespace {
 
@@ -88,4 +88,4 @@ std::optional<Failure> parse_header(std::string_view bytes, std::uint64_t max_bo
   return {};
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

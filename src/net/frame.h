@@ -12,7 +12,7 @@
 #include "c10d/error.h"
 
 // The envelope of everything that we send over TCP; docs/wire-format.md has the picture.
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 inline constexpr std::uint32_t kFrameMagic = 0x64303163;  // "c10d" as bytes
 inline constexpr std::uint16_t kFrameVersion = 3;         // with 0x46, later
@@ -96,4 +96,4 @@ class FrameParser {
   std::string partial_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

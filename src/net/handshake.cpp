@@ -11,7 +11,7 @@
 #include "src/net/socket.h"
 #include "src/net/token.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 namespace {
 
@@ -154,4 +154,4 @@ Step run_handshake(int fd, ClientHandshake& handshake, Deadline deadline) {
   return step;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -13,7 +13,7 @@
 
 // Three messages by which both ends of a connection prove that they belong to one job and know its
 // token. State machines without sockets: they take frames and give bytes.
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Frame types of the handshake; a protocol on top uses those below.
 enum HandshakeType : std::uint8_t {
@@ -88,4 +88,4 @@ class C10D_API ClientHandshake {
 // goodbye, or the deadline passed, without an answer.
 C10D_API Step run_handshake(int fd, ClientHandshake& handshake, Deadline deadline);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -18,12 +18,12 @@
 #include <vector>
 
 #include "c10d/error.h"
-#include "src/core/log.h"
+#include "src/base/log.h"
 #include "src/net/shared_memory.h"
 #include "src/net/socket.h"
 #include "src/net/token.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using std::chrono::steady_clock;
@@ -433,4 +433,4 @@ std::shared_ptr<SharedMapping> share_memory(const ShareOptions& options,
   return mapping;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

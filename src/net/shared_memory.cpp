@@ -18,7 +18,7 @@
 #include "c10d/error.h"
 #include "src/net/socket.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -98,4 +98,4 @@ std::shared_ptr<SharedMapping> make_shared_memory(std::string_view label, std::s
   return std::make_shared<SharedMapping>(fd.release(), bytes);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

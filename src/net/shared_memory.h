@@ -13,7 +13,7 @@
 #include "c10d/export.h"
 #include "c10d/store.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // A mapping of a sealed memfd: no name in /dev/shm, cannot shrink, gone with its last user. Not
 // inherited by fork (MADV_DONTFORK): the child may hold the object, not the memory.
@@ -66,4 +66,4 @@ struct ShareOptions {
 C10D_API std::shared_ptr<SharedMapping> share_memory(const ShareOptions& options,
                                                      std::shared_ptr<SharedMapping> mapping);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

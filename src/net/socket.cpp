@@ -17,7 +17,7 @@
 
 #include "c10d/error.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 namespace {
 
@@ -51,11 +51,6 @@ void check_loopback(const std::vector<Address>& addresses, const std::string& pr
 }
 
 }  // namespace
-
-void Fd::reset(int fd) noexcept {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = fd;
-}
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 
@@ -154,4 +149,4 @@ Fd connect_tcp(const std::vector<Address>& addresses, Deadline deadline, std::st
   return {};
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

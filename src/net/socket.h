@@ -4,34 +4,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "c10d/error.h"
 #include "c10d/export.h"
 #include "c10d/store.h"
 #include "src/net/address.h"
+#include "src/net/fd.h"
 
-namespace c10d::inline v0 {
-
-// Owns one descriptor.
-class C10D_API Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) noexcept : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(other.release()) {}
-  Fd& operator=(Fd&& other) noexcept {
-    if (this != &other) reset(other.release());
-    return *this;
-  }
-  ~Fd() { reset(); }
-  int get() const noexcept { return fd_; }
-  int release() noexcept { return std::exchange(fd_, -1); }
-  void reset(int fd = -1) noexcept;
-  explicit operator bool() const noexcept { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
+namespace c10d { inline namespace v0 {
 
 // "Connection refused", for messages; thread-safe.
 C10D_API std::string error_text(int error);
@@ -59,4 +39,4 @@ C10D_API Fd connect_tcp(const std::vector<Address>& addresses, Deadline deadline
 // The options of a connected socket.
 C10D_API void tune_tcp(int fd) noexcept;
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -10,7 +10,7 @@
 
 #include "c10d/error.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 std::string hmac_sha256(std::string_view key, std::string_view message) {
   std::string digest(kDigestBytes, '\0');
@@ -58,4 +58,4 @@ std::string to_hex(std::string_view bytes) {
   return hex;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

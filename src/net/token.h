@@ -7,7 +7,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 inline constexpr std::size_t kLeastTokenBytes = 16;
 inline constexpr std::size_t kMostTokenBytes = 1024;
@@ -26,4 +26,4 @@ C10D_API std::string random_bytes(std::size_t count);
 
 C10D_API std::string to_hex(std::string_view bytes);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -11,15 +11,15 @@
 #include <chrono>
 #include <exception>
 
-#include "src/core/log.h"
-#include "src/core/mutex.h"
-#include "src/core/write_signals.h"
+#include "src/base/log.h"
+#include "src/base/mutex.h"
+#include "src/base/sigpipe_guard.h"
 #include "src/net/frame.h"
 #include "src/net/socket.h"
+#include "src/store/key_value_table.h"
 #include "src/store/request_store.h"
-#include "src/store/table.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 namespace {
 
@@ -367,4 +367,4 @@ std::shared_ptr<Store> make_file_store(std::string path, int size, Duration time
   return std::make_shared<FileStore>(std::move(path), size, timeout);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <chrono>
 
-#include "src/core/mutex.h"
-#include "src/store/engine.h"
+#include "src/base/mutex.h"
+#include "src/store/pending_requests.h"
 #include "src/store/request_store.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 Store::~Store() = default;
 
@@ -41,4 +41,4 @@ std::shared_ptr<Store> make_hash_store(Duration timeout, StoreLimits limits) {
   return std::make_shared<HashStore>(timeout, limits);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -5,7 +5,7 @@
 #include "c10d/error.h"
 #include "c10d/store.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 namespace {
 
@@ -99,4 +99,4 @@ std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Sto
   return std::make_shared<PrefixStore>(std::move(prefix), std::move(store));
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

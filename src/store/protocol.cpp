@@ -10,7 +10,7 @@
 #include "src/net/bytes.h"
 #include "src/net/frame.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 namespace {
 
@@ -178,4 +178,4 @@ std::size_t max_body_bytes(const StoreLimits& limits) noexcept {
   return std::min(kMost, std::max(std::min(limits.output_queue_bytes, kMost), pair) + kHead);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -14,7 +14,7 @@
 
 // What every store computes with: one request, one reply. docs/wire-format.md describes their
 // bytes.
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // The values are those of the frame type on the wire.
 enum class StoreOp : std::uint8_t {
@@ -78,4 +78,4 @@ bool decode(std::string_view body, Reply& reply);
 // The longest body of a request or a reply under these limits.
 std::size_t max_body_bytes(const StoreLimits& limits) noexcept;
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "src/core/longest_timeout.h"
+#include "src/base/timeouts.h"
 #include "src/store/protocol.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Every method of Store as one request. A store that derives from this answers requests and knows
 // no methods.
@@ -117,4 +117,4 @@ class RequestStore : public Base {
   std::atomic<Duration::rep> timeout_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -6,9 +6,9 @@
 #include "src/net/frame.h"
 #include "src/net/token.h"
 #include "src/store/protocol.h"
-#include "src/store/service.h"
+#include "src/store/server_state.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 HandshakeOptions handshake_options(const TcpStoreOptions& options) {
   if (options.job.size() > kMaxJobBytes)
@@ -56,4 +56,4 @@ std::string will_frame(const TcpStoreOptions& options) {
   return frame;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -14,10 +14,10 @@
 #include <new>
 #include <system_error>
 
-#include "src/core/log.h"
-#include "src/core/start_thread.h"
+#include "src/base/log.h"
+#include "src/sync/thread.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 using std::chrono::steady_clock;
 
@@ -285,4 +285,4 @@ void TcpServer::set_timer() {
       static_cast<std::uint64_t>(poll_timeout(next)), 0);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "src/net/socket.h"
-#include "src/store/service.h"
+#include "src/store/server_state.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Serves a Service on a listening socket, in a thread of its own with a libuv loop. The destructor
 // says goodbye to all clients and returns when the thread has ended.
@@ -60,4 +60,4 @@ class TcpServer {
   std::thread thread_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

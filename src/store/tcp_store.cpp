@@ -14,17 +14,17 @@
 #include <string>
 #include <vector>
 
-#include "src/core/mutex.h"
+#include "src/base/mutex.h"
 #include "src/net/bytes.h"
 #include "src/net/handshake.h"
 #include "src/net/socket.h"
 #include "src/net/token.h"
 #include "src/store/request_store.h"
-#include "src/store/service.h"
+#include "src/store/server_state.h"
 #include "src/store/tcp_options.h"
 #include "src/store/tcp_server.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 namespace {
 
@@ -467,4 +467,4 @@ std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options) {
   return std::make_shared<TcpClient>(options);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

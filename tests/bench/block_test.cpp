@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/block.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
@@ -9,11 +7,11 @@
 #include <mutex>
 #include <thread>
 
+#include "bench/measure/block_runner.h"
 #include "c10d/error.h"
 #include "c10d/store.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 // Two ranks whose ops end at once, but for one op of rank 1: that ends when rank 0 is far ahead.
 class Uneven {
@@ -107,5 +105,4 @@ TEST(Loop, OpsThatComeFromAMeetingWaitForTheLast) {
   }
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

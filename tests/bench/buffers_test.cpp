@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/buffers.h"
+#include "bench/measure/buffers.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,7 @@
 #include <tuple>
 #include <variant>
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 constexpr std::uint64_t kWalk = 100'000;
 
@@ -82,5 +81,4 @@ TEST(Buffers, RotatingSetsAreMoreThanWasAskedFor) {
   EXPECT_EQ(sets_of(case_of(BenchOp::all_gather, Cache::hot, Place::out, 1), 4, 1), 1U);
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/contender.h"
-
 #include <gtest/gtest.h>
 
-namespace c10d::bench {
-namespace {
+#include "bench/measure/subject.h"
+
+namespace c10d::bench { namespace {
 
 // Cold copies go round several pairs of buffers; a larger size has fewer.
 TEST(Memcpy, EachSizeStartsAtItsFirstPair) {
@@ -17,5 +16,4 @@ TEST(Memcpy, EachSizeStartsAtItsFirstPair) {
   }
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

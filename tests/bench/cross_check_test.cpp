@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/cross_check.h"
+#include "bench/commands/cross_check.h"
 
 #include <gtest/gtest.h>
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 TEST(CrossCheck, ReadsWhatAPlainLoopPrints) {
   EXPECT_EQ(parse_loop_line("65536 204.125"), std::pair(std::uint64_t{65536}, 204.125));
@@ -34,5 +33,4 @@ TEST(CrossCheck, ComparesLaunchByLaunch) {
       << "a launch that one side lacks";
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/format.h"
+#include "bench/text/format.h"
 
 #include <gtest/gtest.h>
 
-#include "bench/header.h"
+#include "bench/report/banner.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 TEST(Format, Bytes) {
   EXPECT_EQ(bytes_text(8), "8 B");
@@ -55,5 +54,4 @@ TEST(Parse, SecondsAndFractions) {
   EXPECT_FALSE(parse_fraction("5 %"));
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

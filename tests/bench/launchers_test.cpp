@@ -7,8 +7,7 @@
 
 #include "tests/bench/programs.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 TEST(Launchers, UnderC10dRunRankZeroPrints) {
   const std::string command = C10D_RUN " -n 2 " C10D_BENCH;
@@ -60,5 +59,4 @@ TEST(Launchers, UnderMpirunRanksMeetWithoutBeingTold) {
   EXPECT_NE(ended.out.find("2 ranks, 1 launch x 1 block"), std::string::npos) << ended.out;
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

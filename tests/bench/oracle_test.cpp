@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/oracle.h"
+#include "bench/measure/oracle.h"
 
 #include <gtest/gtest.h>
 
@@ -7,12 +7,11 @@
 #include <numeric>
 #include <vector>
 
-#include "bench/arena.h"
-#include "bench/buffers.h"
+#include "bench/measure/arena.h"
+#include "bench/measure/buffers.h"
 #include "c10d/error.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 constexpr int kRanks = 3;
 constexpr std::uint64_t kShard = 1000;
@@ -223,5 +222,4 @@ TEST(Oracle, HashFollowsEveryByte) {
   EXPECT_EQ(hash_bytes(nullptr, 0), hash_bytes(bytes.data(), 0));
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/plan.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,15 +8,16 @@
 #include <sstream>
 #include <variant>
 
-#include "bench/algorithms.h"
-#include "bench/bandwidth.h"
-#include "bench/binding.h"
-#include "bench/option_table.h"
-#include "bench/options.h"
+#include "bench/cli/option_table.h"
+#include "bench/cli/options.h"
+#include "bench/measure/case_list.h"
+#include "bench/measure/cpu_binding.h"
+#include "bench/measure/native_algorithms.h"
+#include "bench/model/bandwidth.h"
+#include "bench/model/cases.h"
 #include "c10d/error.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 Sweep sweep_of(std::vector<BenchOp> ops, std::vector<std::uint64_t> sizes) {
   return {std::move(ops), {DType::f32}, {ReduceOp::sum}, {0}, {Place::out}, std::move(sizes)};
@@ -327,5 +326,4 @@ TEST(Options, ARootThatIsNoRankIsRefused) {
   EXPECT_THROW(cases_of(parsed.options, 2), InvalidArgument);
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

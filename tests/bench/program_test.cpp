@@ -12,8 +12,7 @@
 #include "tests/bench/programs.h"
 #include "tests/bench/schema.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 // Iterations are counted, not timed: how fast the machine is must not decide.
 constexpr const char* kTiny = " -n 2 -i 3 -w 1 --launches 2 --blocks 2 ";
@@ -387,5 +386,4 @@ TEST(Program, ListsAndDiagnoses) {
   EXPECT_EQ(run("list nonsense").code, 2);
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/record.h"
+#include "bench/model/record.h"
 
 #include <gtest/gtest.h>
 
@@ -7,14 +7,13 @@
 #include <fstream>
 #include <limits>
 
-#include "bench/environment.h"
+#include "bench/measure/machine.h"
 #include "c10d/error.h"
 #include "tests/bench/schema.h"
 #include "tests/bench/synthetic.h"
 #include "tests/temporary_directory.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 CellRecord full_cell() {
   CellRecord cell = synthetic_cell("gloo", 4096, 1, 2, 100);
@@ -201,5 +200,4 @@ TEST(Environment, SecretsAndRanksStayOut) {
     unsetenv(name);
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

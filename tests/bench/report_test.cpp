@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/report.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "bench/format.h"
-#include "bench/report_figures.h"
-#include "bench/svg.h"
+#include "bench/report/figures.h"
+#include "bench/report/html.h"
+#include "bench/text/format.h"
+#include "bench/text/svg.h"
 #include "tests/bench/synthetic.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 std::size_t count(const std::string& text, const std::string& word) {
   std::size_t found = 0;
@@ -90,5 +88,4 @@ TEST(Report, OneSizeOrNothingMeasuredIsNoReasonToFail) {
   expect_balanced(html_report(none, summarise(none, true, 0.02)));
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

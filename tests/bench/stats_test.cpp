@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/stats.h"
+#include "bench/model/stats.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 TEST(Stats, QuantilesInterpolateAsNumpyDoes) {
   const std::vector<double> values = {1, 2, 3, 4};
@@ -129,5 +128,4 @@ TEST(Control, OkMeansThatASmallDifferenceCanBeTold) {
   EXPECT_EQ(trust_in({1, std::nullopt, false}, 0.05), Trust::wide);
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

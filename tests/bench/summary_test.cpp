@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/summary.h"
+#include "bench/analyse/summary.h"
 
 #include <gtest/gtest.h>
 
 #include <sstream>
 
-#include "bench/bandwidth.h"
-#include "bench/csv.h"
-#include "bench/findings.h"
-#include "bench/format.h"
-#include "bench/header.h"
-#include "bench/table.h"
+#include "bench/analyse/warnings.h"
+#include "bench/model/bandwidth.h"
+#include "bench/report/banner.h"
+#include "bench/report/csv.h"
+#include "bench/report/table.h"
+#include "bench/text/format.h"
 #include "tests/bench/synthetic.h"
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 TEST(Summary, RecoversAFactorAndItsVerdict) {
   const Summary summary = summarise(
@@ -260,5 +259,4 @@ TEST(Csv, WhatHoldsACommaIsQuoted) {
   EXPECT_NE(text.find(",\"tuned, \"\"ring\"\"\",hot,1,1\n"), std::string::npos) << text;
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

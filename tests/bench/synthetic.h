@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/record.h"
+#include "bench/model/record.h"
 
 namespace c10d::bench {
 

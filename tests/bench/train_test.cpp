@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/train.h"
+#include "bench/commands/train.h"
 
 #include <gtest/gtest.h>
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 TEST(StepTimes, AreReadFromALine) {
   const auto alone = parse_step_times("PyTorch 1.13: median step 145.81 ms");
@@ -23,5 +22,4 @@ TEST(StepTimes, OtherLinesSayNothing) {
     EXPECT_FALSE(parse_step_times(line)) << line;
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/watchdog.h"
+#include "bench/measure/watchdog.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-namespace c10d::bench {
-namespace {
+namespace c10d::bench { namespace {
 
 TEST(WatchdogDeathTest, EndsWhatDoesNotEndAndNamesIt) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
@@ -24,5 +23,4 @@ TEST(Watchdog, LeavesWhatEndsInTimeAlone) {
   watchdog.expect("something", 3600);
 }
 
-}  // namespace
-}  // namespace c10d::bench
+}}  // namespace c10d::bench

@@ -15,8 +15,7 @@
 #include "c10d/env.h"
 #include "tests/chaos/campaign.h"
 
-namespace c10d::chaos {
-namespace {
+namespace c10d::chaos { namespace {
 
 constexpr const char* kHelp = R"(usage: chaos [options]
 
@@ -295,8 +294,7 @@ int run(int argc, char** argv) {
   return outcome.findings.empty() && !outcome.interrupted ? 0 : 1;
 }
 
-}  // namespace
-}  // namespace c10d::chaos
+}}  // namespace c10d::chaos
 
 int main(int argc, char** argv) try {
   return c10d::chaos::run(argc, argv);

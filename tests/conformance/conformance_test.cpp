@@ -22,8 +22,7 @@
 #include "tests/conformance/cases.h"
 #include "tests/conformance/rank.h"
 
-namespace c10d::conformance {
-namespace {
+namespace c10d::conformance { namespace {
 
 constexpr Duration kTimeout = std::chrono::seconds(60);  // of one op
 
@@ -196,7 +195,6 @@ int run(int argc, char** argv) {
   return RUN_ALL_TESTS();
 }
 
-}  // namespace
-}  // namespace c10d::conformance
+}}  // namespace c10d::conformance
 
 int main(int argc, char** argv) { return c10d::conformance::run(argc, argv); }

@@ -20,8 +20,7 @@
 
 #include "c10d/init.h"
 
-namespace c10d::conformance {
-namespace {
+namespace c10d::conformance { namespace {
 
 constexpr std::size_t kCount = (std::size_t{1} << 31) + 3;
 constexpr int kRanks = 2;
@@ -159,8 +158,7 @@ TEST_F(Large, SendRecv) {
   });
 }
 
-}  // namespace
-}  // namespace c10d::conformance
+}}  // namespace c10d::conformance
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);

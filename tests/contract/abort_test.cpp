@@ -10,8 +10,7 @@
 
 #include "tests/contract/ranks.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 using std::chrono::steady_clock;
 
@@ -156,5 +155,4 @@ TEST_P(Abort, FromManyThreadsAtOnceIsOneAbort) {
 
 C10D_ON_EACH_BACKEND(Abort);
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

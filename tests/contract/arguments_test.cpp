@@ -6,8 +6,7 @@
 
 #include "tests/contract/ranks.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 constexpr std::size_t kHuge = std::numeric_limits<std::size_t>::max() / 2;
 
@@ -328,5 +327,4 @@ TEST_P(Arguments, InPlaceAndEmptyCallsAreRight) {
 
 C10D_ON_EACH_BACKEND(Arguments);
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

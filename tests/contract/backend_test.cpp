@@ -9,8 +9,7 @@
 
 #include "tests/contract/ranks.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 // A backend of nothing: each op does what the test says.
 struct Behaviour {
@@ -333,5 +332,4 @@ TEST(Funnel, AFactoryThatReturnsNothingIsNamed) {
   });
 }
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

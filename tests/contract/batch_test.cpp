@@ -5,8 +5,7 @@
 
 #include "tests/contract/ranks.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 class Batches : public OnBackend {};
 
@@ -153,5 +152,4 @@ TEST_P(Batches, CountsMayGoOnceItIsSubmitted) {
 
 C10D_ON_EACH_BACKEND(Batches);
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

@@ -7,8 +7,7 @@
 
 #include "tests/contract/ranks.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 constexpr std::chrono::milliseconds kShort{300};
 
@@ -185,5 +184,4 @@ TEST_P(Deadlines, ARankThatDoesNotComeToASplitIsNamed) {
 
 C10D_ON_EACH_BACKEND(Deadlines);
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

@@ -5,8 +5,7 @@
 #include "tests/contract/forwarding_store.h"
 #include "tests/contract/ranks.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 // What rank 0 and rank 1, the members, see of their meeting.
 class WatchedStore final : public ForwardingStore {
@@ -81,5 +80,4 @@ TEST_P(Forming, WhatBreaksTheParentLaterLeavesTheGroupAlone) {
 
 C10D_ON_EACH_BACKEND(Forming);
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

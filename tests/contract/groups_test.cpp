@@ -6,8 +6,7 @@
 
 #include "tests/contract/ranks.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 class Groups : public OnBackend {};
 
@@ -428,5 +427,4 @@ TEST_P(Groups, AllocatedMemoryOfTheOthersIsReachedWhereTheBackendHasSuch) {
 
 C10D_ON_EACH_BACKEND(Groups);
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

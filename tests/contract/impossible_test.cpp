@@ -13,8 +13,7 @@
 #include "tests/contract/ranks.h"
 #include "tests/contract/variables.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 template <class Exception = InvalidArgument>
 std::string refusal_of(const std::function<void()>& call) {
@@ -147,5 +146,4 @@ TEST(UnknownEnum, HasANameAndEndsNothing) {
   EXPECT_THROW(throw_failure({.code = code}), DistBackendError);
 }
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

@@ -20,8 +20,7 @@
 #include "tests/contract/ranks.h"
 #include "tests/contract/variables.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 using std::chrono::milliseconds;
 
@@ -467,8 +466,7 @@ TEST(Init, AStrangersTokenIsRefusedAndTheRestIsUnharmed) {
   });
 }
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == c10d::contract::kRankOfALauncher)

@@ -10,8 +10,7 @@
 #include "tests/contract/held_port.h"
 #include "tests/contract/ranks.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 class Leak : public OnBackend {};
 
@@ -100,5 +99,4 @@ TEST_P(Leak, AHundredWorldsThatEndedLeaveNoDescriptorThreadMappingOrPort) {
 
 C10D_ON_EACH_BACKEND(Leak);
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

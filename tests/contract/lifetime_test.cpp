@@ -19,8 +19,7 @@
 
 #include "tests/contract/ranks.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 struct Row {
   const char* name;
@@ -388,5 +387,4 @@ TEST(Record, IsKeptBeforeTheProgramHearsOfTheFailureAndBeforeTheGroupIsGone) {
 
 C10D_ON_EACH_BACKEND(Lifetime);
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

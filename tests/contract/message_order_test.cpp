@@ -8,8 +8,7 @@
 
 #include "tests/contract/ranks.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 class Messages : public OnBackend {};
 
@@ -143,5 +142,4 @@ TEST(UnreceivedMessages, AreToldOnceAtTheEndOfTheGroup) {
   EXPECT_NE(said_of(200, 1).find("199 messages"), std::string::npos);
 }
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

@@ -9,8 +9,7 @@
 #include "tests/contract/ranks.h"
 #include "tests/contract/variables.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 // All that lies in C10D_TEST_MODULES, and a text that is no library.
 class Modules : public testing::Test {
@@ -81,5 +80,4 @@ TEST_F(Modules, OfAnotherAbiOrNoneAreRefusedWithTheReason) {
   }
 }
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

@@ -12,8 +12,7 @@
 #include "tests/contract/ranks.h"
 #include "tests/contract/variables.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 using std::chrono::seconds;
 
@@ -158,5 +157,4 @@ TEST(Options, WithoutATokenRanksMeetOnLoopbackOnly) {
     }
 }
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

@@ -6,8 +6,7 @@
 #include "tests/contract/held_port.h"
 #include "tests/contract/ranks.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 ProcessGroup meet(const std::string& backend, const std::string& url, std::string name, int rank,
                   int size) {
@@ -64,5 +63,4 @@ TEST_P(RecoveryOn, TheOthersGoOnWithoutTheRankThatLeft) {
   });
 }
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

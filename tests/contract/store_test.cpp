@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// store.h: what tests/unit/store_suite_test.cpp does not ask of every kind of store.
+// store.h: what tests/unit/store/suite_test.cpp does not ask of every kind of store.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -8,8 +8,7 @@
 
 #include "tests/contract/ranks.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 using namespace std::chrono_literals;
 using Keys = std::vector<std::string>;
@@ -142,5 +141,4 @@ TEST(TcpStore, KnowsItsPlace) {
   EXPECT_EQ(make_hash_store()->timeout(), kDefaultStoreTimeout);
 }
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

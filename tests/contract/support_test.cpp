@@ -4,8 +4,7 @@
 
 #include "tests/contract/ranks.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 class Supports : public OnBackend {};
 
@@ -108,5 +107,4 @@ TEST(Errors, HaveEveryFieldInOneLine) {
   EXPECT_EQ(text.find('\n'), std::string::npos);
 }
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

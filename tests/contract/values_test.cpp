@@ -12,8 +12,7 @@
 #include "c10d/version.h"
 #include "tests/contract/ranks.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 // tensor.h: a view of what is contiguous and of a known element; of const memory nothing that an op
 // may write.
@@ -248,5 +247,4 @@ TEST(Versions, NameTheLibraryTheCompilerAndTheBuild) {
   EXPECT_TRUE(text.find("g++ ") != text.npos || text.find("clang ") != text.npos) << text;
 }
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

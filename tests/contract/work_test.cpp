@@ -11,8 +11,7 @@
 
 #include "tests/contract/ranks.h"
 
-namespace c10d::contract {
-namespace {
+namespace c10d::contract { namespace {
 
 using std::chrono::milliseconds;
 
@@ -291,5 +290,4 @@ TEST_P(WorkOfGroup, ManyMayBePending) {
 
 C10D_ON_EACH_BACKEND(WorkOfGroup);
 
-}  // namespace
-}  // namespace c10d::contract
+}}  // namespace c10d::contract

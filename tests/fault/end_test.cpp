@@ -3,8 +3,7 @@
 // dies.
 #include "tests/fault/job.h"
 
-namespace c10d::fault {
-namespace {
+namespace c10d::fault { namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -101,5 +100,4 @@ TEST_P(End, CollectivesGoOnWithoutTheStore) {
 
 C10D_ON_EACH_BACKEND(End);
 
-}  // namespace
-}  // namespace c10d::fault
+}}  // namespace c10d::fault

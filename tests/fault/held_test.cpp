@@ -7,8 +7,7 @@
 
 #include "tests/fault/job.h"
 
-namespace c10d::fault {
-namespace {
+namespace c10d::fault { namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -124,5 +123,4 @@ TEST_P(HeldOnMpi, TheOthersExitWithoutFinalising) {
 
 C10D_ON_EACH_MPI(HeldOnMpi);
 
-}  // namespace
-}  // namespace c10d::fault
+}}  // namespace c10d::fault

@@ -6,8 +6,7 @@
 
 #include "tests/fault/job.h"
 
-namespace c10d::fault {
-namespace {
+namespace c10d::fault { namespace {
 
 constexpr int kRanks = 3;
 
@@ -137,5 +136,4 @@ TEST_P(JoinOnMpi, ARankWhereMpiFailsTellsTheOthersWhy) {
 
 C10D_ON_EACH_MPI(JoinOnMpi);
 
-}  // namespace
-}  // namespace c10d::fault
+}}  // namespace c10d::fault

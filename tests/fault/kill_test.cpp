@@ -7,8 +7,7 @@
 
 #include "tests/fault/job.h"
 
-namespace c10d::fault {
-namespace {
+namespace c10d::fault { namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -140,5 +139,4 @@ TEST_P(Kill, TwoAtOnceIsOneCauseForAll) {
 
 C10D_ON_EACH_BACKEND(Kill);
 
-}  // namespace
-}  // namespace c10d::fault
+}}  // namespace c10d::fault

@@ -11,8 +11,7 @@
 
 #include "tests/fault/job.h"
 
-namespace c10d::fault {
-namespace {
+namespace c10d::fault { namespace {
 
 using Lines = std::vector<std::vector<std::string>>;  // by rank
 
@@ -112,5 +111,4 @@ TEST_P(MismatchOnMpi, IsNamedOnEveryRank) {
 
 C10D_ON_EACH_MPI(MismatchOnMpi);
 
-}  // namespace
-}  // namespace c10d::fault
+}}  // namespace c10d::fault

@@ -18,8 +18,7 @@
 #include "tests/fault/say.h"
 #include "tests/fault/trap_store.h"
 
-namespace c10d::fault {
-namespace {
+namespace c10d::fault { namespace {
 
 // "file:/path" or "tcp:port".
 std::shared_ptr<Store> store_at(const std::string& place, int size) {
@@ -308,8 +307,7 @@ int run(const std::vector<std::string>& arguments) {
   throw std::invalid_argument("unknown mode " + mode);
 }
 
-}  // namespace
-}  // namespace c10d::fault
+}}  // namespace c10d::fault
 
 int main(int argc, char** argv) try {
   return c10d::fault::run({argv + 1, argv + argc});

@@ -3,8 +3,7 @@
 // until then.
 #include "tests/fault/job.h"
 
-namespace c10d::fault {
-namespace {
+namespace c10d::fault { namespace {
 
 class Stop : public Clean {};
 
@@ -66,5 +65,4 @@ TEST_P(Stop, InTheMiddleOfOpsAndContinuedTheResultsStayRight) {
 
 C10D_ON_EACH_BACKEND(Stop);
 
-}  // namespace
-}  // namespace c10d::fault
+}}  // namespace c10d::fault

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Any bytes as an IDX file, plain and packed: contents that fit their shape, or an error.
-#include "examples/nn/idx.h"
+#include "examples/training/nn/idx.h"
 
 #include <cstdlib>
 #include <stdexcept>

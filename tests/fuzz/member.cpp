@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "src/net/token.h"
-#include "src/store/service.h"
+#include "src/store/server_state.h"
 
 using namespace c10d;
 

@@ -2,7 +2,7 @@
 // Files of a checkpoint that somebody else wrote. The first byte says which: the start of a
 // safetensors file, with a second byte for how much data follows it, or a manifest, whose checksum
 // is put right so that the rest of it is read.
-#include "src/parallel/safetensors.h"
+#include "src/parallel/checkpoint/safetensors.h"
 
 #include <fmt/format.h>
 
@@ -11,8 +11,8 @@
 #include <string>
 
 #include "c10d/parallel/checkpoint.h"
-#include "src/parallel/checkpoint_crc32c.h"
-#include "src/parallel/checkpoint_manifest.h"
+#include "src/parallel/checkpoint/crc32c.h"
+#include "src/parallel/checkpoint/manifest.h"
 
 using namespace c10d;
 using namespace c10d::parallel;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "src/store/service.h"
+#include "src/store/server_state.h"
 
 using namespace c10d;
 

@@ -14,8 +14,7 @@
 #include "c10d/launch.h"
 #include "tests/launch/process.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 struct Line {
   int rank;
@@ -168,5 +167,4 @@ TEST(Launch, RunsOnceAtATime) {
   EXPECT_TRUE(refused);
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

@@ -8,10 +8,9 @@
 #include <fstream>
 
 #include "tests/launch/process.h"
-#include "tools/restart_backoff.h"
+#include "tools/run/restart_backoff.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 class End : public ::testing::Test {
  protected:
@@ -209,5 +208,4 @@ TEST_F(End, WithoutALoopbackInterfaceSaysSoAtOnce) {
   EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(3));
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

@@ -7,8 +7,7 @@
 
 #include "tests/launch/process.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 // Of one rank, by name.
 std::map<std::string, std::string> variables(
@@ -113,5 +112,4 @@ TEST(RankEnvironment, NoDescriptorLeaksIntoTheRanks) {
             "0 1 2 token \n0 1 2 token \n");
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

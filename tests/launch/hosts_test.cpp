@@ -12,13 +12,12 @@
 #include <set>
 
 #include "c10d/store.h"
-#include "src/launch/port.h"
+#include "src/launch/reserve_port.h"
 #include "src/net/socket.h"
 #include "tests/launch/process.h"
 #include "tests/temporary_directory.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 using Words = std::vector<std::string>;
 
@@ -362,5 +361,4 @@ TEST_F(Hosts, WithoutASecretNothingStarts) {
   }
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

@@ -10,8 +10,7 @@
 
 #include "tests/launch/process.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 TEST(Options, HelpTeaches) {
   const Ended ended = run_ranks({"--help"});
@@ -279,5 +278,4 @@ TEST(Info, MistakesAreUsageErrors) {
   EXPECT_EQ(full.err, "c10d-info: stdout: cannot be written\n");
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

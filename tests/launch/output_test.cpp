@@ -11,8 +11,7 @@
 #include "tests/launch/process.h"
 #include "tests/temporary_directory.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 using Lines = std::vector<std::string>;
 
@@ -198,5 +197,4 @@ TEST(Output, AFolderThatCannotBeMadeIsAnError) {
   EXPECT_NE(ended.err.find("/dev/null/logs"), std::string::npos) << ended.err;
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

@@ -25,8 +25,7 @@
 #include "c10d/launch.h"
 #include "c10d/store.h"
 
-namespace c10d {
-namespace {
+namespace c10d { namespace {
 
 using Arguments = std::vector<std::string>;
 
@@ -271,8 +270,7 @@ int launch_for(const Arguments& arguments) {
       .exit_code;
 }
 
-}  // namespace
-}  // namespace c10d
+}}  // namespace c10d
 
 int main(int argc, char** argv) {
   using namespace c10d;

@@ -16,7 +16,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using std::chrono::steady_clock;
@@ -197,4 +197,4 @@ std::string processes_left() {
   return left;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

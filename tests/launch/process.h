@@ -10,7 +10,7 @@
 
 #include "src/net/socket.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // A program under test. Whatever it leaves behind becomes a child of this process, so that nothing
 // escapes.
@@ -70,4 +70,4 @@ std::vector<std::string> sorted_lines_of(const std::string& text);
 // deadline are killed; returns their command lines.
 std::string processes_left();
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

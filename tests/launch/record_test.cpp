@@ -11,8 +11,7 @@
 #include "tests/launch/process.h"
 #include "tests/temporary_directory.h"
 
-namespace c10d::inline v0 {
-namespace {
+namespace c10d { inline namespace v0 { namespace {
 
 std::size_t times(const std::string& text, const std::string& part) {
   std::size_t n = 0;
@@ -156,5 +155,4 @@ TEST_F(Record, AValueThatAVariableCannotHaveIsAnError) {
   }
 }
 
-}  // namespace
-}  // namespace c10d::inline v0
+}}}  // namespace c10d::v0

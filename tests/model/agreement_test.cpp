@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// src/core/agreement.h in every order of events: ranks enter a call together or not at all, and who
+// src/sync/agreement.h in every order of events: ranks enter a call together or not at all, and who
 // does not enter learns why.
-#include "src/core/agreement.h"
+#include "src/sync/agreement.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,7 @@
 
 #include "tests/model/protocol.h"
 
-namespace c10d::model {
-namespace {
+namespace c10d::model { namespace {
 
 constexpr int kRanks = 3;
 constexpr std::uint64_t kMostCalls = 3;
@@ -382,5 +381,4 @@ TEST(AgreementMutant, CountsThatOneRankAloneCompares) {
   expect_found(run<InStore>({}, {.bad_counts = 1}, {.pairwise = true}), "ranks disagree");
 }
 
-}  // namespace
-}  // namespace c10d::model
+}}  // namespace c10d::model

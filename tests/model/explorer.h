@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/model/clock.h"
+
 // Runs a few small threads in every order in which they could run, and says what goes wrong in any.
 //
 // Threads work on the words and cells below. An atomic access is one step of a thread; between
@@ -24,9 +26,6 @@
 // Whatever happened, all threads must be able to end without another death: who waits for ever is
 // found also where threads keep looking.
 namespace c10d::model {
-
-inline constexpr int kMaxThreads = 3;
-using Clock = std::array<std::uint8_t, kMaxThreads>;
 
 // What is wrong on purpose.
 struct Mutant {
@@ -134,7 +133,7 @@ class Cell {
   int index_ = new_cell();
 };
 
-// For the templates of src/core/flags.h.
+// For the templates of src/sync/flags.h.
 struct Memory {
   template <class T>
   using Atomic = Word<T>;

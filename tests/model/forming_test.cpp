@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How a group comes together, in every order of events: the parent fails at any step, a member dies
 // or fails at any step, a member's patience ends at any step.
-#include "src/core/forming.h"
+#include "src/control/forming.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,7 @@
 #include "tests/model/explorer.h"
 #include "tests/model/protocol.h"
 
-namespace c10d::model {
-namespace {
+namespace c10d::model { namespace {
 
 // What a member of the model ends with; a rank's own failure is kOwn + rank.
 enum Cause : int { kNone, kParentFailed, kLate, kOwn };
@@ -244,5 +243,4 @@ TEST(Forming, MutantsAreFound) {
   expect_found(run_forming(3, Event::none, {.barrier_without_gate = true}, 1), "another a failure");
 }
 
-}  // namespace
-}  // namespace c10d::model
+}}  // namespace c10d::model

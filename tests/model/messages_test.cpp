@@ -2,8 +2,7 @@
 // The flags of messages between two ranks: rings, and messages that are read where they lie.
 #include "tests/model/protocol.h"
 
-namespace c10d::model {
-namespace {
+namespace c10d::model { namespace {
 
 template <class Ready>
 bool await_mail(BasicBell<Memory>& mailbox, Ready ready) {
@@ -280,5 +279,4 @@ TEST(Share, MutantsAreFound) {
   expect_found(run_share({.sleeps = false, .mutant = {.drops_release = true}}, {}, false), "cell");
 }
 
-}  // namespace
-}  // namespace c10d::model
+}}  // namespace c10d::model

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The flag protocol of src/core/flags.h in every order of events, whole and broken on purpose.
+// The flag protocol of src/sync/flags.h in every order of events, whole and broken on purpose.
 #include <gtest/gtest.h>
 
 #include "tests/model/protocol.h"
 
-namespace c10d::model {
-namespace {
+namespace c10d::model { namespace {
 
 constexpr std::uint32_t kEpoch = kFirstEpoch;
 
@@ -32,7 +31,8 @@ bool one_shot(ModelRound& round, std::uint32_t epoch) {
   return true;
 }
 
-// More steps than slots, as in src/backends/native/pipeline.h; from all to all, or from one root.
+// More steps than slots, as in src/backends/native/collectives/staged_steps.h; from all to all, or
+// from one root.
 bool in_steps(ModelRound& round, std::uint32_t epoch, std::size_t steps, int root) {
   const bool every = root == ModelRound::kEveryRank;
   const Flow flow{.steps = steps,
@@ -316,5 +316,4 @@ TEST(Mutant, ALostWakeUpIsAWaitForEver) {
   expect_found(run({.mutant = {.weak_read_modify = true}}, {}, 2, one_shot), kForEver);
 }
 
-}  // namespace
-}  // namespace c10d::model
+}}  // namespace c10d::model

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "src/backends/native/pipeline.h"
-#include "src/core/flags.h"
+#include "src/backends/native/collectives/staged_steps.h"
+#include "src/sync/flags.h"
 #include "tests/model/explorer.h"
 
 namespace c10d::model {

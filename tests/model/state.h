@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tests/model/explorer.h"
+#include "tests/model/clock.h"
 
 // Where the explorer's threads and their memory are between two steps.
 namespace c10d::model {

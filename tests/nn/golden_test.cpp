@@ -6,11 +6,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "examples/nn/optimizer.h"
+#include "examples/training/nn/optimizer.h"
 #include "tests/nn/run_layer.h"
 
-namespace nn {
-namespace {
+namespace nn { namespace {
 
 using Json = nlohmann::json;
 
@@ -149,5 +148,4 @@ TEST(Golden, OptimizersStepAsPyTorchs) {
   }
 }
 
-}  // namespace
-}  // namespace nn
+}}  // namespace nn

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "examples/nn/idx.h"
+#include "examples/training/nn/idx.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -8,11 +8,10 @@
 #include <fstream>
 #include <functional>
 
-#include "examples/nn/data.h"
+#include "examples/training/nn/data.h"
 #include "tests/temporary_directory.h"
 
-namespace nn {
-namespace {
+namespace nn { namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -215,5 +214,4 @@ TEST(Data, WhatIsMissingOrDoesNotBelongTogetherIsNamed) {
   std::filesystem::remove_all(folder);
 }
 
-}  // namespace
-}  // namespace nn
+}}  // namespace nn

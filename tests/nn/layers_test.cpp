@@ -10,12 +10,11 @@
 #include <random>
 #include <thread>
 
-#include "examples/nn/net.h"
+#include "examples/training/nn/net.h"
 #include "tests/nn/naive.h"
 #include "tests/nn/run_layer.h"
 
-namespace nn {
-namespace {
+namespace nn { namespace {
 
 using naive::Definition;
 using naive::Gradients;
@@ -313,5 +312,4 @@ TEST_F(Layers, AShardHasTheSameBitsInEveryThread) {
   }
 }
 
-}  // namespace
-}  // namespace nn
+}}  // namespace nn

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes golden.json: what PyTorch computes for every layer and optimizer of examples/nn.
+"""Writes golden.json: what PyTorch computes for every layer and optimizer of examples/training/nn.
 
     /usr/bin/python3 tests/nn/make_golden.py tests/nn/golden.json
 
 Computed in double precision and printed with six digits, so that every run, machine and version
 of PyTorch writes the same file. Convolution weights are in PyTorch's order [out, in, height,
-width], all else in that of examples/nn. Needs PyTorch (Debian: python3-torch); the test does not.
+width], all else in that of examples/training/nn. Needs PyTorch (Debian: python3-torch); the test
+does not.
 """
 import json
 import sys

@@ -11,12 +11,11 @@
 
 #include "c10d/init.h"
 #include "c10d/parallel/checkpoint.h"
-#include "examples/nn/strategy.h"
+#include "examples/training/trainer/strategy.h"
 #include "tests/counted_allocations.h"
 #include "tests/temporary_directory.h"
 
-namespace nn {
-namespace {
+namespace nn { namespace {
 
 using c10d::counted::live_bytes;
 using c10d::counted::peak_bytes;
@@ -149,5 +148,4 @@ TEST(Plan, IsWhatTheAllocatorCounts) {
   }
 }
 
-}  // namespace
-}  // namespace nn
+}}  // namespace nn

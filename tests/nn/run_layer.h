@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "examples/nn/layer.h"
+#include "examples/training/nn/layer.h"
 #include "tests/nn/naive.h"
 
 namespace nn {

@@ -9,10 +9,9 @@
 
 #include "c10d/init.h"
 #include "c10d/parallel/ddp.h"
-#include "examples/nn/strategy.h"
+#include "examples/training/trainer/strategy.h"
 
-namespace nn {
-namespace {
+namespace nn { namespace {
 
 using Values = std::vector<std::vector<float>>;  // by parameter
 using Samples = std::vector<std::int64_t>;
@@ -167,5 +166,4 @@ TEST(RunningStatistics, AndWeightsAreTheSameOnAllRanksAfterEachOf100Steps) {
     EXPECT_EQ(results[static_cast<std::size_t>(rank)].get().size(), 7u) << "rank " << rank;
 }
 
-}  // namespace
-}  // namespace nn
+}}  // namespace nn

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the trainer counts on, whatever the strategy.
-#include "examples/nn/strategy.h"
+#include "examples/training/trainer/strategy.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-namespace nn {
-namespace {
+namespace nn { namespace {
 
 using Make = std::unique_ptr<Strategy>(const Task&, c10d::ProcessGroup&, Trace&);
 
@@ -48,5 +47,4 @@ TEST(Strategies, SayBeforeTheyChangeTheirParts) {
   }
 }
 
-}  // namespace
-}  // namespace nn
+}}  // namespace nn

@@ -8,12 +8,11 @@
 #include <mutex>
 #include <set>
 
-#include "src/parallel/checkpoint_save.h"
+#include "src/parallel/checkpoint/save.h"
 #include "tests/contract/ranks.h"
 #include "tests/temporary_directory.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 namespace fs = std::filesystem;
 
@@ -490,5 +489,4 @@ TEST(CheckpointDamage, NothingLeadsOutOfTheDirectory) {
   });
 }
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

@@ -17,8 +17,7 @@
 #include "tests/contract/ranks.h"
 #include "tests/temporary_directory.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 namespace fs = std::filesystem;
 
@@ -170,5 +169,4 @@ TEST(CheckpointFolder, ThatCannotBeMadeIsNamed) {
   refusals.expect_all_say(folder + ": mkdir failed: No such file or directory");
 }
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

@@ -15,13 +15,12 @@
 #include <type_traits>
 #include <utility>
 
-#include "src/parallel/checkpoint_files.h"
-#include "src/parallel/safetensors.h"
+#include "src/parallel/checkpoint/files.h"
+#include "src/parallel/checkpoint/safetensors.h"
 #include "tests/contract/ranks.h"
 #include "tests/temporary_directory.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 namespace fs = std::filesystem;
 
@@ -433,5 +432,4 @@ TEST_P(CheckpointOn, AnyBackendItIsTheSame) {
 
 C10D_ON_EACH_BACKEND(CheckpointOn);
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

@@ -8,8 +8,7 @@
 #include "tests/contract/ranks.h"
 #include "tests/parallel/model.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 using CompressionOn = contract::OnBackend;
 
@@ -229,5 +228,4 @@ TEST(Compression, PowerSgdRefusesARankThatMakesNoSense) {
 
 C10D_ON_EACH_BACKEND(CompressionOn);
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

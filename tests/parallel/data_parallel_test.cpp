@@ -10,8 +10,7 @@
 #include "c10d/error.h"
 #include "tests/parallel/model.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 constexpr int kShards = 8;
 constexpr std::int64_t kSteps = 30;
@@ -141,5 +140,4 @@ TEST(DataParallel, RefusesWhatMakesNoSense) {
                InvalidArgument);
 }
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

@@ -5,8 +5,7 @@
 #include "c10d/parallel/ddp.h"
 #include "tests/contract/ranks.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 using contract::OnBackend;
 using testing::AllOf;
@@ -314,5 +313,4 @@ TEST_P(DdpFailureOn, ReproducibleModeRefusesWhatEndsItsPromise) {
 
 C10D_ON_EACH_BACKEND(DdpFailureOn);
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

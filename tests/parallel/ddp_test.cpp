@@ -4,12 +4,11 @@
 #include <mutex>
 #include <thread>
 
-#include "src/parallel/buckets.h"
+#include "src/parallel/ddp/buckets.h"
 #include "tests/contract/ranks.h"
 #include "tests/parallel/model.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 using contract::OnBackend;
 using DdpOn = OnBackend;
@@ -495,5 +494,4 @@ TEST_P(DdpOn, ModelWithoutParametersCountsSamples) {
 
 C10D_ON_EACH_BACKEND(DdpOn);
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

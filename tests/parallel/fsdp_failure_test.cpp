@@ -4,8 +4,7 @@
 #include "tests/contract/ranks.h"
 #include "tests/parallel/even_units.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 using ShardedFailure = contract::OnBackend;
 
@@ -159,5 +158,4 @@ TEST_P(ShardedFailure, DestroyedInTheMiddleOfAStep) {
 
 C10D_ON_EACH_BACKEND(ShardedFailure);
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

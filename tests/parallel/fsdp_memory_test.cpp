@@ -4,8 +4,7 @@
 #include "tests/counted_allocations.h"
 #include "tests/parallel/even_units.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 constexpr std::size_t kBlock = 4096 * sizeof(float);
 constexpr std::size_t kAll = (32 + 64 + 16) * kBlock, kLargest = 64 * kBlock;
@@ -154,5 +153,4 @@ TEST(ShardedMemory, ThePlanHoldsForEveryStage) {
   EXPECT_LT(total(kZero3), total(kZero2) + 16 * kBlock);
 }
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

@@ -12,8 +12,7 @@
 #include "tests/parallel/even_units.h"
 #include "tests/temporary_directory.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 constexpr int kShards = 8;
 constexpr std::int64_t kSteps = 2;
@@ -432,5 +431,4 @@ TEST(ShardedUnits, FollowAPolicy) {
 
 C10D_ON_EACH_BACKEND(Sharded);
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

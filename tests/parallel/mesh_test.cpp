@@ -3,8 +3,7 @@
 
 #include "tests/contract/ranks.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 using MeshOn = contract::OnBackend;
 
@@ -70,5 +69,4 @@ TEST_P(MeshOn, RefusesWhatIsNoGrid) {
 
 C10D_ON_EACH_BACKEND(MeshOn);
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

@@ -13,8 +13,7 @@
 #include "tests/contract/ranks.h"
 #include "tests/parallel/toy_model.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 using contract::failure_of;
 using enum ActionKind;
@@ -484,8 +483,7 @@ int run_rank_that_may_die(const char* backend) {
   return 1;
 }
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel
 
 int main(int argc, char** argv) {
   if (argc == 3 && std::string_view(argv[1]) == "--rank-that-may-die")

@@ -13,8 +13,7 @@
 #include "c10d/parallel/philox.h"
 #include "tests/contract/ranks.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 using contract::OnBackend;
 using contract::run_threads;
@@ -399,5 +398,4 @@ TEST_P(TreeSumOn, ArgumentsAreCheckedBeforeAnythingIsSent) {
 
 C10D_ON_EACH_BACKEND(TreeSumOn);
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

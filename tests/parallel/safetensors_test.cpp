@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The safetensors format, and what a hostile file may hold.
-#include "src/parallel/safetensors.h"
+#include "src/parallel/checkpoint/safetensors.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,7 @@
 #include "c10d/parallel/checkpoint.h"
 #include "tests/temporary_directory.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 std::string with_length(const std::string& json) {
   std::string start(8, '\0');
@@ -190,5 +189,4 @@ TEST(Safetensors, TwoTensorsOfANameAreNotWritten) {
   EXPECT_THROW(make_safetensors_header({other}, {}), CheckpointError);
 }
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

@@ -8,8 +8,7 @@
 
 #include "c10d/error.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 using Samples = std::vector<std::int64_t>;
 
@@ -149,5 +148,4 @@ TEST(Sampler, RefusesWhatMakesNoSense) {
   EXPECT_THROW(sampler.next(0), InvalidArgument);
 }
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

@@ -10,8 +10,7 @@
 
 #include "c10d/error.h"
 
-namespace c10d::parallel {
-namespace {
+namespace c10d::parallel { namespace {
 
 using enum ActionKind;
 
@@ -255,5 +254,4 @@ TEST(Schedule, SimulationsPrintTheirTimeline) {
   expect_refused([] { simulate(make_schedule("gpipe", 2, 2), {.forward = -1}); }, {"-1"});
 }
 
-}  // namespace
-}  // namespace c10d::parallel
+}}  // namespace c10d::parallel

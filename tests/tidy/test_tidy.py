@@ -17,9 +17,9 @@ CMAKE = "# SPDX-License-Identifier: BSD-3-Clause\n"
 HEADER = SPDX + "#pragma once\n"
 GOOD = {
     "include/c10d/thing.h": HEADER + "#include <vector>\n",
-    "src/core/CMakeLists.txt": CMAKE + "target_sources(c10d_objects PRIVATE thing.cpp env.cpp)\n",
-    "src/core/thing.cpp": SPDX + '#include "c10d/thing.h"\nint x = env("C10D_LOG");\n',
-    "src/core/env.cpp": SPDX + '    {"C10D_LOG", "warn", "What is logged."},\n',
+    "src/base/CMakeLists.txt": CMAKE + "target_sources(c10d_objects PRIVATE thing.cpp env.cpp)\n",
+    "src/base/thing.cpp": SPDX + '#include "c10d/thing.h"\nint x = env("C10D_LOG");\n',
+    "src/base/env.cpp": SPDX + '    {"C10D_LOG", "warn", "What is logged."},\n',
     "tests/unit/CMakeLists.txt": CMAKE + "foreach(part a)\n  add(${part}_test.cpp)\nendforeach()\n",
     "tests/unit/a_test.cpp": SPDX,
     "README.md": "[the header](include/c10d/thing.h)\n",
@@ -45,10 +45,36 @@ def built(folder, *names):
 
 BAD = {
     "a lock that the compiler does not check": (
-        {"src/core/thing.cpp": SPDX + "#include <mutex>\n"}, "<mutex> belongs in"),
+        {"src/base/thing.cpp": SPDX + "#include <mutex>\n"}, "<mutex> belongs in"),
     "core includes a backend": (
-        {"src/core/thing.cpp": SPDX + '#include "src/backends/native/heap.h"\n',
+        {"src/base/thing.cpp": SPDX + '#include "src/backends/native/heap.h"\n',
          "src/backends/native/heap.h": HEADER}, 'must not include "src/backends/native/heap.h"'),
+    "a floor includes a higher one": (
+        {"src/base/thing.cpp": SPDX + '#include "src/group/work.h"\n',
+         "src/group/work.h": HEADER}, 'must not include "src/group/work.h"'),
+    "a floor of native includes a higher one": (
+        {"src/backends/native/plan/a.h": HEADER + '#include "src/backends/native/team/b.h"\n',
+         "src/backends/native/team/b.h": HEADER},
+        'must not include "src/backends/native/team/b.h"'),
+    "a wing of the benchmark includes a higher one": (
+        {"bench/model/a.h": HEADER + '#include "bench/cli/b.h"\n', "bench/cli/b.h": HEADER},
+        'must not include "bench/cli/b.h"'),
+    "two trainers include each other": (
+        {"src/parallel/ddp/a.h": HEADER + '#include "src/parallel/fsdp/b.h"\n',
+         "src/parallel/fsdp/b.h": HEADER}, 'must not include "src/parallel/fsdp/b.h"'),
+    "pairs that include each other": (
+        {**built("src/net", "a.cpp", "b.cpp"), "src/net/a.h": HEADER, "src/net/b.h": HEADER,
+         "src/net/a.cpp": SPDX + '#include "src/net/a.h"\n#include "src/net/b.h"\n',
+         "src/net/b.cpp": SPDX + '#include "src/net/b.h"\n#include "src/net/a.h"\n'},
+        "pairs include each other: src/net/a -> src/net/b -> src/net/a"),
+    "a circle through a third pair": (
+        {"src/net/a.h": HEADER + '#include "src/net/b.h"\n',
+         "src/net/b.h": HEADER + '#include "src/net/c.h"\n',
+         "src/net/c.h": HEADER + '#include "src/net/a.h"\n'},
+        "pairs include each other: src/net/a -> src/net/b -> src/net/c -> src/net/a"),
+    "a crowded folder": (
+        {**built("src/net", *(f"{n}.cpp" for n in range(25))),
+         **{f"src/net/{n}.cpp": SPDX for n in range(25)}}, "src/net:1: 25 sources, limit 24"),
     "one backend includes another": (
         {**built("src/backends/mpi", "mpi.cpp"), "src/backends/native/heap.h": HEADER,
          "src/backends/mpi/mpi.cpp": SPDX + '#include "src/backends/native/heap.h"\n'},
@@ -58,47 +84,47 @@ BAD = {
          "src/backends/mpi/mpi.cpp": SPDX + '#include "src/store/codec.h"\n'},
         'must not include "src/store/codec.h"'),
     "an example includes internals": (
-        {**built("examples", "a.cpp"), "src/core/log.h": HEADER,
-         "examples/a.cpp": SPDX + '#include "src/core/log.h"\n'},
-        'must not include "src/core/log.h"'),
+        {**built("examples", "a.cpp"), "src/base/log.h": HEADER,
+         "examples/a.cpp": SPDX + '#include "src/base/log.h"\n'},
+        'must not include "src/base/log.h"'),
     "a trainer includes internals": (
-        {**built("src/parallel", "fsdp.cpp"), "src/core/log.h": HEADER,
-         "src/parallel/fsdp.cpp": SPDX + '#include "src/core/log.h"\n'},
-        'must not include "src/core/log.h"'),
+        {**built("src/parallel/fsdp", "fsdp.cpp"), "src/base/log.h": HEADER,
+         "src/parallel/fsdp/fsdp.cpp": SPDX + '#include "src/base/log.h"\n'},
+        'must not include "src/base/log.h"'),
     "a thick trainer": (
-        {**built("src/parallel", "fsdp.cpp", "fsdp_sums.cpp"),
-         "src/parallel/fsdp.cpp": SPDX + "int x;\n" * 300,
-         "src/parallel/fsdp_sums.cpp": SPDX + "int y;\n" * 299},
+        {**built("src/parallel/fsdp", "fsdp.cpp", "gradients.cpp"),
+         "src/parallel/fsdp/fsdp.cpp": SPDX + "int x;\n" * 300,
+         "src/parallel/fsdp/gradients.cpp": SPDX + "int y;\n" * 299},
         "fsdp.cpp:1: the shard engine has 601 lines in 2 files, limit 600"),
     "an include from nowhere": (
-        {"src/core/thing.cpp": SPDX + '#include "thing.h"\n'}, '"thing.h" is no file here'),
+        {"src/base/thing.cpp": SPDX + '#include "thing.h"\n'}, '"thing.h" is no file here'),
     "a public header with a dependency": (
         {"include/c10d/thing.h": HEADER + "#include <fmt/format.h>\n"},
         "uses only the standard library"),
     "mpi.h in the core": (
-        {"src/core/thing.cpp": SPDX + "#include <mpi.h>\n"}, "<mpi.h> belongs in"),
-    "a long file": ({"src/core/thing.cpp": SPDX + "int x;\n" * 500}, "501 lines, limit 500"),
+        {"src/base/thing.cpp": SPDX + "#include <mpi.h>\n"}, "<mpi.h> belongs in"),
+    "a long file": ({"src/base/thing.cpp": SPDX + "int x;\n" * 500}, "501 lines, limit 500"),
     "a long public header": (
         {"include/c10d/thing.h": HEADER + "struct X;\n" * 150}, "152 lines, limit 150"),
     "a long function": (
-        {"src/core/thing.cpp": SPDX + "int f(int x) {\n" + "  ++x;\n" * 69 + "}\n"},
+        {"src/base/thing.cpp": SPDX + "int f(int x) {\n" + "  ++x;\n" * 69 + "}\n"},
         "thing.cpp:2: function of 71 lines, limit 70"),
     "a long line": (
-        {"src/core/thing.cpp": SPDX + "// " + "x" * 98 + "\n"}, "101 columns, limit 100"),
-    "no licence": ({"src/core/thing.cpp": "int x;\n"}, "SPDX"),
+        {"src/base/thing.cpp": SPDX + "// " + "x" * 98 + "\n"}, "101 columns, limit 100"),
+    "no licence": ({"src/base/thing.cpp": "int x;\n"}, "SPDX"),
     "no pragma once": ({"include/c10d/thing.h": SPDX}, "needs #pragma once"),
-    "a source that is not built": ({"src/core/other.cpp": SPDX}, "other.cpp:1: dead"),
+    "a source that is not built": ({"src/base/other.cpp": SPDX}, "other.cpp:1: dead"),
     "a test that is in no list": ({"tests/unit/b_test.cpp": SPDX}, "b_test.cpp:1: dead"),
-    "a header that is not included": ({"src/core/other.h": HEADER}, "other.h:1: dead"),
+    "a header that is not included": ({"src/base/other.h": HEADER}, "other.h:1: dead"),
     "getenv": (
-        {"src/core/thing.cpp": SPDX + 'auto x = std::getenv("HOME");\n'}, "through c10d::env()"),
+        {"src/base/thing.cpp": SPDX + 'auto x = std::getenv("HOME");\n'}, "through c10d::env()"),
     "an unlisted variable": (
-        {"src/core/thing.cpp": SPDX + 'auto x = env("C10D_SPEED");\n'},
+        {"src/base/thing.cpp": SPDX + 'auto x = env("C10D_SPEED");\n'},
         "C10D_SPEED is not in the table"),
     "a variable that nothing reads": (
-        {"src/core/thing.cpp": SPDX + "int x;\n"}, "C10D_LOG is in the table but nothing reads it"),
+        {"src/base/thing.cpp": SPDX + "int x;\n"}, "C10D_LOG is in the table but nothing reads it"),
     "a banned type": (
-        {"src/core/thing.cpp": SPDX + "class StoreManager {};\n"}, "StoreManager: name the type"),
+        {"src/base/thing.cpp": SPDX + "class StoreManager {};\n"}, "StoreManager: name the type"),
     "a banned file": (
         {**built("src/net", "net_utils.cpp"), "src/net/net_utils.cpp": SPDX},
         "name the file after"),

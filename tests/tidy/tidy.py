@@ -12,37 +12,58 @@ from pathlib import Path
 from source import functions, includes, string_literals, without_comments
 
 MAX_FILE, MAX_FUNCTION, MAX_LINE, MAX_PUBLIC_HEADER = 500, 70, 100, 150
+MAX_FOLDER = 24  # sources and headers
 # The trainers are thin: the files of one together.
 MAX_TRAINER = 600
-TRAINERS = {"reducer": r"src/parallel/(reducer|bucket)", "shard engine": r"src/parallel/fsdp",
-            "pipeline executor": r"src/parallel/pipeline"}
+TRAINERS = {"reducer": r"src/parallel/ddp/(reducer|bucket)",
+            "shard engine": r"src/parallel/fsdp/(fsdp|gradients)",
+            "pipeline executor": r"src/parallel/pipeline/(pipeline|activation_exchange)"}
 FOLDERS = ("include", "src", "kernels", "bench", "tools", "tests", "examples", "cmake", "docs",
            ".ci")
 CXX = (".h", ".cpp", ".cu", ".cuh")
 SCRIPTS = (".py", ".sh", ".cmake")
 
+# A house has floors, the lowest first: a folder includes itself and those below it.
+LIBRARY = ["c10d/", "src/base/", "src/net/", "src/sync/", "src/store/", "src/recorder/",
+           "src/control/", "src/group/", "src/launch/"]
+NATIVE = [f"src/backends/native/{floor}/" for floor in
+          ("plan", "memory", "team", "collectives", "p2p")]
+BENCH = [f"bench/{floor}/" for floor in
+         ("model", "text", "measure", "analyse", "report", "run", "commands", "cli")]
+TRAINING = [f"examples/training/{floor}" for floor in ("nn/", "trainer/", "")]
+
+
+def up_to(floors, folder):
+    return floors[:floors.index(folder) + 1]
+
+
+def house(floors, ground):
+    """A row for each floor, above the prefixes in `ground`."""
+    return [(folder, [*ground, *up_to(floors, folder)]) for folder in floors]
+
+
+BACKEND = [*up_to(LIBRARY, "src/sync/"), "kernels/", "src/backends/common/"]
 # Who may include whom: the first row whose pattern matches the file decides. Entries are prefixes
 # of what stands between the quotes; "@" is the file's own folder.
 INCLUDE_RULES = [
     (r"include/c10d/", ["c10d/"]),
     (r"kernels/", ["c10d/tensor.h", "c10d/collective.h", "c10d/export.h", "kernels/"]),
-    (r"src/core/", ["c10d/", "src/core/", "src/net/"]),
-    (r"src/net/", ["c10d/", "src/net/", "src/core/check.h", "src/core/log.h"]),
-    (r"src/store/", ["c10d/", "src/core/", "src/net/", "src/store/"]),
-    (r"src/launch/", ["c10d/", "src/core/", "src/net/", "src/launch/"]),
-    (r"src/backends/[^/]+$", ["c10d/", "src/core/", "src/backends/"]),
-    (r"src/backends/", ["c10d/", "src/core/", "src/net/", "kernels/", "@"]),
-    (r"src/parallel/", ["c10d/", "kernels/", "src/parallel/"]),
-    (r"tools/", ["c10d/", "src/core/", "src/net/", "src/launch/", "src/backends/native/native.h",
-                "tools/"]),
+    *house(LIBRARY[1:], ["c10d/"]),
+    *house(NATIVE, BACKEND),
+    (r"src/backends/[^/]+$", [*up_to(LIBRARY, "src/group/"), "src/backends/module.h",
+                              "src/backends/native/native.h"]),
+    (r"src/backends/", [*BACKEND, "@"]),
+    (r"src/parallel/", ["c10d/", "kernels/", "src/parallel/common/", "@"]),
+    (r"tools/", [*LIBRARY, "src/backends/native/native.h", "@"]),
     (r"bench/micro/", ["c10d/", "src/", "kernels/", "bench/micro/"]),
-    (r"bench/", ["c10d/", "bench/"]),
-    (r"examples/", ["c10d/", "examples/"]),
+    *house(BENCH, ["c10d/"]),
+    *house(TRAINING, ["c10d/"]),
+    (r"(bench/peers|examples)/", ["c10d/", "@"]),
     (r"tests/parallel/", ["c10d/", "src/parallel/", "tests/contract/", "tests/parallel/",
                          "tests/counted_allocations.h", "tests/temporary_directory.h"]),
     (r"tests/(conformance|contract|install|examples)/", ["c10d/", "@", "tests/on_each_backend.h"]),
     (r"tests/chaos/", ["c10d/", "tests/conformance/", "@"]),
-    (r"tests/(nn/|fuzz/idx)", ["c10d/", "examples/nn/", "@", "tests/counted_allocations.h",
+    (r"tests/(nn/|fuzz/idx)", ["c10d/", "examples/training/", "@", "tests/counted_allocations.h",
                               "tests/temporary_directory.h"]),
     (r"tests/", ["c10d/", "src/", "kernels/", "bench/", "tools/", "tests/"]),
 ]
@@ -51,15 +72,15 @@ INCLUDE_RULES = [
 BELOW = [
     (r"gloo/", r"(src/backends/gloo|bench/peers)/"),
     (r"mpi\.h", r"(src/backends/mpi|bench/peers|tests)/"),
-    (r"(oneapi/dnnl/|dnnl)", r"(examples/nn|tests/nn)/"),
+    (r"(oneapi/dnnl/|dnnl)", r"(examples/training|tests/nn)/"),
     (r"(nccl|cuda|cuda_runtime)\.h", r"(src/backends/nccl|kernels|bench/peers|tests)/"),
     # The library's own locks are those that the compiler checks; its clients cannot see them.
-    (r"(mutex|condition_variable)$", r"(src/core/mutex\.h|(src/parallel|bench|examples|tests)/)"),
+    (r"(mutex|condition_variable)$", r"(src/base/mutex\.h|(src/parallel|bench|examples|tests)/)"),
 ]
 BANNED_NAME = re.compile(r"(Manager|Helper|Utils?|Impl2)(?![a-z])")
 BANNED_FILE = re.compile(r"(^|_)(manager|helpers?|utils?|impl2)(_|$)")
 MACHINE_PATH = re.compile(r"(?<![\w.>})])/(work|home|root)/\w")
-ENV_TABLE = "src/core/env.cpp"
+ENV_TABLE = "src/base/env.cpp"
 
 
 class Tree:
@@ -133,7 +154,8 @@ def check_functions(tree):
 
 
 def allowed_includes(path):
-    own = "/".join(path.split("/")[:3 if path.startswith("src/backends/") else 2]) + "/"
+    deep = path.startswith(("src/backends/", "src/parallel/"))
+    own = "/".join(path.split("/")[:3 if deep else 2]) + "/"
     for pattern, prefixes in INCLUDE_RULES:
         if re.match(pattern, path):
             return tuple(own if prefix == "@" else prefix for prefix in prefixes)
@@ -159,6 +181,51 @@ def check_includes(tree):
             for pattern, home in BELOW:
                 if not quoted and re.match(pattern, name) and not re.match(home, path):
                     tree.report(path, line, f"<{name}> belongs in {home}")
+
+
+def pairs_included(tree):
+    """By pair, a header and its source without their endings: the pairs that it includes."""
+    arrows = {}
+    for path, text in tree.of(*CXX).items():
+        pair = path.rpartition(".")[0]
+        for _, name, quoted in includes(text):
+            name = "include/" + name if "include/" + name in tree.texts else name
+            if quoted and name in tree.texts and name.rpartition(".")[0] != pair:
+                arrows.setdefault(pair, set()).add(name.rpartition(".")[0])
+    return arrows
+
+
+def way(arrows, start, goal):
+    """A shortest way along the arrows, both ends included; empty when there is none."""
+    ways, reached = [[start]], {start}
+    for steps in ways:
+        if steps[-1] == goal:
+            return steps
+        for after in sorted(arrows.get(steps[-1], set()) - reached):
+            reached.add(after)
+            ways.append([*steps, after])
+    return []
+
+
+def check_cycles(tree):
+    arrows = pairs_included(tree)
+    known = set()
+    for pair in sorted(arrows):
+        for after in sorted(arrows[pair]):
+            back = way(arrows, after, pair)
+            if back and not known & {pair, *back}:
+                known |= {pair, *back}
+                tree.report(pair, 1, "pairs include each other: " + " -> ".join([pair, *back]))
+
+
+def check_folders(tree):
+    folders = {}
+    for path in tree.of(*CXX):
+        if not path.startswith("tests/"):
+            folders.setdefault(path.rpartition("/")[0], []).append(path)
+    for folder, files in folders.items():
+        if len(files) > MAX_FOLDER:
+            tree.report(folder, 1, f"{len(files)} sources, limit {MAX_FOLDER}: split it by concern")
 
 
 def is_built(file, cmake):
@@ -231,8 +298,9 @@ def check_links(tree):
                     tree.report(path, number, f"dead link {target}")
 
 
-CHECKS = (check_layout, check_trainers, check_functions, check_includes, check_dead_files,
-          check_names, check_environment, check_paths, check_links)
+CHECKS = (check_layout, check_trainers, check_functions, check_includes, check_cycles,
+          check_folders, check_dead_files, check_names, check_environment, check_paths,
+          check_links)
 
 
 def main(arguments):

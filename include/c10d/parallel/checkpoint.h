@@ -18,7 +18,7 @@
 
 // Checkpoints: a directory per checkpoint below `directory`, written by all ranks of a group and
 // readable at any number of ranks and with any split. docs/checkpoint.md has the format.
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 struct CheckpointFailure {
   std::string message;
@@ -147,4 +147,4 @@ C10D_API void verify_checkpoint(const std::string& path);
 // when it is complete; a process that is killed leaves OUTPUT.partial-*.
 C10D_API void consolidate_checkpoint(const std::string& path, const std::string& output);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -10,7 +10,7 @@
 
 // Hooks that send fewer bytes: for Reducer::set_hook(). They compress f32 buckets; those of another
 // dtype go as they are. Every rank gets the same bits.
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // Half the bytes. Divides by the samples before it rounds, so that f16 does not overflow sooner
 // than the mean does.
@@ -47,4 +47,4 @@ class C10D_API PowerSgd {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -12,7 +12,7 @@
 #include "c10d/parallel/parameters.h"
 #include "c10d/parallel/reproducible.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // One replica's side of a step; used by its thread only.
 class C10D_API Replica {
@@ -59,4 +59,4 @@ class C10D_API DataParallel {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -13,7 +13,7 @@
 #include "c10d/parallel/parameters.h"
 #include "c10d/process_group.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 enum class ReduceMode : std::uint8_t {
   fast,          // one shard per rank; the backend decides the order of the sum
@@ -147,4 +147,4 @@ class C10D_API Reducer {
 C10D_API void check_same(ProcessGroup& group, std::string_view what,
                          std::span<const std::byte> bytes);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -17,7 +17,7 @@
 #include "c10d/process_group.h"
 
 // Sharded training: ZeRO-1, 2 and 3 as one engine.
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 enum class Kept : std::uint8_t { replicated, sharded };
 
@@ -137,4 +137,4 @@ class C10D_API Fsdp {
   std::unique_ptr<Engine> engine_;
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -10,7 +10,7 @@
 
 #include "c10d/process_group.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 struct MeshDimension {
   std::string name;
@@ -54,4 +54,4 @@ class C10D_API Mesh {
   std::map<std::string, ProcessGroup, std::less<>> groups_;  // by their names
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -12,7 +12,7 @@
 
 // What the trainers know of a model: named, typed, shaped ranges of bytes. They never see a tensor
 // framework, a layer or a graph.
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // One parameter. Every rank gives the same list in the same order.
 struct ParamSpec {
@@ -33,4 +33,4 @@ struct ParamSpec {
 // Collective: the text of every rank, by rank. Throws what all_gather_v() throws.
 C10D_API std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& own);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

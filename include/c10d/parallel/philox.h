@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // Philox4x32-10 (Salmon et al., 2011): a pure function of counter and key, so that randomness has
 // no state that could depend on the number of ranks or threads.
@@ -72,4 +72,4 @@ class PhiloxStream {
   std::size_t used_ = 4;
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -16,7 +16,7 @@
 #include "c10d/process_group.h"
 #include "c10d/tensor.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 inline constexpr std::size_t kMaxActivationDims = 8;
 
@@ -113,4 +113,4 @@ class C10D_API Pipeline {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

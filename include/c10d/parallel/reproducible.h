@@ -15,7 +15,7 @@
 // node [lo, hi) = node [lo, mid) + node [mid, hi) with mid = (lo + hi) / 2; a leaf is one shard's
 // value. A rank owns a contiguous range of shards and holds the sums of the largest nodes inside
 // it, its subtrees: exactly one when ranks and G are powers of two.
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // [first, last)
 struct ShardRange {
@@ -137,4 +137,4 @@ class C10D_API TreeSum {
   std::unique_ptr<Exchange> exchange_;
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -7,7 +7,7 @@
 
 #include "c10d/export.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // What happens when the samples do not divide by the ranks.
 enum class Uneven : std::uint8_t {
@@ -63,4 +63,4 @@ class C10D_API DistributedSampler {
   std::vector<std::int64_t> order_;
 };
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -13,7 +13,7 @@
 
 // Pipeline schedules as data: generated or read from text, checked, simulated, then executed by
 // pipeline.h. Everything here is local and throws InvalidArgument, which names the action.
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 enum class ActionKind : std::uint8_t {
   forward,          // F
@@ -126,4 +126,4 @@ C10D_API Simulation simulate(const Schedule& schedule, const Costs& costs = {},
 // A line per rank with the F, B, I and W along time, then makespan, bubble and peak activations.
 C10D_API std::string to_text(const Simulation& simulation);
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

@@ -10,7 +10,7 @@
 #include "c10d/export.h"
 #include "c10d/parallel/parameters.h"
 
-namespace c10d::inline v0::parallel {
+namespace c10d { inline namespace v0 { namespace parallel {
 
 // Parameters that are gathered and summed together: a layer, or several. They lie one behind the
 // other in one arena of f32, in this order.
@@ -34,4 +34,4 @@ struct WrapPolicy {
 C10D_API std::vector<Unit> wrap(std::span<const ParamSpec> parameters,
                                 const WrapPolicy& policy = {});
 
-}  // namespace c10d::inline v0::parallel
+}}}  // namespace c10d::v0::parallel

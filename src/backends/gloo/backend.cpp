@@ -9,14 +9,14 @@
 #include <chrono>
 #include <system_error>
 
-#include "kernels/alone.h"
-#include "kernels/collected.h"
-#include "src/backends/gloo/mesh.h"
+#include "src/backends/common/gathered_reduction.h"
+#include "src/backends/common/single_rank.h"
+#include "src/backends/gloo/context.h"
 #include "src/backends/gloo/point_to_point.h"
-#include "src/core/failure_text.h"
-#include "src/core/write_signals.h"
+#include "src/base/failure_text.h"
+#include "src/base/sigpipe_guard.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 #define C10D_GLOO_TEXT(x) #x
@@ -270,7 +270,7 @@ std::string GlooBackend::description() const {
   return fmt::format("gloo {}, {}", kGlooVersion, device_->str());
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0
 
 using namespace c10d;
 

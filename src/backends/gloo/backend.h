@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "c10d/backend.h"
+#include "src/backends/common/owned_call.h"
 #include "src/backends/gloo/collectives.h"
-#include "src/backends/gloo/revocable_mesh.h"
-#include "src/core/owned_call.h"
-#include "src/core/tasks.h"
+#include "src/backends/gloo/revocable_context.h"
+#include "src/sync/thread_pool.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 Support gloo_supports(const Query& query);
 
@@ -62,4 +62,4 @@ class GlooBackend : public Backend {
   std::unique_ptr<Tasks> messages_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -12,10 +12,10 @@
 
 #include "c10d/collective.h"
 #include "c10d/store.h"
-#include "src/backends/gloo/revocable_mesh.h"
+#include "src/backends/gloo/revocable_context.h"
 #include "src/backends/gloo/scratch.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // One collective in progress: all ranks have agreed on it, and there is more than one of them.
 struct Run {
@@ -75,4 +75,4 @@ void as_element(DType dtype, F&& f) {
   }
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

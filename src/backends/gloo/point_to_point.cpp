@@ -5,10 +5,10 @@
 
 #include <cstring>
 
-#include "src/backends/gloo/revocable_mesh.h"
-#include "src/core/message_header.h"
+#include "src/backends/common/message_header.h"
+#include "src/backends/gloo/revocable_context.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::uint8_t kHeaderPrefix = 0x21;  // of slots; Gloo's own collectives use 1 to 8
@@ -65,4 +65,4 @@ RecvMessage::Result RecvMessage::finish(Deadline deadline) {
   return result;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -10,7 +10,7 @@
 
 #include "c10d/control.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // A message half sent: the constructor posts it, finish() blocks until the receiver has it.
 class SendMessage {
@@ -42,4 +42,4 @@ class RecvMessage {
   std::unique_ptr<gloo::transport::UnboundBuffer> first_buffer_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -4,11 +4,11 @@
 
 #include <array>
 
-#include "kernels/collected.h"
 #include "kernels/reduce.h"
+#include "src/backends/common/gathered_reduction.h"
 #include "src/backends/gloo/collectives.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 // avg and premul_sum are sums on the way.
@@ -115,4 +115,4 @@ void run(const Run& run, const ReduceScatterV& op) {
                      op.op);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // Memory that an op needs beside its tensors, kept from op to op up to a limit.
 class Scratch {
@@ -34,4 +34,4 @@ class Scratch {
   std::size_t size_ = 0;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -7,12 +7,12 @@
 #include <chrono>
 #include <functional>
 
-#include "kernels/collected.h"
+#include "src/backends/common/gathered_reduction.h"
+#include "src/backends/mpi/mpi_types.h"
 #include "src/backends/mpi/runtime.h"
-#include "src/backends/mpi/types.h"
-#include "src/core/members.h"
+#include "src/base/members.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 Support composed(const char* how) { return {.ok = true, .reason = {}, .composed = how}; }
@@ -161,7 +161,7 @@ std::unique_ptr<Backend> make_mpi_backend(BackendContext context) {
 }
 
 }  // namespace
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0
 
 using namespace c10d;
 

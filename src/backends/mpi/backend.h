@@ -7,10 +7,10 @@
 
 #include "c10d/backend.h"
 #include "src/backends/mpi/collectives.h"
+#include "src/backends/mpi/p2p.h"
 #include "src/backends/mpi/runtime.h"
-#include "src/backends/mpi/transfers.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 Support mpi_supports(const Query& query);
 
@@ -41,4 +41,4 @@ class MpiBackend : public Backend {
   std::unique_ptr<Collectives> collectives_;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -8,13 +8,13 @@
 #include <deque>
 #include <numeric>
 
-#include "kernels/alone.h"
-#include "src/backends/mpi/direct.h"
+#include "src/backends/common/single_rank.h"
+#include "src/backends/mpi/mpi_calls.h"
 #include "src/backends/mpi/runtime.h"
-#include "src/core/failure_text.h"
-#include "src/core/progress.h"
+#include "src/base/failure_text.h"
+#include "src/sync/progress_thread.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using std::chrono::steady_clock;
@@ -209,4 +209,4 @@ void give_up(std::unique_ptr<Collectives> collectives) {
   if (!collectives->idle(steady_clock::now() + kGrace)) keep_for_good(std::move(collectives));
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -5,11 +5,11 @@
 #include <memory>
 
 #include "c10d/backend.h"
-#include "src/backends/mpi/channel.h"
-#include "src/backends/mpi/transfers.h"
-#include "src/core/tasks.h"
+#include "src/backends/mpi/communicators.h"
+#include "src/backends/mpi/p2p.h"
+#include "src/sync/thread_pool.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 inline constexpr std::chrono::milliseconds kGrace{300};  // for MPI to return once a group broke
 
@@ -52,4 +52,4 @@ class Collectives {
 // If MPI holds one of the ops, its thread and what it uses are kept for good.
 void give_up(std::unique_ptr<Collectives> collectives);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

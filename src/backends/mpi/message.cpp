@@ -3,10 +3,10 @@
 
 #include <cstring>
 
+#include "src/backends/common/message_header.h"
 #include "src/backends/mpi/runtime.h"
-#include "src/core/message_header.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 constexpr std::size_t kInlineBytes = 1024;
@@ -98,4 +98,4 @@ void Message::cancel() noexcept {
   }
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

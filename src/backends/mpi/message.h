@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "c10d/collective.h"
-#include "src/backends/mpi/channel.h"
+#include "src/backends/mpi/communicators.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // A point-to-point message in progress: a header on one communicator, then the payload on another,
 // so that the receiver can compare before it takes anything. Small payloads travel with the header.
@@ -52,4 +52,4 @@ class Message {
   MPI_Request payload_request_ = MPI_REQUEST_NULL;
 };
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -17,13 +17,13 @@
 #include <vector>
 
 #include "c10d/env.h"
-#include "src/core/host.h"
-#include "src/core/log.h"
-#include "src/core/members.h"
-#include "src/core/mutex.h"
-#include "src/core/start_thread.h"
+#include "src/base/host.h"
+#include "src/base/log.h"
+#include "src/base/members.h"
+#include "src/base/mutex.h"
+#include "src/sync/thread.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 using std::chrono::steady_clock;
@@ -176,7 +176,7 @@ void initialise() {
 
 }  // namespace
 
-void call_apart(std::function<void()> call, const Channel::Look& look) {
+void call_apart(std::function<void()> call, const std::function<void()>& look) {
   struct Apart {
     Mutex mutex;
     CondVar changed;
@@ -236,7 +236,7 @@ void check_startable(const BackendContext& context) {
                                   line_to_type(context.size)));
 }
 
-void start_mpi(const BackendContext& context, const Channel::Look& look) {
+void start_mpi(const BackendContext& context, const std::function<void()>& look) {
   MutexLock lock(start_mutex);
   if (!is_initialised()) {
     check_not_failed(context);
@@ -324,4 +324,4 @@ int mpi_tag_limit() {
   return limit;
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -9,9 +9,8 @@
 #include <utility>
 
 #include "c10d/backend.h"
-#include "src/backends/mpi/channel.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 // The MPI of this process. It is initialised with the first group, unless the program did so, and
 // then finalised when the process exits, provided that no group lives: MPI cannot start twice, and
@@ -24,10 +23,10 @@ namespace c10d::inline v0 {
 // once. Throws DistBackendError (unsupported) that says what to type when this process cannot.
 void check_startable(const BackendContext& context);
 // Makes sure that MPI runs and that MPI_COMM_WORLD is the group. Throws as above.
-void start_mpi(const BackendContext& context, const Channel::Look& look);
+void start_mpi(const BackendContext& context, const std::function<void()>& look);
 // What MPI can only do by blocking is done in a thread of its own, while this one waits. What
 // `look` throws ends the wait, not the call: its thread, and MPI with it, then stays as it is.
-void call_apart(std::function<void()> call, const Channel::Look& look);
+void call_apart(std::function<void()> call, const std::function<void()>& look);
 // Count what must end before MPI is finalised: groups, made or in the making.
 void hold_mpi() noexcept;
 void release_mpi() noexcept;
@@ -68,4 +67,4 @@ const char* mpi_version();
 // The largest tag of a message.
 int mpi_tag_limit();
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

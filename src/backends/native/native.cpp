@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "src/backends/native/messages.h"
-#include "src/backends/native/queue.h"
-#include "src/backends/native/team.h"
-#include "src/backends/native/tuning.h"
+#include "src/backends/native/collectives/queue.h"
+#include "src/backends/native/p2p/messages.h"
+#include "src/backends/native/plan/tuning_file.h"
+#include "src/backends/native/team/team.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 namespace {
 
 // With more, a slot of staging has less than a cache line for each rank of an all_to_all.
@@ -115,4 +115,4 @@ std::unique_ptr<Backend> make_native_backend(BackendContext context) {
   return std::make_unique<NativeBackend>(context, neighbours);
 }
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -6,7 +6,7 @@
 
 #include "c10d/backend.h"
 
-namespace c10d::inline v0 {
+namespace c10d { inline namespace v0 {
 
 Support native_supports(const Query& query);
 // Shared memory that a group of so many ranks takes, divided by their number.
@@ -15,4 +15,4 @@ C10D_API std::size_t native_bytes_per_rank(int ranks) noexcept;
 // (unsupported) unless all members are on this host.
 std::unique_ptr<Backend> make_native_backend(BackendContext context);
 
-}  // namespace c10d::inline v0
+}}  // namespace c10d::v0

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/analyse/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "bench/analyse/alpha_beta_fit.h"
+#include "bench/model/bandwidth.h"
+
+namespace c10d::bench {
+namespace {
+
+// Below this a copy is over before its loop is warm, and a share of it says nothing.
+constexpr std::uint64_t kCeilFrom = 4096;
+// Between the slowest block of the fast mode and the fastest of the slow one.
+constexpr double kModeGap = 1.8;
+
+using Blocks = std::vector<const CellRecord*>;
+struct Group {
+  std::map<std::string, Blocks> blocks;  // by backend
+  std::map<std::string, SkipRecord> skips;
+};
+
+template <class F>
+std::vector<std::vector<double>> by_launch(const Blocks& blocks, F&& value) {
+  std::map<int, std::vector<double>> launches;
+  for (const CellRecord* cell : blocks)
+    if (const std::optional<double> v = value(*cell); v && *v > 0)
+      launches[cell->launch].push_back(*v);
+  std::vector<std::vector<double>> values;
+  for (auto& [launch, list] : launches) values.push_back(std::move(list));
+  return values;
+}
+
+bool same_bucket(const CellRecord& a, const CellRecord& b) {
+  return !a.rtt || !b.rtt || a.rtt->bucket == b.rtt->bucket;
+}
+
+// other / base, paired inside each block. Pairs whose ranks met at different distances are left out
+// as long as there are others.
+std::vector<std::vector<double>> paired_ratios(const Blocks& base, const Blocks& other) {
+  std::map<std::pair<int, int>, const CellRecord*> partner;
+  for (const CellRecord* cell : base) partner[{cell->launch, cell->block}] = cell;
+  const auto ratio = [&](bool any_bucket) {
+    return by_launch(other, [&](const CellRecord& cell) -> std::optional<double> {
+      const auto found = partner.find({cell.launch, cell.block});
+      if (found == partner.end() || found->second->us.p50 <= 0) return std::nullopt;
+      if (!any_bucket && !same_bucket(*found->second, cell)) return std::nullopt;
+      return cell.us.p50 / found->second->us.p50;
+    });
+  };
+  std::vector<std::vector<double>> ratios = ratio(false);
+  return ratios.empty() ? ratio(true) : ratios;
+}
+
+std::optional<double> median_of(const Blocks& blocks, std::optional<double> CellRecord::*field) {
+  std::vector<double> values;
+  for (const CellRecord* cell : blocks)
+    if (cell->*field) values.push_back(*(cell->*field));
+  if (values.empty()) return std::nullopt;
+  return median(std::move(values));
+}
+
+// Quantiles over all samples, where they were kept; else over what each block says of itself.
+void put_quantiles(const Blocks& blocks, BackendCell& cell) {
+  std::vector<const std::vector<double>*> samples;
+  std::uint64_t kept = 0;
+  std::vector<double> p90;
+  std::vector<double> p99;
+  cell.min = blocks.front()->us.min;
+  for (const CellRecord* block : blocks) {
+    samples.push_back(&block->samples);
+    kept += block->samples.size();
+    p90.push_back(block->us.p90);
+    if (block->us.p99) p99.push_back(*block->us.p99);
+    cell.min = std::min(cell.min, block->us.min);
+    cell.max = std::max(cell.max, block->us.max);
+    cell.samples += block->iters;
+    cell.wrong += block->wrong;
+    if (!block->algo.empty()) cell.algo = block->algo;
+  }
+  if (kept == cell.samples) {
+    cell.p90 = balanced_quantile(samples, 0.9);
+    if (kept >= kSamplesForP99) cell.p99 = balanced_quantile(samples, 0.99);
+  } else {
+    cell.p90 = median(std::move(p90));
+    if (!p99.empty()) cell.p99 = median(std::move(p99));
+  }
+}
+
+BackendCell cell_of(const std::string& backend, const Group& group, std::optional<double> memcpy_us,
+                    std::uint64_t bytes) {
+  BackendCell cell;
+  cell.backend = backend;
+  const auto found = group.blocks.find(backend);
+  if (found == group.blocks.end()) {
+    const auto skip = group.skips.find(backend);
+    cell.skip = skip != group.skips.end()
+                    ? skip->second
+                    : SkipRecord{{}, backend, "missing", "not measured: the run ended before"};
+    return cell;
+  }
+  const Blocks& blocks = found->second;
+  cell.p50 = bootstrap(
+      by_launch(blocks, [](const CellRecord& c) { return std::optional(c.us.p50); }), bytes + 1);
+  std::vector<double> medians;
+  for (const CellRecord* block : blocks) medians.push_back(block->us.p50);
+  cell.modes = two_modes(std::move(medians), kModeGap);
+  put_quantiles(blocks, cell);
+  cell.alg = median_of(blocks, &CellRecord::alg);
+  cell.bus = median_of(blocks, &CellRecord::bus);
+  cell.mem = median_of(blocks, &CellRecord::mem);
+  if (memcpy_us && bytes >= kCeilFrom && cell.p50.value > 0)
+    cell.ceil = *memcpy_us / cell.p50.value;
+  return cell;
+}
+
+std::vector<std::string> backends_of(const Results& results) {
+  std::vector<std::string> names;
+  if (results.run.is_object() && results.run.contains("backends"))
+    names = results.run["backends"].get<std::vector<std::string>>();
+  const auto add = [&](const std::string& name) {
+    if (is_control(name)) return;
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  for (const CellRecord& cell : results.cells) add(cell.backend);
+  for (const SkipRecord& skip : results.skips) add(skip.backend);
+  return names;
+}
+
+// Keys in the order in which they were first met, sizes ascending.
+struct Index {
+  std::vector<CellKey> order;  // of tables, bytes = 0
+  std::map<CellKey, std::map<std::uint64_t, Group>> groups;
+
+  Group& at(CellKey key) {
+    const std::uint64_t bytes = key.bytes;
+    key.bytes = 0;
+    const auto [found, added] = groups.try_emplace(key);
+    if (added) order.push_back(key);
+    return found->second[bytes];
+  }
+};
+
+// What was measured twice in a launch: `of` against `against`, launch by launch.
+std::optional<Estimate> ratio_of_twins(const Index& index, const std::string& of,
+                                       const std::string& against, bool in_blocks) {
+  std::map<int, std::vector<double>> launches;
+  for (const auto& [key, sizes] : index.groups) {
+    for (const auto& [bytes, group] : sizes) {
+      const auto twin = group.blocks.find(of);
+      const auto first = group.blocks.find(against);
+      if (twin == group.blocks.end() || first == group.blocks.end()) continue;
+      // Blocks of one process set are paired; of different ones, their medians.
+      std::map<std::pair<int, int>, std::vector<double>> partners;
+      std::map<std::pair<int, int>, std::vector<double>> times;
+      const auto place = [&](const CellRecord& cell) {
+        return std::pair(cell.launch, in_blocks ? cell.block : 0);
+      };
+      for (const CellRecord* cell : first->second) partners[place(*cell)].push_back(cell->us.p50);
+      for (const CellRecord* cell : twin->second) times[place(*cell)].push_back(cell->us.p50);
+      for (auto& [at, values] : times)
+        if (const auto partner = partners.find(at); partner != partners.end())
+          if (const double other = median(partner->second); other > 0)
+            launches[at.first].push_back(median(std::move(values)) / other);
+    }
+  }
+  if (launches.empty()) return std::nullopt;
+  std::vector<std::vector<double>> values;
+  for (auto& [launch, list] : launches) values.push_back(std::move(list));
+  return bootstrap(values, 1);
+}
+
+// The base against itself; each backend in this company against alone.
+std::vector<ControlRecord> controls_of(const Index& index, const std::vector<std::string>& backends,
+                                       double min_effect) {
+  std::vector<ControlRecord> controls;
+  if (backends.empty()) return controls;
+  const std::string& base = backends.front();
+  if (const auto ratio = ratio_of_twins(index, base + kControlSuffix, base, true))
+    controls.push_back({"aa", base, *ratio, trust_in(*ratio, min_effect)});
+  for (const std::string& name : backends)
+    if (const auto ratio = ratio_of_twins(index, name, name + kSoloSuffix, false))
+      controls.push_back({"solo", name, *ratio, trust_in(*ratio, min_effect)});
+  return controls;
+}
+
+void compare_with_base(const CellKey& table, double equiv, SizeRow& row, const Group& group,
+                       std::vector<CompareRecord>& compares) {
+  const auto base = group.blocks.find(row.cells.front().backend);
+  if (base == group.blocks.end()) return;
+  for (std::size_t i = 1; i < row.cells.size(); ++i) {
+    BackendCell& cell = row.cells[i];
+    const auto other = group.blocks.find(cell.backend);
+    if (other == group.blocks.end()) continue;
+    CompareRecord record;
+    record.key = table;
+    record.key.bytes = row.bytes;
+    record.base = base->first;
+    record.other = cell.backend;
+    record.ratio = bootstrap(paired_ratios(base->second, other->second), row.bytes + i);
+    record.verdict = verdict(record.ratio, equiv);
+    if (record.ratio.value <= 0) continue;
+    cell.compare = record;
+    compares.push_back(record);
+  }
+}
+
+}  // namespace
+
+Summary summarise(const Results& results, bool compare, double equiv, double min_effect) {
+  Summary summary;
+  summary.backends = backends_of(results);
+  summary.warnings = results.warnings;
+  summary.controls = results.controls;
+  if (results.run.is_object()) summary.ranks = results.run.value("world", 0);
+  Index index;
+  std::set<int> launches;
+  for (const CellRecord& cell : results.cells) {
+    index.at(cell.key).blocks[cell.backend].push_back(&cell);
+    launches.insert(cell.launch);
+    if (is_control(cell.backend)) summary.wrong += cell.wrong;  // in no table
+    summary.blocks = std::max(summary.blocks, cell.block + 1);
+  }
+  summary.launches = static_cast<int>(launches.size());
+  for (const SkipRecord& skip : results.skips) index.at(skip.key).skips.emplace(skip.backend, skip);
+  std::map<std::pair<std::uint64_t, bool>, std::vector<double>> copies;
+  for (const CeilRecord& ceil : results.ceilings)
+    if (ceil.kind == "memcpy" && ceil.level.empty())
+      copies[{ceil.bytes, ceil.hot}].push_back(ceil.us);
+  for (const CellKey& key : index.order) {
+    OpTable table;
+    table.key = key;
+    for (const auto& [bytes, group] : index.groups[key]) {
+      SizeRow row;
+      row.bytes = bytes;
+      if (const auto copy = copies.find({bytes, key.cache == "hot"}); copy != copies.end())
+        row.memcpy_us = median(copy->second) * key.concurrent;
+      for (const std::string& backend : summary.backends) {
+        row.cells.push_back(cell_of(backend, group, row.memcpy_us, bytes));
+        const BackendCell& cell = row.cells.back();
+        (cell.skip ? summary.skipped : summary.measured) += 1;
+        summary.wrong += cell.wrong;
+      }
+      if (compare) compare_with_base(key, equiv, row, group, summary.compares);
+      table.rows.push_back(std::move(row));
+    }
+    table.fits = fits_of(table);
+    summary.tables.push_back(std::move(table));
+  }
+  if (summary.controls.empty()) summary.controls = controls_of(index, summary.backends, min_effect);
+  return summary;
+}
+
+std::vector<std::string> skip_notes(const Summary& summary) {
+  std::map<std::pair<std::string, std::string>, std::uint64_t> counts;
+  for (const OpTable& table : summary.tables)
+    for (const SizeRow& row : table.rows)
+      for (const BackendCell& cell : row.cells)
+        if (cell.skip) ++counts[{cell.backend, cell.skip->reason}];
+  std::vector<std::string> notes;
+  for (const auto& [key, count] : counts)
+    notes.push_back(
+        fmt::format("{}: {} ({} cell{})", key.first, key.second, count, count == 1 ? "" : "s"));
+  return notes;
+}
+
+}  // namespace c10d::bench

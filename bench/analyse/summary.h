@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/analyse/op_table.h"
+#include "bench/model/record.h"
+
+namespace c10d::bench {
+
+struct Summary {
+  std::vector<std::string> backends;  // the first is the base
+  std::vector<OpTable> tables;
+  std::vector<CompareRecord> compares;
+  std::vector<ControlRecord> controls;
+  std::vector<WarnRecord> warnings;
+  int launches = 0;
+  int blocks = 0;
+  int ranks = 0;
+  std::uint64_t measured = 0;  // cells: op x backend x size
+  std::uint64_t skipped = 0;
+  std::uint64_t wrong = 0;  // elements
+};
+
+// `equiv` is the ratio around 1 that counts as the same, `min_effect` what controls must be able to
+// tell. With compare = false nothing is compared.
+Summary summarise(const Results& results, bool compare, double equiv, double min_effect = 0.05);
+
+// Distinct reasons for skips: "mpi: not started by mpirun (12 cells)".
+std::vector<std::string> skip_notes(const Summary& summary);
+
+}  // namespace c10d::bench

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/cli/help.h"
+
+#include <CLI/CLI.hpp>
+#include <sstream>
+#include <string>
+
+namespace c10d::bench {
+namespace {
+
+constexpr std::size_t kHelpWidth = 80;
+constexpr std::size_t kNames = 30;  // columns of the options' names
+
+std::string wrapped(const std::string& text, std::size_t width) {
+  std::istringstream words(text);
+  std::string lines;
+  std::size_t used = 0;
+  for (std::string word; words >> word; used += word.size()) {
+    const bool fits = used + 1 + word.size() <= width;
+    if (used > 0) lines += fits ? ' ' : '\n';
+    used = used > 0 && fits ? used + 1 : 0;
+    lines += word;
+  }
+  return lines;
+}
+
+class HelpFormat final : public CLI::Formatter {
+ public:
+  HelpFormat() { column_width(kNames); }
+  // The words say what a value may be: here is whether there is one, and what it is without.
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string& otherwise = option->get_default_str();
+    if (otherwise.starts_with('[')) return " " + otherwise;  // a list
+    if (!otherwise.empty()) return " [" + otherwise + "]";
+    const bool is_one = option->get_positional() && option->get_expected_max() == 1;
+    const bool is_flag = option->get_expected_max() == 0;
+    return is_flag || is_one ? "" : " ...";
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return wrapped(option->get_description(), kHelpWidth - kNames);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<CLI::FormatterBase> help_format() { return std::make_shared<HelpFormat>(); }
+
+}  // namespace c10d::bench

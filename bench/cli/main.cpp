@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <string_view>
+
+#include "bench/cli/options.h"
+#include "bench/commands/cross_check.h"
+#include "bench/commands/doctor.h"
+#include "bench/commands/explain.h"
+#include "bench/commands/list.h"
+#include "bench/commands/overlap.h"
+#include "bench/commands/store.h"
+#include "bench/commands/train.h"
+#include "bench/commands/tune.h"
+#include "bench/report/html.h"
+#include "bench/run/controller.h"
+#include "bench/run/roofline.h"
+#include "c10d/error.h"
+
+namespace c10d::bench { namespace {
+
+int dispatch(const Options& options) {
+  switch (options.command) {
+    case Command::run:
+    case Command::compare:
+      return run_benchmark(options);
+    case Command::tune:
+      return run_tune(options);
+    case Command::explain:
+      return run_explain(options);
+    case Command::ceiling:
+      return print_ceilings(options.json_listing);
+    case Command::store:
+      return run_store_bench(options);
+    case Command::train:
+      return compare_training(options);
+    case Command::overlap:
+      return run_overlap(options);
+    case Command::list:
+      return print_list(options.topic, options.json_listing);
+    case Command::doctor:
+      return options.cross_check ? run_cross_check(options) : print_doctor(options.json_listing);
+    case Command::report:
+      return write_report(options.files, options.report, options.svg);
+    case Command::none:
+      break;
+  }
+  return 2;
+}
+
+// What is opened next takes the number of a standard stream that is closed, and then gets what was
+// meant for the stream.
+bool has_standard_streams() {
+  const auto is_closed = [](int fd) { return fcntl(fd, F_GETFD) < 0; };
+  if (is_closed(STDOUT_FILENO)) return false;
+  for (const int fd : {STDIN_FILENO, STDERR_FILENO})
+    if (is_closed(fd) && open("/dev/null", O_RDWR) != fd) return false;
+  return true;
+}
+
+}}  // namespace c10d::bench
+
+int main(int argc, char** argv) {
+  if (!c10d::bench::has_standard_streams()) {
+    std::fprintf(stderr, "c10d-bench: stdout is closed; what is not wanted goes >/dev/null\n");
+    return 1;
+  }
+  try {
+    if (argc > 1 && std::string_view(argv[1]) == "exec-mpirun")
+      return c10d::bench::exec_mpirun(argc, argv);
+    const c10d::bench::Parsed parsed = c10d::bench::parse_options(argc, argv);
+    if (parsed.exit_code) return *parsed.exit_code;
+    const int code = c10d::bench::dispatch(parsed.options);
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+    std::fprintf(stderr, "c10d-bench: stdout: cannot be written\n");
+    return code == 0 ? 1 : code;
+  } catch (const c10d::InvalidArgument& error) {
+    std::fprintf(stderr, "c10d-bench: %s\n", error.what());
+    return 2;
+  } catch (const c10d::DistTimeoutError& error) {
+    std::fprintf(stderr, "c10d-bench: %s\n", error.what());
+    return 124;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "c10d-bench: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "bench/model/options.h"
+
+namespace c10d::bench {
+
+// What the command line holds as text before it is checked.
+struct Texts {
+  std::vector<std::string> ops;
+  std::string backends, only;
+  std::string min = "1K", max = "64M", step, sizes, time = "0.3s", timeout = "30s", equiv = "2%";
+  double factor = 2;
+  std::string dtypes = "f32", redops = "sum", root = "0", place = "out", device = "cpu";
+  std::string warmup = "auto", order = "random", dirty = "on", sync = "loop", check = "first";
+  std::string bind = "auto", cache = "hot", start_skew = "0us", min_effect = "5%";
+  std::string memory = "plain", size, replay;
+  int concurrent = 1;
+  int graph = 0;
+  std::string columns, color = "auto", progress = "auto", control = "on";
+};
+
+// One option of run and compare.
+struct OptionFacts {
+  const char* names;  // "-n,--ranks"
+  const char* group;  // of the help text
+  const char* help;
+  using Target =
+      std::variant<std::string Texts::*, double Texts::*, int Texts::*, std::string Options::*,
+                   bool Options::*, int Options::*, std::uint64_t Options::*>;
+  Target target;
+  int low = 0, high = 0;  // of numbers; equal: any
+};
+const std::vector<OptionFacts>& option_facts();
+
+// Option names that a file of an earlier run does not hand on to --replay: each has a value.
+const std::vector<std::string>& output_names();
+
+}  // namespace c10d::bench

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/commands/cross_check.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <sstream>
+#include <string>
+
+#include "bench/measure/machine.h"
+#include "bench/model/record.h"
+#include "bench/model/stats.h"
+#include "bench/run/controller.h"
+#include "bench/text/format.h"
+#include "c10d/env.h"
+#include "c10d/error.h"
+#include "c10d/launch.h"
+
+namespace c10d::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kRanks = 2;
+constexpr std::uint64_t kSizes[] = {8, 64 << 10, 1 << 20, 16 << 20};
+constexpr int kAllSkipped = 77;
+
+using Times = std::map<std::uint64_t, std::vector<double>>;  // microseconds by size and launch
+
+struct Bounds {  // of a ratio, to three decimals as it is printed
+  double low = 0, high = 0;
+};
+constexpr Bounds kSame{0.833, 1.2};  // within 20 %, whichever is the base
+constexpr Bounds kTwice{0.5, 2};     // a framework does more around each call
+
+// A program that knows nothing of the benchmark, and the column that it is held against.
+struct Loop {
+  std::string what;
+  std::string column;
+  Bounds bounds;
+  LaunchOptions start;
+  int column_of_table = 0;  // of the times, where it prints a table with comments
+  Times us{};
+  std::string problem{};  // why it did not run
+  bool absent = false;    // it is not here, which is no failure
+};
+
+struct CrossCheck {
+  std::vector<Loop> loops;
+  LaunchOptions bench;
+  std::map<std::string, Times> columns;  // of c10d-bench
+};
+
+bool is_on_path(const std::string& program) {
+  std::istringstream folders(env("PATH").value_or(""));
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (access((fs::path(folder) / program).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
+// The benchmarks of others, built for the MPI of this mpirun. What they print is a mean.
+void add_benchmarks_of_mpi(CrossCheck& check, const std::string& flavour) {
+  struct Benchmark {
+    const char* what;
+    std::vector<std::string> command;
+    int column;  // OSU: of all ranks; Intel: of the slowest one
+  };
+  const Benchmark benchmarks[] = {
+      {"OSU", {"osu_allreduce", "-m", fmt::format("{}:{}", kSizes[0], kSizes[3])}, 1},
+      {"IMB", {"IMB-MPI1", "Allreduce", "-npmin", std::to_string(kRanks), "-msglog", "3:24"}, 3}};
+  for (const Benchmark& benchmark : benchmarks) {
+    if (!is_on_path(benchmark.command.front())) continue;
+    Loop loop;
+    loop.what = benchmark.what;
+    loop.column = "raw:mpi";
+    loop.bounds = kSame;
+    loop.column_of_table = benchmark.column;
+    if (flavour.empty()) {
+      loop.absent = true;
+      loop.problem = "there is no mpirun on PATH";
+    }
+    loop.start.command = mpirun_command(flavour, kRanks);
+    loop.start.command.insert(loop.start.command.end(), benchmark.command.begin(),
+                              benchmark.command.end());
+    check.loops.push_back(std::move(loop));
+  }
+}
+
+void add_loops(CrossCheck& check, const Options& options, const fs::path& here,
+               const std::string& flavour) {
+  const auto add = [&](const char* what, const char* column, Bounds bounds, int ranks,
+                       std::vector<std::string> command) {
+    Loop loop;
+    loop.what = what;
+    loop.column = column;
+    loop.bounds = bounds;
+    if (const fs::path program = command.back(); !fs::exists(program)) {
+      loop.absent = true;
+      loop.problem = fmt::format("{} was not built", program.filename().string());
+    }
+    command.push_back(fmt::format("{}", options.seconds));
+    for (const std::uint64_t size : kSizes) command.push_back(std::to_string(size));
+    loop.start.ranks = ranks;
+    loop.start.command = std::move(command);
+    check.loops.push_back(std::move(loop));
+  };
+  add("plain loop", "native", kSame, kRanks, {here / "plain_native"});
+  add("plain loop", "raw:gloo", kSame, 1, {here / "plain_gloo"});
+  for (const std::string& python : options.pythons)
+    add("PyTorch", "raw:gloo", kTwice, kRanks, {python, here / "torch_loop.py"});
+  std::vector<std::string> mpi = mpirun_command(flavour, kRanks);
+  mpi.push_back(here / ("plain_mpi_" + flavour));
+  add("plain loop", "raw:mpi", kSame, 1, std::move(mpi));
+  add_benchmarks_of_mpi(check, flavour);
+}
+
+CrossCheck make(const Options& options) {
+  const fs::path self = fs::read_symlink("/proc/self/exe");
+  const std::string flavour = mpirun_flavour();
+  CrossCheck check;
+  add_loops(check, options, self.parent_path(), flavour);
+  std::vector<std::string> command;
+  if (flavour.empty())
+    check.bench.ranks = kRanks;
+  else
+    command = {self, "exec-mpirun", std::to_string(kRanks), flavour};
+  command.insert(
+      command.end(),
+      {self, "run", "-B", flavour.empty() ? "native,raw:gloo" : "native,raw:gloo,raw:mpi",
+       "all_reduce", "-s", fmt::format("{}", fmt::join(kSizes, ",")), "--time",
+       fmt::format("{}s", options.seconds), "--seed", std::to_string(options.seed), "--json", "-"});
+  check.bench.command = std::move(command);
+  return check;
+}
+
+struct Outcome {
+  std::string problem;  // empty: it ended well
+  int signal = 0;       // ended it from outside
+};
+
+// `take` gets the lines that rank 0 prints.
+template <class Take>
+Outcome run_program(LaunchOptions options, Take&& take) try {
+  std::string complaint;
+  options.environment = {{"OMP_NUM_THREADS", "1"}};
+  options.timeout = std::chrono::minutes(10);  // hung, not slow
+  options.on_line = [&](int rank, bool is_stderr, std::string_view line) {
+    if (is_stderr)
+      complaint = line;
+    else if (rank == 0)
+      take(line);
+  };
+  const LaunchResult ended = launch(options);
+  if (ended.exit_code == 0 && ended.forwarded_signal == 0) return {};
+  return {fmt::format("exit code {}: {}", ended.exit_code, complaint), ended.forwarded_signal};
+} catch (const InvalidArgument& error) {  // no such program
+  return {error.what()};
+}
+
+int run_loop(Loop& loop) {
+  if (!loop.problem.empty()) return 0;
+  const std::size_t before = loop.us.size();
+  bool of_all_ranks = true;
+  const Outcome ended = run_program(loop.start, [&](std::string_view line) {
+    // Intel's program says for how many ranks the next table is.
+    if (line.find("#processes = ") != line.npos)
+      of_all_ranks = line.find(fmt::format("= {} ", kRanks)) != line.npos;
+    const auto found = loop.column_of_table == 0 ? parse_loop_line(line)
+                                                 : parse_table_row(line, loop.column_of_table);
+    if (found && of_all_ranks && std::ranges::find(kSizes, found->first) != std::end(kSizes))
+      loop.us[found->first].push_back(found->second);
+  });
+  loop.problem = ended.problem;
+  if (loop.problem.empty() && before == 0 && loop.us.empty())
+    loop.problem = fmt::format("no times of {} ranks; is it built for this mpirun?", kRanks);
+  return ended.signal;
+}
+
+Outcome run_bench(CrossCheck& check) {
+  std::map<std::pair<std::string, std::uint64_t>, std::vector<double>> blocks;
+  Outcome ended = run_program(check.bench, [&](std::string_view line) {
+    const Json record = Json::parse(line, nullptr, false);
+    if (record.is_discarded() || record.value("t", "") != "cell") return;
+    blocks[{record.at("backend"), record.at("bytes")}].push_back(record.at("us").at("p50"));
+  });
+  for (auto& [cell, us] : blocks)
+    check.columns[cell.first][cell.second].push_back(median(std::move(us)));
+  return ended;
+}
+
+struct Verdicts {
+  int rows = 0;
+  int outside = 0;
+};
+
+void print_loop(const Loop& loop, const Times& column, Verdicts& verdicts) {
+  if (!loop.problem.empty()) {
+    fmt::print("{:<10}{:<12}{}\n", loop.column, loop.what, "skipped: " + loop.problem);
+    return;
+  }
+  if (column.empty()) {
+    fmt::print("{:<10}{:<12}skipped: the benchmark has no times of it here\n", loop.column,
+               loop.what);
+    return;
+  }
+  for (const auto& [size, us] : loop.us) {
+    const auto bench = column.find(size);
+    if (bench == column.end()) continue;
+    const Ratio ratio = ratio_of_launches(bench->second, us);
+    const double printed = std::round(ratio.middle * 1000) / 1000;
+    const bool inside = printed >= loop.bounds.low && printed <= loop.bounds.high;
+    ++verdicts.rows;
+    verdicts.outside += inside ? 0 : 1;
+    fmt::print("{:<10}{:<12}{:>8}{:>10}{:>10}  {:<22}{} {:.3f} to {:.3f}\n", loop.column, loop.what,
+               bytes_text(size), microseconds_text(median(bench->second)),
+               microseconds_text(median(us)),
+               fmt::format("{:.3f} [{:.3f}, {:.3f}]", printed, ratio.least, ratio.most),
+               inside ? "within" : "OUTSIDE", loop.bounds.low, loop.bounds.high);
+  }
+}
+
+// Every program once. Returns an exit code, 0 to go on.
+int run_launch(CrossCheck& check, const std::vector<std::size_t>& order) {
+  for (const std::size_t i : order) {
+    if (i < check.loops.size()) {
+      if (const int signal = run_loop(check.loops[i])) return 128 + signal;
+      continue;
+    }
+    const Outcome ended = run_bench(check);
+    if (ended.signal != 0) return 128 + ended.signal;
+    if (ended.problem.empty()) continue;
+    fmt::print(stderr, "c10d-bench: run: {}\n", ended.problem);
+    return 1;
+  }
+  return 0;
+}
+
+// Returns the exit code.
+int print_all(const CrossCheck& check, int launches) {
+  fmt::print(
+      "all_reduce f32 sum, {} ranks, {} launch{}; us: p50 of the slowest rank, median of the "
+      "launches\nratio: bench / loop in each launch: median [least, most]\n\n"
+      "{:<10}{:<12}{:>8}{:>10}{:>10}  {}\n",
+      kRanks, launches, launches == 1 ? "" : "es", "column", "against", "S", "bench us", "loop us",
+      "ratio");
+  Verdicts verdicts;
+  bool failed = false;
+  for (const Loop& loop : check.loops) {
+    const auto column = check.columns.find(loop.column);
+    print_loop(loop, column == check.columns.end() ? Times{} : column->second, verdicts);
+    failed = failed || (!loop.problem.empty() && !loop.absent && loop.what != "PyTorch");
+  }
+  fmt::print("\n{} of {} rows outside: there the benchmark and the loop disagree\n",
+             verdicts.outside, verdicts.rows);
+  if (verdicts.outside > 0 || failed) return 1;
+  return verdicts.rows == 0 ? kAllSkipped : 0;
+}
+
+}  // namespace
+
+std::optional<std::pair<std::uint64_t, double>> parse_loop_line(std::string_view line) {
+  std::uint64_t bytes = 0;
+  double us = 0;
+  const char* const end = line.data() + line.size();
+  const auto [space, no_size] = std::from_chars(line.data(), end, bytes);
+  if (no_size != std::errc() || space == end || *space != ' ') return {};
+  const auto [rest, no_time] = std::from_chars(space + 1, end, us);
+  if (no_time != std::errc() || rest != end || !(us > 0)) return {};
+  return std::pair(bytes, us);
+}
+
+std::optional<std::pair<std::uint64_t, double>> parse_table_row(std::string_view line, int column) {
+  std::istringstream words{std::string(line)};
+  std::uint64_t bytes = 0;
+  double us = 0;
+  if (!(words >> bytes)) return {};
+  for (int i = 0; i < column; ++i)
+    if (!(words >> us)) return {};
+  if (!(us > 0)) return {};
+  return std::pair(bytes, us);
+}
+
+Ratio ratio_of_launches(const std::vector<double>& us, const std::vector<double>& base) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < std::min(us.size(), base.size()); ++i)
+    ratios.push_back(us[i] / base[i]);
+  const auto [least, most] = std::ranges::minmax(ratios);
+  return {median(std::move(ratios)), least, most};
+}
+
+int run_cross_check(const Options& options) {
+  const std::optional<std::string> other = other_work();  // before any of this one's
+  CrossCheck check = make(options);
+  std::mt19937_64 random(options.seed);
+  std::vector<std::size_t> order(check.loops.size() + 1);
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  for (int number = 1; number <= options.launches; ++number) {
+    fmt::print(stderr, "cross-check: launch {} of {}\n", number, options.launches);
+    std::shuffle(order.begin(), order.end(), random);
+    if (const int code = run_launch(check, order)) return code;
+  }
+  const int code = print_all(check, options.launches);
+  if (other) fmt::print("W002 {} before the first launch; repeat when idle\n", *other);
+  return code;
+}
+
+}  // namespace c10d::bench

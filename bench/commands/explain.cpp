@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/commands/explain.h"
+
+#include <fmt/format.h>
+
+#include "bench/commands/native_probe.h"
+#include "bench/measure/native_algorithms.h"
+#include "bench/run/controller.h"
+#include "bench/text/format.h"
+#include "c10d/env.h"
+
+namespace c10d::bench {
+namespace {
+
+[[noreturn]] void throw_one_way(const std::string& op) {
+  throw InvalidArgument(fmt::format("{}: native runs it in one way only", op));
+}
+
+}  // namespace
+
+int run_explain(const Options& options) {
+  const BenchOp op = bench_op_from_string(options.topic);
+  const int ranks = ranks_to_probe(options);
+  const std::uint64_t unit =
+      size_of(options.dtype) * static_cast<std::uint64_t>(facts_of(op).sharded ? ranks : 1);
+  if (options.bytes % unit != 0)
+    throw InvalidArgument(
+        fmt::format("{} {}: S is {} shards of whole {} elements: a multiple of {} bytes",
+                    options.topic, options.bytes, ranks, to_string(options.dtype), unit));
+  refuse_beyond_memory(ranks, options.bytes);
+  if (detect_launch().launcher == "none") {
+    for (const OpAlgorithms& known : native_algorithms(2))
+      if (known.op == options.topic && known.names.empty()) throw_one_way(options.topic);
+    return launch_self(options, ranks);
+  }
+  const std::string forced = env("C10D_NATIVE_PLAN").value_or("");
+  Probe probe(options);
+  const PlanReport report =
+      probe.control().plan({facts_of(op).kind, options.dtype, options.bytes, options.heap});
+  if (report.options.empty()) throw_one_way(options.topic);
+  probe.open(forced, options.heap, options.bytes);
+  const double us = probe.measure(op, options.dtype, options.bytes, 0.5);
+  if (!probe.is_root()) return 0;
+  const PlanOption& taken = report.options.front();
+  fmt::print("{} {} {}, {} ranks, {} memory\n", options.topic, to_string(options.dtype),
+             bytes_text(options.bytes), probe.control().size(),
+             options.heap ? "registered" : "plain");
+  fmt::print("group      {}\ntuning     {}\n\n", report.fingerprint, report.path);
+  fmt::print("plan       {}{}\n", taken.name, forced.empty() ? "" : "  (C10D_NATIVE_PLAN)");
+  fmt::print("predicted  {} us by {}\n", microseconds_text(taken.us),
+             taken.measured ? "c10d-bench tune" : "the built-in model");
+  fmt::print("bound      {} us\n", microseconds_text(report.bound_us));
+  fmt::print("measured   {} us in the fastest tenth, {:.0f} % of the bound's pace\n\n",
+             microseconds_text(us), 100 * report.bound_us / us);
+  for (std::size_t i = 1; i < report.options.size(); ++i)
+    fmt::print("{}  {:<28} {:>9} us{}\n", i == 1 ? "instead of" : "          ",
+               report.options[i].name, microseconds_text(report.options[i].us),
+               report.options[i].measured ? "" : "  (model)");
+  return 0;
+}
+
+}  // namespace c10d::bench

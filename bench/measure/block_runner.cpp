@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/measure/block_runner.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <ctime>
+#include <exception>
+
+namespace c10d::bench {
+namespace {
+
+std::array<std::int64_t, 2> switches_now() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return {usage.ru_nvcsw, usage.ru_nivcsw};
+}
+
+std::int64_t cpu_now() noexcept {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
+
+constexpr std::uint64_t kFewestIterations = 3;
+
+std::int64_t deadline_in(double seconds) {
+  return SharedPage::now() + static_cast<std::int64_t>(seconds * 1e9);
+}
+
+// Below this the flag stays inside a core complex.
+constexpr double kNearUs = 0.2;
+
+RoundTrip round_trip_of(double before, double after) {
+  const bool near_before = before < kNearUs;
+  const bool near_after = after < kNearUs;
+  return {before, after, near_before != near_after ? "mixed" : near_before ? "near" : "far"};
+}
+
+}  // namespace
+
+void BlockRunner::run() noexcept {
+  if (!failure_.empty()) return;
+  try {
+    contender_.run(buffers_.ops(), buffers_.flight());
+  } catch (const std::exception& error) {
+    failure_ = error.what();
+    if (failure_.empty()) failure_ = "unknown error";
+  }
+}
+
+// Each rank waits for a random part of the skew, another one in every iteration.
+void BlockRunner::wait_for_skew() {
+  std::uniform_int_distribution<std::int64_t> late(0, settings_.start_skew);
+  const std::int64_t until = SharedPage::now() + late(random_);
+  while (SharedPage::now() < until) {
+  }
+}
+
+// To refresh a few lines takes less time than to read the clock twice.
+bool BlockRunner::refreshes_much() const noexcept {
+  constexpr std::uint64_t kFewBytes = 4096;
+  const Case& c = buffers_.of();
+  return c.bytes > kFewBytes && (settings_.dirty || c.place == Place::in);
+}
+
+// Returns the nanoseconds of CPU time that it took.
+std::int64_t BlockRunner::refresh() noexcept {
+  const bool much = refreshes_much();
+  const std::int64_t start = much ? cpu_now() : 0;
+  buffers_.refresh(settings_.dirty);
+  return much ? cpu_now() - start : 0;
+}
+
+// How many ops run in one iteration of at most `longest_burst`. The time that the ranks spend
+// between the ops is subtracted as if all of them spent the same; where one rank has most of that
+// work there is no burst.
+int BlockRunner::burst_for(double per_op) const {
+  const Case& c = buffers_.of();
+  if (!page_.oversubscribed() || !contender_.computes()) return 1;
+  if (facts_of(c.op).rooted && refreshes_much()) return 1;
+  return static_cast<int>(std::clamp(settings_.longest_burst / std::max(per_op, 1e-9), 1.0,
+                                     static_cast<double>(burst_of(c))));
+}
+
+// How many iterations run between two meetings. Where one rank alone rewrites much, the others
+// would wait for that in the op; and what flushes the caches takes each rank another time.
+std::uint64_t BlockRunner::loop_for(double per_op) const {
+  const Case& c = buffers_.of();
+  if (settings_.sync != Sync::loop || settings_.start_skew > 0 || page_.oversubscribed()) return 1;
+  if (c.cache == Cache::cold || (facts_of(c.op).rooted && refreshes_much())) return 1;
+  return static_cast<std::uint64_t>(std::clamp(settings_.longest_loop / std::max(per_op, 1e-9), 1.0,
+                                               static_cast<double>(SharedPage::kMaxIterations)));
+}
+
+bool BlockRunner::meet(std::int64_t deadline) {
+  switch (settings_.sync) {
+    case Sync::window:
+      return page_.meet(deadline);
+    case Sync::barrier:
+      return page_.barrier(deadline);
+    case Sync::loop:
+      break;
+  }
+  return page_.wake(deadline);
+}
+
+// One iteration.
+SharedPage::Times BlockRunner::time_ops() {
+  SharedPage::Times times{SharedPage::now(), 0, 0};
+  run();
+  for (int again = 1; again < burst_; ++again) {
+    times.other += refresh();
+    run();
+  }
+  times.end = SharedPage::now();
+  return times;
+}
+
+// After a meeting: `most` iterations, or as many as a loop has. The first op finds ranks as they
+// woke up, and is not counted where others follow it.
+std::uint64_t BlockRunner::loop_from(std::uint64_t first, std::uint64_t most, bool record) {
+  const SharedPage::Times woken = time_ops();
+  if (record) page_.record(first, woken);
+  if (loop_ == 1) return 1;
+  const std::uint64_t count = std::min(most, loop_);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    buffers_.refresh(settings_.dirty);
+    const SharedPage::Times times = time_ops();
+    if (record) page_.record(first + i, times);
+  }
+  return count;
+}
+
+// Returns how many it ran: fewer than `count` when the deadline passed, which every rank sees at
+// the same meeting.
+std::uint64_t BlockRunner::iterate(std::uint64_t count, std::int64_t deadline, bool record) {
+  for (std::uint64_t i = 0; i < count;) {
+    buffers_.refresh(settings_.dirty);
+    if (!meet(deadline) && i >= kFewestIterations) return i;
+    if (settings_.start_skew > 0) wait_for_skew();
+    i += loop_from(i, count - i, record);
+  }
+  return count;
+}
+
+double BlockRunner::warm_up(double seconds, int fixed) {
+  std::int64_t batch = fixed >= 0 ? fixed : 1;
+  std::int64_t total = 0;
+  double per_iteration = 0;
+  page_.barrier();
+  for (int round = 0; batch > 0; ++round) {
+    const std::int64_t start = SharedPage::now();
+    const std::uint64_t done = iterate(static_cast<std::uint64_t>(batch),
+                                       deadline_in(fixed >= 0 ? 3600 : 2 * seconds), false);
+    const std::int64_t took = SharedPage::now() - start;
+    total += took;
+    per_iteration =
+        static_cast<double>(took) * 1e-9 / static_cast<double>(std::max<std::uint64_t>(1, done));
+    const double left = seconds - static_cast<double>(total) * 1e-9;
+    // The first iteration after another backend's is not typical, so there are two rounds at least.
+    std::int64_t next = left <= 0 ? 0
+                                  : std::min<std::int64_t>(
+                                        static_cast<std::int64_t>(left / per_iteration), batch * 8);
+    if (round == 0) next = std::max<std::int64_t>(next, 1);
+    if (round == 1) {
+      burst_ = static_cast<int>(page_.from_root(burst_for(per_iteration)));
+      if (burst_ > 1) next = 1;
+    }
+    const auto loop = static_cast<std::int64_t>(loop_for(per_iteration));
+    if (round > 0 || fixed >= 0) loop_ = static_cast<std::uint64_t>(page_.from_root(loop));
+    if (fixed >= 0 || !failure_.empty()) next = 0;
+    batch = page_.from_root(next);
+  }
+  return per_iteration;
+}
+
+CellRecord BlockRunner::measure(std::uint64_t iterations, double seconds) {
+  CellRecord cell;
+  // Ranks on one CPU, where the last backend may have left them, would stay there for seconds.
+  page_.meet(INT64_MAX);
+  const double before = page_.round_trip(100);
+  iterate(2, INT64_MAX, false);
+  const auto switches = switches_now();
+  cell.iters = iterate(iterations, deadline_in(seconds), true);
+  const auto after = switches_now();
+  for (std::size_t i = 0; i < 2; ++i) cell.switches[i] = page_.sum(after[i] - switches[i]);
+  page_.meet(INT64_MAX);
+  const double behind = page_.round_trip(100);
+  if (page_.rank() == 0) {
+    if (before > 0) cell.rtt = round_trip_of(before, behind);
+    summarise(cell);
+  }
+  page_.barrier();
+  return cell;
+}
+
+void BlockRunner::summarise(CellRecord& cell) const {
+  const std::uint64_t iterations = cell.iters;
+  const double share = (contender_.computes() ? buffers_.share() : 1) / burst_;
+  cell.burst = burst_;
+  std::vector<double> skew_in;
+  std::vector<double> skew_out;
+  cell.samples.reserve(iterations);
+  for (std::uint64_t i = 0; i < iterations; ++i) {
+    SharedPage::Times first = page_.times(0, iterations)[i];
+    SharedPage::Times last = first;
+    std::int64_t slowest = 0;
+    std::int64_t other = 0;
+    for (int rank = 0; rank < page_.size(); ++rank) {
+      const SharedPage::Times times = page_.times(rank, iterations)[i];
+      slowest = std::max(slowest, times.end - times.start);
+      other += times.other;
+      first = {std::min(first.start, times.start), std::min(first.end, times.end), 0};
+      last = {std::max(last.start, times.start), std::max(last.end, times.end), 0};
+    }
+    // All ranks share the CPUs, and so the time that any of them takes for something else.
+    const std::int64_t ops = std::max<std::int64_t>(slowest - other / page_.cpu_count(), 0);
+    cell.samples.push_back(static_cast<double>(ops) * 1e-3 * share);
+    skew_in.push_back(static_cast<double>(last.start - first.start) * 1e-3);
+    skew_out.push_back(static_cast<double>(last.end - first.end) * 1e-3);
+  }
+  cell.us = quantiles(cell.samples);
+  cell.skew_in = median(std::move(skew_in));
+  cell.skew_out = median(std::move(skew_out));
+}
+
+BlockRunner::CheckResult BlockRunner::check(bool timed_before) {
+  const std::uint64_t wrong_before = timed_before && contender_.computes() ? buffers_.wrong() : 0;
+  buffers_.poison_output();
+  page_.barrier();
+  run();
+  CheckResult result;
+  if (!contender_.computes()) return result;
+  const std::uint64_t hash = buffers_.hash();
+  result.wrong = static_cast<std::uint64_t>(
+      page_.sum(failure_.empty() ? static_cast<std::int64_t>(wrong_before + buffers_.wrong()) : 0));
+  if (buffers_.same_everywhere()) {
+    const auto root = static_cast<std::uint64_t>(page_.from_root(static_cast<std::int64_t>(hash)));
+    result.ranks_agree = page_.sum(hash == root || !failure_.empty() ? 0 : 1) == 0;
+    result.hash = root;
+  } else {
+    const std::uint64_t weighted = hash * (2 * static_cast<std::uint64_t>(page_.rank()) + 1);
+    result.hash = static_cast<std::uint64_t>(page_.sum(static_cast<std::int64_t>(weighted)));
+  }
+  return result;
+}
+
+}  // namespace c10d::bench

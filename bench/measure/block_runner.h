@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include "bench/measure/buffers.h"
+#include "bench/measure/shared_page.h"
+#include "bench/measure/subject.h"
+#include "bench/model/options.h"
+#include "bench/model/record.h"
+
+namespace c10d::bench {
+
+// One backend on one case: how its iterations run and what comes out of them. Every member is
+// collective over the ranks of the page, and a rank whose backend failed goes on to meet the
+// others, so that none of them waits for it.
+//
+// In a loop ranks meet once in a while, only to agree on going on. Between two meetings ops follow
+// each other as in a program, each timed by itself: ranks come to an op as the backend let them
+// out of the last one, on the CPUs where it left them.
+class BlockRunner {
+ public:
+  struct Settings {
+    bool dirty = true;
+    Sync sync = Sync::loop;
+    std::int64_t start_skew = 0;  // ns: ranks start up to this much late, by chance
+    std::uint64_t seed = 0;       // of that chance
+    double longest_burst = 0;     // seconds, with more ranks than CPUs; 0: one op in an iteration
+    double longest_loop = 0;      // seconds between two meetings, as far as one can tell before
+  };
+  BlockRunner(SharedPage& page, Contender& contender, Buffers& buffers, Settings settings)
+      : page_(page),
+        contender_(contender),
+        buffers_(buffers),
+        settings_(settings),
+        random_(settings.seed * 1000003 + static_cast<std::uint64_t>(page.rank())) {}
+
+  // Runs for about `seconds`, or `fixed` iterations when that is not negative; returns seconds per
+  // iteration, waits between iterations included, as rank 0 saw them.
+  double warm_up(double seconds, int fixed);
+  // `iterations` timed ones, or fewer once `seconds` have passed, but three at least. Only rank 0
+  // gets numbers: times, skews, samples.
+  CellRecord measure(std::uint64_t iterations, double seconds);
+
+  struct CheckResult {
+    std::uint64_t wrong = 0;
+    std::uint64_t hash = 0;
+    bool ranks_agree = true;  // where every rank must have the same result
+  };
+  // One untimed op into a poisoned output, compared with the oracle on every rank; before it, with
+  // `timed_before`, what the last timed op left.
+  CheckResult check(bool timed_before);
+
+  // What this rank's backend failed with, or empty.
+  const std::string& failure() const noexcept { return failure_; }
+  // Collective: whether it failed on any rank.
+  bool failed_anywhere() { return page_.sum(failure_.empty() ? 0 : 1) > 0; }
+
+ private:
+  void run() noexcept;
+  void wait_for_skew();
+  bool refreshes_much() const noexcept;
+  std::int64_t refresh() noexcept;
+  bool meet(std::int64_t deadline);
+  SharedPage::Times time_ops();
+  int burst_for(double per_op) const;
+  std::uint64_t loop_for(double per_op) const;
+  std::uint64_t loop_from(std::uint64_t first, std::uint64_t most, bool record);
+  std::uint64_t iterate(std::uint64_t count, std::int64_t deadline, bool record);
+  void summarise(CellRecord& cell) const;
+
+  SharedPage& page_;
+  Contender& contender_;
+  Buffers& buffers_;
+  Settings settings_;
+  std::mt19937_64 random_;
+  // The warm-up decides: runs of the ops in one iteration, and iterations between two meetings.
+  int burst_ = 1;
+  std::uint64_t loop_ = 1;
+  std::string failure_;
+};
+
+}  // namespace c10d::bench

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/measure/subject.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <optional>
+
+#include "c10d/backend.h"
+#include "c10d/env.h"
+#include "c10d/init.h"
+
+namespace c10d::bench {
+namespace {
+
+// The store of the control group, for groups that live no longer.
+std::shared_ptr<Store> borrow(Store& store) { return {std::shared_ptr<void>(), &store}; }
+
+// C10D_NATIVE_PLAN while a group is made: only then, and only by rank 0, is it read.
+class ForcedAlgorithm {
+ public:
+  explicit ForcedAlgorithm(const std::string& name) : before_(env(kName)), active_(!name.empty()) {
+    if (active_) ::setenv(kName, name.c_str(), 1);
+  }
+  ~ForcedAlgorithm() {
+    if (!active_) return;
+    if (before_)
+      ::setenv(kName, before_->c_str(), 1);
+    else
+      ::unsetenv(kName);
+  }
+  ForcedAlgorithm(const ForcedAlgorithm&) = delete;
+  ForcedAlgorithm& operator=(const ForcedAlgorithm&) = delete;
+
+ private:
+  static constexpr const char* kName = "C10D_NATIVE_PLAN";
+  std::optional<std::string> before_;
+  bool active_;
+};
+
+// The way of every user: through the funnel of a ProcessGroup.
+class GroupContender final : public Contender {
+ public:
+  GroupContender(const std::string& name, const ContenderContext& context) {
+    const ForcedAlgorithm forced(name == "native" ? context.algorithm : "");
+    groups_.push_back(init_process_group(options(name, context)));
+    std::vector<int> all(static_cast<std::size_t>(first().size()));
+    std::iota(all.begin(), all.end(), 0);
+    for (int i = 1; i < context.groups; ++i)
+      groups_.push_back(first().new_group(all, fmt::format("{}/{}", name, i)));
+  }
+
+  Support supports(const Query& query) const override { return groups_[0].supports(query); }
+  std::string description() const override { return groups_[0].description(); }
+  std::string algorithm(const Case& c, bool registered) const override {
+    const PlanReport report = groups_[0].plan({facts_of(c.op).kind, c.dtype, c.bytes, registered});
+    return report.options.empty() ? "" : report.options.front().name;
+  }
+  void run(std::span<const Op> ops, Flight flight) override {
+    if (flight == Flight::in_turn) {
+      for (const Op& op : ops) first().submit(op);
+      return;
+    }
+    works_.clear();
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      ProcessGroup& group = flight == Flight::one_per_group ? groups_.at(i) : first();
+      works_.push_back(group.submit(ops[i], {.async = true}));
+    }
+    for (const Work& work : works_) work.wait();
+  }
+  void shutdown() override {
+    for (auto group = groups_.rbegin(); group != groups_.rend(); ++group)
+      group->shutdown(std::chrono::seconds(10));
+  }
+  std::unique_ptr<Arena> arena(std::size_t bytes) override {
+    return std::make_unique<Arena>(first().allocate<std::uint8_t>(std::max<std::size_t>(bytes, 1)));
+  }
+
+ private:
+  static InitOptions options(const std::string& name, const ContenderContext& context) {
+    InitOptions init;
+    init.backend = name;
+    init.store = make_prefix_store(context.prefix, borrow(context.control->store()));
+    init.rank = context.control->rank();
+    init.size = context.control->size();
+    init.timeout = context.timeout;
+    init.token = context.token;
+    init.name = name;
+    return init;
+  }
+  ProcessGroup& first() noexcept { return groups_.front(); }
+  std::vector<ProcessGroup> groups_;  // the first, and subgroups of it with all of its ranks
+  std::vector<Work> works_;
+};
+
+// A backend without the funnel: no argument checks, no sequence of the group, no signature, no
+// recorder.
+class RawContender final : public Contender {
+ public:
+  RawContender(const std::string& name, const ContenderContext& context)
+      : backend_(make_backend(name, options(name, context))) {}
+
+  Support supports(const Query& query) const override { return backend_->supports(query); }
+  std::string description() const override { return backend_->description(); }
+  // The peers call their library's blocking functions, whatever the call says.
+  bool overlaps() const noexcept override { return false; }
+  void prepare(const Case&) override {
+    deadline_ = std::chrono::steady_clock::now() + std::chrono::hours(1);
+  }
+  void run(std::span<const Op> ops, Flight) override {
+    for (const Op& op : ops) {
+      std::uint64_t& sequence = is_point_to_point(kind_of(op)) ? messages_ : collectives_;
+      backend_->launch(Call{op, ++sequence, 0, deadline_, false, 0}).wait();
+    }
+  }
+  void shutdown() override {
+    backend_->shutdown(std::chrono::steady_clock::now() + std::chrono::seconds(10));
+  }
+
+ private:
+  static BackendContext options(const std::string& name, const ContenderContext& context) {
+    BackendContext backend;
+    backend.rank = context.control->rank();
+    backend.size = context.control->size();
+    backend.group = name;
+    backend.members = context.control->members();
+    backend.store = make_prefix_store(name, borrow(context.control->store()));
+    backend.token = context.token;
+    backend.timeout = context.timeout;
+    return backend;
+  }
+  std::unique_ptr<Backend> backend_;
+  Deadline deadline_{};
+  std::uint64_t collectives_ = 0;
+  std::uint64_t messages_ = 0;
+};
+
+// Source and target, as often as no byte is in a cache.
+std::uint64_t pairs_of(const Case& c) {
+  constexpr std::uint64_t kCold = std::uint64_t{16} << 20;
+  constexpr std::uint64_t kBeyondCaches = std::uint64_t{256} << 20;
+  const bool cold = c.bytes > kCold || c.cache != Cache::hot;
+  if (!cold || c.bytes == 0) return 1;
+  return std::max<std::uint64_t>(2, std::max(kBeyondCaches, c.walk) / (2 * c.bytes));
+}
+
+class MemcpyContender final : public Contender {
+ public:
+  explicit MemcpyContender(int rank) : rank_(rank) {}
+
+  Support supports(const Query& query) const override {
+    if (query.op == OpKind::barrier) return {false, "a barrier copies nothing", ""};
+    return {};
+  }
+  std::string description() const override { return "one core, std::memcpy; cold above 16 MiB"; }
+  bool computes() const noexcept override { return false; }
+  void prepare(const Case& c) override {
+    if (rank_ != 0) return;
+    bytes_ = c.bytes;
+    copies_ = c.concurrent;
+    pair_ = 0;
+    pairs_ = pairs_of(c);
+    if (!arena_ || arena_->bytes() < memcpy_bytes(c))
+      arena_ = std::make_unique<Arena>(memcpy_bytes(c));
+  }
+  void run(std::span<const Op>, Flight) override {
+    if (rank_ != 0) return;
+    for (int i = 0; i < copies_; ++i) {
+      auto* from = static_cast<std::byte*>(arena_->data()) + 2 * bytes_ * pair_;
+      std::memcpy(from + bytes_, from, bytes_);
+      asm volatile("" : : "r"(from) : "memory");
+      pair_ = (pair_ + 1) % pairs_;
+    }
+  }
+
+ private:
+  int rank_;
+  std::uint64_t bytes_ = 0;
+  int copies_ = 1;
+  std::uint64_t pairs_ = 1;
+  std::uint64_t pair_ = 0;
+  std::unique_ptr<Arena> arena_;
+};
+
+}  // namespace
+
+std::uint64_t memcpy_bytes(const Case& c) { return 2 * c.bytes * pairs_of(c); }
+
+std::unique_ptr<Contender> make_memcpy_contender(int rank) {
+  return std::make_unique<MemcpyContender>(rank);
+}
+
+std::unique_ptr<Contender> make_contender(const std::string& name,
+                                          const ContenderContext& context) {
+  if (name == "memcpy") return make_memcpy_contender(context.control->rank());
+  if (name.starts_with("raw:")) return std::make_unique<RawContender>(name, context);
+  return std::make_unique<GroupContender>(name, context);
+}
+
+}  // namespace c10d::bench

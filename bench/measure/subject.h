@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "bench/measure/arena.h"
+#include "bench/model/cases.h"
+#include "c10d/collective.h"
+#include "c10d/process_group.h"
+
+namespace c10d::bench {
+
+// How the ops of one iteration run: each when the last is done; all started, then all waited for;
+// or so, with the i-th on the i-th of several groups.
+enum class Flight : std::uint8_t { in_turn, together, one_per_group };
+
+// What is measured: one column of the table.
+class Contender {
+ public:
+  virtual ~Contender() = default;
+
+  virtual Support supports(const Query& query) const = 0;
+  virtual std::string description() const = 0;
+  // Whether its results follow the oracle; a plain memcpy has none.
+  virtual bool computes() const noexcept { return true; }
+  // Whether several ops can be in flight at once.
+  virtual bool overlaps() const noexcept { return true; }
+  // Before the blocks of a case.
+  virtual void prepare(const Case&) {}
+  // Throws what failed.
+  virtual void run(std::span<const Op> ops, Flight flight) = 0;
+  // What it will run for the case, in buffers that are registered with it or not; empty: unknown.
+  virtual std::string algorithm(const Case&, bool /*registered*/) const { return ""; }
+  virtual void shutdown() {}
+  // Collective: memory that the backend can reach best; plain memory where it has none such.
+  virtual std::unique_ptr<Arena> arena(std::size_t bytes) { return std::make_unique<Arena>(bytes); }
+};
+
+struct ContenderContext {
+  ProcessGroup* control = nullptr;  // gives the store, the members and the ranks
+  Duration timeout{};
+  std::string token;             // the job's secret; empty: from the environment
+  std::string prefix = "group";  // of its keys: a new one for each group of that name
+  std::string algorithm = {};    // native: as C10D_NATIVE_PLAN takes it; empty: as it chooses
+  int groups = 1;                // for ops in flight at once
+};
+// Collective. Throws DistBackendError (unsupported) with the reason when the name is not available
+// here.
+std::unique_ptr<Contender> make_contender(const std::string& name, const ContenderContext& context);
+
+// One core that copies S bytes: what any collective is held against. Above 16 MiB no byte is in a
+// cache.
+std::unique_ptr<Contender> make_memcpy_contender(int rank);
+// What it allocates for the case, on rank 0 alone.
+std::uint64_t memcpy_bytes(const Case& c);
+
+}  // namespace c10d::bench

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/model/bandwidth.h"
+
+namespace c10d::bench {
+namespace {
+
+// The bytes that the ranks together must at least read and write, whatever the algorithm.
+std::uint64_t least_traffic(const Case& c, int ranks) {
+  const auto n = static_cast<std::uint64_t>(ranks);
+  const std::uint64_t s = c.bytes;
+  switch (c.op) {
+    case BenchOp::all_reduce:
+    case BenchOp::all_to_all:
+    case BenchOp::all_to_all_v:
+      return 2 * n * s;
+    case BenchOp::broadcast:
+    case BenchOp::reduce:
+      return (n + 1) * s;
+    case BenchOp::all_gather:
+    case BenchOp::all_gather_v:
+    case BenchOp::reduce_scatter:
+    case BenchOp::reduce_scatter_v:
+      return n * s + s;
+    case BenchOp::gather:
+    case BenchOp::gather_v:
+    case BenchOp::scatter:
+    case BenchOp::scatter_v:
+    case BenchOp::send:
+    case BenchOp::isend:
+      return 2 * s;
+    case BenchOp::barrier:
+      break;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void put_bandwidth(const Case& c, int ranks, CellRecord& cell) {
+  if (c.bytes == 0 || cell.us.p50 <= 0) return;
+  const double per_us = c.concurrent * 1e-3 / cell.us.p50;
+  cell.alg = static_cast<double>(c.bytes) * per_us;
+  cell.mem = static_cast<double>(least_traffic(c, ranks)) * per_us;
+}
+
+}  // namespace c10d::bench

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/model/cases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "c10d/error.h"
+
+namespace c10d::bench {
+
+const std::vector<OpFacts>& op_facts() {
+  static const std::vector<OpFacts> facts = {
+      {BenchOp::all_reduce, "all_reduce", OpKind::all_reduce, false, true, false, false,
+       "every rank gets the reduction of all vectors"},
+      {BenchOp::broadcast, "broadcast", OpKind::broadcast, true, true, false, false,
+       "every rank gets the root's vector"},
+      {BenchOp::all_gather, "all_gather", OpKind::all_gather, false, true, true, false,
+       "every rank gets every shard"},
+      {BenchOp::reduce_scatter, "reduce_scatter", OpKind::reduce_scatter, false, true, true, false,
+       "every rank gets its shard of the reduction"},
+      {BenchOp::reduce, "reduce", OpKind::reduce, true, true, false, false,
+       "the root gets the reduction"},
+      {BenchOp::gather, "gather", OpKind::gather, true, true, true, false,
+       "the root gets every shard"},
+      {BenchOp::scatter, "scatter", OpKind::scatter, true, true, true, false,
+       "every rank gets its shard of the root's buffer"},
+      {BenchOp::all_to_all, "all_to_all", OpKind::all_to_all, false, false, true, false,
+       "every rank gets one shard of every rank"},
+      {BenchOp::barrier, "barrier", OpKind::barrier, false, false, false, false,
+       "no rank leaves before all have come"},
+      {BenchOp::send, "send", OpKind::send, false, false, false, false,
+       "send and recv: ping-pong in pairs, half a round trip"},
+      {BenchOp::isend, "isend", OpKind::send, false, false, false, false,
+       "isend and irecv: a window both ways in pairs, per message"},
+      {BenchOp::all_gather_v, "all_gather_v", OpKind::all_gather_v, false, false, true, true,
+       "all_gather of shards that differ in size"},
+      {BenchOp::reduce_scatter_v, "reduce_scatter_v", OpKind::reduce_scatter_v, false, false, true,
+       true, "reduce_scatter to shards that differ in size"},
+      {BenchOp::gather_v, "gather_v", OpKind::gather_v, true, false, true, true,
+       "gather of shards that differ in size"},
+      {BenchOp::scatter_v, "scatter_v", OpKind::scatter_v, true, false, true, true,
+       "scatter of shards that differ in size"},
+      {BenchOp::all_to_all_v, "all_to_all_v", OpKind::all_to_all_v, false, false, true, true,
+       "all_to_all of shards that differ in size"},
+  };
+  return facts;
+}
+
+const OpFacts& facts_of(BenchOp op) { return op_facts()[static_cast<std::size_t>(op)]; }
+
+std::string_view to_string(Place place) { return place == Place::in ? "in" : "out"; }
+
+std::string_view to_string(Cache cache) {
+  switch (cache) {
+    case Cache::hot:
+      return "hot";
+    case Cache::rotate:
+      return "rotate";
+    case Cache::cold:
+      break;
+  }
+  return "cold";
+}
+
+namespace {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replace = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replace, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string_view nearest_name(std::string_view word, const std::vector<std::string_view>& names) {
+  std::string_view best;
+  std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
+  for (const std::string_view name : names) {
+    const std::size_t distance = edit_distance(word, name);
+    if (distance < best_distance) {
+      best = name;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+BenchOp bench_op_from_string(std::string_view name) {
+  if (name == "recv") return BenchOp::send;
+  if (name == "irecv") return BenchOp::isend;
+  std::vector<std::string_view> names;
+  for (const OpFacts& facts : op_facts()) {
+    if (facts.name == name) return facts.op;
+    names.push_back(facts.name);
+  }
+  const std::string_view near = nearest_name(name, names);
+  if (!near.empty())
+    throw InvalidArgument(fmt::format("unknown op '{}': did you mean {}?", name, near));
+  throw InvalidArgument(fmt::format("unknown op '{}': one of {}", name, fmt::join(names, " ")));
+}
+
+std::uint64_t shard_of(const Case& c, int ranks, int index) {
+  const bool last = index == ranks - 1 && index % 2 == 0;
+  if (!facts_of(c.op).uneven || last) return c.shard;
+  return index % 2 == 0 ? c.shard + c.shard / 4 : c.shard - c.shard / 4;
+}
+
+std::uint64_t shards_before(const Case& c, int ranks, int index) {
+  std::uint64_t before = 0;
+  for (int i = 0; i < index; ++i) before += shard_of(c, ranks, i);
+  return before;
+}
+
+CellKey key_of(const Case& c) {
+  const OpFacts& facts = facts_of(c.op);
+  CellKey key;
+  key.op = facts.name;
+  if (c.op != BenchOp::barrier) key.dtype = to_string(c.dtype);
+  if (is_reduction(facts.kind)) key.redop = to_string(c.redop);
+  key.place = to_string(c.place);
+  key.root = facts.rooted ? c.root : -1;
+  key.bytes = c.bytes;
+  if (c.op != BenchOp::barrier) key.cache = to_string(c.cache);
+  key.concurrent = c.concurrent;
+  return key;
+}
+
+namespace {
+
+// Adds the sizes of one (op, dtype, redop, root, place) line of the sweep.
+void expand_sizes(const Sweep& sweep, Case c, int ranks, std::vector<Case>& cases) {
+  const OpFacts& facts = facts_of(c.op);
+  if (c.op == BenchOp::barrier) {
+    cases.push_back(c);
+    return;
+  }
+  const std::uint64_t shards = facts.sharded ? static_cast<std::uint64_t>(ranks) : 1;
+  const std::uint64_t unit = shards * size_of(c.dtype);
+  std::set<std::uint64_t> seen;
+  for (const std::uint64_t size : sweep.sizes) {
+    c.shard = std::max<std::uint64_t>(1, size / unit);
+    c.bytes = c.shard * unit;
+    if (c.cache == Cache::rotate && sweep.last_level > 0 && c.bytes >= sweep.last_level) continue;
+    if (seen.insert(c.bytes).second) cases.push_back(c);
+  }
+}
+
+// Adds the sizes of one (op, dtype, redop, root, place) line in each state of the caches.
+void expand_caches(const Sweep& sweep, Case c, int ranks, std::vector<Case>& cases) {
+  c.concurrent = is_point_to_point(facts_of(c.op).kind) ? 1 : sweep.concurrent;
+  for (const Cache cache : sweep.caches) {
+    if (c.op == BenchOp::barrier && cache != sweep.caches.front()) continue;
+    c.cache = cache;
+    expand_sizes(sweep, c, ranks, cases);
+  }
+}
+
+}  // namespace
+
+std::vector<Case> expand(const Sweep& sweep, int ranks) {
+  std::vector<Case> cases;
+  for (const BenchOp op : sweep.ops) {
+    const OpFacts& facts = facts_of(op);
+    const bool reduces = is_reduction(facts.kind);
+    for (const DType dtype : sweep.dtypes) {
+      for (const ReduceOp::Kind redop : sweep.redops) {
+        if (!reduces && redop != sweep.redops.front()) continue;
+        if (reduces && !why_unsupported(redop, dtype).empty()) continue;
+        for (const int root : sweep.roots) {
+          if (!facts.rooted && root != sweep.roots.front()) continue;
+          for (const Place place : sweep.places) {
+            if (place == Place::in && !facts.in_place) continue;
+            Case c;
+            c.op = op;
+            c.dtype = dtype;
+            c.redop = redop;
+            c.root = root;
+            c.place = place;
+            expand_caches(sweep, c, ranks, cases);
+          }
+        }
+      }
+      if (op == BenchOp::barrier) break;
+    }
+  }
+  return cases;
+}
+
+std::vector<std::uint64_t> size_range(std::uint64_t min, std::uint64_t max, double factor,
+                                      std::uint64_t step) {
+  std::vector<std::uint64_t> sizes;
+  for (std::uint64_t size = min; size <= max;) {
+    sizes.push_back(size);
+    const std::uint64_t next =
+        step > 0 ? size + step : static_cast<std::uint64_t>(static_cast<double>(size) * factor);
+    size = std::max(next, size + 1);
+  }
+  return sizes;
+}
+
+std::vector<std::size_t> block_order(std::size_t count, bool random, std::uint64_t seed, int launch,
+                                     std::size_t case_index, int block) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (!random) {
+    if (block % 2 == 1) std::reverse(order.begin(), order.end());
+    return order;
+  }
+  std::seed_seq mix{seed, seed >> 32, static_cast<std::uint64_t>(launch),
+                    static_cast<std::uint64_t>(case_index), static_cast<std::uint64_t>(block)};
+  std::mt19937_64 generator(mix);
+  for (std::size_t i = count; i > 1; --i) std::swap(order[i - 1], order[generator() % i]);
+  return order;
+}
+
+int window_of(const Case& c, int asked) {
+  constexpr std::uint64_t kInFlight = std::uint64_t{64} << 20;
+  const std::uint64_t fit =
+      std::max<std::uint64_t>(1, kInFlight / std::max<std::uint64_t>(1, c.bytes));
+  return static_cast<int>(std::min<std::uint64_t>(fit, static_cast<std::uint64_t>(asked)));
+}
+
+int burst_of(const Case& c) {
+  if (c.cache == Cache::cold) return 1;  // what flushes the caches is not to be timed
+  constexpr std::uint64_t kTogether = std::uint64_t{4} << 20;
+  constexpr std::uint64_t kMost = 64;
+  return static_cast<int>(
+      std::clamp<std::uint64_t>(kTogether / std::max<std::uint64_t>(1, c.bytes), 1, kMost));
+}
+
+namespace {
+
+// Of one op.
+Footprint footprint_of(const Case& c, int ranks, int window) {
+  const auto n = static_cast<std::uint64_t>(ranks);
+  const std::uint64_t shard = c.shard * size_of(c.dtype);
+  const std::uint64_t largest = shard_of(c, ranks, 0) * size_of(c.dtype);
+  Footprint bytes{largest, largest};
+  switch (c.op) {
+    case BenchOp::barrier:
+      return {};
+    case BenchOp::isend:
+      bytes.output = shard * static_cast<std::uint64_t>(window_of(c, window));
+      break;
+    case BenchOp::all_gather:
+    case BenchOp::gather:
+    case BenchOp::all_gather_v:
+    case BenchOp::gather_v:
+      bytes.output = n * shard;
+      break;
+    case BenchOp::reduce_scatter:
+    case BenchOp::scatter:
+    case BenchOp::reduce_scatter_v:
+    case BenchOp::scatter_v:
+      bytes.input = n * shard;
+      break;
+    case BenchOp::all_to_all:
+    case BenchOp::all_to_all_v:
+      bytes = {n * shard, n * shard};
+      break;
+    default:
+      break;
+  }
+  // In place the op works on one buffer, and the other one keeps the input for the next iteration.
+  if (c.place == Place::in) bytes.output = std::max(bytes.input, bytes.output);
+  return bytes;
+}
+
+}  // namespace
+
+Footprint stride_of(const Case& c, int ranks, int window) {
+  constexpr std::uint64_t kPair = 128;
+  const Footprint one = footprint_of(c, ranks, window);
+  return {(one.input + kPair - 1) / kPair * kPair, (one.output + kPair - 1) / kPair * kPair};
+}
+
+std::uint64_t sets_of(const Case& c, int ranks, int window) {
+  if (c.cache != Cache::rotate || c.op == BenchOp::barrier) return 1;
+  const Footprint stride = stride_of(c, ranks, window);
+  // What stays where it is when a case is in place does not count.
+  const std::uint64_t moving = (c.place == Place::in ? stride.output : stride.sum()) *
+                               static_cast<std::uint64_t>(c.concurrent);
+  return std::max<std::uint64_t>(2, c.walk / moving + 1);
+}
+
+Footprint memory_of(const Case& c, int ranks, int window) {
+  const Footprint stride = stride_of(c, ranks, window);
+  const std::uint64_t slots = sets_of(c, ranks, window) * static_cast<std::uint64_t>(c.concurrent);
+  return {stride.input * (c.place == Place::in ? 1 : slots), stride.output * slots};
+}
+
+}  // namespace c10d::bench

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/report/banner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "bench/model/bandwidth.h"
+#include "bench/text/format.h"
+
+namespace c10d::bench {
+namespace {
+
+using Parts = std::vector<std::string>;
+
+Parts host_parts(const Results& results) {
+  std::map<std::string, std::vector<double>> buckets;
+  for (const CellRecord& cell : results.cells)
+    if (cell.rtt) buckets[cell.rtt->bucket].push_back(cell.rtt->before);
+  Parts parts = {machine_text(results.environments.front())};
+  for (auto& [bucket, values] : buckets)
+    parts.push_back(fmt::format("rtt 0-1 {} us {} ({} block{})", microseconds_text(median(values)),
+                                bucket, values.size(), values.size() == 1 ? "" : "s"));
+  return parts;
+}
+
+Parts library_parts(const Results& results, const Summary& summary) {
+  const Json libs = results.environments.front().value("libs", Json::object());
+  Parts parts;
+  for (const std::string& name : summary.backends) {
+    const auto lib = libs.find(name);
+    if (lib == libs.end() || !lib->contains("about")) continue;
+    const std::string about = (*lib)["about"].get<std::string>();
+    parts.push_back(about.starts_with(name) ? about : fmt::format("{}: {}", name, about));
+  }
+  return parts;
+}
+
+// The CPUs of each rank, or those that all share.
+Parts placement_parts(const Results& results) {
+  const Json cpus = results.environments.front().value("cpus", Json::array());
+  Parts parts;
+  std::set<std::string> different;
+  for (const Json& text : cpus) {
+    parts.push_back(fmt::format("{} on CPU {}", parts.size(), text.get<std::string>()));
+    different.insert(text.get<std::string>());
+  }
+  if (different.size() != 1) return parts;
+  return {fmt::format("{}, all on CPU{} {}", parts.size(),
+                      different.begin()->find_first_of(",-") == std::string::npos ? "" : "s",
+                      *different.begin())};
+}
+
+// What one core, two cores and the loopback can do, where the run looked.
+Parts path_parts(const Results& results) {
+  Parts parts;
+  for (const CeilRecord& ceil : results.ceilings) {
+    if (ceil.kind == "memcpy" && ceil.level.empty()) continue;
+    const std::string name = ceil.kind == "memcpy" ? "memcpy " + ceil.level
+                             : ceil.kind == "shm"  ? "shm pair"
+                                                   : "tcp lo";
+    parts.push_back(ceil.gbps ? fmt::format("{} {:.1f} GB/s", name, *ceil.gbps)
+                              : fmt::format("{} {} us one way", name, microseconds_text(ceil.us)));
+  }
+  return parts;
+}
+
+// memcpy at up to four of the sizes that were run.
+Parts copy_parts(const Results& results) {
+  std::map<std::uint64_t, std::vector<double>> speeds;
+  for (const CeilRecord& ceil : results.ceilings)
+    if (ceil.kind == "memcpy" && ceil.level.empty() && ceil.hot && ceil.gbps && ceil.bytes >= 4096)
+      speeds[ceil.bytes].push_back(*ceil.gbps);
+  Parts parts;
+  const std::size_t step = std::max<std::size_t>(1, (speeds.size() + 2) / 4);
+  std::size_t i = 0;
+  for (auto& [bytes, values] : speeds)
+    if (i++ % step == 0 || i == speeds.size())
+      parts.push_back(fmt::format("{:.1f} at {}", median(values), bytes_text(bytes)));
+  if (!parts.empty()) parts.front() = "memcpy beside the cells, one core, GB/s: " + parts.front();
+  return parts;
+}
+
+std::string check_text(const Results& results, const Summary& summary) {
+  if (summary.measured == 0) return "nothing was measured";
+  if (summary.wrong > 0)
+    return fmt::format("WRONG DATA: {} elements differ from the oracle", summary.wrong);
+  const bool differ = std::any_of(
+      results.warnings.begin(), results.warnings.end(),
+      [](const WarnRecord& warn) { return warn.code == "W003" || warn.code == "W005"; });
+  std::set<std::pair<CellKey, std::string>> checked;
+  for (const CellRecord& cell : results.cells)
+    if (!cell.hash.empty() && !is_control(cell.backend)) checked.insert({cell.key, cell.backend});
+  if (checked.empty()) return "off: results were not compared with the oracle";
+  return fmt::format("all {} cells exact against the oracle{}", checked.size(),
+                     differ ? "" : "; result hash equal across ranks, launches and backends");
+}
+
+bool needs_quotes(const std::string& word) {
+  return word.empty() ||
+         word.find_first_not_of(
+             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=,.:/+%@") !=
+             std::string::npos;
+}
+
+// Files of before there was a loop have no word of it.
+std::string sync_text(std::string_view sync) {
+  if (sync == "loop") return "loop: ops follow each other, as in a program";
+  if (sync == "barrier") return "barrier: each op alone, after a sleep";
+  return "window: each op alone, at an agreed start time";
+}
+
+}  // namespace
+
+std::string command_text(const Json& run) {
+  if (!run.is_object() || !run.contains("argv")) return "";
+  std::vector<std::string> words = run["argv"].get<std::vector<std::string>>();
+  if (!words.empty()) words.front() = "c10d-bench";
+  for (std::string& word : words)
+    if (needs_quotes(word)) word = "'" + word + "'";
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+std::string machine_text(const Json& environment) {
+  const int cores = environment.value("cores", 0);
+  const int numa = environment.value("numa", 1);
+  const std::string virt = environment.value("virt", "");
+  return fmt::format("{} CPU{}, {}, {} NUMA node{}{}, Linux {}", cores, cores == 1 ? "" : "s",
+                     environment.value("cpu", ""), numa, numa == 1 ? "" : "s",
+                     virt.empty() || virt == "none" ? "" : ", VM", environment.value("kernel", ""));
+}
+
+std::string header_text(const Results& results, const Summary& summary, std::size_t width) {
+  const Json& run = results.run;
+  std::string text =
+      fmt::format("{} · schema 1 · run {} · seed {}\n", run.value("tool", "c10d-bench"),
+                  run.value("id", "?"), run.value("seed", std::uint64_t{0}));
+  const auto entry = [&](std::string_view label, const Parts& parts) {
+    text += entry_text(label, parts, width);
+  };
+  entry("units", {"time of the slowest rank per iteration", "bandwidths in GB/s (1e9 B/s)",
+                  "S as in nccl-tests"});
+  entry("sync", {sync_text(run.value("sync", "window"))});
+  if (!results.environments.empty()) {
+    entry("host", host_parts(results));
+    entry("ranks", placement_parts(results));
+    entry("libs", library_parts(results, summary));
+  }
+  entry("ceil", path_parts(results));
+  entry("copy", copy_parts(results));
+  entry("check", {check_text(results, summary)});
+  entry("busbw", {"n/a (shared memory): the ranks of one host share it"});
+  return text;
+}
+
+namespace {
+
+std::string control_text(const ControlRecord& control) {
+  const std::string name =
+      control.kind == "aa" ? "A/A " + control.backend : "solo " + control.backend;
+  if (!control.ratio.ci95)
+    return fmt::format("{} {}, one block: no interval", name, ratio_text(control.ratio));
+  return fmt::format("{} {} {}", name, ratio_text(control.ratio), to_string(control.trust));
+}
+
+// Each warning once; of cells the first few, with the words to see these again.
+Parts warning_lines(const Results& results, const std::string& json) {
+  constexpr std::size_t kCells = 5;
+  Parts lines;
+  Parts cells;
+  std::set<std::string> said;
+  std::size_t more = 0;
+  for (const WarnRecord& warn : results.warnings) {
+    if (!said.insert(warn.text).second) continue;
+    if (!warn.only.empty() && cells.size() == kCells) {
+      ++more;
+      continue;
+    }
+    if (!warn.only.empty()) cells.push_back(warn.only);
+    lines.push_back(fmt::format("{} {}", warn.code, warn.text));
+  }
+  if (more > 0)
+    lines.push_back(fmt::format("and so {} more cells: all of them stand in --json", more));
+  if (cells.empty()) return lines;
+  const std::string only = fmt::format("--only {}", fmt::join(cells, ","));
+  lines.push_back(
+      json.empty() || json == "-"
+          ? fmt::format("see them again: the line below with {}", only)
+          : fmt::format("see them again: c10d-bench {} --replay {} {}",
+                        results.run.is_object() ? results.run.value("command", "run") : "run", json,
+                        only));
+  return lines;
+}
+
+}  // namespace
+
+std::string footer_text(const Results& results, const Summary& summary, int exit_code,
+                        const std::string& json, std::size_t width) {
+  std::string text = "\n";
+  const auto line = [&](const char* label, const std::string& value) {
+    text += fmt::format("{:<6} {}\n", label, value);
+  };
+  if (!summary.compares.empty())
+    line("ratio", fmt::format("time / time of {}: above 1 is slower{}", summary.backends.front(),
+                              summary.launches > 1 ? "" : "; intervals within one launch only"));
+  Parts controls;
+  for (const ControlRecord& control : summary.controls) controls.push_back(control_text(control));
+  text += entry_text("ctl", controls, width);
+  for (const std::string& note : skip_notes(summary)) line("skip", note);
+  for (const std::string& warning : warning_lines(results, json)) line("warn", warning);
+  if (!results.complete)
+    line("end", fmt::format("incomplete: the run ended early with exit code {}", exit_code));
+  line("again", command_text(results.run));
+  return text;
+}
+
+std::string to_ascii(std::string text) {
+  std::size_t at = 0;
+  while ((at = text.find("·", at)) != std::string::npos)
+    text.replace(at, std::string_view("·").size(), "|");
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0x80U) != 0; },
+      '?');
+  return text;
+}
+
+}  // namespace c10d::bench

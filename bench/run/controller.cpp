@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/run/controller.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string_view>
+#include <thread>
+
+#include "bench/measure/case_list.h"
+#include "bench/measure/machine.h"
+#include "bench/measure/native_algorithms.h"
+#include "bench/measure/rank.h"
+#include "bench/measure/subject.h"
+#include "bench/run/roofline.h"
+#include "bench/run/session.h"
+#include "bench/run/signal_guard.h"
+#include "bench/text/format.h"
+#include "c10d/backend.h"
+#include "c10d/env.h"
+#include "c10d/error.h"
+#include "c10d/launch.h"
+
+namespace c10d::bench {
+namespace {
+
+// The records of rank 0, as they come: a pipe that the rank opens by its path in /proc, whoever its
+// parent is.
+class RecordPipe {
+ public:
+  explicit RecordPipe(Session& session) {
+    if (pipe2(ends_, O_CLOEXEC) != 0)
+      throw_failure({.code = Code::out_of_resources,
+                     .message = fmt::format("no pipe: {}", std::strerror(errno))});
+    reader_ = std::thread([this, &session] { read_all(session); });
+  }
+  // Ends once every writer is gone, which the end of the launch brings about.
+  ~RecordPipe() {
+    close(ends_[1]);
+    reader_.join();
+    close(ends_[0]);
+  }
+  RecordPipe(const RecordPipe&) = delete;
+  RecordPipe& operator=(const RecordPipe&) = delete;
+  std::string path() const { return fmt::format("/proc/{}/fd/{}", getpid(), ends_[1]); }
+
+ private:
+  void read_all(Session& session) {
+    std::string pending;
+    std::array<char, 65536> chunk;
+    for (;;) {
+      const ssize_t got = read(ends_[0], chunk.data(), chunk.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) return;
+      pending.append(chunk.data(), static_cast<std::size_t>(got));
+      std::size_t from = 0;
+      for (std::size_t end; (end = pending.find('\n', from)) != std::string::npos; from = end + 1)
+        take(session, pending.substr(from, end - from));
+      pending.erase(0, from);
+    }
+  }
+  static void take(Session& session, const std::string& text) {
+    try {
+      session.take(Json::parse(text));
+    } catch (const nlohmann::json::exception& error) {
+      session.show(fmt::format("c10d-bench: a record of rank 0 cannot be read: {}", error.what()));
+    }
+  }
+  int ends_[2] = {-1, -1};
+  std::thread reader_;
+};
+
+int run_as_worker(const Options& options) {
+  std::ofstream results;
+  return run_rank(options, [&](const Json& line) {
+    if (!results.is_open()) results.open(options.results, std::ios::binary);
+    results << line_text(line) << std::endl;
+  });
+}
+
+// What a launcher has decided.
+void follow_launcher(const LaunchInfo& info, Options& options) {
+  if (options.ranks != 0 && options.ranks != info.size)
+    throw InvalidArgument(fmt::format("-n {}: {} started {} ranks ({}); leave -n out",
+                                      options.ranks, info.launcher, info.size,
+                                      fmt::join(info.evidence, " ")));
+  options.ranks = info.size;
+  options.launches = 1;
+}
+
+int run_under_launcher(const Options& options, std::size_t cases, const LaunchInfo& info) {
+  if (info.rank != 0) return run_rank(options, [](const Json&) {});
+  const HeldSignals held;
+  Session session(options, info.size, cases, info.launcher);
+  // The others end by it, and this rank cannot go on alone. What it waits for may never come.
+  const SignalWatch watch(held, [&](int signal) {
+    try {
+      _exit(session.finish(128 + signal));
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "c10d-bench: {}\n", error.what());
+      _exit(128 + signal);
+    }
+  });
+  if (options.control == Control::solo && options.command == Command::compare)
+    session.warn("W008", "--control solo: needs launches of its own, and so no launcher; left out");
+  const int code = run_rank(options, [&](const Json& line) { session.take(line); });
+  return session.finish(code);
+}
+
+bool needs_mpirun(const Options& options) {
+  return std::any_of(options.backends.begin(), options.backends.end(),
+                     [](const std::string& name) { return name == "mpi" || name == "raw:mpi"; });
+}
+
+// `solo` is the backend to measure alone; empty: all of them together.
+LaunchOptions launch_options(const Options& options, int ranks, const std::string& flavour,
+                             int number, const std::string& results, const std::string& solo) {
+  LaunchOptions launch;
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  if (flavour.empty()) {
+    launch.ranks = ranks;
+  } else {
+    launch.command = {self, "exec-mpirun", std::to_string(ranks), flavour};
+  }
+  launch.command.push_back(self);
+  launch.command.insert(launch.command.end(), options.argv.begin() + 1, options.argv.end());
+  for (const std::string& argument : {std::string("--worker-launch"), std::to_string(number),
+                                      std::string("--worker-results"), results})
+    launch.command.push_back(argument);
+  if (!solo.empty()) launch.command.insert(launch.command.end(), {"--worker-solo", solo});
+  return launch;
+}
+
+struct Plan {
+  std::size_t cases = 0;
+  std::uint64_t bytes_per_rank = 0;
+  std::uint64_t copied_bytes = 0;  // on rank 0 alone, by each plain copy
+  double seconds = 0;
+};
+
+Plan plan_of(const Options& options, int ranks) {
+  Plan plan;
+  Footprint most;
+  for (const Case& c : cases_of(options, ranks)) {
+    ++plan.cases;
+    const Footprint one = memory_of(c, ranks, options.window);
+    most = {std::max(most.input, one.input), std::max(most.output, one.output)};
+    plan.copied_bytes = std::max(plan.copied_bytes, memcpy_bytes(c));
+  }
+  plan.bytes_per_rank = most.sum();
+  // One for %ceil, and one for a column.
+  if (std::find(options.backends.begin(), options.backends.end(), "memcpy") !=
+      options.backends.end())
+    plan.copied_bytes *= 2;
+  plan.seconds = static_cast<double>(plan.cases * options.backends.size()) * options.seconds *
+                 options.launches * 1.5;
+  return plan;
+}
+
+void print_plan(const Options& options, const Plan& plan, int ranks, const LaunchInfo& info) {
+  fmt::print("cases     {} (op x dtype x redop x root x place x size)\n", plan.cases);
+  fmt::print("backends  {}\n", fmt::join(options.backends, " "));
+  fmt::print("ranks     {} on this host{}\n", ranks,
+             info.launcher == "none" && needs_mpirun(options) ? ", started by mpirun" : "");
+  fmt::print("blocks    {} launch{} x {}\n", options.launches, options.launches == 1 ? "" : "es",
+             options.blocks);
+  fmt::print("memory    {} per rank for buffers\n", bytes_text(plan.bytes_per_rank));
+  fmt::print("time      about {}\n", seconds_text(plan.seconds));
+  if (!info.evidence.empty())
+    fmt::print("launcher  {}: {}\n", info.launcher, fmt::join(info.evidence, " "));
+}
+
+// One set of fresh processes, to its end; returns its exit code.
+int run_launch(const Options& options, int ranks, const std::string& flavour, Session& session,
+               int number, const std::string& solo) {
+  auto pipe = std::make_unique<RecordPipe>(session);
+  LaunchOptions launch_with = launch_options(options, ranks, flavour, number, pipe->path(), solo);
+  launch_with.on_line = [&](int rank, bool, std::string_view line) {
+    session.show(flavour.empty() ? fmt::format("[{}] {}", rank, line) : std::string(line));
+  };
+  const LaunchResult result = launch(launch_with);
+  pipe.reset();  // every record of this launch has been taken
+  for (const RankResult& rank : result.ranks)
+    if (rank.rank == result.first_failed && rank.signal != 0 && result.forwarded_signal == 0)
+      session.show(fmt::format("c10d-bench: {} (pid {}) was killed by signal {} ({})",
+                               flavour.empty() ? fmt::format("rank {}", rank.rank) : "mpirun",
+                               rank.pid, rank.signal, sigdescr_np(rank.signal)));
+  // mpirun makes an exit code of its own of a signal that was meant for the run.
+  return result.forwarded_signal != 0 ? 128 + result.forwarded_signal : result.exit_code;
+}
+
+// Only context for the numbers: a run does not fail for want of it.
+void take_ceilings(Session& session) {
+  try {
+    for (const CeilRecord& ceiling : measure_ceilings()) session.take(to_json(ceiling));
+  } catch (const std::exception& error) {
+    session.warn("W012", fmt::format("the ceilings could not be measured: {}", error.what()));
+  }
+}
+
+int run_launches(const Options& options, int ranks, std::size_t cases) {
+  const std::string flavour = needs_mpirun(options) ? mpirun_flavour() : "";
+  HeldSignals held;
+  Session session(options, ranks, cases, flavour.empty() ? "c10d" : "mpirun " + flavour);
+  const bool compare = options.command == Command::compare;
+  if (compare && options.control != Control::off) take_ceilings(session);
+  int code = 0;
+  int launched = 0;
+  // A backend that failed, or wrong data, is one thing; a launch that did not come to its end
+  // would do so again.
+  const auto goes_on = [&](int number, const std::string& solo) {
+    if (const auto signal = held.take()) {
+      if (code != 3) code = 128 + *signal;
+      return false;
+    }
+    const int before = launched++;
+    const int ended = run_launch(options, ranks, flavour, session, number, solo);
+    if (ended != 0 && code != 3) code = ended;  // wrong data counts for more than a failure
+    return ended == 0 || session.launch_is_done(before);
+  };
+  bool going = true;
+  for (int number = 0; going && number < options.launches; ++number) going = goes_on(number, "");
+  if (!going || !compare || options.control != Control::solo) return session.finish(code);
+  const std::vector<std::string> names = session.measured_backends();
+  if (names.size() < 2) return session.finish(code);
+  session.plan_launches(names.size() * static_cast<std::size_t>(options.launches));
+  for (int number = 0; number < options.launches; ++number)
+    for (const std::string& name : names)
+      if (going) going = goes_on(number, name);
+  return session.finish(code);
+}
+
+// A backend that is not there is a row with the reason; a slip of the pen is not worth a run.
+void refuse_misspelt(const Options& options) {
+  static const std::vector<std::string_view> known = {"native",   "gloo",    "mpi",   "nccl",
+                                                      "raw:gloo", "raw:mpi", "memcpy"};
+  for (const std::string& name : options.backends) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::string_view near = nearest_name(name, known);
+    const std::vector<BackendInfo> there = list_backends();
+    if (near.empty() || std::any_of(there.begin(), there.end(),
+                                    [&](const BackendInfo& info) { return info.name == name; }))
+      continue;
+    throw InvalidArgument(fmt::format("unknown backend '{}': did you mean {}?", name, near));
+  }
+}
+
+// What compare holds against each other when nobody says: native and every backend that is here, or
+// a plain copy when there is none. The ranks are told, so that all take the same.
+void choose_backends(Options& options) {
+  if (!options.backends.empty()) return;
+  options.backends = {"native"};
+  for (const BackendInfo& info : list_backends()) {
+    const bool peer = info.name.find(':') != std::string::npos;
+    if (info.available && !peer && info.name != "native") options.backends.push_back(info.name);
+  }
+  if (options.backends.size() == 1) options.backends.emplace_back("memcpy");
+  if (options.only.empty()) {
+    options.argv.insert(options.argv.end(),
+                        {"-B", fmt::format("{}", fmt::join(options.backends, ","))});
+    return;
+  }
+  throw InvalidArgument(fmt::format("--only needs the backends to choose from: add -B {}",
+                                    fmt::join(options.backends, ",")));
+}
+
+void refuse_single(const Options& options) {
+  if (options.command != Command::compare || options.backends.size() > 1 ||
+      !options.only.empty())  // a cell of the base to be seen again has no other
+    return;
+  throw InvalidArgument(
+      fmt::format("compare -B {}: nothing to compare with; add a backend (c10d-bench list "
+                  "backends), or memcpy, "
+                  "or take c10d-bench run",
+                  options.backends.front()));
+}
+
+}  // namespace
+
+int run_benchmark(const Options& asked) {
+  if (asked.is_worker()) return run_as_worker(asked);
+  Options options = asked;
+  choose_backends(options);
+  refuse_single(options);
+  refuse_misspelt(options);
+  if (!options.algo.empty()) refuse_unknown_algorithm(options.algo, 2);
+  const LaunchInfo info = detect_launch();
+  const bool launched = info.launcher != "none";
+  if (launched) follow_launcher(info, options);
+  const int ranks = options.ranks != 0 ? options.ranks : std::clamp(allowed_cpus(), 2, 8);
+  const Plan plan = plan_of(options, ranks);
+  if (options.dry_run) {
+    if (info.rank == 0) print_plan(options, plan, ranks, info);
+    return 0;
+  }
+  // On every rank, and before any of them takes memory: they meet later.
+  refuse_beyond_memory(plan.bytes_per_rank * static_cast<std::uint64_t>(ranks) + plan.copied_bytes,
+                       fmt::format("{} ranks x {} of buffers and {} for plain copies", ranks,
+                                   bytes_text(plan.bytes_per_rank), bytes_text(plan.copied_bytes)),
+                       "lower --max");
+  return launched ? run_under_launcher(options, plan.cases, info)
+                  : run_launches(options, ranks, plan.cases);
+}
+
+std::string mpirun_flavour() {
+  std::string said;
+  LaunchOptions options;
+  options.command = {"mpirun", "--version"};
+  options.on_line = [&](int, bool, std::string_view line) { said += line; };
+  try {
+    const LaunchResult result = launch(options);
+    if (result.forwarded_signal != 0) std::raise(result.forwarded_signal);
+    if (result.exit_code != 0) return "";
+  } catch (const InvalidArgument&) {
+    return "";
+  }
+  return said.find("Open MPI") != std::string::npos || said.find("OpenRTE") != std::string::npos
+             ? "openmpi"
+             : "mpich";
+}
+
+std::vector<std::string> mpirun_command(const std::string& flavour, int ranks) {
+  std::vector<std::string> command = {"mpirun"};
+  // Ranks may use every CPU: a backend's progress threads need room, and binding them is not what
+  // is compared.
+  if (flavour == "openmpi") {
+    command.insert(command.end(), {"--oversubscribe", "--bind-to", "none"});
+    if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
+  } else {
+    command.insert(command.end(), {"-bind-to", "none"});
+  }
+  command.insert(command.end(), {"-n", std::to_string(ranks)});
+  return command;
+}
+
+int launch_self(const Options& options, int ranks) {
+  LaunchOptions launch_with;
+  launch_with.ranks = ranks;
+  launch_with.command = {std::filesystem::read_symlink("/proc/self/exe")};
+  launch_with.command.insert(launch_with.command.end(), options.argv.begin() + 1,
+                             options.argv.end());
+  launch_with.on_line = [](int rank, bool is_stderr, std::string_view line) {
+    print_rank_line(rank, is_stderr, line, is_stderr);
+  };
+  const LaunchResult result = launch(launch_with);
+  return result.forwarded_signal != 0 ? 128 + result.forwarded_signal : result.exit_code;
+}
+
+int exec_mpirun(int argc, char** argv) {
+  if (argc < 5) return 2;
+  std::vector<std::string> command = mpirun_command(argv[3], std::atoi(argv[2]));
+  command.insert(command.end(), argv + 4, argv + argc);
+  if (const auto fd = env("C10D_TOKEN_FD"))
+    command.insert(command.end(), {"--worker-token", fmt::format("/proc/{}/fd/{}", getpid(), *fd)});
+  for (const char* name :
+       {"C10D_RANK", "C10D_WORLD_SIZE", "C10D_LOCAL_RANK", "C10D_LOCAL_WORLD_SIZE", "C10D_LAUNCHER",
+        "C10D_TOKEN_FD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+        "GROUP_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
+    unsetenv(name);
+  std::vector<char*> arguments;
+  for (std::string& word : command) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execvp("mpirun", arguments.data());
+  fmt::print(stderr, "c10d-bench: cannot start mpirun: {}\n", std::strerror(errno));
+  return 127;
+}
+
+}  // namespace c10d::bench

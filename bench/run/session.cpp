@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/run/session.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <random>
+
+#include "bench/analyse/warnings.h"
+#include "bench/measure/machine.h"
+#include "bench/measure/rank.h"
+#include "bench/model/bandwidth.h"
+#include "bench/report/banner.h"
+#include "bench/report/csv.h"
+#include "bench/report/html.h"
+#include "bench/report/table.h"
+#include "bench/text/format.h"
+#include "bench/text/output_file.h"
+#include "c10d/error.h"
+#include "c10d/version.h"
+
+namespace c10d::bench {
+namespace {
+
+int keep_open(std::FILE*) { return 0; }
+
+std::unique_ptr<std::FILE, int (*)(std::FILE*)> open_json(const std::string& path) {
+  if (path.empty()) return {nullptr, keep_open};
+  if (path == "-") return {stdout, keep_open};
+  std::FILE* file = std::fopen(path.c_str(), "we");
+  if (file == nullptr)
+    throw InvalidArgument(fmt::format("--json {}: {}", path, std::strerror(errno)));
+  return {file, std::fclose};
+}
+
+Json run_record(const Options& options, int ranks, const std::string& launcher) {
+  Json run;
+  run["v"] = 1;
+  run["t"] = "run";
+  run["id"] = fmt::format("{:04x}", std::random_device{}() & 0xFFFFU);
+  run["tool"] = fmt::format("c10d-bench {}", kVersion);
+  run["argv"] = options.argv;
+  run["command"] = options.command == Command::compare ? "compare" : "run";
+  run["seed"] = options.seed;
+  run["world"] = ranks;
+  run["hosts"] = 1;
+  run["launcher"] = launcher;
+  run["backends"] = options.backends;
+  run["launches"] = options.launches;
+  run["sync"] = to_string(options.sync);
+  run["start_skew_us"] = options.start_skew * 1e6;
+  run["equiv"] = options.equiv;
+  run["min_effect"] = options.min_effect;
+  run["start"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  run["conv"] = {
+      {"GB", "1e9 bytes"},
+      {"K", "2^10 bytes"},
+      {"S", "as nccl-tests"},
+      {"time", "slowest rank per iteration; send: half a round trip; isend: per message"}};
+  return run;
+}
+
+}  // namespace
+
+Session::Session(const Options& options, int ranks, std::size_t cases, const std::string& launcher)
+    : options_(options),
+      launches_planned_(options.launches),
+      json_(open_json(options.json)),
+      progress_(options.quiet ? Switch::off : options.progress,
+                cases * options.backends.size() * static_cast<std::uint64_t>(options.blocks) *
+                    static_cast<std::uint64_t>(options.launches)) {
+  // Written at the end; a path that cannot be must not cost a whole run.
+  for (const auto& [path, option] :
+       {std::pair(options.csv, "--csv"), std::pair(options.markdown, "--md"),
+        std::pair(options.report, "--report")})
+    if (!path.empty()) write_file(option, path, "");
+  if (!options_.svg.empty()) make_folder("--svg", options_.svg);
+  take(run_record(options, ranks, launcher));
+  if (options.command == Command::run &&
+      (options.control == Control::solo || options.equiv != Options().equiv))
+    warn("W008", "--control and --equiv: run compares nothing; take compare");
+  if (const auto work = other_work()) warn("W002", *work);
+  if (const auto granted = cgroup_cpus(); granted && *granted < ranks)
+    warn("W009", fmt::format("the control group grants {:.1f} CPUs to {} ranks: they are throttled",
+                             *granted, ranks));
+}
+
+void Session::write(const Json& line) {
+  if (!json_) return;
+  const std::string text = line_text(line) + "\n";
+  if (std::fputs(text.c_str(), json_.get()) < 0 || std::fflush(json_.get()) != 0)
+    if (json_error_ == 0) json_error_ = errno;
+}
+
+void Session::take(const Json& line) {
+  const std::lock_guard lock(mutex_);
+  if (!ended_) add(line);
+}
+
+void Session::add(const Json& line) {
+  results_.add(line);
+  const std::string kind = line.at("t").get<std::string>();
+  if (kind == kLaunchDone) {
+    ++launches_done_;
+    return;
+  }
+  if (kind == "cell") {
+    const CellRecord& cell = results_.cells.back();
+    if (options_.verbose) tell(cell);
+    if (is_control(cell.backend)) return;  // its verdict is a ctl record
+    write(to_json(cell, false));
+    if (options_.raw) write(sample_json(cell));
+    progress_.advance(fmt::format("{} {} | launch {}/{} | {} {} us", cell.key.op,
+                                  bytes_text(cell.key.bytes), cell.launch + 1, options_.launches,
+                                  cell.backend, microseconds_text(cell.us.p50)));
+    return;
+  }
+  if (kind == "skip") {
+    const SkipRecord& skip = results_.skips.back();
+    progress_.advance(fmt::format("{} {} skip", skip.key.op, skip.backend),
+                      static_cast<std::uint64_t>(options_.blocks));
+    for (std::size_t i = 0; i + 1 < results_.skips.size(); ++i)  // said once, not in every launch
+      if (results_.skips[i].key == skip.key && results_.skips[i].backend == skip.backend) return;
+  }
+  write(line);
+}
+
+std::vector<std::string> Session::measured_backends() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (const std::string& name : options_.backends)
+    if (std::any_of(results_.cells.begin(), results_.cells.end(),
+                    [&](const CellRecord& cell) { return cell.backend == name; }))
+      names.push_back(name);
+  return names;
+}
+
+void Session::tell(const CellRecord& cell) {
+  progress_.erase();
+  fmt::print(stderr, "launch {} block {} {} {} {}: p50 {} us, {} iterations\n", cell.launch + 1,
+             cell.block + 1, cell.backend, cell.key.op, bytes_text(cell.key.bytes),
+             microseconds_text(cell.us.p50), cell.iters);
+}
+
+void Session::show(std::string_view line) {
+  const std::lock_guard lock(mutex_);
+  progress_.erase();
+  fmt::print(stderr, "{}\n", line);
+}
+
+void Session::warn(const char* code, const std::string& text) {
+  take(to_json(WarnRecord{code, text}));
+}
+
+int Session::verdict_code(int exit_code, const Summary& summary) const {
+  if (summary.wrong > 0) return 3;
+  if (exit_code != 0) return exit_code;
+  if (summary.measured == 0) return 77;
+  const bool noisy = !summary.warnings.empty();
+  return options_.strict && noisy ? 5 : 0;
+}
+
+int Session::finish(int exit_code) {
+  const std::lock_guard lock(mutex_);
+  if (!ended_) {
+    ended_ = exit_code;
+    ended_ = end(exit_code);
+  }
+  return *ended_;
+}
+
+int Session::end(int exit_code) {
+  progress_.erase();
+  results_.complete = launches_done_ >= launches_planned_;
+  const bool compare = options_.command == Command::compare;
+  const Summary first = summarise(results_, false, options_.equiv, options_.min_effect);
+  for (const WarnRecord& found : findings(results_, first, options_.min_effect))
+    add(to_json(found));
+  const Summary summary = summarise(results_, compare, options_.equiv, options_.min_effect);
+  exit_code = verdict_code(exit_code, summary);
+  for (const CompareRecord& record : summary.compares) write(to_json(record));
+  for (const OpTable& table : summary.tables)
+    for (const FitRecord& record : table.fits) write(to_json(record));
+  for (const ControlRecord& record : summary.controls) write(to_json(record));
+  Json end;
+  end["v"] = 1;
+  end["t"] = "end";
+  end["ok"] = exit_code == 0;
+  end["complete"] = results_.complete;
+  end["exit"] = exit_code;
+  end["cells"] = summary.measured;
+  end["skipped"] = summary.skipped;
+  write(end);
+  json_.reset();
+  print(summary, exit_code);
+  write_files(summary);
+  if (json_error_ == 0) return exit_code;
+  fmt::print(stderr, "c10d-bench: --json {}: {}\n", options_.json, std::strerror(json_error_));
+  return exit_code == 0 ? 2 : exit_code;
+}
+
+void Session::print(const Summary& summary, int exit_code) {
+  std::FILE* out = options_.json == "-" ? stderr : stdout;
+  const int fd = fileno(out);
+  TableStyle style;
+  style.width = terminal_width(fd, 180);
+  style.color = use_color(options_.color, fd);
+  style.compare = options_.command == Command::compare;
+  style.columns = options_.columns;
+  std::string text;
+  if (!options_.quiet) text += header_text(results_, summary, style.width);
+  text += text_tables(summary, style);
+  if (!options_.quiet)
+    text += footer_text(results_, summary, exit_code, options_.json, style.width);
+  if (options_.quiet && exit_code == 77)
+    for (const std::string& note : skip_notes(summary)) text += fmt::format("skip   {}\n", note);
+  if (ascii_only()) text = to_ascii(text);
+  std::fputs(text.c_str(), out);
+  std::fflush(out);
+}
+
+void Session::write_files(const Summary& summary) {
+  if (!options_.csv.empty()) write_file("--csv", options_.csv, csv_text(results_.cells));
+  if (!options_.markdown.empty()) {
+    TableStyle style;
+    style.compare = options_.command == Command::compare;
+    style.columns = options_.columns;
+    write_file("--md", options_.markdown, markdown_tables(summary, style));
+  }
+  if (!options_.report.empty())
+    write_file("--report", options_.report, html_report(results_, summary));
+  if (!options_.svg.empty()) write_figures(options_.svg, summary);
+}
+
+}  // namespace c10d::bench

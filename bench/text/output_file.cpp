@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/text/output_file.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "c10d/error.h"
+
+namespace c10d::bench {
+
+void write_file(const char* option, const std::string& path, std::string_view text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  if (!file.flush())
+    throw InvalidArgument(
+        fmt::format("{} {}: cannot be written: {}", option, path, std::strerror(errno)));
+}
+
+void make_folder(const char* option, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!std::filesystem::is_directory(folder))
+    throw InvalidArgument(fmt::format("{} {}: no folder: {}", option, folder, error.message()));
+}
+
+}  // namespace c10d::bench

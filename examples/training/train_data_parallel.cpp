@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One process, a replica of the model per thread: the smallest step up from train_single.
+//   train_data_parallel --ranks 2 --epochs 3
+#include "examples/training/trainer/trainer.h"
+
+int main(int argc, char** argv) {
+  const nn::Program program{"train_data_parallel",
+                            "Trains replicas of a model, each in a thread, on parts of a batch.",
+                            {"shards", "ranks"}};
+  return nn::run_program(program, argc, argv, [](const nn::Options& options) {
+    auto group = nn::alone();
+    nn::Trace trace(!options.trace.empty());
+    const nn::Task task(options, options.ranks);
+    const auto strategy = nn::replicas(task, group, trace);
+    nn::train(task, *strategy, trace);
+  });
+}

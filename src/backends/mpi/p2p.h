@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <list>
+#include <memory>
+
+#include "c10d/backend.h"
+#include "src/backends/common/owned_call.h"
+#include "src/backends/mpi/message.h"
+#include "src/backends/mpi/schedule.h"
+#include "src/base/mutex.h"
+
+namespace c10d { inline namespace v0 {
+
+using FailurePtr = std::shared_ptr<const Failure>;
+
+// What MPI still works on when the group that wanted it fails is kept for good: MPI cannot take it
+// back.
+void give_up(std::unique_ptr<Plan> plan);
+void give_up(std::unique_ptr<Message> message);
+
+// The messages of one group. MPI moves only while it is called: the process's progress thread polls
+// those that outlive launch(), and so does every wait().
+class Transfers : public std::enable_shared_from_this<Transfers> {
+ public:
+  explicit Transfers(const BackendContext& context);
+
+  // In this thread: to its end, the deadline, or the failure of the group. Null is success; throws
+  // std::runtime_error with MPI's error.
+  FailurePtr finish(const Call& call, std::unique_ptr<Message>& message);
+  Work finish_later(const Call& call, std::unique_ptr<Message> message);
+  // Whether no message is in progress; works on that until the deadline.
+  bool finish_all(Deadline deadline);
+  // Gives up those in progress. The group goes.
+  void give_up_all();
+
+  // Whether the call must end although its work is not done, and how.
+  bool is_over(const Call& call, FailurePtr& failure);
+  // Of an op that MPI has done: MPI reads in the memory of the other ranks, and one whose op failed
+  // may have changed its own before. Whoever was told of a failure was told after the group broke.
+  FailurePtr failure_meanwhile();
+  FailurePtr library_error(const Call& call, const char* what);
+  // Between two polls of a thread that has nothing else to do.
+  void pause() const;
+
+ private:
+  struct Transfer {
+    Transfer(const Call& call, std::unique_ptr<Message> message_)
+        : owned(call), message(std::move(message_)) {}
+    OwnedCall owned;
+    std::unique_ptr<Message> message;
+    WorkSource source;
+  };
+
+  bool poll();  // true: something moved
+  bool step(Transfer& transfer, FailurePtr& failure);
+  bool in_use();
+  FailurePtr failure_of(const Call& call, const Message& message);
+
+  BackendContext context_;
+  const bool crowded_;  // more ranks than CPUs here: a wait gives the CPU away
+  Mutex mutex_;
+  std::list<std::unique_ptr<Transfer>> transfers_ C10D_GUARDED_BY(mutex_);
+  bool watched_ C10D_GUARDED_BY(mutex_) = false;  // by the progress thread
+};
+
+}}  // namespace c10d::v0

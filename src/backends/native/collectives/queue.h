@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "src/backends/common/owned_call.h"
+#include "src/backends/native/team/team.h"
+#include "src/base/mutex.h"
+
+namespace c10d { inline namespace v0 { namespace native {
+
+// An async call and the other end of its Work.
+struct PendingCall {
+  explicit PendingCall(const Call& from) : owned(from) {}
+  OwnedCall owned;
+  WorkSource source;
+};
+
+// The collectives of a group in issue order. A blocking one runs in the caller when none is
+// pending. The others run one by one: in a fiber of the progress thread, or in whoever waits for
+// one of them before that thread has come to them.
+class Queue : public std::enable_shared_from_this<Queue> {
+ public:
+  explicit Queue(std::shared_ptr<Team> team) : team_(std::move(team)) {}
+
+  Work launch(const Call& call);
+  // Waits until none is pending; false: the deadline came first.
+  bool drain(Deadline deadline);
+
+ private:
+  Work enqueue(const Call& call);
+  // Runs calls until the first `until` of all are done, unless another one runs them.
+  void run_pending(std::uint64_t until);
+  // Has a fiber run what is pending, unless somebody does or is about to.
+  void leave_to_fiber();
+
+  const std::shared_ptr<Team> team_;
+  std::atomic<std::size_t> pending_{0};
+  Mutex mutex_;
+  CondVar drained_;
+  std::deque<std::unique_ptr<PendingCall>> calls_ C10D_GUARDED_BY(mutex_);
+  std::uint64_t done_ C10D_GUARDED_BY(mutex_) = 0;  // calls that ever were in calls_ and are done
+  // While a call is pending one of them is set, or somebody is on the way to set one.
+  bool running_ C10D_GUARDED_BY(mutex_) = false;    // somebody runs calls
+  bool fiber_due_ C10D_GUARDED_BY(mutex_) = false;  // a fiber is about to look for some
+};
+
+}}}  // namespace c10d::v0::native

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "src/backends/native/memory/layout.h"
+#include "src/backends/native/team/team.h"
+
+namespace c10d { inline namespace v0 { namespace native {
+
+enum class FrameKind : std::uint32_t {
+  none,   // nothing here yet
+  whole,  // a message with all its data
+  offer,  // a message too long for that: the data is where it lies, until it is answered
+  piece   // some data of a message whose offer was answered with Answer::stream
+};
+
+// What precedes data in a ring. Frames start at cache lines: a short message is one line, and the
+// frame itself is the flag that says that it is there.
+struct Frame {
+  FrameKind kind;  // with the tag, the word that is stored last
+  std::uint32_t tag;
+  std::uint32_t id;  // of an offer, among this sender's to this receiver
+  std::uint32_t dtype;
+  std::uint64_t total;   // bytes of the message
+  std::uint64_t length;  // bytes of data in this frame
+};
+static_assert(sizeof(Frame) == 32);
+
+// How a receiver answers an offer, once it has a recv for it.
+struct Answer {
+  std::uint32_t id = 0;
+  bool stream = false;  // true: send it in pieces; false: it has been read where it lies
+};
+
+// The ring from one rank to another, as either of them sees it: `bell` is the mailbox of the other.
+class RingPlace {
+ public:
+  RingPlace(Team& team, int from, int to)
+      : lines_(&team.layout().channel(team.base(), from, to)),
+        ring_(team.layout().ring(team.base(), from, to)),
+        size_(team.layout().ring_bytes()),
+        bell_(&team.lines(team.rank() == from ? to : from).mailbox) {}
+
+  static constexpr std::size_t line() noexcept { return 64; }
+  std::size_t size() const noexcept { return size_; }
+  Bell& bell() const noexcept { return *bell_; }
+  ChannelLines& lines() const noexcept { return *lines_; }
+  std::atomic<std::uint64_t>& tail() const noexcept { return lines_->tail; }
+  // The first word of a line; elsewhere it may be data.
+  std::atomic_ref<std::uint64_t> flag(std::uint64_t position) const noexcept {
+    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at(position)));
+  }
+  std::byte* at(std::uint64_t position) const noexcept { return ring_ + (position & (size_ - 1)); }
+  // Data lies in the ring from `position` on, and goes on at its start.
+  void write(std::uint64_t position, const void* from, std::size_t bytes) const noexcept;
+  void read(std::uint64_t position, void* to, std::size_t bytes) const noexcept;
+  // Nobody must be about to read what lies there.
+  void fetch_ahead(std::uint64_t position, std::size_t bytes) const noexcept;
+
+ private:
+  ChannelLines* lines_;
+  std::byte* ring_;
+  std::size_t size_;  // a power of two
+  Bell* bell_;
+};
+
+// The sending side of the ring from this rank to a peer.
+class Sender {
+ public:
+  Sender(Team& team, int peer) : ring_(RingPlace(team, team.rank(), peer)) {}
+  // The longest message that goes as one frame.
+  std::size_t whole_limit() const noexcept;
+  // Whether there is room for a frame with so much data now.
+  bool has_room(std::size_t bytes) noexcept;
+  // Puts a frame for which there is room, and rings the peer.
+  void put(const Frame& frame, const void* data) noexcept;
+  // Takes the next answer, if there is one.
+  bool take_answer(Answer& answer) noexcept;
+
+ private:
+  RingSender<RingPlace> ring_;
+  std::uint64_t answers_taken_ = 0;
+};
+
+// The receiving side of the ring from a peer to this rank.
+class Receiver {
+ public:
+  Receiver(Team& team, int peer) : ring_(RingPlace(team, peer, team.rank())) {}
+  // The frame at the front, if there is one.
+  bool peek(Frame& frame) const noexcept;
+  // Its data, then the frame is gone.
+  void take(const Frame& frame, void* to) noexcept;
+  // Nobody wants its data.
+  void drop(const Frame& frame) noexcept;
+  // At most kOffers are open at a time, so there is always room.
+  void answer(Answer answer) noexcept;
+
+ private:
+  RingReceiver<RingPlace> ring_;
+  std::uint64_t answers_ = 0;
+};
+
+}}}  // namespace c10d::v0::native

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sched.h>
+
+namespace c10d { inline namespace v0 { namespace native {
+
+// Keeps the calling thread on the CPU numbered `place` among those that it may use, until the end
+// of this object: ranks that have just started may share one, and what they measure then is the
+// scheduler.
+class OwnCpu {
+ public:
+  explicit OwnCpu(int place) noexcept;
+  ~OwnCpu();
+  OwnCpu(const OwnCpu&) = delete;
+  OwnCpu& operator=(const OwnCpu&) = delete;
+
+ private:
+  cpu_set_t allowed_;
+  bool pinned_ = false;
+};
+
+}}}  // namespace c10d::v0::native

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/native/team/team.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "src/backends/native/memory/cma_probe.h"
+#include "src/backends/native/team/own_cpu.h"
+#include "src/base/members.h"
+
+namespace c10d { inline namespace v0 { namespace native {
+namespace {
+
+constexpr std::size_t kShareUnit = 4096;
+
+Deadline deadline_of(const BackendContext& context) {
+  return std::chrono::steady_clock::now() + context.timeout;
+}
+
+std::shared_ptr<SharedMapping> share(const BackendContext& context, std::string key,
+                                     std::size_t bytes, Deadline deadline) {
+  std::shared_ptr<SharedMapping> mapping;
+  if (context.rank == 0) mapping = make_shared_memory("c10d-" + key, bytes);
+  return share_memory({.store = context.store,
+                       .key = std::move(key),
+                       .rank = context.rank,
+                       .size = context.size,
+                       .token = context.token,
+                       .deadline = deadline,
+                       .failure = [&context] { return context.control->failure(); }},
+                      std::move(mapping));
+}
+
+}  // namespace
+
+Team::Team(const BackendContext& context, int neighbours)
+    : Team(context, neighbours,
+           share(context, "native", Layout(context.size).bytes(), deadline_of(context))) {}
+
+Team::Team(BackendContext context, int neighbours, std::shared_ptr<SharedMapping> segment)
+    : context_(std::move(context)),
+      neighbours_(std::max(neighbours, context_.size)),
+      layout_(context_.size),
+      segment_(std::move(segment)),
+      base_(segment_->data()),
+      sources_(static_cast<std::size_t>(context_.size)),
+      cpus_(static_cast<std::size_t>(context_.size)) {
+  if (segment_->size() != layout_.bytes())
+    throw_failure({.code = Code::version_mismatch,
+                   .message = fmt::format("rank 0 shares {} bytes where this build of native needs "
+                                          "{}; start all ranks with the same libc10d",
+                                          segment_->size(), layout_.bytes()),
+                   .rank = 0,
+                   .group = context_.group});
+  claim_own_part();
+  join(deadline_of(context_));
+}
+
+// This rank's staging and rings lie on its own NUMA node.
+void Team::claim_own_part() {
+  const auto claim = [this](const std::byte* from, std::size_t bytes) {
+    segment_->claim(static_cast<std::size_t>(from - base_), bytes);
+  };
+  try {
+    claim(layout_.staging(base_, rank(), 0), layout_.staging_bytes());
+    if (size() > 1) claim(layout_.ring(base_, rank(), 0), layout_.rings_bytes());
+  } catch (const DistError& error) {  // the others wait for this rank
+    throw_failure(*control().fail(error.failure()));
+  }
+}
+
+void Team::join(Deadline deadline) {
+  RankLines& own = lines(rank());
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  if (sched_getaffinity(0, sizeof cpus, &cpus) == 0)
+    std::memcpy(own.cpus, &cpus, std::min(sizeof own.cpus, sizeof cpus));
+  for (auto* word : {&own.progress.staged, &own.progress.reduced, &own.progress.consumed})
+    word->publish(kFirstEpoch, 0);
+  introduce(own.identity, word_);
+  own.joined.store(1, std::memory_order_release);
+  own.bell.ring();
+
+  policy_ = wait_policy(neighbours_, 0);  // until more is known
+  std::uint64_t all[kCpuWords] = {};
+  for (int i = 1; i <= size(); ++i) {
+    const int peer = i % size();  // rank 0 last: it hands the memory to all others first
+    RankLines& theirs = lines(peer);
+    wait_for_peer(peer, "did not map the group's shared memory", deadline,
+                  [&] { return theirs.joined.load(std::memory_order_acquire) != 0; });
+    for (std::size_t word = 0; word < kCpuWords; ++word) all[word] |= theirs.cpus[word];
+  }
+  // Of all ranks together: a launcher may have bound each rank to a CPU of its own.
+  for (const std::uint64_t word : all) allowed_cpus_ += std::popcount(word);
+  policy_ = wait_policy(neighbours_, allowed_cpus_);
+  const bool reads_all = reads_every_peer();
+  if (size() == 1) return;
+  own.reads_all.store(reads_all ? 1 : 2, std::memory_order_release);
+  own.bell.ring();
+  std::optional<OwnCpu> own_cpu;
+  // Groups below this size may be made side by side.
+  if (!crowded() && size() == neighbours_) own_cpu.emplace(place_on_own_cpus());
+  trips_ = measure_round_trips(*this, deadline);
+  agree_on_plan(deadline);
+}
+
+int Team::place_on_own_cpus() const {
+  int place = 0;
+  for (int lower = 0; lower < rank(); ++lower)
+    place += std::ranges::equal(lines(lower).cpus, lines(rank()).cpus) ? 1 : 0;
+  return place;
+}
+
+void Team::wait_for_peer(int peer, const char* what, Deadline deadline,
+                         const std::function<bool()>& ready) {
+  const WaitResult result =
+      wait_until({policy_, control(), deadline, nullptr}, lines(peer).bell, ready);
+  if (result == WaitResult::broken) throw_failure(*control().failure());
+  if (result == WaitResult::timed_out) throw_failure(late(peer, what));
+}
+
+// Once rank 0 has joined it waits itself for all that have not finished.
+Failure Team::late(int peer, const char* what) const {
+  if (peer == 0 && lines(0).joined.load(std::memory_order_acquire) != 0)
+    for (int other = 1; other < size() && peer == 0; ++other)
+      if (lines(other).reads_all.load(std::memory_order_acquire) == 0) {
+        peer = other;
+        what = kUnfinished;
+      }
+  return {.code = Code::timed_out,
+          .message = fmt::format("rank {} {}", peer, what),
+          .rank = peer,
+          .group = context_.group};
+}
+
+Allocation Team::allocate(std::size_t bytes, Deadline deadline) {
+  const auto ranks = static_cast<std::size_t>(size());
+  if (bytes > std::numeric_limits<std::size_t>::max() / 2 / ranks - kShareUnit)
+    throw_failure({.code = Code::out_of_resources,
+                   .message = fmt::format("allocate: {} bytes on each of {} ranks", bytes, ranks),
+                   .group = context_.group});
+  const std::size_t used = std::max<std::size_t>(bytes, 1);
+  const std::size_t share_bytes = (used + kShareUnit - 1) / kShareUnit * kShareUnit;
+  const std::string key = fmt::format("heap/{}", allocations_++);
+  const std::size_t own = static_cast<std::size_t>(rank()) * share_bytes;
+  std::shared_ptr<SharedMapping> mapping;
+  try {
+    mapping = share(context_, key, share_bytes * ranks, deadline);
+    if (mapping->size() == share_bytes * ranks) mapping->claim(own, share_bytes);
+  } catch (const DistNetworkError& error) {  // of a peer that died, perhaps
+    throw_failure(*control().explain(error.failure(), std::chrono::seconds(1)));
+  } catch (const DistError& error) {  // the others may have mapped it
+    throw_failure(*control().fail(name_not_running(error.failure(), context_.members)));
+  }
+  if (mapping->size() != share_bytes * ranks)
+    throw_failure(*control().fail(
+        {.code = Code::mismatch,
+         .message = fmt::format("allocate: rank {} asks for {} bytes, rank 0 for {} (rounded to "
+                                "pages); all ranks must ask for the same",
+                                rank(), bytes, mapping->size() / ranks),
+         .rank = 0,
+         .group = context_.group,
+         .op = "allocate"}));
+  heap_.add(static_cast<std::uint32_t>(allocations_), mapping, share_bytes);
+  return {mapping->data() + own, bytes, mapping, mapping->data(), share_bytes};
+}
+
+}}}  // namespace c10d::v0::native

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "c10d/backend.h"
+#include "src/backends/native/memory/layout.h"
+#include "src/backends/native/memory/symmetric_heap.h"
+#include "src/backends/native/plan/algorithm_plan.h"
+#include "src/backends/native/plan/latency_matrix.h"
+#include "src/net/shared_memory.h"
+#include "src/sync/wait.h"
+
+namespace c10d { inline namespace v0 { namespace native {
+
+// A little before the counter wraps, so that every group that lives for a moment shows that it may.
+inline constexpr std::uint32_t kFirstEpoch = 0u - 500u;
+
+// One rank's view of its group's shared memory. Holds no thread and no op; whoever runs an op of
+// the group holds a reference, so that nothing is unmapped below it.
+class Team {
+ public:
+  // Collective: returns when every rank has mapped the segment. `neighbours` is the number of ranks
+  // that share the CPUs: of the largest group above this one, or of this one.
+  Team(const BackendContext& context, int neighbours);
+  // The same over a mapping that the ranks have already.
+  Team(BackendContext context, int neighbours, std::shared_ptr<SharedMapping> segment);
+
+  const BackendContext& context() const noexcept { return context_; }
+  Control& control() const noexcept { return *context_.control; }
+  int rank() const noexcept { return context_.rank; }
+  int size() const noexcept { return context_.size; }
+  int neighbours() const noexcept { return neighbours_; }
+  // More ranks than CPUs.
+  bool crowded() const noexcept { return !policy_.spins(); }
+  const WaitPolicy& policy() const noexcept { return policy_; }
+  const Layout& layout() const noexcept { return layout_; }
+  Heap& heap() noexcept { return heap_; }
+  const Plan& plan() const noexcept { return plan_; }
+  // What rank 0 chose by, as far as this rank knows: without what only rank 0 measured or loaded.
+  const Prices& prices() const noexcept { return prices_; }
+  const RoundTrips& round_trips() const noexcept { return trips_; }
+  // Whether this process may read the memory of a peer's: see cma.h.
+  bool reads(int peer) const noexcept { return reads_[static_cast<std::size_t>(peer)]; }
+  // Whether it may write there: so far nothing was in the way.
+  bool writes() const noexcept { return writes_.load(std::memory_order_relaxed); }
+  void cannot_write() noexcept { writes_.store(false, std::memory_order_relaxed); }
+
+  RankLines& lines(int rank) const noexcept { return layout_.lines(base_, rank); }
+  std::byte* base() const noexcept { return base_; }
+
+  // Only by the collective that runs: one at a time in a group.
+  std::uint32_t next_epoch() noexcept { return ++epoch_; }
+  std::vector<const std::byte*>& sources() noexcept { return sources_; }
+  // Where ranks share CPUs: on which each entered the last op. Once this rank has entered an op
+  // they are the same on every rank: two_shot() relies on it.
+  std::vector<std::uint32_t>& cpus() noexcept { return cpus_; }
+
+  Allocation allocate(std::size_t bytes, Deadline deadline);
+
+ private:
+  static constexpr const char* kUnfinished = "did not finish joining the group";
+
+  void claim_own_part();
+  void join(Deadline deadline);
+  // How many lower ranks may use the same CPUs.
+  int place_on_own_cpus() const;
+  void wait_for_peer(int peer, const char* what, Deadline deadline,
+                     const std::function<bool()>& ready);
+  Failure late(int peer, const char* what) const;
+  bool reads_every_peer();
+  void agree_on_plan(Deadline deadline);
+  void make_plan(Deadline deadline);
+
+  const BackendContext context_;
+  const int neighbours_;
+  const Layout layout_;
+  const std::shared_ptr<SharedMapping> segment_;
+  std::byte* const base_;
+  int allowed_cpus_ = 0;  // of all ranks together
+  WaitPolicy policy_;
+  Heap heap_;
+  Plan plan_;
+  Prices prices_{Machine{.ranks = 1}};
+  RoundTrips trips_;
+  std::vector<bool> reads_;
+  std::atomic<bool> writes_{true};
+  std::uint64_t word_ = 0;  // see Identity
+  std::uint64_t allocations_ = 0;
+  std::uint32_t epoch_ = kFirstEpoch;
+  std::vector<const std::byte*> sources_;  // scratch: one pointer per rank
+  std::vector<std::uint32_t> cpus_;
+};
+
+// Collective, once, before the first op of a group; 10 ms at most, and microseconds where ranks are
+// few. Measures nothing where ranks share CPUs (that would measure the scheduler), where they are
+// more than kMeasuredRanks, and in a group that breaks.
+RoundTrips measure_round_trips(Team& team, Deadline deadline);
+
+}}}  // namespace c10d::v0::native

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <span>
+
+#include "c10d/collective.h"
+#include "c10d/error.h"
+#include "c10d/tensor.h"
+#include "c10d/work.h"
+#include "src/base/suggest.h"
+
+namespace c10d { inline namespace v0 {
+namespace {
+
+constexpr std::array<std::string_view, kDTypeCount> kDTypes = {
+    "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "bool"};
+constexpr std::array<std::string_view, kReduceOpCount> kReduceOps = {
+    "sum", "avg", "prod", "min", "max", "band", "bor", "bxor", "premul_sum"};
+constexpr std::array<std::string_view, kOpCount> kOps = {
+    "all_reduce",   "broadcast", "all_gather", "all_gather_v", "reduce_scatter", "reduce_scatter_v",
+    "reduce",       "gather",    "gather_v",   "scatter",      "scatter_v",      "all_to_all",
+    "all_to_all_v", "barrier",   "send",       "recv"};
+constexpr std::array<std::string_view, kDeviceTypeCount> kDeviceTypes = {"cpu", "cuda"};
+
+// Of a value that may come from a caller's cast.
+std::string_view name_of(std::size_t value, std::span<const std::string_view> names) noexcept {
+  return value < names.size() ? names[value] : "unknown";
+}
+
+template <class Enum>
+Enum from_string(std::string_view what, std::string_view name,
+                 std::span<const std::string_view> names) {
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (names[i] == name) return static_cast<Enum>(i);
+  const std::string_view near = nearest(name, names);
+  throw InvalidArgument(fmt::format("unknown {} '{}'{} known: {}", what, name,
+                                    near.empty() ? ";" : fmt::format("; did you mean {}?", near),
+                                    fmt::join(names, " ")));
+}
+
+}  // namespace
+
+std::string_view to_string(DType dtype) noexcept {
+  return name_of(static_cast<std::size_t>(dtype), kDTypes);
+}
+DType dtype_from_string(std::string_view name) {
+  return from_string<DType>("dtype", name, kDTypes);
+}
+
+std::string_view to_string(DeviceType type) noexcept {
+  return name_of(static_cast<std::size_t>(type), kDeviceTypes);
+}
+
+std::string_view to_string(ReduceOp::Kind kind) noexcept { return name_of(kind, kReduceOps); }
+ReduceOp::Kind reduce_op_from_string(std::string_view name) {
+  return from_string<ReduceOp::Kind>("reduce op", name, kReduceOps);
+}
+
+std::string_view to_string(OpKind kind) noexcept {
+  return name_of(static_cast<std::size_t>(kind), kOps);
+}
+OpKind op_from_string(std::string_view name) { return from_string<OpKind>("op", name, kOps); }
+
+std::string_view to_string(WorkState state) noexcept {
+  constexpr std::array<std::string_view, 5> names = {"running", "ok", "failed", "cancelled",
+                                                     "timed out"};
+  return name_of(static_cast<std::size_t>(state), names);
+}
+
+std::string_view why_unsupported(ReduceOp::Kind kind, DType dtype) noexcept {
+  const bool floating = dtype <= DType::bf16;
+  switch (kind) {
+    case ReduceOp::band:
+    case ReduceOp::bor:
+    case ReduceOp::bxor:
+      return floating ? "bitwise reduce ops need an integer or bool dtype" : "";
+    case ReduceOp::avg:
+      return floating ? "" : "avg needs a floating point dtype: the mean of integers is not one";
+    case ReduceOp::premul_sum:
+      return floating ? "" : "premul_sum needs a floating point dtype: its factor is not whole";
+    default:
+      return "";
+  }
+}
+
+}}  // namespace c10d::v0

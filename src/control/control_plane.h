@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "c10d/control.h"
+#include "src/base/mutex.h"
+#include "src/net/shared_memory.h"
+#include "src/recorder/flight_recorder.h"
+#include "src/recorder/rank_block.h"
+
+namespace c10d { inline namespace v0 {
+
+struct ControlOptions {
+  int rank = 0;
+  int size = 1;
+  std::string group;
+  std::vector<Member> members;
+  std::shared_ptr<Store> store;  // keys of this group only
+  std::string token;
+  Deadline deadline{};  // until all ranks are in
+  // Of the group that this one is a part of, or null: until all ranks are in its failure is ours.
+  Control* parent = nullptr;
+  std::vector<int> parent_ranks;  // there, by rank
+};
+
+// The control plane of one group on one rank: Control for the backend, and this for the funnel and
+// the monitor.
+class ControlPlane : public Control {
+ public:
+  // The recorder and counters of this rank.
+  RankBlock& own_block() noexcept { return own_; }
+  // Of snapshot.h.
+  std::span<const std::byte> image() const noexcept { return {mapping_->data(), mapping_->size()}; }
+
+  // The part of announce() that only writes to memory, if there is one. agree() does the rest.
+  virtual void announce_ahead(const Op&, std::uint64_t /*sequence*/, const Signature&,
+                              std::uint64_t /*hash*/) noexcept {}
+
+  // Orderly end: peers that still wait for this rank learn that it left. Idempotent.
+  virtual void leave() noexcept = 0;
+  // The peers that ended in good order. Throws what the store throws.
+  virtual std::vector<int> ranks_that_left() = 0;
+  // That `peer` left while this rank waits for it in `where`.
+  Failure left(int peer, std::string_view where) const;
+  // As fail(), for abort(): returns at once, whatever it takes to tell the peers.
+  virtual std::shared_ptr<const Failure> revoke(Failure failure) {
+    return fail(std::move(failure));
+  }
+  // The monitor thread calls it every kMonitorPeriod: looks for dead peers and for late ops. That
+  // thread serves all groups, so what has to wait, for a store say, is left to another thread.
+  virtual void tick() = 0;
+  // After the last tick: returns once what ticks have left to other threads is done.
+  virtual void end_looks() noexcept {}
+  // Called once by the monitor thread before the first tick, and after the last.
+  virtual void hold_liveness() {}
+  virtual void release_liveness() noexcept {}
+
+  // `end_ops` ends the ops of this rank that wait inside a library below. The monitor thread calls
+  // it once the group is broken, never after unwatch().
+  void on_broken(std::function<void()> end_ops);
+  void end_ops_if_broken();
+  // Writes the record to where C10D_RECORD_DIR says, once, if the group is broken.
+  void keep_record_if_broken() noexcept;
+
+  std::shared_ptr<const Failure> failure() override;
+  bool broken() const noexcept override {
+    return header_.state.load(std::memory_order_acquire) != GroupHeader::intact;
+  }
+  Failure timed_out(const Call& call, std::string_view phase) final {
+    return late(signature_of(call.op, size_), call.sequence, phase);
+  }
+  std::shared_ptr<const Failure> explain(Failure otherwise, Duration patience) override;
+
+ protected:
+  // In memory of memory_for() that holds the blocks of the ranks from `first_rank` on, this one
+  // among them.
+  ControlPlane(const ControlOptions& options, std::shared_ptr<SharedMapping> mapping,
+               int first_rank);
+  bool peer_left(const Failure& lost);
+  // Breaks the group if a peer is known to be gone: what the monitor would find by and by.
+  virtual void look_for_evidence() {}
+  std::string name_of(int rank) const;
+  std::string names_of(const std::vector<int>& ranks) const;
+  Failure failure_about(int rank, Code code, std::string message) const;
+  // As timed_out().
+  virtual Failure late(const Signature& signature, std::uint64_t sequence,
+                       std::string_view phase) = 0;
+  // For the monitor, every `ticks` ticks. A library below may know no deadline: an op that it keeps
+  // past the op's own breaks the group, and one that it still holds when the group is broken is
+  // logged.
+  void watch_library(int ticks);
+  // For the monitor: warns now and then of the oldest op of this rank that runs for long, with the
+  // ranks that `behind` names as those that have not come as far.
+  void warn_of_late_op(const std::function<std::vector<int>(const Recorded&)>& behind);
+  // When another rank gave up a wait that all ranks pass or none: its failure, which it is about to
+  // report. If it does not, no rank is named: nothing says which it was, or for whom it waited.
+  std::shared_ptr<const Failure> failure_of_another();
+  Failure mismatch(const Signature& mine, int peer, const Signature& theirs, bool mine_is_odd,
+                   std::uint64_t sequence) const;
+  // The failure of a call whose deadline passed in `phase` because of the ranks in `missing`.
+  // `about` may add what is known of one of them.
+  Failure deadline_passed(const Signature& signature, std::uint64_t sequence,
+                          std::string_view phase, const std::vector<int>& missing,
+                          const std::function<std::string(int)>& about = {}) const;
+  Failure did_not_reach_barrier(const std::vector<int>& missing, std::uint64_t round) const;
+  Failure counts_mismatch(std::uint64_t sequence, int sender, int receiver, std::uint64_t expected,
+                          std::uint64_t sent) const;
+
+  const int rank_;
+  const int size_;
+  const std::string group_;
+  const std::vector<Member> members_;
+  const std::shared_ptr<SharedMapping> mapping_;
+  GroupHeader& header_;
+  RankBlock& own_;
+
+ private:
+  Mutex record_mutex_;
+  bool record_kept_ C10D_GUARDED_BY(record_mutex_) = false;
+  // For the one thread that looks:
+  std::optional<Recorded> first_due() const;
+  void break_if_overdue(int ticks);
+  void warn_of_held_op(int ticks);
+  std::int64_t last_warning_ns_ = 0;
+  int ticks_overdue_ = 0;
+  int ticks_held_ = 0;
+  // Until here.
+  Mutex mutex_;
+  std::function<void()> end_ops_ C10D_GUARDED_BY(mutex_);
+  std::shared_ptr<const Failure> cause_
+      C10D_GUARDED_BY(mutex_);  // read once, then the same for all
+};
+
+// New memory with the blocks of `ranks` ranks, and `more` bytes of the caller's behind them.
+std::shared_ptr<SharedMapping> memory_for(const ControlOptions& options, int first_rank, int ranks,
+                                          std::size_t more = 0);
+
+inline constexpr std::chrono::milliseconds kMonitorPeriod{20};
+inline constexpr std::chrono::seconds kLateOp{
+    10};  // a running op is warned about after this, and every so often
+
+// Has the process's one monitor thread tick `plane` until unwatch(). watch() returns once the
+// thread does, unwatch() once no thread of the library uses the plane.
+void watch(const std::shared_ptr<ControlPlane>& plane);
+void unwatch(ControlPlane& plane) noexcept;
+
+}}  // namespace c10d::v0

@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/control/store_control.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "src/base/failure_text.h"
+#include "src/base/log.h"
+#include "src/base/members.h"
+#include "src/control/announced_call.h"
+#include "src/control/group_formation.h"
+#include "src/control/store_keys.h"
+#include "src/control/store_silence.h"
+#include "src/recorder/flight_recorder.h"
+#include "src/sync/process_singleton.h"
+#include "src/sync/thread_pool.h"
+
+namespace c10d { inline namespace v0 {
+namespace {
+
+constexpr int kTicksPerLook = 10;                  // of the monitor, between looks at the store
+constexpr int kLooksPerBeat = 5;                   // between signs of life: a second
+constexpr int kSilentBeats = 8;                    // of a peer, until it is taken for dead
+constexpr std::chrono::milliseconds kGlance{100};  // of a rank that waits, and looks again
+
+// For the looks of all groups at their stores. A store that does not answer holds a thread for each
+// group that uses it; beyond so many, groups wait for each other.
+class Lookers : public Tasks {
+ public:
+  Lookers() : Tasks(16, kOnePerGroup) {}
+
+ private:
+  static constexpr std::size_t kOnePerGroup = std::size_t{1} << 20;
+};
+
+class StoreControl final : public ControlPlane {
+ public:
+  explicit StoreControl(const ControlOptions& options)
+      : ControlPlane(options, memory_for(options, options.rank, 1), options.rank),
+        store_(options.store) {}
+
+  // Returns when all are there.
+  void join(const ControlOptions& options, Joining& joining) {
+    own_.presence.store(Presence::joined, std::memory_order_release);
+    store_->set(beat_key(rank_), "0", patience_until(options.deadline));
+    joining.await(keys_of("beat"));
+  }
+
+  std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) override;
+  void announce(const Call& call) override;
+  Agreement poll_agreement(const Call& call) override;
+  std::shared_ptr<const Failure> fail(Failure failure) override;
+  std::shared_ptr<const Failure> revoke(Failure failure) override;
+  std::shared_ptr<const Failure> barrier(Deadline deadline) override;
+  void leave() noexcept override;
+  std::vector<int> ranks_that_left() override { return ranks_that_left(kStorePatience); }
+  void tick() override;
+  void end_looks() noexcept override;
+  void look_for_evidence() override;
+
+ private:
+  void look() noexcept;
+  Failure late(const Signature& signature, std::uint64_t sequence, std::string_view phase) override;
+  void look_for_cause(Duration patience = kStorePatience);
+  void look_for_dead();
+  void keep_for_later(const Failure& failure);
+  void tell(Duration patience = kStorePatience);  // what was kept
+  // Of every rank, under its number.
+  std::vector<std::string> keys_of(std::string_view what) const {
+    std::vector<std::string> all;
+    for (int rank = 0; rank < size_; ++rank) all.push_back(fmt::format("{}/{}", what, rank));
+    return all;
+  }
+  std::vector<std::string> keys(std::uint64_t sequence) const {
+    return keys_of(fmt::format("call/{}", sequence));
+  }
+  static std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
+  class Keys;
+  class KeysOfCall;
+  class KeysOfBarrier;
+  template <class AnyKeys>
+  std::shared_ptr<const Failure> enter(AnyKeys keys);
+  std::shared_ptr<const Failure> give_up(const Keys& keys, Failure failure);
+  void beat();
+  // All have one: it was there before anybody came out of the constructor.
+  std::vector<std::string> beats(Duration patience = kStorePatience) {
+    return store_->multi_get(keys_of("beat"), patience);
+  }
+  std::vector<int> ranks_that_left(Duration patience);
+  void look_for_beats();
+  void look_for_left_peers(const std::vector<std::string>& values);
+  std::vector<int> behind(const Signature& signature, std::uint64_t sequence);
+  // Breaks the group when a rank that left has not written its key before.
+  void look_for_left(const std::vector<std::string>& by_rank, std::string_view where);
+  // Breaks the group unless every rank announced the same.
+  Seen compare(const Call& call, const std::vector<std::string>& values);
+
+  const std::shared_ptr<Store> store_;
+  Mutex mutex_;
+  std::optional<std::string> untold_ C10D_GUARDED_BY(mutex_);  // a failure as text
+  // One look at a time:
+  Mutex look_mutex_;
+  CondVar looked_;
+  bool looking_ C10D_GUARDED_BY(look_mutex_) = false;
+  // Of who looks: these three.
+  int looks_ = 0;
+  StoreSilence silence_;
+  struct Beat {
+    std::string value;
+    int silent = 0;  // how many looks found the same
+  };
+  std::vector<Beat> beats_{static_cast<std::size_t>(size_)};  // by rank
+  std::atomic<bool> store_answers_ = true;                    // when it was looked at last
+  std::atomic<bool> leaving_ = false;
+  // Since the last look. Whoever has something to tell sets it.
+  std::atomic<int> ticks_ = 0;
+  Mutex beat_mutex_;
+  std::uint64_t own_beats_ C10D_GUARDED_BY(beat_mutex_) = 0;
+  bool left_ C10D_GUARDED_BY(beat_mutex_) = false;
+};
+
+// A store that does not answer takes what it was sent once it goes on.
+void StoreControl::leave() noexcept try {
+  leaving_ = true;
+  const Duration patience = store_answers_ ? Duration(kStorePatience) : Duration::zero();
+  tell(patience);
+  MutexLock lock(beat_mutex_);
+  if (std::exchange(left_, true)) return;
+  own_.presence.store(Presence::left, std::memory_order_release);
+  store_->set(beat_key(rank_), kLastBeat, patience);
+  if (broken() && store_answers_) let_others_look([this] { return beats(); });
+} catch (const std::exception&) {  // the store is gone, and nobody can be told
+}
+
+void StoreControl::beat() {
+  MutexLock lock(beat_mutex_);
+  if (!left_) store_->set(beat_key(rank_), std::to_string(++own_beats_), kStorePatience);
+}
+
+// A message may still be on its way from a rank that has left.
+void StoreControl::look_for_left_peers(const std::vector<std::string>& values) {
+  const std::int64_t a_second_ago = steady_ns() - 1'000'000'000;
+  const bool all_left = std::count(values.begin(), values.end(), kLastBeat) == size_ - 1;
+  visit_records(own_, [&](const Recorded& record) {
+    if (record.state != Record::running || !is_point_to_point(record.signature.kind) ||
+        record.start_ns >= a_second_ago)
+      return;
+    int peer = record.signature.root;
+    if (peer == kAnySource && all_left) peer = rank_ == 0 ? 1 : 0;
+    if (peer >= 0 && peer < size_ && values[static_cast<std::size_t>(peer)] == kLastBeat)
+      fail(ControlPlane::left(
+          peer, fmt::format("{} #{}", to_string(record.signature.kind), record.sequence)));
+  });
+}
+
+// Looks are counted, not seconds: who slept itself does not take the others for dead.
+void StoreControl::look_for_beats() {
+  std::vector<std::string> values = beats();
+  look_for_left_peers(values);
+  for (int peer = 0; peer < size_; ++peer) {
+    Beat& last = beats_[static_cast<std::size_t>(peer)];
+    std::string& value = values[static_cast<std::size_t>(peer)];
+    last.silent = value == last.value ? last.silent + 1 : 0;
+    last.value = std::move(value);
+    if (peer == rank_ || last.value == kLastBeat || last.silent < kSilentBeats) continue;
+    fail(failure_about(peer, Code::peer_died,
+                       fmt::format("{} gave no sign of life for {} s: it died or hangs, or its "
+                                   "host is cut off",
+                                   name_of(peer), kSilentBeats)));
+    return;
+  }
+}
+
+std::vector<int> StoreControl::ranks_that_left(Duration patience) {
+  const std::vector<std::string> values = beats(patience);
+  std::vector<int> ranks;
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_ && values[static_cast<std::size_t>(peer)] == kLastBeat) ranks.push_back(peer);
+  return ranks;
+}
+
+void StoreControl::look_for_left(const std::vector<std::string>& by_rank,
+                                 std::string_view where) try {
+  for (const int peer : ranks_that_left(kGlance)) {
+    // It wrote this before it left, or never.
+    if (store_->try_get(by_rank[static_cast<std::size_t>(peer)], kGlance)) continue;
+    fail(ControlPlane::left(peer, where));
+    return;
+  }
+} catch (const DistTimeoutError&) {  // as in Keys::look_for_cause()
+}
+
+// Of agreement.h. A store that does not answer for a while is no reason to give up, as the others
+// may be in the call by what it said before: a look at it then finds nothing new.
+class StoreControl::Keys : public StoreKeys {
+ public:
+  Keys(StoreControl& control, std::vector<std::string> keys, Deadline deadline)
+      : StoreKeys(control.store_, std::move(keys), control.rank_, deadline), control_(control) {}
+
+  int size() const noexcept { return control_.size_; }
+  bool broken() const noexcept { return control_.broken(); }
+  void look_for_cause() const try {
+    control_.look_for_cause(kGlance);
+  } catch (const DistTimeoutError&) {  // the monitor counts how long
+  }
+  std::vector<int> missing() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < size(); ++rank)
+      if (!has_come(rank)) ranks.push_back(rank);
+    return ranks;
+  }
+
+  std::optional<Failure> late;  // written in time: who gives up bars a rank, which then has come
+
+ protected:
+  StoreControl& control_;
+};
+
+class StoreControl::KeysOfCall : public Keys {
+ public:
+  KeysOfCall(StoreControl& control, const Call& call)
+      : Keys(control, control.keys(call.sequence), call.deadline), call_(call) {}
+
+  bool arrive() const { return Keys::arrive(to_bytes(call_, signature_of(call_.op, size()))); }
+  void forget() const {
+    if (call_.sequence > 2)
+      Keys::forget(fmt::format("call/{}/{}", call_.sequence - 2, control_.rank_));
+  }
+  bool is_late() {
+    if (!deadline_passed()) return false;
+    late = control_.timed_out(call_, "waiting for all ranks to enter the call");
+    return true;
+  }
+  Seen read() const {
+    const std::vector<std::string> seen = values();
+    if (!seen.empty()) return control_.compare(call_, seen);
+    control_.look_for_left(keys(),
+                           fmt::format("{} #{}", to_string(kind_of(call_.op)), call_.sequence));
+    return Seen::not_all;
+  }
+
+ private:
+  const Call& call_;
+};
+
+class StoreControl::KeysOfBarrier : public Keys {
+ public:
+  KeysOfBarrier(StoreControl& control, std::uint64_t round, Deadline deadline)
+      : Keys(control, control.keys_of(fmt::format("barrier/{}", round)), deadline), round_(round) {}
+
+  bool arrive() const { return Keys::arrive("came"); }
+  void forget() const {
+    if (round_ > 2) Keys::forget(fmt::format("barrier/{}/{}", round_ - 2, control_.rank_));
+  }
+  bool is_late() {
+    if (!deadline_passed()) return false;
+    late = control_.did_not_reach_barrier(missing(), round_);
+    return true;
+  }
+  Seen read() const {
+    const std::vector<std::string> seen = values();
+    if (seen.empty()) control_.look_for_left(keys(), "monitored_barrier");
+    if (seen.empty()) return Seen::not_all;
+    return std::count(seen.begin(), seen.end(), kBarred) == 0 ? Seen::same : Seen::barred;
+  }
+
+ private:
+  const std::uint64_t round_;
+};
+
+// After an error of the store: who passes may wait for this rank in a library. A store that did not
+// answer is not waited for again: it takes the request once it goes on.
+std::shared_ptr<const Failure> StoreControl::give_up(const Keys& keys, Failure failure) {
+  constexpr std::chrono::milliseconds kShortest{1};
+  const bool answers = failure.code != Code::timed_out;
+  try {
+    for (int rank = 0; rank < size_; ++rank)
+      if (keys.bar(rank, answers ? Duration(kStorePatience) : kShortest)) break;
+  } catch (const DistError&) {  // the store is gone: nobody passes
+  }
+  return answers ? fail(std::move(failure)) : revoke(std::move(failure));
+}
+
+void StoreControl::announce(const Call& call) {
+  const KeysOfCall keys(*this, call);
+  if (broken() || !keys.arrive()) return;
+  keys.forget();
+}
+
+Seen StoreControl::compare(const Call& call, const std::vector<std::string>& values) {
+  std::vector<AnnouncedCall> calls;
+  for (int peer = 0; peer < size_; ++peer) {
+    const std::string& bytes = values[static_cast<std::size_t>(peer)];
+    if (bytes == StoreKeys::kBarred) return Seen::barred;
+    auto theirs = read_announced(bytes, size_);
+    if (!theirs) {
+      fail(failure_about(peer, Code::corrupt, name_of(peer) + " announced a short call"));
+      return Seen::differs;
+    }
+    if (theirs->hash != call.signature) {
+      fail(mismatch(signature_of(call.op, size_), peer, theirs->signature, false, call.sequence));
+      return Seen::differs;
+    }
+    calls.push_back(*std::move(theirs));
+  }
+  if (!std::holds_alternative<AllToAllV>(call.op)) return Seen::same;
+  const auto it = first_misfit(calls);
+  if (!it) return Seen::same;
+  fail(counts_mismatch(call.sequence, it->sender, it->receiver, it->expected, it->sent));
+  return Seen::differs;
+}
+
+template <class AnyKeys>
+std::shared_ptr<const Failure> StoreControl::enter(AnyKeys keys) try {
+  switch (enter_over_store(keys)) {
+    case Entry::goes:
+      return nullptr;
+    case Entry::given_up:
+      return failure_of_another();
+    case Entry::late:
+      return fail(*std::move(keys.late));
+    default:
+      return failure();
+  }
+} catch (const DistError& error) {
+  return give_up(keys, error.failure());
+}
+
+std::shared_ptr<const Failure> StoreControl::agree(const Call& call, Waiting) {
+  return enter(KeysOfCall(*this, call));
+}
+
+Control::Agreement StoreControl::poll_agreement(const Call& call) try {
+  if (broken()) return Agreement::failed;
+  const std::vector<std::string> all = keys(call.sequence);
+  const Duration left = std::max<Duration>(call.deadline - std::chrono::steady_clock::now(), {});
+  if (!store_->check(all, left)) return Agreement::pending;
+  const Seen seen = compare(call, store_->multi_get(all, left));
+  if (seen == Seen::barred) failure_of_another();
+  return seen == Seen::same ? Agreement::agreed : Agreement::failed;
+} catch (const DistError& error) {
+  fail(error.failure());
+  return Agreement::failed;
+}
+
+// The store decides who was first, so that all ranks have one cause.
+std::shared_ptr<const Failure> StoreControl::fail(Failure failure_value) {
+  if (broken()) return failure();
+  try {
+    const std::string mine = to_text(failure_value);
+    const auto first = store_->compare_set("cause", std::nullopt, mine, kStorePatience);
+    write_cause(header_, from_text(first.value_or(mine)));
+  } catch (const std::exception& error) {
+    log(LogLevel::warn, "group \"{}\": peers could not be told of a failure yet: {}", group_,
+        error.what());
+    keep_for_later(failure_value);
+    write_cause(header_, failure_value);
+  }
+  return failure();
+}
+
+// The store may take long to answer: the monitor tells it.
+std::shared_ptr<const Failure> StoreControl::revoke(Failure failure_value) {
+  if (broken()) return failure();
+  keep_for_later(failure_value);
+  write_cause(header_, failure_value);
+  return failure();
+}
+
+void StoreControl::keep_for_later(const Failure& failure) {
+  MutexLock lock(mutex_);
+  if (!untold_) untold_ = to_text(failure);
+  ticks_ = kTicksPerLook;
+}
+
+void StoreControl::tell(Duration patience) {
+  std::optional<std::string> text;
+  {
+    MutexLock lock(mutex_);
+    text = untold_;
+  }
+  if (!text) return;
+  store_->compare_set("cause", std::nullopt, *text, patience);
+  MutexLock lock(mutex_);
+  untold_.reset();
+}
+
+// Takes over the failure that another rank published.
+void StoreControl::look_for_cause(Duration patience) {
+  if (broken()) return;
+  if (const std::optional<std::string> text = store_->try_get("cause", patience))
+    write_cause(header_, from_text(*text));
+}
+
+Failure StoreControl::late(const Signature& signature, std::uint64_t sequence,
+                           std::string_view phase) {
+  std::vector<int> missing;
+  try {
+    missing = behind(signature, sequence);
+  } catch (const DistError&) {  // the store is gone: the ranks stay unnamed
+  }
+  return name_not_running(deadline_passed(signature, sequence, phase, missing), members_, missing);
+}
+
+std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) {
+  const std::uint64_t round = own_.barriers.load() + 1;
+  own_.barriers.store(round);
+  return enter(KeysOfBarrier(*this, round, deadline));
+}
+
+// The ranks that have not announced this call.
+std::vector<int> StoreControl::behind(const Signature& signature, std::uint64_t sequence) {
+  std::vector<int> ranks{signature.root};
+  if (!is_point_to_point(signature.kind)) ranks = Keys(*this, keys(sequence), {}).missing();
+  std::erase_if(ranks, [this](int rank) { return rank < 0 || rank == rank_; });
+  return ranks;
+}
+
+void StoreControl::look_for_evidence() try {
+  look_for_cause();
+  look_for_dead();
+} catch (const DistError&) {  // the store is gone, and nobody can be told
+}
+
+// Of ranks on this host: who ends has written before that it left, or never does.
+void StoreControl::look_for_dead() {
+  if (broken()) return;
+  for (const Member& member : members_) {
+    if (!has_ended(member)) continue;
+    if (store_->try_get(beat_key(member.rank), kStorePatience) == kLastBeat) continue;
+    fail(failure_about(member.rank, Code::peer_died,
+                       name_of(member.rank) + " ended without leaving the group"));
+    return;
+  }
+}
+
+void StoreControl::tick() {
+  own_.heartbeat_ns.store(steady_ns(), std::memory_order_relaxed);
+  MutexLock lock(look_mutex_);
+  if (looking_ || (leaving_ && !store_answers_) || ++ticks_ < kTicksPerLook) return;
+  ticks_ = 0;
+  looking_ = of_this_process<Lookers>().add([this] { look(); });
+  if (!looking_ && store_answers_.exchange(false))
+    log(LogLevel::warn,
+        "group \"{}\", rank {}: of failures of its peers nothing is known: no "
+        "thread could be started to look; raise ulimit -u",
+        group_, rank_);
+}
+
+void StoreControl::end_looks() noexcept {
+  MutexLock lock(look_mutex_);
+  while (looking_) looked_.wait(look_mutex_);
+}
+
+void StoreControl::look() noexcept {
+  try {
+    watch_library(kTicksPerLook);
+    tell();
+    if (!broken()) {
+      look_for_cause();
+      look_for_dead();
+      if (++looks_ % kLooksPerBeat == 0) {
+        beat();
+        look_for_beats();
+        warn_of_late_op(
+            [this](const Recorded& record) { return behind(record.signature, record.sequence); });
+      }
+      store_answers_ = true;
+    }
+    silence_.end(std::chrono::steady_clock::now());
+  } catch (const std::exception& error) {
+    if (store_answers_.exchange(false))
+      log(LogLevel::warn, "group \"{}\", rank {}: of failures of its peers nothing is known: {}",
+          group_, rank_, error.what());
+    if (silence_.is_long(std::chrono::steady_clock::now()) && has_running_op(own_))
+      revoke(store_is_silent(group_, members_, error.what()));
+  }
+  MutexLock lock(look_mutex_);
+  looking_ = false;
+  looked_.notify_all();
+}
+
+}  // namespace
+
+std::shared_ptr<ControlPlane> make_store_control(const ControlOptions& options) {
+  return join_by<StoreControl>(
+      options, [&options](Joining&) { return std::make_shared<StoreControl>(options); },
+      [&options](const std::shared_ptr<StoreControl>& control, Joining& joining) {
+        control->join(options, joining);
+        watch(control);
+      });
+}
+
+}}  // namespace c10d::v0

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "c10d/backend.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace c10d { inline namespace v0 {
+
+Backend::~Backend() = default;
+
+PlanReport Backend::plan(const PlanQuery& /*query*/) const { return {}; }
+
+Allocation Backend::allocate(std::size_t bytes, Deadline /*deadline*/) {
+  constexpr std::size_t kAlignment = 4096;
+  const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void* const data = rounded >= bytes ? std::aligned_alloc(kAlignment, rounded) : nullptr;
+  if (data == nullptr && rounded != 0)
+    throw_failure({.code = Code::out_of_resources,
+                   .message = fmt::format("allocate: no memory for {} bytes", bytes)});
+  if (data != nullptr) std::memset(data, 0, rounded);
+  return {.data = data, .bytes = bytes, .owner = std::shared_ptr<void>(data, std::free)};
+}
+
+}}  // namespace c10d::v0

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "c10d/process_group.h"
+#include "src/base/failure_text.h"
+#include "src/base/mutex.h"
+#include "src/group/group_state.h"
+#include "src/group/work_shared.h"
+
+namespace c10d { inline namespace v0 {
+
+Batch::Batch(std::shared_ptr<ProcessGroup::State> state, CallOptions options)
+    : state_(std::move(state)), options_(options) {}
+
+void Batch::add(Op op) { ops_.push_back(op); }
+
+Work Batch::submit() {
+  existing(state_).check_alive();
+  {
+    Exclusive exclusive(*state_);
+    for (const Op& op : ops_) state_->check(op, signature_of(op, state_->context.size));
+  }
+  CallOptions each = options_;
+  each.async = true;
+  // Terminal when all ops are: until then some of them own their buffers.
+  struct Outcome {
+    explicit Outcome(std::size_t count) : left(count) {}
+
+    void one_done(const Failure* failure) {
+      std::optional<Failure> cause;
+      {
+        MutexLock lock(mutex);
+        if (failure != nullptr && !first) first = *failure;
+        if (--left != 0) return;
+        cause = std::move(first);
+      }
+      cause ? whole.fail(std::move(*cause)) : whole.complete();
+    }
+
+    WorkSource whole;
+    Mutex mutex;
+    std::size_t left C10D_GUARDED_BY(mutex);
+    std::optional<Failure> first C10D_GUARDED_BY(mutex);
+  };
+  const auto outcome = std::make_shared<Outcome>(ops_.size() + 1);
+  const std::vector<Op> ops = std::exchange(ops_, {});
+  const Work work = outcome->whole.work();
+  std::size_t followed = 0;
+  std::optional<Failure> failed;
+  try {
+    for (const Op& op : ops) {
+      std::function<void(const Failure*)> follow = [outcome](const Failure* failure) {
+        outcome->one_done(failure);
+      };
+      detail::WorkShared::on_terminal(state_->submit(op, each), std::move(follow));
+      ++followed;
+    }
+  } catch (const std::exception& error) {
+    failed = thrown(error, "submit");
+  }
+  for (; followed < ops.size(); ++followed) outcome->one_done(&*failed);
+  outcome->one_done(nullptr);
+  if (!options_.async) work.wait();
+  return work;
+}
+
+}}  // namespace c10d::v0

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "c10d/collective.h"
+#include "c10d/control.h"
+
+namespace c10d { inline namespace v0 {
+
+// Throws InvalidArgument naming the op, the argument and the values when `op` makes no sense on
+// this rank: counts, dtypes, devices, root or peer, missing buffers, partial overlap.
+void check_arguments(const Op& op, int rank, int size);
+
+// Throws InvalidArgument when an enum of `query` holds a value that does not exist.
+void check_query(const Query& query);
+
+}}  // namespace c10d::v0

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/group/group_state.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <exception>
+#include <thread>
+
+#include "c10d/process_group.h"
+#include "src/base/failure_text.h"
+#include "src/base/log.h"
+#include "src/base/timeouts.h"
+#include "src/group/bootstrap.h"
+#include "src/group/check_arguments.h"
+#include "src/group/work_shared.h"
+#include "src/recorder/flight_recorder.h"
+
+namespace c10d { inline namespace v0 {
+namespace {
+
+// Codes after which the group goes on.
+bool leaves_group_intact(Code code) noexcept {
+  return code == Code::unsupported || code == Code::concurrent_use;
+}
+
+DeviceType device_of(const Op& op) noexcept {
+  return std::visit(
+      []<class T>(const T& o) {
+        if constexpr (requires { o.output; })
+          if (o.output.data != nullptr) return o.output.device.type;
+        if constexpr (requires { o.input; }) return o.input.device.type;
+        return DeviceType::cpu;
+      },
+      op);
+}
+
+}  // namespace
+
+Exclusive::Exclusive(ProcessGroup::State& state) : state_(state) {
+  if (state.busy.exchange(true, std::memory_order_acquire))
+    throw_failure({.code = Code::concurrent_use,
+                   .message = "another thread is inside a call of this group; give each thread a "
+                              "group of its own (new_group) or take turns",
+                   .rank = state.context.rank,
+                   .group = state.context.group});
+}
+
+ProcessGroup::State::State(BackendContext context_, std::string backend_name_,
+                           std::shared_ptr<ControlPlane> control_,
+                           std::unique_ptr<Backend> backend_)
+    : context(std::move(context_)),
+      // No key of the library begins with a slash: group names have none.
+      user_store(make_prefix_store("/user", context.store)),
+      backend_name(std::move(backend_name_)),
+      control(std::move(control_)),
+      backend(std::move(backend_)),
+      own(control->own_block()),
+      agrees_first(backend->agrees_first()),
+      process(process_generation()),
+      timeout(context.timeout.count()) {}
+
+ProcessGroup::State::~State() = default;
+
+ProcessGroup::State& existing(const std::shared_ptr<ProcessGroup::State>& state) {
+  if (!state)
+    throw_failure({.code = Code::destroyed,
+                   .message = "this ProcessGroup holds no group: it was moved from, never made, "
+                              "or split() was given no color"});
+  return *state;
+}
+
+void ProcessGroup::State::check_not_forked() const {
+  if (process != process_generation())
+    throw_failure({.code = Code::forked_child,
+                   .message = "this group belongs to the parent process; a forked child makes its "
+                              "own, or starts with exec",
+                   .group = context.group});
+}
+
+void ProcessGroup::State::check_alive() const {
+  check_not_forked();
+  if (closed.load(std::memory_order_relaxed))
+    throw_failure({.code = Code::destroyed,
+                   .message = "the group was shut down on this rank",
+                   .rank = context.rank,
+                   .group = context.group});
+}
+
+void ProcessGroup::State::check_supported(const Op& op, const Signature& signature) {
+  const DeviceType device = device_of(op);
+  std::uint8_t& known =
+      supports[static_cast<std::size_t>(device)][static_cast<std::size_t>(signature.kind)]
+              [static_cast<std::size_t>(signature.dtype)][signature.reduce_op];
+  if (known == 1) return;
+  const Support support = backend->supports({.op = signature.kind,
+                                             .dtype = signature.dtype,
+                                             .reduce_op = signature.reduce_op,
+                                             .device = device});
+  known = support ? 1 : 2;
+  if (!support)
+    throw_failure({.code = Code::unsupported,
+                   .message = fmt::format("{} cannot do {}: {}", backend_name, describe(signature),
+                                          support.reason),
+                   .rank = context.rank,
+                   .group = context.group,
+                   .op = std::string(to_string(signature.kind))});
+}
+
+void ProcessGroup::State::check(const Op& op, const Signature& signature) {
+  check_arguments(op, context.rank, context.size);
+  check_supported(op, signature);
+}
+
+Work ProcessGroup::State::submit(const Op& op, const CallOptions& options) {
+  check_alive();
+  Exclusive exclusive(*this);
+  if (options.timeout && *options.timeout <= Duration::zero())
+    throw InvalidArgument("CallOptions::timeout must be positive; leave it out for the group's");
+  if (options.stream != nullptr && device_of(op) == DeviceType::cpu)
+    throw InvalidArgument("CallOptions::stream orders ops on CUDA tensors; here is none");
+  const Signature signature = signature_of(op, context.size);
+  check(op, signature);
+  if (control->broken()) {
+    const auto failure = control->failure();
+    if (options.async) return Work::failed(*failure);
+    throw_failure(*failure);
+  }
+  return run(op, signature, options);
+}
+
+Work ProcessGroup::State::run(const Op& op, const Signature& signature,
+                              const CallOptions& options) {
+  const bool collective = !is_point_to_point(signature.kind);
+  const std::uint64_t sequence =
+      collective ? collectives.load(std::memory_order_relaxed) + 1 : ++messages;
+  if (collective) collectives.store(sequence, std::memory_order_relaxed);
+  const std::uint64_t hash = hash_of(signature);
+  // Async ops before this one announce themselves when their turn comes. Where one has failed that
+  // is over, the group is broken by now.
+  if (agrees_first && collective && !options.async &&
+      own.pending.load(std::memory_order_acquire) == 0)
+    control->announce_ahead(op, sequence, signature, hash);
+  const std::int64_t now = steady_ns();
+  const Duration limit =
+      capped(options.timeout.value_or(Duration(timeout.load(std::memory_order_relaxed))));
+  const Deadline deadline(Duration(now) + limit);
+  const std::uint64_t record =
+      start_record(own, sequence, signature, now, deadline.time_since_epoch().count());
+  if (collective) own.submitted.store(sequence, std::memory_order_relaxed);
+  const Call call{.op = op,
+                  .sequence = sequence,
+                  .signature = hash,
+                  .deadline = deadline,
+                  .async = options.async,
+                  .record = record};
+  detail::WorkShared::Settle settle;
+  std::function<void()> over;
+  if (options.async) own.pending.fetch_add(1, std::memory_order_relaxed);
+  Work work;
+  try {
+    if (options.async) {  // here: what throws later leaves the caller's memory to an op that runs
+      settle = [this, record, sequence, kind = signature.kind](const Failure* failure) {
+        return ended(record, sequence, kind, failure);
+      };
+      over = [this] { own.pending.fetch_sub(1, std::memory_order_release); };
+    }
+    work = backend->launch(call);
+  } catch (const std::exception& error) {
+    work = Work::failed(thrown(error, backend_name));
+  }
+  if (options.async && detail::WorkShared::settle_by(work, std::move(settle), std::move(over)))
+    return work;
+  const auto failure = ended(record, sequence, signature.kind, work.failure());
+  if (options.async) own.pending.fetch_sub(1, std::memory_order_release);
+  if (!failure) return work;
+  if (!options.async) throw_failure(*failure);
+  return Work::failed(*failure);
+}
+
+std::shared_ptr<const Failure> ProcessGroup::State::ended(std::uint64_t record,
+                                                          std::uint64_t sequence, OpKind kind,
+                                                          const Failure* failure) noexcept {
+  if (!is_point_to_point(kind)) own.finished.store(sequence, std::memory_order_relaxed);
+  finish_record(own, record, failure == nullptr, steady_ns());
+  if (failure == nullptr) return nullptr;
+  Failure complete = *failure;
+  if (complete.group.empty()) complete.group = context.group;
+  if (complete.op.empty()) complete.op = to_string(kind);
+  if (complete.sequence == 0) complete.sequence = sequence;
+  if (leaves_group_intact(complete.code)) return std::make_shared<const Failure>(complete);
+  const auto cause = control->fail(std::move(complete));
+  control->keep_record_if_broken();  // before the program hears of it, and ends
+  return cause;
+}
+
+bool ProcessGroup::State::shutdown(Duration limit) {
+  if (closed.exchange(true)) return own.pending.load(std::memory_order_acquire) == 0;
+  using std::chrono::steady_clock;
+  const auto drained = [this](Deadline end) {
+    while (own.pending.load(std::memory_order_acquire) != 0) {
+      if (steady_clock::now() >= end) return false;
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    return true;
+  };
+  const Deadline deadline = steady_clock::now() + capped(limit);
+  bool quiet = drained(deadline);
+  if (!quiet) {
+    control->fail({.code = Code::destroyed,
+                   .message = fmt::format("rank {} shut the group down with {} ops pending",
+                                          context.rank, own.pending.load()),
+                   .rank = context.rank});
+    backend->abort();
+    quiet = drained(steady_clock::now() + std::chrono::seconds(1));
+  }
+  control->leave();
+  std::exception_ptr problem;
+  try {
+    if (quiet) backend->shutdown(deadline);
+  } catch (...) {  // the monitor must not call a backend that is about to go
+    problem = std::current_exception();
+  }
+  control->keep_record_if_broken();
+  unwatch(*control);
+  if (release_claim) release_claim();
+  if (problem) std::rethrow_exception(problem);
+  return quiet;
+}
+
+}}  // namespace c10d::v0

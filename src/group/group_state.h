@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "c10d/process_group.h"
+#include "src/control/control_plane.h"
+#include "src/sync/process_singleton.h"
+
+namespace c10d { inline namespace v0 {
+
+// Behind a ProcessGroup. Async ops in flight point here: RankBlock::pending counts them, and the
+// state outlives them.
+struct ProcessGroup::State {
+  State(BackendContext context_, std::string backend_name_, std::shared_ptr<ControlPlane> control_,
+        std::unique_ptr<Backend> backend_);
+  ~State();
+
+  const BackendContext context;
+  const std::shared_ptr<Store> user_store;  // apart from the library's own keys
+  const std::string backend_name;
+  const std::shared_ptr<ControlPlane> control;
+  const std::unique_ptr<Backend> backend;
+  RankBlock& own;  // this rank's
+  const bool agrees_first;
+  const std::uint64_t process;  // generation of the process, to notice a fork
+
+  std::function<void()> release_claim;  // of its rank in the bootstrap
+
+  std::atomic<Duration::rep> timeout;
+  std::atomic<bool> busy{false};
+  std::atomic<bool> closed{false};
+  std::atomic<std::uint64_t> collectives{0};  // written by the one thread inside
+  std::uint64_t messages = 0;
+  int splits = 0;
+  int allocations = 0;
+  std::map<std::string, int> subgroups;  // how often each was made
+
+  // Answers of Backend::supports, asked once each: 0 not asked, 1 yes, 2 no.
+  using Supports =
+      std::array<std::array<std::array<std::uint8_t, kReduceOpCount>, kDTypeCount>, kOpCount>;
+  std::array<Supports, kDeviceTypeCount> supports{};  // by device type
+
+  // The funnel: every op of every backend goes through here.
+  Work submit(const Op& op, const CallOptions& options);
+  // Throws destroyed or forked_child.
+  void check_alive() const;
+  void check_not_forked() const;
+  // Throws when this rank may not make this call: arguments, support. By the one thread inside.
+  void check(const Op& op, const Signature& signature);
+  // Returns call(), which is no op. The record of a group that broke is kept before the program
+  // hears of it, and ends.
+  template <class Call>
+  auto keeping_record(Call&& call) {
+    try {
+      return call();
+    } catch (...) {
+      control->keep_record_if_broken();
+      throw;
+    }
+  }
+  // True when nothing points here any more.
+  bool shutdown(Duration timeout);
+
+ private:
+  void check_supported(const Op& op, const Signature& signature);
+  Work run(const Op& op, const Signature& signature, const CallOptions& options);
+  // Bookkeeping of an op that is done. Breaks the group when it failed; returns what the caller
+  // gets.
+  std::shared_ptr<const Failure> ended(std::uint64_t record, std::uint64_t sequence, OpKind kind,
+                                       const Failure* failure) noexcept;
+};
+
+// Throws destroyed when there is no state.
+ProcessGroup::State& existing(const std::shared_ptr<ProcessGroup::State>& state);
+
+// One thread at a time: throws concurrent_use when another one is inside.
+class Exclusive {
+ public:
+  explicit Exclusive(ProcessGroup::State& state);
+  ~Exclusive() { state_.busy.store(false, std::memory_order_release); }
+  Exclusive(const Exclusive&) = delete;
+  Exclusive& operator=(const Exclusive&) = delete;
+
+ private:
+  ProcessGroup::State& state_;
+};
+
+// Brings the members of a group together and returns its state. Collective. No wait is longer than
+// `patience`, or than the backend's own. A failure of the parent ends it until all have joined.
+std::shared_ptr<ProcessGroup::State> make_group(BackendContext context, std::string backend_name,
+                                                Duration patience, ProcessGroup::State* parent,
+                                                const std::vector<int>& parent_ranks);
+
+}}  // namespace c10d::v0

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/group/store_exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <numeric>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "src/base/failure_text.h"
+#include "src/base/members.h"
+#include "src/base/timeouts.h"
+#include "src/control/forming.h"
+#include "src/group/bootstrap.h"
+
+namespace c10d { inline namespace v0 {
+namespace {
+
+constexpr std::string_view kMet = "met";  // the outcome; else the next attempt and a failure
+
+// The attempt that is open after this outcome, if any is.
+std::string attempt_after(const std::optional<std::string>& outcome) {
+  return outcome ? outcome->substr(0, outcome->find('\n')) : "0";
+}
+
+// Where a rank says which meeting it has come to last.
+std::string place_of(int rank) { return fmt::format("meets/{}", rank); }
+
+std::string list_of(const std::vector<int>& ranks) {
+  return fmt::format(" {} ", fmt::join(ranks, " "));
+}
+
+std::string to_place(const Meeting& meeting) {
+  return fmt::format("{}\n{}\n{}", meeting.round(), list_of(meeting.ranks), meeting.call);
+}
+
+// A rank and the call in which it waits.
+struct Waiting {
+  int rank;
+  std::string call;
+};
+using Chain = std::vector<Waiting>;
+
+// What ranks that do not come wait for themselves, as far as their places say.
+class ChainSearch {
+ public:
+  ChainSearch(const ProcessGroup::State& state, Deadline deadline)
+      : state_(state), deadline_(deadline) {}
+
+  // From `peer`, which has not come to a meeting of ours, to a rank that waits for this one, each
+  // waits for the next: then none of them comes. Empty when there is no such chain.
+  Chain from(int peer) {
+    if (std::ranges::find(seen_, peer) != seen_.end()) return {};
+    seen_.push_back(peer);
+    const std::optional<std::string> place = look_up(place_of(peer));
+    if (!place) return {};
+    const std::size_t list = place->find('\n');
+    const std::size_t call = list == place->npos ? list : place->find('\n', list + 1);
+    if (call == place->npos) return {};
+    const std::string round = place->substr(0, list);
+    const std::string ranks = place->substr(list, call - list);
+    const Waiting first{peer, place->substr(call + 1)};
+    const int me = state_.context.rank;
+    if (ranks.find(list_of({me})) != ranks.npos && is_missed(me, round)) return {first};
+    std::istringstream others(ranks);
+    for (int other = 0; others >> other;) {
+      if (other == me || other == peer || !is_to_follow(other, round)) continue;
+      Chain chain = from(other);
+      // Once more: now it is known that it will not come.
+      if (chain.empty() || !is_missed(other, round)) continue;
+      chain.insert(chain.begin(), first);
+      return chain;
+    }
+    return {};
+  }
+
+ private:
+  std::optional<std::string> look_up(const std::string& key) const {
+    return state_.context.store->try_get(key, patience_until(deadline_));
+  }
+  bool has_come(int rank, const std::string& round) const {
+    return look_up(fmt::format("{}/{}", round, rank)).has_value();
+  }
+  bool is_open(const std::string& round) const {
+    const std::size_t slash = round.rfind('/');
+    return slash != round.npos &&
+           attempt_after(look_up(round.substr(0, slash))) == round.substr(slash + 1);
+  }
+  bool is_missed(int rank, const std::string& round) const {
+    return !has_come(rank, round) && is_open(round);
+  }
+  // Of many ranks some are enough.
+  bool is_to_follow(int rank, const std::string& round) {
+    return followed_ < kMostFollowed && ++followed_ && !has_come(rank, round);
+  }
+
+  static constexpr int kMostFollowed = 256;
+  const ProcessGroup::State& state_;
+  const Deadline deadline_;
+  std::vector<int> seen_;
+  int followed_ = 0;
+};
+
+Failure failure_at(const ProcessGroup::State& state, const Meeting& meeting, Code code, int rank,
+                   std::string message) {
+  const Member& member = state.context.members[static_cast<std::size_t>(rank)];
+  return {.code = code,
+          .message = std::move(message),
+          .rank = rank,
+          .host = member.host,
+          .pid = member.pid,
+          .group = state.context.group,
+          .op = meeting.op};
+}
+
+bool has_come(const ProcessGroup::State& state, const Meeting& meeting, int rank) {
+  return state.context.store->try_get(meeting.entry(rank), patience_until(meeting.deadline))
+      .has_value();
+}
+
+std::vector<int> ranks_missing_at(const ProcessGroup::State& state, const Meeting& meeting) {
+  std::vector<int> missing;
+  for (const int rank : meeting.ranks)
+    if (!has_come(state, meeting, rank)) missing.push_back(rank);
+  return missing;
+}
+
+// A rank that left comes no more. What it wrote, it wrote before that: ask first, then look.
+void look_for_ranks_that_left(ProcessGroup::State& state, const Meeting& meeting) {
+  for (const int rank : state.control->ranks_that_left()) {
+    if (std::ranges::find(meeting.ranks, rank) == meeting.ranks.end() ||
+        has_come(state, meeting, rank))
+      continue;
+    Failure failure = state.control->left(rank, meeting.op);
+    failure.op = meeting.op;
+    throw_failure(*state.control->fail(std::move(failure)));
+  }
+}
+
+// Of ranks that wait for each other in different calls one has come last: that one finds it out, if
+// every rank looks once it has come itself.
+void look_for_crossing_calls(ProcessGroup::State& state, const Meeting& meeting,
+                             const std::vector<int>& missing) {
+  ChainSearch search(state, meeting.deadline);
+  for (const int peer : missing) {
+    Chain chain = search.from(peer);
+    if (chain.empty()) continue;
+    chain.push_back({state.context.rank, meeting.call});
+    std::string text;
+    for (const Waiting& waiting : chain)
+      text +=
+          fmt::format("{}rank {} called {}", text.empty() ? "" : ", ", waiting.rank, waiting.call);
+    text += chain.size() == 2
+                ? ": each waits for the other; the members of a new group all give the same ranks "
+                  "in the same order, and the same name"
+                : ": each waits for the next, the last for the first; ranks that are in several "
+                  "new groups all make them in the same order";
+    throw_failure(
+        *state.control->fail(failure_at(state, meeting, Code::mismatch, peer, std::move(text))));
+  }
+}
+
+Failure late(const ProcessGroup::State& state, const Meeting& meeting,
+             const std::vector<int>& missing) {
+  const std::string hint =
+      meeting.op != "new_group"
+          ? ""
+          : fmt::format("; each of them gives the ranks {} in this order, and the same name",
+                        fmt::join(meeting.ranks, ", "));
+  return name_not_running(failure_at(state, meeting, Code::timed_out, missing.front(),
+                                     fmt::format("these ranks did not come to {}: {}{}", meeting.op,
+                                                 names_of(state.context.members, missing), hint)),
+                          state.context.members, missing);
+}
+
+// Of an attempt that this rank or another one has given up.
+[[noreturn]] void throw_given_up(ProcessGroup::State& state, const Meeting& meeting,
+                                 const std::string& outcome) {
+  // As if it had never come: it may try again, or make another call.
+  const int me = state.context.rank;
+  for (const std::string& key : {meeting.entry(me), place_of(me)})
+    state.context.store->delete_key(key, patience_until(meeting.deadline));
+  Failure failure = from_text(outcome.substr(outcome.find('\n') + 1));
+  failure.group = state.context.group;
+  throw_failure(std::move(failure));
+}
+
+// For meet().
+class MeetingMember {
+ public:
+  MeetingMember(ProcessGroup::State& state, Meeting meeting, const std::string& mine)
+      : state_(state),
+        store_(*state.context.store),
+        before_(store_.try_get(meeting.key, patience_until(meeting.deadline))),
+        meeting_(std::move(meeting)),
+        mine_(mine) {
+    meeting_.attempt = attempt_after(before_);
+    for (const int rank : meeting_.ranks) keys_.push_back(meeting_.entry(rank));
+  }
+
+  void come() {
+    const int me = state_.context.rank;
+    store_.multi_set(std::array{meeting_.entry(me), place_of(me)},
+                     std::array{mine_, to_place(meeting_)}, patience());
+    look_ = std::chrono::steady_clock::now() + pause_between_looks(state_.context.size);
+  }
+  std::shared_ptr<const Failure> parent_failure() const { return state_.control->failure(); }
+  bool await_members() {
+    constexpr std::chrono::milliseconds kSlice{100};  // how often to look for a broken group
+    now_ = std::chrono::steady_clock::now();
+    try {
+      entries_ = store_.multi_get(
+          keys_, std::clamp<Duration>(meeting_.deadline - now_, Duration(1), kSlice));
+      return true;
+    } catch (const DistTimeoutError&) {
+      return false;
+    }
+  }
+  bool close() {
+    outcome_ = store_.compare_set(meeting_.key, before_, kMet, patience());
+    return outcome_ == kMet;
+  }
+  // Throws it. What broke the parent may have taken the store with it, and then it is the cause.
+  std::shared_ptr<const Failure> given_up() {
+    const auto parent = parent_failure();
+    try {
+      outcome_ = store_.try_get(meeting_.key, parent ? Duration(kStorePatience) : patience());
+    } catch (const DistError&) {
+      if (parent) return parent;
+      throw;
+    }
+    if (outcome_ != before_ && outcome_ != kMet)
+      throw_given_up(state_, meeting_, outcome_.value_or(""));
+    return nullptr;
+  }
+  void give_up_if_late() {
+    look_for_ranks_that_left(state_, meeting_);
+    if (now_ < std::min(look_, meeting_.deadline)) return;
+    const std::vector<int> missing = ranks_missing_at(state_, meeting_);
+    look_for_crossing_calls(state_, meeting_, missing);
+    look_ = meeting_.deadline;
+    if (now_ >= meeting_.deadline && !missing.empty())
+      store_.compare_set(meeting_.key, before_,
+                         fmt::format("{}\n{}", std::stoi(meeting_.attempt) + 1,
+                                     to_text(late(state_, meeting_, missing))),
+                         patience());
+  }
+
+  std::vector<std::string> entries() { return std::move(entries_); }
+
+ private:
+  Duration patience() const { return patience_until(meeting_.deadline); }
+
+  ProcessGroup::State& state_;
+  Store& store_;
+  const std::optional<std::string> before_;  // how the attempt before this one came out
+  Meeting meeting_;
+  const std::string& mine_;
+  std::vector<std::string> keys_, entries_;
+  std::optional<std::string> outcome_;
+  Deadline now_{}, look_{};
+};
+
+}  // namespace
+
+std::vector<std::string> exchange(ProcessGroup::State& state, Meeting meeting,
+                                  const std::string& mine) {
+  MeetingMember member(state, std::move(meeting), mine);
+  if (const auto failure = meet(member)) throw_failure(*failure);
+  return member.entries();
+}
+
+std::vector<std::string> exchange_with_all(ProcessGroup::State& state, std::string op,
+                                           std::string call, std::string key,
+                                           const std::string& mine, Deadline deadline) {
+  Meeting meeting{.op = std::move(op),
+                  .call = std::move(call),
+                  .key = std::move(key),
+                  .ranks = std::vector<int>(static_cast<std::size_t>(state.context.size)),
+                  .deadline = deadline};
+  std::iota(meeting.ranks.begin(), meeting.ranks.end(), 0);
+  try {
+    return exchange(state, meeting, mine);
+  } catch (const DistTimeoutError& error) {
+    throw_failure(*state.control->fail(error.failure()));
+  }
+}
+
+}}  // namespace c10d::v0

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/recorder/flight_recorder.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+namespace c10d { inline namespace v0 {
+namespace {
+
+constexpr auto kUnordered = std::memory_order_relaxed;
+
+std::uint64_t packed(const Signature& signature, Record::State state) noexcept {
+  return static_cast<std::uint64_t>(state) | static_cast<std::uint64_t>(signature.kind) << 8 |
+         static_cast<std::uint64_t>(signature.dtype) << 16 |
+         static_cast<std::uint64_t>(signature.reduce_op) << 24;
+}
+
+// The words may be another process's.
+Recorded read(const Record& record) noexcept {
+  const auto& word = record.words;
+  // First: the rest is at least as new.
+  const std::uint64_t what = word[Record::what].load(std::memory_order_acquire);
+  const auto byte = [what](int i, std::size_t limit) { return (what >> 8 * i & 0xff) % limit; };
+  const std::uint64_t root_tag = word[Record::root_tag].load(kUnordered);
+  Recorded read;
+  read.state = static_cast<Record::State>(byte(0, Record::failed + 1));
+  read.sequence = word[Record::sequence].load(kUnordered);
+  read.signature.kind = static_cast<OpKind>(byte(1, kOpCount));
+  read.signature.dtype = static_cast<DType>(byte(2, kDTypeCount));
+  read.signature.reduce_op = static_cast<ReduceOp::Kind>(byte(3, kReduceOpCount));
+  read.signature.root = static_cast<std::int32_t>(root_tag >> 32);
+  read.signature.tag = static_cast<std::uint32_t>(root_tag);
+  read.signature.count = word[Record::count].load(kUnordered);
+  read.signature.counts = word[Record::counts].load(kUnordered);
+  read.signature.factor = std::bit_cast<double>(word[Record::factor].load(kUnordered));
+  read.start_ns = static_cast<std::int64_t>(word[Record::start_ns].load(kUnordered));
+  read.end_ns = static_cast<std::int64_t>(word[Record::end_ns].load(kUnordered));
+  return read;
+}
+
+}  // namespace
+
+std::uint64_t start_record(RankBlock& block, std::uint64_t sequence, const Signature& signature,
+                           std::int64_t now_ns, std::int64_t deadline_ns) noexcept {
+  const std::uint64_t number = block.next_record.load(kUnordered);
+  auto& word = block.records[number % kRecords].words;
+  word[Record::sequence].store(sequence, kUnordered);
+  word[Record::count].store(signature.count, kUnordered);
+  word[Record::root_tag].store(
+      static_cast<std::uint64_t>(static_cast<std::uint32_t>(signature.root)) << 32 | signature.tag,
+      kUnordered);
+  word[Record::counts].store(signature.counts, kUnordered);
+  word[Record::factor].store(std::bit_cast<std::uint64_t>(signature.factor), kUnordered);
+  word[Record::start_ns].store(static_cast<std::uint64_t>(now_ns), kUnordered);
+  word[Record::end_ns].store(static_cast<std::uint64_t>(deadline_ns), kUnordered);
+  word[Record::what].store(packed(signature, Record::running), std::memory_order_release);
+  block.next_record.store(number + 1, std::memory_order_release);
+  return number;
+}
+
+void finish_record(RankBlock& block, std::uint64_t record, bool ok, std::int64_t now_ns) noexcept {
+  if (block.next_record.load(kUnordered) - record >= kRecords) return;  // overwritten since
+  auto& word = block.records[record % kRecords].words;
+  word[Record::end_ns].store(static_cast<std::uint64_t>(now_ns), kUnordered);
+  const std::uint64_t of_op = word[Record::what].load(kUnordered) & ~std::uint64_t{0xff};
+  word[Record::what].store(of_op | (ok ? Record::ok : Record::failed), std::memory_order_release);
+}
+
+// A blocking op has none after it.
+bool is_busy(const RankBlock& block) noexcept {
+  const std::uint64_t next = block.next_record.load(std::memory_order_acquire);
+  return block.pending.load(kUnordered) != 0 ||
+         (next != 0 && read(block.records[(next - 1) % kRecords]).state == Record::running);
+}
+
+void visit_records(const RankBlock& block, const std::function<void(const Recorded&)>& visit) {
+  const std::uint64_t next = block.next_record.load(std::memory_order_acquire);
+  for (std::uint64_t i = next > kRecords ? next - kRecords : 0; i < next; ++i)
+    visit(read(block.records[i % kRecords]));
+}
+
+std::string last_op(const RankBlock& block, std::int64_t now_ns) {
+  const std::uint64_t next = block.next_record.load(std::memory_order_acquire);
+  if (next == 0) return "nothing yet";
+  const Recorded last = read(block.records[(next - 1) % kRecords]);
+  const bool running = last.state == Record::running;
+  return fmt::format("{} #{}, {} {:.3f} s{}", to_string(last.signature.kind), last.sequence,
+                     running ? "running for" : "ended",
+                     in_seconds(now_ns - (running ? last.start_ns : last.end_ns)),
+                     running ? "" : " ago");
+}
+
+}}  // namespace c10d::v0

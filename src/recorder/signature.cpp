@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/recorder/signature.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+namespace c10d { inline namespace v0 {
+namespace {
+
+constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t value) noexcept {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+  return hash ^ (hash >> 29);
+}
+
+std::uint64_t hash_of(std::span<const std::size_t> counts) noexcept {
+  std::uint64_t hash = counts.size();
+  for (const std::size_t count : counts) hash = mix(hash, count);
+  return hash | 1;
+}
+
+template <class... Lambdas>
+struct Overloaded : Lambdas... {
+  using Lambdas::operator()...;
+};
+template <class... Lambdas>
+Overloaded(Lambdas...) -> Overloaded<Lambdas...>;
+
+std::uint64_t agreed_count(const Op& op, std::uint64_t size) noexcept {
+  return std::visit(
+      Overloaded{[](const AllReduce& o) { return std::uint64_t{o.output.count}; },
+                 [](const Broadcast& o) { return std::uint64_t{o.output.count}; },
+                 [](const AllGather& o) { return std::uint64_t{o.input.count}; },
+                 [](const ReduceScatter& o) { return std::uint64_t{o.output.count}; },
+                 [](const Reduce& o) { return std::uint64_t{o.input.count}; },
+                 [](const Gather& o) { return std::uint64_t{o.input.count}; },
+                 [](const Scatter& o) { return std::uint64_t{o.output.count}; },
+                 [size](const AllToAll& o) { return std::uint64_t{o.input.count} / size; },
+                 [](const Send& o) { return std::uint64_t{o.input.count}; },
+                 [](const Recv& o) { return std::uint64_t{o.output.count}; },
+                 [](const auto&) { return std::uint64_t{0}; }},
+      op);
+}
+
+}  // namespace
+
+Signature signature_of(const Op& op, int size) noexcept {
+  Signature signature;
+  signature.kind = kind_of(op);
+  signature.count = agreed_count(op, static_cast<std::uint64_t>(size));
+  std::visit(
+      [&signature]<class T>(const T& o) {
+        // Of the buffer that every rank gives: the other one may be none, with no dtype to trust.
+        if constexpr (std::is_same_v<T, Send> || std::is_same_v<T, Reduce> ||
+                      std::is_same_v<T, Gather> || std::is_same_v<T, GatherV>)
+          signature.dtype = o.input.dtype;
+        else if constexpr (!std::is_same_v<T, Barrier>)
+          signature.dtype = o.output.dtype;
+        if constexpr (requires { o.op; }) {
+          signature.reduce_op = o.op.kind;
+          if (o.op.kind == ReduceOp::premul_sum) signature.factor = o.op.factor;
+        }
+        if constexpr (requires { o.root; }) signature.root = o.root;
+        if constexpr (requires { o.counts; }) signature.counts = hash_of(o.counts);
+        if constexpr (requires { o.tag; }) {
+          signature.root = o.peer;
+          signature.tag = o.tag;
+        }
+      },
+      op);
+  return signature;
+}
+
+std::uint64_t hash_of(const Signature& signature) noexcept {
+  std::uint64_t hash = mix(0, static_cast<std::uint64_t>(signature.kind) |
+                                  static_cast<std::uint64_t>(signature.dtype) << 8 |
+                                  static_cast<std::uint64_t>(signature.reduce_op) << 16 |
+                                  static_cast<std::uint64_t>(signature.root) << 32);
+  hash = mix(hash, signature.count);
+  if (signature.counts != 0) hash = mix(hash, signature.counts);
+  if (signature.factor != 1) hash = mix(hash, std::bit_cast<std::uint64_t>(signature.factor));
+  return hash ^ hash >> 32;
+}
+
+std::string describe(const Signature& signature) {
+  std::string text = fmt::format("{}(", to_string(signature.kind));
+  if (is_reduction(signature.kind)) {
+    text += fmt::format("{}, ", to_string(signature.reduce_op));
+    if (signature.reduce_op == ReduceOp::premul_sum)
+      text += fmt::format("factor {}, ", signature.factor);
+  }
+  if (signature.kind == OpKind::barrier) return text + ")";
+  text += std::string(to_string(signature.dtype));
+  if (signature.counts == 0 && signature.kind != OpKind::all_to_all_v)
+    text += fmt::format(" x {}", signature.count);
+  else
+    text += fmt::format(", counts #{:08x}", static_cast<std::uint32_t>(signature.counts));
+  if (signature.kind == OpKind::recv && signature.root == kAnySource)
+    text += fmt::format(", from any rank, tag {}", signature.tag);
+  else if (is_point_to_point(signature.kind))
+    text += fmt::format(", {} {}, tag {}", signature.kind == OpKind::send ? "to" : "from",
+                        signature.root, signature.tag);
+  else if (signature.root >= 0)
+    text += fmt::format(", root {}", signature.root);
+  return text + ")";
+}
+
+std::string first_difference(const Signature& mine, const Signature& theirs) {
+  if (mine.kind != theirs.kind)
+    return fmt::format("op {} against {}", to_string(mine.kind), to_string(theirs.kind));
+  if (mine.dtype != theirs.dtype)
+    return fmt::format("dtype {} against {}", to_string(mine.dtype), to_string(theirs.dtype));
+  if (mine.reduce_op != theirs.reduce_op)
+    return fmt::format("reduce op {} against {}", to_string(mine.reduce_op),
+                       to_string(theirs.reduce_op));
+  if (mine.root != theirs.root) return fmt::format("root {} against {}", mine.root, theirs.root);
+  if (mine.count != theirs.count)
+    return fmt::format("count {} against {}", mine.count, theirs.count);
+  if (mine.counts != theirs.counts) return "the counts per rank";
+  if (mine.factor != theirs.factor)
+    return fmt::format("factor {} against {}", mine.factor, theirs.factor);
+  return {};
+}
+
+}}  // namespace c10d::v0

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The control plane with ranks as threads: once in shared memory, once over the store.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <latch>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "src/base/members.h"
+#include "src/control/make_control_plane.h"
+#include "src/recorder/flight_recorder.h"
+
+namespace c10d { namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using Plane = std::shared_ptr<ControlPlane>;
+using Cause = std::shared_ptr<const Failure>;
+
+Deadline in(Duration patience) { return steady_clock::now() + patience; }
+constexpr std::chrono::seconds kLong{20};
+
+std::array<float, 64> g_memory;
+Op all_reduce_of(std::size_t count) {
+  const Tensor tensor(g_memory.data(), count, DType::f32);
+  return AllReduce{tensor, tensor, {}};
+}
+
+// A call as the funnel makes it, with the bookkeeping of its record.
+class Made {
+ public:
+  Made(ControlPlane& plane, int size, Op op, std::uint64_t sequence, Duration timeout = kLong)
+      : op_(op),
+        call_{op_, sequence, hash_of(signature_of(op_, size)), in(timeout), false, 0},
+        plane_(plane) {
+    call_.record = start_record(plane.own_block(), sequence, signature_of(op_, size), steady_ns());
+    plane.own_block().submitted = sequence;
+  }
+  ~Made() { finish_record(plane_.own_block(), call_.record, true, steady_ns()); }
+  Made(const Made&) = delete;
+  Made& operator=(const Made&) = delete;
+  const Call& call() const { return call_; }
+
+ private:
+  const Op op_;
+  Call call_;
+  ControlPlane& plane_;
+};
+
+class ControlPlanes : public testing::TestWithParam<bool> {
+ protected:
+  // Runs `body(plane, rank)` on each rank.
+  void run(int size, const std::function<void(ControlPlane&, int)>& body) {
+    store_ = make_prefix_store("g", make_hash_store(kLong));
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size; ++rank)
+      threads.emplace_back([&, rank] {
+        try {
+          const Plane plane = make_control_plane({.rank = rank,
+                                                  .size = size,
+                                                  .group = "g",
+                                                  .members = members(size),
+                                                  .store = store_,
+                                                  .token = {},
+                                                  .deadline = in(kLong)});
+          body(*plane, rank);
+          unwatch(*plane);
+        } catch (const std::exception& error) {
+          ADD_FAILURE() << "rank " << rank << ": " << error.what();
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // All of this process; said to be on two hosts when the store shall carry the control plane.
+  static std::vector<Member> members(int size) {
+    std::vector<Member> all;
+    for (int rank = 0; rank < size; ++rank)
+      all.push_back({.rank = rank, .host = "here", .pid = getpid(), .same_host = GetParam()});
+    return all;
+  }
+
+  std::shared_ptr<Store> store_;  // of the last run
+};
+
+TEST_P(ControlPlanes, EqualCallsAgree) {
+  run(3, [](ControlPlane& plane, int rank) {
+    std::mt19937 random(static_cast<unsigned>(rank));
+    for (std::uint64_t sequence = 1; sequence <= 100; ++sequence) {
+      const Made made(plane, 3, all_reduce_of(sequence % 7), sequence);
+      if (random() % 4 == 0) std::this_thread::yield();
+      EXPECT_EQ(plane.agree(made.call(), Control::Waiting::spin), nullptr);
+    }
+    EXPECT_FALSE(plane.broken());
+    EXPECT_EQ(plane.failure(), nullptr);
+  });
+}
+
+TEST_P(ControlPlanes, ABarrierNamesEveryMissingRankOfMany) {
+  std::latch failed(1);
+  run(40, [&](ControlPlane& plane, int rank) {
+    if (rank == 0) {
+      plane.barrier(in(milliseconds(200)));
+      failed.count_down();
+    }
+    failed.wait();
+    const Cause cause = plane.fail({.code = Code::revoked, .message = "the first one counts"});
+    EXPECT_EQ(cause->code, Code::timed_out);
+    EXPECT_EQ(cause->rank, 1);
+    EXPECT_EQ(cause->message,
+              "39 of 40 ranks did not reach monitored_barrier: ranks 1-39 (host here)");
+  });
+}
+
+// What the library logs, as long as it lives.
+class LogReader {
+ public:
+  LogReader() : before_(dup(STDERR_FILENO)) {
+    EXPECT_EQ(pipe2(ends_.data(), O_CLOEXEC), 0);
+    dup2(ends_[1], STDERR_FILENO);
+  }
+  ~LogReader() {
+    dup2(before_, STDERR_FILENO);
+    for (const int fd : {before_, ends_[0], ends_[1]}) close(fd);
+  }
+  LogReader(const LogReader&) = delete;
+  LogReader& operator=(const LogReader&) = delete;
+
+  // All that was logged up to the first line with `text`, or until nothing more comes.
+  std::string read_to(const std::string& text) {
+    std::string log;
+    for (pollfd ready{ends_[0], POLLIN, 0}; log.find(text) == log.npos;) {
+      char bytes[1024];
+      if (poll(&ready, 1, 20'000) <= 0) break;
+      log.append(bytes, static_cast<std::size_t>(
+                            std::max<ssize_t>(read(ends_[0], bytes, sizeof bytes), 0)));
+    }
+    return log;
+  }
+
+ private:
+  const int before_;
+  std::array<int, 2> ends_{};
+};
+
+TEST_P(ControlPlanes, AnOpThatRunsForLongIsWarnedOfWithWhoIsMissing) {
+  std::latch warned(1);
+  run(2, [&](ControlPlane& plane, int rank) {
+    if (rank == 1) return warned.wait();
+    LogReader log;
+    const Op op = all_reduce_of(8);
+    const std::int64_t start = steady_ns() - std::chrono::nanoseconds(kLateOp).count();
+    const std::uint64_t record = start_record(plane.own_block(), 1, signature_of(op, 2), start);
+    plane.own_block().submitted = 1;
+    const std::string text = log.read_to("runs for");
+    EXPECT_NE(text.find("all_reduce #1 runs for "), std::string::npos) << text;
+    EXPECT_NE(text.find("not there yet: rank 1 (host here"), std::string::npos) << text;
+    finish_record(plane.own_block(), record, true, steady_ns());
+    warned.count_down();
+  });
+}
+
+TEST_P(ControlPlanes, AnOddCallIsTheSameMismatchOnEveryRank) {
+  for (int odd = 0; odd < 3; ++odd) {
+    std::mutex mutex;
+    std::vector<Failure> causes;
+    run(3, [&](ControlPlane& plane, int rank) {
+      const Made made(plane, 3, all_reduce_of(rank == odd ? 9 : 8), 1);
+      Cause cause = plane.agree(made.call(), Control::Waiting::spin);
+      if (!cause) cause = plane.failure();
+      ASSERT_NE(cause, nullptr) << "rank " << rank;
+      const std::lock_guard lock(mutex);
+      causes.push_back(*cause);
+    });
+    ASSERT_EQ(causes.size(), 3u);
+    for (const Failure& cause : causes) {
+      EXPECT_EQ(cause.code, Code::mismatch);
+      EXPECT_EQ(cause.message, causes.front().message);
+      EXPECT_NE(cause.message.find("x 8"), cause.message.npos) << cause.message;
+      EXPECT_NE(cause.message.find("x 9"), cause.message.npos) << cause.message;
+      EXPECT_EQ(cause.op, "all_reduce");
+      EXPECT_EQ(cause.sequence, 1u);
+      EXPECT_EQ(cause.group, "g");
+      EXPECT_NE(cause.rank, -1);
+    }
+  }
+}
+
+TEST_P(ControlPlanes, CountsOfAllToAllMustFitPairwise) {
+  run(2, [](ControlPlane& plane, int rank) {
+    const std::vector<std::size_t> fit{3, 3}, too_many{4, 3};
+    const Tensor out(g_memory.data(), 6, DType::f32);
+    for (std::uint64_t sequence = 1; sequence <= 2; ++sequence) {
+      const bool bad = sequence == 2 && rank == 1;
+      const Made made(plane, 2, AllToAllV{out, out, fit, bad ? too_many : fit}, sequence);
+      const Cause cause = plane.agree(made.call(), Control::Waiting::spin);
+      ASSERT_EQ(cause == nullptr, sequence == 1);
+      if (!cause) continue;
+      EXPECT_EQ(cause->code, Code::mismatch);
+      EXPECT_NE(cause->message.find("= 4"), cause->message.npos) << cause->message;
+      EXPECT_NE(cause->message.find("= 3"), cause->message.npos) << cause->message;
+    }
+  });
+}
+
+TEST_P(ControlPlanes, AgreementMayBePolled) {
+  std::latch polled(1);
+  run(2, [&](ControlPlane& plane, int rank) {
+    const Made first(plane, 2, all_reduce_of(4), 1);
+    if (rank == 1) polled.wait();
+    plane.announce(first.call());
+    if (rank == 0) {
+      EXPECT_EQ(plane.poll_agreement(first.call()), Control::Agreement::pending);
+      polled.count_down();
+    }
+    Control::Agreement agreement;
+    while ((agreement = plane.poll_agreement(first.call())) == Control::Agreement::pending)
+      std::this_thread::yield();
+    EXPECT_EQ(agreement, Control::Agreement::agreed);
+    const Made second(plane, 2, all_reduce_of(rank == 0 ? 4 : 5), 2);
+    plane.announce(second.call());
+    while ((agreement = plane.poll_agreement(second.call())) == Control::Agreement::pending)
+      std::this_thread::yield();
+    EXPECT_EQ(agreement, Control::Agreement::failed);
+    EXPECT_EQ(plane.failure()->code, Code::mismatch);
+  });
+}
+
+// Two ranks give up at the same time: what the one writes of rank 1 is no arrival to the other.
+TEST_P(ControlPlanes, ARankThatDoesNotEnterIsNamed) {
+  std::latch failed(2), entered(2);
+  run(3, [&](ControlPlane& plane, int rank) {
+    if (rank == 1) {
+      failed.wait();
+      EXPECT_EQ(plane.explain({.code = Code::corrupt}, kLong)->code, Code::timed_out);
+      return;
+    }
+    const Made made(plane, 3, all_reduce_of(4), 1, milliseconds(0));
+    plane.announce(made.call());
+    entered.arrive_and_wait();
+    const Cause cause = plane.agree(made.call(), Control::Waiting::spin);
+    ASSERT_NE(cause, nullptr);
+    EXPECT_EQ(cause->code, Code::timed_out);
+    EXPECT_EQ(cause->rank, 1);
+    EXPECT_EQ(cause->pid, getpid());
+    EXPECT_NE(cause->message.find("rank 1 (host here"), cause->message.npos) << cause->message;
+    failed.count_down();
+  });
+}
+
+// Rank 0 enters and gives up at once; rank 1 sees later that all have entered. It must not go into
+// the op alone: a library below may wait for rank 0 for ever.
+TEST_P(ControlPlanes, ACallThatOneRankGaveUpGoesThroughOnNone) {
+  std::latch gave_up(1);
+  run(2, [&](ControlPlane& plane, int rank) {
+    if (rank == 1) gave_up.wait();
+    const Made made(plane, 2, all_reduce_of(4), 1,
+                    rank == 0 ? milliseconds(0) : duration_cast<milliseconds>(kLong));
+    const Cause cause = plane.agree(made.call(), Control::Waiting::spin);
+    if (rank == 0) gave_up.count_down();
+    ASSERT_NE(cause, nullptr) << "rank " << rank;
+    EXPECT_EQ(cause->code, Code::timed_out);
+  });
+}
+
+// Rank 0 has announced the first of three calls; the others make all three before it looks at them.
+// What they do after the first has failed, or the group broke, must not decide on the first.
+class LaterCalls : public ControlPlanes {
+ protected:
+  // Whether rank 0 goes into its first call.
+  bool rank_0_goes(bool agrees) {
+    std::latch announced(1), over(2);
+    std::atomic<bool> goes = false;
+    run(3, [&](ControlPlane& plane, int rank) {
+      const auto count = [&](std::uint64_t sequence) -> std::size_t {
+        return rank == 0 && !agrees ? 10 : sequence;
+      };
+      const Made first(plane, 3, all_reduce_of(count(1)), 1);
+      if (rank == 0) {
+        plane.announce(first.call());
+        announced.count_down();
+        over.wait();
+        goes = plane.agree(first.call(), Control::Waiting::spin) == nullptr;
+        EXPECT_NE(plane.failure(), nullptr);
+        return;
+      }
+      announced.wait();
+      const Cause cause = plane.agree(first.call(), Control::Waiting::spin);
+      EXPECT_EQ(cause == nullptr, agrees);
+      plane.fail({.code = Code::revoked, .message = "enough"});
+      for (std::uint64_t sequence = 2; sequence <= 3; ++sequence) {
+        const Made made(plane, 3, all_reduce_of(count(sequence)), sequence);
+        EXPECT_NE(plane.agree(made.call(), Control::Waiting::spin), nullptr);
+      }
+      over.count_down();
+    });
+    return goes;
+  }
+};
+
+TEST_P(LaterCalls, LetNobodyIntoAMismatch) { EXPECT_FALSE(rank_0_goes(false)); }
+TEST_P(LaterCalls, KeepNobodyOutOfACall) { EXPECT_TRUE(rank_0_goes(true)); }
+
+// Both ranks enter a call that a third party has given up, and dies before it says why.
+TEST_P(ControlPlanes, NobodyIsNamedWhereNobodyKnowsWhoGaveUp) {
+  if (!GetParam()) GTEST_SKIP() << "over the store the mark of the one who gave up names a rank";
+  std::latch marked(1);
+  run(2, [&](ControlPlane& plane, int rank) {
+    if (rank == 0) {
+      GroupHeader& header = *(reinterpret_cast<GroupHeader*>(&plane.own_block()) - 1);
+      header.gates[static_cast<std::size_t>(Gate::calls)].abandoned = 1;
+      header.gates[static_cast<std::size_t>(Gate::calls)].decided = 2;
+      marked.count_down();
+    }
+    marked.wait();
+    const Made made(plane, 2, all_reduce_of(4), 1);
+    const Cause cause = plane.agree(made.call(), Control::Waiting::spin);
+    ASSERT_NE(cause, nullptr);
+    EXPECT_EQ(cause->code, Code::timed_out);
+    EXPECT_EQ(cause->rank, -1) << cause->message;
+    EXPECT_EQ(cause->message.find("rank 0"), cause->message.npos) << cause->message;
+    EXPECT_EQ(cause->message.find("rank 1"), cause->message.npos) << cause->message;
+  });
+}
+
+TEST_P(ControlPlanes, TheFirstOfManyFailuresWinsEverywhere) {
+  for (int round = 0; round < 10; ++round) {
+    std::latch start(8);
+    std::mutex mutex;
+    std::vector<Failure> seen;
+    run(2, [&](ControlPlane& plane, int rank) {
+      std::vector<std::thread> threads;
+      for (int i = 0; i < 4; ++i)
+        threads.emplace_back([&, i] {
+          start.arrive_and_wait();
+          const Cause cause = plane.fail({.code = Code::link_lost,
+                                          .message = "cable",
+                                          .rank = 4 * rank + i,
+                                          .host = "there",
+                                          .pid = 100 + 4 * rank + i,
+                                          .op = "recv",
+                                          .sequence = 12});
+          const std::lock_guard lock(mutex);
+          seen.push_back(*cause);
+        });
+      for (std::thread& thread : threads) thread.join();
+      EXPECT_TRUE(plane.broken());
+    });
+    ASSERT_EQ(seen.size(), 8u);
+    for (const Failure& cause : seen) {
+      EXPECT_EQ(cause.rank, seen.front().rank);
+      EXPECT_EQ(cause.pid, 100 + cause.rank);
+      EXPECT_EQ(cause.code, Code::link_lost);
+      EXPECT_EQ(cause.message, "cable");
+      EXPECT_EQ(cause.host, "there");
+      EXPECT_EQ(cause.op, "recv");
+      EXPECT_EQ(cause.sequence, 12u);
+    }
+  }
+}
+
+TEST_P(ControlPlanes, LongTextsAreCutNotSpilt) {
+  run(2, [](ControlPlane& plane, int rank) {
+    if (rank == 0)
+      plane.fail({.code = Code::corrupt,
+                  .message = std::string(100000, 'm'),
+                  .host = std::string(1000, 'h'),
+                  .op = "op"});
+    const Cause cause = plane.explain({.code = Code::link_lost}, kLong);
+    EXPECT_EQ(cause->code, Code::corrupt);
+    EXPECT_TRUE(cause->message.starts_with("mmmm"));
+    EXPECT_EQ(cause->message.find_first_not_of('m'), cause->message.npos);
+    EXPECT_EQ(cause->host.find_first_not_of('h'), cause->host.npos);
+  });
+}
+
+TEST_P(ControlPlanes, ExplainPrefersEvidence) {
+  std::latch explaining(1);
+  run(2, [&](ControlPlane& plane, int rank) {
+    if (rank == 0) {
+      explaining.wait();
+      plane.fail({.code = Code::peer_died, .message = "evidence", .rank = 1});
+    } else {
+      explaining.count_down();
+      EXPECT_EQ(plane.explain({.code = Code::link_lost}, kLong)->message, "evidence");
+    }
+  });
+  run(1, [&](ControlPlane& plane, int) {
+    EXPECT_EQ(plane.explain({.code = Code::link_lost, .message = "else"}, milliseconds(5))->message,
+              "else");
+  });
+}
+
+TEST_P(ControlPlanes, ABarrierCountsRoundsAndNamesAllThatAreMissing) {
+  std::latch failed(2);
+  std::atomic<ControlPlane*> second = nullptr;
+  run(4, [&](ControlPlane& plane, int rank) {
+    if (rank == 2) second = &plane;
+    for (int round = 0; round < 20; ++round) EXPECT_EQ(plane.barrier(in(kLong)), nullptr);
+    if (rank == 1 || rank == 3) {
+      failed.wait();
+      return;
+    }
+    if (rank == 0) {  // rank 2 is there
+      while (second.load()->own_block().barriers.load() < 21) std::this_thread::yield();
+      if (!GetParam()) store_->get("barrier/21/2", kLong);
+    }
+    const Cause cause = plane.barrier(rank == 0 ? in(milliseconds(0)) : in(kLong));
+    ASSERT_NE(cause, nullptr);
+    EXPECT_EQ(cause->code, Code::timed_out);
+    EXPECT_NE(cause->message.find("rank 1 "), cause->message.npos) << cause->message;
+    EXPECT_NE(cause->message.find("rank 3 "), cause->message.npos) << cause->message;
+    EXPECT_EQ(cause->message.find("rank 2 "), cause->message.npos) << cause->message;
+    failed.count_down();
+  });
+}
+
+// As for a call: beyond the barrier a library may wait for rank 0 for ever.
+TEST_P(ControlPlanes, ABarrierThatOneRankGaveUpIsPassedByNone) {
+  std::latch gave_up(1);
+  run(2, [&](ControlPlane& plane, int rank) {
+    EXPECT_EQ(plane.barrier(in(kLong)), nullptr);
+    if (rank == 1) gave_up.wait();
+    const Cause cause = plane.barrier(rank == 0 ? in(milliseconds(0)) : in(kLong));
+    if (rank == 0) gave_up.count_down();
+    ASSERT_NE(cause, nullptr) << "rank " << rank;
+    EXPECT_EQ(cause->code, Code::timed_out);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, ControlPlanes, testing::Values(true, false),
+                         [](const auto& of) { return of.param ? "SharedMemory" : "Store"; });
+INSTANTIATE_TEST_SUITE_P(Each, LaterCalls, testing::Values(true, false),
+                         [](const auto& of) { return of.param ? "SharedMemory" : "Store"; });
+
+TEST(Names, OfManyRanksTellAllInLittleRoom) {
+  std::vector<Member> members;
+  std::vector<int> odd, most;
+  for (int rank = 0; rank < 2048; ++rank) {
+    members.push_back({.rank = rank, .host = rank < 1024 ? "a" : "b", .pid = 7});
+    if (rank % 2 == 1) odd.push_back(rank);
+    if (rank != 4 && rank != 7 && rank != 1500) most.push_back(rank);
+  }
+  EXPECT_EQ(names_of(members, {}), "");
+  EXPECT_EQ(names_of(members, {3, 1024}), "rank 3 (host a, pid 7), rank 1024 (host b, pid 7)");
+  EXPECT_EQ(names_of(members, most),
+            "ranks 0-3, 5, 6, 8-1023 (host a), ranks 1024-1499, 1501-2047 (host b)");
+  EXPECT_LT(names_of(members, odd).size(), sizeof SharedFailure::message - 100);
+}
+
+}}  // namespace c10d

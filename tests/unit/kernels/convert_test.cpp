@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "kernels/convert.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace c10d { namespace {
+
+// What the bits mean, by the definition of the format.
+template <int exponent_bits, int fraction_bits>
+double meaning(std::uint16_t bits) {
+  constexpr int kBias = (1 << (exponent_bits - 1)) - 1;
+  const int exponent = bits >> fraction_bits & ((1 << exponent_bits) - 1);
+  const int fraction = bits & ((1 << fraction_bits) - 1);
+  const double sign = bits >> 15 != 0 ? -1 : 1;
+  if (exponent == (1 << exponent_bits) - 1)
+    return fraction != 0 ? std::nan("") : sign * std::numeric_limits<double>::infinity();
+  if (exponent == 0) return sign * std::ldexp(fraction, 1 - kBias - fraction_bits);
+  return sign * std::ldexp((1 << fraction_bits) + fraction, exponent - kBias - fraction_bits);
+}
+
+struct F16 {
+  using Type = Float16;
+  static constexpr std::uint16_t kInfinity = 0x7c00;
+  static double value(std::uint16_t bits) { return meaning<5, 10>(bits); }
+  static Float16 round(float v) { return to_float16(v); }
+};
+
+struct BF16 {
+  using Type = BFloat16;
+  static constexpr std::uint16_t kInfinity = 0x7f80;
+  static double value(std::uint16_t bits) { return meaning<8, 7>(bits); }
+  static BFloat16 round(float v) { return to_bfloat16(v); }
+};
+
+template <class Format>
+class ConvertTest : public testing::Test {};
+using Formats = testing::Types<F16, BF16>;
+TYPED_TEST_SUITE(ConvertTest, Formats);
+
+TYPED_TEST(ConvertTest, EveryValueSurvivesWideningAndRounding) {
+  for (unsigned i = 0; i < 0x10000; ++i) {
+    const auto bits = static_cast<std::uint16_t>(i);
+    const float wide = to_float(typename TypeParam::Type{bits});
+    const double value = TypeParam::value(bits);
+    if (std::isnan(value)) {
+      EXPECT_TRUE(std::isnan(wide)) << i;
+      EXPECT_TRUE(std::isnan(TypeParam::value(TypeParam::round(wide).bits))) << i;
+      EXPECT_EQ(TypeParam::round(wide).bits >> 15, i >> 15);
+    } else {
+      ASSERT_EQ(std::bit_cast<std::uint64_t>(static_cast<double>(wide)),
+                std::bit_cast<std::uint64_t>(value))
+          << i;
+      ASSERT_EQ(TypeParam::round(wide).bits, i);
+    }
+  }
+}
+
+TYPED_TEST(ConvertTest, RoundsToNearestAndTiesToEven) {
+  for (std::uint16_t low = 0; low < TypeParam::kInfinity; ++low) {
+    const std::uint16_t high = low + 1;
+    // Beyond the largest number the next step up decides where infinity begins.
+    const double above = high < TypeParam::kInfinity
+                             ? TypeParam::value(high)
+                             : 2 * TypeParam::value(low) - TypeParam::value(low - 1);
+    const auto middle = static_cast<float>((TypeParam::value(low) + above) / 2);
+    const float less = std::nextafter(middle, 0.0f);
+    const float more = std::nextafter(middle, std::numeric_limits<float>::infinity());
+    ASSERT_EQ(TypeParam::round(middle).bits, low % 2 == 0 ? low : high) << low;
+    ASSERT_EQ(TypeParam::round(less).bits, low) << low;
+    ASSERT_EQ(TypeParam::round(more).bits, high) << low;
+    ASSERT_EQ(TypeParam::round(-more).bits, high | 0x8000) << low;
+  }
+}
+
+}}  // namespace c10d

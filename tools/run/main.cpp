@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include "c10d/env.h"
+#include "c10d/error.h"
+#include "c10d/launch.h"
+#include "src/base/host.h"
+#include "src/launch/line_output.h"
+#include "src/launch/signals.h"
+#include "src/net/socket.h"
+#include "src/net/token_file.h"
+#include "tools/run/options.h"
+#include "tools/run/other_launchers.h"
+#include "tools/run/output.h"
+#include "tools/run/restart_backoff.h"
+
+namespace c10d { inline namespace v0 { namespace {
+
+constexpr int kUsage = 2;
+constexpr int kBroken = 1;
+constexpr std::size_t kLastLineColumns = 78;
+
+std::string how_it_ended(const RankResult& rank) {
+  if (rank.signal != 0) {
+    const char* abbreviation = sigabbrev_np(rank.signal);
+    return fmt::format("{} (SIG{})", rank.exit_code, abbreviation ? abbreviation : "?");
+  }
+  return std::to_string(rank.exit_code);
+}
+
+std::string last_line(const RankResult& rank) {
+  const std::size_t newline = rank.last_lines.rfind('\n');
+  return visible(rank.last_lines.substr(newline == std::string::npos ? 0 : newline + 1))
+      .substr(0, kLastLineColumns);
+}
+
+void report_failure(const LaunchResult& result) {
+  const RankResult& first =
+      result.ranks[static_cast<std::size_t>(result.first_failed - result.ranks.front().rank)];
+  std::string text = "\n";
+  if (result.forwarded_signal != 0)
+    text += fmt::format("c10d-run: got signal {} ({}) and forwarded it\n", result.forwarded_signal,
+                        sigdescr_np(result.forwarded_signal));
+  text += fmt::format("c10d-run: rank {} (pid {}) failed first: ", first.rank, first.pid);
+  text += first.signal != 0
+              ? fmt::format("killed by signal {} ({})\n", first.signal, sigdescr_np(first.signal))
+              : fmt::format("exit code {}\n", first.exit_code);
+  if (first.signal == SIGKILL && result.forwarded_signal == 0)
+    text += "somebody sent SIGKILL, or the kernel was out of memory: see dmesg\n";
+  if (!first.last_lines.empty()) {
+    text += "its last lines on stderr:\n";
+    for (std::string_view rest = first.last_lines; !rest.empty();) {
+      const std::size_t end = rest.find('\n');
+      text += fmt::format("  | {}\n", visible(rest.substr(0, end)));
+      rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+    }
+  }
+  text += fmt::format("{:>6}  {:<16}  {}\n", "rank", "exit", "last line on stderr");
+  for (const RankResult& rank : result.ranks)
+    text += fmt::format("{:>6}  {:<16}  {}\n", rank.rank, how_it_ended(rank), last_line(rank));
+  std::fputs(text.c_str(), stderr);
+}
+
+std::string secret_of_hosts() {
+  if (const auto path = env("C10D_TOKEN_FILE")) return read_token_file(*path);
+  throw InvalidArgument(
+      "several hosts need a common secret: make it once with (umask 077; head -c 32 /dev/urandom > "
+      "~/.c10d-token), copy it to every host (scp -p), and set C10D_TOKEN_FILE=~/.c10d-token");
+}
+
+// Says so, then waits: the forwarded signal that came since, or 0.
+int signal_before_restart(const std::string& which, RestartBackoff::Time time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  sigset_t awaited, before;
+  sigemptyset(&awaited);
+  for (const int signal : kForwardedSignals) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    if (action.sa_handler != SIG_IGN) sigaddset(&awaited, signal);
+  }
+  sigprocmask(SIG_BLOCK, &awaited, &before);
+  fmt::print(stderr, "c10d-run: restart {} in {:.1f} s\n", which,
+             std::chrono::duration<double>(time).count());
+  int signal = -1;
+  do {
+    const auto left = std::max<std::chrono::nanoseconds>(end - std::chrono::steady_clock::now(),
+                                                         std::chrono::nanoseconds(0));
+    const timespec rest{.tv_sec = std::chrono::floor<std::chrono::seconds>(left).count(),
+                        .tv_nsec = (left % std::chrono::seconds(1)).count()};
+    signal = sigtimedwait(&awaited, nullptr, &rest);
+  } while (signal < 0 && errno == EINTR);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  return std::max(signal, 0);
+}
+
+int run(const RunOptions& options) {
+  RunOutput output(options);
+  LaunchOptions launch_options{
+      .ranks = options.ranks,
+      .command = options.command,
+      .environment = options.environment,
+      .status_line = output.takes_status(),
+      .grace = options.grace,
+      .max_failures = options.max_failures,
+      .hosts = options.hosts,
+      .on_line = [&](int rank, bool is_stderr,
+                     std::string_view line) { output.line(rank, is_stderr, line); },
+  };
+  if (options.hosts.count > 1) launch_options.hosts.token = secret_of_hosts();
+  RestartBackoff backoff;
+  for (int restart = 0;; ++restart) {
+    const auto started = std::chrono::steady_clock::now();
+    launch_options.environment["C10D_RESTART_COUNT"] = std::to_string(restart);
+    launch_options.environment["TORCHELASTIC_RESTART_COUNT"] = std::to_string(restart);
+    const LaunchResult result = launch(launch_options);
+    if (result.exit_code == 0 && result.first_failed < 0) return 0;
+    if (!result.elsewhere.empty()) fmt::print(stderr, "c10d-run: {}\n", result.elsewhere);
+    if (result.first_failed >= 0)
+      report_failure(result);
+    else if (result.forwarded_signal != 0)
+      fmt::print(stderr, "c10d-run: got signal {}\n", result.forwarded_signal);
+    if (!result.places.empty())
+      fmt::print(stderr, "c10d-run: where the ranks were when they were stopped:\n{}",
+                 result.places);
+    if (result.exit_code == 0) {
+      fmt::print(stderr, "c10d-run: the others went on without it, to a good end\n");
+      return 0;
+    }
+    if (result.forwarded_signal != 0) return result.exit_code;
+    if (restart == options.max_restarts) {
+      if (restart > 0)
+        fmt::print(stderr, "c10d-run: gave up after {} restart{}\n", restart,
+                   restart == 1 ? "" : "s");
+      return result.exit_code;
+    }
+    const auto pause = backoff.after(std::chrono::steady_clock::now() - started);
+    const std::string which = fmt::format("{} of {}", restart + 1, options.max_restarts);
+    if (const int signal = signal_before_restart(which, pause)) {
+      fmt::print(stderr, "c10d-run: got signal {}\n", signal);
+      return 128 + signal;
+    }
+  }
+}
+
+// What is opened later must not take the number of a stream that the caller closed: ranks' lines
+// would go there.
+void open_standard_streams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
+    if (fcntl(fd, F_GETFD) < 0) static_cast<void>(open("/dev/null", O_RDWR));
+}
+
+// On stdout, all of it or an error.
+int say(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
+  fmt::print(stderr, "c10d-run: stdout: cannot be written: {}\n", error_text(errno));
+  return kBroken;
+}
+
+int run_program(int argc, char** argv) {
+  open_standard_streams();
+  const RunOptions options = parse_run_options(argc, argv);
+  for (const std::string& warning : options.warnings)
+    fmt::print(stderr, "c10d-run: warning: {}\n", warning);
+  if (!options.host_commands.empty()) {
+    return say(options.host_commands);
+  }
+  if (!options.print_for.empty()) {
+    return say(equivalent_line(options) + '\n');
+  }
+  if (options.verbose) {
+    fmt::print(stderr, "c10d-run: {} ranks on {}, {} CPUs: {}\n", options.ranks, host_name(),
+               allowed_cpus(), fmt::join(options.command, " "));
+  }
+  if (!options.via.empty()) become_mpirun(options);
+  return run(options);
+}
+
+}}}  // namespace c10d::v0
+
+int main(int argc, char** argv) try {
+  return c10d::run_program(argc, argv);
+} catch (const c10d::EarlyExit& end) {
+  if (end.code == 0) return c10d::say(end.text);
+  std::fputs(end.text.c_str(), stderr);
+  return end.code;
+} catch (const c10d::InvalidArgument& error) {
+  fmt::print(stderr, "c10d-run: {}\n", error.what());
+  return c10d::kUsage;
+} catch (const std::exception& error) {
+  fmt::print(stderr, "c10d-run: {}\n", error.what());
+  return c10d::kBroken;
+}

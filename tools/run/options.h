@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "c10d/launch.h"
+#include "tools/run/args.h"
+
+namespace c10d { inline namespace v0 {
+
+// Which streams of a rank go to files: torchrun's 0 to 3.
+struct Streams {
+  bool out = false;
+  bool err = false;
+};
+
+struct RunOptions {
+  int ranks = 1;
+  std::vector<std::string> command;  // ready to run: with the interpreter of a script
+  bool is_python = false;
+  std::map<std::string, std::string> environment;
+  int max_restarts = 0;
+  int max_failures = 0;
+  std::chrono::nanoseconds grace = std::chrono::seconds(5);
+  bool prefix = true;
+  bool verbose = false;
+  std::string print_for, via;  // another launcher's name, or empty
+  LaunchHosts hosts;
+  std::string host_commands;  // to print instead of starting anything
+  std::string log_dir;
+  std::map<int, Streams> redirects, tees;  // by rank; -1 = every rank
+  std::set<int> shown_ranks;               // on the console; empty = all
+  std::vector<std::string> warnings;
+};
+
+// Reads argv, then PET_* for what argv leaves open. Throws EarlyExit: help, version, or a usage
+// error.
+RunOptions parse_run_options(int argc, char** argv);
+
+}}  // namespace c10d::v0

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/run/other_launchers.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <stdexcept>
+#include <vector>
+
+#include "src/base/host.h"
+#include "src/launch/reserve_port.h"
+#include "src/net/socket.h"
+#include "src/net/token.h"
+#include "tools/run/args.h"
+
+namespace c10d { inline namespace v0 {
+namespace {
+
+using Words = std::vector<std::string>;
+
+void append(Words& to, const Words& words) { to.insert(to.end(), words.begin(), words.end()); }
+
+// The user's own variables, without what c10d-run adds for itself. Ranks that these launchers start
+// on one host find each other without an address.
+Words variables(const RunOptions& options) {
+  Words words;
+  for (const auto& [name, value] : options.environment)
+    if (name != "ROLE_NAME" && !name.starts_with("TORCHELASTIC_"))
+      words.push_back(name + '=' + value);
+  return words;
+}
+
+// For launchers that hand their own environment on.
+Words within_variables(const RunOptions& options) {
+  Words words = variables(options);
+  if (!words.empty()) words.insert(words.begin(), "env");
+  return words;
+}
+
+Words srun(const RunOptions& options) {
+  Words words = within_variables(options);
+  append(words, {"srun", "--nodes=1", fmt::format("--ntasks={}", options.ranks),
+                 "--kill-on-bad-exit=1", "--export=ALL"});
+  if (options.prefix) words.push_back("--label");
+  append(words, options.command);
+  return words;
+}
+
+Words mpirun(const RunOptions& options) {
+  Words words = {"mpirun", "-n", std::to_string(options.ranks), "--bind-to", "none"};
+  if (options.ranks > allowed_cpus()) words.push_back("--oversubscribe");
+  if (options.prefix) words.push_back("--tag-output");
+  for (const std::string& variable : variables(options)) append(words, {"-x", variable});
+  append(words, options.command);
+  return words;
+}
+
+// With the underscores that every release of torchrun knows.
+Words torchrun(const RunOptions& options) {
+  Words words = within_variables(options);
+  append(words, {"torchrun", "--standalone", fmt::format("--nproc_per_node={}", options.ranks)});
+  if (options.max_restarts > 0)
+    words.push_back(fmt::format("--max_restarts={}", options.max_restarts));
+  if (!options.is_python) {
+    words.push_back("--no_python");
+    append(words, options.command);
+  } else {  // torchrun adds the interpreter itself
+    append(words, Words(options.command.begin() + 2, options.command.end()));
+  }
+  return words;
+}
+
+}  // namespace
+
+std::string equivalent_line(const RunOptions& options) {
+  const Words words = options.print_for == "srun"     ? srun(options)
+                      : options.print_for == "mpirun" ? mpirun(options)
+                                                      : torchrun(options);
+  std::string line;
+  for (const std::string& word : words) line += (line.empty() ? "" : " ") + quoted(word);
+  return line;
+}
+
+void become_mpirun(const RunOptions& options) {
+  // By environment where Open MPI and MPICH have different flags; ranks on this host inherit it
+  // from both.
+  for (const char* name : {"OMPI_MCA_rmaps_base_oversubscribe", "OMPI_ALLOW_RUN_AS_ROOT",
+                           "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
+    setenv(name, "1", 0);
+  setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
+  for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
+  setenv("C10D_BACKEND", "mpi", 0);  // unless the user chose another
+  if (options.environment.count("MASTER_ADDR") == 0) setenv("MASTER_ADDR", "127.0.0.1", 1);
+  if (options.environment.count("MASTER_PORT") == 0)
+    setenv("MASTER_PORT", std::to_string(hold_port().second).c_str(), 1);
+  setenv("C10D_JOB_ID", ("c10d-" + to_hex(random_bytes(8))).c_str(), 1);
+
+  Words words = {"mpirun", "-n", std::to_string(options.ranks)};
+  append(words, options.command);
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  throw std::runtime_error(fmt::format("cannot start {}: {}", words[0], error_text(errno)));
+}
+
+}}  // namespace c10d::v0
