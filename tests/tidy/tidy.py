@@ -12,6 +12,7 @@ from pathlib import Path
 from source import functions, includes, string_literals, without_comments
 
 MAX_FILE, MAX_FUNCTION, MAX_LINE, MAX_PUBLIC_HEADER = 500, 70, 100, 150
+MAX_DOCUMENT_LINE = 120  # tables cannot be wrapped, nor what a program printed
 # The trainers are thin: the files of one together.
 MAX_TRAINER = 600
 TRAINERS = {"reducer": r"src/parallel/(reducer|bucket)", "shard engine": r"src/parallel/fsdp",
@@ -222,6 +223,16 @@ def check_paths(tree):
                 tree.report(path, number, "a path of one machine")
 
 
+def check_documents(tree):
+    for path, text in tree.of(".md").items():
+        in_code = False
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.lstrip().startswith("```"):
+                in_code = not in_code
+            if len(line) > MAX_DOCUMENT_LINE and not in_code and not line.lstrip().startswith("|"):
+                tree.report(path, number, f"{len(line)} columns, limit {MAX_DOCUMENT_LINE}")
+
+
 def check_links(tree):
     for path, text in tree.of(".md").items():
         for number, line in enumerate(text.splitlines(), 1):
@@ -232,7 +243,7 @@ def check_links(tree):
 
 
 CHECKS = (check_layout, check_trainers, check_functions, check_includes, check_dead_files,
-          check_names, check_environment, check_paths, check_links)
+          check_names, check_environment, check_paths, check_documents, check_links)
 
 
 def main(arguments):
