@@ -233,6 +233,14 @@ def check_documents(tree):
                 tree.report(path, number, f"{len(line)} columns, limit {MAX_DOCUMENT_LINE}")
 
 
+def check_index(tree):
+    index = "docs/README.md"
+    listed = set(re.findall(r"\]\(([^)#\s]+)", tree.texts.get(index, "")))
+    for path in tree.of(".md"):
+        if re.match(r"docs/(adr/)?[^/]+$", path) and path != index and path[5:] not in listed:
+            tree.report(path, 1, f"{index} does not list it")
+
+
 def check_links(tree):
     for path, text in tree.of(".md").items():
         for number, line in enumerate(text.splitlines(), 1):
@@ -243,7 +251,7 @@ def check_links(tree):
 
 
 CHECKS = (check_layout, check_trainers, check_functions, check_includes, check_dead_files,
-          check_names, check_environment, check_paths, check_documents, check_links)
+          check_names, check_environment, check_paths, check_documents, check_index, check_links)
 
 
 def main(arguments):
