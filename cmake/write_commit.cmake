@@ -3,6 +3,7 @@
 # with an empty text where DIR is no checkout of git. It is written only when it changes.
 get_filename_component(parent ${SOURCE} DIRECTORY)
 set(ENV{GIT_CEILING_DIRECTORIES} ${parent}) # not the checkout of a project that holds this one
+set(ENV{GIT_OPTIONAL_LOCKS} 0) # a build leaves the checkout alone
 execute_process(
   COMMAND git -C ${SOURCE} describe --always --dirty --abbrev=12 --exclude=*
   OUTPUT_VARIABLE commit
