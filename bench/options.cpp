@@ -131,7 +131,7 @@ std::vector<std::uint64_t> sizes_of(const Texts& texts) {
   if (min > max)
     throw InvalidArgument(fmt::format("--min {} is above --max {}", texts.min, texts.max));
   if (texts.factor <= 1) throw InvalidArgument("--factor: must be above 1");
-  const auto steps = step > 0 ? static_cast<double>((max - min) / step)
+  const auto steps = step > 0 ? static_cast<double>(max - min) / static_cast<double>(step)
                               : std::log(static_cast<double>(max) / static_cast<double>(min)) /
                                     std::log(texts.factor);
   if (steps > 10'000)

@@ -315,12 +315,13 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
   check_trace_file(options.trace, group);
   check_folder(task, strategy);
   if (options.plan && prints) fmt::print("{}", memory_plan(task, group.size()));
-  DistributedSampler sampler({.samples = task.data.train.size, .seed = options.seed});
-  std::uint64_t step = resume(task, strategy, sampler);
+  // Before anything is loaded: another job may be writing to the folder.
   std::optional<c10d::parallel::AsyncSaver> saver;
   if (!options.checkpoint.empty())
     saver.emplace(group, options.checkpoint,
                   c10d::parallel::SaveOptions{.timeout = group.timeout()});
+  DistributedSampler sampler({.samples = task.data.train.size, .seed = options.seed});
+  std::uint64_t step = resume(task, strategy, sampler);
   // The step after a checkpoint computes while the copy is made.
   const auto copying = std::make_shared<std::optional<c10d::parallel::AsyncSaver::Copying>>();
   strategy.before_update([copying] { copying->reset(); });

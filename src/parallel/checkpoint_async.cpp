@@ -40,7 +40,9 @@ class AsyncSaver::State {
       : user_group_(group),
         group_(twin_of(group, "checkpoint")),
         job_(group_, std::move(directory), options, real_file_system()),
-        write_timeout_(options.timeout) {}
+        write_timeout_(options.timeout) {
+    job_.lock();
+  }
   ~State() {
     if (user_group_.failure() != nullptr) group_.abort("the group that saves with it has failed");
   }

@@ -39,6 +39,21 @@ std::string random_id() {
 
 }  // namespace
 
+void SaveJob::enter_folder() {
+  if (disk_.make_directory(directory_)) {
+    const std::string parent = std::filesystem::path(directory_ + "/.").parent_path().parent_path();
+    disk_.sync_directory(parent.empty() ? "." : parent);
+  }
+  if (group_.rank() == 0 && !lock_) lock_ = FolderLock::take(directory_);
+}
+
+void SaveJob::lock() {
+  agree(group_, "lock of the checkpoint folder", [&] {
+    if (group_.rank() == 0) enter_folder();
+    return nlohmann::json();
+  });
+}
+
 // What ranks hold is the same at every checkpoint of most runs: only when it changed on some rank
 // do they tell each other.
 void SaveJob::plan(std::string_view phase, std::vector<DescribedPart> parts) {
@@ -130,11 +145,7 @@ void SaveJob::copy() noexcept try {
 
 void SaveJob::write() noexcept try {
   if (error_ || (items_.empty() && group_.rank() != 0)) return;
-  if (disk_.make_directory(directory_)) {
-    const std::string parent = std::filesystem::path(directory_ + "/.").parent_path().parent_path();
-    disk_.sync_directory(parent.empty() ? "." : parent);
-  }
-  if (group_.rank() == 0 && !lock_) lock_ = FolderLock::take(directory_);
+  enter_folder();
   disk_.make_directory(temporary_);
   if (items_.empty()) return;
   write_shard();

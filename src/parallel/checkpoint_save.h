@@ -30,6 +30,9 @@ class SaveJob {
         disk_(disk),
         manifest_limit_(manifest_limit) {}
 
+  // Collective, on its own: for a job that another one keeps out of the folder to know it at once,
+  // not after hours of training. Else write() does this.
+  void lock();
   void begin(const Snapshot& snapshot);  // the parts' memory is read until copy() or write()
   // Into memory that is kept for the next one: fresh pages cost more than the copy.
   void copy() noexcept;
@@ -49,6 +52,7 @@ class SaveJob {
     ManifestPiece piece;
   };
 
+  void enter_folder();
   void plan(std::string_view phase, std::vector<DescribedPart> parts);
   void lay_out(const Snapshot& snapshot);
   void write_shard();
@@ -66,7 +70,7 @@ class SaveJob {
   std::vector<DescribedPart> parts_;  // of this rank, which plan_ is for
   std::unique_ptr<std::byte[]> copy_;
   std::size_t copy_bytes_ = 0;
-  std::shared_ptr<FolderLock> lock_;  // of rank 0, from its first checkpoint on
+  std::shared_ptr<FolderLock> lock_;  // of rank 0, from lock() or its first checkpoint on
   // Of the checkpoint under way.
   std::string temporary_;
   Manifest manifest_;  // tensors without pieces until publish()

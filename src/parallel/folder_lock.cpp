@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <map>
 #include <mutex>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "c10d/parallel/checkpoint.h"
@@ -29,18 +31,45 @@ std::string own_name() {
   return fmt::format("host {}, pid {}", host.data(), getpid());
 }
 
+// " (host, pid)", or nothing where it has not been written yet.
 std::string holder(int descriptor) {
   std::array<char, 300> text{};
   const ssize_t size = pread(descriptor, text.data(), text.size(), 0);
-  return size > 0 ? std::string(text.data(), static_cast<std::size_t>(size)) : "unknown";
+  return size > 0
+             ? fmt::format(" ({})", std::string_view(text.data(), static_cast<std::size_t>(size)))
+             : "";
 }
+
+[[noreturn]] void cannot(std::string_view what, const std::string& path, int error) {
+  refuse_file(path, 0,
+              fmt::format("{} failed: {}; a job that saves locks this file: remove it if no job "
+                          "writes to the folder",
+                          what, std::generic_category().message(error)));
+}
+
+int open_lock(const std::string& path) {
+  for (;;) {
+    const int file = open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (file >= 0) return file;
+    if (errno != EINTR) cannot("open", path, errno);
+  }
+}
+
+// Zero, or why not.
+int try_lock(int file) {
+  while (flock(file, LOCK_EX | LOCK_NB) != 0)
+    if (errno != EINTR) return errno;
+  return 0;
+}
+
+bool has_no_locks(int error) { return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP; }
 
 }  // namespace
 
 FolderLock::FolderLock(std::string path, int descriptor)
     : path_(std::move(path)), descriptor_(descriptor), owner_(getpid()) {
   const std::string name = own_name();
-  // Who cannot write it is "unknown".
+  // A name that cannot be written, as on a full disk, is missing from the error of the other job.
   if (ftruncate(descriptor_, 0) == 0)
     static_cast<void>(!pwrite(descriptor_, name.data(), name.size(), 0));
 }
@@ -61,31 +90,33 @@ std::shared_ptr<FolderLock> FolderLock::take(const std::string& folder) {
   if (auto lock = known.lock()) return lock;
 
   const std::string path = folder + "/lock";
-  for (;;) {
-    const int file = open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (file < 0) return nullptr;
-    if (flock(file, LOCK_EX | LOCK_NB) != 0) {
-      const bool is_held = errno == EWOULDBLOCK;
-      const std::string by = is_held ? holder(file) : "";
+  // Another turn when the job that held it until now has removed its name: it protects nothing.
+  constexpr int kTurns = 100;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const int file = open_lock(path);
+    if (const int error = try_lock(file); error != 0) {
+      const std::string by = holder(file);
       close(file);
-      if (!is_held) return nullptr;
+      if (has_no_locks(error)) return nullptr;
+      if (error != EWOULDBLOCK) cannot("flock", path, error);
       refuse_file(folder, 0,
-                  fmt::format("another job ({}) writes to this checkpoint folder; give every job a "
+                  fmt::format("another job{} writes to this checkpoint folder; give every job a "
                               "folder of its own",
                               by));
     }
-    // Whoever held it until now may have removed its name: then it protects nothing.
     struct stat here {};
-    const bool is_current = fstat(file, &status) == 0 && lstat(path.c_str(), &here) == 0 &&
-                            place_of(status) == place_of(here);
-    if (!is_current) {
-      close(file);
-      continue;
+    if (fstat(file, &status) == 0 && lstat(path.c_str(), &here) == 0 &&
+        place_of(status) == place_of(here)) {
+      std::shared_ptr<FolderLock> taken(new FolderLock(path, file));
+      known = taken;
+      return taken;
     }
-    std::shared_ptr<FolderLock> lock(new FolderLock(path, file));
-    known = lock;
-    return lock;
+    close(file);
   }
+  refuse_file(path, 0,
+              fmt::format("was removed {} times while it was locked; is it kept from "
+                          "being looked at, or does something clear the folder?",
+                          kTurns));
 }
 
 }  // namespace c10d::inline v0::parallel

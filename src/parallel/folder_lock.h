@@ -13,8 +13,8 @@ namespace c10d::inline v0::parallel {
 // it is shared: whoever saves there knows of the other.
 class FolderLock {
  public:
-  // Throws CheckpointError that names the host and process of another job that holds it. Null where
-  // the file system has no locks.
+  // Throws CheckpointError that names the host and process of another job that holds it, or why the
+  // file cannot be opened. Null where the file system has no locks.
   static std::shared_ptr<FolderLock> take(const std::string& folder);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;

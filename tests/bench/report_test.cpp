@@ -7,6 +7,7 @@
 #include <fstream>
 #include <vector>
 
+#include "bench/format.h"
 #include "bench/header.h"
 #include "bench/report_figures.h"
 #include "bench/svg.h"
@@ -69,6 +70,20 @@ TEST(Report, FiguresStandAlone) {
       EXPECT_NE(svg.find(part), std::string::npos) << part;
     expect_balanced(svg);
   }
+}
+
+TEST(Report, MarksTheTimesThatHaveTwoModes) {
+  Results results = synthetic_results({{"native", 1}, {"gloo", 2}});
+  const std::string legend = std::string(kTwoModesLegend) + "</p>";
+  EXPECT_EQ(count(html_report(results, summarise(results, true, 0.02)), legend), 0U);
+  for (CellRecord& cell : results.cells)
+    if (cell.backend == "gloo" && cell.key.bytes == 65536 && cell.block % 2 == 0) cell.us.p50 *= 5;
+  const Summary summary = summarise(results, true, 0.02);
+  const std::string html = html_report(results, summary);
+  expect_balanced(html);
+  EXPECT_EQ(count(html, legend), 1U);
+  const double marked = summary.tables[0].rows[1].cells[1].p50.value;
+  EXPECT_EQ(count(html, "<td>" + microseconds_text(marked) + "*</td>"), 1U);
 }
 
 TEST(Report, OneSizeOrNothingMeasuredIsNoReasonToFail) {

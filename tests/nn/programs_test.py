@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The training programs from outside: programs_test.py PROGRAMS SOURCE [CLASS...]"""
+import fcntl
 import json
 import os
 import re
@@ -237,6 +238,19 @@ class Training(unittest.TestCase):
                 self.assertEqual(ended.returncode, 1)
                 self.assertIn(f"--checkpoint {folder}: rank 0 can make no file", ended.stderr)
                 self.assertNotIn("epoch", ended.stdout)
+
+    def test_a_folder_of_another_job_is_named_before_the_training(self):
+        with tempfile.TemporaryDirectory(prefix="c10d-nn-") as folder:
+            with open(Path(folder, "lock"), "w", encoding="ascii") as lock:
+                lock.write("host there, pid 7")
+                lock.flush()
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                for ended in (program("train_single", *QUICK, "--checkpoint", folder),
+                              ranks(2, "train_fsdp", *QUICK, "--checkpoint", folder)):
+                    self.assertEqual(ended.returncode, 1)
+                    self.assertIn(f"{folder}: another job (host there, pid 7) writes to this "
+                                  "checkpoint folder", ended.stderr)
+                    self.assertNotIn("epoch", ended.stdout)
 
     def disturb_while_saving(self, folder, task, disturb, environment=None):
         """What two ranks of train_fsdp say when something befalls rank 1 while they save."""

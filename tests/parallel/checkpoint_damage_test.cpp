@@ -219,8 +219,12 @@ TEST(CheckpointDamage, OneRanksDiskEndsTheSaveOnAllRanks) {
 
 TEST(CheckpointDamage, AFailureInTheBackgroundComesOutOfWait) {
   const TemporaryDirectory directory;
+  const std::string parent = directory / "parent";
+  fs::create_directory(parent);
   contract::run_ranks("native", 2, [&](ProcessGroup& group) {
-    AsyncSaver saver(group, directory / "no/such/parent");
+    AsyncSaver saver(group, parent + "/run");
+    if (group.rank() == 0) fs::remove_all(parent);
+    group.barrier();
     Toy run(group, 1);
     saver.save(run.snapshot());
     EXPECT_THROW(saver.wait(), CheckpointError);

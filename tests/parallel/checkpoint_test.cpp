@@ -2,12 +2,10 @@
 // Checkpoints that go well: any split to any other, whole or in part, at once or in the background.
 #include "c10d/parallel/checkpoint.h"
 
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -434,63 +432,6 @@ TEST_P(CheckpointOn, AnyBackendItIsTheSame) {
 }
 
 C10D_ON_EACH_BACKEND(CheckpointOn);
-
-// A process that saves into `directory`, and stays.
-class OtherJob {
- public:
-  explicit OtherJob(const std::string& directory) {
-    int ends[2];
-    EXPECT_EQ(pipe(ends), 0);
-    pid_ = fork();
-    if (pid_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      run(1, [&](ProcessGroup& group) {
-        AsyncSaver saver(group, directory);
-        saver.save(full(Split::cut, group, 1).snapshot);
-        saver.wait();
-        EXPECT_EQ(write(ends[1], "s", 1), 1);
-        pause();
-      });
-      _exit(1);
-    }
-    close(ends[1]);
-    char byte = 0;
-    EXPECT_EQ(read(ends[0], &byte, 1), 1);
-    close(ends[0]);
-  }
-  ~OtherJob() { kill(); }
-  pid_t pid() const { return pid_; }
-  void kill() {
-    if (pid_ < 0) return;
-    ::kill(pid_, SIGKILL);
-    waitpid(std::exchange(pid_, -1), nullptr, 0);
-  }
-
- private:
-  pid_t pid_ = -1;
-};
-
-TEST(Checkpoint, OfAnotherJobsFolderMayBeReadButNotWrittenUntilThatJobEnds) {
-  const TemporaryDirectory directory;
-  OtherJob other(directory.path());
-  Refusals refusals;
-  run(2, [&](ProcessGroup& group) {
-    refusals.expect([&] { save(group, directory.path(), full(Split::cut, group, 2).snapshot); });
-    expect_loads(group, directory.path(), Split::cut, 1);
-  });
-  EXPECT_TRUE(holds(refusals.text(),
-                    ", pid " + std::to_string(other.pid()) + ") writes to this checkpoint folder"))
-      << refusals.text();
-  other.kill();
-  run(2, [&](ProcessGroup& group) {
-    AsyncSaver saver(group, directory.path());
-    saver.save(full(Split::cut, group, 2).snapshot);
-    saver.wait();
-    save(group, directory.path(), full(Split::cut, group, 3).snapshot);  // the same job
-    expect_loads(group, directory.path(), Split::cut, 3);
-  });
-  EXPECT_EQ(names_in(directory.path()).count("lock"), 0u);
-}
 
 }  // namespace
 }  // namespace c10d::parallel

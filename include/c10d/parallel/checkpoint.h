@@ -96,7 +96,7 @@ C10D_API std::optional<LoadResult> load(ProcessGroup& group, const std::string& 
 // all, on a group of its own. save() waits for the checkpoint before. One thread at a time.
 class C10D_API AsyncSaver {
  public:
-  // Collective. `group` must outlive this object.
+  // Collective. Makes the directory and keeps other jobs out of it. `group` outlives this object.
   AsyncSaver(ProcessGroup& group, std::string directory, SaveOptions options = {});
   // Waits for the checkpoint under way, and is silent about its failure; gives it up when the group
   // has failed.
