@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <vector>
 
+#include "bench/report/banner.h"
 #include "bench/report/figures.h"
 #include "bench/report/html.h"
 #include "bench/text/format.h"
 #include "bench/text/svg.h"
+#include "tests/bench/schema.h"
 #include "tests/bench/synthetic.h"
 
 namespace c10d::bench { namespace {
@@ -86,6 +90,35 @@ TEST(Report, OneSizeOrNothingMeasuredIsNoReasonToFail) {
   expect_balanced(html_report(one, summarise(one, true, 0.02)));
   const Results none;
   expect_balanced(html_report(none, summarise(none, true, 0.02)));
+}
+
+// The files that the documents quote: each says of which commit it is and how to measure it again.
+TEST(Report, ReadsTheResultsOfTheRepository) {
+  const Schema schema(C10D_SOURCE_DIR "/bench/schema/c10d-bench-1.schema.json");
+  std::size_t files = 0;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(C10D_SOURCE_DIR "/bench/results")) {
+    if (entry.path().extension() != ".jsonl") continue;
+    SCOPED_TRACE(entry.path());
+    ++files;
+    EXPECT_TRUE(std::filesystem::exists(entry.path().parent_path() / "README.md"));
+    std::ifstream file(entry.path());
+    for (std::string line; std::getline(file, line);)
+      EXPECT_EQ(schema.complaint(Json::parse(line)), "") << line;
+    Results results;
+    read_results(entry.path(), results);
+    const std::string commit = commit_of(results.run);
+    EXPECT_FALSE(commit.empty());
+    EXPECT_EQ(commit.find("dirty"), commit.npos) << commit << " is not what was measured";
+    EXPECT_TRUE(command_text(results.run).starts_with("c10d-bench "));
+    EXPECT_TRUE(results.complete);
+    const Summary summary = summarise(results, true, 0.02);
+    EXPECT_EQ(summary.wrong, 0U);
+    const std::string html = html_report(results, summary);
+    expect_balanced(html);
+    EXPECT_NE(html.find(commit), html.npos);
+  }
+  EXPECT_GT(files, 0U);
 }
 
 }}  // namespace c10d::bench

@@ -129,6 +129,12 @@ BAD = {
         {**built("src/net", "net_utils.cpp"), "src/net/net_utils.cpp": SPDX},
         "name the file after"),
     "a machine's path": ({"README.md": f"see {HERE}\n"}, "a path of one machine"),
+    "a long line of a document": (
+        {"README.md": "| " + "x" * 130 + "\n\n```\n" + "x" * 130 + "\n```\n" + "x" * 121},
+        "README.md:6: 121 columns, limit 120"),
+    "a page that the index lacks": (
+        {"docs/README.md": "[x](lost.md#part)\n", "docs/lost.md": "", "docs/adr/0001-x.md": ""},
+        "docs/adr/0001-x.md:1: docs/README.md does not list it"),
     "a dead link": ({"README.md": "[x](docs/none.md)\n"}, "dead link docs/none.md"),
 }
 

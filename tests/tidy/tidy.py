@@ -13,6 +13,7 @@ from source import functions, includes, string_literals, without_comments
 
 MAX_FILE, MAX_FUNCTION, MAX_LINE, MAX_PUBLIC_HEADER = 500, 70, 100, 150
 MAX_FOLDER = 24  # sources and headers
+MAX_DOCUMENT_LINE = 120  # tables cannot be wrapped, nor what a program printed
 # The trainers are thin: the files of one together.
 MAX_TRAINER = 600
 TRAINERS = {"reducer": r"src/parallel/ddp/(reducer|bucket)",
@@ -289,6 +290,24 @@ def check_paths(tree):
                 tree.report(path, number, "a path of one machine")
 
 
+def check_documents(tree):
+    for path, text in tree.of(".md").items():
+        in_code = False
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.lstrip().startswith("```"):
+                in_code = not in_code
+            if len(line) > MAX_DOCUMENT_LINE and not in_code and not line.lstrip().startswith("|"):
+                tree.report(path, number, f"{len(line)} columns, limit {MAX_DOCUMENT_LINE}")
+
+
+def check_index(tree):
+    index = "docs/README.md"
+    listed = set(re.findall(r"\]\(([^)#\s]+)", tree.texts.get(index, "")))
+    for path in tree.of(".md"):
+        if re.match(r"docs/(adr/)?[^/]+$", path) and path != index and path[5:] not in listed:
+            tree.report(path, 1, f"{index} does not list it")
+
+
 def check_links(tree):
     for path, text in tree.of(".md").items():
         for number, line in enumerate(text.splitlines(), 1):
@@ -300,7 +319,8 @@ def check_links(tree):
 
 CHECKS = (check_layout, check_trainers, check_functions, check_includes, check_cycles,
           check_folders, check_dead_files, check_names, check_environment, check_paths,
-          check_links)
+          check_documents, check_index, check_links)
+
 
 
 def main(arguments):
