@@ -22,6 +22,10 @@ GOOD = {
     "src/core/env.cpp": SPDX + '    {"C10D_LOG", "warn", "What is logged."},\n',
     "tests/unit/CMakeLists.txt": CMAKE + "foreach(part a)\n  add(${part}_test.cpp)\nendforeach()\n",
     "tests/unit/a_test.cpp": SPDX,
+    ".ci/run": CMAKE + 'cd "$(dirname "$0")/.." && exec ./dev test\n',
+    ".github/workflows/ci.yml": CMAKE + "      - uses: actions/checkout@v4\n"
+                                        "      - run: ./dev ${{ matrix.verb }}\n",
+    "Dockerfile": CMAKE + 'RUN ./dev build\nENTRYPOINT ["./dev"]\nCMD ["--help"]\n',
     "README.md": "[the header](include/c10d/thing.h)\n",
 }
 HERE = "/" + "home/someone/c10d"
@@ -101,6 +105,19 @@ BAD = {
         {**built("src/net", "net_utils.cpp"), "src/net/net_utils.cpp": SPDX},
         "name the file after"),
     "a machine's path": ({"README.md": f"see {HERE}\n"}, "a path of one machine"),
+    "a test command in CI": (
+        {".ci/run": CMAKE + "ctest --preset ci\n"}, ".ci/run:2: runs ctest --preset ci"),
+    "a command in a workflow": (
+        {".github/workflows/ci.yml": CMAKE + "      - run: ./dev test && ctest\n"},
+        "ci.yml:2: runs ./dev test && ctest"),
+    "a script in a workflow": (
+        {".github/workflows/ci.yml": CMAKE + "      - run: |\n          ctest\n"},
+        "ci.yml:2: runs |"),
+    "an action in a workflow": (
+        {".github/workflows/ci.yml": CMAKE + "      - uses: someone/cmake@v1\n"},
+        "ci.yml:2: runs someone/cmake@v1"),
+    "a command in a container": (
+        {"Dockerfile": CMAKE + "RUN apt-get install cmake\n"}, "Dockerfile:2: runs apt-get"),
     "a dead link": ({"README.md": "[x](docs/none.md)\n"}, "dead link docs/none.md"),
 }
 

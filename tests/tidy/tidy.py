@@ -16,7 +16,7 @@ from source import code_lines, functions, includes, string_literals, without_com
 FILE, FUNCTION, PUBLIC_HEADER = (400, 800), (60, 70), (120, 150)
 MAX_LINE = 100  # columns
 FOLDERS = ("include", "src", "kernels", "bench", "tools", "tests", "examples", "cmake", "docs",
-           ".ci")
+           ".ci", ".github")
 CXX = (".h", ".cpp", ".cu", ".cuh")
 SCRIPTS = (".py", ".sh", ".cmake")
 
@@ -58,6 +58,13 @@ BELOW = [
 BANNED_NAME = re.compile(r"(Manager|Helper|Utils?|Impl2)(?![a-z])")
 BANNED_FILE = re.compile(r"(^|_)(manager|helpers?|utils?|impl2)(_|$)")
 MACHINE_PATH = re.compile(r"(?<![\w.>})])/(work|home|root)/\w")
+# What CI and containers run is a verb of ./dev: files, the lines that run something, what they may.
+COMMANDS = [
+    (r"\.ci/run$", r"([^#].*)", r'cd "\$\(dirname "\$0"\)/\.\." && exec \./dev test'),
+    (r"\.github/", r"\s*(?:- )?run:\s*(.*)", r"\./dev [\w ${}.-]+"),
+    (r"\.github/", r"\s*(?:- )?uses:\s*(.*)", r"actions/checkout@v\d+"),
+    (r"Dockerfile$", r"(?:RUN|CMD|ENTRYPOINT)\s+(.*)", r'\./dev [\w -]+|\["(\./dev|--help)"\]'),
+]
 ENV_TABLE = "src/core/env.cpp"
 
 
@@ -102,7 +109,8 @@ class Tree:
 
 
 def is_code(path):
-    return path.endswith(CXX + SCRIPTS + ("CMakeLists.txt",)) or path in ("dev", ".ci/run")
+    return (path.endswith(CXX + SCRIPTS + ("CMakeLists.txt",)) or
+            path in ("dev", ".ci/run", "Dockerfile") or path.startswith(".github/"))
 
 
 def check_layout(tree):
@@ -224,6 +232,17 @@ def check_paths(tree):
                 tree.report(path, number, "a path of one machine")
 
 
+def check_commands(tree):
+    for path, text in tree.texts.items():
+        for files, runs, allowed in COMMANDS:
+            if not re.match(files, path):
+                continue
+            for number, line in enumerate(text.splitlines(), 1):
+                command = re.match(runs, line)
+                if command and not re.fullmatch(allowed, command[1].strip()):
+                    tree.report(path, number, f"runs {command[1]}: a verb of ./dev does that")
+
+
 def check_links(tree):
     for path, text in tree.of(".md").items():
         for number, line in enumerate(text.splitlines(), 1):
@@ -234,7 +253,7 @@ def check_links(tree):
 
 
 CHECKS = (check_layout, check_functions, check_includes, check_dead_files,
-          check_names, check_environment, check_paths, check_links)
+          check_names, check_environment, check_paths, check_links, check_commands)
 
 
 def main(arguments):
