@@ -242,7 +242,8 @@ def percentage(text):
 
 def parse(arguments):
     parser = argparse.ArgumentParser(
-        prog="./dev perf BASE [HEAD] --", description=__doc__, epilog=EPILOG,
+        prog="./dev perf", usage="./dev perf BASE [HEAD] [-- [OP...] [options]]",
+        description=__doc__, epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ops", nargs="*", metavar="OP",
                         default=["all_reduce", "broadcast", "all_gather", "reduce_scatter",
