@@ -20,6 +20,7 @@ How it measures
   down for a while slows down both sides of a pair. No time is compared with one of another day.
 
 How to read it
+  base us   the median of the launches
   ratio     time of head / time of base: the middle of the ratios of the pairs (Hodges-Lehmann)
   interval  of that ratio (Wilcoxon's signed ranks). With c cells each interval has a confidence of
             1 - 0.05/c, so that all of them hold at once in 95 of 100 runs: a build against itself
@@ -140,7 +141,7 @@ def compare(pairs, effect):
                              f"not {len(pairs)}: with fewer no difference could be told")
         ratio, low, high = (math.exp(value) for value in found)
         differences.append(Difference(
-            key, *(statistics.geometric_mean(cell.us for cell in side) for side in (base, head)),
+            key, *(statistics.median(cell.us for cell in side) for side in (base, head)),
             ratio, low, high, verdict_of(ratio, low, high, effect), (base[0].algo, head[0].algo),
             {cell.hash for cell in base} == {cell.hash for cell in head}, ratios))
     return differences
@@ -193,7 +194,7 @@ def table(differences, effect, everything):
         yield f"no cell differs by {effect:.3g} % or more"
         return
     width = max(len(one.name()) for one in shown)
-    yield f"{'cell':{width}}   base us   head us  ratio [interval]        "
+    yield f"{'cell':{width}}   base us   head us  ratio [interval]"
     for one in shown:
         line = (f"{one.name():{width}}  {one.base_us:8.4g}  {one.head_us:8.4g}  "
                 f"{one.ratio:5.3f} [{one.low:.3f}, {one.high:.3f}]  {one.verdict}")
@@ -252,7 +253,7 @@ def parse(arguments):
     parser.add_argument("--head", required=True, metavar="PROGRAM", help=argparse.SUPPRESS)
     parser.add_argument("--base-name", help=argparse.SUPPRESS)
     parser.add_argument("--head-name", help=argparse.SUPPRESS)
-    parser.add_argument("--pairs", type=int, default=20, help="pairs of launches (default 20)")
+    parser.add_argument("--pairs", type=int, default=50, help="pairs of launches (default 50)")
     parser.add_argument("--effect", type=percentage, default=0.03, metavar="P",
                         help="the least difference that counts (default 3%%)")
     parser.add_argument("--all", action="store_true", help="print every cell")
