@@ -11,6 +11,10 @@
 
 namespace c10d::bench {
 
+// Behind a time that has two modes, and what that says below the table.
+inline constexpr const char* kTwoModes = "*";
+inline constexpr const char* kTwoModesLegend = "* two modes: W021 names them";
+
 // One backend at one size, over all its blocks and launches.
 struct BackendCell {
   std::string backend;

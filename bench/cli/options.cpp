@@ -131,7 +131,7 @@ std::vector<std::uint64_t> sizes_of(const Texts& texts) {
   if (min > max)
     throw InvalidArgument(fmt::format("--min {} is above --max {}", texts.min, texts.max));
   if (texts.factor <= 1) throw InvalidArgument("--factor: must be above 1");
-  const auto steps = step > 0 ? static_cast<double>((max - min) / step)
+  const auto steps = step > 0 ? static_cast<double>(max - min) / static_cast<double>(step)
                               : std::log(static_cast<double>(max) / static_cast<double>(min)) /
                                     std::log(texts.factor);
   if (steps > 10'000)
@@ -402,10 +402,10 @@ void add_looking(CLI::App& app, Options& options, Texts& texts) {
   list->add_option("topic", options.topic, "ops, backends, dtypes, redops, algos, checks, columns")
       ->required();
   list->add_flag("--json", options.json_listing, "one JSON object");
-  CLI::App* report = command("report", "JSON lines of earlier runs to one HTML file",
+  CLI::App* report = command("report", "tables of earlier runs, from their JSON lines",
                              Command::report, "report r.jsonl -o r.html");
   report->add_option("files", options.files, "R.jsonl ...")->required();
-  report->add_option("-o,--report", options.report, "the HTML file");
+  report->add_option("-o,--report", options.report, "one HTML file instead");
   report->add_option("--svg", options.svg, "each plot as a file of its own in this folder");
 }
 

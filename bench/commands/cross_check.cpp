@@ -82,6 +82,10 @@ void add_benchmarks_of_mpi(CrossCheck& check, const std::string& flavour) {
     loop.column = "raw:mpi";
     loop.bounds = kSame;
     loop.column_of_table = benchmark.column;
+    if (flavour.empty()) {
+      loop.absent = true;
+      loop.problem = "there is no mpirun on PATH";
+    }
     loop.start.command = mpirun_command(flavour, kRanks);
     loop.start.command.insert(loop.start.command.end(), benchmark.command.begin(),
                               benchmark.command.end());

@@ -10,6 +10,9 @@ namespace c10d::bench {
 // says of itself.
 Json environment_json(const std::map<std::string, std::string>& about = {});
 
+// The commit that this program was built from, with "-dirty" where files differed from it; empty
+// when it was not built in a checkout.
+const char* commit();
 std::string cpu_model();
 int allowed_cpus();
 int numa_nodes();

@@ -72,8 +72,8 @@ struct Case {
   std::uint64_t walk = 0;  // Cache::rotate: bytes of one rank's sets of buffers together
 };
 
-// Elements of shard `index` of `ranks`, and of those before it. TailPolicy shards are a quarter
-// larger and a quarter smaller than Case::shard in turns; an odd last one is as large.
+// Elements of shard `index` of `ranks`, and of those before it. Uneven shards are a quarter larger
+// and a quarter smaller than Case::shard in turns; an odd last one is as large.
 std::uint64_t shard_of(const Case& c, int ranks, int index);
 std::uint64_t shards_before(const Case& c, int ranks, int index);
 // Which of them goes `from` one rank `to` the other in an all_to_all.

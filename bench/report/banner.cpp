@@ -123,6 +123,11 @@ std::string command_text(const Json& run) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
+std::string commit_of(const Json& run) {
+  const auto commit = run.find("commit");
+  return commit != run.end() && commit->is_string() ? commit->get<std::string>() : "";
+}
+
 std::string machine_text(const Json& environment) {
   const int cores = environment.value("cores", 0);
   const int numa = environment.value("numa", 1);
@@ -134,9 +139,11 @@ std::string machine_text(const Json& environment) {
 
 std::string header_text(const Results& results, const Summary& summary, std::size_t width) {
   const Json& run = results.run;
+  const std::string commit = commit_of(run);
   std::string text =
-      fmt::format("{} · schema 1 · run {} · seed {}\n", run.value("tool", "c10d-bench"),
-                  run.value("id", "?"), run.value("seed", std::uint64_t{0}));
+      fmt::format("{}{}{} · schema 1 · run {} · seed {}\n", run.value("tool", "c10d-bench"),
+                  commit.empty() ? "" : " · commit ", commit, run.value("id", "?"),
+                  run.value("seed", std::uint64_t{0}));
   const auto entry = [&](std::string_view label, const Parts& parts) {
     text += entry_text(label, parts, width);
   };

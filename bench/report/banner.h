@@ -18,6 +18,8 @@ std::string footer_text(const Results& results, const Summary& summary, int exit
 
 // The command line as one could type it.
 std::string command_text(const Json& run);
+// The commit that was measured; empty where the run does not say.
+std::string commit_of(const Json& run);
 // "2 CPUs, AMD EPYC, 1 NUMA node, VM, Linux 6.1": of one env record.
 std::string machine_text(const Json& environment);
 // Without anything beyond ASCII, for terminals that ask for that.

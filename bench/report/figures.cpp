@@ -125,12 +125,12 @@ std::string number_row(const SizeRow& row, const BackendCell& cell, bool first) 
   if (cell.skip)
     return html + fmt::format("<td colspan=\"9\" class=\"skip\">skip: {}</td></tr>",
                               escape_html(cell.skip->reason));
-  html +=
-      fmt::format("<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
-                  microseconds_text(cell.p50.value), microseconds_text(cell.p90),
-                  cell.p99 ? microseconds_text(*cell.p99) : "", microseconds_text(cell.max),
-                  figure_text(cell.alg, "{:.3g}"), figure_text(cell.mem, "{:.3g}"),
-                  cell.ceil ? fmt::format("{:.0f}", *cell.ceil * 100) : "");
+  html += fmt::format(
+      "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
+      microseconds_text(cell.p50.value) + (cell.modes ? kTwoModes : ""),
+      microseconds_text(cell.p90), cell.p99 ? microseconds_text(*cell.p99) : "",
+      microseconds_text(cell.max), figure_text(cell.alg, "{:.3g}"), figure_text(cell.mem, "{:.3g}"),
+      cell.ceil ? fmt::format("{:.0f}", *cell.ceil * 100) : "");
   html += fmt::format("<td{}>{}</td>", cell.wrong > 0 ? " class=\"bad\"" : "", cell.wrong);
   if (!cell.compare) return html + "<td class=\"name\"></td></tr>";
   return html + fmt::format("<td class=\"name\">{} <b class=\"{}\">{}</b></td></tr>",
@@ -181,10 +181,15 @@ std::string op_numbers(const OpTable& table, const Summary& summary) {
       "<th>#wrong</th><th class=\"name\">";
   html += compare ? "ratio [95 % CI], verdict" : "";
   html += "</th></tr></thead><tbody>";
+  bool modes = false;
   for (const SizeRow& row : table.rows)
-    for (std::size_t b = 0; b < row.cells.size(); ++b)
+    for (std::size_t b = 0; b < row.cells.size(); ++b) {
       html += number_row(row, row.cells[b], b == 0);
-  return html + "</tbody></table></div></details>";
+      modes = modes || row.cells[b].modes;
+    }
+  html += "</tbody></table></div>";
+  if (modes) html += fmt::format("<p>{}</p>", kTwoModesLegend);
+  return html + "</details>";
 }
 
 std::string verdict_table(const Summary& summary) {

@@ -5,14 +5,17 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <filesystem>
 #include <set>
 
 #include "bench/report/banner.h"
 #include "bench/report/figures.h"
+#include "bench/report/table.h"
 #include "bench/text/format.h"
 #include "bench/text/output_file.h"
 #include "bench/text/svg.h"
+#include "bench/text/terminal.h"
 #include "c10d/error.h"
 
 namespace c10d::bench {
@@ -119,6 +122,7 @@ std::string environment(const Results& results) {
   if (run.is_object()) {
     html += fact("started", run.value("start", ""));
     html += fact("tool", run.value("tool", ""));
+    html += fact("commit", commit_of(run));
     html += fact("launcher", run.value("launcher", ""));
     html += fact("seed", std::to_string(run.value("seed", std::uint64_t{0})));
   }
@@ -169,6 +173,18 @@ std::string title_of(const Results& results, const Summary& summary) {
   const std::string run = results.run.is_object() ? results.run.value("id", "") : "";
   return fmt::format("{}, {} ranks{}", backends, summary.ranks,
                      run.empty() ? "" : " (run " + run + ")");
+}
+
+// Nobody asked for a file: what the run itself printed.
+void print_tables(const Results& results, const Summary& summary, bool compare) {
+  TableStyle style;
+  style.width = terminal_width(fileno(stdout), style.width);
+  style.color = use_color(Switch::automatic, fileno(stdout));
+  style.compare = compare;
+  std::string text = header_text(results, summary, style.width) + text_tables(summary, style) +
+                     footer_text(results, summary, 0, "", style.width);
+  if (ascii_only()) text = to_ascii(text);
+  std::fputs(text.c_str(), stdout);
 }
 
 }  // namespace
@@ -226,15 +242,13 @@ int write_report(const std::vector<std::string>& files, const std::string& path,
   }
   if (results.cells.empty() && results.skips.empty())
     throw InvalidArgument(fmt::format("report: no cells in {}", fmt::join(files, ", ")));
-  if (path.empty() && svg.empty())
-    throw InvalidArgument("report: nothing to write; add -o F.html or --svg DIR");
   const Json& run = results.run;
   const bool compare = run.is_object() && run.value("command", "") == "compare";
   const double equiv = run.is_object() ? run.value("equiv", 0.02) : 0.02;
   const Summary summary = summarise(results, compare, equiv);
   if (!svg.empty()) write_figures(svg, summary);
-  if (path.empty()) return 0;
-  write_file("-o", path, html_report(results, summary));
+  if (!path.empty()) write_file("-o", path, html_report(results, summary));
+  if (path.empty() && svg.empty()) print_tables(results, summary, compare);
   return 0;
 }
 

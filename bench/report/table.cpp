@@ -23,8 +23,6 @@ struct Grid {
   std::vector<std::vector<std::string>> rows;
 };
 
-constexpr const char* kTwoModes = "*";
-
 std::string bandwidth_text(const std::optional<double>& gbps) {
   if (!gbps) return "-";
   return fmt::format(fmt::runtime(*gbps < 0.0095  ? "{:.1g}"
@@ -251,8 +249,7 @@ Grid grid_of(const OpTable& table, const Summary& summary, const TableStyle& sty
 std::string legend_of(const Grid& grid) {
   for (const auto& row : grid.rows)
     for (const std::string& text : row)
-      if (text.ends_with(kTwoModes))
-        return fmt::format("{} two modes: W021 names them\n", kTwoModes);
+      if (text.ends_with(kTwoModes)) return fmt::format("{}\n", kTwoModesLegend);
   return "";
 }
 

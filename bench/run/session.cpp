@@ -44,6 +44,7 @@ Json run_record(const Options& options, int ranks, const std::string& launcher) 
   run["t"] = "run";
   run["id"] = fmt::format("{:04x}", std::random_device{}() & 0xFFFFU);
   run["tool"] = fmt::format("c10d-bench {}", kVersion);
+  run["commit"] = *commit() == '\0' ? Json(nullptr) : Json(commit());
   run["argv"] = options.argv;
   run["command"] = options.command == Command::compare ? "compare" : "run";
   run["seed"] = options.seed;

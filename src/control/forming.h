@@ -17,7 +17,11 @@ template <class Member>
 auto meet(Member& member) -> decltype(member.parent_failure()) {
   member.come();
   while (true) {
-    if (auto cause = member.parent_failure()) return cause;
+    if (auto cause = member.parent_failure()) {
+      // Who learned that the attempt was given up may have ended, which fails the parent.
+      auto earlier = member.given_up();
+      return earlier ? earlier : cause;
+    }
     const bool all = member.await_members();  // for a moment
     if (all && member.close()) return {};
     if (auto cause = member.given_up()) return cause;

@@ -37,6 +37,7 @@ std::shared_ptr<detail::GroupState> make_group(BackendContext context, std::stri
                                            .parent = parent ? parent->control.get() : nullptr,
                                            .parent_ranks = parent_ranks});
   context.control = control;
+  const Duration backend_timeout = context.timeout;
   std::unique_ptr<Backend> backend;
   try {
     // Creation is an agreement: either all ranks get the group, or all the same failure.
@@ -61,8 +62,8 @@ std::shared_ptr<detail::GroupState> make_group(BackendContext context, std::stri
            .rank = context.rank});
     }
     // Later than any wait of a backend that began before: who waits there knows for whom.
-    const auto failure =
-        control->broken() ? control->failure() : control->barrier(steady_clock::now() + patience);
+    const Deadline end = steady_clock::now() + std::max(patience, backend_timeout);
+    const auto failure = control->broken() ? control->failure() : control->barrier(end);
     if (failure) throw_failure(*failure);
     control->on_broken([ended = backend.get()] { ended->abort(); });
   } catch (...) {

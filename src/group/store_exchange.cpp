@@ -226,9 +226,15 @@ class MeetingMember {
     outcome_ = store_.compare_set(meeting_.key, before_, kMet, patience());
     return outcome_ == kMet;
   }
-  // Throws it, as does what breaks the parent.
+  // Throws it. What broke the parent may have taken the store with it, and then it is the cause.
   std::shared_ptr<const Failure> given_up() {
-    outcome_ = store_.try_get(meeting_.key, patience());
+    const auto parent = parent_failure();
+    try {
+      outcome_ = store_.try_get(meeting_.key, parent ? Duration(kStorePatience) : patience());
+    } catch (const DistError&) {
+      if (parent) return parent;
+      throw;
+    }
     if (outcome_ != before_ && outcome_ != kMet)
       throw_given_up(state_, meeting_, outcome_.value_or(""));
     return nullptr;

@@ -16,7 +16,7 @@ C10D_API std::string places_of(std::span<const GroupRecord> groups, std::int64_t
 // The same, and the last `last` ops of each rank.
 C10D_API std::string text_of(std::span<const GroupRecord> groups, std::int64_t now_ns,
                              std::size_t last);
-// One JSON object; docs/record.md has its fields.
+// One JSON object; docs/debugging-hangs.md has its fields.
 C10D_API std::string json_of(std::span<const GroupRecord> groups, std::int64_t now_ns,
                              std::size_t last);
 

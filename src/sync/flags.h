@@ -36,7 +36,7 @@ struct BasicBell {
     if (sleepers.fetch_add(0, std::memory_order_acq_rel) != 0) wake();
   }
   // The same for a bell that many ranks ring, whose line they would take from each other. A flag
-  // that is stored and fenced comes sooner than one that is exchanged (docs/performance.md).
+  // that is stored and fenced comes sooner than one that is exchanged (docs/internals/flags.md).
   void ring_shared() noexcept {
     Memory::fence();
     if (sleepers.load(std::memory_order_relaxed) != 0) wake();

@@ -38,7 +38,7 @@ inline void fetch_for_writing(const void* first, std::size_t bytes = 1) noexcept
 }
 
 // How a wait goes from fast to patient: polls, yields, sleeps. Between two polls lie `pauses` of
-// the CPU: loads without a gap hold up the very line that they wait for (docs/performance.md).
+// the CPU: loads without a gap hold up the very line that they wait for (docs/internals/flags.md).
 struct WaitPolicy {
   static constexpr int kFirstPolls = 64;  // of whoever spins, before it rings its own bell
   // The same in a fiber, 40 us, although others of its thread wait meanwhile: beside a thread that

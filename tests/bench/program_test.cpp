@@ -53,6 +53,9 @@ TEST(Program, ComparesWithoutAWrongElement) {
   EXPECT_NE(text_of(folder / "r.csv").find("all_reduce,native,f32,sum"), std::string::npos);
   EXPECT_EQ(run("report " + (folder / "r.jsonl") + " -o " + (folder / "again.html")).code, 0);
   EXPECT_NE(text_of(folder / "again.html").find("</html>"), std::string::npos);
+  const std::string title = "\nall_reduce f32 sum, out of place";
+  ASSERT_NE(ended.out.find(title), std::string::npos) << ended.out;
+  EXPECT_NE(run("report " + (folder / "r.jsonl")).out.find(title), std::string::npos);
 }
 
 // Everything that may stand beside the cells does: figures, fits, controls with and without

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <vector>
 
+#include "bench/report/banner.h"
 #include "bench/report/figures.h"
 #include "bench/report/html.h"
+#include "bench/text/format.h"
 #include "bench/text/svg.h"
+#include "tests/bench/schema.h"
 #include "tests/bench/synthetic.h"
 
 namespace c10d::bench { namespace {
@@ -65,12 +70,55 @@ TEST(Report, FiguresStandAlone) {
   }
 }
 
+TEST(Report, MarksTheTimesThatHaveTwoModes) {
+  Results results = synthetic_results({{"native", 1}, {"gloo", 2}});
+  const std::string legend = std::string(kTwoModesLegend) + "</p>";
+  EXPECT_EQ(count(html_report(results, summarise(results, true, 0.02)), legend), 0U);
+  for (CellRecord& cell : results.cells)
+    if (cell.backend == "gloo" && cell.key.bytes == 65536 && cell.block % 2 == 0) cell.us.p50 *= 5;
+  const Summary summary = summarise(results, true, 0.02);
+  const std::string html = html_report(results, summary);
+  expect_balanced(html);
+  EXPECT_EQ(count(html, legend), 1U);
+  const double marked = summary.tables[0].rows[1].cells[1].p50.value;
+  EXPECT_EQ(count(html, "<td>" + microseconds_text(marked) + "*</td>"), 1U);
+}
+
 TEST(Report, OneSizeOrNothingMeasuredIsNoReasonToFail) {
   Results one = synthetic_results({{"native", 1}});
   std::erase_if(one.cells, [](const CellRecord& cell) { return cell.key.bytes != 1024; });
   expect_balanced(html_report(one, summarise(one, true, 0.02)));
   const Results none;
   expect_balanced(html_report(none, summarise(none, true, 0.02)));
+}
+
+// The files that the documents quote: each says of which commit it is and how to measure it again.
+TEST(Report, ReadsTheResultsOfTheRepository) {
+  const Schema schema(C10D_SOURCE_DIR "/bench/schema/c10d-bench-1.schema.json");
+  std::size_t files = 0;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(C10D_SOURCE_DIR "/bench/results")) {
+    if (entry.path().extension() != ".jsonl") continue;
+    SCOPED_TRACE(entry.path());
+    ++files;
+    EXPECT_TRUE(std::filesystem::exists(entry.path().parent_path() / "README.md"));
+    std::ifstream file(entry.path());
+    for (std::string line; std::getline(file, line);)
+      EXPECT_EQ(schema.complaint(Json::parse(line)), "") << line;
+    Results results;
+    read_results(entry.path(), results);
+    const std::string commit = commit_of(results.run);
+    EXPECT_FALSE(commit.empty());
+    EXPECT_EQ(commit.find("dirty"), commit.npos) << commit << " is not what was measured";
+    EXPECT_TRUE(command_text(results.run).starts_with("c10d-bench "));
+    EXPECT_TRUE(results.complete);
+    const Summary summary = summarise(results, true, 0.02);
+    EXPECT_EQ(summary.wrong, 0U);
+    const std::string html = html_report(results, summary);
+    expect_balanced(html);
+    EXPECT_NE(html.find(commit), html.npos);
+  }
+  EXPECT_GT(files, 0U);
 }
 
 }}  // namespace c10d::bench

@@ -2,6 +2,9 @@
 // Messages of a step: the tag is the step's number, so that those of a step that a rank left out
 // are nobody else's.
 #include <array>
+#include <list>
+#include <memory>
+#include <utility>
 
 #include "tests/chaos/rank.h"
 
@@ -93,7 +96,14 @@ class Messages {
 }  // namespace
 
 void CaseRank::exchange(int index, const Case& c) {
-  check(index, Messages(group_of(index), c, index).run());
+  auto messages = std::make_unique<Messages>(group_of(index), c, index);
+  try {
+    check(index, messages->run());
+  } catch (const DistError&) {
+    static std::list<std::unique_ptr<Messages>> kept;  // see keep_for_mpi()
+    if (place_.backend == "mpi") kept.push_back(std::move(messages));
+    throw;
+  }
 }
 
 }  // namespace c10d::chaos

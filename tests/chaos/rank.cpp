@@ -136,9 +136,10 @@ void CaseRank::form(int index) {
     const int place = plan_.groups[static_cast<std::size_t>(step.group)].rank_of(rank_);
     const int color = step.colors[static_cast<std::size_t>(place)];
     ProcessGroup made = parent.split(color < 0 ? std::nullopt : std::optional(color));
-    for (const int group : step.made)
-      if (plan_.groups[static_cast<std::size_t>(group)].rank_of(rank_) >= 0)
-        groups_[static_cast<std::size_t>(group)] = std::move(made);
+    const auto mine = std::ranges::find_if(step.made, [this](int group) {
+      return plan_.groups[static_cast<std::size_t>(group)].rank_of(rank_) >= 0;
+    });
+    if (mine != step.made.end()) groups_[static_cast<std::size_t>(*mine)] = std::move(made);
   } else {
     const auto made = static_cast<std::size_t>(step.made.front());
     if (plan_.groups[made].rank_of(rank_) >= 0) {

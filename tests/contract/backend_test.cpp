@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdlib>
 #include <latch>
+#include <thread>
 
 #include "tests/contract/ranks.h"
 
@@ -294,6 +295,25 @@ TEST(Gloo, AnInterfaceThatDoesNotExistIsNamedOnEveryRank) {
       EXPECT_NE(failure.message.find(part), std::string::npos) << failure.message;
   });
   unsetenv("C10D_GLOO_INTERFACE");
+}
+
+// A backend may take as long as an op: the ranks that are done must not blame those that are not.
+TEST(Funnel, AShortConnectTimeoutDoesNotBlameARankWhoseBackendStillStarts) {
+  const std::string name = "fake that starts late on one rank";
+  static constexpr std::chrono::seconds kConnect{2};
+  register_backend(name, [](BackendContext context) -> std::unique_ptr<Backend> {
+    if (context.rank == 1) std::this_thread::sleep_for(kConnect * 3 / 2);
+    return std::make_unique<Fake>(std::move(context), std::make_shared<Behaviour>());
+  });
+  const auto store = make_hash_store(kTimeout);
+  run_threads(2, [&](int rank) {
+    EXPECT_NO_THROW(init_process_group({.backend = name,
+                                        .store = store,
+                                        .rank = rank,
+                                        .size = 2,
+                                        .timeout = kTimeout,
+                                        .connect_timeout = kConnect}));
+  });
 }
 
 TEST(Funnel, AFactoryThatReturnsNothingIsNamed) {

@@ -14,6 +14,7 @@
 #include "c10d/init.h"
 #include "tests/fault/mismatch.h"
 #include "tests/fault/mpi_trap.h"
+#include "tests/fault/reuse.h"
 #include "tests/fault/say.h"
 #include "tests/fault/trap_store.h"
 
@@ -185,6 +186,24 @@ int check_mismatches(const std::string& backend, int rank, int size, const std::
   return 0;
 }
 
+// All wait until each has said its part: MPI's launcher ends them with the first.
+int check_reuse(const std::string& backend, int rank, const std::string& place, int rounds) {
+  const std::shared_ptr<Store> store = store_at(place, kReuseRanks);
+  try {
+    ProcessGroup world = init_process_group({.backend = backend,
+                                             .store = store,
+                                             .rank = rank,
+                                             .size = kReuseRanks,
+                                             .timeout = kRankTimeout});
+    say(reuse_after_failures(world, rounds));
+  } catch (const std::exception& error) {
+    say_error(error);
+  }
+  store->set("said/" + std::to_string(rank), "");
+  store->wait(std::vector<std::string>{"said/0", "said/1", "said/2"});
+  return 0;
+}
+
 // A world and a subgroup under MPI's launcher, which ends all ranks with the first that does not
 // end as MPI wants: so all wait until each has said its part. `victim` walks into the trap.
 int make_on_mpi(const std::string& place, const std::string& output, int victim,
@@ -265,6 +284,14 @@ int run(const std::vector<std::string>& arguments) {
   if (mode == "mismatch")
     return check_mismatches(arguments.at(1), std::stoi(arguments.at(2)), std::stoi(arguments.at(3)),
                             arguments.at(4));
+  if (mode == "reuse")
+    return check_reuse(arguments.at(1), std::stoi(arguments.at(2)), arguments.at(3),
+                       std::stoi(arguments.at(4)));
+  if (mode == "reuse-on-mpi") {
+    const int rank = detect_launch().rank;
+    redirect(arguments.at(1) + "." + std::to_string(rank));
+    return check_reuse("mpi", rank, arguments.at(2), std::stoi(arguments.at(3)));
+  }
   if (mode == "make-on-mpi")
     return make_on_mpi(arguments.at(1), arguments.at(2), std::stoi(arguments.at(3)),
                        arguments.at(4));

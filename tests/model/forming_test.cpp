@@ -184,6 +184,8 @@ void form(Shared& shared, int rank, const Faults& faults, Event event) {
   if (first_of(shared.fate, fate) != fate) problem("one member has the group, another a failure");
   if (cause && first_of(shared.cause, cause) != cause) problem("two members have two causes");
   if (event == Event::none && cause && !broken()) problem("a failure of nothing");
+  // A program that learned it ends.
+  if (event == Event::patience_ends && cause) shared.parent.store(1, kOrder);
 }
 
 void happen(Shared& shared, Event event) {

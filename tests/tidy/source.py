@@ -21,6 +21,13 @@ def without_comments(text):
     return _TOKEN.sub(lambda m: _blank(m[0]) if m["comment"] else m[0], text)
 
 
+def code_lines(text, is_cxx=True):
+    """Of each line whether it holds more than comments and blanks."""
+    if is_cxx:
+        return [bool(line.strip()) for line in without_comments(text).splitlines()]
+    return [bool(re.match(r"\s*[^\s#]", line)) for line in text.splitlines()]
+
+
 def bare(text):
     """The text with comments, strings and preprocessor lines blanked."""
     text = _TOKEN.sub(lambda m: _blank(m[0]), text)

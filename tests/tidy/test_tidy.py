@@ -22,6 +22,10 @@ GOOD = {
     "src/base/env.cpp": SPDX + '    {"C10D_LOG", "warn", "What is logged."},\n',
     "tests/unit/CMakeLists.txt": CMAKE + "foreach(part a)\n  add(${part}_test.cpp)\nendforeach()\n",
     "tests/unit/a_test.cpp": SPDX,
+    ".ci/run": CMAKE + 'cd "$(dirname "$0")/.." && exec ./dev test\n',
+    ".github/workflows/ci.yml": CMAKE + "      - uses: actions/checkout@v4\n"
+                                        "      - run: ./dev ${{ matrix.verb }}\n",
+    "Dockerfile": CMAKE + 'RUN ./dev build\nENTRYPOINT ["./dev"]\nCMD ["--help"]\n',
     "README.md": "[the header](include/c10d/thing.h)\n",
 }
 HERE = "/" + "home/someone/c10d"
@@ -91,11 +95,6 @@ BAD = {
         {**built("src/parallel/fsdp", "fsdp.cpp"), "src/base/log.h": HEADER,
          "src/parallel/fsdp/fsdp.cpp": SPDX + '#include "src/base/log.h"\n'},
         'must not include "src/base/log.h"'),
-    "a thick trainer": (
-        {**built("src/parallel/fsdp", "fsdp.cpp", "gradients.cpp"),
-         "src/parallel/fsdp/fsdp.cpp": SPDX + "int x;\n" * 300,
-         "src/parallel/fsdp/gradients.cpp": SPDX + "int y;\n" * 299},
-        "fsdp.cpp:1: the shard engine has 601 lines in 2 files, limit 600"),
     "an include from nowhere": (
         {"src/base/thing.cpp": SPDX + '#include "thing.h"\n'}, '"thing.h" is no file here'),
     "a public header with a dependency": (
@@ -103,16 +102,19 @@ BAD = {
         "uses only the standard library"),
     "mpi.h in the core": (
         {"src/base/thing.cpp": SPDX + "#include <mpi.h>\n"}, "<mpi.h> belongs in"),
-    "a long file": ({"src/base/thing.cpp": SPDX + "int x;\n" * 500}, "501 lines, limit 500"),
+    "a long file": (
+        {"src/base/thing.cpp": SPDX + "int x;\n" * 801}, "a file of 801 lines of code, limit 800"),
+    "a long script": ({"tests/long.py": CMAKE + "x = 1\n" * 801}, "long.py:1: a file of 801 lines"),
+    "a long public header": (
+        {"include/c10d/thing.h": HEADER + "struct X;\n" * 150},
+        "a public header of 151 lines of code, limit 150"),
     "a header of users that includes one of backends": (
         {"include/c10d/group.h": HEADER + '#include "c10d/spi/backend.h"\n',
          "include/c10d/spi/backend.h": HEADER},
         'must not include "c10d/spi/backend.h": users see nothing of c10d/spi/'),
-    "a long public header": (
-        {"include/c10d/thing.h": HEADER + "struct X;\n" * 400}, "402 lines, limit 400"),
     "a long function": (
         {"src/base/thing.cpp": SPDX + "int f(int x) {\n" + "  ++x;\n" * 69 + "}\n"},
-        "thing.cpp:2: function of 71 lines, limit 70"),
+        "thing.cpp:2: a function of 71 lines of code, limit 70"),
     "a long line": (
         {"src/base/thing.cpp": SPDX + "// " + "x" * 98 + "\n"}, "101 columns, limit 100"),
     "no licence": ({"src/base/thing.cpp": "int x;\n"}, "SPDX"),
@@ -133,7 +135,36 @@ BAD = {
         {**built("src/net", "net_utils.cpp"), "src/net/net_utils.cpp": SPDX},
         "name the file after"),
     "a machine's path": ({"README.md": f"see {HERE}\n"}, "a path of one machine"),
+    "a long line of a document": (
+        {"README.md": "| " + "x" * 130 + "\n\n```\n" + "x" * 130 + "\n```\n" + "x" * 121},
+        "README.md:6: 121 columns, limit 120"),
+    "a page that the index lacks": (
+        {"docs/README.md": "[x](lost.md#part)\n", "docs/lost.md": "", "docs/adr/0001-x.md": ""},
+        "docs/adr/0001-x.md:1: docs/README.md does not list it"),
+    "a test command in CI": (
+        {".ci/run": CMAKE + "ctest --preset ci\n"}, ".ci/run:2: runs ctest --preset ci"),
+    "a command in a workflow": (
+        {".github/workflows/ci.yml": CMAKE + "      - run: ./dev test && ctest\n"},
+        "ci.yml:2: runs ./dev test && ctest"),
+    "a script in a workflow": (
+        {".github/workflows/ci.yml": CMAKE + "      - run: |\n          ctest\n"},
+        "ci.yml:2: runs |"),
+    "an action in a workflow": (
+        {".github/workflows/ci.yml": CMAKE + "      - uses: someone/cmake@v1\n"},
+        "ci.yml:2: runs someone/cmake@v1"),
+    "a command in a container": (
+        {"Dockerfile": CMAKE + "RUN apt-get install cmake\n"}, "Dockerfile:2: runs apt-get"),
     "a dead link": ({"README.md": "[x](docs/none.md)\n"}, "dead link docs/none.md"),
+}
+
+USES_LOG = SPDX + 'int x = env("C10D_LOG");\n'
+LONG = {
+    "a file": ({"src/base/thing.cpp": USES_LOG + "int x;\n" * 400},
+               "thing.cpp:1: warning: a file of 401 lines of code, limit 800"),
+    "a public header": ({"include/c10d/thing.h": HEADER + "struct X;\n" * 120},
+                        "thing.h:1: warning: a public header of 121 lines of code, limit 150"),
+    "a function": ({"src/base/thing.cpp": USES_LOG + "int f(int x) {\n" + "  ++x;\n" * 59 + "}\n"},
+                   "thing.cpp:3: warning: a function of 61 lines of code, limit 70"),
 }
 
 
@@ -193,6 +224,24 @@ class Tidy(unittest.TestCase):
     def test_a_good_tree_passes(self):
         status, out = findings({})
         self.assertEqual((status, "0 findings" in out), (0, True), out)
+
+    def test_what_is_almost_too_long_is_a_warning(self):
+        for name, (changes, expected) in LONG.items():
+            with self.subTest(name):
+                status, out = findings(changes)
+                self.assertEqual(status, 0, out)
+                self.assertIn(expected, out)
+                self.assertIn("0 findings, 1 warnings", out)
+
+    def test_comments_and_blank_lines_are_not_counted(self):
+        comments = "// Why.\n\n/* And\n   why. */\n" * 300
+        function = "void f() {\n" + comments + "}\n"
+        for name, text in {"include/c10d/thing.h": HEADER + comments,
+                           "src/base/env.cpp": GOOD["src/base/env.cpp"] + function,
+                           "tests/long.py": CMAKE + "\n  # Why.\n" * 900}.items():
+            with self.subTest(name):
+                status, out = findings({name: text})
+                self.assertEqual((status, "0 findings, 0 warnings" in out), (0, True), out)
 
     def test_each_fault_is_found(self):
         for name, (changes, expected) in BAD.items():

@@ -185,12 +185,13 @@ Work GlooBackend::launch_send(const Call& call, const Send& op) {
   if (failure) return Work::failed(*failure);
   if (!call.async) return {};
   const WorkSource source;
-  const bool added =
-      messages_->add([this, source, message, owned = std::make_shared<OwnedCall>(call)] {
-        const Call& later = owned->call();
-        const FailurePtr late = guarded(later, [&] { message->finish(later.deadline); });
-        late ? source.fail(*late) : source.complete();
-      });
+  const bool added = messages_->add([this, source, message = std::move(message),
+                                     owned = std::make_shared<OwnedCall>(call)]() mutable {
+    const Call& later = owned->call();
+    const FailurePtr late = guarded(later, [&] { message->finish(later.deadline); });
+    message.reset();  // Gloo reads the caller's memory until then
+    late ? source.fail(*late) : source.complete();
+  });
   if (added) return source.work();
   return Work::failed(*context_.control->fail(too_many(context_, call, kMaxPendingMessages)));
 }

@@ -158,14 +158,15 @@ namespace {
 void connect_all(const BackendContext& context, gloo::transport::Context& connections,
                  Deadline deadline) {
   std::string own;
+  std::size_t bytes = 0;  // of an address: all have as many
   for (int peer = 0; peer < context.size; ++peer) {
     if (peer == context.rank) continue;
     const std::vector<char> address = connections.createPair(peer)->address().bytes();
     own.append(address.begin(), address.end());
+    bytes = address.size();
   }
   context.store->set(address_key(context.rank), own, patience_until(deadline));
   BrokenWatch watch(*context.control, connections, deadline);
-  const std::size_t bytes = own.size() / static_cast<std::size_t>(context.size - 1);
   for (int peer = 0; peer < context.size; ++peer) {
     if (peer == context.rank) continue;
     const std::string theirs = read_addresses(context, peer, deadline);

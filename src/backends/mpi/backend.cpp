@@ -40,13 +40,13 @@ MpiBackend::MpiBackend(BackendContext context, Channel channel)
     : context_(std::move(context)),
       sent_(static_cast<std::size_t>(context_.size)),
       transfers_(std::make_shared<Transfers>(context_)),
-      collectives_(std::make_unique<Collectives>(context_, std::move(channel), transfers_)) {
-  hold_mpi();
-}
+      collectives_(std::make_unique<Collectives>(context_, std::move(channel), transfers_)) {}
 
-// Communicators of a group that did not end in order stay: freeing one can wait for peers. MPI is
-// not finalised then either.
-MpiBackend::~MpiBackend() { give_up(std::move(collectives_)); }
+// Communicators of a group that did not end in order stay: freeing one can wait for peers.
+MpiBackend::~MpiBackend() {
+  give_up(std::move(collectives_));
+  transfers_->give_up_all();
+}
 
 Work MpiBackend::launch(const Call& call) {
   if (const auto* send = std::get_if<Send>(&call.op))
@@ -135,14 +135,13 @@ std::unique_ptr<Backend> MpiBackend::new_group(BackendContext context,
 }
 
 void MpiBackend::shutdown(Deadline deadline) {
-  if (context_.control->broken()) deadline = std::min(deadline, Deadline::clock::now());
-  if (!open_ || !collectives_->idle(deadline) || !transfers_->finish_all(deadline)) return;
-  open_ = false;
+  if (context_.control->broken()) deadline = std::min(deadline, Deadline::clock::now() + kGrace);
+  if (!hold_ || !collectives_->idle(deadline) || !transfers_->finish_all(deadline)) return;
   if (context_.size > 1 && !context_.control->broken()) {
     const auto turn = mpi_turn();
     collectives_->channel().free_communicators();
   }
-  release_mpi();
+  hold_.reset();
 }
 
 std::string MpiBackend::description() const {

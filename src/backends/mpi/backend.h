@@ -2,11 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "c10d/spi/backend.h"
 #include "src/backends/mpi/collectives.h"
 #include "src/backends/mpi/p2p.h"
+#include "src/backends/mpi/runtime.h"
 
 namespace c10d { inline namespace v0 {
 
@@ -32,11 +34,11 @@ class MpiBackend : public Backend {
   template <class T>
   Work launch_message(const Call& call, const T& op, std::uint32_t number);
 
+  std::optional<MpiHold> hold_{std::in_place};  // first, to go last
   BackendContext context_;
   std::vector<std::uint32_t> sent_;  // messages by receiver
   std::shared_ptr<Transfers> transfers_;
   std::unique_ptr<Collectives> collectives_;
-  bool open_ = true;
 };
 
 }}  // namespace c10d::v0

@@ -28,7 +28,6 @@ constexpr bool kPollsReduce = false;
 #else
 constexpr bool kPollsReduce = true;
 #endif
-constexpr std::chrono::milliseconds kGrace{300};  // for MPI to return after the group broke
 constexpr std::chrono::milliseconds kIdleLook{20};
 
 // What all ranks know of an op's size: they poll together or not at all, since MPI's blocking
@@ -106,13 +105,18 @@ Collectives::Collectives(const BackendContext& context, Channel channel,
       thread_(1, kMaxPendingCollectives) {}
 
 template <class T>
+FailurePtr Collectives::failure_after(const T&) {
+  return std::is_same_v<T, Barrier> ? nullptr : transfers_->failure_meanwhile();
+}
+
+template <class T>
 FailurePtr Collectives::run_op(const Call& call, const T& op) {
   const bool polls = !mpi_is_concurrent() || bytes_of(op, channel_.size) >= kPolledBytes;
   if constexpr (!std::is_same_v<T, AllToAllV>) {
     if (!polls && is_direct(channel_, op)) {
       check_mpi(start(channel_, op, nullptr));
       channel_.free_types();
-      return nullptr;
+      return failure_after(op);
     }
   }
   FailurePtr failure;
@@ -120,6 +124,7 @@ FailurePtr Collectives::run_op(const Call& call, const T& op) {
   try {
     plan->add(op);
     while (!plan->advance() && !transfers_->is_over(call, failure)) transfers_->pause();
+    if (!failure) failure = failure_after(op);
   } catch (const std::exception& error) {
     failure = transfers_->library_error(call, error.what());
   }

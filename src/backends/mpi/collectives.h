@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "c10d/spi/backend.h"
@@ -9,6 +10,8 @@
 #include "src/sync/thread_pool.h"
 
 namespace c10d { inline namespace v0 {
+
+inline constexpr std::chrono::milliseconds kGrace{300};  // for MPI to return once a group broke
 
 // The collectives of one group: in the calling thread or, when they are async, in a thread of the
 // group. All ranks agree on each before it starts, since MPI can neither name who is missing nor be
@@ -23,6 +26,7 @@ class Collectives {
   Work launch(const Call& call);
   // Whether every async op is done; waits for it until the deadline.
   bool idle(Deadline deadline) { return thread_.idle(deadline); }
+  bool over() { return idle(Deadline::min()); }
   // Ends the async ops that MPI holds, soon. Once the group is broken.
   void abort() noexcept;
   Channel& channel() noexcept { return channel_; }
@@ -31,6 +35,8 @@ class Collectives {
   class Unfinished;
 
   FailurePtr run(const Call& call);  // null is success; never throws
+  template <class T>
+  FailurePtr failure_after(const T& op);  // that MPI has done
   template <class T>
   FailurePtr run_op(const Call& call, const T& op);
   Work launch_async(const Call& call);

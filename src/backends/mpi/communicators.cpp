@@ -21,7 +21,7 @@ struct Duplicate {
   MPI_Comm comm = MPI_COMM_NULL;
   MPI_Request request = MPI_REQUEST_NULL;
 
-  bool done() {
+  bool over() {
     const auto turn = mpi_turn();
     int flag = 0;
     check_mpi(MPI_Test(&request, &flag, MPI_STATUS_IGNORE));
@@ -36,7 +36,7 @@ MPI_Comm duplicate_of(MPI_Comm comm, const Channel::Look& look) {
     check_mpi(MPI_Comm_idup(comm, &duplicate->comm, &duplicate->request));
   }
   try {
-    for (; !duplicate->done(); sched_yield()) look();
+    for (; !duplicate->over(); sched_yield()) look();
   } catch (...) {
     keep_for_good(std::move(duplicate));
     throw;

@@ -70,6 +70,7 @@ void Message::take_payload() {
     return;
   }
   const auto [count, type] = channel_.elements(output_.count, output_.dtype);
+  reads_sender_ = true;
   check_mpi(MPI_Irecv(output_.data, count, type, source_, payload_tag(header.number),
                       channel_.payloads, &payload_request_));
   channel_.free_types();
@@ -77,6 +78,15 @@ void Message::take_payload() {
 
 bool Message::in_progress() const noexcept {
   return header_request_ != MPI_REQUEST_NULL || payload_request_ != MPI_REQUEST_NULL;
+}
+
+bool Message::over() noexcept {
+  const auto turn = mpi_turn();
+  for (MPI_Request* request : {&header_request_, &payload_request_}) {
+    int done = 0;
+    MPI_Test(request, &done, MPI_STATUS_IGNORE);
+  }
+  return !in_progress();
 }
 
 void Message::cancel() noexcept {

@@ -27,7 +27,11 @@ class Message {
   bool advance();
   // Whether MPI may still touch the message's memory or the caller's.
   bool in_progress() const noexcept;
+  // Of one that was given up: whether MPI is done with it.
+  bool over() noexcept;
   void cancel() noexcept;
+  // Of a receiver: whether MPI takes the payload out of the sender's memory.
+  bool reads_sender() const noexcept { return reads_sender_; }
   int source() const noexcept { return source_; }
   // Of a receiver: what the two ends called, when that differs. The payload is then
   // never taken.
@@ -40,6 +44,7 @@ class Message {
   Tensor output_;    // of a receiver
   std::uint32_t tag_;
   bool receiving_header_ = false;
+  bool reads_sender_ = false;
   int source_ = -1;
   std::string mismatch_;
   std::vector<std::byte> first_;

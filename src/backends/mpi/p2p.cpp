@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <utility>
 
@@ -36,8 +37,13 @@ void give_up(std::unique_ptr<Message> message) {
 Transfers::Transfers(const BackendContext& context)
     : context_(context), crowded_(has_more_ranks_than_cpus(context)) {}
 
-Transfers::~Transfers() {
-  for (auto& transfer : transfers_) {
+void Transfers::give_up_all() {
+  std::list<std::unique_ptr<Transfer>> left;
+  {
+    MutexLock lock(mutex_);
+    left.swap(transfers_);
+  }
+  for (auto& transfer : left) {
     give_up(std::move(transfer->message));
     transfer->source.fail({.code = Code::destroyed,
                            .message = "the group was destroyed",
@@ -58,6 +64,11 @@ bool Transfers::is_over(const Call& call, FailurePtr& failure) {
   if (std::chrono::steady_clock::now() < call.deadline) return false;
   failure = context_.control->fail(context_.control->timed_out(call, "running on MPI"));
   return true;
+}
+
+FailurePtr Transfers::failure_meanwhile() {
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return context_.control->broken() ? context_.control->failure() : nullptr;
 }
 
 FailurePtr Transfers::finish(const Call& call, std::unique_ptr<Message>& message) {
@@ -156,7 +167,7 @@ bool Transfers::finish_all(Deadline deadline) {
 }
 
 FailurePtr Transfers::failure_of(const Call& call, const Message& message) {
-  if (message.mismatch().empty()) return nullptr;
+  if (message.mismatch().empty()) return message.reads_sender() ? failure_meanwhile() : nullptr;
   return context_.control->fail({.code = Code::mismatch,
                                  .message = message.mismatch(),
                                  .rank = message.source(),

@@ -24,7 +24,6 @@ void give_up(std::unique_ptr<Message> message);
 class Transfers : public std::enable_shared_from_this<Transfers> {
  public:
   explicit Transfers(const BackendContext& context);
-  ~Transfers();
 
   // In this thread: to its end, the deadline, or the failure of the group. Null is success; throws
   // std::runtime_error with MPI's error.
@@ -32,9 +31,14 @@ class Transfers : public std::enable_shared_from_this<Transfers> {
   Work finish_later(const Call& call, std::unique_ptr<Message> message);
   // Whether no message is in progress; works on that until the deadline.
   bool finish_all(Deadline deadline);
+  // Gives up those in progress. The group goes.
+  void give_up_all();
 
   // Whether the call must end although its work is not done, and how.
   bool is_over(const Call& call, FailurePtr& failure);
+  // Of an op that MPI has done: MPI reads in the memory of the other ranks, and one whose op failed
+  // may have changed its own before. Whoever was told of a failure was told after the group broke.
+  FailurePtr failure_meanwhile();
   FailurePtr library_error(const Call& call, const char* what);
   // Between two polls of a thread that has nothing else to do.
   void pause() const;

@@ -12,6 +12,7 @@
 #include <exception>
 #include <fstream>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,10 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t kMaxLine = 300;  // of the command line in a message
 constexpr std::chrono::milliseconds kApartLook{10};
+constexpr std::chrono::microseconds kExitLook{200};
 constexpr std::chrono::seconds kTell{10};  // how often a wait at exit is told of
+// For what was given up to end at exit, now that every rank that exits works on it too.
+constexpr std::chrono::seconds kGraceAtExit{1};
 
 Mutex start_mutex;
 Mutex turn_mutex;
@@ -76,16 +80,38 @@ World& world() {
   return of_process;
 }
 
+// Of what was given up: `over` for each.
+struct GivenUp {
+  Mutex mutex;
+  std::vector<std::function<bool()>> kept C10D_GUARDED_BY(mutex);
+
+  // How many do not end by then.
+  std::size_t wait_until(Deadline end) {
+    MutexLock lock(mutex);
+    for (;; std::this_thread::sleep_for(kExitLook)) {
+      std::erase_if(kept, [](const std::function<bool()>& over) { return over(); });
+      if (kept.empty() || steady_clock::now() >= end) return kept.size();
+    }
+  }
+};
+GivenUp& given_up() {
+  static GivenUp& of_process = *new GivenUp();
+  return of_process;
+}
+
+void warn_of_exit(std::string_view why) {
+  log(LogLevel::warn, "exits without MPI_Finalize, so mpirun reports a failure: {}", why);
+}
+
 void finalise_at_exit() try {
   int finalised = 0;
   if (MPI_Finalized(&finalised) != MPI_SUCCESS || finalised) return;
-  if (groups.load() != 0) {
-    log(LogLevel::warn,
-        "exits without MPI_Finalize: a group lives, or a call or message in MPI that cannot be "
-        "ended; mpirun reports a failure");
-    return;
-  }
+  if (groups.load() != 0) return warn_of_exit("a group lives, or one is still being made");
   const World& all = world();
+  if (const std::size_t left = given_up().wait_until(steady_clock::now() + kGraceAtExit); left != 0)
+    return warn_of_exit(
+        fmt::format("MPI is still in {} op{} of groups that broke, and waits there for other ranks",
+                    left, left == 1 ? "" : "s"));
   const auto start = steady_clock::now();
   auto next = start + std::min<Duration>(all.timeout, kTell);
   call_apart([] { MPI_Finalize(); },
@@ -247,6 +273,11 @@ void start_mpi(const BackendContext& context, const std::function<void()>& look)
 
 void hold_mpi() noexcept { ++groups; }
 void release_mpi() noexcept { --groups; }
+
+void keep_for_good(std::function<bool()> over) {
+  MutexLock lock(given_up().mutex);
+  given_up().kept.push_back(std::move(over));
+}
 
 // What it guards is MPI, of which the analysis knows nothing.
 MpiTurn::MpiTurn() C10D_THREAD_ANNOTATION(no_thread_safety_analysis)

@@ -9,15 +9,15 @@
 #include <utility>
 
 #include "c10d/spi/backend.h"
-#include "src/base/no_destroy.h"
 
 namespace c10d { inline namespace v0 {
 
 // The MPI of this process. It is initialised with the first group, unless the program did so, and
-// then finalised when the process exits, provided that every group was shut down: MPI cannot start
-// twice, and a program may end its last group and make another. A process that exits with a living
-// group does not finalise: that could wait for peers that are gone, while mpirun ends the job by
-// itself. Nor does one whose peers are gone or stopped past the group's timeout.
+// then finalised when the process exits, provided that no group lives: MPI cannot start twice, and
+// a program may end its last group and make another. A process that exits with a living group does
+// not finalise: that could wait for peers that are gone, while mpirun ends the job by itself. Nor
+// does one whose peers are gone or stopped past the group's timeout, nor one with a call, message
+// or collective in MPI that was given up and does not end.
 
 // Whether start_mpi() may be called: it waits for all ranks inside MPI_Init_thread, and MPI starts
 // once. Throws DistBackendError (unsupported) that says what to type when this process cannot.
@@ -52,11 +52,12 @@ class [[nodiscard]] MpiTurn {
 inline MpiTurn mpi_turn() { return MpiTurn(); }
 bool mpi_is_concurrent() noexcept;  // MPI_THREAD_MULTIPLE
 
-// Keeps what MPI still works on and cannot give back. MPI is not finalised then.
+// Keeps what MPI still works on and cannot give back. MPI is finalised if `over`, which is asked
+// when the process exits, says that MPI is done with it.
+void keep_for_good(std::function<bool()> over);
 template <class T>
 void keep_for_good(std::unique_ptr<T> op) {
-  hold_mpi();
-  never_destroy(std::move(op));
+  keep_for_good([kept = std::shared_ptr<T>(std::move(op))] { return kept->over(); });
 }
 
 // Throws std::runtime_error with MPI's text unless the code is MPI_SUCCESS.

@@ -52,6 +52,15 @@ bool Plan::in_progress() const noexcept {
                      [](MPI_Request request) { return request != MPI_REQUEST_NULL; });
 }
 
+bool Plan::over() noexcept {
+  const auto turn = mpi_turn();
+  for (MPI_Request& request : requests_) {
+    int done = 0;
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+  }
+  return !in_progress();
+}
+
 Tensor Plan::scratch(std::size_t count, DType dtype) {
   memory_.push_back(std::make_unique_for_overwrite<std::byte[]>(count * size_of(dtype)));
   return {memory_.back().get(), count, dtype};

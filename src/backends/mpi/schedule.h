@@ -47,6 +47,8 @@ class Plan {
   bool advance();
   // Whether MPI may still touch the op's memory.
   bool in_progress() const noexcept;
+  // Of one that was given up: whether MPI is done with it.
+  bool over() noexcept;
 
  private:
   // A piece of memory for a peer, or from one.

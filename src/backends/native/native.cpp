@@ -6,7 +6,6 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "src/backends/native/collectives/queue.h"
@@ -23,8 +22,8 @@ constexpr int kMaxRanks = 2048;
 // Everything that ops need is shared with them, so that it may go while one still runs.
 class NativeBackend final : public Backend {
  public:
-  NativeBackend(BackendContext context, int neighbours)
-      : team_(std::make_shared<native::Team>(std::move(context), neighbours)),
+  NativeBackend(const BackendContext& context, int neighbours)
+      : team_(std::make_shared<native::Team>(context, neighbours)),
         queue_(std::make_shared<native::Queue>(team_)),
         messages_(std::make_shared<native::Messages>(team_)) {}
 
@@ -40,7 +39,7 @@ class NativeBackend final : public Backend {
 
   std::unique_ptr<Backend> new_group(BackendContext context,
                                      const std::vector<int>& /*parent_ranks*/) override {
-    return std::make_unique<NativeBackend>(std::move(context), team_->neighbours());
+    return std::make_unique<NativeBackend>(context, team_->neighbours());
   }
 
   // Every wait of an op polls Control::broken() at least once a millisecond.
@@ -113,7 +112,7 @@ std::unique_ptr<Backend> make_native_backend(BackendContext context) {
                    .group = context.group});
   }
   const int neighbours = context.size;
-  return std::make_unique<NativeBackend>(std::move(context), neighbours);
+  return std::make_unique<NativeBackend>(context, neighbours);
 }
 
 }}  // namespace c10d::v0
