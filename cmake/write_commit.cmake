@@ -8,6 +8,6 @@ execute_process(
   COMMAND git -C ${SOURCE} describe --always --dirty --abbrev=12 --exclude=*
   OUTPUT_VARIABLE commit
   OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-set(text "#include \"bench/environment.h\"\n\n")
+set(text "#include \"bench/measure/machine.h\"\n\n")
 string(APPEND text "const char* c10d::bench::commit() { return \"${commit}\"; }\n")
 file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "${text}" @ONLY)
