@@ -28,12 +28,15 @@ constexpr milliseconds kLook{5};
 
 std::atomic<bool> g_interrupted{false};
 
-std::vector<std::string> named_memory() {
+// Without what another campaign on this host has planted.
+std::vector<std::string> named_memory(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator("/dev/shm", error))
-    if (entry.path().filename().string().find("c10d") != std::string::npos)
-      names.push_back(entry.path());
+  for (const auto& entry : fs::directory_iterator("/dev/shm", error)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(planted_name()) && !name.starts_with(planted_name(folder))) continue;
+    if (name.find("c10d") != std::string::npos) names.push_back(entry.path());
+  }
   return names;
 }
 
@@ -301,7 +304,7 @@ std::vector<Finding> Crew::end() {
         findings.push_back({"crash", "process " + std::to_string(pid) + " ended with " + how});
   }
   end_descendants();
-  for (const std::string& name : named_memory())
+  for (const std::string& name : named_memory(place_.folder))
     findings.push_back({"file", "shared memory is left: " + name});
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(place_.folder + "/tmp", error))

@@ -22,6 +22,9 @@ struct Place {
 };
 
 std::string board_path(const std::string& folder);
+// How the shared memory begins that a rank with this folder leaves behind on purpose; with no
+// folder, that of any campaign on this host.
+std::string planted_name(const std::string& folder = {});
 
 // One rank in one case: runs the program, checks what comes out, and writes down what it was told.
 class CaseRank {

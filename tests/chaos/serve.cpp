@@ -71,11 +71,11 @@ void set_state(Board& board, RankBoard& mine, RankState state) {
   wake(board.news);
 }
 
-void plant_at_end(Plant plant) {
+void plant_at_end(Plant plant, const std::string& folder) {
   if (plant == Plant::leak)
     for (int i = 0; i < 3; ++i) static_cast<void>(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (plant == Plant::file) {
-    const std::string name = "/dev/shm/c10d-chaos-planted-" + std::to_string(getpid());
+    const std::string name = "/dev/shm/" + planted_name(folder) + std::to_string(getpid());
     close(open(name.c_str(), O_CREAT | O_CLOEXEC, 0600));
   }
   if (plant == Plant::orphan && fork() == 0)
@@ -91,6 +91,11 @@ void await_change(const Board& board, std::uint32_t phase) {
 }  // namespace
 
 std::string board_path(const std::string& folder) { return folder + "/board"; }
+
+std::string planted_name(const std::string& folder) {
+  const std::string any = "c10d-chaos-planted-";
+  return folder.empty() ? any : any + std::filesystem::path(folder).filename().string() + "-";
+}
 
 void serve(const Place& place, int rank) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -117,7 +122,7 @@ void serve(const Place& place, int rank) {
       phase = board.phase;
       one.end();
     }
-    if (rank == plan.ranks - 1) plant_at_end(board.plant);
+    if (rank == plan.ranks - 1) plant_at_end(board.plant, place.folder);
     mine.after = held_in_the_end(mine.before);
     set_state(board, mine, RankState::idle);
   }
