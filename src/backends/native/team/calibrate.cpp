@@ -32,10 +32,10 @@ double micros_since(steady_clock::time_point start) {
 // machine and not of a group: the first group of the process measures it.
 const std::array<double, 2>& copy_us() {
   static const std::array<double, 2> measured = [] {
-    constexpr std::size_t kBeyondCaches = std::size_t{2} << 20;
+    constexpr std::size_t kCopied = std::size_t{2} << 20;
     constexpr int kTrips = 3;
-    std::vector<std::byte> to(kBeyondCaches);
-    const std::vector<std::byte> from(kBeyondCaches);
+    std::vector<std::byte> to(kCopied);
+    const std::vector<std::byte> from(kCopied);
     std::array<double, 2> result{};
     for (const StorePolicy policy : {StorePolicy::temporal, StorePolicy::streaming}) {
       double best = 1e9;
@@ -46,7 +46,7 @@ const std::array<double, 2>& copy_us() {
         best = std::min(best, micros_since(start));
       }
       result[static_cast<std::size_t>(policy)] =
-          std::clamp(best * (1 << 20) / static_cast<double>(kBeyondCaches), 5.0, 1000.0);
+          std::clamp(best * (1 << 20) / static_cast<double>(kCopied), 5.0, 1000.0);
     }
     return result;
   }();
