@@ -12,42 +12,54 @@
 
 namespace c10d::bench {
 
+namespace {
+
+OpFacts facts(BenchOp op, OpKind kind, bool in_place, bool sharded, std::string_view help) {
+  const OpTraits& traits = traits_of(kind);
+  return {op,
+          op == BenchOp::isend ? "isend" : traits.name,
+          kind,
+          traits.has_root,
+          in_place,
+          sharded,
+          traits.has_counts,
+          help};
+}
+
+}  // namespace
+
 const std::vector<OpFacts>& op_facts() {
-  static const std::vector<OpFacts> facts = {
-      {BenchOp::all_reduce, "all_reduce", OpKind::all_reduce, false, true, false, false,
-       "every rank gets the reduction of all vectors"},
-      {BenchOp::broadcast, "broadcast", OpKind::broadcast, true, true, false, false,
-       "every rank gets the root's vector"},
-      {BenchOp::all_gather, "all_gather", OpKind::all_gather, false, true, true, false,
-       "every rank gets every shard"},
-      {BenchOp::reduce_scatter, "reduce_scatter", OpKind::reduce_scatter, false, true, true, false,
-       "every rank gets its shard of the reduction"},
-      {BenchOp::reduce, "reduce", OpKind::reduce, true, true, false, false,
-       "the root gets the reduction"},
-      {BenchOp::gather, "gather", OpKind::gather, true, true, true, false,
-       "the root gets every shard"},
-      {BenchOp::scatter, "scatter", OpKind::scatter, true, true, true, false,
-       "every rank gets its shard of the root's buffer"},
-      {BenchOp::all_to_all, "all_to_all", OpKind::all_to_all, false, false, true, false,
-       "every rank gets one shard of every rank"},
-      {BenchOp::barrier, "barrier", OpKind::barrier, false, false, false, false,
-       "no rank leaves before all have come"},
-      {BenchOp::send, "send", OpKind::send, false, false, false, false,
-       "send and recv: ping-pong in pairs, half a round trip"},
-      {BenchOp::isend, "isend", OpKind::send, false, false, false, false,
-       "isend and irecv: a window both ways in pairs, per message"},
-      {BenchOp::all_gather_v, "all_gather_v", OpKind::all_gather_v, false, false, true, true,
-       "all_gather of shards that differ in size"},
-      {BenchOp::reduce_scatter_v, "reduce_scatter_v", OpKind::reduce_scatter_v, false, false, true,
-       true, "reduce_scatter to shards that differ in size"},
-      {BenchOp::gather_v, "gather_v", OpKind::gather_v, true, false, true, true,
-       "gather of shards that differ in size"},
-      {BenchOp::scatter_v, "scatter_v", OpKind::scatter_v, true, false, true, true,
-       "scatter of shards that differ in size"},
-      {BenchOp::all_to_all_v, "all_to_all_v", OpKind::all_to_all_v, false, false, true, true,
-       "all_to_all of shards that differ in size"},
+  static const std::vector<OpFacts> all = {
+      facts(BenchOp::all_reduce, OpKind::all_reduce, true, false,
+            "every rank gets the reduction of all vectors"),
+      facts(BenchOp::broadcast, OpKind::broadcast, true, false,
+            "every rank gets the root's vector"),
+      facts(BenchOp::all_gather, OpKind::all_gather, true, true, "every rank gets every shard"),
+      facts(BenchOp::reduce_scatter, OpKind::reduce_scatter, true, true,
+            "every rank gets its shard of the reduction"),
+      facts(BenchOp::reduce, OpKind::reduce, true, false, "the root gets the reduction"),
+      facts(BenchOp::gather, OpKind::gather, true, true, "the root gets every shard"),
+      facts(BenchOp::scatter, OpKind::scatter, true, true,
+            "every rank gets its shard of the root's buffer"),
+      facts(BenchOp::all_to_all, OpKind::all_to_all, false, true,
+            "every rank gets one shard of every rank"),
+      facts(BenchOp::barrier, OpKind::barrier, false, false, "no rank leaves before all have come"),
+      facts(BenchOp::send, OpKind::send, false, false,
+            "send and recv: ping-pong in pairs, half a round trip"),
+      facts(BenchOp::isend, OpKind::send, false, false,
+            "isend and irecv: a window both ways in pairs, per message"),
+      facts(BenchOp::all_gather_v, OpKind::all_gather_v, false, true,
+            "all_gather of shards that differ in size"),
+      facts(BenchOp::reduce_scatter_v, OpKind::reduce_scatter_v, false, true,
+            "reduce_scatter to shards that differ in size"),
+      facts(BenchOp::gather_v, OpKind::gather_v, false, true,
+            "gather of shards that differ in size"),
+      facts(BenchOp::scatter_v, OpKind::scatter_v, false, true,
+            "scatter of shards that differ in size"),
+      facts(BenchOp::all_to_all_v, OpKind::all_to_all_v, false, true,
+            "all_to_all of shards that differ in size"),
   };
-  return facts;
+  return all;
 }
 
 const OpFacts& facts_of(BenchOp op) { return op_facts()[static_cast<std::size_t>(op)]; }

@@ -262,6 +262,7 @@ extern "C" __attribute__((visibility("default"))) const c10d::BackendModule* c10
       .supports = c10d::bench::supports_query,
       .create = [](c10d::BackendContext context) -> std::unique_ptr<c10d::Backend> {
         return std::make_unique<c10d::bench::RawMpi>(std::move(context));
-      }};
+      },
+      .needs_launcher = true};
   return &module;
 }

@@ -51,6 +51,9 @@ struct BackendInfo {
   std::string reason;      // why not, and which package has what is missing
   std::string version;     // of the wrapped library
   std::string path;        // of the module; empty when it is built in
+  // Whether ranks must be processes that the wrapped library's launcher starts, as of MPI. False
+  // where it is not available: then nobody knows.
+  bool needs_launcher = false;
 };
 // Every backend that this build knows or finds on C10D_BACKEND_PATH. Opens the modules.
 C10D_API std::vector<BackendInfo> list_backends();

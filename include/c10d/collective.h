@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <variant>
 
+#include "c10d/op_traits.h"
 #include "c10d/tensor.h"
 
 // Ops as values, for ProcessGroup::submit(), Batch and backends: one struct per op. The methods of
@@ -158,42 +160,32 @@ using Op =
     std::variant<AllReduce, Broadcast, AllGather, AllGatherV, ReduceScatter, ReduceScatterV, Reduce,
                  Gather, GatherV, Scatter, ScatterV, AllToAll, AllToAllV, Barrier, Send, Recv>;
 
-// The alternatives of Op, in its order.
-enum class OpKind : std::uint8_t {
-  all_reduce,        // AllReduce
-  broadcast,         // Broadcast
-  all_gather,        // AllGather
-  all_gather_v,      // AllGatherV
-  reduce_scatter,    // ReduceScatter
-  reduce_scatter_v,  // ReduceScatterV
-  reduce,            // Reduce
-  gather,            // Gather
-  gather_v,          // GatherV
-  scatter,           // Scatter
-  scatter_v,         // ScatterV
-  all_to_all,        // AllToAll
-  all_to_all_v,      // AllToAllV
-  barrier,           // Barrier
-  send,              // Send
-  recv               // Recv
-};
-// Number of ops.
-inline constexpr int kOpCount = 16;
-static_assert(std::variant_size_v<Op> == kOpCount);
+static_assert(std::variant_size_v<Op> == kOpCount, "every op has one row in kOpTraits");
+
+namespace detail {
+template <class T>
+constexpr bool has_traits(const OpTraits& traits) {
+  constexpr bool in = requires(T o) { o.input; };
+  constexpr bool out = requires(T o) { o.output; };
+  constexpr bool counts = requires(T o) { o.counts; }
+  || requires(T o) { o.output_counts; };
+  return traits.has_reduce_op == requires(T o) { o.op; }
+  &&traits.has_root == requires(T o) { o.root; }
+  &&traits.has_counts == counts&& traits.is_point_to_point == requires(T o) { o.peer; }
+  &&(traits.required == OpBuffer::neither ? !in && !out
+     : traits.required == OpBuffer::input ? in
+                                          : out) &&
+      (traits.agreed == AgreedCount::none) == (counts || (!in && !out));
+}
+template <std::size_t... I>
+constexpr bool ops_have_traits(std::index_sequence<I...>) {
+  return (has_traits<std::variant_alternative_t<I, Op>>(kOpTraits[I]) && ...);
+}
+}  // namespace detail
+static_assert(detail::ops_have_traits(std::make_index_sequence<std::variant_size_v<Op>>()),
+              "a row of kOpTraits says of an op what its struct does not have");
 
 // Which op it is.
 inline OpKind kind_of(const Op& op) noexcept { return static_cast<OpKind>(op.index()); }
-// Whether the op is send or recv; all others are collectives.
-constexpr bool is_point_to_point(OpKind kind) noexcept { return kind >= OpKind::send; }
-// Whether the op takes a ReduceOp.
-constexpr bool is_reduction(OpKind kind) noexcept {
-  return kind == OpKind::all_reduce || kind == OpKind::reduce_scatter ||
-         kind == OpKind::reduce_scatter_v || kind == OpKind::reduce;
-}
-
-// Name of an op: "all_reduce", "send", ...
-C10D_API std::string_view to_string(OpKind kind) noexcept;
-// The op of that name. Throws InvalidArgument that lists the names and suggests the nearest one.
-C10D_API OpKind op_from_string(std::string_view name);
 
 }}  // namespace c10d::v0

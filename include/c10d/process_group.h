@@ -104,6 +104,9 @@ class C10D_API ProcessGroup {
   const std::string& backend() const;
   // What the backend says of itself, for people: library, version, transport.
   std::string description() const;
+  // Whether its sums are added along the balanced tree over ranks: both halves of the ranks first,
+  // then the two sums. Then the bits depend on nothing but the values and the number of ranks.
+  bool reduces_along_rank_tree() const;
   // Which algorithm the backend takes for a call, and what time it expects. Empty options where the
   // backend has no choice. The answer is in c10d/spi/plan.h, for tools. Throws InvalidArgument for
   // an enum value that does not exist.

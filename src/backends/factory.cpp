@@ -167,7 +167,10 @@ std::vector<BackendInfo> list_backends() {
       info.available = opened.module != nullptr;
       info.reason = opened.reason;
       info.path = opened.path;
-      if (opened.module) info.version = opened.module->version();
+      if (opened.module) {
+        info.version = opened.module->version();
+        info.needs_launcher = opened.module->needs_launcher;
+      }
     }
     infos.push_back(std::move(info));
   }

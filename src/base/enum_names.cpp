@@ -18,10 +18,12 @@ constexpr std::array<std::string_view, kDTypeCount> kDTypes = {
     "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "bool"};
 constexpr std::array<std::string_view, kReduceOpCount> kReduceOps = {
     "sum", "avg", "prod", "min", "max", "band", "bor", "bxor", "premul_sum"};
-constexpr std::array<std::string_view, kOpCount> kOps = {
-    "all_reduce",   "broadcast", "all_gather", "all_gather_v", "reduce_scatter", "reduce_scatter_v",
-    "reduce",       "gather",    "gather_v",   "scatter",      "scatter_v",      "all_to_all",
-    "all_to_all_v", "barrier",   "send",       "recv"};
+constexpr auto kOps = [] {
+  std::array<std::string_view, kOpCount> names{};
+  for (const OpTraits& traits : kOpTraits)
+    names[static_cast<std::size_t>(traits.kind)] = traits.name;
+  return names;
+}();
 constexpr std::array<std::string_view, kDeviceTypeCount> kDeviceTypes = {"cpu", "cuda"};
 
 // Of a value that may come from a caller's cast.
@@ -58,9 +60,7 @@ ReduceOp::Kind reduce_op_from_string(std::string_view name) {
   return from_string<ReduceOp::Kind>("reduce op", name, kReduceOps);
 }
 
-std::string_view to_string(OpKind kind) noexcept {
-  return name_of(static_cast<std::size_t>(kind), kOps);
-}
+std::string_view to_string(OpKind kind) noexcept { return traits_of(kind).name; }
 OpKind op_from_string(std::string_view name) { return from_string<OpKind>("op", name, kOps); }
 
 std::string_view to_string(WorkState state) noexcept {

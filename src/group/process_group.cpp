@@ -140,6 +140,9 @@ int ProcessGroup::size() const { return existing(state_).context.size; }
 const std::string& ProcessGroup::id() const { return existing(state_).context.group; }
 const std::string& ProcessGroup::backend() const { return existing(state_).backend_name; }
 std::string ProcessGroup::description() const { return existing(state_).backend->description(); }
+bool ProcessGroup::reduces_along_rank_tree() const {
+  return existing(state_).backend->reduces_along_rank_tree();
+}
 PlanReport ProcessGroup::plan(const PlanQuery& query) const {
   check_query({.op = query.op, .dtype = query.dtype});
   return existing(state_).backend->plan(query);

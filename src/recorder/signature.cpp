@@ -19,27 +19,16 @@ std::uint64_t hash_of(std::span<const std::size_t> counts) noexcept {
   return hash | 1;
 }
 
-template <class... Lambdas>
-struct Overloaded : Lambdas... {
-  using Lambdas::operator()...;
-};
-template <class... Lambdas>
-Overloaded(Lambdas...) -> Overloaded<Lambdas...>;
-
-std::uint64_t agreed_count(const Op& op, std::uint64_t size) noexcept {
-  return std::visit(
-      Overloaded{[](const AllReduce& o) { return std::uint64_t{o.output.count}; },
-                 [](const Broadcast& o) { return std::uint64_t{o.output.count}; },
-                 [](const AllGather& o) { return std::uint64_t{o.input.count}; },
-                 [](const ReduceScatter& o) { return std::uint64_t{o.output.count}; },
-                 [](const Reduce& o) { return std::uint64_t{o.input.count}; },
-                 [](const Gather& o) { return std::uint64_t{o.input.count}; },
-                 [](const Scatter& o) { return std::uint64_t{o.output.count}; },
-                 [size](const AllToAll& o) { return std::uint64_t{o.input.count} / size; },
-                 [](const Send& o) { return std::uint64_t{o.input.count}; },
-                 [](const Recv& o) { return std::uint64_t{o.output.count}; },
-                 [](const auto&) { return std::uint64_t{0}; }},
-      op);
+std::uint64_t agreed_count(AgreedCount agreed, const ConstTensor& buffer, int size) noexcept {
+  switch (agreed) {
+    case AgreedCount::none:
+      break;
+    case AgreedCount::whole:
+      return buffer.count;
+    case AgreedCount::per_rank:
+      return buffer.count / static_cast<std::uint64_t>(size);
+  }
+  return 0;
 }
 
 }  // namespace
@@ -47,15 +36,18 @@ std::uint64_t agreed_count(const Op& op, std::uint64_t size) noexcept {
 Signature signature_of(const Op& op, int size) noexcept {
   Signature signature;
   signature.kind = kind_of(op);
-  signature.count = agreed_count(op, static_cast<std::uint64_t>(size));
+  const OpTraits& traits = traits_of(signature.kind);
+  // Of the buffer that every rank passes: the other one may be none, with no dtype to trust.
+  const auto agree_on = [&](const ConstTensor& buffer) {
+    signature.dtype = buffer.dtype;
+    signature.count = agreed_count(traits.agreed, buffer, size);
+  };
   std::visit(
-      [&signature]<class T>(const T& o) {
-        // Of the buffer that every rank gives: the other one may be none, with no dtype to trust.
-        if constexpr (std::is_same_v<T, Send> || std::is_same_v<T, Reduce> ||
-                      std::is_same_v<T, Gather> || std::is_same_v<T, GatherV>)
-          signature.dtype = o.input.dtype;
-        else if constexpr (!std::is_same_v<T, Barrier>)
-          signature.dtype = o.output.dtype;
+      [&](const auto& o) {
+        if constexpr (requires { o.input; })
+          if (traits.required == OpBuffer::input) agree_on(o.input);
+        if constexpr (requires { o.output; })
+          if (traits.required == OpBuffer::output) agree_on(o.output);
         if constexpr (requires { o.op; }) {
           signature.reduce_op = o.op.kind;
           if (o.op.kind == ReduceOp::premul_sum) signature.factor = o.op.factor;
@@ -83,21 +75,22 @@ std::uint64_t hash_of(const Signature& signature) noexcept {
 }
 
 std::string describe(const Signature& signature) {
-  std::string text = fmt::format("{}(", to_string(signature.kind));
-  if (is_reduction(signature.kind)) {
+  const OpTraits& traits = traits_of(signature.kind);
+  std::string text = fmt::format("{}(", traits.name);
+  if (traits.has_reduce_op) {
     text += fmt::format("{}, ", to_string(signature.reduce_op));
     if (signature.reduce_op == ReduceOp::premul_sum)
       text += fmt::format("factor {}, ", signature.factor);
   }
-  if (signature.kind == OpKind::barrier) return text + ")";
+  if (traits.required == OpBuffer::neither) return text + ")";
   text += std::string(to_string(signature.dtype));
-  if (signature.counts == 0 && signature.kind != OpKind::all_to_all_v)
+  if (!traits.has_counts)
     text += fmt::format(" x {}", signature.count);
   else
     text += fmt::format(", counts #{:08x}", static_cast<std::uint32_t>(signature.counts));
   if (signature.kind == OpKind::recv && signature.root == kAnySource)
     text += fmt::format(", from any rank, tag {}", signature.tag);
-  else if (is_point_to_point(signature.kind))
+  else if (traits.is_point_to_point)
     text += fmt::format(", {} {}, tag {}", signature.kind == OpKind::send ? "to" : "from",
                         signature.root, signature.tag);
   else if (signature.root >= 0)

@@ -2,6 +2,7 @@
 // chaos: random programs, one deviation or one death per case, and a judge.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -59,7 +60,7 @@ Exit status: 0 nothing was found, 1 something was, 2 a mistake in the command li
 
 struct Arguments {
   CampaignOptions campaign;
-  std::vector<std::string> backends = {"native", "gloo", "mpi"};
+  std::vector<std::string> backends;  // none: all that there are
   bool self_test = false;
   std::string json;
 };
@@ -143,21 +144,18 @@ Arguments parse(int argc, char** argv) {
 }
 
 // Those that are built; of the others why not.
-std::vector<Stage> stages_of(const std::vector<std::string>& names) {
+std::vector<Stage> stages_of(std::vector<std::string> names) {
   std::vector<Stage> stages;
+  const std::vector<BackendInfo> known = list_backends();
+  if (names.empty())
+    for (const BackendInfo& info : known)
+      if (info.name.find(':') == std::string::npos) names.push_back(info.name);
   const auto skip = [](const std::string& name, const std::string& why) {
     std::printf("skipped: %s: %s\n", name.c_str(), why.c_str());
   };
   for (const std::string& name : names) {
     if (name == "mpi") {
       for (Stage& stage : stages_of({"openmpi", "mpich"})) stages.push_back(std::move(stage));
-    } else if (name == "native" || name == "gloo") {
-      try {
-        static_cast<void>(backend_supports(name, {.op = OpKind::barrier}));
-        stages.push_back({name, name, {}});
-      } catch (const DistError& error) {
-        skip(name, error.failure().message);
-      }
     } else if (name == "openmpi" || name == "mpich") {
       const std::string launcher = name == "openmpi" ? C10D_MPIRUN_OPENMPI : C10D_MPIRUN_MPICH;
       if (launcher.empty())
@@ -165,7 +163,15 @@ std::vector<Stage> stages_of(const std::vector<std::string>& names) {
       else
         stages.push_back({name, "mpi", launcher});
     } else {
-      refuse("there is no backend " + name);
+      const auto info = std::find_if(known.begin(), known.end(),
+                                     [&](const BackendInfo& any) { return any.name == name; });
+      if (info == known.end()) refuse("there is no backend " + name);
+      if (!info->available)
+        skip(name, info->reason);
+      else if (info->needs_launcher)
+        skip(name, "its ranks are started by a launcher that chaos does not know");
+      else
+        stages.push_back({name, name, {}});
     }
   }
   return stages;

@@ -16,11 +16,18 @@ using std::chrono::milliseconds;
 // What every backend supports.
 constexpr std::array kCommonDTypes = {DType::f32, DType::f64, DType::i32, DType::i64, DType::u8};
 
-constexpr int kCollectives = static_cast<int>(OpKind::send);
+// The op after `op` that is a collective, in a circle.
+OpKind next_collective(OpKind op) {
+  do op = static_cast<OpKind>((static_cast<int>(op) + 1) % kOpCount);
+  while (is_point_to_point(op));
+  return op;
+}
 
-bool is_rooted(OpKind op) {
-  return op == OpKind::broadcast || op == OpKind::reduce || op == OpKind::gather ||
-         op == OpKind::gather_v || op == OpKind::scatter || op == OpKind::scatter_v;
+std::vector<OpKind> all_collectives() {
+  std::vector<OpKind> all;
+  for (const OpTraits& op : kOpTraits)
+    if (!op.is_point_to_point) all.push_back(op.kind);
+  return all;
 }
 
 bool is_collective(const Step& step) {
@@ -34,7 +41,7 @@ bool differ(const Case& a, const Case& b, int ranks) {
   if (a.numbers.dtype != b.numbers.dtype || a.size != b.size) return true;
   if (is_reduction(a.op) && a.numbers.op.kind != b.numbers.op.kind) return true;
   const auto n = static_cast<std::uint32_t>(ranks);
-  return is_rooted(a.op) && a.root % n != b.root % n;
+  return traits_of(a.op).has_root && a.root % n != b.root % n;
 }
 
 class Drawing {
@@ -137,7 +144,7 @@ class Drawing {
   }
 
   Case collective() {
-    Case c{.id = below(1000), .op = static_cast<OpKind>(below(kCollectives))};
+    Case c{.id = below(1000), .op = collectives_[below(collectives_.size())]};
     c.numbers = {.dtype = static_cast<DType>(below(kDTypeCount)),
                  .values = conformance::Values::exact,
                  .seed = random_()};
@@ -220,7 +227,7 @@ class Drawing {
   static std::optional<Case> another(const Case& c, Deviation how, int ranks) {
     Case other = c;
     if (how == Deviation::other_op) {
-      other.op = static_cast<OpKind>((static_cast<int>(c.op) + 1) % kCollectives);
+      other.op = next_collective(c.op);
       other.numbers.dtype = kCommonDTypes[c.id % 2];
       other.numbers.op = ReduceOp::sum;
     } else if (how == Deviation::other_dtype) {
@@ -243,6 +250,7 @@ class Drawing {
  private:
   std::mt19937_64 random_;
   const bool mpi_;
+  const std::vector<OpKind> collectives_ = all_collectives();
   Plan plan_;
   std::vector<int> usable_;  // groups that have not ended
 };

@@ -74,12 +74,11 @@ std::vector<Case> select_cases(const Selection& selection) {
   Selector selector(selection);
   for (int d = 0; d < kDTypeCount; ++d) {
     const auto dtype = static_cast<DType>(d);
-    for (int o = 0; o < static_cast<int>(OpKind::send); ++o) {
-      const auto op = static_cast<OpKind>(o);
-      if (op == OpKind::barrier && d != 0) continue;
-      const int reduce_ops = is_reduction(op) ? kReduceOpCount : 1;
+    for (const OpTraits& op : kOpTraits) {
+      if (op.is_point_to_point || (op.required == OpBuffer::neither && d != 0)) continue;
+      const int reduce_ops = op.has_reduce_op ? kReduceOpCount : 1;
       for (int r = 0; r < reduce_ops; ++r)
-        selector.add(Exchange::collective, op, dtype, static_cast<ReduceOp::Kind>(r));
+        selector.add(Exchange::collective, op.kind, dtype, static_cast<ReduceOp::Kind>(r));
     }
     for (int e = 1; e <= kExchangeKinds; ++e) {
       const auto exchange = static_cast<Exchange>(e);

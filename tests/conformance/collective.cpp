@@ -50,14 +50,13 @@ Collective::Collective(const Case& c, int rank, int ranks, Buffers& buffers,
 Work Collective::call(ProcessGroup& group, CallOptions options) const {
   const OpKind kind = case_.op;
   const DType dtype = case_.numbers.dtype;
-  // Ranks that neither give nor take data pass no buffer.
-  const bool idle_in = shape_.input == 0 && shape_.output != 0;
-  const bool idle_out = shape_.output == 0 && shape_.input != 0;
-  const bool rooted = kind == OpKind::broadcast || kind == OpKind::reduce ||
-                      kind == OpKind::gather || kind == OpKind::scatter;
-  const ConstTensor in = rooted && idle_in ? ConstTensor{} : ConstTensor(in_, shape_.input, dtype);
-  const Tensor out = rooted && idle_out ? Tensor{} : Tensor(out_, shape_.output, dtype);
   const int root = static_cast<int>(case_.root % static_cast<std::uint32_t>(ranks_));
+  // What only the root gives or takes, the others leave out.
+  const bool leaf = traits_of(kind).has_root && rank_ != root;
+  const bool idle_in = leaf && shape_.input == 0 && shape_.output != 0;
+  const bool idle_out = leaf && shape_.output == 0 && shape_.input != 0;
+  const ConstTensor in = idle_in ? ConstTensor{} : ConstTensor(in_, shape_.input, dtype);
+  const Tensor out = idle_out ? Tensor{} : Tensor(out_, shape_.output, dtype);
   const ReduceOp op = case_.numbers.op;
   const auto& counts = shape_.counts;
   // clang-format off

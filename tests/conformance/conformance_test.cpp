@@ -21,6 +21,7 @@
 #include "c10d/init.h"
 #include "tests/conformance/cases.h"
 #include "tests/conformance/rank.h"
+#include "tests/on_each_backend.h"
 
 namespace c10d::conformance { namespace {
 
@@ -129,8 +130,9 @@ TEST_P(Threads, ResultsAreRight) {
 
 std::vector<World> worlds() {
   std::vector<World> all;
-  for (const char* backend : {"native", "gloo"})
-    for (const int ranks : {1, 2, 3, 4, 7, 8}) all.push_back({backend, ranks});
+  for (const BackendInfo& backend : known_backends())
+    if (!backend.needs_launcher)
+      for (const int ranks : {1, 2, 3, 4, 7, 8}) all.push_back({backend.name, ranks});
   return all;
 }
 

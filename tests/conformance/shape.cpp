@@ -58,7 +58,8 @@ class Shaper {
     shape.counts = std::move(counts);
     return shape;
   }
-  Shape all_to_all(bool uneven) const {
+  Shape all_to_all() const {
+    const bool uneven = traits_of(case_.op).has_counts;
     Shape shape{.may_be_in_place = false};
     for (std::size_t r = 0; r < n_; ++r) {
       shape.counts.push_back(exchanged(rank_, r, uneven));
@@ -72,9 +73,9 @@ class Shaper {
     return shape;
   }
 
-  std::vector<std::size_t> even() const { return std::vector(n_, shard_); }
-  // From nothing to a whole shard.
-  std::vector<std::size_t> uneven() const {
+  // Of each rank: equal shards, or where the op takes counts, from nothing to a whole shard.
+  std::vector<std::size_t> shards() const {
+    if (!traits_of(case_.op).has_counts) return std::vector(n_, shard_);
     std::vector<std::size_t> counts;
     for (std::size_t r = 0; r < n_; ++r) counts.push_back(shard_ * ((case_.id + r) % 4) / 3);
     return counts;
@@ -101,17 +102,13 @@ Shape shape_of(const Case& c, int rank, int ranks) {
   switch (c.op) {
     case OpKind::all_reduce: return s.all_reduce();
     case OpKind::broadcast: return s.broadcast();
-    case OpKind::all_gather: return s.gather(s.even(), true);
-    case OpKind::all_gather_v: return s.gather(s.uneven(), true);
-    case OpKind::reduce_scatter: return s.scatter(s.even(), kEveryRank);
-    case OpKind::reduce_scatter_v: return s.scatter(s.uneven(), kEveryRank);
+    case OpKind::all_gather: case OpKind::all_gather_v: return s.gather(s.shards(), true);
+    case OpKind::reduce_scatter: case OpKind::reduce_scatter_v:
+      return s.scatter(s.shards(), kEveryRank);
     case OpKind::reduce: return s.reduce();
-    case OpKind::gather: return s.gather(s.even(), false);
-    case OpKind::gather_v: return s.gather(s.uneven(), false);
-    case OpKind::scatter: return s.scatter(s.even(), s.root());
-    case OpKind::scatter_v: return s.scatter(s.uneven(), s.root());
-    case OpKind::all_to_all: return s.all_to_all(false);
-    case OpKind::all_to_all_v: return s.all_to_all(true);
+    case OpKind::gather: case OpKind::gather_v: return s.gather(s.shards(), false);
+    case OpKind::scatter: case OpKind::scatter_v: return s.scatter(s.shards(), s.root());
+    case OpKind::all_to_all: case OpKind::all_to_all_v: return s.all_to_all();
     case OpKind::barrier: case OpKind::send: case OpKind::recv: break;
   }
   // clang-format on

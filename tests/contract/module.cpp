@@ -37,6 +37,7 @@ extern "C" C10D_API const c10d::BackendModule* C10D_TEST_SYMBOL() {
       .supports = [](const c10d::Query& query) { return Idle({}).supports(query); },
       .create = [](c10d::BackendContext context) -> std::unique_ptr<c10d::Backend> {
         return std::make_unique<Idle>(std::move(context));
-      }};
+      },
+      .needs_launcher = true};
   return &module;
 }

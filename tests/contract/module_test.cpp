@@ -41,6 +41,8 @@ TEST_F(Modules, OnThePathServeGroups) {
   const BackendInfo& info = infos_["idle"];
   EXPECT_TRUE(info.available) << info.reason;
   EXPECT_EQ(info.version, "7.7");
+  EXPECT_TRUE(info.needs_launcher);
+  EXPECT_FALSE(infos_["native"].needs_launcher);
   EXPECT_EQ(info.path, std::string(C10D_TEST_MODULES) + "/libc10d_idle.so");
   EXPECT_TRUE(backend_supports("idle", {.op = OpKind::barrier}));
   EXPECT_EQ(backend_supports("idle", {.op = OpKind::gather}).reason, "it does nothing");

@@ -5,6 +5,12 @@
 #include <thread>
 #include <vector>
 
+namespace c10d { namespace {
+
+C10D_SKIP_OTHER_BACKENDS();
+
+}}  // namespace c10d
+
 namespace c10d::contract {
 
 void run_threads(int n, const std::function<void(int)>& task) {

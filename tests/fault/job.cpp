@@ -9,6 +9,12 @@
 #include <fstream>
 #include <sstream>
 
+namespace c10d { namespace {
+
+C10D_SKIP_OTHER_BACKENDS();
+
+}}  // namespace c10d
+
 namespace c10d::fault {
 namespace {
 

@@ -8,19 +8,10 @@ namespace {
 
 constexpr std::size_t kCount = 5;
 
-bool has_root(OpKind kind) {
-  return kind == OpKind::broadcast || kind == OpKind::reduce || kind == OpKind::gather ||
-         kind == OpKind::gather_v || kind == OpKind::scatter || kind == OpKind::scatter_v;
-}
-
-bool has_counts(OpKind kind) {
-  return kind == OpKind::all_gather_v || kind == OpKind::reduce_scatter_v ||
-         kind == OpKind::gather_v || kind == OpKind::scatter_v;
-}
-
 OpKind next(OpKind kind) {
-  const int after = (static_cast<int>(kind) + 1) % (static_cast<int>(OpKind::barrier) + 1);
-  return static_cast<OpKind>(after);
+  do kind = static_cast<OpKind>((static_cast<int>(kind) + 1) % kOpCount);
+  while (is_point_to_point(kind));
+  return kind;
 }
 
 // A call and the memory that it uses.
@@ -95,7 +86,7 @@ std::pair<std::string, std::string> parts(const MismatchRow& row) {
   if (row.differs == "reduce_op") return {"(sum", "(max"};
   if (row.differs == "root") return {"root 0", "root 1"};
   if (row.kind == OpKind::all_to_all_v) return {" 5", " 6"};
-  if (has_counts(row.kind)) return {"counts", "counts per rank"};
+  if (traits_of(row.kind).has_counts) return {"counts", "counts per rank"};
   return {"x 5", "x 6"};
 }
 
@@ -104,17 +95,18 @@ std::pair<std::string, std::string> parts(const MismatchRow& row) {
 std::vector<MismatchRow> mismatch_rows() {
   std::vector<MismatchRow> rows;
   int odd = 0;
-  for (int i = 0; i <= static_cast<int>(OpKind::barrier); ++i) {
-    const auto kind = static_cast<OpKind>(i);
+  for (const OpTraits& op : kOpTraits) {
+    if (op.is_point_to_point) continue;
+    const OpKind kind = op.kind;
     const auto add = [&](const char* differs) {
       rows.push_back({kind, differs, odd++ % kMismatchRanks});
     };
     add("op");
-    if (kind == OpKind::barrier) continue;
+    if (op.required == OpBuffer::neither) continue;
     add("dtype");
     add("count");
-    if (is_reduction(kind)) add("reduce_op");
-    if (has_root(kind)) add("root");
+    if (op.has_reduce_op) add("reduce_op");
+    if (op.has_root) add("root");
   }
   return rows;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "c10d/parallel/reproducible.h"
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "c10d/parallel/philox.h"
+#include "c10d/spi/backend.h"
 #include "src/parallel/common/merge_plan.h"
 #include "tests/contract/ranks.h"
 
@@ -267,6 +269,62 @@ TEST_P(TreeSumOn, SameBitsAtEveryWorldSize) {
         }
       }
     });
+}
+
+// `native` under another name, which says whether it reduces along the tree and counts the calls
+// that it gets.
+struct Claim {
+  bool along_rank_tree;
+  std::atomic<int> all_reduces = 0, others = 0;
+};
+class Claiming final : public Backend {
+ public:
+  Claiming(std::unique_ptr<Backend> below, std::shared_ptr<Claim> claim)
+      : below_(std::move(below)), claim_(std::move(claim)) {}
+  Support supports(const Query& query) const override { return below_->supports(query); }
+  bool reduces_along_rank_tree() const noexcept override { return claim_->along_rank_tree; }
+  Work launch(const Call& call) override {
+    ++(kind_of(call.op) == OpKind::all_reduce ? claim_->all_reduces : claim_->others);
+    return below_->launch(call);
+  }
+  Allocation allocate(std::size_t bytes, Deadline deadline) override {
+    return below_->allocate(bytes, deadline);
+  }
+  std::unique_ptr<Backend> new_group(BackendContext context,
+                                     const std::vector<int>& parents) override {
+    return std::make_unique<Claiming>(below_->new_group(std::move(context), parents), claim_);
+  }
+  void abort() noexcept override { below_->abort(); }
+  void shutdown(Deadline deadline) override { below_->shutdown(deadline); }
+  std::string description() const override { return "a claim on " + below_->description(); }
+
+ private:
+  const std::unique_ptr<Backend> below_;
+  const std::shared_ptr<Claim> claim_;
+};
+
+TEST(TreeSum, TakesOneAllReduceWhereTheBackendReducesAlongTheTree) {
+  constexpr int kRanks = 4;
+  constexpr std::size_t kCount = 77;
+  const std::vector<float> expected = tree(0, kRanks, kCount);
+  for (const bool along_rank_tree : {false, true}) {
+    const auto claim = std::make_shared<Claim>();
+    claim->along_rank_tree = along_rank_tree;
+    const std::string name = along_rank_tree ? "claims_a_tree" : "claims_no_tree";
+    register_backend(name, [claim](BackendContext context) {
+      return std::make_unique<Claiming>(make_backend("native", std::move(context)), claim);
+    });
+    contract::run_ranks(name, kRanks, [&](ProcessGroup& group) {
+      EXPECT_EQ(group.reduces_along_rank_tree(), along_rank_tree);
+      TreeSum tree_sum(group, kRanks);
+      const ShardAccumulator sums = accumulated(kRanks, tree_sum.owned(), kCount);
+      std::vector<float> out(kCount);
+      tree_sum.all_reduce(out, sums.partials());
+      EXPECT_TRUE(same_bits(out, expected));
+    });
+    EXPECT_EQ(claim->all_reduces, along_rank_tree ? kRanks : 0);
+    EXPECT_EQ(claim->others > 0, !along_rank_tree);
+  }
 }
 
 TEST_P(TreeSumOn, SumsInPlace) {

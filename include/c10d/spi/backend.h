@@ -50,6 +50,9 @@ class C10D_API Backend {
   // Whether launch() calls Control::agree() first in every collective, whatever happens. If so, a
   // blocking call is announced as soon as its arguments are checked, and the other ranks wait less.
   virtual bool agrees_first() const noexcept { return false; }
+  // Whether all_reduce and reduce_scatter_v of f32 and f64 with sum add along the balanced tree
+  // over ranks: both halves of the ranks first, then the two sums. TreeSum relies on it.
+  virtual bool reduces_along_rank_tree() const noexcept { return false; }
   // Runs the call: to its end in this thread, unless call.async. Failures are in the Work; an
   // exception out of launch() breaks the group as backend_error.
   virtual Work launch(const Call& call) = 0;
@@ -83,7 +86,7 @@ C10D_API void register_backend(std::string name, BackendFactory factory);
 C10D_API std::unique_ptr<Backend> make_backend(std::string_view name, BackendContext context);
 
 // Version of this interface. A module of another version is refused with a message.
-inline constexpr std::uint32_t kBackendAbiVersion = 2;
+inline constexpr std::uint32_t kBackendAbiVersion = 3;
 // What a module says of itself. A module is libc10d_NAME.so in a folder on C10D_BACKEND_PATH. It
 // has one symbol, `extern "C" const c10d::BackendModule* c10d_backend_module()`. A module whose
 // abi_version differs, or whose struct_size is smaller, is refused with a message.
@@ -94,6 +97,7 @@ struct BackendModule {
   const char* (*version)() = nullptr;                 // of the wrapped library
   Support (*supports)(const Query&) = nullptr;        // as Backend::supports(), without a group
   std::unique_ptr<Backend> (*create)(BackendContext) = nullptr;  // as BackendFactory
+  bool needs_launcher = false;                                   // see BackendInfo
 };
 
 }}  // namespace c10d::v0

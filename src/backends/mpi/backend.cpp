@@ -166,7 +166,10 @@ std::unique_ptr<Backend> make_mpi_backend(BackendContext context) {
 using namespace c10d;
 
 extern "C" __attribute__((visibility("default"))) const BackendModule* c10d_backend_module() {
-  static constexpr BackendModule module{
-      .name = "mpi", .version = mpi_version, .supports = mpi_supports, .create = make_mpi_backend};
+  static constexpr BackendModule module{.name = "mpi",
+                                        .version = mpi_version,
+                                        .supports = mpi_supports,
+                                        .create = make_mpi_backend,
+                                        .needs_launcher = true};
   return &module;
 }

@@ -29,6 +29,8 @@ class NativeBackend final : public Backend {
 
   Support supports(const Query& query) const override { return native_supports(query); }
 
+  bool reduces_along_rank_tree() const noexcept override { return true; }
+
   Work launch(const Call& call) override {
     return is_point_to_point(kind_of(call.op)) ? messages_->launch(call) : queue_->launch(call);
   }

@@ -30,10 +30,10 @@ bool ranks_are_tree(int shards, ShardRange node, int size, int first, int last) 
          ranks_are_tree(shards, {mid, node.last}, size, middle, last);
 }
 
-// One or two ranks add to the same bits in any order; `native` adds along a balanced tree of ranks.
+// One or two ranks add to the same bits in any order.
 bool op_is_tree(const ProcessGroup& group, int shards) {
   const int size = group.size();
-  if (size > 2 && group.backend() != "native") return false;
+  if (size > 2 && !group.reduces_along_rank_tree()) return false;
   return std::has_single_bit(static_cast<unsigned>(size)) &&
          ranks_are_tree(shards, {0, shards}, size, 0, size);
 }
