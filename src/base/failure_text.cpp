@@ -37,7 +37,7 @@ Failure from_text(const std::string& text) {
   return failure;
 }
 
-Failure thrown(const std::exception& error, std::string_view thrower) {
+Failure failure_from_exception(const std::exception& error, std::string_view thrower) {
   if (const auto* ours = dynamic_cast<const DistError*>(&error)) return ours->failure();
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
     return {.code = Code::out_of_resources, .message = "no memory left"};

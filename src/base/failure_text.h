@@ -16,6 +16,6 @@ Failure from_text(const std::string& text);
 
 // What `error`, thrown inside `thrower`, becomes where exceptions end. That of a lack of memory
 // takes none.
-C10D_API Failure thrown(const std::exception& error, std::string_view thrower);
+C10D_API Failure failure_from_exception(const std::exception& error, std::string_view thrower);
 
 }}  // namespace c10d::v0

@@ -11,7 +11,7 @@ namespace c10d { inline namespace v0 {
 // Longer than any job, and far from the end of the clock: a longer timeout, such as
 // Duration::max(), would overflow the deadline and have passed at once.
 inline constexpr Duration kLongestTimeout = std::chrono::hours(24 * 365);
-inline constexpr Duration capped(Duration timeout) noexcept {
+inline constexpr Duration clamp_timeout(Duration timeout) noexcept {
   return std::min(timeout, kLongestTimeout);
 }
 

@@ -82,7 +82,7 @@ void ControlPlane::keep_record_if_broken() noexcept {
   if (!std::exchange(record_kept_, true)) keep_record(image());
 }
 
-std::shared_ptr<const Failure> ControlPlane::explain(Failure otherwise, Duration patience) {
+std::shared_ptr<const Failure> ControlPlane::resolve_cause(Failure otherwise, Duration patience) {
   constexpr std::chrono::milliseconds kLongestPause{32};  // a store that all ranks ask must keep up
   const Deadline end = std::chrono::steady_clock::now() + patience;
   for (std::chrono::milliseconds pause{1};; pause = std::min(2 * pause, kLongestPause)) {
@@ -105,10 +105,11 @@ bool ControlPlane::peer_left(const Failure& lost) try {
 
 std::shared_ptr<const Failure> ControlPlane::failure_of_another() {
   constexpr std::chrono::seconds kToTell{2};
-  return explain({.code = Code::timed_out,
-                  .message = "another rank gave up waiting and did not say for whom; look at what "
-                             "the other ranks reported"},
-                 kToTell);
+  return resolve_cause(
+      {.code = Code::timed_out,
+       .message = "another rank gave up waiting and did not say for whom; look at what "
+                  "the other ranks reported"},
+      kToTell);
 }
 
 std::string ControlPlane::name_of(int rank) const {

@@ -79,7 +79,7 @@ class ControlPlane : public Control {
   Failure timed_out(const Call& call, std::string_view phase) final {
     return late(signature_of(call.op, size_), call.sequence, phase);
   }
-  std::shared_ptr<const Failure> explain(Failure otherwise, Duration patience) override;
+  std::shared_ptr<const Failure> resolve_cause(Failure otherwise, Duration patience) override;
 
  protected:
   // In memory of memory_for() that holds the blocks of the ranks from `first_rank` on, this one

@@ -23,7 +23,7 @@ constexpr std::chrono::seconds kPatience{1};  // for the end of a process whose 
 
 }  // namespace
 
-Joining::Cause Joining::dead_member() {
+GroupFormation::Cause GroupFormation::dead_member() {
   for (const Member& member : options_.members) {
     if (!has_ended(member)) continue;
     return std::make_shared<const Failure>(
@@ -38,7 +38,7 @@ Joining::Cause Joining::dead_member() {
   return nullptr;
 }
 
-Joining::Cause Joining::told() {
+GroupFormation::Cause GroupFormation::told() {
   if (cause_) return cause_;
   try {
     if (const auto text = options_.store->try_get(kCause, kStorePatience)) {
@@ -52,7 +52,7 @@ Joining::Cause Joining::told() {
 }
 
 // In the words of this group: of its ranks, or none.
-Joining::Cause Joining::parent_failure() {
+GroupFormation::Cause GroupFormation::parent_failure() {
   if (options_.parent == nullptr) return nullptr;
   const Cause theirs = options_.parent->failure();
   if (!theirs) return nullptr;
@@ -67,9 +67,9 @@ Joining::Cause Joining::parent_failure() {
   return std::make_shared<const Failure>(std::move(failure));
 }
 
-Joining::Cause Joining::failure() { return why_in_vain(*this); }
+GroupFormation::Cause GroupFormation::failure() { return why_in_vain(*this); }
 
-Joining::Cause Joining::fail(Failure failure) {
+GroupFormation::Cause GroupFormation::fail(Failure failure) {
   if (cause_) return cause_;
   if (failure.code == Code::link_lost || failure.code == Code::store_lost) {
     const Deadline end = steady_clock::now() + kPatience;
@@ -93,7 +93,7 @@ Joining::Cause Joining::fail(Failure failure) {
   return cause_;
 }
 
-void Joining::await(const std::vector<std::string>& keys) {
+void GroupFormation::await(const std::vector<std::string>& keys) {
   while (true) {
     if (const auto cause = failure()) throw_failure(*cause);
     const Duration left = options_.deadline - steady_clock::now();
@@ -110,11 +110,11 @@ void Joining::await(const std::vector<std::string>& keys) {
   }
 }
 
-Failure Joining::late(const std::vector<int>& missing) const {
+Failure GroupFormation::late(const std::vector<int>& missing) const {
   const Member* const first =
       missing.empty() ? nullptr : &options_.members[static_cast<std::size_t>(missing.front())];
   return {.code = Code::timed_out,
-          .message = fmt::format("while joining group \"{}\", these ranks did not come: {}",
+          .message = fmt::format("while formation group \"{}\", these ranks did not come: {}",
                                  options_.group, names_of(options_.members, missing)),
           .rank = first ? first->rank : -1,
           .host = first ? first->host : "",

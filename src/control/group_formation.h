@@ -19,17 +19,17 @@ inline constexpr std::chrono::milliseconds kJoinLook{100};
 // What the ranks of a group learn of each other before they have a control plane: who cannot join
 // says so in the store, the parent's failure is one of all, and the end of a process of this host
 // is seen. For one thread.
-class Joining {
+class GroupFormation {
  public:
   using Cause = std::shared_ptr<const Failure>;
 
-  explicit Joining(const ControlOptions& options) : options_(options) {}  // which outlive it
+  explicit GroupFormation(const ControlOptions& options) : options_(options) {}  // which outlive it
 
   // Why the group will not come together, or null.
   Cause failure();
   // Tells all ranks that have no control plane. The first failure of all wins, and is returned.
   Cause fail(Failure failure);
-  // What `part` of joining throws, or null.
+  // What `part` of formation throws, or null.
   template <class Part>
   Cause attempt(const Part& part) {
     try {
@@ -61,8 +61,8 @@ class Joining {
   Cause cause_;
 };
 
-// The control plane of a member that has joined: `make(joining)` makes it, `enter(plane, joining)`
-// waits until all are there. Throws the cause that all ranks learn.
+// The control plane of a member that has joined: `make(formation)` makes it, `enter(plane,
+// formation)` waits until all are there. Throws the cause that all ranks learn.
 template <class Plane, class Make, class Enter>
 std::shared_ptr<ControlPlane> join_by(const ControlOptions& options, const Make& make,
                                       const Enter& enter) {
@@ -70,18 +70,22 @@ std::shared_ptr<ControlPlane> join_by(const ControlOptions& options, const Make&
     const ControlOptions& options;
     const Make& make;
     const Enter& enter;
-    Joining joining{options};
+    GroupFormation formation{options};
     std::shared_ptr<Plane> plane{};
 
-    Joining::Cause map() {
-      return joining.attempt([this] { plane = make(joining); });
+    GroupFormation::Cause map() {
+      return formation.attempt([this] { plane = make(formation); });
     }
-    Joining::Cause await_all() {
-      return joining.attempt([this] { enter(plane, joining); });
+    GroupFormation::Cause await_all() {
+      return formation.attempt([this] { enter(plane, formation); });
     }
-    Joining::Cause tell_in_store(const Joining::Cause& cause) { return joining.fail(*cause); }
+    GroupFormation::Cause tell_in_store(const GroupFormation::Cause& cause) {
+      return formation.fail(*cause);
+    }
     bool has_mapped() const { return plane != nullptr; }
-    Joining::Cause tell_in_plane(const Joining::Cause& cause) { return plane->fail(*cause); }
+    GroupFormation::Cause tell_in_plane(const GroupFormation::Cause& cause) {
+      return plane->fail(*cause);
+    }
   };
   Joiner member{options, make, enter};
   if (const auto cause = join(member)) {

@@ -51,12 +51,12 @@ class ShmControl final : public ControlPlane {
   // The mutex is not destroyed: a peer may be trying it, and its memory goes with the mapping.
   ~ShmControl() override { ShmControl::leave(); }
 
-  // The second half of joining, once the monitor holds our liveness lock. Rank 0 hands out the
+  // The second half of formation, once the monitor holds our liveness lock. Rank 0 hands out the
   // memory here: it is there itself, so that the others wait for those that are not.
-  void join(const ControlOptions& options, Joining& joining) {
+  void join(const ControlOptions& options, GroupFormation& formation) {
     own_.presence.store(Presence::joined, kRelease);
-    own_.bell.ring();
-    if (rank_ == 0) hand_out(options, joining);
+    own_.doorbell.ring();
+    if (rank_ == 0) hand_out(options, formation);
     const Deadline deadline = options.deadline;
     for (int peer = 0; peer < size_; ++peer) {
       while (!has_joined(peer)) {
@@ -65,9 +65,9 @@ class ShmControl final : public ControlPlane {
         const WaitResult result = wait_for(peer, kPatient, look, [&] { return has_joined(peer); });
         if (result == WaitResult::broken) throw_failure(*failure());
         if (result == WaitResult::ready) break;
-        if (const auto cause = joining.failure()) throw_failure(*cause);
+        if (const auto cause = formation.failure()) throw_failure(*cause);
         if (now >= deadline)
-          throw_failure(joining.late(ranks_that([&](int rank) { return !has_joined(rank); })));
+          throw_failure(formation.late(ranks_that([&](int rank) { return !has_joined(rank); })));
       }
     }
   }
@@ -83,7 +83,7 @@ class ShmControl final : public ControlPlane {
   void leave() noexcept override {
     Presence expected = Presence::joined;
     own_.presence.compare_exchange_strong(expected, Presence::left);
-    own_.bell.ring();
+    own_.doorbell.ring();
   }
   std::vector<int> ranks_that_left() override {
     return ranks_that([this](int rank) { return rank != rank_ && has_left(rank); });
@@ -97,7 +97,7 @@ class ShmControl final : public ControlPlane {
 
  private:
   Failure late(const Signature& signature, std::uint64_t sequence, std::string_view phase) override;
-  void hand_out(const ControlOptions& options, Joining& joining);
+  void hand_out(const ControlOptions& options, GroupFormation& formation);
   std::uint64_t* counts(int rank, std::uint64_t sequence) const noexcept {
     return counts_ +
            (static_cast<std::size_t>(rank) * 2 + sequence % 2) * static_cast<std::size_t>(size_);
@@ -108,7 +108,8 @@ class ShmControl final : public ControlPlane {
   // Returns when `ready()`, which `peer` makes so.
   template <class Ready>
   WaitResult wait_for(int peer, const WaitPolicy& policy, Deadline deadline, Ready&& ready) {
-    return wait_until(WaitContext{policy, *this, deadline, &own_.bell}, blocks_[peer].bell, ready);
+    return wait_until(WaitContext{policy, *this, deadline, &own_.doorbell}, blocks_[peer].doorbell,
+                      ready);
   }
   template <class Is>
   std::vector<int> ranks_that(Is&& is) const {
@@ -156,7 +157,7 @@ class ShmControl::Ranks {
   int rank() const noexcept { return control_.rank_; }
   int size() const noexcept { return control_.size_; }
   bool broken() const noexcept { return control_.broken(); }
-  void ring() const noexcept { control_.own_.bell.ring(); }
+  void ring() const noexcept { control_.own_.doorbell.ring(); }
   BasicGate<HostMemory>& gate() const noexcept { return control_.header_.gates[gate_]; }
   std::atomic<std::uint64_t>& gone(int rank) const noexcept {
     return control_.blocks_[rank].gone[gate_];
@@ -442,23 +443,24 @@ std::size_t shared_bytes(int size) noexcept {
          counts_bytes(size);
 }
 
-ShareOptions share_options(const ControlOptions& options, Joining& joining) {
+ShareOptions share_options(const ControlOptions& options, GroupFormation& formation) {
   return {.store = options.store,
           .key = "control",
           .rank = options.rank,
           .size = options.size,
           .token = options.token,
           .deadline = options.deadline,
-          .failure = [this_joining = &joining] { return this_joining->failure(); }};
+          .failure = [this_joining = &formation] { return this_joining->failure(); }};
 }
 
-void ShmControl::hand_out(const ControlOptions& options, Joining& joining) {
-  share_memory(share_options(options, joining), mapping_);
+void ShmControl::hand_out(const ControlOptions& options, GroupFormation& formation) {
+  share_memory(share_options(options, formation), mapping_);
 }
 
-std::shared_ptr<SharedMapping> shared_blocks(const ControlOptions& options, Joining& joining) {
+std::shared_ptr<SharedMapping> shared_blocks(const ControlOptions& options,
+                                             GroupFormation& formation) {
   if (options.rank == 0) return memory_for(options, 0, options.size, counts_bytes(options.size));
-  auto mapping = share_memory(share_options(options, joining), nullptr);
+  auto mapping = share_memory(share_options(options, formation), nullptr);
   if (mapping->size() != shared_bytes(options.size))
     throw_failure({.code = Code::corrupt,
                    .message = fmt::format("rank 0 shares a control plane of {} bytes, this build "
@@ -473,13 +475,13 @@ std::shared_ptr<SharedMapping> shared_blocks(const ControlOptions& options, Join
 std::shared_ptr<ControlPlane> make_shm_control(const ControlOptions& options) {
   return join_by<ShmControl>(
       options,
-      [&options](Joining& joining) {
-        auto control = std::make_shared<ShmControl>(options, shared_blocks(options, joining));
+      [&options](GroupFormation& formation) {
+        auto control = std::make_shared<ShmControl>(options, shared_blocks(options, formation));
         watch(control);
         return control;
       },
-      [&options](const std::shared_ptr<ShmControl>& control, Joining& joining) {
-        control->join(options, joining);
+      [&options](const std::shared_ptr<ShmControl>& control, GroupFormation& formation) {
+        control->join(options, formation);
       });
 }
 

@@ -30,9 +30,9 @@ constexpr std::chrono::milliseconds kGlance{100};  // of a rank that waits, and 
 
 // For the looks of all groups at their stores. A store that does not answer holds a thread for each
 // group that uses it; beyond so many, groups wait for each other.
-class Lookers : public Tasks {
+class StorePollers : public ThreadPool {
  public:
-  Lookers() : Tasks(16, kOnePerGroup) {}
+  StorePollers() : ThreadPool(16, kOnePerGroup) {}
 
  private:
   static constexpr std::size_t kOnePerGroup = std::size_t{1} << 20;
@@ -45,10 +45,10 @@ class StoreControl final : public ControlPlane {
         store_(options.store) {}
 
   // Returns when all are there.
-  void join(const ControlOptions& options, Joining& joining) {
+  void join(const ControlOptions& options, GroupFormation& formation) {
     own_.presence.store(Presence::joined, std::memory_order_release);
     store_->set(beat_key(rank_), "0", patience_until(options.deadline));
-    joining.await(keys_of("beat"));
+    formation.await(keys_of("beat"));
   }
 
   std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) override;
@@ -444,7 +444,7 @@ void StoreControl::tick() {
   MutexLock lock(look_mutex_);
   if (looking_ || (leaving_ && !store_answers_) || ++ticks_ < kTicksPerLook) return;
   ticks_ = 0;
-  looking_ = of_this_process<Lookers>().add([this] { look(); });
+  looking_ = of_this_process<StorePollers>().add([this] { look(); });
   if (!looking_ && store_answers_.exchange(false))
     log(LogLevel::warn,
         "group \"{}\", rank {}: of failures of its peers nothing is known: no "
@@ -489,9 +489,9 @@ void StoreControl::look() noexcept {
 
 std::shared_ptr<ControlPlane> make_store_control(const ControlOptions& options) {
   return join_by<StoreControl>(
-      options, [&options](Joining&) { return std::make_shared<StoreControl>(options); },
-      [&options](const std::shared_ptr<StoreControl>& control, Joining& joining) {
-        control->join(options, joining);
+      options, [&options](GroupFormation&) { return std::make_shared<StoreControl>(options); },
+      [&options](const std::shared_ptr<StoreControl>& control, GroupFormation& formation) {
+        control->join(options, formation);
         watch(control);
       });
 }

@@ -21,7 +21,7 @@ Batch::Batch(std::shared_ptr<detail::GroupState> state, CallOptions options)
 void Batch::add(Op op) { ops_.push_back(op); }
 
 Work Batch::submit() {
-  existing(state_).check_alive();
+  require_state(state_).check_alive();
   {
     Exclusive exclusive(*state_);
     for (const Op& op : ops_) state_->check(op, signature_of(op, state_->context.size));
@@ -62,7 +62,7 @@ Work Batch::submit() {
       ++followed;
     }
   } catch (const std::exception& error) {
-    failed = thrown(error, "submit");
+    failed = failure_from_exception(error, "submit");
   }
   for (; followed < ops.size(); ++followed) outcome->one_done(&*failed);
   outcome->one_done(nullptr);

@@ -62,7 +62,7 @@ detail::GroupState::GroupState(BackendContext context_, std::string backend_name
 
 detail::GroupState::~GroupState() = default;
 
-detail::GroupState& existing(const std::shared_ptr<detail::GroupState>& state) {
+detail::GroupState& require_state(const std::shared_ptr<detail::GroupState>& state) {
   if (!state)
     throw_failure({.code = Code::destroyed,
                    .message = "this ProcessGroup holds no group: it was moved from, never made, "
@@ -142,7 +142,7 @@ Work detail::GroupState::run(const Op& op, const Signature& signature, const Cal
     control->announce_ahead(op, sequence, signature, hash);
   const std::int64_t now = steady_ns();
   const Duration limit =
-      capped(options.timeout.value_or(Duration(timeout.load(std::memory_order_relaxed))));
+      clamp_timeout(options.timeout.value_or(Duration(timeout.load(std::memory_order_relaxed))));
   const Deadline deadline(Duration(now) + limit);
   const std::uint64_t record =
       start_record(own, sequence, signature, now, deadline.time_since_epoch().count());
@@ -166,7 +166,7 @@ Work detail::GroupState::run(const Op& op, const Signature& signature, const Cal
     }
     work = backend->launch(call);
   } catch (const std::exception& error) {
-    work = Work::failed(thrown(error, backend_name));
+    work = Work::failed(failure_from_exception(error, backend_name));
   }
   if (options.async && detail::WorkShared::settle_by(work, std::move(settle), std::move(over)))
     return work;
@@ -203,7 +203,7 @@ bool detail::GroupState::shutdown(Duration limit) {
     }
     return true;
   };
-  const Deadline deadline = steady_clock::now() + capped(limit);
+  const Deadline deadline = steady_clock::now() + clamp_timeout(limit);
   bool quiet = drained(deadline);
   if (!quiet) {
     control->fail({.code = Code::destroyed,

@@ -63,7 +63,7 @@ struct detail::GroupState {
   // Returns call(), which is no op. The record of a group that broke is kept before the program
   // hears of it, and ends.
   template <class Call>
-  auto keeping_record(Call&& call) {
+  auto with_record_dump(Call&& call) {
     try {
       return call();
     } catch (...) {
@@ -84,7 +84,7 @@ struct detail::GroupState {
 };
 
 // Throws destroyed when there is no state.
-detail::GroupState& existing(const std::shared_ptr<detail::GroupState>& state);
+detail::GroupState& require_state(const std::shared_ptr<detail::GroupState>& state);
 
 // One thread at a time: throws concurrent_use when another one is inside.
 class Exclusive {

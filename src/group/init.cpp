@@ -295,12 +295,12 @@ void warn_of_environment() {
 
 ProcessGroup init_process_group(InitOptions options) {
   warn_of_environment();
-  heed_record_signal();
+  install_dump_signal();
   if (options.backend.empty()) options.backend = env("C10D_BACKEND").value_or("native");
   const auto seconds = env_integer("C10D_TIMEOUT", 1, 1'000'000);
-  const Duration timeout = capped(options.timeout.value_or(
+  const Duration timeout = clamp_timeout(options.timeout.value_or(
       seconds ? Duration(std::chrono::seconds(*seconds)) : kDefaultTimeout));
-  const Duration connect_timeout = capped(options.connect_timeout.value_or(timeout));
+  const Duration connect_timeout = clamp_timeout(options.connect_timeout.value_or(timeout));
   if (timeout <= Duration::zero() || connect_timeout <= Duration::zero())
     throw InvalidArgument("InitOptions: timeouts must be positive");
   if (options.name.empty() || options.name.find('/') != options.name.npos)

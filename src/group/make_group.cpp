@@ -52,7 +52,7 @@ std::shared_ptr<detail::GroupState> make_group(BackendContext context, std::stri
                                               parent != nullptr ? "new_group" : "factory"),
                        .rank = context.rank});
     } catch (const DistNetworkError& error) {  // of a peer that died, perhaps
-      control->explain(error.failure(), std::chrono::seconds(1));
+      control->resolve_cause(error.failure(), std::chrono::seconds(1));
     } catch (const DistError& error) {
       control->fail(name_not_running(error.failure(), context.members));
     } catch (const std::exception& error) {
@@ -162,20 +162,20 @@ std::vector<int> ranks_of_color(const std::vector<std::string>& entries, int col
 }  // namespace
 
 ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, std::string_view name) {
-  detail::GroupState& state = existing(state_);
+  detail::GroupState& state = require_state(state_);
   state.check_alive();
   Exclusive exclusive(state);
-  return state.keeping_record([&] {
+  return state.with_record_dump([&] {
     if (const auto failure = state.control->failure()) throw_failure(*failure);
     return ProcessGroup(make_subgroup(state, {ranks.begin(), ranks.end()}, name));
   });
 }
 
 ProcessGroup ProcessGroup::split(std::optional<int> color, int key) {
-  detail::GroupState& state = existing(state_);
+  detail::GroupState& state = require_state(state_);
   state.check_alive();
   Exclusive exclusive(state);
-  return state.keeping_record([&]() -> ProcessGroup {
+  return state.with_record_dump([&]() -> ProcessGroup {
     if (const auto failure = state.control->failure()) throw_failure(*failure);
     const std::string mine = color ? fmt::format("{} {}", *color, key) : "none";
     const std::string call = color ? fmt::format("split({}, {})", *color, key) : "split({})";

@@ -38,7 +38,7 @@ void keep_forever(std::shared_ptr<detail::GroupState> state) {
 using Counts = std::span<const std::size_t>;
 
 Work ProcessGroup::submit(const Op& op, CallOptions options) {
-  return existing(state_).submit(op, options);
+  return require_state(state_).submit(op, options);
 }
 Work ProcessGroup::all_reduce(Tensor buffer, ReduceOp op, CallOptions options) {
   return submit(AllReduce{buffer, buffer, op}, options);
@@ -135,46 +135,48 @@ ProcessGroup::~ProcessGroup() {
 }
 
 ProcessGroup::operator bool() const noexcept { return state_ != nullptr; }
-int ProcessGroup::rank() const { return existing(state_).context.rank; }
-int ProcessGroup::size() const { return existing(state_).context.size; }
-const std::string& ProcessGroup::id() const { return existing(state_).context.group; }
-const std::string& ProcessGroup::backend() const { return existing(state_).backend_name; }
-std::string ProcessGroup::description() const { return existing(state_).backend->description(); }
+int ProcessGroup::rank() const { return require_state(state_).context.rank; }
+int ProcessGroup::size() const { return require_state(state_).context.size; }
+const std::string& ProcessGroup::id() const { return require_state(state_).context.group; }
+const std::string& ProcessGroup::backend() const { return require_state(state_).backend_name; }
+std::string ProcessGroup::description() const {
+  return require_state(state_).backend->description();
+}
 bool ProcessGroup::reduces_along_rank_tree() const {
-  return existing(state_).backend->reduces_along_rank_tree();
+  return require_state(state_).backend->reduces_along_rank_tree();
 }
 PlanReport ProcessGroup::plan(const PlanQuery& query) const {
   check_query({.op = query.op, .dtype = query.dtype});
-  return existing(state_).backend->plan(query);
+  return require_state(state_).backend->plan(query);
 }
 const std::vector<Member>& ProcessGroup::members() const {
-  return existing(state_).context.members;
+  return require_state(state_).context.members;
 }
-Store& ProcessGroup::store() const { return *existing(state_).user_store; }
-Duration ProcessGroup::timeout() const { return Duration(existing(state_).timeout.load()); }
+Store& ProcessGroup::store() const { return *require_state(state_).user_store; }
+Duration ProcessGroup::timeout() const { return Duration(require_state(state_).timeout.load()); }
 void ProcessGroup::set_timeout(Duration timeout) {
   if (timeout <= Duration::zero()) throw InvalidArgument("a timeout must be positive");
-  existing(state_).timeout.store(capped(timeout).count());
+  require_state(state_).timeout.store(clamp_timeout(timeout).count());
 }
 Support ProcessGroup::supports(const Query& query) const {
   check_query(query);
-  return existing(state_).backend->supports(query);
+  return require_state(state_).backend->supports(query);
 }
 std::uint64_t ProcessGroup::sequence() const {
-  return existing(state_).collectives.load(std::memory_order_relaxed);
+  return require_state(state_).collectives.load(std::memory_order_relaxed);
 }
 const Failure* ProcessGroup::failure() const {
-  existing(state_).check_not_forked();  // the child has not the memory that holds it
+  require_state(state_).check_not_forked();  // the child has not the memory that holds it
   return state_->control->failure().get();
 }
 
 void ProcessGroup::monitored_barrier(std::optional<Duration> timeout) {
-  detail::GroupState& state = existing(state_);
+  detail::GroupState& state = require_state(state_);
   state.check_alive();
   Exclusive exclusive(state);
-  const Duration limit = capped(timeout.value_or(Duration(state.timeout.load())));
+  const Duration limit = clamp_timeout(timeout.value_or(Duration(state.timeout.load())));
   if (limit <= Duration::zero()) throw InvalidArgument("a timeout must be positive");
-  state.keeping_record([&] {
+  state.with_record_dump([&] {
     if (const auto failure = state.control->failure()) throw_failure(*failure);
     if (const auto failure = state.control->barrier(std::chrono::steady_clock::now() + limit))
       throw_failure(*failure);
@@ -191,10 +193,10 @@ std::size_t ProcessGroup::checked_bytes(std::size_t count, std::size_t element) 
 }
 
 Allocation ProcessGroup::allocate_bytes(std::size_t bytes) {
-  detail::GroupState& state = existing(state_);
+  detail::GroupState& state = require_state(state_);
   state.check_alive();
   Exclusive exclusive(state);
-  return state.keeping_record([&] {
+  return state.with_record_dump([&] {
     if (const auto failure = state.control->failure()) throw_failure(*failure);
     const Deadline deadline = std::chrono::steady_clock::now() + Duration(state.timeout.load());
     // A backend does not notice that a rank left which never came.
@@ -217,14 +219,14 @@ void ProcessGroup::abort(std::string_view why) const noexcept {
 }
 
 void ProcessGroup::shutdown(Duration timeout) {
-  detail::GroupState& state = existing(state_);
+  detail::GroupState& state = require_state(state_);
   state.check_not_forked();
   Exclusive exclusive(state);
   state.shutdown(timeout);
 }
 
 Batch ProcessGroup::batch(CallOptions options) {
-  existing(state_).check_alive();
+  require_state(state_).check_alive();
   return Batch(state_, options);
 }
 

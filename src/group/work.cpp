@@ -153,7 +153,7 @@ void Work::wait() const {
 
 void Work::wait(Duration timeout) const {
   if (!shared_) return;
-  if (!wait_until(*shared_, std::chrono::steady_clock::now() + capped(timeout)))
+  if (!wait_until(*shared_, std::chrono::steady_clock::now() + clamp_timeout(timeout)))
     throw_failure({.code = Code::timed_out,
                    .message = fmt::format("wait({:.3f} s) ended before the op; the op goes on",
                                           std::chrono::duration<double>(timeout).count())});

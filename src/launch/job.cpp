@@ -108,7 +108,7 @@ Job::~Job() {
 LaunchResult Job::run() try {
   if (alone_) start_all(world_);
   if (options_.timeout > Duration::zero()) {
-    deadline_ = steady_clock::now() + capped(options_.timeout);
+    deadline_ = steady_clock::now() + clamp_timeout(options_.timeout);
     signals_.end_by(*deadline_);
   }
   while (phase_ != Phase::done) {
@@ -272,7 +272,7 @@ void Job::note_failure(const Rank& rank) {
   if (is_first) first_failed_ = rank.result.rank;
   if (++failures_ > options_.max_failures && phase_ == Phase::running) stop(SIGTERM);
   if (is_first) {
-    cause_by_ = steady_clock::now() + capped(options_.grace);
+    cause_by_ = steady_clock::now() + clamp_timeout(options_.grace);
     if (rendezvous_) tell_others(rank);
     return;
   }
@@ -331,7 +331,7 @@ void Job::stop(int signal) {
   }
   send_all(signal);
   phase_ = Phase::stopping;
-  deadline_ = steady_clock::now() + capped(options_.grace);
+  deadline_ = steady_clock::now() + clamp_timeout(options_.grace);
 }
 
 void Job::kill_all() {

@@ -96,7 +96,7 @@ Rendezvous::Rendezvous(const MultiHostOptions& hosts, int ranks, std::uint16_t m
       master_port_(master_port),
       name_(fmt::format("pid {} on {}", getpid(), host_name())),
       nonce_(to_hex(random_bytes(8))),
-      deadline_(steady_clock::now() + capped(hosts.timeout)),
+      deadline_(steady_clock::now() + clamp_timeout(hosts.timeout)),
       news_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!news_)
     throw_failure({.code = Code::out_of_resources, .message = "eventfd: " + error_text(errno)});

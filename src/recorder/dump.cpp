@@ -97,7 +97,7 @@ void write_record_file(const std::string& folder, const Images& images) {
 
 }  // namespace
 
-void heed_record_signal() {
+void install_dump_signal() {
   static constexpr std::array<std::pair<std::string_view, int>, 3> kSignals = {
       {{"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"QUIT", SIGQUIT}}};
   static Mutex mutex;

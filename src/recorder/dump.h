@@ -11,7 +11,7 @@ namespace c10d { inline namespace v0 {
 // when a group breaks. C10D_RECORD_SIGNAL: a handler for that signal, which asks for a dump.
 
 // Once per process: installs the handler if the environment names a signal. Throws InvalidArgument.
-void heed_record_signal();
+void install_dump_signal();
 // Whether the signal came since the last call.
 bool take_record_request() noexcept;
 

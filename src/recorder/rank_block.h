@@ -67,7 +67,7 @@ struct alignas(128) RankBlock {
   alignas(64) std::atomic<std::int64_t> heartbeat_ns;  // when the monitor last ran
 
   CallSlot calls[2];
-  Bell bell;  // rung after `presence`, `barriers` and the sequence of a call have changed
+  Doorbell doorbell;  // rung after `presence`, `barriers` and the sequence of a call have changed
   alignas(128) std::atomic<std::uint64_t> next_record;
   Record records[kRecords];
 };

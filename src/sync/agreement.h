@@ -97,8 +97,8 @@ WaitResult wait_for_all(Ranks& ranks, std::uint64_t sequence, const Word& word_o
 // matches(peer) breaks the group unless the peer's call is the same.
 template <class Ranks>
 Entry enter_call(Ranks& ranks, std::uint64_t sequence, bool compares_counts) {
-  // The bell is rung by a wait that takes long, else once the others' calls were looked at: right
-  // after the store it would hold that look up for as long as our cache line travels.
+  // The doorbell is rung by a wait that takes long, else once the others' calls were looked at:
+  // right after the store it would hold that look up for as long as our cache line travels.
   if (!announce_call(ranks, sequence)) return Entry::broken;
   WaitResult result = wait_for_all(
       ranks, sequence, [](auto& slot) -> auto& { return slot.sequence; });

@@ -25,7 +25,7 @@ struct HostMemory {
 
 // Where waiters sleep until flags change. Lies in zeroed memory that ranks share, beside the flags.
 template <class Memory>
-struct BasicBell {
+struct BasicDoorbell {
   typename Memory::template Atomic<std::uint32_t> sleepers;
   typename Memory::template Atomic<std::uint32_t> rings;
 
@@ -35,8 +35,9 @@ struct BasicBell {
   void ring() noexcept {
     if (sleepers.fetch_add(0, std::memory_order_acq_rel) != 0) wake();
   }
-  // The same for a bell that many ranks ring, whose line they would take from each other. A flag
-  // that is stored and fenced comes sooner than one that is exchanged (docs/internals/flags.md).
+  // The same for a doorbell that many ranks ring, whose line they would take from each other. A
+  // flag that is stored and fenced comes sooner than one that is exchanged
+  // (docs/internals/flags.md).
   void ring_shared() noexcept {
     Memory::fence();
     if (sleepers.load(std::memory_order_relaxed) != 0) wake();
@@ -104,8 +105,8 @@ constexpr std::size_t steps_before_reuse(std::size_t step, std::size_t slots) no
 
 // A ring carries frames from one rank to another. `Place` knows where it lies for one of the two:
 // size() and line() in bytes, flag(position), the word at the start of the line at a position,
-// tail(), a word of the receiver's, and bell(), that of the other rank. Positions count the bytes
-// ever put in, so that none comes twice.
+// tail(), a word of the receiver's, and doorbell(), that of the other rank. Positions count the
+// bytes ever put in, so that none comes twice.
 //
 // A frame is a number of lines. It is there once its first word is not zero, which is stored last.
 // What an earlier turn of the ring left in the line behind a frame must not pass for one: that line
@@ -130,7 +131,7 @@ class RingSender {
     fill(head_);
     place_.flag(head_).store(flag, std::memory_order_release);
     head_ += bytes;
-    place_.bell().ring_shared();
+    place_.doorbell().ring_shared();
   }
 
  private:
@@ -155,7 +156,7 @@ class RingReceiver {
     if (tail_ - told_ < place_.size() / 8) return;
     told_ = tail_;
     place_.tail().store(tail_, std::memory_order_release);
-    place_.bell().ring_shared();
+    place_.doorbell().ring_shared();
   }
 
  private:
@@ -172,10 +173,10 @@ struct BasicAnswers {
   typename Memory::template Plain<std::uint32_t> words[limit];
 
   // `before` answers were given before this one.
-  void give(std::uint64_t before, std::uint32_t word, BasicBell<Memory>& bell) noexcept {
+  void give(std::uint64_t before, std::uint32_t word, BasicDoorbell<Memory>& doorbell) noexcept {
     words[before % limit] = word;
     given.store(before + 1, std::memory_order_release);
-    bell.ring_shared();
+    doorbell.ring_shared();
   }
   // Whether there is one more than those `taken` before.
   bool has_more(std::uint64_t taken) const noexcept {

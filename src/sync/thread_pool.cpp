@@ -7,7 +7,7 @@
 
 namespace c10d { inline namespace v0 {
 
-Tasks::~Tasks() {
+ThreadPool::~ThreadPool() {
   {
     MutexLock lock(mutex_);
     ending_ = true;
@@ -16,7 +16,7 @@ Tasks::~Tasks() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-bool Tasks::add(std::function<void()> task) {
+bool ThreadPool::add(std::function<void()> task) {
   {
     MutexLock lock(mutex_);
     if (pending_ == max_pending_) return false;
@@ -34,7 +34,7 @@ bool Tasks::add(std::function<void()> task) {
   return true;
 }
 
-bool Tasks::idle(Deadline deadline) {
+bool ThreadPool::idle(Deadline deadline) {
   if (pending_.load(std::memory_order_acquire) == 0) return true;
   MutexLock lock(mutex_);
   while (pending_ != 0)
@@ -42,7 +42,7 @@ bool Tasks::idle(Deadline deadline) {
   return true;
 }
 
-void Tasks::run() {
+void ThreadPool::run() {
   MutexLock lock(mutex_);
   for (;;) {
     while (!ending_ && queue_.empty()) work_or_end_.wait(mutex_);

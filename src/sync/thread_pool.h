@@ -17,13 +17,13 @@ namespace c10d { inline namespace v0 {
 // Threads for what a library below can only do by blocking. They start when they are needed, up to
 // a limit, and are used again; all signals are blocked in them. With one thread, tasks run in the
 // order in which they came.
-class C10D_API Tasks {
+class C10D_API ThreadPool {
  public:
-  Tasks(std::size_t max_threads, std::size_t max_pending)
+  ThreadPool(std::size_t max_threads, std::size_t max_pending)
       : max_threads_(max_threads), max_pending_(max_pending) {}
-  ~Tasks();
-  Tasks(const Tasks&) = delete;
-  Tasks& operator=(const Tasks&) = delete;
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
 
   // False when max_pending tasks are not done yet, or no thread could be started. A task must not
   // throw.

@@ -62,9 +62,10 @@ WaitResult wait_in_fiber(const WaitContext& context, bool (*ready)(void*), void*
   }
 }
 
-WaitResult sleep_until(const WaitContext& context, Bell& bell, bool (*ready)(void*), void* state) {
+WaitResult sleep_until(const WaitContext& context, Doorbell& doorbell, bool (*ready)(void*),
+                       void* state) {
   for (;;) {
-    if (bell.sleep([&] { return ready(state); }, [&] { return context.control.broken(); }))
+    if (doorbell.sleep([&] { return ready(state); }, [&] { return context.control.broken(); }))
       return WaitResult::ready;
     if (context.control.broken()) return WaitResult::broken;
     if (is_late(context)) return WaitResult::timed_out;
@@ -106,7 +107,8 @@ void SpinBudget::spun_in_vain() noexcept {
   seen_ = now;
 }
 
-WaitResult wait_slowly(const WaitContext& context, Bell& bell, bool (*ready)(void*), void* state) {
+WaitResult wait_slowly(const WaitContext& context, Doorbell& doorbell, bool (*ready)(void*),
+                       void* state) {
   const bool in_fiber = Fiber::running();
   const int its_polls = in_fiber ? WaitPolicy::kFiberPolls : WaitPolicy::kFirstPolls;
   const int first_polls = context.policy.spins() ? its_polls : 0;
@@ -137,7 +139,7 @@ WaitResult wait_slowly(const WaitContext& context, Bell& bell, bool (*ready)(voi
     if (ready(state)) return WaitResult::ready;
     if (const WaitResult end = step(i, kBrokenPeriod); end != WaitResult::ready) return end;
   }
-  return sleep_until(context, bell, ready, state);
+  return sleep_until(context, doorbell, ready, state);
 }
 
 }}  // namespace c10d::v0

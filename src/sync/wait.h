@@ -13,7 +13,7 @@
 
 namespace c10d { inline namespace v0 {
 
-using Bell = BasicBell<HostMemory>;
+using Doorbell = BasicDoorbell<HostMemory>;
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 inline void pause_cpu() noexcept {
@@ -40,7 +40,7 @@ inline void fetch_for_writing(const void* first, std::size_t bytes = 1) noexcept
 // How a wait goes from fast to patient: polls, yields, sleeps. Between two polls lie `pauses` of
 // the CPU: loads without a gap hold up the very line that they wait for (docs/internals/flags.md).
 struct WaitPolicy {
-  static constexpr int kFirstPolls = 64;  // of whoever spins, before it rings its own bell
+  static constexpr int kFirstPolls = 64;  // of whoever spins, before it rings its own doorbell
   // The same in a fiber, 40 us, although others of its thread wait meanwhile: beside a thread that
   // computes a nap and what wakes from it take longer than the peer's next piece.
   static constexpr int kFiberPolls = 1024;
@@ -84,17 +84,19 @@ struct WaitContext {
   const WaitPolicy& policy;
   const Control& control;
   Deadline deadline;
-  Bell* own = nullptr;  // rung before this thread gives its CPU away: a peer may sleep on our flag
+  Doorbell* own =
+      nullptr;  // rung before this thread gives its CPU away: a peer may sleep on our flag
   bool elsewhere = false;  // who makes it ready has a CPU, and nobody needs this one meanwhile
 };
 
-WaitResult wait_slowly(const WaitContext& context, Bell& bell, bool (*ready)(void*), void* state);
+WaitResult wait_slowly(const WaitContext& context, Doorbell& doorbell, bool (*ready)(void*),
+                       void* state);
 
-// Returns when `ready()`, when the group is broken, or when the deadline has passed. `bell` belongs
-// to the rank that makes it ready. In a fiber it lets other fibers run instead of blocking. A sleep
-// lasts at most a millisecond: the group may break, and deadlines pass, without a ring.
+// Returns when `ready()`, when the group is broken, or when the deadline has passed. `doorbell`
+// belongs to the rank that makes it ready. In a fiber it lets other fibers run instead of blocking.
+// A sleep lasts at most a millisecond: the group may break, and deadlines pass, without a ring.
 template <class Ready>
-WaitResult wait_until(const WaitContext& context, Bell& bell, Ready&& ready) {
+WaitResult wait_until(const WaitContext& context, Doorbell& doorbell, Ready&& ready) {
   if (ready()) return WaitResult::ready;
   const int polls = context.policy.spins() ? WaitPolicy::kInlinePolls : 0;
   for (int i = 0; i < polls; ++i) {
@@ -103,7 +105,7 @@ WaitResult wait_until(const WaitContext& context, Bell& bell, Ready&& ready) {
   }
   using Callable = std::remove_reference_t<Ready>;
   return wait_slowly(
-      context, bell, [](void* state) -> bool { return (*static_cast<Callable*>(state))(); },
+      context, doorbell, [](void* state) -> bool { return (*static_cast<Callable*>(state))(); },
       const_cast<void*>(static_cast<const void*>(std::addressof(ready))));
 }
 

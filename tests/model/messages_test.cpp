@@ -5,7 +5,7 @@
 namespace c10d::model { namespace {
 
 template <class Ready>
-bool await_mail(BasicBell<Memory>& mailbox, Ready ready) {
+bool await_mail(BasicDoorbell<Memory>& mailbox, Ready ready) {
   return sleep_until(mailbox, ready, [] {});
 }
 
@@ -15,8 +15,8 @@ struct RingMemory {
   std::vector<Word<std::uint64_t>> flags;
   std::vector<Cell<std::uint64_t>> data;
   Word<std::uint64_t> tail;
-  BasicBell<Memory> mailboxes[2];
-  BasicBell<Memory> nobody;
+  BasicDoorbell<Memory> mailboxes[2];
+  BasicDoorbell<Memory> nobody;
 };
 
 struct ModelFlag {
@@ -35,7 +35,7 @@ class ModelPlace {
       : memory_(&memory), rank_(rank), fault_(fault) {}
   std::size_t line() const { return fault_.no_free_line ? 0 : 1; }
   std::size_t size() const { return memory_->flags.size() * (rarely() ? 8 : 1); }
-  BasicBell<Memory>& bell() const {
+  BasicDoorbell<Memory>& doorbell() const {
     return fault_.no_ring ? memory_->nobody : memory_->mailboxes[1 - rank_];
   }
   Word<std::uint64_t>& tail() const { return memory_->tail; }
@@ -141,7 +141,7 @@ TEST(Ring, MutantsAreFound) {
 struct Mail {
   Word<std::uint64_t> offered;
   BasicAnswers<Memory, 1> answers;
-  BasicBell<Memory> mailbox[2];
+  BasicDoorbell<Memory> mailbox[2];
   Cell<std::uint64_t> data;
 };
 
@@ -197,7 +197,7 @@ struct SharedBlock {
   Word<std::uint64_t> targets[kChunks];
   Cell<std::uint64_t> output[kChunks];
   Word<std::uint64_t> taken;
-  BasicBell<Memory> mailbox[2];
+  BasicDoorbell<Memory> mailbox[2];
 };
 constexpr std::size_t kNoChunk = BasicShare<Memory>::kNone;
 

@@ -234,7 +234,7 @@ TEST(GivingUp, LeavesNobodyWhoWritesBehind) {
   expect_found(run_abandoned({.no_exit_sync = true}), "while another may use it");
 }
 
-TEST(Bell, NoWakeUpIsLost) {
+TEST(Doorbell, NoWakeUpIsLost) {
   for (const int deaths : {0, 1}) {
     const Verdict two = run({.threads = 2, .deaths = deaths}, {}, 2, one_shot);
     EXPECT_EQ(two.problem, "");
@@ -250,7 +250,7 @@ bool two_steps(ModelRound& round, std::uint32_t epoch) {
   return in_steps(round, epoch, 2, ModelRound::kEveryRank);
 }
 
-TEST(Bell, NoWakeUpOfAStepIsLost) {
+TEST(Doorbell, NoWakeUpOfAStepIsLost) {
   const Verdict verdict = run({.threads = 2}, {}, 1, two_steps);
   EXPECT_EQ(verdict.problem, "");
   EXPECT_GT(verdict.states, 5000u);

@@ -45,7 +45,7 @@ inline void expect_found(const Verdict& verdict, const char* text) {
 
 // What ranks share, as native::RankLines and staging.
 struct Lines {
-  BasicBell<Memory> bell;
+  BasicDoorbell<Memory> doorbell;
   BasicEntry<Memory> entries[2];
   using Steps = BasicSteps<Memory>;
   // As Team::join() leaves them.
@@ -56,9 +56,9 @@ struct Lines {
   Cell<std::uint64_t> input, output;  // registered memory
 };
 
-// As wait_until(): looks, rings its own bell, sleeps.
+// As wait_until(): looks, rings its own doorbell, sleeps.
 template <class Ready, class Ring>
-bool sleep_until(BasicBell<Memory>& bell, Ready ready, Ring ring_own) {
+bool sleep_until(BasicDoorbell<Memory>& doorbell, Ready ready, Ring ring_own) {
   const Part seen = begin();
   if (seen == Part::over) return !stopped();
   bool over = false;
@@ -73,7 +73,7 @@ bool sleep_until(BasicBell<Memory>& bell, Ready ready, Ring ring_own) {
   }
   while (!over) {
     if (broken() || stopped()) return false;
-    over = bell.sleep(ready, [] { return broken(); });
+    over = doorbell.sleep(ready, [] { return broken(); });
     if (!over) again();
   }
   end();
@@ -155,7 +155,7 @@ class ModelRound {
   }
   template <class Ready>
   bool await(int peer, Ready ready) {
-    return sleep_until(lines(peer).bell, ready, [this] { ring(); });
+    return sleep_until(lines(peer).doorbell, ready, [this] { ring(); });
   }
 
   // First for ranks on this one's CPU. Here even ranks share one, and so do odd ones.
@@ -180,7 +180,7 @@ class ModelRound {
   }
   void ring() {
     if (!sleeps() || fault_.no_ring || begin() == Part::over) return;
-    lines(rank_).bell.ring();
+    lines(rank_).doorbell.ring();
     end();
   }
 

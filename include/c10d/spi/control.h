@@ -68,7 +68,7 @@ class C10D_API Control {
   virtual Failure timed_out(const Call& call, std::string_view phase) = 0;
   // Waits up to `patience` to learn why a peer stopped answering, since a death is noticed moments
   // later. Then breaks the group with that, or with `otherwise`, and returns what broke it.
-  virtual std::shared_ptr<const Failure> explain(Failure otherwise, Duration patience) = 0;
+  virtual std::shared_ptr<const Failure> resolve_cause(Failure otherwise, Duration patience) = 0;
 };
 
 }}  // namespace c10d::v0

@@ -67,8 +67,8 @@ GlooBackend::GlooBackend(BackendContext context, std::shared_ptr<gloo::transport
     : context_(std::move(context)),
       device_(std::move(device)),
       sent_(static_cast<std::size_t>(context_.size)),
-      collectives_(std::make_unique<Tasks>(1, kMaxPendingCollectives)),
-      messages_(std::make_unique<Tasks>(kMaxPendingMessages, kMaxPendingMessages)) {
+      collectives_(std::make_unique<ThreadPool>(1, kMaxPendingCollectives)),
+      messages_(std::make_unique<ThreadPool>(kMaxPendingMessages, kMaxPendingMessages)) {
   if (context_.size == 1) return;
   if (!device_) device_ = make_gloo_device(context_);
   mesh_ = connect_mesh(context_, device_, std::chrono::steady_clock::now() + context_.timeout);
@@ -97,7 +97,7 @@ GlooBackend::FailurePtr GlooBackend::guarded(const Call& call, F&& body) try {
   } catch (const gloo::IoException& error) {
     failure = lost_connection(call, error.what());
   } catch (const std::exception& error) {
-    failure = thrown(error, "gloo");
+    failure = failure_from_exception(error, "gloo");
     failure.rank = context_.rank;
   }
   close_connections();  // the mesh is of no use any more, and other waits on it must end
@@ -106,9 +106,9 @@ GlooBackend::FailurePtr GlooBackend::guarded(const Call& call, F&& body) try {
   failure.group = context_.group;
   failure.op = to_string(kind_of(call.op));
   failure.sequence = call.sequence;
-  return context_.control->explain(std::move(failure), kPatience);
+  return context_.control->resolve_cause(std::move(failure), kPatience);
 } catch (const std::exception& error) {
-  return context_.control->fail(thrown(error, "gloo"));
+  return context_.control->fail(failure_from_exception(error, "gloo"));
 }
 
 // Gloo names an address: which rank was there is known of a message only.
@@ -153,7 +153,7 @@ GlooBackend::FailurePtr GlooBackend::run_collective(const Call& call) try {
     scratch_.release();
   });
 } catch (const std::exception& error) {
-  return context_.control->fail(thrown(error, "gloo"));
+  return context_.control->fail(failure_from_exception(error, "gloo"));
 }
 
 Work GlooBackend::launch_collective(const Call& call) {

@@ -58,8 +58,8 @@ class GlooBackend : public Backend {
   Scratch scratch_;
   std::atomic<bool> closed_ = false;
   std::thread closer_;
-  std::unique_ptr<Tasks> collectives_;
-  std::unique_ptr<Tasks> messages_;
+  std::unique_ptr<ThreadPool> collectives_;
+  std::unique_ptr<ThreadPool> messages_;
 };
 
 }}  // namespace c10d::v0

@@ -152,7 +152,7 @@ FailurePtr Collectives::run(const Call& call) try {
     return transfers_->library_error(call, error.what());
   }
 } catch (const std::exception& error) {
-  return context_.control->fail(thrown(error, "mpi"));
+  return context_.control->fail(failure_from_exception(error, "mpi"));
 }
 
 // Breaks the group at the call's deadline. In a broken group it does not wait.

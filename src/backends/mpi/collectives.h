@@ -46,7 +46,7 @@ class Collectives {
   Channel channel_;
   const std::shared_ptr<Transfers> transfers_;
   const std::shared_ptr<Unfinished> unfinished_;  // the async ones
-  Tasks thread_;                                  // theirs: last, since they use the rest
+  ThreadPool thread_;                             // theirs: last, since they use the rest
 };
 
 // If MPI holds one of the ops, its thread and what it uses are kept for good.

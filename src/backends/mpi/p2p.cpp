@@ -35,7 +35,7 @@ void give_up(std::unique_ptr<Message> message) {
 }
 
 Transfers::Transfers(const BackendContext& context)
-    : context_(context), crowded_(has_more_ranks_than_cpus(context)) {}
+    : context_(context), oversubscribed_(has_more_ranks_than_cpus(context)) {}
 
 void Transfers::give_up_all() {
   std::list<std::unique_ptr<Transfer>> left;
@@ -53,7 +53,7 @@ void Transfers::give_up_all() {
 }
 
 void Transfers::pause() const {
-  if (crowded_) sched_yield();
+  if (oversubscribed_) sched_yield();
 }
 
 bool Transfers::is_over(const Call& call, FailurePtr& failure) {
@@ -183,7 +183,7 @@ FailurePtr Transfers::library_error(const Call& call, const char* what) {
                   .group = context_.group,
                   .op = std::string(to_string(kind_of(call.op))),
                   .sequence = call.sequence};
-  return context_.control->explain(std::move(failure), std::chrono::milliseconds(300));
+  return context_.control->resolve_cause(std::move(failure), std::chrono::milliseconds(300));
 }
 
 }}  // namespace c10d::v0

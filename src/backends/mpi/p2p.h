@@ -58,7 +58,7 @@ class Transfers : public std::enable_shared_from_this<Transfers> {
   FailurePtr failure_of(const Call& call, const Message& message);
 
   BackendContext context_;
-  const bool crowded_;  // more ranks than CPUs here: a wait gives the CPU away
+  const bool oversubscribed_;  // more ranks than CPUs here: a wait gives the CPU away
   Mutex mutex_;
   std::list<std::unique_ptr<Transfer>> transfers_ C10D_GUARDED_BY(mutex_);
   bool watched_ C10D_GUARDED_BY(mutex_) = false;  // by the progress thread

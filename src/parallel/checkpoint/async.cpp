@@ -38,7 +38,7 @@ class AsyncSaver::State {
  public:
   State(ProcessGroup& group, std::string directory, SaveOptions options)
       : user_group_(group),
-        group_(twin_of(group, "checkpoint")),
+        group_(duplicate_group(group, "checkpoint")),
         job_(group_, std::move(directory), options, real_file_system()),
         write_timeout_(options.timeout) {
     job_.lock();

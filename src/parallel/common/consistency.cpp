@@ -13,7 +13,7 @@
 
 namespace c10d { inline namespace v0 { namespace parallel {
 
-ProcessGroup twin_of(ProcessGroup& group, std::string_view name) {
+ProcessGroup duplicate_group(ProcessGroup& group, std::string_view name) {
   std::vector<int> ranks(static_cast<std::size_t>(group.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   return group.new_group(ranks, name);

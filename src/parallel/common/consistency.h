@@ -15,7 +15,7 @@ namespace c10d { inline namespace v0 { namespace parallel {
 std::uint64_t hash_bytes(std::span<const std::byte> bytes) noexcept;
 
 // Collective: a group of the same ranks, for a thread of the caller's own.
-ProcessGroup twin_of(ProcessGroup& group, std::string_view name);
+ProcessGroup duplicate_group(ProcessGroup& group, std::string_view name);
 
 // Collective: throws a mismatch on every rank that names the first difference unless `list` and
 // `options`, a line of text, are the same everywhere and right by check_list(). `problem`: what

@@ -60,7 +60,7 @@ std::string text_of(const ReducerOptions& options) {
 ProcessGroup own_group(ProcessGroup& group, std::span<const ParamSpec> params,
                        const ReducerOptions& options) {
   agree_on_parameters(group, "Reducer", params, text_of(options), problem_of(params, options));
-  return twin_of(group, "reducer");
+  return duplicate_group(group, "reducer");
 }
 
 }  // namespace

@@ -23,9 +23,9 @@ GradientSums::GradientSums(ProcessGroup& group, ProcessGroup* replicas, const Fs
                            int shards)
     : users_(group),
       users_replicas_(replicas),
-      group_(twin_of(group, "fsdp")),
+      group_(duplicate_group(group, "fsdp")),
       wire_(options.reduce) {
-  if (replicas) replicas_ = twin_of(*replicas, "fsdp");
+  if (replicas) replicas_ = duplicate_group(*replicas, "fsdp");
   if (options.mode != ReduceMode::reproducible) return;
   tree_.emplace(group_, shards);
   if (replicas) replica_tree_.emplace(replicas_, replicas_.size());

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "c10d/parallel/fsdp.h"
-#include "src/parallel/common/task_queue.h"
+#include "src/parallel/common/serial_executor.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
 
@@ -41,7 +41,7 @@ class GradientSums {
   ProcessGroup group_, replicas_;
   std::optional<TreeSum> tree_, replica_tree_;
   DType wire_;
-  TaskQueue queue_;  // last: it uses all of the above
+  SerialExecutor queue_;  // last: it uses all of the above
 };
 
 }}}  // namespace c10d::v0::parallel

@@ -12,12 +12,12 @@ namespace c10d { inline namespace v0 { namespace parallel {
 // Messages. Backends bound the ops that may be pending in a group; gloo does at 256.
 constexpr std::size_t kMaxOutgoing = 32, kMaxIncoming = 64;
 
-void Mail::abort(const Action& action, std::string_view why) const {
+void ActivationExchange::abort(const Action& action, std::string_view why) const {
   group_.abort(
       fmt::format("pipeline step: rank {}, {}: {}", group_.rank(), to_string(action), why));
 }
 
-Duration Mail::left(const Action& next) const {
+Duration ActivationExchange::left(const Action& next) const {
   const auto now = Clock::now();
   if (now >= deadline_)
     throw_failure({.code = Code::timed_out,
@@ -28,11 +28,11 @@ Duration Mail::left(const Action& next) const {
   return std::chrono::duration_cast<Duration>(deadline_ - now);
 }
 
-CallOptions Mail::options(const Address& address) const {
+CallOptions ActivationExchange::options(const Address& address) const {
   return {.async = true, .timeout = left(address.action), .stream = nullptr};
 }
 
-void Mail::expect(std::span<const Address> from) {
+void ActivationExchange::expect(std::span<const Address> from) {
   for (const Address& each : from) {
     Message& message = incoming_[each.tag];
     message.address = each;
@@ -41,7 +41,7 @@ void Mail::expect(std::span<const Address> from) {
   advance();
 }
 
-void Mail::expect_like(std::uint32_t tag, const Activation& sent) {
+void ActivationExchange::expect_like(std::uint32_t tag, const Activation& sent) {
   {
     const std::lock_guard lock(mutex_);
     Message& message = incoming_.at(tag);
@@ -51,7 +51,7 @@ void Mail::expect_like(std::uint32_t tag, const Activation& sent) {
   advance();
 }
 
-void Mail::advance() {
+void ActivationExchange::advance() {
   Begun begun;
   do {
     begun.clear();
@@ -74,7 +74,7 @@ void Mail::advance() {
   } while (!begun.empty());
 }
 
-void Mail::advance(Queue& queue, Begun& begun) {
+void ActivationExchange::advance(Queue& queue, Begun& begun) {
   while (!queue.empty() && queue.front()->is_posted && queue.front()->work.done())
     queue.pop_front();
   const std::size_t window = std::max<std::size_t>(1, kMaxIncoming / queues_.size());
@@ -97,7 +97,7 @@ void Mail::advance(Queue& queue, Begun& begun) {
   }
 }
 
-void Mail::read_header(Message& message) const {
+void ActivationExchange::read_header(Message& message) const {
   std::optional<Activation> activation = make_activation(message.header, limit_);
   if (!activation)
     throw_failure(
@@ -111,7 +111,7 @@ void Mail::read_header(Message& message) const {
   message.activation = *std::move(activation);
 }
 
-Activation Mail::take(std::uint32_t tag) {
+Activation ActivationExchange::take(std::uint32_t tag) {
   Message& message = incoming_.at(tag);
   for (bool has_arrived = false; !has_arrived;) {
     static_cast<void>(left(message.address.action));
@@ -126,7 +126,7 @@ Activation Mail::take(std::uint32_t tag) {
   return std::move(message.activation);
 }
 
-void Mail::send(const Address& to, Activation activation) {
+void ActivationExchange::send(const Address& to, Activation activation) {
   std::erase_if(outgoing_, [](const auto& entry) {
     return entry.second.header_work.done() && entry.second.work.done();
   });
@@ -143,7 +143,7 @@ void Mail::send(const Address& to, Activation activation) {
   message.work = group_.isend(message.activation.data, to.peer, tag, options(to));
 }
 
-void Mail::settle(std::uint32_t tag) {
+void ActivationExchange::settle(std::uint32_t tag) {
   const auto message = outgoing_.find(tag);
   if (message == outgoing_.end()) return;
   message->second.header_work.wait();
@@ -151,11 +151,11 @@ void Mail::settle(std::uint32_t tag) {
   outgoing_.erase(message);
 }
 
-void Mail::settle_all() {
+void ActivationExchange::settle_all() {
   while (!outgoing_.empty()) settle(outgoing_.begin()->first);
 }
 
-void Mail::close() noexcept {
+void ActivationExchange::close() noexcept {
   {
     const std::lock_guard lock(mutex_);
     is_open_ = false;

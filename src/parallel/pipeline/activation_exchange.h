@@ -27,11 +27,11 @@ struct Address {
 // wanted, the group can always take the next one.
 //
 // The calls come from one thread; each goes to the group under a lock that the callbacks share.
-class Mail : public std::enable_shared_from_this<Mail> {
+class ActivationExchange : public std::enable_shared_from_this<ActivationExchange> {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Mail(ProcessGroup& group, std::size_t limit, Clock::time_point deadline)
+  ActivationExchange(ProcessGroup& group, std::size_t limit, Clock::time_point deadline)
       : group_(group), limit_(limit), deadline_(deadline) {}
 
   // Once, before all else: what will come, that of each peer in the order in which it is sent.

@@ -95,7 +95,8 @@ namespace {
 // One pass over the actions of a rank.
 class StepRun {
  public:
-  StepRun(const Pipeline::State& state, Mail& mail) : state_(state), mail_(mail) {}
+  StepRun(const Pipeline::State& state, ActivationExchange& exchange)
+      : state_(state), exchange_(exchange) {}
 
   void run() {
     expect_all();
@@ -106,7 +107,7 @@ class StepRun {
         if (!reduced_.contains(index)) perform({index, ActionKind::reduce_grad, -1});
       for (const TiedWeight& tied : state_.options.tied) add_tied(tied);
     }
-    mail_.settle_all();
+    exchange_.settle_all();
     // No rank takes the step for done that fails on another.
     state_.group.barrier(left());
   }
@@ -115,7 +116,7 @@ class StepRun {
   const Action& action() const noexcept { return action_; }
 
  private:
-  CallOptions left() const { return {.timeout = mail_.left(action_)}; }
+  CallOptions left() const { return {.timeout = exchange_.left(action_)}; }
 
   void perform(const Action& action) {
     action_ = action;
@@ -137,14 +138,14 @@ class StepRun {
                  if (to.peer == state_.group.rank()) all.push_back({rank, to.tag, action});
                });
       }
-    mail_.expect(all);
+    exchange_.expect(all);
   }
 
   void execute(const Action& action) {
     Stage& stage = *state_.stages.at(action.stage);
     const auto into = state_.graph.into(action.stage), out_of = state_.graph.out_of(action.stage);
     const auto receive = [&](const Address& from) {
-      held_.emplace(from.tag, mail_.take(from.tag));
+      held_.emplace(from.tag, exchange_.take(from.tag));
     };
     switch (action.kind) {
       case ActionKind::forward:
@@ -166,14 +167,14 @@ class StepRun {
       case ActionKind::send_f:
         return across(out_of, action, 0, [&](const Address& to) {
           Activation activation = take_held(to.tag);
-          if (state_.facts.trains) mail_.expect_like(to.tag + kGradientTag, activation);
-          mail_.send(to, std::move(activation));
+          if (state_.facts.trains) exchange_.expect_like(to.tag + kGradientTag, activation);
+          exchange_.send(to, std::move(activation));
         });
       case ActionKind::recv_f:
         return across(into, action, 0, receive);
       case ActionKind::send_b:
         return across(into, action, kGradientTag,
-                      [&](const Address& to) { mail_.send(to, take_held(to.tag)); });
+                      [&](const Address& to) { exchange_.send(to, take_held(to.tag)); });
       case ActionKind::recv_b:
         return across(out_of, action, kGradientTag, receive);
     }
@@ -228,7 +229,7 @@ class StepRun {
   void backward_input(Stage& stage, const Action& action) {
     std::vector<Activation> gradients;
     for (const int edge : state_.graph.out_of(action.stage)) {
-      mail_.settle(tag(edge, action.micro_batch, 0));
+      exchange_.settle(tag(edge, action.micro_batch, 0));
       gradients.push_back(take_held(tag(edge, action.micro_batch, kGradientTag)));
     }
     std::vector<Activation> results = stage.backward_input(action.micro_batch, gradients);
@@ -294,7 +295,7 @@ class StepRun {
   }
 
   const Pipeline::State& state_;
-  Mail& mail_;
+  ActivationExchange& exchange_;
   Action action_;
   // By tag: activations and gradients between the action that made or received them and the one
   // that uses or sends them.
@@ -310,16 +311,17 @@ void Pipeline::step(std::optional<Duration> timeout) {
   const Duration bound = timeout.value_or(state_->group.timeout());
   constexpr Duration kLongest = std::chrono::hours(24 * 365);
   if (bound <= Duration::zero()) throw InvalidArgument("a timeout must be positive");
-  const auto mail = std::make_shared<Mail>(state_->group, state_->options.activation_limit,
-                                           Mail::Clock::now() + std::min(bound, kLongest));
-  StepRun run(*state_, *mail);
+  const auto exchange = std::make_shared<ActivationExchange>(
+      state_->group, state_->options.activation_limit,
+      ActivationExchange::Clock::now() + std::min(bound, kLongest));
+  StepRun run(*state_, *exchange);
   const auto fail = [&](std::string_view what) {
-    mail->abort(run.action(), what);
-    mail->close();
+    exchange->abort(run.action(), what);
+    exchange->close();
   };
   try {
     run.run();
-    mail->close();
+    exchange->close();
   } catch (const std::exception& error) {
     fail(error.what());
     throw;

@@ -239,7 +239,7 @@ TEST_P(ControlPlanes, ARankThatDoesNotEnterIsNamed) {
   run(3, [&](ControlPlane& plane, int rank) {
     if (rank == 1) {
       failed.wait();
-      EXPECT_EQ(plane.explain({.code = Code::corrupt}, kLong)->code, Code::timed_out);
+      EXPECT_EQ(plane.resolve_cause({.code = Code::corrupt}, kLong)->code, Code::timed_out);
       return;
     }
     const Made made(plane, 3, all_reduce_of(4), 1, milliseconds(0));
@@ -373,7 +373,7 @@ TEST_P(ControlPlanes, LongTextsAreCutNotSpilt) {
                   .message = std::string(100000, 'm'),
                   .host = std::string(1000, 'h'),
                   .op = "op"});
-    const Cause cause = plane.explain({.code = Code::link_lost}, kLong);
+    const Cause cause = plane.resolve_cause({.code = Code::link_lost}, kLong);
     EXPECT_EQ(cause->code, Code::corrupt);
     EXPECT_TRUE(cause->message.starts_with("mmmm"));
     EXPECT_EQ(cause->message.find_first_not_of('m'), cause->message.npos);
@@ -389,12 +389,13 @@ TEST_P(ControlPlanes, ExplainPrefersEvidence) {
       plane.fail({.code = Code::peer_died, .message = "evidence", .rank = 1});
     } else {
       explaining.count_down();
-      EXPECT_EQ(plane.explain({.code = Code::link_lost}, kLong)->message, "evidence");
+      EXPECT_EQ(plane.resolve_cause({.code = Code::link_lost}, kLong)->message, "evidence");
     }
   });
   run(1, [&](ControlPlane& plane, int) {
-    EXPECT_EQ(plane.explain({.code = Code::link_lost, .message = "else"}, milliseconds(5))->message,
-              "else");
+    EXPECT_EQ(
+        plane.resolve_cause({.code = Code::link_lost, .message = "else"}, milliseconds(5))->message,
+        "else");
   });
 }
 

@@ -74,18 +74,18 @@ bool breaks_when_the_sender_leaves(const std::array<Plane, 2>& planes) {
 }
 
 // Rank 0 has no room for a thread; rank 1 learns why rank 0 does not come.
-TEST(Joining, AThreadThatCannotStartIsANamedErrorOnEveryRank) {
+TEST(GroupFormation, AThreadThatCannotStartIsANamedErrorOnEveryRank) {
   const auto store = make_hash_store(1h);
   const auto options_of = [&](int rank) {
     return ControlOptions{.rank = rank, .size = 2, .group = "g", .members = {}, .store = store};
   };
   const ControlOptions first = options_of(0), second = options_of(1);
-  Joining joining(first);
+  GroupFormation formation(first);
   const auto thrown =
-      joining.attempt([] { throw std::system_error(EAGAIN, std::generic_category()); });
+      formation.attempt([] { throw std::system_error(EAGAIN, std::generic_category()); });
   ASSERT_NE(thrown, nullptr);
-  const Failure mine = *joining.fail(*thrown);
-  const auto theirs = Joining(second).failure();
+  const Failure mine = *formation.fail(*thrown);
+  const auto theirs = GroupFormation(second).failure();
   ASSERT_NE(theirs, nullptr);
   for (const Failure& failure : {mine, *theirs}) {
     EXPECT_EQ(failure.code, Code::out_of_resources);
@@ -95,7 +95,7 @@ TEST(Joining, AThreadThatCannotStartIsANamedErrorOnEveryRank) {
 }
 
 // Its ranks have other numbers there: one that is no member has none here.
-TEST(Joining, AFailureOfTheParentEndsItInTheGroupsOwnWords) {
+TEST(GroupFormation, AFailureOfTheParentEndsItInTheGroupsOwnWords) {
   for (const int culprit : {0, 1}) {
     const auto planes = make_both(make_hash_store(1h));
     const ControlOptions options{.rank = 0,
@@ -105,10 +105,10 @@ TEST(Joining, AFailureOfTheParentEndsItInTheGroupsOwnWords) {
                                  .store = make_hash_store(1h),
                                  .parent = planes[1].get(),
                                  .parent_ranks = {1}};
-    Joining joining(options);
-    EXPECT_EQ(joining.failure(), nullptr);
+    GroupFormation formation(options);
+    EXPECT_EQ(formation.failure(), nullptr);
     planes[1]->fail({.code = Code::revoked, .message = "enough", .rank = culprit});
-    const auto failure = joining.failure();
+    const auto failure = formation.failure();
     ASSERT_NE(failure, nullptr);
     EXPECT_EQ(failure->code, Code::revoked);
     EXPECT_EQ(failure->rank, culprit == 1 ? 0 : -1);

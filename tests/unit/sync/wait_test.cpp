@@ -28,7 +28,7 @@ class BreakableControl final : public Control {
     return nullptr;
   }
   Failure timed_out(const Call&, std::string_view) override { return {}; }
-  std::shared_ptr<const Failure> explain(Failure, Duration) override { return nullptr; }
+  std::shared_ptr<const Failure> resolve_cause(Failure, Duration) override { return nullptr; }
 
  private:
   std::atomic<bool> broken_{false};
@@ -40,7 +40,7 @@ constexpr std::chrono::seconds kLong{30};
 class WaitWith : public testing::TestWithParam<WaitPolicy> {
  protected:
   BreakableControl control_;
-  Bell bell_{};
+  Doorbell doorbell_{};
 };
 
 TEST_P(WaitWith, ReturnsWhenTheFlagComes) {
@@ -49,17 +49,17 @@ TEST_P(WaitWith, ReturnsWhenTheFlagComes) {
     for (int i = 1; i <= 200; ++i) {
       while (flag.load(std::memory_order_acquire) != 2 * i - 1) std::this_thread::yield();
       flag.store(2 * i, std::memory_order_release);
-      bell_.ring();
+      doorbell_.ring();
     }
   });
   for (int i = 1; i <= 200; ++i) {
     flag.store(2 * i - 1, std::memory_order_release);
-    ASSERT_EQ(wait_until({GetParam(), control_, in(kLong)}, bell_,
+    ASSERT_EQ(wait_until({GetParam(), control_, in(kLong)}, doorbell_,
                          [&] { return flag.load(std::memory_order_acquire) == 2 * i; }),
               WaitResult::ready);
   }
   setter.join();
-  EXPECT_EQ(bell_.sleepers.load(), 0u);
+  EXPECT_EQ(doorbell_.sleepers.load(), 0u);
 }
 
 TEST_P(WaitWith, ReturnsWhenTheGroupBreaks) {
@@ -69,7 +69,7 @@ TEST_P(WaitWith, ReturnsWhenTheGroupBreaks) {
     control_.fail({});
   });
   bool first = true;
-  EXPECT_EQ(wait_until({GetParam(), control_, in(kLong)}, bell_,
+  EXPECT_EQ(wait_until({GetParam(), control_, in(kLong)}, doorbell_,
                        [&] {
                          if (std::exchange(first, false)) waiting.count_down();
                          return false;
@@ -81,7 +81,7 @@ TEST_P(WaitWith, ReturnsWhenTheGroupBreaks) {
 TEST_P(WaitWith, ReturnsAtTheDeadline) {
   const auto start = steady_clock::now();
   const std::chrono::milliseconds limit(30);
-  EXPECT_EQ(wait_until({GetParam(), control_, start + limit}, bell_, [] { return false; }),
+  EXPECT_EQ(wait_until({GetParam(), control_, start + limit}, doorbell_, [] { return false; }),
             WaitResult::timed_out);
   EXPECT_GE(steady_clock::now() - start, limit);
 }
@@ -89,7 +89,7 @@ TEST_P(WaitWith, ReturnsAtTheDeadline) {
 // Two that sleep in turn, and each rings only at its next wait: as long as no ring is lost, a round
 // costs two wake-ups and not the longest sleep.
 TEST_P(WaitWith, RingsItsOwnBellBeforeItBlocks) {
-  Bell bells[2] = {};
+  Doorbell bells[2] = {};
   std::atomic<int> flags[2] = {};
   const auto play = [&](int me) {
     for (int i = 1; i <= 100; ++i) {
@@ -110,12 +110,12 @@ INSTANTIATE_TEST_SUITE_P(Policies, WaitWith,
 
 TEST(Wait, InAFiberLetsOthersRun) {
   BreakableControl control;
-  Bell bell{};
+  Doorbell doorbell{};
   const WaitPolicy policy = wait_policy(1, 1);
   bool flag = false;
   WaitResult result = WaitResult::broken;
   Fiber waiter([&] {
-    result = wait_until({policy, control, in(kLong)}, bell, [&] { return flag; });
+    result = wait_until({policy, control, in(kLong)}, doorbell, [&] { return flag; });
   });
   EXPECT_EQ(waiter.resume(), Poll::busy);
   EXPECT_EQ(waiter.resume(), Poll::idle);

@@ -51,14 +51,15 @@ Pieces Round::cut_one_way(const Choice& choice, std::size_t bytes, bool stages,
   constexpr std::size_t kMostAhead = std::size_t{16} << 10;
   const std::size_t places = team_.layout().half_bytes() / 4;
   Choice finer = choice;
-  if (!team_.crowded()) finer.chunk = one_way_chunk(choice.chunk, round_up(bytes) * width);
+  if (!team_.oversubscribed()) finer.chunk = one_way_chunk(choice.chunk, round_up(bytes) * width);
   Pieces pieces = cut(finer, bytes, width);
   const std::size_t span = pieces.bytes * std::min(pieces.count, kSlots) * width;
   const auto first_of = [&](std::uint32_t epoch) {
     return span >= kLeastMoved && span <= places ? epoch / 2 % (places / span) * span : 0;
   };
   pieces.first = first_of(epoch_);
-  if (stages && !team_.crowded()) ahead_ = {first_of(epoch_ + 1), std::min(span, kMostAhead)};
+  if (stages && !team_.oversubscribed())
+    ahead_ = {first_of(epoch_ + 1), std::min(span, kMostAhead)};
   return pieces;
 }
 
@@ -76,12 +77,13 @@ template <class Ready>
 bool Round::await_peers(Ready ready, const char* phase) {
   // Where ranks share CPUs, every flag was rung for already.
   WaitContext context{team_.policy(), team_.control(), call_.deadline,
-                      team_.crowded() ? nullptr : &team_.lines(rank()).bell};
+                      team_.oversubscribed() ? nullptr : &team_.lines(rank()).doorbell};
   const auto await = [&](int peer) {
     return settle(
-        wait_until(context, team_.lines(peer).bell, [&]() noexcept { return ready(peer); }), phase);
+        wait_until(context, team_.lines(peer).doorbell, [&]() noexcept { return ready(peer); }),
+        phase);
   };
-  if (team_.crowded()) {
+  if (team_.oversubscribed()) {
     const std::vector<std::uint32_t>& cpus = team_.cpus();
     const std::uint32_t here = cpus[static_cast<std::size_t>(rank())];
     for (int i = 1; i < size(); ++i)
@@ -108,7 +110,7 @@ bool Round::announce(Access access) {
   const std::uint64_t signature = call_.signature ^ team_.plan().id();
   pushed_ = access == Access::registered;  // perhaps, until the algorithm is known
   finish_streams();
-  if (team_.crowded()) {
+  if (team_.oversubscribed()) {
     const auto cpu = static_cast<std::uint32_t>(sched_getcpu());
     team_.cpus()[static_cast<std::size_t>(rank())] = cpu;
     mine.cpu.store(cpu, std::memory_order_relaxed);
@@ -116,7 +118,7 @@ bool Round::announce(Access access) {
   mine.announce(epoch_, static_cast<std::uint32_t>(access), signature);
   // With a CPU per rank the ring waits until we have looked at the others' entries: right after
   // the store, it would hold that look up for as long as our cache line travels.
-  if (team_.crowded()) own.bell.ring();
+  if (team_.oversubscribed()) own.doorbell.ring();
   bool differs = false;
   const auto announced = [&](int peer) noexcept {
     const Entry& theirs = entry(peer);
@@ -127,10 +129,10 @@ bool Round::announce(Access access) {
   };
   if (!await_peers(announced, "waiting for all ranks to enter the call")) return false;
   if (differs) return disagree();
-  if (team_.crowded())
+  if (team_.oversubscribed())
     prepare_next();
   else
-    own.bell.ring();
+    own.doorbell.ring();
   entered_ = true;
   if (access != Access::staged)
     late_ = true;
@@ -152,7 +154,7 @@ bool Round::disagree() {
   Control& control = team_.control();
   control.announce(call_);
   Control::Agreement agreement = Control::Agreement::pending;
-  Bell& own = team_.lines(rank()).bell;
+  Doorbell& own = team_.lines(rank()).doorbell;
   const WaitResult result = wait_until({team_.policy(), control, call_.deadline, &own}, own, [&] {
     agreement = control.poll_agreement(call_);
     return agreement != Control::Agreement::pending;
@@ -172,8 +174,8 @@ bool Round::disagree() {
 bool Round::await(int peer, Word word, std::size_t done) {
   RankLines& theirs = team_.lines(peer);
   const WaitContext context{team_.policy(), team_.control(), call_.deadline,
-                            &team_.lines(rank()).bell};
-  const WaitResult result = wait_until(context, theirs.bell, [&]() noexcept {
+                            &team_.lines(rank()).doorbell};
+  const WaitResult result = wait_until(context, theirs.doorbell, [&]() noexcept {
     return (theirs.progress.*word).passed(epoch_, done);
   });
   return settle(result, phase_of(word));

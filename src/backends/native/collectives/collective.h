@@ -171,8 +171,8 @@ class Round {
     RankLines& own = team_.lines(rank());
     finish_streams();
     (own.progress.*word).publish(epoch_, done);
-    if (team_.crowded() || direct_)
-      own.bell.ring();
+    if (team_.oversubscribed() || direct_)
+      own.doorbell.ring();
     else
       unrung_ = true;
   }
@@ -226,7 +226,7 @@ class Round {
   bool pushed_ = false;    // peers write into this rank's memory, and it into theirs
   bool streamed_ = false;  // since the last flag
   Part ahead_;             // of the own staging, for the next op
-  bool unrung_ = false;    // a flag for which the bell was not rung yet
+  bool unrung_ = false;    // a flag for which the doorbell was not rung yet
   std::optional<Taker> taker_;  // of a block on its way to this rank
   std::shared_ptr<const Failure> failure_;
 };

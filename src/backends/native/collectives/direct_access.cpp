@@ -133,23 +133,23 @@ bool Round::fetch(int peer, Side side, std::size_t offset, std::byte* to, std::s
 
 // More ranks than CPUs have no core to spare.
 bool Round::shares(std::size_t bytes) const noexcept {
-  return direct_ && !mapped_ && !team_.crowded() && bytes >= kLeastShared;
+  return direct_ && !mapped_ && !team_.oversubscribed() && bytes >= kLeastShared;
 }
 
 void Round::invite(int peer, std::byte* to, std::size_t bytes) {
   if (!shares(bytes)) return;
   RankLines& own = team_.lines(rank());
   taker_.emplace(own.share, peer, epoch_, to, bytes);
-  own.bell.ring();
+  own.doorbell.ring();
 }
 
 bool Round::fetch_shared(int peer, Side side, std::size_t offset, std::byte* to) {
   while (const auto part = taker_->next())
     if (!read(peer, side, offset + part->first, to + part->first, part->bytes)) return false;
   const WaitContext context{team_.policy(), team_.control(), call_.deadline,
-                            &team_.lines(rank()).bell};
+                            &team_.lines(rank()).doorbell};
   const auto over = [&]() noexcept { return taker_->over(); };
-  if (!settle(wait_until(context, team_.lines(peer).bell, over),
+  if (!settle(wait_until(context, team_.lines(peer).doorbell, over),
               "waiting for the rank that has the data to copy its part"))
     return false;
   const Part left = taker_->refused();
@@ -160,14 +160,14 @@ bool Round::fetch_shared(int peer, Side side, std::size_t offset, std::byte* to)
 bool Round::help(int peer, const std::byte* from, std::size_t bytes) {
   if (!shares(bytes)) return true;
   RankLines& theirs = team_.lines(peer);
-  Bell& own = team_.lines(rank()).bell;
+  Doorbell& own = team_.lines(rank()).doorbell;
   const std::uint64_t key = share_key(rank(), epoch_);
   const auto invited = [&]() noexcept {
     return theirs.share.flags.key() == key || theirs.progress.consumed.passed(epoch_, 1);
   };
-  if (!settle(
-          wait_until({team_.policy(), team_.control(), call_.deadline, &own}, theirs.bell, invited),
-          "waiting for a rank to take the data"))
+  if (!settle(wait_until({team_.policy(), team_.control(), call_.deadline, &own}, theirs.doorbell,
+                         invited),
+              "waiting for a rank to take the data"))
     return false;
   Gift last = Gift::given;
   while (last == Gift::given && team_.writes() && stands())
@@ -203,13 +203,13 @@ bool Round::finish(bool ok) {
         team_.layout().staging(team_.base(), rank(), parity_of(epoch_ + 1)) + ahead_.first,
         ahead_.bytes);
   finish_streams();
-  if (unrung_) team_.lines(rank()).bell.ring();
+  if (unrung_) team_.lines(rank()).doorbell.ring();
   if (ok && !direct_) return true;
   std::atomic_thread_fence(std::memory_order_acquire);
   if (ok && stands()) return true;
   constexpr std::size_t kAllSteps = ~std::uint32_t{0};
   publish(&Progress::consumed, kAllSteps);
-  team_.lines(rank()).bell.ring();
+  team_.lines(rank()).doorbell.ring();
   if (pushed_) await_writers();
   // Who reads what is written here next must see that the group is broken.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -243,7 +243,7 @@ const std::byte* Round::view(int peer, Side side, std::size_t offset, std::size_
 }
 
 bool Round::lost(int peer, int error) {
-  failure_ = team_.control().explain(
+  failure_ = team_.control().resolve_cause(
       {.code = Code::link_lost,
        .message = fmt::format("rank {} cannot read the memory of rank {} (process_vm_readv: {}); "
                               "C10D_NATIVE_PLAN=one_shot does without",

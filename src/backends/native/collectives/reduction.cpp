@@ -81,7 +81,7 @@ class TwoShot {
         reduction_(reduction),
         results_(result_policy(choice, reduction.bytes)),
         pieces_(round.cut(choice, reduction.bytes)),
-        shares_(round.team().crowded() && reduction.root == Round::kEveryRank) {}
+        shares_(round.team().oversubscribed() && reduction.root == Round::kEveryRank) {}
 
   bool run() {
     return run_two_shots(

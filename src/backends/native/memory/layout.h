@@ -67,8 +67,8 @@ struct Identity {
 struct alignas(128) RankLines {
   Entry entries[2];  // by parity of the epoch
   Progress progress;
-  alignas(128) Bell bell;                      // rung by this rank: flags above
-  alignas(128) Bell mailbox;                   // rung by every rank: channels to and from this rank
+  alignas(128) Doorbell doorbell;              // rung by this rank: flags above
+  alignas(128) Doorbell mailbox;               // rung by every rank: channels to and from this rank
   alignas(128) std::uint64_t cpus[kCpuWords];  // this rank's allowed CPUs, as bits
   Identity identity;
   std::atomic<std::uint32_t> joined;

@@ -98,7 +98,8 @@ void Receiver::drop(const Frame& frame) noexcept { ring_.take(footprint(frame.le
 
 void Receiver::answer(Answer answer) noexcept {
   const RingPlace& place = ring_.place();
-  place.lines().answers.give(answers_++, answer.id << 1 | (answer.stream ? 1u : 0u), place.bell());
+  place.lines().answers.give(answers_++, answer.id << 1 | (answer.stream ? 1u : 0u),
+                             place.doorbell());
 }
 
 }}}  // namespace c10d::v0::native

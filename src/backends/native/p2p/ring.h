@@ -35,18 +35,19 @@ struct Answer {
   bool stream = false;  // true: send it in pieces; false: it has been read where it lies
 };
 
-// The ring from one rank to another, as either of them sees it: `bell` is the mailbox of the other.
+// The ring from one rank to another, as either of them sees it: `doorbell` is the mailbox of the
+// other.
 class RingPlace {
  public:
   RingPlace(Team& team, int from, int to)
       : lines_(&team.layout().channel(team.base(), from, to)),
         ring_(team.layout().ring(team.base(), from, to)),
         size_(team.layout().ring_bytes()),
-        bell_(&team.lines(team.rank() == from ? to : from).mailbox) {}
+        doorbell_(&team.lines(team.rank() == from ? to : from).mailbox) {}
 
   static constexpr std::size_t line() noexcept { return 64; }
   std::size_t size() const noexcept { return size_; }
-  Bell& bell() const noexcept { return *bell_; }
+  Doorbell& doorbell() const noexcept { return *doorbell_; }
   ChannelLines& lines() const noexcept { return *lines_; }
   std::atomic<std::uint64_t>& tail() const noexcept { return lines_->tail; }
   // The first word of a line; elsewhere it may be data.
@@ -64,7 +65,7 @@ class RingPlace {
   ChannelLines* lines_;
   std::byte* ring_;
   std::size_t size_;  // a power of two
-  Bell* bell_;
+  Doorbell* doorbell_;
 };
 
 // The sending side of the ring from this rank to a peer.

@@ -279,7 +279,7 @@ bool Messages::read_part(int rank, Transfer& recv, Part part) {
 // Lets the sender write what this rank does not read first, unless another recv does so already or
 // there is no core to spare.
 void Messages::invite(int rank, Transfer& recv) {
-  if (taker_ || recv.moved != 0 || recv.bytes < kLeastShared || team_->crowded()) return;
+  if (taker_ || recv.moved != 0 || recv.bytes < kLeastShared || team_->oversubscribed()) return;
   RankLines& own = team_->lines(team_->rank());
   taker_.emplace(own.message_share, rank, recv.id, recv.data, recv.bytes);
   shared_ = &recv;

@@ -120,11 +120,11 @@ inline PlanKey plan_key(OpKind op, DType dtype, std::uint64_t bytes) noexcept {
 // The group, as far as it changes prices.
 struct Machine {
   int ranks = 2;
-  int cpus = 2;          // that any of the ranks may run on
-  bool crowded = false;  // more ranks than CPUs
-  bool far = false;      // a flag takes long from rank to rank: see kFarNs
-  bool cma = false;      // every rank can read every other's memory
-  double hop_us = 0.15;  // one way
+  int cpus = 2;                 // that any of the ranks may run on
+  bool oversubscribed = false;  // more ranks than CPUs
+  bool far = false;             // a flag takes long from rank to rank: see kFarNs
+  bool cma = false;             // every rank can read every other's memory
+  double hop_us = 0.15;         // one way
   // Microseconds to stage a MiB on one rank and copy it out on another, by StorePolicy.
   std::array<double, 2> stage_us = {200, 300};
   double cma_us = 100;  // to read a MiB out of another rank's memory through the kernel

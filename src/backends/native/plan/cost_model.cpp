@@ -40,7 +40,7 @@ constexpr double kYield = 1.5;
 constexpr double kStreamedInACrowd = 0.8;
 
 double hop_of(const Machine& machine) noexcept {
-  return machine.crowded ? kYield * machine.ranks : machine.hop_us;
+  return machine.oversubscribed ? kYield * machine.ranks : machine.hop_us;
 }
 
 // Bytes that come from another core's cache because one rank writes them for others, and because it
@@ -103,7 +103,7 @@ double staged_us(const Choice& choice, const PlanKey& key, const Machine& machin
   const double largest = std::max(two ? static_cast<double>(key.bytes) : traffic.in, 1.0);
   const bool one_sided = key.op == OpKind::broadcast || key.op == OpKind::gather ||
                          key.op == OpKind::scatter || key.op == OpKind::reduce;
-  const bool one_way = one_sided && !two && !machine.crowded;
+  const bool one_way = one_sided && !two && !machine.oversubscribed;
   const std::uint32_t piece =
       one_way ? one_way_chunk(choice.chunk, static_cast<std::uint64_t>(largest)) : choice.chunk;
   const double chunk = std::min<double>(piece, largest);
@@ -133,12 +133,12 @@ double staged_us(const Choice& choice, const PlanKey& key, const Machine& machin
       key.op == OpKind::all_reduce || key.op == OpKind::reduce || key.op == OpKind::broadcast;
   const auto blocks = static_cast<std::uint64_t>(whole ? 1 : machine.ranks);
   const StorePolicy results = result_policy(choice, key.bytes / blocks);
-  const bool relieves =
-      machine.crowded && two && key.op == OpKind::all_reduce && results == StorePolicy::streaming;
+  const bool relieves = machine.oversubscribed && two && key.op == OpKind::all_reduce &&
+                        results == StorePolicy::streaming;
   const double own = traffic.own / copy_pace(2 * static_cast<double>(key.bytes), results, machine) *
                      (relieves ? kStreamedInACrowd : 1);
   // All ranks share the cores.
-  return flags + streamed + (together + own) * (machine.crowded ? n / 2 : 1);
+  return flags + streamed + (together + own) * (machine.oversubscribed ? n / 2 : 1);
 }
 
 // Bytes that the busiest rank moves between ranks, and within itself.
@@ -172,7 +172,8 @@ Moves direct_moves(const Choice& choice, const PlanKey& key, double n) noexcept 
 double unshared_part(const PlanKey& key, const Machine& machine) noexcept {
   const double n = machine.ranks;
   const double block = static_cast<double>(key.bytes) / (key.op == OpKind::broadcast ? 1 : n);
-  if (machine.crowded || !is_rooted_move(key.op) || block < static_cast<double>(kLeastShared))
+  if (machine.oversubscribed || !is_rooted_move(key.op) ||
+      block < static_cast<double>(kLeastShared))
     return 1;
   return key.op == OpKind::gather ? 0.5 : (n - 1) / n;
 }
@@ -206,7 +207,7 @@ double direct_us(const Choice& choice, const PlanKey& key, const Machine& machin
                              : copy_pace(2 * s, StorePolicy::temporal, machine);
   const double us =
       part * (calls + moves.across / std::min(across, written) + (moves.own + again) / memory);
-  return hop_of(machine) * (pulls_results ? 3 : 2) + us * (machine.crowded ? n / 2 : 1) +
+  return hop_of(machine) * (pulls_results ? 3 : 2) + us * (machine.oversubscribed ? n / 2 : 1) +
          (streams ? 0.15 : 0);
 }
 
@@ -230,7 +231,7 @@ double bound_us(const PlanKey& key, const Machine& machine) noexcept {
   if (key.op == OpKind::broadcast) copied = s * (n - 1) / n;
   const double pace = std::max(copy_pace(2 * s, StorePolicy::temporal, machine),
                                copy_pace(2 * s, StorePolicy::streaming, machine));
-  return hop_of(machine) + copied / pace * (machine.crowded ? n / 2 : 1);
+  return hop_of(machine) + copied / pace * (machine.oversubscribed ? n / 2 : 1);
 }
 
 }}}  // namespace c10d::v0::native

@@ -70,9 +70,10 @@ std::string fingerprint(const Machine& machine, const RoundTrips& trips) {
   ::uname(&kernel);
   const std::string release = kernel.release;
   return fmt::format("{} | {} CPUs | {} ranks{} | {} | cma {} | Linux {} | c10d {} schema {}",
-                     cpu_model(), machine.cpus, machine.ranks, machine.crowded ? " crowded" : "",
-                     distances(trips, machine.far), machine.cma ? "yes" : "no",
-                     release.substr(0, release.find('.')), kVersion, kSchema);
+                     cpu_model(), machine.cpus, machine.ranks,
+                     machine.oversubscribed ? " oversubscribed" : "", distances(trips, machine.far),
+                     machine.cma ? "yes" : "no", release.substr(0, release.find('.')), kVersion,
+                     kSchema);
 }
 
 std::string tuning_path(std::string_view fingerprint) {

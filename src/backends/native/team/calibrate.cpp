@@ -60,8 +60,8 @@ Ping kind_of(std::uint32_t ping) noexcept { return static_cast<Ping>(ping >> 16)
 // Rank 0's end: the least time of a few blocks on their way between the two ranks.
 class PathMeter {
  public:
-  PathMeter(PlanLines& plan, Bell& bell, const RankLines& peer, std::byte* staging)
-      : plan_(plan), bell_(bell), peer_(peer), staging_(staging) {}
+  PathMeter(PlanLines& plan, Doorbell& doorbell, const RankLines& peer, std::byte* staging)
+      : plan_(plan), doorbell_(doorbell), peer_(peer), staging_(staging) {}
 
   // Microseconds per MiB. Nothing when the peer did not answer in time, or cannot be read.
   std::optional<double> per_mib(Ping kind) {
@@ -79,7 +79,7 @@ class PathMeter {
   bool ping(Ping kind) {
     const std::uint32_t ping = static_cast<std::uint32_t>(kind) << 16 | ++number_;
     plan_.ping.store(ping, std::memory_order_release);
-    bell_.ring();
+    doorbell_.ring();
     for (int i = 1; peer_.answer.load(std::memory_order_acquire) != ping; ++i)
       if (i % 256 == 0 && steady_clock::now() > until_) return false;
     return true;
@@ -104,7 +104,7 @@ class PathMeter {
   }
 
   PlanLines& plan_;
-  Bell& bell_;
+  Doorbell& doorbell_;
   const RankLines& peer_;
   std::byte* const staging_;
   const steady_clock::time_point until_ = steady_clock::now() + kMeasuring;
@@ -122,14 +122,15 @@ bool Team::reads_every_peer() {
 
 void Team::make_plan(Deadline deadline) {
   PlanLines& shared = layout_.plan(base_);
-  Machine machine{.ranks = size(), .cpus = allowed_cpus_, .crowded = crowded(), .cma = true};
+  Machine machine{
+      .ranks = size(), .cpus = allowed_cpus_, .oversubscribed = oversubscribed(), .cma = true};
   for (int peer = 0; peer < size(); ++peer) {
     const RankLines& theirs = lines(peer);
     wait_for_peer(peer, kUnfinished, deadline,
                   [&] { return theirs.reads_all.load(std::memory_order_acquire) != 0; });
     machine.cma &= theirs.reads_all.load(std::memory_order_acquire) == 1;
   }
-  if (!machine.crowded) {
+  if (!machine.oversubscribed) {
     std::vector<std::uint32_t> trips;
     for (int peer = 1; peer < size() && !trips_.ns.empty(); ++peer)
       if (trips_.between(0, peer) <= kBelievedNs) trips.push_back(trips_.between(0, peer));
@@ -138,7 +139,7 @@ void Team::make_plan(Deadline deadline) {
     machine.far = trip_us * 1000 > kFarNs;
     machine.hop_us = std::clamp(trip_us / 2, 0.02, 5.0);
     machine.copy_us = copy_us();
-    PathMeter meter(shared, lines(0).bell, lines(1), layout_.staging(base_, 0, 0));
+    PathMeter meter(shared, lines(0).doorbell, lines(1), layout_.staging(base_, 0, 0));
     // All or none: one beside a default would say more of the scheduler than of the memory.
     const auto temporal = meter.per_mib(Ping::temporal);
     const auto streaming = temporal ? meter.per_mib(Ping::streaming) : temporal;
@@ -157,7 +158,7 @@ void Team::make_plan(Deadline deadline) {
   shared.machine = machine;
   shared.plan = plan_;
   shared.ready.store(1, std::memory_order_release);
-  lines(0).bell.ring();
+  lines(0).doorbell.ring();
 }
 
 void Team::agree_on_plan(Deadline deadline) {

@@ -27,8 +27,8 @@ class Echoes {
   }
   // Waits until `peer` has come to this turn or further; false: the group broke.
   bool await(int peer, std::uint64_t pair, std::uint64_t turn) {
-    Bell& own = team_.lines(team_.rank()).bell;
-    return wait_until({policy_, team_.control(), deadline_, &own}, team_.lines(peer).bell,
+    Doorbell& own = team_.lines(team_.rank()).doorbell;
+    return wait_until({policy_, team_.control(), deadline_, &own}, team_.lines(peer).doorbell,
                       [&] { return seen(peer) >= (pair << 16 | turn); }) == WaitResult::ready;
   }
   std::uint64_t seen(int peer) const {
@@ -84,12 +84,12 @@ bool measure_pairs(Team& team, Echoes& echoes, std::uint64_t& pair) {
 
 RoundTrips measure_round_trips(Team& team, Deadline deadline) {
   const int size = team.size();
-  if (size < 2 || size > kMeasuredRanks || team.crowded()) return {};
+  if (size < 2 || size > kMeasuredRanks || team.oversubscribed()) return {};
   Echoes echoes(team, deadline);
   std::uint64_t pair = 0;
   if (!measure_pairs(team, echoes, pair)) return {};
   echoes.show(pair + 1, 0);
-  team.lines(team.rank()).bell.ring();
+  team.lines(team.rank()).doorbell.ring();
   for (int peer = 0; peer < size; ++peer)
     if (!echoes.await(peer, pair + 1, 0)) return {};
   const auto n = static_cast<std::size_t>(size);

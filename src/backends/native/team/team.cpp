@@ -89,7 +89,7 @@ void Team::join(Deadline deadline) {
     word->publish(kFirstEpoch, 0);
   introduce(own.identity, word_);
   own.joined.store(1, std::memory_order_release);
-  own.bell.ring();
+  own.doorbell.ring();
 
   policy_ = wait_policy(neighbours_, 0);  // until more is known
   std::uint64_t all[kCpuWords] = {};
@@ -106,10 +106,10 @@ void Team::join(Deadline deadline) {
   const bool reads_all = reads_every_peer();
   if (size() == 1) return;
   own.reads_all.store(reads_all ? 1 : 2, std::memory_order_release);
-  own.bell.ring();
+  own.doorbell.ring();
   std::optional<OwnCpu> own_cpu;
   // Groups below this size may be made side by side.
-  if (!crowded() && size() == neighbours_) own_cpu.emplace(place_on_own_cpus());
+  if (!oversubscribed() && size() == neighbours_) own_cpu.emplace(place_on_own_cpus());
   trips_ = measure_round_trips(*this, deadline);
   agree_on_plan(deadline);
 }
@@ -124,7 +124,7 @@ int Team::place_on_own_cpus() const {
 void Team::wait_for_peer(int peer, const char* what, Deadline deadline,
                          const std::function<bool()>& ready) {
   const WaitResult result =
-      wait_until({policy_, control(), deadline, nullptr}, lines(peer).bell, ready);
+      wait_until({policy_, control(), deadline, nullptr}, lines(peer).doorbell, ready);
   if (result == WaitResult::broken) throw_failure(*control().failure());
   if (result == WaitResult::timed_out) throw_failure(late(peer, what));
 }
@@ -158,7 +158,7 @@ Allocation Team::allocate(std::size_t bytes, Deadline deadline) {
     mapping = share(context_, key, share_bytes * ranks, deadline);
     if (mapping->size() == share_bytes * ranks) mapping->claim(own, share_bytes);
   } catch (const DistNetworkError& error) {  // of a peer that died, perhaps
-    throw_failure(*control().explain(error.failure(), std::chrono::seconds(1)));
+    throw_failure(*control().resolve_cause(error.failure(), std::chrono::seconds(1)));
   } catch (const DistError& error) {  // the others may have mapped it
     throw_failure(*control().fail(name_not_running(error.failure(), context_.members)));
   }

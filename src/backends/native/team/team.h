@@ -36,7 +36,7 @@ class Team {
   int size() const noexcept { return context_.size; }
   int neighbours() const noexcept { return neighbours_; }
   // More ranks than CPUs.
-  bool crowded() const noexcept { return !policy_.spins(); }
+  bool oversubscribed() const noexcept { return !policy_.spins(); }
   const WaitPolicy& policy() const noexcept { return policy_; }
   const Layout& layout() const noexcept { return layout_; }
   Heap& heap() noexcept { return heap_; }

@@ -378,7 +378,7 @@ TEST(NativeCrowded, AnyPlacementGivesTheBitsOfTheTree) {
     const auto inputs = fractions(ranks, kCount);
     const auto expected = along_the_tree(inputs, ReduceOp::sum);
     as_ranks(ranks, [&](TestRank& self) {
-      EXPECT_TRUE(self.team().crowded());
+      EXPECT_TRUE(self.team().oversubscribed());
       const auto rank = static_cast<std::size_t>(self.rank());
       const auto place = static_cast<std::size_t>(placement[rank] - '0');
       cpu_set_t own;

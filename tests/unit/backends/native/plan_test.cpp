@@ -29,9 +29,9 @@ Plan plan_of(const Prices& prices, std::string_view forced = "") {
 
 TEST(NativePlan, EveryCellHoldsAChoiceThatApplies) {
   for (const bool cma : {false, true})
-    for (const bool crowded : {false, true})
+    for (const bool oversubscribed : {false, true})
       for (const int ranks : {2, 3, 8, 64}) {
-        const Machine machine{.ranks = ranks, .crowded = crowded, .cma = cma};
+        const Machine machine{.ranks = ranks, .oversubscribed = oversubscribed, .cma = cma};
         const Plan plan = plan_of(Prices(machine));
         EXPECT_TRUE(plan.valid());
         for (std::size_t op = 0; op < kPlannedOps; ++op)
@@ -84,7 +84,7 @@ TEST(NativePlan, LargeResultsGoPastTheCachesWhereThatIsFaster) {
 
 TEST(NativePlan, RanksThatShareCachesStreamWhatTheyAllWrite) {
   for (const int ranks : {4, 8}) {
-    const Plan plan = plan_of(Prices({.ranks = ranks, .crowded = true, .cma = true}));
+    const Plan plan = plan_of(Prices({.ranks = ranks, .oversubscribed = true, .cma = true}));
     const auto found = [&](OpKind op, std::uint64_t bytes) {
       return plan.find({op, bytes, false, false});
     };

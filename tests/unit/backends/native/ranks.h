@@ -69,7 +69,7 @@ class TestControl final : public Control {
   Failure timed_out(const Call&, std::string_view phase) override {
     return {.code = Code::timed_out, .message = std::string(phase)};
   }
-  std::shared_ptr<const Failure> explain(Failure otherwise, Duration) override {
+  std::shared_ptr<const Failure> resolve_cause(Failure otherwise, Duration) override {
     return fail(std::move(otherwise));
   }
 

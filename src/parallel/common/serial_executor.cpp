@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/parallel/common/task_queue.h"
+#include "src/parallel/common/serial_executor.h"
 
 #include <utility>
 
 namespace c10d { inline namespace v0 { namespace parallel {
 
-TaskQueue::~TaskQueue() {
+SerialExecutor::~SerialExecutor() {
   {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
@@ -14,20 +14,20 @@ TaskQueue::~TaskQueue() {
   thread_.join();
 }
 
-std::uint64_t TaskQueue::submit(std::function<void()> task) {
+std::uint64_t SerialExecutor::submit(std::function<void()> task) {
   const std::lock_guard lock(mutex_);
   tasks_.push_back(std::move(task));
   changed_.notify_all();
   return ++submitted_;
 }
 
-void TaskQueue::wait(std::uint64_t number) {
+void SerialExecutor::wait(std::uint64_t number) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return error_ || done_ >= number; });
   if (error_) std::rethrow_exception(error_);
 }
 
-void TaskQueue::serve() {
+void SerialExecutor::serve() {
   std::unique_lock lock(mutex_);
   while (!error_) {
     changed_.wait(lock, [&] { return is_ending_ || !tasks_.empty(); });

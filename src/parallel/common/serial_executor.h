@@ -12,13 +12,13 @@
 namespace c10d { inline namespace v0 { namespace parallel {
 
 // Runs tasks one after the other in a thread of its own. One that throws is the last.
-class TaskQueue {
+class SerialExecutor {
  public:
-  TaskQueue() : thread_([this] { serve(); }) {}
+  SerialExecutor() : thread_([this] { serve(); }) {}
   // Waits for the task that runs and drops the others.
-  ~TaskQueue();
-  TaskQueue(const TaskQueue&) = delete;
-  TaskQueue& operator=(const TaskQueue&) = delete;
+  ~SerialExecutor();
+  SerialExecutor(const SerialExecutor&) = delete;
+  SerialExecutor& operator=(const SerialExecutor&) = delete;
 
   std::uint64_t submit(std::function<void()> task);
   // Until that task and all before it are done; throws what one of them threw. A task must end by
