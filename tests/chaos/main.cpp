@@ -143,6 +143,16 @@ Arguments parse(int argc, char** argv) {
   return all;
 }
 
+// Cases are drawn from all ops and dtypes: why the backend cannot take one of them, or empty.
+std::string what_it_lacks(const std::string& backend) {
+  for (const OpTraits& op : kOpTraits)
+    for (int d = 0; d < kDTypeCount; ++d) {
+      const Query query{.op = op.kind, .dtype = static_cast<DType>(d)};
+      if (const Support support = backend_supports(backend, query); !support) return support.reason;
+    }
+  return {};
+}
+
 // Those that are built; of the others why not.
 std::vector<Stage> stages_of(std::vector<std::string> names) {
   std::vector<Stage> stages;
@@ -170,6 +180,8 @@ std::vector<Stage> stages_of(std::vector<std::string> names) {
         skip(name, info->reason);
       else if (info->needs_launcher)
         skip(name, "its ranks are started by a launcher that chaos does not know");
+      else if (const std::string why = what_it_lacks(name); !why.empty())
+        skip(name, why);
       else
         stages.push_back({name, name, {}});
     }

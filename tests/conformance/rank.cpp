@@ -80,9 +80,12 @@ void Rank::refuses(const Case& c, ProcessGroup& group, const Support& support) {
   Case apart = c;
   apart.in_place = false;
   try {
-    Collective(apart, group.rank(), group.size(), buffers_, nullptr)
-        .call(group, {.async = c.async})
-        .wait();
+    if (is_point_to_point(c.op))
+      group.send(Tensor(nullptr, 0, c.numbers.dtype), group.rank());
+    else
+      Collective(apart, group.rank(), group.size(), buffers_, nullptr)
+          .call(group, {.async = c.async})
+          .wait();
     report_.fail(describe(c) + ": ran, though supports() says: " + support.reason);
   } catch (const DistError& error) {
     if (error.code() != Code::unsupported)

@@ -19,7 +19,8 @@ inline constexpr std::chrono::seconds kTimeout{60};
 using Body = std::function<void(ProcessGroup&)>;
 
 // Runs `body` as ranks that are threads of this process, each with its group. An exception out of
-// `body` is a test failure and aborts the group, so that the other ranks end too.
+// `body` is a test failure and aborts the group, so that the other ranks end too. The test is
+// skipped where it needs an op or a dtype that supports() of the backend denies.
 void run_ranks(const std::string& backend, int size, const Body& body);
 
 // Runs `task(i)` for i in [0, n), each in a thread, and joins them.

@@ -90,6 +90,15 @@ std::pair<std::string, std::string> parts(const MismatchRow& row) {
   return {"x 5", "x 6"};
 }
 
+// Why the backend cannot make one of the two calls of the row, or empty.
+std::string why_left_out(const ProcessGroup& world, const MismatchRow& row) {
+  for (const OpKind kind : {row.kind, row.differs == "op" ? next(row.kind) : row.kind})
+    for (const DType dtype : {DType::f32, row.differs == "dtype" ? DType::i32 : DType::f32})
+      if (const Support support = world.supports({.op = kind, .dtype = dtype}); !support)
+        return support.reason;
+  return {};
+}
+
 }  // namespace
 
 std::vector<MismatchRow> mismatch_rows() {
@@ -113,6 +122,8 @@ std::vector<MismatchRow> mismatch_rows() {
 
 std::string call_mismatched(ProcessGroup& world, const MismatchRow& row) {
   using std::chrono::steady_clock;
+  if (const std::string why = why_left_out(world, row); !why.empty())
+    return std::string(to_string(row.kind)) + " " + row.differs + " Unsupported 0 ||" + why;
   ProcessGroup group = world.new_group({0, 1, 2}, std::string(to_string(row.kind)) + row.differs);
   const Made made = make(row, group.rank());
   const auto start = steady_clock::now();

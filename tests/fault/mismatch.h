@@ -22,7 +22,7 @@ std::vector<MismatchRow> mismatch_rows();
 
 // Makes this rank's call of the row in a fresh group and says how it ended:
 // "<op> <differs> <code> <milliseconds> <part>|<other part>|<message>"; both parts must be in the
-// message.
+// message. Both are empty where the backend cannot make one of the calls: then the message is why.
 std::string call_mismatched(ProcessGroup& world, const MismatchRow& row);
 
 // In fresh groups, `rounds` times: rank 0 makes another call than the others, which have more calls
