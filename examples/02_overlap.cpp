@@ -10,7 +10,7 @@
 int main() try {
   auto group = c10d::init_process_group();
   std::vector<double> gradient(1 << 18, group.rank() + 1.0);
-  auto work = group.all_reduce(gradient, c10d::ReduceOp::sum, {.async = true});
+  auto work = group.async().all_reduce(gradient);
 
   double next_layer = 0;
   for (int i = 1; i <= 1'000'000; ++i) next_layer += std::sqrt(i);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A model in stages, one per rank, trained by a pipeline.   c10d-run -n 4 09_pipeline zb-h1
-// With a third argument, F, I and W take so many ms each: prints the simulated and measured bubble.
+// With a third argument F, I and W take that many ms each, and it prints the simulated and the
+// measured bubble.
 #include <chrono>
 #include <cmath>
 #include <cstdio>

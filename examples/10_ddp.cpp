@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 #include <exception>
-#include <vector>
 
 #include "c10d/init.h"
 #include "c10d/parallel/ddp.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The last rank dies, the others go on without it: docs/recovery.md.
+// The last rank dies, the others continue without it: docs/recovery.md.
 // c10d-run -n 4 --max-failures 1 11_recover die
 #include <csignal>
 #include <cstdio>
@@ -39,7 +39,7 @@ int main(int argc, char** argv) try {
       // The old group is kept until the new one is there. It needs another name.
       group = c10d::init_process_group(
           {.rank = rank, .size = size, .name = "attempt-" + std::to_string(attempt)});
-      // A rank may have ended the last step when another one saw it fail: all go on from rank 0's.
+      // A rank may have ended the last step when another one saw it fail: all resume from rank 0's.
       group.broadcast(std::span(&state.step, 1), 0);
       group.broadcast(std::span(&state.weight, 1), 0);
       while (state.step < kSteps) {
@@ -51,7 +51,7 @@ int main(int argc, char** argv) try {
       // The first failure is the same on every rank, and so are the new ranks.
       const int lost = error.failure().rank;
       if (error.reason() != c10d::Reason::peer_lost || lost < 0) throw;
-      std::printf("rank %d of %d goes on without rank %d\n", rank, size, lost);
+      std::printf("rank %d of %d continues without rank %d\n", rank, size, lost);
       rank -= rank > lost ? 1 : 0;
       --size;
     }

@@ -2,7 +2,6 @@
 #include "kernels/copy.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 
 #include "kernels/copy_lines.h"

@@ -92,8 +92,13 @@ void reduce(KernelIsa isa, DType dtype, ReduceOp op, std::byte* out,
             const Copying& refill) {
   if (in.empty()) throw std::invalid_argument("reduce: no input");
   if (count == 0) return;
+  const bool has_order = !is_complex(dtype);  // complex numbers are reduced part by part
+  const bool adds =
+      op.kind == ReduceOp::sum || op.kind == ReduceOp::avg || op.kind == ReduceOp::premul_sum;
+  const std::size_t numbers = has_order ? count : 2 * count;
   const InStandardArithmetic standard;
-  if (!entry_of(isa)(dtype, op.kind, op.factor, out, in.data(), in.size(), count, policy, refill))
+  if ((!has_order && !adds) ||
+      !entry_of(isa)(real_of(dtype), op, {out, in.data(), in.size(), numbers, policy, refill}))
     throw std::invalid_argument("reduce: op " + std::to_string(op.kind) +
                                 " has no meaning on dtype " +
                                 std::to_string(static_cast<int>(dtype)));

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "c10d/collective.h"
-#include "c10d/tensor.h"
+#include "c10d/view.h"
 #include "kernels/copy.h"
 
 namespace c10d { inline namespace v0 {
@@ -13,7 +13,7 @@ namespace c10d { inline namespace v0 {
 // out[e] = in[0][e] op in[1][e] op ... op in[n - 1][e] for every element e < count, with one input
 // per rank.
 //
-// The inputs combine along one fixed binary tree, whatever the count, the position or the machine:
+// The inputs combine along one fixed binary tree, whatever the count, the position or the CPU:
 // [0, n) splits into its first L inputs and the rest, with L the largest power of two below n; each
 // part is reduced the same way, then the two results combine. So 3 is (0 1) 2, 5 is ((0 1) (2 3))
 // 4, 7 is ((0 1) (2 3)) ((4 5) 6).
@@ -23,7 +23,8 @@ namespace c10d { inline namespace v0 {
 // both in the domain of the tree (f32 for f16 and bf16) and with a rounding of their own: no fused
 // operations. Nothing depends on how the calling thread rounds or whether it flushes denormals. A
 // NaN result is always the positive quiet NaN without payload, so that bits never depend on the
-// order of two NaNs. Integers wrap. On bool any byte but 0 counts as true, and results are 0 or 1.
+// order of two NaNs. Complex numbers are summed part by part. Integers wrap. On bool any byte but 0
+// counts as true, and results are 0 or 1.
 //
 // `out` is written as `policy` says. It may be one of the inputs; other overlap is not allowed. No
 // pointer needs alignment. `refill` is new content for the first bytes of one of the inputs, copied

@@ -17,7 +17,9 @@ namespace c10d { inline namespace v0 {
 namespace {
 
 // An op has three steps: leaf() on each input, combine() along the tree, finish() on its result.
+template <class Combine>
 struct Plainly {
+  Combine combine;
   template <class V>
   static V leaf(V v) {
     return v;
@@ -27,61 +29,33 @@ struct Plainly {
     return v;
   }
 };
-struct Sum : Plainly {
-  template <class V>
-  static V combine(V a, V b) {
-    return a + b;
+template <class Combine>
+Plainly(Combine) -> Plainly<Combine>;
+
+constexpr auto kSum = [](auto a, auto b) { return a + b; };
+constexpr auto kProd = [](auto a, auto b) { return a * b; };
+constexpr auto kAnd = [](auto a, auto b) { return a & b; };
+constexpr auto kOr = [](auto a, auto b) { return a | b; };
+constexpr auto kXor = [](auto a, auto b) { return a ^ b; };
+constexpr auto kMin = []<class V>(V a, V b) {
+  if constexpr (std::is_floating_point_v<ElementOf<V>>) {
+    // Equal means the same bits, or zeros of either sign, of which -0 has the more bits. NaN is all
+    // ones here.
+    using Mask = decltype(a == b);
+    return bits<V>(bits<Mask>(a < b ? a : b) | (bits<Mask>(a) & (a == b)) | (a != a) | (b != b));
+  } else {
+    return a < b ? a : b;
   }
 };
-struct Prod : Plainly {
-  template <class V>
-  static V combine(V a, V b) {
-    return a * b;
+constexpr auto kMax = []<class V>(V a, V b) {
+  if constexpr (std::is_floating_point_v<ElementOf<V>>) {
+    using Mask = decltype(a == b);
+    return bits<V>((bits<Mask>(a > b ? a : b) & (bits<Mask>(a) | ~(a == b))) | (a != a) | (b != b));
+  } else {
+    return a > b ? a : b;
   }
 };
-struct And : Plainly {
-  template <class V>
-  static V combine(V a, V b) {
-    return a & b;
-  }
-};
-struct Or : Plainly {
-  template <class V>
-  static V combine(V a, V b) {
-    return a | b;
-  }
-};
-struct Xor : Plainly {
-  template <class V>
-  static V combine(V a, V b) {
-    return a ^ b;
-  }
-};
-struct Min : Plainly {
-  template <class V>
-  static V combine(V a, V b) {
-    if constexpr (std::is_floating_point_v<ElementOf<V>>) {
-      // Equal means the same bits, or zeros of either sign, of which -0 has the more bits. NaN is
-      // all ones here.
-      using Mask = decltype(a == b);
-      return bits<V>(bits<Mask>(a < b ? a : b) | (bits<Mask>(a) & (a == b)) | (a != a) | (b != b));
-    } else {
-      return a < b ? a : b;
-    }
-  }
-};
-struct Max : Plainly {
-  template <class V>
-  static V combine(V a, V b) {
-    if constexpr (std::is_floating_point_v<ElementOf<V>>) {
-      using Mask = decltype(a == b);
-      return bits<V>((bits<Mask>(a > b ? a : b) & (bits<Mask>(a) | ~(a == b))) | (a != a) |
-                     (b != b));
-    } else {
-      return a > b ? a : b;
-    }
-  }
-};
+using Sum = Plainly<std::remove_const_t<decltype(kSum)>>;
 template <class V>
 struct Avg : Sum {
   V divisor;
@@ -109,15 +83,6 @@ constexpr std::size_t left_of(std::size_t n) {
   while (left * 2 < n) left *= 2;
   return left;
 }
-
-struct Buffers {
-  std::byte* out;
-  const std::byte* const* in;
-  std::size_t n;
-  std::size_t count;
-  StorePolicy policy;
-  Copying refill;
-};
 
 constexpr std::size_t kLine = 64;
 // Few enough that a core has loads of several inputs and the stores under way together.
@@ -191,63 +156,64 @@ struct Loops {
   }
 
   template <class Access>
-  static void some_passes(const Op& op, std::byte* to, const Buffers& b, std::size_t offset,
+  static void some_passes(const Op& op, std::byte* to, const ReduceArgs& args, std::size_t offset,
                           std::size_t vectors, const Access& access) {
-    if (b.n == 1) return pass<1>(op, to, b.in, offset, vectors, access);
-    if (b.n == 2) return pass<2>(op, to, b.in, offset, vectors, access);
-    if (b.n == 3) return pass<3>(op, to, b.in, offset, vectors, access);
-    pass<4>(op, to, b.in, offset, vectors, access);
+    if (args.n == 1) return pass<1>(op, to, args.in, offset, vectors, access);
+    if (args.n == 2) return pass<2>(op, to, args.in, offset, vectors, access);
+    if (args.n == 3) return pass<3>(op, to, args.in, offset, vectors, access);
+    pass<4>(op, to, args.in, offset, vectors, access);
   }
 
   // Trees of many inputs.
-  static void tile(const Op& op, std::byte* to, const Buffers& b, std::size_t offset,
+  static void tile(const Op& op, std::byte* to, const ReduceArgs& args, std::size_t offset,
                    std::size_t bytes) {
     V sums[kTileVectors];
-    fill(op, sums, b.in, b.n, offset, bytes);
+    fill(op, sums, args.in, args.n, offset, bytes);
     std::size_t at = 0;
     for (; at + kBytes <= bytes; at += kBytes)
       store_vector(to + at, Format::pack(op.finish(sums[at / kBytes])));
     if (at != bytes) First{bytes - at}.store(to + at, Format::pack(op.finish(sums[at / kBytes])));
   }
 
-  static void reduce(const Op& op, std::byte* to, const Buffers& b, std::size_t offset,
+  static void reduce(const Op& op, std::byte* to, const ReduceArgs& args, std::size_t offset,
                      std::size_t bytes) {
-    if (b.n > kPassInputs) return tile(op, to, b, offset, bytes);
+    if (args.n > kPassInputs) return tile(op, to, args, offset, bytes);
     const std::size_t vectors = bytes / kBytes, rest = bytes % kBytes, whole = bytes - rest;
-    some_passes(op, to, b, offset, vectors, Whole{});
-    if (rest != 0) some_passes(op, to + whole, b, offset + whole, 1, First{rest});
+    some_passes(op, to, args, offset, vectors, Whole{});
+    if (rest != 0) some_passes(op, to + whole, args, offset + whole, 1, First{rest});
   }
 
   // What is streamed starts at a cache line from the second tile on.
-  static std::size_t first_tile(const Buffers& b, std::size_t step) {
-    const std::size_t past = reinterpret_cast<std::uintptr_t>(b.out) % kLine;
+  static std::size_t first_tile(const ReduceArgs& args, std::size_t step) {
+    const std::size_t past = reinterpret_cast<std::uintptr_t>(args.out) % kLine;
     return past == 0 || past % Format::kStride != 0 ? step : kLine - past;
   }
 
-  static void run(const Op& op, const Buffers& b) {
+  static void run(const Op& op, const ReduceArgs& args) {
     constexpr std::size_t kTileBytes = kTileVectors * kBytes;
-    const bool streams = b.policy == StorePolicy::streaming;
-    const std::size_t total = b.count * Format::kStride;
-    const std::size_t step = b.refill.bytes != 0            ? kRefilledBytes
-                             : streams || b.n > kPassInputs ? kTileBytes
-                                                            : total;
+    const bool streams = args.policy == StorePolicy::streaming;
+    const std::size_t total = args.count * Format::kStride;
+    const std::size_t step = args.refill.bytes != 0            ? kRefilledBytes
+                             : streams || args.n > kPassInputs ? kTileBytes
+                                                               : total;
     std::byte streamed[kTileBytes];
-    std::size_t next = streams ? first_tile(b, step) : step;
+    std::size_t next = streams ? first_tile(args, step) : step;
     for (std::size_t done = 0; done < total; next = step) {
       const std::size_t bytes = total - done < next ? total - done : next;
-      std::byte* const to = b.out + done;
+      std::byte* const to = args.out + done;
       if (!streams) {
-        reduce(op, to, b, done, bytes);
-      } else if (b.n <= kPassInputs && bytes % kLine == 0 &&
+        reduce(op, to, args, done, bytes);
+      } else if (args.n <= kPassInputs && bytes % kLine == 0 &&
                  reinterpret_cast<std::uintptr_t>(to) % kLine == 0) {
-        some_passes(op, to, b, done, bytes / kBytes, Streaming{});
+        some_passes(op, to, args, done, bytes / kBytes, Streaming{});
       } else {
-        reduce(op, streamed, b, done, bytes);
+        reduce(op, streamed, args, done, bytes);
         copy(to, streamed, bytes, StorePolicy::streaming);
       }
-      if (done < b.refill.bytes) {
-        const std::size_t left = b.refill.bytes - done;
-        __builtin_memcpy(b.refill.to + done, b.refill.from + done, left < bytes ? left : bytes);
+      if (done < args.refill.bytes) {
+        const std::size_t left = args.refill.bytes - done;
+        __builtin_memcpy(args.refill.to + done, args.refill.from + done,
+                         left < bytes ? left : bytes);
       }
       done += bytes;
     }
@@ -255,31 +221,31 @@ struct Loops {
 };
 
 template <class Format, class Op>
-bool run(const Op& op, const Buffers& b) {
+bool run(const Op& op, const ReduceArgs& args) {
   if constexpr (std::is_same_v<typename Format::Accumulator, Pair>)
-    Loops<Format, Twice<Op>>::run({op}, b);
+    Loops<Format, Twice<Op>>::run({op}, args);
   else
-    Loops<Format, Op>::run(op, b);
+    Loops<Format, Op>::run(op, args);
   return true;
 }
 
 template <class Format>
-bool run_float(ReduceOp::Kind kind, double factor, const Buffers& b) {
+bool run_float(ReduceOp op, const ReduceArgs& args) {
   using T = typename Format::Element;
   using V = Vector<T>;
-  switch (kind) {
+  switch (op.kind) {
     case ReduceOp::sum:
-      return run<Format>(Sum{}, b);
+      return run<Format>(Sum{}, args);
     case ReduceOp::avg:
-      return run<Format>(Avg<V>{{}, V{} + static_cast<T>(b.n)}, b);
+      return run<Format>(Avg<V>{{}, V{} + static_cast<T>(args.n)}, args);
     case ReduceOp::prod:
-      return run<Format>(Prod{}, b);
+      return run<Format>(Plainly{kProd}, args);
     case ReduceOp::min:
-      return run<Format>(Min{}, b);
+      return run<Format>(Plainly{kMin}, args);
     case ReduceOp::max:
-      return run<Format>(Max{}, b);
+      return run<Format>(Plainly{kMax}, args);
     case ReduceOp::premul_sum:
-      return run<Format>(PremulSum<V>{{}, V{} + static_cast<T>(factor)}, b);
+      return run<Format>(PremulSum<V>{{}, V{} + static_cast<T>(op.factor)}, args);
     default:
       return false;
   }
@@ -287,41 +253,42 @@ bool run_float(ReduceOp::Kind kind, double factor, const Buffers& b) {
 
 // Only order tells signed from unsigned; all other ops work on the bits, the bitwise ones on bytes.
 template <class T>
-bool run_integer(ReduceOp::Kind kind, const Buffers& b) {
+bool run_integer(ReduceOp::Kind kind, const ReduceArgs& args) {
   using Unsigned = Plain<std::make_unsigned_t<T>>;
-  const Buffers bytes{b.out, b.in, b.n, b.count * sizeof(T), b.policy, b.refill};
+  const ReduceArgs bytes{args.out,    args.in,    args.n, args.count * sizeof(T),
+                         args.policy, args.refill};
   switch (kind) {
     case ReduceOp::sum:
-      return run<Unsigned>(Sum{}, b);
+      return run<Unsigned>(Sum{}, args);
     case ReduceOp::prod:
-      return run<Unsigned>(Prod{}, b);
+      return run<Unsigned>(Plainly{kProd}, args);
     case ReduceOp::min:
-      return run<Plain<T>>(Min{}, b);
+      return run<Plain<T>>(Plainly{kMin}, args);
     case ReduceOp::max:
-      return run<Plain<T>>(Max{}, b);
+      return run<Plain<T>>(Plainly{kMax}, args);
     case ReduceOp::band:
-      return run<Plain<std::uint8_t>>(And{}, bytes);
+      return run<Plain<std::uint8_t>>(Plainly{kAnd}, bytes);
     case ReduceOp::bor:
-      return run<Plain<std::uint8_t>>(Or{}, bytes);
+      return run<Plain<std::uint8_t>>(Plainly{kOr}, bytes);
     case ReduceOp::bxor:
-      return run<Plain<std::uint8_t>>(Xor{}, bytes);
+      return run<Plain<std::uint8_t>>(Plainly{kXor}, bytes);
     default:
       return false;
   }
 }
 
-bool run_bool(ReduceOp::Kind kind, const Buffers& b) {
+bool run_bool(ReduceOp::Kind kind, const ReduceArgs& args) {
   switch (kind) {
     case ReduceOp::sum:
     case ReduceOp::max:
     case ReduceOp::bor:
-      return run<Bool>(Or{}, b);
+      return run<Bool>(Plainly{kOr}, args);
     case ReduceOp::prod:
     case ReduceOp::min:
     case ReduceOp::band:
-      return run<Bool>(And{}, b);
+      return run<Bool>(Plainly{kAnd}, args);
     case ReduceOp::bxor:
-      return run<Bool>(Xor{}, b);
+      return run<Bool>(Plainly{kXor}, args);
     default:
       return false;
   }
@@ -329,25 +296,24 @@ bool run_bool(ReduceOp::Kind kind, const Buffers& b) {
 
 }  // namespace
 
-bool C10D_KERNEL_ENTRY(DType dtype, ReduceOp::Kind kind, double factor, std::byte* out,
-                       const std::byte* const* in, std::size_t n, std::size_t count,
-                       StorePolicy policy, const Copying& refill) {
-  const Buffers b{out, in, n, count, policy, refill};
+bool C10D_KERNEL_ENTRY(DType dtype, ReduceOp op, const ReduceArgs& args) {
   // clang-format off
   switch (dtype) {
-    case DType::f64: return run_float<Plain<double>>(kind, factor, b);
-    case DType::f32: return run_float<Plain<float>>(kind, factor, b);
-    case DType::f16: return run_float<F16>(kind, factor, b);
-    case DType::bf16: return run_float<BF16>(kind, factor, b);
-    case DType::i64: return run_integer<std::int64_t>(kind, b);
-    case DType::i32: return run_integer<std::int32_t>(kind, b);
-    case DType::i16: return run_integer<std::int16_t>(kind, b);
-    case DType::i8: return run_integer<std::int8_t>(kind, b);
-    case DType::u64: return run_integer<std::uint64_t>(kind, b);
-    case DType::u32: return run_integer<std::uint32_t>(kind, b);
-    case DType::u16: return run_integer<std::uint16_t>(kind, b);
-    case DType::u8: return run_integer<std::uint8_t>(kind, b);
-    case DType::boolean: return run_bool(kind, b);
+    case DType::f64: return run_float<Plain<double>>(op, args);
+    case DType::f32: return run_float<Plain<float>>(op, args);
+    case DType::f16: return run_float<F16>(op, args);
+    case DType::bf16: return run_float<BF16>(op, args);
+    case DType::i64: return run_integer<std::int64_t>(op.kind, args);
+    case DType::i32: return run_integer<std::int32_t>(op.kind, args);
+    case DType::i16: return run_integer<std::int16_t>(op.kind, args);
+    case DType::i8: return run_integer<std::int8_t>(op.kind, args);
+    case DType::u64: return run_integer<std::uint64_t>(op.kind, args);
+    case DType::u32: return run_integer<std::uint32_t>(op.kind, args);
+    case DType::u16: return run_integer<std::uint16_t>(op.kind, args);
+    case DType::u8: return run_integer<std::uint8_t>(op.kind, args);
+    case DType::boolean: return run_bool(op.kind, args);
+    case DType::c64:
+    case DType::c128: break;  // reduce() takes them for pairs of real numbers
   }
   // clang-format on
   return false;

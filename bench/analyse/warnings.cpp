@@ -25,9 +25,10 @@ void look_at_distances(const Results& results, std::vector<WarnRecord>& found) {
   for (const CellRecord& cell : results.cells)
     if (cell.rtt) buckets.insert(cell.rtt->bucket);
   if (buckets.size() > 1)
-    found.push_back({"W006",
-                     "the round trip between ranks 0 and 1 changed: blocks are compared only where "
-                     "it was alike"});
+    found.push_back(
+        {"W006",
+         "the round trip between ranks 0 and 1 changed: blocks with a like round trip are "
+         "compared, or all where there are none"});
 }
 
 void look_at_controls(const Summary& summary, double min_effect, std::vector<WarnRecord>& found) {

@@ -9,10 +9,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <string_view>
 
 #include "bench/cli/option_table.h"
+#include "bench/cli/values.h"
 #include "bench/model/cases.h"
 #include "bench/model/record.h"
 #include "c10d/error.h"
@@ -29,29 +31,29 @@ std::string normalised(std::string argument) {
 }
 
 // Records and messages are UTF-8; an argument goes into both.
-void refuse_other_than_utf8(const std::vector<std::string>& words) {
-  for (std::size_t i = 0; i < words.size(); ++i) {
+void refuse_other_than_utf8(const std::vector<std::string>& arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
     try {
-      (void)Json(words[i]).dump();
+      (void)Json(arguments[i]).dump();
     } catch (const nlohmann::json::exception&) {
       throw InvalidArgument(
           fmt::format("argument {} is not UTF-8: {}", i + 1,
-                      Json(words[i]).dump(-1, ' ', true, Json::error_handler_t::replace)));
+                      Json(arguments[i]).dump(-1, ' ', true, Json::error_handler_t::replace)));
     }
   }
 }
 
-// Takes `name VALUE` and `name=VALUE` out of the words; the last value counts.
-std::optional<std::string> take_out(std::vector<std::string>& words, const std::string& name) {
+// Takes `name VALUE` and `name=VALUE` out of the arguments; the last value counts.
+std::optional<std::string> take_out(std::vector<std::string>& arguments, const std::string& name) {
   std::optional<std::string> value;
-  for (std::size_t i = 0; i < words.size();) {
-    const auto at = words.begin() + static_cast<std::ptrdiff_t>(i);
-    if (words[i].starts_with(name + "=")) {
-      value = words[i].substr(name.size() + 1);
-      words.erase(at);
-    } else if (words[i] == name && i + 1 < words.size()) {
-      value = words[i + 1];
-      words.erase(at, at + 2);
+  for (std::size_t i = 0; i < arguments.size();) {
+    const auto at = arguments.begin() + static_cast<std::ptrdiff_t>(i);
+    if (arguments[i].starts_with(name + "=")) {
+      value = arguments[i].substr(name.size() + 1);
+      arguments.erase(at);
+    } else if (arguments[i] == name && i + 1 < arguments.size()) {
+      value = arguments[i + 1];
+      arguments.erase(at, at + 2);
     } else {
       ++i;
     }
@@ -59,7 +61,7 @@ std::optional<std::string> take_out(std::vector<std::string>& words, const std::
   return value;
 }
 
-std::vector<std::string> words_of_run(const std::string& path) {
+std::vector<std::string> arguments_of_run(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw InvalidArgument(fmt::format("--replay {}: cannot be read", path));
   for (std::string text; std::getline(file, text);) {
@@ -67,80 +69,88 @@ std::vector<std::string> words_of_run(const std::string& path) {
     if (!line.is_object() || !line.contains("t") || line["t"] != "run" || !line.contains("argv"))
       continue;
     const Json& argv = line["argv"];
-    if (!argv.is_array() ||
-        !std::all_of(argv.begin(), argv.end(), [](const Json& word) { return word.is_string(); }))
+    if (!argv.is_array() || !std::all_of(argv.begin(), argv.end(),
+                                         [](const Json& argument) { return argument.is_string(); }))
       continue;
-    const auto words = argv.get<std::vector<std::string>>();
-    if (words.size() >= 2 && (words[1] == "run" || words[1] == "compare")) return words;
+    const auto arguments = argv.get<std::vector<std::string>>();
+    if (arguments.size() >= 2 && (arguments[1] == "run" || arguments[1] == "compare"))
+      return arguments;
   }
   throw InvalidArgument(fmt::format(
       "--replay {}: no run record in it; the file must come from run or compare --json", path));
 }
 
-// Whether the value of an option is the next word: "--sizes", "-s", "-qs".
-bool wants_value(const std::string& word) {
-  const auto takes_value = [](const std::string& name) -> std::optional<bool> {
-    for (const OptionFacts& facts : option_facts()) {
-      const std::string names = fmt::format(",{},", facts.names);
-      if (names.find("," + name + ",") != std::string::npos)
-        return !std::holds_alternative<bool Options::*>(facts.target);
-    }
-    return std::nullopt;
-  };
-  if (word.starts_with("--")) return takes_value(word).value_or(false);
-  if (!word.starts_with("-")) return false;
-  for (std::size_t i = 1; i < word.size(); ++i) {
-    const std::optional<bool> takes = takes_value({'-', word[i]});
-    if (takes != false) return takes && i + 1 == word.size();  // else the value is in this word
+// Whether an option takes a value, by its name; nothing: there is no such option.
+std::optional<bool> takes_value(const std::string& name) {
+  static const auto by_name = [] {
+    RawOptions raw;
+    RunOptions options;
+    std::map<std::string, bool> takes;
+    for (const OptionFacts& facts : option_facts(raw, options))
+      for (const std::string& one : split(facts.names)) takes[one] = !facts.is_flag();
+    return takes;
+  }();
+  const auto found = by_name.find(name);
+  return found == by_name.end() ? std::nullopt : std::optional(found->second);
+}
+
+// Whether the value of an option is the next argument: "--sizes", "-s", "-qs".
+bool wants_value(const std::string& argument) {
+  if (argument.starts_with("--")) return takes_value(argument).value_or(false);
+  if (!argument.starts_with("-")) return false;
+  for (std::size_t i = 1; i < argument.size(); ++i) {
+    const std::optional<bool> takes = takes_value({'-', argument[i]});
+    if (takes != false)
+      return takes && i + 1 == argument.size();  // else the value is in this argument
   }
   return false;
 }
 
 // Takes out what is neither an option nor the value of one; whether there was any.
-bool take_out_ops(std::vector<std::string>& words) {
+bool take_out_ops(std::vector<std::string>& arguments) {
   bool is_value = false;
-  return std::erase_if(words, [&](const std::string& word) {
-           const bool is_op = !is_value && !word.starts_with("-");
-           is_value = !is_value && wants_value(word);
+  return std::erase_if(arguments, [&](const std::string& argument) {
+           const bool is_op = !is_value && !argument.starts_with("-");
+           is_value = !is_value && wants_value(argument);
            return is_op;
          }) > 0;
 }
 
-// With --replay, the words of the earlier run take its place, without its outputs; then ranks and
-// records see a command line as any other.
-void expand_replay(std::vector<std::string>& words) {
-  const std::optional<std::string> path = take_out(words, "--replay");
-  if (!path || words.empty()) return;
-  std::vector<std::string> earlier = words_of_run(*path);
+// With --replay, the arguments of the earlier run take its place, without its outputs; then ranks
+// and records see a command line as any other.
+void expand_replay(std::vector<std::string>& arguments) {
+  const std::optional<std::string> path = take_out(arguments, "--replay");
+  if (!path || arguments.empty()) return;
+  std::vector<std::string> earlier = arguments_of_run(*path);
   earlier.erase(earlier.begin(), earlier.begin() + 2);
   for (const std::string& name : output_names()) {
     take_out(earlier, name);
-    std::vector<std::string> own = words;
+    std::vector<std::string> own = arguments;
     std::error_code none;
     if (const auto file = take_out(own, name);
         file && *file != "-" && std::filesystem::equivalent(*file, *path, none))
       throw InvalidArgument(fmt::format("{} {}: this is the file of --replay", name, *file));
   }
-  std::vector<std::string> typed(words.begin() + 1, words.end());
+  std::vector<std::string> typed(arguments.begin() + 1, arguments.end());
   if (take_out_ops(typed)) take_out_ops(earlier);
-  words.insert(words.begin() + 1, earlier.begin(), earlier.end());
+  arguments.insert(arguments.begin() + 1, earlier.begin(), earlier.end());
 }
 
 }  // namespace
 
-std::vector<std::string> words_of(int argc, const char* const* argv) {
-  std::vector<std::string> words(argv + 1, argv + argc);
-  refuse_other_than_utf8(words);
-  for (std::string& word : words) word = normalised(word);
-  expand_replay(words);
-  return words;
+std::vector<std::string> arguments_of(int argc, const char* const* argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  refuse_other_than_utf8(arguments);
+  for (std::string& argument : arguments) argument = normalised(argument);
+  expand_replay(arguments);
+  return arguments;
 }
 
-int complain(const CLI::App& app, const std::vector<std::string>& words,
-             const CLI::ParseError& error) {
+int report_parse_error(const CLI::App& app, const std::vector<std::string>& arguments,
+                       const CLI::ParseError& error) {
   const CLI::App* sub = nullptr;
   for (const CLI::App* candidate : app.get_subcommands({}))
-    if (!words.empty() && candidate->get_name() == words.front()) sub = candidate;
+    if (!arguments.empty() && candidate->get_name() == arguments.front()) sub = candidate;
   std::vector<std::string> names;
   for (const CLI::App* one : {&app, sub})
     if (one != nullptr)
@@ -152,17 +162,17 @@ int complain(const CLI::App& app, const std::vector<std::string>& words,
   for (const CLI::App* candidate : app.get_subcommands({}))
     commands.push_back(candidate->get_name());
   std::string text = error.what();
-  if (words.empty()) {
+  if (arguments.empty()) {
     text = fmt::format("which command? One of {}", fmt::join(commands, " "));
-  } else if (sub == nullptr && !words.front().starts_with("-")) {
-    const std::string_view near = nearest_name(words.front(), commands);
-    text = fmt::format("no command {}{}", words.front(),
+  } else if (sub == nullptr && !arguments.front().starts_with("-")) {
+    const std::string_view near = nearest_name(arguments.front(), commands);
+    text = fmt::format("no command {}{}", arguments.front(),
                        near.empty() ? "" : fmt::format(": did you mean {}?", near));
   } else if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    for (const std::string& word : words) {
-      const bool one_letter = word.size() > 1 && word[0] == '-' &&
-                              std::isalpha(static_cast<unsigned char>(word[1])) != 0;
-      const std::string name = word.substr(0, one_letter ? 2 : word.find('='));
+    for (const std::string& argument : arguments) {
+      const bool one_letter = argument.size() > 1 && argument[0] == '-' &&
+                              std::isalpha(static_cast<unsigned char>(argument[1])) != 0;
+      const std::string name = argument.substr(0, one_letter ? 2 : argument.find('='));
       if (!(one_letter || name.starts_with("--")) ||
           std::find(names.begin(), names.end(), name) != names.end())
         continue;

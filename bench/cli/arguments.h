@@ -11,13 +11,13 @@ class ParseError;
 
 namespace c10d::bench {
 
-// The arguments as CLI11 shall see them: long options with dashes, and --replay replaced by the
-// words of the run in its file. Throws InvalidArgument on what is not UTF-8, or no such file.
-std::vector<std::string> words_of(int argc, const char* const* argv);
+// The arguments for CLI11: long options with dashes, and --replay replaced by the arguments of the
+// run in its file. Throws InvalidArgument when one is not UTF-8 or the file cannot be read.
+std::vector<std::string> arguments_of(int argc, const char* const* argv);
 
-// Says what CLI11 found wrong with the words, under this program's name and with what was probably
-// meant. Returns the exit code.
-int complain(const CLI::App& app, const std::vector<std::string>& words,
-             const CLI::ParseError& error);
+// Prints on stderr what CLI11 found wrong with the arguments, with the nearest name of a command or
+// an option. Returns the exit code.
+int report_parse_error(const CLI::App& app, const std::vector<std::string>& arguments,
+                       const CLI::ParseError& error);
 
 }  // namespace c10d::bench

@@ -7,49 +7,10 @@
 #include <string_view>
 
 #include "bench/cli/options.h"
-#include "bench/commands/cross_check.h"
-#include "bench/commands/doctor.h"
-#include "bench/commands/explain.h"
-#include "bench/commands/list.h"
-#include "bench/commands/overlap.h"
-#include "bench/commands/store.h"
-#include "bench/commands/train.h"
-#include "bench/commands/tune.h"
-#include "bench/report/html.h"
 #include "bench/run/controller.h"
-#include "bench/run/roofline.h"
 #include "c10d/error.h"
 
 namespace c10d::bench { namespace {
-
-int dispatch(const Options& options) {
-  switch (options.command) {
-    case Command::run:
-    case Command::compare:
-      return run_benchmark(options);
-    case Command::tune:
-      return run_tune(options);
-    case Command::explain:
-      return run_explain(options);
-    case Command::ceiling:
-      return print_ceilings(options.json_listing);
-    case Command::store:
-      return run_store_bench(options);
-    case Command::train:
-      return compare_training(options);
-    case Command::overlap:
-      return run_overlap(options);
-    case Command::list:
-      return print_list(options.topic, options.json_listing);
-    case Command::doctor:
-      return options.cross_check ? run_cross_check(options) : print_doctor(options.json_listing);
-    case Command::report:
-      return write_report(options.files, options.report, options.svg);
-    case Command::none:
-      break;
-  }
-  return 2;
-}
 
 // What is opened next takes the number of a standard stream that is closed, and then gets what was
 // meant for the stream.
@@ -73,7 +34,7 @@ int main(int argc, char** argv) {
       return c10d::bench::exec_mpirun(argc, argv);
     const c10d::bench::Parsed parsed = c10d::bench::parse_options(argc, argv);
     if (parsed.exit_code) return *parsed.exit_code;
-    const int code = c10d::bench::dispatch(parsed.options);
+    const int code = parsed.options.command(parsed.options);
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
     std::fprintf(stderr, "c10d-bench: stdout: cannot be written\n");
     return code == 0 ? 1 : code;

@@ -11,7 +11,7 @@
 namespace c10d::bench {
 
 // What the command line holds as text before it is checked.
-struct Texts {
+struct RawOptions {
   std::vector<std::string> ops;
   std::string backends, only;
   std::string min = "1K", max = "64M", step, sizes, time = "0.3s", timeout = "30s", equiv = "2%";
@@ -20,7 +20,6 @@ struct Texts {
   std::string warmup = "auto", order = "random", dirty = "on", sync = "loop", check = "first";
   std::string bind = "auto", cache = "hot", start_skew = "0us", min_effect = "5%";
   std::string memory = "plain", size, replay;
-  int concurrent = 1;
   int graph = 0;
   std::string columns, color = "auto", progress = "auto", control = "on";
 };
@@ -30,13 +29,12 @@ struct OptionFacts {
   const char* names;  // "-n,--ranks"
   const char* group;  // of the help text
   const char* help;
-  using Target =
-      std::variant<std::string Texts::*, double Texts::*, int Texts::*, std::string Options::*,
-                   bool Options::*, int Options::*, std::uint64_t Options::*>;
-  Target target;
-  int low = 0, high = 0;  // of numbers; equal: any
+  std::variant<std::string*, double*, int*, std::uint64_t*, bool*> value;  // where it goes
+  int low = 0, high = 0;                                                   // of numbers; equal: any
+  bool is_flag() const { return std::holds_alternative<bool*>(value); }
 };
-const std::vector<OptionFacts>& option_facts();
+// All of them, with values in `raw` and `options`.
+std::vector<OptionFacts> option_facts(RawOptions& raw, RunOptions& options);
 
 // Option names that a file of an earlier run does not hand on to --replay: each has a value.
 const std::vector<std::string>& output_names();

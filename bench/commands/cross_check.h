@@ -3,19 +3,24 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "bench/model/options.h"
-
 namespace c10d::bench {
+
+struct CrossCheckOptions {
+  double seconds = 0.3;  // of one size in one launch
+  int launches = 3;
+  std::vector<std::string> pythons = {"python3"};  // that have PyTorch
+};
 
 // Whether this benchmark shows the times that users of a library see: all_reduce of two ranks as
 // `run` measures it, against plain loops in processes of their own, one after the other in a random
 // order in every launch. Prints a row per loop and size. Returns 0; 1 when a row is outside its
 // bounds or a program failed; 77 when there was nothing to compare.
-int run_cross_check(const Options& options);
+int run_cross_check(const CrossCheckOptions& options);
 
 // A line of a plain loop: bytes and microseconds.
 std::optional<std::pair<std::uint64_t, double>> parse_loop_line(std::string_view line);

@@ -19,33 +19,33 @@ namespace {
 
 }  // namespace
 
-int run_explain(const Options& options) {
-  const BenchOp op = bench_op_from_string(options.topic);
-  const int ranks = ranks_to_probe(options);
+int run_explain(const ExplainOptions& options, const std::vector<std::string>& argv) {
+  const BenchOp op = bench_op_from_string(options.op);
+  const int ranks = ranks_to_probe(options.ranks);
   const std::uint64_t unit =
       size_of(options.dtype) * static_cast<std::uint64_t>(facts_of(op).sharded ? ranks : 1);
   if (options.bytes % unit != 0)
     throw InvalidArgument(
         fmt::format("{} {}: S is {} shards of whole {} elements: a multiple of {} bytes",
-                    options.topic, options.bytes, ranks, to_string(options.dtype), unit));
+                    options.op, options.bytes, ranks, to_string(options.dtype), unit));
   refuse_beyond_memory(ranks, options.bytes);
   if (detect_launch().launcher == "none") {
     for (const OpAlgorithms& known : native_algorithms(2))
-      if (known.op == options.topic && known.names.empty()) throw_one_way(options.topic);
-    return launch_self(options, ranks);
+      if (known.op == options.op && known.names.empty()) throw_one_way(options.op);
+    return launch_self(argv, ranks);
   }
   const std::string forced = env("C10D_NATIVE_PLAN").value_or("");
-  Probe probe(options);
+  Probe probe;
   const PlanReport report =
-      probe.control().plan({facts_of(op).kind, options.dtype, options.bytes, options.heap});
-  if (report.options.empty()) throw_one_way(options.topic);
-  probe.open(forced, options.heap, options.bytes);
+      probe.control().plan({facts_of(op).kind, options.dtype, options.bytes, options.registered});
+  if (report.options.empty()) throw_one_way(options.op);
+  probe.open(forced, options.registered, options.bytes);
   const double us = probe.measure(op, options.dtype, options.bytes, 0.5);
   if (!probe.is_root()) return 0;
   const PlanOption& taken = report.options.front();
-  fmt::print("{} {} {}, {} ranks, {} memory\n", options.topic, to_string(options.dtype),
+  fmt::print("{} {} {}, {} ranks, {} memory\n", options.op, to_string(options.dtype),
              bytes_text(options.bytes), probe.control().size(),
-             options.heap ? "registered" : "plain");
+             options.registered ? "registered" : "plain");
   fmt::print("group      {}\ntuning     {}\n\n", report.fingerprint, report.path);
   fmt::print("plan       {}{}\n", taken.name, forced.empty() ? "" : "  (C10D_NATIVE_PLAN)");
   fmt::print("predicted  {} us by {}\n", microseconds_text(taken.us),

@@ -14,11 +14,13 @@
 namespace c10d::bench {
 namespace {
 
-ProcessGroup make_control(const Options& options) {
+constexpr std::chrono::seconds kProbeTimeout{30};  // of one operation
+
+ProcessGroup make_control() {
   InitOptions init;
   init.backend = "native";
   init.name = "tune";
-  init.timeout = duration_of(options.timeout);
+  init.timeout = kProbeTimeout;
   return init_process_group(std::move(init));
 }
 
@@ -27,10 +29,10 @@ constexpr std::uint64_t bytes_of_buffer(std::uint64_t bytes) { return 2 * bytes 
 
 }  // namespace
 
-int ranks_to_probe(const Options& options) {
+int ranks_to_probe(int asked) {
   const LaunchInfo info = detect_launch();
   if (info.launcher != "none") return info.size;
-  return options.ranks != 0 ? options.ranks : 2;
+  return asked != 0 ? asked : 2;
 }
 
 void refuse_beyond_memory(int ranks, std::uint64_t bytes) {
@@ -40,10 +42,9 @@ void refuse_beyond_memory(int ranks, std::uint64_t bytes) {
                        "take a smaller size or fewer ranks");
 }
 
-Probe::Probe(const Options& options)
-    : timeout_(duration_of(options.timeout)),
-      control_(make_control(options)),
-      page_(control_.store(), control_.rank(), control_.size(), timeout_) {
+Probe::Probe()
+    : control_(make_control()),
+      page_(control_.store(), control_.rank(), control_.size(), kProbeTimeout) {
   watchdog_.expect("tuning", 600);
 }
 
@@ -52,21 +53,21 @@ Probe::~Probe() { close(); }
 void Probe::close() {
   input_.reset();
   output_.reset();
-  if (contender_) contender_->shutdown();
-  contender_.reset();
+  if (subject_) subject_->shutdown();
+  subject_.reset();
 }
 
 void Probe::open(const std::string& forced, bool registered, std::uint64_t bytes) {
   close();
-  ContenderContext context;
+  SubjectContext context;
   context.control = &control_;
-  context.timeout = timeout_;
+  context.timeout = kProbeTimeout;
   context.algorithm = forced;
   context.prefix = fmt::format("tune/{}", opened_++);
-  contender_ = make_contender("native", context);
+  subject_ = make_subject("native", context);
   const std::size_t most = bytes_of_buffer(bytes);
-  input_ = registered ? contender_->arena(most) : std::make_unique<Arena>(most);
-  output_ = registered ? contender_->arena(most) : std::make_unique<Arena>(most);
+  input_ = registered ? subject_->arena(most) : std::make_unique<Arena>(most);
+  output_ = registered ? subject_->arena(most) : std::make_unique<Arena>(most);
 }
 
 double Probe::measure(BenchOp op, DType dtype, std::uint64_t bytes, double seconds) {
@@ -83,7 +84,7 @@ double Probe::measure(BenchOp op, DType dtype, std::uint64_t bytes, double secon
   BlockRunner::Settings settings;
   settings.sync = Sync::window;
   settings.longest_burst = 0.1 * seconds;
-  BlockRunner runner(page_, *contender_, buffers, settings);
+  BlockRunner runner(page_, *subject_, buffers, settings);
   const double each = runner.warm_up(seconds / 4, -1);
   const auto asked = std::clamp(seconds / std::max(each, 1e-9), 3.0,
                                 static_cast<double>(SharedPage::kMaxIterations));

@@ -7,12 +7,12 @@
 #include "bench/measure/shared_page.h"
 #include "bench/measure/subject.h"
 #include "bench/measure/watchdog.h"
-#include "bench/model/options.h"
+#include "bench/model/cases.h"
 
 namespace c10d::bench {
 
-// As many as a launcher started, else as were asked for, else two.
-int ranks_to_probe(const Options& options);
+// The number of ranks: of the launcher that started this one, else as asked for, else (0) two.
+int ranks_to_probe(int asked);
 // Throws InvalidArgument where the buffers of `ranks` ranks for cases of up to `bytes` are more
 // than there is memory.
 void refuse_beyond_memory(int ranks, std::uint64_t bytes);
@@ -21,7 +21,7 @@ void refuse_beyond_memory(int ranks, std::uint64_t bytes);
 // Every member but `control` is collective.
 class Probe {
  public:
-  explicit Probe(const Options& options);
+  Probe();
   ~Probe();
   ProcessGroup& control() noexcept { return control_; }
   bool is_root() const { return control_.rank() == 0; }
@@ -35,10 +35,9 @@ class Probe {
  private:
   void close();
   Watchdog watchdog_;
-  const Duration timeout_;
   ProcessGroup control_;
   SharedPage page_;
-  std::unique_ptr<Contender> contender_;
+  std::unique_ptr<Subject> subject_;
   std::unique_ptr<Arena> input_, output_;
   int opened_ = 0;
 };

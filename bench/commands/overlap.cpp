@@ -80,7 +80,7 @@ class Overlap {
   }
 
  private:
-  Work start() { return group_.all_reduce(buffer_, ReduceOp::avg, {.async = true}); }
+  Work start() { return group_.async().all_reduce(buffer_, ReduceOp::avg); }
   void compute() { sink_ = turn(turns_, sink_); }
   // By the time that this thread runs, not by the clock: others may run meanwhile.
   void calibrate() {
@@ -110,9 +110,9 @@ class Overlap {
 
 }  // namespace
 
-int run_overlap(const Options& options) {
+int run_overlap(const std::vector<std::string>& argv) {
   if (!env("C10D_WORLD_SIZE"))
-    return launch({.ranks = 2, .command = options.argv, .prefix_output = false}).exit_code;
+    return launch({.ranks = 2, .command = argv, .prefix_output = false}).exit_code;
   ProcessGroup group = init_process_group({});
   Overlap(group).run();
   group.barrier();

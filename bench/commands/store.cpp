@@ -111,7 +111,7 @@ void print(const Line& line, bool as_json) {
 
 }  // namespace
 
-int run_store_bench(const Options& options) {
+int run_store_bench(double seconds, bool as_json) {
   TcpStoreOptions server;
   server.server = true;
   server.job = "c10d-bench";
@@ -120,7 +120,7 @@ int run_store_bench(const Options& options) {
   TcpStoreOptions client = server;
   client.server = false;
   client.port = host->port();
-  if (!options.json_listing)
+  if (!as_json)
     fmt::print(
         "TcpStore on loopback, values of 32 bytes, one connection per client\n\n{:<6} {:>8} {:>12} "
         "{:>10} {:>10} {:>10}\n",
@@ -129,7 +129,7 @@ int run_store_bench(const Options& options) {
   for (const std::size_t count : {1, 16, 128}) {
     while (clients.size() < count) clients.push_back(make_tcp_store(client));
     for (const Operation& operation : operations())
-      print(measure(operation, clients, options.seconds), options.json_listing);
+      print(measure(operation, clients, seconds), as_json);
   }
   return 0;
 }

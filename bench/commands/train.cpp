@@ -12,6 +12,7 @@
 #include <regex>
 #include <vector>
 
+#include "bench/model/exit_code.h"
 #include "bench/model/stats.h"
 #include "bench/text/format.h"
 #include "c10d/error.h"
@@ -21,7 +22,6 @@ namespace c10d::bench {
 namespace {
 
 constexpr std::chrono::minutes kLaunchTimeout{30};  // hung, not slow
-constexpr int kAllSkipped = 77;
 
 // One row of the table: the same model, batch and steps in one way of training.
 struct Contestant {
@@ -33,7 +33,7 @@ struct Contestant {
   std::string problem;  // why it cannot run here
 };
 
-std::vector<Contestant> contestants(const Options& options) {
+std::vector<Contestant> contestants(const TrainOptions& options) {
   const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   const std::string model = options.model, batch = std::to_string(options.batch_size),
                     steps = std::to_string(options.steps);
@@ -57,7 +57,7 @@ std::vector<Contestant> contestants(const Options& options) {
          .waits = {},
          .problem = {}});
   };
-  for (const int ranks : {1, options.ranks == 0 ? 2 : options.ranks}) {
+  for (const int ranks : {1, options.ranks}) {
     for (const std::string& python : options.pythons) torch(python, ranks);
     const char* const program = ranks == 1 ? "train_single" : "train_ddp";
     ours(program, "fast", ranks);
@@ -107,7 +107,7 @@ Estimate ratio(const Contestant& contestant, const Contestant& base, std::uint64
   return bootstrap(ratios, seed);
 }
 
-void print_row(const Contestant& contestant, const Contestant& base, const Options& options) {
+void print_row(const Contestant& contestant, const Contestant& base, const TrainOptions& options) {
   if (!contestant.problem.empty()) {
     std::printf("%-24s %5d  skipped: %s\n", contestant.what.c_str(), contestant.ranks,
                 contestant.problem.c_str());
@@ -139,7 +139,7 @@ std::optional<StepTimes> parse_step_times(const std::string& line) {
   return times;
 }
 
-int compare_training(const Options& options) {
+int compare_training(const TrainOptions& options) {
   std::vector<Contestant> all = contestants(options);
   std::mt19937_64 random(options.seed);
   for (int number = 0; number < options.launches; ++number) {
@@ -168,7 +168,7 @@ int compare_training(const Options& options) {
     std::printf(
         "\nThe trainers are looked for beside c10d-bench, where a build with oneDNN puts "
         "them: build/release/bin/c10d-bench train\n");
-  return measured ? 0 : kAllSkipped;
+  return measured ? 0 : kNothingRan;
 }
 
 }  // namespace c10d::bench

@@ -32,8 +32,6 @@ bool is_planned(BenchOp op) { return op != BenchOp::barrier && op < BenchOp::sen
 
 class Tuning {
  public:
-  explicit Tuning(const Options& options) : probe_(options) {}
-
   int run() {
     if (probe_.is_root()) find_folder();
     std::size_t done = 0;
@@ -134,11 +132,11 @@ class Tuning {
 
 }  // namespace
 
-int run_tune(const Options& options) {
-  const int ranks = ranks_to_probe(options);
+int run_tune(int asked, const std::vector<std::string>& argv) {
+  const int ranks = ranks_to_probe(asked);
   refuse_beyond_memory(ranks, kLargest);
-  if (detect_launch().launcher == "none") return launch_self(options, ranks);
-  return Tuning(options).run();
+  if (detect_launch().launcher == "none") return launch_self(argv, ranks);
+  return Tuning().run();
 }
 
 }  // namespace c10d::bench

@@ -42,7 +42,7 @@ RoundTrip round_trip_of(double before, double after) {
 void BlockRunner::run() noexcept {
   if (!failure_.empty()) return;
   try {
-    contender_.run(buffers_.ops(), buffers_.flight());
+    subject_.run(buffers_.ops(), buffers_.flight());
   } catch (const std::exception& error) {
     failure_ = error.what();
     if (failure_.empty()) failure_ = "unknown error";
@@ -77,7 +77,7 @@ std::int64_t BlockRunner::refresh() noexcept {
 // work there is no burst.
 int BlockRunner::burst_for(double per_op) const {
   const Case& c = buffers_.of();
-  if (!page_.oversubscribed() || !contender_.computes()) return 1;
+  if (!page_.oversubscribed() || !subject_.computes()) return 1;
   if (facts_of(c.op).rooted && refreshes_much()) return 1;
   return static_cast<int>(std::clamp(settings_.longest_burst / std::max(per_op, 1e-9), 1.0,
                                      static_cast<double>(burst_of(c))));
@@ -197,7 +197,7 @@ CellRecord BlockRunner::measure(std::uint64_t iterations, double seconds) {
 
 void BlockRunner::summarise(CellRecord& cell) const {
   const std::uint64_t iterations = cell.iters;
-  const double share = (contender_.computes() ? buffers_.share() : 1) / burst_;
+  const double share = (subject_.computes() ? buffers_.share() : 1) / burst_;
   cell.burst = burst_;
   std::vector<double> skew_in;
   std::vector<double> skew_out;
@@ -226,12 +226,12 @@ void BlockRunner::summarise(CellRecord& cell) const {
 }
 
 BlockRunner::CheckResult BlockRunner::check(bool timed_before) {
-  const std::uint64_t wrong_before = timed_before && contender_.computes() ? buffers_.wrong() : 0;
+  const std::uint64_t wrong_before = timed_before && subject_.computes() ? buffers_.wrong() : 0;
   buffers_.poison_output();
   page_.barrier();
   run();
   CheckResult result;
-  if (!contender_.computes()) return result;
+  if (!subject_.computes()) return result;
   const std::uint64_t hash = buffers_.hash();
   result.wrong = static_cast<std::uint64_t>(
       page_.sum(failure_.empty() ? static_cast<std::int64_t>(wrong_before + buffers_.wrong()) : 0));

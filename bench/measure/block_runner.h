@@ -30,9 +30,9 @@ class BlockRunner {
     double longest_burst = 0;     // seconds, with more ranks than CPUs; 0: one op in an iteration
     double longest_loop = 0;      // seconds between two meetings, as far as one can tell before
   };
-  BlockRunner(SharedPage& page, Contender& contender, Buffers& buffers, Settings settings)
+  BlockRunner(SharedPage& page, Subject& subject, Buffers& buffers, Settings settings)
       : page_(page),
-        contender_(contender),
+        subject_(subject),
         buffers_(buffers),
         settings_(settings),
         random_(settings.seed * 1000003 + static_cast<std::uint64_t>(page.rank())) {}
@@ -72,7 +72,7 @@ class BlockRunner {
   void summarise(CellRecord& cell) const;
 
   SharedPage& page_;
-  Contender& contender_;
+  Subject& subject_;
   Buffers& buffers_;
   Settings settings_;
   std::mt19937_64 random_;

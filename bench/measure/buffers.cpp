@@ -26,9 +26,9 @@ void flush_end() noexcept {}
 
 constexpr std::size_t kLine = 64;
 
-void flush(const Tensor& tensor) noexcept {
-  const auto* bytes = static_cast<const unsigned char*>(tensor.data);
-  for (std::size_t at = 0; at < tensor.bytes(); at += kLine) flush_line(bytes + at);
+void flush(const View& view) noexcept {
+  const auto* bytes = static_cast<const unsigned char*>(view.data);
+  for (std::size_t at = 0; at < view.bytes(); at += kLine) flush_line(bytes + at);
 }
 
 // About the golden section of the sets, and without a common divisor: every set has its turn.
@@ -110,9 +110,9 @@ Buffers::Buffers(const Case& c, int rank, int size, int window, std::uint64_t se
   }
 }
 
-Tensor Buffers::view(Arena& arena, std::uint64_t offset, std::uint64_t count) const {
-  return count == 0 ? Tensor()
-                    : Tensor(static_cast<std::byte*>(arena.data()) + offset, count, case_.dtype);
+View Buffers::view(Arena& arena, std::uint64_t offset, std::uint64_t count) const {
+  return count == 0 ? View()
+                    : View(static_cast<std::byte*>(arena.data()) + offset, count, case_.dtype);
 }
 
 Buffers::Slot Buffers::slot_at(std::uint64_t index) const {
@@ -125,7 +125,7 @@ Buffers::Slot Buffers::slot_at(std::uint64_t index) const {
 void Buffers::lay_out_in_place(Slot& slot, std::uint64_t offset) const {
   const std::uint64_t k = case_.shard;
   const std::uint64_t mine = k * static_cast<std::uint64_t>(rank_);
-  const Tensor whole = view(output_arena_, offset, std::max(in_count_, out_count_));
+  const View whole = view(output_arena_, offset, std::max(in_count_, out_count_));
   switch (case_.op) {
     case BenchOp::all_gather:
       slot.input = whole.slice(mine, k);

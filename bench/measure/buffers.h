@@ -42,15 +42,15 @@ class Buffers {
 
  private:
   struct Slot {
-    Tensor input;  // what the op reads: of its own, or a part of the output when in place
-    Tensor output;
+    View input;  // what the op reads: of its own, or a part of the output when in place
+    View output;
   };
   Slot slot_at(std::uint64_t index) const;
   void lay_out_in_place(Slot& slot, std::uint64_t offset) const;
   void take(std::uint64_t set);
   void add_ops(const Slot& slot);
   void restore(const Slot& slot, bool dirty) const noexcept;
-  Tensor view(Arena& arena, std::uint64_t offset, std::uint64_t count) const;
+  View view(Arena& arena, std::uint64_t offset, std::uint64_t count) const;
   bool is_root() const noexcept { return rank_ == case_.root; }
   bool in_place() const noexcept { return case_.place == Place::in; }
 
@@ -67,7 +67,7 @@ class Buffers {
   std::uint64_t set_ = 0;
   std::uint64_t in_count_ = 0, out_count_ = 0;  // elements of one op
   std::vector<std::size_t> counts_;             // of the shards that this rank gives or takes
-  Tensor pristine_;                             // the input as the oracle made it
+  View pristine_;                               // the input as the oracle made it
   std::vector<Slot> slots_;                     // of the set whose turn it is
   std::vector<Op> ops_;
 };

@@ -36,7 +36,7 @@ std::uint64_t rotation_bytes(int ranks) {
 
 }  // namespace
 
-std::vector<Case> cases_of(const Options& options, int ranks) {
+std::vector<Case> cases_of(const CaseOptions& options, int ranks) {
   Sweep sweep = options.sweep;
   if (options.all_roots)
     for (int root = 0; root < ranks; ++root) sweep.roots.push_back(root);

@@ -8,6 +8,6 @@
 namespace c10d::bench {
 
 // The cases of these options at `ranks` ranks. Throws InvalidArgument when there is none.
-std::vector<Case> cases_of(const Options& options, int ranks);
+std::vector<Case> cases_of(const CaseOptions& options, int ranks);
 
 }  // namespace c10d::bench

@@ -2,7 +2,6 @@
 #include "bench/measure/machine.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -102,17 +101,6 @@ std::string virtualisation() {
 }
 
 }  // namespace
-
-std::string cpu_model() {
-  const std::string model = cpuinfo("model name");
-  return model.empty() ? "unknown CPU" : model;
-}
-
-int allowed_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
 
 int numa_nodes() {
   int nodes = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bench/model/record.h"
+#include "src/base/host.h"  // cpu_model, allowed_cpus
 
 namespace c10d::bench {
 
@@ -13,8 +14,6 @@ Json environment_json(const std::map<std::string, std::string>& about = {});
 // The commit that this program was built from, with "-dirty" where files differed from it; empty
 // when it was not built in a checkout.
 const char* commit();
-std::string cpu_model();
-int allowed_cpus();
 int numa_nodes();
 // CPUs that the control group grants, e.g. 1.5; nothing when unlimited.
 std::optional<double> cgroup_cpus();

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <type_traits>
 
@@ -21,25 +21,10 @@ std::uint32_t mix(std::uint32_t x) {
   return x;
 }
 
-Float16 half_of(std::int32_t value) {
-  if (value == 0) return {0};
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
-  const std::uint32_t exponent = ((bits >> 23) & 0xFFU) - 127 + 15;
-  return {
-      static_cast<std::uint16_t>((bits >> 16 & 0x8000U) | exponent << 10 | (bits >> 13 & 0x3FFU))};
-}
-
-BFloat16 brain_of(std::int32_t value) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
-  return {static_cast<std::uint16_t>(bits >> 16)};
-}
-
 template <class T>
 T from_integer(std::int32_t value) {
-  if constexpr (std::is_same_v<T, Float16>) {
-    return half_of(value);
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return brain_of(value);
+  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
+    return T(static_cast<float>(value));
   } else if constexpr (std::is_same_v<T, bool>) {
     return value != 0;
   } else {
@@ -50,10 +35,10 @@ T from_integer(std::int32_t value) {
 template <class T>
 bool equal(T a, T b, bool rounded) {
   if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
-    return a.bits == b.bits;
-  } else if constexpr (std::is_floating_point_v<T>) {
+    return a.bits() == b.bits();
+  } else if constexpr (std::is_floating_point_v<T> || detail::Complex<T>) {
     // A mean may be a sum times 1/n: not exact, but closer than any wrong whole number.
-    return a == b || (rounded && std::abs(a - b) <= T(1e-6) * std::abs(b));
+    return a == b || (rounded && std::abs(a - b) <= 1e-6 * std::abs(b));
   } else {
     return a == b;
   }
@@ -106,13 +91,17 @@ decltype(auto) with_type(DType dtype, F&& f) {
       return f(std::uint16_t{});
     case DType::u8:
       return f(std::uint8_t{});
+    case DType::c64:
+      return f(std::complex<float>{});
+    case DType::c128:
+      return f(std::complex<double>{});
     case DType::boolean:
       break;
   }
   return f(bool{});
 }
 
-std::uint64_t compare(ConstTensor output, std::size_t first, std::size_t count,
+std::uint64_t compare(ConstView output, std::size_t first, std::size_t count,
                       const std::int32_t* expected, bool rounded) {
   return with_type(output.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -191,7 +180,7 @@ void Oracle::values(int rank, std::uint64_t first, std::size_t count, std::int32
   }
 }
 
-void Oracle::fill(Tensor buffer, int rank, std::uint64_t first) const {
+void Oracle::fill(View buffer, int rank, std::uint64_t first) const {
   Chunk chunk;
   for (std::size_t done = 0; done < buffer.count; done += kChunk) {
     const std::size_t count = std::min(kChunk, buffer.count - done);
@@ -204,7 +193,7 @@ void Oracle::fill(Tensor buffer, int rank, std::uint64_t first) const {
   }
 }
 
-std::uint64_t Oracle::wrong_reduced(ConstTensor output, std::uint64_t first) const {
+std::uint64_t Oracle::wrong_reduced(ConstView output, std::uint64_t first) const {
   Chunk sum;
   Chunk value;
   std::uint64_t wrong = 0;
@@ -225,7 +214,7 @@ std::uint64_t Oracle::wrong_reduced(ConstTensor output, std::uint64_t first) con
   return wrong;
 }
 
-std::uint64_t Oracle::wrong_moved(ConstTensor output, Source source) const {
+std::uint64_t Oracle::wrong_moved(ConstView output, Source source) const {
   Chunk chunk;
   std::uint64_t wrong = 0;
   for (std::size_t done = 0; done < output.count; done += kChunk) {
@@ -236,7 +225,7 @@ std::uint64_t Oracle::wrong_moved(ConstTensor output, Source source) const {
   return wrong;
 }
 
-std::uint64_t Oracle::wrong_exchanged(ConstTensor output, int rank) const {
+std::uint64_t Oracle::wrong_exchanged(ConstView output, int rank) const {
   const auto between = [&](int from, int to) {
     return shard_of(case_, ranks_, shard_between(from, to, ranks_));
   };
@@ -250,7 +239,7 @@ std::uint64_t Oracle::wrong_exchanged(ConstTensor output, int rank) const {
   return wrong;
 }
 
-std::uint64_t Oracle::wrong(ConstTensor output, int rank) const {
+std::uint64_t Oracle::wrong(ConstView output, int rank) const {
   const std::uint64_t k = case_.shard;
   const std::uint64_t mine = shards_before(case_, ranks_, rank);
   if (output.count == 0) return 0;
@@ -293,7 +282,7 @@ std::uint64_t Oracle::wrong(ConstTensor output, int rank) const {
   return 0;
 }
 
-void poison(Tensor buffer) {
+void poison(View buffer) {
   if (buffer.count > 0) std::memset(buffer.data, 0xA5, buffer.bytes());
 }
 

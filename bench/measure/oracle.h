@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "bench/model/cases.h"
-#include "c10d/tensor.h"
+#include "c10d/view.h"
 
 namespace c10d::bench {
 
@@ -20,20 +20,20 @@ class Oracle {
   static constexpr double kFactor = 0.5;
 
   // Writes elements [first, first + buffer.count) of the input of `rank`.
-  void fill(Tensor buffer, int rank, std::uint64_t first) const;
+  void fill(View buffer, int rank, std::uint64_t first) const;
   // How many elements of `output` differ from what the op gives when `rank` calls it. Elements of
   // the output are those of the whole op, in place or not; a rank without an output passes an empty
   // view.
-  std::uint64_t wrong(ConstTensor output, int rank) const;
+  std::uint64_t wrong(ConstView output, int rank) const;
 
  private:
   struct Source {  // where a run of output elements comes from
     int rank;
     std::uint64_t first;
   };
-  std::uint64_t wrong_reduced(ConstTensor output, std::uint64_t first) const;
-  std::uint64_t wrong_moved(ConstTensor output, Source source) const;
-  std::uint64_t wrong_exchanged(ConstTensor output, int rank) const;
+  std::uint64_t wrong_reduced(ConstView output, std::uint64_t first) const;
+  std::uint64_t wrong_moved(ConstView output, Source source) const;
+  std::uint64_t wrong_exchanged(ConstView output, int rank) const;
   // The values of `rank` at [first, first + count) into `values`.
   void values(int rank, std::uint64_t first, std::size_t count, std::int32_t* values) const;
 
@@ -43,7 +43,7 @@ class Oracle {
 };
 
 // Fills memory with a pattern that no op yields, so that a result that was never written is seen.
-void poison(Tensor buffer);
+void poison(View buffer);
 
 // A hash of the bytes; equal results have equal hashes on every rank, launch and backend.
 std::uint64_t hash_bytes(const void* data, std::size_t bytes);

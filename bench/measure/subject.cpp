@@ -42,9 +42,9 @@ class ForcedAlgorithm {
 };
 
 // The way of every user: through the funnel of a ProcessGroup.
-class GroupContender final : public Contender {
+class GroupSubject final : public Subject {
  public:
-  GroupContender(const std::string& name, const ContenderContext& context) {
+  GroupSubject(const std::string& name, const SubjectContext& context) {
     const ForcedAlgorithm forced(name == "native" ? context.algorithm : "");
     groups_.push_back(init_process_group(options(name, context)));
     std::vector<int> all(static_cast<std::size_t>(first().size()));
@@ -67,7 +67,7 @@ class GroupContender final : public Contender {
     works_.clear();
     for (std::size_t i = 0; i < ops.size(); ++i) {
       ProcessGroup& group = flight == Flight::one_per_group ? groups_.at(i) : first();
-      works_.push_back(group.submit(ops[i], {.async = true}));
+      works_.push_back(group.async().submit(ops[i]));
     }
     for (const Work& work : works_) work.wait();
   }
@@ -80,7 +80,7 @@ class GroupContender final : public Contender {
   }
 
  private:
-  static InitOptions options(const std::string& name, const ContenderContext& context) {
+  static InitOptions options(const std::string& name, const SubjectContext& context) {
     InitOptions init;
     init.backend = name;
     init.store = make_prefix_store(context.prefix, borrow(context.control->store()));
@@ -98,9 +98,9 @@ class GroupContender final : public Contender {
 
 // A backend without the funnel: no argument checks, no sequence of the group, no signature, no
 // recorder.
-class RawContender final : public Contender {
+class RawSubject final : public Subject {
  public:
-  RawContender(const std::string& name, const ContenderContext& context)
+  RawSubject(const std::string& name, const SubjectContext& context)
       : backend_(make_backend(name, options(name, context))) {}
 
   Support supports(const Query& query) const override { return backend_->supports(query); }
@@ -121,7 +121,7 @@ class RawContender final : public Contender {
   }
 
  private:
-  static BackendContext options(const std::string& name, const ContenderContext& context) {
+  static BackendContext options(const std::string& name, const SubjectContext& context) {
     BackendContext backend;
     backend.rank = context.control->rank();
     backend.size = context.control->size();
@@ -147,9 +147,9 @@ std::uint64_t pairs_of(const Case& c) {
   return std::max<std::uint64_t>(2, std::max(kBeyondCaches, c.walk) / (2 * c.bytes));
 }
 
-class MemcpyContender final : public Contender {
+class MemcpySubject final : public Subject {
  public:
-  explicit MemcpyContender(int rank) : rank_(rank) {}
+  explicit MemcpySubject(int rank) : rank_(rank) {}
 
   Support supports(const Query& query) const override {
     if (query.op == OpKind::barrier) return {false, "a barrier copies nothing", ""};
@@ -189,15 +189,14 @@ class MemcpyContender final : public Contender {
 
 std::uint64_t memcpy_bytes(const Case& c) { return 2 * c.bytes * pairs_of(c); }
 
-std::unique_ptr<Contender> make_memcpy_contender(int rank) {
-  return std::make_unique<MemcpyContender>(rank);
+std::unique_ptr<Subject> make_memcpy_subject(int rank) {
+  return std::make_unique<MemcpySubject>(rank);
 }
 
-std::unique_ptr<Contender> make_contender(const std::string& name,
-                                          const ContenderContext& context) {
-  if (name == "memcpy") return make_memcpy_contender(context.control->rank());
-  if (name.starts_with("raw:")) return std::make_unique<RawContender>(name, context);
-  return std::make_unique<GroupContender>(name, context);
+std::unique_ptr<Subject> make_subject(const std::string& name, const SubjectContext& context) {
+  if (name == "memcpy") return make_memcpy_subject(context.control->rank());
+  if (name.starts_with("raw:")) return std::make_unique<RawSubject>(name, context);
+  return std::make_unique<GroupSubject>(name, context);
 }
 
 }  // namespace c10d::bench

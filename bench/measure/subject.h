@@ -19,9 +19,9 @@ namespace c10d::bench {
 enum class Flight : std::uint8_t { in_turn, together, one_per_group };
 
 // What is measured: one column of the table.
-class Contender {
+class Subject {
  public:
-  virtual ~Contender() = default;
+  virtual ~Subject() = default;
 
   virtual Support supports(const Query& query) const = 0;
   virtual std::string description() const = 0;
@@ -36,11 +36,11 @@ class Contender {
   // What it will run for the case, in buffers that are registered with it or not; empty: unknown.
   virtual std::string algorithm(const Case&, bool /*registered*/) const { return ""; }
   virtual void shutdown() {}
-  // Collective: memory that the backend can reach best; plain memory where it has none such.
-  virtual std::unique_ptr<Arena> arena(std::size_t bytes) { return std::make_unique<Arena>(bytes); }
+  // Collective: memory that the backend can reach best; null where it has none such.
+  virtual std::unique_ptr<Arena> arena(std::size_t /*bytes*/) { return nullptr; }
 };
 
-struct ContenderContext {
+struct SubjectContext {
   ProcessGroup* control = nullptr;  // gives the store, the members and the ranks
   Duration timeout{};
   std::string token;             // the job's secret; empty: from the environment
@@ -50,11 +50,11 @@ struct ContenderContext {
 };
 // Collective. Throws DistBackendError (unsupported) with the reason when the name is not available
 // here.
-std::unique_ptr<Contender> make_contender(const std::string& name, const ContenderContext& context);
+std::unique_ptr<Subject> make_subject(const std::string& name, const SubjectContext& context);
 
 // One core that copies S bytes: what any collective is held against. Above 16 MiB no byte is in a
 // cache.
-std::unique_ptr<Contender> make_memcpy_contender(int rank);
+std::unique_ptr<Subject> make_memcpy_subject(int rank);
 // What it allocates for the case, on rank 0 alone.
 std::uint64_t memcpy_bytes(const Case& c);
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "c10d/error.h"
+#include "src/base/suggest.h"
 
 namespace c10d::bench {
 
@@ -67,47 +68,11 @@ const OpFacts& facts_of(BenchOp op) { return op_facts()[static_cast<std::size_t>
 std::string_view to_string(Place place) { return place == Place::in ? "in" : "out"; }
 
 std::string_view to_string(Cache cache) {
-  switch (cache) {
-    case Cache::hot:
-      return "hot";
-    case Cache::rotate:
-      return "rotate";
-    case Cache::cold:
-      break;
-  }
-  return "cold";
+  return cache == Cache::hot ? "hot" : cache == Cache::rotate ? "rotate" : "cold";
 }
-
-namespace {
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replace = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replace, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
-}  // namespace
 
 std::string_view nearest_name(std::string_view word, const std::vector<std::string_view>& names) {
-  std::string_view best;
-  std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
-  for (const std::string_view name : names) {
-    const std::size_t distance = edit_distance(word, name);
-    if (distance < best_distance) {
-      best = name;
-      best_distance = distance;
-    }
-  }
-  return best;
+  return nearest(word, names, 2);
 }
 
 BenchOp bench_op_from_string(std::string_view name) {
@@ -213,12 +178,13 @@ std::vector<Case> expand(const Sweep& sweep, int ranks) {
 
 std::vector<std::uint64_t> size_range(std::uint64_t min, std::uint64_t max, double factor,
                                       std::uint64_t step) {
+  if (max > kLargestSize)
+    throw InvalidArgument(fmt::format("sizes up to {} bytes: the largest is 4T", max));
   std::vector<std::uint64_t> sizes;
   for (std::uint64_t size = min; size <= max;) {
     sizes.push_back(size);
-    const std::uint64_t next =
-        step > 0 ? size + step : static_cast<std::uint64_t>(static_cast<double>(size) * factor);
-    size = std::max(next, size + 1);
+    const double scaled = std::min(static_cast<double>(size) * factor, 2.0 * kLargestSize);
+    size = std::max(step > 0 ? size + step : static_cast<std::uint64_t>(scaled), size + 1);
   }
   return sizes;
 }
@@ -312,6 +278,15 @@ Footprint memory_of(const Case& c, int ranks, int window) {
   const Footprint stride = stride_of(c, ranks, window);
   const std::uint64_t slots = sets_of(c, ranks, window) * static_cast<std::uint64_t>(c.concurrent);
   return {stride.input * (c.place == Place::in ? 1 : slots), stride.output * slots};
+}
+
+Footprint memory_of(const std::vector<Case>& cases, int ranks, int window) {
+  Footprint most;
+  for (const Case& c : cases) {
+    const Footprint one = memory_of(c, ranks, window);
+    most = {std::max(most.input, one.input), std::max(most.output, one.output)};
+  }
+  return most;
 }
 
 }  // namespace c10d::bench

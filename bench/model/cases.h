@@ -108,7 +108,10 @@ struct Sweep {
 // size is rounded down to whole elements, and up to one element per shard.
 std::vector<Case> expand(const Sweep& sweep, int ranks);
 
-// min, min * factor, ... up to max; or min, min + step, ... when step > 0.
+// The largest S: with it, no sum over the buffers of 1024 ranks wraps round.
+inline constexpr std::uint64_t kLargestSize = std::uint64_t{4} << 40;
+// min, min * factor, ... up to max; or min, min + step, ... when step > 0. Throws InvalidArgument
+// when max is above kLargestSize.
 std::vector<std::uint64_t> size_range(std::uint64_t min, std::uint64_t max, double factor,
                                       std::uint64_t step);
 
@@ -128,8 +131,9 @@ struct Footprint {
 Footprint stride_of(const Case& c, int ranks, int window);
 // How many sets of buffers iterations go round.
 std::uint64_t sets_of(const Case& c, int ranks, int window);
-// Of all buffers that the case needs.
+// Of all buffers that the case needs; that any of the cases needs.
 Footprint memory_of(const Case& c, int ranks, int window);
+Footprint memory_of(const std::vector<Case>& cases, int ranks, int window);
 
 // Messages in flight of `isend`: never more than 64 MiB of them.
 int window_of(const Case& c, int asked);

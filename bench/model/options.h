@@ -12,28 +12,16 @@
 
 namespace c10d::bench {
 
-enum class Command : std::uint8_t {
-  none,
-  run,
-  compare,
-  tune,
-  explain,
-  ceiling,
-  store,
-  train,
-  overlap,
-  list,
-  doctor,
-  report
-};
 enum class Check : std::uint8_t { first, all, off };
 enum class Bind : std::uint8_t { automatic, set, core, none };
-// How ranks come to an op: from the one before it, or each time from a meeting (block_runner.h).
+// How ranks come to an op: from the one before it, or each time from a synchronisation
+// (block_runner.h).
 enum class Sync : std::uint8_t { loop, window, barrier };
 constexpr const char* to_string(Sync sync) noexcept {
   return sync == Sync::loop ? "loop" : sync == Sync::window ? "window" : "barrier";
 }
 enum class Control : std::uint8_t { off, on, solo };
+enum class Switch : std::uint8_t { automatic, on, off };
 
 // Cells that --only keeps.
 struct CellFilter {
@@ -41,40 +29,54 @@ struct CellFilter {
   std::string backend;
   std::uint64_t bytes = 0;
 };
-enum class Switch : std::uint8_t { automatic, on, off };
 
-struct Options {
-  Command command = Command::none;
-  std::vector<std::string> argv;  // as given: what --report prints and workers are started with
-
-  int ranks = 0;                      // 0: not given
-  std::vector<std::string> backends;  // compare: empty until the controller has looked around
+// What is measured: the cases, the same for every backend.
+struct CaseOptions {
   Sweep sweep;
-  std::vector<CellFilter> only;  // empty: all
-  std::string algo;              // of native; empty: its own choice
-  Bind bind = Bind::automatic;
-  bool cuda = false;
   bool all_roots = false;
-  int window = 16;
+  std::vector<CellFilter> only;  // empty: all
+  int window = 16;               // messages in flight of isend
+};
 
-  double seconds = 0.3;     // per cell and launch
+// With what: the backends, and where their buffers are.
+struct BackendOptions {
+  std::vector<std::string> names;  // empty until choose_backends() has looked for them
+  std::string algo;                // of native; empty: its own choice
+  bool cuda = false;
+  bool heap = false;  // buffers from the group's allocate()
+};
+
+// Where: on how many ranks, and on which CPUs.
+struct Placement {
+  int ranks = 0;  // 0: not given
+  Bind bind = Bind::automatic;
+};
+
+// How one launch measures a cell.
+struct Measurement {
+  double seconds = 0.3;     // of all blocks together
   std::uint64_t iters = 0;  // per block; 0: by time
   int warmup = -1;          // iterations; -1: by time
   int blocks = 4;
-  int launches = 3;
   bool random_order = true;
   std::uint64_t seed = 42;
   bool dirty = true;
-  bool heap = false;  // buffers from the group's allocate()
   Sync sync = Sync::loop;
-  Check check = Check::first;
   double start_skew = 0;  // seconds
-  Control control = Control::on;
-  bool strict = false;
+  Check check = Check::first;
   double timeout = 30;  // seconds, of one operation
+};
+
+// What the numbers must be for a verdict.
+struct VerdictOptions {
+  Control control = Control::on;
   double equiv = 0.02;
   double min_effect = 0.05;
+  bool strict = false;
+};
 
+// What is printed and written.
+struct OutputOptions {
   std::string json, csv, markdown, report, svg;
   bool raw = false;
   std::vector<std::string> columns;
@@ -82,28 +84,29 @@ struct Options {
   bool verbose = false;
   Switch color = Switch::automatic;
   Switch progress = Switch::automatic;
-  bool dry_run = false;
-  bool json_listing = false;       // list, doctor, ceiling, store
-  std::string topic;               // of list; the op of explain
-  std::uint64_t bytes = 0;         // of explain
-  DType dtype = DType::f32;        // of explain
-  std::vector<std::string> files;  // of report
+};
 
-  // Of train.
-  std::string model = "resnet18";
-  int batch_size = 32;  // of one rank
-  int steps = 20;
-  std::vector<std::string> pythons = {"python3"};  // of doctor too
-
-  bool cross_check = false;  // of doctor
-
-  // A rank that the controller started: which launch it belongs to, and where rank 0 writes its
-  // records.
-  int worker_launch = -1;
-  std::string results;
+// What the controller tells a rank that it starts.
+struct WorkerOptions {
+  int launch = -1;         // which one; -1: the controller did not start this process
+  std::string results;     // where rank 0 writes its records
   std::string solo;        // measure this backend alone, on the cells that controls are made of
-  std::string token_path;  // where the job's secret is read from, when no variable says it
-  bool is_worker() const { return worker_launch >= 0; }
+  std::string token_path;  // of the job's secret, when no variable says it
+};
+
+// The options of run and compare.
+struct RunOptions {
+  bool compare = false;
+  std::vector<std::string> argv;  // as given: what --report prints and ranks are started with
+  CaseOptions cases;
+  BackendOptions backends;
+  Placement placement;
+  Measurement measurement;
+  VerdictOptions verdicts;
+  OutputOptions output;
+  WorkerOptions worker;
+  int launches = 3;
+  bool dry_run = false;
 };
 
 inline Duration duration_of(double seconds) {

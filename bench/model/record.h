@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -100,6 +101,8 @@ struct FitRecord {
 };
 
 using Json = nlohmann::ordered_json;
+// Takes records as they come.
+using Sink = std::function<void(const Json&)>;
 
 Json to_json(const CellRecord& cell, bool with_samples);
 Json to_json(const SkipRecord& skip);

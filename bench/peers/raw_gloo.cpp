@@ -112,29 +112,37 @@ void as_number(DType dtype, F&& f) {
     case DType::u8:
     case DType::boolean:
       return f(static_cast<std::uint8_t*>(nullptr));
+    case DType::c64:
+      return f(static_cast<std::uint64_t*>(nullptr));
+    case DType::c128:
+      return f(static_cast<std::array<double, 2>*>(nullptr));
   }
 }
 
 bool has_arithmetic(DType dtype) {
-  return dtype != DType::bf16 && dtype != DType::i16 && dtype != DType::boolean;
+  return dtype != DType::bf16 && dtype != DType::i16 && dtype != DType::boolean &&
+         !is_complex(dtype);
 }
 
 using Function = void (*)(void*, const void*, const void*, std::size_t);
 
 template <class T>
 Function function_of(ReduceOp::Kind kind) {
-  switch (kind) {
-    case ReduceOp::sum:
-      return gloo::sum<T>;
-    case ReduceOp::prod:
-      return gloo::product<T>;
-    case ReduceOp::min:
-      return gloo::min<T>;
-    case ReduceOp::max:
-      return gloo::max<T>;
-    default:
-      return nullptr;
-  }
+  if constexpr (std::is_same_v<T, std::array<double, 2>>)
+    return nullptr;  // can only be moved
+  else
+    switch (kind) {
+      case ReduceOp::sum:
+        return gloo::sum<T>;
+      case ReduceOp::prod:
+        return gloo::product<T>;
+      case ReduceOp::min:
+        return gloo::min<T>;
+      case ReduceOp::max:
+        return gloo::max<T>;
+      default:
+        return nullptr;
+    }
 }
 
 Support supports_query(const Query& query) {
@@ -300,7 +308,7 @@ class RawGloo : public RawPeer {
     const auto buffer = mesh_->createUnboundBuffer(op.output.data, op.output.bytes());
     buffer->recv(op.peer, gloo::Slot::build(kMessagePrefix, op.tag));
     buffer->waitRecv();
-    return Work::received_from(op.peer);
+    return Work::received({op.peer, op.output.count});
   }
   Work run(const Call& call, const ReduceScatter&) { return unsupported(call); }
   Work run(const Call& call, const ReduceScatterV&) { return unsupported(call); }

@@ -35,6 +35,10 @@ MPI_Datatype type_of(DType dtype) {
     case DType::u8:
     case DType::boolean:
       return MPI_UINT8_T;
+    case DType::c64:
+      return MPI_C_FLOAT_COMPLEX;
+    case DType::c128:
+      return MPI_C_DOUBLE_COMPLEX;
   }
   return MPI_DATATYPE_NULL;
 }
@@ -133,10 +137,10 @@ class RawMpi : public RawPeer {
     return data == static_cast<const std::byte*>(all) + offset_bytes ? static_cast<T>(MPI_IN_PLACE)
                                                                      : data;
   }
-  std::size_t place(ConstTensor shard) const {
+  std::size_t place(ConstView shard) const {
     return static_cast<std::size_t>(context_.rank) * shard.bytes();
   }
-  static int count(ConstTensor tensor) { return static_cast<int>(tensor.count); }
+  static int count(ConstView view) { return static_cast<int>(view.count); }
 
   Work run(const Call&, const AllReduce& op) {
     MPI_Allreduce(own(op.input.data, op.output.data, 0), op.output.data, count(op.input),
@@ -239,7 +243,7 @@ class RawMpi : public RawPeer {
     MPI_Recv(op.output.data, count(op.output), type_of(op.output.dtype),
              op.peer == kAnySource ? MPI_ANY_SOURCE : op.peer, static_cast<int>(op.tag), comm_,
              &status);
-    return Work::received_from(status.MPI_SOURCE);
+    return Work::received({status.MPI_SOURCE, op.output.count});
   }
 
   MPI_Comm comm_ = MPI_COMM_NULL;

@@ -13,13 +13,13 @@ namespace c10d::bench {
 namespace {
 
 // A grid of text: groups above columns, columns right-aligned but for those of words.
-struct Column {
+struct TextColumn {
   std::string group;  // "" stands alone
   std::string header;
   bool left = false;
 };
 struct Grid {
-  std::vector<Column> columns;
+  std::vector<TextColumn> columns;
   std::vector<std::vector<std::string>> rows;
 };
 
@@ -95,17 +95,13 @@ std::string memcpy_text(const SizeRow& row) {
   return row.memcpy_us ? microseconds_text(*row.memcpy_us) : "-";
 }
 
-bool is_contender(const Summary& summary, const std::string& name) {
-  return std::find(summary.backends.begin(), summary.backends.end(), name) !=
-         summary.backends.end();
-}
-
 // One line per size, backends side by side.
 Grid wide(const OpTable& table, const Summary& summary, const TableStyle& style,
           std::size_t dropped) {
   Grid grid;
-  // As a contender it has columns of its own.
-  const bool copy = !is_contender(summary, "memcpy") && !is_dropped("memcpy", dropped);
+  // As a subject it has columns of its own.
+  const bool copy = std::ranges::find(summary.backends, "memcpy") == summary.backends.end() &&
+                    !is_dropped("memcpy", dropped);
   grid.columns = {{"", "S", false}};
   if (copy) grid.columns.push_back({"memcpy", "us", false});
   std::vector<Names> names;
@@ -163,7 +159,7 @@ std::pair<std::size_t, std::size_t> group_at(const Grid& grid,
 
 std::vector<std::size_t> widths_of(const Grid& grid) {
   std::vector<std::size_t> widths;
-  for (const Column& column : grid.columns) widths.push_back(display_width(column.header));
+  for (const TextColumn& column : grid.columns) widths.push_back(display_width(column.header));
   for (const auto& row : grid.rows)
     for (std::size_t i = 0; i < row.size(); ++i)
       widths[i] = std::max(widths[i], display_width(row[i]));
@@ -213,11 +209,11 @@ std::string draw(const Grid& grid, const TableStyle& style) {
   const std::vector<std::size_t> widths = widths_of(grid);
   std::string text;
   const bool grouped = std::any_of(grid.columns.begin(), grid.columns.end(),
-                                   [](const Column& c) { return !c.group.empty(); });
+                                   [](const TextColumn& c) { return !c.group.empty(); });
   if (grouped) text += rstrip(group_line(grid, widths));
   std::string header;
   for (std::size_t i = 0; i < widths.size(); ++i) {
-    const Column& column = grid.columns[i];
+    const TextColumn& column = grid.columns[i];
     header += "  " + (column.left ? pad_right(column.header, widths[i])
                                   : pad_left(column.header, widths[i]));
   }
@@ -306,11 +302,11 @@ std::string markdown_tables(const Summary& summary, const TableStyle& style) {
   for (const OpTable& table : summary.tables) {
     const Grid grid = grid_of(table, summary, tall_style);
     text += fmt::format("\n### {}\n\n|", title_of(table, summary));
-    for (const Column& column : grid.columns)
+    for (const TextColumn& column : grid.columns)
       text +=
           fmt::format(" {}{}{} |", column.group, column.group.empty() ? "" : " ", column.header);
     text += "\n|";
-    for (const Column& column : grid.columns) text += column.left ? " :-- |" : " --: |";
+    for (const TextColumn& column : grid.columns) text += column.left ? " :-- |" : " --: |";
     text += '\n';
     for (const auto& row : grid.rows) text += fmt::format("| {} |\n", fmt::join(row, " | "));
     if (const std::string legend = legend_of(grid); !legend.empty()) text += "\n\\" + legend;

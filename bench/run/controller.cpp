@@ -19,8 +19,8 @@
 #include "bench/measure/case_list.h"
 #include "bench/measure/machine.h"
 #include "bench/measure/native_algorithms.h"
-#include "bench/measure/rank.h"
 #include "bench/measure/subject.h"
+#include "bench/rank/rank.h"
 #include "bench/run/roofline.h"
 #include "bench/run/session.h"
 #include "bench/run/signal_guard.h"
@@ -79,25 +79,25 @@ class RecordPipe {
   std::thread reader_;
 };
 
-int run_as_worker(const Options& options) {
+int run_as_worker(const RunOptions& options) {
   std::ofstream results;
   return run_rank(options, [&](const Json& line) {
-    if (!results.is_open()) results.open(options.results, std::ios::binary);
+    if (!results.is_open()) results.open(options.worker.results, std::ios::binary);
     results << line_text(line) << std::endl;
   });
 }
 
 // What a launcher has decided.
-void follow_launcher(const LaunchInfo& info, Options& options) {
-  if (options.ranks != 0 && options.ranks != info.size)
+void follow_launcher(const LaunchInfo& info, RunOptions& options) {
+  if (options.placement.ranks != 0 && options.placement.ranks != info.size)
     throw InvalidArgument(fmt::format("-n {}: {} started {} ranks ({}); leave -n out",
-                                      options.ranks, info.launcher, info.size,
+                                      options.placement.ranks, info.launcher, info.size,
                                       fmt::join(info.evidence, " ")));
-  options.ranks = info.size;
+  options.placement.ranks = info.size;
   options.launches = 1;
 }
 
-int run_under_launcher(const Options& options, std::size_t cases, const LaunchInfo& info) {
+int run_under_launcher(const RunOptions& options, std::size_t cases, const LaunchInfo& info) {
   if (info.rank != 0) return run_rank(options, [](const Json&) {});
   const HeldSignals held;
   Session session(options, info.size, cases, info.launcher);
@@ -110,19 +110,21 @@ int run_under_launcher(const Options& options, std::size_t cases, const LaunchIn
       _exit(128 + signal);
     }
   });
-  if (options.control == Control::solo && options.command == Command::compare)
+  if (options.verdicts.control == Control::solo && options.compare)
     session.warn("W008", "--control solo: needs launches of its own, and so no launcher; left out");
   const int code = run_rank(options, [&](const Json& line) { session.take(line); });
   return session.finish(code);
 }
 
-bool needs_mpirun(const Options& options) {
-  return std::any_of(options.backends.begin(), options.backends.end(),
-                     [](const std::string& name) { return name == "mpi" || name == "raw:mpi"; });
+// Only MPI backends need a launcher, and mpirun is theirs.
+bool needs_mpirun(const std::vector<std::string>& backends) {
+  return std::ranges::any_of(list_backends(), [&](const BackendInfo& info) {
+    return info.needs_launcher && std::ranges::find(backends, info.name) != backends.end();
+  });
 }
 
 // `solo` is the backend to measure alone; empty: all of them together.
-LaunchOptions launch_options(const Options& options, int ranks, const std::string& flavour,
+LaunchOptions launch_options(const RunOptions& options, int ranks, const std::string& flavour,
                              int number, const std::string& results, const std::string& solo) {
   LaunchOptions launch;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
@@ -140,47 +142,45 @@ LaunchOptions launch_options(const Options& options, int ranks, const std::strin
   return launch;
 }
 
-struct Plan {
+// What a run will take.
+struct RunCost {
   std::size_t cases = 0;
   std::uint64_t bytes_per_rank = 0;
   std::uint64_t copied_bytes = 0;  // on rank 0 alone, by each plain copy
   double seconds = 0;
 };
 
-Plan plan_of(const Options& options, int ranks) {
-  Plan plan;
-  Footprint most;
-  for (const Case& c : cases_of(options, ranks)) {
-    ++plan.cases;
-    const Footprint one = memory_of(c, ranks, options.window);
-    most = {std::max(most.input, one.input), std::max(most.output, one.output)};
-    plan.copied_bytes = std::max(plan.copied_bytes, memcpy_bytes(c));
-  }
-  plan.bytes_per_rank = most.sum();
+RunCost cost_of(const RunOptions& options, int ranks) {
+  RunCost cost;
+  const std::vector<Case> cases = cases_of(options.cases, ranks);
+  cost.cases = cases.size();
+  cost.bytes_per_rank = memory_of(cases, ranks, options.cases.window).sum();
+  for (const Case& c : cases) cost.copied_bytes = std::max(cost.copied_bytes, memcpy_bytes(c));
   // One for %ceil, and one for a column.
-  if (std::find(options.backends.begin(), options.backends.end(), "memcpy") !=
-      options.backends.end())
-    plan.copied_bytes *= 2;
-  plan.seconds = static_cast<double>(plan.cases * options.backends.size()) * options.seconds *
-                 options.launches * 1.5;
-  return plan;
+  if (std::find(options.backends.names.begin(), options.backends.names.end(), "memcpy") !=
+      options.backends.names.end())
+    cost.copied_bytes *= 2;
+  cost.seconds = static_cast<double>(cost.cases * options.backends.names.size()) *
+                 options.measurement.seconds * options.launches * 1.5;
+  return cost;
 }
 
-void print_plan(const Options& options, const Plan& plan, int ranks, const LaunchInfo& info) {
-  fmt::print("cases     {} (op x dtype x redop x root x place x size)\n", plan.cases);
-  fmt::print("backends  {}\n", fmt::join(options.backends, " "));
-  fmt::print("ranks     {} on this host{}\n", ranks,
-             info.launcher == "none" && needs_mpirun(options) ? ", started by mpirun" : "");
+void print_plan(const RunOptions& options, const RunCost& cost, int ranks, const LaunchInfo& info) {
+  fmt::print("cases     {} (op x dtype x redop x root x place x size)\n", cost.cases);
+  fmt::print("backends  {}\n", fmt::join(options.backends.names, " "));
+  fmt::print(
+      "ranks     {} on this host{}\n", ranks,
+      info.launcher == "none" && needs_mpirun(options.backends.names) ? ", started by mpirun" : "");
   fmt::print("blocks    {} launch{} x {}\n", options.launches, options.launches == 1 ? "" : "es",
-             options.blocks);
-  fmt::print("memory    {} per rank for buffers\n", bytes_text(plan.bytes_per_rank));
-  fmt::print("time      about {}\n", seconds_text(plan.seconds));
+             options.measurement.blocks);
+  fmt::print("memory    {} per rank for buffers\n", bytes_text(cost.bytes_per_rank));
+  fmt::print("time      about {}\n", seconds_text(cost.seconds));
   if (!info.evidence.empty())
     fmt::print("launcher  {}: {}\n", info.launcher, fmt::join(info.evidence, " "));
 }
 
 // One set of fresh processes, to its end; returns its exit code.
-int run_launch(const Options& options, int ranks, const std::string& flavour, Session& session,
+int run_launch(const RunOptions& options, int ranks, const std::string& flavour, Session& session,
                int number, const std::string& solo) {
   auto pipe = std::make_unique<RecordPipe>(session);
   LaunchOptions launch_with = launch_options(options, ranks, flavour, number, pipe->path(), solo);
@@ -207,15 +207,15 @@ void take_ceilings(Session& session) {
   }
 }
 
-int run_launches(const Options& options, int ranks, std::size_t cases) {
-  const std::string flavour = needs_mpirun(options) ? mpirun_flavour() : "";
+int run_launches(const RunOptions& options, int ranks, std::size_t cases) {
+  const std::string flavour = needs_mpirun(options.backends.names) ? mpirun_flavour() : "";
   HeldSignals held;
   Session session(options, ranks, cases, flavour.empty() ? "c10d" : "mpirun " + flavour);
-  const bool compare = options.command == Command::compare;
-  if (compare && options.control != Control::off) take_ceilings(session);
+  const bool compare = options.compare;
+  if (compare && options.verdicts.control != Control::off) take_ceilings(session);
   int code = 0;
   int launched = 0;
-  // A backend that failed, or wrong data, is one thing; a launch that did not come to its end
+  // A backend that failed, or wrong data, is one thing; a launch that did not arrive to its end
   // would do so again.
   const auto goes_on = [&](int number, const std::string& solo) {
     if (const auto signal = held.take()) {
@@ -229,7 +229,7 @@ int run_launches(const Options& options, int ranks, std::size_t cases) {
   };
   bool going = true;
   for (int number = 0; going && number < options.launches; ++number) going = goes_on(number, "");
-  if (!going || !compare || options.control != Control::solo) return session.finish(code);
+  if (!going || !compare || options.verdicts.control != Control::solo) return session.finish(code);
   const std::vector<std::string> names = session.measured_backends();
   if (names.size() < 2) return session.finish(code);
   session.plan_launches(names.size() * static_cast<std::size_t>(options.launches));
@@ -239,76 +239,74 @@ int run_launches(const Options& options, int ranks, std::size_t cases) {
   return session.finish(code);
 }
 
-// A backend that is not there is a row with the reason; a slip of the pen is not worth a run.
-void refuse_misspelt(const Options& options) {
-  static const std::vector<std::string_view> known = {"native",   "gloo",    "mpi",   "nccl",
-                                                      "raw:gloo", "raw:mpi", "memcpy"};
-  for (const std::string& name : options.backends) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+// A backend that is not available is a row with the reason; a misspelt name is an error.
+void refuse_misspelt(const std::vector<std::string>& names) {
+  std::vector<std::string_view> known = {"native",   "gloo",    "mpi",   "nccl",
+                                         "raw:gloo", "raw:mpi", "memcpy"};
+  if (std::ranges::all_of(names, [&](const std::string& name) {
+        return std::ranges::find(known, name) != known.end();
+      }))
+    return;
+  const std::vector<BackendInfo> backends = list_backends();  // opens the modules
+  for (const BackendInfo& info : backends) known.push_back(info.name);
+  for (const std::string& name : names) {
     const std::string_view near = nearest_name(name, known);
-    const std::vector<BackendInfo> there = list_backends();
-    if (near.empty() || std::any_of(there.begin(), there.end(),
-                                    [&](const BackendInfo& info) { return info.name == name; }))
-      continue;
+    if (near.empty() || near == name) continue;
     throw InvalidArgument(fmt::format("unknown backend '{}': did you mean {}?", name, near));
   }
 }
 
-// What compare holds against each other when nobody says: native and every backend that is here, or
-// a plain copy when there is none. The ranks are told, so that all take the same.
-void choose_backends(Options& options) {
-  if (!options.backends.empty()) return;
-  options.backends = {"native"};
-  for (const BackendInfo& info : list_backends()) {
-    const bool peer = info.name.find(':') != std::string::npos;
-    if (info.available && !peer && info.name != "native") options.backends.push_back(info.name);
-  }
-  if (options.backends.size() == 1) options.backends.emplace_back("memcpy");
-  if (options.only.empty()) {
-    options.argv.insert(options.argv.end(),
-                        {"-B", fmt::format("{}", fmt::join(options.backends, ","))});
-    return;
-  }
-  throw InvalidArgument(fmt::format("--only needs the backends to choose from: add -B {}",
-                                    fmt::join(options.backends, ",")));
+// The default of compare: every backend that is available, native first; a plain copy if there is
+// no other. The ranks get it as an option, so that all take the same.
+void choose_backends(RunOptions& options) {
+  std::vector<std::string>& names = options.backends.names;
+  if (!names.empty()) return;
+  for (const BackendInfo& info : list_backends())
+    if (info.available && info.name.find(':') == std::string::npos) names.push_back(info.name);
+  if (names.size() == 1) names.emplace_back("memcpy");
+  const std::string text = fmt::format("{}", fmt::join(names, ","));
+  if (!options.cases.only.empty())
+    throw InvalidArgument("--only needs the backends to choose from: add -B " + text);
+  options.argv.insert(options.argv.end(), {"-B", text});
 }
 
-void refuse_single(const Options& options) {
-  if (options.command != Command::compare || options.backends.size() > 1 ||
-      !options.only.empty())  // a cell of the base to be seen again has no other
+void refuse_single(const RunOptions& options) {
+  if (!options.compare || options.backends.names.size() > 1 ||
+      !options.cases.only.empty())  // a cell of the base to be seen again has no other
     return;
   throw InvalidArgument(
       fmt::format("compare -B {}: nothing to compare with; add a backend (c10d-bench list "
                   "backends), or memcpy, "
                   "or take c10d-bench run",
-                  options.backends.front()));
+                  options.backends.names.front()));
 }
 
 }  // namespace
 
-int run_benchmark(const Options& asked) {
-  if (asked.is_worker()) return run_as_worker(asked);
-  Options options = asked;
+int run_benchmark(const RunOptions& asked) {
+  if (asked.worker.launch >= 0) return run_as_worker(asked);
+  RunOptions options = asked;
   choose_backends(options);
   refuse_single(options);
-  refuse_misspelt(options);
-  if (!options.algo.empty()) refuse_unknown_algorithm(options.algo, 2);
+  refuse_misspelt(options.backends.names);
+  if (!options.backends.algo.empty()) refuse_unknown_algorithm(options.backends.algo, 2);
   const LaunchInfo info = detect_launch();
   const bool launched = info.launcher != "none";
   if (launched) follow_launcher(info, options);
-  const int ranks = options.ranks != 0 ? options.ranks : std::clamp(allowed_cpus(), 2, 8);
-  const Plan plan = plan_of(options, ranks);
+  const int ranks =
+      options.placement.ranks != 0 ? options.placement.ranks : std::clamp(allowed_cpus(), 2, 8);
+  const RunCost cost = cost_of(options, ranks);
   if (options.dry_run) {
-    if (info.rank == 0) print_plan(options, plan, ranks, info);
+    if (info.rank == 0) print_plan(options, cost, ranks, info);
     return 0;
   }
   // On every rank, and before any of them takes memory: they meet later.
-  refuse_beyond_memory(plan.bytes_per_rank * static_cast<std::uint64_t>(ranks) + plan.copied_bytes,
+  refuse_beyond_memory(cost.bytes_per_rank * static_cast<std::uint64_t>(ranks) + cost.copied_bytes,
                        fmt::format("{} ranks x {} of buffers and {} for plain copies", ranks,
-                                   bytes_text(plan.bytes_per_rank), bytes_text(plan.copied_bytes)),
+                                   bytes_text(cost.bytes_per_rank), bytes_text(cost.copied_bytes)),
                        "lower --max");
-  return launched ? run_under_launcher(options, plan.cases, info)
-                  : run_launches(options, ranks, plan.cases);
+  return launched ? run_under_launcher(options, cost.cases, info)
+                  : run_launches(options, ranks, cost.cases);
 }
 
 std::string mpirun_flavour() {
@@ -342,12 +340,11 @@ std::vector<std::string> mpirun_command(const std::string& flavour, int ranks) {
   return command;
 }
 
-int launch_self(const Options& options, int ranks) {
+int launch_self(const std::vector<std::string>& argv, int ranks) {
   LaunchOptions launch_with;
   launch_with.ranks = ranks;
   launch_with.command = {std::filesystem::read_symlink("/proc/self/exe")};
-  launch_with.command.insert(launch_with.command.end(), options.argv.begin() + 1,
-                             options.argv.end());
+  launch_with.command.insert(launch_with.command.end(), argv.begin() + 1, argv.end());
   launch_with.on_line = [](int rank, bool is_stderr, std::string_view line) {
     print_rank_line(rank, is_stderr, line, is_stderr);
   };

@@ -10,10 +10,10 @@ namespace c10d::bench {
 
 // run and compare: as a rank of a launch, as a rank under somebody else's launcher, or as the
 // controller that starts launches. Returns the exit code.
-int run_benchmark(const Options& options);
+int run_benchmark(const RunOptions& options);
 
-// Starts this program once more, with the same arguments, as `ranks` ranks; returns its exit code.
-int launch_self(const Options& options, int ranks);
+// Starts this program with the arguments `argv`, as `ranks` ranks; returns its exit code.
+int launch_self(const std::vector<std::string>& argv, int ranks);
 
 // "openmpi", "mpich", or nothing when there is no mpirun.
 std::string mpirun_flavour();

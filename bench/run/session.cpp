@@ -13,8 +13,9 @@
 
 #include "bench/analyse/warnings.h"
 #include "bench/measure/machine.h"
-#include "bench/measure/rank.h"
 #include "bench/model/bandwidth.h"
+#include "bench/model/exit_code.h"
+#include "bench/rank/rank.h"
 #include "bench/report/banner.h"
 #include "bench/report/csv.h"
 #include "bench/report/html.h"
@@ -38,7 +39,7 @@ std::unique_ptr<std::FILE, int (*)(std::FILE*)> open_json(const std::string& pat
   return {file, std::fclose};
 }
 
-Json run_record(const Options& options, int ranks, const std::string& launcher) {
+Json run_record(const RunOptions& options, int ranks, const std::string& launcher) {
   Json run;
   run["v"] = 1;
   run["t"] = "run";
@@ -46,17 +47,17 @@ Json run_record(const Options& options, int ranks, const std::string& launcher) 
   run["tool"] = fmt::format("c10d-bench {}", kVersion);
   run["commit"] = *commit() == '\0' ? Json(nullptr) : Json(commit());
   run["argv"] = options.argv;
-  run["command"] = options.command == Command::compare ? "compare" : "run";
-  run["seed"] = options.seed;
+  run["command"] = options.compare ? "compare" : "run";
+  run["seed"] = options.measurement.seed;
   run["world"] = ranks;
   run["hosts"] = 1;
   run["launcher"] = launcher;
-  run["backends"] = options.backends;
+  run["backends"] = options.backends.names;
   run["launches"] = options.launches;
-  run["sync"] = to_string(options.sync);
-  run["start_skew_us"] = options.start_skew * 1e6;
-  run["equiv"] = options.equiv;
-  run["min_effect"] = options.min_effect;
+  run["sync"] = to_string(options.measurement.sync);
+  run["start_skew_us"] = options.measurement.start_skew * 1e6;
+  run["equiv"] = options.verdicts.equiv;
+  run["min_effect"] = options.verdicts.min_effect;
   run["start"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   run["conv"] = {
       {"GB", "1e9 bytes"},
@@ -68,22 +69,24 @@ Json run_record(const Options& options, int ranks, const std::string& launcher) 
 
 }  // namespace
 
-Session::Session(const Options& options, int ranks, std::size_t cases, const std::string& launcher)
+Session::Session(const RunOptions& options, int ranks, std::size_t cases,
+                 const std::string& launcher)
     : options_(options),
       launches_planned_(options.launches),
-      json_(open_json(options.json)),
-      progress_(options.quiet ? Switch::off : options.progress,
-                cases * options.backends.size() * static_cast<std::uint64_t>(options.blocks) *
+      json_(open_json(options.output.json)),
+      progress_(options.output.quiet ? Switch::off : options.output.progress,
+                cases * options.backends.names.size() *
+                    static_cast<std::uint64_t>(options.measurement.blocks) *
                     static_cast<std::uint64_t>(options.launches)) {
   // Written at the end; a path that cannot be must not cost a whole run.
   for (const auto& [path, option] :
-       {std::pair(options.csv, "--csv"), std::pair(options.markdown, "--md"),
-        std::pair(options.report, "--report")})
+       {std::pair(options.output.csv, "--csv"), std::pair(options.output.markdown, "--md"),
+        std::pair(options.output.report, "--report")})
     if (!path.empty()) write_file(option, path, "");
-  if (!options_.svg.empty()) make_folder("--svg", options_.svg);
+  if (!options_.output.svg.empty()) make_folder("--svg", options_.output.svg);
   take(run_record(options, ranks, launcher));
-  if (options.command == Command::run &&
-      (options.control == Control::solo || options.equiv != Options().equiv))
+  if (!options.compare && (options.verdicts.control == Control::solo ||
+                           options.verdicts.equiv != VerdictOptions().equiv))
     warn("W008", "--control and --equiv: run compares nothing; take compare");
   if (const auto work = other_work()) warn("W002", *work);
   if (const auto granted = cgroup_cpus(); granted && *granted < ranks)
@@ -112,10 +115,10 @@ void Session::add(const Json& line) {
   }
   if (kind == "cell") {
     const CellRecord& cell = results_.cells.back();
-    if (options_.verbose) tell(cell);
+    if (options_.output.verbose) tell(cell);
     if (is_control(cell.backend)) return;  // its verdict is a ctl record
     write(to_json(cell, false));
-    if (options_.raw) write(sample_json(cell));
+    if (options_.output.raw) write(sample_json(cell));
     progress_.advance(fmt::format("{} {} | launch {}/{} | {} {} us", cell.key.op,
                                   bytes_text(cell.key.bytes), cell.launch + 1, options_.launches,
                                   cell.backend, microseconds_text(cell.us.p50)));
@@ -124,7 +127,7 @@ void Session::add(const Json& line) {
   if (kind == "skip") {
     const SkipRecord& skip = results_.skips.back();
     progress_.advance(fmt::format("{} {} skip", skip.key.op, skip.backend),
-                      static_cast<std::uint64_t>(options_.blocks));
+                      static_cast<std::uint64_t>(options_.measurement.blocks));
     for (std::size_t i = 0; i + 1 < results_.skips.size(); ++i)  // said once, not in every launch
       if (results_.skips[i].key == skip.key && results_.skips[i].backend == skip.backend) return;
   }
@@ -134,7 +137,7 @@ void Session::add(const Json& line) {
 std::vector<std::string> Session::measured_backends() {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> names;
-  for (const std::string& name : options_.backends)
+  for (const std::string& name : options_.backends.names)
     if (std::any_of(results_.cells.begin(), results_.cells.end(),
                     [&](const CellRecord& cell) { return cell.backend == name; }))
       names.push_back(name);
@@ -161,9 +164,9 @@ void Session::warn(const char* code, const std::string& text) {
 int Session::verdict_code(int exit_code, const Summary& summary) const {
   if (summary.wrong > 0) return 3;
   if (exit_code != 0) return exit_code;
-  if (summary.measured == 0) return 77;
+  if (summary.measured == 0) return kNothingRan;
   const bool noisy = !summary.warnings.empty();
-  return options_.strict && noisy ? 5 : 0;
+  return options_.verdicts.strict && noisy ? 5 : 0;
 }
 
 int Session::finish(int exit_code) {
@@ -178,11 +181,13 @@ int Session::finish(int exit_code) {
 int Session::end(int exit_code) {
   progress_.erase();
   results_.complete = launches_done_ >= launches_planned_;
-  const bool compare = options_.command == Command::compare;
-  const Summary first = summarise(results_, false, options_.equiv, options_.min_effect);
-  for (const WarnRecord& found : findings(results_, first, options_.min_effect))
+  const bool compare = options_.compare;
+  const Summary first =
+      summarise(results_, false, options_.verdicts.equiv, options_.verdicts.min_effect);
+  for (const WarnRecord& found : findings(results_, first, options_.verdicts.min_effect))
     add(to_json(found));
-  const Summary summary = summarise(results_, compare, options_.equiv, options_.min_effect);
+  const Summary summary =
+      summarise(results_, compare, options_.verdicts.equiv, options_.verdicts.min_effect);
   exit_code = verdict_code(exit_code, summary);
   for (const CompareRecord& record : summary.compares) write(to_json(record));
   for (const OpTable& table : summary.tables)
@@ -201,24 +206,25 @@ int Session::end(int exit_code) {
   print(summary, exit_code);
   write_files(summary);
   if (json_error_ == 0) return exit_code;
-  fmt::print(stderr, "c10d-bench: --json {}: {}\n", options_.json, std::strerror(json_error_));
+  fmt::print(stderr, "c10d-bench: --json {}: {}\n", options_.output.json,
+             std::strerror(json_error_));
   return exit_code == 0 ? 2 : exit_code;
 }
 
 void Session::print(const Summary& summary, int exit_code) {
-  std::FILE* out = options_.json == "-" ? stderr : stdout;
+  std::FILE* out = options_.output.json == "-" ? stderr : stdout;
   const int fd = fileno(out);
   TableStyle style;
   style.width = terminal_width(fd, 180);
-  style.color = use_color(options_.color, fd);
-  style.compare = options_.command == Command::compare;
-  style.columns = options_.columns;
+  style.color = use_color(options_.output.color, fd);
+  style.compare = options_.compare;
+  style.columns = options_.output.columns;
   std::string text;
-  if (!options_.quiet) text += header_text(results_, summary, style.width);
+  if (!options_.output.quiet) text += header_text(results_, summary, style.width);
   text += text_tables(summary, style);
-  if (!options_.quiet)
-    text += footer_text(results_, summary, exit_code, options_.json, style.width);
-  if (options_.quiet && exit_code == 77)
+  if (!options_.output.quiet)
+    text += footer_text(results_, summary, exit_code, options_.output.json, style.width);
+  if (options_.output.quiet && exit_code == kNothingRan)
     for (const std::string& note : skip_notes(summary)) text += fmt::format("skip   {}\n", note);
   if (ascii_only()) text = to_ascii(text);
   std::fputs(text.c_str(), out);
@@ -226,16 +232,17 @@ void Session::print(const Summary& summary, int exit_code) {
 }
 
 void Session::write_files(const Summary& summary) {
-  if (!options_.csv.empty()) write_file("--csv", options_.csv, csv_text(results_.cells));
-  if (!options_.markdown.empty()) {
+  if (!options_.output.csv.empty())
+    write_file("--csv", options_.output.csv, csv_text(results_.cells));
+  if (!options_.output.markdown.empty()) {
     TableStyle style;
-    style.compare = options_.command == Command::compare;
-    style.columns = options_.columns;
-    write_file("--md", options_.markdown, markdown_tables(summary, style));
+    style.compare = options_.compare;
+    style.columns = options_.output.columns;
+    write_file("--md", options_.output.markdown, markdown_tables(summary, style));
   }
-  if (!options_.report.empty())
-    write_file("--report", options_.report, html_report(results_, summary));
-  if (!options_.svg.empty()) write_figures(options_.svg, summary);
+  if (!options_.output.report.empty())
+    write_file("--report", options_.output.report, html_report(results_, summary));
+  if (!options_.output.svg.empty()) write_figures(options_.output.svg, summary);
 }
 
 }  // namespace c10d::bench

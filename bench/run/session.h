@@ -20,7 +20,7 @@ namespace c10d::bench {
 // the end prints and writes everything that was asked for. Thread-safe.
 class Session {
  public:
-  Session(const Options& options, int ranks, std::size_t cases, const std::string& launcher);
+  Session(const RunOptions& options, int ranks, std::size_t cases, const std::string& launcher);
 
   void take(const Json& line);
   // Beside those of the options.
@@ -45,7 +45,7 @@ class Session {
   void write_files(const Summary& summary);
   void print(const Summary& summary, int exit_code);
 
-  const Options& options_;
+  const RunOptions& options_;
   std::mutex mutex_;
   std::optional<int> ended_;  // with this exit code
   Results results_;

@@ -117,27 +117,12 @@ std::string series_svg(const ChartSeries& series, const Axis& x, const Axis& y) 
 }  // namespace
 
 std::string escape_html(const std::string& text) {
+  constexpr std::string_view kSpecial = "&<>\"'";
+  constexpr std::array kEntities = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
   std::string safe;
   for (const char c : text) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      case '\'':
-        safe += "&#39;";
-        break;
-      default:
-        safe += c;
-    }
+    const std::size_t at = kSpecial.find(c);
+    safe += at == kSpecial.npos ? std::string(1, c) : kEntities[at];
   }
   return safe;
 }

@@ -9,9 +9,6 @@ int main(int argc, char** argv) {
                             {"shards", "ranks"}};
   return nn::run_program(program, argc, argv, [](const nn::Options& options) {
     auto group = nn::alone();
-    nn::Trace trace(!options.trace.empty());
-    const nn::Task task(options, options.ranks);
-    const auto strategy = nn::replicas(task, group, trace);
-    nn::train(task, *strategy, trace);
+    nn::train(options, group, options.ranks, nn::replicas);
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A replica of the model per process; gradients are averaged while backward goes on. Rank and size
+// A replica of the model per process; gradients are averaged while backward runs. Rank and size
 // come from whatever started it: c10d-run, torchrun, mpirun, srun.
 //   c10d-run --nproc_per_node=4 train_ddp --epochs 3 --batch-size 128 --lr 0.001
 #include "c10d/init.h"
@@ -12,9 +12,6 @@ int main(int argc, char** argv) {
                             {"backend", "shards"}};
   return nn::run_program(program, argc, argv, [](const nn::Options& options) {
     auto group = c10d::init_process_group({.backend = options.backend});
-    nn::Trace trace(!options.trace.empty());
-    const nn::Task task(options, group.size());
-    const auto strategy = nn::replicated(task, group, trace);
-    nn::train(task, *strategy, trace);
+    nn::train(options, group, group.size(), nn::replicated);
   });
 }

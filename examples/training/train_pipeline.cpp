@@ -11,9 +11,6 @@ int main(int argc, char** argv) {
                             {"backend", "pipeline"}};
   return nn::run_program(program, argc, argv, [](const nn::Options& options) {
     auto group = c10d::init_process_group({.backend = options.backend});
-    nn::Trace trace(!options.trace.empty());
-    const nn::Task task(options, 1);
-    const auto strategy = nn::staged(task, group, trace);
-    nn::train(task, *strategy, trace);
+    nn::train(options, group, 1, nn::staged);
   });
 }

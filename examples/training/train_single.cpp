@@ -6,9 +6,6 @@ int main(int argc, char** argv) {
   const nn::Program program{"train_single", "Trains a model in this process.", {"shards"}};
   return nn::run_program(program, argc, argv, [](const nn::Options& options) {
     auto group = nn::alone();
-    nn::Trace trace(!options.trace.empty());
-    const nn::Task task(options, 1);
-    const auto strategy = nn::local(task, group, trace);
-    nn::train(task, *strategy, trace);
+    nn::train(options, group, 1, nn::local);
   });
 }

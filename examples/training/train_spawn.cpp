@@ -1,25 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // As train_ddp, from a program that starts its own ranks.   train_spawn --ranks 2 --epochs 3
-#include <cstdio>
-#include <stdexcept>
-
 #include "c10d/env.h"
 #include "c10d/init.h"
 #include "c10d/launch.h"
+#include "examples/training/nn/errors.h"
 #include "examples/training/trainer/trainer.h"
 
 namespace {
 
 void train_rank(const nn::Options& options, const c10d::LaunchInfo& launch) {
   if (launch.size != options.ranks)
-    throw std::runtime_error("--ranks " + std::to_string(options.ranks) + ", but " +
-                             launch.launcher + " started " + std::to_string(launch.size) +
-                             ": train_spawn starts its own ranks; train_ddp is for a launcher");
+    nn::throw_runtime(
+        "--ranks {}, but {} started {}: train_spawn starts its own ranks; train_ddp is for a "
+        "launcher",
+        options.ranks, launch.launcher, launch.size);
   auto group = c10d::init_process_group({.backend = options.backend});
-  nn::Trace trace(!options.trace.empty());
-  const nn::Task task(options, group.size());
-  const auto strategy = nn::replicated(task, group, trace);
-  nn::train(task, *strategy, trace);
+  nn::train(options, group, group.size(), nn::replicated);
 }
 
 // This program once more per rank; its children know that they are by their launcher.
@@ -28,12 +24,11 @@ void start_ranks(const nn::Options& options) {
   launch.command[0] = "/proc/self/exe";
   const c10d::LaunchResult result = c10d::launch(launch);
   if (result.forwarded_signal != 0)
-    throw std::runtime_error("ended by signal " + std::to_string(result.forwarded_signal));
+    nn::throw_runtime("ended by signal {}", result.forwarded_signal);
   if (result.exit_code != 0)
-    throw std::runtime_error(
-        "rank " + std::to_string(result.first_failed) + " was the first to fail, with exit code " +
-        std::to_string(result.exit_code) + ":\n" +
-        result.ranks[static_cast<std::size_t>(result.first_failed)].last_lines);
+    nn::throw_runtime("rank {} was the first to fail, with exit code {}:\n{}", result.first_failed,
+                      result.exit_code,
+                      result.ranks[static_cast<std::size_t>(result.first_failed)].last_lines);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "c10d/tensor.h"
+#include "c10d/view.h"
 
 namespace c10d { inline namespace v0 {
 
@@ -30,7 +30,7 @@ struct Allocation {
 };
 
 // Typed memory from ProcessGroup::allocate(), of size() elements on every rank. It converts to
-// Tensor and may outlive the group. Move-only; a buffer that was moved from is empty.
+// View and may outlive the group. Move-only; a buffer that was moved from is empty.
 template <Element T>
 class Buffer {
  public:

@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "c10d/op_traits.h"
-#include "c10d/tensor.h"
+#include "c10d/view.h"
 
 // Ops as values, for ProcessGroup::submit(), Batch and backends: one struct per op. The methods of
 // ProcessGroup describe what each op does, in-place use and errors. Counts are in elements; n is
@@ -19,17 +19,17 @@ namespace c10d { inline namespace v0 {
 // How the elements of the ranks are combined. Converts from its Kind: ReduceOp::max.
 struct ReduceOp {
   // The reductions. On bool: sum, max and bor are "or"; prod, min and band are "and"; bxor is
-  // "xor".
+  // "xor". Complex numbers have sum, avg and premul_sum only.
   enum Kind : std::uint8_t {
     sum,         // integers wrap around; f16 and bf16 are added in f32 and rounded once at the end
-    avg,         // sum divided by the number of ranks; floating point only
+    avg,         // sum divided by the number of ranks; floating point and complex only
     prod,        // integers wrap around; f16 and bf16 as for sum
     min,         // NaN if any element is NaN; -0 is less than +0
     max,         // NaN if any element is NaN; -0 is less than +0
     band,        // bitwise and; integers and bool only
     bor,         // bitwise or; integers and bool only
     bxor,        // bitwise exclusive or; integers and bool only
-    premul_sum,  // every input times `factor`, then sum; floating point only
+    premul_sum,  // every input times `factor`, then sum; floating point and complex only
   };
   Kind kind = sum;    // the reduction
   double factor = 1;  // of premul_sum; the same on every rank
@@ -56,103 +56,101 @@ C10D_API std::string_view why_unsupported(ReduceOp::Kind kind, DType dtype) noex
 // Peer of a recv that takes a message from any rank.
 inline constexpr int kAnySource = -1;
 
-// A count of elements for each rank of the group.
-using Counts = std::span<const std::size_t>;
-
 // See ProcessGroup::all_reduce().
 struct AllReduce {
-  Tensor output;      // k elements
-  ConstTensor input;  // k elements
-  ReduceOp op;        // the reduction
+  View output;      // k elements
+  ConstView input;  // k elements
+  ReduceOp op;      // the reduction
 };
 // See ProcessGroup::broadcast().
 struct Broadcast {
-  Tensor output;      // k elements
-  ConstTensor input;  // k elements on the root; else ignored
-  int root;           // rank in the group
+  View output;      // k elements
+  ConstView input;  // k elements on the root; else ignored
+  int root;         // rank in the group
 };
 // See ProcessGroup::all_gather().
 struct AllGather {
-  Tensor output;      // n k elements
-  ConstTensor input;  // k elements
+  View output;      // n k elements
+  ConstView input;  // k elements
 };
 // See ProcessGroup::all_gather_v().
 struct AllGatherV {
-  Tensor output;      // the sum of counts
-  ConstTensor input;  // counts[rank] elements
-  Counts counts;      // of each rank
+  View output;                          // the sum of counts
+  ConstView input;                      // counts[rank] elements
+  std::span<const std::size_t> counts;  // of each rank
 };
 // See ProcessGroup::reduce_scatter().
 struct ReduceScatter {
-  Tensor output;      // k elements
-  ConstTensor input;  // n k elements
-  ReduceOp op;        // the reduction
+  View output;      // k elements
+  ConstView input;  // n k elements
+  ReduceOp op;      // the reduction
 };
 // See ProcessGroup::reduce_scatter_v().
 struct ReduceScatterV {
-  Tensor output;      // counts[rank] elements
-  ConstTensor input;  // the sum of counts
-  Counts counts;      // of each rank
-  ReduceOp op;        // the reduction
+  View output;                          // counts[rank] elements
+  ConstView input;                      // the sum of counts
+  std::span<const std::size_t> counts;  // of each rank
+  ReduceOp op;                          // the reduction
 };
 // See ProcessGroup::reduce().
 struct Reduce {
-  Tensor output;      // k elements on the root; else ignored
-  ConstTensor input;  // k elements
-  ReduceOp op;        // the reduction
-  int root;           // rank in the group
+  View output;      // k elements on the root; else ignored
+  ConstView input;  // k elements
+  ReduceOp op;      // the reduction
+  int root;         // rank in the group
 };
 // See ProcessGroup::gather().
 struct Gather {
-  Tensor output;      // n k elements on the root; else ignored
-  ConstTensor input;  // k elements
-  int root;           // rank in the group
+  View output;      // n k elements on the root; else ignored
+  ConstView input;  // k elements
+  int root;         // rank in the group
 };
 // See ProcessGroup::gather_v().
 struct GatherV {
-  Tensor output;      // the sum of counts on the root; else ignored
-  ConstTensor input;  // counts[rank] elements
-  Counts counts;      // of each rank
-  int root;           // rank in the group
+  View output;                          // the sum of counts on the root; else ignored
+  ConstView input;                      // counts[rank] elements
+  std::span<const std::size_t> counts;  // of each rank
+  int root;                             // rank in the group
 };
 // See ProcessGroup::scatter().
 struct Scatter {
-  Tensor output;      // k elements
-  ConstTensor input;  // n k elements on the root; else ignored
-  int root;           // rank in the group
+  View output;      // k elements
+  ConstView input;  // n k elements on the root; else ignored
+  int root;         // rank in the group
 };
 // See ProcessGroup::scatter_v().
 struct ScatterV {
-  Tensor output;      // counts[rank] elements
-  ConstTensor input;  // the sum of counts on the root; else ignored
-  Counts counts;      // of each rank
-  int root;           // rank in the group
+  View output;                          // counts[rank] elements
+  ConstView input;                      // the sum of counts on the root; else ignored
+  std::span<const std::size_t> counts;  // of each rank
+  int root;                             // rank in the group
 };
 // See ProcessGroup::all_to_all().
 struct AllToAll {
-  Tensor output;      // n k elements
-  ConstTensor input;  // n k elements
+  View output;      // n k elements
+  ConstView input;  // n k elements
 };
 // See ProcessGroup::all_to_all_v().
 struct AllToAllV {
-  Tensor output;         // the sum of output_counts
-  ConstTensor input;     // the sum of input_counts
-  Counts output_counts;  // from each rank
-  Counts input_counts;   // to each rank
+  View output;                                 // the sum of output_counts
+  ConstView input;                             // the sum of input_counts
+  std::span<const std::size_t> output_counts;  // from each rank
+  std::span<const std::size_t> input_counts;   // to each rank
 };
 // See ProcessGroup::barrier().
 struct Barrier {};
 // See ProcessGroup::send().
 struct Send {
-  ConstTensor input;  // k elements
+  ConstView input;    // k elements
   int peer;           // to which rank
   std::uint32_t tag;  // of the message
 };
 // See ProcessGroup::recv().
 struct Recv {
-  Tensor output;      // k elements
-  int peer;           // from which rank, or kAnySource
-  std::uint32_t tag;  // of the message
+  View output;         // k elements
+  int peer;            // from which rank, or kAnySource
+  std::uint32_t tag;   // of the message
+  bool exact = false;  // whether a message of less than k elements is a mismatch
 };
 
 // Any op.

@@ -9,7 +9,7 @@
 struct CUstream_st;  // of CUDA
 
 // Reserved: every backend of this version refuses all devices but the CPU. What names a GPU in the
-// other headers (Tensor::device, CallOptions::stream, Work::synchronize_stream()) comes from here.
+// other headers (View::device, CallOptions::stream, Work::synchronize_stream()) comes from here.
 namespace c10d { inline namespace v0 {
 
 // Where memory lies.

@@ -63,7 +63,7 @@ C10D_API Reason reason_of(Code code) noexcept;
 struct Failure {
   Code code = Code::backend_error;  // what happened
   std::string message{};            // what, the values that disagree, what to do
-  int rank = -1;         // the rank that the failure is about: it died, did not come or disagrees
+  int rank = -1;         // the rank that the failure is about: it died, did not arrive or disagrees
   std::string host{};    // host of that rank
   std::int64_t pid = 0;  // process id of that rank
   std::string group{};   // ProcessGroup::id()

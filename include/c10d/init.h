@@ -47,7 +47,7 @@ struct InitOptions {
 // every rank or throws on every rank, except for what only one rank did wrong.
 // Throws
 // - InvalidArgument: own options or environment make no sense;
-// - DistTimeoutError: names the ranks that did not come within connect_timeout;
+// - DistTimeoutError: names the ranks that did not arrive within connect_timeout;
 // - DistNetworkError: unreachable, wrong_job, version_mismatch, not_authenticated, address_in_use;
 // - DistBackendError mismatch: two processes claim one rank (only the second one is told), or ranks
 //   have different sizes or backends (every rank is told, with both sides);

@@ -11,7 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "c10d/async_group.h"
 #include "c10d/buffer.h"
+#include "c10d/call.h"
 #include "c10d/capability.h"
 #include "c10d/collective.h"
 #include "c10d/device.h"
@@ -19,17 +21,6 @@
 #include "c10d/work.h"
 
 namespace c10d { inline namespace v0 {
-
-// Options of one call.
-struct CallOptions {
-  // true: return at once with a Work. The op uses its buffers until that Work is done.
-  bool async = false;
-  // Deadline of this call, instead of the timeout of the group. Must be positive.
-  std::optional<Duration> timeout{};
-  // Reserved (device.h): the stream that orders the op. With CPU tensors the call throws
-  // InvalidArgument.
-  CudaStream stream = nullptr;
-};
 
 class Batch;
 struct PlanReport;
@@ -40,10 +31,9 @@ struct GroupState;
 // A set of ranks that call collectives together: PyTorch's ProcessGroup, MPI's communicator.
 // init_process_group() makes the first group of a job; new_group() and split() make subgroups.
 //
-// Lifetime. A group is movable and not copyable. A default-constructed or moved-from group holds no
-// group: every call but abort() and operator bool throws destroyed. Buffers must stay valid until
-// the op that uses them is done. Declare buffers before the group, so that they outlive it when an
-// exception skips wait(): the destructor of the group ends the ops that still run.
+// Lifetime. This is a handle: copies are the same group, which ends with the last of them. A
+// default-constructed or moved-from handle holds no group: every call but abort() and operator bool
+// throws InvalidArgument.
 //
 // Order. All ranks call the collectives of a group in the same order. send() and recv() match by
 // peer, tag and order. Groups are independent of each other: ranks may start async ops of two
@@ -52,8 +42,10 @@ struct GroupState;
 // Threads. One thread at a time may call a group: another one that calls it meanwhile gets
 // concurrent_use. abort() and the const members may be called from any thread at any time.
 //
-// Blocking and async. Without CallOptions::async an op runs in the calling thread and returns when
-// the result is in place. With it, the op returns at once, and Work::wait() waits for the result.
+// Blocking and async. An op of this class runs in the calling thread and returns when the result
+// is in place. The same op of async() returns at once with a Work: see AsyncGroup.
+//
+// Arguments. The output comes first, as in torch.distributed; MPI and NCCL name the input first.
 //
 // Notation. n is size(), k is a number of elements. A buffer of n k elements is n shards of k:
 // shard r is the elements [r k, (r + 1) k). With counts, shard r has counts[r] elements and begins
@@ -62,13 +54,13 @@ struct GroupState;
 // the op is in place.
 //
 // Errors of every op:
-// - InvalidArgument: this rank's own arguments are wrong. It is thrown before anything is sent,
-//   also by an async call. The group stays intact.
+// - InvalidArgument: this rank's own arguments are wrong, or this object holds no group. It is
+//   thrown before anything is sent, also by an async call. The group stays intact.
 // - DistBackendError, code unsupported: this backend cannot do this op with this dtype, ReduceOp
 //   and device (see supports()). Thrown as above. The group stays intact.
 // - DistBackendError, code concurrent_use: another thread is inside a call. The group stays intact.
-// - DistBackendError, code destroyed (no group, or after shutdown()) or forked_child (the group
-//   belongs to the parent process).
+// - DistBackendError, code destroyed (after shutdown()) or forked_child (the group belongs to the
+//   parent process).
 // - DistBackendError, code mismatch: ranks made different calls. The message shows both.
 // - DistBackendError, code peer_died or peer_left: a rank ended or left the group.
 // - DistBackendError, code revoked: a rank called abort().
@@ -78,18 +70,24 @@ struct GroupState;
 //   enter the call.
 //
 // From mismatch on, the failures break the group: every pending and later call on every rank fails
-// with that first cause. Blocking calls throw it; async calls report it through Work::wait(). The
-// output of an op that failed may hold anything. docs/recovery.md says how to continue.
+// with that first cause. Blocking calls throw it; async calls report it through Work::wait(). If no
+// call, wait or callback of this rank got the failure of an async op, the end of the group logs it:
+// see unobserved_failures(). The output of an op that failed may hold anything. docs/recovery.md
+// says how to continue.
 class C10D_API ProcessGroup {
  public:
   // Holds no group: operator bool is false.
   ProcessGroup() noexcept;
+  // Another handle of the same group.
+  ProcessGroup(const ProcessGroup& other) noexcept;
   // Takes over the group of `other`, which then holds none.
   ProcessGroup(ProcessGroup&& other) noexcept;
-  // Ends the group that was here, as the destructor does, and takes over that of `other`.
+  // Gives up the group that was here, as the destructor does, for that of `other`.
+  ProcessGroup& operator=(const ProcessGroup& other) noexcept;
+  // The same; `other` then holds none.
   ProcessGroup& operator=(ProcessGroup&& other) noexcept;
-  // Same contract as shutdown() with a timeout of one second, but never throws: problems are
-  // logged.
+  // With the last handle the group ends, as by shutdown() with a timeout of one second. Never
+  // throws: problems are logged.
   ~ProcessGroup();
   // Whether this object holds a group. Also true for a group that is broken or shut down.
   explicit operator bool() const noexcept;
@@ -119,7 +117,7 @@ class C10D_API ProcessGroup {
   Duration timeout() const;
   // Sets the timeout of later calls on this rank. Throws InvalidArgument unless it is positive. At
   // most one year counts.
-  void set_timeout(Duration timeout);
+  void set_timeout(Duration timeout) const;
   // Whether the backend can do an op with this dtype, ReduceOp and device, and if not, why not. The
   // answer depends on nothing but the query and the build. Throws InvalidArgument for an enum value
   // that does not exist.
@@ -130,139 +128,183 @@ class C10D_API ProcessGroup {
   // lifetime of the group.
   const Failure* failure() const;
 
+  // The async form of the ops.
+  AsyncGroup async() const noexcept;
+
   // All-reduce in place: buffer[i] becomes the reduction over all ranks of buffer[i]. The same bits
   // on every rank.
   // Every rank passes the same count, dtype and ReduceOp, else mismatch. unsupported where the
   // ReduceOp makes no sense for the dtype: see why_unsupported().
-  Work all_reduce(Tensor buffer, ReduceOp op = ReduceOp::sum, CallOptions options = {});
+  void all_reduce(View buffer, ReduceOp op = ReduceOp::sum, CallOptions options = {}) const;
+  // The same with ReduceOp::sum.
+  void all_reduce(View buffer, CallOptions options) const {
+    all_reduce(buffer, ReduceOp::sum, options);
+  }
   // All-reduce (MPI_Allreduce): output[i] is the reduction over all ranks of input[i]. The same
   // bits on every rank.
   // Every rank passes the same count, dtype and ReduceOp, else mismatch. In place: output is input.
   // Throws InvalidArgument unless output and input have the same count, dtype and device.
-  Work all_reduce(Tensor output, ConstTensor input, ReduceOp op = ReduceOp::sum,
-                  CallOptions options = {});
+  void all_reduce(View output, ConstView input, ReduceOp op = ReduceOp::sum,
+                  CallOptions options = {}) const;
+  // The same with ReduceOp::sum.
+  void all_reduce(View output, ConstView input, CallOptions options) const {
+    all_reduce(output, input, ReduceOp::sum, options);
+  }
+  // All-reduce of one value: returns the reduction over all ranks, the same on every rank.
+  template <Element T>
+  T all_reduce(T value, ReduceOp op = ReduceOp::sum, CallOptions options = {}) const {
+    all_reduce(View(&value, 1), op, options);
+    return value;
+  }
   // Broadcast in place: buffer holds the root's elements on every rank.
   // Every rank passes the same count, dtype and root, else mismatch. Throws InvalidArgument unless
   // root is in [0, n).
-  Work broadcast(Tensor buffer, int root, CallOptions options = {});
+  void broadcast(View buffer, int root, CallOptions options = {}) const;
   // Broadcast (MPI_Bcast): output holds a copy of the root's input on every rank, the root among
   // them.
   // Every rank passes an output of the same count and dtype and the same root, else mismatch. Ranks
   // other than the root may pass an empty input: it is ignored. In place on the root: output is
   // input. Throws InvalidArgument for a root out of [0, n), or on the root when output and input
   // differ in count, dtype or device.
-  Work broadcast(Tensor output, ConstTensor input, int root, CallOptions options = {});
+  void broadcast(View output, ConstView input, int root, CallOptions options = {}) const;
   // All-gather (MPI_Allgather): shard r of output is the input of rank r, on every rank.
   // input has k elements, output n k; every rank passes the same k and dtype, else mismatch. In
   // place: input is this rank's shard of output. Throws InvalidArgument for other counts, for
   // different dtypes, or for any other overlap.
-  Work all_gather(Tensor output, ConstTensor input, CallOptions options = {});
+  void all_gather(View output, ConstView input, CallOptions options = {}) const;
   // All-gather with a count per rank (MPI_Allgatherv): shard r of output, counts[r] elements, is
   // the input of rank r, on every rank.
   // counts has n entries, the same on every rank, else mismatch; 0 is allowed. input has
   // counts[rank()] elements and output the sum of counts, else InvalidArgument. In place: input is
-  // this rank's shard of output. An async call does not read counts after it has returned.
-  Work all_gather_v(Tensor output, ConstTensor input, Counts counts, CallOptions options = {});
+  // this rank's shard of output.
+  void all_gather_v(View output, ConstView input, const Counts& counts,
+                    CallOptions options = {}) const;
   // Reduce-scatter (MPI_Reduce_scatter_block): output on rank r is the reduction over all ranks of
   // shard r of their inputs.
   // input has n k elements, output k; every rank passes the same k, dtype and ReduceOp, else
   // mismatch. In place: output is this rank's shard of input. Throws InvalidArgument for other
   // counts, for different dtypes, or for any other overlap.
-  Work reduce_scatter(Tensor output, ConstTensor input, ReduceOp op = ReduceOp::sum,
-                      CallOptions options = {});
+  void reduce_scatter(View output, ConstView input, ReduceOp op = ReduceOp::sum,
+                      CallOptions options = {}) const;
+  // The same with ReduceOp::sum.
+  void reduce_scatter(View output, ConstView input, CallOptions options) const {
+    reduce_scatter(output, input, ReduceOp::sum, options);
+  }
   // Reduce-scatter with a count per rank (MPI_Reduce_scatter): output on rank r, counts[r]
   // elements, is the reduction over all ranks of shard r of their inputs.
   // counts has n entries, the same on every rank, else mismatch; 0 is allowed. output has
   // counts[rank()] elements and input the sum of counts, else InvalidArgument. In place: output is
-  // this rank's shard of input. An async call does not read counts after it has returned.
-  Work reduce_scatter_v(Tensor output, ConstTensor input, Counts counts,
-                        ReduceOp op = ReduceOp::sum, CallOptions options = {});
+  // this rank's shard of input.
+  void reduce_scatter_v(View output, ConstView input, const Counts& counts,
+                        ReduceOp op = ReduceOp::sum, CallOptions options = {}) const;
+  // The same with ReduceOp::sum.
+  void reduce_scatter_v(View output, ConstView input, const Counts& counts,
+                        CallOptions options) const {
+    reduce_scatter_v(output, input, counts, ReduceOp::sum, options);
+  }
   // Reduce (MPI_Reduce): on the root, output[i] is the reduction over all ranks of input[i].
   // Every rank passes an input of the same count and dtype, the same root and ReduceOp, else
   // mismatch. Ranks other than the root may pass an empty output: it is ignored. In place on the
   // root: output is input. Throws InvalidArgument for a root out of [0, n), or on the root when
   // output and input differ in count, dtype or device.
-  Work reduce(Tensor output, ConstTensor input, int root, ReduceOp op = ReduceOp::sum,
-              CallOptions options = {});
+  void reduce(View output, ConstView input, int root, ReduceOp op = ReduceOp::sum,
+              CallOptions options = {}) const;
+  // The same with ReduceOp::sum.
+  void reduce(View output, ConstView input, int root, CallOptions options) const {
+    reduce(output, input, root, ReduceOp::sum, options);
+  }
   // Gather (MPI_Gather): on the root, shard r of output is the input of rank r.
   // input has k elements on every rank; every rank passes the same k, dtype and root, else
   // mismatch. The root's output has n k elements, else InvalidArgument; ranks other than the root
   // may pass an empty one: it is ignored. In place on the root: its input is its own shard of
   // output.
-  Work gather(Tensor output, ConstTensor input, int root, CallOptions options = {});
+  void gather(View output, ConstView input, int root, CallOptions options = {}) const;
   // Gather with a count per rank (MPI_Gatherv): on the root, shard r of output, counts[r] elements,
   // is the input of rank r.
   // Every rank passes all n counts, the same on every rank, else mismatch; 0 is allowed. input has
   // counts[rank()] elements and the root's output the sum of counts, else InvalidArgument. Ranks
   // other than the root may pass an empty output: it is ignored. In place on the root: its input is
   // its own shard of output.
-  Work gather_v(Tensor output, ConstTensor input, Counts counts, int root,
-                CallOptions options = {});
+  void gather_v(View output, ConstView input, const Counts& counts, int root,
+                CallOptions options = {}) const;
   // Scatter (MPI_Scatter): output on rank r is shard r of the root's input.
   // output has k elements on every rank; every rank passes the same k, dtype and root, else
   // mismatch. The root's input has n k elements, else InvalidArgument; ranks other than the root
   // may pass an empty one: it is ignored. In place on the root: its output is its own shard of
   // input.
-  Work scatter(Tensor output, ConstTensor input, int root, CallOptions options = {});
+  void scatter(View output, ConstView input, int root, CallOptions options = {}) const;
   // Scatter with a count per rank (MPI_Scatterv): output on rank r is shard r, counts[r] elements,
   // of the root's input.
   // Every rank passes all n counts, the same on every rank, else mismatch; 0 is allowed. output has
   // counts[rank()] elements and the root's input the sum of counts, else InvalidArgument. Ranks
   // other than the root may pass an empty input: it is ignored. In place on the root: its output is
   // its own shard of input.
-  Work scatter_v(Tensor output, ConstTensor input, Counts counts, int root,
-                 CallOptions options = {});
+  void scatter_v(View output, ConstView input, const Counts& counts, int root,
+                 CallOptions options = {}) const;
   // All-to-all (MPI_Alltoall): shard s of output on rank r is shard r of the input of rank s.
   // input and output both have n k elements; every rank passes the same k and dtype, else mismatch.
   // Never in place. Throws InvalidArgument for different counts or dtypes, a count that is no
   // multiple of n, or any overlap.
-  Work all_to_all(Tensor output, ConstTensor input, CallOptions options = {});
+  void all_to_all(View output, ConstView input, CallOptions options = {}) const;
   // All-to-all with a count per pair of ranks (MPI_Alltoallv): this rank sends input_counts[r]
   // elements, shard r of input, to rank r; shard s of output, output_counts[s] elements, is what
   // rank s sent to this rank.
   // Both have n entries; 0 is allowed. output_counts[s] here equals input_counts[rank()] on rank s,
   // else mismatch. Never in place. Throws InvalidArgument unless input and output have the sums of
   // their counts, and this rank sends itself as many elements as it expects of itself.
-  Work all_to_all_v(Tensor output, ConstTensor input, Counts output_counts, Counts input_counts,
-                    CallOptions options = {});
+  void all_to_all_v(View output, ConstView input, const Counts& output_counts,
+                    const Counts& input_counts, CallOptions options = {}) const;
   // Barrier (MPI_Barrier): returns once every rank of the group has called it. Moves no data. A
-  // rank that does not come is a DistTimeoutError that names it: see also monitored_barrier().
-  Work barrier(CallOptions options = {});
+  // rank that does not arrive is a DistTimeoutError that names it: see also monitored_barrier().
+  void barrier(CallOptions options = {}) const;
   // Sends input to `peer`. Returns when input may be used again. send() may or may not block until
-  // the receive is posted; do not rely on either. Use isend() where both ranks send first.
+  // the receive is posted; do not rely on either. Where both ranks send first, use isend() or
+  // sendrecv().
   // Messages from one rank to another with the same tag arrive in the order in which they were
   // sent. Throws InvalidArgument unless peer is in [0, n).
-  Work send(ConstTensor input, int peer, std::uint32_t tag = 0, CallOptions options = {});
+  void send(ConstView input, int peer, std::uint32_t tag = 0, CallOptions options = {}) const;
+  // The same with tag 0.
+  void send(ConstView input, int peer, CallOptions options) const { send(input, peer, 0, options); }
   // Receives into output the next message from `peer` with this tag. `peer` may be kAnySource on
-  // backends that support it: Work::source() tells the sender.
-  // The message must have the count and dtype of output, else mismatch. Throws InvalidArgument
-  // unless peer is in [0, n) or kAnySource.
-  Work recv(Tensor output, int peer, std::uint32_t tag = 0, CallOptions options = {});
-  // send() with CallOptions::async set: returns at once, whatever options say.
-  Work isend(ConstTensor input, int peer, std::uint32_t tag = 0, CallOptions options = {});
-  // recv() with CallOptions::async set: returns at once, whatever options say.
-  Work irecv(Tensor output, int peer, std::uint32_t tag = 0, CallOptions options = {});
+  // backends that support it. Returns the sender and the number of elements.
+  // The message must have the dtype of output, else mismatch. It may be shorter than output, whose
+  // other elements keep their values; a longer one is a mismatch. Throws InvalidArgument unless
+  // peer is in [0, n) or kAnySource.
+  Received recv(View output, int peer, std::uint32_t tag = 0, CallOptions options = {}) const;
+  // The same with tag 0.
+  Received recv(View output, int peer, CallOptions options) const {
+    return recv(output, peer, 0, options);
+  }
+  // Sends input to rank `to` and receives into output from rank `from` at the same time, with the
+  // same tag (MPI_Sendrecv). Ranks that all call it, in a ring say, do not wait for each other in
+  // a circle. The result is that of recv().
+  Received sendrecv(ConstView input, int to, View output, int from, std::uint32_t tag = 0,
+                    CallOptions options = {}) const;
+  // async().send(), by the name that MPI and PyTorch give it.
+  Work isend(ConstView input, int peer, std::uint32_t tag = 0, CallOptions options = {}) const;
+  // async().recv(), by the name that MPI and PyTorch give it.
+  Work irecv(View output, int peer, std::uint32_t tag = 0, CallOptions options = {}) const;
 
   // Runs an op that is given as a value: the form in which tools and traces hold ops. Same contract
-  // as the method of that op.
-  Work submit(const Op& op, CallOptions options = {});
+  // as the method of that op; the result is that of recv().
+  Received submit(const Op& op, CallOptions options = {}) const;
 
-  // A batch of ops of this group that start together and complete as one Work: see Batch.
-  Batch batch(CallOptions options = {});
+  // A batch of ops of this group that start together and complete together: see Batch.
+  Batch batch(CallOptions options = {}) const;
 
   // Blocking barrier for debugging: on a timeout, every rank's error names all ranks that did not
   // come. `timeout` is that of the group where none is given. It uses no op of the backend. Throws
   // what barrier() throws.
-  void monitored_barrier(std::optional<Duration> timeout = {});
+  void monitored_barrier(std::optional<Duration> timeout = {}) const;
 
   // Allocates memory for `count` elements of T on every rank: aligned to 4096 bytes, zeroed, and
   // shared between the ranks where the backend can do that (see Buffer). Ops of `native` on such
   // memory copy less.
-  // Collective: every rank calls it with the same count. A rank that does not come is named by a
+  // Collective: every rank calls it with the same count. A rank that does not arrive is named by a
   // DistTimeoutError, which breaks this group. Throws InvalidArgument for a size that no memory can
   // have, DistBackendError (out_of_resources) where there is too little memory.
   template <Element T>
-  Buffer<T> allocate(std::size_t count) {
+  Buffer<T> allocate(std::size_t count) const {
     return Buffer<T>(allocate_bytes(checked_bytes(count, sizeof(T))));
   }
 
@@ -270,19 +312,30 @@ class C10D_API ProcessGroup {
   // these ranks call it, all with the same ranks in the same order and the same `name`. The new
   // group begins with the timeout of this one.
   // Throws InvalidArgument for a rank out of [0, n), a rank that is given twice, or when this rank
-  // is not among them. Throws DistTimeoutError that names the ranks that did not come; this group
+  // is not among them. Throws DistTimeoutError that names the ranks that did not arrive; this group
   // stays intact, and they may try again. If members wait in different new_group() calls, all of
   // them throw mismatch and this group is broken.
-  ProcessGroup new_group(std::span<const int> ranks, std::string_view name = {});
-  // Same contract as above: group.new_group({0, 2}).
-  ProcessGroup new_group(std::initializer_list<int> ranks, std::string_view name = {}) {
+  ProcessGroup new_group(std::span<const int> ranks, std::string_view name = {}) const;
+  // The same with a list: group.new_group({0, 2}).
+  ProcessGroup new_group(std::initializer_list<int> ranks, std::string_view name = {}) const {
     return new_group(std::span(ranks.begin(), ranks.size()), name);
+  }
+  // The same with any other range of integers.
+  template <class R>
+  requires std::integral<std::remove_cvref_t<decltype(*std::begin(std::declval<const R&>()))>>
+      ProcessGroup new_group(const R& ranks, std::string_view name = {})
+  const {
+    return new_group(std::span<const int>(std::vector<int>(std::begin(ranks), std::end(ranks))),
+                     name);
   }
   // Splits the group (MPI_Comm_split): one new group for each color. Its ranks are ordered by key,
   // then by their rank here. A rank without a color gets a ProcessGroup that holds no group.
-  // Collective: every rank calls it. A rank that does not come is named by a DistTimeoutError,
+  // Collective: every rank calls it. A rank that does not arrive is named by a DistTimeoutError,
   // which breaks this group.
-  ProcessGroup split(std::optional<int> color, int key = 0);
+  ProcessGroup split(std::optional<int> color, int key = 0) const;
+  // Splits the group by host (MPI_Comm_split_type, MPI_COMM_TYPE_SHARED): the ranks of each host
+  // become one group, in the order of their ranks here. Collective, as split().
+  ProcessGroup split_by_host() const;
 
   // Breaks the group: pending and later calls fail with `revoked` on every rank, and the message
   // shows `why`. One rank calls it, from any thread. It returns within 100 ms and never throws. A
@@ -291,13 +344,14 @@ class C10D_API ProcessGroup {
   // Leaves the group in good order: waits until the pending ops of this rank are done, then tells
   // the peers that it left. If ops are still running after `timeout`, they fail with `destroyed`
   // and the group breaks. Every later call throws `destroyed`. A second shutdown() does nothing.
-  void shutdown(Duration timeout = std::chrono::seconds(30));
+  void shutdown(Duration timeout = std::chrono::seconds(30)) const;
 
  private:
   friend struct detail::GroupState;
-  explicit ProcessGroup(std::shared_ptr<detail::GroupState> state) noexcept;
+  friend class AsyncGroup;
+  explicit ProcessGroup(std::shared_ptr<detail::GroupState> state);
   static std::size_t checked_bytes(std::size_t count, std::size_t element);
-  Allocation allocate_bytes(std::size_t bytes);
+  Allocation allocate_bytes(std::size_t bytes) const;
   std::shared_ptr<detail::GroupState> state_;
 };
 
@@ -313,14 +367,17 @@ class C10D_API ProcessGroup {
 // nothing. Use it from one thread at a time.
 class C10D_API Batch {
  public:
-  // Adds an op. Its spans of counts must stay valid until submit(), the memory of its tensors until
-  // the op is done.
+  // Adds an op. A message that a Recv takes must have exactly as many elements. Its spans of counts
+  // must stay valid until submit(), the memory of its buffers until the op is done.
   void add(Op op);
-  // Starts all ops and empties the batch. Blocks until all are done, unless the batch was made with
-  // CallOptions::async. The Work fails as the first op that fails.
+  // Starts all ops, empties the batch, and returns once all are done. Throws what the first op that
+  // fails throws.
   // Checks all ops first: when one of them is InvalidArgument or unsupported, it throws that and
   // starts none. Otherwise the errors of every op.
-  Work submit();
+  void submit();
+  // The same, but returns at once. The Work is done when all ops are, and fails as the first op
+  // that fails.
+  Work submit_async();
 
  private:
   friend class ProcessGroup;

@@ -12,14 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "c10d/call.h"
 #include "c10d/export.h"
 
 namespace c10d { inline namespace v0 {
-
-// A length of time.
-using Duration = std::chrono::nanoseconds;
-// A point in time, on the steady clock.
-using Deadline = std::chrono::steady_clock::time_point;
 
 // Timeout of a store that is made without one.
 inline constexpr Duration kDefaultStoreTimeout = std::chrono::seconds(300);

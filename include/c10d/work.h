@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
+#include <string_view>
 
+#include "c10d/call.h"
 #include "c10d/device.h"
 #include "c10d/error.h"
-#include "c10d/store.h"
 
 namespace c10d { inline namespace v0 {
 
@@ -27,21 +31,30 @@ namespace detail {
 struct WorkShared;
 }
 
-// The handle of one op, a future without a value: the result is in the buffers of the op. It is
-// copyable, all copies are the same op, and every member may be called from any thread.
+// The handle of one async op, a future without a value: the result is in the buffers of the op. It
+// is movable and not copyable. All const members may be called from any thread.
 //
-// An op leaves `running` once, for one of the other states, and keeps that state. Dropping the
-// handle neither waits for the op nor cancels it: the op continues to use its buffers, and its
-// failure breaks the group. The handle may outlive the group. In a forked child, wait() and then()
-// on an op of the parent that was still running throw forked_child.
-class C10D_API Work {
+// The destructor waits for the op, unless detach() was called, so that buffers that were declared
+// before the Work outlive the op. It never throws: a failure that nobody got is logged when the
+// group ends, see unobserved_failures(). The op has a deadline, so no wait is endless. A single op
+// cannot be cancelled: ProcessGroup::abort() ends all of its group.
+//
+// An op leaves `running` once, for one of the other states, and keeps that state. The handle may
+// outlive the group. In a forked child, wait() and on_done() on an op of the parent that was still
+// running throw forked_child, and the destructor does not wait.
+class [[nodiscard, gnu::visibility("default")]] Work {
  public:
   // An op that is already ok.
   Work() noexcept;
+  // Takes over the op of `other`, which is ok afterwards.
+  Work(Work && other) noexcept;
+  // Waits for the op that was here, as the destructor does, and takes over that of `other`.
+  Work& operator=(Work&& other) noexcept;
+  ~Work();
   // An op that has already failed. For backends.
   static Work failed(Failure failure);
-  // A recv that is already ok, with the rank that sent the message. For backends.
-  static Work received_from(int source) noexcept;
+  // A recv that is already ok. For backends.
+  static Work received(Received message) noexcept;
 
   // Whether the op has ended, well or not. Does not wait.
   bool done() const noexcept;
@@ -58,8 +71,12 @@ class C10D_API Work {
   // op continues, and the group stays intact.
   void wait(Duration timeout) const;
   // Reserved (device.h): makes a CUDA stream wait for the op, instead of this thread. For CPU
-  // tensors it is wait().
+  // memory it is wait().
   void synchronize_stream(CudaStream stream) const;
+
+  // Gives up the handle without waiting: the op continues to use its buffers, which must stay valid
+  // until it is done, and its failure breaks the group. The handle is ok afterwards.
+  void detach() noexcept;
 
   // Calls `callback` once with the failure, or with null when the op is ok: at once in this thread
   // when the op is already done, else later in the library's one callback thread. wait() does not
@@ -67,16 +84,36 @@ class C10D_API Work {
   // this op. An exception out of it is logged.
   // Throws DistBackendError (out_of_resources) when 65,536 callbacks wait for their turn, or when
   // the callback thread cannot be started.
-  void then(std::function<void(const Failure*)> callback) const;
+  void on_done(std::function<void(const Failure*)> callback) const;
 
-  // The rank whose message a recv took. -1 until the recv is ok, and for every other op.
-  int source() const noexcept;
+  // What a recv got. {-1, 0} until the recv is ok, and for every other op.
+  Received received() const noexcept;
 
  private:
   friend class WorkSource;
   friend struct detail::WorkShared;
   std::shared_ptr<detail::WorkShared> shared_;
-  int source_ = -1;
+  Received received_;
 };
+
+namespace detail {
+C10D_API void wait_for_each(std::span<const Work* const> works);
+}
+// Waits until all are done. Throws the failure of the first one in the list that failed.
+C10D_API void wait_all(std::span<const Work> works);
+// The same: wait_all(a, b, c).
+template <std::same_as<Work>... More>
+void wait_all(const Work& first, const More&... more) {
+  const Work* const works[] = {&first, &more...};
+  detail::wait_for_each(works);
+}
+// Waits until at least one is done and returns its index; a failed one counts. Throws
+// DistTimeoutError if none is done within `timeout`, InvalidArgument for an empty list.
+C10D_API std::size_t wait_any(std::span<const Work> works,
+                              Duration timeout = std::chrono::hours(24 * 365));
+
+// How many failures of async ops of this process nobody got: no call threw it, no Work was asked,
+// no callback was called with it. Each was logged, at level `error`, when its group ended.
+C10D_API std::uint64_t unobserved_failures() noexcept;
 
 }}  // namespace c10d::v0

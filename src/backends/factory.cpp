@@ -35,6 +35,10 @@ constexpr std::array kWrapped = {
 constexpr std::array<std::string_view, 4> kBackendNames = {kNative, "gloo", "mpi", "nccl"};
 constexpr std::array<std::string_view, 2> kMpis = {"_openmpi", "_mpich"};
 
+bool is_known(std::string_view name) {
+  return std::find(kBackendNames.begin(), kBackendNames.end(), name) != kBackendNames.end();
+}
+
 struct Registry {
   Mutex mutex;
   std::map<std::string, BackendFactory, std::less<>> factories C10D_GUARDED_BY(mutex);
@@ -109,8 +113,7 @@ OpenedModule open_backend(std::string_view name) {
 
 [[noreturn]] void throw_unavailable(std::string_view name, const std::string& reason) {
   std::string message = fmt::format("backend '{}' is not available: {}", name, reason);
-  if (!name.starts_with("raw:") &&
-      std::find(kBackendNames.begin(), kBackendNames.end(), name) == kBackendNames.end())
+  if (!name.starts_with("raw:") && !is_known(name))
     message += fmt::format("; known names: {}", fmt::join(kBackendNames, ", "));
   throw_failure(Failure{.code = Code::unsupported, .message = std::move(message)});
 }
@@ -136,9 +139,7 @@ void register_backend(std::string name, BackendFactory factory) {
     throw InvalidArgument("register_backend: a name and a factory are needed");
   Registry& all = registry();
   MutexLock lock(all.mutex);
-  const bool built_in =
-      std::find(kBackendNames.begin(), kBackendNames.end(), name) != kBackendNames.end();
-  if (built_in || !all.factories.emplace(name, std::move(factory)).second)
+  if (is_known(name) || !all.factories.emplace(name, std::move(factory)).second)
     throw InvalidArgument(fmt::format("register_backend: the name '{}' is taken", name));
 }
 

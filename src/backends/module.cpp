@@ -31,13 +31,9 @@ std::string own_folder() {
   return error ? std::string() : path.parent_path().string();
 }
 
-OpenedModule refused_module(const std::string& path, std::string reason) {
-  return {nullptr, path, std::move(reason)};
-}
-
 // The loader maps what the headers promise: to touch a page behind the end of the file would end
 // the process.
-bool is_cut_off(const std::string& path) {
+bool is_truncated(const std::string& path) {
   ElfW(Ehdr) header{};
   std::ifstream file(path, std::ios::binary);
   file.read(reinterpret_cast<char*>(&header), sizeof header);
@@ -48,16 +44,16 @@ bool is_cut_off(const std::string& path) {
 }
 
 OpenedModule open_file(const std::string& path) {
-  if (is_cut_off(path)) return refused_module(path, path + " is cut off: install it again");
+  if (is_truncated(path)) return {nullptr, path, path + " is truncated: install it again"};
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle) return refused_module(path, dlerror());
+  if (!handle) return {nullptr, path, dlerror()};
   using Entry = const BackendModule* (*)();
   const auto entry = reinterpret_cast<Entry>(dlsym(handle, kSymbol));
   const BackendModule* module = entry ? entry() : nullptr;
   if (!module) {
     dlclose(handle);
-    return refused_module(
-        path, fmt::format("{} is no c10d backend: it lacks the function {}", path, kSymbol));
+    return {nullptr, path,
+            fmt::format("{} is no c10d backend: it lacks the function {}", path, kSymbol)};
   }
   if (module->abi_version != kBackendAbiVersion || module->struct_size < sizeof(BackendModule)) {
     std::string reason = fmt::format(
@@ -65,7 +61,7 @@ OpenedModule open_file(const std::string& path) {
         "source",
         path, module->abi_version, module->struct_size, kBackendAbiVersion, sizeof(BackendModule));
     dlclose(handle);
-    return refused_module(path, std::move(reason));
+    return {nullptr, path, std::move(reason)};
   }
   return {module, path, {}};
 }

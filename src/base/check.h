@@ -5,7 +5,7 @@
 #include <string>
 
 // A broken invariant of our own: a bug. Throws std::logic_error, which the funnel turns into a
-// failure of the group; the process goes on.
+// failure of the group; the process continues.
 #define C10D_CHECK(condition)                                                               \
   ((condition)                                                                              \
        ? static_cast<void>(0)                                                               \

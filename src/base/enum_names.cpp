@@ -7,24 +7,28 @@
 
 #include "c10d/collective.h"
 #include "c10d/error.h"
-#include "c10d/tensor.h"
+#include "c10d/view.h"
 #include "c10d/work.h"
 #include "src/base/suggest.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
 
-constexpr std::array<std::string_view, kDTypeCount> kDTypes = {
-    "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "bool"};
-constexpr std::array<std::string_view, kReduceOpCount> kReduceOps = {
-    "sum", "avg", "prod", "min", "max", "band", "bor", "bxor", "premul_sum"};
+constexpr auto kDTypes =
+    std::to_array<std::string_view>({"f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u64",
+                                     "u32", "u16", "u8", "bool", "c64", "c128"});
+static_assert(kDTypes.size() == kDTypeCount);
+constexpr auto kReduceOps = std::to_array<std::string_view>(
+    {"sum", "avg", "prod", "min", "max", "band", "bor", "bxor", "premul_sum"});
+static_assert(kReduceOps.size() == kReduceOpCount);
 constexpr auto kOps = [] {
   std::array<std::string_view, kOpCount> names{};
   for (const OpTraits& traits : kOpTraits)
     names[static_cast<std::size_t>(traits.kind)] = traits.name;
   return names;
 }();
-constexpr std::array<std::string_view, kDeviceTypeCount> kDeviceTypes = {"cpu", "cuda"};
+constexpr auto kDeviceTypes = std::to_array<std::string_view>({"cpu", "cuda"});
+static_assert(kDeviceTypes.size() == kDeviceTypeCount);
 
 // Of a value that may come from a caller's cast.
 std::string_view name_of(std::size_t value, std::span<const std::string_view> names) noexcept {
@@ -70,8 +74,14 @@ std::string_view to_string(WorkState state) noexcept {
 }
 
 std::string_view why_unsupported(ReduceOp::Kind kind, DType dtype) noexcept {
-  const bool floating = dtype <= DType::bf16;
+  const bool floating = dtype <= DType::bf16 || is_complex(dtype);
   switch (kind) {
+    case ReduceOp::min:
+    case ReduceOp::max:
+      return is_complex(dtype) ? "complex numbers have no order" : "";
+    case ReduceOp::prod:
+      return is_complex(dtype) ? "complex numbers are reduced part by part, which is no product"
+                               : "";
     case ReduceOp::band:
     case ReduceOp::bor:
     case ReduceOp::bxor:

@@ -23,7 +23,7 @@ LogLevel configured_level() noexcept try {
     if (kLevelNames[i] == name) return static_cast<LogLevel>(i);
   return LogLevel::warn;
 } catch (const std::exception& error) {
-  log_line(LogLevel::warn, std::string(error.what()) + "; taken for warn");
+  log_line(LogLevel::warn, std::string(error.what()) + "; using warn");
   return LogLevel::warn;
 }
 

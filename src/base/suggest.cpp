@@ -25,9 +25,10 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string_view nearest(std::string_view word, std::span<const std::string_view> names) {
+std::string_view nearest(std::string_view word, std::span<const std::string_view> names,
+                         std::size_t tolerance) {
   std::string_view best;
-  std::size_t best_distance = word.size() / 3 + 1;
+  std::size_t best_distance = std::max(tolerance, word.size() / 3) + 1;
   for (std::string_view name : names) {
     const std::size_t distance = edit_distance(word, name);
     if (distance < best_distance) {

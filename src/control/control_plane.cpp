@@ -15,7 +15,7 @@
 namespace c10d { inline namespace v0 {
 namespace {
 
-// Of the monitor. What every library below does by itself, it has done after a second.
+// A wrapped library that ends an op by itself does so within a second.
 constexpr int kTicksOfGrace = std::chrono::seconds(1) / kMonitorPeriod;
 constexpr int kTicksPerHeld = kLateOp / kMonitorPeriod;
 
@@ -74,7 +74,7 @@ std::shared_ptr<const Failure> ControlPlane::failure() {
 void ControlPlane::keep_record_if_broken() noexcept {
   if (!broken()) return;
   try {
-    failure();  // waits for who is just writing the cause
+    failure();  // waits for the rank that is just writing the cause
   } catch (const std::exception&) {
     return;
   }
@@ -168,7 +168,7 @@ std::optional<Recorded> ControlPlane::first_due() const {
   return first;
 }
 
-// Ticks are counted, not seconds: who slept itself had no time to end its ops.
+// Ticks are counted, not seconds: a rank that slept itself had no time to end its ops.
 void ControlPlane::break_if_overdue(int ticks) {
   const std::optional<Recorded> due = first_due();
   const bool overdue = due && due->end_ns < steady_ns();
@@ -182,7 +182,7 @@ void ControlPlane::warn_of_held_op(int ticks) {
   if (ticks_held_ % kTicksPerHeld != kTicksOfGrace) return;
   const auto cause = failure();
   log(LogLevel::warn,
-      "group \"{}\", rank {}: {} #{} runs for {:.0f} s, held by the library below although the "
+      "group \"{}\", rank {}: {} #{} runs for {:.0f} s, held by the wrapped library although the "
       "group is broken{}; {}",
       group_, rank_, to_string(held->signature.kind), held->sequence,
       in_seconds(steady_ns() - held->start_ns),
@@ -208,7 +208,7 @@ Failure ControlPlane::deadline_passed(const Signature& signature, std::uint64_t 
                                       const std::function<std::string(int)>& about) const {
   std::string text =
       fmt::format("the deadline of {} #{} passed while {}", describe(signature), sequence, phase);
-  constexpr std::size_t kTold = 8;  // of more only who they are
+  constexpr std::size_t kTold = 8;  // if more are missing, only their numbers and hosts are listed
   if (missing.size() > kTold || !about) {
     if (!missing.empty()) text += "; missing: " + names_of(missing);
   } else {

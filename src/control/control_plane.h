@@ -60,13 +60,13 @@ class ControlPlane : public Control {
   // thread serves all groups, so what has to wait, for a store say, is left to another thread.
   virtual void tick() = 0;
   // After the last tick: returns once what ticks have left to other threads is done.
-  virtual void end_looks() noexcept {}
+  virtual void end_polls() noexcept {}
   // Called once by the monitor thread before the first tick, and after the last.
   virtual void hold_liveness() {}
   virtual void release_liveness() noexcept {}
 
-  // `end_ops` ends the ops of this rank that wait inside a library below. The monitor thread calls
-  // it once the group is broken, never after unwatch().
+  // `end_ops` ends the ops of this rank that wait inside a wrapped library. The monitor thread
+  // calls it once the group is broken, never after unwatch().
   void on_broken(std::function<void()> end_ops);
   void end_ops_if_broken();
   // Writes the record to where C10D_RECORD_DIR says, once, if the group is broken.
@@ -95,9 +95,9 @@ class ControlPlane : public Control {
   // As timed_out().
   virtual Failure late(const Signature& signature, std::uint64_t sequence,
                        std::string_view phase) = 0;
-  // For the monitor, every `ticks` ticks. A library below may know no deadline: an op that it keeps
-  // past the op's own breaks the group, and one that it still holds when the group is broken is
-  // logged.
+  // For the monitor, every `ticks` ticks. A wrapped library may know no deadline: an op that it
+  // keeps past the op's own breaks the group, and one that it still holds when the group is broken
+  // is logged.
   void watch_library(int ticks);
   // For the monitor: warns now and then of the oldest op of this rank that runs for long, with the
   // ranks that `behind` names as those that have not come as far.

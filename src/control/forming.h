@@ -18,7 +18,7 @@ auto meet(Member& member) -> decltype(member.parent_failure()) {
   member.come();
   while (true) {
     if (auto cause = member.parent_failure()) {
-      // Who learned that the attempt was given up may have ended, which fails the parent.
+      // A rank that learned of the end of the attempt may have ended, which fails the parent.
       auto earlier = member.given_up();
       return earlier ? earlier : cause;
     }

@@ -46,7 +46,7 @@ GroupFormation::Cause GroupFormation::told() {
       cause.group = options_.group;
       cause_ = std::make_shared<const Failure>(std::move(cause));
     }
-  } catch (const DistTimeoutError&) {  // no news: whoever waits has a deadline
+  } catch (const DistTimeoutError&) {  // no news: every thread that waits has a deadline
   }
   return cause_;
 }
@@ -86,8 +86,8 @@ GroupFormation::Cause GroupFormation::fail(Failure failure) {
     if (winner && *winner != mine) failure = from_text(*winner);
     failure.group = options_.group;
   } catch (const std::exception& error) {
-    log(LogLevel::warn, "group \"{}\": peers could not be told of a failure: {}", options_.group,
-        error.what());
+    log(LogLevel::warn, "group \"{}\": peers could not be notified of a failure: {}",
+        options_.group, error.what());
   }
   cause_ = std::make_shared<const Failure>(std::move(failure));
   return cause_;
@@ -114,7 +114,7 @@ Failure GroupFormation::late(const std::vector<int>& missing) const {
   const Member* const first =
       missing.empty() ? nullptr : &options_.members[static_cast<std::size_t>(missing.front())];
   return {.code = Code::timed_out,
-          .message = fmt::format("while formation group \"{}\", these ranks did not come: {}",
+          .message = fmt::format("group \"{}\" did not form because these ranks did not arrive: {}",
                                  options_.group, names_of(options_.members, missing)),
           .rank = first ? first->rank : -1,
           .host = first ? first->host : "",

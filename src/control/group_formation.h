@@ -16,9 +16,9 @@ namespace c10d { inline namespace v0 {
 // How often a wait for ranks that join looks whether it is in vain.
 inline constexpr std::chrono::milliseconds kJoinLook{100};
 
-// What the ranks of a group learn of each other before they have a control plane: who cannot join
-// says so in the store, the parent's failure is one of all, and the end of a process of this host
-// is seen. For one thread.
+// What the ranks of a group learn of each other before they have a control plane: which rank cannot
+// join says so in the store, the parent's failure is one of all, and the end of a process of this
+// host is seen. For one thread.
 class GroupFormation {
  public:
   using Cause = std::shared_ptr<const Failure>;
@@ -48,7 +48,7 @@ class GroupFormation {
   // Returns when all of `keys`, one by rank, are in the store. Throws failure(), or at the deadline
   // timed_out that names the ranks whose key is not there.
   void await(const std::vector<std::string>& keys);
-  // That these ranks did not come before the deadline.
+  // That these ranks did not arrive before the deadline.
   Failure late(const std::vector<int>& missing) const;
 
   // For why_in_vain().

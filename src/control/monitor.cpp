@@ -118,7 +118,7 @@ class Monitor {
 void watch(const std::shared_ptr<ControlPlane>& plane) { of_this_process<Monitor>().add(plane); }
 void unwatch(ControlPlane& plane) noexcept {
   of_this_process<Monitor>().remove(plane);
-  plane.end_looks();
+  plane.end_polls();
 }
 
 }}  // namespace c10d::v0

@@ -80,7 +80,10 @@ class ShmControl final : public ControlPlane {
   std::shared_ptr<const Failure> fail(Failure failure) override;
   std::shared_ptr<const Failure> barrier(Deadline deadline) override;
 
+  // A rank that leaves because another one died reports that first, or the others would name the
+  // rank that left.
   void leave() noexcept override {
+    if (own_.presence.load(kRelaxed) == Presence::joined && !broken()) look_for_evidence();
     Presence expected = Presence::joined;
     own_.presence.compare_exchange_strong(expected, Presence::left);
     own_.doorbell.ring();
@@ -117,6 +120,13 @@ class ShmControl final : public ControlPlane {
     for (int rank = 0; rank < size_; ++rank)
       if (is(rank)) ranks.push_back(rank);
     return ranks;
+  }
+  // Null when all ranks enter. `own()` makes the failure when this rank gave up.
+  template <class Own>
+  std::shared_ptr<const Failure> failure_after(Entry entry, const Own& own) {
+    if (entry == Entry::goes) return nullptr;
+    if (entry == Entry::broken) return failure();
+    return entry == Entry::given_up ? failure_of_another() : fail(own());
   }
   class Ranks;
   class RanksOfCall;
@@ -259,16 +269,8 @@ bool ShmControl::matches(const Call& call, int peer) {
 
 std::shared_ptr<const Failure> ShmControl::agree(const Call& call, Waiting waiting) {
   RanksOfCall ranks(*this, call, waiting == Waiting::sleep ? kPatient : policy_);
-  switch (enter_call(ranks, call.sequence, std::holds_alternative<AllToAllV>(call.op))) {
-    case Entry::goes:
-      return nullptr;
-    case Entry::broken:
-      return failure();
-    case Entry::given_up:
-      return failure_of_another();
-    default:
-      return fail(timed_out(call, "waiting for all ranks to enter the call"));
-  }
+  return failure_after(enter_call(ranks, call.sequence, std::holds_alternative<AllToAllV>(call.op)),
+                       [&] { return timed_out(call, "waiting for all ranks to enter the call"); });
 }
 
 Control::Agreement ShmControl::poll_agreement(const Call& call) {
@@ -303,7 +305,7 @@ Failure ShmControl::late(const Signature& signature, std::uint64_t sequence,
   if (!missing.empty() || is_point_to_point(signature.kind))
     return name_not_running(deadline_passed(signature, sequence, phase, missing, about), members_,
                             missing);
-  // All entered. Who has not left it may be held up by another one of them.
+  // All entered. A rank that has not left the call may wait for another one of them.
   missing = ranks_that(
       [&](int rank) { return rank != rank_ && blocks_[rank].finished.load(kRelaxed) < sequence; });
   Failure failure = deadline_passed(signature, sequence, phase, missing, about);
@@ -344,24 +346,15 @@ std::shared_ptr<const Failure> ShmControl::barrier(Deadline deadline) {
   Ranks ranks(*this, Gate::barriers, policy_, deadline);
   const std::uint64_t round = own_.barriers.load(kRelaxed) + 1;
   int peer = 0;
-  switch (enter_barrier(ranks, round, peer)) {
-    case Entry::goes:
-      return nullptr;
-    case Entry::broken:
-      return failure();
-    case Entry::given_up:
-      return failure_of_another();
-    case Entry::left:
-      return fail(ControlPlane::left(peer, "monitored_barrier"));
-    case Entry::late:
-      break;
-  }
-  // `peer` may come right now: too late.
-  return fail(did_not_reach_barrier(ranks_that([&](int rank) {
-                                      return rank == peer ||
-                                             blocks_[rank].barriers.load(kAcquire) < round;
-                                    }),
-                                    round));
+  const Entry entry = enter_barrier(ranks, round, peer);
+  return failure_after(entry, [&] {
+    if (entry == Entry::left) return ControlPlane::left(peer, "monitored_barrier");
+    // `peer` may arrive right now: too late.
+    const auto is_missing = [&](int rank) {
+      return rank == peer || blocks_[rank].barriers.load(kAcquire) < round;
+    };
+    return did_not_reach_barrier(ranks_that(is_missing), round);
+  });
 }
 
 bool ShmControl::is_gone(RankBlock& block) const noexcept {

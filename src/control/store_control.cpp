@@ -23,13 +23,13 @@
 namespace c10d { inline namespace v0 {
 namespace {
 
-constexpr int kTicksPerLook = 10;                  // of the monitor, between looks at the store
-constexpr int kLooksPerBeat = 5;                   // between signs of life: a second
-constexpr int kSilentBeats = 8;                    // of a peer, until it is taken for dead
+constexpr int kTicksPerPoll = 10;                  // of the monitor, between polls of the store
+constexpr int kPollsPerHeartbeat = 5;              // between heartbeats: a second
+constexpr int kSilentBeats = 8;                    // of a peer, until it counts as dead
 constexpr std::chrono::milliseconds kGlance{100};  // of a rank that waits, and looks again
 
-// For the looks of all groups at their stores. A store that does not answer holds a thread for each
-// group that uses it; beyond so many, groups wait for each other.
+// For the polls of all groups. A store that does not answer holds a thread for each group that uses
+// it; beyond so many, groups wait for each other.
 class StorePollers : public ThreadPool {
  public:
   StorePollers() : ThreadPool(16, kOnePerGroup) {}
@@ -60,11 +60,11 @@ class StoreControl final : public ControlPlane {
   void leave() noexcept override;
   std::vector<int> ranks_that_left() override { return ranks_that_left(kStorePatience); }
   void tick() override;
-  void end_looks() noexcept override;
+  void end_polls() noexcept override;
   void look_for_evidence() override;
 
  private:
-  void look() noexcept;
+  void poll() noexcept;
   Failure late(const Signature& signature, std::uint64_t sequence, std::string_view phase) override;
   void look_for_cause(Duration patience = kStorePatience);
   void look_for_dead();
@@ -103,38 +103,42 @@ class StoreControl final : public ControlPlane {
   const std::shared_ptr<Store> store_;
   Mutex mutex_;
   std::optional<std::string> untold_ C10D_GUARDED_BY(mutex_);  // a failure as text
-  // One look at a time:
-  Mutex look_mutex_;
-  CondVar looked_;
-  bool looking_ C10D_GUARDED_BY(look_mutex_) = false;
-  // Of who looks: these three.
-  int looks_ = 0;
+  // One poll at a time:
+  Mutex poll_mutex_;
+  CondVar polled_;
+  bool polling_ C10D_GUARDED_BY(poll_mutex_) = false;
+  // For the thread that polls: these three.
+  int polls_ = 0;
   StoreSilence silence_;
   struct Beat {
     std::string value;
-    int silent = 0;  // how many looks found the same
+    int silent = 0;  // how many polls found the same
   };
   std::vector<Beat> beats_{static_cast<std::size_t>(size_)};  // by rank
-  std::atomic<bool> store_answers_ = true;                    // when it was looked at last
+  std::atomic<bool> store_answers_ = true;                    // when it was polled last
   std::atomic<bool> leaving_ = false;
-  // Since the last look. Whoever has something to tell sets it.
+  // Since the last poll. A thread that has a failure to report sets it.
   std::atomic<int> ticks_ = 0;
   Mutex beat_mutex_;
   std::uint64_t own_beats_ C10D_GUARDED_BY(beat_mutex_) = 0;
   bool left_ C10D_GUARDED_BY(beat_mutex_) = false;
 };
 
-// A store that does not answer takes what it was sent once it goes on.
+// A store that does not answer now takes the request when it runs again. A rank that leaves because
+// a rank of its host died reports that first, or the others would name the rank that left.
 void StoreControl::leave() noexcept try {
   leaving_ = true;
+  if (store_answers_) look_for_dead();
   const Duration patience = store_answers_ ? Duration(kStorePatience) : Duration::zero();
   tell(patience);
-  MutexLock lock(beat_mutex_);
-  if (std::exchange(left_, true)) return;
-  own_.presence.store(Presence::left, std::memory_order_release);
-  store_->set(beat_key(rank_), kLastBeat, patience);
-  if (broken() && store_answers_) let_others_look([this] { return beats(); });
-} catch (const std::exception&) {  // the store is gone, and nobody can be told
+  {
+    MutexLock lock(beat_mutex_);
+    if (std::exchange(left_, true)) return;
+    own_.presence.store(Presence::left, std::memory_order_release);
+    store_->set(beat_key(rank_), kLastBeat, patience);
+  }
+  if (broken() && store_answers_) wait_for_others_to_poll([this] { return beats(); });
+} catch (const std::exception&) {  // the store is gone: no rank can be notified
 }
 
 void StoreControl::beat() {
@@ -158,7 +162,7 @@ void StoreControl::look_for_left_peers(const std::vector<std::string>& values) {
   });
 }
 
-// Looks are counted, not seconds: who slept itself does not take the others for dead.
+// Polls are counted, not seconds: a rank that slept itself does not take the others for dead.
 void StoreControl::look_for_beats() {
   std::vector<std::string> values = beats();
   look_for_left_peers(values);
@@ -169,7 +173,7 @@ void StoreControl::look_for_beats() {
     last.value = std::move(value);
     if (peer == rank_ || last.value == kLastBeat || last.silent < kSilentBeats) continue;
     fail(failure_about(peer, Code::peer_died,
-                       fmt::format("{} gave no sign of life for {} s: it died or hangs, or its "
+                       fmt::format("{} sent no heartbeat for {} s: it died or hangs, or its "
                                    "host is cut off",
                                    name_of(peer), kSilentBeats)));
     return;
@@ -273,15 +277,16 @@ class StoreControl::KeysOfBarrier : public Keys {
   const std::uint64_t round_;
 };
 
-// After an error of the store: who passes may wait for this rank in a library. A store that did not
-// answer is not waited for again: it takes the request once it goes on.
+// After an error of the store: a rank that passes may wait for this one in a wrapped library. This
+// rank does not wait again for a store that did not answer: the store takes the request when it
+// runs again.
 std::shared_ptr<const Failure> StoreControl::give_up(const Keys& keys, Failure failure) {
   constexpr std::chrono::milliseconds kShortest{1};
   const bool answers = failure.code != Code::timed_out;
   try {
     for (int rank = 0; rank < size_; ++rank)
       if (keys.bar(rank, answers ? Duration(kStorePatience) : kShortest)) break;
-  } catch (const DistError&) {  // the store is gone: nobody passes
+  } catch (const DistError&) {  // the store is gone: no rank passes
   }
   return answers ? fail(std::move(failure)) : revoke(std::move(failure));
 }
@@ -348,7 +353,7 @@ Control::Agreement StoreControl::poll_agreement(const Call& call) try {
   return Agreement::failed;
 }
 
-// The store decides who was first, so that all ranks have one cause.
+// The store decides which failure was first, so that all ranks have one cause.
 std::shared_ptr<const Failure> StoreControl::fail(Failure failure_value) {
   if (broken()) return failure();
   try {
@@ -356,7 +361,7 @@ std::shared_ptr<const Failure> StoreControl::fail(Failure failure_value) {
     const auto first = store_->compare_set("cause", std::nullopt, mine, kStorePatience);
     write_cause(header_, from_text(first.value_or(mine)));
   } catch (const std::exception& error) {
-    log(LogLevel::warn, "group \"{}\": peers could not be told of a failure yet: {}", group_,
+    log(LogLevel::warn, "group \"{}\": peers could not be notified of a failure yet: {}", group_,
         error.what());
     keep_for_later(failure_value);
     write_cause(header_, failure_value);
@@ -375,7 +380,7 @@ std::shared_ptr<const Failure> StoreControl::revoke(Failure failure_value) {
 void StoreControl::keep_for_later(const Failure& failure) {
   MutexLock lock(mutex_);
   if (!untold_) untold_ = to_text(failure);
-  ticks_ = kTicksPerLook;
+  ticks_ = kTicksPerPoll;
 }
 
 void StoreControl::tell(Duration patience) {
@@ -424,10 +429,10 @@ std::vector<int> StoreControl::behind(const Signature& signature, std::uint64_t 
 void StoreControl::look_for_evidence() try {
   look_for_cause();
   look_for_dead();
-} catch (const DistError&) {  // the store is gone, and nobody can be told
+} catch (const DistError&) {  // the store is gone: no rank can be notified
 }
 
-// Of ranks on this host: who ends has written before that it left, or never does.
+// Of ranks on this host: a rank that ends has written before that it left, or never does.
 void StoreControl::look_for_dead() {
   if (broken()) return;
   for (const Member& member : members_) {
@@ -441,30 +446,30 @@ void StoreControl::look_for_dead() {
 
 void StoreControl::tick() {
   own_.heartbeat_ns.store(steady_ns(), std::memory_order_relaxed);
-  MutexLock lock(look_mutex_);
-  if (looking_ || (leaving_ && !store_answers_) || ++ticks_ < kTicksPerLook) return;
+  MutexLock lock(poll_mutex_);
+  if (polling_ || (leaving_ && !store_answers_) || ++ticks_ < kTicksPerPoll) return;
   ticks_ = 0;
-  looking_ = of_this_process<StorePollers>().add([this] { look(); });
-  if (!looking_ && store_answers_.exchange(false))
+  polling_ = of_this_process<StorePollers>().add([this] { poll(); });
+  if (!polling_ && store_answers_.exchange(false))
     log(LogLevel::warn,
         "group \"{}\", rank {}: of failures of its peers nothing is known: no "
         "thread could be started to look; raise ulimit -u",
         group_, rank_);
 }
 
-void StoreControl::end_looks() noexcept {
-  MutexLock lock(look_mutex_);
-  while (looking_) looked_.wait(look_mutex_);
+void StoreControl::end_polls() noexcept {
+  MutexLock lock(poll_mutex_);
+  while (polling_) polled_.wait(poll_mutex_);
 }
 
-void StoreControl::look() noexcept {
+void StoreControl::poll() noexcept {
   try {
-    watch_library(kTicksPerLook);
+    watch_library(kTicksPerPoll);
     tell();
     if (!broken()) {
       look_for_cause();
       look_for_dead();
-      if (++looks_ % kLooksPerBeat == 0) {
+      if (++polls_ % kPollsPerHeartbeat == 0) {
         beat();
         look_for_beats();
         warn_of_late_op(
@@ -480,9 +485,9 @@ void StoreControl::look() noexcept {
     if (silence_.is_long(std::chrono::steady_clock::now()) && has_running_op(own_))
       revoke(store_is_silent(group_, members_, error.what()));
   }
-  MutexLock lock(look_mutex_);
-  looking_ = false;
-  looked_.notify_all();
+  MutexLock lock(poll_mutex_);
+  polling_ = false;
+  polled_.notify_all();
 }
 
 }  // namespace

@@ -16,9 +16,9 @@ bool has_running_op(const RankBlock& block) {
   return runs;
 }
 
-void let_others_look(const std::function<std::vector<std::string>()>& beats) {
-  constexpr std::chrono::milliseconds kTwoLooks{500}, kPause{20};
-  const Deadline end = std::chrono::steady_clock::now() + kTwoLooks;
+void wait_for_others_to_poll(const std::function<std::vector<std::string>()>& beats) {
+  constexpr std::chrono::milliseconds kTwoPolls{500}, kPause{20};
+  const Deadline end = std::chrono::steady_clock::now() + kTwoPolls;
   const auto all_left = [&] {
     return std::ranges::all_of(beats(), [](const std::string& beat) { return beat == kLastBeat; });
   };

@@ -14,39 +14,40 @@
 
 namespace c10d { inline namespace v0 {
 
-// How long a store has left the looks of a control plane without an answer. A rank that was itself
-// stopped between two of them knows nothing of that time, so it does not count.
+// How long a store has not answered the polls of a control plane. A rank that was itself stopped
+// between two polls knows nothing of that time, so it does not count.
 class StoreSilence {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // With the look that finds it, within ten seconds of the last answer.
+  // With the poll that finds it, within ten seconds of the last answer.
   static constexpr std::chrono::seconds kLongest{7};
-  static constexpr std::chrono::seconds kLongestLook{3};
+  static constexpr std::chrono::seconds kLongestPoll{3};
 
   void end(Time now) {
-    last_look_ = now;
+    last_poll_ = now;
     silent_ = {};
   }
-  // A look ended without an answer. Whether that is enough.
+  // A poll ended without an answer. Returns whether the silence is long enough.
   bool is_long(Time now) {
-    silent_ += std::min<Duration>(now - last_look_, kLongestLook);
-    last_look_ = now;
+    silent_ += std::min<Duration>(now - last_poll_, kLongestPoll);
+    last_poll_ = now;
     return silent_ >= kLongest;
   }
 
  private:
-  Time last_look_ = std::chrono::steady_clock::now();
+  Time last_poll_ = std::chrono::steady_clock::now();
   Duration silent_{};
 };
 
 // Whether this rank waits in an op.
 bool has_running_op(const RankBlock& block);
 
-inline constexpr std::string_view kLastBeat = "left";  // the last sign of life of a rank
+inline constexpr std::string_view kLastBeat = "left";  // the last heartbeat of a rank
 
-// Who leaves a broken group may serve its store, and end with it: returns when the others have had
-// the time to look there for the cause, or all have left. `beats()` is every rank's sign of life.
-void let_others_look(const std::function<std::vector<std::string>()>& beats);
+// A rank that leaves a broken group may serve its store, which ends with it. Returns when the
+// others have had the time to poll the store for the cause, or all have left. `beats()` is every
+// rank's heartbeat.
+void wait_for_others_to_poll(const std::function<std::vector<std::string>()>& beats);
 
 // Which ranks cannot be seen without the store. `why` it does not answer.
 Failure store_is_silent(const std::string& group, const std::vector<Member>& members,

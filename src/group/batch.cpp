@@ -18,16 +18,20 @@ namespace c10d { inline namespace v0 {
 Batch::Batch(std::shared_ptr<detail::GroupState> state, CallOptions options)
     : state_(std::move(state)), options_(options) {}
 
-void Batch::add(Op op) { ops_.push_back(op); }
+// The batch tells nobody how long a message was.
+void Batch::add(Op op) {
+  if (auto* recv = std::get_if<Recv>(&op)) recv->exact = true;
+  ops_.push_back(op);
+}
 
-Work Batch::submit() {
+void Batch::submit() { submit_async().wait(); }
+
+Work Batch::submit_async() {
   require_state(state_).check_alive();
   {
     Exclusive exclusive(*state_);
     for (const Op& op : ops_) state_->check(op, signature_of(op, state_->context.size));
   }
-  CallOptions each = options_;
-  each.async = true;
   // Terminal when all ops are: until then some of them own their buffers.
   struct Outcome {
     explicit Outcome(std::size_t count) : left(count) {}
@@ -50,7 +54,8 @@ Work Batch::submit() {
   };
   const auto outcome = std::make_shared<Outcome>(ops_.size() + 1);
   const std::vector<Op> ops = std::exchange(ops_, {});
-  const Work work = outcome->whole.work();
+  Work work = outcome->whole.work();
+  detail::WorkShared::set_watch(work, state_->watch);
   std::size_t followed = 0;
   std::optional<Failure> failed;
   try {
@@ -58,7 +63,8 @@ Work Batch::submit() {
       std::function<void(const Failure*)> follow = [outcome](const Failure* failure) {
         outcome->one_done(failure);
       };
-      detail::WorkShared::on_terminal(state_->submit(op, each), std::move(follow));
+      detail::WorkShared::follow(state_->submit(op, options_, detail::GroupState::Mode::async),
+                                 std::move(follow));
       ++followed;
     }
   } catch (const std::exception& error) {
@@ -66,7 +72,6 @@ Work Batch::submit() {
   }
   for (; followed < ops.size(); ++followed) outcome->one_done(&*failed);
   outcome->one_done(nullptr);
-  if (!options_.async) work.wait();
   return work;
 }
 

@@ -26,7 +26,7 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kMissingReport{10};
 constexpr std::chrono::seconds kTelling{5};  // for a store to take what all must know
-// For a store to take back a claim: who leaves does not wait for a server that is stopped or gone.
+// To take back a claim: a rank that leaves does not wait for a server that is stopped or gone.
 constexpr std::chrono::seconds kGivingBack{1};
 constexpr std::chrono::seconds kServersPatience{5};  // with ranks that have yet to read why
 
@@ -128,7 +128,7 @@ class Bootstrap {
     part(failure.code == Code::timed_out);
   }
 
-  // Of ranks that never came nobody can say when they will.
+  // Nobody knows when ranks that have not arrived will arrive.
   void part(bool only_from_those_here = false) const noexcept {
     const auto parted = [this](int rank) { return fmt::format("{}/parted/{}", prefix_, rank); };
     if (!options_.ends_with_rank_0) return;
@@ -267,7 +267,7 @@ class Bootstrap {
 
   Failure never_arrived(const std::vector<int>& missing) const {
     return {.code = Code::timed_out,
-            .message = fmt::format("group \"{}\" did not come together: of {} ranks these never "
+            .message = fmt::format("group \"{}\" did not form: of {} ranks these never "
                                    "arrived: {}; look at why they ended, or start them, with the "
                                    "same address and world size",
                                    options_.name, options_.size, ranges_of(missing)),
@@ -309,7 +309,7 @@ class Bootstrap {
   std::string prefix_;
   std::function<void()> withdraw_, release_;
   bool is_stranger_ = false;  // no rank of the world that the others make
-  bool has_ended_ = false;    // this world: all ranks are told why
+  bool has_ended_ = false;    // this world: all ranks learn why
 };
 
 }  // namespace

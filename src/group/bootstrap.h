@@ -27,14 +27,14 @@ struct Bootstrapped {
   // Gives the rank back when the group ends, so that the same name can be used again. Throws
   // nothing.
   std::function<void()> release;
-  // By a rank that knows why the world did not come together. Where the store ends with rank 0,
+  // By a rank that knows why the world did not form. Where the store ends with rank 0,
   // that one stays until the others know too, and not for long when one is gone. Throws nothing.
   std::function<void()> part;
 };
 
 // Brings the ranks together in the store: claims this rank, checks that all agree on size, backend
-// and version, and learns who the others are. Throws what is wrong, on every rank of the group: who
-// is no rank of it harms nobody.
+// and version, and learns who the others are. Throws what is wrong, on every rank of the group; a
+// process that is no rank of the group cannot harm it.
 Bootstrapped bootstrap(const BootstrapOptions& options);
 
 // How often a rank that waits for others looks in the store for what keeps them; each of n ranks

@@ -51,13 +51,14 @@ class CallbackThread {
 }  // namespace
 
 void run_callback(const detail::Callback& callback) noexcept try {
-  const detail::WorkShared& work = *callback.work;
+  detail::WorkShared& work = *callback.work;
+  work.observe();
   callback.call(work.state.load(std::memory_order_acquire) == WorkState::ok ? nullptr
                                                                             : &work.failure);
 } catch (const std::exception& error) {
-  log(LogLevel::error, "a Work::then callback threw: {}", error.what());
+  log(LogLevel::error, "a Work::on_done callback threw: {}", error.what());
 } catch (...) {
-  log(LogLevel::error, "a Work::then callback threw something that is no std::exception");
+  log(LogLevel::error, "a Work::on_done callback threw something other than a std::exception");
 }
 
 void prepare_callbacks() {
@@ -66,15 +67,16 @@ void prepare_callbacks() {
     waiting = of_this_process<CallbackThread>().waiting();
   } catch (const std::system_error& error) {
     throw_failure({.code = Code::out_of_resources,
-                   .message = fmt::format("Work::then cannot start the thread of the callbacks: "
+                   .message = fmt::format("Work::on_done cannot start the thread of the callbacks: "
                                           "{}; raise ulimit -u",
                                           error.what())});
   }
   if (waiting >= kMaxWaitingCallbacks)
-    throw_failure({.code = Code::out_of_resources,
-                   .message = fmt::format("{} Work::then callbacks wait for those before them to "
-                                          "return: let them take less time than the ops",
-                                          waiting)});
+    throw_failure(
+        {.code = Code::out_of_resources,
+         .message = fmt::format("{} Work::on_done callbacks wait for those before them to "
+                                "return: let them take less time than the ops",
+                                waiting)});
 }
 
 void run_on_callback_thread(std::list<detail::Callback>& callbacks) noexcept {

@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "c10d/call.h"
 #include "c10d/error.h"
 
 namespace c10d { inline namespace v0 {
@@ -38,84 +39,44 @@ class Checker {
     if constexpr (requires { o.output; }) known(kind_, o.output.device.type);
     if constexpr (requires { o.input; }) known(kind_, o.input.device.type);
   }
-  void operator()(const AllReduce& o) const {
-    same_type(o.output, o.input);
-    counts_equal(o.output.count, o.input.count);
-    in_place_or_apart(o.output, o.input);
-  }
+  void operator()(const AllReduce& o) const { same_shape(o); }
   void operator()(const Broadcast& o) const {
     root(o.root);
     buffer("output", o.output);
-    if (!is_root(o.root)) return;
-    same_type(o.output, o.input);
-    counts_equal(o.output.count, o.input.count);
-    in_place_or_apart(o.output, o.input);
+    if (is_root(o.root)) same_shape(o);
   }
-  void operator()(const AllGather& o) const {
-    same_type(o.output, o.input);
-    shards("output", o.output.count, "input", o.input.count);
-    in_place_or_apart(o.output.slice(rank_ * o.input.count, o.input.count), o.input, o.output);
-  }
-  void operator()(const AllGatherV& o) const {
-    same_type(o.output, o.input);
-    const std::size_t first = totals("counts", o.counts, "output", o.output.count);
-    shard("input", o.input.count, o.counts);
-    in_place_or_apart(o.output.slice(first, o.input.count), o.input, o.output);
-  }
-  void operator()(const ReduceScatter& o) const {
-    same_type(o.output, o.input);
-    shards("input", o.input.count, "output", o.output.count);
-    in_place_or_apart(o.input.slice(rank_ * o.output.count, o.output.count), o.output, o.input);
-  }
-  void operator()(const ReduceScatterV& o) const {
-    same_type(o.output, o.input);
-    const std::size_t first = totals("counts", o.counts, "input", o.input.count);
-    shard("output", o.output.count, o.counts);
-    in_place_or_apart(o.input.slice(first, o.output.count), o.output, o.input);
-  }
+  void operator()(const AllGather& o) const { gathers(o); }
+  void operator()(const AllGatherV& o) const { gathers_v(o); }
+  void operator()(const ReduceScatter& o) const { scatters(o); }
+  void operator()(const ReduceScatterV& o) const { scatters_v(o); }
   void operator()(const Reduce& o) const {
     root(o.root);
     buffer("input", o.input);
-    if (!is_root(o.root)) return;
-    same_type(o.output, o.input);
-    counts_equal(o.output.count, o.input.count);
-    in_place_or_apart(o.output, o.input);
+    if (is_root(o.root)) same_shape(o);
   }
   void operator()(const Gather& o) const {
     root(o.root);
     buffer("input", o.input);
-    if (!is_root(o.root)) return;
-    same_type(o.output, o.input);
-    shards("output", o.output.count, "input", o.input.count);
-    in_place_or_apart(o.output.slice(rank_ * o.input.count, o.input.count), o.input, o.output);
+    if (is_root(o.root)) gathers(o);
   }
   void operator()(const GatherV& o) const {
     root(o.root);
     buffer("input", o.input);
     counts_size("counts", o.counts);
     shard("input", o.input.count, o.counts);
-    if (!is_root(o.root)) return;
-    same_type(o.output, o.input);
-    const std::size_t first = totals("counts", o.counts, "output", o.output.count);
-    in_place_or_apart(o.output.slice(first, o.input.count), o.input, o.output);
+    if (is_root(o.root)) gathers_v(o);
   }
   void operator()(const Scatter& o) const {
     root(o.root);
     buffer("output", o.output);
-    if (!is_root(o.root)) return;
-    same_type(o.output, o.input);
-    shards("input", o.input.count, "output", o.output.count);
-    in_place_or_apart(o.input.slice(rank_ * o.output.count, o.output.count), o.output, o.input);
+    if (is_root(o.root)) scatters(o);
   }
   void operator()(const ScatterV& o) const {
     root(o.root);
     buffer("output", o.output);
     counts_size("counts", o.counts);
     shard("output", o.output.count, o.counts);
-    if (!is_root(o.root)) return;
-    same_type(o.output, o.input);
-    const std::size_t first = totals("counts", o.counts, "input", o.input.count);
-    in_place_or_apart(o.input.slice(first, o.output.count), o.output, o.input);
+    if (is_root(o.root)) scatters_v(o);
   }
   void operator()(const AllToAll& o) const {
     same_type(o.output, o.input);
@@ -146,20 +107,49 @@ class Checker {
   }
 
  private:
+  void same_shape(const auto& o) const {
+    same_type(o.output, o.input);
+    counts_equal(o.output.count, o.input.count);
+    in_place_or_apart(o.output, o.input);
+  }
+  // The output holds the inputs of all ranks.
+  void gathers(const auto& o) const {
+    same_type(o.output, o.input);
+    shards("output", o.output.count, "input", o.input.count);
+    in_place_or_apart(o.output.slice(rank_ * o.input.count, o.input.count), o.input, o.output);
+  }
+  void gathers_v(const auto& o) const {
+    same_type(o.output, o.input);
+    const std::size_t first = totals("counts", o.counts, "output", o.output.count);
+    shard("input", o.input.count, o.counts);
+    in_place_or_apart(o.output.slice(first, o.input.count), o.input, o.output);
+  }
+  // The input holds the outputs of all ranks.
+  void scatters(const auto& o) const {
+    same_type(o.output, o.input);
+    shards("input", o.input.count, "output", o.output.count);
+    in_place_or_apart(o.input.slice(rank_ * o.output.count, o.output.count), o.output, o.input);
+  }
+  void scatters_v(const auto& o) const {
+    same_type(o.output, o.input);
+    const std::size_t first = totals("counts", o.counts, "input", o.input.count);
+    shard("output", o.output.count, o.counts);
+    in_place_or_apart(o.input.slice(first, o.output.count), o.output, o.input);
+  }
   bool is_root(int root) const { return static_cast<std::size_t>(root) == rank_; }
 
   void root(int root) const {
     if (root < 0 || static_cast<std::size_t>(root) >= size_)
       reject(kind_, "root {} is not in [0, {})", root, size_);
   }
-  void buffer(const char* name, const ConstTensor& tensor) const {
-    known(kind_, tensor.dtype);
-    if (tensor.data == nullptr && tensor.count != 0)
-      reject(kind_, "{} is null but has {} elements", name, tensor.count);
-    if (tensor.count > std::numeric_limits<std::size_t>::max() / size_of(tensor.dtype))
-      reject(kind_, "{} has {} elements, more bytes than memory can hold", name, tensor.count);
+  void buffer(const char* name, const ConstView& view) const {
+    known(kind_, view.dtype);
+    if (view.data == nullptr && view.count != 0)
+      reject(kind_, "{} is null but has {} elements", name, view.count);
+    if (view.count > std::numeric_limits<std::size_t>::max() / size_of(view.dtype))
+      reject(kind_, "{} has {} elements, more bytes than memory can hold", name, view.count);
   }
-  void same_type(const ConstTensor& output, const ConstTensor& input) const {
+  void same_type(const ConstView& output, const ConstView& input) const {
     buffer("output", output);
     buffer("input", input);
     if (output.dtype != input.dtype)
@@ -200,23 +190,23 @@ class Checker {
       reject(kind_, "{} has {} elements, counts[{}] is {}", name, count, rank_, counts[rank_]);
   }
 
-  static bool overlap(const ConstTensor& a, const ConstTensor& b) {
+  static bool overlap(const ConstView& a, const ConstView& b) {
     const auto* first = static_cast<const std::byte*>(a.data);
     const auto* second = static_cast<const std::byte*>(b.data);
     return a.bytes() != 0 && b.bytes() != 0 && std::less<>{}(first, second + b.bytes()) &&
            std::less<>{}(second, first + a.bytes());
   }
-  void apart(const ConstTensor& output, const ConstTensor& input) const {
+  void apart(const ConstView& output, const ConstView& input) const {
     if (overlap(output, input))
       reject(kind_, "output and input overlap; {} cannot run in place", to_string(kind_));
   }
   // `place` is where `part` lies in `whole` when the op is in place.
-  void in_place_or_apart(const ConstTensor& place, const ConstTensor& part,
-                         const ConstTensor& whole) const {
+  void in_place_or_apart(const ConstView& place, const ConstView& part,
+                         const ConstView& whole) const {
     if (place.data != part.data && overlap(whole, part))
       reject(kind_, "output and input overlap in part: they are the same memory, or apart");
   }
-  void in_place_or_apart(const ConstTensor& output, const ConstTensor& input) const {
+  void in_place_or_apart(const ConstView& output, const ConstView& input) const {
     in_place_or_apart(output, input, output);
   }
 
@@ -241,6 +231,13 @@ void check_arguments(const Op& op, int rank, int size) {
         check(o);
       },
       op);
+}
+
+void Counts::refuse_negative(long long number) {
+  throw InvalidArgument(
+      fmt::format("a count is {}: the number of elements for a rank is never "
+                  "negative",
+                  number));
 }
 
 }}  // namespace c10d::v0

@@ -19,7 +19,7 @@
 namespace c10d { inline namespace v0 {
 namespace {
 
-// Codes after which the group goes on.
+// Codes after which the group stays intact.
 bool leaves_group_intact(Code code) noexcept {
   return code == Code::unsupported || code == Code::concurrent_use;
 }
@@ -58,15 +58,16 @@ detail::GroupState::GroupState(BackendContext context_, std::string backend_name
       own(control->own_block()),
       agrees_first(backend->agrees_first()),
       process(process_generation()),
+      watch(std::make_shared<FailureWatch>(context.group)),
       timeout(context.timeout.count()) {}
 
 detail::GroupState::~GroupState() = default;
 
 detail::GroupState& require_state(const std::shared_ptr<detail::GroupState>& state) {
   if (!state)
-    throw_failure({.code = Code::destroyed,
-                   .message = "this ProcessGroup holds no group: it was moved from, never made, "
-                              "or split() was given no color"});
+    throw InvalidArgument(
+        "this ProcessGroup holds no group: it was moved from, never made, or split() was given no "
+        "color");
   return *state;
 }
 
@@ -112,24 +113,32 @@ void detail::GroupState::check(const Op& op, const Signature& signature) {
   check_supported(op, signature);
 }
 
-Work detail::GroupState::submit(const Op& op, const CallOptions& options) {
+Work detail::GroupState::submit(const Op& op, const CallOptions& options, Mode mode) {
   check_alive();
   Exclusive exclusive(*this);
   if (options.timeout && *options.timeout <= Duration::zero())
     throw InvalidArgument("CallOptions::timeout must be positive; leave it out for the group's");
   if (options.stream != nullptr && device_of(op) == DeviceType::cpu)
-    throw InvalidArgument("CallOptions::stream orders ops on CUDA tensors; here is none");
+    throw InvalidArgument("CallOptions::stream orders ops on CUDA memory; here is none");
   const Signature signature = signature_of(op, context.size);
   check(op, signature);
   if (control->broken()) {
     const auto failure = control->failure();
-    if (options.async) return Work::failed(*failure);
+    if (mode == Mode::async) return failed(*failure);
+    watch->observe();
     throw_failure(*failure);
   }
-  return run(op, signature, options);
+  return run(op, signature, options, mode == Mode::async);
 }
 
-Work detail::GroupState::run(const Op& op, const Signature& signature, const CallOptions& options) {
+Work detail::GroupState::failed(const Failure& failure) const {
+  Work work = Work::failed(failure);
+  WorkShared::set_watch(work, watch);
+  return work;
+}
+
+Work detail::GroupState::run(const Op& op, const Signature& signature, const CallOptions& options,
+                             bool async) {
   const bool collective = !is_point_to_point(signature.kind);
   const std::uint64_t sequence =
       collective ? collectives.load(std::memory_order_relaxed) + 1 : ++messages;
@@ -137,8 +146,7 @@ Work detail::GroupState::run(const Op& op, const Signature& signature, const Cal
   const std::uint64_t hash = hash_of(signature);
   // Async ops before this one announce themselves when their turn comes. Where one has failed that
   // is over, the group is broken by now.
-  if (agrees_first && collective && !options.async &&
-      own.pending.load(std::memory_order_acquire) == 0)
+  if (agrees_first && collective && !async && own.pending.load(std::memory_order_acquire) == 0)
     control->announce_ahead(op, sequence, signature, hash);
   const std::int64_t now = steady_ns();
   const Duration limit =
@@ -151,30 +159,32 @@ Work detail::GroupState::run(const Op& op, const Signature& signature, const Cal
                   .sequence = sequence,
                   .signature = hash,
                   .deadline = deadline,
-                  .async = options.async,
+                  .async = async,
                   .record = record};
-  detail::WorkShared::Settle settle;
-  std::function<void()> over;
-  if (options.async) own.pending.fetch_add(1, std::memory_order_relaxed);
-  Work work;
-  try {
-    if (options.async) {  // here: what throws later leaves the caller's memory to an op that runs
-      settle = [this, record, sequence, kind = signature.kind](const Failure* failure) {
-        return ended(record, sequence, kind, failure);
-      };
-      over = [this] { own.pending.fetch_sub(1, std::memory_order_release); };
+  WorkShared::OnComplete on_complete;
+  std::function<void()> on_released;
+  if (async) own.pending.fetch_add(1, std::memory_order_relaxed);
+  Work work = [&] {
+    try {
+      if (async) {  // here: what throws later leaves the caller's memory to an op that runs
+        on_complete = [this, record, sequence, kind = signature.kind](const Failure* failure) {
+          return ended(record, sequence, kind, failure);
+        };
+        on_released = [this] { own.pending.fetch_sub(1, std::memory_order_release); };
+      }
+      return backend->launch(call);
+    } catch (const std::exception& error) {
+      return Work::failed(failure_from_exception(error, backend_name));
     }
-    work = backend->launch(call);
-  } catch (const std::exception& error) {
-    work = Work::failed(failure_from_exception(error, backend_name));
-  }
-  if (options.async && detail::WorkShared::settle_by(work, std::move(settle), std::move(over)))
+  }();
+  if (async && WorkShared::set_hooks(work, watch, std::move(on_complete), std::move(on_released)))
     return work;
-  const auto failure = ended(record, sequence, signature.kind, work.failure());
-  if (options.async) own.pending.fetch_sub(1, std::memory_order_release);
+  const auto failure = ended(record, sequence, signature.kind, WorkShared::failure_of(work));
+  if (async) own.pending.fetch_sub(1, std::memory_order_release);
   if (!failure) return work;
-  if (!options.async) throw_failure(*failure);
-  return Work::failed(*failure);
+  if (async) return failed(*failure);
+  watch->observe();
+  throw_failure(*failure);
 }
 
 std::shared_ptr<const Failure> detail::GroupState::ended(std::uint64_t record,
@@ -222,6 +232,7 @@ bool detail::GroupState::shutdown(Duration limit) {
   }
   control->keep_record_if_broken();
   unwatch(*control);
+  watch->end();
   if (release_claim) release_claim();
   if (problem) std::rethrow_exception(problem);
   return quiet;

@@ -12,6 +12,7 @@
 #include "c10d/process_group.h"
 #include "c10d/spi/backend.h"
 #include "src/control/control_plane.h"
+#include "src/group/work_shared.h"
 #include "src/sync/process_singleton.h"
 
 namespace c10d { inline namespace v0 {
@@ -24,7 +25,7 @@ struct detail::GroupState {
   ~GroupState();
 
   // The ProcessGroup in front of a state.
-  static ProcessGroup group_of(std::shared_ptr<GroupState> state) noexcept {
+  static ProcessGroup group_of(std::shared_ptr<GroupState> state) {
     return ProcessGroup(std::move(state));
   }
 
@@ -37,6 +38,7 @@ struct detail::GroupState {
   const bool agrees_first;
   const std::uint64_t process;  // generation of the process, to notice a fork
 
+  const std::shared_ptr<detail::FailureWatch> watch;
   std::function<void()> release_claim;  // of its rank in the bootstrap
 
   std::atomic<Duration::rep> timeout;
@@ -54,7 +56,8 @@ struct detail::GroupState {
   std::array<Supports, kDeviceTypeCount> supports{};  // by device type
 
   // The funnel: every op of every backend goes through here.
-  Work submit(const Op& op, const CallOptions& options);
+  enum class Mode : std::uint8_t { blocking, async };
+  Work submit(const Op& op, const CallOptions& options, Mode mode);
   // Throws destroyed or forked_child.
   void check_alive() const;
   void check_not_forked() const;
@@ -76,14 +79,15 @@ struct detail::GroupState {
 
  private:
   void check_supported(const Op& op, const Signature& signature);
-  Work run(const Op& op, const Signature& signature, const CallOptions& options);
+  Work failed(const Failure& failure) const;
+  Work run(const Op& op, const Signature& signature, const CallOptions& options, bool async);
   // Bookkeeping of an op that is done. Breaks the group when it failed; returns what the caller
   // gets.
   std::shared_ptr<const Failure> ended(std::uint64_t record, std::uint64_t sequence, OpKind kind,
                                        const Failure* failure) noexcept;
 };
 
-// Throws destroyed when there is no state.
+// Throws InvalidArgument when there is no state.
 detail::GroupState& require_state(const std::shared_ptr<detail::GroupState>& state);
 
 // One thread at a time: throws concurrent_use when another one is inside.

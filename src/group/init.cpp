@@ -49,8 +49,8 @@ int required(const std::optional<int>& value, const Url& url, const char* name) 
                                     name, url.text.substr(0, url.text.find('?'))));
 }
 
-// What this process serves at one address as rank 0 of several worlds is one store. Who waits for
-// it holds up nobody at another address.
+// What this process serves at one address as rank 0 of several worlds is one store. A thread
+// that waits for one store does not delay threads that need a store at another address.
 std::shared_ptr<Store> serve(const TcpStoreOptions& options) {
   using Key = std::tuple<pid_t, std::string, int, std::string, std::string>;
   struct Served {
@@ -196,8 +196,8 @@ bool all_on_one_host(const LaunchInfo& launch) {
                   size, launch.launcher == "slurm" ? kForSlurm : ""));
 }
 
-// Before a store is made: who cannot belong waits for no server and takes nobody's place. And
-// before memory is taken, which every rank needs for each of the others.
+// Before a store is made, so that a rank that cannot belong does not wait for a server or take a
+// place. And before memory is taken, which every rank needs for each of the others.
 void check_rank(int rank, int size) {
   if (size > kMaxWorldSize)
     throw InvalidArgument(

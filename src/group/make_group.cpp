@@ -6,23 +6,15 @@
 #include <chrono>
 #include <thread>
 
+#include "src/base/hash.h"
 #include "src/base/members.h"
 #include "src/control/make_control_plane.h"
 #include "src/group/group_state.h"
 #include "src/group/store_exchange.h"
 
 namespace c10d { inline namespace v0 {
-namespace {
 
 using std::chrono::steady_clock;
-
-std::uint64_t hash_text(std::string_view text) noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
-
-}  // namespace
 
 std::shared_ptr<detail::GroupState> make_group(BackendContext context, std::string backend_name,
                                                Duration patience, detail::GroupState* parent,
@@ -61,7 +53,8 @@ std::shared_ptr<detail::GroupState> make_group(BackendContext context, std::stri
            .message = fmt::format("{} on rank {}: {}", backend_name, context.rank, error.what()),
            .rank = context.rank});
     }
-    // Later than any wait of a backend that began before: who waits there knows for whom.
+    // Later than the end of any wait in a backend that began before: that wait then reports which
+    // rank is missing.
     const Deadline end = steady_clock::now() + std::max(patience, backend_timeout);
     const auto failure = control->broken() ? control->failure() : control->barrier(end);
     if (failure) throw_failure(*failure);
@@ -119,7 +112,7 @@ std::shared_ptr<detail::GroupState> make_subgroup(detail::GroupState& state,
   // agree.
   context.group =
       fmt::format("{}/{}{:08x}.{}", parent.group, name.empty() ? "" : fmt::format("{}-", name),
-                  static_cast<std::uint32_t>(hash_text(key)), made);
+                  static_cast<std::uint32_t>(fnv1a(key)), made);
   for (const int rank : members) {
     context.members.push_back(parent.members[static_cast<std::size_t>(rank)]);
     context.members.back().rank = static_cast<int>(context.members.size()) - 1;
@@ -161,7 +154,7 @@ std::vector<int> ranks_of_color(const std::vector<std::string>& entries, int col
 
 }  // namespace
 
-ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, std::string_view name) {
+ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, std::string_view name) const {
   detail::GroupState& state = require_state(state_);
   state.check_alive();
   Exclusive exclusive(state);
@@ -171,7 +164,7 @@ ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, std::string_vie
   });
 }
 
-ProcessGroup ProcessGroup::split(std::optional<int> color, int key) {
+ProcessGroup ProcessGroup::split(std::optional<int> color, int key) const {
   detail::GroupState& state = require_state(state_);
   state.check_alive();
   Exclusive exclusive(state);
@@ -186,6 +179,12 @@ ProcessGroup ProcessGroup::split(std::optional<int> color, int key) {
     return ProcessGroup(make_subgroup(state, ranks_of_color(entries, *color),
                                       fmt::format("split{}.{}", state.splits - 1, *color)));
   });
+}
+
+ProcessGroup ProcessGroup::split_by_host() const {
+  const auto& all = members();
+  const auto here = [](const Member& member) { return member.same_host; };
+  return split(std::find_if(all.begin(), all.end(), here)->rank);
 }
 
 }}  // namespace c10d::v0

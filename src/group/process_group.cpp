@@ -33,106 +33,179 @@ void keep_forever(std::shared_ptr<detail::GroupState> state) {
   }
 }
 
-}  // namespace
-
-using Counts = std::span<const std::size_t>;
-
-Work ProcessGroup::submit(const Op& op, CallOptions options) {
-  return require_state(state_).submit(op, options);
-}
-Work ProcessGroup::all_reduce(Tensor buffer, ReduceOp op, CallOptions options) {
-  return submit(AllReduce{buffer, buffer, op}, options);
-}
-Work ProcessGroup::all_reduce(Tensor output, ConstTensor input, ReduceOp op, CallOptions options) {
-  return submit(AllReduce{output, input, op}, options);
-}
-Work ProcessGroup::broadcast(Tensor buffer, int root, CallOptions options) {
-  return submit(Broadcast{buffer, buffer, root}, options);
-}
-Work ProcessGroup::broadcast(Tensor output, ConstTensor input, int root, CallOptions options) {
-  return submit(Broadcast{output, input, root}, options);
-}
-Work ProcessGroup::all_gather(Tensor output, ConstTensor input, CallOptions options) {
-  return submit(AllGather{output, input}, options);
-}
-Work ProcessGroup::all_gather_v(Tensor output, ConstTensor input, Counts counts,
-                                CallOptions options) {
-  return submit(AllGatherV{output, input, counts}, options);
-}
-Work ProcessGroup::reduce_scatter(Tensor output, ConstTensor input, ReduceOp op,
-                                  CallOptions options) {
-  return submit(ReduceScatter{output, input, op}, options);
-}
-Work ProcessGroup::reduce_scatter_v(Tensor output, ConstTensor input, Counts counts, ReduceOp op,
-                                    CallOptions options) {
-  return submit(ReduceScatterV{output, input, counts, op}, options);
-}
-Work ProcessGroup::reduce(Tensor output, ConstTensor input, int root, ReduceOp op,
-                          CallOptions options) {
-  return submit(Reduce{output, input, op, root}, options);
-}
-Work ProcessGroup::gather(Tensor output, ConstTensor input, int root, CallOptions options) {
-  return submit(Gather{output, input, root}, options);
-}
-Work ProcessGroup::gather_v(Tensor output, ConstTensor input, Counts counts, int root,
-                            CallOptions options) {
-  return submit(GatherV{output, input, counts, root}, options);
-}
-Work ProcessGroup::scatter(Tensor output, ConstTensor input, int root, CallOptions options) {
-  return submit(Scatter{output, input, root}, options);
-}
-Work ProcessGroup::scatter_v(Tensor output, ConstTensor input, Counts counts, int root,
-                             CallOptions options) {
-  return submit(ScatterV{output, input, counts, root}, options);
-}
-Work ProcessGroup::all_to_all(Tensor output, ConstTensor input, CallOptions options) {
-  return submit(AllToAll{output, input}, options);
-}
-Work ProcessGroup::all_to_all_v(Tensor output, ConstTensor input, Counts output_counts,
-                                Counts input_counts, CallOptions options) {
-  return submit(AllToAllV{output, input, output_counts, input_counts}, options);
-}
-Work ProcessGroup::barrier(CallOptions options) { return submit(Barrier{}, options); }
-Work ProcessGroup::send(ConstTensor input, int peer, std::uint32_t tag, CallOptions options) {
-  return submit(Send{input, peer, tag}, options);
-}
-Work ProcessGroup::recv(Tensor output, int peer, std::uint32_t tag, CallOptions options) {
-  return submit(Recv{output, peer, tag}, options);
-}
-Work ProcessGroup::isend(ConstTensor input, int peer, std::uint32_t tag, CallOptions options) {
-  options.async = true;
-  return submit(Send{input, peer, tag}, options);
-}
-Work ProcessGroup::irecv(Tensor output, int peer, std::uint32_t tag, CallOptions options) {
-  options.async = true;
-  return submit(Recv{output, peer, tag}, options);
-}
-
-ProcessGroup::ProcessGroup() noexcept = default;
-ProcessGroup::ProcessGroup(std::shared_ptr<detail::GroupState> state) noexcept
-    : state_(std::move(state)) {}
-ProcessGroup::ProcessGroup(ProcessGroup&&) noexcept = default;
-ProcessGroup& ProcessGroup::operator=(ProcessGroup&& other) noexcept {
-  if (this != &other) {
-    ProcessGroup ended(std::move(*this));
-    state_ = std::move(other.state_);
-  }
-  return *this;
-}
-
-ProcessGroup::~ProcessGroup() {
-  if (!state_) return;
+// With the last handle.
+void end_group(std::shared_ptr<detail::GroupState> state) noexcept {
   bool quiet = false;
   try {
-    quiet = state_->process == process_generation() && state_->shutdown(std::chrono::seconds(1));
+    quiet = state->process == process_generation() && state->shutdown(std::chrono::seconds(1));
   } catch (const std::exception& error) {
-    log(LogLevel::error, "group \"{}\" could not be shut down: {}", state_->context.group,
+    log(LogLevel::error, "group \"{}\" could not be shut down: {}", state->context.group,
         error.what());
   }
   // In a forked child the memory is not there; and ops that ignored an abort still point to the
   // state.
-  if (!quiet) keep_forever(std::move(state_));
+  if (!quiet) keep_forever(std::move(state));
 }
+
+}  // namespace
+
+Received ProcessGroup::submit(const Op& op, CallOptions options) const {
+  return require_state(state_).submit(op, options, detail::GroupState::Mode::blocking).received();
+}
+Work AsyncGroup::submit(const Op& op, CallOptions options) const {
+  return require_state(state_).submit(op, options, detail::GroupState::Mode::async);
+}
+
+void ProcessGroup::all_reduce(View buffer, ReduceOp op, CallOptions options) const {
+  submit(AllReduce{buffer, buffer, op}, options);
+}
+Work AsyncGroup::all_reduce(View buffer, ReduceOp op, CallOptions options) const {
+  return submit(AllReduce{buffer, buffer, op}, options);
+}
+void ProcessGroup::all_reduce(View output, ConstView input, ReduceOp op,
+                              CallOptions options) const {
+  submit(AllReduce{output, input, op}, options);
+}
+Work AsyncGroup::all_reduce(View output, ConstView input, ReduceOp op, CallOptions options) const {
+  return submit(AllReduce{output, input, op}, options);
+}
+void ProcessGroup::broadcast(View buffer, int root, CallOptions options) const {
+  submit(Broadcast{buffer, buffer, root}, options);
+}
+Work AsyncGroup::broadcast(View buffer, int root, CallOptions options) const {
+  return submit(Broadcast{buffer, buffer, root}, options);
+}
+void ProcessGroup::broadcast(View output, ConstView input, int root, CallOptions options) const {
+  submit(Broadcast{output, input, root}, options);
+}
+Work AsyncGroup::broadcast(View output, ConstView input, int root, CallOptions options) const {
+  return submit(Broadcast{output, input, root}, options);
+}
+void ProcessGroup::all_gather(View output, ConstView input, CallOptions options) const {
+  submit(AllGather{output, input}, options);
+}
+Work AsyncGroup::all_gather(View output, ConstView input, CallOptions options) const {
+  return submit(AllGather{output, input}, options);
+}
+void ProcessGroup::all_gather_v(View output, ConstView input, const Counts& counts,
+                                CallOptions options) const {
+  submit(AllGatherV{output, input, counts}, options);
+}
+Work AsyncGroup::all_gather_v(View output, ConstView input, const Counts& counts,
+                              CallOptions options) const {
+  return submit(AllGatherV{output, input, counts}, options);
+}
+void ProcessGroup::reduce_scatter(View output, ConstView input, ReduceOp op,
+                                  CallOptions options) const {
+  submit(ReduceScatter{output, input, op}, options);
+}
+Work AsyncGroup::reduce_scatter(View output, ConstView input, ReduceOp op,
+                                CallOptions options) const {
+  return submit(ReduceScatter{output, input, op}, options);
+}
+void ProcessGroup::reduce_scatter_v(View output, ConstView input, const Counts& counts, ReduceOp op,
+                                    CallOptions options) const {
+  submit(ReduceScatterV{output, input, counts, op}, options);
+}
+Work AsyncGroup::reduce_scatter_v(View output, ConstView input, const Counts& counts, ReduceOp op,
+                                  CallOptions options) const {
+  return submit(ReduceScatterV{output, input, counts, op}, options);
+}
+void ProcessGroup::reduce(View output, ConstView input, int root, ReduceOp op,
+                          CallOptions options) const {
+  submit(Reduce{output, input, op, root}, options);
+}
+Work AsyncGroup::reduce(View output, ConstView input, int root, ReduceOp op,
+                        CallOptions options) const {
+  return submit(Reduce{output, input, op, root}, options);
+}
+void ProcessGroup::gather(View output, ConstView input, int root, CallOptions options) const {
+  submit(Gather{output, input, root}, options);
+}
+Work AsyncGroup::gather(View output, ConstView input, int root, CallOptions options) const {
+  return submit(Gather{output, input, root}, options);
+}
+void ProcessGroup::gather_v(View output, ConstView input, const Counts& counts, int root,
+                            CallOptions options) const {
+  submit(GatherV{output, input, counts, root}, options);
+}
+Work AsyncGroup::gather_v(View output, ConstView input, const Counts& counts, int root,
+                          CallOptions options) const {
+  return submit(GatherV{output, input, counts, root}, options);
+}
+void ProcessGroup::scatter(View output, ConstView input, int root, CallOptions options) const {
+  submit(Scatter{output, input, root}, options);
+}
+Work AsyncGroup::scatter(View output, ConstView input, int root, CallOptions options) const {
+  return submit(Scatter{output, input, root}, options);
+}
+void ProcessGroup::scatter_v(View output, ConstView input, const Counts& counts, int root,
+                             CallOptions options) const {
+  submit(ScatterV{output, input, counts, root}, options);
+}
+Work AsyncGroup::scatter_v(View output, ConstView input, const Counts& counts, int root,
+                           CallOptions options) const {
+  return submit(ScatterV{output, input, counts, root}, options);
+}
+void ProcessGroup::all_to_all(View output, ConstView input, CallOptions options) const {
+  submit(AllToAll{output, input}, options);
+}
+Work AsyncGroup::all_to_all(View output, ConstView input, CallOptions options) const {
+  return submit(AllToAll{output, input}, options);
+}
+void ProcessGroup::all_to_all_v(View output, ConstView input, const Counts& output_counts,
+                                const Counts& input_counts, CallOptions options) const {
+  submit(AllToAllV{output, input, output_counts, input_counts}, options);
+}
+Work AsyncGroup::all_to_all_v(View output, ConstView input, const Counts& output_counts,
+                              const Counts& input_counts, CallOptions options) const {
+  return submit(AllToAllV{output, input, output_counts, input_counts}, options);
+}
+void ProcessGroup::barrier(CallOptions options) const { submit(Barrier{}, options); }
+Work AsyncGroup::barrier(CallOptions options) const { return submit(Barrier{}, options); }
+void ProcessGroup::send(ConstView input, int peer, std::uint32_t tag, CallOptions options) const {
+  submit(Send{input, peer, tag}, options);
+}
+Work AsyncGroup::send(ConstView input, int peer, std::uint32_t tag, CallOptions options) const {
+  return submit(Send{input, peer, tag}, options);
+}
+Received ProcessGroup::recv(View output, int peer, std::uint32_t tag, CallOptions options) const {
+  return submit(Recv{output, peer, tag}, options);
+}
+Work AsyncGroup::recv(View output, int peer, std::uint32_t tag, CallOptions options) const {
+  return submit(Recv{output, peer, tag}, options);
+}
+
+Work ProcessGroup::isend(ConstView input, int peer, std::uint32_t tag, CallOptions options) const {
+  return async().send(input, peer, tag, options);
+}
+Work ProcessGroup::irecv(View output, int peer, std::uint32_t tag, CallOptions options) const {
+  return async().recv(output, peer, tag, options);
+}
+Received ProcessGroup::sendrecv(ConstView input, int to, View output, int from, std::uint32_t tag,
+                                CallOptions options) const {
+  const Op message = Send{input, to, tag};
+  detail::GroupState& state = require_state(state_);
+  state.check_alive();
+  {
+    Exclusive exclusive(state);
+    state.check(message, signature_of(message, state.context.size));  // before a recv waits for it
+  }
+  const Work work = irecv(output, from, tag, options);
+  submit(message, options);
+  work.wait();
+  return work.received();
+}
+AsyncGroup ProcessGroup::async() const noexcept { return AsyncGroup(state_); }
+
+ProcessGroup::ProcessGroup() noexcept = default;
+ProcessGroup::ProcessGroup(std::shared_ptr<detail::GroupState> state)
+    : state_(state.get(), [state](detail::GroupState*) mutable { end_group(std::move(state)); }) {}
+ProcessGroup::ProcessGroup(const ProcessGroup&) noexcept = default;
+ProcessGroup::ProcessGroup(ProcessGroup&&) noexcept = default;
+ProcessGroup& ProcessGroup::operator=(const ProcessGroup&) noexcept = default;
+ProcessGroup& ProcessGroup::operator=(ProcessGroup&&) noexcept = default;
+ProcessGroup::~ProcessGroup() = default;
 
 ProcessGroup::operator bool() const noexcept { return state_ != nullptr; }
 int ProcessGroup::rank() const { return require_state(state_).context.rank; }
@@ -154,7 +227,7 @@ const std::vector<Member>& ProcessGroup::members() const {
 }
 Store& ProcessGroup::store() const { return *require_state(state_).user_store; }
 Duration ProcessGroup::timeout() const { return Duration(require_state(state_).timeout.load()); }
-void ProcessGroup::set_timeout(Duration timeout) {
+void ProcessGroup::set_timeout(Duration timeout) const {
   if (timeout <= Duration::zero()) throw InvalidArgument("a timeout must be positive");
   require_state(state_).timeout.store(clamp_timeout(timeout).count());
 }
@@ -170,7 +243,7 @@ const Failure* ProcessGroup::failure() const {
   return state_->control->failure().get();
 }
 
-void ProcessGroup::monitored_barrier(std::optional<Duration> timeout) {
+void ProcessGroup::monitored_barrier(std::optional<Duration> timeout) const {
   detail::GroupState& state = require_state(state_);
   state.check_alive();
   Exclusive exclusive(state);
@@ -192,7 +265,7 @@ std::size_t ProcessGroup::checked_bytes(std::size_t count, std::size_t element) 
   return count * element;
 }
 
-Allocation ProcessGroup::allocate_bytes(std::size_t bytes) {
+Allocation ProcessGroup::allocate_bytes(std::size_t bytes) const {
   detail::GroupState& state = require_state(state_);
   state.check_alive();
   Exclusive exclusive(state);
@@ -218,14 +291,14 @@ void ProcessGroup::abort(std::string_view why) const noexcept {
   }
 }
 
-void ProcessGroup::shutdown(Duration timeout) {
+void ProcessGroup::shutdown(Duration timeout) const {
   detail::GroupState& state = require_state(state_);
   state.check_not_forked();
   Exclusive exclusive(state);
   state.shutdown(timeout);
 }
 
-Batch ProcessGroup::batch(CallOptions options) {
+Batch ProcessGroup::batch(CallOptions options) const {
   require_state(state_).check_alive();
   return Batch(state_, options);
 }

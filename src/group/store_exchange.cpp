@@ -29,7 +29,7 @@ std::string attempt_after(const std::optional<std::string>& outcome) {
   return outcome ? outcome->substr(0, outcome->find('\n')) : "0";
 }
 
-// Where a rank says which meeting it has come to last.
+// Where a rank writes which meeting it has reached last.
 std::string place_of(int rank) { return fmt::format("meets/{}", rank); }
 
 std::string list_of(const std::vector<int>& ranks) {
@@ -47,7 +47,7 @@ struct Waiting {
 };
 using Chain = std::vector<Waiting>;
 
-// What ranks that do not come wait for themselves, as far as their places say.
+// What ranks that do not arrive wait for themselves, as far as their places say.
 class ChainSearch {
  public:
   ChainSearch(const detail::GroupState& state, Deadline deadline)
@@ -173,10 +173,11 @@ Failure late(const detail::GroupState& state, const Meeting& meeting,
           ? ""
           : fmt::format("; each of them gives the ranks {} in this order, and the same name",
                         fmt::join(meeting.ranks, ", "));
-  return name_not_running(failure_at(state, meeting, Code::timed_out, missing.front(),
-                                     fmt::format("these ranks did not come to {}: {}{}", meeting.op,
-                                                 names_of(state.context.members, missing), hint)),
-                          state.context.members, missing);
+  return name_not_running(
+      failure_at(state, meeting, Code::timed_out, missing.front(),
+                 fmt::format("these ranks did not arrive to {}: {}{}", meeting.op,
+                             names_of(state.context.members, missing), hint)),
+      state.context.members, missing);
 }
 
 // Of an attempt that this rank or another one has given up.

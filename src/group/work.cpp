@@ -3,17 +3,22 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "c10d/spi/work_source.h"
+#include "src/base/log.h"
 #include "src/base/timeouts.h"
 #include "src/group/callback_thread.h"
 #include "src/group/work_shared.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
+
+std::atomic<std::uint64_t> unobserved = 0;
 
 WorkState terminal_state(const Failure& failure) noexcept {
   if (failure.code == Code::timed_out) return WorkState::timed_out;
@@ -24,35 +29,38 @@ const Failure* failure_of(const detail::WorkShared& shared) noexcept {
   return shared.state.load(std::memory_order_acquire) == WorkState::ok ? nullptr : &shared.failure;
 }
 
-// False when another one ended it, or is about to.
+// False when another thread ended it, or is about to.
 bool finish(const std::shared_ptr<detail::WorkShared>& work, std::optional<Failure> failure,
-            int source) noexcept {
+            Received received) noexcept {
   detail::WorkShared& shared = *work;
   decltype(shared.callbacks) callbacks;
   decltype(shared.follower) follower;
-  decltype(shared.over) over;
+  decltype(shared.on_released) on_released;
   decltype(shared.runner) runner;
   {
     MutexLock lock(shared.mutex);
     if (std::exchange(shared.claimed, true)) return false;
     shared.progress = nullptr;
     runner.swap(shared.runner);
-    if (const auto settle = std::exchange(shared.settle, nullptr)) {
+    if (const auto on_complete = std::exchange(shared.on_complete, nullptr)) {
       shared.mutex.unlock();
-      if (const auto settled = settle(failure ? &*failure : nullptr)) failure = *settled;
+      if (const auto seen = on_complete(failure ? &*failure : nullptr)) failure = *seen;
       shared.mutex.lock();
     }
     const WorkState state = failure ? terminal_state(*failure) : WorkState::ok;
     if (failure) shared.failure = *std::move(failure);
-    shared.source = source;
+    shared.received = received;
     callbacks.swap(shared.callbacks);
     follower.swap(shared.follower);
-    over.swap(shared.over);
+    on_released.swap(shared.on_released);
     shared.state.store(state, std::memory_order_release);
     shared.changed.notify_all();
   }
-  if (over) over();
-  if (follower) follower(failure_of(shared));
+  if (on_released) on_released();
+  if (follower) {
+    shared.observe();  // by the batch that follows
+    follower(failure_of(shared));
+  }
   for (detail::Callback& callback : callbacks) callback.work = work;
   run_on_callback_thread(callbacks);
   return true;
@@ -98,30 +106,102 @@ bool wait_until(detail::WorkShared& shared, std::optional<Deadline> deadline) {
 
 }  // namespace
 
-bool detail::WorkShared::settle_by(const Work& work, Settle&& settle,
-                                   std::function<void()>&& over) noexcept {
+bool detail::WorkShared::wait_until(const Work& work, Deadline deadline) {
+  return !work.shared_ || v0::wait_until(*work.shared_, deadline);
+}
+
+const Failure* detail::WorkShared::failure_of(const Work& work) noexcept {
+  return work.shared_ && work.done() ? v0::failure_of(*work.shared_) : nullptr;
+}
+
+bool detail::WorkShared::set_hooks(const Work& work, const std::shared_ptr<FailureWatch>& watch,
+                                   OnComplete&& on_complete,
+                                   std::function<void()>&& on_released) noexcept {
   const auto& shared = work.shared_;
   if (!shared) return false;
   MutexLock lock(shared->mutex);
   if (shared->claimed) return false;
-  shared->settle = std::move(settle);
-  shared->over = std::move(over);
+  shared->watch = watch;
+  shared->on_complete = std::move(on_complete);
+  shared->on_released = std::move(on_released);
   return true;
 }
 
-void detail::WorkShared::on_terminal(const Work& work,
-                                     std::function<void(const Failure*)>&& follower) noexcept {
-  if (const auto& shared = work.shared_) {
+void detail::WorkShared::set_watch(const Work& work,
+                                   const std::shared_ptr<FailureWatch>& watch) noexcept {
+  if (work.shared_) work.shared_->watch = watch;
+}
+
+void detail::WorkShared::follow(Work work,
+                                std::function<void(const Failure*)>&& follower) noexcept {
+  const auto shared = std::move(work.shared_);
+  if (!shared) return follower(nullptr);
+  {
     MutexLock lock(shared->mutex);
     if (shared->state.load(std::memory_order_relaxed) == WorkState::running) {
       shared->follower = std::move(follower);
       return;
     }
   }
-  follower(work.failure());
+  shared->observe();
+  follower(v0::failure_of(*shared));
+}
+
+detail::WorkShared::~WorkShared() {
+  const WorkState end = state.load(std::memory_order_acquire);
+  if (end == WorkState::ok || end == WorkState::running || observed || !watch) return;
+  watch->note_unobserved(failure);
+}
+
+std::uint64_t unobserved_failures() noexcept { return unobserved.load(); }
+
+void detail::FailureWatch::note_unobserved(const Failure& failure) noexcept try {
+  MutexLock lock(mutex_);
+  if (ended_) {
+    if (!observed_) report(failure);
+  } else if (!first_) {
+    first_ = failure;
+  }
+} catch (const std::exception&) {  // no memory to keep it
+  ++unobserved;
+}
+
+void detail::FailureWatch::end() noexcept {
+  MutexLock lock(mutex_);
+  ended_ = true;
+  if (first_ && !observed_) report(*first_);
+  first_.reset();
+}
+
+void detail::FailureWatch::report(const Failure& failure) noexcept {
+  observed_ = true;  // once is enough
+  ++unobserved;
+  log(LogLevel::error,
+      "group \"{}\": async {} #{} failed, its output may hold anything, and nobody asked its Work: "
+      "{}; call wait(), or on_done()",
+      group_, failure.op.empty() ? "op" : failure.op, failure.sequence, failure.message);
 }
 
 Work::Work() noexcept = default;
+Work::Work(Work&& other) noexcept
+    : shared_(std::move(other.shared_)), received_(std::exchange(other.received_, {})) {}
+Work& Work::operator=(Work&& other) noexcept {
+  if (this != &other) {
+    const Work ended(std::move(*this));
+    shared_ = std::move(other.shared_);
+    received_ = std::exchange(other.received_, {});
+  }
+  return *this;
+}
+
+Work::~Work() {
+  if (!shared_ || shared_->process != process_generation()) return;
+  try {
+    wait_until(*shared_, std::nullopt);
+  } catch (const std::exception& error) {
+    log(LogLevel::error, "a Work could not wait for its op: {}", error.what());
+  }
+}
 
 Work Work::failed(Failure failure) {
   WorkSource source;
@@ -129,9 +209,9 @@ Work Work::failed(Failure failure) {
   return source.work();
 }
 
-Work Work::received_from(int source) noexcept {
+Work Work::received(Received message) noexcept {
   Work work;
-  work.source_ = source;
+  work.received_ = message;
   return work;
 }
 
@@ -142,7 +222,9 @@ WorkState Work::state() const noexcept {
 }
 
 const Failure* Work::failure() const noexcept {
-  return done() && shared_ ? failure_of(*shared_) : nullptr;
+  const Failure* const failed_with = detail::WorkShared::failure_of(*this);
+  if (failed_with != nullptr) shared_->observe();
+  return failed_with;
 }
 
 void Work::wait() const {
@@ -155,14 +237,16 @@ void Work::wait(Duration timeout) const {
   if (!shared_) return;
   if (!wait_until(*shared_, std::chrono::steady_clock::now() + clamp_timeout(timeout)))
     throw_failure({.code = Code::timed_out,
-                   .message = fmt::format("wait({:.3f} s) ended before the op; the op goes on",
+                   .message = fmt::format("wait({:.3f} s) ended before the op; the op continues",
                                           std::chrono::duration<double>(timeout).count())});
   if (const Failure* failed_with = failure()) throw_failure(*failed_with);
 }
 
 void Work::synchronize_stream(CudaStream /*stream*/) const { wait(); }
 
-void Work::then(std::function<void(const Failure*)> callback) const {
+void Work::detach() noexcept { shared_.reset(); }
+
+void Work::on_done(std::function<void(const Failure*)> callback) const {
   const auto shared = shared_ ? shared_ : std::make_shared<detail::WorkShared>(WorkState::ok);
   if (!done()) {
     check_process_of(*shared);
@@ -176,7 +260,43 @@ void Work::then(std::function<void(const Failure*)> callback) const {
   run_callback({std::move(callback), shared});
 }
 
-int Work::source() const noexcept { return shared_ ? (done() ? shared_->source : -1) : source_; }
+Received Work::received() const noexcept {
+  if (!shared_) return received_;
+  return done() ? shared_->received : Received{};
+}
+
+void detail::wait_for_each(std::span<const Work* const> works) {
+  for (const Work* work : works) try {
+      work->wait();
+    } catch (const DistError&) {  // thrown below
+    }
+  for (const Work* work : works) work->wait();
+}
+
+void wait_all(std::span<const Work> works) {
+  std::vector<const Work*> all;
+  for (const Work& work : works) all.push_back(&work);
+  detail::wait_for_each(all);
+}
+
+std::size_t wait_any(std::span<const Work> works, Duration timeout) {
+  if (works.empty()) throw InvalidArgument("wait_any: the list is empty");
+  constexpr auto kTurn = std::chrono::microseconds(50);  // of one op, which it may drive meanwhile
+  const Deadline end = std::chrono::steady_clock::now() + clamp_timeout(timeout);
+  while (true) {
+    for (std::size_t i = 0; i < works.size(); ++i)
+      if (works[i].done()) return i;
+    for (std::size_t i = 0; i < works.size(); ++i)
+      if (detail::WorkShared::wait_until(works[i], std::chrono::steady_clock::now() + kTurn))
+        return i;
+    if (std::chrono::steady_clock::now() >= end)
+      throw_failure(
+          {.code = Code::timed_out,
+           .message = fmt::format("wait_any: none of {} ops was done in {:.3f} s; they "
+                                  "continue",
+                                  works.size(), std::chrono::duration<double>(timeout).count())});
+  }
+}
 
 WorkSource::WorkSource() : shared_(std::make_shared<detail::WorkShared>()) {}
 
@@ -186,12 +306,12 @@ Work WorkSource::work() const {
   return work;
 }
 
-bool WorkSource::complete(int source) const noexcept {
-  return finish(shared_, std::nullopt, source);
+bool WorkSource::complete(Received received) const noexcept {
+  return finish(shared_, std::nullopt, received);
 }
 
 bool WorkSource::fail(Failure failure) const noexcept {
-  return finish(shared_, std::move(failure), -1);
+  return finish(shared_, std::move(failure), {});
 }
 
 void WorkSource::set_progress(std::shared_ptr<const std::function<bool()>> poll) const {

@@ -33,10 +33,9 @@ void check_hosts(const MultiHostOptions& hosts) {
   if (hosts.timeout <= Duration::zero())
     throw InvalidArgument("launch: the timeout until all hosts are there must be positive");
   if (hosts.silence < kLeastSilence)
-    throw InvalidArgument(
-        fmt::format("launch: hosts give a sign of life a second; a silence of less than {} s tells "
-                    "nothing",
-                    kLeastSilence.count()));
+    throw InvalidArgument(fmt::format(
+        "launch: hosts send a heartbeat every second; a silence of less than {} s says nothing",
+        kLeastSilence.count()));
 }
 
 }  // namespace

@@ -23,16 +23,17 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kBeat{1};  // between signs of life, and how long a wait is deaf
+// Between heartbeats; also the longest wait before a thread looks for a failure.
+constexpr std::chrono::seconds kBeat{1};
 constexpr std::chrono::seconds kUnanswered{2};  // what a call takes that host 0 does not answer
 constexpr std::chrono::seconds kOtherHost0{3};  // for another host 0 to answer
 constexpr std::chrono::seconds kPatience{1};    // with the store, to tell something
-constexpr std::chrono::seconds kMeetingPatience{20};
+constexpr std::chrono::seconds kJoinPatience{20};
 constexpr std::chrono::seconds kLinger{3};  // of host 0's store, for the others to read the end
 constexpr std::chrono::seconds kMissingReport{10};
 constexpr int kLostExitCode = 1;
 
-// "go" decides the meeting, once: kGo, or why there will be none. Then "stop" ends the run.
+// "go" decides the rendezvous, once: kGo, or why there will be none. Then "stop" ends the run.
 constexpr std::string_view kGo = "go";
 constexpr std::string_view kStop = "stop";
 constexpr const char* kLaunchPrefix = "launch";
@@ -136,7 +137,9 @@ void Rendezvous::fail(int exit_code, std::string_view text) noexcept {
                   .text = fmt::format("host {} ({}): {}", hosts_.number, host_name(), text)};
   }
   tell();
-  given_up_ = true;  // not before: who meets would leave, and its will tell another reason
+  // After tell(): else the joining thread would leave first, and its last will would give another
+  // reason.
+  given_up_ = true;
 }
 
 void Rendezvous::ended() noexcept {
@@ -166,7 +169,7 @@ void Rendezvous::tell() noexcept try {
     if (store->check(keys_of(hosts_.count, ended_key), kPatience))
       store->compare_set(kStop, std::nullopt, to_text(Verdict{}), kPatience);
   }
-} catch (const std::exception&) {  // the thread finds out what befell the store
+} catch (const std::exception&) {  // the thread finds out what happened to the store
 }
 
 void Rendezvous::run() noexcept {
@@ -211,7 +214,7 @@ void Rendezvous::connect() {
   for (;;) {
     try {
       options.last_will = options.server ? Will() : will();
-      auto made = make_prefix_store(kLaunchPrefix, meet(options));
+      auto made = make_prefix_store(kLaunchPrefix, join(options));
       MutexLock lock(mutex_);
       store_ = std::move(made);
       serves_ = options.server;
@@ -226,7 +229,7 @@ void Rendezvous::connect() {
 }
 
 // A host 0 that cannot serve may find another host 0 there: then all hosts are to know.
-std::shared_ptr<Store> Rendezvous::meet(TcpStoreOptions& options) {
+std::shared_ptr<Store> Rendezvous::join(TcpStoreOptions& options) {
   try {
     return make_tcp_store(options);
   } catch (const DistNetworkError& error) {
@@ -242,12 +245,12 @@ std::shared_ptr<Store> Rendezvous::meet(TcpStoreOptions& options) {
 
 // Tells that this launcher has left, and if nothing had ended the job by then, ends it.
 Rendezvous::Will Rendezvous::will() const {
-  const std::string gone =
-      to_text({.exit_code = kLostExitCode,
-               .host = hosts_.number,
-               .text = fmt::format(
-                   "host {} ({}) is gone: its launcher ended without a word, or was cut off",
-                   hosts_.number, name_)});
+  const std::string gone = to_text(
+      {.exit_code = kLostExitCode,
+       .host = hosts_.number,
+       .text = fmt::format(
+           "host {} ({}) is gone: its launcher ended without notice, or the connection to it broke",
+           hosts_.number, name_)});
   const auto key = [](std::string_view name) { return fmt::format("{}/{}", kLaunchPrefix, name); };
   return {{key(kGo), gone}, {key(kStop), gone}, {key(left_key(nonce_)), ""}};
 }
@@ -255,7 +258,7 @@ Rendezvous::Will Rendezvous::will() const {
 // Repeats what may be repeated until host 0 answers, unless this host has given up meanwhile.
 template <class Call>
 auto Rendezvous::insist(const Call& call) {
-  const Deadline until = steady_clock::now() + kMeetingPatience;
+  const Deadline until = steady_clock::now() + kJoinPatience;
   for (;;) try {
       return call(*store());
     } catch (const DistTimeoutError&) {
@@ -265,13 +268,13 @@ auto Rendezvous::insist(const Call& call) {
 
 void Rendezvous::refuse(const std::string& text) {
   try {
-    end_meeting(Code::mismatch, text);
+    end_rendezvous(Code::mismatch, text);
   } catch (const DistError&) {  // host 0 went with it
   }
   throw_failure({.code = Code::mismatch, .message = text});
 }
 
-std::string Rendezvous::end_meeting(Code code, std::string_view text) {
+std::string Rendezvous::end_rendezvous(Code code, std::string_view text) {
   return set_first(kGo, to_text({kLostExitCode, hosts_.number, code, std::string(text)}));
 }
 
@@ -282,13 +285,13 @@ std::string Rendezvous::set_first(std::string_view key, std::string_view value) 
   });
 }
 
-// First the place: host 0 waits at the end for those who have one.
+// First the place: host 0 waits at the end for the hosts that have one.
 void Rendezvous::claim() {
   const std::string mine = fmt::format("{} {} {}", ranks_, nonce_, name_);
   const std::string key = host_key(hosts_.number);
   if (serves_) set_first("master_port", std::to_string(master_port_));
   insist([&](Store& store) { return store.add(beat_key(hosts_.number), 0, kBeat); });
-  // Host 0 is who serves.
+  // Host 0 serves the store.
   const std::string claimed = hosts_.number == 0 && !serves_
                                   ? insist([&](Store& store) { return store.get(key, kBeat); })
                                   : set_first(key, mine);
@@ -321,7 +324,8 @@ std::optional<Verdict> Rendezvous::wait_for_all() {
         log(LogLevel::warn, "still waiting for hosts {} of {}", missing_hosts(), hosts_.count);
         report = now + kMissingReport;
       }
-      const std::string decided = now < deadline_ ? store()->get(kGo, kBeat) : end_late_meeting();
+      const std::string decided =
+          now < deadline_ ? store()->get(kGo, kBeat) : end_late_rendezvous();
       if (decided == kGo) return std::nullopt;
       return verdict_from(decided);
     } catch (const DistTimeoutError&) {  // nothing yet, or no answer
@@ -330,10 +334,10 @@ std::optional<Verdict> Rendezvous::wait_for_all() {
     }
 }
 
-std::string Rendezvous::end_late_meeting() {
-  return end_meeting(
+std::string Rendezvous::end_late_rendezvous() {
+  return end_rendezvous(
       Code::timed_out,
-      fmt::format("of {} hosts these did not come within {} s: {}", hosts_.count,
+      fmt::format("of {} hosts these did not arrive within {} s: {}", hosts_.count,
                   std::chrono::duration_cast<std::chrono::seconds>(hosts_.timeout).count(),
                   missing_hosts()));
 }
@@ -372,7 +376,7 @@ std::optional<Verdict> Rendezvous::find_silent_host() {
     dead_host_ = static_cast<int>(number);
     return Verdict{.exit_code = kLostExitCode,
                    .host = static_cast<int>(number),
-                   .text = fmt::format("host {} ({}) gave no sign of life for {} s", number,
+                   .text = fmt::format("host {} ({}) sent no heartbeat for {} s", number,
                                        others_[number], silent_[number] * kBeat.count())};
   }
   beats_ = now;

@@ -33,7 +33,7 @@ struct Verdict {
 };
 
 // What the launchers of a job's hosts tell each other, through the store that host 0 serves. A
-// thread waits for the others, then gives a sign of life a second.
+// thread waits for the others, then sends a heartbeat every second.
 class Rendezvous {
  public:
   // `master_port`: of host 0, for all ranks. Throws at once what host 0 finds wrong with its
@@ -59,19 +59,19 @@ class Rendezvous {
   void run() noexcept;
   void tell() noexcept;
   void connect();
-  static std::shared_ptr<Store> meet(TcpStoreOptions& options);
+  static std::shared_ptr<Store> join(TcpStoreOptions& options);
   Will will() const;
   template <class Call>
   auto insist(const Call& call);
   std::string set_first(std::string_view key, std::string_view value);
   void claim();
   std::optional<Verdict> wait_for_all();
-  std::string end_late_meeting();
+  std::string end_late_rendezvous();
   World read_world();
   Verdict watch();
   std::optional<Verdict> find_silent_host();
-  // Ends the meeting unless it is over: the value of its key.
-  std::string end_meeting(Code code, std::string_view text);
+  // Ends the rendezvous unless it is over: the value of its key.
+  std::string end_rendezvous(Code code, std::string_view text);
   [[noreturn]] void refuse(const std::string& text);
   std::string missing_hosts();
   void wait_for_others_to_leave() noexcept;

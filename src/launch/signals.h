@@ -13,7 +13,7 @@ namespace c10d { inline namespace v0 {
 // While it lives, forwarded signals arrive as bytes on a descriptor, including those that the
 // caller has blocked in this thread and that are pending. Ended children can be waited for even
 // when the caller ignores SIGCHLD. A signal that the caller ignores (nohup) stays ignored; one that
-// nobody took is sent again at the end, to the caller. One at a time in a process.
+// nobody took is raised again at the end, in the caller. One at a time in a process.
 class SignalRelay {
  public:
   SignalRelay();  // throws DistBackendError (concurrent_use, out_of_resources)

@@ -178,13 +178,13 @@ std::string list_ranks(const std::vector<bool>& served) {
 Failure did_not_come(const ShareOptions& options, const std::vector<bool>& served) {
   const auto first = std::find(served.begin(), served.end(), false) - served.begin();
   return {.code = Code::timed_out,
-          .message = fmt::format("rank(s) {} did not come for the shared memory '{}'",
+          .message = fmt::format("rank(s) {} did not arrive for the shared memory '{}'",
                                  list_ranks(served), options.key),
           .rank = static_cast<int>(first)};
 }
 
-// Hands the memory to whoever proves to be a rank, all at the same time: who is silent, a stranger
-// or a rank that is stopped, holds up nobody.
+// Hands the memory to every process that proves to be a rank, all at the same time: one that is
+// silent, a stranger or a rank that is stopped, delays no other.
 class Handout {
  public:
   Handout(const ShareOptions& options, int memory)
@@ -257,7 +257,7 @@ class Handout {
     return ready;
   }
 
-  // False: nobody is there.
+  // False: no process is there.
   bool accept_one() {
     Fd peer(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!peer) {

@@ -27,8 +27,8 @@ class SharedMapping {
   std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }
   int fd() const noexcept { return fd_; }
-  // Takes the pages of this range from the caller's NUMA node, if nobody has touched them yet. Its
-  // owner does so before any other rank can come to it. Throws DistBackendError
+  // Takes the pages of this range from the caller's NUMA node, if no process has touched them yet.
+  // Its owner does so before any other rank can come to it. Throws DistBackendError
   // (out_of_resources).
   void claim(std::size_t offset, std::size_t bytes) const;
 
@@ -45,7 +45,7 @@ class SharedMapping {
 C10D_API std::shared_ptr<SharedMapping> make_shared_memory(std::string_view label,
                                                            std::size_t bytes);
 
-// Whether memory is as make_shared_memory() leaves it: nobody can take it away.
+// Whether memory is as make_shared_memory() leaves it: no process can take it away.
 bool is_sealed(int fd) noexcept;
 
 struct ShareOptions {
@@ -62,7 +62,7 @@ struct ShareOptions {
 // Collective over `size` ranks of one host, threads or processes: rank 0 gives `mapping` (null
 // elsewhere) and every rank returns a mapping of the same memory. The descriptor travels over an
 // abstract AF_UNIX socket with a random name; peer uid and token are checked. Throws
-// DistTimeoutError naming the ranks that did not come, or what options.failure() says.
+// DistTimeoutError naming the ranks that did not arrive, or what options.failure() says.
 C10D_API std::shared_ptr<SharedMapping> share_memory(const ShareOptions& options,
                                                      std::shared_ptr<SharedMapping> mapping);
 

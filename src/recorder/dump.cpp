@@ -76,7 +76,7 @@ std::optional<std::string> next_record_file(const std::string& folder) {
   return std::nullopt;
 }
 
-// Whoever sees the file sees all of it.
+// A reader that sees the file sees all of it.
 void write_record_file(const std::string& folder, const Images& images) {
   const std::optional<std::string> path = next_record_file(folder);
   if (!path) return;

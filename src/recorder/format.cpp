@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMostGroups = 32;
 constexpr std::size_t kMostPlaces = 32;  // of one group
-constexpr std::int64_t kNoSignOfLife = 2'000'000'000;
+constexpr std::int64_t kSilentAfterNs = 2'000'000'000;
 
 // Of any two numbers: what is read may be none that a clock gave.
 std::int64_t ns_between(std::int64_t then, std::int64_t now) {
@@ -65,8 +65,8 @@ RankPlace place_of(const RankRecord& rank, std::uint64_t furthest, std::int64_t 
     place.text = "no op yet";
   }
   if (rank.submitted < furthest) place.text += fmt::format(", has not entered #{}", furthest);
-  if (rank.heartbeat_ns != 0 && ns_between(rank.heartbeat_ns, now) > kNoSignOfLife)
-    place.text += fmt::format(", no sign of life for {:.0f} s (its process is stopped, or ended)",
+  if (rank.heartbeat_ns != 0 && ns_between(rank.heartbeat_ns, now) > kSilentAfterNs)
+    place.text += fmt::format(", no heartbeat for {:.0f} s (its process is stopped, or ended)",
                               in_seconds(ns_between(rank.heartbeat_ns, now)));
   return place;
 }
@@ -82,7 +82,7 @@ std::string places_in(const GroupRecord& group, std::int64_t now) {
     std::vector<int> ranks;
     std::int64_t ns = 0;
   };
-  std::map<std::pair<bool, std::string>, Gathered> places;  // those who wait first
+  std::map<std::pair<bool, std::string>, Gathered> places;  // waiting ranks first
   for (const RankRecord& rank : group.ranks) {
     RankPlace place = place_of(rank, furthest, now);
     Gathered& gathered = places[{!place.waits, std::move(place.text)}];
@@ -137,7 +137,7 @@ std::string json_of(const RankRecord& rank, std::int64_t now, std::size_t last) 
   for (const Recorded& op : last_of(rank, last))
     ops += (ops.empty() ? "\n" : ",\n") + json_of(op, now);
   return fmt::format(R"({{"rank":{},"host":{},"pid":{},"left":{},"entered":{},"finished":{},)"
-                     R"("sign_of_life_s_ago":{},"ops":[{}]}})",
+                     R"("heartbeat_s_ago":{},"ops":[{}]}})",
                      rank.rank, json_text(rank.host), rank.pid, rank.left, rank.submitted,
                      rank.finished,
                      rank.heartbeat_ns == 0

@@ -5,13 +5,10 @@
 
 #include <bit>
 
+#include "src/base/hash.h"
+
 namespace c10d { inline namespace v0 {
 namespace {
-
-constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t value) noexcept {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
-  return hash ^ (hash >> 29);
-}
 
 std::uint64_t hash_of(std::span<const std::size_t> counts) noexcept {
   std::uint64_t hash = counts.size();
@@ -19,7 +16,7 @@ std::uint64_t hash_of(std::span<const std::size_t> counts) noexcept {
   return hash | 1;
 }
 
-std::uint64_t agreed_count(AgreedCount agreed, const ConstTensor& buffer, int size) noexcept {
+std::uint64_t agreed_count(AgreedCount agreed, const ConstView& buffer, int size) noexcept {
   switch (agreed) {
     case AgreedCount::none:
       break;
@@ -38,7 +35,7 @@ Signature signature_of(const Op& op, int size) noexcept {
   signature.kind = kind_of(op);
   const OpTraits& traits = traits_of(signature.kind);
   // Of the buffer that every rank passes: the other one may be none, with no dtype to trust.
-  const auto agree_on = [&](const ConstTensor& buffer) {
+  const auto agree_on = [&](const ConstView& buffer) {
     signature.dtype = buffer.dtype;
     signature.count = agreed_count(traits.agreed, buffer, size);
   };

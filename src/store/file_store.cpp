@@ -153,8 +153,8 @@ bool FileStore::join(Deadline deadline) {
     forget();
     return false;
   }
-  // Who left makes room: it may have been no rank of the job, or come again for the next world
-  // before the others have left this one.
+  // A user that left makes room: it may have been no rank of the job, or come again for the next
+  // world before the others have left this one.
   if (size_ > 0 && joined_ - left_ >= size_)
     throw_failure(
         {.code = Code::store_error,

@@ -40,7 +40,7 @@ StoreClient* Service::join(const std::string& id, bool resumes, Session* session
     refusal = {.code = Code::store_lost,
                .message =
                    "the store was restarted, or has forgotten this client; its calls cannot "
-                   "go on"};
+                   "continue"};
     return nullptr;
   }
   if (connected() >= limits_.clients) {
@@ -50,7 +50,7 @@ StoreClient* Service::join(const std::string& id, bool resumes, Session* session
                                       limits_.clients)};
     return nullptr;
   }
-  // Those who may still come back are remembered, but not without limit.
+  // Clients that may still come back are remembered, but not without limit.
   if (clients_.size() >= 2 * limits_.clients)
     forget(std::find_if(clients_.begin(), clients_.end(),
                         [](const StoreClient& client) { return client.session == nullptr; }));

@@ -52,7 +52,7 @@ class TcpServer {
   std::size_t max_limbo_;
   std::vector<char> buffer_;
   Connections connections_;
-  // Those that have not proved who they are, or are on their way out; oldest first. They have two
+  // Clients that have not authenticated yet, or are on their way out; oldest first. They have two
   // seconds.
   Connections limbo_;
   std::vector<Connection*> dirty_;

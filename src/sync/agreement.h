@@ -124,7 +124,7 @@ Entry enter_call(Ranks& ranks, std::uint64_t sequence, bool compares_counts) {
 }
 
 // came(rank) is the word with the last round that a rank has come to, has_left(rank) whether it
-// comes to no more. `missing` becomes the first rank that did not come.
+// comes to no more. `missing` becomes the first rank that did not arrive.
 template <class Ranks>
 Entry enter_barrier(Ranks& ranks, std::uint64_t round, int& missing) {
   if (ranks.broken()) return Entry::broken;

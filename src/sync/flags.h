@@ -185,9 +185,9 @@ struct BasicAnswers {
   std::uint32_t at(std::uint64_t taken) const noexcept { return words[taken % limit]; }
 };
 
-// Which of two ranks copies which of the chunks [0, count) of a block: the taker, who gets it, from
-// the front, the giver, who has it, from the back. `key` tells one block from all others. Lies in
-// memory that starts as zeroes; no key is zero.
+// Which of two ranks copies which of the chunks [0, count) of a block: the receiver copies from the
+// front, the sender from the back. `key` tells one block from all others. Lies in memory that
+// starts as zeroes; no key is zero.
 template <class Memory>
 struct BasicShare {
   static constexpr std::size_t kNone = 0xff;  // more than any count
@@ -196,11 +196,11 @@ struct BasicShare {
   typename Memory::template Atomic<std::uint64_t> given;  // key and the last chunk that was copied
 
   std::uint64_t key() const noexcept { return open_chunks.load(std::memory_order_acquire) >> 16; }
-  // By the taker.
+  // By the receiver.
   void open(std::uint64_t key, std::size_t count) noexcept {
     open_chunks.store(word(key, 0, count), std::memory_order_release);
   }
-  // By the taker: the next chunk that it copies, or kNone.
+  // By the receiver: the next chunk that it copies, or kNone.
   std::size_t take_first() noexcept {
     for (std::uint64_t now = open_chunks.load(std::memory_order_relaxed);;) {
       if (first_of(now) == last_of(now)) return kNone;
@@ -208,7 +208,7 @@ struct BasicShare {
         return first_of(now);
     }
   }
-  // By the giver: the next chunk that it copies, or kNone. It gives or refuses it before it takes
+  // By the sender: the next chunk that it copies, or kNone. It gives or refuses it before it takes
   // another.
   std::size_t take_last(std::uint64_t key) noexcept {
     for (std::uint64_t now = open_chunks.load(std::memory_order_acquire);;) {
@@ -217,22 +217,22 @@ struct BasicShare {
         return last_of(now) - 1;
     }
   }
-  // By the giver; with kNone it says that it did not copy what it took, and takes no more.
+  // By the sender; with kNone it says that it did not copy what it took, and takes no more.
   void give(std::uint64_t key, std::size_t chunk) noexcept {
     given.store(word(key, 0, chunk), std::memory_order_release);
   }
-  // By the taker: the giver takes no more.
+  // By the receiver: the sender takes no more.
   void close() noexcept {
     while (take_first() != kNone) {
     }
   }
-  // By the taker, when no chunk is open: the first that the giver took, or `count`.
+  // By the receiver, when no chunk is open: the first that the sender took, or `count`.
   std::size_t taken() const noexcept {
     return last_of(open_chunks.load(std::memory_order_relaxed));
   }
-  // By the taker, when no chunk is open: whether the giver copies no more; and then, whether it
+  // By the receiver, when no chunk is open: whether the sender copies no more; and then, whether it
   // copied all that it took.
-  bool over(std::uint64_t key, std::size_t count) const noexcept {
+  bool sender_done(std::uint64_t key, std::size_t count) const noexcept {
     const std::uint64_t now = given.load(std::memory_order_acquire);
     return taken() == count || now == word(key, 0, taken()) || now == word(key, 0, kNone);
   }

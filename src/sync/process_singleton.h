@@ -18,7 +18,7 @@ T& of_this_process() {
     explicit Made(Made* before_) : before(before_) {}
     T value;
     const pid_t owner = getpid();
-    Made* const before;  // the parent's: in reach of who looks for leaks
+    Made* const before;  // the parent's: in reach of leak checkers
   };
   static std::atomic<Made*> last{nullptr};
   static Mutex mutex;

@@ -14,9 +14,9 @@
 
 namespace c10d { inline namespace v0 {
 
-// Threads for what a library below can only do by blocking. They start when they are needed, up to
-// a limit, and are used again; all signals are blocked in them. With one thread, tasks run in the
-// order in which they came.
+// Threads for what a wrapped library can only do by blocking. They start when they are needed, up
+// to a limit, and are used again; all signals are blocked in them. With one thread, tasks run in
+// the order in which they came.
 class C10D_API ThreadPool {
  public:
   ThreadPool(std::size_t max_threads, std::size_t max_pending)

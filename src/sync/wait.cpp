@@ -94,7 +94,7 @@ std::string describe(const WaitPolicy& policy) {
 }
 
 WaitPolicy SpinBudget::left_of(WaitPolicy policy) const noexcept {
-  // Who yields to others waits for all of them; who slept is let in at once.
+  // A thread that yields waits for all others; one that slept runs at once.
   if (halvings_ > 0 && policy.spins()) policy.yields = 0;
   policy.polls >>= halvings_;
   return policy;

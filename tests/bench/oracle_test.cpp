@@ -48,7 +48,7 @@ struct World {
   std::vector<std::unique_ptr<Buffers>> ranks;
 };
 
-void copy(Tensor to, ConstTensor from) {
+void copy(View to, ConstView from) {
   ASSERT_EQ(to.bytes(), from.bytes());
   std::memmove(to.data, from.data, from.bytes());
 }
@@ -63,7 +63,7 @@ TEST(Oracle, AcceptsASumAndFindsOneWrongElement) {
       for (std::size_t i = 0; i < kShard; ++i) sum[i] += input[i];
     }
     for (int rank = 0; rank < kRanks; ++rank)
-      copy(world.op<AllReduce>(rank).output, ConstTensor(sum));
+      copy(world.op<AllReduce>(rank).output, ConstView(sum));
     EXPECT_EQ(world.wrong(), 0U);
     static_cast<float*>(world.op<AllReduce>(2).output.data)[77] += 1;
     EXPECT_EQ(world.wrong(), 1U);
@@ -159,7 +159,7 @@ TEST(Oracle, InputsAreExactInEveryDtype) {
       Case c = case_of(BenchOp::all_reduce, dtype, redop);
       const Oracle alone(c, 1, 42);
       Arena memory(64 * kShard);
-      const Tensor buffer(memory.data(), kShard, dtype);
+      const View buffer(memory.data(), kShard, dtype);
       alone.fill(buffer, 0, 0);
       // With one rank every op but premul_sum gives its input back.
       const std::uint64_t wrong = alone.wrong(buffer, 0);

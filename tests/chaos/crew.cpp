@@ -40,7 +40,7 @@ std::vector<std::string> named_memory(const std::string& folder) {
   return names;
 }
 
-// A rank that does not come back is a finding of its own: the process of the store ends with us.
+// A rank that does not arrive back is a finding of its own: the process of the store ends with us.
 [[noreturn]] void keep_store(Board& board) {
   try {
     const auto store = make_tcp_store({.server = true});
@@ -159,7 +159,7 @@ Verdict Crew::run(const Plan& plan) {
   Board& board = **board_;
   Verdict verdict;
   if (!whole_) {
-    verdict.findings.push_back({"start", "the ranks do not come together"});
+    verdict.findings.push_back({"start", "the ranks do not arrive together"});
     verdict.log = log();
     return verdict;
   }

@@ -33,10 +33,13 @@ class Messages {
         return check(from);
       }
       default: {
-        Batch batch = group_.batch({.async = c_.id % 2 == 0});
+        Batch batch = group_.batch();
         batch.add(Send{output(), to, tag_});
         batch.add(Recv{input(), from, tag_});
-        batch.submit().wait();
+        if (c_.id % 2 == 0)
+          batch.submit_async().wait();
+        else
+          batch.submit();
         return check(from);
       }
     }
@@ -44,11 +47,11 @@ class Messages {
 
  private:
   std::size_t bytes() const { return c_.size * size_of(c_.numbers.dtype); }
-  Tensor input() {
+  View input() {
     in_.assign(bytes_ + 1, std::byte{0xa5});
     return {in_.data(), c_.size, c_.numbers.dtype};
   }
-  ConstTensor output() {
+  ConstView output() {
     out_.resize(bytes_ + 1);
     conformance::fill(c_.numbers, group_.rank(), 0, out_.data(), c_.size);
     return {out_.data(), c_.size, c_.numbers.dtype};
@@ -77,7 +80,7 @@ class Messages {
     for (int i = 1; i < n; ++i) {
       const Work work = group_.irecv(input(), kAnySource, tag_);
       work.wait();
-      const int from = work.source();
+      const int from = work.received().source;
       if (from < 0 || from >= n || from == to || heard[static_cast<std::size_t>(from)])
         return "a message of rank " + std::to_string(from) + " that cannot be";
       heard[static_cast<std::size_t>(from)] = true;

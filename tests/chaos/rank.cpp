@@ -183,7 +183,7 @@ void CaseRank::collective(int index, const Case& c) {
       c, group.rank(), group.size(), p.buffers,
       allocated && !busy && !c.async ? &memory_[static_cast<std::size_t>(number)] : nullptr);
   try {
-    p.work = p.collective->call(group, {.async = c.async});
+    p.work = p.collective->call(group, c.async);
   } catch (const DistError&) {
     keep_for_mpi(one);
     throw;
@@ -199,7 +199,7 @@ void CaseRank::collective(int index, const Case& c) {
 void CaseRank::call_it(Work& work) {
   if (step_ % 2 == 0) return;
   ++callbacks_expected_;
-  work.then([count = callbacks_](const Failure*) { ++*count; });
+  work.on_done([count = callbacks_](const Failure*) { ++*count; });
 }
 
 void CaseRank::check_collective(int index, const conformance::Collective& collective) {

@@ -54,11 +54,11 @@ void warm_up(const Place& place, int rank) {
   ProcessGroup group = world.split(0);
   const auto memory = group.allocate<std::uint8_t>(4096);
   std::vector<float> data(8, 1);
-  group.all_reduce(data, ReduceOp::sum, {.async = true}).wait();
+  group.async().all_reduce(data).wait();
   const int peer = (rank + 1) % place.ranks, other = (rank + place.ranks - 1) % place.ranks;
   std::vector<float> received(8);
   const Work message = group.irecv(received, other);
-  message.then([](const Failure*) {});  // not done yet, so that the thread of callbacks starts
+  message.on_done([](const Failure*) {});  // not done yet, so that the thread of callbacks starts
   group.barrier();
   group.isend(data, peer).wait();
   message.wait();

@@ -15,7 +15,7 @@ constexpr Size kSizes[] = {
 
 constexpr int kExchangeKinds = 5;
 
-bool is_float(DType dtype) { return dtype <= DType::bf16; }
+bool is_float(DType dtype) { return dtype <= DType::bf16 || is_complex(dtype); }
 
 // Draws independent choices out of one hash.
 class Draw {

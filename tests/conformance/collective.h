@@ -19,7 +19,8 @@ class Collective {
   // Takes the group's memory if it is there and large enough. `buffers` must live as long.
   Collective(const Case& c, int rank, int ranks, Buffers& buffers,
              const Buffer<std::uint8_t>* allocated);
-  Work call(ProcessGroup& group, CallOptions options) const;
+  // Blocking: the Work is ok.
+  Work call(const ProcessGroup& group, bool async) const;
   // After the op: what is not as it must be.
   std::vector<std::string> wrong() const;
   // A hash of the result where every rank must have the same bits, else 0.
@@ -28,6 +29,9 @@ class Collective {
   std::size_t output_bytes() const { return shape_.output * size_of(case_.numbers.dtype); }
 
  private:
+  template <class Group>
+  auto call_method(const Group& group) const;
+
   const Case case_;
   const int rank_, ranks_;
   const Shape shape_;

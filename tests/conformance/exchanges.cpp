@@ -13,7 +13,7 @@ struct Rank::Message {
   std::byte* data;
   std::size_t count;
 
-  Tensor tensor() const { return {data, count, numbers.dtype}; }
+  View view() const { return {data, count, numbers.dtype}; }
   void fill() const { conformance::fill(numbers, from, 0, data, count); }
 };
 
@@ -25,7 +25,7 @@ Rank::Message Rank::message(const Case& c, int from, std::size_t number) {
 }
 
 void Rank::check_message(const Case& c, const Message& m) {
-  expected_.resize(m.tensor().bytes());
+  expected_.resize(m.view().bytes());
   conformance::fill(m.numbers, m.from, 0, expected_.data(), m.count);
   check(c, difference(m.numbers.dtype, expected_.data(), m.data, m.count));
 }
@@ -62,10 +62,11 @@ void Rank::ring_blocking(const Case& c, ProcessGroup& group) {
   const auto tag = static_cast<std::uint32_t>(c.id);
   const Message out = message(c, rank, 0), in = message(c, previous, 0);
   out.fill();
-  const auto send = [&] { group.send(out.tensor(), next, tag); };
+  const auto send = [&] { group.send(out.view(), next, tag); };
   const auto receive = [&] {
-    const Work work = group.recv(in.tensor(), previous, tag);
-    if (work.source() != previous) report_.fail(describe(c) + ": recv names another source");
+    const Received received = group.recv(in.view(), previous, tag);
+    if (received.source != previous || received.count != in.count)
+      report_.fail(describe(c) + ": recv names another source or count");
   };
   if (rank % 2 == 0) send();
   receive();
@@ -86,9 +87,9 @@ void Rank::ring_tags(const Case& c, ProcessGroup& group) {
   std::vector<Work> works;
   // Messages 0 and 1 have one tag, 2 and 3 another: order holds per tag only.
   for (const std::size_t i : {0, 2, 1, 3})
-    works.push_back(group.isend(out[i].tensor(), next, tag * 2 + (i < 2 ? 0 : 1)));
+    works.push_back(group.isend(out[i].view(), next, tag * 2 + (i < 2 ? 0 : 1)));
   for (const std::size_t i : {2, 3, 0, 1})
-    works.push_back(group.irecv(in[i].tensor(), previous, tag * 2 + (i < 2 ? 0 : 1)));
+    works.push_back(group.irecv(in[i].view(), previous, tag * 2 + (i < 2 ? 0 : 1)));
   for (const Work& work : works) work.wait();
   for (const Message& m : in) check_message(c, m);
 }
@@ -99,13 +100,13 @@ void Rank::any_source(const Case& c, ProcessGroup& group) {
   if (rank != 0) {
     const Message out = message(c, rank, 0);
     out.fill();
-    group.send(out.tensor(), 0, tag);
+    group.send(out.view(), 0, tag);
     return;
   }
   std::set<int> sources;
   for (int i = 1; i < n; ++i) {
     Message in = message(c, 0, 0);
-    in.from = group.recv(in.tensor(), kAnySource, tag).source();
+    in.from = group.recv(in.view(), kAnySource, tag).source;
     if (in.from < 1 || in.from >= n || !sources.insert(in.from).second)
       return report_.fail(describe(c) + ": recv names source " + std::to_string(in.from));
     check_message(c, in);
@@ -118,10 +119,13 @@ void Rank::ring_batch(const Case& c, ProcessGroup& group) {
   const auto tag = static_cast<std::uint32_t>(c.id);
   const Message out = message(c, rank, 0), in = message(c, previous, 0);
   out.fill();
-  Batch batch = group.batch({.async = c.async});
-  batch.add(Send{out.tensor(), next, tag});
-  batch.add(Recv{in.tensor(), previous, tag});
-  batch.submit().wait();
+  Batch batch = group.batch();
+  batch.add(Send{out.view(), next, tag});
+  batch.add(Recv{in.view(), previous, tag});
+  if (c.async)
+    batch.submit_async().wait();
+  else
+    batch.submit();
   check_message(c, in);
 }
 
@@ -134,15 +138,15 @@ void Rank::overlapped(const Case& c, ProcessGroup& group) {
   if (c.async) {
     std::vector<Work> works;
     for (const Message& m : buffers)
-      works.push_back(group.all_reduce(m.tensor(), c.numbers.op, {.async = true}));
+      works.push_back(group.async().all_reduce(m.view(), c.numbers.op));
     for (auto work = works.rbegin(); work != works.rend(); ++work) work->wait();
   } else {
     Batch batch = group.batch();
-    for (const Message& m : buffers) batch.add(AllReduce{m.tensor(), m.tensor(), c.numbers.op});
+    for (const Message& m : buffers) batch.add(AllReduce{m.view(), m.view(), c.numbers.op});
     batch.submit();
   }
   for (const Message& m : buffers) {
-    expected_.resize(m.tensor().bytes());
+    expected_.resize(m.view().bytes());
     fill_reduced(m.numbers, group.size(), 0, expected_.data(), m.count);
     check(c, difference(m.numbers.dtype, expected_.data(), m.data, m.count));
   }

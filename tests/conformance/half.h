@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "c10d/tensor.h"
+#include "c10d/view.h"
 
 namespace c10d::conformance {
 
@@ -57,9 +57,13 @@ struct BinaryFormat {
   }
 };
 
-inline float decode(Float16 v) { return BinaryFormat<5, 10>::decode(v.bits); }
-inline float decode(BFloat16 v) { return BinaryFormat<8, 7>::decode(v.bits); }
-inline void encode(float value, Float16& to) { to.bits = BinaryFormat<5, 10>::encode(value); }
-inline void encode(float value, BFloat16& to) { to.bits = BinaryFormat<8, 7>::encode(value); }
+inline float decode(Float16 v) { return BinaryFormat<5, 10>::decode(v.bits()); }
+inline float decode(BFloat16 v) { return BinaryFormat<8, 7>::decode(v.bits()); }
+inline void encode(float value, Float16& to) {
+  to = Float16::from_bits(BinaryFormat<5, 10>::encode(value));
+}
+inline void encode(float value, BFloat16& to) {
+  to = BFloat16::from_bits(BinaryFormat<8, 7>::encode(value));
+}
 
 }  // namespace c10d::conformance

@@ -91,7 +91,7 @@ TEST_F(Large, AllReduce) {
   on_each_rank([](ProcessGroup& group) {
     const Bytes data = bytes(kCount);
     fill(group.rank(), data.get(), kCount);
-    group.all_reduce(Tensor(data.get(), kCount, DType::u8));
+    group.all_reduce(View(data.get(), kCount, DType::u8));
     expect(data.get(), kCount,
            [](std::size_t i) { return static_cast<std::uint8_t>(value(0, i) + value(1, i)); });
   });
@@ -101,7 +101,7 @@ TEST_F(Large, Broadcast) {
   on_each_rank([](ProcessGroup& group) {
     const Bytes data = bytes(kCount);
     if (group.rank() == 1) fill(1, data.get(), kCount);
-    group.broadcast(Tensor(data.get(), kCount, DType::u8), 1);
+    group.broadcast(View(data.get(), kCount, DType::u8), 1);
     expect(data.get(), kCount, [](std::size_t i) { return value(1, i); });
   });
 }
@@ -111,8 +111,8 @@ TEST_F(Large, AllGather) {
     const Bytes data = bytes(kRanks * kCount);
     std::uint8_t* const own = data.get() + static_cast<std::size_t>(group.rank()) * kCount;
     fill(group.rank(), own, kCount);
-    group.all_gather(Tensor(data.get(), kRanks * kCount, DType::u8),
-                     ConstTensor(own, kCount, DType::u8));
+    group.all_gather(View(data.get(), kRanks * kCount, DType::u8),
+                     ConstView(own, kCount, DType::u8));
     for (int rank = 0; rank < kRanks; ++rank)
       expect(data.get() + static_cast<std::size_t>(rank) * kCount, kCount,
              [rank](std::size_t i) { return value(rank, i); });
@@ -124,8 +124,8 @@ TEST_F(Large, ReduceScatter) {
     const Bytes data = bytes(kRanks * kCount);
     const std::size_t first = static_cast<std::size_t>(group.rank()) * kCount;
     fill(group.rank(), data.get(), kRanks * kCount);
-    group.reduce_scatter(Tensor(data.get() + first, kCount, DType::u8),
-                         ConstTensor(data.get(), kRanks * kCount, DType::u8), ReduceOp::max);
+    group.reduce_scatter(View(data.get() + first, kCount, DType::u8),
+                         ConstView(data.get(), kRanks * kCount, DType::u8), ReduceOp::max);
     expect(data.get() + first, kCount,
            [first](std::size_t i) { return std::max(value(0, first + i), value(1, first + i)); });
   });
@@ -136,8 +136,8 @@ TEST_F(Large, AllToAll) {
   on_each_rank([](ProcessGroup& group) {
     const Bytes in = bytes(kRanks * kHalf), out = bytes(kRanks * kHalf);
     fill(group.rank(), in.get(), kRanks * kHalf);
-    group.all_to_all(Tensor(out.get(), kRanks * kHalf, DType::u8),
-                     ConstTensor(in.get(), kRanks * kHalf, DType::u8));
+    group.all_to_all(View(out.get(), kRanks * kHalf, DType::u8),
+                     ConstView(in.get(), kRanks * kHalf, DType::u8));
     const std::size_t first = static_cast<std::size_t>(group.rank()) * kHalf;
     for (int rank = 0; rank < kRanks; ++rank)
       expect(out.get() + static_cast<std::size_t>(rank) * kHalf, kHalf,
@@ -150,9 +150,9 @@ TEST_F(Large, SendRecv) {
     const Bytes data = bytes(kCount);
     if (group.rank() == 0) {
       fill(0, data.get(), kCount);
-      group.send(ConstTensor(data.get(), kCount, DType::u8), 1);
+      group.send(ConstView(data.get(), kCount, DType::u8), 1);
     } else {
-      group.recv(Tensor(data.get(), kCount, DType::u8), 0);
+      group.recv(View(data.get(), kCount, DType::u8), 0);
       expect(data.get(), kCount, [](std::size_t i) { return value(0, i); });
     }
   });

@@ -134,7 +134,7 @@ T reduced(const Numbers& n, int ranks, std::size_t index) {
   return narrow<T>(result);
 }
 
-// Calls f with a value of the C++ type of `dtype`.
+// Calls f with a value of the C++ type of `dtype`, which is not complex.
 template <class F>
 auto with_type(DType dtype, F&& f) {
   // clang-format off
@@ -151,10 +151,16 @@ auto with_type(DType dtype, F&& f) {
     case DType::u32: return f(std::uint32_t{});
     case DType::u16: return f(std::uint16_t{});
     case DType::u8: return f(std::uint8_t{});
-    case DType::boolean: break;
+    case DType::boolean: case DType::c64: case DType::c128: break;
   }
   // clang-format on
   return f(bool{});
+}
+
+// A complex number is two numbers, each reduced by itself.
+Numbers parts_of(Numbers numbers) {
+  numbers.dtype = real_of(numbers.dtype);
+  return numbers;
 }
 
 template <class T>
@@ -175,6 +181,7 @@ std::uint64_t mix(std::uint64_t x) noexcept {
 }
 
 void fill(const Numbers& numbers, int rank, std::size_t first, std::byte* to, std::size_t count) {
+  if (is_complex(numbers.dtype)) return fill(parts_of(numbers), rank, 2 * first, to, 2 * count);
   with_type(numbers.dtype, [&]<class T>(T) {
     for (std::size_t i = 0; i < count; ++i) {
       const T v = number<T>(numbers, rank, first + i);
@@ -185,6 +192,8 @@ void fill(const Numbers& numbers, int rank, std::size_t first, std::byte* to, st
 
 void fill_reduced(const Numbers& numbers, int ranks, std::size_t first, std::byte* to,
                   std::size_t count) {
+  if (is_complex(numbers.dtype))
+    return fill_reduced(parts_of(numbers), ranks, 2 * first, to, 2 * count);
   with_type(numbers.dtype, [&]<class T>(T) {
     for (std::size_t i = 0; i < count; ++i) {
       const T v = reduced<T>(numbers, ranks, first + i);
@@ -195,6 +204,7 @@ void fill_reduced(const Numbers& numbers, int ranks, std::size_t first, std::byt
 
 std::string difference(DType dtype, const std::byte* expected, const std::byte* actual,
                        std::size_t count) {
+  if (is_complex(dtype)) return difference(real_of(dtype), expected, actual, 2 * count);
   if (count == 0 || std::memcmp(expected, actual, count * size_of(dtype)) == 0) return {};
   return with_type(dtype, [&]<class T>(T) -> std::string {
     for (std::size_t i = 0; i < count; ++i) {

@@ -81,11 +81,9 @@ void Rank::refuses(const Case& c, ProcessGroup& group, const Support& support) {
   apart.in_place = false;
   try {
     if (is_point_to_point(c.op))
-      group.send(Tensor(nullptr, 0, c.numbers.dtype), group.rank());
+      group.send(View(nullptr, 0, c.numbers.dtype), group.rank());
     else
-      Collective(apart, group.rank(), group.size(), buffers_, nullptr)
-          .call(group, {.async = c.async})
-          .wait();
+      Collective(apart, group.rank(), group.size(), buffers_, nullptr).call(group, c.async).wait();
     report_.fail(describe(c) + ": ran, though supports() says: " + support.reason);
   } catch (const DistError& error) {
     if (error.code() != Code::unsupported)
@@ -95,7 +93,7 @@ void Rank::refuses(const Case& c, ProcessGroup& group, const Support& support) {
 
 void Rank::run_collective(const Case& c, Group& g) {
   const Collective collective(c, g.group.rank(), g.group.size(), buffers_, memory_for(c, g));
-  collective.call(g.group, {.async = c.async}).wait();
+  collective.call(g.group, c.async).wait();
   for (const std::string& what : collective.wrong()) check(c, what);
   result_ = collective.result();
   ++report_.checked;

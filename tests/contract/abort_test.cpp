@@ -96,7 +96,7 @@ TEST_P(Abort, EndsABlockedReceive) {
 TEST_P(Abort, EndsAnAsyncOp) {
   while_blocked([](ProcessGroup& group) {
     std::vector<float> data(1 << 18);
-    const Work work = group.all_reduce(data, ReduceOp::sum, {.async = true});
+    const Work work = group.async().all_reduce(data);
     try {
       work.wait();
     } catch (const DistError&) {

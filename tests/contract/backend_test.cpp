@@ -174,7 +174,7 @@ TEST(Funnel, WhatABackendCannotDoAfterAllLeavesTheGroupIntact) {
     EXPECT_EQ(failure.group, "world");
     EXPECT_EQ(failure.op, "all_reduce");
     EXPECT_EQ(failure.sequence, 1u);
-    const Work work = group.submit(an_all_reduce(), {.async = true});
+    const Work work = group.async().submit(an_all_reduce());
     EXPECT_EQ(code_of([&] { work.wait(); }), Code::unsupported);
     EXPECT_EQ(group.failure(), nullptr);
     group.submit(an_all_reduce());
@@ -206,12 +206,12 @@ TEST(Funnel, AnAsyncOpToo) {
     return now.work();
   };
   run_ranks(register_fake(behaviour), 1, [&](ProcessGroup& group) {
-    const Work first = group.submit(an_all_reduce(), {.async = true});
-    const Work second = group.submit(an_all_reduce(), {.async = true});
+    const Work first = group.async().submit(an_all_reduce());
+    const Work second = group.async().submit(an_all_reduce());
     EXPECT_TRUE(later.fail({.code = Code::timed_out, .message = "what followed from it"}));
-    for (const Work& work : {first, second}) {
-      EXPECT_EQ(failure_of([&] { work.wait(); }).message, "the cable");
-      EXPECT_EQ(work.state(), WorkState::failed);
+    for (const Work* work : {&first, &second}) {
+      EXPECT_EQ(failure_of([&] { work->wait(); }).message, "the cable");
+      EXPECT_EQ(work->state(), WorkState::failed);
     }
   });
 }
@@ -221,7 +221,7 @@ TEST(Funnel, AnOpThatNeverEndsIsEndedByShutdown) {
   std::vector<WorkSource> sources;
   behaviour->launch = [&](const Call&, Control&) { return sources.emplace_back().work(); };
   run_ranks(register_fake(behaviour), 1, [&](ProcessGroup& group) {
-    const Work work = group.submit(an_all_reduce(), {.async = true});
+    group.async().submit(an_all_reduce()).detach();
     const auto start = std::chrono::steady_clock::now();
     group.shutdown(std::chrono::milliseconds(50));
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
@@ -237,7 +237,7 @@ TEST(Funnel, AnOpThatNeverEndsIsEndedByTheDestructor) {
   std::vector<WorkSource> sources;
   behaviour->launch = [&](const Call&, Control&) { return sources.emplace_back().work(); };
   run_ranks(register_fake(behaviour), 1, [&](ProcessGroup& group) {
-    group.submit(an_all_reduce(), {.async = true});
+    group.async().submit(an_all_reduce()).detach();
     const auto start = std::chrono::steady_clock::now();
     group = ProcessGroup();
     EXPECT_LT(std::chrono::steady_clock::now() - start, kTimeout)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// No wait without a deadline: who does not come is named, the failure is the same on every rank,
+// No wait without a deadline: who does not arrive is named, the failure is the same on every rank,
 // and it stays.
 #include <array>
 #include <latch>
@@ -80,7 +80,7 @@ TEST_P(Deadlines, ARankThatDoesNotComeToACollectiveIsNamed) {
 TEST_P(Deadlines, ARankThatDoesNotComeToAnAsyncCollectiveIsNamedByWait) {
   one_stays_away([](ProcessGroup& group) {
     std::array<float, 5> data{};
-    const Work work = group.all_reduce(data, ReduceOp::sum, {.async = true, .timeout = kShort});
+    const Work work = group.async().all_reduce(data, {.timeout = kShort});
     work.wait();
   });
 }

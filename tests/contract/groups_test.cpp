@@ -12,7 +12,7 @@ class Groups : public OnBackend {};
 
 std::vector<std::int32_t> gathered_ranks(ProcessGroup& group, std::int32_t world_rank) {
   std::vector<std::int32_t> all(static_cast<std::size_t>(group.size()));
-  group.all_gather(all, std::array{world_rank});
+  group.all_gather(all, std::span(&world_rank, 1));
   return all;
 }
 
@@ -90,10 +90,8 @@ TEST_P(Groups, TheSameMembersMayMakeManyGroupsAndNamesTellThemApart) {
     // Their calls do not match each other's: one may be ahead.
     std::array<std::int32_t, 1> first{1}, second{10};
     const std::size_t start = static_cast<std::size_t>(world.rank());
-    Work one =
-        groups[start].all_reduce(start == 0 ? first : second, ReduceOp::sum, {.async = true});
-    Work two =
-        groups[1 - start].all_reduce(start == 0 ? second : first, ReduceOp::sum, {.async = true});
+    Work one = groups[start].async().all_reduce(start == 0 ? first : second);
+    Work two = groups[1 - start].async().all_reduce(start == 0 ? second : first);
     one.wait();
     two.wait();
     EXPECT_EQ(first[0], 2);
@@ -136,7 +134,7 @@ TEST_P(Groups, AGroupOfOneIsAGroup) {
 // One that died breaks the parent as one that aborts it does.
 TEST_P(Groups, AMemberThatBreaksTheParentEndsTheWaitForIt) {
   run(3, [](ProcessGroup& world) {
-    if (world.rank() == 2) return world.abort("rank 2 does not come");
+    if (world.rank() == 2) return world.abort("rank 2 does not arrive");
     const Failure failure = failure_of([&] { world.new_group({2, 0, 1}); });
     EXPECT_EQ(failure.code, Code::revoked) << failure.message;
   });

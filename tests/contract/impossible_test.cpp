@@ -90,14 +90,14 @@ TEST(UnknownEnum, OfAnOpIsAnInvalidArgument) {
   run_ranks("native", 1, [](ProcessGroup& group) {
     std::array<float, 4> memory{}, other{};
     const auto on = [&](int device) {
-      return Tensor(memory.data(), 4, DType::f32, {static_cast<DeviceType>(device), 0});
+      return View(memory.data(), 4, DType::f32, {static_cast<DeviceType>(device), 0});
     };
-    const Tensor nothing(nullptr, 0, DType::f32, {static_cast<DeviceType>(9), 0});
+    const View nothing(nullptr, 0, DType::f32, {static_cast<DeviceType>(9), 0});
     for (const int device : {kDeviceTypeCount, 9, 255}) {
       const std::string number = std::to_string(device);
       for (const std::string& text :
            {refusal_of([&] { group.all_reduce(on(device)); }),
-            refusal_of([&] { group.all_reduce(on(device), {}, {.async = true}); }),
+            refusal_of([&] { group.async().all_reduce(on(device)).wait(); }),
             refusal_of([&] { group.broadcast(on(device), 0); }),
             refusal_of([&] { group.send(on(device), 0); }),
             refusal_of([&] { group.recv(on(device), 0); })})
@@ -106,7 +106,7 @@ TEST(UnknownEnum, OfAnOpIsAnInvalidArgument) {
     }
     EXPECT_NE(refusal_of([&] { group.all_reduce(nothing); }).find("device type 9"),
               std::string::npos);
-    EXPECT_NE(refusal_of([&] { group.gather(nothing, Tensor(other), 0); }).find("device type 9"),
+    EXPECT_NE(refusal_of([&] { group.gather(nothing, View(other), 0); }).find("device type 9"),
               std::string::npos);
     expect_usable(group);
   });

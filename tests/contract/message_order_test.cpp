@@ -23,7 +23,7 @@ TEST_P(Messages, OfOnePeerAndTagKeepTheirOrder) {
         group.send(data, 1, 5);
       } else {
         data[0] = -1;
-        EXPECT_EQ(group.recv(data, 0, 5).source(), 0);
+        EXPECT_EQ(group.recv(data, 0, 5).source, 0);
         EXPECT_EQ(data[0], i);
       }
     }
@@ -89,17 +89,76 @@ TEST_P(Messages, FromAnySourceNameTheirSender) {
     std::set<int> sources;
     for (int i = 0; i < 2; ++i) {
       One data{};
-      const Work work = group.recv(data, kAnySource, 9);
-      sources.insert(work.source());
-      EXPECT_EQ(data[0], 100 + work.source());
+      const Received received = group.recv(data, kAnySource, 9);
+      sources.insert(received.source);
+      EXPECT_EQ(received.count, 1u);
+      EXPECT_EQ(data[0], 100 + received.source);
     }
     EXPECT_EQ(sources, (std::set<int>{1, 2}));
   });
 }
 
+// Sizes on both sides of what a backend sends at once.
+TEST_P(Messages, ShorterThanTheBufferSayHowLongTheyAre) {
+  run(2, [](ProcessGroup& group) {
+    for (const std::size_t sent : {std::size_t{0}, std::size_t{3}, std::size_t{1} << 18}) {
+      const std::vector<std::int32_t> out(sent, 7);
+      std::vector<std::int32_t> in(sent + 1000, -1);
+      for (const bool async : {false, true}) {
+        if (group.rank() == 0) {
+          group.send(out, 1);
+          continue;
+        }
+        Received received;
+        if (async) {
+          const Work work = group.irecv(in, 0);
+          work.wait();
+          received = work.received();
+        } else {
+          received = group.recv(in, 0);
+        }
+        EXPECT_EQ(received.source, 0);
+        EXPECT_EQ(received.count, sent);
+        EXPECT_EQ(std::count(in.begin(), in.end(), 7), static_cast<std::ptrdiff_t>(sent));
+        EXPECT_EQ(std::count(in.begin(), in.end(), -1), 1000) << "what follows keeps its values";
+      }
+    }
+    expect_usable(group);
+  });
+}
+
+TEST_P(Messages, LongerThanTheBufferAreAMismatchThatNamesBothLengths) {
+  run(2, [](ProcessGroup& group) {
+    std::vector<float> memory(2000);
+    const auto exchange = [&] {
+      if (group.rank() == 0)
+        group.send(std::span(memory).first(1234), 1);
+      else
+        group.recv(std::span(memory).first(1000), 0);
+      group.barrier();
+    };
+    const Failure failure = failure_of(exchange);
+    EXPECT_EQ(failure.code, Code::mismatch);
+    for (const char* count : {"1234", "1000"})
+      EXPECT_NE(failure.message.find(count), std::string::npos) << failure.message;
+  });
+}
+
+TEST_P(Messages, GoRoundTheRing) {
+  run(3, [](ProcessGroup& group) {
+    const int next = (group.rank() + 1) % 3, previous = (group.rank() + 2) % 3;
+    const std::vector<std::int64_t> out(1 << 17, group.rank());  // more than a send holds
+    std::vector<std::int64_t> in(out.size());
+    const Received received = group.sendrecv(out, next, in, previous, 5);
+    EXPECT_EQ(received.source, previous);
+    EXPECT_EQ(received.count, out.size());
+    EXPECT_EQ(in, std::vector<std::int64_t>(out.size(), previous));
+  });
+}
+
 TEST_P(Messages, OfNoElementsArrive) {
   run(2, [](ProcessGroup& group) {
-    const Tensor none(nullptr, 0, DType::f32);
+    const View none(nullptr, 0, DType::f32);
     One marker{7};
     if (group.rank() == 0) {
       group.send(none, 1);

@@ -74,7 +74,7 @@ void Latch::count_down() {
 void Latch::wait() {
   std::unique_lock lock(mutex_);
   if (!changed_.wait_for(lock, kTimeout, [&] { return count_ <= 0; }))
-    throw std::runtime_error(std::to_string(count_) + " ranks did not come within " +
+    throw std::runtime_error(std::to_string(count_) + " ranks did not arrive within " +
                              std::to_string(kTimeout.count()) + " s");
 }
 
@@ -98,7 +98,7 @@ Failure failure_of(const std::function<void()>& call) {
 
 Code code_of(const std::function<void()>& call) { return failure_of(call).code; }
 
-void expect_usable(ProcessGroup& group) {
+void expect_usable(const ProcessGroup& group) {
   std::vector<std::int32_t> data(3, group.rank() + 1);
   group.all_reduce(data);
   const int n = group.size();

@@ -46,7 +46,7 @@ Failure failure_of(const std::function<void()>& call);
 Code code_of(const std::function<void()>& call);
 
 // One all_reduce that gives the right sum: the group is usable.
-void expect_usable(ProcessGroup& group);
+void expect_usable(const ProcessGroup& group);
 
 // A fixture whose parameter is the backend.
 class OnBackend : public testing::TestWithParam<std::string> {

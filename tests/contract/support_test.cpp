@@ -21,8 +21,8 @@ TEST_P(Supports, WhatItDeniesIsUnsupportedWithThatReasonAndTheGroupGoesOn) {
         if (support) continue;
         ++denied;
         EXPECT_FALSE(support.reason.empty());
-        const Tensor tensor(memory.data(), 1, dtype);
-        const Failure failure = failure_of([&] { group.all_reduce(tensor, kind); });
+        const View view(memory.data(), 1, dtype);
+        const Failure failure = failure_of([&] { group.all_reduce(view, kind); });
         EXPECT_EQ(failure.code, Code::unsupported);
         EXPECT_EQ(reason_of(failure.code), Reason::unsupported);
         EXPECT_NE(failure.message.find(support.reason), std::string::npos) << failure.message;
@@ -66,14 +66,14 @@ TEST_P(Supports, AnswersTheSameWithoutAGroup) {
   });
 }
 
-TEST_P(Supports, ACudaTensorIsUnsupportedOnACpuBackend) {
+TEST_P(Supports, CudaMemoryIsUnsupportedOnACpuBackend) {
   run(2, [](ProcessGroup& group) {
     std::array<float, 2> data{};
-    Tensor tensor(data);
-    tensor.device = {DeviceType::cuda, 0};
+    View view(data);
+    view.device = {DeviceType::cuda, 0};
     const Query query{.op = OpKind::all_reduce, .device = DeviceType::cuda};
     if (!group.supports(query)) {
-      EXPECT_EQ(code_of([&] { group.all_reduce(tensor); }), Code::unsupported);
+      EXPECT_EQ(code_of([&] { group.all_reduce(view); }), Code::unsupported);
     }
     expect_usable(group);
   });

@@ -2,6 +2,9 @@
 // What the types of the public headers are by themselves: views, memory, names, failures.
 #include <algorithm>
 #include <array>
+#include <complex>
+#include <cstddef>
+#include <list>
 #include <map>
 #include <string>
 #include <type_traits>
@@ -14,30 +17,48 @@
 
 namespace c10d::contract { namespace {
 
-// tensor.h: a view of what is contiguous and of a known element; of const memory nothing that an op
+// view.h: a view of what is contiguous and of a known element; of const memory nothing that an op
 // may write.
-static_assert(std::is_convertible_v<std::vector<float>&, Tensor>);
-static_assert(std::is_convertible_v<std::vector<float>&&, Tensor>);
-static_assert(std::is_convertible_v<std::span<const std::int8_t>, ConstTensor>);
-static_assert(std::is_convertible_v<Buffer<BFloat16>&, Tensor>);
-static_assert(std::is_convertible_v<Tensor, ConstTensor>);
-static_assert(!std::is_convertible_v<const std::vector<float>&, Tensor>);
-static_assert(!std::is_convertible_v<std::span<const float>, Tensor>);
-static_assert(!std::is_convertible_v<ConstTensor, Tensor>);
-static_assert(!std::is_convertible_v<std::vector<std::string>&, ConstTensor>);
-static_assert(!std::is_convertible_v<std::vector<bool>&, ConstTensor>, "its elements are no bytes");
-static_assert(Element<bool> && Element<const Float16> && !Element<char*>);
+static_assert(detail::OutputRange<std::vector<float>&>);
+static_assert(detail::OutputRange<std::span<float>>, "a span outlives the expression");
+static_assert(detail::InputRange<std::span<const std::int8_t>>);
+static_assert(detail::OutputRange<Buffer<BFloat16>&>);
+static_assert(std::is_convertible_v<View, ConstView>);
+static_assert(!std::is_convertible_v<ConstView, View>);
+// What follows compiles to a sentence that says why it does not.
+static_assert(!detail::InputRange<std::vector<float>>, "a temporary");
+static_assert(!detail::OutputRange<const std::vector<float>&>);
+static_assert(!detail::OutputRange<std::span<const float>>);
+static_assert(!detail::InputRange<std::vector<std::string>&>);
+static_assert(!detail::InputRange<std::vector<bool>&>, "its elements are no bytes");
+static_assert(!detail::InputRange<std::list<int>&>);
 
-// buffer.h, process_group.h: who owns is moved.
+// element.h: a type is known by kind and size.
+enum class Color : std::int16_t {};
+struct Pair {
+  float first, second;
+};
+static_assert(Element<bool> && Element<const Float16> && !Element<char*> && !Element<long double>);
+static_assert(!Element<Pair> && !Element<std::string>);
+static_assert(dtype_of<long> == DType::i64 && dtype_of<long long> == DType::i64);
+static_assert(dtype_of<unsigned long long> == DType::u64 && dtype_of<wchar_t> == DType::i32);
+static_assert(dtype_of<char> == DType::u8 && dtype_of<std::byte> == DType::u8);
+static_assert(dtype_of<char8_t> == DType::u8 && dtype_of<Color> == DType::i16);
+static_assert(dtype_of<std::complex<float>> == DType::c64);
+static_assert(dtype_of<std::complex<double>> == DType::c128);
+
+// buffer.h, work.h: who owns is moved. process_group.h: a handle is copied.
 static_assert(!std::is_copy_constructible_v<Buffer<float>>);
 static_assert(!std::is_copy_assignable_v<Buffer<float>>);
 static_assert(std::is_nothrow_move_constructible_v<Buffer<float>>);
 static_assert(std::is_nothrow_move_assignable_v<Buffer<float>>);
-static_assert(!std::is_copy_constructible_v<ProcessGroup>);
+static_assert(std::is_nothrow_copy_constructible_v<ProcessGroup>);
 static_assert(std::is_nothrow_move_constructible_v<ProcessGroup>);
 static_assert(std::is_nothrow_move_assignable_v<ProcessGroup>);
 static_assert(std::is_nothrow_destructible_v<ProcessGroup>);
-static_assert(std::is_copy_constructible_v<Work> && std::is_nothrow_default_constructible_v<Work>);
+static_assert(!std::is_copy_constructible_v<Work> && !std::is_copy_assignable_v<Work>);
+static_assert(std::is_nothrow_move_constructible_v<Work>);
+static_assert(std::is_nothrow_default_constructible_v<Work>);
 
 // error.h: an exception may be copied while another one is under way; a mistake is no DistError.
 static_assert(std::is_nothrow_copy_constructible_v<DistError>);
@@ -46,24 +67,24 @@ static_assert(std::is_base_of_v<std::runtime_error, DistError>);
 static_assert(std::is_base_of_v<std::invalid_argument, InvalidArgument>);
 static_assert(!std::is_base_of_v<DistError, InvalidArgument>);
 
-TEST(Tensors, AreViewsWithACountOfElements) {
+TEST(Views, AreViewsWithACountOfElements) {
   std::vector<std::int16_t> memory(10);
-  const Tensor tensor(memory);
-  EXPECT_EQ(tensor.data, memory.data());
-  EXPECT_EQ(tensor.count, 10u);
-  EXPECT_EQ(tensor.dtype, DType::i16);
-  EXPECT_EQ(tensor.bytes(), 20u);
-  EXPECT_EQ(tensor.device, (Device{DeviceType::cpu, 0}));
-  EXPECT_EQ(ConstTensor(tensor).data, memory.data());
-  const Tensor gpu(memory.data(), 4, DType::bf16, {DeviceType::cuda, 3});
-  for (const ConstTensor& part : {ConstTensor(gpu.slice(1, 2)), ConstTensor(gpu).slice(1, 2)}) {
+  const View view(memory);
+  EXPECT_EQ(view.data, memory.data());
+  EXPECT_EQ(view.count, 10u);
+  EXPECT_EQ(view.dtype, DType::i16);
+  EXPECT_EQ(view.bytes(), 20u);
+  EXPECT_EQ(view.device, (Device{DeviceType::cpu, 0}));
+  EXPECT_EQ(ConstView(view).data, memory.data());
+  const View gpu(memory.data(), 4, DType::bf16, {DeviceType::cuda, 3});
+  for (const ConstView& part : {ConstView(gpu.slice(1, 2)), ConstView(gpu).slice(1, 2)}) {
     EXPECT_EQ(part.data, memory.data() + 1);
     EXPECT_EQ(part.count, 2u);
     EXPECT_EQ(part.dtype, DType::bf16);
     EXPECT_EQ(part.device, (Device{DeviceType::cuda, 3}));
   }
-  EXPECT_EQ(Tensor().data, nullptr);
-  EXPECT_EQ(ConstTensor().count, 0u);
+  EXPECT_EQ(View().data, nullptr);
+  EXPECT_EQ(ConstView().count, 0u);
 }
 
 template <class... Ts>
@@ -74,9 +95,10 @@ void expect_sizes() {
   EXPECT_EQ(std::unique(dtypes.begin(), dtypes.end()) - dtypes.begin(), kDTypeCount);
 }
 
-TEST(Tensors, OfEveryElementHaveItsSize) {
+TEST(Views, OfEveryElementHaveItsSize) {
   expect_sizes<double, float, Float16, BFloat16, std::int64_t, std::int32_t, std::int16_t,
-               std::int8_t, std::uint64_t, std::uint32_t, std::uint16_t, std::uint8_t, bool>();
+               std::int8_t, std::uint64_t, std::uint32_t, std::uint16_t, std::uint8_t, bool,
+               std::complex<float>, std::complex<double>>();
 }
 
 // The owner is asked, so that the test does not depend on what a deleter does.
@@ -153,8 +175,8 @@ TEST(Ops, TellTheirKind) {
   EXPECT_EQ(ReduceOp::premul(0.5).factor, 0.5);
 }
 
-// collective.h lists them: avg and premul_sum are for floating point, the bitwise ones for the
-// rest.
+// collective.h lists them: avg and premul_sum are for floating point and complex numbers, the
+// bitwise ones for integers and bool; complex numbers have no order, and are reduced part by part.
 TEST(Ops, OfEveryDTypeMakeSenseOrSayWhyNot) {
   for (int d = 0; d < kDTypeCount; ++d)
     for (int k = 0; k < kReduceOpCount; ++k) {
@@ -165,8 +187,10 @@ TEST(Ops, OfEveryDTypeMakeSenseOrSayWhyNot) {
       const bool bitwise =
           kind == ReduceOp::band || kind == ReduceOp::bor || kind == ReduceOp::bxor;
       const bool fraction = kind == ReduceOp::avg || kind == ReduceOp::premul_sum;
+      const bool complex = dtype == DType::c64 || dtype == DType::c128;
       EXPECT_EQ(why_unsupported(kind, dtype).empty(),
-                (!bitwise || !is_floating) && (!fraction || is_floating))
+                complex ? kind == ReduceOp::sum || fraction
+                        : (!bitwise || !is_floating) && (!fraction || is_floating))
           << to_string(kind) << " of " << to_string(dtype);
     }
 }

@@ -16,23 +16,36 @@ namespace c10d::contract { namespace {
 
 using std::chrono::milliseconds;
 
+// Of an op that may not end as long as it exists: it does not wait.
+class Handle {
+ public:
+  explicit Handle(const WorkSource& source) : work_(source.work()) {}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() { work_.detach(); }
+  const Work* operator->() const { return &work_; }
+
+ private:
+  Work work_;
+};
+
 TEST(Work, IsOkByDefault) {
   const Work work;
   EXPECT_TRUE(work.done());
   EXPECT_EQ(work.state(), WorkState::ok);
   EXPECT_EQ(work.failure(), nullptr);
-  EXPECT_EQ(work.source(), -1);
+  EXPECT_EQ(work.received().source, -1);
   work.wait();
   work.wait(milliseconds(1));
   work.synchronize_stream(nullptr);
 }
 
 TEST(Work, TellsWhomAReceiveMatched) {
-  EXPECT_EQ(Work::received_from(3).source(), 3);
+  EXPECT_EQ(Work::received({3, 1}).received().source, 3);
   const WorkSource source;
-  EXPECT_EQ(source.work().source(), -1);
-  source.complete(5);
-  EXPECT_EQ(source.work().source(), 5);
+  EXPECT_EQ(Handle(source)->received().source, -1);
+  source.complete({5, 1});
+  EXPECT_EQ(source.work().received().source, 5);
 }
 
 TEST(Work, ThrowsItsFailureAtEveryWait) {
@@ -53,7 +66,7 @@ TEST(Work, ItsStateSaysWhatToDo) {
   EXPECT_EQ(Work::failed({.code = Code::revoked}).state(), WorkState::cancelled);
   EXPECT_EQ(Work::failed({.code = Code::destroyed}).state(), WorkState::cancelled);
   EXPECT_EQ(Work::failed({.code = Code::mismatch}).state(), WorkState::failed);
-  EXPECT_EQ(WorkSource().work().state(), WorkState::running);
+  EXPECT_EQ(Handle(WorkSource())->state(), WorkState::running);
 }
 
 // Many threads complete and fail one op while others watch it: one wins, and the state never
@@ -65,13 +78,13 @@ TEST(Work, HasExactlyOneTerminalTransition) {
     std::latch start(kFinishers + kWatchers);
     std::atomic<int> wins{0}, calls{0};
     std::atomic<int> winner{-1};
-    source.work().then([&](const Failure*) { ++calls; });
+    Handle(source)->on_done([&](const Failure*) { ++calls; });
     run_threads(kFinishers + kWatchers, [&](int i) {
       const Work work = source.work();
       start.arrive_and_wait();
       if (i < kFinishers) {
         const bool won =
-            i % 2 == 0 ? source.complete(i) : source.fail({.code = Code::mismatch, .rank = i});
+            i % 2 == 0 ? source.complete({i, 1}) : source.fail({.code = Code::mismatch, .rank = i});
         if (won) {
           ++wins;
           winner = i;
@@ -89,14 +102,14 @@ TEST(Work, HasExactlyOneTerminalTransition) {
     const Work work = source.work();
     if (winner % 2 == 0) {
       EXPECT_EQ(work.state(), WorkState::ok);
-      EXPECT_EQ(work.source(), winner);
+      EXPECT_EQ(work.received().source, winner);
     } else {
       ASSERT_NE(work.failure(), nullptr);
       EXPECT_EQ(work.failure()->rank, winner);
     }
     std::promise<void> after;
     const WorkSource flush;
-    flush.work().then([&](const Failure*) { after.set_value(); });
+    Handle(flush)->on_done([&](const Failure*) { after.set_value(); });
     flush.complete();
     after.get_future().wait();  // callbacks come in order, so the first one has been
     EXPECT_EQ(calls, 1);
@@ -143,16 +156,16 @@ TEST(Work, WaitDrivesAnOpThatAsksForIt) {
 TEST(Work, ThenIsCalledAtOnceWhenLateAndOnAnotherThreadWhenEarly) {
   const WorkSource source;
   std::promise<std::thread::id> early;
-  source.work().then([&](const Failure* failure) {
+  Handle(source)->on_done([&](const Failure* failure) {
     EXPECT_EQ(failure, nullptr);
     early.set_value(std::this_thread::get_id());
   });
   source.complete();
   EXPECT_FALSE(early.get_future().get() == std::this_thread::get_id());
   bool late = false;
-  source.work().then([&](const Failure* failure) { late = failure == nullptr; });
+  Handle(source)->on_done([&](const Failure* failure) { late = failure == nullptr; });
   EXPECT_TRUE(late);
-  Work().then([&](const Failure* failure) { late = failure != nullptr; });
+  Work().on_done([&](const Failure* failure) { late = failure != nullptr; });
   EXPECT_FALSE(late);
 }
 
@@ -160,7 +173,7 @@ TEST(Work, ThenGetsTheFailureEvenWhenAllHandlesAreGone) {
   std::promise<Failure> seen;
   {
     const WorkSource source;
-    source.work().then([&](const Failure* failure) { seen.set_value(*failure); });
+    Handle(source)->on_done([&](const Failure* failure) { seen.set_value(*failure); });
     source.fail({.code = Code::link_lost, .message = "cable", .rank = 1});
   }
   const Failure failure = seen.get_future().get();
@@ -176,7 +189,7 @@ TEST(Work, ThenRefusesACallbackWhenTooManyWaitForTheirTurn) {
   const Failure failure = failure_of([&] {
     while (true) {
       const WorkSource source;
-      source.work().then([&, gate](const Failure*) {
+      Handle(source)->on_done([&, gate](const Failure*) {
         gate.wait();
         ++called;
       });
@@ -193,23 +206,23 @@ TEST(Work, ThenRefusesACallbackWhenTooManyWaitForTheirTurn) {
 
 TEST(Work, ACallbackThatThrowsHarmsNobody) {
   const WorkSource first, second;
-  first.work().then([](const Failure*) { throw std::runtime_error("a callback's own"); });
-  first.work().then([](const Failure*) { throw 7; });
+  Handle(first)->on_done([](const Failure*) { throw std::runtime_error("a callback's own"); });
+  Handle(first)->on_done([](const Failure*) { throw 7; });
   std::promise<void> called;
-  second.work().then([&](const Failure*) { called.set_value(); });
+  Handle(second)->on_done([&](const Failure*) { called.set_value(); });
   first.complete();
   second.complete();
   called.get_future().wait();
   first.work().wait();
-  first.work().then([](const Failure*) { throw std::runtime_error("also when late"); });
+  Handle(first)->on_done([](const Failure*) { throw std::runtime_error("also when late"); });
 }
 
 class WorkOfGroup : public OnBackend {};
 
-TEST_P(WorkOfGroup, DroppingItLosesNothing) {
+TEST_P(WorkOfGroup, DetachedItLosesNothing) {
   run(2, [](ProcessGroup& group) {
     std::vector<std::int32_t> data(1 << 14, 1);
-    group.all_reduce(data, ReduceOp::sum, {.async = true});
+    group.async().all_reduce(data).detach();
     group.barrier();
     group.shutdown();  // waits for pending ops
     EXPECT_EQ(data, std::vector<std::int32_t>(1 << 14, 2));
@@ -222,8 +235,9 @@ TEST_P(WorkOfGroup, AFailureOfADroppedWorkBreaksTheGroup) {
     if (group.rank() == 0) {
       std::array<float, 2> data{};
       std::promise<void> over;
-      group.all_reduce(data, ReduceOp::sum, {.async = true, .timeout = milliseconds(200)})
-          .then([&](const Failure*) { over.set_value(); });
+      group.async().all_reduce(data, {.timeout = milliseconds(200)}).on_done([&](const Failure*) {
+        over.set_value();
+      });
       over.get_future().wait();
       EXPECT_EQ(code_of([&] { group.barrier(); }), Code::timed_out);
       failed.count_down();
@@ -238,7 +252,7 @@ TEST_P(WorkOfGroup, AsyncErrorsComeFromWait) {
   run(2, [](ProcessGroup& group) {
     group.abort();
     std::array<float, 2> data{};
-    const Work work = group.all_reduce(data, ReduceOp::sum, {.async = true});
+    const Work work = group.async().all_reduce(data);
     EXPECT_EQ(code_of([&] { work.wait(); }), Code::revoked);
     EXPECT_EQ(code_of([&] { work.wait(); }), Code::revoked);
     EXPECT_EQ(work.state(), WorkState::cancelled);
@@ -250,7 +264,7 @@ TEST_P(WorkOfGroup, AWaitWithATimeoutLeavesTheOpGoing) {
   run(2, [&](ProcessGroup& group) {
     std::vector<std::int32_t> data(1000, group.rank() + 1);
     if (group.rank() == 1) waited.wait();
-    const Work work = group.all_reduce(data, ReduceOp::sum, {.async = true});
+    const Work work = group.async().all_reduce(data);
     if (group.rank() == 0) {
       EXPECT_EQ(code_of([&] { work.wait(milliseconds(20)); }), Code::timed_out);
       EXPECT_EQ(work.state(), WorkState::running);
@@ -266,9 +280,9 @@ TEST_P(WorkOfGroup, ACallbackMaySubmitOps) {
   run(2, [](ProcessGroup& group) {
     std::vector<std::int32_t> first(10, 1), second(10, 2);
     std::promise<Work> chained;
-    group.all_reduce(first, ReduceOp::sum, {.async = true}).then([&](const Failure* failure) {
+    group.async().all_reduce(first).on_done([&](const Failure* failure) {
       EXPECT_EQ(failure, nullptr);
-      chained.set_value(group.all_reduce(second, ReduceOp::sum, {.async = true}));
+      chained.set_value(group.async().all_reduce(second));
     });
     chained.get_future().get().wait();
     EXPECT_EQ(first, std::vector<std::int32_t>(10, 2));
@@ -282,7 +296,7 @@ TEST_P(WorkOfGroup, ManyMayBePending) {
     std::vector<std::vector<std::int32_t>> data;
     for (int i = 0; i < kOps; ++i) data.emplace_back(100, i);
     std::vector<Work> works;
-    for (auto& one : data) works.push_back(group.all_reduce(one, ReduceOp::sum, {.async = true}));
+    for (auto& one : data) works.push_back(group.async().all_reduce(one));
     for (int i = kOps - 1; i >= 0; --i) works[static_cast<std::size_t>(i)].wait();
     for (int i = 0; i < kOps; ++i)
       EXPECT_EQ(data[static_cast<std::size_t>(i)], std::vector<std::int32_t>(100, 2 * i));

@@ -5,7 +5,7 @@
 Runs the training programs in PROGRAMS with one model, seed and global batch, in one process, as
 threads, on several ranks, sharded, as a pipeline, over the backends given, and after SIGKILL;
 compares the digests that they print. A run that starts again from nothing ends in the same bits, so
-one that goes on must also say from where, and save no step twice. Without --model a part that takes
+one that resumes must also say from where, and save no step twice. Without --model a part that takes
 a minute. In slices:
 
     ladder.py PROGRAMS --model resnet18 --gloo --only 'DDP, [1-3]' --digest 66157e78ffd27f28
@@ -107,19 +107,19 @@ class Ladder:
         return self.outcome(run, steps)[0]
 
     def digest_of_rest(self, run, steps, folder):
-        """The digest of a run that goes on from the newest checkpoint in `folder`, or what shows
+        """The digest of a run that resumes from the newest checkpoint in `folder`, or what shows
         that it did not: it says so, and every later step that is due is saved, none before it."""
         name = newest(folder)
         missing = -(-steps // SAVE_EVERY) - step_of(name) // SAVE_EVERY
         last = f"{max(map(sequence_of, folder.glob('[0-9]*-step-*'))) + missing:06}-step-{steps}"
         found, text = self.outcome(run, steps, saves(folder))
-        line = f"goes on from {folder}/{name} after step {step_of(name)}"
+        line = f"resumes from {folder}/{name} after step {step_of(name)}"
         if not is_digest(found):
             return found
         if not re.search(rf"^(?:\[0\] )?{re.escape(line)}$", text, re.M):
             return f"does not say '{line}':\n{text[-3000:]}"
         if newest(folder) != last:
-            return f"saved {newest(folder)} last, which going on from {name} is {last}"
+            return f"saved {newest(folder)} last, which resuming from {name} is {last}"
         return found
 
     def report(self, name, found, wanted, began):
@@ -144,7 +144,7 @@ class Ladder:
             self.report(name, self.digest(run, self.steps), self.wanted, began)
 
     def check_resume(self, chance, interrupted, resumed):
-        """Kills a rank at a random moment of a run, and lets another run go on."""
+        """Kills a rank at a random moment of a run, and lets another run resume."""
         if not re.search(self.only, f"{interrupted}, killed, {resumed}"):
             return
         began = time.monotonic()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The ladder must see runs that do not go on from their checkpoint: ladder_test.py PROGRAMS
+"""The ladder must see runs that do not resume from their checkpoint: ladder_test.py PROGRAMS
 
-Each fault is a launcher in c10d-run's place: where a run is to go on, it breaks that, and starts
+Each fault is a launcher in c10d-run's place: where a run is to resume, it breaks that, and starts
 the training program all the same.
 """
 import json
@@ -69,15 +69,15 @@ def start_again(line, _):
 
 
 def start_again_and_deny_it(line, checkpoint):
-    print(f"goes on from {checkpoint} after step {checkpoint.name.split('-')[-1]}", flush=True)
+    print(f"resumes from {checkpoint} after step {checkpoint.name.split('-')[-1]}", flush=True)
     return start_again(line, checkpoint)
 
 
 FAULTS = {  # and how the ladder tells of each
     "none": (as_meant, ""),
-    "the checkpoint is ignored": (start_again, "does not say 'goes on from "),
+    "the checkpoint is ignored": (start_again, "does not say 'resumes from "),
     "the checkpoint is ignored, and the line is printed": (
-        start_again_and_deny_it, r"saved \S+-step-\d+ last, which going on from \S+ is \S+\n"),
+        start_again_and_deny_it, r"saved \S+-step-\d+ last, which resuming from \S+ is \S+\n"),
     "the sampler begins again": (load(without_position), DIGEST),
     "the optimizer begins again": (load(without("optimizer.")), DIGEST),
     "the weights are others": (load(without("model.")), DIGEST),

@@ -20,10 +20,10 @@ class Made {
   Made(OpKind kind, int rank, int root, DType dtype, ReduceOp op, std::size_t count)
       : shards_(kMismatchRanks, count) {
     const std::size_t n = kMismatchRanks;
-    const Tensor whole(output_.data(), count * n, dtype);
-    const Tensor part(output_.data(), count, dtype);
-    const ConstTensor whole_in(input_.data(), count * n, dtype);
-    const ConstTensor part_in(input_.data(), count, dtype);
+    const View whole(output_.data(), count * n, dtype);
+    const View part(output_.data(), count, dtype);
+    const ConstView whole_in(input_.data(), count * n, dtype);
+    const ConstView part_in(input_.data(), count, dtype);
     // clang-format off
     switch (kind) {
       case OpKind::all_reduce: op_ = AllReduce{part, part_in, op}; break;
@@ -53,8 +53,8 @@ class Made {
     sent_[static_cast<std::size_t>(rank)] = kCount;
     shards_.assign(kMismatchRanks, kCount);
     const std::size_t total = count * (kMismatchRanks - 1) + kCount;
-    return AllToAllV{Tensor(output_.data(), kCount * kMismatchRanks, dtype),
-                     ConstTensor(input_.data(), total, dtype), shards_, sent_};
+    return AllToAllV{View(output_.data(), kCount * kMismatchRanks, dtype),
+                     ConstView(input_.data(), total, dtype), shards_, sent_};
   }
 
   std::vector<double> input_ = std::vector<double>(64), output_ = std::vector<double>(64);
@@ -163,8 +163,7 @@ int call_mismatched_with_more_queued(ProcessGroup& world, int rounds) {
       expect_mismatch([&] { group.reduce_scatter(output, input); });
     } else {
       std::vector<Work> queued;
-      for (auto& each : data)
-        queued.push_back(group.all_reduce(each, ReduceOp::sum, {.async = true}));
+      for (auto& each : data) queued.push_back(group.async().all_reduce(each));
       for (Work& work : queued) expect_mismatch([&] { work.wait(); });
     }
     mismatches += all ? 1 : 0;

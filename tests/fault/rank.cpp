@@ -56,17 +56,18 @@ class Server {
       std::size_t count = 0;
       std::int64_t milliseconds = 0;
       words >> count >> milliseconds;
-      CallOptions options{.async = command == "async"};
+      CallOptions options;
       if (milliseconds > 0) options.timeout = std::chrono::milliseconds(milliseconds);
-      op_ = std::thread([this, count, options, loop = command == "loop"] {
-        guarded([&] {
-          say("calling");
-          do {
-            all_reduce(count, options);
-            say("ok");
-          } while (loop);
-        });
-      });
+      op_ =
+          std::thread([this, count, options, loop = command == "loop", async = command == "async"] {
+            guarded([&] {
+              say("calling");
+              do {
+                all_reduce(count, async, options);
+                say("ok");
+              } while (loop);
+            });
+          });
     } else if (command == "recv") {
       int peer = 0;
       words >> peer;
@@ -124,13 +125,16 @@ class Server {
   void make_buffers() {
     while (true) {
       const Buffer<float> buffer = group_.allocate<float>(1000);
-      all_reduce(1000, {});
+      all_reduce(1000, false, {});
     }
   }
 
-  void all_reduce(std::size_t count, const CallOptions& options) {
+  void all_reduce(std::size_t count, bool async, const CallOptions& options) {
     std::vector<float> data(count, static_cast<float>(group_.rank() + 1));
-    group_.all_reduce(data, ReduceOp::sum, options).wait();
+    if (async)
+      group_.async().all_reduce(data, options).wait();
+    else
+      group_.all_reduce(data, options);
     const int sum = group_.size() * (group_.size() + 1) / 2;
     for (const float element : data)
       if (element != static_cast<float>(sum))
@@ -253,7 +257,7 @@ int be_held_on_mpi(const std::string& place, const std::string& output, int vict
     const bool large = trap == "MPI_Iallreduce";
     std::vector<float> data(large ? 1 << 20 : 2, 1);
     if (large) world.all_reduce(data);
-    if (trap == "MPI_Allreduce") world.all_reduce(data, ReduceOp::sum, {.async = true}).wait();
+    if (trap == "MPI_Allreduce") world.async().all_reduce(data).wait();
   } catch (const std::exception& error) {
     say_error(error);
   }

@@ -108,17 +108,17 @@ class Round {
     const std::size_t count = row_.bytes / sizeof(T);
     auto* const input = reinterpret_cast<T*>(input_);
     std::fill_n(input, count, value<T>(rank, op));
-    const ConstTensor in(input_, count, row_.dtype);
-    const Tensor out(output_, count, row_.dtype);
+    const ConstView in(input_, count, row_.dtype);
+    const View out(output_, count, row_.dtype);
     switch (row_.kind) {
       case Kind::send:
       case Kind::isend:
         return message<T>(op, in, out, row_.kind == Kind::isend);
       case Kind::broadcast:
-        group_.submit(Broadcast{rank == 0 ? Tensor(input_, count, row_.dtype) : out, in, 0});
+        group_.submit(Broadcast{rank == 0 ? View(input_, count, row_.dtype) : out, in, 0});
         return rank == 0 ? "" : differs<T>(0, count, value<T>(0, op));
       case Kind::all_gather: {
-        group_.submit(AllGather{Tensor(output_, count * kReuseRanks, row_.dtype), in});
+        group_.submit(AllGather{View(output_, count * kReuseRanks, row_.dtype), in});
         for (int peer = 0; peer < kReuseRanks; ++peer) {
           std::string wrong =
               differs<T>(count * static_cast<std::size_t>(peer), count, value<T>(peer, op));
@@ -137,14 +137,17 @@ class Round {
 
   // Who neither sends nor receives waits for the failure in a message of its own.
   template <class T>
-  std::string message(int op, ConstTensor in, Tensor out, bool async) {
+  std::string message(int op, ConstView in, View out, bool async) {
     const int rank = group_.rank();
     if (rank == 0) {
-      group_.send(in, 1, 0, {.async = async}).wait();
+      async ? group_.isend(in, 1).wait() : group_.send(in, 1);
       return {};
     }
     const int from = rank == 1 ? 0 : 1;
-    group_.recv(out, from, 0, {.async = async}).wait();
+    if (async)
+      group_.irecv(out, from).wait();
+    else
+      group_.recv(out, from);
     return differs<T>(0, out.count, value<T>(from, op));
   }
 

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "c10d/parallel/checkpoint.h"
+#include "c10d/parallel/checkpoint_info.h"
 #include "src/parallel/checkpoint/crc32c.h"
 #include "src/parallel/checkpoint/manifest.h"
 

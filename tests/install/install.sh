@@ -95,8 +95,8 @@ if [[ -x $prefix/bin/c10d-info ]]; then
     if [[ -e $gloo ]]; then # as a disk that is full leaves it
       mv "$gloo" "$work/whole"
       head -c 5000 "$work/whole" >"$gloo"
-      "$prefix/bin/c10d-info" backends --json >"$work/cut" || fail "a module that is cut off"
-      grep -q "libc10d_gloo.so is cut off" "$work/cut" || { cat "$work/cut"; fail "cut off"; }
+      "$prefix/bin/c10d-info" backends --json >"$work/cut" || fail "a truncated module"
+      grep -q "libc10d_gloo.so is truncated" "$work/cut" || { cat "$work/cut"; fail "truncated"; }
       mv "$work/whole" "$gloo"
     fi
     grep -q "no libc10d_gloo.so in $lib/c10d/backends: not installed" "$work/info" ||

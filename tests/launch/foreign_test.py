@@ -3,7 +3,7 @@
 """The programs under launchers that are not ours: foreign_test.py PROGRAMS {srun,torchrun}
 
 `srun` brings up a Slurm of its own, of two nodes that are both this host, in a folder of its own.
-Exits with 77 where the launcher is not installed or does not come up.
+Exits with 77 where the launcher is not installed or does not arrive up.
 """
 import ctypes
 import os
@@ -209,7 +209,7 @@ class Srun(Case):
         while not ready():
             if time.monotonic() > end or any(daemon.poll() is not None for daemon in daemons):
                 said = "\n".join(daemon.log.read_text()[-1000:] for daemon in daemons)
-                raise unittest.SkipTest(f"Slurm does not come up here:\n{said}")
+                raise unittest.SkipTest(f"Slurm does not arrive up here:\n{said}")
             time.sleep(0.05)
 
     def srun(self, *command, **more):

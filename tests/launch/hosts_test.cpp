@@ -12,14 +12,14 @@
 #include <set>
 
 #include "c10d/store.h"
-#include "src/launch/reserve_port.h"
+#include "src/net/reserve_port.h"
 #include "src/net/socket.h"
 #include "tests/launch/process.h"
 #include "tests/temporary_directory.h"
 
 namespace c10d { inline namespace v0 { namespace {
 
-using Words = std::vector<std::string>;
+using Arguments = std::vector<std::string>;
 
 class Hosts : public ::testing::Test {
  protected:
@@ -39,7 +39,7 @@ class Hosts : public ::testing::Test {
     return path;
   }
 
-  Words where(int count, int number) const {
+  Arguments where(int count, int number) const {
     return {"--nnodes",
             std::to_string(count),
             "--node_rank",
@@ -49,8 +49,8 @@ class Hosts : public ::testing::Test {
             std::to_string(port_)};
   }
   // c10d-run as host `number` of `count`.
-  Process& start(int count, int number, const Words& rest, const std::string& token = "token") {
-    Words arguments = where(count, number);
+  Process& start(int count, int number, const Arguments& rest, const std::string& token = "token") {
+    Arguments arguments = where(count, number);
     arguments.insert(arguments.end(), rest.begin(), rest.end());
     hosts_.push_back(std::make_unique<Process>(Process::Options{
         .command = c10d_run(arguments), .environment = {{"C10D_TOKEN_FILE", folder_ / token}}}));
@@ -86,25 +86,25 @@ TEST_F(Hosts, TakeWhatRanksLeaveBehindWithThem) {
 }
 
 TEST_F(Hosts, RanksCountThroughThem) {
-  const Words variables = {C10D_PROBE,
-                           "variables",
-                           "C10D_RANK",
-                           "C10D_WORLD_SIZE",
-                           "LOCAL_RANK",
-                           "LOCAL_WORLD_SIZE",
-                           "RANK",
-                           "GROUP_RANK",
-                           "GROUP_WORLD_SIZE",
-                           "MASTER_ADDR",
-                           "C10D_JOB_ID",
-                           "C10D_STORE",
-                           "TORCHELASTIC_RUN_ID",
-                           "C10D_TOKEN_FILE",
-                           "C10D_GLOO_INTERFACE"};
+  const Arguments variables = {C10D_PROBE,
+                               "variables",
+                               "C10D_RANK",
+                               "C10D_WORLD_SIZE",
+                               "LOCAL_RANK",
+                               "LOCAL_WORLD_SIZE",
+                               "RANK",
+                               "GROUP_RANK",
+                               "GROUP_WORLD_SIZE",
+                               "MASTER_ADDR",
+                               "C10D_JOB_ID",
+                               "C10D_STORE",
+                               "TORCHELASTIC_RUN_ID",
+                               "C10D_TOKEN_FILE",
+                               "C10D_GLOO_INTERFACE"};
   const auto with = [&](const char* ranks) {
-    Words words = {"-n", ranks, "--rdzv-id=digits"};
-    words.insert(words.end(), variables.begin(), variables.end());
-    return words;
+    Arguments arguments = {"-n", ranks, "--rdzv-id=digits"};
+    arguments.insert(arguments.end(), variables.begin(), variables.end());
+    return arguments;
   };
   // The last first: host 0 may come late.
   Process& last = start(3, 2, with("1"));
@@ -162,7 +162,7 @@ TEST_F(Hosts, LogsAreByTheRankOfTheJob) {
 }
 
 TEST_F(Hosts, AFailureEndsAllOfThem) {
-  const Words failing = {"-n", "2", C10D_PROBE, "fail", "2", "exit", "7"};
+  const Arguments failing = {"-n", "2", C10D_PROBE, "fail", "2", "exit", "7"};
   Process& zero = start(3, 0, failing);
   Process& one = start(3, 1, failing);
   Process& two = start(3, 2, failing);
@@ -248,7 +248,7 @@ TEST_F(Hosts, AStoppedLauncherIsNoticed) {
   kill(hosts_[1]->pid(), SIGSTOP);
   EXPECT_EQ(hosts_[0]->wait(), 1);
   EXPECT_TRUE(contains(hosts_[0]->err(), "c10d-run: host 1 (pid ")) << hosts_[0]->err();
-  EXPECT_TRUE(contains(hosts_[0]->err(), "gave no sign of life for") ||
+  EXPECT_TRUE(contains(hosts_[0]->err(), "sent no heartbeat for") ||
               contains(hosts_[0]->err(), "is gone"))
       << hosts_[0]->err();
 }
@@ -266,7 +266,7 @@ TEST_F(Hosts, OneThatNeverComesIsNamed) {
   Process& zero = start(3, 0, {"--rdzv-conf", "join_timeout=1", "true"});
   Process& one = start(3, 1, {"--rdzv-conf", "join_timeout=1", "true"});
   EXPECT_EQ(zero.wait(), 1);
-  EXPECT_TRUE(contains(zero.err(), "of 3 hosts these did not come within 1 s: ")) << zero.err();
+  EXPECT_TRUE(contains(zero.err(), "of 3 hosts these did not arrive within 1 s: ")) << zero.err();
   EXPECT_EQ(one.wait(), 1);
   hosts_.clear();
   Process& alone = start(2, 1, {"--rdzv-conf=join_timeout=1", "true"});
@@ -297,7 +297,7 @@ TEST_F(Hosts, TwoHosts0AreToldToAll) {
   for (const auto& host : hosts_)
     EXPECT_TRUE(contains(host->err(), "two launchers are host 0: pid ") ||
                 contains(host->err(), "in use by another process") ||
-                contains(host->err(), "did not come within 20 s: 1"))
+                contains(host->err(), "did not arrive within 20 s: 1"))
         << host->err();
 }
 
@@ -338,11 +338,11 @@ TEST_F(Hosts, AProgramThatCannotBeStartedIsToldToAll) {
 TEST_F(Hosts, ATooShortSilenceIsRefused) {
   Process& zero = start(2, 0, {"--rdzv-conf=join_timeout=9,silence=2", "true"});
   EXPECT_EQ(zero.wait(), 2);
-  EXPECT_TRUE(contains(zero.err(), "a silence of less than 3 s tells nothing")) << zero.err();
+  EXPECT_TRUE(contains(zero.err(), "a silence of less than 3 s says nothing")) << zero.err();
 }
 
 TEST_F(Hosts, WithoutASecretNothingStarts) {
-  Words arguments = where(2, 0);
+  Arguments arguments = where(2, 0);
   arguments.push_back("true");
   const Ended ended = run_ranks(arguments, {{"C10D_TOKEN_FILE", ""}});
   EXPECT_EQ(ended.code, 2);

@@ -178,7 +178,7 @@ class Search {
         machine_.problem = "thread " + std::to_string(i) + " waits for ever";
   }
 
-  // From the ends backwards: which states do not come to one?
+  // From the ends backwards: which states do not arrive to one?
   void report_endless() {
     std::sort(ways_.begin(), ways_.end());
     std::vector<std::uint32_t> reached;

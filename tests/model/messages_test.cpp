@@ -225,16 +225,16 @@ bool take_block(SharedBlock& block, std::uint64_t key, const Fault& fault, bool 
     give_up();
     for (auto& target : block.targets) target.store(0, std::memory_order_seq_cst);
     block.share.close();
-    const auto over = [&] { return block.share.over(key, block.kChunks); };
-    if (!fault.no_exit_sync && !spin_until(over)) return false;
+    const auto sender_done = [&] { return block.share.sender_done(key, block.kChunks); };
+    if (!fault.no_exit_sync && !spin_until(sender_done)) return false;
     for (auto& cell : block.output)
       if (!stopped()) cell = 77;
     return true;
   }
   for (std::size_t chunk; !stopped() && (chunk = block.share.take_first()) != kNoChunk;)
     if (!stopped()) block.output[chunk] = 10 * key + chunk;
-  const auto over = [&] { return block.share.over(key, block.kChunks); };
-  if (!fault.no_exit_sync && !await_mail(block.mailbox[1], over)) return false;
+  const auto sender_done = [&] { return block.share.sender_done(key, block.kChunks); };
+  if (!fault.no_exit_sync && !await_mail(block.mailbox[1], sender_done)) return false;
   if (block.share.refused(key, block.kChunks))
     for (std::size_t chunk = block.share.taken(); chunk < block.kChunks && !stopped(); ++chunk)
       block.output[chunk] = 10 * key + chunk;

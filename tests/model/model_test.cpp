@@ -20,110 +20,111 @@ void expect_datum(const Cell<std::uint64_t>& cell, std::uint64_t expected) {
 }
 
 // Staged before the entry, read after it, the next op at once: no wait at the end of any.
-bool one_shot(ModelRound& round, std::uint32_t epoch) {
+bool one_shot(ModelCollective& collective, std::uint32_t epoch) {
   const auto slot_of = [&](int rank) -> auto& {
-    return round.slot(native::place_of(rank, round.size(), epoch), 0);
+    return collective.slot(native::place_of(rank, collective.size(), epoch), 0);
   };
-  slot_of(round.rank()) = datum(round.rank(), epoch);
-  if (!round.enter()) return false;
-  for (int i = 1; i < round.size(); ++i)
-    expect_datum(slot_of(round.peer(i)), datum(round.peer(i), epoch));
+  slot_of(collective.rank()) = datum(collective.rank(), epoch);
+  if (!collective.enter()) return false;
+  for (int i = 1; i < collective.size(); ++i)
+    expect_datum(slot_of(collective.peer(i)), datum(collective.peer(i), epoch));
   return true;
 }
 
 // More steps than slots, as in src/backends/native/collectives/staged_steps.h; from all to all, or
 // from one root.
-bool in_steps(ModelRound& round, std::uint32_t epoch, std::size_t steps, int root) {
-  const bool every = root == ModelRound::kEveryRank;
+bool in_steps(ModelCollective& collective, std::uint32_t epoch, std::size_t steps, int root) {
+  const bool every = root == ModelCollective::kEveryRank;
   const Flow flow{.steps = steps,
-                  .stages = every || round.rank() == root,
-                  .takes = every || round.rank() != root};
+                  .stages = every || collective.rank() == root,
+                  .takes = every || collective.rank() != root};
   const auto stage = [&](std::size_t step) {
-    round.slot(round.rank(), step) = datum(round.rank(), epoch, step);
+    collective.slot(collective.rank(), step) = datum(collective.rank(), epoch, step);
   };
   const auto take = [&](std::size_t step) {
-    for (int i = 1; i < round.size(); ++i) {
-      const int peer = round.peer(i);
+    for (int i = 1; i < collective.size(); ++i) {
+      const int peer = collective.peer(i);
       if (!every && peer != root) continue;
-      if (!round.await_staged(peer, step)) return false;
-      expect_datum(round.slot(peer, step), datum(peer, epoch, step));
+      if (!collective.await_staged(peer, step)) return false;
+      expect_datum(collective.slot(peer, step), datum(peer, epoch, step));
     }
     return true;
   };
-  return native::run_steps(round, flow, stage, take);
+  return native::run_steps(collective, flow, stage, take);
 }
 
 // As native::two_shot(): each rank reduces a slice of the next one's slot where it lies; some ranks
 // collect, from their own slots, or all of them from all.
-bool two_shots(ModelRound& round, std::uint32_t epoch, std::size_t steps, int root,
+bool two_shots(ModelCollective& collective, std::uint32_t epoch, std::size_t steps, int root,
                bool shared = false, const Fault& fault = {}) {
-  round.use_slots(kMostSlots);
+  collective.use_slots(kMostSlots);
   constexpr std::uint64_t kReduced = 100'000;
   const auto stage = [&](std::size_t step) {
-    round.slot(round.rank(), step) = datum(round.rank(), epoch, step);
+    collective.slot(collective.rank(), step) = datum(collective.rank(), epoch, step);
   };
   const auto reduce = [&](std::size_t step) {
-    const int next = round.peer(1);
-    auto& slot = round.slot(next, step);
+    const int next = collective.peer(1);
+    auto& slot = collective.slot(next, step);
     expect_datum(slot, datum(next, epoch, step));
     slot = kReduced + datum(next, epoch, step);
   };
   const auto collect = [&](std::size_t step) {
-    for (int i = 0; i < (shared ? round.size() : 1); ++i)
-      expect_datum(round.slot(round.peer(i), step), kReduced + datum(round.peer(i), epoch, step));
+    for (int i = 0; i < (shared ? collective.size() : 1); ++i)
+      expect_datum(collective.slot(collective.peer(i), step),
+                   kReduced + datum(collective.peer(i), epoch, step));
   };
-  const bool collects = root == ModelRound::kEveryRank || root == round.rank();
-  return native::run_two_shots(round, steps, collects, shared && !fault.frees_early, stage, reduce,
-                               collect);
+  const bool collects = root == ModelCollective::kEveryRank || root == collective.rank();
+  return native::run_two_shots(collective, steps, collects, shared && !fault.frees_early, stage,
+                               reduce, collect);
 }
 
 // As native::exchange(): each of two ranks takes out of the other's slot, then puts in its own.
-bool exchanged(ModelRound& round, std::uint32_t epoch) {
+bool exchanged(ModelCollective& collective, std::uint32_t epoch) {
   constexpr std::size_t kSteps = 5;
   const auto slot_of = [&](int rank, std::size_t step) -> auto& {
-    const int place = native::place_of(rank, round.size(), epoch);
-    return round.slot(native::exchange_place(place, step, kModelSlots), step);
+    const int place = native::place_of(rank, collective.size(), epoch);
+    return collective.slot(native::exchange_place(place, step, kModelSlots), step);
   };
   const auto stage = [&](std::size_t step) {
-    slot_of(round.rank(), step) = datum(round.rank(), epoch, step);
+    slot_of(collective.rank(), step) = datum(collective.rank(), epoch, step);
   };
   const auto take = [&](std::size_t step) {
-    auto& slot = slot_of(round.peer(1), step);
-    expect_datum(slot, datum(round.peer(1), epoch, step));
+    auto& slot = slot_of(collective.peer(1), step);
+    expect_datum(slot, datum(collective.peer(1), epoch, step));
     const std::size_t next = step + kModelSlots;
-    if (next < kSteps) slot = datum(round.rank(), epoch, next);
+    if (next < kSteps) slot = datum(collective.rank(), epoch, next);
   };
-  return native::run_exchange(round, kSteps, kModelSlots, stage, take);
+  return native::run_exchange(collective, kSteps, kModelSlots, stage, take);
 }
 
 // Registered memory: everybody reads all inputs and writes all outputs, then uses both again.
-bool direct(ModelRound& round, std::uint32_t epoch, const Fault& fault) {
-  Lines& own = round.lines(round.rank());
-  own.input = datum(round.rank(), epoch);
-  if (!round.enter()) return false;
-  round.be_direct();
-  const int next = round.peer(1);
-  expect_datum(round.lines(next).input, datum(next, epoch));
-  round.lines(next).output = datum(next, epoch);
-  round.publish(&Progress::reduced, 1);
-  if (!fault.no_exit_sync && !round.await_all(&Progress::reduced, 1)) return false;
-  expect_datum(own.output, datum(round.rank(), epoch));
+bool direct(ModelCollective& collective, std::uint32_t epoch, const Fault& fault) {
+  Lines& own = collective.lines(collective.rank());
+  own.input = datum(collective.rank(), epoch);
+  if (!collective.enter()) return false;
+  collective.be_direct();
+  const int next = collective.peer(1);
+  expect_datum(collective.lines(next).input, datum(next, epoch));
+  collective.lines(next).output = datum(next, epoch);
+  collective.publish(&Progress::reduced, 1);
+  if (!fault.no_exit_sync && !collective.await_all(&Progress::reduced, 1)) return false;
+  expect_datum(own.output, datum(collective.rank(), epoch));
   return true;
 }
 
-// The same, when rank 1 gives up in the middle: see Round::finish().
-bool abandoned(ModelRound& round, std::uint32_t epoch, const Fault& fault) {
-  const bool entered = round.enter();
-  if (round.rank() == 1) {
+// The same, when rank 1 gives up in the middle: see Collective::finish().
+bool abandoned(ModelCollective& collective, std::uint32_t epoch, const Fault& fault) {
+  const bool entered = collective.enter();
+  if (collective.rank() == 1) {
     give_up();
-    round.publish(&Progress::consumed, 1);
-    const auto is_out = [&] { return round.lines(0).consumed.passed(epoch, 1); };
+    collective.publish(&Progress::consumed, 1);
+    const auto is_out = [&] { return collective.lines(0).consumed.passed(epoch, 1); };
     if (!fault.no_exit_sync && !spin_until(is_out)) return false;
-    if (!stopped()) round.lines(1).output = datum(1, epoch);
+    if (!stopped()) collective.lines(1).output = datum(1, epoch);
     return true;
   }
-  if (entered && !broken() && !stopped()) round.lines(1).output = datum(0, epoch);
-  round.publish(&Progress::consumed, 1);
+  if (entered && !broken() && !stopped()) collective.lines(1).output = datum(0, epoch);
+  collective.publish(&Progress::consumed, 1);
   return entered;
 }
 
@@ -133,9 +134,9 @@ Verdict run(Settings settings, const Fault& fault, std::uint32_t epochs, Op op) 
   return explore(settings, [&](int rank) {
     for (std::uint32_t i = 0; i < epochs; ++i) {
       if (begin() == Part::over) continue;
-      ModelRound round(lines, rank, kEpoch + i, fault);
-      if (!op(round, kEpoch + i)) return false;
-      round.finish();
+      ModelCollective collective(lines, rank, kEpoch + i, fault);
+      if (!op(collective, kEpoch + i)) return false;
+      collective.finish();
       end();
     }
     return true;
@@ -165,8 +166,9 @@ TEST_P(Model, OneShotNeedsNoWaitAtTheEnd) { expect_whole(run(sleepless(), {}, 5,
 // Three ranks of which one may die: see ARootRunsAhead.
 TEST_P(Model, StepsUseSlotsAgain) {
   const bool many = ranks() == 3 && GetParam().deaths != 0;
-  expect_whole(run(sleepless(), {}, ranks() == 2 ? 2 : 1, [&](auto& round, auto epoch) {
-    return in_steps(round, epoch, ranks() == 2 ? 4 : 3, many ? 1 : ModelRound::kEveryRank);
+  expect_whole(run(sleepless(), {}, ranks() == 2 ? 2 : 1, [&](auto& collective, auto epoch) {
+    return in_steps(collective, epoch, ranks() == 2 ? 4 : 3,
+                    many ? 1 : ModelCollective::kEveryRank);
   }));
 }
 
@@ -174,9 +176,9 @@ TEST_P(Model, SlicesAreReducedWhereTheyLie) {
   const bool two = ranks() == 2;
   const bool deaths = GetParam().deaths != 0;
   const std::size_t steps = two ? (deaths ? 4 : 5) : (deaths ? 1 : 2);
-  for (const int root : {ModelRound::kEveryRank, 0})
-    expect_whole(run(sleepless(), {}, two && !deaths ? 2 : 1, [&](auto& round, auto epoch) {
-      return two_shots(round, epoch, steps, root);
+  for (const int root : {ModelCollective::kEveryRank, 0})
+    expect_whole(run(sleepless(), {}, two && !deaths ? 2 : 1, [&](auto& collective, auto epoch) {
+      return two_shots(collective, epoch, steps, root);
     }));
 }
 
@@ -184,20 +186,20 @@ TEST_P(Model, SlicesAreCollectedFromSharedSlots) {
   const bool two = ranks() == 2;
   const bool deaths = GetParam().deaths != 0;
   const std::size_t steps = two ? (deaths ? 4 : 5) : (deaths ? 1 : 2);
-  expect_whole(run(sleepless(), {}, two && !deaths ? 2 : 1, [&](auto& round, auto epoch) {
-    return two_shots(round, epoch, steps, ModelRound::kEveryRank, true);
+  expect_whole(run(sleepless(), {}, two && !deaths ? 2 : 1, [&](auto& collective, auto epoch) {
+    return two_shots(collective, epoch, steps, ModelCollective::kEveryRank, true);
   }));
 }
 
 TEST_P(Model, ARootRunsAhead) {
-  expect_whole(run(sleepless(), {}, 3, [&](auto& round, auto epoch) {
-    return epoch == kEpoch + 1 ? one_shot(round, epoch) : in_steps(round, epoch, 3, 0);
+  expect_whole(run(sleepless(), {}, 3, [&](auto& collective, auto epoch) {
+    return epoch == kEpoch + 1 ? one_shot(collective, epoch) : in_steps(collective, epoch, 3, 0);
   }));
 }
 
 TEST_P(Model, RegisteredMemoryIsFreeAfterTheExit) {
-  expect_whole(
-      run(sleepless(), {}, 3, [](auto& round, auto epoch) { return direct(round, epoch, {}); }));
+  expect_whole(run(sleepless(), {}, 3,
+                   [](auto& collective, auto epoch) { return direct(collective, epoch, {}); }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Model,
@@ -214,9 +216,9 @@ TEST(Exchange, NeedsNoWaitForFreeSlots) {
                              Turns{{false, false, true}}, Turns{{false, true, true}}})
     for (const int deaths : {0, 1}) {
       const Verdict verdict =
-          run({.deaths = deaths, .sleeps = false}, {}, 3, [&](auto& round, auto epoch) {
-            return turns.exchanged[epoch - kEpoch] ? exchanged(round, epoch)
-                                                   : one_shot(round, epoch);
+          run({.deaths = deaths, .sleeps = false}, {}, 3, [&](auto& collective, auto epoch) {
+            return turns.exchanged[epoch - kEpoch] ? exchanged(collective, epoch)
+                                                   : one_shot(collective, epoch);
           });
       EXPECT_EQ(verdict.problem, "");
       EXPECT_GT(verdict.states, 50u);
@@ -226,7 +228,7 @@ TEST(Exchange, NeedsNoWaitForFreeSlots) {
 TEST(GivingUp, LeavesNobodyWhoWritesBehind) {
   const auto run_abandoned = [](const Fault& fault) {
     return run({.gives_up = true, .sleeps = false}, fault, 1,
-               [&](auto& round, auto epoch) { return abandoned(round, epoch, fault); });
+               [&](auto& collective, auto epoch) { return abandoned(collective, epoch, fault); });
   };
   const Verdict whole = run_abandoned({});
   EXPECT_EQ(whole.problem, "");
@@ -246,8 +248,8 @@ TEST(Doorbell, NoWakeUpIsLost) {
 }
 
 // Flags of steps are rung for by the next slow wait, or at the end.
-bool two_steps(ModelRound& round, std::uint32_t epoch) {
-  return in_steps(round, epoch, 2, ModelRound::kEveryRank);
+bool two_steps(ModelCollective& collective, std::uint32_t epoch) {
+  return in_steps(collective, epoch, 2, ModelCollective::kEveryRank);
 }
 
 TEST(Doorbell, NoWakeUpOfAStepIsLost) {
@@ -265,9 +267,9 @@ TEST(Mutant, ADroppedReleaseIsARace) {
 
 TEST(Mutant, AMissingExitSyncIsARace) {
   const Fault fault{.no_exit_sync = true};
-  expect_found(
-      run({}, fault, 2, [&](auto& round, auto epoch) { return direct(round, epoch, fault); }),
-      "cell");
+  expect_found(run({}, fault, 2,
+                   [&](auto& collective, auto epoch) { return direct(collective, epoch, fault); }),
+               "cell");
 }
 
 TEST(Mutant, OneParityIsARace) {
@@ -282,24 +284,26 @@ TEST(Mutant, WaitingForOneCpuOnlyReadsOldEntries) {
 
 TEST(Mutant, OneSlotTooFewIsARace) {
   expect_found(run({}, {.missing_slots = 1}, 1,
-                   [](auto& round, auto epoch) {
-                     return in_steps(round, epoch, 3, ModelRound::kEveryRank);
+                   [](auto& collective, auto epoch) {
+                     return in_steps(collective, epoch, 3, ModelCollective::kEveryRank);
                    }),
                "while");
 }
 
 TEST(Mutant, TwoSlotsAreTooFewForSlices) {
-  for (const int root : {ModelRound::kEveryRank, 0})
-    expect_found(run({}, {.missing_slots = 1}, 1,
-                     [&](auto& round, auto epoch) { return two_shots(round, epoch, 4, root); }),
-                 "reads cell");
+  for (const int root : {ModelCollective::kEveryRank, 0})
+    expect_found(
+        run({}, {.missing_slots = 1}, 1,
+            [&](auto& collective, auto epoch) { return two_shots(collective, epoch, 4, root); }),
+        "reads cell");
 }
 
 TEST(Mutant, ASharedSlotIsNotFreeOnceItIsReduced) {
   const Fault fault{.frees_early = true};
   expect_found(run({.sleeps = false}, fault, 1,
-                   [&](auto& round, auto epoch) {
-                     return two_shots(round, epoch, 5, ModelRound::kEveryRank, true, fault);
+                   [&](auto& collective, auto epoch) {
+                     return two_shots(collective, epoch, 5, ModelCollective::kEveryRank, true,
+                                      fault);
                    }),
                "while");
 }

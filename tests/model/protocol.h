@@ -92,13 +92,13 @@ bool spin_until(Ready ready) {
   return !stopped();
 }
 
-// native::Round in the model: the same calls in the same order around the same flags. Bells are
-// rung late, as with a CPU per rank: that is the harder case.
-class ModelRound {
+// native::Collective in the model: the same calls in the same order around the same flags.
+// Doorbells are rung late, as with a CPU per rank: that is the harder case.
+class ModelCollective {
  public:
   static constexpr int kEveryRank = -1;
 
-  ModelRound(std::vector<Lines>& lines, int rank, std::uint32_t epoch, const Fault& fault)
+  ModelCollective(std::vector<Lines>& lines, int rank, std::uint32_t epoch, const Fault& fault)
       : lines_(lines), rank_(rank), epoch_(epoch), fault_(fault) {}
 
   int rank() const { return rank_; }
@@ -123,22 +123,22 @@ class ModelRound {
     ring();
     return entered_ = true;
   }
-  using Word = Progress::Steps Progress::*;
-  void publish(Word word, std::size_t steps) {
-    at(rank_, word).publish(epoch_, steps);
+  using Counter = Progress::Steps Progress::*;
+  void publish(Counter counter, std::size_t steps) {
+    at(rank_, counter).publish(epoch_, steps);
     if (direct_)
       ring();
     else
-      unrung_ = true;
+      ring_pending_ = true;
   }
   void finish() {
-    if (unrung_ && !fault_.no_last_ring) ring();
+    if (ring_pending_ && !fault_.no_last_ring) ring();
   }
-  bool await(int peer, Word word, std::size_t steps) {
-    return await(peer, [&] { return at(peer, word).passed(epoch_, steps); });
+  bool await(int peer, Counter counter, std::size_t steps) {
+    return await(peer, [&] { return at(peer, counter).passed(epoch_, steps); });
   }
-  bool await_all(Word word, std::size_t steps) {
-    return await_peers([&](int rank) { return at(rank, word).passed(epoch_, steps); });
+  bool await_all(Counter counter, std::size_t steps) {
+    return await_peers([&](int rank) { return at(rank, counter).passed(epoch_, steps); });
   }
   bool await_staged(int peer, std::size_t step) {
     return step == 0 || await(peer, &Progress::staged, step + 1);
@@ -148,10 +148,10 @@ class ModelRound {
   }
   void be_direct() { direct_ = true; }
   void use_slots(std::size_t slots) { slots_ = slots; }
-  bool await_free(std::size_t step, int reader, Word word = &Progress::consumed) {
+  bool await_free(std::size_t step, int reader, Counter counter = &Progress::consumed) {
     const std::size_t steps = steps_before_reuse(step, slots_);
     if (steps == 0 || reader == rank_) return true;
-    return reader == kEveryRank ? await_all(word, steps) : await(reader, word, steps);
+    return reader == kEveryRank ? await_all(counter, steps) : await(reader, counter, steps);
   }
   template <class Ready>
   bool await(int peer, Ready ready) {
@@ -172,11 +172,11 @@ class ModelRound {
 
  private:
   unsigned parity() const { return fault_.one_parity ? 0 : parity_of(epoch_); }
-  BasicSteps<Memory>& at(int rank, Word word) const {
+  BasicSteps<Memory>& at(int rank, Counter counter) const {
     Lines& of = lines(rank);
-    return word == &Progress::staged    ? of.staged
-           : word == &Progress::reduced ? of.reduced
-                                        : of.consumed;
+    return counter == &Progress::staged    ? of.staged
+           : counter == &Progress::reduced ? of.reduced
+                                           : of.consumed;
   }
   void ring() {
     if (!sleeps() || fault_.no_ring || begin() == Part::over) return;
@@ -191,7 +191,7 @@ class ModelRound {
   std::size_t slots_ = kModelSlots;
   bool entered_ = false;
   bool direct_ = false;
-  bool unrung_ = false;
+  bool ring_pending_ = false;
 };
 
 }  // namespace c10d::model

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "src/base/hash.h"
 #include "tests/model/clock.h"
 
 // Where the explorer's threads and their memory are between two steps.
@@ -54,8 +55,7 @@ struct State {
 class Hash {
  public:
   void add(std::uint64_t value) {
-    low_ = (low_ ^ value) * 0x9e3779b97f4a7c15u;
-    low_ ^= low_ >> 29;
+    low_ = mix(low_, value);
     high_ = (high_ + value) * 0xbf58476d1ce4e5b9u;
     high_ ^= high_ >> 32;
   }

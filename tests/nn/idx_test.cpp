@@ -65,7 +65,7 @@ TEST(Idx, HostileHeadersAreRefusedBeforeMemoryIsTaken) {
   EXPECT_NE(with(3, 0).find("begins with"), std::string::npos);
   EXPECT_NE(with(3, 5).find("begins with"), std::string::npos);
   EXPECT_NE(with(4, 0xff).find("larger than 1 GiB"), std::string::npos);
-  EXPECT_NE(with(7, 3).find("says 9 elements and holds 6"), std::string::npos);
+  EXPECT_NE(with(7, 3).find("a header for 9 elements, and holds 6"), std::string::npos);
   EXPECT_NE(with(7, 0).find("dimension of 0"), std::string::npos);
   Bytes longer = kTwoByThree;
   longer.push_back(0);
@@ -204,7 +204,7 @@ TEST(Data, WhatIsMissingOrDoesNotBelongTogetherIsNamed) {
   write("train-labels-idx1-ubyte", {0, 0, 8, 1, 0, 0, 0, 2, 1, 1});
   EXPECT_NE(error_of([&] { load_data(folder); }).find("do not belong together"), std::string::npos);
   write("train-labels-idx1-ubyte", {0, 0, 8, 1, 0, 0, 0, 1, 10});
-  EXPECT_NE(error_of([&] { load_data(folder); }).find("label 10 of train is no digit"),
+  EXPECT_NE(error_of([&] { load_data(folder); }).find("label 10 of train is not a digit"),
             std::string::npos);
   write("train-labels-idx1-ubyte", {0, 0, 8, 1, 0, 0, 0, 1, 1});
   write("t10k-images-idx3-ubyte", {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2, 9, 9});

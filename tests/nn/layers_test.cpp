@@ -185,7 +185,7 @@ TEST_F(Layers, BatchNormMayBeTheFirstOfANet) {
   }
   net.forward(0, 1, 0, 1);
   net.set_diff(0, 0, diff.data());
-  net.backward(0, 1, gradients);
+  net.backward(gradients);
   for (std::size_t i = 0; i < parameters.size(); ++i)
     expect_near({gradients.at[i].data(), gradients.at[i].data() + kChannels}, alone.gradients[i],
                 model.parameters[i].name);

@@ -397,10 +397,10 @@ class Training(unittest.TestCase):
                 (["--model", "gpt"], "model gpt takes text"),
                 (["--optimizer", "adam"], "--optimizer"),
                 (["--batch-size", "0"], "--batch-size"),
-                (["--lr", "nan"], "nan is no learning rate"),
-                (["--lr", "-0.1"], "-0.1 is no learning rate"),
-                (["--lr", "1e50"], "1e50 is no learning rate"),  # infinite as a float
-                (["--seed", "-1"], "-1 is no seed"),
+                (["--lr", "nan"], "nan is not a learning rate"),
+                (["--lr", "-0.1"], "-0.1 is not a learning rate"),
+                (["--lr", "1e50"], "1e50 is not a learning rate"),  # infinite as a float
+                (["--seed", "-1"], "-1 is not a seed"),
                 (QUICK + ["--trace", "/nonexistent/t"], "--trace /nonexistent/t: cannot be"),
                 (QUICK + ["--lr", "1e30", "--optimizer", "sgd"], "try less than --lr 1e+30"),
                 (["--colour"], "--colour")):
@@ -447,7 +447,7 @@ class Training(unittest.TestCase):
                     ("--batch-size", "16", "global batch: rank 0 has 64, rank 1 has 32;"),
                     ("--data", data[1], "training samples of --data: rank 0 has 256 of [1, 8, "
                      "8], rank 1 has 192 of [1, 8, 8];"),
-                    ("--data", data[2], "training samples of --data differ: ranks 1 have not")):
+                    ("--data", data[2], "training samples of --data differ: ranks 1 do not")):
                 ended = two_ranks("train_ddp", common, {option: value})
                 self.assertEqual(ended.returncode, 1, option)
                 self.assertIn(expected, ended.stderr)

@@ -377,38 +377,38 @@ TEST(CheckpointDamage, HostileManifestsAreRefusedOnEveryRank) {
   contract::run_ranks("native", 2, [&](ProcessGroup& group) {
     const std::string deep(1000, '['), deepest(1'000'000, '[');
     const std::vector<std::array<std::string, 3>> cases = {
-        {"\"rank-00000.safetensors\"", "\"../rank-00000.safetensors\"", "no name of a shard"},
-        {"\"rank-00000.safetensors\"", "\"rank-00000.safetensors/\"", "no name of a shard"},
-        {"\"rank-00000.safetensors\"", "\"/etc/passwd\"", "no name of a shard"},
-        {"\"rank-00000.safetensors\"", "\"\"", "no name of a shard"},
+        {"\"rank-00000.safetensors\"", "\"../rank-00000.safetensors\"", "not the name of a shard"},
+        {"\"rank-00000.safetensors\"", "\"rank-00000.safetensors/\"", "not the name of a shard"},
+        {"\"rank-00000.safetensors\"", "\"/etc/passwd\"", "not the name of a shard"},
+        {"\"rank-00000.safetensors\"", "\"\"", "not the name of a shard"},
         {"\"file\": \"rank-00000.safetensors\"", "\"file\": \"rank-00001.safetensors\"",
          "not listed"},
-        {"\"count\": 10", "\"count\": 11", "\"count\" is no integer from 0 to 10"},
+        {"\"count\": 10", "\"count\": 11", "\"count\" is not an integer from 0 to 10"},
         {"\"count\": 10", "\"count\": 9", "parts for 9 of 10"},
         {"\"count\": 10", "\"count\": 0", "a part of 0 bytes"},
-        {"\"count\": 10", "\"count\": -1", "no integer"},
-        {"\"count\": 10", "\"count\": 1e1", "1e1 is no integer"},
+        {"\"count\": 10", "\"count\": -1", "not an integer"},
+        {"\"count\": 10", "\"count\": 1e1", "1e1 is not a 64-bit integer"},
         {"\"count\": 10", "\"count\": 1e999", "JSON"},
         {"\"count\": 10", "\"count\": NaN", "JSON"},
-        {"\"count\": 10", "\"count\": 18446744073709551616", "no integer of 64 bits"},
+        {"\"count\": 10", "\"count\": 18446744073709551616", "not a 64-bit integer"},
         {"\"count\": 10", "\"count\": null", "null"},
-        {"\"count\": 10", "\"count\": 10, \"count\": 10", "stands twice"},
+        {"\"count\": 10", "\"count\": 10, \"count\": 10", "occurs twice"},
         {"\"count\": 10", "\"count\": " + deep, "levels"},
         {"\"count\": 10", "\"count\": " + deepest, "levels"},
-        {"\"offset\": 0", "\"offset\": 1", "no integer from 0 to 0"},
-        {"\"offset\": 0", "\"offset\": 18446744073709551615", "no integer from 0 to"},
+        {"\"offset\": 0", "\"offset\": 1", "not an integer from 0 to 0"},
+        {"\"offset\": 0", "\"offset\": 18446744073709551615", "not an integer from 0 to"},
         {"\"begin\": ", "\"begin\": 1", "are not data of"},
         {"\"begin\": ", "\"begin\": 1844674407370955", "are not data of"},
         {"\"header_bytes\": ", "\"header_bytes\": 9", "longer than the file"},
-        {"\"header_bytes\": ", "\"header_bytes\": 99999999", "no integer from 0 to"},
+        {"\"header_bytes\": ", "\"header_bytes\": 99999999", "not an integer from 0 to"},
         {"\"bytes\": ", "\"bytes\": 9", "belong to no tensor"},
         {"\"version\": 1", "\"version\": 2", "of version 2"},
         {"\"format\": \"c10d-checkpoint\"", "\"format\": \"x\"", "is not c10d-checkpoint"},
         {"\"tensors\"", "\"tensor\"", "\"tensors\" is missing"},
-        {"\"F32\"", "\"F33\"", "no dtype"},
+        {"\"F32\"", "\"F33\"", "not a dtype"},
         {"   2,\n    5", "   5,\n    2", "weights is f32 [2, 5]"},
         {"   2,\n    5", "   4294967296,\n    4294967296,\n 4294967296", "larger than memory"},
-        {"\"name\": \"weights\"", "\"name\": \"step\"", "stands twice"},
+        {"\"name\": \"weights\"", "\"name\": \"step\"", "is listed twice"},
     };
     for (const auto& [from, to, why] : cases) {
       std::string changed = body;
@@ -472,7 +472,8 @@ TEST(CheckpointDamage, NothingLeadsOutOfTheDirectory) {
       EXPECT_NE(refusal(group, directory.path(), file).find("is a link"), std::string::npos);
       fs::remove(file);
       fs::create_directory(file);
-      EXPECT_NE(refusal(group, directory.path(), file).find("no regular file"), std::string::npos);
+      EXPECT_NE(refusal(group, directory.path(), file).find("not a regular file"),
+                std::string::npos);
       fs::remove(file);
       fs::rename(directory / "elsewhere", file);
     }

@@ -162,7 +162,7 @@ TEST(Checkpoint, WhatAllRanksHoldIsWrittenByRank0Alone) {
 TEST(Checkpoint, TheLastOnesStayInTheOrderInWhichTheyCame) {
   const TemporaryDirectory directory;
   run(2, [&](ProcessGroup& group) {
-    // Step 30 belongs to a history that was given up: the run goes on from 10.
+    // Step 30 belongs to a history that was given up: the run resumes from 10.
     for (const std::uint64_t step : {10, 20, 30, 15, 30})
       save(group, directory.path(), full(Split::cut, group, step).snapshot, {.keep = 3});
     expect_loads(group, directory.path(), Split::replicated, 30);

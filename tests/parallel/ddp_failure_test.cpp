@@ -98,7 +98,7 @@ TEST_P(DdpFailureOn, ReadyMissing) {
     reducer.finish();
   };
   one_is_wrong(*this, mistake,
-               HasSubstr("parameters without a gradient on rank 1 in step 2: a; mark"));
+               HasSubstr("parameters without a gradient on rank 1 in step 2: a; call"));
 }
 
 TEST_P(DdpFailureOn, ReadyOutsideOfAStep) {
@@ -106,7 +106,8 @@ TEST_P(DdpFailureOn, ReadyOutsideOfAStep) {
     reducer.mark_ready(0);
     right_step(reducer);
   };
-  one_is_wrong(*this, mistake, HasSubstr("parameter 0 (a) was marked ready outside of begin()"));
+  one_is_wrong(*this, mistake,
+               HasSubstr("parameter 0 (a) was marked ready outside of begin_step()"));
 }
 
 TEST_P(DdpFailureOn, BeginTwice) {
@@ -114,17 +115,17 @@ TEST_P(DdpFailureOn, BeginTwice) {
     reducer.begin_step({.samples = 1});
     reducer.begin_step({.samples = 1});
   };
-  one_is_wrong(*this, mistake, HasSubstr("begin() by rank 1 in step 2, which lacks finish()"));
+  one_is_wrong(*this, mistake, HasSubstr("begin_step() on rank 1 in step 2, before finish()"));
 }
 
 TEST_P(DdpFailureOn, FinishWithoutBegin) {
   const auto mistake = [](Reducer& reducer) { reducer.finish(); };
-  one_is_wrong(*this, mistake, HasSubstr("finish() without begin() by rank 1"));
+  one_is_wrong(*this, mistake, HasSubstr("finish() without begin_step() on rank 1"));
 }
 
 TEST_P(DdpFailureOn, NegativeSamples) {
   const auto mistake = [](Reducer& reducer) { reducer.begin_step({.samples = -4}); };
-  one_is_wrong(*this, mistake, HasSubstr("begin() with -4 samples by rank 1"));
+  one_is_wrong(*this, mistake, HasSubstr("begin_step() with -4 samples on rank 1"));
 }
 
 // Each rank hears of its own mistake first.
@@ -138,7 +139,7 @@ TEST_P(DdpFailureOn, MissingOnAllRanks) {
     const Heard heard = heard_from([&] { reducer.finish(); });
     EXPECT_TRUE(heard.own_mistake);
     EXPECT_THAT(heard.text,
-                HasSubstr("on rank " + std::to_string(group.rank()) + " in step 1: b; mark"));
+                HasSubstr("on rank " + std::to_string(group.rank()) + " in step 1: b; call"));
   });
 }
 
@@ -227,7 +228,7 @@ TEST_P(DdpFailureOn, DestroyedInTheMiddleOfAStep) {
   });
 }
 
-// Rank 0, whose order of buckets the next begin() takes, has left: that begin() fails on the
+// Rank 0, whose order of buckets the next begin_step() takes, has left: that call fails on the
 // others, and so do all calls after it, finish() too. That is no mistake of theirs: the caller's
 // group goes on.
 TEST_P(DdpFailureOn, BeginThatFailsIsTheCauseOfAllThatFollows) {

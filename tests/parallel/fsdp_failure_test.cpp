@@ -98,7 +98,7 @@ TEST_P(ShardedFailure, GroupsThatMakeNoGridAreRefused) {
   run(4, [](ProcessGroup& world) {
     ProcessGroup group = world.split(world.rank() / 2);
     ProcessGroup replicas = world.split(world.rank() == 0 || world.rank() == 3 ? 0 : 1);
-    EXPECT_THROW(Fsdp(group, even_units({1}), {}, &replicas), DistError);
+    EXPECT_THROW(Fsdp(group, even_units({1}), {}, replicas), DistError);
     world.barrier();
   });
 }

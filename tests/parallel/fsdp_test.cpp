@@ -81,7 +81,7 @@ const std::vector<float>& trained_alone() {
 // A trainer: the engine, the state of its optimizer, and where each unit begins among all elements.
 class Trainer {
  public:
-  Trainer(ProcessGroup& group, FsdpOptions options, ProcessGroup* replicas = nullptr)
+  Trainer(const ProcessGroup& group, FsdpOptions options, const ProcessGroup& replicas = {})
       : fsdp(group, toy_units(), options, replicas) {
     std::size_t first = 0;
     for (std::size_t unit = 0; unit < fsdp.units().size(); ++unit) {
@@ -115,7 +115,7 @@ class Trainer {
   std::vector<float> weights() {
     std::vector<float> all;
     for (std::size_t unit = 0; unit < fsdp.units().size(); ++unit) {
-      const Tensor arena = fsdp.unshard(unit);
+      const View arena = fsdp.unshard(unit);
       const auto* values = static_cast<const float*>(arena.data);
       all.insert(all.end(), values, values + arena.count);
       fsdp.reshard(unit);
@@ -142,7 +142,7 @@ class Trainer {
 
  private:
   void backward(std::size_t unit, std::int64_t number) {
-    const Tensor arena = fsdp.unshard(unit);
+    const View arena = fsdp.unshard(unit);
     const auto* weights = static_cast<const float*>(arena.data);
     for (int shard = fsdp.owned().first; shard < fsdp.owned().last; ++shard) {
       const auto gradient = fsdp.next_gradient(unit);
@@ -213,7 +213,7 @@ TEST_P(Sharded, HybridsGiveTheBitsOfOneProcess) {
     run(2 * parts, [&](ProcessGroup& world) {
       Mesh mesh(world, {{"replicate", 2}, {"shard", parts}});
       for (const Sharding& sharding : {kZero1, kZero3}) {
-        Trainer trainer(mesh.sub("shard"), reproducible(sharding), &mesh.sub("replicate"));
+        Trainer trainer(mesh.sub("shard"), reproducible(sharding), mesh.sub("replicate"));
         expect_trained(trainer, norms);
       }
       world.barrier();
@@ -222,7 +222,7 @@ TEST_P(Sharded, HybridsGiveTheBitsOfOneProcess) {
   EXPECT_EQ(norms.different(), 1u);
 }
 
-TEST_P(Sharded, ACheckpointGoesOnAtAnotherNumberOfRanksAndStage) {
+TEST_P(Sharded, ACheckpointResumesAtAnotherNumberOfRanksAndStage) {
   const TemporaryDirectory directory;
   run(3, [&](ProcessGroup& group) {
     Trainer trainer(group, reproducible(kZero3, 100'000));
@@ -314,13 +314,13 @@ TEST_P(Sharded, Bf16TravelsAndTheMastersStayWhole) {
       fsdp.assign(0, values);
       for (float& value : fsdp.shard(0)) value += 1;
       fsdp.sync_parameters();
-      const Tensor arena = fsdp.unshard(0);
+      const View arena = fsdp.unshard(0);
       ASSERT_EQ(arena.dtype, DType::bf16);
       for (std::size_t i = 0; i < values.size(); ++i) {
         // 2 + i / 2^16 below 2.2: bf16 has steps of 2^-6 there, and rounds half to even.
         const float steps = std::nearbyint(static_cast<float>(i) / 1024);
         const float expected = 2 + steps / 64;
-        ASSERT_EQ(static_cast<const BFloat16*>(arena.data)[i].bits,
+        ASSERT_EQ(static_cast<const BFloat16*>(arena.data)[i].bits(),
                   std::bit_cast<std::uint32_t>(expected) >> 16)
             << i;
       }
@@ -382,7 +382,7 @@ TEST_P(Sharded, GradientsMayTravelAsBf16) {
     });
   run(4, [&](ProcessGroup& world) {
     Mesh mesh(world, {{"replicate", 2}, {"shard", 2}});
-    Fsdp fsdp(mesh.sub("shard"), toy_units(), {.reduce = DType::bf16}, &mesh.sub("replicate"));
+    Fsdp fsdp(mesh.sub("shard"), toy_units(), {.reduce = DType::bf16}, mesh.sub("replicate"));
     expect_sums(fsdp, world.rank(), 4);
   });
 }

@@ -370,7 +370,7 @@ TEST(Stages, HoldNoTiedWeightUnlessTheySaySo) {
 
 struct OddlyTied : ToyStage {
   OddlyTied(int stage, std::size_t count) : ToyStage(stage, {{0, 1}}, 5), values(count) {}
-  Tensor tied_gradient(std::string_view) override { return std::span(values); }
+  View tied_gradient(std::string_view) override { return std::span(values); }
   std::vector<float> values;
 };
 
@@ -419,7 +419,7 @@ TEST_P(PipelineOn, RanksThatDisagreeAreToldBeforeTheFirstStep) {
       }
       contract::expect_usable(group);
     };
-    expect_refused({}, "stage 1 on rank 1, but rank 1 lacks it");
+    expect_refused({}, "stage 1 on rank 1, but rank 1 was not given it");
     ToyStage extra(0, model.edges(), model.columns);
     auto both = own.pointers();
     both[0] = &extra;

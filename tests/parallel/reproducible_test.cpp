@@ -186,9 +186,9 @@ TEST(Shards, DivideRoundsOnce) {
   // By the nearest f32, where that is not the divisor.
   expect_quotients<float>(16777217);
   expect_quotients<double>(16777217);
-  std::vector<BFloat16> halves{{0x4040}};  // 3
+  std::vector<BFloat16> halves{BFloat16(3.0f)};
   divide(halves, 2);
-  EXPECT_EQ(halves[0].bits, 0x3fc0);  // 1.5
+  EXPECT_EQ(halves[0].bits(), 0x3fc0);  // 1.5
   std::vector<std::int32_t> whole{1};
   EXPECT_THROW(divide(whole, 2), InvalidArgument);
   divide(whole, 1);
@@ -336,7 +336,7 @@ TEST_P(TreeSumOn, SumsInPlace) {
       ShardAccumulator sums = accumulated(16, tree_sum.owned(), kCount);
       const auto partials = sums.partials();
       sums.reset();
-      const Tensor out = sums.next();  // the memory of partials[0]
+      const View out = sums.next();  // the memory of partials[0]
       ASSERT_EQ(out.data, partials[0].data);
       tree_sum.all_reduce(out, partials);
       EXPECT_TRUE(same_bits({static_cast<const float*>(out.data), kCount}, expected));
@@ -356,9 +356,9 @@ TEST_P(TreeSumOn, LongSumsGoPieceByPiece) {
     TreeSum tree_sum(group, 16);
     const ShardAccumulator sums = accumulated(16, tree_sum.owned(), kCount);
     std::vector<std::vector<float>> values;
-    for (const ConstTensor& partial : sums.partials())
+    for (const ConstView& partial : sums.partials())
       values.push_back(repeated({static_cast<const float*>(partial.data), kCount}));
-    const std::vector<ConstTensor> partials(values.begin(), values.end());
+    const std::vector<ConstView> partials(values.begin(), values.end());
     tree_sum.all_reduce(values[0], partials);
     EXPECT_TRUE(same_bits(values[0], expected));
   });
@@ -377,11 +377,11 @@ TEST_P(TreeSumOn, SumsWhatLiesInMemoryOfTheGroup) {
       std::vector<float> elsewhere(kMost * kCount), apart(kCount);
       for (int round = 0; round < 3; ++round) {
         const ShardAccumulator sums = accumulated(16, tree_sum.owned(), kCount);
-        std::vector<ConstTensor> partials;
+        std::vector<ConstView> partials;
         ASSERT_LE(sums.partials().size(), kMost);
         float* to = round == 2 && group.rank() == 1 ? elsewhere.data() : begin;
-        Tensor out = round == 0 ? Tensor(apart) : Tensor(to, kCount, DType::f32);
-        for (const ConstTensor& partial : sums.partials()) {
+        View out = round == 0 ? View(apart) : View(to, kCount, DType::f32);
+        for (const ConstView& partial : sums.partials()) {
           std::memcpy(to, partial.data, partial.bytes());
           partials.emplace_back(to, kCount, DType::f32);
           to += kCount;
@@ -443,7 +443,7 @@ TEST_P(TreeSumOn, ArgumentsAreCheckedBeforeAnythingIsSent) {
     TreeSum tree_sum(group, 4);
     std::vector<float> out(3);
     const std::vector<float> value(3, 1.0f), longer(4, 1.0f);
-    const ConstTensor right(value), wrong(longer);
+    const ConstView right(value), wrong(longer);
     EXPECT_THROW(tree_sum.all_reduce(out, {}), InvalidArgument);
     EXPECT_THROW(tree_sum.all_reduce(out, {&wrong, 1}), InvalidArgument);
     const std::vector<std::size_t> counts{1, 1};

@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "c10d/parallel/checkpoint.h"
+#include "c10d/parallel/checkpoint_info.h"
 #include "tests/temporary_directory.h"
 
 namespace c10d::parallel { namespace {
@@ -118,14 +118,14 @@ TEST(Safetensors, HostileHeadersAreRefused) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "{"},
       {" {}", "{"},
-      {"{\"t\":", "no JSON"},
-      {"{} {}", "no JSON"},
+      {"{\"t\":", "not JSON"},
+      {"{} {}", "not JSON"},
       {"[]", "{"},
       {"{\"t\":[]}", "object"},
       {one(R"({"dtype":"F32","shape":[1]})"), "data_offsets"},
       {one(R"({"dtype":"F31","shape":[1],"data_offsets":[0,4]})"), "F31"},
       {one(R"({"dtype":"F32","shape":[-1],"data_offsets":[0,4]})"), "extent"},
-      {one(R"({"dtype":"F32","shape":[1.0],"data_offsets":[0,4]})"), "1.0 is no integer"},
+      {one(R"({"dtype":"F32","shape":[1.0],"data_offsets":[0,4]})"), "1.0 is not a 64-bit integer"},
       {one(R"({"dtype":"F32","shape":[1e999],"data_offsets":[0,4]})"), "JSON"},
       {one(R"({"dtype":"F32","shape":[NaN],"data_offsets":[0,4]})"), "JSON"},
       {one(R"({"dtype":"F32","shape":[18446744073709551616],"data_offsets":[0,4]})"), "integer"},
@@ -143,7 +143,7 @@ TEST(Safetensors, HostileHeadersAreRefused) {
        "ends at"},
       {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
        R"("a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})",
-       "stands twice"},
+       "occurs twice"},
       {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
        R"("b":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})",
        "ends at"},
@@ -154,15 +154,15 @@ TEST(Safetensors, HostileHeadersAreRefused) {
        R"("b":{"dtype":"U8","shape":[2],"data_offsets":[4,6]}})",
        "begins at byte"},
       {one(R"({"dtype":"U8","shape":[4],"data_offsets":[4,8]})"), "begins at byte"},
-      {one(R"({"dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4]})"), "stands twice"},
+      {one(R"({"dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4]})"), "occurs twice"},
       {one(R"({"dtype":"U8","shape":[4],"data_offsets":[0,4,4]})"), "two integers"},
       {one(R"({"dtype":"U8","shape":[4],"data_offsets":[-4,0]})"), "two integers"},
       {one(R"({"dtype":"U8","shape":4,"data_offsets":[0,4]})"), "array"},
-      {R"({"__metadata__":{},"__metadata__":{}})", "stands twice"},
-      {R"({"__metadata__":{"k":"1","k":"2"}})", "stands twice"},
+      {R"({"__metadata__":{},"__metadata__":{}})", "occurs twice"},
+      {R"({"__metadata__":{"k":"1","k":"2"}})", "occurs twice"},
       {"{}", "4 bytes after"},
       {R"({"__metadata__":{"k":1},"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
-       "no string"},
+       "not a string"},
       {R"({"__metadata__":null})", "null"},
       {one("[[[[[[[[[[]]]]]]]]]]"), "8 levels"},
       {"{\"t\":" + std::string(1'000'000, '['), "8 levels"},

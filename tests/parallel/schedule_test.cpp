@@ -223,9 +223,9 @@ TEST(Schedule, InAWrongOrderIsRefused) {
   expect_stuck("0F0,0F1,0B1,0B0\n", {"0B1", "in order"});
   expect_stuck("0F0,0F1,0I0,0I1,0W1,0W0\n", {"0W1", "in order"});
   expect_stuck("0F0,1F0,1B0,0B0\n1REDUCE_GRAD\n",
-               {"1REDUCE_GRAD is on rank 1", "stage 1 lives on rank 0"});
+               {"1REDUCE_GRAD is on rank 1", "stage 1 belongs to rank 0"});
   expect_stuck("0F0,0B0,0I0,0W0\n", {"0B0 and 0I0"});
-  expect_stuck("0F0,0SEND_F0,0B0\n", {"0SEND_F0 has no place"});
+  expect_stuck("0F0,0SEND_F0,0B0\n", {"0SEND_F0 is not expected here"});
   expect_stuck("0F0,2F0\n", {"1F0 is missing"});
   expect_stuck("", {"no forward"});
 }

@@ -67,7 +67,7 @@ class ToyStage : public Stage {
     if (on_reduce) on_reduce();
   }
 
-  Tensor tied_gradient(std::string_view) override { return std::span(gradient_); }
+  View tied_gradient(std::string_view) override { return std::span(gradient_); }
 
   void learn() {
     for (std::size_t j = 0; j < weight_.size(); ++j) {

@@ -28,7 +28,7 @@ LIBRARY = ["c10d/", "src/base/", "src/net/", "src/sync/", "src/store/", "src/rec
 NATIVE = [f"src/backends/native/{floor}/" for floor in
           ("plan", "memory", "team", "collectives", "p2p")]
 BENCH = [f"bench/{floor}/" for floor in
-         ("model", "text", "measure", "analyse", "report", "run", "commands", "cli")]
+         ("model", "text", "measure", "rank", "analyse", "report", "run", "commands", "cli")]
 TRAINING = [f"examples/training/{floor}" for floor in ("nn/", "trainer/", "")]
 
 
@@ -46,16 +46,16 @@ BACKEND = [*up_to(LIBRARY, "src/sync/"), "kernels/", "src/backends/common/"]
 # of what stands between the quotes; "@" is the file's own folder.
 INCLUDE_RULES = [
     (r"include/c10d/", ["c10d/"]),
-    (r"kernels/", ["c10d/tensor.h", "c10d/collective.h", "c10d/export.h", "kernels/"]),
+    (r"kernels/", ["c10d/view.h", "c10d/collective.h", "c10d/export.h", "kernels/"]),
     *house(LIBRARY[1:], ["c10d/"]),
     *house(NATIVE, BACKEND),
     (r"src/backends/[^/]+$", [*up_to(LIBRARY, "src/group/"), "src/backends/module.h",
                               "src/backends/native/native.h"]),
     (r"src/backends/", [*BACKEND, "@"]),
-    (r"src/parallel/", ["c10d/", "kernels/", "src/parallel/common/", "@"]),
+    (r"src/parallel/", ["c10d/", "src/base/hash.h", "kernels/", "src/parallel/common/", "@"]),
     (r"tools/", [*LIBRARY, "src/backends/native/native.h", "@"]),
     (r"bench/micro/", ["c10d/", "src/", "kernels/", "bench/micro/"]),
-    *house(BENCH, ["c10d/"]),
+    *house(BENCH, ["c10d/", "src/base/"]),
     *house(TRAINING, ["c10d/"]),
     (r"(bench/peers|examples)/", ["c10d/", "@"]),
     (r"tests/parallel/", ["c10d/", "src/parallel/", "tests/contract/", "tests/parallel/",

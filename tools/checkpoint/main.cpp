@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "c10d/parallel/checkpoint.h"
+#include "c10d/parallel/checkpoint_info.h"
 #include "src/launch/line_output.h"
 
 namespace c10d { inline namespace v0 { namespace {

@@ -52,7 +52,7 @@ int info(int argc, char** argv) {
       "  c10d-info --env                 every variable that is read, with value and meaning\n"
       "  c10d-info --json | jq .host     the same for programs\n"
       "  c10d-info --pid 4711            where the ranks of a running or hanging job are\n"
-      "\nA capability is yes, comp (composed of other ops of the library below) or - (with the "
+      "\nA capability is yes, comp (composed of other ops of the wrapped library) or - (with the "
       "reason).");
   std::vector<std::string> sections;
   std::vector<pid_t> processes;

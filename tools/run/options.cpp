@@ -26,7 +26,7 @@ namespace {
 constexpr const char* kUsageLine = "c10d-run [options] PROGRAM [arguments of the program]";
 constexpr const char* kDescription =
     "Starts ranks of a program on this host, waits for them, and leaves none behind.\n"
-    "Of several hosts, each runs it for its own.";
+    "On several hosts, run it on each.";
 constexpr const char* kFooter = R"(Examples:
   c10d-run -n 4 ./train --epochs 3        four ranks; each line of output is "[rank] line"
   c10d-run -n auto train.py               one rank per CPU; a .py file runs under python3 -u
@@ -39,10 +39,10 @@ constexpr const char* kFooter = R"(Examples:
 
 Each rank finds in its environment C10D_RANK, C10D_WORLD_SIZE, C10D_STORE, ..., and what torchrun
 sets (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...). When one fails, the others get
-SIGTERM, then SIGKILL, unless --max-failures lets them go on; the first failure is reported.
+SIGTERM, then SIGKILL, unless --max-failures lets them continue; the first failure is reported.
 
 Exit status: 0; the code of the first rank that failed, or 128 + signal; 2 for a mistake in this
-command line or a program that cannot be started; 1 when c10d-run itself cannot go on.
+command line or a program that cannot be started; 1 when c10d-run itself fails.
 c10d-info lists every environment variable. More: docs/launching.md.)";
 
 // As text: what they mean is settled after the environment had its say.
@@ -78,11 +78,11 @@ void add_own(CLI::App& app, Raw& raw) {
                  "seconds from SIGTERM to SIGKILL once a rank has failed (5)")
       ->type_name("S")
       ->check(CLI::Range(0.0, 86400.0).description(""));
-  app.add_option("--max-restarts", raw.max_restarts, "start all ranks again so often (0)")
+  app.add_option("--max-restarts", raw.max_restarts, "how many times to restart all ranks (0)")
       ->type_name("K")
       ->check(CLI::Range(0, 1000000).description(""));
   app.add_option("--max-failures", raw.max_failures,
-                 "ranks that may fail while the others go on without them (0)")
+                 "ranks that may fail while the others continue (0)")
       ->type_name("K")
       ->check(CLI::Range(0, 1000000).description(""));
   app.add_flag("--no-prefix", raw.no_prefix, "lines as they are, without \"[rank] \"");

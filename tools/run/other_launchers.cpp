@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/base/host.h"
-#include "src/launch/reserve_port.h"
+#include "src/net/reserve_port.h"
 #include "src/net/socket.h"
 #include "src/net/token.h"
 #include "tools/run/args.h"
@@ -18,68 +18,72 @@
 namespace c10d { inline namespace v0 {
 namespace {
 
-using Words = std::vector<std::string>;
+using Arguments = std::vector<std::string>;
 
-void append(Words& to, const Words& words) { to.insert(to.end(), words.begin(), words.end()); }
+void append(Arguments& to, const Arguments& arguments) {
+  to.insert(to.end(), arguments.begin(), arguments.end());
+}
 
 // The user's own variables, without what c10d-run adds for itself. Ranks that these launchers start
 // on one host find each other without an address.
-Words variables(const RunOptions& options) {
-  Words words;
+Arguments variables(const RunOptions& options) {
+  Arguments arguments;
   for (const auto& [name, value] : options.environment)
     if (name != "ROLE_NAME" && !name.starts_with("TORCHELASTIC_"))
-      words.push_back(name + '=' + value);
-  return words;
+      arguments.push_back(name + '=' + value);
+  return arguments;
 }
 
 // For launchers that hand their own environment on.
-Words within_variables(const RunOptions& options) {
-  Words words = variables(options);
-  if (!words.empty()) words.insert(words.begin(), "env");
-  return words;
+Arguments within_variables(const RunOptions& options) {
+  Arguments arguments = variables(options);
+  if (!arguments.empty()) arguments.insert(arguments.begin(), "env");
+  return arguments;
 }
 
-Words srun(const RunOptions& options) {
-  Words words = within_variables(options);
-  append(words, {"srun", "--nodes=1", fmt::format("--ntasks={}", options.ranks),
-                 "--kill-on-bad-exit=1", "--export=ALL"});
-  if (options.prefix) words.push_back("--label");
-  append(words, options.command);
-  return words;
+Arguments srun(const RunOptions& options) {
+  Arguments arguments = within_variables(options);
+  append(arguments, {"srun", "--nodes=1", fmt::format("--ntasks={}", options.ranks),
+                     "--kill-on-bad-exit=1", "--export=ALL"});
+  if (options.prefix) arguments.push_back("--label");
+  append(arguments, options.command);
+  return arguments;
 }
 
-Words mpirun(const RunOptions& options) {
-  Words words = {"mpirun", "-n", std::to_string(options.ranks), "--bind-to", "none"};
-  if (options.ranks > allowed_cpus()) words.push_back("--oversubscribe");
-  if (options.prefix) words.push_back("--tag-output");
-  for (const std::string& variable : variables(options)) append(words, {"-x", variable});
-  append(words, options.command);
-  return words;
+Arguments mpirun(const RunOptions& options) {
+  Arguments arguments = {"mpirun", "-n", std::to_string(options.ranks), "--bind-to", "none"};
+  if (options.ranks > allowed_cpus()) arguments.push_back("--oversubscribe");
+  if (options.prefix) arguments.push_back("--tag-output");
+  for (const std::string& variable : variables(options)) append(arguments, {"-x", variable});
+  append(arguments, options.command);
+  return arguments;
 }
 
 // With the underscores that every release of torchrun knows.
-Words torchrun(const RunOptions& options) {
-  Words words = within_variables(options);
-  append(words, {"torchrun", "--standalone", fmt::format("--nproc_per_node={}", options.ranks)});
+Arguments torchrun(const RunOptions& options) {
+  Arguments arguments = within_variables(options);
+  append(arguments,
+         {"torchrun", "--standalone", fmt::format("--nproc_per_node={}", options.ranks)});
   if (options.max_restarts > 0)
-    words.push_back(fmt::format("--max_restarts={}", options.max_restarts));
+    arguments.push_back(fmt::format("--max_restarts={}", options.max_restarts));
   if (!options.is_python) {
-    words.push_back("--no_python");
-    append(words, options.command);
+    arguments.push_back("--no_python");
+    append(arguments, options.command);
   } else {  // torchrun adds the interpreter itself
-    append(words, Words(options.command.begin() + 2, options.command.end()));
+    append(arguments, Arguments(options.command.begin() + 2, options.command.end()));
   }
-  return words;
+  return arguments;
 }
 
 }  // namespace
 
 std::string equivalent_line(const RunOptions& options) {
-  const Words words = options.print_for == "srun"     ? srun(options)
-                      : options.print_for == "mpirun" ? mpirun(options)
-                                                      : torchrun(options);
+  const Arguments arguments = options.print_for == "srun"     ? srun(options)
+                              : options.print_for == "mpirun" ? mpirun(options)
+                                                              : torchrun(options);
   std::string line;
-  for (const std::string& word : words) line += (line.empty() ? "" : " ") + quoted(word);
+  for (const std::string& argument : arguments)
+    line += (line.empty() ? "" : " ") + quoted(argument);
   return line;
 }
 
@@ -97,13 +101,13 @@ void become_mpirun(const RunOptions& options) {
     setenv("MASTER_PORT", std::to_string(hold_port().second).c_str(), 1);
   setenv("C10D_JOB_ID", ("c10d-" + to_hex(random_bytes(8))).c_str(), 1);
 
-  Words words = {"mpirun", "-n", std::to_string(options.ranks)};
-  append(words, options.command);
+  Arguments arguments = {"mpirun", "-n", std::to_string(options.ranks)};
+  append(arguments, options.command);
   std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
+  for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   execvp(argv[0], argv.data());
-  throw std::runtime_error(fmt::format("cannot start {}: {}", words[0], error_text(errno)));
+  throw std::runtime_error(fmt::format("cannot start {}: {}", arguments[0], error_text(errno)));
 }
 
 }}  // namespace c10d::v0

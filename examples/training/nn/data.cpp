@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "examples/training/nn/data.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <stdexcept>
 
 #include "c10d/parallel/philox.h"
+#include "examples/training/nn/errors.h"
 #include "examples/training/nn/idx.h"
 
 namespace nn {
@@ -25,12 +23,8 @@ void DataSet::copy_samples(std::span<const std::int64_t> numbers, float* to,
   }
 }
 
-namespace {
-
-// Pixels become (pixel / 255 - mean) / deviation with MNIST's figures, as is the custom.
+// Pixels become (pixel / 255 - mean) / deviation, with the mean and deviation of MNIST.
 constexpr float kMean = 0.1307F, kDeviation = 0.3081F;
-
-}  // namespace
 
 void DataSet::shift(std::span<float> image, std::int64_t down, std::int64_t right) const {
   const std::int64_t height = sample[1], width = sample[2];
@@ -52,8 +46,7 @@ DataSet read_images(const std::string& folder, const std::string& part) {
   const Idx images = read_idx(folder + "/" + part + "-images-idx3-ubyte");
   const Idx labels = read_idx(folder + "/" + part + "-labels-idx1-ubyte");
   if (images.shape.size() != 3 || labels.shape.size() != 1 || images.shape[0] != labels.shape[0])
-    throw std::runtime_error(
-        fmt::format("{}: images and labels of {} do not belong together", folder, part));
+    throw_runtime("{}: images and labels of {} do not belong together", folder, part);
   DataSet set;
   set.sample = {1, images.shape[1], images.shape[2]};
   set.classes = 10;
@@ -64,7 +57,7 @@ DataSet read_images(const std::string& folder, const std::string& part) {
     set.values.push_back((static_cast<float>(pixel) / 255 - kMean) / kDeviation);
   for (const std::uint8_t label : labels.data) {
     if (label >= set.classes)
-      throw std::runtime_error(fmt::format("{}: label {} of {} is no digit", folder, label, part));
+      throw_runtime("{}: label {} of {} is not a digit", folder, label, part);
     set.labels.push_back(label);
   }
   return set;
@@ -104,7 +97,7 @@ DataSet text_of(const std::string& text) {
 
 std::string content_of(const std::filesystem::path& path) {
   std::ifstream file(path);
-  if (!file) throw std::runtime_error(fmt::format("{}: cannot be read", path.string()));
+  if (!file) throw_runtime("{}: cannot be read", path.string());
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
@@ -122,8 +115,7 @@ std::string documentation() {
 Data train_and_test(const std::string& text, const std::string& what) {
   const std::size_t cut = text.size() / 10 * 9;
   if (cut < 1000)
-    throw std::runtime_error(
-        fmt::format("--data {}: {} bytes of text are too few; give 1,200", what, text.size()));
+    throw_runtime("--data {}: {} bytes of text are too few; give 1,200", what, text.size());
   return {text_of(text.substr(0, cut)), text_of(text.substr(cut))};
 }
 
@@ -135,15 +127,14 @@ Data load_data(const std::string& what) {
   if (std::filesystem::is_regular_file(what)) return train_and_test(content_of(what), what);
   const std::string folder = what == "digits" ? C10D_EXAMPLES_DATA : what;
   if (!std::filesystem::is_directory(folder))
-    throw std::runtime_error(fmt::format(
+    throw_runtime(
         "--data {}: no such folder or file; there are digits, text, random, a file of text, or a "
         "folder with MNIST's files (tools/get_mnist fetches them)",
-        what));
+        what);
   Data data{read_images(folder, "train"), read_images(folder, "t10k")};
   if (data.train.sample != data.test.sample)
-    throw std::runtime_error(fmt::format("{}: images of train are {}, those of t10k are {}", folder,
-                                         fmt::join(data.train.sample, "x"),
-                                         fmt::join(data.test.sample, "x")));
+    throw_runtime("{}: images of train are {}, those of t10k are {}", folder,
+                  fmt::join(data.train.sample, "x"), fmt::join(data.test.sample, "x"));
   return data;
 }
 

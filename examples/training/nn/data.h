@@ -25,7 +25,8 @@ class DataSet {
   void copy_samples(std::span<const std::int64_t> numbers, float* to,
                     std::int32_t* labels_to) const;
 
-  // Moves an image by so many pixels, fewer than it has; what comes in is background.
+  // Moves an image by these numbers of pixels, less than its height and width. The pixels that
+  // come in are background.
   void shift(std::span<float> image, std::int64_t down, std::int64_t right) const;
 };
 

@@ -12,16 +12,20 @@ const auto kFlagsOfBatchNorm =
     dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
 constexpr float kEpsilon = 1e-5F;
 
+constexpr int kWholeImage = 0;  // the kernel of a pooling over height and width
+
 class PoolPlan final : public Plan {
  public:
-  PoolPlan(dnnl::algorithm algorithm, const Dims& window, int stride, int padding,
-           const Layout& from, bool training) {
+  PoolPlan(dnnl::algorithm algorithm, int kernel, int stride, int padding, const Layout& from,
+           bool training) {
     input = from;
-    if (from.shape.size() != 4) throw std::invalid_argument("pooling takes [n, c, h, w]");
+    if (from.shape.size() != 4) throw_invalid("pooling takes [n, c, h, w]");
+    const Dims window =
+        kernel == kWholeImage ? Dims{from.shape[2], from.shape[3]} : Dims{kernel, kernel};
     const Dims to{from.samples(), from.shape[1],
                   (from.shape[2] + 2 * padding - window[0]) / stride + 1,
                   (from.shape[3] + 2 * padding - window[1]) / stride + 1};
-    if (to[2] < 1 || to[3] < 1) throw std::invalid_argument("pooling of an image that small");
+    if (to[2] < 1 || to[3] < 1) throw_invalid("the image is too small for this pooling");
     const Desc x = desc_of(from);
     const Desc y = desc_of(to, Tag::any);
     const Dims strides{stride, stride};
@@ -83,7 +87,7 @@ class BatchNormPlan final : public Plan {
  public:
   BatchNormPlan(bool relu, const Layout& from, bool training) {
     input = output = from;
-    if (from.shape.size() != 4) throw std::invalid_argument("batch_norm takes [n, c, h, w]");
+    if (from.shape.size() != 4) throw_invalid("batch_norm takes [n, c, h, w]");
     channels_ = static_cast<std::size_t>(from.shape[1]);
     room_ = (channels_ + 15) / 16 * 16;
     statistic_ = desc_of({from.shape[1]}, Tag::a);
@@ -208,18 +212,12 @@ class EltwisePlan final : public Plan {
 }  // namespace
 
 Layer max_pool(int kernel, int stride, int padding) {
-  return {{}, [=](const Layout& from, bool training) -> std::unique_ptr<Plan> {
-            return std::make_unique<PoolPlan>(dnnl::algorithm::pooling_max, Dims{kernel, kernel},
-                                              stride, padding, from, training);
-          }};
+  return {{}, plan_maker<PoolPlan>(dnnl::algorithm::pooling_max, kernel, stride, padding)};
 }
 
 Layer average_pool() {
-  return {{}, [](const Layout& from, bool training) -> std::unique_ptr<Plan> {
-            return std::make_unique<PoolPlan>(dnnl::algorithm::pooling_avg_exclude_padding,
-                                              Dims{from.shape.at(2), from.shape.at(3)}, 1, 0, from,
-                                              training);
-          }};
+  return {{},
+          plan_maker<PoolPlan>(dnnl::algorithm::pooling_avg_exclude_padding, kWholeImage, 1, 0)};
 }
 
 Layer batch_norm(int channels, bool relu) {
@@ -227,22 +225,12 @@ Layer batch_norm(int channels, bool relu) {
            {"bias", {channels}, Rule::bias, 0, 0},
            {"running_mean", {channels}, Rule::statistic, 0, 0},
            {"running_var", {channels}, Rule::statistic, 0, 1}},
-          [relu](const Layout& from, bool training) -> std::unique_ptr<Plan> {
-            return std::make_unique<BatchNormPlan>(relu, from, training);
-          }};
+          plan_maker<BatchNormPlan>(relu)};
 }
 
-Layer relu() {
-  return {{}, [](const Layout& from, bool) -> std::unique_ptr<Plan> {
-            return std::make_unique<EltwisePlan>(dnnl::algorithm::eltwise_relu, from);
-          }};
-}
+Layer relu() { return {{}, plan_maker<EltwisePlan>(dnnl::algorithm::eltwise_relu)}; }
 
-Layer gelu() {
-  return {{}, [](const Layout& from, bool) -> std::unique_ptr<Plan> {
-            return std::make_unique<EltwisePlan>(dnnl::algorithm::eltwise_gelu_tanh, from);
-          }};
-}
+Layer gelu() { return {{}, plan_maker<EltwisePlan>(dnnl::algorithm::eltwise_gelu_tanh)}; }
 
 void multiply(std::int64_t m, std::int64_t n, std::int64_t k, Matrix a, Matrix b, float* c,
               std::int64_t stride, float scale) {

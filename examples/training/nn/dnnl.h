@@ -4,12 +4,10 @@
 // destination apart where 2.6 has one "data" descriptor, and gives pooling a dilation.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <oneapi/dnnl/dnnl.hpp>
-#include <stdexcept>
 #include <unordered_map>
 
+#include "examples/training/nn/errors.h"
 #include "examples/training/nn/layer.h"
 
 namespace nn {
@@ -44,7 +42,7 @@ inline Desc desc_of(const Dims& dims, Tag tag) { return {dims, dnnl::memory::dat
 inline Desc row_by_row(const Dims& dims) {
   constexpr Tag tags[] = {Tag::a, Tag::a, Tag::ab, Tag::abc, Tag::abcd};
   if (dims.empty() || dims.size() > 4)
-    throw std::invalid_argument(fmt::format("a tensor of {} dimensions", dims.size()));
+    throw_invalid("a tensor has 1 to 4 dimensions, not {}", dims.size());
   return desc_of(dims, tags[dims.size()]);
 }
 

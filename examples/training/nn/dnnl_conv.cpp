@@ -34,8 +34,7 @@ class ConvPlan final : public Plan {
     };
     if (from.shape.size() != 4 || from.shape[1] != conv.in || extent(from.shape[2]) < 1 ||
         extent(from.shape[3]) < 1)
-      throw std::invalid_argument(
-          fmt::format("conv2d of {} channels cannot take this input", conv.in));
+      throw_invalid("conv2d of {} channels cannot take this input", conv.in);
     const Dims to{from.samples(), conv.out, extent(from.shape[2]), extent(from.shape[3])};
     const Dims weights{conv.out, conv.in, conv.kernel, conv.kernel};
     const Dims strides{conv.stride, conv.stride};
@@ -161,9 +160,7 @@ Layer conv2d(int in, int out, int kernel, int stride, int padding, bool bias) {
                                                : Shape{kernel, kernel, in, out},
                               Rule::weight, bound});
   if (bias) layer.parameters.push_back({"bias", {out}, Rule::bias, bound});
-  layer.plan = [conv](const Layout& from, bool training) -> std::unique_ptr<Plan> {
-    return std::make_unique<ConvPlan>(conv, from, training);
-  };
+  layer.plan = plan_maker<ConvPlan>(conv);
   return layer;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "examples/training/nn/tensor.h"
@@ -41,14 +42,15 @@ class Plan {
   Layout input, output;
   std::size_t kept = 0;          // floats of Slot::kept
   bool passes_gradient = false;  // the gradients of its inputs are that of its output: no buffer
-  // backward_input computes the gradients of its parameters: it runs even if nobody reads its own.
+  // backward_input computes the gradients of its parameters: it runs even if the gradient of its
+  // input is not needed.
   bool joint_gradients = false;
 
   virtual void forward(Slots shards, Pointers values) = 0;
   virtual void backward_input(Slots shards, Pointers values) = 0;
-  // Writes (does not add) these pieces of the gradient of each parameter. After backward_input of
-  // the same shard.
-  virtual void backward_weight(Slot& shard, Pieces pieces, Pointers grads);
+  // Of a shard: writes (does not add) these pieces of the gradient of each parameter. After
+  // backward_input of that shard.
+  virtual void backward_weight(Slot&, Pieces, Pointers) {}
 };
 
 // What becomes of a parameter in a step.
@@ -74,6 +76,17 @@ struct Layer {
   // the same bits as together: whoever adds up the shards of one stays in the cache.
   int pieces = 1;
 };
+
+// For Layer::plan: makes a P from these arguments, the input and, where P takes it, `training`.
+template <class P, class... Args>
+auto plan_maker(Args... args) {
+  return [=](const Layout& input, bool training) -> std::unique_ptr<Plan> {
+    if constexpr (std::is_constructible_v<P, Args..., Layout, bool>)
+      return std::make_unique<P>(args..., input, training);
+    else
+      return std::make_unique<P>(args..., input);
+  };
+}
 
 // Through oneDNN.
 // Weights are [out / 16, in / 16, kernel, kernel, 16 of in, 16 of out] where that divides, as

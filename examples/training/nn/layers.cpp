@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Layers whose work is a matrix product or one pass over rows. Sums run in a fixed order.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <stdexcept>
 
+#include "examples/training/nn/errors.h"
 #include "examples/training/nn/layer.h"
 
 namespace nn {
-
-void Plan::backward_weight(Slot&, Pieces, Pointers) {}
 
 namespace {
 
@@ -23,8 +19,8 @@ std::int64_t rows_of(const Layout& layout) {
 
 void check_rows(const char* layer, const Layout& from, std::int64_t width) {
   if (from.blocked != nullptr || from.shape.empty() || from.shape.back() != width)
-    throw std::invalid_argument(fmt::format("{} takes rows of {}, not of {}", layer, width,
-                                            from.shape.empty() ? 0 : from.shape.back()));
+    throw_invalid("{} takes rows of {}, not of {}", layer, width,
+                  from.shape.empty() ? 0 : from.shape.back());
 }
 
 void sum_rows(const float* rows, std::int64_t count, std::int64_t width, float* sum) {
@@ -131,7 +127,7 @@ class EmbeddingPlan final : public Plan {
   EmbeddingPlan(std::int64_t tokens, std::int64_t length, std::int64_t width, const Layout& from)
       : tokens_(tokens), length_(length), width_(width) {
     if (from.shape.size() != 2 || from.shape[1] > length)
-      throw std::invalid_argument(fmt::format("embedding takes [n, t], t at most {}", length));
+      throw_invalid("embedding takes [n, t], t at most {}", length);
     input = from;
     output = Layout::plain({from.shape[0], from.shape[1], width});
   }
@@ -162,8 +158,7 @@ class EmbeddingPlan final : public Plan {
  private:
   std::int64_t token_at(const Slot& shard, std::int64_t row) const {
     const auto token = static_cast<std::int64_t>(shard.input[row]);
-    if (token < 0 || token >= tokens_)
-      throw std::invalid_argument(fmt::format("token {} of {}", token, tokens_));
+    if (token < 0 || token >= tokens_) throw_invalid("token {} is out of [0, {})", token, tokens_);
     return token;
   }
   std::int64_t tokens_, length_, width_;
@@ -174,7 +169,7 @@ class AttentionPlan final : public Plan {
  public:
   AttentionPlan(std::int64_t heads, const Layout& from) : heads_(heads) {
     if (from.blocked != nullptr || from.shape.size() != 3 || from.shape[2] % (3 * heads) != 0)
-      throw std::invalid_argument(fmt::format("attention of {} heads takes [n, t, 3 w]", heads));
+      throw_invalid("attention of {} heads takes [n, t, 3 w]", heads);
     input = from;
     time_ = from.shape[1];
     width_ = from.shape[2] / 3;
@@ -274,44 +269,24 @@ class AddPlan final : public Plan {
 Layer linear(int in, int out, float bound) {
   if (bound == 0) bound = 1 / std::sqrt(static_cast<float>(in));
   return {{{"weight", {out, in}, Rule::weight, bound}, {"bias", {out}, Rule::bias, bound}},
-          [=](const Layout& from, bool) -> std::unique_ptr<Plan> {
-            return std::make_unique<LinearPlan>(in, out, from);
-          }};
+          plan_maker<LinearPlan>(in, out)};
 }
 
 Layer layer_norm(int width) {
   return {{{"weight", {width}, Rule::bias, 0, 1}, {"bias", {width}, Rule::bias}},
-          [=](const Layout& from, bool) -> std::unique_ptr<Plan> {
-            return std::make_unique<LayerNormPlan>(width, from);
-          }};
+          plan_maker<LayerNormPlan>(width)};
 }
 
 Layer embedding(int tokens, int length, int width) {
   constexpr float kBound = 0.035F;  // a deviation of 0.02
   return {{{"token", {tokens, width}, Rule::weight, kBound},
            {"position", {length, width}, Rule::weight, kBound}},
-          [=](const Layout& from, bool) -> std::unique_ptr<Plan> {
-            return std::make_unique<EmbeddingPlan>(tokens, length, width, from);
-          }};
+          plan_maker<EmbeddingPlan>(tokens, length, width)};
 }
 
-Layer attention(int heads) {
-  return {{}, [=](const Layout& from, bool) -> std::unique_ptr<Plan> {
-            return std::make_unique<AttentionPlan>(heads, from);
-          }};
-}
-
-Layer flatten() {
-  return {{}, [](const Layout& from, bool) -> std::unique_ptr<Plan> {
-            return std::make_unique<FlattenPlan>(from);
-          }};
-}
-
-Layer add() {
-  return {{}, [](const Layout& from, bool) -> std::unique_ptr<Plan> {
-            return std::make_unique<AddPlan>(from);
-          }};
-}
+Layer attention(int heads) { return {{}, plan_maker<AttentionPlan>(heads)}; }
+Layer flatten() { return {{}, plan_maker<FlattenPlan>()}; }
+Layer add() { return {{}, plan_maker<AddPlan>()}; }
 
 Score cross_entropy(std::span<const float> logits, std::span<const std::int32_t> labels,
                     float* diff) {
@@ -321,7 +296,7 @@ Score cross_entropy(std::span<const float> logits, std::span<const std::int32_t>
   for (std::size_t row = 0; row < labels.size(); ++row) {
     const auto label = static_cast<std::size_t>(labels[row]);
     if (labels[row] < 0 || label >= classes)
-      throw std::invalid_argument(fmt::format("label {} of {} classes", labels[row], classes));
+      throw_invalid("label {} is out of [0, {})", labels[row], classes);
     const float* x = logits.data() + row * classes;
     const float* highest = std::max_element(x, x + classes);
     float sum = 0;

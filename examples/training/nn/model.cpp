@@ -5,9 +5,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "c10d/parallel/philox.h"
+#include "examples/training/nn/errors.h"
 
 namespace nn {
 
@@ -39,21 +39,17 @@ std::vector<int> Model::cuts() const {
 }
 
 std::vector<int> Model::units() const {
+  const auto has_parameters = [&](int first, int last) {
+    return std::any_of(nodes.begin() + first, nodes.begin() + last,
+                       [](const Node& node) { return !node.layer.parameters.empty(); });
+  };
+  const std::vector<int> all = cuts();
   std::vector<int> begins{0};
-  bool filled = !nodes[0].layer.parameters.empty();
-  int reached = 0;
-  for (const int cut : cuts()) {
-    for (; reached < cut; ++reached) filled |= !nodes[reached].layer.parameters.empty();
-    const auto next = std::find_if(nodes.begin() + cut, nodes.end(),
-                                   [](const Node& node) { return !node.layer.parameters.empty(); });
-    if (!filled || next == nodes.end()) continue;
-    // What has no parameters goes with what is before it, unless it begins a branch.
-    const std::vector<int> all = cuts();
-    const auto end = std::upper_bound(all.begin(), all.end(), cut);
-    const int stop = end == all.end() ? static_cast<int>(nodes.size()) : *end;
-    if (next - nodes.begin() >= stop) continue;
-    begins.push_back(cut);
-    filled = false;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    // What has no parameters goes with what is before it.
+    const int stop = i + 1 < all.size() ? all[i + 1] : static_cast<int>(nodes.size());
+    if (has_parameters(begins.back(), all[i]) && has_parameters(all[i], stop))
+      begins.push_back(all[i]);
   }
   return begins;
 }
@@ -93,14 +89,13 @@ Model mlp(const Shape& sample, int classes) {
 
 void check_image(std::string_view name, const Shape& sample) {
   if (sample.size() != 3)
-    throw std::invalid_argument(
-        fmt::format("model {} takes images of [channels, height, width], not [{}]", name,
-                    fmt::join(sample, ", ")));
+    throw_invalid("model {} takes images of [channels, height, width], not [{}]", name,
+                  fmt::join(sample, ", "));
   // Both halve them twice before anything else looks at them.
   constexpr std::int64_t kLeast = 4;
   if (std::min(sample[1], sample[2]) < kLeast)
-    throw std::invalid_argument(fmt::format("model {} takes images of at least {}x{}, not {}x{}",
-                                            name, kLeast, kLeast, sample[1], sample[2]));
+    throw_invalid("model {} takes images of at least {}x{}, not {}x{}", name, kLeast, kLeast,
+                  sample[1], sample[2]);
 }
 
 Model babycnn(const Shape& sample, int classes) {
@@ -171,7 +166,7 @@ void append_gpt_block(Model& model, const std::string& name, int width, int head
 
 Model gpt(const Shape& sample, int classes) {
   constexpr int kWidth = 64, kHeads = 4, kBlocks = 2;
-  if (sample.size() != 1) throw std::invalid_argument("model gpt takes text: --data text");
+  if (sample.size() != 1) throw_invalid("model gpt takes text: --data text");
   Model model{"gpt", sample, classes};
   model.append("embedding", embedding(classes, static_cast<int>(sample[0]), kWidth));
   for (int block = 0; block < kBlocks; ++block)
@@ -190,8 +185,7 @@ Model make_model(std::string_view name, const Shape& sample, int classes) {
   if (name == "babycnn") return babycnn(sample, classes);
   if (name == "resnet18") return resnet18(sample, classes);
   if (name == "gpt") return gpt(sample, classes);
-  throw std::invalid_argument(
-      fmt::format("no model is named {}; there are {}", name, fmt::join(model_names(), ", ")));
+  throw_invalid("no model is named {}; there are {}", name, fmt::join(model_names(), ", "));
 }
 
 }  // namespace nn

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "examples/training/nn/errors.h"
+
 namespace nn {
 
 Net::Net(const Model& model, int shards)
@@ -16,18 +18,15 @@ Net::Net(const Model& model, int shards)
       if (read >= 0) consumers_[static_cast<std::size_t>(read)].push_back(static_cast<int>(node));
 }
 
-const Net::Plans& Net::plans_for(std::int64_t samples, bool training) {
-  const auto [found, is_new] = plans_.try_emplace({samples, training});
+const Net::Plans& Net::plans_for(const Layout& input, bool training) {
+  const auto [found, is_new] = plans_.try_emplace({input.samples(), training});
   Plans& plans = found->second;
   if (!is_new) return plans;
-  Shape shape = model_.sample;
-  shape.insert(shape.begin(), samples);
-  const Layout input = Layout::plain(shape);
   for (const Node& node : model_.nodes) {
     const Layout& from = node.input < 0 ? input : plans[node.input]->output;
     plans.push_back(node.layer.plan(from, training));
     if (node.second >= 0 && !same_layout(from, plans[node.second]->output))
-      throw std::invalid_argument("the inputs of " + node.name + " differ in shape or layout");
+      throw_invalid("the inputs of {} differ in shape or layout", node.name);
   }
   return plans;
 }
@@ -35,16 +34,16 @@ const Net::Plans& Net::plans_for(std::int64_t samples, bool training) {
 void Net::place(int shard, std::int64_t samples, bool training) {
   State& state = states_[shard];
   const std::size_t nodes = model_.nodes.size();
-  const Plans* plans = samples == 0 ? nullptr : &plans_for(samples, training);
+  Shape shape = model_.sample;
+  shape.insert(shape.begin(), samples);
+  state.input = Layout::plain(shape);
+  const Plans* plans = samples == 0 ? nullptr : &plans_for(state.input, training);
   if (plans != state.plans || state.slots.empty()) {
     state.slots.clear();
     state.slots.resize(nodes);
   }
   state.plans = plans;
   state.samples = samples;
-  Shape shape = model_.sample;
-  shape.insert(shape.begin(), samples);
-  state.input = Layout::plain(shape);
   state.given.assign(nodes + 1, nullptr);
   state.diffs.assign(nodes + 1, nullptr);
 }
@@ -129,7 +128,7 @@ void Net::forward(int first, int last, int shard, int shards) {
 
 void Net::backward_input(int first, int last, int shard, int shards) {
   for (int node = last - 1; node >= first; --node) {
-    // Nobody asks for the gradient of the model's input.
+    // The gradient of the model's input is not needed.
     const bool reads_input = model_.nodes[node].input == kModelInput;
     const auto is_needed = [&](const Plan& plan) { return !reads_input || plan.joint_gradients; };
     for (int at = shard; at < shard + shards; ++at) {
@@ -173,8 +172,8 @@ void Net::backward_weight(int node, int shard, Pieces pieces, GradientSink& sink
   for (std::size_t i = range.first; i < range.last; ++i) sink.done(i);
 }
 
-void Net::backward(int first, int last, GradientSink& sink) {
-  for (int node = last - 1; node >= first; --node) {
+void Net::backward(GradientSink& sink) {
+  for (int node = static_cast<int>(model_.nodes.size()) - 1; node >= 0; --node) {
     backward_input(node, node + 1, 0, shards());
     backward_weight(node, node + 1, 0, shards(), sink);
   }

@@ -50,9 +50,9 @@ class Net {
   void forward(int first, int last, int shard, int shards);
   void backward_input(int first, int last, int shard, int shards);
   void backward_weight(int first, int last, int shard, int shards, GradientSink& sink);
-  // Both, layer by layer, over all shards. When a gradient is done, its parameter is not read
-  // again.
-  void backward(int first, int last, GradientSink& sink);
+  // Both, layer by layer, over the whole model and all shards. When a gradient is done, its
+  // parameter is not read again.
+  void backward(GradientSink& sink);
 
   int shards() const noexcept { return static_cast<int>(states_.size()); }
   const Model& model() const noexcept { return model_; }
@@ -68,7 +68,7 @@ class Net {
     std::vector<float*> diffs;        // per node + 1: of outputs
   };
   void backward_weight(int node, int shard, Pieces pieces, GradientSink& sink);
-  const Plans& plans_for(std::int64_t samples, bool training);
+  const Plans& plans_for(const Layout& input, bool training);
   Slot& slot(int node, int shard);
   void run(int node, int shard, int shards,
            const std::function<void(Plan&, Slots, Pointers)>& call);

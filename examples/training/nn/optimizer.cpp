@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "examples/training/nn/optimizer.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
+
+#include "examples/training/nn/errors.h"
 
 namespace nn {
 namespace {
@@ -42,8 +42,7 @@ void adamw(float rate, float decay, std::uint64_t step, std::span<float> values,
 Optimizer::Optimizer(const std::string& name) : adam_(name == "adamw") {
   const std::vector<std::string> known = names();
   if (std::find(known.begin(), known.end(), name) == known.end())
-    throw std::invalid_argument(
-        fmt::format("no optimizer is named {}; there are {}", name, fmt::join(known, ", ")));
+    throw_invalid("no optimizer is named {}; there are {}", name, fmt::join(known, ", "));
 }
 
 void Optimizer::update(Rule rule, std::uint64_t step, float rate, std::span<float> values,

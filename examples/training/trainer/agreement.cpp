@@ -6,7 +6,6 @@
 
 #include <sstream>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "c10d/parallel/ddp.h"
@@ -14,7 +13,7 @@
 namespace nn {
 namespace {
 
-using c10d::parallel::gather_texts;
+using namespace c10d::parallel;
 
 struct Setting {
   const char* name;
@@ -79,10 +78,8 @@ void check_task(c10d::ProcessGroup& group, const Task& task) {
   }
   for (const DataSet* set : {&task.data.train, &task.data.test}) {
     const std::string of = set == &task.data.train ? "training" : "test";
-    c10d::parallel::check_same(group, of + " samples of --data",
-                               std::as_bytes(std::span(set->values)));
-    c10d::parallel::check_same(group, of + " labels of --data",
-                               std::as_bytes(std::span(set->labels)));
+    check_same(group, of + " samples of --data", std::as_bytes(std::span(set->values)));
+    check_same(group, of + " labels of --data", std::as_bytes(std::span(set->labels)));
   }
 }
 

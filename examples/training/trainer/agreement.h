@@ -13,7 +13,7 @@ namespace nn {
 
 // All that follow are collective.
 
-// Throws the first rank's problem on all ranks, unless nobody has one: then all texts are empty.
+// Throws the first problem that a rank has, on all ranks. An empty text is no problem.
 void throw_first(c10d::ProcessGroup& group, const std::string& problem);
 
 // Throws, unless all ranks train the same on the same samples: with another number of steps one

@@ -5,16 +5,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "c10d/parallel/philox.h"
+#include "examples/training/nn/errors.h"
 
 namespace nn {
 
-using c10d::parallel::PhiloxStream;
-using c10d::parallel::samples_of;
-using c10d::parallel::ShardRange;
-using c10d::parallel::TensorPart;
+using namespace c10d::parallel;
 
 Task::Task(const Options& given, int workers)
     : options(given),
@@ -26,9 +23,8 @@ Task::Task(const Options& given, int workers)
       shards(given.reproducible ? given.shards : workers) {
   const Shape& sample = data.train.sample;
   if (options.shift > 0 && (sample.size() != 3 || options.shift >= std::min(sample[1], sample[2])))
-    throw std::invalid_argument(
-        fmt::format("--shift {} of samples of [{}]: give less than an image is high and wide",
-                    options.shift, fmt::join(sample, ", ")));
+    throw_invalid("--shift {}: samples are [{}]; give less than the height and width of an image",
+                  options.shift, fmt::join(sample, ", "));
 }
 
 std::int64_t Task::steps_per_epoch() const {
@@ -51,10 +47,6 @@ Weights::Weights(const Task& task, Model::Range range) : task_(task), range_(ran
     auto& states = states_.emplace_back();
     for (int s = 0; s < task.optimizer.states(); ++s) states.emplace_back(count);
   }
-}
-
-void Weights::update(std::size_t parameter, const float* gradient, std::uint64_t step, float rate) {
-  update(parameter, 0, {gradient, values_[parameter - range_.first].size()}, step, rate);
 }
 
 void Weights::update(std::size_t parameter, std::size_t first, std::span<const float> gradient,
@@ -82,6 +74,10 @@ std::vector<TensorPart> Weights::parts() {
     }
   }
   return parts;
+}
+
+void Weights::put_into(Net& net) const {
+  for (std::size_t i = range_.first; i < range_.last; ++i) net.values[i] = value(i);
 }
 
 std::vector<const float*> Weights::values() const {
@@ -134,6 +130,14 @@ Score Feed::score(int shard) {
       cross_entropy({net_.output(last, shard), at.diff.size()}, at.labels, at.diff.data());
   net_.set_diff(last, shard, at.diff.data());
   return score;
+}
+
+Score Feed::forward(std::span<const std::int64_t> batch, std::uint64_t step) {
+  load(batch, step);
+  net_.forward(0, static_cast<int>(net_.model().nodes.size()), 0, net_.shards());
+  Score total;
+  for (int shard = 0; shard < net_.shards(); ++shard) total = total + score(shard);
+  return total;
 }
 
 double rows_of(const Task& task, std::span<const std::int64_t> batch) {

@@ -17,7 +17,7 @@ namespace nn {
 
 // What all strategies share: what is trained, on what, and how.
 struct Task {
-  // For so many workers: ranks or replicas.
+  // `workers`: the number of ranks or replicas.
   Task(const Options& options, int workers);
 
   Options options;
@@ -35,8 +35,8 @@ class Weights {
  public:
   Weights(const Task& task, Model::Range range);
   float* value(std::size_t parameter) const { return values_[parameter - range_.first].data(); }
-  // Applies a gradient that is already a mean: of a parameter, or of its elements from `first` on.
-  void update(std::size_t parameter, const float* gradient, std::uint64_t step, float rate);
+  void put_into(Net& net) const;  // which computes with them from then on
+  // Applies a gradient that is already a mean, of the parameter's elements from `first` on.
   void update(std::size_t parameter, std::size_t first, std::span<const float> gradient,
               std::uint64_t step, float rate);
   std::vector<c10d::parallel::TensorPart> parts();
@@ -62,6 +62,8 @@ class Feed {
   void load(std::span<const std::int64_t> batch, std::uint64_t step);  // all own shards
   // The loss of a shard; tells the net its gradient.
   Score score(int shard);
+  // Of all own shards, after a pass through the whole model.
+  Score forward(std::span<const std::int64_t> batch, std::uint64_t step);
 
  private:
   struct Shard {

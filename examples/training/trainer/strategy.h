@@ -28,7 +28,8 @@ struct WholeValues {
 // How a step is spread over workers. The trainer knows nothing else.
 class Strategy {
  public:
-  Strategy() = default;
+  Strategy(const Task& task, c10d::ProcessGroup& group, Trace& trace)
+      : task_(task), group_(group), trace_(trace) {}
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
   virtual ~Strategy() = default;
@@ -44,25 +45,47 @@ class Strategy {
   virtual std::vector<c10d::parallel::TensorPart> parts() = 0;
   virtual bool holds_all() const { return false; }  // whether parts() is that on every rank
   virtual void loaded() {}                          // parts() was overwritten
-  virtual c10d::ProcessGroup& group() = 0;
-  // How long this rank has stood still for others so far: communication that nothing hid.
-  virtual std::chrono::duration<double> waited() const { return {}; }
+  c10d::ProcessGroup& group() const { return group_; }
+  // How long this rank has waited for others so far: communication that nothing hid.
+  std::chrono::duration<double> waited() const { return waited_; }
 
  protected:
+  const Task& task_;
+  c10d::ProcessGroup& group_;
+  Trace& trace_;
+  std::chrono::duration<double> waited_{};
   std::function<void()> before_update_ = [] {};
 };
 
-// One process, one thread. `group` is a group of one, for the checkpoint.
+// A strategy with all parameters and their optimizer state on every rank.
+class WholeModel : public Strategy {
+ public:
+  WholeModel(const Task& task, c10d::ProcessGroup& group, Trace& trace)
+      : Strategy(task, group, trace), weights_(task, {0, task.model.parameters.size()}) {}
+  WholeValues collect() override { return WholeValues(weights_.values()); }
+  std::vector<c10d::parallel::TensorPart> parts() override { return weights_.parts(); }
+
+ protected:
+  Score forward(Feed& feed, std::span<const std::int64_t> batch, std::uint64_t step) {
+    const Traced span(trace_, "forward");
+    return feed.forward(batch, step);
+  }
+
+  Weights weights_;
+};
+
+// One process, one thread. The group is a group of one, for the checkpoint.
 std::unique_ptr<Strategy> local(const Task& task, c10d::ProcessGroup& group, Trace& trace);
-// The model on every rank; gradients are reduced while backward goes on.
+// The model on every rank; gradients are reduced while backward runs.
 std::unique_ptr<Strategy> replicated(const Task& task, c10d::ProcessGroup& group, Trace& trace);
-c10d::parallel::ReducerOptions reducer_options(const Task& task);
 // One process, a thread per replica.
 std::unique_ptr<Strategy> replicas(const Task& task, c10d::ProcessGroup& group, Trace& trace);
-// Parameters, gradients and optimizer state cut over the ranks.
+// Parameters, gradients and optimizer state sharded over the ranks.
 std::unique_ptr<Strategy> sharded(const Task& task, c10d::ProcessGroup& group, Trace& trace);
-// A stretch of layers on every rank.
+// Consecutive layers on every rank.
 std::unique_ptr<Strategy> staged(const Task& task, c10d::ProcessGroup& group, Trace& trace);
+
+c10d::parallel::ReducerOptions reducer_options(const Task& task);
 
 // What rank 0 of `size` holds under each strategy, as --plan prints it.
 std::string memory_plan(const Task& task, int size);

@@ -9,10 +9,7 @@
 namespace nn {
 namespace {
 
-using c10d::parallel::Bucket;
-using c10d::parallel::ReduceMode;
-using c10d::parallel::Reducer;
-using c10d::parallel::TensorPart;
+using namespace c10d::parallel;
 
 // A part of a parameter whose gradient is made, reduced and applied while it is in the cache.
 struct Piece {
@@ -105,36 +102,26 @@ class BucketSink final : public GradientSink {
   std::shared_ptr<Times> times_;  // null: no trace
 };
 
-class Replicated final : public Strategy {
+class Replicated final : public WholeModel {
  public:
   Replicated(const Task& task, c10d::ProcessGroup& group, Trace& trace)
-      : task_(task),
-        group_(group),
-        trace_(trace),
-        owned_(c10d::parallel::shards_of(task.shards, group.rank(), group.size())),
-        weights_(task, {0, task.model.parameters.size()}),
+      : WholeModel(task, group, trace),
+        owned_(shards_of(task.shards, group.rank(), group.size())),
         net_(task.model, owned_.count()),
         feed_(task, net_, task.shards, owned_),
         pieces_(pieces_of(task.model)),
         reducer_(group, specs_of(task.model, pieces_), reducer_options(task)),
         gradients_(reducer_, trace, pieces_, owned_.count()) {
-    for (std::size_t i = 0; i < net_.values.size(); ++i) net_.values[i] = weights_.value(i);
+    weights_.put_into(net_);
     use_threads(1);
   }
 
   Score step(std::span<const std::int64_t> batch, std::uint64_t step, float rate) override {
-    const int nodes = static_cast<int>(task_.model.nodes.size());
-    Score score;
-    {
-      const Traced span(trace_, "forward");
-      feed_.load(batch, step);
-      net_.forward(0, nodes, 0, net_.shards());
-      for (int shard = 0; shard < net_.shards(); ++shard) score = score + feed_.score(shard);
-    }
+    const Score score = forward(feed_, batch, step);
     reducer_.begin_step({.samples = score.rows});
     if (score.rows > 0) {
       const Traced span(trace_, "backward");
-      net_.backward(0, nodes, gradients_);
+      net_.backward(gradients_);
     }
     before_update_();
     std::chrono::duration<double> updating{};
@@ -156,29 +143,20 @@ class Replicated final : public Strategy {
     return score;
   }
 
-  WholeValues collect() override { return WholeValues(weights_.values()); }
-  std::vector<TensorPart> parts() override { return weights_.parts(); }
   bool holds_all() const override { return true; }
-  c10d::ProcessGroup& group() override { return group_; }
-  std::chrono::duration<double> waited() const override { return waited_; }
 
  private:
-  const Task& task_;
-  c10d::ProcessGroup& group_;
-  Trace& trace_;
-  c10d::parallel::ShardRange owned_;
-  Weights weights_;
+  ShardRange owned_;
   Net net_;
   Feed feed_;
   const std::vector<Piece> pieces_;
   Reducer reducer_;
   BucketSink gradients_;
-  std::chrono::duration<double> waited_{};
 };
 
 }  // namespace
 
-c10d::parallel::ReducerOptions reducer_options(const Task& task) {
+ReducerOptions reducer_options(const Task& task) {
   return {.mode = task.options.reproducible ? ReduceMode::reproducible : ReduceMode::fast,
           .shards = task.shards};
 }

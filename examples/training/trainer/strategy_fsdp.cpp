@@ -2,22 +2,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "c10d/parallel/fsdp.h"
 #include "c10d/parallel/mesh.h"
+#include "examples/training/nn/errors.h"
 #include "examples/training/trainer/strategy.h"
 
 namespace nn {
 namespace {
 
-using c10d::parallel::Fsdp;
-using c10d::parallel::FsdpOptions;
-using c10d::parallel::Mesh;
-using c10d::parallel::ParamSpec;
-using c10d::parallel::ReduceMode;
-using c10d::parallel::TensorPart;
-using c10d::parallel::Unit;
+using namespace c10d::parallel;
 
 // A stretch of layers between two cuts of the model is a unit.
 std::vector<Unit> units_of(const Model& model, const std::vector<int>& borders) {
@@ -40,8 +34,7 @@ std::vector<int> borders_of(const Model& model) {
 
 // ZeRO-3 gathers one unit ahead.
 FsdpOptions options_of(const Task& task, int zero, const std::vector<Unit>& units) {
-  constexpr c10d::parallel::Sharding kept[] = {c10d::parallel::kZero1, c10d::parallel::kZero2,
-                                               c10d::parallel::kZero3};
+  constexpr Sharding kept[] = {kZero1, kZero2, kZero3};
   FsdpOptions options{.sharding = kept[zero - 1], .shards = task.shards};
   if (task.options.reproducible) options.mode = ReduceMode::reproducible;
   for (const Unit& unit : units) {
@@ -95,23 +88,20 @@ bool is_hybrid(const Task& task) { return task.options.replicas > 1; }
 Mesh mesh_of(const Task& task, c10d::ProcessGroup& group) {
   const int replicas = task.options.replicas;
   if (group.size() % replicas != 0)
-    throw std::runtime_error(
-        fmt::format("--replicas {} does not divide the {} ranks", replicas, group.size()));
+    throw_runtime("--replicas {} does not divide the {} ranks", replicas, group.size());
   return Mesh(group, {{"replicate", replicas}, {"shard", group.size() / replicas}});
 }
 
 class Sharded final : public Strategy {
  public:
   Sharded(const Task& task, c10d::ProcessGroup& group, Trace& trace)
-      : task_(task),
-        group_(group),
-        trace_(trace),
+      : Strategy(task, group, trace),
         borders_(borders_of(task.model)),
         mesh_(mesh_of(task, group)),
         sum_times_(trace, units_of(task.model, borders_)),
         fsdp_(is_hybrid(task) ? mesh_.sub("shard") : group, units_of(task.model, borders_),
               options_of(task, task.options.zero, units_of(task.model, borders_)),
-              is_hybrid(task) ? &mesh_.sub("replicate") : nullptr),
+              is_hybrid(task) ? mesh_.sub("replicate") : c10d::ProcessGroup()),
         net_(task.model, fsdp_.owned().count()),
         feed_(task, net_, task.shards, fsdp_.owned()) {
     for (std::size_t u = 0; u < units(); ++u) {
@@ -182,8 +172,6 @@ class Sharded final : public Strategy {
     return all;
   }
   void loaded() override { fsdp_.sync_parameters(); }
-  c10d::ProcessGroup& group() override { return group_; }
-  std::chrono::duration<double> waited() const override { return waited_; }
 
  private:
   std::size_t units() const { return borders_.size() - 1; }
@@ -235,9 +223,6 @@ class Sharded final : public Strategy {
     });
   }
 
-  const Task& task_;
-  c10d::ProcessGroup& group_;
-  Trace& trace_;
   std::vector<int> borders_;
   Mesh mesh_;
   SumTimes sum_times_;
@@ -245,15 +230,13 @@ class Sharded final : public Strategy {
   Net net_;
   Feed feed_;
   std::vector<std::vector<std::vector<float>>> states_;  // [unit][state]
-  std::chrono::duration<double> waited_{};
 };
 
 }  // namespace
 
 std::unique_ptr<Strategy> sharded(const Task& task, c10d::ProcessGroup& group, Trace& trace) {
   // Before groups are made by it.
-  c10d::parallel::check_same(group, "--replicas",
-                             std::as_bytes(std::span(&task.options.replicas, 1)));
+  check_same(group, "--replicas", std::as_bytes(std::span(&task.options.replicas, 1)));
   return std::make_unique<Sharded>(task, group, trace);
 }
 
@@ -264,8 +247,8 @@ std::string memory_plan(const Task& task, int size) {
       task.model.name, task.model.elements(), task.options.optimizer, size, "");
   for (const char* column : {"parameters", "gradients", "optimizer", "buffers", "sum", "copy"})
     text += fmt::format("{:>12}", column);
-  const auto row = [&](const std::string& name, const c10d::parallel::FsdpMemory& memory,
-                       std::size_t kept, std::size_t states) {
+  const auto row = [&](const std::string& name, const FsdpMemory& memory, std::size_t kept,
+                       std::size_t states) {
     const std::size_t buffers = memory.gathered + memory.gradient_buffers;
     text += fmt::format("\n{:8}", name);
     for (const std::size_t bytes : {memory.parameters, memory.gradients, states, buffers,
@@ -276,14 +259,12 @@ std::string memory_plan(const Task& task, int size) {
   const auto states = static_cast<std::size_t>(task.optimizer.states());
   row("DDP",
       {.parameters = values,
-       .gradients =
-           c10d::parallel::gradient_bytes(task.model.parameters, reducer_options(task), size)},
+       .gradients = gradient_bytes(task.model.parameters, reducer_options(task), size)},
       values, states * values);
   const std::vector<Unit> units = units_of(task.model, borders_of(task.model));
   const auto plan = [&](int zero) {
     const int replicas = task.options.replicas;
-    return c10d::parallel::plan_memory(units, options_of(task, zero, units), 0, size / replicas,
-                                       replicas);
+    return plan_memory(units, options_of(task, zero, units), 0, size / replicas, replicas);
   };
   const std::size_t part = plan(3).parameters;
   for (int zero = 1; zero <= 3; ++zero)

@@ -1,26 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
-#include <stdexcept>
 
 #include "c10d/parallel/pipeline.h"
+#include "examples/training/nn/errors.h"
 #include "examples/training/trainer/strategy.h"
 
 namespace nn {
 namespace {
 
-using c10d::Tensor;
-using c10d::parallel::Action;
-using c10d::parallel::Activation;
-using c10d::parallel::divide;
-using c10d::parallel::make_schedule;
-using c10d::parallel::Pipeline;
-using c10d::parallel::Schedule;
-using c10d::parallel::ShardAccumulator;
-using c10d::parallel::ShardRange;
-using c10d::parallel::TensorPart;
+using c10d::View;
+using namespace c10d::parallel;
 
 // Adds up the micro-batches' gradients along the tree.
 class TreeSink final : public GradientSink {
@@ -34,7 +25,7 @@ class TreeSink final : public GradientSink {
   }
   void done(std::size_t parameter) override { sums_[parameter - range_.first].done(); }
   // After the last shard, for the caller to use up.
-  Tensor sum(std::size_t parameter) { return sums_[parameter - range_.first].sum(); }
+  View sum(std::size_t parameter) { return sums_[parameter - range_.first].sum(); }
   void reset() {
     for (auto& sum : sums_) sum.reset();
   }
@@ -45,7 +36,7 @@ class TreeSink final : public GradientSink {
 };
 
 // Nodes [first, last) of the model. A micro-batch is a shard of the batch.
-class LayerStage final : public c10d::parallel::Stage {
+class LayerStage final : public Stage {
  public:
   LayerStage(const Task& task, int first, int last)
       : task_(task),
@@ -56,8 +47,7 @@ class LayerStage final : public c10d::parallel::Stage {
         feed_(task, net_, task.shards, {0, task.shards}),
         gradients_(task.model, weights_.range(), task.shards),
         inputs_(static_cast<std::size_t>(task.shards)) {
-    for (std::size_t i = weights_.range().first; i < weights_.range().last; ++i)
-      net_.values[i] = weights_.value(i);
+    weights_.put_into(net_);
   }
 
   void begin(std::span<const std::int64_t> batch, std::uint64_t step) {
@@ -99,9 +89,9 @@ class LayerStage final : public c10d::parallel::Stage {
 
   void update(std::uint64_t step, float rate) {
     for (std::size_t i = weights_.range().first; i < weights_.range().last; ++i) {
-      const Tensor gradient = gradients_.sum(i);
+      const View gradient = gradients_.sum(i);
       divide(gradient, rows_of(task_, batch_));
-      weights_.update(i, static_cast<const float*>(gradient.data), step, rate);
+      weights_.update(i, 0, {static_cast<const float*>(gradient.data), gradient.count}, step, rate);
     }
   }
 
@@ -113,7 +103,7 @@ class LayerStage final : public c10d::parallel::Stage {
   // As it lies in memory, blocks included: the next stage computes what one process would.
   Activation activation(int node, int micro, float* data) {
     const std::size_t floats = net_.samples(micro) == 0 ? 0 : net_.layout(node, micro).floats;
-    return {{static_cast<std::int64_t>(floats)}, Tensor(data, floats, c10d::DType::f32), nullptr};
+    return {{static_cast<std::int64_t>(floats)}, View(data, floats, c10d::DType::f32), nullptr};
   }
 
   const Task& task_;
@@ -133,8 +123,7 @@ std::vector<int> borders_of(const Model& model, int stages) {
   const std::vector<int> cuts = model.cuts();
   const int parts = static_cast<int>(cuts.size()) + 1;
   if (parts < stages)
-    throw std::invalid_argument(
-        fmt::format("model {} can be cut into {} stages, not into {}", model.name, parts, stages));
+    throw_invalid("model {} can be cut into {} stages, not into {}", model.name, parts, stages);
   std::vector<int> borders{0};
   for (int stage = 1; stage < stages; ++stage) borders.push_back(cuts[stage * parts / stages - 1]);
   borders.push_back(static_cast<int>(model.nodes.size()));
@@ -143,26 +132,25 @@ std::vector<int> borders_of(const Model& model, int stages) {
 
 class Staged final : public Strategy {
  public:
-  Staged(const Task& task, c10d::ProcessGroup& group, Trace& trace)
-      : task_(task), group_(group), trace_(trace) {
+  Staged(const Task& task, c10d::ProcessGroup& group, Trace& trace) : Strategy(task, group, trace) {
     const Options& options = task.options;
     const bool folds = options.pipeline == "interleaved" || options.pipeline == "zb-v";
     const int stages = options.stages_per_rank > 0 ? options.stages_per_rank : 1 + folds;
     const Schedule schedule = make_schedule(options.pipeline, group.size(), task.shards, stages);
-    rank_of_stage_ = c10d::parallel::validate(schedule).rank_of_stage;
+    rank_of_stage_ = validate(schedule).rank_of_stage;
     borders_ = borders_of(task.model, static_cast<int>(rank_of_stage_.size()));
-    std::map<int, c10d::parallel::Stage*> own;
+    std::map<int, Stage*> own;
     for (int stage = 0; stage < static_cast<int>(rank_of_stage_.size()); ++stage)
       if (rank_of_stage_[stage] == group.rank()) {
         stages_[stage] = std::make_unique<LayerStage>(task, borders_[stage], borders_[stage + 1]);
         own[stage] = stages_[stage].get();
       }
     use_threads(1);
-    pipeline_.emplace(group, own,
-                      c10d::parallel::PipelineOptions{
-                          .schedule = schedule,
-                          .on_begin = [this](const Action&) { began_ = Trace::Clock::now(); },
-                          .on_end = [this](const Action& action) { record(action); }});
+    pipeline_.emplace(
+        group, own,
+        PipelineOptions{.schedule = schedule,
+                        .on_begin = [this](const Action&) { began_ = Trace::Clock::now(); },
+                        .on_end = [this](const Action& action) { record(action); }});
   }
 
   Score step(std::span<const std::int64_t> batch, std::uint64_t step, float rate) override {
@@ -199,12 +187,9 @@ class Staged final : public Strategy {
       for (TensorPart& part : stage->weights().parts()) all.push_back(std::move(part));
     return all;
   }
-  c10d::ProcessGroup& group() override { return group_; }
-  std::chrono::duration<double> waited() const override { return waited_; }
 
  private:
   void record(const Action& action) {
-    using c10d::parallel::ActionKind;
     const bool travels = action.kind >= ActionKind::send_f;
     const Trace::Clock::time_point end = Trace::Clock::now();
     if (travels) waited_ += end - began_;
@@ -213,14 +198,10 @@ class Staged final : public Strategy {
                  began_, end);
   }
 
-  const Task& task_;
-  c10d::ProcessGroup& group_;
-  Trace& trace_;
   std::vector<int> rank_of_stage_;
   std::vector<int> borders_;
   std::map<int, std::unique_ptr<LayerStage>> stages_;
   Trace::Clock::time_point began_{};
-  std::chrono::duration<double> waited_{};
   std::optional<Pipeline> pipeline_;
 };
 

@@ -5,11 +5,8 @@
 namespace nn {
 namespace {
 
-using c10d::Tensor;
-using c10d::parallel::divide;
-using c10d::parallel::ShardAccumulator;
-using c10d::parallel::ShardRange;
-using c10d::parallel::TensorPart;
+using c10d::View;
+using namespace c10d::parallel;
 
 // Adds up the shards along the tree and updates the weights from the mean, piece by piece, each
 // while it is in the cache: there is no memory for the gradients of the whole model.
@@ -38,7 +35,7 @@ class UpdatingSink final : public GradientSink {
     Piece& piece = pieces_[parameter];
     piece.shards.done();
     if (!piece.shards.complete()) return;
-    const Tensor mean = piece.shards.sum();
+    const View mean = piece.shards.sum();
     divide(mean, rows_);
     weights_.update(parameter, piece.first, {static_cast<const float*>(mean.data), mean.count},
                     step_, rate_);
@@ -59,45 +56,27 @@ class UpdatingSink final : public GradientSink {
   float rate_ = 0;
 };
 
-class Local final : public Strategy {
+class Local final : public WholeModel {
  public:
   Local(const Task& task, c10d::ProcessGroup& group, Trace& trace)
-      : task_(task),
-        group_(group),
-        trace_(trace),
-        weights_(task, {0, task.model.parameters.size()}),
+      : WholeModel(task, group, trace),
         net_(task.model, task.shards),
         updates_(task, weights_),
         feed_(task, net_, task.shards, {0, task.shards}) {
-    for (std::size_t i = 0; i < net_.values.size(); ++i) net_.values[i] = weights_.value(i);
+    weights_.put_into(net_);
     use_threads(1);
   }
 
   Score step(std::span<const std::int64_t> batch, std::uint64_t step, float rate) override {
-    const int nodes = static_cast<int>(task_.model.nodes.size());
-    Score score;
-    {
-      const Traced span(trace_, "forward");
-      feed_.load(batch, step);
-      net_.forward(0, nodes, 0, net_.shards());
-      for (int shard = 0; shard < net_.shards(); ++shard) score = score + feed_.score(shard);
-    }
+    const Score score = forward(feed_, batch, step);
     const Traced span(trace_, "backward, optimizer");
     before_update_();
     updates_.begin(rows_of(task_, batch), step, rate);
-    net_.backward(0, nodes, updates_);
+    net_.backward(updates_);
     return score;
   }
 
-  WholeValues collect() override { return WholeValues(weights_.values()); }
-  std::vector<TensorPart> parts() override { return weights_.parts(); }
-  c10d::ProcessGroup& group() override { return group_; }
-
  private:
-  const Task& task_;
-  c10d::ProcessGroup& group_;
-  Trace& trace_;
-  Weights weights_;
   Net net_;
   UpdatingSink updates_;
   Feed feed_;

@@ -5,9 +5,7 @@
 namespace nn {
 namespace {
 
-using c10d::parallel::DataParallel;
-using c10d::parallel::Replica;
-using c10d::parallel::TensorPart;
+using namespace c10d::parallel;
 
 class ReplicaSink final : public GradientSink {
  public:
@@ -21,13 +19,10 @@ class ReplicaSink final : public GradientSink {
   Replica& replica_;
 };
 
-class Replicas final : public Strategy {
+class Replicas final : public WholeModel {
  public:
   Replicas(const Task& task, c10d::ProcessGroup& group, Trace& trace)
-      : task_(task),
-        group_(group),
-        trace_(trace),
-        weights_(task, {0, task.model.parameters.size()}),
+      : WholeModel(task, group, trace),
         workers_(static_cast<std::size_t>(task.options.ranks)),
         engine_(task.options.ranks, task.model.parameters, task.shards) {}
 
@@ -37,14 +32,12 @@ class Replicas final : public Strategy {
     const Traced span(trace_, "optimizer");
     Score score;
     for (const Worker& worker : workers_) score = score + worker.score;
-    for (std::size_t i = 0; i < task_.model.parameters.size(); ++i)
-      weights_.update(i, reinterpret_cast<const float*>(engine_.gradient(i).data()), step, rate);
+    for (std::size_t i = 0; i < task_.model.parameters.size(); ++i) {
+      const auto* const gradient = reinterpret_cast<const float*>(engine_.gradient(i).data());
+      weights_.update(i, 0, {gradient, task_.model.parameters[i].count()}, step, rate);
+    }
     return score;
   }
-
-  WholeValues collect() override { return WholeValues(weights_.values()); }
-  std::vector<TensorPart> parts() override { return weights_.parts(); }
-  c10d::ProcessGroup& group() override { return group_; }
 
  private:
   struct Worker {
@@ -58,8 +51,7 @@ class Replicas final : public Strategy {
     use_threads(1);
     worker.net = std::make_unique<Net>(task_.model, replica.shards().count());
     worker.feed = std::make_unique<Feed>(task_, *worker.net, task_.shards, replica.shards());
-    for (std::size_t i = 0; i < worker.net->values.size(); ++i)
-      worker.net->values[i] = weights_.value(i);
+    weights_.put_into(*worker.net);
   }
 
   std::int64_t work(Replica& replica, std::span<const std::int64_t> batch, std::uint64_t step) {
@@ -67,21 +59,12 @@ class Replicas final : public Strategy {
     if (worker.net == nullptr) prepare(worker, replica);
     const Traced span(trace_, "replica " + std::to_string(replica.index()),
                       Trace::replica(replica.index()));
-    const int nodes = static_cast<int>(task_.model.nodes.size());
-    worker.score = {};
-    worker.feed->load(batch, step);
-    worker.net->forward(0, nodes, 0, worker.net->shards());
-    for (int shard = 0; shard < worker.net->shards(); ++shard)
-      worker.score = worker.score + worker.feed->score(shard);
+    worker.score = worker.feed->forward(batch, step);
     ReplicaSink sink(replica);
-    worker.net->backward(0, nodes, sink);
+    worker.net->backward(sink);
     return worker.score.rows;
   }
 
-  const Task& task_;
-  c10d::ProcessGroup& group_;
-  Trace& trace_;
-  Weights weights_;
   std::vector<Worker> workers_;
   DataParallel engine_;
 };

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <fstream>
-#include <stdexcept>
 
 #include "c10d/parallel/parameters.h"
+#include "examples/training/nn/errors.h"
 
 namespace nn {
 
@@ -37,15 +37,14 @@ void Trace::write(c10d::ProcessGroup& group, const std::string& path) {
         group.rank(), track, track - 2);
   for (const Span& span : spans_)
     text += fmt::format(
-        ",\n{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"name\":\"{}\",\"ts\":{:.3f},"
-        "\"dur\":{:.3f}}}",
+        ",\n{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"name\":\"{}\",\"ts\":{:.3f},\"dur\":{:.3f}}}",
         group.rank(), static_cast<int>(span.track), span.name,
         micros(span.begin.time_since_epoch()), micros(span.end - span.begin));
   const std::vector<std::string> texts = c10d::parallel::gather_texts(group, text);
   if (group.rank() != 0) return;
   std::ofstream file(path, std::ios::binary);
   file << fmt::format("{{\"traceEvents\":[\n{}\n]}}\n", fmt::join(texts, ",\n"));
-  if (!file) throw std::runtime_error(fmt::format("--trace {}: cannot be written", path));
+  if (!file) throw_runtime("--trace {}: cannot be written", path);
 }
 
 }  // namespace nn

@@ -18,14 +18,14 @@
 #include "c10d/env.h"
 #include "c10d/parallel/ddp.h"
 #include "c10d/parallel/sampler.h"
+#include "examples/training/nn/errors.h"
 #include "examples/training/trainer/agreement.h"
 
 namespace nn {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using c10d::parallel::DistributedSampler;
-using c10d::parallel::Snapshot;
+using namespace c10d::parallel;
 
 // Of the terminal that shows this rank's bar, its own or the launcher's; 0: none does.
 int bar_columns(int rank) {
@@ -123,7 +123,7 @@ Score evaluate(const Task& task, const WholeValues& values, std::int64_t samples
   return total;
 }
 
-// What a run that goes on must have in common with the one before.
+// What a run that resumes must have in common with the one before.
 std::map<std::string, std::string> identity_of(const Task& task) {
   return {{"model", task.options.model},
           {"data", task.options.data},
@@ -155,16 +155,15 @@ Snapshot snapshot_of(const Task& task, Strategy& strategy, const DistributedSamp
 void check_identity(const Task& task, Snapshot& snapshot, const std::string& name) {
   for (const auto& [key, value] : identity_of(task))
     if (snapshot.strings[key] != value)
-      throw std::runtime_error(fmt::format("checkpoint {}/{} has {} {}, this run has {}",
-                                           task.options.checkpoint, name, key,
-                                           snapshot.strings[key], value));
+      throw_runtime("checkpoint {}/{} has {} {}, this run has {}", task.options.checkpoint, name,
+                    key, snapshot.strings[key], value);
 }
 
 // Its name; empty: there is none. Where every rank holds everything rank 0 reads it for all, as it
 // writes it for all: hosts need not share the folder.
 std::string load_newest(const Task& task, Strategy& strategy, Snapshot& snapshot) {
   const auto read = [&](c10d::ProcessGroup& group) {
-    const auto found = c10d::parallel::load(group, task.options.checkpoint, snapshot);
+    const auto found = load(group, task.options.checkpoint, snapshot);
     if (found) check_identity(task, snapshot, found->name);
     return found ? found->name : std::string();
   };
@@ -178,7 +177,7 @@ std::string load_newest(const Task& task, Strategy& strategy, Snapshot& snapshot
       problem = error.what();
     }
   throw_first(group, problem);
-  name = c10d::parallel::gather_texts(group, name)[0];
+  name = gather_texts(group, name)[0];
   if (name.empty()) return name;
   std::uint64_t position[] = {snapshot.step, snapshot.epoch, snapshot.cursor};
   group.broadcast(position, 0);
@@ -186,7 +185,7 @@ std::string load_newest(const Task& task, Strategy& strategy, Snapshot& snapshot
   snapshot.epoch = position[1];
   snapshot.cursor = position[2];
   for (const auto& part : snapshot.parts)
-    group.broadcast(c10d::Tensor(part.data.data(), part.data.size(), c10d::DType::u8), 0);
+    group.broadcast(c10d::View(part.data.data(), part.data.size(), c10d::DType::u8), 0);
   return name;
 }
 
@@ -202,7 +201,7 @@ std::uint64_t resume(const Task& task, Strategy& strategy, DistributedSampler& s
   sampler.seek(static_cast<std::int64_t>(snapshot.cursor));
   if (sampler.cursor() == sampler.total()) sampler.set_epoch(snapshot.epoch + 1);
   if (strategy.group().rank() == 0) {
-    fmt::print("goes on from {}/{} after step {}\n", task.options.checkpoint, name, snapshot.step);
+    fmt::print("resumes from {}/{} after step {}\n", task.options.checkpoint, name, snapshot.step);
     const std::string& before = snapshot.strings["rate"];
     if (before != rate_of(task)) fmt::print("with {}, not {}\n", rate_of(task), before);
   }
@@ -279,10 +278,21 @@ std::string speed_of(double samples_per_second, std::vector<Seconds> steps, Seco
   return text;
 }
 
+// Collective. Of an epoch: the loss in training, and a test after it.
+std::string results_of(const Task& task, Strategy& strategy, const Score& trained) {
+  c10d::ProcessGroup& group = strategy.group();
+  double sums[] = {trained.loss, static_cast<double>(trained.rows)};
+  group.all_reduce(sums);
+  const Score test = evaluate(task, strategy.collect(), task.data.test.size, group);
+  const auto rows = static_cast<double>(test.rows);
+  return fmt::format("loss {:.4f}  test loss {:.4f}  test accuracy {:.2f} %",
+                     sums[0] / std::max(sums[1], 1.0), test.loss / rows,
+                     100.0 * static_cast<double>(test.right) / rows);
+}
+
 void finish(const Task& task, Strategy& strategy, std::uint64_t step, Trace& trace) {
   const std::string digest = digest_of(task.model, collect_finite(task, strategy, step).at);
-  c10d::parallel::check_same(strategy.group(), "weights after training",
-                             std::as_bytes(std::span(digest)));
+  check_same(strategy.group(), "weights after training", std::as_bytes(std::span(digest)));
   if (strategy.group().rank() == 0) fmt::print("weights {}\n", digest);
   if (!task.options.trace.empty()) trace.write(strategy.group(), task.options.trace);
 }
@@ -307,23 +317,24 @@ std::string digest_of(const Model& model, std::span<const float* const> values) 
   return fmt::format("{:016x}", hash);
 }
 
-void train(const Task& task, Strategy& strategy, Trace& trace) {
-  c10d::ProcessGroup& group = strategy.group();
-  const Options& options = task.options;
+void train(const Options& options, c10d::ProcessGroup& group, int workers, StrategyMaker* make) {
+  Trace trace(!options.trace.empty());
+  const Task task(options, workers);
+  const std::unique_ptr<Strategy> made = make(task, group, trace);
+  Strategy& strategy = *made;
   const bool prints = group.rank() == 0;
   check_task(group, task);
   check_trace_file(options.trace, group);
   check_folder(task, strategy);
   if (options.plan && prints) fmt::print("{}", memory_plan(task, group.size()));
   // Before anything is loaded: another job may be writing to the folder.
-  std::optional<c10d::parallel::AsyncSaver> saver;
+  std::optional<AsyncSaver> saver;
   if (!options.checkpoint.empty())
-    saver.emplace(group, options.checkpoint,
-                  c10d::parallel::SaveOptions{.timeout = group.timeout()});
+    saver.emplace(group, options.checkpoint, SaveOptions{.timeout = group.timeout()});
   DistributedSampler sampler({.samples = task.data.train.size, .seed = options.seed});
   std::uint64_t step = resume(task, strategy, sampler);
   // The step after a checkpoint computes while the copy is made.
-  const auto copying = std::make_shared<std::optional<c10d::parallel::AsyncSaver::Copying>>();
+  const auto copying = std::make_shared<std::optional<AsyncSaver::Copying>>();
   strategy.before_update([copying] { copying->reset(); });
   const std::uint64_t stop =
       options.steps > 0 ? static_cast<std::uint64_t>(options.steps) : task.steps();
@@ -355,17 +366,11 @@ void train(const Task& task, Strategy& strategy, Trace& trace) {
       copying->emplace(saver->save(snapshot_of(task, strategy, sampler, step)));
     }
     const std::string speed = speed_of(progress.rate(), times, waited, group.size());
-    double sums[] = {score.loss, static_cast<double>(score.rows)};
-    group.all_reduce(sums);
-    const Score test = evaluate(task, strategy.collect(), task.data.test.size, group);
+    const std::string results = results_of(task, strategy, score);
     progress.clear();
     if (prints)
-      fmt::print(
-          "epoch {}/{}  step {}  loss {:.4f}  test loss {:.4f}  test accuracy {:.2f} %  "
-          "{}\n",
-          sampler.epoch() + 1, options.epochs, step, sums[0] / std::max(sums[1], 1.0),
-          test.loss / static_cast<double>(test.rows),
-          100.0 * static_cast<double>(test.right) / static_cast<double>(test.rows), speed);
+      fmt::print("epoch {}/{}  step {}  {}  {}\n", sampler.epoch() + 1, options.epochs, step,
+                 results, speed);
     std::fflush(stdout);
     if (sampler.cursor() == sampler.total()) sampler.set_epoch(sampler.epoch() + 1);
   }

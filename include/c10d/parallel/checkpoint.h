@@ -8,11 +8,11 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "c10d/export.h"
+#include "c10d/parallel/checkpoint_info.h"
 #include "c10d/parallel/parameters.h"
 #include "c10d/process_group.h"
 
@@ -20,30 +20,6 @@
 // of the tensors. Each is a directory below the `directory` of the calls. docs/checkpoint.md has
 // the format.
 namespace c10d { inline namespace v0 { namespace parallel {
-
-// Why a checkpoint could not be written or read.
-struct CheckpointFailure {
-  std::string message;       // what, and what to do
-  int rank = -1;             // the rank where it happened
-  std::string file;          // the file that it is about; empty: none
-  std::uint64_t offset = 0;  // byte in that file
-};
-
-// What every function of this header throws, besides the DistError of the group. When one rank
-// fails, all ranks throw the same failure. Checkpoints that were complete before stay as they are.
-class C10D_API CheckpointError : public std::runtime_error {
- public:
-  // An exception with that failure.
-  explicit CheckpointError(CheckpointFailure failure);
-  // A copy that shares the failure.
-  CheckpointError(const CheckpointError& other) noexcept;
-  ~CheckpointError() override;
-  // All that is known. Valid as long as this exception.
-  const CheckpointFailure& failure() const noexcept { return *failure_; }
-
- private:
-  std::shared_ptr<const CheckpointFailure> failure_;
-};
 
 // The part of a tensor that this rank holds: the elements from `offset` on, flattened in row-major
 // order.
@@ -92,7 +68,7 @@ struct LoadResult {
 // its parent must exist. The lowest rank that holds an element writes it; a rank with nothing to
 // write, other than rank 0, does not touch the disk. One job at a time may write to a directory.
 // Throws CheckpointError, the same on every rank, also when an element is in no part.
-C10D_API std::string save(ProcessGroup& group, const std::string& directory,
+C10D_API std::string save(const ProcessGroup& group, const std::string& directory,
                           const Snapshot& snapshot, SaveOptions options = {});
 
 // Reads a checkpoint into the memory of snapshot.parts, whatever the split of the ranks that wrote
@@ -100,7 +76,7 @@ C10D_API std::string save(ProcessGroup& group, const std::string& directory,
 // checkpoint. Collective. A tensor that is missing keeps what it has.
 // Throws CheckpointError, the same on every rank: also for a dtype or shape that differs, whether
 // strict or not. The memory of the parts may then hold anything.
-C10D_API std::optional<LoadResult> load(ProcessGroup& group, const std::string& directory,
+C10D_API std::optional<LoadResult> load(const ProcessGroup& group, const std::string& directory,
                                         Snapshot& snapshot, LoadOptions options = {});
 
 // Saves in the background: the caller waits for a copy in memory only, and a thread with a group of
@@ -109,9 +85,8 @@ C10D_API std::optional<LoadResult> load(ProcessGroup& group, const std::string& 
 class C10D_API AsyncSaver {
  public:
   // Creates `directory` if it does not exist, and locks it against other jobs until this object is
-  // destroyed. Collective. `group` must outlive this object. Throws CheckpointError, the same on
-  // every rank.
-  AsyncSaver(ProcessGroup& group, std::string directory, SaveOptions options = {});
+  // destroyed. Collective. Throws CheckpointError, the same on every rank.
+  AsyncSaver(const ProcessGroup& group, std::string directory, SaveOptions options = {});
   // Waits for the checkpoint that is being written, if any, and does not report its failure. Gives
   // it up when the group is broken.
   ~AsyncSaver();
@@ -155,29 +130,5 @@ class C10D_API AsyncSaver {
   class State;
   std::unique_ptr<State> state_;
 };
-
-// What a checkpoint holds.
-struct CheckpointInfo {
-  std::string path;                              // its directory
-  std::uint64_t step = 0;                        // Snapshot::step
-  std::uint64_t epoch = 0;                       // Snapshot::epoch
-  std::uint64_t cursor = 0;                      // Snapshot::cursor
-  std::uint64_t bytes = 0;                       // of all tensors
-  int world_size = 0;                            // number of ranks that wrote it
-  std::map<std::string, std::string> strings;    // Snapshot::strings
-  std::map<std::string, std::int64_t> integers;  // Snapshot::integers
-  std::vector<std::string> files;                // names of its files
-  std::vector<ParamSpec> tensors;                // ordered by name
-};
-// Reads what a checkpoint holds, without its tensors. `path` is a checkpoint or a directory of
-// checkpoints: then the latest. Local. Throws CheckpointError.
-C10D_API CheckpointInfo inspect_checkpoint(const std::string& path);
-// Reads and checks every byte of a checkpoint. `path` as above. Local. Throws CheckpointError that
-// names file and offset of the first damage.
-C10D_API void verify_checkpoint(const std::string& path);
-// Writes all tensors, whole, to one new safetensors file, and checks them. `path` as above. Local.
-// `output` appears when it is complete; a process that is killed may leave OUTPUT.partial-*. Throws
-// CheckpointError.
-C10D_API void consolidate_checkpoint(const std::string& path, const std::string& output);
 
 }}}  // namespace c10d::v0::parallel

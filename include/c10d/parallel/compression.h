@@ -13,10 +13,10 @@
 namespace c10d { inline namespace v0 { namespace parallel {
 
 // Reduces a bucket as bf16: half the bytes. Throws what all_reduce() throws.
-C10D_API void reduce_as_bf16(ProcessGroup& group, const Bucket& bucket);
+C10D_API void reduce_as_bf16(const ProcessGroup& group, const Bucket& bucket);
 // Reduces a bucket as f16: half the bytes. It divides by the samples before it rounds, so that f16
 // does not overflow sooner than the mean does. Throws what all_reduce() throws.
-C10D_API void reduce_as_f16(ProcessGroup& group, const Bucket& bucket);
+C10D_API void reduce_as_f16(const ProcessGroup& group, const Bucket& bucket);
 
 // Options of PowerSgd.
 struct PowerSgdOptions {
@@ -40,7 +40,7 @@ class C10D_API PowerSgd {
   PowerSgd& operator=(const PowerSgd&) = delete;
 
   // The hook. Throws what all_reduce() throws.
-  void operator()(ProcessGroup& group, const Bucket& bucket);
+  void operator()(const ProcessGroup& group, const Bucket& bucket);
 
   // What this rank has yet to send of a parameter, as a part of the mean. Empty when the parameter
   // was never compressed. Over all steps, what was sent and the errors of all ranks add up to the

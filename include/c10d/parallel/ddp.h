@@ -52,7 +52,7 @@ struct BucketParam {
 // Gradients that are reduced together. All have one dtype; the padding between them is zero.
 struct Bucket {
   std::size_t index = 0;                // number of the bucket; they are reduced in this order
-  Tensor gradient;                      // the gradients of all its parameters
+  View gradient;                        // the gradients of all its parameters
   std::span<const BucketParam> params;  // which parameters, and where they are
   double samples = 0;                   // of all ranks
 };
@@ -103,8 +103,8 @@ C10D_API std::size_t gradient_bytes(std::span<const ParamSpec> params,
 class C10D_API Reducer {
  public:
   // Collective. Names, shapes, dtypes and options must be the same on every rank, else all ranks
-  // throw mismatch, which names the first difference. `group` must outlive the reducer.
-  Reducer(ProcessGroup& group, std::vector<ParamSpec> params, ReducerOptions options = {});
+  // throw mismatch, which names the first difference.
+  Reducer(const ProcessGroup& group, std::vector<ParamSpec> params, ReducerOptions options = {});
   // In the middle of a step it breaks the reducer's group, so that no other rank waits for this
   // one.
   ~Reducer();
@@ -134,14 +134,14 @@ class C10D_API Reducer {
   // While it lives, finish() reduces nothing (gradient accumulation): see no_sync().
   class C10D_API NoSync {
    public:
-    ~NoSync() { flag_ = false; }
+    ~NoSync();
     NoSync(const NoSync&) = delete;
     NoSync& operator=(const NoSync&) = delete;
 
    private:
     friend class Reducer;
-    explicit NoSync(bool& flag) noexcept : flag_(flag) { flag_ = true; }
-    bool& flag_;
+    explicit NoSync(Reducer& reducer) noexcept;
+    Reducer& reducer_;
   };
   // Accumulates gradients over several micro-batches. While the result lives, finish() reduces
   // nothing and returns the samples collected so far on this rank; the caller adds the next
@@ -163,7 +163,7 @@ class C10D_API Reducer {
 
 // Checks that all ranks have the same bytes, by a 64-bit hash. Collective. Throws mismatch on every
 // rank when they differ; the message names `what` and the ranks that differ from rank 0.
-C10D_API void check_same(ProcessGroup& group, std::string_view what,
+C10D_API void check_same(const ProcessGroup& group, std::string_view what,
                          std::span<const std::byte> bytes);
 
 }}}  // namespace c10d::v0::parallel

@@ -99,11 +99,11 @@ class C10D_API Fsdp {
   // Shards `units` over the ranks of `group`. Collective.
   // With `replicas` (hybrid sharding), the whole set of shards is repeated: rank i of every `group`
   // is in the same `replicas`, sub() of two dimensions of a Mesh for example. In mode reproducible
-  // the size of `replicas` is a power of two that divides FsdpOptions::shards. Both groups must
-  // outlive this object. Throws InvalidArgument for options that make no sense, and mismatch on
+  // the size of `replicas` is a power of two that divides FsdpOptions::shards.
+  // Throws InvalidArgument for options that make no sense, and mismatch on
   // every rank, which names the first difference, when ranks give different units or options.
-  Fsdp(ProcessGroup& group, std::vector<Unit> units, FsdpOptions options = {},
-       ProcessGroup* replicas = nullptr);
+  Fsdp(const ProcessGroup& group, std::vector<Unit> units, FsdpOptions options = {},
+       const ProcessGroup& replicas = {});
   ~Fsdp();
   Fsdp(const Fsdp&) = delete;
   Fsdp& operator=(const Fsdp&) = delete;
@@ -129,7 +129,7 @@ class C10D_API Fsdp {
   void assign(std::size_t unit, std::span<const float> arena);
 
   // Gathers a whole unit, in dtype FsdpOptions::compute. Valid until reshard(); do not write to it.
-  Tensor unshard(std::size_t unit);
+  View unshard(std::size_t unit);
   // Frees the gathered unit.
   void reshard(std::size_t unit);
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "c10d/process_group.h"
-#include "c10d/tensor.h"
+#include "c10d/view.h"
 
 // What Reducer, Fsdp and checkpoints know of a model: named arrays with a dtype and a shape. They
 // know no tensor framework, layer or graph.
@@ -33,6 +33,6 @@ struct ParamSpec {
 };
 
 // Gathers a text of every rank, by rank. Collective. Throws what all_gather_v() throws.
-C10D_API std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& own);
+C10D_API std::vector<std::string> gather_texts(const ProcessGroup& group, const std::string& own);
 
 }}}  // namespace c10d::v0::parallel

@@ -14,7 +14,7 @@
 
 #include "c10d/parallel/schedule.h"
 #include "c10d/process_group.h"
-#include "c10d/tensor.h"
+#include "c10d/view.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
 
@@ -24,7 +24,7 @@ inline constexpr std::size_t kMaxActivationDims = 8;
 // What stages send to each other: an activation, or the gradient of one. CPU memory.
 struct Activation {
   std::vector<std::int64_t> shape;  // its product is data.count
-  Tensor data;                      // the elements
+  View data;                        // the elements
   std::shared_ptr<void> owner;      // keeps `data`; null: the stage does, until step() returns
 };
 
@@ -67,7 +67,7 @@ class C10D_API Stage {
 
   // The gradient of the tied weight of that name, in memory of this stage alone. Called after
   // reduce_grad. Unless overridden, throws InvalidArgument.
-  virtual Tensor tied_gradient(std::string_view name);
+  virtual View tied_gradient(std::string_view name);
 };
 
 // A parameter that several stages share. After reduce_grad of all stages, its gradients are added
@@ -99,11 +99,11 @@ struct PipelineOptions {
 // train, one to evaluate with forward_only(). One thread at a time.
 class C10D_API Pipeline {
  public:
-  // Collective. `stages` are those that the schedule places on this rank, by number. `group` has
-  // one rank for each row of the schedule. Group and stages must outlive the pipeline. Throws
+  // Collective. `stages` are those that the schedule places on this rank, by number; they must
+  // outlive the pipeline. `group` has one rank for each row of the schedule. Throws
   // InvalidArgument on the rank whose arguments make no sense, and DistBackendError on the others;
   // mismatch when ranks have different schedules, skips or tied weights.
-  Pipeline(ProcessGroup& group, std::map<int, Stage*> stages, PipelineOptions options);
+  Pipeline(const ProcessGroup& group, std::map<int, Stage*> stages, PipelineOptions options);
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;

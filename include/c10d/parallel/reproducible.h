@@ -48,11 +48,11 @@ C10D_API SampleRange samples_of(std::int64_t batch, int shards, int shard);
 
 // Adds: to[i] += from[i], in this thread. Throws InvalidArgument unless both are f32, or both f64,
 // and have the same count.
-C10D_API void add_to(Tensor to, ConstTensor from);
+C10D_API void add_to(View to, ConstView from);
 // Divides: value[i] /= divisor. f64 divides in f64, f32 in f32 by the divisor rounded to f32; f16
 // and bf16 divide in f32 and round the quotient. A divisor of 1 does nothing. Throws
 // InvalidArgument for any other dtype.
-C10D_API void divide(Tensor value, double divisor);
+C10D_API void divide(View value, double divisor);
 
 // Sums the shards of one rank along the tree. Per step: for each shard of this rank, in order,
 // write next(), then call done(); then read partials(); then reset(). One thread at a time.
@@ -68,17 +68,17 @@ class C10D_API ShardAccumulator {
 
   // Where to write the value of the next shard. Not initialised. Throws std::logic_error when all
   // shards are done.
-  Tensor next();
+  View next();
   // Says that next() is written.
   void done();
   // Copies `leaf` to next(), then done().
-  void add(ConstTensor leaf);
+  void add(ConstView leaf);
   // The sums of the subtrees, in order. Valid until reset(). Throws std::logic_error while shards
   // are missing.
-  std::vector<ConstTensor> partials() const;
+  std::vector<ConstView> partials() const;
   // The sum of all shards, where this rank has all of them: partials()[0]. It may be overwritten.
   // Throws as partials().
-  Tensor sum();
+  View sum();
   // Whether all shards are done.
   bool complete() const noexcept;
   // Starts the next step.
@@ -94,13 +94,12 @@ class C10D_API ShardAccumulator {
 // with a power of two), it is one all_reduce or reduce_scatter_v. Elsewhere each rank adds a slice
 // of all partial sums and all_gather distributes the slices; below 16 KiB every rank adds all.
 //
-// All calls are collective, block, and throw what the calls of the group throw. The group must
-// outlive this object, and nobody else may call it meanwhile: to overlap, use a thread and a group
-// of its own. One thread at a time.
+// All calls are collective, block, and throw what the calls of the group throw. Nobody else may
+// call the group meanwhile: to overlap, use a thread and a group of its own. One thread at a time.
 class C10D_API TreeSum {
  public:
   // Sums over `shards` shards. Local. Throws as shards_of().
-  TreeSum(ProcessGroup& group, int shards);
+  TreeSum(const ProcessGroup& group, int shards);
   ~TreeSum();
   // Takes over the state of `other`.
   TreeSum(TreeSum&& other) noexcept;
@@ -119,14 +118,14 @@ class C10D_API TreeSum {
   // not overlap with any partial sum. `memory` comes from one group.allocate() on
   // all ranks: when the partial sums of all ranks lie in it, and ranks can access each other's
   // memory, nothing is copied.
-  void all_reduce(Tensor out, std::span<const ConstTensor> partials, double divisor = 1,
+  void all_reduce(View out, std::span<const ConstView> partials, double divisor = 1,
                   const Buffer<std::uint8_t>& memory = {});
 
   // Every rank gets its slice of sum / divisor. Rank r has counts[r] elements, behind the slice of
   // rank r - 1; a partial sum has as many elements as all slices together. `out` is this rank's
   // slice of partials[0], or does not overlap with any partial sum.
-  void reduce_scatter(Tensor out, std::span<const ConstTensor> partials, Counts counts,
-                      double divisor = 1);
+  void reduce_scatter(View out, std::span<const ConstView> partials,
+                      std::span<const std::size_t> counts, double divisor = 1);
 
   // Sums scalars, such as a loss: out[i] is the sum over all shards of value i. `leaves` has
   // out.size() values for each shard of this rank, shard by shard.

@@ -13,7 +13,7 @@ namespace c10d { inline namespace v0 {
 
 // One call that a backend is to run: arguments checked, sequence number taken, deadline fixed. A
 // backend that finishes the call after launch() has returned copies what it needs: the memory of
-// the tensors stays valid until the call is done, the spans of counts do not.
+// the views stays valid until the call is done, the spans of counts do not.
 struct Call {
   const Op& op;             // which op, with its arguments
   std::uint64_t sequence;   // its number in the group; collectives and messages count separately
@@ -48,7 +48,7 @@ class C10D_API Control {
   virtual std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) = 0;
   // Waits until all ranks have called barrier() as often as this one. Either all ranks pass or none
   // does: a rank that gives up, at the deadline or because the group broke, gives up for all. Null:
-  // all ranks passed. Else the failure, which names every rank that did not come.
+  // all ranks passed. Else the failure, which names every rank that did not arrive.
   virtual std::shared_ptr<const Failure> barrier(Deadline deadline) = 0;
   // The first half of agree() without waiting: says that this rank entered `call`. Once per call.
   virtual void announce(const Call& call) = 0;

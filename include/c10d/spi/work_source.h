@@ -16,8 +16,8 @@ class C10D_API WorkSource {
   WorkSource();
   // The handle of the op.
   Work work() const;
-  // Ends the op well. `source` is the rank that a recv matched.
-  bool complete(int source = -1) const noexcept;
+  // Ends the op well. `received` is what a recv got.
+  bool complete(Received received = {}) const noexcept;
   // Ends the op with that failure.
   bool fail(Failure failure) const noexcept;
   // Sets what wait() calls instead of sleeping. `poll` must return soon and not throw; it returns

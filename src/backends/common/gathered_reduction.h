@@ -36,7 +36,7 @@ inline std::size_t first_of(std::span<const std::size_t> counts, int rank) {
 }
 
 // Reduces the inputs of all ranks, which lie one after the other in `collected`.
-inline void reduce_collected(Tensor output, const void* collected, int size, ReduceOp op) {
+inline void reduce_collected(View output, const void* collected, int size, ReduceOp op) {
   if (output.count == 0) return;
   std::vector<const std::byte*> inputs;
   for (int rank = 0; rank < size; ++rank)
@@ -46,7 +46,7 @@ inline void reduce_collected(Tensor output, const void* collected, int size, Red
 }
 
 // The factor of a premul_sum, for the sum that follows.
-inline void multiply(void* output, ConstTensor input, ReduceOp op) {
+inline void multiply(void* output, ConstView input, ReduceOp op) {
   const std::byte* const in = static_cast<const std::byte*>(input.data);
   reduce(input.dtype, op, static_cast<std::byte*>(output), {&in, 1}, input.count);
 }
@@ -56,13 +56,14 @@ void divide(T* data, std::size_t count, int divisor) {
   for (std::size_t i = 0; i < count; ++i) data[i] /= static_cast<T>(divisor);
 }
 
-// Makes a sum an average. Only f32 and f64 get here: f16 and bf16 are collected first, and integers
-// have no avg.
-inline void divide(Tensor tensor, int divisor) {
-  if (tensor.dtype == DType::f32)
-    divide(static_cast<float*>(tensor.data), tensor.count, divisor);
+// Makes a sum an average. Only f32, f64 and complex numbers of them get here: f16 and bf16 are
+// collected first, and integers have no avg.
+inline void divide(View view, int divisor) {
+  const std::size_t numbers = view.bytes() / size_of(real_of(view.dtype));
+  if (real_of(view.dtype) == DType::f32)
+    divide(static_cast<float*>(view.data), numbers, divisor);
   else
-    divide(static_cast<double*>(tensor.data), tensor.count, divisor);
+    divide(static_cast<double*>(view.data), numbers, divisor);
 }
 
 }}  // namespace c10d::v0

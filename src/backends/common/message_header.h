@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,14 +35,34 @@ inline std::vector<std::byte> first_part_of(const Send& op, std::uint32_t number
   return part;
 }
 
-// What the two ends called; empty when that is the same.
-inline std::string message_mismatch(const MessageHeader& header, int source, int rank,
-                                    std::uint32_t tag, const Tensor& output) {
-  if (header.dtype == output.dtype && header.count == output.count) return {};
+// What the two ends called; empty when the message fits into the output.
+inline std::string message_mismatch(DType dtype, std::uint64_t count, int source, int rank,
+                                    const Recv& recv) {
+  const View& output = recv.output;
+  const bool fits = recv.exact ? count == output.count : count <= output.count;
+  if (dtype == output.dtype && fits) return {};
   return fmt::format(
-      "rank {} called send(to {}, tag {}, {} x {}), rank {} called recv(tag {}, {} x {})", source,
-      rank, tag, to_string(header.dtype), header.count, rank, tag, to_string(output.dtype),
-      output.count);
+      "rank {} called send({} x {}, peer {}, tag {}), but rank {} called recv({} x {}, tag {}); {}",
+      source, to_string(dtype), count, rank, recv.tag, rank, to_string(output.dtype), output.count,
+      recv.tag,
+      dtype != output.dtype ? "give both the same dtype"
+      : recv.exact          ? "give both the same count"
+                            : "the buffer of recv is too small for the message");
+}
+
+// Reads what was sent first into the output, which then is as long as the message; or says in
+// `mismatch` why not. Returns the number of the message if its payload is still to come.
+inline std::optional<std::uint32_t> read_first_part(const std::vector<std::byte>& part, int source,
+                                                    int rank, Recv& recv, std::string& mismatch) {
+  MessageHeader header;
+  std::memcpy(&header, part.data(), sizeof header);
+  mismatch = message_mismatch(header.dtype, header.count, source, rank, recv);
+  if (!mismatch.empty()) return std::nullopt;
+  recv.output.count = header.count;
+  if (!header.inlined) return header.number;
+  if (header.count > 0)
+    std::memcpy(recv.output.data, part.data() + sizeof header, recv.output.bytes());
+  return std::nullopt;
 }
 
 }}  // namespace c10d::v0

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <variant>
@@ -10,13 +11,29 @@
 
 namespace c10d { inline namespace v0 {
 
-// A Call that outlives Backend::launch(): owns the op and the counts that the op's spans show.
+// Replaces the counts that an op's spans show by what `keep` returns for them.
+template <class T, class Keep>
+void keep_counts(T& op, Keep keep) {
+  if constexpr (requires { op.counts; }) {
+    op.counts = keep(op.counts);
+  } else if constexpr (requires { op.output_counts; }) {
+    op.output_counts = keep(op.output_counts);
+    op.input_counts = keep(op.input_counts);
+  }
+}
+
+// A Call that outlives Backend::launch(): owns the op and its counts.
 class OwnedCall {
  public:
   explicit OwnedCall(const Call& call)
       : op_(call.op), call_{op_,           call.sequence, call.signature,
                             call.deadline, call.async,    call.record} {
-    std::visit([this](auto& op) { own(op); }, op_);
+    auto* here = counts_.data();
+    const auto keep = [&](std::span<const std::size_t> counts) -> std::span<const std::size_t> {
+      here->assign(counts.begin(), counts.end());
+      return *here++;
+    };
+    std::visit([&](auto& op) { keep_counts(op, keep); }, op_);
   }
   OwnedCall(const OwnedCall&) = delete;
   OwnedCall& operator=(const OwnedCall&) = delete;
@@ -24,24 +41,8 @@ class OwnedCall {
   const Call& call() const noexcept { return call_; }
 
  private:
-  template <class T>
-  void own(T& op) {
-    if constexpr (requires { op.counts; }) {
-      op.counts = keep(counts_, op.counts);
-    } else if constexpr (requires { op.output_counts; }) {
-      op.output_counts = keep(counts_, op.output_counts);
-      op.input_counts = keep(input_counts_, op.input_counts);
-    }
-  }
-  static std::span<const std::size_t> keep(std::vector<std::size_t>& here,
-                                           std::span<const std::size_t> counts) {
-    here.assign(counts.begin(), counts.end());
-    return here;
-  }
-
   Op op_;
-  std::vector<std::size_t> counts_;
-  std::vector<std::size_t> input_counts_;
+  std::array<std::vector<std::size_t>, 2> counts_;
   Call call_;
 };
 

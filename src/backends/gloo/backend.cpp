@@ -7,8 +7,8 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <chrono>
-#include <system_error>
 
+#include "src/backends/common/failures.h"
 #include "src/backends/common/gathered_reduction.h"
 #include "src/backends/common/single_rank.h"
 #include "src/backends/gloo/context.h"
@@ -19,48 +19,40 @@
 namespace c10d { inline namespace v0 {
 namespace {
 
-#define C10D_GLOO_TEXT(x) #x
-#define C10D_GLOO_VERSION(a, b, c) C10D_GLOO_TEXT(a) "." C10D_GLOO_TEXT(b) "." C10D_GLOO_TEXT(c)
-constexpr const char* kGlooVersion =
-    C10D_GLOO_VERSION(GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH);
-#undef C10D_GLOO_VERSION
-#undef C10D_GLOO_TEXT
+const char* gloo_version() {
+  static const std::string version =
+      fmt::format("{}.{}.{}", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH);
+  return version.c_str();
+}
 
 constexpr std::size_t kMaxPendingCollectives = 4096;
 constexpr std::size_t kMaxPendingMessages = 256;
 constexpr auto kPatience = std::chrono::milliseconds(300);  // for evidence of a peer's death
 
-Failure too_many(const BackendContext& context, const Call& call, std::size_t limit) {
-  return {.code = Code::out_of_resources,
-          .message = fmt::format("no thread for another async op: {} of one group wait on gloo at "
-                                 "most, wait() for some; or raise ulimit -u",
-                                 limit),
-          .rank = context.rank,
-          .group = context.group,
-          .op = std::string(to_string(kind_of(call.op))),
-          .sequence = call.sequence};
+Support refused(std::string_view why) {
+  return {.ok = false, .reason = std::string(why), .composed = {}};
+}
+Support composed(const char* how) { return {.ok = true, .reason = {}, .composed = how}; }
+
+Work refused_to_self(int rank) {
+  return Work::failed({.code = Code::unsupported,
+                       .message = "gloo has no connection of a rank to itself",
+                       .rank = rank});
 }
 
 }  // namespace
 
 Support gloo_supports(const Query& query) {
-  if (query.device != DeviceType::cpu)
-    return {.ok = false, .reason = "gloo works on CPU memory only", .composed = {}};
-  if (!is_reduction(query.op)) {
-    if (query.op == OpKind::gather_v || query.op == OpKind::scatter_v)
-      return {.ok = true, .reason = {}, .composed = "send + recv"};
-    return {};
-  }
+  if (query.device != DeviceType::cpu) return refused("gloo works on CPU memory only");
+  if (query.op == OpKind::gather_v || query.op == OpKind::scatter_v) return composed("send + recv");
+  if (!is_reduction(query.op)) return {};
   if (const auto why = why_unsupported(query.reduce_op, query.dtype); !why.empty())
-    return {.ok = false, .reason = std::string(why), .composed = {}};
+    return refused(why);
   if (query.op == OpKind::reduce_scatter || query.op == OpKind::reduce_scatter_v)
-    return {.ok = true, .reason = {}, .composed = "all_to_all + local reduce"};
-  if (collects_first(query.dtype, query.reduce_op))
-    return {.ok = true,
-            .reason = {},
-            .composed = query.op == OpKind::reduce ? "all_to_all + local reduce + gather"
-                                                   : "all_to_all + local reduce + all_gather"};
-  return {};
+    return composed("all_to_all + local reduce");
+  if (!collects_first(query.dtype, query.reduce_op)) return {};
+  return composed(query.op == OpKind::reduce ? "all_to_all + local reduce + gather"
+                                             : "all_to_all + local reduce + all_gather");
 }
 
 GlooBackend::GlooBackend(BackendContext context, std::shared_ptr<gloo::transport::Device> device)
@@ -71,7 +63,7 @@ GlooBackend::GlooBackend(BackendContext context, std::shared_ptr<gloo::transport
       messages_(std::make_unique<ThreadPool>(kMaxPendingMessages, kMaxPendingMessages)) {
   if (context_.size == 1) return;
   if (!device_) device_ = make_gloo_device(context_);
-  mesh_ = connect_mesh(context_, device_, std::chrono::steady_clock::now() + context_.timeout);
+  gloo_ = connect_ranks(context_, device_, std::chrono::steady_clock::now() + context_.timeout);
 }
 
 GlooBackend::~GlooBackend() {
@@ -81,12 +73,12 @@ GlooBackend::~GlooBackend() {
   messages_.reset();
   if (closer_.joinable()) closer_.join();
   const WriteSignalsBlock block;
-  mesh_.reset();
+  gloo_.reset();
   device_.reset();
 }
 
-// What Gloo throws becomes the failure of the group. Its text may say no more than that a
-// connection closed, so evidence of the cause goes first.
+// An exception of Gloo becomes the failure of the group. Its text may say no more than that a
+// connection closed, so the control plane looks for evidence of the cause first.
 template <class F>
 GlooBackend::FailurePtr GlooBackend::guarded(const Call& call, F&& body) try {
   Failure failure;
@@ -100,7 +92,7 @@ GlooBackend::FailurePtr GlooBackend::guarded(const Call& call, F&& body) try {
     failure = failure_from_exception(error, "gloo");
     failure.rank = context_.rank;
   }
-  close_connections();  // the mesh is of no use any more, and other waits on it must end
+  close_connections();  // the connections cannot be used any more, and other waits on them must end
   if (FailurePtr known = context_.control->failure()) return known;
   if (std::chrono::steady_clock::now() >= call.deadline) return fail_late(call, "running on gloo");
   failure.group = context_.group;
@@ -111,7 +103,7 @@ GlooBackend::FailurePtr GlooBackend::guarded(const Call& call, F&& body) try {
   return context_.control->fail(failure_from_exception(error, "gloo"));
 }
 
-// Gloo names an address: which rank was there is known of a message only.
+// Gloo names an address only. The rank is known if the call is a send or a recv.
 Failure GlooBackend::lost_connection(const Call& call, const char* what) const {
   const int peer = std::visit(
       []<class T>(const T& op) {
@@ -119,12 +111,9 @@ Failure GlooBackend::lost_connection(const Call& call, const char* what) const {
         return -1;
       },
       call.op);
-  Failure failure{.code = Code::link_lost, .message = fmt::format("gloo: {}", what), .rank = peer};
+  Failure failure{.code = Code::link_lost, .message = fmt::format("gloo: {}", what)};
   if (peer < 0) return failure;
-  const Member& member = context_.members[static_cast<std::size_t>(peer)];
-  failure.host = member.host;
-  failure.pid = member.pid;
-  return failure;
+  return caused_by(context_.members[static_cast<std::size_t>(peer)], std::move(failure));
 }
 
 GlooBackend::FailurePtr GlooBackend::fail_late(const Call& call, std::string_view phase) {
@@ -142,9 +131,9 @@ Work GlooBackend::launch(const Call& call) {
 GlooBackend::FailurePtr GlooBackend::run_collective(const Call& call) try {
   if (FailurePtr failure = context_.control->agree(call, Control::Waiting::sleep)) return failure;
   return guarded(call, [&] {
-    if (!mesh_) return std::visit([](const auto& op) { run_alone(op); }, call.op);
-    const Run state{mesh_->until(call.deadline), static_cast<std::uint32_t>(call.sequence),
-                    call.deadline, scratch_};
+    if (!gloo_) return std::visit([](const auto& op) { run_alone(op); }, call.op);
+    const CollectiveCall state{gloo_->until(call.deadline),
+                               static_cast<std::uint32_t>(call.sequence), call.deadline, scratch_};
     std::visit(
         [&]<class T>(const T& op) {
           if constexpr (!std::is_same_v<T, Send> && !std::is_same_v<T, Recv>) run(state, op);
@@ -156,101 +145,89 @@ GlooBackend::FailurePtr GlooBackend::run_collective(const Call& call) try {
   return context_.control->fail(failure_from_exception(error, "gloo"));
 }
 
+template <class F>
+Work GlooBackend::start(ThreadPool& threads, std::size_t limit, const Call& call, F body) {
+  const WorkSource source;
+  if (threads.add(
+          [source, body = std::move(body), owned = std::make_shared<OwnedCall>(call)]() mutable {
+            Received received;
+            const FailurePtr failure = body(owned->call(), received);
+            failure ? source.fail(*failure) : source.complete(received);
+          }))
+    return source.work();
+  return Work::failed(*context_.control->fail(no_thread_for(context_, call, limit, "gloo")));
+}
+
 Work GlooBackend::launch_collective(const Call& call) {
   if (!call.async) {
     if (!collectives_->idle(call.deadline)) fail_late(call, "waiting for earlier async ops");
-    // Also then: the others may be in a call that the funnel has announced.
+    // Also after a timeout: other ranks may be in a call that the funnel has announced.
     const FailurePtr failure = run_collective(call);
     return failure ? Work::failed(*failure) : Work();
   }
-  const WorkSource source;
-  const bool added = collectives_->add([this, source, owned = std::make_shared<OwnedCall>(call)] {
-    const FailurePtr failure = run_collective(owned->call());
-    failure ? source.fail(*failure) : source.complete();
-  });
-  if (added) return source.work();
-  return Work::failed(*context_.control->fail(too_many(context_, call, kMaxPendingCollectives)));
+  return start(*collectives_, kMaxPendingCollectives, call,
+               [this](const Call& later, Received&) { return run_collective(later); });
 }
 
 Work GlooBackend::launch_send(const Call& call, const Send& op) {
-  if (op.peer == context_.rank)
-    return Work::failed({.code = Code::unsupported,
-                         .message = "gloo has no connection of a rank to itself",
-                         .rank = op.peer});
+  if (op.peer == context_.rank) return refused_to_self(op.peer);
   std::shared_ptr<SendMessage> message;
   FailurePtr failure = guarded(call, [&] {
-    message = std::make_shared<SendMessage>(*mesh_, op, sent_[op.peer]++);
+    message = std::make_shared<SendMessage>(*gloo_, op, sent_[op.peer]++);
     if (!call.async) message->finish(call.deadline);
   });
   if (failure) return Work::failed(*failure);
   if (!call.async) return {};
-  const WorkSource source;
-  const bool added = messages_->add([this, source, message = std::move(message),
-                                     owned = std::make_shared<OwnedCall>(call)]() mutable {
-    const Call& later = owned->call();
-    const FailurePtr late = guarded(later, [&] { message->finish(later.deadline); });
-    message.reset();  // Gloo reads the caller's memory until then
-    late ? source.fail(*late) : source.complete();
-  });
-  if (added) return source.work();
-  return Work::failed(*context_.control->fail(too_many(context_, call, kMaxPendingMessages)));
+  return start(*messages_, kMaxPendingMessages, call,
+               [this, message = std::move(message)](const Call& later, Received&) mutable {
+                 FailurePtr late = guarded(later, [&] { message->finish(later.deadline); });
+                 message.reset();  // Gloo reads the caller's memory until then
+                 return late;
+               });
 }
 
 Work GlooBackend::launch_recv(const Call& call, const Recv& op) {
-  if (op.peer == context_.rank || !mesh_)  // alone there is no "any source" either
-    return Work::failed({.code = Code::unsupported,
-                         .message = "gloo has no connection of a rank to itself",
-                         .rank = context_.rank});
+  if (op.peer == context_.rank || !gloo_)  // alone there is no "any source" either
+    return refused_to_self(context_.rank);
   std::shared_ptr<RecvMessage> message;
   if (const FailurePtr failure =
-          guarded(call, [&] { message = std::make_shared<RecvMessage>(*mesh_, op); }))
+          guarded(call, [&] { message = std::make_shared<RecvMessage>(*gloo_, op); }))
     return Work::failed(*failure);
-  const auto finish = [this, message](const Call& later, int& source) {
+  const auto finish = [this, message](const Call& later, Received& received) {
     RecvMessage::Result result;
     FailurePtr failure = guarded(later, [&] { result = message->finish(later.deadline); });
-    source = result.source;
+    received = result.received;
     if (failure || result.mismatch.empty()) return failure;
-    failure = context_.control->fail({.code = Code::mismatch,
-                                      .message = result.mismatch,
-                                      .rank = result.source,
-                                      .group = context_.group,
-                                      .op = "recv",
-                                      .sequence = later.sequence});
-    close_connections();  // the sender waits for this rank to take the message
+    failure = context_.control->fail(
+        failure_in(context_, later, Code::mismatch, result.mismatch, received.source));
+    close_connections();  // the sender waits for this rank to receive the message
     return failure;
   };
-  int from = -1;
   if (!call.async) {
-    const FailurePtr failure = finish(call, from);
-    return failure ? Work::failed(*failure) : Work::received_from(from);
+    Received received;
+    const FailurePtr failure = finish(call, received);
+    return failure ? Work::failed(*failure) : Work::received(received);
   }
-  const WorkSource source;
-  const bool added = messages_->add([source, finish, owned = std::make_shared<OwnedCall>(call)] {
-    int sender = -1;
-    const FailurePtr failure = finish(owned->call(), sender);
-    failure ? source.fail(*failure) : source.complete(sender);
-  });
-  if (added) return source.work();
-  return Work::failed(*context_.control->fail(too_many(context_, call, kMaxPendingMessages)));
+  return start(*messages_, kMaxPendingMessages, call, finish);
 }
 
 std::unique_ptr<Backend> GlooBackend::new_group(BackendContext context, const std::vector<int>&) {
   return std::make_unique<GlooBackend>(std::move(context), device_);
 }
 
-// A wait that times out makes Gloo close every connection of the mesh, and the peers notice. Gloo
-// takes some 10 ms per connection, so nobody waits for that.
+// A wait that times out makes Gloo close every connection of the context, and the peers notice.
+// Gloo takes some 10 ms per connection, so nobody waits for that.
 void GlooBackend::close_connections() noexcept {
-  if (!mesh_ || closed_.exchange(true)) return;
-  const auto close = [mesh = mesh_] {
+  if (!gloo_ || closed_.exchange(true)) return;
+  const auto close = [gloo = gloo_] {
     const WriteSignalsBlock block;
     try {
       std::byte nothing{};
-      const auto buffer = mesh->createUnboundBuffer(&nothing, 1);
+      const auto buffer = gloo->createUnboundBuffer(&nothing, 1);
       buffer->waitRecv(std::chrono::milliseconds(1));
     } catch (const std::exception&) {
     }
-    mesh->revoke();
+    gloo->revoke();
   };
   try {
     closer_ = std::thread(close);
@@ -266,8 +243,8 @@ void GlooBackend::shutdown(Deadline deadline) {
 }
 
 std::string GlooBackend::description() const {
-  if (!mesh_) return fmt::format("gloo {}, alone", kGlooVersion);
-  return fmt::format("gloo {}, {}", kGlooVersion, device_->str());
+  if (!gloo_) return fmt::format("gloo {}, alone", gloo_version());
+  return fmt::format("gloo {}, {}", gloo_version(), device_->str());
 }
 
 }}  // namespace c10d::v0
@@ -277,7 +254,7 @@ using namespace c10d;
 extern "C" __attribute__((visibility("default"))) const BackendModule* c10d_backend_module() {
   static constexpr BackendModule module{
       .name = "gloo",
-      .version = [] { return kGlooVersion; },
+      .version = gloo_version,
       .supports = gloo_supports,
       .create = [](BackendContext context) -> std::unique_ptr<Backend> {
         return std::make_unique<GlooBackend>(std::move(context), nullptr);

@@ -19,9 +19,9 @@ namespace c10d { inline namespace v0 {
 
 Support gloo_supports(const Query& query);
 
-// One full mesh of TCP connections per group. Gloo can only block: a blocking call runs in the
-// caller, `async` collectives one after the other in a thread of the group, `async` point-to-point
-// in a thread each.
+// TCP connections between all ranks of a group. Gloo can only block: a blocking call runs in the
+// caller, async collectives run one after the other in a thread of the group, and each async send
+// or recv runs in a thread of its own.
 class GlooBackend : public Backend {
  public:
   // `device` is shared by a group and its subgroups; null makes one.
@@ -43,6 +43,9 @@ class GlooBackend : public Backend {
   Work launch_collective(const Call& call);
   Work launch_send(const Call& call, const Send& op);
   Work launch_recv(const Call& call, const Recv& op);
+  // Runs body(call, source), which returns the failure, in a thread.
+  template <class F>
+  Work start(ThreadPool& threads, std::size_t limit, const Call& call, F body);
   // Null is success. They never throw.
   FailurePtr run_collective(const Call& call);
   template <class F>
@@ -53,8 +56,8 @@ class GlooBackend : public Backend {
 
   BackendContext context_;
   std::shared_ptr<gloo::transport::Device> device_;
-  std::shared_ptr<RevocableMesh> mesh_;  // null in a group of one
-  std::vector<std::uint32_t> sent_;      // messages by receiver
+  std::shared_ptr<RevocableContext> gloo_;  // null in a group of one
+  std::vector<std::uint32_t> sent_;         // messages by receiver
   Scratch scratch_;
   std::atomic<bool> closed_ = false;
   std::thread closer_;

@@ -3,6 +3,7 @@
 
 #include <gloo/context.h>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -13,53 +14,83 @@
 #include "c10d/collective.h"
 #include "c10d/store.h"
 #include "src/backends/gloo/revocable_context.h"
-#include "src/backends/gloo/scratch.h"
 
 namespace c10d { inline namespace v0 {
 
+// Memory that an op needs beside its buffers, kept from op to op up to a limit.
+class Scratch {
+ public:
+  std::byte* take(std::size_t bytes) {
+    if (bytes > size_) {
+      free();
+      data_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      size_ = bytes;
+    }
+    return data_.get();
+  }
+  // At the end of each op.
+  void release() {
+    if (size_ > kKeptBytes) free();
+  }
+
+ private:
+  static constexpr std::size_t kKeptBytes = std::size_t{64} << 20;
+
+  void free() {
+    data_.reset();
+    size_ = 0;
+  }
+
+  std::unique_ptr<std::byte[]> data_;
+  std::size_t size_ = 0;
+};
+
 // One collective in progress: all ranks have agreed on it, and there is more than one of them.
-struct Run {
-  std::shared_ptr<gloo::Context> mesh;  // whose waits end at the deadline
-  std::uint32_t tag;                    // tells this op's messages from those of others
+struct CollectiveCall {
+  std::shared_ptr<gloo::Context> context;  // whose waits end at the deadline
+  std::uint32_t tag;                       // tells this op's messages from those of others
   Deadline deadline;
   Scratch& scratch;
 
-  int rank() const noexcept { return mesh->rank; }
-  int size() const noexcept { return mesh->size; }
+  int rank() const noexcept { return context->rank; }
+  int size() const noexcept { return context->size; }
   std::chrono::milliseconds timeout() const { return time_until(deadline); }
-  template <class Options>
-  void set_tag_and_timeout(Options& options) const {
+  // Runs a collective of Gloo.
+  template <class Collective, class Options>
+  void start(Collective* collective, Options& options) const {
     options.setTag(tag);
     options.setTimeout(timeout());
+    collective(options);
   }
 };
 
 // One function per op. They throw what Gloo throws.
-void run(const Run& run, const AllReduce& op);
-void run(const Run& run, const Broadcast& op);
-void run(const Run& run, const AllGather& op);
-void run(const Run& run, const AllGatherV& op);
-void run(const Run& run, const ReduceScatter& op);
-void run(const Run& run, const ReduceScatterV& op);
-void run(const Run& run, const Reduce& op);
-void run(const Run& run, const Gather& op);
-void run(const Run& run, const GatherV& op);
-void run(const Run& run, const Scatter& op);
-void run(const Run& run, const ScatterV& op);
-void run(const Run& run, const AllToAll& op);
-void run(const Run& run, const AllToAllV& op);
-void run(const Run& run, const Barrier& op);
+void run(const CollectiveCall& call, const AllReduce& op);
+void run(const CollectiveCall& call, const Broadcast& op);
+void run(const CollectiveCall& call, const AllGather& op);
+void run(const CollectiveCall& call, const AllGatherV& op);
+void run(const CollectiveCall& call, const ReduceScatter& op);
+void run(const CollectiveCall& call, const ReduceScatterV& op);
+void run(const CollectiveCall& call, const Reduce& op);
+void run(const CollectiveCall& call, const Gather& op);
+void run(const CollectiveCall& call, const GatherV& op);
+void run(const CollectiveCall& call, const Scatter& op);
+void run(const CollectiveCall& call, const ScatterV& op);
+void run(const CollectiveCall& call, const AllToAll& op);
+void run(const CollectiveCall& call, const AllToAllV& op);
+void run(const CollectiveCall& call, const Barrier& op);
 
 // Pieces that the ops above share.
 using PieceCounts = std::vector<std::size_t>;
-void exchange_pieces(const Run& run, ConstTensor input, std::span<const std::size_t> input_counts,
-                     Tensor output, std::span<const std::size_t> output_counts);
-void gather_pieces(const Run& run, ConstTensor own, Tensor all, std::span<const std::size_t> counts,
-                   int root);
-void all_gather_pieces(const Run& run, ConstTensor own, Tensor all,
+void exchange_pieces(const CollectiveCall& call, ConstView input,
+                     std::span<const std::size_t> input_counts, View output,
+                     std::span<const std::size_t> output_counts);
+void gather_pieces(const CollectiveCall& call, ConstView own, View all,
+                   std::span<const std::size_t> counts, int root);
+void all_gather_pieces(const CollectiveCall& call, ConstView own, View all,
                        std::span<const std::size_t> counts);
 
-// Calls f with a value of an unsigned type as wide as the dtype: Gloo moves elements and knows no
+// Calls f with a value of a type as wide as the dtype: Gloo moves elements and knows no
 // more of them.
 template <class F>
 void as_element(DType dtype, F&& f) {
@@ -70,9 +101,23 @@ void as_element(DType dtype, F&& f) {
       return f(std::uint16_t{});
     case 4:
       return f(std::uint32_t{});
-    default:
+    case 8:
       return f(std::uint64_t{});
+    default:
+      return f(std::array<std::uint64_t, 2>{});
   }
+}
+
+template <class Options>
+void set_input(Options& options, ConstView input) {
+  as_element(input.dtype, [&]<class T>(T) {
+    options.setInput(static_cast<T*>(const_cast<void*>(input.data)), input.count);  // only read
+  });
+}
+template <class Options>
+void set_output(Options& options, View output) {
+  as_element(output.dtype,
+             [&]<class T>(T) { options.setOutput(static_cast<T*>(output.data), output.count); });
 }
 
 }}  // namespace c10d::v0

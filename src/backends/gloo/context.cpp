@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "c10d/env.h"
+#include "src/backends/common/failures.h"
+#include "src/backends/gloo/no_destroy.h"
 #include "src/base/mutex.h"
-#include "src/base/no_destroy.h"
 #include "src/base/sigpipe_guard.h"
 #include "src/base/timeouts.h"
 #include "src/net/address.h"
@@ -32,17 +33,14 @@ std::string address_key(int rank) { return fmt::format("gloo/{}", rank); }
 
 [[noreturn]] void throw_late(const BackendContext& context, int peer) {
   const Member& member = context.members[static_cast<std::size_t>(peer)];
-  throw_failure({.code = Code::timed_out,
-                 .message = fmt::format("rank {} waited in vain for a connection to rank {} "
-                                        "(host {}, pid {}) over Gloo",
-                                        context.rank, peer, member.host, member.pid),
-                 .rank = peer,
-                 .host = member.host,
-                 .pid = member.pid,
-                 .group = context.group});
+  throw_failure(caused_by(
+      member, failure_in(context, Code::timed_out,
+                         fmt::format("rank {} timed out waiting for a Gloo connection to rank {} "
+                                     "(host {}, pid {})",
+                                     context.rank, peer, member.host, member.pid))));
 }
 
-// What a rank says in the store: its end of the connection to each other rank, by rank.
+// The addresses that a rank has published in the store: one for each other rank, by rank.
 std::string read_addresses(const BackendContext& context, int rank, Deadline deadline) {
   while (true) {
     if (const auto failure = context.control->failure()) throw_failure(*failure);
@@ -55,9 +53,9 @@ std::string read_addresses(const BackendContext& context, int rank, Deadline dea
   }
 }
 
-// Ends the wait for a connection when the group breaks, or at the deadline: Gloo itself goes on
-// waiting for a peer that may have died. It closes only the connection that is waited for, and only
-// if the look before found it waited for already. For Gloo closes with a reset, and that kills the
+// Ends the wait for a connection when the group breaks, or at the deadline: Gloo itself continues
+// to wait for a peer that may have died. It closes only the connection that this rank waits for,
+// and only if two checks in a row found the same wait. Gloo closes with a reset, and that ends the
 // process of a peer that has not accepted the connection yet: getpeername() fails in Gloo's own
 // thread, which throws there.
 class BrokenWatch {
@@ -80,7 +78,7 @@ class BrokenWatch {
   BrokenWatch(const BrokenWatch&) = delete;
   BrokenWatch& operator=(const BrokenWatch&) = delete;
 
-  // Whom this rank waits for.
+  // The rank that this rank waits for.
   void set_peer(int peer) {
     MutexLock lock(mutex_);
     peer_ = peer;
@@ -112,8 +110,7 @@ class BrokenWatch {
 };
 
 [[noreturn]] void throw_unreachable(const BackendContext& context, std::string message) {
-  throw_failure(
-      Failure{.code = Code::unreachable, .message = std::move(message), .group = context.group});
+  throw_failure(failure_in(context, Code::unreachable, std::move(message)));
 }
 
 gloo::transport::tcp::attr choose_interface(const BackendContext& context) {
@@ -171,20 +168,19 @@ void connect_all(const BackendContext& context, gloo::transport::Context& connec
     if (peer == context.rank) continue;
     const std::string theirs = read_addresses(context, peer, deadline);
     if (theirs.size() != own.size())
-      throw_failure(Failure{.code = Code::version_mismatch,
-                            .message = fmt::format("gloo: rank {} says {} bytes of addresses and "
-                                                   "this rank {}; use one release of Gloo for all",
-                                                   peer, theirs.size(), own.size()),
-                            .rank = peer,
-                            .group = context.group});
-    // A rank says nothing of itself: those above it stand one place earlier.
+      throw_failure(failure_in(context, Code::version_mismatch,
+                               fmt::format("gloo: rank {} published {} bytes of addresses and "
+                                           "this rank {}; use the same Gloo on all ranks",
+                                           peer, theirs.size(), own.size()),
+                               peer));
+    // A rank publishes no address for itself: those of higher ranks stand one place earlier.
     const auto place =
         static_cast<std::size_t>(context.rank < peer ? context.rank : context.rank - 1);
     const auto first = theirs.begin() + static_cast<std::ptrdiff_t>(place * bytes);
     watch.set_peer(peer);
     connections.getPair(peer)->connect({first, first + static_cast<std::ptrdiff_t>(bytes)});
     watch.set_peer(BrokenWatch::kNobody);
-    // Gloo takes a connection that was closed for one that is there.
+    // connect() also returns when the connection was closed.
     if (const auto failure = context.control->failure()) throw_failure(*failure);
     if (std::chrono::steady_clock::now() >= deadline) throw_late(context, peer);
   }
@@ -200,16 +196,16 @@ void keep_open(std::shared_ptr<gloo::transport::Device> device,
 
 }  // namespace
 
-std::shared_ptr<RevocableMesh> connect_mesh(const BackendContext& context,
-                                            std::shared_ptr<gloo::transport::Device> device,
-                                            Deadline deadline) {
+std::shared_ptr<RevocableContext> connect_ranks(const BackendContext& context,
+                                                std::shared_ptr<gloo::transport::Device> device,
+                                                Deadline deadline) {
   const WriteSignalsBlock block;
-  auto mesh = std::make_shared<RevocableMesh>(context.rank, context.size);
+  auto result = std::make_shared<RevocableContext>(context.rank, context.size);
   const auto connections = device->createContext(context.rank, context.size);
-  // A connection waits for five times the timeout that it was made with: so it is BrokenWatch that
-  // ends a wait for a rank that does not come, and that rank is known.
+  // A connection waits for five times the timeout that it was made with. So BrokenWatch ends the
+  // wait for a rank that does not arrive, and that rank is known.
   const milliseconds fifth = time_until(deadline) / 5 + 2 * kLook;
-  mesh->setTimeout(fifth);
+  result->setTimeout(fifth);
   connections->setTimeout(fifth);
   try {
     connect_all(context, *connections, deadline);
@@ -224,8 +220,8 @@ std::shared_ptr<RevocableMesh> connect_mesh(const BackendContext& context,
                              "set C10D_GLOO_INTERFACE to an interface that all ranks can reach",
                              context.rank, where, error.what()));
   }
-  mesh->adopt(std::move(device), connections);
-  return mesh;
+  result->adopt(std::move(device), connections);
+  return result;
 }
 
 }}  // namespace c10d::v0

@@ -15,9 +15,9 @@ namespace c10d { inline namespace v0 {
 std::shared_ptr<gloo::transport::Device> make_gloo_device(const BackendContext& context);
 
 // Collective: one connection to every other rank, made through the group's store. Throws DistError
-// that says over which device it failed.
-std::shared_ptr<RevocableMesh> connect_mesh(const BackendContext& context,
-                                            std::shared_ptr<gloo::transport::Device> device,
-                                            Deadline deadline);
+// that names the device.
+std::shared_ptr<RevocableContext> connect_ranks(const BackendContext& context,
+                                                std::shared_ptr<gloo::transport::Device> device,
+                                                Deadline deadline);
 
 }}  // namespace c10d::v0

@@ -3,8 +3,6 @@
 
 #include <gloo/types.h>
 
-#include <cstring>
-
 #include "src/backends/common/message_header.h"
 #include "src/backends/gloo/revocable_context.h"
 
@@ -17,12 +15,12 @@ constexpr std::size_t kInlineBytes = 4096;
 
 }  // namespace
 
-SendMessage::SendMessage(gloo::Context& mesh, const Send& op, std::uint32_t number)
+SendMessage::SendMessage(gloo::Context& context, const Send& op, std::uint32_t number)
     : first_(first_part_of(op, number, kInlineBytes)),
-      first_buffer_(mesh.createUnboundBuffer(first_.data(), first_.size())) {
+      first_buffer_(context.createUnboundBuffer(first_.data(), first_.size())) {
   first_buffer_->send(op.peer, gloo::Slot::build(kHeaderPrefix, op.tag));
   if (op.input.bytes() <= kInlineBytes) return;
-  payload_buffer_ = mesh.createUnboundBuffer(const_cast<void*>(op.input.data), op.input.bytes());
+  payload_buffer_ = context.createUnboundBuffer(const_cast<void*>(op.input.data), op.input.bytes());
   payload_buffer_->send(op.peer, gloo::Slot::build(kPayloadPrefix, number));
 }
 
@@ -31,36 +29,31 @@ void SendMessage::finish(Deadline deadline) {
   if (payload_buffer_) payload_buffer_->waitSend(time_until(deadline));
 }
 
-RecvMessage::RecvMessage(gloo::Context& mesh, const Recv& op)
-    : mesh_(mesh),
+RecvMessage::RecvMessage(gloo::Context& context, const Recv& op)
+    : context_(context),
       op_(op),
       first_(sizeof(MessageHeader) + kInlineBytes),
-      first_buffer_(mesh.createUnboundBuffer(first_.data(), first_.size())) {
+      first_buffer_(context.createUnboundBuffer(first_.data(), first_.size())) {
   const std::uint64_t slot = gloo::Slot::build(kHeaderPrefix, op.tag);
   if (op.peer != kAnySource) {
     first_buffer_->recv(op.peer, slot);
     return;
   }
   std::vector<int> others;
-  for (int peer = 0; peer < mesh.size; ++peer)
-    if (peer != mesh.rank) others.push_back(peer);
+  for (int peer = 0; peer < context.size; ++peer)
+    if (peer != context.rank) others.push_back(peer);
   first_buffer_->recv(others, slot);
 }
 
 RecvMessage::Result RecvMessage::finish(Deadline deadline) {
   Result result;
-  first_buffer_->waitRecv(&result.source, time_until(deadline));
-  MessageHeader header;
-  std::memcpy(&header, first_.data(), sizeof(header));
-  result.mismatch = message_mismatch(header, result.source, mesh_.rank, op_.tag, op_.output);
-  if (!result.mismatch.empty()) return result;
-  if (header.inlined) {
-    if (header.count > 0)
-      std::memcpy(op_.output.data, first_.data() + sizeof(header), op_.output.bytes());
-    return result;
-  }
-  const auto payload = mesh_.createUnboundBuffer(op_.output.data, op_.output.bytes());
-  payload->recv(result.source, gloo::Slot::build(kPayloadPrefix, header.number));
+  int& source = result.received.source;
+  first_buffer_->waitRecv(&source, time_until(deadline));
+  const auto number = read_first_part(first_, source, context_.rank, op_, result.mismatch);
+  result.received.count = op_.output.count;
+  if (!number) return result;
+  const auto payload = context_.createUnboundBuffer(op_.output.data, op_.output.bytes());
+  payload->recv(source, gloo::Slot::build(kPayloadPrefix, *number));
   payload->waitRecv(time_until(deadline));
   return result;
 }

@@ -12,10 +12,10 @@
 
 namespace c10d { inline namespace v0 {
 
-// A message half sent: the constructor posts it, finish() blocks until the receiver has it.
+// A send: the constructor posts it, finish() blocks until the receiver has it.
 class SendMessage {
  public:
-  SendMessage(gloo::Context& mesh, const Send& op, std::uint32_t number);
+  SendMessage(gloo::Context& context, const Send& op, std::uint32_t number);
   void finish(Deadline deadline);
 
  private:
@@ -24,19 +24,19 @@ class SendMessage {
   std::unique_ptr<gloo::transport::UnboundBuffer> payload_buffer_;
 };
 
-// A message half received: the constructor takes its place in the order of (peer, tag), finish()
-// blocks until it is there.
+// A recv: the constructor posts it in the order of (peer, tag), finish() blocks until the message
+// has arrived.
 class RecvMessage {
  public:
-  RecvMessage(gloo::Context& mesh, const Recv& op);
+  RecvMessage(gloo::Context& context, const Recv& op);
   struct Result {
-    int source = -1;
+    Received received;
     std::string mismatch;  // not empty: what the two ends called
   };
   Result finish(Deadline deadline);
 
  private:
-  gloo::Context& mesh_;
+  gloo::Context& context_;
   Recv op_;
   std::vector<std::byte> first_;
   std::unique_ptr<gloo::transport::UnboundBuffer> first_buffer_;

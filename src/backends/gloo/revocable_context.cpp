@@ -13,7 +13,7 @@ namespace c10d { inline namespace v0 {
 
 using gloo::transport::UnboundBuffer;
 
-// The buffers of a mesh that an op may wait on.
+// The buffers of a context that an op may wait on.
 class OpenWaits {
  public:
   void add(UnboundBuffer* buffer) {
@@ -77,7 +77,7 @@ class WatchedBuffer final : public UnboundBuffer {
   }
 
  private:
-  // An op gives each of its waits its whole timeout.
+  // Gloo gives each wait of an op the whole timeout of the op.
   std::chrono::milliseconds limited(std::chrono::milliseconds timeout) const {
     return deadline_ == Deadline::max() ? timeout : std::min(timeout, time_until(deadline_));
   }
@@ -115,9 +115,9 @@ class WatchedTransport final : public gloo::transport::Context {
   const Deadline deadline_;
 };
 
-class MeshOfOp final : public gloo::Context {
+class ContextOfOp final : public gloo::Context {
  public:
-  MeshOfOp(int own_rank, int ranks, std::shared_ptr<gloo::transport::Context> transport)
+  ContextOfOp(int own_rank, int ranks, std::shared_ptr<gloo::transport::Context> transport)
       : Context(own_rank, ranks) {
     transportContext_ = std::move(transport);
   }
@@ -125,21 +125,21 @@ class MeshOfOp final : public gloo::Context {
 
 }  // namespace
 
-RevocableMesh::RevocableMesh(int own_rank, int ranks)
+RevocableContext::RevocableContext(int own_rank, int ranks)
     : Context(own_rank, ranks), waits_(std::make_shared<OpenWaits>()) {}
 
-void RevocableMesh::adopt(std::shared_ptr<gloo::transport::Device> device,
-                          std::shared_ptr<gloo::transport::Context> connections) {
+void RevocableContext::adopt(std::shared_ptr<gloo::transport::Device> device,
+                             std::shared_ptr<gloo::transport::Context> connections) {
   device_ = std::move(device);
   connections_ = std::move(connections);
   transportContext_ = std::make_shared<WatchedTransport>(connections_, waits_, Deadline::max());
 }
 
-std::shared_ptr<gloo::Context> RevocableMesh::until(Deadline deadline) const {
-  return std::make_shared<MeshOfOp>(
+std::shared_ptr<gloo::Context> RevocableContext::until(Deadline deadline) const {
+  return std::make_shared<ContextOfOp>(
       rank, size, std::make_shared<WatchedTransport>(connections_, waits_, deadline));
 }
 
-void RevocableMesh::revoke() { waits_->revoke(); }
+void RevocableContext::revoke() { waits_->revoke(); }
 
 }}  // namespace c10d::v0

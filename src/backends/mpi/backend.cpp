@@ -7,9 +7,9 @@
 #include <chrono>
 #include <functional>
 
+#include "src/backends/common/failures.h"
 #include "src/backends/common/gathered_reduction.h"
 #include "src/backends/mpi/mpi_types.h"
-#include "src/backends/mpi/runtime.h"
 #include "src/base/members.h"
 
 namespace c10d { inline namespace v0 {
@@ -36,13 +36,13 @@ Support mpi_supports(const Query& query) {
   return {};
 }
 
-MpiBackend::MpiBackend(BackendContext context, Channel channel)
+MpiBackend::MpiBackend(BackendContext context, Communicators comms)
     : context_(std::move(context)),
       sent_(static_cast<std::size_t>(context_.size)),
       transfers_(std::make_shared<Transfers>(context_)),
-      collectives_(std::make_unique<Collectives>(context_, std::move(channel), transfers_)) {}
+      collectives_(std::make_unique<Collectives>(context_, std::move(comms), transfers_)) {}
 
-// Communicators of a group that did not end in order stay: freeing one can wait for peers.
+// If the group did not end in order, its communicators are not freed: that can wait for peers.
 MpiBackend::~MpiBackend() {
   give_up(std::move(collectives_));
   transfers_->give_up_all();
@@ -50,31 +50,28 @@ MpiBackend::~MpiBackend() {
 
 Work MpiBackend::launch(const Call& call) {
   if (const auto* send = std::get_if<Send>(&call.op))
-    return launch_message(call, *send, sent_[static_cast<std::size_t>(send->peer)]++);
-  if (const auto* recv = std::get_if<Recv>(&call.op)) return launch_message(call, *recv, 0);
+    return launch_message(call, send->tag, *send, sent_[static_cast<std::size_t>(send->peer)]++);
+  if (const auto* recv = std::get_if<Recv>(&call.op)) return launch_message(call, recv->tag, *recv);
   return collectives_->launch(call);
 }
 
-template <class T>
-Work MpiBackend::launch_message(const Call& call, const T& op, std::uint32_t number) {
-  const Channel& channel = collectives_->channel();
-  if (channel.headers == MPI_COMM_NULL)
+template <class... Args>
+Work MpiBackend::launch_message(const Call& call, std::uint32_t tag, const Args&... args) {
+  const Communicators& comms = collectives_->comms();
+  if (comms.headers == MPI_COMM_NULL)
     return Work::failed({.code = Code::unsupported,
-                         .message = "mpi: a group of one has nobody to send to",
+                         .message = "mpi: a group of one rank has no peer",
                          .rank = context_.rank});
-  if (op.tag > static_cast<std::uint32_t>(mpi_tag_limit()))
-    return Work::failed({.code = Code::unsupported,
-                         .message = fmt::format("this MPI has no tags above {}", mpi_tag_limit()),
-                         .rank = context_.rank});
+  if (tag > static_cast<std::uint32_t>(mpi_tag_limit()))
+    return Work::failed(
+        {.code = Code::unsupported,
+         .message = fmt::format("this MPI supports tags up to {} only", mpi_tag_limit()),
+         .rank = context_.rank});
   try {
-    std::unique_ptr<Message> message;
-    if constexpr (std::is_same_v<T, Send>)
-      message = std::make_unique<Message>(channel, op, number);
-    else
-      message = std::make_unique<Message>(channel, op);
+    auto message = std::make_unique<Message>(comms, args...);
     if (call.async) return transfers_->finish_later(call, std::move(message));
     const FailurePtr failure = transfers_->finish(call, message);
-    return failure ? Work::failed(*failure) : Work::received_from(message->source());
+    return failure ? Work::failed(*failure) : Work::received(message->received());
   } catch (const std::exception& error) {
     return Work::failed(*transfers_->library_error(call, error.what()));
   }
@@ -84,22 +81,17 @@ namespace {
 
 Failure late(const BackendContext& context) {
   const std::vector<int> idle = not_running(context.members);
-  Failure failure{
-      .code = Code::timed_out,
-      .message = fmt::format("rank {} waited in vain for the others while MPI started "
-                             "or made the communicators of group \"{}\"; {}",
-                             context.rank, context.group, about_not_running(context.members, idle)),
-      .group = context.group};
+  Failure failure = failure_in(
+      context, Code::timed_out,
+      fmt::format("rank {} timed out waiting for the others while MPI started "
+                  "or made the communicators of group \"{}\"; {}",
+                  context.rank, context.group, about_not_running(context.members, idle)));
   if (idle.empty()) return failure;
-  const Member& first = context.members[static_cast<std::size_t>(idle.front())];
-  failure.rank = first.rank;
-  failure.host = first.host;
-  failure.pid = first.pid;
-  return failure;
+  return caused_by(context.members[static_cast<std::size_t>(idle.front())], std::move(failure));
 }
 
-// Makes the backend of a group out of the channel that `make(look)` returns. All ranks come to the
-// MPI calls there or none does.
+// Makes the backend of a group with the communicators that `make(look)` returns. Either all ranks
+// make the MPI calls there or none does.
 template <class Make>
 std::unique_ptr<Backend> make_together(BackendContext context, const Make& make) {
   const Deadline deadline = std::chrono::steady_clock::now() + context.timeout;
@@ -108,17 +100,16 @@ std::unique_ptr<Backend> make_together(BackendContext context, const Make& make)
     if (const auto failure = context.control->failure()) throw_failure(*failure);
     if (std::chrono::steady_clock::now() >= deadline) throw_failure(late(context));
   };
-  const MpiHold hold;  // who exits meanwhile must not wait for the others in MPI_Finalize
+  const MpiHold hold;  // a rank that exits meanwhile must not wait in MPI_Finalize
   try {
-    Channel channel = make(look);
-    return std::make_unique<MpiBackend>(std::move(context), std::move(channel));
+    Communicators comms = make(look);
+    return std::make_unique<MpiBackend>(std::move(context), std::move(comms));
   } catch (const DistError&) {
     throw;
   } catch (const std::runtime_error& error) {
-    throw_failure({.code = Code::backend_error,
-                   .message = fmt::format("MPI could not make a group: {}", error.what()),
-                   .rank = context.rank,
-                   .group = context.group});
+    throw_failure(failure_in(context, Code::backend_error,
+                             fmt::format("MPI could not make a group: {}", error.what()),
+                             context.rank));
   }
 }
 
@@ -126,11 +117,11 @@ std::unique_ptr<Backend> make_together(BackendContext context, const Make& make)
 
 std::unique_ptr<Backend> MpiBackend::new_group(BackendContext context,
                                                const std::vector<int>& parent_ranks) {
-  if (context.size == 1) return std::make_unique<MpiBackend>(std::move(context), Channel());
+  if (context.size == 1) return std::make_unique<MpiBackend>(std::move(context), Communicators());
   // The tag tells apart groups that members make at the same time.
   const int tag = static_cast<int>(std::hash<std::string>()(context.group) % 32768);
-  return make_together(std::move(context), [&](const Channel::Look& look) {
-    return Channel::subset(collectives_->channel().collectives, parent_ranks, tag, look);
+  return make_together(std::move(context), [&](const Communicators::Look& look) {
+    return Communicators::subset(collectives_->comms().collectives, parent_ranks, tag, look);
   });
 }
 
@@ -139,7 +130,7 @@ void MpiBackend::shutdown(Deadline deadline) {
   if (!hold_ || !collectives_->idle(deadline) || !transfers_->finish_all(deadline)) return;
   if (context_.size > 1 && !context_.control->broken()) {
     const auto turn = mpi_turn();
-    collectives_->channel().free_communicators();
+    collectives_->comms().free_communicators();
   }
   hold_.reset();
 }
@@ -152,11 +143,11 @@ std::string MpiBackend::description() const {
 namespace {
 
 std::unique_ptr<Backend> make_mpi_backend(BackendContext context) {
-  if (context.size == 1) return std::make_unique<MpiBackend>(std::move(context), Channel());
+  if (context.size == 1) return std::make_unique<MpiBackend>(std::move(context), Communicators());
   check_startable(context);
-  return make_together(context, [&](const Channel::Look& look) {
+  return make_together(context, [&](const Communicators::Look& look) {
     start_mpi(context, look);
-    return Channel::duplicate(MPI_COMM_WORLD, look);
+    return Communicators::duplicate(MPI_COMM_WORLD, look);
   });
 }
 

@@ -17,7 +17,7 @@ Support mpi_supports(const Query& query);
 // The MPI that launched the program. See Collectives; messages are never blocking calls.
 class MpiBackend : public Backend {
  public:
-  MpiBackend(BackendContext context, Channel channel);
+  MpiBackend(BackendContext context, Communicators comms);
   ~MpiBackend() override;
 
   Support supports(const Query& query) const override { return mpi_supports(query); }
@@ -31,8 +31,9 @@ class MpiBackend : public Backend {
   std::string description() const override;
 
  private:
-  template <class T>
-  Work launch_message(const Call& call, const T& op, std::uint32_t number);
+  // `args`: of the Message.
+  template <class... Args>
+  Work launch_message(const Call& call, std::uint32_t tag, const Args&... args);
 
   std::optional<MpiHold> hold_{std::in_place};  // first, to go last
   BackendContext context_;

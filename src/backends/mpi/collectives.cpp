@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/mpi/collectives.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <chrono>
 #include <deque>
-#include <numeric>
+#include <type_traits>
 
+#include "src/backends/common/failures.h"
+#include "src/backends/common/gathered_reduction.h"
 #include "src/backends/common/single_rank.h"
 #include "src/backends/mpi/mpi_calls.h"
 #include "src/backends/mpi/runtime.h"
@@ -20,8 +19,8 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::size_t kMaxPendingCollectives = 4096;
-// From here on polling costs next to nothing, and MPI takes long enough to be stopped in. Open
-// MPI's reduce takes twice as long when it is polled, whatever its algorithm: it blocks.
+// From this size on polling costs next to nothing, and an op takes long enough to be worth ending.
+// Open MPI's reduce takes twice as long when it is polled, whatever its algorithm: it blocks.
 constexpr std::size_t kPolledBytes = std::size_t{1} << 20;
 #ifdef OPEN_MPI
 constexpr bool kPollsReduce = false;
@@ -34,26 +33,20 @@ constexpr std::chrono::milliseconds kIdleLook{20};
 // collectives do not match the others.
 template <class T>
 std::size_t bytes_of(const T& op, int size) {
-  const auto ranks = static_cast<std::size_t>(size);
-  const auto all = [](std::span<const std::size_t> counts) {
-    return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-  };
+  constexpr bool only_root_has_input =
+      std::is_same_v<T, Broadcast> || std::is_same_v<T, Scatter> || std::is_same_v<T, ScatterV>;
+  constexpr bool has_one_of_all =
+      std::is_same_v<T, AllGather> || std::is_same_v<T, Gather> || std::is_same_v<T, Scatter>;
   if constexpr (std::is_same_v<T, Barrier> || std::is_same_v<T, AllToAllV> ||
-                (std::is_same_v<T, Reduce> && !kPollsReduce))
+                (std::is_same_v<T, Reduce> && !kPollsReduce)) {
     return 0;  // of an all_to_all_v too: it is polled in any case
-  else if constexpr (std::is_same_v<T, GatherV>)
-    return all(op.counts) * size_of(op.input.dtype);
-  else if constexpr (std::is_same_v<T, ScatterV>)
-    return all(op.counts) * size_of(op.output.dtype);
-  else if constexpr (std::is_same_v<T, Gather>)
-    return op.input.bytes() * ranks;
-  else if constexpr (std::is_same_v<T, Scatter>)
-    return op.output.bytes() * ranks;
-  else if constexpr (std::is_same_v<T, Broadcast> || std::is_same_v<T, AllGather> ||
-                     std::is_same_v<T, AllGatherV>)
-    return op.output.bytes();
-  else
-    return op.input.bytes();
+  } else {
+    const ConstView own = only_root_has_input ? ConstView(op.output) : op.input;
+    if constexpr (requires { op.counts; })
+      return first_of(op.counts, size) * size_of(own.dtype);
+    else
+      return own.bytes() * (has_one_of_all ? static_cast<std::size_t>(size) : 1);
+  }
 }
 
 }  // namespace
@@ -96,40 +89,38 @@ class Collectives::Unfinished {
   std::deque<WorkSource> works_ C10D_GUARDED_BY(mutex_);
 };
 
-Collectives::Collectives(const BackendContext& context, Channel channel,
+Collectives::Collectives(const BackendContext& context, Communicators comms,
                          std::shared_ptr<Transfers> transfers)
     : context_(context),
-      channel_(std::move(channel)),
+      comms_(std::move(comms)),
       transfers_(std::move(transfers)),
       unfinished_(std::make_shared<Unfinished>()),
       thread_(1, kMaxPendingCollectives) {}
 
 template <class T>
-FailurePtr Collectives::failure_after(const T&) {
-  return std::is_same_v<T, Barrier> ? nullptr : transfers_->failure_meanwhile();
-}
-
-template <class T>
 FailurePtr Collectives::run_op(const Call& call, const T& op) {
-  const bool polls = !mpi_is_concurrent() || bytes_of(op, channel_.size) >= kPolledBytes;
+  const bool polls = !mpi_is_concurrent() || bytes_of(op, comms_.size) >= kPolledBytes;
+  const auto meanwhile = [&] {
+    return std::is_same_v<T, Barrier> ? nullptr : transfers_->failure_meanwhile();
+  };
   if constexpr (!std::is_same_v<T, AllToAllV>) {
-    if (!polls && is_direct(channel_, op)) {
-      check_mpi(start(channel_, op, nullptr));
-      channel_.free_types();
-      return failure_after(op);
+    if (!polls && is_direct(comms_, op)) {
+      check_mpi(start(comms_, op, nullptr));
+      comms_.free_types();
+      return meanwhile();
     }
   }
   FailurePtr failure;
-  auto plan = std::make_unique<Plan>(channel_, polls);
+  auto schedule = std::make_unique<Schedule>(comms_, polls);
   try {
-    plan->add(op);
-    while (!plan->advance() && !transfers_->is_over(call, failure)) transfers_->pause();
-    if (!failure) failure = failure_after(op);
+    schedule->add(op);
+    while (!schedule->advance() && !transfers_->must_end(call, failure)) transfers_->pause();
+    if (!failure) failure = meanwhile();
   } catch (const std::exception& error) {
     failure = transfers_->library_error(call, error.what());
   }
-  if (failure) give_up(std::move(plan));
-  channel_.free_types();
+  if (failure) give_up(std::move(schedule));
+  comms_.free_types();
   return failure;
 }
 
@@ -140,7 +131,7 @@ FailurePtr Collectives::run(const Call& call) try {
         [&]<class T>(const T& op) -> FailurePtr {
           if constexpr (std::is_same_v<T, Send> || std::is_same_v<T, Recv>) {
             return nullptr;
-          } else if (channel_.size > 1) {
+          } else if (comms_.size > 1) {
             return run_op(call, op);
           } else {
             run_alone(op);
@@ -166,7 +157,7 @@ void Collectives::wait_for_async_ops(const Call& call) {
 Work Collectives::launch(const Call& call) {
   if (call.async) return launch_async(call);
   wait_for_async_ops(call);
-  // Also when the group broke: the others may be in a call that the funnel has announced.
+  // Also when the group broke: other ranks may be in a call that the funnel has announced.
   const FailurePtr failure = run(call);
   return failure ? Work::failed(*failure) : Work();
 }
@@ -183,14 +174,8 @@ Work Collectives::launch_async(const Call& call) {
     return source.work();
   }
   unfinished_->remove_last();
-  return Work::failed(*context_.control->fail(
-      {.code = Code::out_of_resources,
-       .message =
-           fmt::format("no thread for another async op: {} of one group wait on MPI at most, "
-                       "wait() for some; or raise ulimit -u",
-                       kMaxPendingCollectives),
-       .rank = context_.rank,
-       .group = context_.group}));
+  return Work::failed(
+      *context_.control->fail(no_thread_for(context_, call, kMaxPendingCollectives, "MPI")));
 }
 
 void Collectives::abort() noexcept try {

@@ -21,7 +21,7 @@ struct Duplicate {
   MPI_Comm comm = MPI_COMM_NULL;
   MPI_Request request = MPI_REQUEST_NULL;
 
-  bool over() {
+  bool is_done() {
     const auto turn = mpi_turn();
     int flag = 0;
     check_mpi(MPI_Test(&request, &flag, MPI_STATUS_IGNORE));
@@ -29,14 +29,14 @@ struct Duplicate {
   }
 };
 
-MPI_Comm duplicate_of(MPI_Comm comm, const Channel::Look& look) {
+MPI_Comm duplicate_of(MPI_Comm comm, const Communicators::Look& look) {
   auto duplicate = std::make_unique<Duplicate>();
   {
     const auto turn = mpi_turn();
     check_mpi(MPI_Comm_idup(comm, &duplicate->comm, &duplicate->request));
   }
   try {
-    for (; !duplicate->over(); sched_yield()) look();
+    for (; !duplicate->is_done(); sched_yield()) look();
   } catch (...) {
     keep_for_good(std::move(duplicate));
     throw;
@@ -59,45 +59,36 @@ MPI_Comm make_communicator(MPI_Comm parent, const std::vector<int>& ranks, int t
   return comm;
 }
 
-MPI_Comm communicator_of(MPI_Comm parent, const std::vector<int>& ranks, int tag,
-                         const Channel::Look& look) {
-  const auto comm = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
-  call_apart([=] { *comm = make_communicator(parent, ranks, tag); }, look);
-  return *comm;
-}
-
-MPI_Datatype committed(MPI_Datatype type) {
-  check_mpi(MPI_Type_commit(&type));
-  return type;
-}
-
 }  // namespace
 
-Channel Channel::over(MPI_Comm comm, const Look& look) {
-  Channel channel;
-  channel.collectives = comm;
-  channel.headers = duplicate_of(comm, look);
-  channel.payloads = duplicate_of(comm, look);
+Communicators Communicators::of(MPI_Comm comm, const Look& look) {
+  Communicators comms;
+  comms.collectives = comm;
+  comms.headers = duplicate_of(comm, look);
+  comms.payloads = duplicate_of(comm, look);
   const auto turn = mpi_turn();
-  check_mpi(MPI_Comm_rank(comm, &channel.rank));
-  check_mpi(MPI_Comm_size(comm, &channel.size));
-  return channel;
+  check_mpi(MPI_Comm_rank(comm, &comms.rank));
+  check_mpi(MPI_Comm_size(comm, &comms.size));
+  return comms;
 }
 
-Channel Channel::duplicate(MPI_Comm parent, const Look& look) {
-  return over(duplicate_of(parent, look), look);
+Communicators Communicators::duplicate(MPI_Comm parent, const Look& look) {
+  return of(duplicate_of(parent, look), look);
 }
 
-Channel Channel::subset(MPI_Comm parent, const std::vector<int>& ranks, int tag, const Look& look) {
-  return over(communicator_of(parent, ranks, tag, look), look);
+Communicators Communicators::subset(MPI_Comm parent, const std::vector<int>& ranks, int tag,
+                                    const Look& look) {
+  const auto comm = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
+  call_apart([=] { *comm = make_communicator(parent, ranks, tag); }, look);
+  return of(*comm, look);
 }
 
-void Channel::free_communicators() noexcept {
+void Communicators::free_communicators() noexcept {
   for (MPI_Comm* comm : {&collectives, &headers, &payloads})
     if (*comm != MPI_COMM_NULL) MPI_Comm_free(comm);
 }
 
-Channel::Elements Channel::elements(std::size_t count, DType dtype) {
+Communicators::Elements Communicators::elements(std::size_t count, DType dtype) {
   const MPI_Datatype element = move_type(dtype);
   if (count <= INT_MAX) return {static_cast<int>(count), element};
   // Blocks of 2^30 elements, then the rest, as one type whose extent is exactly what it holds.
@@ -113,16 +104,17 @@ Channel::Elements Channel::elements(std::size_t count, DType dtype) {
       MPI_Type_create_resized(whole, 0, static_cast<MPI_Aint>(count * size_of(dtype)), &exact));
   MPI_Type_free(&block);
   MPI_Type_free(&whole);
-  types_.push_back(committed(exact));
+  check_mpi(MPI_Type_commit(&exact));
+  types_.push_back(exact);
   return {1, exact};
 }
 
-void Channel::free_types() noexcept {
+void Communicators::free_types() noexcept {
   for (MPI_Datatype& type : types_) MPI_Type_free(&type);
   types_.clear();
 }
 
-void Channel::IntCounts::set(std::span<const std::size_t> sizes) {
+const Communicators::IntCounts& Communicators::IntCounts::set(std::span<const std::size_t> sizes) {
   counts.clear();
   displacements.clear();
   std::size_t first = 0;
@@ -131,6 +123,7 @@ void Channel::IntCounts::set(std::span<const std::size_t> sizes) {
     displacements.push_back(static_cast<int>(first));
     first += shard;
   }
+  return *this;
 }
 
 }}  // namespace c10d::v0

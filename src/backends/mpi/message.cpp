@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/mpi/message.h"
 
-#include <cstring>
-
 #include "src/backends/common/message_header.h"
 #include "src/backends/mpi/runtime.h"
 
@@ -17,28 +15,27 @@ int payload_tag(std::uint32_t number) { return static_cast<int>(number % 32768);
 
 }  // namespace
 
-Message::Message(const Channel& channel, const Send& op, std::uint32_t number)
-    : channel_(channel), tag_(op.tag), first_(first_part_of(op, number, kInlineBytes)) {
+Message::Message(const Communicators& comms, const Send& op, std::uint32_t number)
+    : comms_(comms), first_(first_part_of(op, number, kInlineBytes)) {
   const auto turn = mpi_turn();
   check_mpi(MPI_Isend(first_.data(), static_cast<int>(first_.size()), MPI_BYTE, op.peer,
-                      static_cast<int>(op.tag), channel_.headers, &header_request_));
+                      static_cast<int>(op.tag), comms_.headers, &header_request_));
   if (op.input.bytes() <= kInlineBytes) return;
-  const auto [count, type] = channel_.elements(op.input.count, op.input.dtype);
-  check_mpi(MPI_Isend(op.input.data, count, type, op.peer, payload_tag(number), channel_.payloads,
+  const auto [count, type] = comms_.elements(op.input.count, op.input.dtype);
+  check_mpi(MPI_Isend(op.input.data, count, type, op.peer, payload_tag(number), comms_.payloads,
                       &payload_request_));
-  channel_.free_types();
+  comms_.free_types();
 }
 
-Message::Message(const Channel& channel, const Recv& op)
-    : channel_(channel),
-      output_(op.output),
-      tag_(op.tag),
+Message::Message(const Communicators& comms, const Recv& op)
+    : comms_(comms),
+      recv_(op),
       receiving_header_(true),
       first_(sizeof(MessageHeader) + kInlineBytes) {
   const int peer = op.peer == kAnySource ? MPI_ANY_SOURCE : op.peer;
   const auto turn = mpi_turn();
   check_mpi(MPI_Irecv(first_.data(), static_cast<int>(first_.size()), MPI_BYTE, peer,
-                      static_cast<int>(op.tag), channel_.headers, &header_request_));
+                      static_cast<int>(op.tag), comms_.headers, &header_request_));
 }
 
 bool Message::advance() {
@@ -60,27 +57,20 @@ bool Message::advance() {
 }
 
 void Message::take_payload() {
-  MessageHeader header;
-  std::memcpy(&header, first_.data(), sizeof(header));
-  mismatch_ = message_mismatch(header, source_, channel_.rank, tag_, output_);
-  if (!mismatch_.empty()) return;
-  if (header.inlined) {
-    if (header.count > 0)
-      std::memcpy(output_.data, first_.data() + sizeof(header), output_.bytes());
-    return;
-  }
-  const auto [count, type] = channel_.elements(output_.count, output_.dtype);
+  const auto number = read_first_part(first_, source_, comms_.rank, recv_, mismatch_);
+  if (!number) return;
+  const auto [count, type] = comms_.elements(recv_.output.count, recv_.output.dtype);
   reads_sender_ = true;
-  check_mpi(MPI_Irecv(output_.data, count, type, source_, payload_tag(header.number),
-                      channel_.payloads, &payload_request_));
-  channel_.free_types();
+  check_mpi(MPI_Irecv(recv_.output.data, count, type, source_, payload_tag(*number),
+                      comms_.payloads, &payload_request_));
+  comms_.free_types();
 }
 
 bool Message::in_progress() const noexcept {
   return header_request_ != MPI_REQUEST_NULL || payload_request_ != MPI_REQUEST_NULL;
 }
 
-bool Message::over() noexcept {
+bool Message::is_done() noexcept {
   const auto turn = mpi_turn();
   for (MPI_Request* request : {&header_request_, &payload_request_}) {
     int done = 0;

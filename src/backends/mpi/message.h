@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "c10d/call.h"
 #include "c10d/collective.h"
 #include "src/backends/mpi/communicators.h"
 
@@ -18,8 +19,8 @@ namespace c10d { inline namespace v0 {
 // sent.
 class Message {
  public:
-  Message(const Channel& channel, const Send& op, std::uint32_t number);
-  Message(const Channel& channel, const Recv& op);
+  Message(const Communicators& comms, const Send& op, std::uint32_t number);
+  Message(const Communicators& comms, const Recv& op);
   Message(const Message&) = delete;
   Message& operator=(const Message&) = delete;
 
@@ -28,11 +29,12 @@ class Message {
   // Whether MPI may still touch the message's memory or the caller's.
   bool in_progress() const noexcept;
   // Of one that was given up: whether MPI is done with it.
-  bool over() noexcept;
+  bool is_done() noexcept;
   void cancel() noexcept;
   // Of a receiver: whether MPI takes the payload out of the sender's memory.
   bool reads_sender() const noexcept { return reads_sender_; }
-  int source() const noexcept { return source_; }
+  // Of a receiver, once it is done.
+  Received received() const noexcept { return {source_, recv_.output.count}; }
   // Of a receiver: what the two ends called, when that differs. The payload is then
   // never taken.
   const std::string& mismatch() const noexcept { return mismatch_; }
@@ -40,9 +42,8 @@ class Message {
  private:
   void take_payload();
 
-  Channel channel_;  // types made for this message are its own
-  Tensor output_;    // of a receiver
-  std::uint32_t tag_;
+  Communicators comms_;  // types made for this message are its own
+  Recv recv_{};          // of a receiver
   bool receiving_header_ = false;
   bool reads_sender_ = false;
   int source_ = -1;

@@ -19,202 +19,158 @@ bool is_own_reduction(DType dtype, ReduceOp op) noexcept {
          !collects_first(dtype, op.kind);
 }
 
+template <class T>
+T* in_place_or(bool in_place, T* data) {
+  return in_place ? static_cast<T*>(MPI_IN_PLACE) : data;
+}
+
 bool fits(std::span<const std::size_t> counts) noexcept {
   return std::accumulate(counts.begin(), counts.end(), std::size_t{0}) <= kMaxCount;
 }
 
-const std::byte* bytes_of(ConstTensor tensor) { return static_cast<const std::byte*>(tensor.data); }
+const std::byte* bytes_of(ConstView view) { return static_cast<const std::byte*>(view.data); }
 
 // The place of this rank's shard.
-const void* shard(const Channel& channel, ConstTensor all, std::size_t count) {
-  return bytes_of(all) + static_cast<std::size_t>(channel.rank) * count * size_of(all.dtype);
+const void* shard(const Communicators& comms, ConstView all, std::size_t count) {
+  return bytes_of(all) + static_cast<std::size_t>(comms.rank) * count * size_of(all.dtype);
 }
 
-const void* shard(const Channel& channel, ConstTensor all, std::span<const std::size_t> counts) {
-  return bytes_of(all) + first_of(counts, channel.rank) * size_of(all.dtype);
+const void* shard(const Communicators& comms, ConstView all, std::span<const std::size_t> counts) {
+  return bytes_of(all) + first_of(counts, comms.rank) * size_of(all.dtype);
 }
 
-const void* in_place_or(bool in_place, const void* data) { return in_place ? MPI_IN_PLACE : data; }
+// The blocking form of a collective, or the other one when there is a request to start.
+template <class Blocking, class Starting, class... Args>
+int call(Blocking blocking, Starting starting, MPI_Request* request, Args... args) {
+  return request != nullptr ? starting(args..., request) : blocking(args...);
+}
 
 }  // namespace
 
-bool is_direct(const Channel&, const AllReduce& op) noexcept {
+bool is_direct(const Communicators&, const AllReduce& op) noexcept {
   return is_own_reduction(op.input.dtype, op.op) && op.input.count <= kMaxCount;
 }
 
-int start(Channel& channel, const AllReduce& op, MPI_Request* request) {
-  const void* input = in_place_or(op.input.data == op.output.data, op.input.data);
-  const int count = static_cast<int>(op.input.count);
-  const MPI_Datatype type = reduce_type(op.input.dtype);
-  const MPI_Op reduction = reduce_op(op.input.dtype, op.op.kind);
-  return request
-             ? MPI_Iallreduce(input, op.output.data, count, type, reduction, channel.collectives,
-                              request)
-             : MPI_Allreduce(input, op.output.data, count, type, reduction, channel.collectives);
+int start(Communicators& comms, const AllReduce& op, MPI_Request* request) {
+  return call(MPI_Allreduce, MPI_Iallreduce, request,
+              in_place_or(op.input.data == op.output.data, op.input.data), op.output.data,
+              static_cast<int>(op.input.count), reduce_type(op.input.dtype),
+              reduce_op(op.input.dtype, op.op.kind), comms.collectives);
 }
 
-bool is_direct(const Channel&, const Broadcast& op) noexcept {
+bool is_direct(const Communicators&, const Broadcast& op) noexcept {
   return op.output.count <= kMaxCount;
 }
 
-int start(Channel& channel, const Broadcast& op, MPI_Request* request) {
-  if (channel.rank == op.root && op.input.data != op.output.data && op.input.count > 0)
+int start(Communicators& comms, const Broadcast& op, MPI_Request* request) {
+  if (comms.rank == op.root && op.input.data != op.output.data && op.input.count > 0)
     std::memcpy(op.output.data, op.input.data, op.input.bytes());
-  const int count = static_cast<int>(op.output.count);
-  const MPI_Datatype type = move_type(op.output.dtype);
-  return request ? MPI_Ibcast(op.output.data, count, type, op.root, channel.collectives, request)
-                 : MPI_Bcast(op.output.data, count, type, op.root, channel.collectives);
+  return call(MPI_Bcast, MPI_Ibcast, request, op.output.data, static_cast<int>(op.output.count),
+              move_type(op.output.dtype), op.root, comms.collectives);
 }
 
-bool is_direct(const Channel&, const AllGather&) noexcept { return true; }
-
-int start(Channel& channel, const AllGather& op, MPI_Request* request) {
-  const bool in_place = op.input.data == shard(channel, op.output, op.input.count);
-  const void* input = in_place_or(in_place, op.input.data);
-  const auto [count, type] = channel.elements(op.input.count, op.input.dtype);
-  return request
-             ? MPI_Iallgather(input, count, type, op.output.data, count, type, channel.collectives,
-                              request)
-             : MPI_Allgather(input, count, type, op.output.data, count, type, channel.collectives);
+int start(Communicators& comms, const AllGather& op, MPI_Request* request) {
+  const auto [count, type] = comms.elements(op.input.count, op.input.dtype);
+  const bool in_place = op.input.data == shard(comms, op.output, op.input.count);
+  return call(MPI_Allgather, MPI_Iallgather, request, in_place_or(in_place, op.input.data), count,
+              type, op.output.data, count, type, comms.collectives);
 }
 
-bool is_direct(const Channel&, const AllGatherV& op) noexcept { return fits(op.counts); }
+bool is_direct(const Communicators&, const AllGatherV& op) noexcept { return fits(op.counts); }
 
-int start(Channel& channel, const AllGatherV& op, MPI_Request* request) {
-  const bool in_place = op.input.data == shard(channel, op.output, op.counts);
-  const void* input = in_place_or(in_place, op.input.data);
-  const int count = static_cast<int>(op.input.count);
+int start(Communicators& comms, const AllGatherV& op, MPI_Request* request) {
   const MPI_Datatype type = move_type(op.input.dtype);
-  channel.shards.set(op.counts);
-  const auto& [counts, displacements] = channel.shards;
-  return request ? MPI_Iallgatherv(input, count, type, op.output.data, counts.data(),
-                                   displacements.data(), type, channel.collectives, request)
-                 : MPI_Allgatherv(input, count, type, op.output.data, counts.data(),
-                                  displacements.data(), type, channel.collectives);
+  const auto& [counts, displacements] = comms.shards.set(op.counts);
+  const bool in_place = op.input.data == shard(comms, op.output, op.counts);
+  return call(MPI_Allgatherv, MPI_Iallgatherv, request, in_place_or(in_place, op.input.data),
+              static_cast<int>(op.input.count), type, op.output.data, counts.data(),
+              displacements.data(), type, comms.collectives);
 }
 
-bool is_direct(const Channel& channel, const ReduceScatter& op) noexcept {
+bool is_direct(const Communicators& comms, const ReduceScatter& op) noexcept {
   return is_own_reduction(op.input.dtype, op.op) && op.input.count <= kMaxCount &&
-         op.output.data != shard(channel, op.input, op.output.count);
+         op.output.data != shard(comms, op.input, op.output.count);
 }
 
-int start(Channel& channel, const ReduceScatter& op, MPI_Request* request) {
-  const int count = static_cast<int>(op.output.count);
-  const MPI_Datatype type = reduce_type(op.input.dtype);
-  const MPI_Op reduction = reduce_op(op.input.dtype, op.op.kind);
-  return request ? MPI_Ireduce_scatter_block(op.input.data, op.output.data, count, type, reduction,
-                                             channel.collectives, request)
-                 : MPI_Reduce_scatter_block(op.input.data, op.output.data, count, type, reduction,
-                                            channel.collectives);
+int start(Communicators& comms, const ReduceScatter& op, MPI_Request* request) {
+  return call(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, request, op.input.data,
+              op.output.data, static_cast<int>(op.output.count), reduce_type(op.input.dtype),
+              reduce_op(op.input.dtype, op.op.kind), comms.collectives);
 }
 
-bool is_direct(const Channel& channel, const ReduceScatterV& op) noexcept {
+bool is_direct(const Communicators& comms, const ReduceScatterV& op) noexcept {
   return is_own_reduction(op.input.dtype, op.op) && fits(op.counts) &&
-         op.output.data != shard(channel, op.input, op.counts);
+         op.output.data != shard(comms, op.input, op.counts);
 }
 
-int start(Channel& channel, const ReduceScatterV& op, MPI_Request* request) {
-  channel.shards.set(op.counts);
-  const int* counts = channel.shards.counts.data();
-  const MPI_Datatype type = reduce_type(op.input.dtype);
-  const MPI_Op reduction = reduce_op(op.input.dtype, op.op.kind);
-  return request ? MPI_Ireduce_scatter(op.input.data, op.output.data, counts, type, reduction,
-                                       channel.collectives, request)
-                 : MPI_Reduce_scatter(op.input.data, op.output.data, counts, type, reduction,
-                                      channel.collectives);
+int start(Communicators& comms, const ReduceScatterV& op, MPI_Request* request) {
+  return call(MPI_Reduce_scatter, MPI_Ireduce_scatter, request, op.input.data, op.output.data,
+              comms.shards.set(op.counts).counts.data(), reduce_type(op.input.dtype),
+              reduce_op(op.input.dtype, op.op.kind), comms.collectives);
 }
 
-bool is_direct(const Channel& channel, const Reduce& op) noexcept {
-  const bool in_place = channel.rank == op.root && op.input.data == op.output.data;
+bool is_direct(const Communicators& comms, const Reduce& op) noexcept {
+  const bool in_place = comms.rank == op.root && op.input.data == op.output.data;
   return is_own_reduction(op.input.dtype, op.op) && op.input.count <= kMaxCount &&
          (kReducesInPlace || !in_place);
 }
 
-int start(Channel& channel, const Reduce& op, MPI_Request* request) {
-  const bool in_place = channel.rank == op.root && op.input.data == op.output.data;
-  const void* input = in_place_or(in_place, op.input.data);
-  const int count = static_cast<int>(op.input.count);
-  const MPI_Datatype type = reduce_type(op.input.dtype);
-  const MPI_Op reduction = reduce_op(op.input.dtype, op.op.kind);
-  return request ? MPI_Ireduce(input, op.output.data, count, type, reduction, op.root,
-                               channel.collectives, request)
-                 : MPI_Reduce(input, op.output.data, count, type, reduction, op.root,
-                              channel.collectives);
+int start(Communicators& comms, const Reduce& op, MPI_Request* request) {
+  const bool in_place = comms.rank == op.root && op.input.data == op.output.data;
+  return call(MPI_Reduce, MPI_Ireduce, request, in_place_or(in_place, op.input.data),
+              op.output.data, static_cast<int>(op.input.count), reduce_type(op.input.dtype),
+              reduce_op(op.input.dtype, op.op.kind), op.root, comms.collectives);
 }
 
-bool is_direct(const Channel&, const Gather&) noexcept { return true; }
-
-int start(Channel& channel, const Gather& op, MPI_Request* request) {
+int start(Communicators& comms, const Gather& op, MPI_Request* request) {
+  const auto [count, type] = comms.elements(op.input.count, op.input.dtype);
   const bool in_place =
-      channel.rank == op.root && op.input.data == shard(channel, op.output, op.input.count);
-  const void* input = in_place_or(in_place, op.input.data);
-  const auto [count, type] = channel.elements(op.input.count, op.input.dtype);
-  return request ? MPI_Igather(input, count, type, op.output.data, count, type, op.root,
-                               channel.collectives, request)
-                 : MPI_Gather(input, count, type, op.output.data, count, type, op.root,
-                              channel.collectives);
+      comms.rank == op.root && op.input.data == shard(comms, op.output, op.input.count);
+  return call(MPI_Gather, MPI_Igather, request, in_place_or(in_place, op.input.data), count, type,
+              op.output.data, count, type, op.root, comms.collectives);
 }
 
-bool is_direct(const Channel&, const GatherV& op) noexcept { return fits(op.counts); }
+bool is_direct(const Communicators&, const GatherV& op) noexcept { return fits(op.counts); }
 
-int start(Channel& channel, const GatherV& op, MPI_Request* request) {
-  const bool in_place =
-      channel.rank == op.root && op.input.data == shard(channel, op.output, op.counts);
-  const void* input = in_place_or(in_place, op.input.data);
-  const int count = static_cast<int>(op.input.count);
+int start(Communicators& comms, const GatherV& op, MPI_Request* request) {
   const MPI_Datatype type = move_type(op.input.dtype);
-  channel.shards.set(op.counts);
-  const auto& [counts, displacements] = channel.shards;
-  return request ? MPI_Igatherv(input, count, type, op.output.data, counts.data(),
-                                displacements.data(), type, op.root, channel.collectives, request)
-                 : MPI_Gatherv(input, count, type, op.output.data, counts.data(),
-                               displacements.data(), type, op.root, channel.collectives);
+  const auto& [counts, displacements] = comms.shards.set(op.counts);
+  const bool in_place =
+      comms.rank == op.root && op.input.data == shard(comms, op.output, op.counts);
+  return call(MPI_Gatherv, MPI_Igatherv, request, in_place_or(in_place, op.input.data),
+              static_cast<int>(op.input.count), type, op.output.data, counts.data(),
+              displacements.data(), type, op.root, comms.collectives);
 }
 
-bool is_direct(const Channel&, const Scatter&) noexcept { return true; }
-
-int start(Channel& channel, const Scatter& op, MPI_Request* request) {
+int start(Communicators& comms, const Scatter& op, MPI_Request* request) {
+  const auto [count, type] = comms.elements(op.output.count, op.output.dtype);
   const bool in_place =
-      channel.rank == op.root && op.output.data == shard(channel, op.input, op.output.count);
-  void* output = in_place ? MPI_IN_PLACE : op.output.data;
-  const auto [count, type] = channel.elements(op.output.count, op.output.dtype);
-  return request ? MPI_Iscatter(op.input.data, count, type, output, count, type, op.root,
-                                channel.collectives, request)
-                 : MPI_Scatter(op.input.data, count, type, output, count, type, op.root,
-                               channel.collectives);
+      comms.rank == op.root && op.output.data == shard(comms, op.input, op.output.count);
+  return call(MPI_Scatter, MPI_Iscatter, request, op.input.data, count, type,
+              in_place_or(in_place, op.output.data), count, type, op.root, comms.collectives);
 }
 
-bool is_direct(const Channel&, const ScatterV& op) noexcept { return fits(op.counts); }
+bool is_direct(const Communicators&, const ScatterV& op) noexcept { return fits(op.counts); }
 
-int start(Channel& channel, const ScatterV& op, MPI_Request* request) {
-  const bool in_place =
-      channel.rank == op.root && op.output.data == shard(channel, op.input, op.counts);
-  void* output = in_place ? MPI_IN_PLACE : op.output.data;
-  const int count = static_cast<int>(op.output.count);
+int start(Communicators& comms, const ScatterV& op, MPI_Request* request) {
   const MPI_Datatype type = move_type(op.output.dtype);
-  channel.shards.set(op.counts);
-  const auto& [counts, displacements] = channel.shards;
-  return request ? MPI_Iscatterv(op.input.data, counts.data(), displacements.data(), type, output,
-                                 count, type, op.root, channel.collectives, request)
-                 : MPI_Scatterv(op.input.data, counts.data(), displacements.data(), type, output,
-                                count, type, op.root, channel.collectives);
+  const auto& [counts, displacements] = comms.shards.set(op.counts);
+  const bool in_place =
+      comms.rank == op.root && op.output.data == shard(comms, op.input, op.counts);
+  return call(MPI_Scatterv, MPI_Iscatterv, request, op.input.data, counts.data(),
+              displacements.data(), type, in_place_or(in_place, op.output.data),
+              static_cast<int>(op.output.count), type, op.root, comms.collectives);
 }
 
-bool is_direct(const Channel&, const AllToAll&) noexcept { return true; }
-
-int start(Channel& channel, const AllToAll& op, MPI_Request* request) {
+int start(Communicators& comms, const AllToAll& op, MPI_Request* request) {
   const auto [count, type] =
-      channel.elements(op.input.count / static_cast<std::size_t>(channel.size), op.input.dtype);
-  return request ? MPI_Ialltoall(op.input.data, count, type, op.output.data, count, type,
-                                 channel.collectives, request)
-                 : MPI_Alltoall(op.input.data, count, type, op.output.data, count, type,
-                                channel.collectives);
+      comms.elements(op.input.count / static_cast<std::size_t>(comms.size), op.input.dtype);
+  return call(MPI_Alltoall, MPI_Ialltoall, request, op.input.data, count, type, op.output.data,
+              count, type, comms.collectives);
 }
 
-bool is_direct(const Channel&, const Barrier&) noexcept { return true; }
-
-int start(Channel& channel, const Barrier&, MPI_Request* request) {
-  return request ? MPI_Ibarrier(channel.collectives, request) : MPI_Barrier(channel.collectives);
+int start(Communicators& comms, const Barrier&, MPI_Request* request) {
+  return call(MPI_Barrier, MPI_Ibarrier, request, comms.collectives);
 }
 
 }}  // namespace c10d::v0

@@ -42,14 +42,17 @@ MPI_Datatype move_type(DType dtype) noexcept {
       return MPI_UINT16_T;
     case 4:
       return MPI_UINT32_T;
-    default:
+    case 8:
       return MPI_UINT64_T;
+    default:
+      return MPI_C_DOUBLE_COMPLEX;
   }
 }
 
 MPI_Datatype reduce_type(DType dtype) noexcept {
   if (dtype == DType::f64) return MPI_DOUBLE;
   if (dtype == DType::f32) return MPI_FLOAT;
+  if (dtype == DType::c64) return MPI_C_FLOAT_COMPLEX;
   return move_type(dtype);
 }
 

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <utility>
 
+#include "src/backends/common/failures.h"
 #include "src/backends/mpi/runtime.h"
 #include "src/base/host.h"
 #include "src/sync/progress_thread.h"
@@ -25,8 +26,8 @@ bool has_more_ranks_than_cpus(const BackendContext& context) {
 
 }  // namespace
 
-void give_up(std::unique_ptr<Plan> plan) {
-  if (plan->in_progress()) keep_for_good(std::move(plan));
+void give_up(std::unique_ptr<Schedule> schedule) {
+  if (schedule->in_progress()) keep_for_good(std::move(schedule));
 }
 
 void give_up(std::unique_ptr<Message> message) {
@@ -45,10 +46,8 @@ void Transfers::give_up_all() {
   }
   for (auto& transfer : left) {
     give_up(std::move(transfer->message));
-    transfer->source.fail({.code = Code::destroyed,
-                           .message = "the group was destroyed",
-                           .rank = context_.rank,
-                           .group = context_.group});
+    transfer->source.fail(
+        failure_in(context_, Code::destroyed, "the group was destroyed", context_.rank));
   }
 }
 
@@ -56,7 +55,7 @@ void Transfers::pause() const {
   if (oversubscribed_) sched_yield();
 }
 
-bool Transfers::is_over(const Call& call, FailurePtr& failure) {
+bool Transfers::must_end(const Call& call, FailurePtr& failure) {
   if (context_.control->broken()) {
     failure = context_.control->failure();
     return true;
@@ -74,7 +73,7 @@ FailurePtr Transfers::failure_meanwhile() {
 FailurePtr Transfers::finish(const Call& call, std::unique_ptr<Message>& message) {
   FailurePtr failure;
   while (!message->advance()) {
-    if (is_over(call, failure)) {
+    if (must_end(call, failure)) {
       give_up(std::move(message));
       return failure;
     }
@@ -92,11 +91,10 @@ Work Transfers::finish_later(const Call& call, std::unique_ptr<Message> message)
     if (transfers_.size() == kMaxPending) {
       give_up(std::move(transfer->message));
       return Work::failed(*context_.control->fail(
-          {.code = Code::out_of_resources,
-           .message = fmt::format("more than {} messages of one group are pending: wait() for some",
-                                  kMaxPending),
-           .rank = context_.rank,
-           .group = context_.group}));
+          failure_in(context_, Code::out_of_resources,
+                     fmt::format("more than {} messages of one group are pending: wait() for some",
+                                 kMaxPending),
+                     context_.rank)));
     }
     transfers_.push_back(std::move(transfer));
     watch = !std::exchange(watched_, true);
@@ -124,7 +122,7 @@ bool Transfers::in_use() {
 bool Transfers::step(Transfer& transfer, FailurePtr& failure) {
   const Call& call = transfer.owned.call();
   try {
-    if (!transfer.message->advance()) return is_over(call, failure);
+    if (!transfer.message->advance()) return must_end(call, failure);
     failure = failure_of(call, *transfer.message);
   } catch (const std::exception& error) {
     failure = library_error(call, error.what());
@@ -149,7 +147,7 @@ bool Transfers::poll() {
       give_up(std::move(done->message));
       done->source.fail(*failure);
     } else {
-      done->source.complete(done->message->source());
+      done->source.complete(done->message->received());
     }
   }
   return moved;
@@ -168,22 +166,14 @@ bool Transfers::finish_all(Deadline deadline) {
 
 FailurePtr Transfers::failure_of(const Call& call, const Message& message) {
   if (message.mismatch().empty()) return message.reads_sender() ? failure_meanwhile() : nullptr;
-  return context_.control->fail({.code = Code::mismatch,
-                                 .message = message.mismatch(),
-                                 .rank = message.source(),
-                                 .group = context_.group,
-                                 .op = "recv",
-                                 .sequence = call.sequence});
+  return context_.control->fail(
+      failure_in(context_, call, Code::mismatch, message.mismatch(), message.received().source));
 }
 
 FailurePtr Transfers::library_error(const Call& call, const char* what) {
-  Failure failure{.code = Code::backend_error,
-                  .message = fmt::format("MPI: {}", what),
-                  .rank = context_.rank,
-                  .group = context_.group,
-                  .op = std::string(to_string(kind_of(call.op))),
-                  .sequence = call.sequence};
-  return context_.control->resolve_cause(std::move(failure), std::chrono::milliseconds(300));
+  return context_.control->resolve_cause(
+      failure_in(context_, call, Code::backend_error, fmt::format("MPI: {}", what), context_.rank),
+      std::chrono::milliseconds(300));
 }
 
 }}  // namespace c10d::v0

@@ -14,9 +14,8 @@ namespace c10d { inline namespace v0 {
 
 using FailurePtr = std::shared_ptr<const Failure>;
 
-// What MPI still works on when the group that wanted it fails is kept for good: MPI cannot take it
-// back.
-void give_up(std::unique_ptr<Plan> plan);
+// When a group fails, its ops that MPI still works on are kept for good: MPI cannot cancel them.
+void give_up(std::unique_ptr<Schedule> schedule);
 void give_up(std::unique_ptr<Message> message);
 
 // The messages of one group. MPI moves only while it is called: the process's progress thread polls
@@ -35,9 +34,10 @@ class Transfers : public std::enable_shared_from_this<Transfers> {
   void give_up_all();
 
   // Whether the call must end although its work is not done, and how.
-  bool is_over(const Call& call, FailurePtr& failure);
-  // Of an op that MPI has done: MPI reads in the memory of the other ranks, and one whose op failed
-  // may have changed its own before. Whoever was told of a failure was told after the group broke.
+  bool must_end(const Call& call, FailurePtr& failure);
+  // After an op that MPI has finished: the failure of the group if it broke meanwhile, else null.
+  // MPI reads the memory of other ranks, and a rank whose op failed may have changed its memory
+  // before the read. A rank gets its error only after the group broke.
   FailurePtr failure_meanwhile();
   FailurePtr library_error(const Call& call, const char* what);
   // Between two polls of a thread that has nothing else to do.
@@ -58,7 +58,7 @@ class Transfers : public std::enable_shared_from_this<Transfers> {
   FailurePtr failure_of(const Call& call, const Message& message);
 
   BackendContext context_;
-  const bool oversubscribed_;  // more ranks than CPUs here: a wait gives the CPU away
+  const bool oversubscribed_;  // more ranks than CPUs here: a wait yields
   Mutex mutex_;
   std::list<std::unique_ptr<Transfer>> transfers_ C10D_GUARDED_BY(mutex_);
   bool watched_ C10D_GUARDED_BY(mutex_) = false;  // by the progress thread

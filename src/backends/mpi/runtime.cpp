@@ -11,16 +11,16 @@
 #include <cstdlib>
 #include <exception>
 #include <fstream>
+#include <future>
 #include <stdexcept>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "c10d/env.h"
+#include "src/backends/common/failures.h"
 #include "src/base/host.h"
 #include "src/base/log.h"
 #include "src/base/members.h"
-#include "src/base/mutex.h"
 #include "src/sync/thread.h"
 
 namespace c10d { inline namespace v0 {
@@ -31,8 +31,8 @@ using std::chrono::steady_clock;
 constexpr std::size_t kMaxLine = 300;  // of the command line in a message
 constexpr std::chrono::milliseconds kApartLook{10};
 constexpr std::chrono::microseconds kExitLook{200};
-constexpr std::chrono::seconds kTell{10};  // how often a wait at exit is told of
-// For what was given up to end at exit, now that every rank that exits works on it too.
+constexpr std::chrono::seconds kTell{10};  // between warnings about a wait at exit
+// At exit, for ops that were given up: they may end now that other ranks make progress too.
 constexpr std::chrono::seconds kGraceAtExit{1};
 
 Mutex start_mutex;
@@ -62,14 +62,11 @@ std::string line_to_type(int size) {
 }
 
 [[noreturn]] void throw_unsupported(const BackendContext& context, std::string message) {
-  throw_failure(Failure{.code = Code::unsupported,
-                        .message = std::move(message),
-                        .rank = context.rank,
-                        .group = context.group});
+  throw_failure(failure_in(context, Code::unsupported, std::move(message), context.rank));
 }
 
-// The ranks of MPI, and how long this one waits at exit for one of them that does not run. Until
-// then, and for those that run, it waits: to leave without them would make mpirun end the job.
+// The ranks of MPI, and how long this one waits at exit for a rank that does not run. For ranks
+// that run it waits without limit: if it left without them, mpirun would end the job.
 struct World {
   std::vector<Member> members;
   Duration timeout{};
@@ -80,16 +77,16 @@ World& world() {
   return of_process;
 }
 
-// Of what was given up: `over` for each.
+// Ops that were given up: each entry says whether MPI is done with one.
 struct GivenUp {
   Mutex mutex;
   std::vector<std::function<bool()>> kept C10D_GUARDED_BY(mutex);
 
-  // How many do not end by then.
+  // How many are not done at `end`.
   std::size_t wait_until(Deadline end) {
     MutexLock lock(mutex);
     for (;; std::this_thread::sleep_for(kExitLook)) {
-      std::erase_if(kept, [](const std::function<bool()>& over) { return over(); });
+      std::erase_if(kept, [](const std::function<bool()>& is_done) { return is_done(); });
       if (kept.empty() || steady_clock::now() >= end) return kept.size();
     }
   }
@@ -106,7 +103,7 @@ void warn_of_exit(std::string_view why) {
 void finalise_at_exit() try {
   int finalised = 0;
   if (MPI_Finalized(&finalised) != MPI_SUCCESS || finalised) return;
-  if (groups.load() != 0) return warn_of_exit("a group lives, or one is still being made");
+  if (groups.load() != 0) return warn_of_exit("a group exists, or one is still being made");
   const World& all = world();
   if (const std::size_t left = given_up().wait_until(steady_clock::now() + kGraceAtExit); left != 0)
     return warn_of_exit(
@@ -177,49 +174,23 @@ void initialise() {
 }  // namespace
 
 void call_apart(std::function<void()> call, const std::function<void()>& look) {
-  struct Apart {
-    Mutex mutex;
-    CondVar changed;
-    bool done C10D_GUARDED_BY(mutex) = false;
-    std::exception_ptr error C10D_GUARDED_BY(mutex);
-  };
-  const auto apart = std::make_shared<Apart>();
-  auto run = [apart, call = std::move(call)] {
-    std::exception_ptr error;
-    try {
-      call();
-    } catch (...) {
-      error = std::current_exception();
-    }
-    release_mpi();
-    MutexLock lock(apart->mutex);
-    apart->done = true;
-    apart->error = error;
-    apart->changed.notify_one();
-  };
-  hold_mpi();
-  try {
-    start_thread(std::move(run)).detach();
-  } catch (...) {
-    release_mpi();
-    throw;
-  }
-  const auto done = [&apart] {
-    MutexLock lock(apart->mutex);
-    if (!apart->done) apart->changed.wait_for(apart->mutex, kApartLook);
-    return apart->done;
-  };
-  while (!done()) look();
-  MutexLock lock(apart->mutex);
-  if (apart->error) std::rethrow_exception(apart->error);
+  std::packaged_task<void()> task(
+      [hold = std::make_shared<MpiHold>(), call = std::move(call)]() mutable {
+        const auto held = std::move(hold);  // until the call is done, and no longer
+        call();
+      });
+  std::future<void> done = task.get_future();
+  start_thread(std::move(task)).detach();
+  while (done.wait_for(kApartLook) != std::future_status::ready) look();
+  done.get();
 }
 
 namespace {
 
-// It may be in MPI_Init_thread still.
+// The thread that failed to start MPI may still be in MPI_Init_thread.
 void check_not_failed(const BackendContext& context) {
   if (start_failed && !is_initialised())
-    throw_unsupported(context, "MPI was started in this process before and did not come up");
+    throw_unsupported(context, "MPI failed to start in this process before; it cannot start twice");
 }
 
 }  // namespace
@@ -271,22 +242,16 @@ void start_mpi(const BackendContext& context, const std::function<void()>& look)
                     line_to_type(context.size)));
 }
 
-void hold_mpi() noexcept { ++groups; }
-void release_mpi() noexcept { --groups; }
+MpiHold::MpiHold() noexcept { ++groups; }
+MpiHold::~MpiHold() { --groups; }
 
-void keep_for_good(std::function<bool()> over) {
+void keep_for_good(std::function<bool()> is_done) {
   MutexLock lock(given_up().mutex);
-  given_up().kept.push_back(std::move(over));
+  given_up().kept.push_back(std::move(is_done));
 }
 
-// What it guards is MPI, of which the analysis knows nothing.
-MpiTurn::MpiTurn() C10D_THREAD_ANNOTATION(no_thread_safety_analysis)
-    : locks_(!mpi_is_concurrent()) {
-  if (locks_) turn_mutex.lock();
-}
-
-MpiTurn::~MpiTurn() C10D_THREAD_ANNOTATION(no_thread_safety_analysis) {
-  if (locks_) turn_mutex.unlock();
+std::unique_lock<Mutex> mpi_turn() {
+  return mpi_is_concurrent() ? std::unique_lock<Mutex>() : std::unique_lock(turn_mutex);
 }
 
 bool mpi_is_concurrent() noexcept { return concurrent.load(std::memory_order_relaxed); }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "c10d/collective.h"
+#include "src/backends/common/owned_call.h"
 #include "src/backends/mpi/communicators.h"
 #include "src/backends/mpi/mpi_calls.h"
 #include "src/backends/mpi/runtime.h"
@@ -22,21 +23,20 @@ namespace c10d { inline namespace v0 {
 // done. The steps that communicate are the same on all ranks, whatever is in place or async on one
 // of them. Without `polls`, on which all ranks agree, MPI's own collectives block. An op with an
 // exchange, which a rank may give up, has none of those: the others would wait in them for ever.
-class Plan {
+class Schedule {
  public:
   using Step = std::function<void()>;
   using Counts = std::vector<std::size_t>;
 
-  Plan(Channel& channel, bool polls) : channel_(channel), polls_(polls) {}
-  Plan(const Plan&) = delete;
-  Plan& operator=(const Plan&) = delete;
+  Schedule(Communicators& comms, bool polls) : comms_(comms), polls_(polls) {}
+  Schedule(const Schedule&) = delete;
+  Schedule& operator=(const Schedule&) = delete;
 
   // Appends the op. It copies what it needs of the op's counts.
   template <class T>
   void add(const T& op) {
-    if constexpr (!std::is_same_v<T, AllToAllV>) {
-      if (is_direct(channel_, op)) return add_step([this, op = keep(op)] { start_one(op); });
-    }
+    if constexpr (!std::is_same_v<T, AllToAllV>)
+      if (is_direct(comms_, op)) return add_step([this, op = keep(op)] { start_one(op); });
     if constexpr (requires { this->compose(op); }) compose(keep(op));  // else it is always direct
   }
   void add_step(Step step) { steps_.push_back(std::move(step)); }
@@ -48,38 +48,32 @@ class Plan {
   // Whether MPI may still touch the op's memory.
   bool in_progress() const noexcept;
   // Of one that was given up: whether MPI is done with it.
-  bool over() noexcept;
+  bool is_done() noexcept;
 
  private:
   // A piece of memory for a peer, or from one.
   struct Piece {
     int peer;
-    Tensor tensor;
+    View view;
   };
 
   template <class T>
   T keep(T op) {
-    if constexpr (requires { op.counts; }) {
-      op.counts = kept(op.counts);
-    } else if constexpr (requires { op.output_counts; }) {
-      op.output_counts = kept(op.output_counts);
-      op.input_counts = kept(op.input_counts);
-    }
+    keep_counts(op, [this](std::span<const std::size_t> counts) -> std::span<const std::size_t> {
+      return counts_.emplace_back(counts.begin(), counts.end());
+    });
     return op;
-  }
-  std::span<const std::size_t> kept(std::span<const std::size_t> counts) {
-    return counts_.emplace_back(counts.begin(), counts.end());
   }
   template <class T>
   void start_one(const T& op) {
-    if (!polls_) return check_mpi(start(channel_, op, nullptr));
+    if (!polls_) return check_mpi(start(comms_, op, nullptr));
     const auto turn = mpi_turn();
-    check_mpi(start(channel_, op, next_request()));
+    check_mpi(start(comms_, op, next_request()));
   }
   // Where MPI shall put a request: in its place beforehand, since no memory may be missing once
   // MPI has begun.
   MPI_Request* next_request() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
-  Tensor scratch(std::size_t count, DType dtype);
+  View scratch(std::size_t count, DType dtype);
   Counts equal(std::size_t count) const;
 
   void compose(const AllReduce& op);
@@ -92,20 +86,22 @@ class Plan {
   void compose(const ScatterV& op);
   void compose(const AllToAllV& op);
 
-  void add_multiply(void* output, ConstTensor input, ReduceOp op);
-  void add_divide(Tensor tensor);
-  void add_copy(Tensor to, ConstTensor from);
-  void add_exchange(std::vector<Piece> to_send, std::vector<Piece> to_take);
+  void add_multiply(void* output, ConstView input, ReduceOp op);
+  void add_divide(View view);
+  void add_copy(View to, ConstView from);
+  // Sends given(peer) to each peer and receives taken(peer) from it. Both are empty where no
+  // message goes; with this rank itself they are a copy.
+  template <class Given, class Taken>
+  void add_exchange(Given given, Taken taken);
   // Every rank sends shard i of its input to rank i, which reduces what it gets into `own`.
-  void add_collect(ConstTensor input, Tensor own, std::span<const std::size_t> counts, ReduceOp op);
+  void add_collect(ConstView input, View own, std::span<const std::size_t> counts, ReduceOp op);
   // Of ReduceScatter and ReduceScatterV.
   template <class T>
   void add_reduce_scatter(const T& op, std::span<const std::size_t> counts);
   // As add_collect() one rank after the other, where the counts are too large for MPI.
-  void add_reduce_each(ConstTensor input, Tensor own, std::span<const std::size_t> counts,
-                       ReduceOp op);
+  void add_reduce_each(ConstView input, View own, std::span<const std::size_t> counts, ReduceOp op);
 
-  Channel& channel_;
+  Communicators& comms_;
   const bool polls_;
   std::deque<Step> steps_;
   std::vector<MPI_Request> requests_;

@@ -3,11 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "src/backends/common/failures.h"
 #include "src/backends/native/collectives/queue.h"
 #include "src/backends/native/p2p/messages.h"
 #include "src/backends/native/plan/tuning_file.h"
@@ -19,7 +18,7 @@ namespace {
 // With more, a slot of staging has less than a cache line for each rank of an all_to_all.
 constexpr int kMaxRanks = 2048;
 
-// Everything that ops need is shared with them, so that it may go while one still runs.
+// Ops share what they need, so that the backend may be destroyed while one still runs.
 class NativeBackend final : public Backend {
  public:
   NativeBackend(const BackendContext& context, int neighbours)
@@ -52,25 +51,24 @@ class NativeBackend final : public Backend {
       messages_->warn_of_unreceived();
       return;
     }
-    team_->control().fail({.code = Code::destroyed,
-                           .message = "the group was shut down while async ops were pending",
-                           .rank = team_->rank(),
-                           .group = team_->context().group});
+    team_->control().fail(failure_in(team_->context(), Code::destroyed,
+                                     "the group was shut down while async ops were pending",
+                                     team_->rank()));
   }
 
   PlanReport plan(const PlanQuery& query) const override {
-    return native::report_plan(team_->plan(), team_->prices(), team_->round_trips(), query);
+    return native::report_plan(team_->plan(), team_->cost_model(), team_->round_trips(), query);
   }
 
   std::string description() const override {
-    const native::Machine& machine = team_->prices().machine();
+    const native::HostProfile& host = team_->cost_model().host();
     std::string text =
         fmt::format("native, shared memory, {} KiB staging per rank, {}",
                     team_->layout().staging_bytes() >> 10, describe(team_->policy()));
     if (!team_->round_trips().ns.empty())
-      text += fmt::format(", {} ({})", native::describe(team_->round_trips(), 2 * machine.hop_us),
-                          machine.far ? "far" : "near");
-    return text + (machine.cma ? ", cma" : ", no cma");
+      text += fmt::format(", {} ({})", native::describe(team_->round_trips(), 2 * host.hop_us),
+                          host.far ? "far" : "near");
+    return text + (host.cma ? ", cma" : ", no cma");
   }
 
  private:
@@ -95,26 +93,23 @@ Support native_supports(const Query& query) {
 
 std::unique_ptr<Backend> make_native_backend(BackendContext context) {
   if (context.size > kMaxRanks)
-    throw_failure({.code = Code::unsupported,
-                   .message = fmt::format("native takes at most {} ranks, not {}; use mpi",
-                                          kMaxRanks, context.size),
-                   .rank = context.rank,
-                   .group = context.group});
+    throw_failure(failure_in(
+        context, Code::unsupported,
+        fmt::format("native takes at most {} ranks, not {}; use mpi", kMaxRanks, context.size),
+        context.rank));
   if (!context.all_local()) {
     std::string others;
     for (const Member& member : context.members)
       if (!member.same_host)
         others += fmt::format("{}{} ({})", others.empty() ? "" : ", ", member.rank, member.host);
-    throw_failure({.code = Code::unsupported,
-                   .message = fmt::format("native works inside one host only so far: ranks {} are "
-                                          "on other hosts, or in a network or pid namespace of "
-                                          "their own; use gloo or mpi",
-                                          others),
-                   .rank = context.rank,
-                   .group = context.group});
+    throw_failure(failure_in(context, Code::unsupported,
+                             fmt::format("native works inside one host only: ranks {} are on other "
+                                         "hosts, or in a network or pid namespace of their own; "
+                                         "use gloo or mpi",
+                                         others),
+                             context.rank));
   }
-  const int neighbours = context.size;
-  return std::make_unique<NativeBackend>(context, neighbours);
+  return std::make_unique<NativeBackend>(context, context.size);
 }
 
 }}  // namespace c10d::v0

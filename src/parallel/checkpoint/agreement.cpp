@@ -33,7 +33,7 @@ std::string outcome_of(std::string_view phase, const std::function<nlohmann::jso
 
 }  // namespace
 
-std::vector<nlohmann::json> agree(ProcessGroup& group, std::string_view phase,
+std::vector<nlohmann::json> agree(const ProcessGroup& group, std::string_view phase,
                                   const std::function<nlohmann::json()>& local) {
   std::vector<nlohmann::json> values;
   std::optional<CheckpointFailure> first;

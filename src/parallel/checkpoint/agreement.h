@@ -14,7 +14,7 @@ namespace c10d { inline namespace v0 { namespace parallel {
 // some rank, every rank throws CheckpointError with what the lowest of them threw: no rank waits
 // for one that failed. `phase` names the call and what ranks must agree on; one that differs is an
 // error as well.
-std::vector<nlohmann::json> agree(ProcessGroup& group, std::string_view phase,
+std::vector<nlohmann::json> agree(const ProcessGroup& group, std::string_view phase,
                                   const std::function<nlohmann::json()>& local);
 
 }}}  // namespace c10d::v0::parallel

@@ -13,8 +13,8 @@ namespace c10d { inline namespace v0 { namespace parallel {
 
 namespace {
 
-// Of this thread: when it wakes up, whoever computes on its core goes on. Else the training, which
-// has woken it at the end of the copy, would be the one to wait, for milliseconds.
+// When this thread wakes up, it does not preempt the thread that computes on its core. Otherwise
+// training, which wakes it at the end of the copy, would wait for milliseconds.
 void compute_first() noexcept {
   const sched_param none{};
   if (sched_getscheduler(0) == SCHED_OTHER) sched_setscheduler(0, SCHED_BATCH, &none);
@@ -22,7 +22,7 @@ void compute_first() noexcept {
 
 }  // namespace
 
-// The thread makes it, unless the caller has come to wait for it before.
+// The background thread copies, or the caller, if its wait() comes first.
 struct AsyncSaver::Copying::Copy {
   explicit Copy(SaveJob& job_) : job(job_) {}
   void make() noexcept {
@@ -36,7 +36,7 @@ struct AsyncSaver::Copying::Copy {
 // none of them.
 class AsyncSaver::State {
  public:
-  State(ProcessGroup& group, std::string directory, SaveOptions options)
+  State(const ProcessGroup& group, std::string directory, SaveOptions options)
       : user_group_(group),
         group_(duplicate_group(group, "checkpoint")),
         job_(group_, std::move(directory), options, real_file_system()),
@@ -85,7 +85,7 @@ class AsyncSaver::State {
   }
 
  private:
-  ProcessGroup& user_group_;
+  const ProcessGroup user_group_;
   ProcessGroup group_;
   SaveJob job_;
   const Duration write_timeout_;
@@ -99,7 +99,7 @@ void AsyncSaver::Copying::wait() const noexcept {
   if (copy_) copy_->make();
 }
 
-AsyncSaver::AsyncSaver(ProcessGroup& group, std::string directory, SaveOptions options)
+AsyncSaver::AsyncSaver(const ProcessGroup& group, std::string directory, SaveOptions options)
     : state_(std::make_unique<State>(group, std::move(directory), options)) {}
 AsyncSaver::~AsyncSaver() = default;
 AsyncSaver::Copying AsyncSaver::save(const Snapshot& snapshot) { return state_->save(snapshot); }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/parallel/checkpoint/file_system.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,25 +10,16 @@
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
-#include <utility>
-
-#include "c10d/parallel/checkpoint.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 [[noreturn]] void disk_error(std::string_view what, const std::string& path,
                              std::uint64_t offset = 0, int error = errno) {
-  refuse_file(path, offset,
-              fmt::format("{} failed: {}", what, std::generic_category().message(error)));
+  refuse_file(path, offset, "{} failed: {}", what, std::generic_category().message(error));
 }
 
 }  // namespace
-
-void refuse_file(const std::string& path, std::uint64_t offset, std::string_view what) {
-  throw CheckpointError(
-      {.message = fmt::format("{}: {}", path, what), .file = path, .offset = offset});
-}
 
 FileSystem::~FileSystem() = default;
 
@@ -121,7 +110,7 @@ InputFile::InputFile(std::string path)
   if (error != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor_);
     if (error != 0) disk_error("stat", path_, 0, error);
-    refuse_file(path_, 0, "is no regular file");
+    refuse_file(path_, 0, "is not a regular file");
   }
   bytes_ = static_cast<std::uint64_t>(status.st_size);
 }
@@ -141,8 +130,7 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> to) const {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) disk_error(fmt::format("read at byte {}", offset), path_, offset);
     if (got == 0)
-      refuse_file(path_, offset,
-                  fmt::format("ends at byte {}, {} bytes too early", offset, to.size()));
+      refuse_file(path_, offset, "ends at byte {}, {} bytes too early", offset, to.size());
     to = to.subspan(static_cast<std::size_t>(got));
     offset += static_cast<std::uint64_t>(got);
   }
@@ -150,26 +138,21 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> to) const {
 
 std::string InputFile::text(std::uint64_t limit) const {
   if (bytes_ > limit)
-    refuse_file(path_, limit,
-                fmt::format("has {} bytes, more than the limit of {}", bytes_, limit));
+    refuse_file(path_, limit, "has {} bytes, more than the limit of {}", bytes_, limit);
   std::string text(bytes_, '\0');
   read(0, std::as_writable_bytes(std::span(text)));
   return text;
 }
 
 std::vector<std::string> list_directory(const std::string& path) {
-  DIR* directory = ::opendir(path.c_str());
-  if (!directory) {
-    if (errno == ENOENT) return {};
-    disk_error("open", path);
-  }
   std::vector<std::string> names;
-  while (const dirent* entry = ::readdir(directory)) {
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
-  }
-  ::closedir(directory);
-  std::sort(names.begin(), names.end());
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error))
+    names.push_back(entry->path().filename());
+  if (error && error != std::errc::no_such_file_or_directory)
+    disk_error("open", path, 0, error.value());
+  std::ranges::sort(names);
   return names;
 }
 

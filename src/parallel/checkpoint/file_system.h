@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "c10d/export.h"
+#include "c10d/parallel/checkpoint_info.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
 
@@ -74,7 +76,20 @@ class C10D_API InputFile {
 };
 
 // Throws CheckpointError: "FILE: WHAT", with the offset.
-[[noreturn]] void refuse_file(const std::string& path, std::uint64_t offset, std::string_view what);
+template <class... Values>
+[[noreturn]] void refuse_file(const std::string& path, std::uint64_t offset,
+                              fmt::format_string<Values...> what, Values&&... values) {
+  throw CheckpointError(
+      {.message = fmt::format("{}: {}", path, fmt::format(what, std::forward<Values>(values)...)),
+       .file = path,
+       .offset = offset});
+}
+
+// Throws CheckpointError that names no file.
+template <class... Values>
+[[noreturn]] void refuse_checkpoint(fmt::format_string<Values...> what, Values&&... values) {
+  throw CheckpointError({.message = fmt::format(what, std::forward<Values>(values)...)});
+}
 
 // Names in a directory, sorted; empty when there is no such directory.
 std::vector<std::string> list_directory(const std::string& path);

@@ -23,10 +23,9 @@ std::string read_latest(const std::string& path) {
   const std::string text = InputFile(path).text(4096);
   const std::string name = text.substr(0, text.find(' '));
   if (!sequence_of(name) || text != latest_text(name))
-    refuse_file(
-        path, text.size(),
-        fmt::format("is torn: it has {} bytes that name no checkpoint; load one by its name",
-                    text.size()));
+    refuse_file(path, text.size(),
+                "is torn: it has {} bytes that name no checkpoint; load one by its name",
+                text.size());
   return name;
 }
 
@@ -53,7 +52,7 @@ std::optional<std::string> find_checkpoint(const std::string& directory,
                                            const std::string& wanted) {
   if (!wanted.empty()) {
     if (!sequence_of(wanted))
-      refuse_file(directory, 0, fmt::format("{} is no name of a checkpoint", wanted));
+      refuse_file(directory, 0, "{} is not the name of a checkpoint", wanted);
     return wanted;
   }
   const std::string latest = directory + "/" + kLatestName;
@@ -79,14 +78,12 @@ const InputFile& PieceReader::open(std::uint32_t file) {
   const ManifestFile& entry = manifest_.files[file];
   InputFile input(path_ + "/" + entry.name);
   if (input.bytes() != entry.bytes)
-    refuse_file(
-        input.path(), std::min(input.bytes(), entry.bytes),
-        fmt::format("is torn at byte {}: it should have {} bytes", input.bytes(), entry.bytes));
+    refuse_file(input.path(), std::min(input.bytes(), entry.bytes),
+                "is torn at byte {}: it should have {} bytes", input.bytes(), entry.bytes);
   std::vector<std::byte> header(entry.header_bytes);
   input.read(0, header);
   if (crc32c(header) != entry.header_crc)
-    refuse_file(input.path(), 0,
-                fmt::format("bytes 0 to {} do not match their checksum", header.size()));
+    refuse_file(input.path(), 0, "bytes 0 to {} do not match their checksum", header.size());
   return open_.emplace(file, std::move(input)).first->second;
 }
 
@@ -95,11 +92,9 @@ void PieceReader::read_piece(const ManifestTensor& tensor, const ManifestPiece& 
   const InputFile& file = open(piece.file);
   file.read(piece.begin, to);
   if (crc32c(to) != piece.crc)
-    refuse_file(
-        file.path(), piece.begin,
-        fmt::format("bytes {} to {} do not match their checksum: {} elements of {} from {} on",
-                    piece.begin, piece.begin + to.size(), piece.count, tensor.spec.name,
-                    piece.offset));
+    refuse_file(file.path(), piece.begin,
+                "bytes {} to {} do not match their checksum: {} elements of {} from {} on",
+                piece.begin, piece.begin + to.size(), piece.count, tensor.spec.name, piece.offset);
 }
 
 void PieceReader::read(const ManifestTensor& tensor, std::uint64_t offset,

@@ -15,7 +15,6 @@
 #include <system_error>
 #include <utility>
 
-#include "c10d/parallel/checkpoint.h"
 #include "src/parallel/checkpoint/file_system.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
@@ -42,9 +41,9 @@ std::string holder(int descriptor) {
 
 [[noreturn]] void cannot(std::string_view what, const std::string& path, int error) {
   refuse_file(path, 0,
-              fmt::format("{} failed: {}; a job that saves locks this file: remove it if no job "
-                          "writes to the folder",
-                          what, std::generic_category().message(error)));
+              "{} failed: {}; a job that saves locks this file: remove it if no job "
+              "writes to the folder",
+              what, std::generic_category().message(error));
 }
 
 int open_lock(const std::string& path) {
@@ -100,9 +99,9 @@ std::shared_ptr<FolderLock> FolderLock::take(const std::string& folder) {
       if (has_no_locks(error)) return nullptr;
       if (error != EWOULDBLOCK) cannot("flock", path, error);
       refuse_file(folder, 0,
-                  fmt::format("another job{} writes to this checkpoint folder; give every job a "
-                              "folder of its own",
-                              by));
+                  "another job{} writes to this checkpoint folder; give every job a "
+                  "folder of its own",
+                  by);
     }
     struct stat here {};
     if (fstat(file, &status) == 0 && lstat(path.c_str(), &here) == 0 &&
@@ -114,9 +113,9 @@ std::shared_ptr<FolderLock> FolderLock::take(const std::string& folder) {
     close(file);
   }
   refuse_file(path, 0,
-              fmt::format("was removed {} times while it was locked; is it kept from "
-                          "being looked at, or does something clear the folder?",
-                          kTurns));
+              "was removed {} times while it was locked; does "
+              "another program remove files from the folder?",
+              kTurns);
 }
 
 }}}  // namespace c10d::v0::parallel

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/parallel/checkpoint/json.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <unordered_set>
-#include <vector>
 
-#include "c10d/error.h"
-#include "src/parallel/checkpoint/file_system.h"
 #include "src/parallel/common/parameters.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
@@ -17,8 +12,9 @@ namespace {
 
 constexpr std::size_t kMaxDepth = 8;
 constexpr std::size_t kMaxValues = 4'000'000;
-constexpr std::array<std::string_view, kDTypeCount> kNames = {
-    "F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL"};
+constexpr std::array<std::string_view, kDTypeCount> kNames = {"F64", "F32", "F16",  "BF16", "I64",
+                                                              "I32", "I16", "I8",   "U64",  "U32",
+                                                              "U16", "U8",  "BOOL", "C64",  "C128"};
 
 // Looks at the text before anything is built of it.
 class Guard final : public nlohmann::json_sax<nlohmann::json> {
@@ -26,12 +22,12 @@ class Guard final : public nlohmann::json_sax<nlohmann::json> {
   std::string why;
   std::size_t position = 0;
 
-  bool null() override { return refuse("null stands where nothing may be missing"); }
+  bool null() override { return refuse("null is not allowed"); }
   bool boolean(bool) override { return value(); }
   bool number_integer(number_integer_t) override { return value(); }
   bool number_unsigned(number_unsigned_t) override { return value(); }
   bool number_float(number_float_t, const string_t& text) override {
-    return refuse(fmt::format("{} is no integer of 64 bits", text.substr(0, 40)));
+    return refuse(fmt::format("{} is not a 64-bit integer", text.substr(0, 40)));
   }
   bool string(string_t&) override { return value(); }
   bool binary(binary_t&) override { return refuse("binary values"); }
@@ -41,13 +37,13 @@ class Guard final : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return close(); }
   bool key(string_t& name) override {
     if (!keys_.back().insert(name).second)
-      return refuse(fmt::format("the key {} stands twice", name.substr(0, 80)));
+      return refuse(fmt::format("the key {} occurs twice", name.substr(0, 80)));
     return value();
   }
   bool parse_error(std::size_t at, const std::string&,
                    const nlohmann::detail::exception& error) override {
     position = at == 0 ? 0 : at - 1;
-    return refuse(fmt::format("byte {} is no JSON: {}", position, error.what()));
+    return refuse(fmt::format("byte {} is not JSON: {}", position, error.what()));
   }
 
  private:
@@ -74,46 +70,37 @@ class Guard final : public nlohmann::json_sax<nlohmann::json> {
 nlohmann::json parse_strict(std::string_view text, const std::string& file, std::uint64_t base) {
   Guard guard;
   if (!nlohmann::json::sax_parse(text.begin(), text.end(), &guard))
-    refuse_file(file, base + guard.position, guard.why);
+    refuse_file(file, base + guard.position, "{}", guard.why);
   return nlohmann::json::parse(text.begin(), text.end());
 }
 
 JsonObject::JsonObject(const nlohmann::json& object, const std::string& file)
     : object_(object), file_(file) {
-  if (!object.is_object()) refuse("an object is missing");
+  if (!object.is_object()) refuse("an object was expected");
 }
-
-void JsonObject::refuse(const std::string& what) const { refuse_file(file_, 0, what); }
 
 const nlohmann::json& JsonObject::at(const char* key) const {
   const auto found = object_.find(key);
-  if (found == object_.end()) refuse(fmt::format("\"{}\" is missing", key));
+  if (found == object_.end()) refuse("\"{}\" is missing", key);
   return *found;
 }
 
 std::uint64_t JsonObject::number(const char* key, std::uint64_t limit) const {
   const nlohmann::json& value = at(key);
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > limit)
-    refuse(fmt::format("\"{}\" is no integer from 0 to {}", key, limit));
+    refuse("\"{}\" is not an integer from 0 to {}", key, limit);
   return value.get<std::uint64_t>();
 }
 
+const nlohmann::json& JsonObject::at(const char* key, Type type) const {
+  const nlohmann::json& value = at(key);
+  if (value.type() != type)
+    refuse("\"{}\" is not of type {}", key, nlohmann::json(type).type_name());
+  return value;
+}
+
 const std::string& JsonObject::string(const char* key) const {
-  const nlohmann::json& value = at(key);
-  if (!value.is_string()) refuse(fmt::format("\"{}\" is no string", key));
-  return value.get_ref<const std::string&>();
-}
-
-const nlohmann::json& JsonObject::array(const char* key) const {
-  const nlohmann::json& value = at(key);
-  if (!value.is_array()) refuse(fmt::format("\"{}\" is no array", key));
-  return value;
-}
-
-const nlohmann::json& JsonObject::object(const char* key) const {
-  const nlohmann::json& value = at(key);
-  if (!value.is_object()) refuse(fmt::format("\"{}\" is no object", key));
-  return value;
+  return at(key, Type::string).get_ref<const std::string&>();
 }
 
 ParamSpec JsonObject::spec() const {
@@ -121,13 +108,13 @@ ParamSpec JsonObject::spec() const {
       .name = string("name"), .shape = {}, .dtype = dtype_of_name(string("dtype"), file_)};
   for (const nlohmann::json& extent : array("shape")) {
     if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > INT64_MAX)
-      refuse(fmt::format("tensor {}: an extent is no integer from 0 on", spec.name));
+      refuse("tensor {}: an extent is not an integer from 0 on", spec.name);
     spec.shape.push_back(extent.get<std::int64_t>());
   }
   try {
     check_list(file_, {&spec, 1});
   } catch (const InvalidArgument& error) {
-    refuse(error.what());
+    refuse("{}", error.what());
   }
   return spec;
 }
@@ -139,7 +126,7 @@ std::string_view dtype_name(DType dtype) noexcept {
 DType dtype_of_name(const std::string& name, const std::string& file) {
   const auto found = std::find(kNames.begin(), kNames.end(), name);
   if (found == kNames.end())
-    refuse_file(file, 0, fmt::format("{} is no dtype that is known here", name.substr(0, 40)));
+    refuse_file(file, 0, "{} is not a dtype of this version", name.substr(0, 40));
   return static_cast<DType>(found - kNames.begin());
 }
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <string_view>
 
-#include "c10d/parallel/parameters.h"
+#include "src/parallel/checkpoint/file_system.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
 
@@ -23,14 +21,19 @@ nlohmann::json parse_strict(std::string_view text, const std::string& file, std:
 class JsonObject {
  public:
   JsonObject(const nlohmann::json& object, const std::string& file);
+  using Type = nlohmann::json::value_t;
   const nlohmann::json& at(const char* key) const;
+  const nlohmann::json& at(const char* key, Type type) const;
   std::uint64_t number(const char* key, std::uint64_t limit = UINT64_MAX) const;
   const std::string& string(const char* key) const;
-  const nlohmann::json& array(const char* key) const;
-  const nlohmann::json& object(const char* key) const;
+  const nlohmann::json& array(const char* key) const { return at(key, Type::array); }
+  const nlohmann::json& object(const char* key) const { return at(key, Type::object); }
   // Of "name", "dtype" and "shape", checked.
   ParamSpec spec() const;
-  [[noreturn]] void refuse(const std::string& what) const;
+  template <class... Values>
+  [[noreturn]] void refuse(fmt::format_string<Values...> what, Values&&... values) const {
+    refuse_file(file_, 0, what, std::forward<Values>(values)...);
+  }
 
  private:
   const nlohmann::json& object_;

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <tuple>
+#include <compare>
 #include <unordered_map>
 
 #include "src/parallel/checkpoint/crc32c.h"
@@ -25,9 +25,7 @@ std::string tail_for(std::string_view body) {
 
 struct Stretch {
   std::uint64_t begin, end;
-  bool operator<(const Stretch& other) const {
-    return std::tie(begin, end) < std::tie(other.begin, other.end);
-  }
+  auto operator<=>(const Stretch&) const = default;
 };
 
 class Reader {
@@ -36,11 +34,10 @@ class Reader {
 
   Manifest read(const nlohmann::json& json) {
     const JsonObject object(json, file_);
-    if (object.string("format") != kFormat)
-      object.refuse(fmt::format("\"format\" is not {}", kFormat));
+    if (object.string("format") != kFormat) object.refuse("\"format\" is not {}", kFormat);
     if (object.number("version") != kVersion)
-      object.refuse(fmt::format("is of version {}, and this build reads version {}",
-                                object.number("version"), kVersion));
+      object.refuse("is of version {}, and this build reads version {}", object.number("version"),
+                    kVersion);
     manifest_.step = object.number("step");
     manifest_.epoch = object.number("epoch");
     manifest_.cursor = object.number("cursor");
@@ -56,13 +53,13 @@ class Reader {
  private:
   void read_values(const JsonObject& object) {
     for (const auto& [name, value] : object.object("strings").items()) {
-      if (!value.is_string()) object.refuse(fmt::format("string {} is none", name));
+      if (!value.is_string()) object.refuse("strings: {} is not a string", name);
       manifest_.strings[name] = value.get<std::string>();
     }
     for (const auto& [name, value] : object.object("integers").items()) {
       const bool fits = value.is_number_unsigned() ? value.get<std::uint64_t>() <= INT64_MAX
                                                    : value.is_number_integer();
-      if (!fits) object.refuse(fmt::format("integer {} is none of 64 bits", name));
+      if (!fits) object.refuse("integers: {} is not a 64-bit integer", name);
       manifest_.integers[name] = value.get<std::int64_t>();
     }
   }
@@ -79,11 +76,11 @@ class Reader {
     if (name.size() > 5 && name.size() < 40 && name.starts_with("rank-"))
       rank = std::atoi(name.c_str() + 5);
     if (rank < 0 || name != shard_name(rank))
-      object.refuse(fmt::format("{} is no name of a shard", name.substr(0, 80)));
+      object.refuse("{} is not the name of a shard", name.substr(0, 80));
     if (!files_.emplace(name, static_cast<std::uint32_t>(manifest_.files.size())).second)
-      object.refuse(fmt::format("file {} stands twice", name));
+      object.refuse("file {} is listed twice", name);
     if (file.header_bytes > file.bytes)
-      object.refuse(fmt::format("file {}: a header longer than the file", name));
+      object.refuse("file {}: a header longer than the file", name);
     manifest_.files.push_back(std::move(file));
   }
 
@@ -91,20 +88,18 @@ class Reader {
     ManifestTensor tensor{.spec = object.spec(), .pieces = {}};
     const std::string& name = tensor.spec.name;
     if (!manifest_.tensors.empty() && !(manifest_.tensors.back().spec.name < name))
-      object.refuse(fmt::format("tensor {} stands twice or out of order", name));
+      object.refuse("tensor {} is listed twice or out of order", name);
     std::uint64_t at = 0;
     for (const nlohmann::json& value : object.array("parts")) {
       const ManifestPiece piece = read_piece({value, file_}, tensor.spec);
       if (piece.offset != at)
-        object.refuse(
-            fmt::format("tensor {}: a part begins at element {}, the one before ends at {}", name,
-                        piece.offset, at));
+        object.refuse("tensor {}: a part begins at element {}, the one before ends at {}", name,
+                      piece.offset, at);
       at += piece.count;
       tensor.pieces.push_back(piece);
     }
     if (at != tensor.spec.count())
-      object.refuse(
-          fmt::format("tensor {}: parts for {} of {} elements", name, at, tensor.spec.count()));
+      object.refuse("tensor {}: parts for {} of {} elements", name, at, tensor.spec.count());
     manifest_.tensors.push_back(std::move(tensor));
   }
 
@@ -117,34 +112,33 @@ class Reader {
     const std::string& name = object.string("file");
     const auto found = files_.find(name);
     if (found == files_.end())
-      object.refuse(fmt::format("tensor {}: file {} is not listed", spec.name, name.substr(0, 80)));
+      object.refuse("tensor {}: file {} is not listed", spec.name, name.substr(0, 80));
     piece.file = found->second;
     const ManifestFile& file = manifest_.files[piece.file];
     const std::uint64_t bytes = piece.count * size_of(spec.dtype);
     if (piece.count == 0 || bytes > kMaxPieceBytes)
-      object.refuse(
-          fmt::format("tensor {}: a part of {} bytes, limit {}", spec.name, bytes, kMaxPieceBytes));
+      object.refuse("tensor {}: a part of {} bytes, limit {}", spec.name, bytes, kMaxPieceBytes);
     if (piece.begin < file.header_bytes || piece.begin > file.bytes ||
         bytes > file.bytes - piece.begin)
-      object.refuse(fmt::format("tensor {}: bytes {} to {} are not data of {}", spec.name,
-                                piece.begin, piece.begin + bytes, name));
+      object.refuse("tensor {}: bytes {} to {} are not data of {}", spec.name, piece.begin,
+                    piece.begin + bytes, name);
     stretches_[piece.file].push_back({piece.begin, piece.begin + bytes});
     return piece;
   }
 
   void check_files(const JsonObject& object) {
     for (std::size_t i = 0; i < stretches_.size(); ++i) {
-      std::sort(stretches_[i].begin(), stretches_[i].end());
+      std::ranges::sort(stretches_[i]);
       std::uint64_t at = manifest_.files[i].header_bytes;
       for (const Stretch& stretch : stretches_[i]) {
         if (stretch.begin != at)
-          object.refuse(fmt::format("file {}: a part begins at byte {}, the one before ends at {}",
-                                    manifest_.files[i].name, stretch.begin, at));
+          object.refuse("file {}: a part begins at byte {}, the one before ends at {}",
+                        manifest_.files[i].name, stretch.begin, at);
         at = stretch.end;
       }
       if (at != manifest_.files[i].bytes)
-        object.refuse(fmt::format("file {}: bytes {} to {} belong to no tensor",
-                                  manifest_.files[i].name, at, manifest_.files[i].bytes));
+        object.refuse("file {}: bytes {} to {} belong to no tensor", manifest_.files[i].name, at,
+                      manifest_.files[i].bytes);
     }
   }
 
@@ -192,16 +186,13 @@ std::string to_text(const Manifest& manifest) {
 Manifest parse_manifest(const std::string& text, const std::string& file, std::uint64_t limit) {
   if (text.size() > limit)
     refuse_file(file, limit,
-                fmt::format("is a manifest of {} bytes, limit {}: fewer tensors, or shorter names "
-                            "and strings",
-                            text.size(), limit));
+                "is a manifest of {} bytes, limit {}: fewer tensors, or shorter names and strings",
+                text.size(), limit);
   if (text.size() < kTailBytes || text.substr(text.size() - kTailBytes, kTail.size()) != kTail)
-    refuse_file(file, text.size(),
-                fmt::format("is torn at byte {}: its checksum is missing", text.size()));
+    refuse_file(file, text.size(), "is torn at byte {}: its checksum is missing", text.size());
   const std::string_view body(text.data(), text.size() - kTailBytes);
   if (!text.ends_with(tail_for(body)))
-    refuse_file(file, body.size(),
-                fmt::format("bytes 0 to {} do not match their checksum", body.size()));
+    refuse_file(file, body.size(), "bytes 0 to {} do not match their checksum", body.size());
   return Reader(file).read(parse_strict(text, file));
 }
 

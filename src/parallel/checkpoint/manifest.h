@@ -39,6 +39,16 @@ struct Manifest {
   std::vector<ManifestTensor> tensors;  // by name
 };
 
+// Copies what Manifest, Snapshot and CheckpointInfo have in common.
+template <class From, class To>
+void copy_state(const From& from, To& to) {
+  to.step = from.step;
+  to.epoch = from.epoch;
+  to.cursor = from.cursor;
+  to.strings = from.strings;
+  to.integers = from.integers;
+}
+
 std::string shard_name(int rank);
 std::string to_text(const Manifest& manifest);
 

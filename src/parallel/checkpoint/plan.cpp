@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
+#include <utility>
 
 #include "src/parallel/checkpoint/json.h"
 #include "src/parallel/common/parameters.h"
@@ -25,9 +25,8 @@ struct HeldTensor {
 };
 
 void plan_tensor(std::size_t index, HeldTensor& tensor, std::vector<PlannedPiece>& pieces) {
-  std::sort(tensor.parts.begin(), tensor.parts.end(), [](const Held& a, const Held& b) {
-    return std::tie(a.rank, a.offset) < std::tie(b.rank, b.offset);
-  });
+  std::ranges::sort(tensor.parts, {},
+                    [](const Held& part) { return std::pair(part.rank, part.offset); });
   const std::uint64_t count = tensor.spec.count();
   for (std::uint64_t at = 0; at < count;) {
     const Held* writer = nullptr;
@@ -39,9 +38,8 @@ void plan_tensor(std::size_t index, HeldTensor& tensor, std::vector<PlannedPiece
       break;
     }
     if (!writer)
-      throw CheckpointError(
-          {.message = fmt::format("elements {} to {} of {}, {}, are on no rank", at, end,
-                                  tensor.spec.name, to_text(tensor.spec))});
+      refuse_checkpoint("elements {} to {} of {}, {}, are on no rank", at, end, tensor.spec.name,
+                        to_text(tensor.spec));
     end = std::min(end, writer->end);
     pieces.push_back({index, at, end - at, writer->rank, writer->part});
     at = end;
@@ -56,14 +54,11 @@ std::vector<DescribedPart> describe_parts(std::span<const TensorPart> parts) {
     check_list("checkpoint", {&part.spec, 1});
     const std::size_t width = size_of(part.spec.dtype), elements = part.data.size() / width;
     if (part.data.size() % width != 0)
-      throw CheckpointError(
-          {.message = fmt::format("{}: {} bytes are no whole elements of {}", part.spec.name,
-                                  part.data.size(), to_string(part.spec.dtype))});
+      refuse_checkpoint("{}: {} bytes are no whole elements of {}", part.spec.name,
+                        part.data.size(), to_string(part.spec.dtype));
     if (part.offset > part.spec.count() || elements > part.spec.count() - part.offset)
-      throw CheckpointError(
-          {.message =
-               fmt::format("{}: elements {} to {}, but {} has {}", part.spec.name, part.offset,
-                           part.offset + elements, to_text(part.spec), part.spec.count())});
+      refuse_checkpoint("{}: elements {} to {}, but {} has {}", part.spec.name, part.offset,
+                        part.offset + elements, to_text(part.spec), part.spec.count());
     list.push_back({part.spec, part.offset, elements});
   }
   return list;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "c10d/parallel/checkpoint.h"
 #include "src/parallel/checkpoint/file_system.h"
 #include "src/parallel/checkpoint/json.h"
 
@@ -24,10 +23,9 @@ std::uint64_t header_length(std::string_view start, std::uint64_t file_bytes,
   for (std::size_t i = kLengthBytes; i-- > 0;)
     length = length << 8 | static_cast<unsigned char>(start[i]);
   if (length > kMaxHeaderBytes)
-    refuse_file(file, 0,
-                fmt::format("has a header of {} bytes, limit {}", length, kMaxHeaderBytes));
+    refuse_file(file, 0, "has a header of {} bytes, limit {}", length, kMaxHeaderBytes);
   if (length > file_bytes - kLengthBytes)
-    refuse_file(file, file_bytes, fmt::format("ends inside its header of {} bytes", length));
+    refuse_file(file, file_bytes, "ends inside its header of {} bytes", length);
   return length;
 }
 
@@ -39,11 +37,11 @@ SafetensorsEntry parse_entry(const std::string& name, const nlohmann::json& valu
   SafetensorsEntry entry{.spec = object.spec()};
   const nlohmann::json& offsets = object.array("data_offsets");
   if (offsets.size() != 2 || !offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned())
-    object.refuse(fmt::format("tensor {}: data_offsets are not two integers from 0 on", name));
+    object.refuse("tensor {}: data_offsets are not two integers from 0 on", name);
   const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
   if (end < begin || end - begin != entry.spec.bytes() || begin > UINT64_MAX - header_bytes)
-    object.refuse(fmt::format("tensor {}: bytes {} to {}, but its shape takes {}", name, begin, end,
-                              entry.spec.bytes()));
+    object.refuse("tensor {}: bytes {} to {}, but its shape takes {}", name, begin, end,
+                  entry.spec.bytes());
   entry.begin = begin + header_bytes;
   return entry;
 }
@@ -55,7 +53,8 @@ SafetensorsHeader parse_safetensors(std::string_view start, std::uint64_t file_b
   const std::uint64_t length = header_length(start, file_bytes, file);
   if (start.size() < kLengthBytes + length) refuse_file(file, start.size(), "ends in its header");
   const std::string_view text = start.substr(kLengthBytes, length);
-  if (text.empty() || text.front() != '{') refuse_file(file, kLengthBytes, "does not begin with {");
+  if (text.empty() || text.front() != '{')
+    refuse_file(file, kLengthBytes, "does not begin with {{");
 
   SafetensorsHeader header;
   header.bytes = kLengthBytes + length;
@@ -65,30 +64,27 @@ SafetensorsHeader parse_safetensors(std::string_view start, std::uint64_t file_b
       header.entries.push_back(parse_entry(name, value, header.bytes, file));
       continue;
     }
-    if (!value.is_object()) refuse_file(file, 0, "__metadata__ is no object");
+    if (!value.is_object()) refuse_file(file, 0, "__metadata__ is not an object");
     for (const auto& [key, text_value] : value.items()) {
-      if (!text_value.is_string())
-        refuse_file(file, 0, fmt::format("metadata {} is no string", key));
+      if (!text_value.is_string()) refuse_file(file, 0, "metadata {} is not a string", key);
       header.metadata[key] = text_value.get<std::string>();
     }
   }
 
-  const auto order = [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
-    return std::tuple(a.begin, a.spec.bytes()) < std::tuple(b.begin, b.spec.bytes());
-  };
-  std::sort(header.entries.begin(), header.entries.end(), order);
+  std::ranges::sort(header.entries, {}, [](const SafetensorsEntry& entry) {
+    return std::pair(entry.begin, entry.spec.bytes());
+  });
   std::uint64_t at = header.bytes;
   for (const SafetensorsEntry& entry : header.entries) {
     if (entry.begin != at)
-      refuse_file(file, at,
-                  fmt::format("tensor {} begins at byte {}, but the one before ends at {}",
-                              entry.spec.name, entry.begin, at));
+      refuse_file(file, at, "tensor {} begins at byte {}, but the one before ends at {}",
+                  entry.spec.name, entry.begin, at);
     if (entry.spec.bytes() > file_bytes - at)
-      refuse_file(file, file_bytes, fmt::format("ends inside tensor {}", entry.spec.name));
+      refuse_file(file, file_bytes, "ends inside tensor {}", entry.spec.name);
     at += entry.spec.bytes();
   }
   if (at != file_bytes)
-    refuse_file(file, at, fmt::format("has {} bytes after its last tensor", file_bytes - at));
+    refuse_file(file, at, "has {} bytes after its last tensor", file_bytes - at);
   return header;
 }
 
@@ -109,8 +105,7 @@ std::string make_safetensors_header(const std::vector<ParamSpec>& tensors,
   // push_back of a pair, for operator[] of an ordered object searches all that is there.
   std::uint64_t at = 0;
   for (const ParamSpec& spec : tensors) {
-    if (!names.insert(spec.name).second)
-      throw CheckpointError({.message = fmt::format("two tensors are named {}", spec.name)});
+    if (!names.insert(spec.name).second) refuse_checkpoint("two tensors are named {}", spec.name);
     json.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(
         spec.name, nlohmann::ordered_json{{"dtype", dtype_name(spec.dtype)},
                                           {"shape", spec.shape},
@@ -121,9 +116,8 @@ std::string make_safetensors_header(const std::vector<ParamSpec>& tensors,
   text.append(
       (kTensorAlignment - (kLengthBytes + text.size()) % kTensorAlignment) % kTensorAlignment, ' ');
   if (text.size() > kMaxHeaderBytes)
-    throw CheckpointError({.message = fmt::format("a header of {} bytes, limit {}: fewer tensors "
-                                                  "or shorter names",
-                                                  text.size(), kMaxHeaderBytes)});
+    refuse_checkpoint("a header of {} bytes, limit {}: fewer tensors or shorter names", text.size(),
+                      kMaxHeaderBytes);
   std::string start;
   for (std::uint64_t rest = text.size(), i = 0; i < kLengthBytes; ++i, rest >>= 8)
     start.push_back(static_cast<char>(rest & 0xff));

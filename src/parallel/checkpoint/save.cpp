@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <random>
 
 #include "kernels/copy.h"
@@ -76,8 +77,7 @@ void SaveJob::begin(const Snapshot& snapshot) {
                           {"is_planned", plan_.has_value() && parts == parts_}};
   });
   check_states(ranks);
-  if (!std::all_of(ranks.begin(), ranks.end(),
-                   [](const nlohmann::json& rank) { return rank.at("is_planned").get<bool>(); }))
+  if (!std::ranges::all_of(ranks, [](const auto& rank) { return rank.at("is_planned") == true; }))
     plan(phase, std::move(parts));
 
   error_ = nullptr;
@@ -85,8 +85,8 @@ void SaveJob::begin(const Snapshot& snapshot) {
   written_.clear();
   items_.clear();
   manifest_ = {};
-  manifest_.step = snapshot.step;
   try {
+    copy_state(snapshot, manifest_);
     temporary_ = fmt::format("{}/{}{}-{}", directory_, kTemporaryPrefix, snapshot.step,
                              ranks[0].at("id").get_ref<const std::string&>());
     lay_out(snapshot);
@@ -96,11 +96,7 @@ void SaveJob::begin(const Snapshot& snapshot) {
 }
 
 void SaveJob::lay_out(const Snapshot& snapshot) {
-  manifest_.epoch = snapshot.epoch;
-  manifest_.cursor = snapshot.cursor;
   manifest_.world_size = static_cast<std::uint64_t>(group_.size());
-  manifest_.strings = snapshot.strings;
-  manifest_.integers = snapshot.integers;
   for (const ParamSpec& spec : plan_->tensors) manifest_.tensors.push_back({spec, {}});
   for (const PlannedPiece& piece : plan_->pieces) {
     if (piece.rank != group_.rank()) continue;
@@ -116,9 +112,8 @@ void SaveJob::lay_out(const Snapshot& snapshot) {
     items_.push_back(std::move(item));
   }
   // Every tensor begins at a multiple of its element: there are no holes to align it.
-  std::stable_sort(items_.begin(), items_.end(), [](const Item& a, const Item& b) {
-    return size_of(a.spec.dtype) > size_of(b.spec.dtype);
-  });
+  std::ranges::stable_sort(items_, std::greater(),
+                           [](const Item& item) { return size_of(item.spec.dtype); });
 }
 
 void SaveJob::copy() noexcept try {
@@ -133,7 +128,7 @@ void SaveJob::copy() noexcept try {
   }
   std::byte* at = copy_.get();
   for (Item& item : items_) {
-    // Past the caches: training goes on with what they hold, and the thread reads this much later.
+    // Past the caches: training needs what they hold, and the thread reads this much later.
     c10d::copy(at, item.data.data(), item.data.size(), StorePolicy::streaming);
     item.data = {at, item.data.size()};
     at += item.data.size();
@@ -232,11 +227,10 @@ std::string SaveJob::publish() {
     if (!exists(path))
       refuse_file(path, 0, "rank 0 does not see it: the directory must be one for all ranks");
     if (const std::uint64_t bytes = InputFile(path).bytes(); bytes != file.bytes)
-      refuse_file(path, bytes, fmt::format("rank 0 sees {} of {} bytes", bytes, file.bytes));
+      refuse_file(path, bytes, "rank 0 sees {} of {} bytes", bytes, file.bytes);
   }
   for (ManifestTensor& tensor : manifest_.tensors)
-    std::sort(tensor.pieces.begin(), tensor.pieces.end(),
-              [](const ManifestPiece& a, const ManifestPiece& b) { return a.offset < b.offset; });
+    std::ranges::sort(tensor.pieces, {}, &ManifestPiece::offset);
   const std::string path = temporary_ + "/" + kManifestName, text = to_text(manifest_);
   parse_manifest(text, path, manifest_limit_);  // what no reader would take is not published
   NewFile manifest(disk_, path);
@@ -275,9 +269,7 @@ void SaveJob::retain(const std::string& newest) {
         exists(directory_ + "/" + name + "/" + kManifestName))
       complete.push_back(name);
   }
-  std::sort(complete.begin(), complete.end(), [](const std::string& a, const std::string& b) {
-    return sequence_of(a) > sequence_of(b);
-  });
+  std::ranges::sort(complete, std::greater(), sequence_of);
   // Away with the name first: what is half removed is no checkpoint.
   for (std::size_t i = options_.keep - 1; options_.keep > 0 && i < complete.size(); ++i) {
     const std::string doomed = directory_ + "/" + kTemporaryPrefix + complete[i];
@@ -286,7 +278,7 @@ void SaveJob::retain(const std::string& newest) {
   }
 }
 
-std::string save(ProcessGroup& group, const std::string& directory, const Snapshot& snapshot,
+std::string save(const ProcessGroup& group, const std::string& directory, const Snapshot& snapshot,
                  SaveOptions options, FileSystem& disk, std::uint64_t manifest_limit) {
   SaveJob job(group, directory, options, disk, manifest_limit);
   job.begin(snapshot);
@@ -294,7 +286,7 @@ std::string save(ProcessGroup& group, const std::string& directory, const Snapsh
   return job.finish();
 }
 
-std::string save(ProcessGroup& group, const std::string& directory, const Snapshot& snapshot,
+std::string save(const ProcessGroup& group, const std::string& directory, const Snapshot& snapshot,
                  SaveOptions options) {
   return save(group, directory, snapshot, options, real_file_system());
 }

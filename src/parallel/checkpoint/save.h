@@ -22,7 +22,7 @@ namespace c10d { inline namespace v0 { namespace parallel {
 // lies between is this rank's own and keeps its failure for finish(). One thread at a time.
 class SaveJob {
  public:
-  SaveJob(ProcessGroup& group, std::string directory, SaveOptions options, FileSystem& disk,
+  SaveJob(const ProcessGroup& group, std::string directory, SaveOptions options, FileSystem& disk,
           std::uint64_t manifest_limit = kMaxManifestBytes)
       : group_(group),
         directory_(std::move(directory)),
@@ -61,7 +61,7 @@ class SaveJob {
   std::string publish();
   void retain(const std::string& newest);
 
-  ProcessGroup& group_;
+  const ProcessGroup group_;
   const std::string directory_;
   const SaveOptions options_;
   FileSystem& disk_;
@@ -81,7 +81,7 @@ class SaveJob {
 };
 
 // As the public one, on this file system and with this limit.
-C10D_API std::string save(ProcessGroup& group, const std::string& directory,
+C10D_API std::string save(const ProcessGroup& group, const std::string& directory,
                           const Snapshot& snapshot, SaveOptions options, FileSystem& disk,
                           std::uint64_t manifest_limit = kMaxManifestBytes);
 

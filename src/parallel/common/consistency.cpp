@@ -5,37 +5,23 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
+#include <sstream>
 
 #include "c10d/parallel/ddp.h"
+#include "src/base/hash.h"
 #include "src/parallel/common/parameters.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
 
-ProcessGroup duplicate_group(ProcessGroup& group, std::string_view name) {
+ProcessGroup duplicate_group(const ProcessGroup& group, std::string_view name) {
   std::vector<int> ranks(static_cast<std::size_t>(group.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   return group.new_group(ranks, name);
 }
 
-std::uint64_t hash_bytes(std::span<const std::byte> bytes) noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325u ^ bytes.size();
-  const auto mix = [&](std::uint64_t word) {
-    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
-    hash ^= hash >> 29;
-  };
-  std::size_t at = 0;
-  for (; at + 8 <= bytes.size(); at += 8) {
-    std::uint64_t word;
-    std::memcpy(&word, bytes.data() + at, 8);
-    mix(word);
-  }
-  for (; at < bytes.size(); ++at) mix(std::to_integer<std::uint64_t>(bytes[at]));
-  return hash;
-}
-
-void check_same(ProcessGroup& group, std::string_view what, std::span<const std::byte> bytes) {
+void check_same(const ProcessGroup& group, std::string_view what,
+                std::span<const std::byte> bytes) {
   const std::vector<std::uint64_t> own{hash_bytes(bytes)};
   std::vector<std::uint64_t> all(static_cast<std::size_t>(group.size()));
   group.all_gather(all, own);
@@ -44,7 +30,7 @@ void check_same(ProcessGroup& group, std::string_view what, std::span<const std:
     if (all[rank] != all[0]) others.push_back(rank);
   if (others.empty()) return;
   throw_failure({.code = Code::mismatch,
-                 .message = fmt::format("{} differ: ranks {} have not the bits of rank 0 "
+                 .message = fmt::format("{} differ: ranks {} do not have the bits of rank 0 "
                                         "({:016x} instead of {:016x})",
                                         what, fmt::join(others, ", "), all[others[0]], all[0]),
                  .rank = static_cast<int>(others[0]),
@@ -55,13 +41,10 @@ namespace {
 
 // What one rank says of itself: lines. The first is its problem, the second its options, the others
 // are parameters.
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    lines.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
 }
 
@@ -71,8 +54,8 @@ std::string without_newlines(std::string text) {
 }
 
 // How `rank`'s lines differ from those of rank 0; empty when they do not.
-std::string difference(std::span<const std::string_view> first,
-                       std::span<const std::string_view> theirs, int rank) {
+std::string difference(std::span<const std::string> first, std::span<const std::string> theirs,
+                       int rank) {
   if (theirs[1] != first[1])
     return fmt::format("rank 0 has the options {}, rank {} has {}", first[1], rank, theirs[1]);
   const std::size_t common = std::min(first.size(), theirs.size());
@@ -91,7 +74,7 @@ std::string difference(std::span<const std::string_view> first,
 
 }  // namespace
 
-std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& own) {
+std::vector<std::string> gather_texts(const ProcessGroup& group, const std::string& own) {
   const auto size = static_cast<std::size_t>(group.size());
   const std::vector<std::uint64_t> length{own.size()};
   std::vector<std::uint64_t> lengths(size);
@@ -110,8 +93,9 @@ std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& ow
   return texts;
 }
 
-void agree_on_parameters(ProcessGroup& group, std::string_view who, std::span<const ParamSpec> list,
-                         std::string_view options, std::string problem) {
+void agree_on_parameters(const ProcessGroup& group, std::string_view who,
+                         std::span<const ParamSpec> list, std::string_view options,
+                         std::string problem) {
   try {
     check_list(who, list);
   } catch (const InvalidArgument& error) {

@@ -8,31 +8,29 @@
 #include <limits>
 #include <unordered_set>
 
-#include "c10d/error.h"
+#include "src/parallel/common/throw_invalid.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
 
-std::string to_text(const ParamSpec& spec) {
-  return fmt::format("{} [{}]", to_string(spec.dtype), fmt::join(spec.shape, ", "));
+std::string to_text(std::span<const std::int64_t> shape, DType dtype) {
+  return fmt::format("{} [{}]", to_string(dtype), fmt::join(shape, ", "));
 }
 
 namespace {
 
 void check_shape(std::string_view who, const ParamSpec& spec) {
   if (static_cast<int>(spec.dtype) >= kDTypeCount)
-    throw InvalidArgument(fmt::format("{}: parameter {} has dtype {}, which does not exist", who,
-                                      spec.name, static_cast<int>(spec.dtype)));
+    throw_invalid("{}: parameter {} has dtype {}, which does not exist", who, spec.name,
+                  static_cast<int>(spec.dtype));
   std::size_t room = std::numeric_limits<std::ptrdiff_t>::max() / size_of(spec.dtype);
   for (const std::int64_t extent : spec.shape) {
     if (extent < 0)
-      throw InvalidArgument(
-          fmt::format("{}: parameter {} has the negative extent {}", who, spec.name, extent));
+      throw_invalid("{}: parameter {} has the negative extent {}", who, spec.name, extent);
     if (extent == 0) return;
     room /= static_cast<std::size_t>(extent);
   }
   if (room == 0)
-    throw InvalidArgument(
-        fmt::format("{}: parameter {} of {} is larger than memory", who, spec.name, to_text(spec)));
+    throw_invalid("{}: parameter {} of {} is larger than memory", who, spec.name, to_text(spec));
 }
 
 }  // namespace
@@ -40,9 +38,9 @@ void check_shape(std::string_view who, const ParamSpec& spec) {
 void check_list(std::string_view who, std::span<const ParamSpec> list) {
   std::unordered_set<std::string_view> names;
   for (const ParamSpec& spec : list) {
-    if (spec.name.empty()) throw InvalidArgument(fmt::format("{}: a parameter has no name", who));
+    if (spec.name.empty()) throw_invalid("{}: a parameter has no name", who);
     if (!names.insert(spec.name).second)
-      throw InvalidArgument(fmt::format("{}: two parameters are named {}", who, spec.name));
+      throw_invalid("{}: two parameters are named {}", who, spec.name);
     check_shape(who, spec);
   }
 }

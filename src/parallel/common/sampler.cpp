@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "c10d/parallel/sampler.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
-#include "c10d/error.h"
 #include "c10d/parallel/philox.h"
+#include "src/parallel/common/throw_invalid.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
@@ -20,14 +18,12 @@ constexpr std::uint32_t kOrderStream = 0xffffffffu;
 
 DistributedSampler::DistributedSampler(SamplerOptions options) : options_(options) {
   if (options.samples < 0)
-    throw InvalidArgument(
-        fmt::format("DistributedSampler: a data set cannot have {} samples", options.samples));
+    throw_invalid("DistributedSampler: a data set cannot have {} samples", options.samples);
   if (options.rank < 0 || options.rank >= options.size)
-    throw InvalidArgument(
-        fmt::format("DistributedSampler: rank {} is out of [0, {})", options.rank, options.size));
+    throw_invalid("DistributedSampler: rank {} is out of [0, {})", options.rank, options.size);
   if (options.tail > TailPolicy::drop)
-    throw InvalidArgument(fmt::format("DistributedSampler: tail policy {} does not exist",
-                                      static_cast<int>(options.tail)));
+    throw_invalid("DistributedSampler: tail policy {} does not exist",
+                  static_cast<int>(options.tail));
   set_epoch(0);
 }
 
@@ -51,16 +47,14 @@ void DistributedSampler::set_epoch(std::uint64_t epoch) {
 
 void DistributedSampler::seek(std::int64_t cursor) {
   if (cursor < 0 || cursor > total())
-    throw InvalidArgument(
-        fmt::format("DistributedSampler: cursor {} is out of [0, {}]: is this another data set?",
-                    cursor, total()));
+    throw_invalid("DistributedSampler: cursor {} is out of [0, {}]: is this another data set?",
+                  cursor, total());
   cursor_ = cursor;
 }
 
 std::span<const std::int64_t> DistributedSampler::next(std::int64_t batch) {
   if (batch <= 0)
-    throw InvalidArgument(
-        fmt::format("DistributedSampler: a batch of {} samples; give at least 1", batch));
+    throw_invalid("DistributedSampler: a batch of {} samples; give at least 1", batch);
   const std::int64_t first = cursor_;
   cursor_ += std::min(batch, total() - cursor_);
   return std::span(order_).subspan(static_cast<std::size_t>(first),

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which rank has which shards, and how it adds its own.
+// Which rank has which shards, how it adds its own, and how the sums of all ranks add up.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <memory>
 
-#include "kernels/convert.h"
 #include "kernels/reduce.h"
 #include "src/parallel/common/merge_plan.h"
+#include "src/parallel/common/throw_invalid.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
@@ -25,13 +26,7 @@ SampleRange share(std::int64_t n, std::int64_t parts, std::int64_t index) {
 
 void check_shards(std::string_view who, int shards) {
   if (shards < 1 || shards > kMostShards)
-    throw InvalidArgument(fmt::format("{}: {} shards; give 1 to {}", who, shards, kMostShards));
-}
-
-void check_summable(std::string_view who, DType dtype) {
-  if (dtype != DType::f32 && dtype != DType::f64)
-    throw InvalidArgument(fmt::format(
-        "{}: {} cannot be summed in steps; partial sums are f32 or f64", who, to_string(dtype)));
+    throw_invalid("{}: {} shards; give 1 to {}", who, shards, kMostShards);
 }
 
 // Walks the tree below `node`; `height` slots are taken.
@@ -87,12 +82,42 @@ void divide_plain(void* data, std::size_t count, T divisor) {
     for (std::size_t i = 0; i < count; ++i) values[i] /= divisor;
 }
 
+// Inner nodes stay in the L1 and L2 caches.
+constexpr std::size_t kTileBytes = std::size_t{8} << 10;
+
+class TileFold {
+ public:
+  TileFold(DType dtype, std::span<const ShardRange> nodes, std::span<const ConstView> values,
+           std::size_t first, std::size_t count)
+      : dtype_(dtype), nodes_(nodes), values_(values), first_(first), count_(count) {}
+
+  // The sum of `node`: where it lies already, or in `to`, which is written when all that `node`
+  // needs was read: it may be `tiles`, which has one tile per level, or one of the values.
+  const std::byte* sum(ShardRange node, std::byte* to, std::byte* tiles) {
+    if (nodes_[at_] == node)
+      return static_cast<const std::byte*>(values_[at_++].slice(first_, count_).data);
+    const int mid = (node.first + node.last) / 2;
+    const std::byte* const left = sum({node.first, mid}, tiles, tiles);
+    std::byte* const next = tiles + kTileBytes;
+    const std::byte* const right = sum({mid, node.last}, next, next);
+    const std::array<const std::byte*, 2> both{left, right};
+    reduce(dtype_, ReduceOp::sum, to, both, count_);
+    return to;
+  }
+
+ private:
+  const DType dtype_;
+  const std::span<const ShardRange> nodes_;
+  const std::span<const ConstView> values_;
+  const std::size_t first_, count_;
+  std::size_t at_ = 0;
+};
+
 }  // namespace
 
 ShardRange shards_of(int shards, int rank, int size) {
   check_shards("shards_of", shards);
-  if (rank < 0 || rank >= size)
-    throw InvalidArgument(fmt::format("shards_of: rank {} is out of [0, {})", rank, size));
+  if (rank < 0 || rank >= size) throw_invalid("shards_of: rank {} is out of [0, {})", rank, size);
   if (size >= shards) {
     const SampleRange range = share(shards, size, rank);
     return {static_cast<int>(range.first), static_cast<int>(range.last)};
@@ -112,8 +137,8 @@ ShardRange shards_of(int shards, int rank, int size) {
 SampleRange samples_of(std::int64_t batch, int shards, int shard) {
   check_shards("samples_of", shards);
   if (batch < 0 || shard < 0 || shard >= shards)
-    throw InvalidArgument(
-        fmt::format("samples_of: shard {} of {} of a batch of {}", shard, shards, batch));
+    throw_invalid("samples_of: no shard {} of {} exists in a batch of {} samples", shard, shards,
+                  batch);
   return share(batch, shards, shard);
 }
 
@@ -138,17 +163,38 @@ int slots_of(std::span<const MergeStep> plan) noexcept {
   return most + 1;
 }
 
-void add_to(Tensor to, ConstTensor from) {
+void fold(View out, int shards, std::span<const ShardRange> nodes,
+          std::span<const ConstView> values, double divisor) {
+  const std::size_t step = kTileBytes / size_of(out.dtype);
+  const auto levels = static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(shards))) + 1;
+  std::vector<std::byte> tiles(levels * kTileBytes);
+  for (std::size_t first = 0; first < out.count; first += step) {
+    const std::size_t count = std::min(step, out.count - first);
+    TileFold tile(out.dtype, nodes, values, first, count);
+    const View part = out.slice(first, count);
+    auto* const to = static_cast<std::byte*>(part.data);
+    const std::byte* const sum = tile.sum({0, shards}, to, tiles.data());
+    if (sum != to) std::memcpy(to, sum, part.bytes());
+    divide(part, divisor);
+  }
+}
+
+void check_summable(std::string_view who, DType dtype) {
+  if (dtype != DType::f32 && dtype != DType::f64)
+    throw_invalid("{}: partial sums are f32 or f64, not {}", who, to_string(dtype));
+}
+
+void add_to(View to, ConstView from) {
   check_summable("add_to", to.dtype);
   if (to.count != from.count || to.dtype != from.dtype)
-    throw InvalidArgument(fmt::format("add_to: {} {} to {} {}", from.count, to_string(from.dtype),
-                                      to.count, to_string(to.dtype)));
+    throw_invalid("add_to: {} elements of {} cannot be added to {} of {}", from.count,
+                  to_string(from.dtype), to.count, to_string(to.dtype));
   auto* const out = static_cast<std::byte*>(to.data);
   const std::array<const std::byte*, 2> in{out, static_cast<const std::byte*>(from.data)};
   if (to.count != 0) reduce(to.dtype, ReduceOp::sum, out, in, to.count);
 }
 
-void divide(Tensor value, double divisor) {
+void divide(View value, double divisor) {
   if (divisor == 1) return;
   const auto narrow = static_cast<float>(divisor);
   switch (value.dtype) {
@@ -159,18 +205,17 @@ void divide(Tensor value, double divisor) {
     case DType::f16: {
       auto* const values = static_cast<Float16*>(value.data);
       for (std::size_t i = 0; i < value.count; ++i)
-        values[i] = to_float16(to_float(values[i]) / narrow);
+        values[i] = Float16(static_cast<float>(values[i]) / narrow);
       return;
     }
     case DType::bf16: {
       auto* const values = static_cast<BFloat16*>(value.data);
       for (std::size_t i = 0; i < value.count; ++i)
-        values[i] = to_bfloat16(to_float(values[i]) / narrow);
+        values[i] = BFloat16(static_cast<float>(values[i]) / narrow);
       return;
     }
     default:
-      throw InvalidArgument(
-          fmt::format("divide: {} is no floating point dtype", to_string(value.dtype)));
+      throw_invalid("divide: {} is not a floating point dtype", to_string(value.dtype));
   }
 }
 
@@ -182,7 +227,7 @@ struct ShardAccumulator::State {
         dtype(dtype_),
         memory(new std::byte[static_cast<std::size_t>(slots_of(plan)) * count * size_of(dtype)]) {}
 
-  Tensor slot(int index) const noexcept {
+  View slot(int index) const noexcept {
     return {memory.get() + static_cast<std::size_t>(index) * count * size_of(dtype), count, dtype};
   }
 
@@ -201,7 +246,7 @@ ShardAccumulator::~ShardAccumulator() = default;
 ShardAccumulator::ShardAccumulator(ShardAccumulator&&) noexcept = default;
 ShardAccumulator& ShardAccumulator::operator=(ShardAccumulator&&) noexcept = default;
 
-Tensor ShardAccumulator::next() {
+View ShardAccumulator::next() {
   if (complete())
     throw std::logic_error(
         fmt::format("ShardAccumulator: all {} own shards are done; reset() starts a step",
@@ -211,33 +256,31 @@ Tensor ShardAccumulator::next() {
 
 void ShardAccumulator::done() {
   static_cast<void>(next());  // checks
-  const MergeStep& step = state_->plan[state_->shards_done++];
-  for (int last = step.slot; last > step.slot - step.merges; --last)
-    add_to(state_->slot(last - 1), state_->slot(last));
+  merge(state_->plan[state_->shards_done++], [&](int slot) { return state_->slot(slot); });
 }
 
-void ShardAccumulator::add(ConstTensor leaf) {
-  const Tensor to = next();
+void ShardAccumulator::add(ConstView leaf) {
+  const View to = next();
   if (leaf.count != to.count || leaf.dtype != to.dtype)
-    throw InvalidArgument(fmt::format("ShardAccumulator: a shard of {} {} in a sum of {} {}",
-                                      leaf.count, to_string(leaf.dtype), to.count,
-                                      to_string(to.dtype)));
+    throw_invalid("ShardAccumulator: a shard of {} {} in a sum of {} {}", leaf.count,
+                  to_string(leaf.dtype), to.count, to_string(to.dtype));
   if (leaf.count != 0) std::memcpy(to.data, leaf.data, leaf.bytes());
   done();
 }
 
-Tensor ShardAccumulator::sum() {
+View ShardAccumulator::sum() {
   if (partials().size() != 1)
-    throw std::logic_error(fmt::format(
-        "ShardAccumulator: the own shards make up {} sums; sum() is of one", state_->subtrees));
+    throw std::logic_error(
+        fmt::format("ShardAccumulator: sum() needs one partial sum, and the own shards make {}",
+                    state_->subtrees));
   return state_->slot(0);
 }
 
-std::vector<ConstTensor> ShardAccumulator::partials() const {
+std::vector<ConstView> ShardAccumulator::partials() const {
   if (!complete())
     throw std::logic_error(fmt::format("ShardAccumulator: {} of {} own shards are done",
                                        state_->shards_done, state_->plan.size()));
-  std::vector<ConstTensor> all;
+  std::vector<ConstView> all;
   for (std::size_t j = 0; j < state_->subtrees; ++j)
     all.push_back(state_->slot(static_cast<int>(j)));
   return all;

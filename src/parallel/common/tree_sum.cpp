@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <numeric>
@@ -10,7 +7,7 @@
 #include "c10d/parallel/reproducible.h"
 #include "kernels/reduce.h"
 #include "src/parallel/common/merge_plan.h"
-#include "src/parallel/common/tree_fold.h"
+#include "src/parallel/common/throw_invalid.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
@@ -41,7 +38,7 @@ bool op_is_tree(const ProcessGroup& group, int shards) {
 constexpr std::uint64_t kElsewhere = ~std::uint64_t{0};
 
 // The byte at which `value` begins in this rank's part of `memory`, or kElsewhere.
-std::uint64_t place_in(const Buffer<std::uint8_t>& memory, const ConstTensor& value) {
+std::uint64_t place_in(const Buffer<std::uint8_t>& memory, const ConstView& value) {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
   const auto place = reinterpret_cast<std::uintptr_t>(value.data) - begin;
   const bool is_inside = place <= memory.size() && value.bytes() <= memory.size() - place;
@@ -51,7 +48,7 @@ std::uint64_t place_in(const Buffer<std::uint8_t>& memory, const ConstTensor& va
 }  // namespace
 
 struct TreeSum::Exchange {
-  Exchange(ProcessGroup& group_, int shards_)
+  Exchange(const ProcessGroup& group_, int shards_)
       : group(group_), shards(shards_), direct(op_is_tree(group_, shards_)) {
     for (int rank = 0; rank < group.size(); ++rank) {
       const auto theirs = subtrees_of(shards, shards_of(shards, rank, group.size()));
@@ -61,34 +58,30 @@ struct TreeSum::Exchange {
     }
   }
 
-  void check(std::string_view who, std::span<const ConstTensor> partials, DType dtype,
+  void check(std::string_view who, std::span<const ConstView> partials, DType dtype,
              std::size_t count) const {
-    if (dtype != DType::f32 && dtype != DType::f64)
-      throw InvalidArgument(
-          fmt::format("TreeSum::{}: {} instead of f32 or f64", who, to_string(dtype)));
+    check_summable(who, dtype);
     if (partials.size() != own.size())
-      throw InvalidArgument(fmt::format("TreeSum::{}: {} partial sums for {} subtrees", who,
-                                        partials.size(), own.size()));
-    for (const ConstTensor& partial : partials)
+      throw_invalid("{}: {} partial sums for {} subtrees", who, partials.size(), own.size());
+    for (const ConstView& partial : partials)
       if (partial.count != count || partial.dtype != dtype)
-        throw InvalidArgument(fmt::format("TreeSum::{}: a partial sum of {} {} instead of {} {}",
-                                          who, partial.count, to_string(partial.dtype), count,
-                                          to_string(dtype)));
+        throw_invalid("{}: a partial sum of {} {} instead of {} {}", who, partial.count,
+                      to_string(partial.dtype), count, to_string(dtype));
   }
 
   // Every rank gets everything, then adds.
-  void gather_and_fold(Tensor out, std::span<const ConstTensor> partials, double divisor) {
+  void gather_and_fold(View out, std::span<const ConstView> partials, double divisor) {
     std::vector<std::size_t> counts;
     for (const std::size_t subtrees : held) counts.push_back(subtrees * out.count);
-    const Tensor gathered = received(out, out.count);
+    const View gathered = received(out, out.count);
     std::size_t at = first_value(group.rank());
-    const Tensor mine = gathered.slice(at * out.count, own.size() * out.count);
-    for (const ConstTensor& partial : partials)
+    const View mine = gathered.slice(at * out.count, own.size() * out.count);
+    for (const ConstView& partial : partials)
       if (partial.count != 0)
         std::memcpy(gathered.slice(at++ * out.count, out.count).data, partial.data,
                     partial.bytes());
     group.all_gather_v(gathered, mine, counts);
-    std::vector<ConstTensor> values;
+    std::vector<ConstView> values;
     for (std::size_t i = 0; i < all.size(); ++i)
       values.push_back(gathered.slice(i * out.count, out.count));
     fold(out, shards, all, values, divisor);
@@ -96,10 +89,10 @@ struct TreeSum::Exchange {
 
   // This rank gets its slice of every partial sum, then adds. One exchange for the first partial
   // sum of each rank, one for the second, ...: to pack them together would cost a copy of all.
-  void trade_and_fold(Tensor out, std::span<const ConstTensor> partials, Counts slices,
-                      double divisor) {
-    const Tensor all_received = received(out, *std::max_element(slices.begin(), slices.end()));
-    std::vector<ConstTensor> values(all.size());
+  void trade_and_fold(View out, std::span<const ConstView> partials,
+                      std::span<const std::size_t> slices, double divisor) {
+    const View all_received = received(out, *std::max_element(slices.begin(), slices.end()));
+    std::vector<ConstView> values(all.size());
     const std::vector<std::size_t> nothing(held.size());
     std::size_t at = 0;
     for (std::size_t round = 0; at < all.size(); ++round) {
@@ -115,40 +108,33 @@ struct TreeSum::Exchange {
       const bool gives = round < own.size();
       // A rank that gives nothing names the memory that it would give from: `native` takes its fast
       // path where the memory of all ranks is of one kind.
-      const ConstTensor none = own.empty() ? ConstTensor(all_received) : partials[0];
+      const ConstView none = own.empty() ? ConstView(all_received) : partials[0];
       group.all_to_all_v(all_received.slice(first * out.count, (at - first) * out.count),
                          gives ? partials[round] : none.slice(0, 0), take,
-                         gives ? slices : Counts(nothing));
+                         gives ? slices : std::span<const std::size_t>(nothing));
     }
     fold(out, shards, all, values, divisor);
-  }
-
-  // One piece of an all_reduce: a slice per rank, then all slices to all.
-  void sum_piece(Tensor out, std::span<const ConstTensor> partials, double divisor) {
-    sum_slices(out, [&](Tensor mine, std::size_t, Counts slices) {
-      trade_and_fold(mine, partials, slices, divisor);
-    });
   }
 
   // The whole of an all_reduce, if the partial sums of all ranks lie in `shared`. No rank changes
   // its own before the others have read theirs: the slice that a rank adds is written to other
   // ranks' memory by all_gather_v only, when that rank has come to it.
-  bool sum_in_place(Tensor out, std::span<const ConstTensor> partials, double divisor,
+  bool sum_in_place(View out, std::span<const ConstView> partials, double divisor,
                     const Buffer<std::uint8_t>& shared) {
     if (shared.peer_data(0) == nullptr) return false;
     std::vector<std::uint64_t> places(all.size());
     const std::span mine = std::span(places).subspan(first_value(group.rank()), own.size());
     std::transform(partials.begin(), partials.end(), mine.begin(),
-                   [&](const ConstTensor& partial) { return place_in(shared, partial); });
+                   [&](const ConstView& partial) { return place_in(shared, partial); });
     group.all_gather_v(places, mine, held);
     if (std::find(places.begin(), places.end(), kElsewhere) != places.end()) return false;
-    sum_slices(out, [&](Tensor slice, std::size_t first, Counts) {
-      std::vector<ConstTensor> values;
+    sum_slices(out, [&](View slice, std::size_t first, std::span<const std::size_t>) {
+      std::vector<ConstView> values;
       for (std::size_t rank = 0; rank < held.size(); ++rank)
         for (std::size_t i = 0; i < held[rank]; ++i)
           values.push_back(
-              ConstTensor(shared.peer_data(static_cast<int>(rank)) + places[values.size()],
-                          out.count, out.dtype)
+              ConstView(shared.peer_data(static_cast<int>(rank)) + places[values.size()], out.count,
+                        out.dtype)
                   .slice(first, slice.count));
       fold(slice, shards, all, values, divisor);
     });
@@ -158,13 +144,13 @@ struct TreeSum::Exchange {
   // `add(slice, first, slices)` makes the result of out[first ...] in `slice`, this rank's of
   // `slices`.
   template <class Add>
-  void sum_slices(Tensor out, const Add& add) {
+  void sum_slices(View out, const Add& add) {
     const auto size = static_cast<std::size_t>(group.size());
     const auto bound = [&](std::size_t rank) { return out.count * rank / size; };
     std::vector<std::size_t> slices;
     for (std::size_t rank = 0; rank < size; ++rank) slices.push_back(bound(rank + 1) - bound(rank));
     const auto rank = static_cast<std::size_t>(group.rank());
-    const Tensor mine = out.slice(bound(rank), slices[rank]);
+    const View mine = out.slice(bound(rank), slices[rank]);
     add(mine, bound(rank), slices);
     group.all_gather_v(out, mine, slices);
   }
@@ -172,7 +158,7 @@ struct TreeSum::Exchange {
   // Room for one value of out's count per subtree of any rank. `most` is the largest of all ranks'
   // counts, so that all ranks' memory grows in the same call. The group's own memory: `native`
   // copies into it straight from the partial sums where these are registered too.
-  Tensor received(const Tensor& out, std::size_t most) {
+  View received(const View& out, std::size_t most) {
     const std::size_t bytes = all.size() * most * size_of(out.dtype);
     if (bytes > memory.size()) memory = group.allocate<std::uint8_t>(bytes);
     return {memory.data(), all.size() * out.count, out.dtype};
@@ -183,7 +169,7 @@ struct TreeSum::Exchange {
     return std::accumulate(held.begin(), held.begin() + rank, std::size_t{0});
   }
 
-  ProcessGroup& group;
+  const ProcessGroup group;
   const int shards;
   const bool direct;
   std::vector<ShardRange> own;    // subtrees of this rank
@@ -192,7 +178,7 @@ struct TreeSum::Exchange {
   Buffer<std::uint8_t> memory;
 };
 
-TreeSum::TreeSum(ProcessGroup& group, int shards)
+TreeSum::TreeSum(const ProcessGroup& group, int shards)
     : exchange_(std::make_unique<Exchange>(group, shards)) {}
 TreeSum::~TreeSum() = default;
 TreeSum::TreeSum(TreeSum&&) noexcept = default;
@@ -207,10 +193,10 @@ ShardRange TreeSum::owned() const noexcept {
 
 const std::vector<ShardRange>& TreeSum::subtrees() const noexcept { return exchange_->own; }
 
-void TreeSum::all_reduce(Tensor out, std::span<const ConstTensor> partials, double divisor,
+void TreeSum::all_reduce(View out, std::span<const ConstView> partials, double divisor,
                          const Buffer<std::uint8_t>& memory) {
   Exchange& e = *exchange_;
-  e.check("all_reduce", partials, out.dtype, out.count);
+  e.check("TreeSum::all_reduce", partials, out.dtype, out.count);
   if (e.direct) {
     e.group.all_reduce(out, partials[0]);
     return divide(out, divisor);
@@ -218,24 +204,26 @@ void TreeSum::all_reduce(Tensor out, std::span<const ConstTensor> partials, doub
   if (out.bytes() <= kSmallBytes) return e.gather_and_fold(out, partials, divisor);
   if (e.sum_in_place(out, partials, divisor, memory)) return;
   const std::size_t piece = kPieceBytes / size_of(out.dtype);
-  std::vector<ConstTensor> parts(partials.size());
+  std::vector<ConstView> parts(partials.size());
   for (std::size_t first = 0; first < out.count; first += piece) {
     const std::size_t count = std::min(piece, out.count - first);
     std::transform(partials.begin(), partials.end(), parts.begin(),
-                   [&](const ConstTensor& partial) { return partial.slice(first, count); });
-    e.sum_piece(out.slice(first, count), parts, divisor);
+                   [&](const ConstView& partial) { return partial.slice(first, count); });
+    e.sum_slices(out.slice(first, count),
+                 [&](View mine, std::size_t, std::span<const std::size_t> slices) {
+                   e.trade_and_fold(mine, parts, slices, divisor);
+                 });
   }
 }
 
-void TreeSum::reduce_scatter(Tensor out, std::span<const ConstTensor> partials, Counts counts,
-                             double divisor) {
+void TreeSum::reduce_scatter(View out, std::span<const ConstView> partials,
+                             std::span<const std::size_t> counts, double divisor) {
   Exchange& e = *exchange_;
   const auto rank = static_cast<std::size_t>(e.group.rank());
   if (counts.size() != static_cast<std::size_t>(e.group.size()) || counts[rank] != out.count)
-    throw InvalidArgument(fmt::format(
-        "TreeSum::reduce_scatter: {} counts for {} ranks, or not {} elements for rank {}",
-        counts.size(), e.group.size(), out.count, rank));
-  e.check("reduce_scatter", partials, out.dtype,
+    throw_invalid("TreeSum::reduce_scatter: {} counts for {} ranks, or not {} elements for rank {}",
+                  counts.size(), e.group.size(), out.count, rank);
+  e.check("TreeSum::reduce_scatter", partials, out.dtype,
           std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
   if (!e.direct) return e.trade_and_fold(out, partials, counts, divisor);
   e.group.reduce_scatter_v(out, partials[0], counts);
@@ -245,8 +233,8 @@ void TreeSum::reduce_scatter(Tensor out, std::span<const ConstTensor> partials, 
 void TreeSum::sum(std::span<double> out, std::span<const double> leaves) {
   const auto own = static_cast<std::size_t>(owned().count());
   if (leaves.size() != own * out.size())
-    throw InvalidArgument(fmt::format("TreeSum::sum: {} values for {} sums over {} own shards",
-                                      leaves.size(), out.size(), own));
+    throw_invalid("TreeSum::sum: {} values for {} sums over {} own shards", leaves.size(),
+                  out.size(), own);
   ShardAccumulator sums(shards(), owned(), out.size(), DType::f64);
   for (std::size_t shard = 0; shard < own; ++shard)
     sums.add(leaves.subspan(shard * out.size(), out.size()));

@@ -37,7 +37,7 @@ std::size_t gradient_bytes(std::span<const ParamSpec> params, const ReducerOptio
   return std::max(bytes, kAlignment) * static_cast<std::size_t>(slots);
 }
 
-Buckets::Buckets(ProcessGroup& group, std::span<const ParamSpec> params,
+Buckets::Buckets(const ProcessGroup& group, std::span<const ParamSpec> params,
                  std::vector<std::size_t> order, const ReducerOptions& options)
     : params_(params),
       first_limit_(options.first_bucket_bytes),
@@ -82,7 +82,7 @@ Bucket Buckets::bucket(std::size_t index, double samples) const {
   return {index, values(index, 0), buckets_[index].params, samples};
 }
 
-Tensor Buckets::values(std::size_t index, int slot) const {
+View Buckets::values(std::size_t index, int slot) const {
   const Extent& extent = buckets_[index];
   return {arena(slot) + extent.first, extent.bytes / size_of(extent.dtype), extent.dtype};
 }

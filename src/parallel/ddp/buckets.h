@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -25,8 +24,8 @@ class Buckets {
   };
 
   // Collective: allocates. `order`: the parameters as they are expected to become ready.
-  Buckets(ProcessGroup& group, std::span<const ParamSpec> params, std::vector<std::size_t> order,
-          const ReducerOptions& options);
+  Buckets(const ProcessGroup& group, std::span<const ParamSpec> params,
+          std::vector<std::size_t> order, const ReducerOptions& options);
   // In the same memory. All gradients are zero then.
   void reorder(std::vector<std::size_t> order);
 
@@ -37,7 +36,7 @@ class Buckets {
 
   std::span<std::byte> gradient(std::size_t param, int slot) const;
   // The whole bucket in one slot.
-  Tensor values(std::size_t index, int slot) const;
+  View values(std::size_t index, int slot) const;
   const Buffer<std::uint8_t>& memory() const noexcept { return memory_; }
 
  private:

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "c10d/parallel/compression.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -10,14 +8,14 @@
 
 #include "c10d/parallel/philox.h"
 #include "c10d/parallel/reproducible.h"
-#include "kernels/convert.h"
+#include "src/parallel/common/throw_invalid.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
 
 constexpr int kMostRank = 64;
 
-bool goes_as_it_is(ProcessGroup& group, const Bucket& bucket) {
+bool goes_as_it_is(const ProcessGroup& group, const Bucket& bucket) {
   if (bucket.gradient.dtype == DType::f32) return false;
   group.all_reduce(bucket.gradient);
   divide(bucket.gradient, bucket.samples);
@@ -25,14 +23,14 @@ bool goes_as_it_is(ProcessGroup& group, const Bucket& bucket) {
 }
 
 template <class Half, class Narrow>
-void reduce_narrow(ProcessGroup& group, const Bucket& bucket, Narrow narrow) {
+void reduce_narrow(const ProcessGroup& group, const Bucket& bucket, Narrow narrow) {
   if (goes_as_it_is(group, bucket)) return;
   const std::span<float> values(static_cast<float*>(bucket.gradient.data), bucket.gradient.count);
   divide(bucket.gradient, bucket.samples);
   std::vector<Half> halves(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) halves[i] = narrow(values[i]);
   group.all_reduce(halves);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = to_float(halves[i]);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(halves[i]);
 }
 
 // A gradient as a matrix: rows x columns, and what PowerSgd keeps of it from step to step.
@@ -105,12 +103,12 @@ void forget_unless_finite(std::vector<float>& kept) {
 
 }  // namespace
 
-void reduce_as_bf16(ProcessGroup& group, const Bucket& bucket) {
-  reduce_narrow<BFloat16>(group, bucket, [](float value) { return to_bfloat16(value); });
+void reduce_as_bf16(const ProcessGroup& group, const Bucket& bucket) {
+  reduce_narrow<BFloat16>(group, bucket, [](float value) { return BFloat16(value); });
 }
 
-void reduce_as_f16(ProcessGroup& group, const Bucket& bucket) {
-  reduce_narrow<Float16>(group, bucket, [](float value) { return to_float16(value); });
+void reduce_as_f16(const ProcessGroup& group, const Bucket& bucket) {
+  reduce_narrow<Float16>(group, bucket, [](float value) { return Float16(value); });
 }
 
 struct PowerSgd::State {
@@ -155,14 +153,13 @@ void PowerSgd::State::fill_empty_columns(Matrix& m, std::size_t param) {
 
 PowerSgd::PowerSgd(PowerSgdOptions options) : state_(std::make_unique<State>()) {
   if (options.rank < 1 || options.rank > kMostRank)
-    throw InvalidArgument(
-        fmt::format("PowerSgd: a rank of {}; give 1 to {}", options.rank, kMostRank));
+    throw_invalid("PowerSgd: a rank of {}; give 1 to {}", options.rank, kMostRank);
   state_->options = options;
   state_->rank = static_cast<std::size_t>(options.rank);
 }
 PowerSgd::~PowerSgd() = default;
 
-void PowerSgd::operator()(ProcessGroup& group, const Bucket& bucket) {
+void PowerSgd::operator()(const ProcessGroup& group, const Bucket& bucket) {
   if (goes_as_it_is(group, bucket)) return;
   State& state = *state_;
   const std::size_t rank = state.rank;

@@ -38,7 +38,7 @@ void BlockNorm::add(const UnitLayout& layout, std::size_t first, std::span<const
   }
 }
 
-double BlockNorm::result(ProcessGroup* group) {
+double BlockNorm::result(const ProcessGroup* group) {
   if (group) group->all_reduce(blocks_);  // zeros of the others change no bit
   std::vector<double> sums;
   std::size_t first = 0;

@@ -18,7 +18,7 @@ class BlockNorm {
   // Elements [first, first + part.size()) of an arena.
   void add(const UnitLayout& layout, std::size_t first, std::span<const float> part);
   // Collective over the group that holds the parts; null: this rank holds all.
-  double result(ProcessGroup* group);
+  double result(const ProcessGroup* group);
 
  private:
   std::vector<double> blocks_;     // sums of squares; 0 where another rank has the block

@@ -6,10 +6,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "kernels/convert.h"
 #include "src/parallel/common/consistency.h"
 #include "src/parallel/common/merge_plan.h"
-#include "src/parallel/common/wait_all.h"
+#include "src/parallel/common/throw_invalid.h"
 #include "src/parallel/fsdp/block_norm.h"
 #include "src/parallel/fsdp/counted_memory.h"
 #include "src/parallel/fsdp/gradients.h"
@@ -17,11 +16,15 @@
 
 namespace c10d { inline namespace v0 { namespace parallel {
 
+namespace {
+
+}  // namespace
+
 class Fsdp::Engine {
  public:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-  Engine(ProcessGroup& group, std::vector<Unit> units, const FsdpOptions& options,
-         ProcessGroup* replicas);
+  Engine(const ProcessGroup& group, std::vector<Unit> units, const FsdpOptions& options,
+         const ProcessGroup& replicas);
   ~Engine();
 
   struct State {
@@ -42,7 +45,7 @@ class Fsdp::Engine {
 
   State& at(const char* call, std::size_t unit);
   const State& at(std::size_t unit) const;
-  Tensor unshard(std::size_t unit);
+  View unshard(std::size_t unit);
   void reshard(std::size_t unit);
   std::span<float> next_gradient(std::size_t unit);
   void gradient_done(std::size_t unit);
@@ -86,14 +89,14 @@ class Fsdp::Engine {
   void close_step(bool was_training);
   const std::string& name(std::size_t unit) const { return units_[unit].name; }
   void store(std::span<const float> from, std::byte* arena, std::size_t first) const;
-  Tensor whole(const State& state, std::byte* arena) const {
+  View whole(const State& state, std::byte* arena) const {
     return {arena, state.layout.count(), options_.compute};
   }
-  int sets() const { return replicas_ ? replicas_->size() : 1; }
+  int sets() const { return replicas_ ? replicas_.size() : 1; }
   bool is_scattered() const { return options_.sharding.optimizer == Placement::sharded; }
 
-  ProcessGroup& group_;
-  ProcessGroup* replicas_;
+  const ProcessGroup group_;
+  const ProcessGroup replicas_;  // none without hybrid sharding
   std::vector<State> states_;
   std::vector<MergeStep> plan_;
   std::size_t subtrees_ = 1, buffers_taken_ = 0;
@@ -106,8 +109,8 @@ class Fsdp::Engine {
   std::optional<GradientSums> sums_;
 };
 
-Fsdp::Engine::Engine(ProcessGroup& group, std::vector<Unit> units, const FsdpOptions& options,
-                     ProcessGroup* replicas)
+Fsdp::Engine::Engine(const ProcessGroup& group, std::vector<Unit> units, const FsdpOptions& options,
+                     const ProcessGroup& replicas)
     : units_(std::move(units)), options_(options), group_(group), replicas_(replicas) {
   agree();
   or_abort([&] { allocate(); });  // the others come to the next line
@@ -120,7 +123,7 @@ Fsdp::Engine::~Engine() {
     if (state.is_in_use || state.is_reduced || state.leaves_done > 0)
       abort("Fsdp was destroyed in the middle of a step");
   for (const Gathered& buffer : gathered_) try {
-      wait_all({&buffer.work, 1});
+      buffer.work.wait();
     } catch (const DistError&) {  // was or will be the result of another call
     }
 }
@@ -145,8 +148,8 @@ void Fsdp::Engine::allocate() {
   for (State& state : states_)  // zeros until the first step
     state.gradient = state.leaves ? state.leaves + state.first : buffers_[0].data;
   if (!replicas_) return;
-  owned_.first += replicas_->rank() * shards;
-  owned_.last += replicas_->rank() * shards;
+  owned_.first += replicas_.rank() * shards;
+  owned_.last += replicas_.rank() * shards;
 }
 
 void Fsdp::Engine::agree() {
@@ -156,8 +159,8 @@ void Fsdp::Engine::agree() {
   const std::string text = options_text(units_, options_);
   std::string problem = problem_of(units_, options_, sets());
   if (!problem.empty()) problem = "Fsdp: " + problem;
-  const int set = replicas_ ? replicas_->rank() : 0;
-  on_both_groups([&](ProcessGroup& group) {
+  const int set = replicas_ ? replicas_.rank() : 0;
+  on_both_groups([&](const ProcessGroup& group) {
     const std::string place = &group == &group_
                                   ? fmt::format("replica {} of {}", set, sets())
                                   : fmt::format("part {} of {}", group_.rank(), group_.size());
@@ -183,7 +186,7 @@ void Fsdp::Engine::allocate(State& state, std::size_t slots) {
 void Fsdp::Engine::abort(const std::string& why) const noexcept {
   if (sums_) return sums_->abort(why);
   group_.abort(why);
-  if (replicas_) replicas_->abort(why);
+  if (replicas_) replicas_.abort(why);
 }
 
 template <class... Values>
@@ -208,7 +211,7 @@ void Fsdp::Engine::on_both_groups(const Check& check) {
   if (!replicas_) return check(group_);
   or_abort([&] {
     check(group_);
-    check(*replicas_);
+    check(replicas_);
   });
 }
 
@@ -219,7 +222,7 @@ Fsdp::Engine::State& Fsdp::Engine::at(const char* call, std::size_t unit) {
 
 const Fsdp::Engine::State& Fsdp::Engine::at(std::size_t unit) const {
   if (unit >= states_.size())
-    throw InvalidArgument(fmt::format("Fsdp: unit {} of {}", unit, states_.size()));
+    throw_invalid("Fsdp: unit {} does not exist; there are {}", unit, states_.size());
   return states_[unit];
 }
 
@@ -244,7 +247,7 @@ void Fsdp::Engine::store(std::span<const float> from, std::byte* arena, std::siz
     if (to != from.data()) std::copy(from.begin(), from.end(), to);
   } else {
     auto* const to = reinterpret_cast<BFloat16*>(arena) + first;
-    std::transform(from.begin(), from.end(), to, [](float value) { return to_bfloat16(value); });
+    std::transform(from.begin(), from.end(), to, [](float value) { return BFloat16(value); });
   }
 }
 
@@ -257,13 +260,13 @@ bool Fsdp::Engine::gather(std::size_t unit) {
   to->unit = unit;
   state.slot = static_cast<std::size_t>(to - gathered_.begin());
   store({state.master, state.part}, to->data, state.first);
-  const Tensor all = whole(state, to->data);
-  to->work = group_.all_gather_v(all, all.slice(state.first, state.part), state.layout.counts,
-                                 {.async = true});
+  const View all = whole(state, to->data);
+  to->work =
+      group_.async().all_gather_v(all, all.slice(state.first, state.part), state.layout.counts);
   return true;
 }
 
-Tensor Fsdp::Engine::unshard(std::size_t unit) {
+View Fsdp::Engine::unshard(std::size_t unit) {
   State& state = at("unshard", unit);
   if (state.is_in_use) misuse("unshard of {}, which is gathered: reshard it first", name(unit));
   note(2 * unit, "unshard");
@@ -334,11 +337,10 @@ void Fsdp::Engine::gradient_done(std::size_t unit) {
   State& state = at("gradient_done", unit);
   if (!state.leaves || state.is_reduced || state.leaves_done == plan_.size())
     misuse("gradient_done of {} without next_gradient", name(unit));
-  const std::size_t count = state.layout.count();
-  const MergeStep step = plan_[state.leaves_done++];
-  float* last = state.leaves + static_cast<std::size_t>(step.slot) * count;
-  for (int i = 0; i < step.merges; ++i, last -= count)
-    add_to({last - count, count, DType::f32}, {last, count, DType::f32});
+  merge(plan_[state.leaves_done++], [&](int slot) {
+    const std::size_t count = state.layout.count();
+    return View(state.leaves + static_cast<std::size_t>(slot) * count, count, DType::f32);
+  });
 }
 
 void Fsdp::Engine::reduce(std::size_t unit, double divisor) {
@@ -350,8 +352,10 @@ void Fsdp::Engine::reduce(std::size_t unit, double divisor) {
   note(2 * unit + 1, "reduce");
   if (!state.leaves) take_gradient_buffer("reduce", unit);  // of a rank without shards
   state.gradient = state.leaves + state.first;
-  const Tensor arena(state.leaves, state.layout.count(), DType::f32);
-  const Counts counts = is_scattered() ? Counts(state.layout.counts) : Counts();
+  const View arena(state.leaves, state.layout.count(), DType::f32);
+  const std::span<const std::size_t> counts =
+      is_scattered() ? std::span<const std::size_t>(state.layout.counts)
+                     : std::span<const std::size_t>();
   const auto done = [this, unit] {
     if (on_reduced_) on_reduced_(unit);
   };
@@ -390,7 +394,7 @@ void Fsdp::Engine::close_step(bool was_training) {
   }
   for (GradientBuffer& buffer : buffers_) buffer.unit = kNone;
   if (!was_training || is_recorded_) return;
-  on_both_groups([&](ProcessGroup& group) {
+  on_both_groups([&](const ProcessGroup& group) {
     check_same(group, "Fsdp: the calls of unshard() and reduce()",
                std::as_bytes(std::span(order_)));
   });
@@ -407,17 +411,12 @@ double Fsdp::Engine::global_norm() {
 void Fsdp::Engine::sync_parameters() {
   if (options_.sharding.parameters == Placement::sharded) return;
   std::vector<Work> works;
-  try {
-    for (State& state : states_) {
-      store({state.master, state.part}, state.arena, state.first);
-      if (!is_scattered()) continue;
-      const Tensor all = whole(state, state.arena);
-      works.push_back(group_.all_gather_v(all, all.slice(state.first, state.part),
-                                          state.layout.counts, {.async = true}));
-    }
-  } catch (const DistError&) {  // those under way write into the arenas
-    wait_all(works);
-    throw;
+  for (State& state : states_) {
+    store({state.master, state.part}, state.arena, state.first);
+    if (!is_scattered()) continue;
+    const View all = whole(state, state.arena);
+    works.push_back(
+        group_.async().all_gather_v(all, all.slice(state.first, state.part), state.layout.counts));
   }
   wait_all(works);
 }
@@ -431,8 +430,8 @@ void Fsdp::Engine::assign(std::size_t unit, std::span<const float> arena) {
   if (state.arena) store(arena, state.arena, 0);
 }
 
-Fsdp::Fsdp(ProcessGroup& group, std::vector<Unit> units, FsdpOptions options,
-           ProcessGroup* replicas)
+Fsdp::Fsdp(const ProcessGroup& group, std::vector<Unit> units, FsdpOptions options,
+           const ProcessGroup& replicas)
     : engine_(std::make_unique<Engine>(group, std::move(units), options, replicas)) {}
 Fsdp::~Fsdp() = default;
 
@@ -447,7 +446,7 @@ ShardRange Fsdp::owned() const noexcept { return engine_->owned_; }
 FsdpMemory Fsdp::memory() const noexcept { return engine_->memory_.used(); }
 
 void Fsdp::assign(std::size_t unit, std::span<const float> arena) { engine_->assign(unit, arena); }
-Tensor Fsdp::unshard(std::size_t unit) { return engine_->unshard(unit); }
+View Fsdp::unshard(std::size_t unit) { return engine_->unshard(unit); }
 void Fsdp::reshard(std::size_t unit) { engine_->reshard(unit); }
 std::span<float> Fsdp::next_gradient(std::size_t unit) { return engine_->next_gradient(unit); }
 void Fsdp::gradient_done(std::size_t unit) { engine_->gradient_done(unit); }
@@ -472,8 +471,8 @@ std::vector<TensorPart> Fsdp::parts(std::size_t unit, std::string_view prefix,
                                     std::span<float> shard) const {
   const Engine::State& state = engine_->at(unit);
   if (shard.size() != state.part)
-    throw InvalidArgument(fmt::format("Fsdp: parts of {} elements, where unit {} has {} here",
-                                      shard.size(), state.layout.unit.name, state.part));
+    throw_invalid("Fsdp: parts of {} elements, where unit {} has {} here", shard.size(),
+                  state.layout.unit.name, state.part);
   return parts_of(state.layout, prefix, shard, state.first);
 }
 

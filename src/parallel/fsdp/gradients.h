@@ -16,16 +16,17 @@ namespace c10d { inline namespace v0 { namespace parallel {
 class GradientSums {
  public:
   struct Job {
-    Tensor arena;              // f32; this rank's slice of it becomes the mean, the rest rubbish
+    View arena;                // f32; this rank's slice becomes the mean, the rest is undefined
     std::size_t partials;      // of this rank, in tree order, one behind the other from `arena` on
     std::size_t first, count;  // this rank's slice
-    Counts counts;             // of the ranks' slices; empty: every rank gets everything
+    std::span<const std::size_t> counts;  // of the ranks' slices; empty: every rank gets everything
     double divisor;
     std::function<void()> done;  // called in that thread
   };
 
   // Collective, over both groups.
-  GradientSums(ProcessGroup& group, ProcessGroup* replicas, const FsdpOptions& options, int shards);
+  GradientSums(const ProcessGroup& group, const ProcessGroup& replicas, const FsdpOptions& options,
+               int shards);
 
   // Its memory must stay until wait() with the number that is returned.
   std::uint64_t submit(Job job);
@@ -36,8 +37,8 @@ class GradientSums {
  private:
   void sum(const Job& job);
 
-  ProcessGroup& users_;
-  ProcessGroup* users_replicas_;
+  const ProcessGroup users_;
+  const ProcessGroup users_replicas_;
   ProcessGroup group_, replicas_;
   std::optional<TreeSum> tree_, replica_tree_;
   DType wire_;

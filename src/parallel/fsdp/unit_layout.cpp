@@ -8,6 +8,7 @@
 
 #include "src/parallel/common/merge_plan.h"
 #include "src/parallel/common/parameters.h"
+#include "src/parallel/common/throw_invalid.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
 namespace {
@@ -106,7 +107,7 @@ FsdpMemory plan_memory(std::span<const Unit> units, const FsdpOptions& options, 
   if (const std::string problem = problem_of(units, options, replicas); !problem.empty())
     throw InvalidArgument("plan_memory: " + problem);
   if (size < 1 || rank < 0 || rank >= size)
-    throw InvalidArgument(fmt::format("plan_memory: rank {} of {}", rank, size));
+    throw_invalid("plan_memory: rank {} is out of [0, {})", rank, size);
   const int shards = shards_of_group(options, size, replicas);
   const auto slots =
       static_cast<std::size_t>(slots_of(merge_plan(shards, shards_of(shards, rank, size))));

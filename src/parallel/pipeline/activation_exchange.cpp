@@ -29,7 +29,11 @@ Duration ActivationExchange::left(const Action& next) const {
 }
 
 CallOptions ActivationExchange::options(const Address& address) const {
-  return {.async = true, .timeout = left(address.action), .stream = nullptr};
+  return {.timeout = left(address.action)};
+}
+
+Work ActivationExchange::receive(View output, const Address& from, std::uint32_t tag) const {
+  return group_.async().submit(Recv{output, from.peer, tag, true}, options(from));
 }
 
 void ActivationExchange::expect(std::span<const Address> from) {
@@ -61,8 +65,8 @@ void ActivationExchange::advance() {
       for (auto& entry : queues_) advance(entry.second, begun);
     }
     for (const auto& [work, action] : begun) {
-      if (work.done()) continue;  // the next round sees it
-      work.then([self = shared_from_this(), failed = action](const Failure* failure) {
+      if (work->done()) continue;  // the next round sees it
+      work->on_done([self = shared_from_this(), failed = action](const Failure* failure) {
         try {
           if (failure == nullptr) self->advance();
         } catch (const std::exception& error) {
@@ -83,17 +87,16 @@ void ActivationExchange::advance(Queue& queue, Begun& begun) {
     const auto& [peer, tag, action] = message.address;
     const bool has_header = action.kind == ActionKind::send_f;
     if (has_header && !message.is_asked) {
-      message.header_work = group_.irecv(message.header, peer, tag, options(message.address));
+      message.header_work = receive(message.header, message.address, tag);
       message.is_asked = true;
-      begun.emplace_back(message.header_work, action);
+      begun.emplace_back(&message.header_work, action);
     }
     if (!message.is_asked || message.is_posted || message.header_work.state() != WorkState::ok)
       continue;
     if (has_header) read_header(message);
-    message.work = group_.irecv(message.activation.data, peer, has_header ? tag + 1 : tag,
-                                options(message.address));
+    message.work = receive(message.activation.data, message.address, has_header ? tag + 1 : tag);
     message.is_posted = true;
-    if (queue.size() > window) begun.emplace_back(message.work, action);
+    if (queue.size() > window) begun.emplace_back(&message.work, action);
   }
 }
 
@@ -119,7 +122,7 @@ Activation ActivationExchange::take(std::uint32_t tag) {
     std::unique_lock lock(mutex_);
     has_arrived = message.is_posted;
     const Message& next = message.is_asked ? message : *queues_.at(message.address.peer).front();
-    const Work work = next.is_posted ? next.work : next.header_work;
+    const Work& work = next.is_posted ? next.work : next.header_work;
     lock.unlock();
     work.wait();
   }
@@ -169,7 +172,7 @@ void ActivationExchange::close() noexcept {
     } catch (const DistError&) {
       // It failed, as the whole step did; or it is not done and keeps what it needs.
     }
-    if (!work.done()) work.then([self = shared_from_this()](const Failure*) {});
+    if (!work.done()) work.on_done([self = shared_from_this()](const Failure*) {});
   };
   for (const auto* messages : {&outgoing_, &incoming_}) {
     for (const auto& entry : *messages) {

@@ -31,7 +31,7 @@ class ActivationExchange : public std::enable_shared_from_this<ActivationExchang
  public:
   using Clock = std::chrono::steady_clock;
 
-  ActivationExchange(ProcessGroup& group, std::size_t limit, Clock::time_point deadline)
+  ActivationExchange(const ProcessGroup& group, std::size_t limit, Clock::time_point deadline)
       : group_(group), limit_(limit), deadline_(deadline) {}
 
   // Once, before all else: what will come, that of each peer in the order in which it is sent.
@@ -60,21 +60,22 @@ class ActivationExchange : public std::enable_shared_from_this<ActivationExchang
     Address address;
     ActivationHeader header{};
     Work header_work;
-    bool is_asked = false;  // for the header, or nobody need ask
+    bool is_asked = false;  // for the header, if there is one
     bool is_posted = false;
     Activation activation;
     Work work;
   };
   using Queue = std::deque<Message*>;
-  using Begun = std::vector<std::pair<Work, Action>>;
+  using Begun = std::vector<std::pair<const Work*, Action>>;
 
   void advance();  // posts the receives whose turn it is
   // The same of one peer, with those whose end makes it the turn of others; mutex_ is held.
   void advance(Queue& queue, Begun& begun);
   void read_header(Message& message) const;
   CallOptions options(const Address& address) const;
+  Work receive(View output, const Address& from, std::uint32_t tag) const;
 
-  ProcessGroup& group_;
+  const ProcessGroup group_;
   const std::size_t limit_;
   const Clock::time_point deadline_;
   std::mutex mutex_;

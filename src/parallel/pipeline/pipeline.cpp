@@ -11,9 +11,10 @@
 #include <unordered_map>
 #include <utility>
 
-#include "c10d/error.h"
 #include "kernels/reduce.h"
+#include "src/base/hash.h"
 #include "src/parallel/common/consistency.h"
+#include "src/parallel/common/throw_invalid.h"
 #include "src/parallel/pipeline/activation_exchange.h"
 #include "src/parallel/pipeline/schedule_graph.h"
 #include "src/parallel/pipeline/stage_checks.h"
@@ -28,7 +29,7 @@ constexpr std::uint32_t kGradientTag = 2;
 }  // namespace
 
 struct Pipeline::State {
-  State(ProcessGroup& group_, std::map<int, Stage*> stages_, PipelineOptions options_);
+  State(const ProcessGroup& group_, std::map<int, Stage*> stages_, PipelineOptions options_);
 
   int count() const noexcept { return static_cast<int>(facts.rank_of_stage.size()); }
   int rank_of(int stage) const noexcept {
@@ -37,7 +38,7 @@ struct Pipeline::State {
   // What all ranks must agree on.
   std::string text() const;
 
-  ProcessGroup& group;
+  const ProcessGroup group;
   const std::map<int, Stage*> stages;
   const PipelineOptions options;
   const ScheduleFacts facts;
@@ -45,7 +46,7 @@ struct Pipeline::State {
   const Schedule lowered;  // sends and receives among the actions
 };
 
-Pipeline::State::State(ProcessGroup& group_, std::map<int, Stage*> stages_,
+Pipeline::State::State(const ProcessGroup& group_, std::map<int, Stage*> stages_,
                        PipelineOptions options_)
     : group(group_),
       stages(std::move(stages_)),
@@ -54,16 +55,16 @@ Pipeline::State::State(ProcessGroup& group_, std::map<int, Stage*> stages_,
       graph(count(), options.skips),
       lowered(lower(options.schedule, options.skips)) {
   if (lowered.ranks.size() != static_cast<std::size_t>(group.size()))
-    throw InvalidArgument(fmt::format("pipeline: the schedule is for {} ranks, the group has {}",
-                                      lowered.ranks.size(), group.size()));
+    throw_invalid("pipeline: the schedule is for {} ranks, the group has {}", lowered.ranks.size(),
+                  group.size());
   check_stages(stages, facts.rank_of_stage, group.rank());
   check_tied(options.tied, count());
   constexpr std::size_t kLimit = std::numeric_limits<std::int32_t>::max();
   const std::size_t edges = graph.edges().size();
   if (edges >= kLimit / kTagsPerMessage / static_cast<std::size_t>(facts.micro_batches))
-    throw InvalidArgument(fmt::format(
+    throw_invalid(
         "pipeline: {} edges between stages and {} micro-batches need more tags than there are",
-        edges, facts.micro_batches));
+        edges, facts.micro_batches);
 }
 
 std::string Pipeline::State::text() const {
@@ -77,7 +78,8 @@ std::string Pipeline::State::text() const {
   return text;
 }
 
-Pipeline::Pipeline(ProcessGroup& group, std::map<int, Stage*> stages, PipelineOptions options) {
+Pipeline::Pipeline(const ProcessGroup& group, std::map<int, Stage*> stages,
+                   PipelineOptions options) {
   std::string text, problem;
   try {
     state_ = std::make_unique<State>(group, std::move(stages), std::move(options));
@@ -199,17 +201,19 @@ class StepRun {
 
   Activation take_held(std::uint32_t key) { return std::move(held_.extract(key).mapped()); }
 
-  [[noreturn]] void refuse(std::string_view why) const {
-    throw InvalidArgument(fmt::format("pipeline: {} {}", to_string(action_), why));
+  template <class... Values>
+  [[noreturn]] void refuse(fmt::format_string<Values...> why, Values&&... values) const {
+    throw_invalid("pipeline: {} {}", to_string(action_),
+                  fmt::format(why, std::forward<Values>(values)...));
   }
 
   // What a callback returned must be as many as there are edges, and what their shapes say.
   void check(const std::vector<Activation>& returned, std::size_t expected) const {
     if (returned.size() != expected)
-      refuse(fmt::format("returned {} activations instead of {}", returned.size(), expected));
+      refuse("returned {} activations instead of {}", returned.size(), expected);
     for (const Activation& each : returned)
       if (const auto problem = problem_of(each, state_.options.activation_limit); !problem.empty())
-        refuse("returned " + problem);
+        refuse("returned {}", problem);
   }
 
   void forward(Stage& stage, const Action& action) {
@@ -239,9 +243,8 @@ class StepRun {
       const auto input = input_forms_.extract(tag(edges[i], action.micro_batch, 0));
       const auto& [dtype, shape] = input.mapped();
       if (results[i].data.dtype != dtype || results[i].shape != shape)
-        refuse(fmt::format("returned the gradient {} of an input {}",
-                           to_text(results[i].shape, results[i].data.dtype),
-                           to_text(shape, dtype)));
+        refuse("returned the gradient {} of an input {}",
+               to_text(results[i].shape, results[i].data.dtype), to_text(shape, dtype));
       held_.emplace(tag(edges[i], action.micro_batch, kGradientTag), std::move(results[i]));
     }
   }
@@ -264,11 +267,11 @@ class StepRun {
   }
 
   void add_tied_here(const TiedWeight& tied, std::span<const int> later, std::uint32_t key) {
-    const Tensor sum = tied_gradient(tied.stages.front(), tied);
+    const View sum = tied_gradient(tied.stages.front(), tied);
     auto* const bytes = static_cast<std::byte*>(sum.data);
     Activation arrived;
     for (const int stage : later) {
-      Tensor part;
+      View part;
       if (state_.stages.contains(stage)) {
         part = tied_gradient(stage, tied);
         check_tied(tied, sum, stage, part);
@@ -290,7 +293,7 @@ class StepRun {
     }
   }
 
-  Tensor tied_gradient(int stage, const TiedWeight& tied) const {
+  View tied_gradient(int stage, const TiedWeight& tied) const {
     return state_.stages.at(stage)->tied_gradient(tied.name);
   }
 
@@ -326,7 +329,7 @@ void Pipeline::step(std::optional<Duration> timeout) {
     fail(error.what());
     throw;
   } catch (...) {
-    fail("a callback threw what is no std::exception");
+    fail("a callback threw something other than a std::exception");
     throw;
   }
 }

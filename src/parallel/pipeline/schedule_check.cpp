@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "c10d/error.h"
+#include "src/parallel/common/throw_invalid.h"
 #include "src/parallel/pipeline/schedule_graph.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
@@ -13,8 +13,9 @@ namespace {
 
 using enum ActionKind;
 
-[[noreturn]] void refuse_schedule(std::string_view what) {
-  throw InvalidArgument(fmt::format("schedule: {}", what));
+template <class... Values>
+[[noreturn]] void refuse_schedule(fmt::format_string<Values...> what, Values&&... values) {
+  throw_invalid("schedule: {}", fmt::format(what, std::forward<Values>(values)...));
 }
 
 // The extent of a schedule, and where its stages live.
@@ -23,10 +24,10 @@ ScheduleFacts survey_schedule(const Schedule& schedule) {
   for (const auto& row : schedule.ranks)
     for (const Action& action : row) {
       if (static_cast<int>(action.kind) >= kActionKinds)
-        refuse_schedule(fmt::format("an action of kind {}, which does not exist",
-                                    static_cast<int>(action.kind)));
+        refuse_schedule("an action of kind {}, which does not exist",
+                        static_cast<int>(action.kind));
       if (action.stage < 0 || has_micro_batch(action.kind) != (action.micro_batch >= 0))
-        refuse_schedule(fmt::format("{} makes no sense", to_string(action)));
+        refuse_schedule("{} is malformed: check its stage and its micro-batch", to_string(action));
       stages = std::max(stages, action.stage + 1);
       micro_batches = std::max(micro_batches, action.micro_batch + 1);
     }
@@ -40,8 +41,8 @@ ScheduleFacts survey_schedule(const Schedule& schedule) {
       int& home = facts.rank_of_stage[static_cast<std::size_t>(action.stage)];
       if (home < 0) home = static_cast<int>(rank);
       if (home != static_cast<int>(rank))
-        refuse_schedule(fmt::format("{} is on rank {}, but stage {} lives on rank {}",
-                                    to_string(action), rank, action.stage, home));
+        refuse_schedule("{} is on rank {}, but stage {} belongs to rank {}", to_string(action),
+                        rank, action.stage, home);
       facts.trains |= is_backward(action.kind);
     }
   return facts;
@@ -60,7 +61,7 @@ class ActionCensus {
         lowered_ |= communicates(action.kind);
         if (action.kind == unshard || action.kind == reshard) continue;
         if (std::exchange(seen_[action], true))
-          refuse_schedule(fmt::format("{} comes twice", to_string(action)));
+          refuse_schedule("{} comes twice", to_string(action));
       }
   }
 
@@ -77,7 +78,7 @@ class ActionCensus {
  private:
   void want(const Action& action, bool wanted) {
     if (seen_[action] == wanted) return;
-    refuse_schedule(to_string(action) + (wanted ? " is missing" : " has no place here"));
+    refuse_schedule("{} {}", to_string(action), wanted ? "is missing" : "is not expected here");
   }
 
   void check_backward(int stage, int i) {
@@ -85,13 +86,13 @@ class ActionCensus {
     const bool input = seen_[{stage, backward_input, i}];
     const bool weight = seen_[{stage, backward_weight, i}];
     if (whole && (input || weight))
-      refuse_schedule(fmt::format("{} and {} do the same work", to_string({stage, backward, i}),
-                                  to_string({stage, input ? backward_input : backward_weight, i})));
+      refuse_schedule("{} and {} do the same work", to_string({stage, backward, i}),
+                      to_string({stage, input ? backward_input : backward_weight, i}));
     if (!facts_.trains || whole) return;
     if (!input && !weight)
-      refuse_schedule(fmt::format("{} is missing (or {} and {})", to_string({stage, backward, i}),
-                                  to_string({stage, backward_input, i}),
-                                  to_string({stage, backward_weight, i})));
+      refuse_schedule("{} is missing (or {} and {})", to_string({stage, backward, i}),
+                      to_string({stage, backward_input, i}),
+                      to_string({stage, backward_weight, i}));
     want({stage, backward_input, i}, true);
     want({stage, backward_weight, i}, true);
   }
@@ -117,9 +118,9 @@ void check_weight_order(const Schedule& schedule, std::size_t stages) {
       int& expected = next[static_cast<std::size_t>(action.stage)];
       if (action.micro_batch != expected)
         refuse_schedule(
-            fmt::format("{} comes where the weight gradient of micro-batch {} is due: stage {} "
-                        "must take them in order",
-                        to_string(action), expected, action.stage));
+            "{} comes where the weight gradient of micro-batch {} is due: stage {} "
+            "must take them in order",
+            to_string(action), expected, action.stage);
       ++expected;
     }
 }
@@ -134,9 +135,9 @@ std::vector<int> count_activations(const Schedule& schedule, bool trains, std::o
       if (row[i].kind == backward || row[i].kind == backward_weight) --live;
       if (most && peak > *most)
         refuse_schedule(
-            fmt::format("{}, action {} of rank {}, is the forward of stage {} with which the rank "
-                        "holds {} activations; at most {} fit",
-                        to_string(row[i]), i, rank, row[i].stage, peak, *most));
+            "{}, action {} of rank {}, is the forward of stage {} with which the rank "
+            "holds {} activations; at most {} fit",
+            to_string(row[i]), i, rank, row[i].stage, peak, *most);
     }
     peaks.push_back(peak);
   }

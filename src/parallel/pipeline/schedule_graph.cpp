@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/parallel/pipeline/schedule_graph.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <tuple>
+#include <utility>
 
-#include "c10d/error.h"
+#include "src/parallel/common/throw_invalid.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
 
 void check_extent(std::size_t stages, std::size_t micro_batches) {
   if (stages == 0 || micro_batches == 0) throw InvalidArgument("the schedule has no forward");
   if (stages > kMaxStages || micro_batches > kMaxMicroBatches || stages * micro_batches > kMaxCells)
-    throw InvalidArgument(
-        fmt::format("the schedule has {} stages and {} micro-batches; the limits are {}, {}, and "
-                    "{} for their product",
-                    stages, micro_batches, kMaxStages, kMaxMicroBatches, kMaxCells));
+    throw_invalid(
+        "the schedule has {} stages and {} micro-batches; the limits are {}, {}, and "
+        "{} for their product",
+        stages, micro_batches, kMaxStages, kMaxMicroBatches, kMaxCells);
 }
 
 StageGraph::StageGraph(int stages, std::span<const Skip> skips)
@@ -24,19 +22,15 @@ StageGraph::StageGraph(int stages, std::span<const Skip> skips)
   for (int stage = 0; stage + 1 < stages; ++stage) edges_.push_back({stage, stage + 1});
   for (const Skip& skip : skips) {
     if (skip.from < 0 || skip.to >= stages || skip.to <= skip.from + 1)
-      throw InvalidArgument(
-          fmt::format("a skip from stage {} to stage {} of {}: it must go further than to the next "
-                      "stage",
-                      skip.from, skip.to, stages));
+      throw_invalid(
+          "a skip from stage {} to stage {} of {}: it must go further than to the next stage",
+          skip.from, skip.to, stages);
     edges_.push_back(skip);
   }
-  const auto order = [](const Skip& edge) { return std::tuple(edge.from, edge.to); };
-  std::sort(edges_.begin(), edges_.end(),
-            [&](const Skip& a, const Skip& b) { return order(a) < order(b); });
-  const auto repeated = std::adjacent_find(edges_.begin(), edges_.end());
+  std::ranges::sort(edges_, {}, [](const Skip& edge) { return std::pair(edge.from, edge.to); });
+  const auto repeated = std::ranges::adjacent_find(edges_);
   if (repeated != edges_.end())
-    throw InvalidArgument(
-        fmt::format("two skips go from stage {} to stage {}", repeated->from, repeated->to));
+    throw_invalid("two skips go from stage {} to stage {}", repeated->from, repeated->to);
   for (int index = 0; index < static_cast<int>(edges_.size()); ++index) {
     out_of_[static_cast<std::size_t>(edge(index).from)].push_back(index);
     // Sorted by source the stage before comes last; callbacks see it first.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The generators. Each gives actions without sends and receives.
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
-#include "c10d/error.h"
+#include "src/parallel/common/throw_invalid.h"
 #include "src/parallel/pipeline/schedule_graph.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
@@ -39,9 +38,9 @@ Schedule make_gpipe(const ScheduleSize& size) {
 Schedule make_1f1b(const ScheduleSize& size) {
   const int block = size.chunks == 1 ? 1 : std::min(size.ranks, size.micro_batches);
   if (size.micro_batches % block != 0)
-    throw InvalidArgument(fmt::format(
+    throw_invalid(
         "schedule interleaved: {} micro-batches are no multiple of {} ranks; make them one",
-        size.micro_batches, size.ranks));
+        size.micro_batches, size.ranks);
   const int total = size.micro_batches * size.chunks;
   const auto nth = [&](int rank, int n, ActionKind kind) -> Action {
     int chunk = n / block % size.chunks;
@@ -187,16 +186,14 @@ Schedule make_schedule(std::string_view name, int ranks, int micro_batches, int 
       std::find_if(kGenerators.begin(), kGenerators.end(),
                    [&](const ScheduleGenerator& candidate) { return candidate.name == name; });
   if (generator == kGenerators.end())
-    throw InvalidArgument(fmt::format("no schedule is named {}; there are {}", name.substr(0, 64),
-                                      fmt::join(schedule_names(), ", ")));
+    throw_invalid("no schedule is named {}; there are {}", name.substr(0, 64),
+                  fmt::join(schedule_names(), ", "));
   if (generator->chunks != 0 && generator->chunks != chunks)
-    throw InvalidArgument(
-        fmt::format("schedule {} has {} stages per rank, not {}", name, generator->chunks, chunks));
+    throw_invalid("schedule {} has {} stages per rank, not {}", name, generator->chunks, chunks);
   if (ranks < 1 || micro_batches < 1 || chunks < 1)
-    throw InvalidArgument(
-        fmt::format("schedule {}: {} ranks, {} micro-batches and {} stages per rank must all be "
-                    "positive",
-                    name, ranks, micro_batches, chunks));
+    throw_invalid(
+        "schedule {}: {} ranks, {} micro-batches and {} stages per rank must all be positive", name,
+        ranks, micro_batches, chunks);
   check_extent(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(chunks),
                static_cast<std::size_t>(micro_batches));
   return generator->make({ranks, micro_batches, chunks});

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "c10d/error.h"
+#include "src/parallel/common/throw_invalid.h"
 #include "src/parallel/pipeline/schedule_graph.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
@@ -93,13 +93,11 @@ class SchedulePlayer {
                     : Action{stage, recv_b, i});
         break;
       case backward_weight:
+      case send_b:
         await({stage, backward_input, i});
         break;
       case send_f:
         await({stage, forward, i});
-        break;
-      case send_b:
-        await({stage, backward_input, i});
         break;
       case recv_f:
         for (const int index : graph_.into(stage))
@@ -148,7 +146,7 @@ class SchedulePlayer {
       stuck += fmt::format("{}rank {} has {}, which waits for {}", stuck.empty() ? "" : ", ", rank,
                            to_string(action), to_string(missing_));
     }
-    throw InvalidArgument(fmt::format("schedule: it cannot go on: {}", stuck));
+    throw_invalid("schedule: deadlock: {}", stuck);
   }
 
   const std::vector<std::vector<Action>>& rows_;
@@ -197,7 +195,7 @@ std::vector<std::vector<Slot>> play(const Schedule& lowered, const ScheduleFacts
 Simulation simulate(const Schedule& schedule, const Costs& costs, std::span<const Skip> skips) {
   for (const double cost : {costs.forward, costs.input, costs.weight, costs.communication})
     if (!(cost >= 0 && cost < kNever))
-      throw InvalidArgument(fmt::format("simulate: a cost of {} makes no sense", cost));
+      throw_invalid("simulate: a cost of {} is not valid; give a finite number from 0 on", cost);
   Simulation simulation;
   simulation.facts = validate(schedule, skips);
   const StageGraph graph(static_cast<int>(simulation.facts.rank_of_stage.size()), skips);

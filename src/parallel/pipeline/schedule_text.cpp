@@ -5,7 +5,7 @@
 #include <array>
 #include <charconv>
 
-#include "c10d/error.h"
+#include "src/parallel/common/throw_invalid.h"
 #include "src/parallel/pipeline/schedule_graph.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
@@ -48,8 +48,8 @@ void parse_cell(std::string_view cell, std::vector<Action>& row) {
   if (cell.empty()) return;
   if (cell.front() != '(') return row.push_back(action_from_string(cell));
   if (!cell.ends_with(kOverlap))
-    throw InvalidArgument(fmt::format("no action: {} begins with ( but does not end with {}",
-                                      cell.substr(0, 64), kOverlap));
+    throw_invalid("no action: {} begins with ( but does not end with {}", cell.substr(0, 64),
+                  kOverlap);
   split_text(cell.substr(1, cell.size() - 1 - kOverlap.size()), ';',
              [&](std::string_view part, std::size_t) {
                row.push_back(action_from_string(trimmed(part)));
@@ -77,11 +77,11 @@ Action action_from_string(std::string_view text) {
     const Action action{stage, static_cast<ActionKind>(kind - kKindNames.begin()), micro_batch};
     if (has_micro_batch(action.kind) == (micro_batch >= 0)) return action;
   }
-  throw InvalidArgument(
-      fmt::format("no action: \"{}\"; one is <stage><kind><micro-batch>, such as 2F0, with the "
-                  "kinds {} (UNSHARD, RESHARD, REDUCE_GRAD without a micro-batch), stages below "
-                  "{} and micro-batches below {}",
-                  text.substr(0, 64), fmt::join(kKindNames, " "), kMaxStages, kMaxMicroBatches));
+  throw_invalid(
+      "no action: \"{}\"; one is <stage><kind><micro-batch>, such as 2F0, with the "
+      "kinds {} (UNSHARD, RESHARD, REDUCE_GRAD without a micro-batch), stages below "
+      "{} and micro-batches below {}",
+      text.substr(0, 64), fmt::join(kKindNames, " "), kMaxStages, kMaxMicroBatches);
 }
 
 Schedule parse_schedule(std::string_view csv) {
@@ -93,8 +93,7 @@ Schedule parse_schedule(std::string_view csv) {
       try {
         parse_cell(trimmed(cell), actions);
       } catch (const InvalidArgument& error) {
-        throw InvalidArgument(
-            fmt::format("schedule, row {}, column {}: {}", row, column, error.what()));
+        throw_invalid("schedule, row {}, column {}: {}", row, column, error.what());
       }
     });
   });

@@ -10,18 +10,14 @@
 #include <new>
 #include <utility>
 
-#include "c10d/error.h"
+#include "src/parallel/common/throw_invalid.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
 
 Stage::~Stage() = default;
 
-Tensor Stage::tied_gradient(std::string_view name) {
-  throw InvalidArgument(fmt::format("this stage holds no tied weight {}", name));
-}
-
-std::string to_text(std::span<const std::int64_t> shape, DType dtype) {
-  return fmt::format("{} [{}]", to_string(dtype), fmt::join(shape, ", "));
+View Stage::tied_gradient(std::string_view name) {
+  throw_invalid("this stage holds no tied weight {}", name);
 }
 
 std::optional<std::size_t> bytes_of(std::span<const std::int64_t> shape, DType dtype,
@@ -41,13 +37,14 @@ Activation make_activation(std::vector<std::int64_t> shape, DType dtype) {
   constexpr std::align_val_t kAlignment{64};
   const auto bytes = bytes_of(shape, dtype, std::numeric_limits<std::ptrdiff_t>::max());
   if (!bytes)
-    throw InvalidArgument(
-        fmt::format("no activation can be {}: at most {} dimensions, none negative, in memory",
-                    to_text(shape, dtype), kMaxActivationDims));
+    throw_invalid(
+        "an activation cannot be {}: it has at most {} dimensions, none negative, and fits in "
+        "memory",
+        to_text(shape, dtype), kMaxActivationDims);
   std::shared_ptr<void> owner(::operator new(std::max<std::size_t>(*bytes, 1), kAlignment),
                               [](void* data) { ::operator delete(data, kAlignment); });
   void* const data = owner.get();
-  return {std::move(shape), Tensor(data, *bytes / size_of(dtype), dtype), std::move(owner)};
+  return {std::move(shape), View(data, *bytes / size_of(dtype), dtype), std::move(owner)};
 }
 
 ActivationHeader header_of(const Activation& activation) {
@@ -68,10 +65,10 @@ std::optional<Activation> make_activation(const ActivationHeader& header, std::s
 }
 
 std::string problem_of(const Activation& activation, std::size_t limit) {
-  const Tensor& data = activation.data;
+  const View& data = activation.data;
   if (bytes_of(activation.shape, data.dtype, limit) != data.bytes())
     return fmt::format(
-        "{} with {} elements: both must say the same, within {} bytes "
+        "{} with {} elements: shape and elements must agree, within {} bytes "
         "(PipelineOptions::activation_limit)",
         to_text(activation.shape, data.dtype), data.count, limit);
   if (data.device.type != DeviceType::cpu || (data.data == nullptr && data.count > 0))
@@ -83,16 +80,15 @@ void check_stages(const std::map<int, Stage*>& stages, std::span<const int> rank
                   int rank) {
   const int count = static_cast<int>(rank_of_stage.size());
   if (!stages.empty() && (stages.begin()->first < 0 || stages.rbegin()->first >= count))
-    throw InvalidArgument(fmt::format("pipeline: of stages {} to {} the schedule has 0 to {}",
-                                      stages.begin()->first, stages.rbegin()->first, count - 1));
+    throw_invalid("pipeline: stages {} to {} were given, and the schedule has 0 to {}",
+                  stages.begin()->first, stages.rbegin()->first, count - 1);
   for (int stage = 0; stage < count; ++stage) {
     const auto given = stages.find(stage);
     const bool there = given != stages.end() && given->second != nullptr;
     const int owner = rank_of_stage[static_cast<std::size_t>(stage)];
     if (there != (owner == rank))
-      throw InvalidArgument(
-          fmt::format("pipeline: the schedule has stage {} on rank {}, but rank {} {}", stage,
-                      owner, rank, there ? "was given it" : "lacks it"));
+      throw_invalid("pipeline: the schedule has stage {} on rank {}, but rank {} {}", stage, owner,
+                    rank, there ? "was given it" : "was not given it");
   }
 }
 
@@ -101,19 +97,18 @@ void check_tied(std::span<const TiedWeight> all, int stages) {
     const std::vector<int>& of = tied.stages;
     if (of.empty() || of.front() < 0 || of.back() >= stages ||
         std::ranges::adjacent_find(of, std::greater_equal<>()) != of.end())
-      throw InvalidArgument(fmt::format(
-          "pipeline: tied weight {} names stages [{}]; they must ascend and lie below {}",
-          tied.name, fmt::join(of, ", "), stages));
+      throw_invalid("pipeline: tied weight {} names stages [{}]; they must ascend and lie below {}",
+                    tied.name, fmt::join(of, ", "), stages);
   }
 }
 
-void check_tied(const TiedWeight& tied, const Tensor& first, int stage, const Tensor& other) {
+void check_tied(const TiedWeight& tied, const View& first, int stage, const View& other) {
   if (other.count != first.count || other.dtype != first.dtype || other.data == first.data)
-    throw InvalidArgument(fmt::format(
+    throw_invalid(
         "the gradient of {} is {} x {} at {} in stage {} and {} x {} at {} in stage {}; it must be "
         "the same type and count in a place of its own",
         tied.name, to_string(first.dtype), first.count, first.data, tied.stages.front(),
-        to_string(other.dtype), other.count, other.data, stage));
+        to_string(other.dtype), other.count, other.data, stage);
 }
 
 }}}  // namespace c10d::v0::parallel

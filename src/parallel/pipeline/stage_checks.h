@@ -10,11 +10,9 @@
 #include <string>
 
 #include "c10d/parallel/pipeline.h"
+#include "src/parallel/common/parameters.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
-
-// "f32 [64, 3, 3]"
-std::string to_text(std::span<const std::int64_t> shape, DType dtype);
 
 // The bytes of a shape; none when it has too many or negative dimensions, or more bytes than
 // `limit`.
@@ -34,6 +32,6 @@ void check_stages(const std::map<int, Stage*>& stages, std::span<const int> rank
                   int rank);
 void check_tied(std::span<const TiedWeight> all, int stages);
 // Of its gradients in the first stage and in another one of the same rank.
-void check_tied(const TiedWeight& tied, const Tensor& first, int stage, const Tensor& other);
+void check_tied(const TiedWeight& tied, const View& first, int stage, const View& other);
 
 }}}  // namespace c10d::v0::parallel

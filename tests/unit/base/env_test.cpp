@@ -8,7 +8,7 @@
 #include <set>
 
 #include "c10d/error.h"
-#include "c10d/tensor.h"
+#include "c10d/view.h"
 #include "src/base/env_table.h"
 #include "src/base/suggest.h"
 

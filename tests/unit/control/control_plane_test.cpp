@@ -29,7 +29,7 @@ constexpr std::chrono::seconds kLong{20};
 
 std::array<float, 64> g_memory;
 Op all_reduce_of(std::size_t count) {
-  const Tensor tensor(g_memory.data(), count, DType::f32);
+  const View tensor(g_memory.data(), count, DType::f32);
   return AllReduce{tensor, tensor, {}};
 }
 
@@ -196,7 +196,7 @@ TEST_P(ControlPlanes, AnOddCallIsTheSameMismatchOnEveryRank) {
 TEST_P(ControlPlanes, CountsOfAllToAllMustFitPairwise) {
   run(2, [](ControlPlane& plane, int rank) {
     const std::vector<std::size_t> fit{3, 3}, too_many{4, 3};
-    const Tensor out(g_memory.data(), 6, DType::f32);
+    const View out(g_memory.data(), 6, DType::f32);
     for (std::uint64_t sequence = 1; sequence <= 2; ++sequence) {
       const bool bad = sequence == 2 && rank == 1;
       const Made made(plane, 2, AllToAllV{out, out, fit, bad ? too_many : fit}, sequence);

@@ -73,7 +73,7 @@ bool breaks_when_the_sender_leaves(const std::array<Plane, 2>& planes) {
   return broke;
 }
 
-// Rank 0 has no room for a thread; rank 1 learns why rank 0 does not come.
+// Rank 0 has no room for a thread; rank 1 learns why rank 0 does not arrive.
 TEST(GroupFormation, AThreadThatCannotStartIsANamedErrorOnEveryRank) {
   const auto store = make_hash_store(1h);
   const auto options_of = [&](int rank) {
@@ -143,35 +143,73 @@ TEST(StoreControl, WhatARankDidBeforeItLeftCounts) {
   for (const Plane& plane : planes) unwatch(*plane);
 }
 
-// Long before its signs of life are missed.
-TEST(StoreControl, ARankOfThisHostThatDiedIsNamed) {
-  const pid_t child = fork();
-  if (child == 0) {
-    pause();
-    _exit(0);
+// A group of this process, of a child that only waits, and of a rank on another host.
+class GroupWithChild {
+ public:
+  GroupWithChild() {
+    if (child_ == 0) {
+      pause();
+      _exit(0);
+    }
+    for (const char* const beat : {"beat/1", "beat/2"}) store_->set(beat, "0");
+    plane_ = make_control_plane(
+        {.rank = 0,
+         .size = 3,
+         .group = "g",
+         .members = {{.rank = 0, .host = "here", .pid = getpid(), .same_host = true},
+                     {.rank = 1, .host = "here", .pid = child_, .same_host = true},
+                     {.rank = 2, .host = "elsewhere", .pid = getpid(), .same_host = false}},
+         .store = store_,
+         .token = {},
+         .deadline = after(1h)});
   }
-  const auto store = make_prefix_store("g", make_hash_store(1h));
-  for (const char* const beat : {"beat/1", "beat/2"}) store->set(beat, "0");
-  const Plane plane = make_control_plane(
-      {.rank = 0,
-       .size = 3,
-       .group = "g",
-       .members = {{.rank = 0, .host = "here", .pid = getpid(), .same_host = true},
-                   {.rank = 1, .host = "here", .pid = child, .same_host = true},
-                   {.rank = 2, .host = "elsewhere", .pid = getpid(), .same_host = false}},
-       .store = store,
-       .token = {},
-       .deadline = after(1h)});
-  EXPECT_FALSE(plane->broken());
-  kill(child, SIGKILL);
-  EXPECT_TRUE(breaks(plane));
-  waitpid(child, nullptr, 0);
+  ~GroupWithChild() {
+    unwatch(*plane_);
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+  }
+  GroupWithChild(const GroupWithChild&) = delete;
+  GroupWithChild& operator=(const GroupWithChild&) = delete;
+
+  const Plane& plane() const { return plane_; }
+  Store& store() { return *store_; }
+  // Returns once the child has ended.
+  void kill_child() {
+    kill(child_, SIGKILL);
+    siginfo_t info;
+    waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOWAIT);
+  }
+
+ private:
+  const std::shared_ptr<Store> store_ = make_prefix_store("g", make_hash_store(1h));
+  const pid_t child_ = fork();
+  Plane plane_;
+};
+
+void expect_child_died(const Plane& plane) {
   const auto failure = plane->failure();
   ASSERT_NE(failure, nullptr);
   EXPECT_EQ(failure->code, Code::peer_died);
   EXPECT_EQ(failure->rank, 1);
   EXPECT_NE(failure->message.find("ended without leaving"), std::string::npos) << failure->message;
-  unwatch(*plane);
+}
+
+// Long before its heartbeats are missed.
+TEST(StoreControl, ARankOfThisHostThatDiedIsNamed) {
+  GroupWithChild group;
+  EXPECT_FALSE(group.plane()->broken());
+  group.kill_child();
+  EXPECT_TRUE(breaks(group.plane()));
+  expect_child_died(group.plane());
+}
+
+// Another group may have told its program of the death: the others then wait here for both.
+TEST(StoreControl, ARankThatLeavesNamesTheDeadRankOfItsHostFirst) {
+  GroupWithChild group;
+  group.kill_child();
+  group.plane()->leave();
+  EXPECT_TRUE(group.store().try_get("cause", 1h));
+  expect_child_died(group.plane());
 }
 
 TEST(StoreControl, ARankThatLeftSendsNothingMore) {
@@ -396,7 +434,7 @@ TEST(StoreControl, AnAsyncFailureIsHeardOfWhenAllIsWritten) {
   ProcessGroup group = detail::GroupState::group_of(std::make_shared<detail::GroupState>(
       std::move(context), "idle", plane, std::make_unique<IdleBackend>(source)));
   std::array<float, 1> data{};
-  const Work work = group.all_reduce(data, ReduceOp::sum, {.async = true});
+  const Work work = group.async().all_reduce(data);
   store->be_silent(true);
   std::thread other([&] { source.fail({.code = Code::backend_error, .message = "a bug"}); });
   EXPECT_TRUE(store->await_calls(2));  // of a look, and to tell the peers

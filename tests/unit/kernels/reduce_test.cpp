@@ -16,8 +16,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/convert.h"
-
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -79,7 +77,7 @@ Wide<T> load(const std::byte* from) {
     if constexpr (std::is_same_v<T, Wide<T>>)
       return v;
     else
-      return to_float(v);
+      return static_cast<float>(v);
   }
 }
 
@@ -89,9 +87,9 @@ void store(std::byte* to, Wide<T> v) {
     if (std::isnan(v)) v = std::numeric_limits<Wide<T>>::quiet_NaN();
   T result;
   if constexpr (std::is_same_v<T, Float16>)
-    result = to_float16(v);
+    result = Float16(v);
   else if constexpr (std::is_same_v<T, BFloat16>)
-    result = to_bfloat16(v);
+    result = BFloat16(v);
   else
     result = v;
   std::memcpy(to, &result, sizeof result);
@@ -131,6 +129,8 @@ void reference(DType dtype, ReduceOp op, std::byte* out, const std::vector<const
     case DType::u16: return reference<std::uint16_t>(op, out, in, count);
     case DType::u8: return reference<std::uint8_t>(op, out, in, count);
     case DType::boolean: return reference<bool>(op, out, in, count);
+    case DType::c64: return reference<float>(op, out, in, 2 * count);  // part by part
+    case DType::c128: return reference<double>(op, out, in, 2 * count);
   }
   // clang-format on
 }
@@ -139,6 +139,7 @@ bool is_float(DType dtype) { return dtype <= DType::bf16; }
 
 std::vector<ReduceOp> ops_of(DType dtype) {
   using enum ReduceOp::Kind;
+  if (is_complex(dtype)) return {sum, avg, ReduceOp::premul(0.3)};
   if (is_float(dtype)) return {sum, avg, prod, min, max, ReduceOp::premul(0.3)};
   return {sum, prod, min, max, band, bor, bxor};
 }
@@ -147,6 +148,7 @@ std::vector<ReduceOp> ops_of(DType dtype) {
 // exponents are drawn near each other half of the time, so that sums round, and from the ends, so
 // that there are denormals and NaNs.
 Bytes random_bytes(DType dtype, std::size_t count, std::uint32_t seed) {
+  if (is_complex(dtype)) return random_bytes(real_of(dtype), 2 * count, seed);
   std::mt19937_64 random(seed);
   Bytes bytes(count * size_of(dtype));
   for (std::size_t e = 0; e < count; ++e) {
@@ -399,11 +401,11 @@ TEST(Reduce, FollowsTheDocumentedTree) {
 TEST(Reduce, DividesAndMultipliesInTheDomainOfTheTree) {
   EXPECT_EQ(reduced<float>(ReduceOp::avg, {1, 2, 4}), 7.0f / 3.0f);
   // 60000 + 60000 exceeds f16, its half does not.
-  EXPECT_EQ(to_float(reduced<Float16>(ReduceOp::avg, {to_float16(60000), to_float16(60000)})),
+  EXPECT_EQ(static_cast<float>(reduced<Float16>(ReduceOp::avg, {Float16(60000), Float16(60000)})),
             60000);
-  EXPECT_EQ(
-      to_float(reduced<Float16>(ReduceOp::premul(0.25), {to_float16(60000), to_float16(60000)})),
-      30000);
+  EXPECT_EQ(static_cast<float>(
+                reduced<Float16>(ReduceOp::premul(0.25), {Float16(60000), Float16(60000)})),
+            30000);
 }
 
 TEST(Reduce, NotANumberPropagatesAndZerosAreOrdered) {

@@ -263,7 +263,7 @@ TEST(SharedMemory, OfManySilentStrangersTheOldestGo) {
   EXPECT_NO_THROW(share_memory(share(store, 1, 2), nullptr));
 }
 
-// A member that is stopped on its way is the only one that does not come, and no stranger.
+// A member that is stopped on its way is the only one that does not arrive, and no stranger.
 TEST(SharedMemory, OnlyTheRankThatFellSilentDidNotCome) {
   const auto store = make_hash_store(20s);
   std::string log;
@@ -274,7 +274,7 @@ TEST(SharedMemory, OnlyTheRankThatFellSilentDidNotCome) {
           [&] { share_memory(share(store, 0, 4, 3s), make_shared_memory("test", 4096)); });
       EXPECT_EQ(failure.code, Code::timed_out);
       EXPECT_EQ(failure.rank, 1);
-      EXPECT_NE(failure.message.find("rank(s) 1 did not come"), std::string::npos)
+      EXPECT_NE(failure.message.find("rank(s) 1 did not arrive"), std::string::npos)
           << failure.message;
     });
     const Fd silent = unix_visitor(UnixAddress(store->get("memory")));

@@ -74,8 +74,7 @@ TEST_F(Record, TakesThoseAtOnePlaceTogether) {
 TEST_F(Record, NamesAProcessThatIsSilent) {
   const auto group = read_image(image());
   ASSERT_TRUE(group);
-  EXPECT_NE(places_of({&*group, 1}, 30 * kSecond).find("no sign of life for 21 s"),
-            std::string::npos);
+  EXPECT_NE(places_of({&*group, 1}, 30 * kSecond).find("no heartbeat for 21 s"), std::string::npos);
 }
 
 TEST_F(Record, ListsTheLastOpsOfEachRank) {

@@ -12,8 +12,8 @@ constexpr int kSize = 2;
 std::array<float, 8> g_here, g_there;
 const std::array<std::size_t, 2> g_even{4, 4}, g_uneven{3, 5};
 
-Tensor f32(std::size_t count) { return {g_here.data(), count, DType::f32}; }
-ConstTensor f32_there(std::size_t count) { return {g_there.data(), count, DType::f32}; }
+View f32(std::size_t count) { return {g_here.data(), count, DType::f32}; }
+ConstView f32_there(std::size_t count) { return {g_there.data(), count, DType::f32}; }
 Signature of(const Op& op) { return signature_of(op, kSize); }
 
 TEST(Signature, IsTheSameWhereverMemoryLies) {
@@ -45,8 +45,8 @@ TEST(Signature, AnEmptyShardKeepsItsDType) {
 }
 
 TEST(Signature, DiffersWithEverythingThatRanksMustAgreeOn) {
-  const ConstTensor ints(g_there.data(), 4, DType::i32);
-  const Tensor ints_out(g_here.data(), 4, DType::i32);
+  const ConstView ints(g_there.data(), 4, DType::i32);
+  const View ints_out(g_here.data(), 4, DType::i32);
   const Op ops[] = {
       AllReduce{f32(4), f32_there(4), {}},
       AllReduce{f32(5), f32_there(5), {}},

@@ -84,7 +84,7 @@ class WithoutMemory : public testing::Test {
 // An exception would say that the buffer is the caller's again.
 TEST_F(WithoutMemory, AnAsyncOpThatHasBegunIsHandedOut) {
   ProcessGroup group = group_of(running_);
-  const Work work = group.all_reduce(data_, ReduceOp::sum, {.async = true});
+  const Work work = group.async().all_reduce(data_);
   t_most_bytes = SIZE_MAX;
   EXPECT_FALSE(work.done());
   EXPECT_TRUE(running_.at(0).complete());
@@ -95,9 +95,9 @@ TEST_F(WithoutMemory, AnAsyncOpThatHasBegunIsHandedOut) {
 
 TEST_F(WithoutMemory, ABatchEndsNotBeforeTheOpsThatHaveBegun) {
   ProcessGroup group = group_of(running_);
-  Batch batch = group.batch({.async = true});
+  Batch batch = group.batch();
   for (int i = 0; i < 2; ++i) batch.add(AllReduce{data_, data_, {}});
-  const Work work = batch.submit();
+  const Work work = batch.submit_async();
   t_most_bytes = SIZE_MAX;
   EXPECT_FALSE(work.done());
   ASSERT_EQ(running_.size(), 1u);

@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "src/launch/reserve_port.h"
 #include "src/net/handshake.h"
+#include "src/net/reserve_port.h"
 #include "src/net/socket.h"
 #include "tests/unit/store/kinds.h"
 #include "tests/unit/store/tcp_proxy.h"

@@ -4,109 +4,83 @@
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
-struct Collection {
-  std::byte* output;
-  const std::byte* input;
-  Blocks blocks;
-};
+// A type of this file, so that run_choice() finds the functions of this file.
+struct Collection : BlockMove {};
 
-bool inline_shot(Round& round, const Collection& all) {
-  const int rank = round.rank();
-  copy_bytes(round.payload(rank), all.input, all.blocks.bytes(rank));
-  if (!round.enter()) return false;
-  copy_bytes(all.output + all.blocks.offset(rank), all.input, all.blocks.bytes(rank));
-  for (int i = 1; i < round.size(); ++i) {
-    const int peer = round.peer(i);
-    copy_bytes(all.output + all.blocks.offset(peer), round.payload(peer), all.blocks.bytes(peer));
-  }
-  return true;
-}
-
-bool one_shot(Round& round, const Choice& choice, const Collection& all) {
-  const int rank = round.rank();
-  const StorePolicy results = result_policy(choice, all.blocks.largest());
-  const Pieces pieces = round.cut(choice, all.blocks.largest());
-  const auto stage = [&](std::size_t step) {
-    const Part part = part_of(all.blocks.bytes(rank), pieces, step);
-    const std::byte* const from = all.input + part.first;
-    round.copy_out(round.mutual_slot(rank, pieces, step), from, part.bytes, choice.store);
-    round.copy_out(all.output + all.blocks.offset(rank) + part.first, from, part.bytes, results);
-  };
-  const auto take = [&](std::size_t step) {
-    for (int i = 1; i < round.size(); ++i) {
-      const int peer = round.peer(i);
-      const Part part = part_of(all.blocks.bytes(peer), pieces, step);
-      if (!round.await_staged(peer, step)) return false;
-      round.copy_out(all.output + all.blocks.offset(peer) + part.first,
-                     round.mutual_slot(peer, pieces, step), part.bytes, results);
-    }
-    return true;
-  };
-  return run_steps(round, {.steps = pieces.count}, stage, take);
-}
-
-bool exchange(Round& round, const Choice& choice, const Collection& all) {
-  const int rank = round.rank(), peer = round.peer(1);
+bool exchange(Collective& collective, const AlgorithmChoice& choice, const Collection& all) {
+  const int rank = collective.rank(), peer = collective.peer(1);
   const std::size_t bytes = all.blocks.bytes(rank);
   std::byte* const own = all.output + all.blocks.offset(rank);
   const bool in_place = own == all.input;
-  return exchange_blocks(round, choice, all.blocks.largest(), {all.input, bytes},
+  return exchange_blocks(collective, choice, all.blocks.largest(), {all.input, bytes},
                          {all.output + all.blocks.offset(peer), all.blocks.bytes(peer)},
                          {own, all.input, in_place ? 0 : bytes});
 }
 
-bool pull(Round& round, const Choice& choice, const Collection& all) {
-  const int rank = round.rank();
-  round.copy_out(all.output + all.blocks.offset(rank), all.input, all.blocks.bytes(rank),
-                 choice.store);
-  for (int i = 1; i < round.size(); ++i) {
-    const int peer = round.peer(i);
-    if (!round.fetch(peer, Side::input, 0, all.output + all.blocks.offset(peer),
-                     all.blocks.bytes(peer), choice.store))
+bool one_shot(Collective& collective, const AlgorithmChoice& choice, const Collection& all) {
+  if (exchanges(choice, collective.size(), all.blocks.largest()))
+    return exchange(collective, choice, all);
+  const int rank = collective.rank();
+  const StorePolicy results = result_policy(choice, all.blocks.largest());
+  const Staging& staging = collective.staging();
+  const Chunks chunks = staging.chunk(choice, all.blocks.largest());
+  const auto stage = [&](std::size_t step) {
+    const Part part = part_of(all.blocks.bytes(rank), chunks, step);
+    const std::byte* const from = all.input + part.first;
+    collective.copy_out(staging.mutual_slot(rank, chunks, step), from, part.bytes, choice.store);
+    collective.copy_out(all.output + all.blocks.offset(rank) + part.first, from, part.bytes,
+                        results);
+  };
+  const auto take = [&](std::size_t step) {
+    for (const int peer : collective.peers()) {
+      const Part part = part_of(all.blocks.bytes(peer), chunks, step);
+      if (!collective.await_staged(peer, step)) return false;
+      collective.copy_out(all.output + all.blocks.offset(peer) + part.first,
+                          staging.mutual_slot(peer, chunks, step), part.bytes, results);
+    }
+    return true;
+  };
+  return run_steps(collective, {.steps = chunks.count}, stage, take);
+}
+
+bool pull(Collective& collective, const AlgorithmChoice& choice, const Collection& all) {
+  const int rank = collective.rank();
+  collective.copy_out(all.output + all.blocks.offset(rank), all.input, all.blocks.bytes(rank),
+                      choice.store);
+  DirectAccess direct(collective);
+  for (const int peer : collective.peers())
+    if (!direct.fetch(peer, Side::input, 0, all.output + all.blocks.offset(peer),
+                      all.blocks.bytes(peer), choice.store))
       return false;
-  }
-  return round.leave();
+  return collective.leave();
 }
 
-bool push(Round& round, const Choice& choice, const Collection& all) {
-  const int rank = round.rank();
+bool push(Collective& collective, const AlgorithmChoice& choice, const Collection& all) {
+  const int rank = collective.rank();
   const std::size_t offset = all.blocks.offset(rank), bytes = all.blocks.bytes(rank);
-  round.copy_out(all.output + offset, all.input, bytes, choice.store);
-  for (int i = 1; i < round.size(); ++i)
-    if (!round.write_to_peer(round.peer(i), offset, all.input, bytes, choice.store)) return false;
-  return round.leave();
+  collective.copy_out(all.output + offset, all.input, bytes, choice.store);
+  DirectAccess direct(collective);
+  for (const int peer : collective.peers())
+    if (!direct.write_to_peer(peer, offset, all.input, bytes, choice.store)) return false;
+  return collective.leave();
 }
 
-bool collect(Round& round, OpKind kind, const Tensor& output, const ConstTensor& input,
-             const Blocks& blocks) {
-  const Collection all{bytes_of(output), bytes_of(input), blocks};
-  if (blocks.largest() <= kInlineBytes) return inline_shot(round, all);
-  const auto ranks = static_cast<std::size_t>(round.size());
-  const Choice* const choice =
-      round.choose(kind, output.dtype, blocks.largest() * ranks,
-                   {input.data, input.bytes(), output.data, output.bytes()});
-  if (choice == nullptr) return false;
-  switch (choice->algorithm) {
-    case Algorithm::pull:
-      return pull(round, *choice, all);
-    case Algorithm::push:
-      return push(round, *choice, all);
-    default:
-      if (exchanges(*choice, round.size(), blocks.largest())) return exchange(round, *choice, all);
-      return one_shot(round, *choice, all);
-  }
+template <class T>
+bool gather_all(Collective& collective, OpKind kind, const T& op, const Blocks& blocks) {
+  const Collection all{{bytes_of(op.output), bytes_of(op.input), blocks}};
+  if (blocks.largest() <= kInlineBytes) return gather_inline(collective, all);
+  return run_blocks(collective, kind, op.output.dtype,
+                    {op.input.data, op.input.bytes(), op.output.data, op.output.bytes()}, all);
 }
 
 }  // namespace
 
-bool run(Round& round, const AllGather& op) {
-  return collect(round, OpKind::all_gather, op.output, op.input,
-                 {op.input.count, size_of(op.input.dtype)});
+bool run(Collective& collective, const AllGather& op) {
+  return gather_all(collective, OpKind::all_gather, op, {op.input.count, size_of(op.input.dtype)});
 }
 
-bool run(Round& round, const AllGatherV& op) {
-  return collect(round, OpKind::all_gather_v, op.output, op.input,
-                 {op.counts, size_of(op.output.dtype)});
+bool run(Collective& collective, const AllGatherV& op) {
+  return gather_all(collective, OpKind::all_gather_v, op, {op.counts, size_of(op.output.dtype)});
 }
 
 }}}  // namespace c10d::v0::native

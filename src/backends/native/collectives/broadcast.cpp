@@ -4,76 +4,78 @@
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
-bool inline_shot(Round& round, const Broadcast& op) {
-  const bool is_root = round.rank() == op.root;
-  if (is_root) copy_bytes(round.payload(op.root), op.input.data, op.output.bytes());
-  if (!round.enter()) return false;
-  copy_bytes(op.output.data, is_root ? op.input.data : round.payload(op.root), op.output.bytes());
+bool inline_shot(Collective& collective, const Broadcast& op) {
+  const bool is_root = collective.rank() == op.root;
+  if (is_root) copy_bytes(collective.payload(op.root), op.input.data, op.output.bytes());
+  if (!collective.enter()) return false;
+  copy_bytes(op.output.data, is_root ? op.input.data : collective.payload(op.root),
+             op.output.bytes());
   return true;
 }
 
-bool one_shot(Round& round, const Choice& choice, const Broadcast& op) {
+bool one_shot(Collective& collective, const AlgorithmChoice& choice, const Broadcast& op) {
   const std::size_t bytes = op.output.bytes();
-  const bool is_root = round.rank() == op.root;
-  const Pieces pieces = round.cut_one_way(choice, bytes, is_root);
+  const bool is_root = collective.rank() == op.root;
+  Staging& staging = collective.staging();
+  const Chunks chunks = staging.chunk_one_way(choice, bytes, is_root);
   const StorePolicy results = result_policy(choice, bytes);
   const auto stage = [&](std::size_t step) {
-    const Part part = part_of(bytes, pieces, step);
+    const Part part = part_of(bytes, chunks, step);
     const std::byte* const from = bytes_of(op.input) + part.first;
-    round.copy_out(round.slot(op.root, pieces, step), from, part.bytes, choice.store);
-    round.copy_out(bytes_of(op.output) + part.first, from, part.bytes, results);
+    collective.copy_out(staging.slot(op.root, chunks, step), from, part.bytes, choice.store);
+    collective.copy_out(bytes_of(op.output) + part.first, from, part.bytes, results);
   };
   const auto take = [&](std::size_t step) {
-    if (!round.await_staged(op.root, step)) return false;
-    const Part part = part_of(bytes, pieces, step);
-    round.copy_out(bytes_of(op.output) + part.first, round.slot(op.root, pieces, step), part.bytes,
-                   results);
+    if (!collective.await_staged(op.root, step)) return false;
+    const Part part = part_of(bytes, chunks, step);
+    collective.copy_out(bytes_of(op.output) + part.first, staging.slot(op.root, chunks, step),
+                        part.bytes, results);
     return true;
   };
-  return run_steps(round, {.steps = pieces.count, .stages = is_root, .takes = !is_root}, stage,
+  return run_steps(collective, {.steps = chunks.count, .stages = is_root, .takes = !is_root}, stage,
                    take);
 }
 
 // Every rank fetches the root's input from `first` on; the root copies what is before to them.
-bool direct(Round& round, const Choice& choice, const Broadcast& op, std::size_t first) {
+bool fetch_from_root(Collective& collective, const AlgorithmChoice& choice, const Broadcast& op,
+                     std::size_t first) {
   const std::size_t bytes = op.output.bytes();
-  if (round.rank() == op.root) {
-    for (int i = 1; i < round.size() && first != 0; ++i)
-      if (!round.write_to_peer(round.peer(i), 0, bytes_of(op.input), first, choice.store))
+  DirectAccess direct(collective);
+  if (collective.rank() == op.root) {
+    for (int i = 1; i < collective.size() && first != 0; ++i)
+      if (!direct.write_to_peer(collective.peer(i), 0, bytes_of(op.input), first, choice.store))
         return false;
-    round.publish(&Progress::reduced, 1);
-    round.copy_out(bytes_of(op.output), bytes_of(op.input), bytes, choice.store);
-    for (int i = 1; i < round.size(); ++i)
-      if (!round.help(round.peer(i), bytes_of(op.input), bytes)) return false;
-    return round.await_all(&Progress::consumed, 1);
+    collective.publish(&Progress::reduced, 1);
+    collective.copy_out(bytes_of(op.output), bytes_of(op.input), bytes, choice.store);
+    for (const int peer : collective.peers())
+      if (!direct.help(peer, bytes_of(op.input), bytes)) return false;
+    return collective.await_all(&Progress::consumed, 1);
   }
-  if (first == 0) round.invite(op.root, bytes_of(op.output), bytes);
-  if (!round.fetch(op.root, Side::input, first, bytes_of(op.output) + first, bytes - first,
-                   choice.store))
+  if (first == 0) direct.invite(op.root, bytes_of(op.output), bytes);
+  if (!direct.fetch(op.root, Side::input, first, bytes_of(op.output) + first, bytes - first,
+                    choice.store))
     return false;
-  round.publish(&Progress::consumed, 1);
-  return first == 0 || round.await(op.root, &Progress::reduced, 1);
+  collective.publish(&Progress::consumed, 1);
+  return first == 0 || collective.await(op.root, &Progress::reduced, 1);
 }
 
 }  // namespace
 
-bool run(Round& round, const Broadcast& op) {
+bool run(Collective& collective, const Broadcast& op) {
   const std::size_t bytes = op.output.bytes();
-  if (bytes <= kInlineBytes) return inline_shot(round, op);
-  const bool is_root = round.rank() == op.root;
-  const Choice* const choice =
-      round.choose(OpKind::broadcast, op.output.dtype, bytes,
-                   {is_root ? op.input.data : nullptr, is_root ? bytes : 0,
-                    is_root ? nullptr : op.output.data, is_root ? 0 : bytes});
+  if (bytes <= kInlineBytes) return inline_shot(collective, op);
+  const AlgorithmChoice* const choice =
+      collective.choose(OpKind::broadcast, op.output.dtype, bytes,
+                        one_way_buffers(collective.rank() == op.root, op.input, op.output));
   if (choice == nullptr) return false;
   switch (choice->algorithm) {
     case Algorithm::pull:
-      return direct(round, *choice, op, 0);
+      return fetch_from_root(collective, *choice, op, 0);
     // The root takes as much work as each of the others.
     case Algorithm::push:
-      return direct(round, *choice, op, share_of(bytes, round.size(), 0).bytes);
+      return fetch_from_root(collective, *choice, op, share_of(bytes, collective.size(), 0).bytes);
     default:
-      return one_shot(round, *choice, op);
+      return one_shot(collective, *choice, op);
   }
 }
 

@@ -3,78 +3,63 @@
 
 #include <sched.h>
 
-#include <algorithm>
+#include <atomic>
 #include <utility>
+
+#include "src/backends/common/failures.h"
+#include "src/sync/fiber.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
-constexpr std::size_t kLine = 64;
-
-constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
-
-const char* phase_of(Round::Word word) noexcept {
-  if (word == &Progress::staged) return "waiting for the data of the other ranks";
-  if (word == &Progress::reduced) return "waiting for the slices that other ranks reduce";
+const char* phase_of(Collective::Counter counter) noexcept {
+  if (counter == &Progress::staged) return "waiting for the data of the other ranks";
+  if (counter == &Progress::reduced) return "waiting for the slices that other ranks reduce";
   return "waiting for the other ranks to take the data";
 }
 
 }  // namespace
 
-Round::Round(Team& team, const Call& call) : team_(team), call_(call), epoch_(team.next_epoch()) {
-  // Signed differences tell old from new only within 2^31 epochs, and a word may rest for longer.
+Collective::Collective(Team& team, const Call& call)
+    : team_(team), call_(call), epoch_(team.next_epoch()), staging_(team, epoch_) {
+  // Signed differences tell old from new only within 2^31 epochs, and a counter may rest for
+  // longer.
   constexpr std::uint32_t kRefresh = 1u << 20;
   if (epoch_ % kRefresh == 0)
-    for (const Word word : {&Progress::staged, &Progress::reduced, &Progress::consumed})
-      publish(word, 0);
+    for (const Counter counter : {&Progress::staged, &Progress::reduced, &Progress::consumed})
+      publish(counter, 0);
 }
 
-bool Round::fail(Failure failure) {
-  failure_ = team_.control().fail(std::move(failure));
+BufferLocation Collective::location(int rank) const noexcept {
+  BufferLocation location;
+  std::memcpy(&location, entry(rank).payload, sizeof location);
+  return location;
+}
+
+bool Collective::fail(Failure failure) {
+  return fail_with(team_.control().fail(std::move(failure)));
+}
+
+bool Collective::fail_with(std::shared_ptr<const Failure> failure) noexcept {
+  failure_ = std::move(failure);
   return false;
 }
 
-Pieces Round::cut(const Choice& choice, std::size_t bytes, std::size_t width) const noexcept {
-  if (bytes == 0) return {};
-  const std::size_t half = team_.layout().half_bytes();
-  const std::size_t chunk = choice.chunk / width;
-  if (bytes <= std::min(chunk, half / width / kLine * kLine)) return {round_up(bytes), 1};
-  const std::size_t slot = half / kSlots / width / kLine * kLine;
-  const std::size_t piece = std::clamp(round_up(chunk), kLine, slot);
-  return {piece, (bytes + piece - 1) / piece};
+bool Collective::check_group() {
+  return !team_.control().broken() || fail_with(team_.control().failure());
 }
 
-Pieces Round::cut_one_way(const Choice& choice, std::size_t bytes, bool stages,
-                          std::size_t width) noexcept {
-  // Fewer places come back too soon, more fall out of the caches.
-  constexpr std::size_t kLeastMoved = std::size_t{32} << 10;
-  constexpr std::size_t kMostAhead = std::size_t{16} << 10;
-  const std::size_t places = team_.layout().half_bytes() / 4;
-  Choice finer = choice;
-  if (!team_.oversubscribed()) finer.chunk = one_way_chunk(choice.chunk, round_up(bytes) * width);
-  Pieces pieces = cut(finer, bytes, width);
-  const std::size_t span = pieces.bytes * std::min(pieces.count, kSlots) * width;
-  const auto first_of = [&](std::uint32_t epoch) {
-    return span >= kLeastMoved && span <= places ? epoch / 2 % (places / span) * span : 0;
-  };
-  pieces.first = first_of(epoch_);
-  if (stages && !team_.oversubscribed())
-    ahead_ = {first_of(epoch_ + 1), std::min(span, kMostAhead)};
-  return pieces;
-}
-
-bool Round::give_up(WaitResult result, const char* phase) {
+bool Collective::give_up(WaitResult result, const char* phase) {
   Control& control = team_.control();
-  failure_ = result == WaitResult::broken ? control.failure()
-                                          : control.fail(control.timed_out(call_, phase));
-  return false;
+  return fail_with(result == WaitResult::broken ? control.failure()
+                                                : control.fail(control.timed_out(call_, phase)));
 }
 
-// Of ranks that share this one's CPU none can run before this one gives way. Once they are all
-// there, nobody here has anything to do before the ranks on other CPUs are: to give way then would
-// switch between waiting ranks.
+// Of the ranks that share this one's CPU none can run before this one yields. Once they have all
+// arrived, no rank on this CPU has anything to do before the ranks on other CPUs arrive: to yield
+// then would switch between waiting ranks.
 template <class Ready>
-bool Round::await_peers(Ready ready, const char* phase) {
+bool Collective::await_peers(Ready ready, const char* phase) {
   // Where ranks share CPUs, every flag was rung for already.
   WaitContext context{team_.policy(), team_.control(), call_.deadline,
                       team_.oversubscribed() ? nullptr : &team_.lines(rank()).doorbell};
@@ -95,20 +80,20 @@ bool Round::await_peers(Ready ready, const char* phase) {
   return true;
 }
 
-bool Round::enter() { return announce(Access::staged); }
+bool Collective::enter() { return announce(AccessMode::staged); }
 
-bool Round::enter_unstaged(const Exposed& exposed) {
-  Reach reach;
-  const Access access = locate(exposed, reach);
-  std::memcpy(entry(rank()).payload, &reach, sizeof reach);
+bool Collective::enter_unstaged(const LocalBuffers& buffers) {
+  BufferLocation own;
+  const AccessMode access = locate(team_.heap(), rank(), buffers, own);
+  std::memcpy(entry(rank()).payload, &own, sizeof own);
   return announce(access);
 }
 
-bool Round::announce(Access access) {
+bool Collective::announce(AccessMode access) {
   RankLines& own = team_.lines(rank());
   Entry& mine = entry(rank());
   const std::uint64_t signature = call_.signature ^ team_.plan().id();
-  pushed_ = access == Access::registered;  // perhaps, until the algorithm is known
+  if (access == AccessMode::registered) mode_ = Mode::undecided;
   finish_streams();
   if (team_.oversubscribed()) {
     const auto cpu = static_cast<std::uint32_t>(sched_getcpu());
@@ -119,12 +104,12 @@ bool Round::announce(Access access) {
   // With a CPU per rank the ring waits until we have looked at the others' entries: right after
   // the store, it would hold that look up for as long as our cache line travels.
   if (team_.oversubscribed()) own.doorbell.ring();
-  bool differs = false;
+  bool differs = false, late = access != AccessMode::staged;
   const auto announced = [&](int peer) noexcept {
     const Entry& theirs = entry(peer);
     if (differs || !theirs.announced(epoch_)) return differs;
     differs = theirs.signature != signature;
-    late_ |= theirs.registered != 0;
+    late |= theirs.registered != 0;
     return true;
   };
   if (!await_peers(announced, "waiting for all ranks to enter the call")) return false;
@@ -134,23 +119,21 @@ bool Round::announce(Access access) {
   else
     own.doorbell.ring();
   entered_ = true;
-  if (access != Access::staged)
-    late_ = true;
-  else if (late_)
-    publish(&Progress::staged, 1);
+  if (late && mode_ == Mode::staged) mode_ = Mode::staged_late;
+  if (late && access == AccessMode::staged) publish(&Progress::staged, 1);
   return true;
 }
 
-// Everybody's entry is here now, and nobody looks at the older one of ours any more: its line comes
+// Every rank has entered, so no rank reads the older one of our entries any more: its line comes
 // back for the next op while this one ends.
-void Round::prepare_next() noexcept {
+void Collective::prepare_next() noexcept {
   for (int i = 0; i < size(); ++i)
     team_.cpus()[static_cast<std::size_t>(i)] = entry(i).cpu.load(std::memory_order_relaxed);
   fetch_for_writing(&team_.lines(rank()).entries[parity_of(epoch_ + 1)]);
 }
 
 // Every rank compares every entry, so all ranks come here, and the control plane gets all calls.
-bool Round::disagree() {
+bool Collective::disagree() {
   Control& control = team_.control();
   control.announce(call_);
   Control::Agreement agreement = Control::Agreement::pending;
@@ -161,38 +144,121 @@ bool Round::disagree() {
   });
   if (!settle(result, "comparing the calls of all ranks")) return false;
   if (agreement == Control::Agreement::agreed)
-    return fail({.code = Code::mismatch,
-                 .message = "ranks entered different calls, which the control plane cannot tell "
-                            "apart, or follow different plans",
-                 .group = team_.context().group,
-                 .op = std::string(to_string(kind_of(call_.op))),
-                 .sequence = call_.sequence});
-  failure_ = control.failure();
+    return fail(failure_in(team_.context(), call_, Code::mismatch,
+                           "ranks entered different calls, which the control plane cannot tell "
+                           "apart, or follow different plans"));
+  return fail_with(control.failure());
+}
+
+bool Collective::await(int peer, Counter counter, std::size_t done) {
+  const auto& theirs = team_.lines(peer).progress.*counter;
+  return await_ready(
+      peer, [&]() noexcept { return theirs.passed(epoch_, done); }, phase_of(counter));
+}
+
+bool Collective::await_all(Counter counter, std::size_t done) {
+  return await_peers(
+      [=, this](int peer) noexcept {
+        return (team_.lines(peer).progress.*counter).passed(epoch_, done);
+      },
+      phase_of(counter));
+}
+
+bool Collective::await_free(std::size_t step, int reader, Counter counter) {
+  const std::size_t done = steps_before_reuse(step, kSlots);
+  if (done == 0 || reader == rank()) return true;
+  return reader == kEveryRank ? await_all(counter, done) : await(reader, counter, done);
+}
+
+// A rank has a peer's segment for certain only while it has memory of its own in it: else it may
+// have freed it.
+bool Collective::all_registered() const noexcept {
+  const BufferLocation own = location(rank());
+  for (int peer = 0; peer < size(); ++peer)
+    if (entry(peer).registered != static_cast<std::uint32_t>(AccessMode::registered) ||
+        !in_same_segments(location(peer), own))
+      return false;
+  return true;
+}
+
+// Where every rank's memory is registered, the plan for registered memory counts, else the plain
+// one. A rank that knows before it enters that the plain one is staged stages first: if it is
+// registered itself it cannot know, and says where its memory lies.
+const AlgorithmChoice* Collective::choose(OpKind op, DType dtype, std::size_t bytes,
+                                          const LocalBuffers& buffers) {
+  PlanKey key = plan_key(op, dtype, bytes);
+  const AlgorithmChoice& plain = team_.plan().find(key);
+  const bool plain_is_staged = !is_direct(plain.algorithm);
+  if (plain_is_staged && team_.heap().empty()) return &plain;
+  key.registered = true;
+  const AlgorithmChoice& best = team_.plan().find(key);
+  if (plain_is_staged && &best == &plain) return &plain;
+  BufferLocation own;
+  const AccessMode access = locate(team_.heap(), rank(), buffers, own);
+  if (plain_is_staged && access != AccessMode::registered) return &plain;
+  std::memcpy(entry(rank()).payload, &own, sizeof own);
+  if (!announce(access)) return nullptr;
+  return &choose_entered(op, dtype, bytes);
+}
+
+const AlgorithmChoice& Collective::choose_entered(OpKind op, DType dtype, std::size_t bytes) {
+  PlanKey key = plan_key(op, dtype, bytes);
+  key.registered = all_registered();
+  const AlgorithmChoice& choice = team_.plan().find(key);
+  if (!is_direct(choice.algorithm))
+    mode_ = Mode::staged_late;
+  else if (!key.registered)
+    mode_ = Mode::cma;
+  else
+    mode_ = choice.algorithm == Algorithm::push ? Mode::pushed : Mode::mapped;
+  return choice;
+}
+
+void Collective::reduce_out(const Reducing& how, std::byte* out, std::size_t bytes,
+                            StorePolicy policy, const Copying& refill) {
+  streamed_ |= policy == StorePolicy::streaming;
+  reduce(how.dtype, how.op, out, sources(), bytes / size_of(how.dtype), policy, refill);
+}
+
+bool Collective::leave() {
+  publish(&Progress::consumed, 1);
+  return await_all(&Progress::consumed, 1);
+}
+
+bool Collective::finish(bool ok) {
+  staging_.prefetch_next();
+  finish_streams();
+  if (ring_pending_) team_.lines(rank()).doorbell.ring();
+  if (ok && !is_direct(mode_)) return true;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (ok && check_group()) return true;
+  constexpr std::size_t kAllSteps = ~std::uint32_t{0};
+  publish(&Progress::consumed, kAllSteps);
+  team_.lines(rank()).doorbell.ring();
+  if (mode_ == Mode::undecided || mode_ == Mode::pushed) await_writers();
+  // A rank that reads what is written here next must see that the group is broken.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   return false;
 }
 
-bool Round::await(int peer, Word word, std::size_t done) {
-  RankLines& theirs = team_.lines(peer);
-  const WaitContext context{team_.policy(), team_.control(), call_.deadline,
-                            &team_.lines(rank()).doorbell};
-  const WaitResult result = wait_until(context, theirs.doorbell, [&]() noexcept {
-    return (theirs.progress.*word).passed(epoch_, done);
-  });
-  return settle(result, phase_of(word));
-}
-
-bool Round::await_all(Word word, std::size_t done) {
-  return await_peers(
-      [=, this](int peer) noexcept {
-        return (team_.lines(peer).progress.*word).passed(epoch_, done);
-      },
-      phase_of(word));
-}
-
-bool Round::await_free(std::size_t step, int reader, Word word) {
-  const std::size_t done = steps_before_reuse(step, kSlots);
-  if (done == 0 || reader == rank()) return true;
-  return reader == kEveryRank ? await_all(word, done) : await(reader, word, done);
+// A peer may be in the middle of a block that it began before the group broke. It is past its last
+// one when it says that it needs nothing any more, or, as the root of a broadcast, that it has
+// written everything. The dead write nothing, and for one that is stopped there is no waiting.
+void Collective::await_writers() {
+  const auto end = std::chrono::steady_clock::now() + kGrace;
+  const auto died = [&](int peer) {
+    return failure_ && failure_->code == Code::peer_died && failure_->rank == peer;
+  };
+  for (const int peer : peers()) {
+    const Progress& theirs = team_.lines(peer).progress;
+    while (!theirs.consumed.passed(epoch_, 1) && !theirs.reduced.passed(epoch_, 1)) {
+      if (died(peer) || std::chrono::steady_clock::now() >= end) break;
+      if (Fiber::running())
+        Fiber::yield(Poll::idle);
+      else
+        sched_yield();
+    }
+  }
 }
 
 }}}  // namespace c10d::v0::native

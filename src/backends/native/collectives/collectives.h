@@ -1,57 +1,57 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <memory>
+
 #include "c10d/collective.h"
 #include "src/backends/native/collectives/collective.h"
+#include "src/backends/native/collectives/direct_access.h"
 #include "src/backends/native/collectives/staged_steps.h"
 
-// One function per op, each in the file named after it. They return false when the group broke:
-// Round::failure() has the cause.
+// One function per op, each in the file named after it (Barrier: collectives.cpp). They return
+// false when the group broke: Collective::failure() has the cause.
 namespace c10d { inline namespace v0 { namespace native {
 
-using Side = Round::Side;
+bool run(Collective& collective, const AllReduce& op);
+bool run(Collective& collective, const Broadcast& op);
+bool run(Collective& collective, const AllGather& op);
+bool run(Collective& collective, const AllGatherV& op);
+bool run(Collective& collective, const ReduceScatter& op);
+bool run(Collective& collective, const ReduceScatterV& op);
+bool run(Collective& collective, const Reduce& op);
+bool run(Collective& collective, const Gather& op);
+bool run(Collective& collective, const GatherV& op);
+bool run(Collective& collective, const Scatter& op);
+bool run(Collective& collective, const ScatterV& op);
+bool run(Collective& collective, const AllToAll& op);
+bool run(Collective& collective, const AllToAllV& op);
+bool run(Collective& collective, const Barrier& op);
 
-bool run(Round& round, const AllReduce& op);
-bool run(Round& round, const Broadcast& op);
-bool run(Round& round, const AllGather& op);
-bool run(Round& round, const AllGatherV& op);
-bool run(Round& round, const ReduceScatter& op);
-bool run(Round& round, const ReduceScatterV& op);
-bool run(Round& round, const Reduce& op);
-bool run(Round& round, const Gather& op);
-bool run(Round& round, const GatherV& op);
-bool run(Round& round, const Scatter& op);
-bool run(Round& round, const ScatterV& op);
-bool run(Round& round, const AllToAll& op);
-bool run(Round& round, const AllToAllV& op);
-bool run(Round& round, const Barrier& op);
+// Runs the op of a call from beginning to end; null: it is done. Point-to-point ops never come
+// here.
+std::shared_ptr<const Failure> execute(Team& team, const Call& call) noexcept;
 
-// Any of them in a group of one rank.
-void run_alone(const Op& op);
+// Runs the algorithm that the plan chose for `op`: pull(), push() or one_shot() of the op's file,
+// found by argument-dependent lookup. Without a choice the group is broken.
+template <class T>
+bool run_choice(Collective& collective, const AlgorithmChoice* choice, const T& op) {
+  if (choice == nullptr) return false;
+  switch (choice->algorithm) {
+    case Algorithm::pull:
+      return pull(collective, *choice, op);
+    case Algorithm::push:
+      return push(collective, *choice, op);
+    default:
+      return one_shot(collective, *choice, op);
+  }
+}
 
-// What all_reduce and reduce share; `output` is null where no result goes.
-struct Reduction {
-  std::byte* output = nullptr;
-  const std::byte* input = nullptr;
-  std::size_t bytes = 0;
-  Reducing how;
-  int root = Round::kEveryRank;
-};
-// All of it in the entry: for kInlineBytes at most.
-bool inline_shot(Round& round, const Reduction& reduction);
-// The same, but reduces only `slice` of all inputs, to `output`.
-bool inline_slice(Round& round, const Reduction& reduction, Part slice, std::byte* output);
-// Every rank that wants the result reduces all of it, from all ranks' staging.
-bool one_shot(Round& round, const Choice& choice, const Reduction& reduction);
-// Every rank reduces one slice of each piece, then those that want the result collect the slices.
-// Two ranks that stream what they all want each reduce everything, in one loop.
-bool two_shot(Round& round, const Choice& choice, const Reduction& reduction);
-// Reduces `slice` of all inputs, wherever they lie, to `output`. Nothing else: it neither tells the
-// others nor waits for them.
-bool pull_slice(Round& round, const Choice& choice, const Reduction& reduction, Part slice,
-                std::byte* output);
-// Every rank reduces one slice of all inputs, where they lie in the heap, into every output or that
-// of the root. In place is safe: nobody else touches the slice.
-bool push_slices(Round& round, const Choice& choice, const Reduction& reduction);
+// The same for an op that moves blocks: the plan chooses by the largest of them.
+template <class T>
+bool run_blocks(Collective& collective, OpKind kind, DType dtype, const LocalBuffers& buffers,
+                const T& all) {
+  const std::size_t bytes = all.blocks.largest() * static_cast<std::size_t>(collective.size());
+  return run_choice(collective, collective.choose(kind, dtype, bytes, buffers), all);
+}
 
 }}}  // namespace c10d::v0::native

@@ -6,53 +6,23 @@
 #include <string>
 #include <utility>
 
+#include "src/backends/common/failures.h"
 #include "src/backends/native/collectives/collectives.h"
 #include "src/sync/fiber.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
-using Result = std::shared_ptr<const Failure>;  // null: done
-
 constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();  // calls
-
-Result execute(Team& team, const Call& call) {
-  Round round(team, call);
-  const bool ok = std::visit(
-      [&](const auto& op) {
-        if constexpr (requires { op.peer; })
-          return false;  // point-to-point never comes here
-        else
-          return run(round, op);
-      },
-      call.op);
-  return round.finish(ok) ? nullptr : round.failure();
-}
-
-// What breaks in here broke for this rank alone, and the others wait for it.
-Result execute_safely(Team& team, const Call& call) noexcept {
-  try {
-    if (team.size() > 1) return execute(team, call);
-    run_alone(call.op);
-    return nullptr;
-  } catch (const std::exception& error) {
-    return team.control().fail({.code = Code::backend_error,
-                                .message = error.what(),
-                                .rank = team.rank(),
-                                .group = team.context().group,
-                                .op = std::string(to_string(kind_of(call.op))),
-                                .sequence = call.sequence});
-  }
-}
 
 }  // namespace
 
 Work Queue::launch(const Call& call) {
   if (!call.async && pending_.load(std::memory_order_acquire) == 0) {
-    const Result failure = execute_safely(*team_, call);
+    const auto failure = execute(*team_, call);
     return failure ? Work::failed(*failure) : Work();
   }
-  const Work work = enqueue(call);
+  Work work = enqueue(call);
   if (call.async) return work;
   try {
     work.wait();
@@ -86,15 +56,15 @@ void Queue::run_pending(std::uint64_t until) {
   }
   bool more = false;
   do {
-    const Result failure = team_->control().broken() ? team_->control().failure()
-                                                     : execute_safely(*team_, next->owned.call());
+    const auto failure = team_->control().broken() ? team_->control().failure()
+                                                   : execute(*team_, next->owned.call());
     std::unique_ptr<PendingCall> done;
     {
       MutexLock lock(mutex_);
       done = std::move(calls_.front());
       calls_.pop_front();
       ++done_;
-      // Before the Work is: whoever waited for it may launch a blocking call at once.
+      // Before the Work is done: a caller that waited for it may launch a blocking call at once.
       pending_.fetch_sub(1, std::memory_order_release);
       more = !calls_.empty();
       if (!more) drained_.notify_all();
@@ -124,10 +94,9 @@ void Queue::leave_to_fiber() {
       self->run_pending(kAll);
     });
   } catch (const std::exception& error) {
-    team_->control().fail({.code = Code::out_of_resources,
-                           .message = std::string("an async op could not start: ") + error.what(),
-                           .rank = team_->rank(),
-                           .group = team_->context().group});
+    team_->control().fail(failure_in(team_->context(), Code::out_of_resources,
+                                     std::string("an async op could not start: ") + error.what(),
+                                     team_->rank()));
     {
       MutexLock lock(mutex_);
       fiber_due_ = false;

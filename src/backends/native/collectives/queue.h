@@ -22,8 +22,8 @@ struct PendingCall {
 };
 
 // The collectives of a group in issue order. A blocking one runs in the caller when none is
-// pending. The others run one by one: in a fiber of the progress thread, or in whoever waits for
-// one of them before that thread has come to them.
+// pending. The others run one by one: in a fiber of the progress thread, or in a thread that waits
+// for one of them before the progress thread has started it.
 class Queue : public std::enable_shared_from_this<Queue> {
  public:
   explicit Queue(std::shared_ptr<Team> team) : team_(std::move(team)) {}
@@ -36,7 +36,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   Work enqueue(const Call& call);
   // Runs calls until the first `until` of all are done, unless another one runs them.
   void run_pending(std::uint64_t until);
-  // Has a fiber run what is pending, unless somebody does or is about to.
+  // Starts a fiber that runs the pending calls, unless a thread runs them or is about to.
   void leave_to_fiber();
 
   const std::shared_ptr<Team> team_;
@@ -45,8 +45,8 @@ class Queue : public std::enable_shared_from_this<Queue> {
   CondVar drained_;
   std::deque<std::unique_ptr<PendingCall>> calls_ C10D_GUARDED_BY(mutex_);
   std::uint64_t done_ C10D_GUARDED_BY(mutex_) = 0;  // calls that ever were in calls_ and are done
-  // While a call is pending one of them is set, or somebody is on the way to set one.
-  bool running_ C10D_GUARDED_BY(mutex_) = false;    // somebody runs calls
+  // While a call is pending, one of them is set, or a thread is about to set one.
+  bool running_ C10D_GUARDED_BY(mutex_) = false;    // a thread runs calls
   bool fiber_due_ C10D_GUARDED_BY(mutex_) = false;  // a fiber is about to look for some
 };
 

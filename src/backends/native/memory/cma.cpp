@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/native/memory/cma.h"
 
+#include <sys/random.h>
+#include <unistd.h>
+
 #include <cerrno>
 
 namespace c10d { inline namespace v0 { namespace native {
@@ -26,6 +29,18 @@ int write_process(std::int64_t pid, const iovec& target, const void* from,
   const ssize_t put = ::process_vm_writev(static_cast<pid_t>(pid), &local, 1, &target, 1, 0);
   if (put < 0) return errno;
   return static_cast<std::size_t>(put) == bytes ? 0 : EFAULT;
+}
+
+void introduce(Identity& own, std::uint64_t& word) noexcept {
+  if (::getrandom(&word, sizeof word, GRND_NONBLOCK) != sizeof word) word = 0;  // not readable
+  own = {getpid(), reinterpret_cast<std::uint64_t>(&word), word};
+}
+
+// With pid namespaces, the pid may be another process's: hence the word.
+bool is_readable(const Identity& theirs) noexcept {
+  std::uint64_t word = 0;
+  return theirs.word != 0 && read_process(theirs.pid, theirs.address, &word, sizeof word) == 0 &&
+         word == theirs.word;
 }
 
 }}}  // namespace c10d::v0::native

@@ -16,4 +16,18 @@ int read_process(std::int64_t pid, std::uint64_t address, void* to, std::size_t 
 int write_process(std::int64_t pid, const iovec& target, const void* from,
                   std::size_t bytes) noexcept;
 
+// A word that only this process has at that address: a process that reads it there reads the right
+// one.
+struct Identity {
+  std::int64_t pid;
+  std::uint64_t address;
+  std::uint64_t word;
+};
+
+// Gives the caller's `word` a random value and records it, its address and the pid in `own`.
+void introduce(Identity& own, std::uint64_t& word) noexcept;
+// Whether the kernel lets this process read the memory of the one that filled in `theirs`.
+// Containers and security modules may refuse.
+bool is_readable(const Identity& theirs) noexcept;
+
 }}}  // namespace c10d::v0::native

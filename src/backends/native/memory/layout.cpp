@@ -7,7 +7,7 @@
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
-// A quarter of it is a piece that stays in a core's L2 cache while it is copied and reduced.
+// A quarter of it is a chunk that stays in a core's L2 cache while it is copied and reduced.
 constexpr std::size_t kHalfBytes = std::size_t{512} << 10;
 // A rank's rings together, whatever the number of peers, within limits for one ring.
 constexpr std::size_t kRingsBytes = std::size_t{512} << 10;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/backends/native/memory/cma.h"
 #include "src/backends/native/memory/shared_copy.h"
 #include "src/backends/native/plan/algorithm_plan.h"
 #include "src/sync/wait.h"
@@ -22,7 +23,7 @@ inline constexpr std::size_t kCpuWords = 16;
 inline constexpr int kMeasuredRanks = 32;  // whose round trips are measured
 
 // One rank's entry into one collective: with up to kInlineBytes, all of it in one cache line.
-// `registered` 1: this rank's memory can be reached directly: see Reach.
+// `registered` is an AccessMode: whether peers access this rank's buffers directly.
 struct alignas(128) Entry : BasicEntry<HostMemory> {
   std::byte payload[kInlineBytes];
   std::atomic<std::uint32_t> cpu;  // where ranks share CPUs; of an older op until announced
@@ -30,37 +31,12 @@ struct alignas(128) Entry : BasicEntry<HostMemory> {
 static_assert(sizeof(Entry) == 128);
 static_assert(sizeof(BasicEntry<HostMemory>) + kInlineBytes + sizeof(std::uint32_t) <= 64);
 
-// What an Entry says of its rank's data: Entry::registered.
-enum class Access : std::uint32_t {
-  staged,      // in its staging, or on the way there
-  registered,  // all that others may touch lies in the heap: see Reach
-  addressed    // where Reach says in the rank's own memory
-};
-// Where input and output lie: the payload of an Entry that is not `staged`. Segment 0: not in the
-// heap.
-struct Reach {
-  std::uint64_t input_offset;
-  std::uint64_t output_offset;
-  std::uint32_t input_segment;
-  std::uint32_t output_segment;
-  std::uint64_t input_address;
-  std::uint64_t output_address;
-};
-static_assert(sizeof(Reach) <= kInlineBytes);
-
 // How far one rank is in a collective that goes in steps.
 struct alignas(128) Progress {
   using Steps = BasicSteps<HostMemory>;
   Steps staged;    // my data of the step is in my staging
   Steps reduced;   // my slice of the result is where the ranks that want it look
   Steps consumed;  // I need nothing of the step any more
-};
-
-// A word that only this process has at that address: who reads it there reads the right process.
-struct Identity {
-  std::int64_t pid;
-  std::uint64_t address;
-  std::uint64_t word;
 };
 
 // 128 bytes apart: the CPU prefetches cache lines in pairs.
@@ -85,7 +61,7 @@ struct alignas(128) RankLines {
 struct alignas(128) PlanLines {
   std::atomic<std::uint32_t> ping;                // see Ping
   alignas(128) std::atomic<std::uint32_t> ready;  // the rest is there
-  Machine machine;
+  HostProfile host;
   Plan plan;
 };
 

@@ -11,16 +11,16 @@
 #include "c10d/spi/control.h"
 #include "src/sync/flags.h"
 
-// A block that goes from one rank's memory to another's through the kernel, copied by both ranks at
-// once. The taker says where its chunks belong, and the giver has the kernel read that out of the
-// shared memory in the very call that writes. So the taker can take the places back: whoever was
-// stopped before that call writes nowhere when it goes on, and whoever is in it is soon out, for
-// the kernel stops nobody in the middle.
+// A block that both ranks copy at once, through the kernel, from one rank's memory to the other's.
+// The receiver publishes the target of each chunk in shared memory, and the kernel reads the target
+// in the same system call that writes the chunk. So the receiver can withdraw the targets: a sender
+// that was stopped before the call writes nothing when it resumes, and one that is inside the call
+// soon returns, because the kernel does not stop a process in the middle of it.
 namespace c10d { inline namespace v0 { namespace native {
 
 inline constexpr std::size_t kShareChunks = 64;
 
-// Of the taker.
+// Of the receiver.
 struct alignas(128) ShareLines {
   BasicShare<HostMemory> flags;
   alignas(64) iovec targets[kShareChunks];
@@ -54,39 +54,40 @@ class ShareChunks {
   std::size_t bytes_, each_, count_;
 };
 
-// Tells one block from all others that went over the same lines.
-constexpr std::uint64_t share_key(int giver, std::uint32_t number) noexcept {
-  return static_cast<std::uint64_t>(giver + 1) << 32 | number;
+// Tells one block from all others that used the same lines.
+constexpr std::uint64_t share_key(int sender, std::uint32_t number) noexcept {
+  return static_cast<std::uint64_t>(sender + 1) << 32 | number;
 }
 
-// The taker's end of one block. Whoever has one ends it: is past over(), or calls withdraw().
-class Taker {
+// The receiver's end of one block. Its owner waits for finished() or calls withdraw().
+class CopyReceiver {
  public:
-  Taker(ShareLines& lines, int giver, std::uint32_t number, std::byte* to, std::size_t bytes);
+  CopyReceiver(ShareLines& lines, int sender, std::uint32_t number, std::byte* to,
+               std::size_t bytes);
 
-  // What the taker copies next, if anything is left.
+  // What the receiver copies next, if anything is left.
   std::optional<Part> next() noexcept;
   // Nothing is left.
   void close() noexcept { lines_->flags.close(); }
-  // Once nothing is left: whether the giver has copied what it took.
-  bool over() const noexcept { return lines_->flags.over(key_, chunks_.count()); }
-  // Once it is over: what the giver took and could not copy.
+  // Once nothing is left: whether the sender has copied what it took.
+  bool finished() const noexcept { return lines_->flags.sender_done(key_, chunks_.count()); }
+  // Once finished(): what the sender took and could not copy.
   Part refused() const noexcept;
-  // Returns when the giver writes no more: it has said so, or `control` knows that it died; after a
-  // second at the latest.
+  // Returns when the sender writes no more: it has said so, or `control` knows that it died; after
+  // a second at the latest.
   void withdraw(Control& control) noexcept;
 
  private:
   ShareLines* lines_;
-  int giver_;
+  int sender_;
   std::uint64_t key_;
   ShareChunks chunks_;
   std::size_t bytes_;
 };
 
-// The giver's end: copies one chunk of a block that begins at `from`.
-enum class Gift : std::uint8_t { none, given, refused };
-Gift give_chunk(ShareLines& lines, std::uint64_t key, std::int64_t taker_pid, const std::byte* from,
-                std::size_t bytes) noexcept;
+// The sender's end: copies one chunk of a block that begins at `from`.
+enum class ChunkResult : std::uint8_t { none, copied, refused };
+ChunkResult copy_chunk(ShareLines& lines, std::uint64_t key, std::int64_t receiver_pid,
+                       const std::byte* from, std::size_t bytes) noexcept;
 
 }}}  // namespace c10d::v0::native

@@ -5,15 +5,16 @@
 
 namespace c10d { inline namespace v0 { namespace native {
 
-void Heap::add(std::uint32_t number, const std::shared_ptr<SharedMapping>& mapping,
-               std::size_t share_bytes) {
+void SymmetricHeap::add(std::uint32_t number, const std::shared_ptr<SharedMapping>& mapping,
+                        std::size_t share_bytes) {
   MutexLock lock(mutex_);
   std::erase_if(segments_, [](const Segment& segment) { return segment.mapping.expired(); });
   segments_.push_back({number, mapping, mapping->data(), share_bytes});
   known_.store(segments_.size(), std::memory_order_relaxed);
 }
 
-std::optional<Heap::Place> Heap::find(const void* data, std::size_t bytes, int rank) {
+std::optional<SymmetricHeap::Place> SymmetricHeap::find(const void* data, std::size_t bytes,
+                                                        int rank) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   MutexLock lock(mutex_);
   for (const Segment& segment : segments_) {
@@ -27,7 +28,7 @@ std::optional<Heap::Place> Heap::find(const void* data, std::size_t bytes, int r
   return {};
 }
 
-std::byte* Heap::at(std::uint32_t segment, std::uint64_t offset, int rank) {
+std::byte* SymmetricHeap::at(std::uint32_t segment, std::uint64_t offset, int rank) {
   MutexLock lock(mutex_);
   for (const Segment& known : segments_)
     if (known.number == segment)

@@ -14,7 +14,7 @@
 namespace c10d { inline namespace v0 { namespace native {
 
 // The registered memory of a group: segments with one equal share per rank, mapped by all ranks.
-class Heap {
+class SymmetricHeap {
  public:
   struct Place {
     std::uint32_t segment = 0;  // from 1 on; the same number on every rank

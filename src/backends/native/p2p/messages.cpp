@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <string>
 #include <utility>
+
+#include "src/backends/common/failures.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
@@ -13,13 +14,12 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::size_t kSpares = 256;
-// The progress thread stays around for so many idle steps: waking it again would cost the caller
-// more than it costs to look.
+// The progress thread polls on for so many idle steps: to wake it again costs the caller more.
 constexpr int kIdleSteps = 64;
 constexpr std::chrono::milliseconds kTurn{1};
 constexpr Deadline::rep kNever = Deadline::max().time_since_epoch().count();
 
-// For as long as the peer may take to copy so much: falling asleep meanwhile costs more.
+// Polls for as long as the peer may take to copy so much: to sleep and be woken costs more.
 WaitPolicy patient(WaitPolicy policy, std::size_t bytes) {
   constexpr std::size_t kBytesPerPoll = 384;
   constexpr std::size_t kMostPolls = 33'000;
@@ -38,23 +38,23 @@ class Counted {
   std::atomic<int>& count_;
 };
 
-template <class T>
-void fill_from(T& message, const Op& op) {
+// Field by field: a copy of a struct that was just written stalls the CPU.
+void fill(Transfer& transfer, const Op& op) {
   if (const auto* send = std::get_if<Send>(&op)) {
-    message.is_send = true;
-    message.peer = send->peer;
-    message.tag = send->tag;
-    message.dtype = send->input.dtype;
-    // Only read; the same struct serves both directions.
-    message.data = static_cast<std::byte*>(const_cast<void*>(send->input.data));
-    message.bytes = send->input.bytes();
+    transfer.is_send = true;
+    transfer.peer = send->peer;
+    transfer.tag = send->tag;
+    transfer.dtype = send->input.dtype;
+    transfer.data = static_cast<std::byte*>(const_cast<void*>(send->input.data));
+    transfer.bytes = send->input.bytes();
   } else {
     const auto& recv = std::get<Recv>(op);
-    message.peer = recv.peer;
-    message.tag = recv.tag;
-    message.dtype = recv.output.dtype;
-    message.data = static_cast<std::byte*>(recv.output.data);
-    message.bytes = recv.output.bytes();
+    transfer.peer = recv.peer;
+    transfer.tag = recv.tag;
+    transfer.dtype = recv.output.dtype;
+    transfer.data = static_cast<std::byte*>(recv.output.data);
+    transfer.bytes = recv.output.bytes();
+    transfer.exact = recv.exact;
   }
 }
 
@@ -64,46 +64,42 @@ const char* phase_of_message(bool is_send) {
 
 }  // namespace
 
-Messages::Messages(std::shared_ptr<Team> team) : team_(std::move(team)) {
+Messages::Messages(std::shared_ptr<Team> team)
+    : team_(std::move(team)),
+      on_done_([this](Transfer& transfer)
+                   C10D_REQUIRES(mutex_) { complete(static_cast<AsyncTransfer&>(transfer)); }),
+      engine_(*team_) {
   spare_.reserve(kSpares);
-  for (int peer = 0; peer < team_->size(); ++peer)
-    peers_.push_back({.out = Sender(*team_, peer),
-                      .in = Receiver(*team_, peer),
-                      .readable = team_->reads(peer)});
 }
 
 Work Messages::launch(const Call& call) {
   try {
     return call.async ? start(call) : run(call);
   } catch (const std::exception& error) {
-    return Work::failed(*team_->control().fail({.code = Code::out_of_resources,
-                                                .message = error.what(),
-                                                .rank = team_->rank(),
-                                                .group = team_->context().group,
-                                                .op = std::string(to_string(kind_of(call.op))),
-                                                .sequence = call.sequence}));
+    return Work::failed(*team_->control().fail(
+        failure_in(team_->context(), call, Code::out_of_resources, error.what(), team_->rank())));
   }
 }
 
 Work Messages::run(const Call& call) {
   Transfer transfer;
-  fill_from(transfer, call.op);
+  fill(transfer, call.op);
   bool done = false;
-  // However this ends, no queue may hold on to the stack.
+  // However this ends, no queue may keep a pointer to the stack.
   const auto leave = [this, &done](Transfer* left) {
     if (done) return;
     MutexLock lock(mutex_);
-    if (!left->done) withdraw(*left);
+    if (!left->done) engine_.withdraw(*left);
   };
   const std::unique_ptr<Transfer, decltype(leave)> guard(&transfer, leave);
   {
     MutexLock lock(mutex_);
-    post(transfer);
+    engine_.post(transfer);
     done = transfer.done;
   }
   const WaitResult result = done ? WaitResult::ready : await(transfer, call);
   done = result == WaitResult::ready;
-  if (done) return transfer.is_send ? Work() : Work::received_from(transfer.source);
+  if (done) return transfer.is_send ? Work() : Work::received(transfer.received());
   Control& control = team_->control();
   const auto failure =
       result == WaitResult::broken
@@ -113,7 +109,7 @@ Work Messages::run(const Call& call) {
 }
 
 WaitResult Messages::await(const Transfer& transfer, const Call& call) {
-  // Others are looked at now and then at first, for what they send may be what the peer waits for.
+  // At first other peers get a turn now and then only: the peer may wait for one of them.
   constexpr unsigned kFirstPolls = 1024;
   constexpr unsigned kOthersPeriod = 16;
   const Counted counted(waiting_);
@@ -125,9 +121,9 @@ WaitResult Messages::await(const Transfer& transfer, const Call& call) {
         if (transfer.done) return true;
         ++polls;
         if (transfer.peer == kAnySource || polls > kFirstPolls || polls % kOthersPeriod == 0)
-          progress();
+          engine_.progress();
         else
-          progress(transfer.peer);
+          engine_.progress(transfer.peer);
         return transfer.done;
       });
 }
@@ -137,30 +133,31 @@ Work Messages::start(const Call& call) {
   bool must_step = false;
   {
     MutexLock lock(mutex_);
-    auto spare = take_spare();
-    Transfer& transfer = *spare;
-    fill_from(transfer, call.op);
+    auto owned = take_spare();
+    AsyncTransfer& transfer = *owned;
+    fill(transfer, call.op);
     try {
-      post(transfer);
+      engine_.post(transfer);
       if (transfer.done) {
-        if (!transfer.is_send) work = Work::received_from(transfer.source);
-        keep_spare(std::move(spare));
+        if (!transfer.is_send) work = Work::received(transfer.received());
+        keep_spare(std::move(owned));
         return work;
       }
-      transfer.async.emplace(call);
+      transfer.call.emplace(call);
+      transfer.on_done = &on_done_;
       if (!drive_)
         drive_ = std::make_shared<const std::function<bool()>>([weak = weak_from_this()] {
           const auto self = weak.lock();
           return self && self->drive();
         });
-      transfer.place = async_.size();
-      async_.push_back(std::move(spare));
+      transfer.place = pending_.size();
+      pending_.push_back(std::move(owned));
     } catch (...) {
-      withdraw(transfer);
+      engine_.withdraw(transfer);
       throw;
     }
-    work = transfer.async->source.work();
-    transfer.async->source.set_progress(drive_);
+    work = transfer.call->source.work();
+    transfer.call->source.set_progress(drive_);
     const Deadline::rep deadline = call.deadline.time_since_epoch().count();
     if (deadline < earliest_.load(std::memory_order_relaxed))
       earliest_.store(deadline, std::memory_order_relaxed);
@@ -173,7 +170,6 @@ Work Messages::start(const Call& call) {
   return work;
 }
 
-// In wait() of an async op, whichever: some progress, or a turn without.
 bool Messages::drive() {
   const Counted counted(waiting_);
   constexpr std::size_t kUsualBytes = std::size_t{1} << 20;
@@ -184,7 +180,7 @@ bool Messages::drive() {
                                          MutexLock lock(mutex_);
                                          const bool moved = progress_async();
                                          expire(now);
-                                         return moved || async_.empty();
+                                         return moved || pending_.empty();
                                        });
   if (result == WaitResult::ready) return true;
   MutexLock lock(mutex_);
@@ -193,7 +189,6 @@ bool Messages::drive() {
   return true;
 }
 
-// In the progress thread, as long as an async op is pending and a little longer.
 Poll Messages::step() {
   const auto now = steady_clock::now();
   if (waiting_.load() != 0 &&
@@ -201,13 +196,13 @@ Poll Messages::step() {
     return Poll::idle;
   MutexLock lock(mutex_);
   bool moved = false;
-  if (!async_.empty()) {
+  if (!pending_.empty()) {
     idle_steps_ = 0;
     moved = progress_async();
     expire(now);
     fail_if_broken();
   }
-  if (!async_.empty()) return moved ? Poll::busy : Poll::idle;
+  if (!pending_.empty()) return moved ? Poll::busy : Poll::idle;
   if (!draining_ && ++idle_steps_ < kIdleSteps) return Poll::idle;
   stepping_ = false;
   return Poll::done;
@@ -215,12 +210,10 @@ Poll Messages::step() {
 
 bool Messages::progress_async() {
   try {
-    return progress();
+    return engine_.progress();
   } catch (const std::exception& error) {
-    team_->control().fail({.code = Code::out_of_resources,
-                           .message = error.what(),
-                           .rank = team_->rank(),
-                           .group = team_->context().group});
+    team_->control().fail(
+        failure_in(team_->context(), Code::out_of_resources, error.what(), team_->rank()));
     return true;
   }
 }
@@ -228,8 +221,8 @@ bool Messages::progress_async() {
 void Messages::expire(Deadline now) {
   if (now.time_since_epoch().count() < earliest_.load(std::memory_order_relaxed)) return;
   Deadline::rep earliest = kNever;
-  for (const auto& transfer : async_) {
-    const Call& call = transfer->async->owned.call();
+  for (const auto& transfer : pending_) {
+    const Call& call = transfer->call->owned.call();
     earliest = std::min(earliest, call.deadline.time_since_epoch().count());
     if (call.deadline > now) continue;
     Control& control = team_->control();
@@ -240,76 +233,59 @@ void Messages::expire(Deadline now) {
   earliest_.store(earliest, std::memory_order_relaxed);
 }
 
-void Messages::finish(Transfer& transfer) {
-  transfer.done = true;
-  if (!transfer.async) return;
+void Messages::complete(AsyncTransfer& transfer) {
   auto owned = release(transfer);
-  owned->async->source.complete(owned->source);
-  if (async_.empty()) drained_.notify_all();
+  owned->call->source.complete(owned->is_send ? Received{} : owned->received());
+  if (pending_.empty()) drained_.notify_all();
   keep_spare(std::move(owned));
 }
 
-// From every queue. The group is broken: nobody gets half a message and goes on.
-void Messages::withdraw(Transfer& transfer) {
-  posted_.remove(transfer);
-  for (Peer& peer : peers_) {
-    std::erase(peer.queued, &transfer);
-    std::erase(peer.offered, &transfer);
-    std::erase(peer.streaming, &transfer);
-    std::erase(peer.reading, &transfer);
-    std::erase(peer.receiving, &transfer);
-  }
-  if (shared_ == &transfer) {
-    taker_->withdraw(team_->control());
-    taker_.reset();
-    shared_ = nullptr;
-  }
-  // Who reads what is written into its memory next must see that.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-}
-
-std::unique_ptr<Messages::Transfer> Messages::take_spare() {
-  if (spare_.empty()) return std::make_unique<Transfer>();
+std::unique_ptr<Messages::AsyncTransfer> Messages::take_spare() {
+  if (spare_.empty()) return std::make_unique<AsyncTransfer>();
   auto transfer = std::move(spare_.back());
   spare_.pop_back();
   return transfer;
 }
 
-std::unique_ptr<Messages::Transfer> Messages::release(Transfer& transfer) {
-  auto owned = std::move(async_[transfer.place]);
-  if (async_.back()) {
-    async_.back()->place = transfer.place;
-    async_[transfer.place] = std::move(async_.back());
+std::unique_ptr<Messages::AsyncTransfer> Messages::release(AsyncTransfer& transfer) {
+  auto owned = std::move(pending_[transfer.place]);
+  if (pending_.back()) {
+    pending_.back()->place = transfer.place;
+    pending_[transfer.place] = std::move(pending_.back());
   }
-  async_.pop_back();
+  pending_.pop_back();
   return owned;
 }
 
-void Messages::keep_spare(std::unique_ptr<Transfer> transfer) {
+void Messages::keep_spare(std::unique_ptr<AsyncTransfer> transfer) {
   if (spare_.size() == kSpares) return;
-  transfer->async.reset();
-  transfer->before = transfer->after = nullptr;
-  static_cast<Message&>(*transfer) = {};
+  transfer->call.reset();
+  static_cast<Transfer&>(*transfer) = {};
   spare_.push_back(std::move(transfer));
 }
 
 void Messages::fail_if_broken() {
   if (!team_->control().broken()) return;
   const auto failure = team_->control().failure();
-  while (!async_.empty()) {
-    const auto transfer = release(*async_.back());
-    withdraw(*transfer);
-    transfer->async->source.fail(*failure);
+  while (!pending_.empty()) {
+    const auto transfer = release(*pending_.back());
+    engine_.withdraw(*transfer);
+    transfer->call->source.fail(*failure);
   }
   earliest_.store(kNever, std::memory_order_relaxed);
   drained_.notify_all();
 }
 
+void Messages::warn_of_unreceived() {
+  MutexLock lock(mutex_);
+  engine_.warn_of_unreceived();
+}
+
 bool Messages::drain(Deadline deadline) {
   MutexLock lock(mutex_);
   draining_ = true;
-  while (!async_.empty())
-    if (drained_.wait_until(mutex_, deadline) == std::cv_status::timeout) return async_.empty();
+  while (!pending_.empty())
+    if (drained_.wait_until(mutex_, deadline) == std::cv_status::timeout) return pending_.empty();
   return true;
 }
 

@@ -7,13 +7,13 @@
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
-// Short of this, two copies cost less than asking for one.
+// Up to this length two copies cost less than an offer and its answer.
 constexpr std::size_t kLongestWhole = std::size_t{32} << 10;
-// Longer frames, many in a row, are slower if their lines are fetched before.
+// Many longer frames in a row are slower if their lines are prefetched.
 constexpr std::size_t kMostAhead = std::size_t{8} << 10;
 constexpr std::size_t kFlagBytes = sizeof(std::uint64_t);
 
-// What a frame takes of the ring.
+// The bytes of the ring that a frame takes.
 constexpr std::size_t footprint(std::size_t bytes) {
   constexpr std::size_t kLine = RingPlace::line();
   return (sizeof(Frame) + bytes + kLine - 1) / kLine * kLine;
@@ -65,8 +65,9 @@ void Sender::put(const Frame& frame, const void* data) noexcept {
     if (frame.length != 0) place.write(position + sizeof frame, data, frame.length);
     next = position + footprint(frame.length);
   });
-  // The receiver has the lines of the next frame, if it is as long, and the one behind it, which is
-  // cleared: they come back meanwhile. The first is here already, and the receiver may look at it.
+  // The receiver's cache has the lines of the next frame, if that is as long, and the line behind
+  // it, which is cleared. Fetch them back meanwhile, except the first: it is here already, and the
+  // receiver may poll it.
   const std::size_t ahead = footprint(frame.length);
   if (ahead > RingPlace::line() && ahead <= kMostAhead && ring_.has_room(ahead))
     place.fetch_ahead(next + RingPlace::line(), ahead);

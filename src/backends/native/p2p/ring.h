@@ -13,12 +13,12 @@ namespace c10d { inline namespace v0 { namespace native {
 enum class FrameKind : std::uint32_t {
   none,   // nothing here yet
   whole,  // a message with all its data
-  offer,  // a message too long for that: the data is where it lies, until it is answered
+  offer,  // a message too long for that: the address of its data, which stays until the answer
   piece   // some data of a message whose offer was answered with Answer::stream
 };
 
-// What precedes data in a ring. Frames start at cache lines: a short message is one line, and the
-// frame itself is the flag that says that it is there.
+// Precedes data in a ring. Frames start at cache lines. A short message is one line, and its frame
+// is also the flag that says that it has arrived.
 struct Frame {
   FrameKind kind;  // with the tag, the word that is stored last
   std::uint32_t tag;
@@ -29,10 +29,10 @@ struct Frame {
 };
 static_assert(sizeof(Frame) == 32);
 
-// How a receiver answers an offer, once it has a recv for it.
+// A receiver's answer to an offer, once it has a recv for it.
 struct Answer {
   std::uint32_t id = 0;
-  bool stream = false;  // true: send it in pieces; false: it has been read where it lies
+  bool stream = false;  // true: send it in pieces; false: the receiver has read all of it
 };
 
 // The ring from one rank to another, as either of them sees it: `doorbell` is the mailbox of the
@@ -55,10 +55,10 @@ class RingPlace {
     return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at(position)));
   }
   std::byte* at(std::uint64_t position) const noexcept { return ring_ + (position & (size_ - 1)); }
-  // Data lies in the ring from `position` on, and goes on at its start.
+  // Data lies in the ring from `position` on, and continues at its start.
   void write(std::uint64_t position, const void* from, std::size_t bytes) const noexcept;
   void read(std::uint64_t position, void* to, std::size_t bytes) const noexcept;
-  // Nobody must be about to read what lies there.
+  // Only where no peer is about to read.
   void fetch_ahead(std::uint64_t position, std::size_t bytes) const noexcept;
 
  private:
@@ -92,9 +92,9 @@ class Receiver {
   Receiver(Team& team, int peer) : ring_(RingPlace(team, peer, team.rank())) {}
   // The frame at the front, if there is one.
   bool peek(Frame& frame) const noexcept;
-  // Its data, then the frame is gone.
+  // Copies its data to `to` and removes the frame.
   void take(const Frame& frame, void* to) noexcept;
-  // Nobody wants its data.
+  // Removes the frame with its data.
   void drop(const Frame& frame) noexcept;
   // At most kOffers are open at a time, so there is always room.
   void answer(Answer answer) noexcept;

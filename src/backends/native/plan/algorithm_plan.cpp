@@ -3,9 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
+
+#include "src/base/hash.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
@@ -24,7 +25,7 @@ constexpr Stores kStreaming{StorePolicy::streaming, StorePolicy::streaming};
 constexpr std::size_t kStaged = 2 * 3 * std::size(kChunks);
 
 constexpr auto all_choices() {
-  std::array<Choice, kStaged + 2 * 2> all{};
+  std::array<AlgorithmChoice, kStaged + 2 * 2> all{};
   std::size_t next = 0;
   for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot})
     for (const Stores& stores : {kTemporal, kMixed, kStreaming})
@@ -43,17 +44,17 @@ std::string_view name_of(Algorithm algorithm) {
 }
 
 // "two_shot", "two_shot/streaming" and "two_shot/streaming/32768" all name that choice.
-bool is_named(const Choice& choice, std::string_view text) {
+bool is_named(const AlgorithmChoice& choice, std::string_view text) {
   const std::string full = name_of(choice);
   return full.starts_with(text) && (full.size() == text.size() || full[text.size()] == '/');
 }
 
 }  // namespace
 
-std::span<const Choice> choices() noexcept { return kChoices; }
+std::span<const AlgorithmChoice> choices() noexcept { return kChoices; }
 OpKind planned_op(std::size_t index) noexcept { return kPlannedKinds[index]; }
 
-std::string name_of(const Choice& choice) {
+std::string name_of(const AlgorithmChoice& choice) {
   const char* const store = choice.store == StorePolicy::streaming     ? "streaming"
                             : choice.results == StorePolicy::streaming ? "mixed"
                                                                        : "temporal";
@@ -62,26 +63,27 @@ std::string name_of(const Choice& choice) {
   return name;
 }
 
-bool applies(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept {
+bool applies(const AlgorithmChoice& choice, const PlanKey& key, const HostProfile& host) noexcept {
   switch (choice.algorithm) {
     case Algorithm::one_shot:
       return true;
     case Algorithm::two_shot:
       return key.op == OpKind::all_reduce || key.op == OpKind::reduce;
     case Algorithm::pull:
-      return key.registered || machine.cma;
+      return key.registered || host.cma;
     case Algorithm::push:
       return key.registered && key.op != OpKind::reduce_scatter;
   }
   return false;
 }
 
-std::size_t Prices::place(std::size_t op, bool half, bool registered, std::size_t choice) noexcept {
+std::size_t CostModel::place(std::size_t op, bool half, bool registered,
+                             std::size_t choice) noexcept {
   return ((op * 2 + (half ? 1 : 0)) * 2 + (registered ? 1 : 0)) * kChoices.size() + choice;
 }
 
-Prices::Prices(const Machine& machine, std::vector<Curve> curves)
-    : machine_(machine), curves_(std::move(curves)) {
+CostModel::CostModel(const HostProfile& host, std::vector<Curve> curves)
+    : host_(host), curves_(std::move(curves)) {
   if (curves_.empty()) return;
   index_.resize(kPlannedOps * 4 * kChoices.size());
   for (std::size_t i = 0; i < curves_.size(); ++i) {
@@ -91,21 +93,21 @@ Prices::Prices(const Machine& machine, std::vector<Curve> curves)
   }
 }
 
-const Curve* Prices::curve(std::size_t choice, const PlanKey& key) const noexcept {
+const Curve* CostModel::curve(std::size_t choice, const PlanKey& key) const noexcept {
   if (index_.empty()) return nullptr;
   const std::uint32_t found =
       index_[place(planned_index(key.op), key.half, key.registered, choice)];
   return found == 0 ? nullptr : &curves_[found - 1];
 }
 
-bool Prices::is_measured(std::size_t choice, const PlanKey& key) const noexcept {
+bool CostModel::is_measured(std::size_t choice, const PlanKey& key) const noexcept {
   return curve(choice, key) != nullptr;
 }
 
-double Prices::us(std::size_t choice, const PlanKey& key) const noexcept {
-  if (!applies(kChoices[choice], key, machine_)) return std::numeric_limits<double>::infinity();
+double CostModel::us(std::size_t choice, const PlanKey& key) const noexcept {
+  if (!applies(kChoices[choice], key, host_)) return std::numeric_limits<double>::infinity();
   const Curve* const measured = curve(choice, key);
-  if (measured == nullptr) return modelled_us(kChoices[choice], key, machine_);
+  if (measured == nullptr) return modelled_us(kChoices[choice], key, host_);
   const std::vector<double>& x = measured->bytes;
   const std::vector<double>& y = measured->us;
   const auto bytes = static_cast<double>(std::max<std::uint64_t>(key.bytes, 1));
@@ -117,12 +119,12 @@ double Prices::us(std::size_t choice, const PlanKey& key) const noexcept {
   return y[above - 1] * std::pow(y[above] / y[above - 1], part);
 }
 
-Plan::Plan(const Prices& prices, std::string_view forced, std::vector<std::string>& warnings) {
+Plan::Plan(const CostModel& costs, std::string_view forced, std::vector<std::string>& warnings) {
   const auto winner = [&](const PlanKey& key) {
     std::size_t best = 0;
-    double least = prices.us(0, key);
+    double least = costs.us(0, key);
     for (std::size_t i = 1; i < kChoices.size(); ++i)
-      if (const double us = prices.us(i, key); us < least) {
+      if (const double us = costs.us(i, key); us < least) {
         best = i;
         least = us;
       }
@@ -148,10 +150,10 @@ Plan::Plan(const Prices& prices, std::string_view forced, std::vector<std::strin
     for (std::size_t op = 0; op < kPlannedOps; ++op) {
       if (!op_name.empty() && op_name != to_string(kPlannedKinds[op])) continue;
       for (const bool registered : {false, true})
-        for (std::size_t i = kChoices.size(); i-- > 0;) {  // the first that is meant wins
+        for (std::size_t i = kChoices.size(); i-- > 0;) {  // the first match wins
           if (!is_named(kChoices[i], name)) continue;
           known = true;
-          if (!applies(kChoices[i], {kPlannedKinds[op], 0, false, registered}, prices.machine()))
+          if (!applies(kChoices[i], {kPlannedKinds[op], 0, false, registered}, costs.host()))
             continue;
           for (auto& by_class : winners_[op])
             by_class[registered].fill(static_cast<std::uint8_t>(i));
@@ -159,8 +161,8 @@ Plan::Plan(const Prices& prices, std::string_view forced, std::vector<std::strin
     }
     if (!known)
       warnings.push_back(fmt::format(
-          "C10D_NATIVE_PLAN: '{}' is no choice; write [op=]algorithm[/store[/chunk]], as {}", item,
-          native::name_of(kChoices.front())));
+          "C10D_NATIVE_PLAN: '{}' names no algorithm; write [op=]algorithm[/store[/chunk]], as {}",
+          item, native::name_of(kChoices.front())));
   }
   id_ = hash();
 }
@@ -175,11 +177,11 @@ bool Plan::valid() const noexcept {
 }
 
 std::uint64_t Plan::hash() const noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325u;
+  std::uint64_t hash = kFnvStart;
   for (const auto& op : winners_)
     for (const auto& dtype : op)
       for (const Row& row : dtype)
-        for (const std::uint8_t winner : row) hash = (hash ^ winner) * 0x100000001b3u;
+        hash = fnv1a({reinterpret_cast<const char*>(row.data()), row.size()}, hash);
   return hash;
 }
 

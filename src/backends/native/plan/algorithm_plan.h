@@ -6,7 +6,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,19 +14,19 @@
 #include "c10d/collective.h"
 #include "kernels/copy.h"
 
-// Which algorithm, store policy and chunk a call takes. Rank 0 prices every choice at group
-// creation and hands all ranks the winners, so that all take the same one.
+// Which algorithm, store policy and chunk a call takes. When a group is made, rank 0 estimates the
+// time of every choice and publishes the fastest, so that all ranks take the same one.
 namespace c10d { inline namespace v0 { namespace native {
 
 enum class Algorithm : std::uint8_t {
-  one_shot,  // through staging: whoever wants a result computes all of it
+  one_shot,  // through staging: each rank that wants a result computes all of it
   two_shot,  // through staging: every rank reduces a slice, then the slices are collected
   pull,      // reads the other ranks' memory where it lies
   push       // writes into the other ranks' memory
 };
 constexpr bool is_direct(Algorithm algorithm) noexcept { return algorithm >= Algorithm::pull; }
 
-struct Choice {
+struct AlgorithmChoice {
   Algorithm algorithm;
   StorePolicy store;    // of what other ranks will read
   StorePolicy results;  // where read and large: see result_policy()
@@ -35,34 +34,34 @@ struct Choice {
 };
 
 // Results that may stay in a core's cache are written through it.
-inline StorePolicy result_policy(const Choice& choice, std::uint64_t bytes) noexcept {
+inline StorePolicy result_policy(const AlgorithmChoice& choice, std::uint64_t bytes) noexcept {
   return bytes >= (std::uint64_t{1} << 20) ? choice.results : StorePolicy::temporal;
 }
 
-// Whether two ranks that both give and take, and whose results of `bytes` go past the caches, do
+// Whether two ranks that both send and receive, and whose results of `bytes` go past the caches, do
 // all of it in one loop: see run_exchange().
-inline bool exchanges(const Choice& choice, int ranks, std::uint64_t bytes) noexcept {
+inline bool exchanges(const AlgorithmChoice& choice, int ranks, std::uint64_t bytes) noexcept {
   return ranks == 2 && choice.store == StorePolicy::temporal &&
          result_policy(choice, bytes) == StorePolicy::streaming;
 }
 
-// Where some ranks only stage and the others only take, nobody waits for more than a quarter.
-constexpr std::uint32_t one_way_chunk(std::uint32_t chunk, std::uint64_t bytes) noexcept {
+// Where some ranks only stage and the others only read, no rank waits for more than a quarter.
+constexpr std::uint32_t one_way_chunk_bytes(std::uint32_t chunk, std::uint64_t bytes) noexcept {
   constexpr std::uint64_t kLeast = 8192;
   return static_cast<std::uint32_t>(
       std::min<std::uint64_t>(chunk, std::max(kLeast, (bytes + 3) / 4)));
 }
 
-inline constexpr std::size_t kSlots = 4;  // pieces of one staging half, for pipelining
+inline constexpr std::size_t kSlots = 4;  // slots of one staging half, for pipelining
 static_assert(kSlots >= 3);               // see run_two_shots()
-// Two ranks copy a block together (shared_copy.h) from here on: below, what they must tell each
-// other costs more than a second core saves.
+// Two ranks copy a block together (shared_copy.h) from this size on: below, the flags between them
+// cost more than a second core saves.
 inline constexpr std::size_t kLeastShared = std::size_t{32} << 10;
 inline constexpr std::uint32_t kChunks[] = {32u << 10, 128u << 10, 512u << 10};
-// Everything that a plan can say, cheapest idea first: ties go to the earlier.
-std::span<const Choice> choices() noexcept;
+// Everything that a plan can choose. The earlier one wins a tie.
+std::span<const AlgorithmChoice> choices() noexcept;
 // "one_shot/temporal/32768", "two_shot/mixed/131072" (only results are streamed), "pull/streaming".
-std::string name_of(const Choice& choice);
+std::string name_of(const AlgorithmChoice& choice);
 
 // The rows of a plan: an op and its v variant share one.
 inline constexpr std::size_t kPlannedOps = 8;
@@ -109,7 +108,7 @@ OpKind planned_op(std::size_t index) noexcept;
 struct PlanKey {
   OpKind op = OpKind::all_reduce;
   std::uint64_t bytes = 0;  // one rank's vector, or the n blocks of the larger buffer together
-  bool half = false;        // f16, bf16: conversions cost
+  bool half = false;        // f16, bf16: conversions take time
   bool registered = false;  // all memory that others touch lies in the heap
 };
 inline PlanKey plan_key(OpKind op, DType dtype, std::uint64_t bytes) noexcept {
@@ -117,8 +116,8 @@ inline PlanKey plan_key(OpKind op, DType dtype, std::uint64_t bytes) noexcept {
   return {op, bytes, half, false};
 }
 
-// The group, as far as it changes prices.
-struct Machine {
+// The host and the group, as far as they change the time of a choice.
+struct HostProfile {
   int ranks = 2;
   int cpus = 2;                 // that any of the ranks may run on
   bool oversubscribed = false;  // more ranks than CPUs
@@ -134,13 +133,14 @@ struct Machine {
 inline constexpr double kFarNs = 200;  // round trip
 
 // Whether the choice is an algorithm of the op that works with such memory.
-bool applies(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept;
+bool applies(const AlgorithmChoice& choice, const PlanKey& key, const HostProfile& host) noexcept;
 // Microseconds by the built-in model: hops, and bytes at the pace of the cache that they fit into.
-double modelled_us(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept;
+double modelled_us(const AlgorithmChoice& choice, const PlanKey& key,
+                   const HostProfile& host) noexcept;
 // What no algorithm can beat: the bytes that must be read and written, and one hop.
-double bound_us(const PlanKey& key, const Machine& machine) noexcept;
+double bound_us(const PlanKey& key, const HostProfile& host) noexcept;
 
-// Measured prices of one choice for one op.
+// Measured times of one choice for one op.
 struct Curve {
   std::size_t choice = 0;  // in choices()
   std::size_t op = 0;      // planned_index
@@ -149,18 +149,18 @@ struct Curve {
   std::vector<double> bytes, us;  // rising
 };
 
-// Prices: measured where there are curves, else modelled.
-class Prices {
+// The time of every choice: measured where there are curves, else modelled.
+class CostModel {
  public:
-  explicit Prices(const Machine& machine, std::vector<Curve> curves = {});
-  const Machine& machine() const noexcept { return machine_; }
+  explicit CostModel(const HostProfile& host, std::vector<Curve> curves = {});
+  const HostProfile& host() const noexcept { return host_; }
   double us(std::size_t choice, const PlanKey& key) const noexcept;
   bool is_measured(std::size_t choice, const PlanKey& key) const noexcept;
 
  private:
   const Curve* curve(std::size_t choice, const PlanKey& key) const noexcept;
   static std::size_t place(std::size_t op, bool half, bool registered, std::size_t choice) noexcept;
-  Machine machine_;
+  HostProfile host_;
   std::vector<Curve> curves_;
   std::vector<std::uint32_t> index_;  // by place(): 1 + which curve, or 0; empty without curves
 };
@@ -170,10 +170,11 @@ class Plan {
  public:
   Plan() = default;
   // `forced` is C10D_NATIVE_PLAN: "two_shot/streaming/32768", or with "op=" before it, by commas.
-  // What does not apply to an op, or is no choice, is left out and, in `warnings`, named.
-  Plan(const Prices& prices, std::string_view forced, std::vector<std::string>& warnings);
+  // An item that does not apply to an op is ignored there; one that names no choice goes to
+  // `warnings`.
+  Plan(const CostModel& costs, std::string_view forced, std::vector<std::string>& warnings);
 
-  const Choice& find(const PlanKey& key) const noexcept {
+  const AlgorithmChoice& find(const PlanKey& key) const noexcept {
     return choices()[winners_[planned_index(key.op)][key.half ? 1 : 0][key.registered ? 1 : 0]
                              [cell_of(key.bytes)]];
   }

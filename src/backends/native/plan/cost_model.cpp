@@ -3,17 +3,17 @@
 
 #include "src/backends/native/plan/algorithm_plan.h"
 
-// The built-in prices: what is known of machines before one was measured. They order choices; their
-// absolute values matter little.
+// The built-in model: estimated times for hosts that were not measured. They rank the choices;
+// their absolute values matter little.
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
 constexpr double kMiB = 1 << 20;
 constexpr double kBeyondCaches = 16 * kMiB;
 // One core's copy in bytes per us, by where source and target fit.
-double copy_pace(double footprint, StorePolicy results, const Machine& machine) noexcept {
+double copy_pace(double footprint, StorePolicy results, const HostProfile& host) noexcept {
   if (footprint <= 1.5 * kMiB) return 40e3;
-  const double pace = kMiB / machine.copy_us[static_cast<std::size_t>(results)];
+  const double pace = kMiB / host.copy_us[static_cast<std::size_t>(results)];
   if (footprint <= kBeyondCaches) return pace;
   return pace * (results == StorePolicy::temporal ? 0.5 : 0.65);
 }
@@ -26,9 +26,10 @@ bool moves_both_ways(OpKind op) noexcept {
 }
 // Through staging, in or out. Ranks that write and read by turns do so faster than the block went
 // that was measured from one to the other.
-double stage_pace(const Choice& choice, const Machine& machine, bool by_turns = true) noexcept {
+double stage_pace(const AlgorithmChoice& choice, const HostProfile& host,
+                  bool by_turns = true) noexcept {
   const double faster = by_turns ? 1.4 : 1;
-  return faster * 2 * kMiB / machine.stage_us[static_cast<std::size_t>(choice.store)];
+  return faster * 2 * kMiB / host.stage_us[static_cast<std::size_t>(choice.store)];
 }
 // Slices that the kernel reads out of the memory of their rank right after are better left in its
 // cache.
@@ -37,10 +38,10 @@ constexpr double kStreamedThenRead = 0.7;
 constexpr double kCmaCall = 2.2;
 constexpr double kYield = 1.5;
 // Results that every rank writes, where ranks share caches that have no room for them all.
-constexpr double kStreamedInACrowd = 0.8;
+constexpr double kStreamedOversubscribed = 0.8;
 
-double hop_of(const Machine& machine) noexcept {
-  return machine.oversubscribed ? kYield * machine.ranks : machine.hop_us;
+double hop_of(const HostProfile& host) noexcept {
+  return host.oversubscribed ? kYield * host.ranks : host.hop_us;
 }
 
 // Bytes that come from another core's cache because one rank writes them for others, and because it
@@ -51,12 +52,12 @@ struct Traffic {
 
 // A root writes results to its cache while lines of the others are on their way to it. What it
 // streams, and what the cache passes on to memory, takes its own time.
-bool hides_results(const Choice& choice, const PlanKey& key) noexcept {
+bool hides_results(const AlgorithmChoice& choice, const PlanKey& key) noexcept {
   return key.op == OpKind::reduce && choice.results == StorePolicy::temporal &&
          2 * static_cast<double>(key.bytes) <= kBeyondCaches;
 }
 
-Traffic staged_traffic(const Choice& choice, const PlanKey& key, double n) noexcept {
+Traffic staged_traffic(const AlgorithmChoice& choice, const PlanKey& key, double n) noexcept {
   const auto s = static_cast<double>(key.bytes);
   const double others = s * (n - 1) / n;
   switch (planned_index(key.op)) {
@@ -78,67 +79,71 @@ Traffic staged_traffic(const Choice& choice, const PlanKey& key, double n) noexc
   }
 }
 
-bool exchanges_blocks(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept {
+bool exchanges_blocks(const AlgorithmChoice& choice, const PlanKey& key,
+                      const HostProfile& host) noexcept {
   return choice.algorithm == Algorithm::one_shot && moves_both_ways(key.op) &&
-         exchanges(choice, machine.ranks, key.bytes / 2);
+         exchanges(choice, host.ranks, key.bytes / 2);
 }
 
 // Beyond the caches memory is what ranks wait for, and the peer's lines come meanwhile.
-double exchanged_us(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept {
+double exchanged_us(const AlgorithmChoice& choice, const PlanKey& key,
+                    const HostProfile& host) noexcept {
   const auto s = static_cast<double>(key.bytes);
   const double read = key.op == OpKind::all_to_all ? s : s / 2;
-  const double own = (read + s) / 2 / copy_pace(2 * s, choice.results, machine);
-  const double across = s / stage_pace(choice, machine);
+  const double own = (read + s) / 2 / copy_pace(2 * s, choice.results, host);
+  const double across = s / stage_pace(choice, host);
   const double steps = s / choice.chunk;
   const double waited = 2 * s > kBeyondCaches ? 0.1 : 0.45;
-  return hop_of(machine) * (1 + 0.1 * steps) + std::max(across, own + waited * across);
+  return hop_of(host) * (1 + 0.1 * steps) + std::max(across, own + waited * across);
 }
 
-double staged_us(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept {
-  if (exchanges_blocks(choice, key, machine)) return exchanged_us(choice, key, machine);
-  const double n = machine.ranks;
+double staged_us(const AlgorithmChoice& choice, const PlanKey& key,
+                 const HostProfile& host) noexcept {
+  if (exchanges_blocks(choice, key, host)) return exchanged_us(choice, key, host);
+  const double n = host.ranks;
   const Traffic traffic = staged_traffic(choice, key, n);
-  const double hop = hop_of(machine);
+  const double hop = hop_of(host);
   const bool two = choice.algorithm == Algorithm::two_shot;
   const double largest = std::max(two ? static_cast<double>(key.bytes) : traffic.in, 1.0);
   const bool one_sided = key.op == OpKind::broadcast || key.op == OpKind::gather ||
                          key.op == OpKind::scatter || key.op == OpKind::reduce;
-  const bool one_way = one_sided && !two && !machine.oversubscribed;
-  const std::uint32_t piece =
-      one_way ? one_way_chunk(choice.chunk, static_cast<std::uint64_t>(largest)) : choice.chunk;
-  const double chunk = std::min<double>(piece, largest);
+  const bool one_way = one_sided && !two && !host.oversubscribed;
+  const std::uint32_t planned =
+      one_way ? one_way_chunk_bytes(choice.chunk, static_cast<std::uint64_t>(largest))
+              : choice.chunk;
+  const double chunk = std::min<double>(planned, largest);
   const double steps =
       std::max(1.0, largest / std::min(chunk, choice.chunk > (128u << 10) &&
                                                       largest > static_cast<double>(512u << 10)
                                                   ? static_cast<double>(128u << 10)
                                                   : chunk));
   // See place_of().
-  const bool writes_own_lines = machine.ranks == 2 && !one_sided && !two &&
+  const bool writes_own_lines = host.ranks == 2 && !one_sided && !two &&
                                 choice.store == StorePolicy::temporal &&
                                 traffic.in <= static_cast<double>(kSlots * choice.chunk);
   // Slices of a reduce between two ranks go one way as well.
   const bool one_direction =
-      is_rooted_move(key.op) || (key.op == OpKind::reduce && two && machine.ranks == 2);
-  const double pace = stage_pace(choice, machine, !one_direction);
-  const double in = writes_own_lines ? traffic.in / copy_pace(0, StorePolicy::temporal, machine)
-                                     : traffic.in / pace;
+      is_rooted_move(key.op) || (key.op == OpKind::reduce && two && host.ranks == 2);
+  const double pace = stage_pace(choice, host, !one_direction);
+  const double in =
+      writes_own_lines ? traffic.in / copy_pace(0, StorePolicy::temporal, host) : traffic.in / pace;
   const double out = traffic.out / pace;
-  // With one step nobody's copying in hides another's copying out.
+  // With one step no rank's copying in overlaps with another's copying out.
   const double together =
       one_sided && !two ? std::max(in, out) + std::min(in, out) / steps : in + out;
   const double flags = hop * (1 + (steps - 1) * 0.7 * (two ? 2 : 1) + (two ? 2 : 0));
   const double streamed = choice.store == StorePolicy::streaming ? 0.15 * steps : 0;
-  // Who works in blocks decides by the size of one.
+  // Ops that work in blocks decide by the size of one block.
   const bool whole =
       key.op == OpKind::all_reduce || key.op == OpKind::reduce || key.op == OpKind::broadcast;
-  const auto blocks = static_cast<std::uint64_t>(whole ? 1 : machine.ranks);
+  const auto blocks = static_cast<std::uint64_t>(whole ? 1 : host.ranks);
   const StorePolicy results = result_policy(choice, key.bytes / blocks);
-  const bool relieves = machine.oversubscribed && two && key.op == OpKind::all_reduce &&
+  const bool relieves = host.oversubscribed && two && key.op == OpKind::all_reduce &&
                         results == StorePolicy::streaming;
-  const double own = traffic.own / copy_pace(2 * static_cast<double>(key.bytes), results, machine) *
-                     (relieves ? kStreamedInACrowd : 1);
+  const double own = traffic.own / copy_pace(2 * static_cast<double>(key.bytes), results, host) *
+                     (relieves ? kStreamedOversubscribed : 1);
   // All ranks share the cores.
-  return flags + streamed + (together + own) * (machine.oversubscribed ? n / 2 : 1);
+  return flags + streamed + (together + own) * (host.oversubscribed ? n / 2 : 1);
 }
 
 // Bytes that the busiest rank moves between ranks, and within itself.
@@ -146,7 +151,7 @@ struct Moves {
   double across = 0, own = 0;
 };
 
-Moves direct_moves(const Choice& choice, const PlanKey& key, double n) noexcept {
+Moves direct_moves(const AlgorithmChoice& choice, const PlanKey& key, double n) noexcept {
   const auto s = static_cast<double>(key.bytes);
   const bool pushes = choice.algorithm == Algorithm::push;
   switch (planned_index(key.op)) {
@@ -167,13 +172,12 @@ Moves direct_moves(const Choice& choice, const PlanKey& key, double n) noexcept 
   }
 }
 
-// How much of the work of a pull is left to the busiest rank where the giver of a block helps, see
+// How much of the work of a pull is left to the busiest rank where the sender of a block helps, see
 // shared_copy.h: a root is helped by one rank at a time, and helps as one of all.
-double unshared_part(const PlanKey& key, const Machine& machine) noexcept {
-  const double n = machine.ranks;
+double unshared_part(const PlanKey& key, const HostProfile& host) noexcept {
+  const double n = host.ranks;
   const double block = static_cast<double>(key.bytes) / (key.op == OpKind::broadcast ? 1 : n);
-  if (machine.oversubscribed || !is_rooted_move(key.op) ||
-      block < static_cast<double>(kLeastShared))
+  if (host.oversubscribed || !is_rooted_move(key.op) || block < static_cast<double>(kLeastShared))
     return 1;
   return key.op == OpKind::gather ? 0.5 : (n - 1) / n;
 }
@@ -181,8 +185,9 @@ double unshared_part(const PlanKey& key, const Machine& machine) noexcept {
 // Lines that their rank copies for itself, too, are on their way twice.
 double read_twice(const PlanKey& key) noexcept { return key.op == OpKind::all_gather ? 0.75 : 1; }
 
-double direct_us(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept {
-  const double n = machine.ranks;
+double direct_us(const AlgorithmChoice& choice, const PlanKey& key,
+                 const HostProfile& host) noexcept {
+  const double n = host.ranks;
   const auto s = static_cast<double>(key.bytes);
   const bool pulls = choice.algorithm == Algorithm::pull;
   const bool streams = choice.store == StorePolicy::streaming;
@@ -190,38 +195,39 @@ double direct_us(const Choice& choice, const PlanKey& key, const Machine& machin
   const Moves moves = direct_moves(choice, key, n);
   const bool left = !key.registered && is_reduction(key.op);
   const double memory =
-      copy_pace(2 * s, choice.results, machine) * (streams && left ? kStreamedThenRead : 1);
+      copy_pace(2 * s, choice.results, host) * (streams && left ? kStreamedThenRead : 1);
   // One rank alone reads what is spread over the caches of others more slowly than ranks that share
   // the work.
   const bool one_sided = key.op == OpKind::broadcast || key.op == OpKind::reduce;
-  const double mapped = stage_pace(choice, machine) * (one_sided ? 0.3 : pulls ? 0.6 : 0.8);
-  const double kernel = kMiB / machine.cma_us;
+  const double mapped = stage_pace(choice, host) * (one_sided ? 0.3 : pulls ? 0.6 : 0.8);
+  const double kernel = kMiB / host.cma_us;
   const double across = key.registered ? mapped : kernel * read_twice(key);
   // What came through the kernel is read once more.
   const double again = !key.registered && is_reduction(key.op) ? moves.across : 0;
   const double calls = key.registered ? 0 : kCmaCall * (n - 1) * (pulls_results ? 2 : 1);
-  const double part = key.registered ? 1 : unshared_part(key, machine);
+  const double part = key.registered ? 1 : unshared_part(key, host);
   // Ranks that fetch at once wait for memory, to which the kernel writes through the caches.
   const double written = key.registered || !moves_both_ways(key.op)
                              ? memory
-                             : copy_pace(2 * s, StorePolicy::temporal, machine);
+                             : copy_pace(2 * s, StorePolicy::temporal, host);
   const double us =
       part * (calls + moves.across / std::min(across, written) + (moves.own + again) / memory);
-  return hop_of(machine) * (pulls_results ? 3 : 2) + us * (machine.oversubscribed ? n / 2 : 1) +
+  return hop_of(host) * (pulls_results ? 3 : 2) + us * (host.oversubscribed ? n / 2 : 1) +
          (streams ? 0.15 : 0);
 }
 
 }  // namespace
 
-double modelled_us(const Choice& choice, const PlanKey& key, const Machine& machine) noexcept {
-  const double us = is_direct(choice.algorithm) ? direct_us(choice, key, machine)
-                                                : staged_us(choice, key, machine);
+double modelled_us(const AlgorithmChoice& choice, const PlanKey& key,
+                   const HostProfile& host) noexcept {
+  const double us =
+      is_direct(choice.algorithm) ? direct_us(choice, key, host) : staged_us(choice, key, host);
   const bool converts = key.half && is_reduction(key.op);
   return converts ? us + static_cast<double>(key.bytes) / 40e3 : us;
 }
 
-double bound_us(const PlanKey& key, const Machine& machine) noexcept {
-  const double n = machine.ranks;
+double bound_us(const PlanKey& key, const HostProfile& host) noexcept {
+  const double n = host.ranks;
   const auto s = static_cast<double>(key.bytes);
   // One copied byte is one read and one written.
   double copied = s;
@@ -229,9 +235,9 @@ double bound_us(const PlanKey& key, const Machine& machine) noexcept {
     copied = s * (1 + 1 / n) / 2;
   if (key.op == OpKind::gather || key.op == OpKind::scatter) copied = s / n;
   if (key.op == OpKind::broadcast) copied = s * (n - 1) / n;
-  const double pace = std::max(copy_pace(2 * s, StorePolicy::temporal, machine),
-                               copy_pace(2 * s, StorePolicy::streaming, machine));
-  return hop_of(machine) + copied / pace * (machine.oversubscribed ? n / 2 : 1);
+  const double pace = std::max(copy_pace(2 * s, StorePolicy::temporal, host),
+                               copy_pace(2 * s, StorePolicy::streaming, host));
+  return hop_of(host) + copied / pace * (host.oversubscribed ? n / 2 : 1);
 }
 
 }}}  // namespace c10d::v0::native

@@ -8,8 +8,8 @@
 
 namespace c10d { inline namespace v0 { namespace native {
 
-// Round trips of a flag between every two ranks, in nanoseconds: size x size, symmetric, zero with
-// oneself. Empty: not measured.
+// Round trips of a flag between every two ranks, in nanoseconds: size x size, symmetric, with zeros
+// on the diagonal. Empty: not measured.
 struct RoundTrips {
   int size = 0;
   std::vector<std::uint32_t> ns;
@@ -22,14 +22,14 @@ struct RoundTrips {
 // The number of its group for every rank: ranks that are about as near to each other as the nearest
 // two. Without a measurement all are in one.
 std::vector<int> near_groups(const RoundTrips& trips, int size);
-// A longer one tells of ranks that shared a CPU meanwhile, and is not believed.
+// A longer one means that the ranks shared a CPU meanwhile, and is ignored.
 inline constexpr std::uint32_t kBelievedNs = 3000;
-// A letter for every pair of ranks, near or far: "nf f" of ranks 0 and 1, 0 and 2; 1 and 2. Only
-// the word where all are alike. What is not believed or not measured is as `far` says.
+// A letter for every pair of ranks, near or far: "nf f" for ranks 0 and 1, 0 and 2; 1 and 2. One
+// word if all pairs are alike. A pair that was ignored or not measured counts as `far` says.
 std::string distances(const RoundTrips& trips, bool far);
 
-// "rtt 0.10-0.42 us, 2 groups" of what is believed; else "rtt 0.30 us, assumed" of what is used
-// instead, in microseconds. Empty without a measurement.
+// "rtt 0.10-0.42 us, 2 groups"; "rtt 0.30 us, assumed" with `used_us` if every pair was ignored.
+// Empty without a measurement.
 std::string describe(const RoundTrips& trips, double used_us);
 
 }}}  // namespace c10d::v0::native

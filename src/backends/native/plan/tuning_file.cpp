@@ -5,14 +5,12 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "c10d/env.h"
 #include "c10d/version.h"
+#include "src/base/hash.h"
 #include "src/base/host.h"
 
 namespace c10d { inline namespace v0 { namespace native {
@@ -24,23 +22,9 @@ constexpr int kSchema = 3;
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostPoints = 64;
 
-bool numbers_of(const Json& row, const char* name, std::vector<double>& values) {
-  const auto list = row.find(name);
-  if (list == row.end() || !list->is_array() || list->empty() || list->size() > kMostPoints)
-    return false;
-  for (const Json& value : *list) {
-    if (!value.is_number()) return false;
-    values.push_back(value.get<double>());
-    if (!std::isfinite(values.back()) || values.back() <= 0 || values.back() > 1e15) return false;
-  }
-  return true;
-}
-
-bool flag_of(const Json& row, const char* name, bool& flag) {
-  const auto value = row.find(name);
-  if (value == row.end() || !value->is_boolean()) return false;
-  flag = value->get<bool>();
-  return true;
+bool are_points(const std::vector<double>& values) {
+  return !values.empty() && values.size() <= kMostPoints &&
+         std::ranges::all_of(values, [](double value) { return value > 0 && value <= 1e15; });
 }
 
 std::string text_of(const Json& row, const char* name) {
@@ -48,41 +32,41 @@ std::string text_of(const Json& row, const char* name) {
   return value != row.end() && value->is_string() ? value->get<std::string>() : std::string();
 }
 
-bool read_curve(const Json& row, Curve& curve) {
-  if (!row.is_object()) return false;
-  const std::string op = text_of(row, "op"), choice = text_of(row, "choice");
-  curve.op = 0;
+bool read_curve(const Json& row, Curve& curve) try {
+  const auto op = row.at("op").get<std::string>(), choice = row.at("choice").get<std::string>();
   while (curve.op < kPlannedOps && to_string(planned_op(curve.op)) != op) ++curve.op;
-  curve.choice = 0;
   while (curve.choice < choices().size() && name_of(choices()[curve.choice]) != choice)
     ++curve.choice;
-  return curve.op < kPlannedOps && curve.choice < choices().size() &&
-         flag_of(row, "half", curve.half) && flag_of(row, "registered", curve.registered) &&
-         numbers_of(row, "bytes", curve.bytes) && numbers_of(row, "us", curve.us) &&
-         curve.bytes.size() == curve.us.size() &&
+  row.at("half").get_to(curve.half);
+  row.at("registered").get_to(curve.registered);
+  row.at("bytes").get_to(curve.bytes);
+  row.at("us").get_to(curve.us);
+  return curve.op < kPlannedOps && curve.choice < choices().size() && are_points(curve.bytes) &&
+         are_points(curve.us) && curve.bytes.size() == curve.us.size() &&
          std::is_sorted(curve.bytes.begin(), curve.bytes.end(), std::less_equal<>());
+} catch (const Json::exception&) {  // a field is missing, or of another type
+  return false;
 }
 
 }  // namespace
 
-std::string fingerprint(const Machine& machine, const RoundTrips& trips) {
+std::string fingerprint(const HostProfile& host, const RoundTrips& trips) {
   utsname kernel{};
   ::uname(&kernel);
   const std::string release = kernel.release;
   return fmt::format("{} | {} CPUs | {} ranks{} | {} | cma {} | Linux {} | c10d {} schema {}",
-                     cpu_model(), machine.cpus, machine.ranks,
-                     machine.oversubscribed ? " oversubscribed" : "", distances(trips, machine.far),
-                     machine.cma ? "yes" : "no", release.substr(0, release.find('.')), kVersion,
+                     cpu_model(), host.cpus, host.ranks,
+                     host.oversubscribed ? " oversubscribed" : "", distances(trips, host.far),
+                     host.cma ? "yes" : "no", release.substr(0, release.find('.')), kVersion,
                      kSchema);
 }
 
 std::string tuning_path(std::string_view fingerprint) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : fingerprint) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   const auto cache = env("XDG_CACHE_HOME");
   const auto home = env("HOME");
   if (!cache && !home) return {};
-  return fmt::format("{}/c10d/tune/{:016x}.json", cache ? *cache : *home + "/.cache", hash);
+  return fmt::format("{}/c10d/tune/{:016x}.json", cache ? *cache : *home + "/.cache",
+                     fnv1a(fingerprint));
 }
 
 std::vector<Curve> parse_tuning(std::string_view json, std::string_view fingerprint,
@@ -102,13 +86,13 @@ std::vector<Curve> parse_tuning(std::string_view json, std::string_view fingerpr
   const Json file = Json::parse(json, nullptr, false);
   if (!file.is_object()) return refuse("it is no JSON object");
   if (text_of(file, "fingerprint") != fingerprint)
-    return refuse("it was made on another machine or with another version");
+    return refuse("it was made on another host or with another version");
   const auto rows = file.find("curves");
   if (rows == file.end() || !rows->is_array()) return refuse("it has no curves");
   std::vector<Curve> curves;
   for (const Json& row : *rows) {
     Curve curve;
-    if (!read_curve(row, curve)) return refuse("a curve in it makes no sense");
+    if (!read_curve(row, curve)) return refuse("a curve in it is invalid");
     curves.push_back(std::move(curve));
   }
   return curves;
@@ -128,19 +112,19 @@ std::vector<Curve> load_tuning(const std::string& path, std::string_view fingerp
   return curves;
 }
 
-PlanReport report_plan(const Plan& plan, const Prices& prices, const RoundTrips& trips,
+PlanReport report_plan(const Plan& plan, const CostModel& costs, const RoundTrips& trips,
                        const PlanQuery& query) {
   PlanReport report;
-  report.fingerprint = fingerprint(prices.machine(), trips);
+  report.fingerprint = fingerprint(costs.host(), trips);
   report.path = tuning_path(report.fingerprint);
   PlanKey key = plan_key(query.op, query.dtype, query.bytes);
   key.registered = query.registered;
   if (planned_index(query.op) >= kPlannedOps) return report;
-  report.bound_us = bound_us(key, prices.machine());
+  report.bound_us = bound_us(key, costs.host());
   for (std::size_t i = 0; i < choices().size(); ++i)
-    if (applies(choices()[i], key, prices.machine()))
+    if (applies(choices()[i], key, costs.host()))
       report.options.push_back(
-          {name_of(choices()[i]), prices.us(i, key), prices.is_measured(i, key)});
+          {name_of(choices()[i]), costs.us(i, key), costs.is_measured(i, key)});
   const std::string taken = name_of(plan.find(key));
   std::stable_sort(report.options.begin(), report.options.end(),
                    [&](const PlanOption& a, const PlanOption& b) {

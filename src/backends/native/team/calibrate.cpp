@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The start of a group: what its ranks can do for each other is measured, and rank 0's plan handed
-// to all.
+// The start of a group: rank 0 measures how fast data moves between ranks, makes the plan and
+// publishes it.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "c10d/env.h"
+#include "src/backends/common/failures.h"
 #include "src/backends/native/memory/cma.h"
-#include "src/backends/native/memory/cma_probe.h"
 #include "src/backends/native/plan/tuning_file.h"
 #include "src/backends/native/team/team.h"
 #include "src/base/log.h"
@@ -28,8 +28,8 @@ double micros_since(steady_clock::time_point start) {
   return std::chrono::duration<double, std::micro>(steady_clock::now() - start).count();
 }
 
-// By StorePolicy, microseconds to copy a MiB where more is in use than a core's caches hold. Of the
-// machine and not of a group: the first group of the process measures it.
+// By StorePolicy, microseconds to copy a MiB where more is in use than a core's caches hold. It
+// depends on the host and not on the group: the first group of the process measures it.
 const std::array<double, 2>& copy_us() {
   static const std::array<double, 2> measured = [] {
     constexpr std::size_t kCopied = std::size_t{2} << 20;
@@ -122,40 +122,40 @@ bool Team::reads_every_peer() {
 
 void Team::make_plan(Deadline deadline) {
   PlanLines& shared = layout_.plan(base_);
-  Machine machine{
+  HostProfile host{
       .ranks = size(), .cpus = allowed_cpus_, .oversubscribed = oversubscribed(), .cma = true};
   for (int peer = 0; peer < size(); ++peer) {
     const RankLines& theirs = lines(peer);
     wait_for_peer(peer, kUnfinished, deadline,
                   [&] { return theirs.reads_all.load(std::memory_order_acquire) != 0; });
-    machine.cma &= theirs.reads_all.load(std::memory_order_acquire) == 1;
+    host.cma &= theirs.reads_all.load(std::memory_order_acquire) == 1;
   }
-  if (!machine.oversubscribed) {
+  if (!host.oversubscribed) {
     std::vector<std::uint32_t> trips;
     for (int peer = 1; peer < size() && !trips_.ns.empty(); ++peer)
       if (trips_.between(0, peer) <= kBelievedNs) trips.push_back(trips_.between(0, peer));
     std::sort(trips.begin(), trips.end());
-    const double trip_us = trips.empty() ? 2 * machine.hop_us : trips[trips.size() / 2] * 1e-3;
-    machine.far = trip_us * 1000 > kFarNs;
-    machine.hop_us = std::clamp(trip_us / 2, 0.02, 5.0);
-    machine.copy_us = copy_us();
+    const double trip_us = trips.empty() ? 2 * host.hop_us : trips[trips.size() / 2] * 1e-3;
+    host.far = trip_us * 1000 > kFarNs;
+    host.hop_us = std::clamp(trip_us / 2, 0.02, 5.0);
+    host.copy_us = copy_us();
     PathMeter meter(shared, lines(0).doorbell, lines(1), layout_.staging(base_, 0, 0));
     // All or none: one beside a default would say more of the scheduler than of the memory.
     const auto temporal = meter.per_mib(Ping::temporal);
     const auto streaming = temporal ? meter.per_mib(Ping::streaming) : temporal;
-    const auto cma = streaming && machine.cma ? meter.per_mib(Ping::cma) : streaming;
+    const auto cma = streaming && host.cma ? meter.per_mib(Ping::cma) : streaming;
     if (cma) {
-      machine.stage_us[static_cast<std::size_t>(StorePolicy::temporal)] = *temporal;
-      machine.stage_us[static_cast<std::size_t>(StorePolicy::streaming)] = *streaming;
-      if (machine.cma) machine.cma_us = *cma;
+      host.stage_us[static_cast<std::size_t>(StorePolicy::temporal)] = *temporal;
+      host.stage_us[static_cast<std::size_t>(StorePolicy::streaming)] = *streaming;
+      if (host.cma) host.cma_us = *cma;
     }
   }
   std::vector<std::string> warnings;
-  const std::string key = fingerprint(machine, trips_);
-  prices_ = Prices(machine, load_tuning(tuning_path(key), key, warnings));
-  plan_ = Plan(prices_, env("C10D_NATIVE_PLAN").value_or(""), warnings);
+  const std::string key = fingerprint(host, trips_);
+  cost_model_ = CostModel(host, load_tuning(tuning_path(key), key, warnings));
+  plan_ = Plan(cost_model_, env("C10D_NATIVE_PLAN").value_or(""), warnings);
   for (const std::string& warning : warnings) log(LogLevel::warn, "native: {}", warning);
-  shared.machine = machine;
+  shared.host = host;
   shared.plan = plan_;
   shared.ready.store(1, std::memory_order_release);
   lines(0).doorbell.ring();
@@ -175,18 +175,16 @@ void Team::agree_on_plan(Deadline deadline) {
       copy(block.data(), layout_.staging(base_, 0, 0), block.size(), StorePolicy::temporal);
     own.answer.store(answered = ping, std::memory_order_release);
   };
-  wait_for_peer(0, "did not say how the group's ops shall run", deadline, [&] {
+  wait_for_peer(0, "did not publish the group's plan", deadline, [&] {
     const std::uint32_t ping = shared.ping.load(std::memory_order_acquire);
     if (ping != answered && rank() == 1) answer(ping);
     return shared.ready.load(std::memory_order_acquire) != 0;
   });
   plan_ = shared.plan;
-  prices_ = Prices(shared.machine);
+  cost_model_ = CostModel(shared.host);
   if (!plan_.valid())
-    throw_failure({.code = Code::corrupt,
-                   .message = "rank 0's plan is damaged: something overwrote the shared memory",
-                   .rank = 0,
-                   .group = context_.group});
+    throw_failure(failure_in(context_, Code::corrupt,
+                             "rank 0's plan is damaged: something overwrote the shared memory", 0));
 }
 
 }}}  // namespace c10d::v0::native

@@ -5,9 +5,8 @@
 
 namespace c10d { inline namespace v0 { namespace native {
 
-// Keeps the calling thread on the CPU numbered `place` among those that it may use, until the end
-// of this object: ranks that have just started may share one, and what they measure then is the
-// scheduler.
+// Keeps the calling thread on the CPU numbered `place` among those that it may use, while this
+// object exists. Ranks that have just started may share a CPU, and would measure the scheduler.
 class OwnCpu {
  public:
   explicit OwnCpu(int place) noexcept;

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -14,7 +13,8 @@
 #include <string>
 #include <utility>
 
-#include "src/backends/native/memory/cma_probe.h"
+#include "src/backends/common/failures.h"
+#include "src/backends/native/memory/cma.h"
 #include "src/backends/native/team/own_cpu.h"
 #include "src/base/members.h"
 
@@ -56,12 +56,12 @@ Team::Team(BackendContext context, int neighbours, std::shared_ptr<SharedMapping
       sources_(static_cast<std::size_t>(context_.size)),
       cpus_(static_cast<std::size_t>(context_.size)) {
   if (segment_->size() != layout_.bytes())
-    throw_failure({.code = Code::version_mismatch,
-                   .message = fmt::format("rank 0 shares {} bytes where this build of native needs "
-                                          "{}; start all ranks with the same libc10d",
-                                          segment_->size(), layout_.bytes()),
-                   .rank = 0,
-                   .group = context_.group});
+    throw_failure(failure_in(context_, Code::version_mismatch,
+                             fmt::format("rank 0 shares {} bytes where this build of native needs "
+                                         "{}; start all ranks with the same libc10d",
+                                         segment_->size(), layout_.bytes()),
+                             0));
+  for (int i = 1; i < size(); ++i) peers_.push_back((rank() + i) % size());
   claim_own_part();
   join(deadline_of(context_));
 }
@@ -85,8 +85,8 @@ void Team::join(Deadline deadline) {
   CPU_ZERO(&cpus);
   if (sched_getaffinity(0, sizeof cpus, &cpus) == 0)
     std::memcpy(own.cpus, &cpus, std::min(sizeof own.cpus, sizeof cpus));
-  for (auto* word : {&own.progress.staged, &own.progress.reduced, &own.progress.consumed})
-    word->publish(kFirstEpoch, 0);
+  for (auto* counter : {&own.progress.staged, &own.progress.reduced, &own.progress.consumed})
+    counter->publish(kFirstEpoch, 0);
   introduce(own.identity, word_);
   own.joined.store(1, std::memory_order_release);
   own.doorbell.ring();
@@ -94,7 +94,7 @@ void Team::join(Deadline deadline) {
   policy_ = wait_policy(neighbours_, 0);  // until more is known
   std::uint64_t all[kCpuWords] = {};
   for (int i = 1; i <= size(); ++i) {
-    const int peer = i % size();  // rank 0 last: it hands the memory to all others first
+    const int peer = i % size();  // rank 0 last: it passes the memory to all others first
     RankLines& theirs = lines(peer);
     wait_for_peer(peer, "did not map the group's shared memory", deadline,
                   [&] { return theirs.joined.load(std::memory_order_acquire) != 0; });
@@ -129,7 +129,7 @@ void Team::wait_for_peer(int peer, const char* what, Deadline deadline,
   if (result == WaitResult::timed_out) throw_failure(late(peer, what));
 }
 
-// Once rank 0 has joined it waits itself for all that have not finished.
+// Once rank 0 has joined, it waits for every rank that has not finished.
 Failure Team::late(int peer, const char* what) const {
   if (peer == 0 && lines(0).joined.load(std::memory_order_acquire) != 0)
     for (int other = 1; other < size() && peer == 0; ++other)
@@ -137,18 +137,15 @@ Failure Team::late(int peer, const char* what) const {
         peer = other;
         what = kUnfinished;
       }
-  return {.code = Code::timed_out,
-          .message = fmt::format("rank {} {}", peer, what),
-          .rank = peer,
-          .group = context_.group};
+  return failure_in(context_, Code::timed_out, fmt::format("rank {} {}", peer, what), peer);
 }
 
 Allocation Team::allocate(std::size_t bytes, Deadline deadline) {
   const auto ranks = static_cast<std::size_t>(size());
   if (bytes > std::numeric_limits<std::size_t>::max() / 2 / ranks - kShareUnit)
-    throw_failure({.code = Code::out_of_resources,
-                   .message = fmt::format("allocate: {} bytes on each of {} ranks", bytes, ranks),
-                   .group = context_.group});
+    throw_failure(failure_in(
+        context_, Code::out_of_resources,
+        fmt::format("allocate: {} bytes on each of {} ranks are too many", bytes, ranks)));
   const std::size_t used = std::max<std::size_t>(bytes, 1);
   const std::size_t share_bytes = (used + kShareUnit - 1) / kShareUnit * kShareUnit;
   const std::string key = fmt::format("heap/{}", allocations_++);

@@ -17,11 +17,11 @@
 
 namespace c10d { inline namespace v0 { namespace native {
 
-// A little before the counter wraps, so that every group that lives for a moment shows that it may.
+// A little before the counter wraps, so that almost every group runs through the wrap.
 inline constexpr std::uint32_t kFirstEpoch = 0u - 500u;
 
-// One rank's view of its group's shared memory. Holds no thread and no op; whoever runs an op of
-// the group holds a reference, so that nothing is unmapped below it.
+// One rank's view of its group's shared memory. Holds no thread and no op. An op that runs holds a
+// reference, so that its memory stays mapped.
 class Team {
  public:
   // Collective: returns when every rank has mapped the segment. `neighbours` is the number of ranks
@@ -34,19 +34,21 @@ class Team {
   Control& control() const noexcept { return *context_.control; }
   int rank() const noexcept { return context_.rank; }
   int size() const noexcept { return context_.size; }
+  // The other ranks, from the one after this rank on: ranks start at different peers.
+  const std::vector<int>& peers() const noexcept { return peers_; }
   int neighbours() const noexcept { return neighbours_; }
   // More ranks than CPUs.
   bool oversubscribed() const noexcept { return !policy_.spins(); }
   const WaitPolicy& policy() const noexcept { return policy_; }
   const Layout& layout() const noexcept { return layout_; }
-  Heap& heap() noexcept { return heap_; }
+  SymmetricHeap& heap() noexcept { return heap_; }
   const Plan& plan() const noexcept { return plan_; }
-  // What rank 0 chose by, as far as this rank knows: without what only rank 0 measured or loaded.
-  const Prices& prices() const noexcept { return prices_; }
+  // The model that the plan was made with. Only rank 0 has the curves of the tuning file.
+  const CostModel& cost_model() const noexcept { return cost_model_; }
   const RoundTrips& round_trips() const noexcept { return trips_; }
   // Whether this process may read the memory of a peer's: see cma.h.
   bool reads(int peer) const noexcept { return reads_[static_cast<std::size_t>(peer)]; }
-  // Whether it may write there: so far nothing was in the way.
+  // Whether it may write there: no write has failed so far.
   bool writes() const noexcept { return writes_.load(std::memory_order_relaxed); }
   void cannot_write() noexcept { writes_.store(false, std::memory_order_relaxed); }
 
@@ -83,15 +85,16 @@ class Team {
   std::byte* const base_;
   int allowed_cpus_ = 0;  // of all ranks together
   WaitPolicy policy_;
-  Heap heap_;
+  SymmetricHeap heap_;
   Plan plan_;
-  Prices prices_{Machine{.ranks = 1}};
+  CostModel cost_model_{HostProfile{.ranks = 1}};
   RoundTrips trips_;
   std::vector<bool> reads_;
   std::atomic<bool> writes_{true};
   std::uint64_t word_ = 0;  // see Identity
   std::uint64_t allocations_ = 0;
   std::uint32_t epoch_ = kFirstEpoch;
+  std::vector<int> peers_;
   std::vector<const std::byte*> sources_;  // scratch: one pointer per rank
   std::vector<std::uint32_t> cpus_;
 };

@@ -14,12 +14,12 @@ namespace c10d { inline namespace v0 { namespace {
 
 using Values = std::vector<std::int32_t>;
 
-// Inline, one shot, several pieces, slots used again, an odd end.
+// Inline, one shot, several chunks, slots used again, an odd end.
 const std::size_t kCounts[] = {0, 1, 10, 11, 1000, 70001, 300003};
 
 struct World {
   int ranks;
-  const char* plan;  // by force; empty: as priced
+  const char* plan;  // by force; empty: as the cost model says
   friend void PrintTo(const World& world, std::ostream* out) {
     *out << world.ranks << " ranks " << world.plan;
   }
@@ -63,7 +63,7 @@ TEST_P(Native, ReduceGivesTheRootTheBitsOfTheTree) {
           EXPECT_EQ(output, expected) << count;
         }
         std::vector<float> both = input;
-        self.run(Reduce{self.rank() == root ? Tensor(both) : Tensor(), both, ReduceOp::sum, root});
+        self.run(Reduce{self.rank() == root ? View(both) : View(), both, ReduceOp::sum, root});
         EXPECT_EQ(both, self.rank() == root ? expected : input);
       }
     });
@@ -114,7 +114,7 @@ TEST_P(Native, AllGather) {
       self.run(AllGather{output, input});
       EXPECT_EQ(output, expected);
       Values both(count * ranks, -1);
-      const Tensor own = Tensor(both).slice(static_cast<std::size_t>(self.rank()) * count, count);
+      const View own = View(both).slice(static_cast<std::size_t>(self.rank()) * count, count);
       std::copy(input.begin(), input.end(), both.begin() + self.rank() * static_cast<long>(count));
       self.run(AllGather{both, own});
       EXPECT_EQ(both, expected);
@@ -144,14 +144,14 @@ TEST_P(Native, GatherAndGatherV) {
         const bool is_root = self.rank() == root;
         const std::vector<std::size_t> even(ranks, count);
         Values output(is_root ? count * ranks : 0, -1);
-        self.run(Gather{output, contribution<std::int32_t>(self.rank(), count), root});
+        const Values mine = contribution<std::int32_t>(self.rank(), count);
+        self.run(Gather{output, mine, root});
         EXPECT_EQ(output, is_root ? gathered(even) : Values());
         const auto counts = uneven(self.size(), count);
         Values various(is_root ? gathered(counts).size() : 0, -1);
-        self.run(GatherV{
-            various,
-            contribution<std::int32_t>(self.rank(), counts[static_cast<std::size_t>(self.rank())]),
-            counts, root});
+        const Values part =
+            contribution<std::int32_t>(self.rank(), counts[static_cast<std::size_t>(self.rank())]);
+        self.run(GatherV{various, part, counts, root});
         EXPECT_EQ(various, is_root ? gathered(counts) : Values());
       }
   });
@@ -166,12 +166,12 @@ TEST_P(Native, ScatterAndScatterV) {
         const bool is_root = self.rank() == root;
         const Values all = gathered(std::vector<std::size_t>(ranks, count));
         Values output(count, -1);
-        self.run(Scatter{output, is_root ? ConstTensor(all) : ConstTensor(), root});
+        self.run(Scatter{output, is_root ? ConstView(all) : ConstView(), root});
         EXPECT_EQ(output, contribution<std::int32_t>(self.rank(), count));
         const auto counts = uneven(self.size(), count);
         const Values various = gathered(counts);
         Values mine = space<std::int32_t>(counts[rank]);
-        self.run(ScatterV{mine, is_root ? ConstTensor(various) : ConstTensor(), counts, root});
+        self.run(ScatterV{mine, is_root ? ConstView(various) : ConstView(), counts, root});
         EXPECT_EQ(mine, contribution<std::int32_t>(self.rank(), counts[rank]));
       }
   });
@@ -195,15 +195,14 @@ TEST_P(Native, ReduceScatterAndReduceScatterV) {
       Values output(count, -1);
       self.run(ReduceScatter{output, input, ReduceOp::sum});
       EXPECT_EQ(output, expected);
-      const Tensor own = Tensor(input).slice(rank * count, count);
+      const View own = View(input).slice(rank * count, count);
       self.run(ReduceScatter{own, input, ReduceOp::sum});
       EXPECT_TRUE(std::equal(expected.begin(), expected.end(),
                              input.begin() + static_cast<long>(rank * count)));
       const auto counts = uneven(self.size(), count);
       Values mine = space<std::int32_t>(counts[rank]);
-      self.run(ReduceScatterV{mine,
-                              contribution<std::int32_t>(self.rank(), before(counts, self.size())),
-                              counts, ReduceOp::sum});
+      const Values all = contribution<std::int32_t>(self.rank(), before(counts, self.size()));
+      self.run(ReduceScatterV{mine, all, counts, ReduceOp::sum});
       EXPECT_EQ(mine, summed(self.size(), before(counts, self.rank()), counts[rank]));
     }
   });
@@ -274,8 +273,7 @@ TEST_P(Native, OpsInTurnsKeepTheirData) {
       shift_parity(self, round % 3 == 1);
       Values values =
           contribution<std::int32_t>(self.rank(), count, static_cast<std::size_t>(round));
-      Work sum = round % 3 == 0 ? self.start_async(AllReduce{values, values, ReduceOp::sum})
-                                : self.run(AllReduce{values, values, ReduceOp::sum});
+      const Work sum = self.start(AllReduce{values, values, ReduceOp::sum}, round % 3 == 0);
       shift_parity(self, round % 2 == 0);
       Values root = contribution<std::int32_t>(round, count);
       if (self.rank() != round % self.size()) root.assign(count, -1);

@@ -59,7 +59,7 @@ TEST(NativeFailure, ADifferentPlanIsAMismatch) {
     std::vector<std::string> warnings;
     if (self.rank() == 1)
       const_cast<native::Plan&>(team.plan()) =
-          native::Plan(team.prices(), "two_shot/streaming", warnings);
+          native::Plan(team.cost_model(), "two_shot/streaming", warnings);
     Values values(100000);
     const Work work = self.start(AllReduce{values, values, ReduceOp::sum}, false);
     ASSERT_NE(work.failure(), nullptr);
@@ -107,10 +107,10 @@ TEST(NativeFailure, ABrokenGroupEndsEveryWait) {
     const Work recv = self.start_async(Recv{message, 3, 0});
     waiting.count_down();
     const Work blocking = self.start(Barrier{}, false);
-    for (const Work& work : {sum, behind, recv, blocking}) {
-      EXPECT_THROW(work.wait(), DistBackendError);
-      EXPECT_EQ(work.state(), WorkState::cancelled);
-      EXPECT_EQ(work.failure()->message, "enough");
+    for (const Work* work : {&sum, &behind, &recv, &blocking}) {
+      EXPECT_THROW(work->wait(), DistBackendError);
+      EXPECT_EQ(work->state(), WorkState::cancelled);
+      EXPECT_EQ(work->failure()->message, "enough");
     }
   });
 }

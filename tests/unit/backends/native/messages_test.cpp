@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "src/backends/native/memory/cma_probe.h"
+#include "src/backends/native/memory/cma.h"
 #include "tests/unit/backends/native/ranks.h"
 
 namespace c10d { inline namespace v0 { namespace {
@@ -22,7 +22,7 @@ TEST(NativeMessages, BlockingPingPong) {
         Values got(count, -1);
         const Values mine = contribution<std::int32_t>(self.rank() + round, count);
         if (self.rank() == 0) self.run(Send{mine, other, 0});
-        EXPECT_EQ(self.run(Recv{got, other, 0}).source(), other);
+        EXPECT_EQ(self.run(Recv{got, other, 0}).source, other);
         if (self.rank() == 1) self.run(Send{mine, other, 0});
         EXPECT_EQ(got, contribution<std::int32_t>(other + round, count));
       }
@@ -85,7 +85,10 @@ TEST(NativeMessages, SameTagArrivesInOrderOfSending) {
     constexpr int kMessages = 300;
     const auto length = [](int i) { return i % 7 == 0 ? 40000u : 3u; };
     if (self.rank() == 0) {
-      for (int i = 0; i < kMessages; ++i) self.run(Send{Values(length(i), i), 1, 5});
+      for (int i = 0; i < kMessages; ++i) {
+        const Values out(length(i), i);
+        self.run(Send{out, 1, 5});
+      }
     } else {
       std::vector<Values> got;
       std::vector<Work> works;
@@ -103,18 +106,19 @@ TEST(NativeMessages, RecvFromAnySource) {
   as_ranks(4, [](TestRank& self) {
     for (const std::size_t count : {10u, 50000u}) {
       if (self.rank() != 0) {
-        self.run(Send{contribution<std::int32_t>(self.rank(), count), 0, 1});
+        const Values mine = contribution<std::int32_t>(self.rank(), count);
+        self.run(Send{mine, 0, 1});
       } else {
         std::vector<bool> seen(4);
         for (int i = 0; i < 3; ++i) {
           Values got(count, -1);
-          const Work work = i == 1 ? self.start_async(Recv{got, kAnySource, 1})
-                                   : self.run(Recv{got, kAnySource, 1});
+          const Work work = self.start(Recv{got, kAnySource, 1}, i == 1);
           work.wait();
-          ASSERT_GT(work.source(), 0);
-          EXPECT_EQ(got, contribution<std::int32_t>(work.source(), count));
-          EXPECT_FALSE(seen[static_cast<std::size_t>(work.source())]);
-          seen[static_cast<std::size_t>(work.source())] = true;
+          const int source = work.received().source;
+          ASSERT_GT(source, 0);
+          EXPECT_EQ(got, contribution<std::int32_t>(source, count));
+          EXPECT_FALSE(seen[static_cast<std::size_t>(source)]);
+          seen[static_cast<std::size_t>(source)] = true;
         }
       }
       self.run(Barrier{});
@@ -146,7 +150,10 @@ TEST(NativeMessages, ASenderWaitsWhenTheReceiverHoldsEnough) {
   as_ranks(2, [](TestRank& self) {
     constexpr int kMessages = 200;  // x 60 KB, three times the limit
     if (self.rank() == 0) {
-      for (int i = 0; i < kMessages; ++i) self.run(Send{Values(15000, i), 1, 1});
+      for (int i = 0; i < kMessages; ++i) {
+        const Values out(15000, i);
+        self.run(Send{out, 1, 1});
+      }
     } else {
       Values got(15000);
       Values first(1, -1);
@@ -162,7 +169,8 @@ TEST(NativeMessages, ASenderWaitsWhenTheReceiverHoldsEnough) {
       return;
     }
     self.run(Barrier{});
-    self.run(Send{Values(1, 77), 1, 2});
+    const Values last(1, 77);
+    self.run(Send{last, 1, 2});
   });
 }
 
@@ -197,14 +205,16 @@ TEST(NativeMessages, AllPairsAtOnceInRandomOrder) {
   });
 }
 
-TEST(NativeMessages, ADifferentLengthOrDtypeBreaksBothRanks) {
-  const auto expect_mismatch = [](std::size_t sent, bool as_float) {
+TEST(NativeMessages, ALongerMessageOrAnotherDtypeBreaksBothRanks) {
+  const auto expect_mismatch = [](std::size_t sent, bool as_float, bool exact) {
     as_ranks(2, [&](TestRank& self) {
-      std::vector<float> floats(1000);
-      Values ints(1000);
-      const Work work = self.rank() == 1 ? self.start(Recv{ints, 0, 3}, false)
+      const std::vector<float> floats(1000);
+      const Values out(sent);
+      Values in(1000);
+      const Recv recv{.output = in, .peer = 0, .tag = 3, .exact = exact};
+      const Work work = self.rank() == 1 ? self.start(recv, false)
                         : as_float       ? self.start(Send{floats, 1, 3}, false)
-                                         : self.start(Send{Values(sent), 1, 3}, false);
+                                         : self.start(Send{out, 1, 3}, false);
       const Work after = self.start(Barrier{}, false);
       const Failure* failure = after.failure();
       ASSERT_NE(failure, nullptr);
@@ -216,9 +226,12 @@ TEST(NativeMessages, ADifferentLengthOrDtypeBreaksBothRanks) {
       }
     });
   };
-  expect_mismatch(999, false);
-  expect_mismatch(900000, false);
-  expect_mismatch(1000, true);
+  expect_mismatch(999, false, true);
+  for (const bool exact : {false, true}) {
+    expect_mismatch(1001, false, exact);
+    expect_mismatch(900000, false, exact);
+    expect_mismatch(1000, true, exact);
+  }
 }
 
 TEST(NativeMessages, ADeadlineEndsSendAndRecv) {
@@ -244,7 +257,7 @@ TEST(NativeMessages, AShortSendAndARecvOfWhatIsThereAreDoneAtOnce) {
       const Work work =
           self.start_async(Recv{got, tag % 2 == 0 ? kAnySource : 1 - self.rank(), tag});
       ASSERT_TRUE(work.done());
-      EXPECT_EQ(work.source(), 1 - self.rank());
+      EXPECT_EQ(work.received().source, 1 - self.rank());
       EXPECT_EQ(got, contribution<std::int32_t>(1 - self.rank(), 100));
     }
   });
@@ -260,7 +273,8 @@ TEST(NativeMessages, StreamWhereMemoryIsOutOfReach) {
       for (const int peer : {next, last}) {
         Values got(count, -1);
         const Work recv = self.start_async(Recv{got, 3 - self.rank() - peer, 0});
-        self.run(Send{contribution<std::int32_t>(self.rank(), count), peer, 0});
+        const Values mine = contribution<std::int32_t>(self.rank(), count);
+        self.run(Send{mine, peer, 0});
         recv.wait();
         EXPECT_EQ(got, contribution<std::int32_t>(3 - self.rank() - peer, count));
       }

@@ -20,9 +20,9 @@ std::size_t choice_named(std::string_view name) {
   return 0;
 }
 
-Plan plan_of(const Prices& prices, std::string_view forced = "") {
+Plan plan_of(const CostModel& costs, std::string_view forced = "") {
   Warnings warnings;
-  const Plan plan(prices, forced, warnings);
+  const Plan plan(costs, forced, warnings);
   EXPECT_TRUE(warnings.empty());
   return plan;
 }
@@ -31,36 +31,36 @@ TEST(NativePlan, EveryCellHoldsAChoiceThatApplies) {
   for (const bool cma : {false, true})
     for (const bool oversubscribed : {false, true})
       for (const int ranks : {2, 3, 8, 64}) {
-        const Machine machine{.ranks = ranks, .oversubscribed = oversubscribed, .cma = cma};
-        const Plan plan = plan_of(Prices(machine));
+        const HostProfile host{.ranks = ranks, .oversubscribed = oversubscribed, .cma = cma};
+        const Plan plan = plan_of(CostModel(host));
         EXPECT_TRUE(plan.valid());
         for (std::size_t op = 0; op < kPlannedOps; ++op)
           for (const bool registered : {false, true})
             for (std::uint64_t bytes = 1; bytes < std::uint64_t{1} << 40;
                  bytes = bytes * 5 / 2 + 1) {
               const PlanKey key{planned_op(op), bytes, false, registered};
-              EXPECT_TRUE(applies(plan.find(key), key, machine));
+              EXPECT_TRUE(applies(plan.find(key), key, host));
               EXPECT_EQ(planned_index(planned_op(op)), op);
-              EXPECT_GT(bound_us(key, machine), 0);
+              EXPECT_GT(bound_us(key, host), 0);
             }
       }
 }
 
-TEST(NativePlan, MeasuredPricesDecideAndAreInterpolatedOnCost) {
+TEST(NativePlan, MeasuredTimesDecideAndAreInterpolated) {
   const std::size_t cheap_small = choice_named("one_shot/temporal/32768");
   const std::size_t cheap_large = choice_named("two_shot/streaming/131072");
-  const Prices prices({.ranks = 2},
-                      {{.choice = cheap_small, .bytes = {1024, 1048576}, .us = {1e-6, 1.0}},
-                       {.choice = cheap_large, .bytes = {1024, 1048576}, .us = {1e-5, 1e-5}}});
+  const CostModel costs({.ranks = 2},
+                        {{.choice = cheap_small, .bytes = {1024, 1048576}, .us = {1e-6, 1.0}},
+                         {.choice = cheap_large, .bytes = {1024, 1048576}, .us = {1e-5, 1e-5}}});
   const auto us = [&](std::size_t choice, std::uint64_t bytes) {
-    return prices.us(choice, {OpKind::all_reduce, bytes, false, false});
+    return costs.us(choice, {OpKind::all_reduce, bytes, false, false});
   };
   EXPECT_DOUBLE_EQ(us(cheap_small, 1024), 1e-6);
   EXPECT_DOUBLE_EQ(us(cheap_small, 1048576), 1.0);
   EXPECT_NEAR(us(cheap_small, 32768), 1e-3, 1e-9);  // half way in both logarithms
   EXPECT_DOUBLE_EQ(us(cheap_small, 2097152), 2.0);  // beyond: by the byte
   EXPECT_DOUBLE_EQ(us(cheap_small, 8), 1e-6);       // below: as the smallest
-  const Plan plan = plan_of(prices);
+  const Plan plan = plan_of(costs);
   const auto found = [&](std::uint64_t bytes) {
     return name_of(plan.find({OpKind::all_reduce, bytes, false, false}));
   };
@@ -71,8 +71,8 @@ TEST(NativePlan, MeasuredPricesDecideAndAreInterpolatedOnCost) {
 
 TEST(NativePlan, LargeResultsGoPastTheCachesWhereThatIsFaster) {
   const auto taken = [](double temporal, double streaming, std::uint64_t bytes) {
-    const Machine machine{.cma = false, .copy_us = {temporal, streaming}};
-    const Plan plan = plan_of(Prices(machine));
+    const HostProfile host{.cma = false, .copy_us = {temporal, streaming}};
+    const Plan plan = plan_of(CostModel(host));
     return result_policy(plan.find({OpKind::all_reduce, bytes, false, false}), bytes);
   };
   for (const std::uint64_t bytes : {4 * kMiB, 64 * kMiB}) {
@@ -84,7 +84,7 @@ TEST(NativePlan, LargeResultsGoPastTheCachesWhereThatIsFaster) {
 
 TEST(NativePlan, RanksThatShareCachesStreamWhatTheyAllWrite) {
   for (const int ranks : {4, 8}) {
-    const Plan plan = plan_of(Prices({.ranks = ranks, .oversubscribed = true, .cma = true}));
+    const Plan plan = plan_of(CostModel({.ranks = ranks, .oversubscribed = true, .cma = true}));
     const auto found = [&](OpKind op, std::uint64_t bytes) {
       return plan.find({op, bytes, false, false});
     };
@@ -95,8 +95,8 @@ TEST(NativePlan, RanksThatShareCachesStreamWhatTheyAllWrite) {
 }
 
 TEST(NativePlan, ARootWritesThroughItsCacheWhatFitsThere) {
-  const Machine machine{.far = true, .cma = true, .stage_us = {200, 400}, .copy_us = {73, 52}};
-  const Plan plan = plan_of(Prices(machine));
+  const HostProfile host{.far = true, .cma = true, .stage_us = {200, 400}, .copy_us = {73, 52}};
+  const Plan plan = plan_of(CostModel(host));
   const auto results = [&](std::uint64_t bytes) {
     return result_policy(plan.find({OpKind::reduce, bytes, false, false}), bytes);
   };
@@ -106,9 +106,9 @@ TEST(NativePlan, ARootWritesThroughItsCacheWhatFitsThere) {
 
 // All in one loop, where memory is waited for: see exchanges().
 TEST(NativePlan, TwoRanksExchangeBlocksThatNoCacheHolds) {
-  const Machine machine{
+  const HostProfile host{
       .far = true, .cma = true, .stage_us = {200, 400}, .cma_us = 91, .copy_us = {73, 52}};
-  const Plan plan = plan_of(Prices(machine));
+  const Plan plan = plan_of(CostModel(host));
   const auto found = [&](OpKind op, std::uint64_t bytes) {
     return plan.find({op, bytes, false, false});
   };
@@ -122,17 +122,17 @@ TEST(NativePlan, TwoRanksExchangeBlocksThatNoCacheHolds) {
   }
 }
 
-TEST(NativePlan, OneWayPiecesAreAQuarterWithinLimits) {
-  EXPECT_EQ(one_way_chunk(32 << 10, 1 << 10), 8192u);
-  EXPECT_EQ(one_way_chunk(32 << 10, 64 << 10), 16u << 10);
-  EXPECT_EQ(one_way_chunk(32 << 10, std::uint64_t{1} << 40), 32u << 10);
-  EXPECT_EQ(one_way_chunk(128u << 10, 65537), 16385u);  // up: a fifth piece would hold a byte
+TEST(NativePlan, OneWayChunksAreAQuarterWithinLimits) {
+  EXPECT_EQ(one_way_chunk_bytes(32 << 10, 1 << 10), 8192u);
+  EXPECT_EQ(one_way_chunk_bytes(32 << 10, 64 << 10), 16u << 10);
+  EXPECT_EQ(one_way_chunk_bytes(32 << 10, std::uint64_t{1} << 40), 32u << 10);
+  EXPECT_EQ(one_way_chunk_bytes(128u << 10, 65537), 16385u);  // up: a fifth chunk would hold a byte
 }
 
 TEST(NativePlan, TheEnvironmentForcesWhatApplies) {
-  const Prices prices({.ranks = 2, .cma = true});
+  const CostModel costs({.ranks = 2, .cma = true});
   Warnings warnings;
-  const Plan plan(prices, "two_shot/streaming,gather=pull,nonsense,push", warnings);
+  const Plan plan(costs, "two_shot/streaming,gather=pull,nonsense,push", warnings);
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_NE(warnings[0].find("'nonsense'"), std::string::npos) << warnings[0];
   const auto found = [&](OpKind op, bool registered) {
@@ -142,13 +142,13 @@ TEST(NativePlan, TheEnvironmentForcesWhatApplies) {
   EXPECT_EQ(found(OpKind::all_reduce, true), "push/temporal");
   EXPECT_EQ(found(OpKind::gather_v, false), "pull/temporal");
   EXPECT_EQ(found(OpKind::gather, true), "push/temporal");
-  // What two_shot, pull and push do not apply to goes as it is priced.
+  // What two_shot, pull and push do not apply to goes as the cost model says.
   EXPECT_EQ(found(OpKind::all_to_all, false),
-            name_of(plan_of(prices).find({OpKind::all_to_all, kMiB, false, false})));
+            name_of(plan_of(costs).find({OpKind::all_to_all, kMiB, false, false})));
 }
 
 TEST(NativePlan, DamageIsSeen) {
-  Plan plan = plan_of(Prices({.ranks = 2}));
+  Plan plan = plan_of(CostModel({.ranks = 2}));
   EXPECT_TRUE(plan.valid());
   auto* const bytes = reinterpret_cast<unsigned char*>(&plan);
   bytes[sizeof(Plan) / 2] ^= 1;
@@ -163,7 +163,7 @@ TEST(NativePlan, AllRanksFollowRankZero) {
     if (self.rank() == 0) id = self.team().plan().id();
     self.run(Barrier{});
     EXPECT_EQ(self.team().plan().id(), id);
-    EXPECT_EQ(self.team().prices().machine().ranks, 4);
+    EXPECT_EQ(self.team().cost_model().host().ranks, 4);
   });
 }
 
@@ -233,15 +233,15 @@ class TuningFolder {
   TuningFolder(const TuningFolder&) = delete;
   TuningFolder& operator=(const TuningFolder&) = delete;
   // For whichever pairs are near and far: two groups may measure differently.
-  static void write(Machine machine, const std::string& curve) {
-    const int pairs = machine.ranks * (machine.ranks - 1) / 2;
+  static void write(HostProfile host, const std::string& curve) {
+    const int pairs = host.ranks * (host.ranks - 1) / 2;
     for (int far_pairs = 0; far_pairs < 1 << pairs; ++far_pairs) {
-      RoundTrips trips{machine.ranks, {}};
+      RoundTrips trips{host.ranks, {}};
       int pair = 0;
-      for (int a = 0; a < machine.ranks; ++a)
-        for (int b = 0; b < machine.ranks; ++b)
+      for (int a = 0; a < host.ranks; ++a)
+        for (int b = 0; b < host.ranks; ++b)
           trips.ns.push_back(a < b && (far_pairs >> pair++ & 1) != 0 ? 400 : 100);
-      write_for(fingerprint(machine, trips), curve);
+      write_for(fingerprint(host, trips), curve);
     }
   }
 
@@ -255,12 +255,12 @@ class TuningFolder {
 };
 
 TEST(NativeTuning, IsOfRanksThatAreAsNear) {
-  const Machine machine{.ranks = 3, .cpus = 4, .cma = true};
+  const HostProfile host{.ranks = 3, .cpus = 4, .cma = true};
   const auto of = [&](std::uint32_t ab, std::uint32_t ac, std::uint32_t bc) {
-    return fingerprint(machine, {3, {0, ab, ac, ab, 0, bc, ac, bc, 0}});
+    return fingerprint(host, {3, {0, ab, ac, ab, 0, bc, ac, bc, 0}});
   };
   EXPECT_EQ(of(100, 120, 90), of(70, 130, 110));
-  EXPECT_EQ(of(100, 120, 90), fingerprint(machine, {}));
+  EXPECT_EQ(of(100, 120, 90), fingerprint(host, {}));
   std::set<std::string> all;
   for (const std::uint32_t ab : {100, 400})
     for (const std::uint32_t ac : {100, 400})
@@ -273,25 +273,25 @@ TEST(NativeTuning, IsOfRanksThatAreAsNear) {
 // By what a group reports c10d-bench tune names its file, and the next group must look there.
 TEST(NativeTuning, TheNextGroupLooksWhereThisOneSays) {
   const TuningFolder folder;
-  const auto reports = [](int size, Machine& machine) {
+  const auto reports = [](int size, HostProfile& host) {
     std::vector<PlanReport> all(static_cast<std::size_t>(size));
     as_ranks(size, [&](TestRank& self) {
       all[static_cast<std::size_t>(self.rank())] = report_plan(
-          self.team().plan(), self.team().prices(), self.team().round_trips(), {.bytes = kMiB});
+          self.team().plan(), self.team().cost_model(), self.team().round_trips(), {.bytes = kMiB});
       EXPECT_EQ(all[static_cast<std::size_t>(self.rank())].fingerprint,
-                fingerprint(self.team().prices().machine(), self.team().round_trips()));
-      if (self.rank() == 0) machine = self.team().prices().machine();
+                fingerprint(self.team().cost_model().host(), self.team().round_trips()));
+      if (self.rank() == 0) host = self.team().cost_model().host();
     });
     return all;
   };
   for (const int size : {2, 3}) {
-    Machine machine;
-    for (const PlanReport& report : reports(size, machine))
+    HostProfile host;
+    for (const PlanReport& report : reports(size, host))
       EXPECT_FALSE(report.options.front().measured);
-    TuningFolder::write(machine,
+    TuningFolder::write(host,
                         R"({"op":"all_reduce","choice":"one_shot/streaming/32768","half":false,)"
                         R"("registered":false,"bytes":[8,1048576],"us":[1e-6,1e-6]})");
-    const PlanReport tuned = reports(size, machine).front();
+    const PlanReport tuned = reports(size, host).front();
     EXPECT_TRUE(tuned.options.front().measured) << size;
     EXPECT_EQ(tuned.options.front().name, "one_shot/streaming/32768") << size;
   }

@@ -113,10 +113,10 @@ class TestRank {
     return message ? messages_->launch(call) : queue_->launch(call);
   }
   // Blocking; an error is a failure of the test.
-  Work run(const Op& op) {
-    Work work = start(op, false);
+  Received run(const Op& op) {
+    const Work work = start(op, false);
     if (work.failure() != nullptr) ADD_FAILURE() << work.failure()->message;
-    return work;
+    return work.received();
   }
   Work start_async(const Op& op) { return start(op, true); }
 

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <numeric>
 
-#include "src/backends/native/memory/cma_probe.h"
+#include "src/backends/native/memory/cma.h"
 #include "src/sync/progress_thread.h"
 #include "tests/unit/backends/native/ranks.h"
 
@@ -95,7 +95,7 @@ TEST(NativeRefused, EveryOpGoesThroughStaging) {
       as_ranks(
           size,
           [](TestRank& self) {
-            EXPECT_FALSE(self.team().prices().machine().cma);
+            EXPECT_FALSE(self.team().cost_model().host().cma);
             run_every_move(self);
           },
           nullptr,

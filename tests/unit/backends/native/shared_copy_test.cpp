@@ -9,7 +9,7 @@
 
 namespace c10d { inline namespace v0 { namespace {
 
-using native::Gift;
+using native::ChunkResult;
 using native::Part;
 
 constexpr std::size_t kBlock = std::size_t{300} << 10;
@@ -31,7 +31,7 @@ class NativeShare : public testing::Test {
   void SetUp() override {
     if (!kernel_writes()) GTEST_SKIP() << "this kernel lets no process write";
   }
-  Gift give() { return native::give_chunk(*lines_, key_, getpid(), input_.data(), kBlock); }
+  ChunkResult give() { return native::copy_chunk(*lines_, key_, getpid(), input_.data(), kBlock); }
   void copy(const Part& part) {
     std::copy_n(input_.begin() + static_cast<std::ptrdiff_t>(part.first), part.bytes,
                 output_.begin() + static_cast<std::ptrdiff_t>(part.first));
@@ -59,44 +59,44 @@ TEST(NativeShareChunks, CoverEveryBlockOnce) {
 }
 
 TEST_F(NativeShare, BothEndsMeet) {
-  EXPECT_EQ(give(), Gift::none) << "no block is open";
-  native::Taker taker(*lines_, 3, 7, output_.data(), kBlock);
-  EXPECT_EQ(native::give_chunk(*lines_, native::share_key(2, 7), getpid(), input_.data(), kBlock),
-            Gift::none)
+  EXPECT_EQ(give(), ChunkResult::none) << "no block is open";
+  native::CopyReceiver receiver(*lines_, 3, 7, output_.data(), kBlock);
+  EXPECT_EQ(native::copy_chunk(*lines_, native::share_key(2, 7), getpid(), input_.data(), kBlock),
+            ChunkResult::none)
       << "this block is another rank's";
   for (int turn = 0; turn < 2; ++turn) {
-    EXPECT_EQ(give(), Gift::given);
-    const auto part = taker.next();
+    EXPECT_EQ(give(), ChunkResult::copied);
+    const auto part = receiver.next();
     ASSERT_TRUE(part);
     copy(*part);
   }
-  while (const auto part = taker.next()) copy(*part);
-  EXPECT_EQ(give(), Gift::none);
-  EXPECT_TRUE(taker.over());
-  EXPECT_EQ(taker.refused().bytes, 0u);
+  while (const auto part = receiver.next()) copy(*part);
+  EXPECT_EQ(give(), ChunkResult::none);
+  EXPECT_TRUE(receiver.finished());
+  EXPECT_EQ(receiver.refused().bytes, 0u);
   EXPECT_EQ(output_, input_);
 }
 
-TEST_F(NativeShare, WhatTheGiverCannotCopyIsLeftToTheTaker) {
-  native::Taker taker(*lines_, 3, 7, output_.data(), kBlock);
-  EXPECT_EQ(give(), Gift::given);
+TEST_F(NativeShare, WhatTheSenderCannotCopyIsLeftToTheReceiver) {
+  native::CopyReceiver receiver(*lines_, 3, 7, output_.data(), kBlock);
+  EXPECT_EQ(give(), ChunkResult::copied);
   const pid_t nobody = 0;
-  EXPECT_EQ(native::give_chunk(*lines_, key_, nobody, input_.data(), kBlock), Gift::refused);
-  while (const auto part = taker.next()) copy(*part);
-  EXPECT_TRUE(taker.over());
-  const Part left = taker.refused();
+  EXPECT_EQ(native::copy_chunk(*lines_, key_, nobody, input_.data(), kBlock), ChunkResult::refused);
+  while (const auto part = receiver.next()) copy(*part);
+  EXPECT_TRUE(receiver.finished());
+  const Part left = receiver.refused();
   EXPECT_EQ(left.first + left.bytes, kBlock);
   copy(left);
   EXPECT_EQ(output_, input_);
 }
 
-// A giver that was stopped between taking a chunk and the call that writes it.
+// A sender that was stopped between taking a chunk and the call that writes it.
 TEST_F(NativeShare, WhoeverWasStoppedWritesNowhere) {
   TestControl control(0, 2, std::make_shared<GroupFate>());
-  native::Taker taker(*lines_, 3, 7, output_.data(), kBlock);
+  native::CopyReceiver receiver(*lines_, 3, 7, output_.data(), kBlock);
   const std::size_t chunk = lines_->flags.take_last(key_);
   const Part part = native::ShareChunks(kBlock).part(chunk);
-  taker.withdraw(control);
+  receiver.withdraw(control);
   EXPECT_NE(native::write_process(getpid(), lines_->targets[chunk], input_.data() + part.first,
                                   part.bytes),
             0);
@@ -109,7 +109,7 @@ TEST(NativeShared, OpsAndMessagesArriveWhole) {
   const ForcedPlan forced("pull/temporal");
   for (const bool writes : {true, false})
     as_ranks(2, [&](TestRank& self) {
-      if (!self.team().prices().machine().cma) GTEST_SKIP() << "this kernel lets no process read";
+      if (!self.team().cost_model().host().cma) GTEST_SKIP() << "this kernel lets no process read";
       if (!writes) self.team().cannot_write();
       using Values = std::vector<std::int32_t>;
       for (const std::size_t count : {9000u, 100'000u, 300'001u})

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <latch>
 
-#include "src/backends/native/collectives/collective.h"
+#include "src/backends/native/collectives/direct_access.h"
 #include "tests/unit/backends/native/ranks.h"
 #include "tests/unit/sync/shared_pages.h"
 
@@ -123,15 +123,15 @@ TEST_P(NativeHeapOps, EveryOpOnRegisteredMemory) {
       };
     };
     for (const int root : {0, 2}) {
-      const Tensor rooted = me == root ? Tensor(output) : Tensor();
+      const View rooted = me == root ? View(output) : View();
       self.run(Broadcast{out_block, in_block, root});
       expect(0, "broadcast", [&](std::size_t i) { return given(root, 0, i); });
-      self.run(Reduce{me == root ? Tensor(out_block) : Tensor(), in_block, ReduceOp::sum, root});
+      self.run(Reduce{me == root ? View(out_block) : View(), in_block, ReduceOp::sum, root});
       if (me == root) expect(0, "reduce", total(0));
       self.run(Gather{rooted, in_block, root});
       for (std::size_t from = 0; from < ranks && me == root; ++from)
         expect(from, "gather", [&](std::size_t i) { return given(static_cast<int>(from), 0, i); });
-      self.run(Scatter{out_block, me == root ? ConstTensor(input) : ConstTensor(), root});
+      self.run(Scatter{out_block, me == root ? ConstView(input) : ConstView(), root});
       expect(0, "scatter", [&](std::size_t i) { return given(root, me, i); });
     }
     self.run(AllGather{output, in_block});
@@ -193,7 +193,7 @@ TEST(NativeMemory, BitsFollowTheTreeWhateverTheAlgorithmAndWhereverItLies) {
         self.run(AllReduce{output, input, ReduceOp::sum});
         EXPECT_TRUE(std::ranges::equal(output, expected)) << plan;
         std::ranges::fill(output, -1.0f);
-        self.run(Reduce{me == 3 ? Tensor(output) : Tensor(), input, ReduceOp::sum, 3});
+        self.run(Reduce{me == 3 ? View(output) : View(), input, ReduceOp::sum, 3});
         EXPECT_EQ(std::ranges::equal(output, expected), me == 3) << plan;
         self.run(ReduceScatter{output.first(kShare), input, ReduceOp::sum});
         EXPECT_TRUE(std::equal(output.begin(), output.begin() + kShare,
@@ -207,10 +207,10 @@ TEST(NativeMemory, BitsFollowTheTreeWhateverTheAlgorithmAndWhereverItLies) {
 TEST(NativeMemory, WhatCannotBeReadIsANamedError) {
   const ForcedPlan forced("pull/temporal");
   as_ranks(3, [](TestRank& self) {
-    if (!self.team().prices().machine().cma) GTEST_SKIP() << "this kernel lets no process read";
+    if (!self.team().cost_model().host().cma) GTEST_SKIP() << "this kernel lets no process read";
     void* const forbidden = ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     std::vector<std::uint8_t> mine(kBytes);
-    const Tensor buffer = self.rank() == 0 ? Tensor(forbidden, kBytes, DType::u8) : Tensor(mine);
+    const View buffer = self.rank() == 0 ? View(forbidden, kBytes, DType::u8) : View(mine);
     const Work work = self.start(Broadcast{buffer, buffer, 0}, false);
     ASSERT_NE(work.failure(), nullptr);
     EXPECT_EQ(work.failure()->code, Code::link_lost);
@@ -260,34 +260,34 @@ TEST(NativeHeap, NobodyWritesIntoTheMemoryOfWhoeverGaveUp) {
     with_heap(2, [&](TestRank& self) {
       const Allocation memory = allocate(self, 2 * kCount);
       const auto values = values_in(memory, 0, 2 * kCount);
-      const Tensor output(values);
+      const View output(values);
       const Call call{.op = AllReduce{output, output, ReduceOp::sum},
                       .sequence = 1,
                       .signature = 1,
                       .deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60),
                       .async = false,
                       .record = 0};
-      native::Round round(self.team(), call);
-      const native::Choice* const choice =
-          round.choose(OpKind::all_reduce, DType::i32, output.bytes(),
-                       {output.data, output.bytes(), output.data, output.bytes()});
+      native::Collective collective(self.team(), call);
+      const native::AlgorithmChoice* const choice =
+          collective.choose(OpKind::all_reduce, DType::i32, output.bytes(),
+                            {output.data, output.bytes(), output.data, output.bytes()});
       inside.arrive_and_wait();
       ASSERT_NE(choice, nullptr);
       EXPECT_EQ(choice->algorithm, native::Algorithm::push);
       if (self.rank() == 1) {
         self.control().fail({.code = Code::revoked, .message = "enough"});
         const auto start = std::chrono::steady_clock::now();
-        EXPECT_FALSE(round.finish(false));
-        if (std::chrono::steady_clock::now() - start >= native::Round::kGrace) return;
+        EXPECT_FALSE(collective.finish(false));
+        if (std::chrono::steady_clock::now() - start >= native::Collective::kGrace) return;
         EXPECT_EQ(std::ranges::count(values, 7), std::ssize(values));
       } else {
         const auto& theirs = self.team().lines(1).progress.consumed;
         while (!theirs.passed(native::kFirstEpoch + 1, 1)) std::this_thread::yield();
-        auto* const there =
-            reinterpret_cast<std::int32_t*>(round.mapped(1, native::Round::Side::output));
+        auto* const there = reinterpret_cast<std::int32_t*>(
+            native::DirectAccess(collective).mapped(1, native::Side::output));
         for (std::size_t i = 0; i < values.size(); ++i) there[i] = 7;
-        EXPECT_FALSE(round.stands());
-        EXPECT_FALSE(round.finish(false));
+        EXPECT_FALSE(collective.check_group());
+        EXPECT_FALSE(collective.finish(false));
       }
     });
   }

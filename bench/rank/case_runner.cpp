@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/rank/case_runner.h"
+
+namespace c10d::bench {
+
+void CaseRunner::run(const Case& c, std::size_t index) {
+  const Measurement& how = launch_.options.measurement;
+  ControlGroup& control = launch_.control;
+  Buffers buffers(c, control.rank(), control.size(), launch_.options.cases.window, how.seed,
+                  *memory_.input, *memory_.output);
+  if (copied_.insert({c.bytes, c.cache == Cache::hot}).second && c.bytes > 0) measure_memcpy(c);
+  std::vector<Turn> turns = turns_of(c, index, buffers);
+  for (Turn& turn : turns) turn.prepare();
+  for (int block = 0; block < how.blocks; ++block) {
+    const auto order =
+        block_order(turns.size(), how.random_order, how.seed, launch_.number(), index, block);
+    for (std::size_t place = 0; place < order.size(); ++place)
+      turns[order[place]].run_block(block, static_cast<int>(place));
+  }
+}
+
+std::vector<Turn> CaseRunner::turns_of(const Case& c, std::size_t index, Buffers& buffers) {
+  const RunOptions& options = launch_.options;
+  std::vector<Turn> turns;
+  turns.reserve(columns_.size() + 1);
+  for (Column& column : columns_) {
+    std::string code = column.code, reason = column.reason;
+    if (code.empty()) {
+      Support support = support_of(c, column, buffers, options.backends);
+      column.algo = support.composed;
+      if (!support) code = "unsupported", reason = support.reason;
+    }
+    if (code.empty())
+      turns.emplace_back(launch_, c, column, buffers, false);
+    else
+      launch_.sink(to_json(SkipRecord{key_of(c), column.name, code, reason}));
+  }
+  const bool is_control = options.compare && options.verdicts.control != Control::off &&
+                          options.worker.solo.empty() && is_control_case(index);
+  if (is_control && !turns.empty() && turns.front().is_of(columns_.front()))
+    turns.emplace_back(launch_, c, columns_.front(), buffers, true);
+  return turns;
+}
+
+// One core copying S bytes, in the same process and minute as everything else: the measure of
+// %ceil.
+void CaseRunner::measure_memcpy(const Case& c) {
+  Case one = c;
+  one.concurrent = 1;
+  memcpy_->prepare(one);
+  SharedPage& page = launch_.control.page();
+  page.barrier();
+  if (launch_.control.rank() == 0) {
+    std::vector<double> samples;
+    const std::int64_t until = SharedPage::now() + 5'000'000;
+    memcpy_->run({}, Flight::in_turn);
+    while (samples.size() < 5 || (SharedPage::now() < until && samples.size() < 2000)) {
+      const std::int64_t start = SharedPage::now();
+      memcpy_->run({}, Flight::in_turn);
+      samples.push_back(static_cast<double>(SharedPage::now() - start) * 1e-3);
+    }
+    const double us = median(std::move(samples));
+    launch_.sink(
+        to_json(CeilRecord{"memcpy", "", c.bytes, launch_.number(),
+                           static_cast<double>(c.bytes) * 1e-3 / us, us, c.cache == Cache::hot}));
+  }
+  page.barrier();
+}
+
+}  // namespace c10d::bench

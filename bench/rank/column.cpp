@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/rank/column.h"
+
+#include <fmt/format.h>
+
+#include "bench/measure/native_algorithms.h"
+
+namespace c10d::bench {
+
+std::vector<Column> open_columns(const std::vector<std::string>& names, SubjectContext context,
+                                 ControlGroup& control) {
+  context.control = &control.group();
+  context.token = control.token();
+  std::vector<Column> columns;
+  for (const std::string& name : names) {
+    Column& column = columns.emplace_back();
+    column.name = name;
+    try {
+      column.subject = make_subject(name, context);
+    } catch (const std::exception& error) {
+      column.reason = error.what();
+    }
+    if (!control.any(!column.subject)) continue;
+    column.subject.reset();
+    column.code = "unavailable";
+    if (column.reason.empty()) column.reason = "not available on another rank";
+  }
+  return columns;
+}
+
+CaseMemory allocate(Footprint bytes, bool heap, std::vector<Column>& columns) {
+  for (Column& column : columns) {
+    if (!heap || !column.subject) continue;
+    CaseMemory own{column.subject->arena(bytes.input), column.subject->arena(bytes.output)};
+    if (!own.input) continue;
+    column.registered = true;
+    return own;
+  }
+  return {std::make_unique<Arena>(bytes.input), std::make_unique<Arena>(bytes.output)};
+}
+
+Support support_of(const Case& c, const Column& column, const Buffers& buffers,
+                   const BackendOptions& options) {
+  const Subject& subject = *column.subject;
+  if (options.cuda && (!subject.computes() || column.name.starts_with("raw:")))
+    return {false, "measures memory of the host only", ""};
+  const OpFacts& op = facts_of(c.op);
+  const DeviceType device = options.cuda ? DeviceType::cuda : DeviceType::cpu;
+  Support support = subject.supports({op.kind, c.dtype, c.redop, device});
+  if (!support) return support;
+  if (options.cuda)
+    return {false, "this build has no CUDA: c10d-bench has no buffers on a GPU", ""};
+  if (buffers.flight() == Flight::together && !subject.overlaps())
+    return {false, "called directly, one message at a time", ""};
+  if (buffers.flight() == Flight::one_per_group && !subject.overlaps())
+    return {false, "called directly, one op at a time", ""};
+  const std::string algorithm = subject.algorithm(c, column.registered);
+  if (column.name == "native" && !options.algo.empty() &&
+      !is_as_asked(op.name, algorithm, options.algo))
+    return {false, fmt::format("--algo {}: not for {} in such memory", options.algo, op.name), ""};
+  if (!algorithm.empty()) support.composed = algorithm;
+  return support;
+}
+
+}  // namespace c10d::bench

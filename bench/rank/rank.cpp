@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/rank/rank.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "bench/measure/case_list.h"
+#include "bench/measure/machine.h"
+#include "bench/rank/case_runner.h"
+
+namespace c10d::bench {
+namespace {
+
+// Whether records are due that say the same in every launch.
+bool is_first_launch(const WorkerOptions& worker) {
+  return worker.launch <= 0 && worker.solo.empty();
+}
+
+void warn_of_binding(const LaunchState& launch, const ControlGroup::Binding& binding) {
+  const Bind asked = launch.options.placement.bind;
+  const int ranks = launch.control.size();
+  const SharedPage& page = launch.control.page();
+  if (page.oversubscribed())
+    launch.warn("W001",
+                fmt::format("{} ranks on {} CPUs: times include waiting for a CPU; they are "
+                            "those of bursts of up to {} ops without a synchronisation",
+                            ranks, page.cpu_count(), burst_of(Case{})));
+  if ((asked == Bind::set || asked == Bind::core) && !binding.alike)
+    launch.warn("W008",
+                "--bind: the launcher has bound the ranks already; they stay where they are");
+  if (asked == Bind::set && binding.alike && !binding.bound)
+    launch.warn("W008", fmt::format("--bind set: {} CPUs are fewer than two for each of {} ranks, "
+                                    "which share them all",
+                                    binding.cpus, ranks));
+  if (asked == Bind::core)
+    launch.warn("W008",
+                "--bind core: progress threads of a backend, as gloo's, share the one CPU of "
+                "their rank");
+}
+
+void write_environment(const LaunchState& launch, const std::vector<Column>& columns,
+                       std::size_t cpus) {
+  launch.control.page().barrier();
+  if (launch.control.rank() != 0) return;
+  std::map<std::string, std::string> about;
+  for (const Column& column : columns)
+    if (column.subject) about[column.name] = column.subject->description();
+  Json line = environment_json(about);
+  line["cores"] = cpus;
+  line["cpus"] = launch.control.cpus();
+  launch.sink(line);
+}
+
+int measure_all(const RunOptions& options, const Sink& sink) {
+  const WorkerOptions& worker = options.worker;
+  Watchdog watchdog;
+  ControlGroup control(worker.token_path, options.measurement.timeout);
+  LaunchState launch{options, control, watchdog, control.rank() == 0 ? sink : [](const Json&) {}};
+  const std::vector<Case> cases = cases_of(options.cases, control.size());
+  watchdog.expect("making groups", options.measurement.timeout * 3 + 60);
+  // Before the backends are opened, so that their threads are where the rank is.
+  const ControlGroup::Binding binding = control.bind(options.placement.bind);
+  if (is_first_launch(worker)) warn_of_binding(launch, binding);
+  SubjectContext context;
+  context.timeout = duration_of(options.measurement.timeout);
+  context.algorithm = options.backends.algo;
+  context.groups = options.cases.sweep.concurrent;
+  CaseMemory memory;  // before the columns: it outlives their ops
+  std::vector<Column> columns = open_columns(
+      worker.solo.empty() ? options.backends.names : std::vector{worker.solo}, context, control);
+  if (is_first_launch(worker)) write_environment(launch, columns, binding.cpus);
+  memory = allocate(memory_of(cases, control.size(), options.cases.window), options.backends.heap,
+                    columns);
+  CaseRunner runner(launch, columns, memory);
+  for (std::size_t index = 0; index < cases.size(); ++index)
+    if (worker.solo.empty() || is_control_case(index)) runner.run(cases[index], index);
+  for (Column& column : columns)
+    if (column.code.empty()) column.subject->shutdown();
+  control.page().barrier();
+  launch.sink(Json{{"t", kLaunchDone}});
+  control.group().shutdown();
+  return launch.wrong ? 3 : launch.failures > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+int run_rank(const RunOptions& options, const Sink& sink) {
+  try {
+    return measure_all(options, sink);
+  } catch (const InvalidArgument& error) {
+    fmt::print(stderr, "c10d-bench: {}\n", error.what());
+    return 2;
+  } catch (const DistTimeoutError& error) {
+    fmt::print(stderr, "c10d-bench: {}\n", error.what());
+    return 124;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "c10d-bench: {}\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace c10d::bench

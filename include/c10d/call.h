@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <initializer_list>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "c10d/device.h"
+#include "c10d/export.h"
+
+// What calls of a group take beside their buffers, and what a recv returns.
+namespace c10d { inline namespace v0 {
+
+// A length of time.
+using Duration = std::chrono::nanoseconds;
+// A point in time, on the steady clock.
+using Deadline = std::chrono::steady_clock::time_point;
+
+// Options of one call.
+struct CallOptions {
+  // Deadline of this call, instead of the timeout of the group. Must be positive.
+  std::optional<Duration> timeout{};
+  // Reserved (device.h): the stream that orders the op. With CPU memory the call throws
+  // InvalidArgument.
+  CudaStream stream = nullptr;
+};
+
+// What a recv got.
+struct Received {
+  int source = -1;        // the rank that sent the message
+  std::size_t count = 0;  // number of elements in the message
+};
+
+// A number of elements for each rank of the group, as argument of a call: {1, 2, 3}, or any range
+// of integers. A range of std::size_t is not copied; what is used of it ends with the call.
+class Counts {
+ public:
+  // A list: {1, 2, 3}.
+  Counts(std::initializer_list<std::size_t> counts) : owned_(counts), view_(owned_) {}
+  // The numbers of a range. Throws InvalidArgument for a negative one.
+  template <class R>
+  requires std::integral<std::remove_cvref_t<decltype(*std::begin(std::declval<const R&>()))>>
+  Counts(const R& range) {
+    using Number = std::remove_cvref_t<decltype(*std::begin(range))>;
+    if constexpr (std::is_same_v<Number, std::size_t> && requires { std::data(range); }) {
+      view_ = {std::data(range), std::size(range)};
+    } else {
+      for (const auto number : range) {
+        if constexpr (std::is_signed_v<Number>)
+          if (number < 0) refuse_negative(number);
+        owned_.push_back(static_cast<std::size_t>(number));
+      }
+      view_ = owned_;
+    }
+  }
+  Counts(const Counts&) = delete;
+  Counts& operator=(const Counts&) = delete;
+  // The numbers.
+  operator std::span<const std::size_t>() const noexcept { return view_; }
+
+ private:
+  [[noreturn]] C10D_API static void refuse_negative(long long number);
+
+  std::vector<std::size_t> owned_;
+  std::span<const std::size_t> view_;
+};
+
+}}  // namespace c10d::v0

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <ranges>
+#include <span>
+#include <type_traits>
+
+#include "c10d/device.h"
+#include "c10d/element.h"
+
+namespace c10d { inline namespace v0 {
+
+namespace detail {
+
+template <class R>
+using Value = std::ranges::range_value_t<R>;
+template <class R>
+concept ElementRange =
+    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && Element<Value<R>>;
+// Memory that does not end with the expression that names it.
+template <class R>
+concept Lasting =
+    std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<std::remove_cvref_t<R>>;
+template <class R>
+concept Writable = !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+template <class R>
+concept InputRange = ElementRange<R> && Lasting<R>;
+template <class R>
+concept OutputRange = InputRange<R> && Writable<R>;
+
+// Ends the compilation with the reason why R is no buffer of an op.
+template <class R, bool is_output>
+constexpr void explain_no_buffer() noexcept {
+  using T = Value<R>;
+  if constexpr (!std::ranges::contiguous_range<R> || !std::ranges::sized_range<R>) {
+    static_assert(
+        std::ranges::contiguous_range<R> && std::ranges::sized_range<R>,
+        "c10d: this range is not contiguous memory of a known size (std::vector<bool> and "
+        "std::list are not): copy it to a std::vector");
+  } else if constexpr (!Element<T>) {
+    static_assert(!std::is_pointer_v<T>,
+                  "c10d: a pointer means nothing to another rank: send what it points to");
+    static_assert(!std::is_floating_point_v<T>,
+                  "c10d: long double differs between machines, so it is no element: use double");
+    static_assert(
+        std::is_pointer_v<T> || std::is_floating_point_v<T> || std::is_trivially_copyable_v<T>,
+        "c10d: elements of this type own memory, so an op cannot take them: "
+        "c10d/values.h sends strings, vectors and objects");
+    static_assert(
+        std::is_pointer_v<T> || std::is_floating_point_v<T> || !std::is_trivially_copyable_v<T>,
+        "c10d: no DType is known for elements of this type: specialise "
+        "c10d::element_traits, or use c10d/values.h");
+  } else if constexpr (!Lasting<R>) {
+    static_assert(Lasting<R>,
+                  "c10d: this buffer is a temporary, which may end before the op does: give it a "
+                  "name");
+  } else {
+    static_assert(!is_output || Writable<R>,
+                  "c10d: an op writes to this buffer, and its elements are const");
+  }
+}
+
+}  // namespace detail
+
+// A view of contiguous elements that an op reads: pointer, count, dtype, device. It does not own
+// the memory, which must stay valid until the op that uses it is done. Arrays, vectors, spans and
+// Buffers of an Element type convert to it, but not temporaries that own their memory. A
+// default-constructed view is "no buffer": ranks that neither give nor get data pass it.
+struct ConstView {
+  const void* data = nullptr;  // the first element
+  std::size_t count = 0;       // number of elements
+  DType dtype = DType::u8;     // type of the elements
+  Device device{};             // where the memory lies
+
+  // No buffer.
+  ConstView() = default;
+  // A view of `count_` elements at `data_`.
+  constexpr ConstView(const void* data_, std::size_t count_, DType dtype_,
+                      Device device_ = {}) noexcept
+      : data(data_), count(count_), dtype(dtype_), device(device_) {}
+  // A view of `n` objects at `data_`.
+  template <Element T>
+  constexpr ConstView(const T* data_, std::size_t n) noexcept
+      : ConstView(data_, n * elements_per<T>, dtype_of<T>) {}
+  // A view of a contiguous range.
+  template <detail::InputRange R>
+  constexpr ConstView(R&& range) noexcept
+      : ConstView(std::ranges::data(range), std::ranges::size(range)) {}
+  // Does not compile, and says why.
+  template <std::ranges::range R>
+  requires(!detail::InputRange<R>) constexpr ConstView(R&&) noexcept {
+    detail::explain_no_buffer<R, false>();
+  }
+
+  // Size in bytes.
+  constexpr std::size_t bytes() const noexcept { return count * size_of(dtype); }
+  // A view of the elements [first, first + n). It does not check that they are inside this view.
+  constexpr ConstView slice(std::size_t first, std::size_t n) const noexcept {
+    return {static_cast<const std::byte*>(data) + first * size_of(dtype), n, dtype, device};
+  }
+};
+
+// A view of contiguous elements that an op writes. As ConstView otherwise; memory that is const
+// does not convert to it.
+struct View {
+  void* data = nullptr;     // the first element
+  std::size_t count = 0;    // number of elements
+  DType dtype = DType::u8;  // type of the elements
+  Device device{};          // where the memory lies
+
+  // No buffer.
+  View() = default;
+  // A view of `count_` elements at `data_`.
+  constexpr View(void* data_, std::size_t count_, DType dtype_, Device device_ = {}) noexcept
+      : data(data_), count(count_), dtype(dtype_), device(device_) {}
+  // A view of `n` objects at `data_`.
+  template <Element T>
+  requires(!std::is_const_v<T>) constexpr View(T* data_, std::size_t n) noexcept
+      : View(data_, n * elements_per<T>, dtype_of<T>) {}
+  // A view of a contiguous range whose elements are not const.
+  template <detail::OutputRange R>
+  constexpr View(R&& range) noexcept : View(std::ranges::data(range), std::ranges::size(range)) {}
+  // Does not compile, and says why.
+  template <std::ranges::range R>
+  requires(!detail::OutputRange<R>) constexpr View(R&&) noexcept {
+    detail::explain_no_buffer<R, true>();
+  }
+
+  // The same view, to be read only.
+  constexpr operator ConstView() const noexcept { return {data, count, dtype, device}; }
+  // Size in bytes.
+  constexpr std::size_t bytes() const noexcept { return count * size_of(dtype); }
+  // A view of the elements [first, first + n). It does not check that they are inside this view.
+  constexpr View slice(std::size_t first, std::size_t n) const noexcept {
+    return {static_cast<std::byte*>(data) + first * size_of(dtype), n, dtype, device};
+  }
+};
+
+}}  // namespace c10d::v0

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/native/p2p/matching_queues.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace c10d { inline namespace v0 { namespace native {
+namespace {
+
+constexpr std::size_t kHeldBytes = std::size_t{4} << 20;
+constexpr std::size_t kHeldMessages = 4096;
+
+bool matches(const Transfer& recv, int source, const Frame& frame) {
+  return (recv.peer == source || recv.peer == kAnySource) && recv.tag == frame.tag;
+}
+
+}  // namespace
+
+void MatchingQueues::post(Transfer& recv) noexcept {
+  recv.before = last_;
+  (last_ == nullptr ? first_ : last_->after) = &recv;
+  last_ = &recv;
+}
+
+void MatchingQueues::remove(Transfer& recv) noexcept {
+  if (recv.before == nullptr && first_ != &recv) return;
+  (recv.before == nullptr ? first_ : recv.before->after) = recv.after;
+  (recv.after == nullptr ? last_ : recv.after->before) = recv.before;
+  recv.before = recv.after = nullptr;
+}
+
+Transfer* MatchingQueues::take_posted(int source, const Frame& frame) noexcept {
+  Transfer* recv = first_;
+  while (recv != nullptr && !matches(*recv, source, frame)) recv = recv->after;
+  if (recv != nullptr) remove(*recv);
+  return recv;
+}
+
+bool MatchingQueues::hold(int source, const Frame& frame, Receiver& ring) {
+  Held& held = held_[static_cast<std::size_t>(source)];
+  if (held.bytes + frame.length > kHeldBytes || held.messages == kHeldMessages) return false;
+  arrived_.push_back({source, frame, std::vector<std::byte>(frame.length)});
+  ring.take(frame, arrived_.back().data.data());
+  held.bytes += frame.length;
+  ++held.messages;
+  return true;
+}
+
+std::optional<MatchingQueues::Arrived> MatchingQueues::take_arrived(const Transfer& recv) {
+  const auto it = std::find_if(arrived_.begin(), arrived_.end(), [&](const Arrived& arrived) {
+    return matches(recv, arrived.source, arrived.frame);
+  });
+  if (it == arrived_.end()) return std::nullopt;
+  Held& held = held_[static_cast<std::size_t>(it->source)];
+  held.bytes -= it->data.size();
+  --held.messages;
+  std::optional<Arrived> arrived(std::move(*it));
+  arrived_.erase(it);
+  return arrived;
+}
+
+}}}  // namespace c10d::v0::native

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "src/backends/native/p2p/matching_queues.h"
+#include "src/backends/native/p2p/send_queue.h"
+
+namespace c10d { inline namespace v0 { namespace native {
+
+// Moves the bytes of one rank's transfers. Has no mutex, and knows neither calls nor deadlines: one
+// thread at a time uses it, and messages move only in calls of post() and progress().
+//
+// Sends of a pair stay in order in its ring. A short message travels whole, and its send ends at
+// once. A longer one is offered. The receiver that has its recv reads it from the sender's memory;
+// where the kernel does not allow that, it is streamed through the ring. A sender that waits while
+// its message is read writes a part of it, for one message of a receiver at a time. A message
+// without a recv is held, within limits; past them it stays in the ring and the sender waits.
+//
+// An accepted recv of an offer is in `reading` or in `receiving` of its source until it is done.
+class TransferEngine {
+ public:
+  explicit TransferEngine(Team& team);
+
+  // Begins a transfer and may end it. It stays with the engine until it is done or withdrawn.
+  void post(Transfer& transfer);
+  // One turn, of all peers or of one; true: something moved.
+  bool progress();
+  bool progress(int rank);
+  // Takes a transfer that is not done out of all queues. Only for a broken group: no rank may
+  // continue with half a message.
+  void withdraw(Transfer& transfer);
+  // At the end of the group: logs a line for each peer that sent what no recv took. Those sends
+  // have already succeeded.
+  void warn_of_unreceived();
+
+ private:
+  struct Peer {
+    SendQueue sends;
+    Receiver ring;
+    bool readable;                     // its memory, so far
+    std::deque<Transfer*> reading;     // recvs of offers, from the sender's memory
+    std::vector<Transfer*> receiving;  // recvs of offers, through the ring
+  };
+
+  Peer& peer_of(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
+  bool receive(int source);
+  bool receive_piece(Peer& peer, const Frame& frame);
+  // Matches `recv` with a message: takes its data, or begins to read what it offers. `held`: the
+  // data of a message that was held; null: it is at the front of the ring.
+  void accept(int source, const Frame& frame, Transfer& recv, const std::vector<std::byte>* held);
+  bool plausible(int source, const Frame& frame);
+  bool fits(int source, const Frame& frame, const Transfer& recv);
+  bool read(int source);
+  bool read_part(int source, Transfer& recv, Part part);
+  void share(int source, Transfer& recv);
+  bool read_shared(int source, Transfer& recv);
+
+  Team& team_;
+  std::deque<Peer> peers_;
+  MatchingQueues queues_;
+  std::optional<CopyReceiver> receiver_;  // of the recv that shares its reading with the sender
+  Transfer* shared_ = nullptr;            // that recv
+};
+
+}}}  // namespace c10d::v0::native

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/measure/block_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "c10d/error.h"
+#include "c10d/store.h"
+
+namespace c10d::bench { namespace {
+
+// Two ranks whose ops end at once, but for one op of rank 1: that ends when rank 0 is far ahead.
+class Uneven {
+ public:
+  Uneven(int held_op, int until) : held_op_(held_op), until_(until) {}
+  void run(int rank) {
+    std::unique_lock lock(mutex_);
+    const int op = ++ops_.at(static_cast<std::size_t>(rank));
+    came_.notify_all();
+    if (rank == 1 && op == held_op_) came_.wait(lock, [&] { return over_ || ops_[0] >= until_; });
+  }
+  // Of a rank that runs no more ops.
+  void leave() {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+    came_.notify_all();
+  }
+  std::array<int, 2> ops() const { return ops_; }
+
+ private:
+  const int held_op_;
+  const int until_;
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::array<int, 2> ops_{};
+  bool over_ = false;
+};
+
+class UnevenSubject final : public Subject {
+ public:
+  UnevenSubject(Uneven& both, int rank) : both_(both), rank_(rank) {}
+  Support supports(const Query&) const override { return {}; }
+  std::string description() const override { return ""; }
+  void run(std::span<const Op>, Flight) override { both_.run(rank_); }
+
+ private:
+  Uneven& both_;
+  int rank_;
+};
+
+// One warm op, then 20 that are measured in one block. Returns how many were, or -1: the ranks
+// waited for each other.
+int measure(Uneven& both, Sync sync, Store& store, int rank) {
+  const bool waits = sync != Sync::loop;
+  SharedPage page(store, rank, 2, std::chrono::seconds(waits ? 1 : 20));
+  Case c;
+  c.bytes = 8;
+  c.shard = 2;
+  Arena input(4096);
+  Arena output(4096);
+  Buffers buffers(c, rank, 2, 1, 1, input, output);
+  UnevenSubject subject(both, rank);
+  BlockRunner::Settings settings;
+  settings.sync = sync;
+  settings.longest_loop = 3600;
+  BlockRunner runner(page, subject, buffers, settings);
+  int iterations = -1;
+  try {
+    runner.warm_up(1, 1);
+    iterations = static_cast<int>(runner.measure(20, 3600).iters);
+  } catch (const DistTimeoutError&) {
+  }
+  both.leave();
+  return iterations;
+}
+
+std::array<int, 2> measure_both(Uneven& both, Sync sync) {
+  const auto store = make_hash_store();
+  std::array<int, 2> iterations{};
+  std::thread other([&] { iterations[1] = measure(both, sync, *store, 1); });
+  iterations[0] = measure(both, sync, *store, 0);
+  other.join();
+  return iterations;
+}
+
+// A backend that lets one rank go ahead finds it ahead, and its threads find the CPUs as it left
+// them: nothing of the benchmark stands between two ops. The warm-up is 1 op, what a block begins
+// with 3; then comes the op in which ranks wake up, which is not counted, and the 20.
+TEST(Loop, NoRankWaitsForAnotherBetweenOps) {
+  constexpr int kHeld = 1 + 3 + 3;
+  Uneven both(kHeld, kHeld + 10);
+  EXPECT_EQ(measure_both(both, Sync::loop), (std::array{20, 20}));
+  EXPECT_EQ(both.ops(), (std::array{25, 25}));
+}
+
+TEST(Loop, OpsThatComeFromAMeetingWaitForTheLast) {
+  for (const Sync sync : {Sync::window, Sync::barrier}) {
+    constexpr int kHeld = 1 + 2 + 3;
+    Uneven both(kHeld, kHeld + 10);
+    EXPECT_EQ(measure_both(both, sync)[0], -1) << to_string(sync);
+  }
+}
+
+}}  // namespace c10d::bench
