@@ -9,6 +9,7 @@
 #include "src/base/hash.h"
 #include "src/base/members.h"
 #include "src/control/make_control_plane.h"
+#include "src/group/end_groups.h"
 #include "src/group/group_state.h"
 #include "src/group/store_exchange.h"
 
@@ -64,8 +65,10 @@ std::shared_ptr<detail::GroupState> make_group(BackendContext context, std::stri
     unwatch(*control);
     throw;
   }
-  return std::make_shared<detail::GroupState>(std::move(context), std::move(backend_name), control,
-                                              std::move(backend));
+  auto state = std::make_shared<detail::GroupState>(std::move(context), std::move(backend_name),
+                                                    control, std::move(backend));
+  remember_group(state);
+  return state;
 }
 
 namespace {

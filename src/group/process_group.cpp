@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -13,41 +12,11 @@
 #include "src/base/timeouts.h"
 #include "src/control/control_plane.h"
 #include "src/group/check_arguments.h"
+#include "src/group/end_groups.h"
 #include "src/group/group_state.h"
 #include "src/group/store_exchange.h"
 
 namespace c10d { inline namespace v0 {
-
-namespace {
-
-// Until the process ends, and where leak checkers find it. Takes no lock: a fork may have left one
-// held.
-void keep_forever(std::shared_ptr<detail::GroupState> state) {
-  struct Kept {
-    std::shared_ptr<detail::GroupState> state;
-    Kept* next;
-  };
-  static std::atomic<Kept*> first{nullptr};
-  auto* const kept = new Kept{std::move(state), first.load()};
-  while (!first.compare_exchange_weak(kept->next, kept)) {
-  }
-}
-
-// With the last handle.
-void end_group(std::shared_ptr<detail::GroupState> state) noexcept {
-  bool quiet = false;
-  try {
-    quiet = state->process == process_generation() && state->shutdown(std::chrono::seconds(1));
-  } catch (const std::exception& error) {
-    log(LogLevel::error, "group \"{}\" could not be shut down: {}", state->context.group,
-        error.what());
-  }
-  // In a forked child the memory is not there; and ops that ignored an abort still point to the
-  // state.
-  if (!quiet) keep_forever(std::move(state));
-}
-
-}  // namespace
 
 Received ProcessGroup::submit(const Op& op, CallOptions options) const {
   return require_state(state_).submit(op, options, detail::GroupState::Mode::blocking).received();

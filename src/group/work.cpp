@@ -77,7 +77,7 @@ void check_process_of(const detail::WorkShared& shared) {
 
 // Waits until the work is terminal or the deadline has passed, driving the op where it asks for
 // that.
-bool wait_until(detail::WorkShared& shared, std::optional<Deadline> deadline) {
+bool wait_for_end(detail::WorkShared& shared, std::optional<Deadline> deadline) {
   constexpr auto kPollPause = std::chrono::microseconds(50);
   if (shared.state.load(std::memory_order_acquire) != WorkState::running) return true;
   check_process_of(shared);
@@ -107,7 +107,7 @@ bool wait_until(detail::WorkShared& shared, std::optional<Deadline> deadline) {
 }  // namespace
 
 bool detail::WorkShared::wait_until(const Work& work, Deadline deadline) {
-  return !work.shared_ || v0::wait_until(*work.shared_, deadline);
+  return !work.shared_ || wait_for_end(*work.shared_, deadline);
 }
 
 const Failure* detail::WorkShared::failure_of(const Work& work) noexcept {
@@ -197,7 +197,7 @@ Work& Work::operator=(Work&& other) noexcept {
 Work::~Work() {
   if (!shared_ || shared_->process != process_generation()) return;
   try {
-    wait_until(*shared_, std::nullopt);
+    wait_for_end(*shared_, std::nullopt);
   } catch (const std::exception& error) {
     log(LogLevel::error, "a Work could not wait for its op: {}", error.what());
   }
@@ -229,13 +229,13 @@ const Failure* Work::failure() const noexcept {
 
 void Work::wait() const {
   if (!shared_) return;
-  wait_until(*shared_, std::nullopt);
+  wait_for_end(*shared_, std::nullopt);
   if (const Failure* failed_with = failure()) throw_failure(*failed_with);
 }
 
 void Work::wait(Duration timeout) const {
   if (!shared_) return;
-  if (!wait_until(*shared_, std::chrono::steady_clock::now() + clamp_timeout(timeout)))
+  if (!wait_for_end(*shared_, std::chrono::steady_clock::now() + clamp_timeout(timeout)))
     throw_failure({.code = Code::timed_out,
                    .message = fmt::format("wait({:.3f} s) ended before the op; the op continues",
                                           std::chrono::duration<double>(timeout).count())});

@@ -85,6 +85,10 @@ C10D_API void register_backend(std::string name, BackendFactory factory);
 // is not available, and what the backend throws.
 C10D_API std::unique_ptr<Backend> make_backend(std::string_view name, BackendContext context);
 
+// Ends the groups of that backend which this process still has, as with their last handle, in the
+// order in which they were made. For a backend whose library may end before the process does.
+C10D_API void end_groups(std::string_view backend) noexcept;
+
 // Version of this interface. A module of another version is refused with a message.
 inline constexpr std::uint32_t kBackendAbiVersion = 4;
 // What a module says of itself. A module is libc10d_NAME.so in a folder on C10D_BACKEND_PATH. It

@@ -157,6 +157,20 @@ void choose_polled_algorithm() {
 #endif
 }
 
+// MPI_Finalize calls it first, while MPI still works.
+int end_groups_of_mpi(MPI_Comm, int, void*, void*) {
+  end_groups("mpi");
+  return MPI_SUCCESS;
+}
+
+// So that a program which finalises MPI itself may do so while it has groups.
+void end_groups_in_finalize() {
+  int key = MPI_KEYVAL_INVALID;
+  check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, end_groups_of_mpi, &key, nullptr));
+  check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr));
+  check_mpi(MPI_Comm_free_keyval(&key));
+}
+
 bool is_initialised() {
   int flag = 0;
   MPI_Initialized(&flag);
@@ -226,6 +240,12 @@ void start_mpi(const BackendContext& context, const std::function<void()>& look)
                       "the program initialised MPI for one thread only: call MPI_Init_thread with "
                       "MPI_THREAD_MULTIPLE, or let the mpi backend initialise MPI");
   concurrent = level == MPI_THREAD_MULTIPLE;
+  static const bool ends_groups = [] {
+    const auto turn = mpi_turn();
+    end_groups_in_finalize();
+    return true;
+  }();
+  (void)ends_groups;
   choose_polled_algorithm();
   int rank = 0, size = 0;
   {

@@ -6,9 +6,11 @@
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kCacheLine = 64;
 
-constexpr std::size_t whole_lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+constexpr std::size_t whole_lines(std::size_t bytes) {
+  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
 
 }  // namespace
 
@@ -17,9 +19,10 @@ Chunks Staging::chunk(const AlgorithmChoice& choice, std::size_t bytes,
   if (bytes == 0) return {};
   const std::size_t half = team_.layout().half_bytes();
   const std::size_t wanted = choice.chunk / width;
-  if (bytes <= std::min(wanted, half / width / kLine * kLine)) return {whole_lines(bytes), 1};
-  const std::size_t slot = half / kSlots / width / kLine * kLine;
-  const std::size_t each = std::clamp(whole_lines(wanted), kLine, slot);
+  if (bytes <= std::min(wanted, half / width / kCacheLine * kCacheLine))
+    return {whole_lines(bytes), 1};
+  const std::size_t slot = half / kSlots / width / kCacheLine * kCacheLine;
+  const std::size_t each = std::clamp(whole_lines(wanted), kCacheLine, slot);
   return {each, (bytes + each - 1) / each};
 }
 
