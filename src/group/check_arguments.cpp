@@ -7,6 +7,7 @@
 
 #include "c10d/call.h"
 #include "c10d/error.h"
+#include "c10d/values.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
@@ -238,6 +239,20 @@ void Counts::refuse_negative(long long number) {
       fmt::format("a count is {}: the number of elements for a rank is never "
                   "negative",
                   number));
+}
+
+std::size_t detail::checked_total(std::span<const std::size_t> counts, std::size_t size,
+                                  std::size_t max_bytes) {
+  std::size_t total = 0;
+  for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+    if (counts[rank] > max_bytes / size - total)
+      throw InvalidArgument(fmt::format(
+          "the values are longer than ValueOptions::max_bytes, {}: value {} has {} elements of {} "
+          "bytes, those before it {}",
+          max_bytes, rank, counts[rank], size, total));
+    total += counts[rank];
+  }
+  return total;
 }
 
 }}  // namespace c10d::v0

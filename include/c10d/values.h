@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <ranges>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "c10d/process_group.h"
+
+// Values in, values out: single values, strings, vectors of any length, objects. Each call is made
+// of blocking ops of the group: it is collective, throws what they throw, and costs a copy and, for
+// what has a length, one more op of 8 bytes per rank. For large arrays use the ops themselves.
+//
+//     std::string name = c10d::broadcast(group, std::string("resnet"), 0);
+//     std::vector<std::vector<int>> all = c10d::all_gather(group, mine);
+//
+// T is any trivially copyable type. Ranks that pass different types or sizes get a mismatch, as for
+// any op. Objects are sent by two functions of yours, which are found by argument-dependent lookup:
+//
+//     std::string to_bytes(const Shape& shape);
+//     Shape from_bytes(std::string_view bytes, std::type_identity<Shape>);
+namespace c10d { inline namespace v0 {
+
+// Options of these calls, the same on every rank.
+struct ValueOptions {
+  // The most bytes that a call may bring to a rank, all values together. Lengths that other ranks
+  // say are checked before memory is allocated: more throws InvalidArgument on every rank.
+  std::size_t max_bytes = std::size_t{1} << 30;
+  // Deadline of each op of the call, instead of the timeout of the group. Must be positive.
+  std::optional<Duration> timeout{};
+};
+
+namespace detail {
+
+template <class T>
+concept HasBytes = requires(const T& value, std::string_view bytes) {
+  { to_bytes(value) } -> std::convertible_to<std::string>;
+  { from_bytes(bytes, std::type_identity<T>()) } -> std::convertible_to<T>;
+};
+// A value whose bytes are all there is.
+template <class T>
+concept PlainValue = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> &&
+                     !std::ranges::range<T> && !HasBytes<T>;
+// std::vector<T>, std::string.
+template <class C>
+concept Sequence = std::ranges::contiguous_range<C> && PlainValue<std::ranges::range_value_t<C>> &&
+    requires(C& c) {
+  c.resize(std::size_t{1});
+};
+
+template <class T>
+View view_of(T* data, std::size_t count) noexcept {
+  if constexpr (Element<T>)
+    return View(data, count);
+  else
+    return View(static_cast<void*>(data), count * sizeof(T), DType::u8);
+}
+template <class T>
+ConstView view_of(const T* data, std::size_t count) noexcept {
+  return view_of(const_cast<T*>(data), count);
+}
+// How many elements of the view one T is.
+template <class T>
+constexpr std::size_t elements_of_view() noexcept {
+  if constexpr (Element<T>)
+    return elements_per<T>;
+  else
+    return sizeof(T);
+}
+
+// Throws InvalidArgument if `counts` values of `size` bytes are more than max_bytes.
+C10D_API std::size_t checked_total(std::span<const std::size_t> counts, std::size_t size,
+                                   std::size_t max_bytes);
+
+// All values one after another, and where each rank's end. Without a root all ranks get them.
+template <Sequence C>
+std::vector<C> gather_sequences(const ProcessGroup& group, const C& mine, std::optional<int> root,
+                                const ValueOptions& options) {
+  using T = std::ranges::range_value_t<C>;
+  const CallOptions call{.timeout = options.timeout};
+  const std::size_t length = mine.size();
+  std::vector<std::size_t> counts(static_cast<std::size_t>(group.size()));
+  group.all_gather(counts, std::span(&length, 1), call);
+  C all;
+  const std::size_t total = checked_total(counts, sizeof(T), options.max_bytes);
+  const bool gets = !root || *root == group.rank();
+  if (gets) all.resize(total);
+  std::vector<std::size_t> view_counts = counts;
+  for (std::size_t& count : view_counts) count *= elements_of_view<T>();
+  const ConstView input = view_of(std::as_const(mine).data(), length);
+  if (root)
+    group.gather_v(view_of(all.data(), all.size()), input, view_counts, *root, call);
+  else
+    group.all_gather_v(view_of(all.data(), all.size()), input, view_counts, call);
+  std::vector<C> parts;
+  std::size_t first = 0;
+  for (const std::size_t count : gets ? counts : std::vector<std::size_t>()) {
+    parts.emplace_back(all.begin() + static_cast<std::ptrdiff_t>(first),
+                       all.begin() + static_cast<std::ptrdiff_t>(first + count));
+    first += count;
+  }
+  return parts;
+}
+
+template <class T>
+std::vector<T> from_all_bytes(const std::vector<std::string>& all) {
+  std::vector<T> values;
+  for (const std::string& bytes : all) values.push_back(from_bytes(bytes, std::type_identity<T>()));
+  return values;
+}
+
+}  // namespace detail
+
+// The root's value, on every rank.
+template <detail::PlainValue T>
+T broadcast(const ProcessGroup& group, T value, int root, const ValueOptions& options = {}) {
+  group.broadcast(detail::view_of(&value, 1), root, {.timeout = options.timeout});
+  return value;
+}
+// The root's string or vector, on every rank. The others pass any, an empty one for example.
+template <detail::Sequence C>
+C broadcast(const ProcessGroup& group, C value, int root, const ValueOptions& options = {}) {
+  const std::size_t length = broadcast(group, value.size(), root, options);
+  detail::checked_total(std::span(&length, 1), sizeof(*value.data()), options.max_bytes);
+  value.resize(length);
+  group.broadcast(detail::view_of(value.data(), length), root, {.timeout = options.timeout});
+  return value;
+}
+// The root's object, on every rank.
+template <detail::HasBytes T>
+T broadcast(const ProcessGroup& group, const T& value, int root, const ValueOptions& options = {}) {
+  const std::string mine = group.rank() == root ? std::string(to_bytes(value)) : std::string();
+  return from_bytes(broadcast(group, mine, root, options), std::type_identity<T>());
+}
+
+// The values of all ranks, by rank, on every rank.
+template <detail::PlainValue T>
+std::vector<T> all_gather(const ProcessGroup& group, const T& mine,
+                          const ValueOptions& options = {}) {
+  std::vector<T> all(static_cast<std::size_t>(group.size()));
+  group.all_gather(detail::view_of(all.data(), all.size()), detail::view_of(&mine, 1),
+                   {.timeout = options.timeout});
+  return all;
+}
+// The strings or vectors of all ranks, by rank, on every rank. Their lengths may differ.
+template <detail::Sequence C>
+std::vector<C> all_gather(const ProcessGroup& group, const C& mine,
+                          const ValueOptions& options = {}) {
+  return detail::gather_sequences(group, mine, {}, options);
+}
+// The objects of all ranks, by rank, on every rank.
+template <detail::HasBytes T>
+std::vector<T> all_gather(const ProcessGroup& group, const T& mine,
+                          const ValueOptions& options = {}) {
+  return detail::from_all_bytes<T>(all_gather(group, std::string(to_bytes(mine)), options));
+}
+
+// The values of all ranks, by rank, on the root; nothing on the others.
+template <detail::PlainValue T>
+std::vector<T> gather(const ProcessGroup& group, const T& mine, int root,
+                      const ValueOptions& options = {}) {
+  std::vector<T> all(group.rank() == root ? static_cast<std::size_t>(group.size()) : 0);
+  group.gather(detail::view_of(all.data(), all.size()), detail::view_of(&mine, 1), root,
+               {.timeout = options.timeout});
+  return all;
+}
+// The strings or vectors of all ranks, by rank, on the root; nothing on the others.
+template <detail::Sequence C>
+std::vector<C> gather(const ProcessGroup& group, const C& mine, int root,
+                      const ValueOptions& options = {}) {
+  return detail::gather_sequences(group, mine, root, options);
+}
+// The objects of all ranks, by rank, on the root; nothing on the others.
+template <detail::HasBytes T>
+std::vector<T> gather(const ProcessGroup& group, const T& mine, int root,
+                      const ValueOptions& options = {}) {
+  return detail::from_all_bytes<T>(gather(group, std::string(to_bytes(mine)), root, options));
+}
+
+}}  // namespace c10d::v0
