@@ -53,7 +53,7 @@ int main() try {
         reducer.mark_ready(0);
       }
       reducer.finish();
-      for (std::size_t p : {0, 1}) weights[p] -= 0.3f * number(reducer.grad_view(p));
+      for (std::size_t p = 0; p < 2; ++p) weights[p] -= 0.3f * number(reducer.grad_view(p));
     }
   }
   check_same(group, "weights", std::as_bytes(std::span(weights)));

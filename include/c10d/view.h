@@ -61,6 +61,18 @@ constexpr void explain_no_buffer() noexcept {
   }
 }
 
+template <class T>
+concept NoRange = std::is_pointer_v<T> || std::is_arithmetic_v<T>;
+
+// Ends the compilation with the reason why a T is no buffer of an op.
+template <NoRange T>
+constexpr void explain_no_range() noexcept {
+  static_assert(!std::is_pointer_v<T>,
+                "c10d: a pointer has no length: give a range, or View(pointer, count)");
+  static_assert(!std::is_arithmetic_v<T>,
+                "c10d: one value is no buffer: give std::span(&value, 1), or use c10d/values.h");
+}
+
 }  // namespace detail
 
 // A view of contiguous elements that an op reads: pointer, count, dtype, device. It does not own
@@ -87,10 +99,14 @@ struct ConstView {
   template <detail::InputRange R>
   constexpr ConstView(R&& range) noexcept
       : ConstView(std::ranges::data(range), std::ranges::size(range)) {}
-  // Does not compile, and says why.
+  // What follows does not compile, and says why.
   template <std::ranges::range R>
   requires(!detail::InputRange<R>) constexpr ConstView(R&&) noexcept {
     detail::explain_no_buffer<R, false>();
+  }
+  template <detail::NoRange T>
+  constexpr ConstView(T) noexcept {
+    detail::explain_no_range<T>();
   }
 
   // Size in bytes.
@@ -121,10 +137,14 @@ struct View {
   // A view of a contiguous range whose elements are not const.
   template <detail::OutputRange R>
   constexpr View(R&& range) noexcept : View(std::ranges::data(range), std::ranges::size(range)) {}
-  // Does not compile, and says why.
+  // What follows does not compile, and says why.
   template <std::ranges::range R>
   requires(!detail::OutputRange<R>) constexpr View(R&&) noexcept {
     detail::explain_no_buffer<R, true>();
+  }
+  template <detail::NoRange T>
+  constexpr View(T) noexcept {
+    detail::explain_no_range<T>();
   }
 
   // The same view, to be read only.
