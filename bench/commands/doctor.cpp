@@ -19,6 +19,7 @@
 #include "c10d/capability.h"
 #include "c10d/env.h"
 #include "c10d/error.h"
+#include "src/base/env_table.h"
 
 namespace c10d::bench {
 namespace {

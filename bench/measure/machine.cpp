@@ -178,8 +178,7 @@ Json environment_json(const std::map<std::string, std::string>& about) {
   line["v"] = 1;
   line["t"] = "env";
   line["rank"] = 0;
-  std::array<char, 256> host{};
-  line["host"] = gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "unknown";
+  line["host"] = host_name();
   line["cpu"] = cpu_model();
   line["cores"] = allowed_cpus();
   line["numa"] = numa_nodes();

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bench/model/record.h"
-#include "src/base/host.h"  // cpu_model, allowed_cpus
+#include "src/base/host.h"  // host_name, cpu_model, allowed_cpus
 
 namespace c10d::bench {
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <variant>
 
 #include "c10d/op_traits.h"
@@ -159,29 +158,6 @@ using Op =
                  Gather, GatherV, Scatter, ScatterV, AllToAll, AllToAllV, Barrier, Send, Recv>;
 
 static_assert(std::variant_size_v<Op> == kOpCount, "every op has one row in kOpTraits");
-
-namespace detail {
-template <class T>
-constexpr bool has_traits(const OpTraits& traits) {
-  constexpr bool in = requires(T o) { o.input; };
-  constexpr bool out = requires(T o) { o.output; };
-  constexpr bool counts = requires(T o) { o.counts; }
-  || requires(T o) { o.output_counts; };
-  return traits.has_reduce_op == requires(T o) { o.op; }
-  &&traits.has_root == requires(T o) { o.root; }
-  &&traits.has_counts == counts&& traits.is_point_to_point == requires(T o) { o.peer; }
-  &&(traits.required == OpBuffer::neither ? !in && !out
-     : traits.required == OpBuffer::input ? in
-                                          : out) &&
-      (traits.agreed == AgreedCount::none) == (counts || (!in && !out));
-}
-template <std::size_t... I>
-constexpr bool ops_have_traits(std::index_sequence<I...>) {
-  return (has_traits<std::variant_alternative_t<I, Op>>(kOpTraits[I]) && ...);
-}
-}  // namespace detail
-static_assert(detail::ops_have_traits(std::make_index_sequence<std::variant_size_v<Op>>()),
-              "a row of kOpTraits says of an op what its struct does not have");
 
 // Which op it is.
 inline OpKind kind_of(const Op& op) noexcept { return static_cast<OpKind>(op.index()); }

@@ -25,14 +25,6 @@ C10D_API std::optional<std::int64_t> env_integer(std::string_view name, std::int
 // when `name` is not in the table.
 C10D_API std::optional<std::string> env_choice(std::string_view name);
 
-// A C10D_* variable that is set and that nothing reads.
-struct UnknownEnv {
-  std::string name;     // as it is set
-  std::string nearest;  // the name in the table that is most like it
-};
-// All C10D_* variables that are set but not in the table: for a warning.
-C10D_API std::vector<UnknownEnv> unknown_env();
-
 // Rank and size of this process, as its launcher set them in the environment.
 struct LaunchInfo {
   int rank = 0;        // in the job

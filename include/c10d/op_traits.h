@@ -9,7 +9,7 @@
 #include "c10d/export.h"
 
 // What is known of each op, in one table: names, flight records, benchmarks and tests read it.
-// collective.h, which includes this header, holds it against the structs of the ops.
+// src/base/enum_names.cpp holds it against the structs of the ops.
 namespace c10d { inline namespace v0 {
 
 // The alternatives of Op, in its order.

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <span>
+#include <utility>
+#include <variant>
 
 #include "c10d/collective.h"
 #include "c10d/error.h"
@@ -29,6 +31,27 @@ constexpr auto kOps = [] {
 }();
 constexpr auto kDeviceTypes = std::to_array<std::string_view>({"cpu", "cuda"});
 static_assert(kDeviceTypes.size() == kDeviceTypeCount);
+
+// What kOpTraits says of each op must be what its struct has.
+template <class T>
+constexpr bool has_traits(const OpTraits& traits) {
+  constexpr bool in = requires(T o) { o.input; };
+  constexpr bool out = requires(T o) { o.output; };
+  constexpr bool counts = requires(T o) { o.counts; }
+  || requires(T o) { o.output_counts; };
+  return traits.has_reduce_op == requires(T o) { o.op; }
+  &&traits.has_root == requires(T o) { o.root; }
+  &&traits.has_counts == counts&& traits.is_point_to_point == requires(T o) { o.peer; }
+  &&(traits.required == OpBuffer::neither ? !in && !out
+     : traits.required == OpBuffer::input ? in
+                                          : out) &&
+      (traits.agreed == AgreedCount::none) == (counts || (!in && !out));
+}
+static_assert(
+    []<std::size_t... I>(std::index_sequence<I...>) {
+      return (has_traits<std::variant_alternative_t<I, Op>>(kOpTraits[I]) && ...);
+    }(std::make_index_sequence<std::variant_size_v<Op>>()),
+    "a row of kOpTraits says of an op what its struct does not have");
 
 // Of a value that may come from a caller's cast.
 std::string_view name_of(std::size_t value, std::span<const std::string_view> names) noexcept {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "c10d/export.h"
 
@@ -18,5 +20,13 @@ struct EnvVariable {
 };
 // The table of all variables.
 C10D_API std::span<const EnvVariable> env_variables() noexcept;
+
+// A C10D_* variable that is set and that nothing reads.
+struct UnknownEnv {
+  std::string name;     // as it is set
+  std::string nearest;  // the name in the table that is most like it
+};
+// All C10D_* variables that are set but not in the table: for a warning.
+C10D_API std::vector<UnknownEnv> unknown_env();
 
 }}  // namespace c10d::v0

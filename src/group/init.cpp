@@ -15,6 +15,7 @@
 #include <tuple>
 
 #include "c10d/env.h"
+#include "src/base/env_table.h"
 #include "src/base/log.h"
 #include "src/base/members.h"
 #include "src/base/mutex.h"

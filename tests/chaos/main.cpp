@@ -8,9 +8,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include "c10d/capability.h"
 #include "c10d/env.h"
@@ -226,41 +228,31 @@ void print_counts(const Outcome& outcome) {
               static_cast<unsigned long long>(all.cases), outcome.seconds, outcome.findings.size());
 }
 
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    char escaped[8];
-    std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned char>(c));
-    if (c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20)
-      result += escaped;
-    else
-      result += c;
-  }
-  return result + '"';
-}
-
 void write_json(const std::string& path, const CampaignOptions& options, const Outcome& outcome) {
-  std::ofstream out(path);
-  out << "{\"seed\": " << options.seed << ", \"seconds\": " << outcome.seconds << ", \"counts\": [";
-  const char* separator = "";
+  using Json = nlohmann::ordered_json;
+  Json counts = Json::array(), findings = Json::array();
   for (const auto& [stage, by_deviation] : outcome.counts)
-    for (const auto& [deviation, c] : by_deviation) {
-      out << separator << "\n  {\"backend\": " << quoted(stage)
-          << ", \"deviation\": " << quoted(deviation) << ", \"cases\": " << c.cases
-          << ", \"deviated\": " << c.deviated << ", \"told\": " << c.told
-          << ", \"went_on\": " << c.recovered << ", \"findings\": " << c.findings << "}";
-      separator = ",";
-    }
-  out << "],\n\"findings\": [";
-  separator = "";
-  for (const Found& found : outcome.findings) {
-    out << separator << "\n  {\"backend\": " << quoted(found.stage) << ", \"seed\": " << found.seed
-        << ", \"deviation\": " << quoted(found.deviation) << ", \"kind\": " << quoted(found.kind)
-        << ", \"text\": " << quoted(found.text) << ", \"repeat\": " << quoted(repeat_command(found))
-        << "}";
-    separator = ",";
-  }
-  out << "]}\n";
+    for (const auto& [deviation, c] : by_deviation)
+      counts.push_back({{"backend", stage},
+                        {"deviation", deviation},
+                        {"cases", c.cases},
+                        {"deviated", c.deviated},
+                        {"told", c.told},
+                        {"went_on", c.recovered},
+                        {"findings", c.findings}});
+  for (const Found& found : outcome.findings)
+    findings.push_back({{"backend", found.stage},
+                        {"seed", found.seed},
+                        {"deviation", found.deviation},
+                        {"kind", found.kind},
+                        {"text", found.text},
+                        {"repeat", repeat_command(found)}});
+  const Json all{{"seed", options.seed},
+                 {"seconds", outcome.seconds},
+                 {"counts", std::move(counts)},
+                 {"findings", std::move(findings)}};
+  std::ofstream out(path);
+  out << all.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
   if (!out.flush()) throw std::runtime_error(path + " cannot be written");
 }
 

@@ -261,6 +261,20 @@ TEST(Funnel, PlainMemoryIsZeroed) {
   });
 }
 
+// Two ranks both fail for rank 1.
+void expect_no_group(const std::string& backend, Code code, const std::string& part) {
+  const auto store = make_hash_store(kTimeout);
+  run_threads(2, [&](int rank) {
+    const Failure failure = failure_of([&] {
+      init_process_group(
+          {.backend = backend, .store = store, .rank = rank, .size = 2, .timeout = kTimeout});
+    });
+    EXPECT_EQ(failure.code, code);
+    EXPECT_EQ(failure.rank, 1);
+    EXPECT_NE(failure.message.find(part), std::string::npos) << failure.message;
+  });
+}
+
 TEST(Funnel, ABackendThatCannotBeMadeIsTheSameFailureOnEveryRank) {
   const std::string name = "fake that fails on one rank";
   register_backend(name, [](BackendContext context) -> std::unique_ptr<Backend> {
@@ -268,16 +282,7 @@ TEST(Funnel, ABackendThatCannotBeMadeIsTheSameFailureOnEveryRank) {
       throw_failure({.code = Code::out_of_resources, .message = "no room here", .rank = 1});
     return std::make_unique<Fake>(std::move(context), std::make_shared<Behaviour>());
   });
-  const auto store = make_hash_store(kTimeout);
-  run_threads(2, [&](int rank) {
-    const Failure failure = failure_of([&] {
-      init_process_group(
-          {.backend = name, .store = store, .rank = rank, .size = 2, .timeout = kTimeout});
-    });
-    EXPECT_EQ(failure.code, Code::out_of_resources);
-    EXPECT_EQ(failure.rank, 1);
-    EXPECT_NE(failure.message.find("no room here"), std::string::npos) << failure.message;
-  });
+  expect_no_group(name, Code::out_of_resources, "no room here");
 }
 
 TEST(Gloo, AnInterfaceThatDoesNotExistIsNamedOnEveryRank) {
@@ -322,16 +327,7 @@ TEST(Funnel, AFactoryThatReturnsNothingIsNamed) {
     if (context.rank == 1) return nullptr;
     return std::make_unique<Fake>(std::move(context), std::make_shared<Behaviour>());
   });
-  const auto store = make_hash_store(kTimeout);
-  run_threads(2, [&](int rank) {
-    const Failure failure = failure_of([&] {
-      init_process_group(
-          {.backend = name, .store = store, .rank = rank, .size = 2, .timeout = kTimeout});
-    });
-    EXPECT_EQ(failure.code, Code::backend_error);
-    EXPECT_EQ(failure.rank, 1);
-    EXPECT_NE(failure.message.find(name), std::string::npos) << failure.message;
-  });
+  expect_no_group(name, Code::backend_error, name);
 }
 
 }}  // namespace c10d::contract

@@ -20,6 +20,7 @@
 #include "tests/contract/held_port.h"
 #include "tests/contract/ranks.h"
 #include "tests/contract/variables.h"
+#include "tests/temporary_directory.h"
 
 namespace c10d::contract { namespace {
 
@@ -64,30 +65,28 @@ void meet_at(const std::string& url, int size, int worlds = 1) {
 TEST(Init, ByTcp) { meet_at(HeldPort().url(), 3); }
 
 TEST(Init, ByFile) {
-  std::string folder = testing::TempDir() + "c10d-init-XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  meet_at("file://" + folder + "/store", 3, 5);
-  EXPECT_EQ(rmdir(folder.c_str()), 0) << "the file must be gone with the last of its users";
+  const TemporaryDirectory folder;
+  meet_at("file://" + folder / "store", 3, 5);
+  EXPECT_EQ(rmdir(folder.path().c_str()), 0) << "the file must be gone with the last of its users";
 }
 
 TEST(Init, ByFileWhoDoesNotBelongTakesNoPlace) {
-  std::string folder = testing::TempDir() + "c10d-init-XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const TemporaryDirectory folder;
   const auto join = [&](int rank) {
     return init_process_group({.backend = "native",
-                               .url = "file://" + folder + "/store?world_size=2",
+                               .url = "file://" + folder / "store?world_size=2",
                                .rank = rank,
                                .timeout = kTimeout});
   };
   std::jthread first([&] { join(0).barrier(); });
-  make_file_store(folder + "/store", 2, kTimeout)->wait(std::vector<std::string>{"world.1/rank/0"});
+  make_file_store(folder / "store", 2, kTimeout)->wait(std::vector<std::string>{"world.1/rank/0"});
   for (const int rank : {-1, 2, 7}) EXPECT_THROW(join(rank), InvalidArgument);
   EXPECT_EQ(code_of([&] { join(0); }), Code::mismatch);
   ProcessGroup second = join(1);
   second.barrier();
   first.join();
   second = ProcessGroup();
-  EXPECT_EQ(rmdir(folder.c_str()), 0);
+  EXPECT_EQ(rmdir(folder.path().c_str()), 0);
 }
 
 TEST(Init, ASingleProcessNeedsNothing) {
@@ -382,17 +381,16 @@ TEST(Init, RanksOfAnMpiLauncherMeetWithoutAnAddressAndLeaveNoName) {
                                        {"OMPI_COMM_WORLD_SIZE", "2"},
                                        {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
                                        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
-  std::string folder = testing::TempDir() + "c10d-init-XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const Variables place(Environment{{"TMPDIR", folder}});
+  const TemporaryDirectory folder;
+  const Variables place(Environment{{"TMPDIR", folder.path()}});
   for (int round = 0; round < 2; ++round)
     run_threads(2, [&](int rank) {
       ProcessGroup group =
           init_process_group({.backend = "native", .rank = rank, .timeout = kTimeout});
-      EXPECT_TRUE(std::filesystem::is_empty(folder));
+      EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
       expect_usable(group);
     });
-  EXPECT_EQ(rmdir(folder.c_str()), 0);
+  EXPECT_EQ(rmdir(folder.path().c_str()), 0);
 }
 
 constexpr const char* kRankOfALauncher = "--rank-of-a-launcher";
@@ -415,8 +413,7 @@ int run_rank_of_a_launcher() {
 // Ranks leave a world that failed one by one, and those that left come again at once.
 TEST(Init, RanksOfAnMpiLauncherMeetAgainAfterAWorldThatFailed) {
   constexpr int kRanks = 3;
-  std::string folder = testing::TempDir() + "c10d-init-XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const TemporaryDirectory folder;
   std::vector<pid_t> children;
   for (int rank = 0; rank < kRanks; ++rank) {
     children.push_back(fork());
@@ -427,7 +424,7 @@ TEST(Init, RanksOfAnMpiLauncherMeetAgainAfterAWorldThatFailed) {
                                          {"OMPI_COMM_WORLD_SIZE", std::to_string(kRanks)},
                                          {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank)},
                                          {"OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(kRanks)},
-                                         {"TMPDIR", folder}});
+                                         {"TMPDIR", folder.path()}});
     execl("/proc/self/exe", "contract_init", kRankOfALauncher, nullptr);
     _exit(127);
   }
@@ -436,7 +433,7 @@ TEST(Init, RanksOfAnMpiLauncherMeetAgainAfterAWorldThatFailed) {
     EXPECT_EQ(waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
   }
-  EXPECT_EQ(rmdir(folder.c_str()), 0);
+  EXPECT_EQ(rmdir(folder.path().c_str()), 0);
 }
 
 TEST(Init, AStoreOfTheLauncherIsAtAPort) {

@@ -19,6 +19,7 @@
 
 #include "c10d/spi/plan.h"
 #include "tests/contract/ranks.h"
+#include "tests/temporary_directory.h"
 
 namespace c10d::contract { namespace {
 
@@ -267,17 +268,14 @@ void expect_ok_in_forked_child(const std::function<int()>& steps) {
 
 // As when the server of the store is stopped.
 TEST(Shutdown, DoesNotWaitForAStoreThatDoesNotAnswer) {
-  char folder[] = "/tmp/c10d-lifetime-XXXXXX";
-  ASSERT_NE(mkdtemp(folder), nullptr);
-  const std::string path = std::string(folder) + "/store";
+  const TemporaryDirectory folder;
+  const std::string path = folder / "store";
   const auto store = make_file_store(path, 0, std::chrono::hours(1));
   ProcessGroup group = init_process_group({.store = store, .rank = 0, .size = 1});
   const int lock = open(path.c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(flock(lock, LOCK_EX), 0);
   group = ProcessGroup();  // an hour, if it waited for the store
   close(lock);
-  unlink(path.c_str());
-  rmdir(folder);
 }
 
 // A signal that a program handles must not be handled in a thread that it does not know.
@@ -362,11 +360,10 @@ TEST_P(Lifetime, AForkedChildCannotWaitForItsParentsOps) {
 
 // Of a group that is ended at once the monitor has seen nothing.
 TEST(Record, IsKeptBeforeTheProgramHearsOfTheFailureAndBeforeTheGroupIsGone) {
-  char folder[] = "/tmp/c10d-lifetime-XXXXXX";
-  ASSERT_NE(mkdtemp(folder), nullptr);
-  setenv("C10D_RECORD_DIR", folder, 1);
+  const TemporaryDirectory folder;
+  setenv("C10D_RECORD_DIR", folder.path().c_str(), 1);
   const auto records = [&] {
-    const auto in_it = std::filesystem::directory_iterator(folder);
+    const auto in_it = std::filesystem::directory_iterator(folder.path());
     return std::distance(begin(in_it), end(in_it));
   };
   const auto alone = [] {
@@ -386,7 +383,6 @@ TEST(Record, IsKeptBeforeTheProgramHearsOfTheFailureAndBeforeTheGroupIsGone) {
   }
   EXPECT_EQ(records(), 2);
   unsetenv("C10D_RECORD_DIR");
-  std::filesystem::remove_all(folder);
 }
 
 C10D_ON_EACH_BACKEND(Lifetime);

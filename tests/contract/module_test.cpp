@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // backend.h: modules that are found on C10D_BACKEND_PATH, and those that are refused.
-#include <unistd.h>
-
 #include <array>
 #include <fstream>
 #include <map>
@@ -9,6 +7,7 @@
 #include "c10d/spi/backend.h"
 #include "tests/contract/ranks.h"
 #include "tests/contract/variables.h"
+#include "tests/temporary_directory.h"
 
 namespace c10d::contract { namespace {
 
@@ -19,21 +18,11 @@ class Modules : public testing::Test {
     std::ofstream(text_) << "no library\n";
     for (BackendInfo& info : list_backends()) infos_.emplace(info.name, std::move(info));
   }
-  ~Modules() override {
-    unlink(text_.c_str());
-    rmdir(folder_.c_str());
-  }
 
-  static std::string make_folder() {
-    std::string folder = testing::TempDir() + "c10d-modules-XXXXXX";
-    if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    return folder;
-  }
-
-  const std::string folder_ = make_folder();
-  const std::string text_ = folder_ + "/libc10d_text.so";
+  const TemporaryDirectory folder_;
+  const std::string text_ = folder_ / "libc10d_text.so";
   const Variables path_{
-      Environment{{"C10D_BACKEND_PATH", std::string(C10D_TEST_MODULES) + ":" + folder_}}};
+      Environment{{"C10D_BACKEND_PATH", std::string(C10D_TEST_MODULES) + ":" + folder_.path()}}};
   std::map<std::string, BackendInfo> infos_;
 };
 

@@ -11,6 +11,7 @@
 #include "tests/contract/held_port.h"
 #include "tests/contract/ranks.h"
 #include "tests/contract/variables.h"
+#include "tests/temporary_directory.h"
 
 namespace c10d::contract { namespace {
 
@@ -24,19 +25,18 @@ ProcessGroup alone(InitOptions options) {
 }
 
 TEST(Options, RankAndSizeWinOverUrlAndEnvironment) {
-  std::string folder = testing::TempDir() + "c10d-options-XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const TemporaryDirectory folder;
   {
     ProcessGroup group =
         init_process_group({.backend = "native",
-                            .url = "file://" + folder + "/store?rank=3&world_size=7",
+                            .url = "file://" + folder / "store?rank=3&world_size=7",
                             .rank = 0,
                             .size = 1,
                             .timeout = kTimeout});
     EXPECT_EQ(group.rank(), 0);
     EXPECT_EQ(group.size(), 1);
   }
-  EXPECT_EQ(rmdir(folder.c_str()), 0);
+  EXPECT_EQ(rmdir(folder.path().c_str()), 0);
   const Variables launched(Environment{{"C10D_RANK", "3"},
                                        {"C10D_WORLD_SIZE", "7"},
                                        {"C10D_LOCAL_RANK", "3"},

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/contract/ranks.h"
+#include "tests/temporary_directory.h"
 
 namespace c10d::contract { namespace {
 
@@ -121,13 +122,12 @@ TEST(Stores, WithNoTimeLeftDoWhatNeedsNoWaiting) {
 }
 
 TEST(FileStore, OfNoSizeIsNeverRemoved) {
-  std::string folder = testing::TempDir() + "c10d-store-XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const std::string path = folder + "/store";
+  const TemporaryDirectory folder;
+  const std::string path = folder / "store";
   make_file_store(path, 0, kTimeout)->set("k", "v");
   EXPECT_EQ(make_file_store(path, 0, kTimeout)->get("k"), "v");
   EXPECT_EQ(unlink(path.c_str()), 0);
-  EXPECT_EQ(rmdir(folder.c_str()), 0);
+  EXPECT_EQ(rmdir(folder.path().c_str()), 0);
 }
 
 TEST(TcpStore, KnowsItsPlace) {

@@ -46,10 +46,8 @@ std::string g_temporary_folder;
 
 const std::string& temporary_folder() { return g_temporary_folder; }
 
-Job::Job(const std::string& backend, int size, Meeting meeting)
-    : folder_(temporary_folder() + "/job-XXXXXX") {
-  if (mkdtemp(folder_.data()) == nullptr) throw std::runtime_error("no temporary folder");
-  std::string place = "file:" + folder_ + "/store";
+Job::Job(const std::string& backend, int size, Meeting meeting) {
+  std::string place = "file:" + folder_ / "store";
   if (meeting == Meeting::store_process) {
     store_.emplace_back(std::vector<std::string>{C10D_FAULT_RANK, "store"});
     place = "tcp:" + store_.front().hear();
@@ -58,10 +56,8 @@ Job::Job(const std::string& backend, int size, Meeting meeting)
   for (Child& rank : ranks_) EXPECT_EQ(rank.hear(), "ready");
 }
 
-Job::Job(const std::string& backend, int size, const Trap& trap)
-    : folder_(temporary_folder() + "/job-XXXXXX") {
-  if (mkdtemp(folder_.data()) == nullptr) throw std::runtime_error("no temporary folder");
-  start(backend, size, "file:" + folder_ + "/store", trap);
+Job::Job(const std::string& backend, int size, const Trap& trap) {
+  start(backend, size, "file:" + folder_ / "store", trap);
 }
 
 void Job::start(const std::string& backend, int size, const std::string& place, const Trap& trap) {
@@ -69,13 +65,6 @@ void Job::start(const std::string& backend, int size, const std::string& place, 
     ranks_.emplace_back(std::vector<std::string>{
         C10D_FAULT_RANK, "serve", backend, std::to_string(rank), std::to_string(size), place,
         trap.how.empty() || rank == trap.rank ? trap.how : kOtherRank});
-}
-
-Job::~Job() {
-  ranks_.clear();
-  store_.clear();
-  std::error_code error;
-  fs::remove_all(folder_, error);
 }
 
 void Job::tell_all_but(int rank, const std::string& line) {

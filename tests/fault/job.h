@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/on_each_backend.h"
+#include "tests/temporary_directory.h"
 
 namespace c10d::fault {
 
@@ -67,7 +68,6 @@ class Job {
   Job(const std::string& backend, int size, Meeting meeting = Meeting::file);
   // One of which walks into a trap: nobody knows how far they have come.
   Job(const std::string& backend, int size, const Trap& trap);
-  ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -83,7 +83,7 @@ class Job {
  private:
   void start(const std::string& backend, int size, const std::string& place, const Trap& trap);
 
-  std::string folder_;
+  TemporaryDirectory folder_;
   std::vector<Child> store_;  // at most one
   std::vector<Child> ranks_;
 };

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
-#include <filesystem>
 #include <fstream>
 #include <functional>
 
@@ -191,27 +190,26 @@ TEST(Data, AnImageIsMovedAndBackgroundComesIn) {
 TEST(Data, WhatIsMissingOrDoesNotBelongTogetherIsNamed) {
   EXPECT_NE(error_of([] { load_data("nowhere"); }).find("--data nowhere: no such folder"),
             std::string::npos);
-  std::string folder = testing::TempDir() + "c10d_idx_XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  EXPECT_NE(error_of([&] { load_data(folder); }).find("train-images-idx3-ubyte"),
+  const c10d::TemporaryDirectory folder;
+  EXPECT_NE(error_of([&] { load_data(folder.path()); }).find("train-images-idx3-ubyte"),
             std::string::npos);
   const auto write = [&](const std::string& name, const Bytes& bytes) {
-    std::ofstream(folder + "/" + name, std::ios::binary)
+    std::ofstream(folder / name, std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()),
                static_cast<std::streamsize>(bytes.size()));
   };
   write("train-images-idx3-ubyte", {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 9});
   write("train-labels-idx1-ubyte", {0, 0, 8, 1, 0, 0, 0, 2, 1, 1});
-  EXPECT_NE(error_of([&] { load_data(folder); }).find("do not belong together"), std::string::npos);
+  EXPECT_NE(error_of([&] { load_data(folder.path()); }).find("do not belong together"),
+            std::string::npos);
   write("train-labels-idx1-ubyte", {0, 0, 8, 1, 0, 0, 0, 1, 10});
-  EXPECT_NE(error_of([&] { load_data(folder); }).find("label 10 of train is not a digit"),
+  EXPECT_NE(error_of([&] { load_data(folder.path()); }).find("label 10 of train is not a digit"),
             std::string::npos);
   write("train-labels-idx1-ubyte", {0, 0, 8, 1, 0, 0, 0, 1, 1});
   write("t10k-images-idx3-ubyte", {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2, 9, 9});
   write("t10k-labels-idx1-ubyte", {0, 0, 8, 1, 0, 0, 0, 1, 1});
-  EXPECT_NE(error_of([&] { load_data(folder); }).find("those of t10k are 1x1x2"),
+  EXPECT_NE(error_of([&] { load_data(folder.path()); }).find("those of t10k are 1x1x2"),
             std::string::npos);
-  std::filesystem::remove_all(folder);
 }
 
 }}  // namespace nn

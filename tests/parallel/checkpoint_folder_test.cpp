@@ -6,15 +6,13 @@
 
 #include <array>
 #include <csignal>
-#include <functional>
-#include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "c10d/parallel/checkpoint.h"
 #include "tests/contract/ranks.h"
+#include "tests/parallel/refusals.h"
 #include "tests/temporary_directory.h"
 
 namespace c10d::parallel { namespace {
@@ -45,28 +43,6 @@ std::optional<std::uint64_t> loaded_step(ProcessGroup& group, const std::string&
   EXPECT_EQ(toy.weights[0], static_cast<float>(snapshot.step));
   return snapshot.step;
 }
-
-// The text of the CheckpointError that every rank gets from every call, the same one.
-class Refusals {
- public:
-  void expect(const std::function<void()>& call) {
-    try {
-      call();
-      ADD_FAILURE() << "accepted";
-    } catch (const CheckpointError& error) {
-      const std::lock_guard lock(mutex_);
-      texts_.insert(error.what());
-    }
-  }
-  void expect_all_say(const std::string& part) const {
-    ASSERT_EQ(texts_.size(), 1u);
-    EXPECT_NE(texts_.begin()->find(part), std::string::npos) << *texts_.begin();
-  }
-
- private:
-  std::mutex mutex_;
-  std::set<std::string> texts_;
-};
 
 void run(int size, const contract::Body& body) { contract::run_ranks("native", size, body); }
 

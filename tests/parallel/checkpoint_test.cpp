@@ -9,7 +9,6 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <mutex>
 #include <set>
 #include <sstream>
 #include <type_traits>
@@ -18,6 +17,7 @@
 #include "src/parallel/checkpoint/files.h"
 #include "src/parallel/checkpoint/safetensors.h"
 #include "tests/contract/ranks.h"
+#include "tests/parallel/refusals.h"
 #include "tests/temporary_directory.h"
 
 namespace c10d::parallel { namespace {
@@ -100,32 +100,6 @@ std::set<std::string> names_in(const std::string& path) {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(path)) names.insert(entry.path().filename());
   return names;
-}
-
-// The text of the CheckpointError that every rank gets, the same one.
-class Refusals {
- public:
-  void expect(const std::function<void()>& call) {
-    try {
-      call();
-      ADD_FAILURE() << "accepted";
-    } catch (const CheckpointError& error) {
-      const std::lock_guard lock(mutex_);
-      texts_.insert(error.what());
-    }
-  }
-  std::string text() const {
-    EXPECT_EQ(texts_.size(), 1u);
-    return texts_.empty() ? "" : *texts_.begin();
-  }
-
- private:
-  std::mutex mutex_;
-  std::set<std::string> texts_;
-};
-
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 void run(int size, const contract::Body& body) { contract::run_ranks("native", size, body); }
@@ -227,10 +201,9 @@ TEST(Checkpoint, KeysAreComparedOnAllRanks) {
     shape.expect([&] { load(group, directory.path(), holder.snapshot, {.strict = false}); });
     contract::expect_usable(group);
   });
-  EXPECT_TRUE(holds(strict.text(), "not in the checkpoint: extra;")) << strict.text();
-  EXPECT_TRUE(holds(strict.text(), "in the checkpoint only: rng;")) << strict.text();
-  EXPECT_TRUE(holds(shape.text(), "model.weights is f32 [7, 13] on rank 1 and f32 [13, 7] in"))
-      << shape.text();
+  strict.expect_all_say("not in the checkpoint: extra;");
+  strict.expect_all_say("in the checkpoint only: rng;");
+  shape.expect_all_say("model.weights is f32 [7, 13] on rank 1 and f32 [13, 7] in");
 }
 
 TEST(Checkpoint, RanksThatDisagreeAreToldSo) {
@@ -256,7 +229,7 @@ TEST(Checkpoint, RanksThatDisagreeAreToldSo) {
       refusals.expect([&] { save(group, directory.path(), holder.snapshot); });
       contract::expect_usable(group);
     });
-    EXPECT_TRUE(holds(refusals.text(), expected)) << refusals.text();
+    refusals.expect_all_say(expected);
   }
   EXPECT_TRUE(names_in(directory.path()).empty());
 }

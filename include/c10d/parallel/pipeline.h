@@ -115,9 +115,8 @@ class C10D_API Pipeline {
   // ranks only. Throws InvalidArgument, and breaks nothing, unless the timeout is positive.
   void step(std::optional<Duration> timeout = {});
 
-  struct State;  // internal
-
  private:
+  struct State;
   std::unique_ptr<State> state_;
 };
 

@@ -29,6 +29,8 @@ constexpr std::uint32_t kGradientTag = 2;
 }  // namespace
 
 struct Pipeline::State {
+  class StepRun;
+
   State(const ProcessGroup& group_, std::map<int, Stage*> stages_, PipelineOptions options_);
 
   int count() const noexcept { return static_cast<int>(facts.rank_of_stage.size()); }
@@ -92,13 +94,10 @@ Pipeline::Pipeline(const ProcessGroup& group, std::map<int, Stage*> stages,
 
 Pipeline::~Pipeline() = default;
 
-namespace {
-
 // One pass over the actions of a rank.
-class StepRun {
+class Pipeline::State::StepRun {
  public:
-  StepRun(const Pipeline::State& state, ActivationExchange& exchange)
-      : state_(state), exchange_(exchange) {}
+  StepRun(const State& state, ActivationExchange& exchange) : state_(state), exchange_(exchange) {}
 
   void run() {
     expect_all();
@@ -297,7 +296,7 @@ class StepRun {
     return state_.stages.at(stage)->tied_gradient(tied.name);
   }
 
-  const Pipeline::State& state_;
+  const State& state_;
   ActivationExchange& exchange_;
   Action action_;
   // By tag: activations and gradients between the action that made or received them and the one
@@ -308,8 +307,6 @@ class StepRun {
   std::set<int> reduced_;
 };
 
-}  // namespace
-
 void Pipeline::step(std::optional<Duration> timeout) {
   const Duration bound = timeout.value_or(state_->group.timeout());
   constexpr Duration kLongest = std::chrono::hours(24 * 365);
@@ -317,7 +314,7 @@ void Pipeline::step(std::optional<Duration> timeout) {
   const auto exchange = std::make_shared<ActivationExchange>(
       state_->group, state_->options.activation_limit,
       ActivationExchange::Clock::now() + std::min(bound, kLongest));
-  StepRun run(*state_, *exchange);
+  State::StepRun run(*state_, *exchange);
   const auto fail = [&](std::string_view what) {
     exchange->abort(run.action(), what);
     exchange->close();

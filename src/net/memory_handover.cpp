@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// share_memory(): how rank 0 hands a descriptor to the other ranks of its host, and to nobody else.
+// share_memory() of shared_memory.h: how rank 0 hands a descriptor to the other ranks of its host,
+// and to nobody else.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
