@@ -172,8 +172,15 @@ void add_looking(CLI::App& app, Options& options, RawOptions& raw) {
                    "ops, backends, dtypes, redops, algos, checks, columns")
       ->required();
   list->add_flag("--json", options.as_json, "one JSON object");
+  CLI::App* diff = command("diff", "what differs between two earlier runs, from their JSON lines",
+                           "diff old.jsonl new.jsonl --fail-above 10%",
+                           [](const Options& o) { return print_diff(o.diff); });
+  diff->add_option("old", options.diff.old_file, "OLD.jsonl")->required();
+  diff->add_option("new", options.diff.new_file, "NEW.jsonl")->required();
+  diff->add_option("--fail-above", raw.fail_above,
+                   "exit with 1 if a cell is slower by more than this: 10%, 0.1");
   CLI::App* report = command(
-      "report", "tables of earlier runs, from their JSON lines", "report r.jsonl -o r.html",
+      "report", "tables of an earlier run, from its JSON lines", "report r.jsonl -o r.html",
       [](const Options& o) { return write_report(o.report.files, o.report.html, o.report.svg); });
   report->add_option("files", options.report.files, "R.jsonl ...")->required();
   report->add_option("-o,--report", options.report.html, "one HTML file instead");
@@ -212,6 +219,9 @@ Parsed parse_options(int argc, const char* const* argv) {
     options.run.compare = app.got_subcommand("compare");
     if (options.run.compare || app.got_subcommand("run")) read_run(raw, options.run);
     if (app.got_subcommand("explain")) read_explain(raw, options.explain);
+    if (!raw.fail_above.empty())
+      options.diff.fail_above =
+          fraction_of("--fail-above", raw.fail_above, "a fraction; write 10%");
     options.store_seconds = options.cross_check.seconds = seconds_of("--time", raw.time);
   } catch (const CLI::Success& success) {
     parsed.exit_code = app.exit(success);

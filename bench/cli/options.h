@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/commands/cross_check.h"
+#include "bench/commands/diff.h"
 #include "bench/commands/explain.h"
 #include "bench/commands/train.h"
 #include "bench/model/options.h"
@@ -31,6 +32,7 @@ struct Options {
   bool is_cross_check = false;  // doctor
   CrossCheckOptions cross_check;
   ReportOptions report;
+  DiffOptions diff;
 };
 
 // Parses the command line. Returns an exit code alone when there is nothing to run (help, version,

@@ -234,6 +234,10 @@ void Results::add(const Json& line) {
   const std::string kind = line.at("t").get<std::string>();
   if (kind == "run") {
     if (run.is_null()) run = line;
+    if (text_at(line, "id") != text_at(run, "id"))
+      throw InvalidArgument(
+          "these are records of two runs, and medians over both say nothing of either: give the "
+          "files of one run, or compare two by c10d-bench diff OLD NEW");
     for (const CellRecord& cell : cells) launch_offset = std::max(launch_offset, cell.launch + 1);
   } else if (kind == "env") {
     environments.push_back(line);

@@ -116,7 +116,7 @@ std::string line_text(const Json& line);
 // {"v":1,"t":"sample",...}: one iteration is one entry of "us".
 Json sample_json(const CellRecord& cell);
 
-// Everything that one run, or several merged files, measured.
+// Everything that one run measured, in one file or in several parts.
 struct Results {
   Json run;  // the first run record
   std::vector<Json> environments;
@@ -128,7 +128,7 @@ struct Results {
   bool complete = true;
 
   // Takes one line. Unknown kinds and fields are ignored. Throws nlohmann::json::exception on a
-  // line that lacks what its kind must have.
+  // line that lacks what its kind must have, InvalidArgument on one of another run.
   void add(const Json& line);
   // Launches of a further file are numbered after those already here.
   int launch_offset = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <random>
 #include <utility>
 
@@ -99,36 +100,66 @@ std::size_t draw(std::mt19937_64& random, std::size_t below) {
   return static_cast<std::size_t>(random() % below);
 }
 
-}  // namespace
-
-Estimate bootstrap(const std::vector<std::vector<double>>& values, std::uint64_t seed,
-                   int resamples) {
-  std::vector<std::vector<double>> launches;
-  std::size_t count = 0;
-  for (const std::vector<double>& blocks : values) {
-    if (blocks.empty()) continue;
-    launches.push_back(blocks);
-    count += blocks.size();
+// Launches that have blocks, and how their centre varies: launches are drawn, then blocks inside
+// them.
+class Drawn {
+ public:
+  explicit Drawn(const std::vector<std::vector<double>>& values) {
+    std::copy_if(values.begin(), values.end(), std::back_inserter(launches_),
+                 [](const std::vector<double>& blocks) { return !blocks.empty(); });
+    sample_.resize(launches_.size());
   }
-  Estimate result;
-  result.value = centre(launches);
-  result.over_launches = launches.size() > 1;
-  if (count < 2) return result;
-  std::mt19937_64 random(seed);
-  std::vector<double> centres;
-  centres.reserve(static_cast<std::size_t>(resamples));
-  std::vector<std::vector<double>> sample(launches.size());
-  for (int i = 0; i < resamples; ++i) {
-    for (std::vector<double>& blocks : sample) {
-      const std::vector<double>& source = launches[draw(random, launches.size())];
+  // The estimate without its interval.
+  Estimate estimate() const { return {centre(launches_), {}, launches_.size() > 1}; }
+  bool varies() const {
+    return launches_.size() > 1 || (launches_.size() == 1 && launches_[0].size() > 1);
+  }
+  double next(std::mt19937_64& random) {
+    for (std::vector<double>& blocks : sample_) {
+      const std::vector<double>& source = launches_[draw(random, launches_.size())];
       blocks.clear();
       for (std::size_t b = 0; b < source.size(); ++b)
         blocks.push_back(source[draw(random, source.size())]);
     }
-    centres.push_back(centre(sample));
+    return centre(sample_);
   }
-  std::sort(centres.begin(), centres.end());
-  result.ci95 = Interval{quantile(centres, 0.025), quantile(centres, 0.975)};
+
+ private:
+  std::vector<std::vector<double>> launches_, sample_;
+};
+
+Interval middle_95(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return {quantile(values, 0.025), quantile(values, 0.975)};
+}
+
+}  // namespace
+
+Estimate bootstrap(const std::vector<std::vector<double>>& values, std::uint64_t seed,
+                   int resamples) {
+  Drawn drawn(values);
+  Estimate result = drawn.estimate();
+  if (!drawn.varies()) return result;
+  std::mt19937_64 random(seed);
+  std::vector<double> centres(static_cast<std::size_t>(resamples));
+  for (double& drawn_centre : centres) drawn_centre = drawn.next(random);
+  result.ci95 = middle_95(std::move(centres));
+  return result;
+}
+
+Estimate bootstrap_ratio(const std::vector<std::vector<double>>& values,
+                         const std::vector<std::vector<double>>& base, std::uint64_t seed,
+                         int resamples) {
+  Drawn above(values), below(base);
+  const Estimate numerator = above.estimate(), denominator = below.estimate();
+  Estimate result{numerator.value / denominator.value,
+                  {},
+                  numerator.over_launches && denominator.over_launches};
+  if (!above.varies() || !below.varies()) return result;
+  std::mt19937_64 random(seed);
+  std::vector<double> ratios(static_cast<std::size_t>(resamples));
+  for (double& ratio : ratios) ratio = above.next(random) / below.next(random);
+  result.ci95 = middle_95(std::move(ratios));
   return result;
 }
 

@@ -63,6 +63,11 @@ struct Estimate {
 Estimate bootstrap(const std::vector<std::vector<double>>& values, std::uint64_t seed,
                    int resamples = 2000);
 
+// The ratio of two estimates of launches that were not in turns: both are drawn independently.
+Estimate bootstrap_ratio(const std::vector<std::vector<double>>& values,
+                         const std::vector<std::vector<double>>& base, std::uint64_t seed,
+                         int resamples = 2000);
+
 enum class Verdict : std::uint8_t { same, slower, faster, none };
 std::string_view to_string(Verdict verdict);
 // Of a ratio (other / base): same when the whole interval is within 1 +- equiv, slower or faster

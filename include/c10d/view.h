@@ -105,7 +105,7 @@ struct ConstView {
     detail::explain_no_buffer<R, false>();
   }
   template <detail::NoRange T>
-  constexpr ConstView(T) noexcept {
+  constexpr ConstView(const T&) noexcept {
     detail::explain_no_range<T>();
   }
 
@@ -143,7 +143,7 @@ struct View {
     detail::explain_no_buffer<R, true>();
   }
   template <detail::NoRange T>
-  constexpr View(T) noexcept {
+  constexpr View(const T&) noexcept {
     detail::explain_no_range<T>();
   }
 

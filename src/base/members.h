@@ -17,7 +17,7 @@ std::string name_of(const Member& member);
 // "ranks 1-30, 32 (host a), ranks 31, 33 (host b)".
 std::string names_of(const std::vector<Member>& members, const std::vector<int>& ranks);
 // Of ascending numbers: "1-30, 32".
-std::string ranges_of(const std::vector<int>& ranks);
+C10D_API std::string ranges_of(const std::vector<int>& ranks);
 
 // Field `number` of /proc/PID/stat as proc(5) counts them, from 3, the state, on. Empty when there
 // is no such process.

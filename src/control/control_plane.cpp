@@ -136,6 +136,13 @@ Failure ControlPlane::left(int peer, std::string_view where) const {
                                    name_of(peer), rank_, where));
 }
 
+void ControlPlane::check_receiver(int peer) {
+  if (!has_left(peer)) return;
+  fail(failure_about(
+      peer, Code::peer_left,
+      fmt::format("{} left the group before rank {} sent it a message", name_of(peer), rank_)));
+}
+
 void ControlPlane::warn_of_late_op(const std::function<std::vector<int>(const Recorded&)>& behind) {
   if (!is_busy(own_)) return;
   std::optional<Recorded> oldest;
@@ -190,13 +197,15 @@ void ControlPlane::warn_of_held_op(int ticks) {
       cause->message);
 }
 
-Failure ControlPlane::mismatch(const Signature& mine, int peer, const Signature& theirs,
-                               bool mine_is_odd, std::uint64_t sequence) const {
+Failure ControlPlane::mismatch(const Signature& mine, int peer, const Signature& theirs, int odd,
+                               const std::vector<int>& others, std::uint64_t sequence) const {
+  const std::string who =
+      others.size() < 2 ? "" : fmt::format("rank {} disagrees with {}; ", odd, ranges_of(others));
   Failure failure = failure_about(
-      mine_is_odd ? rank_ : peer, Code::mismatch,
-      fmt::format("rank {} called {} #{}, rank {} called {} #{}; first difference: {}; every rank "
-                  "of a group makes the same calls in the same order",
-                  peer, describe(theirs), sequence, rank_, describe(mine), sequence,
+      odd, Code::mismatch,
+      fmt::format("{}rank {} called {} #{}, rank {} called {} #{}; first difference: {}; every "
+                  "rank of a group makes the same calls in the same order",
+                  who, peer, describe(theirs), sequence, rank_, describe(mine), sequence,
                   first_difference(theirs, mine)));
   failure.op = to_string(mine.kind);
   failure.sequence = sequence;

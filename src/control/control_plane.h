@@ -50,6 +50,10 @@ class ControlPlane : public Control {
   virtual void leave() noexcept = 0;
   // The peers that ended in good order. Throws what the store throws.
   virtual std::vector<int> ranks_that_left() = 0;
+  // Whether `peer` is known to be one of them: asks nobody.
+  virtual bool has_left(int peer) const noexcept = 0;
+  // Breaks the group if `peer` has left it: what is sent to it now, no rank receives.
+  void check_receiver(int peer);
   // That `peer` left while this rank waits for it in `where`.
   Failure left(int peer, std::string_view where) const;
   // As fail(), for abort(): returns at once, whatever it takes to tell the peers.
@@ -105,8 +109,9 @@ class ControlPlane : public Control {
   // When another rank gave up a wait that all ranks pass or none: its failure, which it is about to
   // report. If it does not, no rank is named: nothing says which it was, or for whom it waited.
   std::shared_ptr<const Failure> failure_of_another();
-  Failure mismatch(const Signature& mine, int peer, const Signature& theirs, bool mine_is_odd,
-                   std::uint64_t sequence) const;
+  // `odd` is this rank or the peer; `others` are the ranks that are known to agree against it.
+  Failure mismatch(const Signature& mine, int peer, const Signature& theirs, int odd,
+                   const std::vector<int>& others, std::uint64_t sequence) const;
   // The failure of a call whose deadline passed in `phase` because of the ranks in `missing`.
   // `about` may add what is known of one of them.
   Failure deadline_passed(const Signature& signature, std::uint64_t sequence,

@@ -88,6 +88,7 @@ class ShmControl final : public ControlPlane {
     own_.presence.compare_exchange_strong(expected, Presence::left);
     own_.doorbell.ring();
   }
+  bool has_left(int peer) const noexcept override;
   std::vector<int> ranks_that_left() override {
     return ranks_that([this](int rank) { return rank != rank_ && has_left(rank); });
   }
@@ -138,14 +139,14 @@ class ShmControl final : public ControlPlane {
   int silent_one(const std::vector<int>& ranks) const noexcept;
   // Breaks the group when `peer`, which has entered the call, entered another one.
   bool matches(const Call& call, int peer);
-  bool mine_is_odd(std::uint64_t sequence, int peer) const noexcept;
+  // The ranks that have entered the call with the signature of `rank`, ascending.
+  std::vector<int> agreeing_with(int rank, std::uint64_t sequence) const;
   bool is_gone(RankBlock& block) const noexcept;
   void check_peer(int peer);
   bool is_behind(int peer, const Recorded& record) const noexcept;
   bool has_joined(int peer) const noexcept {
     return blocks_[peer].presence.load(kAcquire) != Presence::absent;
   }
-  bool has_left(int peer) const noexcept;
   bool all_others_left() const noexcept;
   void fail_if_it_waits_for_a_rank_that_left(const Recorded& record, std::int64_t now);
   void check_running_ops();
@@ -238,22 +239,24 @@ void ShmControl::write_call(const Op& op, std::uint64_t sequence, const Signatur
               counts(rank_, sequence));
 }
 
-bool ShmControl::mine_is_odd(std::uint64_t sequence, int peer) const noexcept {
-  int with_me = 0, with_peer = 0;
+std::vector<int> ShmControl::agreeing_with(int rank, std::uint64_t sequence) const {
+  std::vector<int> ranks;
   for (int other = 0; other < size_; ++other) {
     const CallSlot& theirs = slot(other, sequence);
-    if (theirs.sequence.load(kAcquire) != sequence) continue;
-    with_me += theirs.hash == slot(rank_, sequence).hash;
-    with_peer += theirs.hash == slot(peer, sequence).hash;
+    if (theirs.sequence.load(kAcquire) == sequence && theirs.hash == slot(rank, sequence).hash)
+      ranks.push_back(other);
   }
-  return with_me < with_peer;
+  return ranks;
 }
 
 bool ShmControl::matches(const Call& call, int peer) {
   const CallSlot& theirs = slot(peer, call.sequence);
   if (theirs.hash != call.signature) {
+    const std::vector<int> with_me = agreeing_with(rank_, call.sequence);
+    const std::vector<int> with_peer = agreeing_with(peer, call.sequence);
+    const bool mine_is_odd = with_me.size() < with_peer.size();
     fail(mismatch(slot(rank_, call.sequence).signature, peer, theirs.signature,
-                  mine_is_odd(call.sequence, peer), call.sequence));
+                  mine_is_odd ? rank_ : peer, mine_is_odd ? with_peer : with_me, call.sequence));
     return false;
   }
   if (const auto* op = std::get_if<AllToAllV>(&call.op)) {

@@ -59,6 +59,9 @@ class StoreControl final : public ControlPlane {
   std::shared_ptr<const Failure> barrier(Deadline deadline) override;
   void leave() noexcept override;
   std::vector<int> ranks_that_left() override { return ranks_that_left(kStorePatience); }
+  bool has_left(int peer) const noexcept override {
+    return left_peers_[static_cast<std::size_t>(peer)].load(std::memory_order_relaxed);
+  }
   void tick() override;
   void end_polls() noexcept override;
   void look_for_evidence() override;
@@ -115,7 +118,9 @@ class StoreControl final : public ControlPlane {
     int silent = 0;  // how many polls found the same
   };
   std::vector<Beat> beats_{static_cast<std::size_t>(size_)};  // by rank
-  std::atomic<bool> store_answers_ = true;                    // when it was polled last
+  std::vector<std::atomic<bool>> left_peers_ =
+      std::vector<std::atomic<bool>>(static_cast<std::size_t>(size_));  // as of the last poll
+  std::atomic<bool> store_answers_ = true;                              // when it was polled last
   std::atomic<bool> leaving_ = false;
   // Since the last poll. A thread that has a failure to report sets it.
   std::atomic<int> ticks_ = 0;
@@ -150,6 +155,8 @@ void StoreControl::beat() {
 void StoreControl::look_for_left_peers(const std::vector<std::string>& values) {
   const std::int64_t a_second_ago = steady_ns() - 1'000'000'000;
   const bool all_left = std::count(values.begin(), values.end(), kLastBeat) == size_ - 1;
+  for (std::size_t peer = 0; peer < values.size(); ++peer)
+    if (values[peer] == kLastBeat) left_peers_[peer].store(true, std::memory_order_relaxed);
   visit_records(own_, [&](const Recorded& record) {
     if (record.state != Record::running || !is_point_to_point(record.signature.kind) ||
         record.start_ns >= a_second_ago)
@@ -308,7 +315,8 @@ Seen StoreControl::compare(const Call& call, const std::vector<std::string>& val
       return Seen::differs;
     }
     if (theirs->hash != call.signature) {
-      fail(mismatch(signature_of(call.op, size_), peer, theirs->signature, false, call.sequence));
+      fail(
+          mismatch(signature_of(call.op, size_), peer, theirs->signature, peer, {}, call.sequence));
       return Seen::differs;
     }
     calls.push_back(*std::move(theirs));

@@ -122,6 +122,7 @@ Work detail::GroupState::submit(const Op& op, const CallOptions& options, Mode m
     throw InvalidArgument("CallOptions::stream orders ops on CUDA memory; here is none");
   const Signature signature = signature_of(op, context.size);
   check(op, signature);
+  if (const auto* send = std::get_if<Send>(&op)) control->check_receiver(send->peer);
   if (control->broken()) {
     const auto failure = control->failure();
     if (mode == Mode::async) return failed(*failure);

@@ -58,6 +58,24 @@ TEST(Program, ComparesWithoutAWrongElement) {
   EXPECT_NE(run("report " + (folder / "r.jsonl")).out.find(title), std::string::npos);
 }
 
+TEST(Program, DiffsTwoRunsAndReportsThemApart) {
+  const TemporaryDirectory folder;
+  for (const char* file : {"a.jsonl", "b.jsonl"})
+    ASSERT_EQ(run(std::string("run") + kTiny + "-B native barrier --json " + (folder / file)).code,
+              0);
+  const std::string both = (folder / "a.jsonl") + " " + (folder / "b.jsonl");
+  const Ended pooled = run("report " + both);
+  EXPECT_EQ(pooled.code, 2);
+  EXPECT_NE(pooled.out.find("c10d-bench diff OLD NEW"), std::string::npos) << pooled.out;
+  const Ended diff = run("diff " + both);
+  EXPECT_EQ(diff.code, 0) << diff.out;
+  EXPECT_NE(diff.out.find("barrier"), std::string::npos) << diff.out;
+  EXPECT_EQ(run("diff " + both + " --fail-above 10000%").code, 2) << "not a fraction";
+  const Ended same =
+      run("diff " + (folder / "a.jsonl") + " " + (folder / "a.jsonl") + " --fail-above 50%");
+  EXPECT_EQ(same.code, 0) << same.out;
+}
+
 // Everything that may stand beside the cells does: figures, fits, controls with and without
 // company.
 TEST(Program, ComparesWithFiguresFitsAndControls) {
@@ -341,7 +359,7 @@ TEST(Program, ExplainsWhatNativeWouldDo) {
 
 TEST(Program, HelpFitsIntoEightyColumns) {
   for (const char* command : {"", "compare", "run", "tune", "explain", "train", "overlap",
-                              "ceiling", "store", "list", "doctor", "report"}) {
+                              "ceiling", "store", "list", "doctor", "diff", "report"}) {
     const Ended help = run(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0) << help.out;
     EXPECT_EQ(help.out.find("--help ..."), std::string::npos) << "a flag takes no value";

@@ -186,6 +186,13 @@ TEST(Record, LaunchesOfFurtherFilesAreNumberedOn) {
   EXPECT_TRUE(results.complete);
 }
 
+TEST(Record, ASecondRunIsRefused) {
+  const File one(kRun + "\n"), other(R"({"v":1,"t":"run","id":"b"})");
+  Results results;
+  read_results(one.path, results);
+  EXPECT_THROW(read_results(other.path, results), InvalidArgument);
+}
+
 TEST(Environment, SecretsAndRanksStayOut) {
   setenv("C10D_TOKEN_FILE", "/secret", 1);
   setenv("NCCL_MY_PASSWORD", "secret", 1);

@@ -49,6 +49,23 @@ TEST(Bootstrap, OneValueHasNoInterval) {
   EXPECT_FALSE(estimate.over_launches);
 }
 
+TEST(Bootstrap, ARatioVariesWithBothSides) {
+  const std::vector<std::vector<double>> constant{{2, 2, 2}, {2, 2, 2}};
+  const std::vector<std::vector<double>> spread{{1, 1, 1}, {1, 1, 1}, {4, 4, 4}, {4, 4, 4}};
+  const Estimate same = bootstrap_ratio(constant, constant, 1);
+  EXPECT_DOUBLE_EQ(same.value, 1);
+  ASSERT_TRUE(same.ci95);
+  EXPECT_NEAR(same.ci95->high, 1, 1e-12);
+  for (const Estimate& estimate :
+       {bootstrap_ratio(spread, constant, 1), bootstrap_ratio(constant, spread, 1)}) {
+    EXPECT_NEAR(estimate.value, 1, 1e-12);
+    ASSERT_TRUE(estimate.ci95);
+    EXPECT_LT(estimate.ci95->low, 0.75);
+    EXPECT_GT(estimate.ci95->high, 1.33);
+  }
+  EXPECT_FALSE(bootstrap_ratio(spread, {{3}}, 1).ci95);
+}
+
 TEST(Bootstrap, SeesTheSpreadBetweenLaunches) {
   // Blocks agree inside each launch; only launches differ. An interval over blocks would have no
   // width.

@@ -116,6 +116,7 @@ class Judge {
              (is_other_order(d) && shut_down(told.named, told.group));
     // Async calls that are left when the timeout of shutdown() passes.
     if (code == Code::destroyed && d == Deviation::leave) return told.named == plan_.culprit;
+    if (code == Code::timed_out && waits_for_anybody(plan_)) return true;
     if (d == Deviation::abort || d == Deviation::leave) return false;
     if (is_other_call(d)) return code == Code::mismatch;
     if (is_other_order(d)) return code == Code::mismatch || code == Code::timed_out;

@@ -70,7 +70,7 @@ class Drawing {
     plan_.store_process = chance(40);
     plan_.strangers = plan_.store_process && chance(25);
     const bool waits = plan_.deviation == Deviation::stop || is_other_order(plan_.deviation) ||
-                       (plan_.at < 0 && is_death(plan_.deviation));
+                       (plan_.at < 0 && is_death(plan_.deviation)) || waits_for_anybody(plan_);
     plan_.timeout = waits ? milliseconds(2000) : milliseconds(20000);
     return std::move(plan_);
   }
@@ -264,6 +264,12 @@ int next_collective(const Plan& plan, int at) {
     if (next.group == step.group && is_collective(next)) return i;
   }
   return -1;
+}
+
+bool waits_for_anybody(const Plan& plan) {
+  return plan.deviation == Deviation::leave &&
+         std::any_of(plan.steps.begin() + std::max(plan.at, 0), plan.steps.end(),
+                     [](const Step& step) { return step.call.exchange == Exchange::any_source; });
 }
 
 int GroupPlan::rank_of(int world_rank) const {

@@ -105,6 +105,10 @@ struct Plan {
   std::chrono::milliseconds timeout{0};
 };
 
+// Whether the deadline alone ends a wait: a recv from any source after a rank has left may be for a
+// message of another one, which may itself wait for the rank that receives.
+bool waits_for_anybody(const Plan& plan);
+
 // Seeds of one block have worlds of the same size, so that the same processes can run them.
 inline constexpr std::uint64_t kBlock = 8;
 int ranks_of(std::uint64_t seed);

@@ -15,7 +15,8 @@ PROGRAMS = [
     ("const c10d::Work w = group.isend(std::vector<float>(3), 1);", "", "a temporary"),
     ("group.broadcast(std::array{1, 2}, 0);", "", "a temporary"),
     ("const std::vector<float> x(3); group.all_reduce(x);", "", "its elements are const"),
-    ("std::vector<int> x(3); group.recv(std::span<const int>(x), 0);", "", "its elements are const"),
+    ("std::vector<int> x(3); group.recv(std::span<const int>(x), 0);", "",
+     "its elements are const"),
     ("std::vector<bool> x(3); group.all_reduce(x);", "", "not contiguous memory"),
     ("std::list<int> x(3); group.all_reduce(x);", "", "not contiguous memory"),
     ("std::deque<int> x(3); group.send(x, 0);", "", "not contiguous memory"),
@@ -96,10 +97,11 @@ def main():
         old = first_error(compiler, include, HEAD, "c++17")
         if old is None or "c10d needs C++20" not in old:
             found.append(f"{compiler} before C++20: {old}")
-        found += [what for what in jobs.map(lambda p: check(compiler, include, p), PROGRAMS) if what]
+        answers = jobs.map(lambda program: check(compiler, include, program), PROGRAMS)
+        found += [answer for answer in answers if answer]
     for what in found:
         print(what)
-    print(f"{len(PROGRAMS)} wrong programs, compilers: {' '.join(compilers)}: {len(found)} findings")
+    print(f"{len(PROGRAMS)} wrong programs, {len(compilers)} compilers: {len(found)} findings")
     return 1 if found else 0
 
 

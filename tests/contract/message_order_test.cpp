@@ -144,6 +144,24 @@ TEST_P(Messages, LongerThanTheBufferAreAMismatchThatNamesBothLengths) {
   });
 }
 
+// Also a short one, which a backend might take over at once.
+TEST_P(Messages, ToARankThatLeftFail) {
+  Latch left(1);
+  run(2, [&](ProcessGroup& group) {
+    if (group.rank() == 1) {
+      group.shutdown();
+      left.count_down();
+      return;
+    }
+    left.wait();
+    const One data{1};
+    const Failure failure = failure_of([&] { group.send(data, 1); });
+    EXPECT_EQ(failure.code, Code::peer_left);
+    EXPECT_EQ(failure.rank, 1);
+    EXPECT_EQ(code_of([&] { group.isend(data, 1).wait(); }), Code::peer_left);
+  });
+}
+
 TEST_P(Messages, GoRoundTheRing) {
   run(3, [](ProcessGroup& group) {
     const int next = (group.rank() + 1) % 3, previous = (group.rank() + 2) % 3;

@@ -40,7 +40,15 @@ TEST_F(End, TheFirstFailureIsReported) {
   EXPECT_TRUE(contains(ended.err, "failed first: exit code 7")) << ended.err;
   EXPECT_TRUE(contains(ended.err, "  | complaint 10\n")) << ended.err;
   EXPECT_FALSE(contains(ended.err, "  | complaint 9\n")) << "more than 20 lines: " << ended.err;
-  EXPECT_TRUE(contains(ended.err, "     2  7                 complaint 29\n")) << ended.err;
+  EXPECT_TRUE(contains(ended.err, "         2  7                 as above\n")) << ended.err;
+}
+
+TEST_F(End, TheSameFailureIsToldOnce) {
+  const Ended ended = run_ranks({"-n", "4", "--max-failures", "4", "sh", "-c",
+                                 "echo \"c10d: the same\" >&2; exit $((RANK == 1 ? 4 : 3))"});
+  EXPECT_TRUE(contains(ended.err, "     0, 2-3  3                 ")) << ended.err;
+  EXPECT_TRUE(contains(ended.err, "         1  4                 ")) << ended.err;
+  EXPECT_EQ(ended.err.find("| c10d: the same"), ended.err.rfind("| c10d: the same")) << ended.err;
 }
 
 // One that no sanitizer handles itself.

@@ -12,11 +12,14 @@
 #include <exception>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "c10d/env.h"
 #include "c10d/error.h"
 #include "c10d/launch.h"
 #include "src/base/host.h"
+#include "src/base/members.h"
 #include "src/launch/line_output.h"
 #include "src/launch/signals.h"
 #include "src/net/socket.h"
@@ -42,8 +45,26 @@ std::string how_it_ended(const RankResult& rank) {
 
 std::string last_line(const RankResult& rank) {
   const std::size_t newline = rank.last_lines.rfind('\n');
-  return visible(rank.last_lines.substr(newline == std::string::npos ? 0 : newline + 1))
-      .substr(0, kLastLineColumns);
+  return visible(rank.last_lines.substr(newline == std::string::npos ? 0 : newline + 1));
+}
+
+// Ranks that ended alike, with the same last line: most often the same failure.
+struct Ending {
+  std::string how, last_line;
+  std::vector<int> ranks;
+};
+
+std::vector<Ending> endings_of(const std::vector<RankResult>& ranks) {
+  std::vector<Ending> endings;
+  for (const RankResult& rank : ranks) {
+    Ending mine{how_it_ended(rank), last_line(rank), {}};
+    auto same = std::find_if(endings.begin(), endings.end(), [&](const Ending& other) {
+      return other.how == mine.how && other.last_line == mine.last_line;
+    });
+    if (same == endings.end()) same = endings.insert(endings.end(), std::move(mine));
+    same->ranks.push_back(rank.rank);
+  }
+  return endings;
 }
 
 void report_failure(const LaunchResult& result) {
@@ -67,9 +88,12 @@ void report_failure(const LaunchResult& result) {
       rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
     }
   }
-  text += fmt::format("{:>6}  {:<16}  {}\n", "rank", "exit", "last line on stderr");
-  for (const RankResult& rank : result.ranks)
-    text += fmt::format("{:>6}  {:<16}  {}\n", rank.rank, how_it_ended(rank), last_line(rank));
+  text += fmt::format("{:>10}  {:<16}  {}\n", "ranks", "exit", "last line on stderr");
+  for (const Ending& ending : endings_of(result.ranks)) {
+    const bool told = !ending.last_line.empty() && ending.last_line == last_line(first);
+    text += fmt::format("{:>10}  {:<16}  {}\n", ranges_of(ending.ranks), ending.how,
+                        told ? "as above" : ending.last_line.substr(0, kLastLineColumns));
+  }
   std::fputs(text.c_str(), stderr);
 }
 

@@ -193,6 +193,29 @@ TEST_P(ControlPlanes, AnOddCallIsTheSameMismatchOnEveryRank) {
   }
 }
 
+TEST_P(ControlPlanes, AnOddCallIsToldApartFromThoseThatAgree) {
+  if (!GetParam()) GTEST_SKIP() << "over the store a rank reads one call after the other";
+  for (const int odd : {0, 1, 3}) {
+    std::latch announced(3);
+    run(4, [&](ControlPlane& plane, int rank) {
+      const Made made(plane, 4, all_reduce_of(rank == odd ? 9 : 8), 1);
+      if (rank != odd) {
+        plane.announce(made.call());
+        announced.count_down();
+      }
+      announced.wait();
+      Cause cause = plane.agree(made.call(), Control::Waiting::spin);
+      if (!cause) cause = plane.failure();
+      ASSERT_NE(cause, nullptr) << "rank " << rank;
+      EXPECT_EQ(cause->rank, odd);
+      const std::string others = odd == 0 ? "1-3" : odd == 1 ? "0, 2-3" : "0-2";
+      EXPECT_EQ(cause->message.find("rank " + std::to_string(odd) + " disagrees with " + others),
+                0u)
+          << cause->message;
+    });
+  }
+}
+
 TEST_P(ControlPlanes, CountsOfAllToAllMustFitPairwise) {
   run(2, [](ControlPlane& plane, int rank) {
     const std::vector<std::size_t> fit{3, 3}, too_many{4, 3};
