@@ -65,8 +65,9 @@ all_reduce(const ProcessGroup& group, T value, F f, CallOptions options = {}) {
 // A value, and where it is: a rank, or an index of yours.
 template <class T>
 struct Located {
-  T value;
-  std::int64_t location;
+  T value;                // what is compared
+  std::int64_t location;  // where it is
+  // Both are equal.
   friend bool operator==(const Located&, const Located&) = default;
 };
 

@@ -76,11 +76,12 @@ constexpr std::size_t elements_of_view() noexcept {
     return sizeof(T);
 }
 
-// Throws InvalidArgument if `counts` values of `size` bytes are more than max_bytes.
+// The sum of the counts. Throws InvalidArgument if so many elements of `size` bytes are more than
+// max_bytes.
 C10D_API std::size_t checked_total(std::span<const std::size_t> counts, std::size_t size,
                                    std::size_t max_bytes);
 
-// All values one after another, and where each rank's end. Without a root all ranks get them.
+// The values of all ranks, by rank, on the root; without a root on every rank.
 template <Sequence C>
 std::vector<C> gather_sequences(const ProcessGroup& group, const C& mine, std::optional<int> root,
                                 const ValueOptions& options) {

@@ -99,11 +99,12 @@ struct ConstView {
   template <detail::InputRange R>
   constexpr ConstView(R&& range) noexcept
       : ConstView(std::ranges::data(range), std::ranges::size(range)) {}
-  // What follows does not compile, and says why.
+  // Does not compile, and says why.
   template <std::ranges::range R>
   requires(!detail::InputRange<R>) constexpr ConstView(R&&) noexcept {
     detail::explain_no_buffer<R, false>();
   }
+  // The same for a pointer or a single value.
   template <detail::NoRange T>
   constexpr ConstView(const T&) noexcept {
     detail::explain_no_range<T>();
@@ -137,11 +138,12 @@ struct View {
   // A view of a contiguous range whose elements are not const.
   template <detail::OutputRange R>
   constexpr View(R&& range) noexcept : View(std::ranges::data(range), std::ranges::size(range)) {}
-  // What follows does not compile, and says why.
+  // Does not compile, and says why.
   template <std::ranges::range R>
   requires(!detail::OutputRange<R>) constexpr View(R&&) noexcept {
     detail::explain_no_buffer<R, true>();
   }
+  // The same for a pointer or a single value.
   template <detail::NoRange T>
   constexpr View(const T&) noexcept {
     detail::explain_no_range<T>();

@@ -208,7 +208,7 @@ TEST_P(ControlPlanes, AnOddCallIsToldApartFromThoseThatAgree) {
       if (!cause) cause = plane.failure();
       ASSERT_NE(cause, nullptr) << "rank " << rank;
       EXPECT_EQ(cause->rank, odd);
-      const std::string others = odd == 0 ? "1-3" : odd == 1 ? "0, 2-3" : "0-2";
+      const std::string others = odd == 0 ? "1-3" : odd == 1 ? "0, 2, 3" : "0-2";
       EXPECT_EQ(cause->message.find("rank " + std::to_string(odd) + " disagrees with " + others),
                 0u)
           << cause->message;
