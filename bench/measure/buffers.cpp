@@ -75,6 +75,8 @@ void Buffers::count_elements() {
   in_count_ = out_count_ = counts_[static_cast<std::size_t>(rank_)];
   switch (case_.op) {
     case BenchOp::all_reduce:
+    case BenchOp::scan:
+    case BenchOp::exscan:
       break;
     case BenchOp::broadcast:
       in_count_ = is_root() ? k : 0;
@@ -206,6 +208,12 @@ void Buffers::add_ops(const Slot& slot) {
       break;
     case BenchOp::all_to_all_v:
       ops_.push_back(AllToAllV{output, input, counts_, counts_});
+      break;
+    case BenchOp::scan:
+      ops_.push_back(Scan{output, input, redop});
+      break;
+    case BenchOp::exscan:
+      ops_.push_back(Exscan{output, input, redop});
       break;
     case BenchOp::barrier:
       ops_.push_back(Barrier{});

@@ -213,6 +213,41 @@ class C10D_API ProcessGroup {
   void reduce(View output, ConstView input, int root, CallOptions options) const {
     reduce(output, input, root, ReduceOp::sum, options);
   }
+  // Scan in place: buffer[i] on rank r becomes the reduction over ranks 0 to r of buffer[i].
+  // Every rank passes the same count, dtype and ReduceOp, else mismatch. unsupported for avg, and
+  // where the ReduceOp makes no sense for the dtype: see why_unsupported().
+  void scan(View buffer, ReduceOp op = ReduceOp::sum, CallOptions options = {}) const;
+  // The same with ReduceOp::sum.
+  void scan(View buffer, CallOptions options) const { scan(buffer, ReduceOp::sum, options); }
+  // Scan (MPI_Scan): output[i] on rank r is the reduction over ranks 0 to r of input[i]. Where
+  // reduces_along_rank_tree(), it has the bits that an all_reduce of these r + 1 ranks gives.
+  // Every rank passes the same count, dtype and ReduceOp, else mismatch. unsupported as above. In
+  // place: output is input. Throws InvalidArgument unless output and input have the same count,
+  // dtype and device.
+  void scan(View output, ConstView input, ReduceOp op = ReduceOp::sum,
+            CallOptions options = {}) const;
+  // The same with ReduceOp::sum.
+  void scan(View output, ConstView input, CallOptions options) const {
+    scan(output, input, ReduceOp::sum, options);
+  }
+  // Exclusive scan in place: buffer[i] on rank r becomes the reduction over ranks 0 to r - 1 of
+  // buffer[i]. On rank 0, which has no ranks before it, the buffer keeps its elements.
+  // Every rank passes the same count, dtype and ReduceOp, else mismatch. unsupported as for scan().
+  void exscan(View buffer, ReduceOp op = ReduceOp::sum, CallOptions options = {}) const;
+  // The same with ReduceOp::sum.
+  void exscan(View buffer, CallOptions options) const { exscan(buffer, ReduceOp::sum, options); }
+  // Exclusive scan (MPI_Exscan): output[i] on rank r is the reduction over ranks 0 to r - 1 of
+  // input[i], with the bits that scan() gives rank r - 1. The output of rank 0 is not written, and
+  // keeps its elements.
+  // Every rank, rank 0 too, passes an output and an input of the same count, dtype and device, else
+  // InvalidArgument; the same count, dtype and ReduceOp on every rank, else mismatch. unsupported
+  // as for scan(). In place: output is input.
+  void exscan(View output, ConstView input, ReduceOp op = ReduceOp::sum,
+              CallOptions options = {}) const;
+  // The same with ReduceOp::sum.
+  void exscan(View output, ConstView input, CallOptions options) const {
+    exscan(output, input, ReduceOp::sum, options);
+  }
   // Gather (MPI_Gather): on the root, shard r of output is the input of rank r.
   // input has k elements on every rank; every rank passes the same k, dtype and root, else
   // mismatch. The root's output has n k elements, else InvalidArgument; ranks other than the root
