@@ -54,6 +54,18 @@ Buffers::Buffers(const Case& c, int rank, int size, int window, std::uint64_t se
       stride_(stride_of(c, size, window)),
       sets_(sets_of(c, size, window)),
       step_(step_of(sets_)) {
+  count_elements();
+  pristine_ = view(input_arena_, 0, in_count_);
+  oracle_.fill(pristine_, rank_, 0);
+  for (std::uint64_t set = sets_; set-- > 0;) {
+    take(set);
+    for (const Slot& slot : slots_)
+      if (slot.input.count > 0 && slot.input.data != pristine_.data)
+        std::memcpy(slot.input.data, pristine_.data, pristine_.bytes());
+  }
+}
+
+void Buffers::count_elements() {
   const std::uint64_t k = case_.shard;
   const std::uint64_t all = k * static_cast<std::uint64_t>(size_);
   const bool paired = (rank_ ^ 1) < size_;
@@ -63,6 +75,8 @@ Buffers::Buffers(const Case& c, int rank, int size, int window, std::uint64_t se
   in_count_ = out_count_ = counts_[static_cast<std::size_t>(rank_)];
   switch (case_.op) {
     case BenchOp::all_reduce:
+    case BenchOp::scan:
+    case BenchOp::exscan:
       break;
     case BenchOp::broadcast:
       in_count_ = is_root() ? k : 0;
@@ -99,14 +113,6 @@ Buffers::Buffers(const Case& c, int rank, int size, int window, std::uint64_t se
       out_count_ =
           paired ? k * static_cast<std::uint64_t>(case_.op == BenchOp::isend ? window_ : 1) : 0;
       break;
-  }
-  pristine_ = view(input_arena_, 0, in_count_);
-  oracle_.fill(pristine_, rank_, 0);
-  for (std::uint64_t set = sets_; set-- > 0;) {
-    take(set);
-    for (const Slot& slot : slots_)
-      if (slot.input.count > 0 && slot.input.data != pristine_.data)
-        std::memcpy(slot.input.data, pristine_.data, pristine_.bytes());
   }
 }
 
@@ -203,23 +209,35 @@ void Buffers::add_ops(const Slot& slot) {
     case BenchOp::all_to_all_v:
       ops_.push_back(AllToAllV{output, input, counts_, counts_});
       break;
+    case BenchOp::scan:
+      ops_.push_back(Scan{output, input, redop});
+      break;
+    case BenchOp::exscan:
+      ops_.push_back(Exscan{output, input, redop});
+      break;
     case BenchOp::barrier:
       ops_.push_back(Barrier{});
       break;
     case BenchOp::send:
-      if (input.count == 0) break;
-      ops_.push_back(Send{input, rank_ ^ 1, 0});
-      ops_.push_back(Recv{output, rank_ ^ 1, 0});
-      if (rank_ % 2 == 1) std::swap(ops_[0], ops_[1]);
-      break;
     case BenchOp::isend:
-      if (input.count == 0) break;
-      for (int i = 0; i < window_; ++i)
-        ops_.push_back(Recv{output.slice(static_cast<std::size_t>(i) * case_.shard, case_.shard),
-                            rank_ ^ 1, 0});
-      for (int i = 0; i < window_; ++i) ops_.push_back(Send{input, rank_ ^ 1, 0});
+      if (input.count > 0) add_messages(slot);
       break;
   }
+}
+
+void Buffers::add_messages(const Slot& slot) {
+  const auto& [input, output] = slot;
+  const int peer = rank_ ^ 1;
+  if (case_.op == BenchOp::send) {
+    ops_.push_back(Send{input, peer, 0});
+    ops_.push_back(Recv{output, peer, 0});
+    if (rank_ % 2 == 1) std::swap(ops_[0], ops_[1]);
+    return;
+  }
+  for (int i = 0; i < window_; ++i)
+    ops_.push_back(
+        Recv{output.slice(static_cast<std::size_t>(i) * case_.shard, case_.shard), peer, 0});
+  for (int i = 0; i < window_; ++i) ops_.push_back(Send{input, peer, 0});
 }
 
 Flight Buffers::flight() const noexcept {

@@ -48,7 +48,9 @@ class Buffers {
   Slot slot_at(std::uint64_t index) const;
   void lay_out_in_place(Slot& slot, std::uint64_t offset) const;
   void take(std::uint64_t set);
+  void count_elements();
   void add_ops(const Slot& slot);
+  void add_messages(const Slot& slot);
   void restore(const Slot& slot, bool dirty) const noexcept;
   View view(Arena& arena, std::uint64_t offset, std::uint64_t count) const;
   bool is_root() const noexcept { return rank_ == case_.root; }

@@ -21,7 +21,8 @@ bool is_kept(const std::vector<CellFilter>& only, const Case& c) {
   std::string_view why;
   for (const DType dtype : sweep.dtypes)
     for (const ReduceOp::Kind redop : sweep.redops)
-      if (why.empty()) why = why_unsupported(redop, dtype);
+      for (const BenchOp op : sweep.ops)
+        if (why.empty()) why = why_unsupported(facts_of(op).kind, redop, dtype);
   throw InvalidArgument(fmt::format("nothing to measure: {}",
                                     why.empty() ? "no case is left of these options" : why));
 }

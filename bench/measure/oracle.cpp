@@ -193,18 +193,18 @@ void Oracle::fill(View buffer, int rank, std::uint64_t first) const {
   }
 }
 
-std::uint64_t Oracle::wrong_reduced(ConstView output, std::uint64_t first) const {
+std::uint64_t Oracle::wrong_reduced(ConstView output, std::uint64_t first, int ranks) const {
   Chunk sum;
   Chunk value;
   std::uint64_t wrong = 0;
   for (std::size_t done = 0; done < output.count; done += kChunk) {
     const std::size_t count = std::min(kChunk, output.count - done);
     values(0, first + done, count, sum.data());
-    for (int rank = 1; rank < ranks_; ++rank) {
+    for (int rank = 1; rank < ranks; ++rank) {
       values(rank, first + done, count, value.data());
       accumulate(case_.redop, value, count, sum);
     }
-    const std::int32_t divisor = case_.redop == ReduceOp::avg          ? ranks_
+    const std::int32_t divisor = case_.redop == ReduceOp::avg          ? ranks
                                  : case_.redop == ReduceOp::premul_sum ? 2
                                                                        : 1;
     if (divisor != 1)
@@ -246,10 +246,14 @@ std::uint64_t Oracle::wrong(ConstView output, int rank) const {
   switch (case_.op) {
     case BenchOp::all_reduce:
     case BenchOp::reduce:
-      return wrong_reduced(output, 0);
+      return wrong_reduced(output, 0, ranks_);
+    case BenchOp::scan:
+      return wrong_reduced(output, 0, rank + 1);
+    case BenchOp::exscan:  // rank 0 has no result
+      return rank == 0 ? 0 : wrong_reduced(output, 0, rank);
     case BenchOp::reduce_scatter:
     case BenchOp::reduce_scatter_v:
-      return wrong_reduced(output, mine);
+      return wrong_reduced(output, mine, ranks_);
     case BenchOp::broadcast:
       return wrong_moved(output, {case_.root, 0});
     case BenchOp::scatter:

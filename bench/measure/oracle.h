@@ -31,7 +31,8 @@ class Oracle {
     int rank;
     std::uint64_t first;
   };
-  std::uint64_t wrong_reduced(ConstView output, std::uint64_t first) const;
+  // Of the reduction over ranks 0 to ranks - 1.
+  std::uint64_t wrong_reduced(ConstView output, std::uint64_t first, int ranks) const;
   std::uint64_t wrong_moved(ConstView output, Source source) const;
   std::uint64_t wrong_exchanged(ConstView output, int rank) const;
   // The values of `rank` at [first, first + count) into `values`.

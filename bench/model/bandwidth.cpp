@@ -10,9 +10,12 @@ std::uint64_t least_traffic(const Case& c, int ranks) {
   const std::uint64_t s = c.bytes;
   switch (c.op) {
     case BenchOp::all_reduce:
+    case BenchOp::scan:
     case BenchOp::all_to_all:
     case BenchOp::all_to_all_v:
       return 2 * n * s;
+    case BenchOp::exscan:  // neither the last input nor a first output
+      return 2 * (n - 1) * s;
     case BenchOp::broadcast:
     case BenchOp::reduce:
       return (n + 1) * s;

@@ -59,6 +59,10 @@ const std::vector<OpFacts>& op_facts() {
             "scatter of shards that differ in size"),
       facts(BenchOp::all_to_all_v, OpKind::all_to_all_v, false, true,
             "all_to_all of shards that differ in size"),
+      facts(BenchOp::scan, OpKind::scan, true, false,
+            "every rank gets the reduction of the vectors up to its own"),
+      facts(BenchOp::exscan, OpKind::exscan, true, false,
+            "every rank gets the reduction of the vectors before its own"),
   };
   return all;
 }
@@ -155,7 +159,7 @@ std::vector<Case> expand(const Sweep& sweep, int ranks) {
     for (const DType dtype : sweep.dtypes) {
       for (const ReduceOp::Kind redop : sweep.redops) {
         if (!reduces && redop != sweep.redops.front()) continue;
-        if (reduces && !why_unsupported(redop, dtype).empty()) continue;
+        if (!why_unsupported(facts.kind, redop, dtype).empty()) continue;
         for (const int root : sweep.roots) {
           if (!facts.rooted && root != sweep.roots.front()) continue;
           for (const Place place : sweep.places) {

@@ -30,7 +30,9 @@ enum class BenchOp : std::uint8_t {
   reduce_scatter_v,
   gather_v,
   scatter_v,
-  all_to_all_v
+  all_to_all_v,
+  scan,
+  exscan
 };
 enum class Place : std::uint8_t { out, in };
 // Where the buffers are when an op starts: in the caches as the last iteration left them; in none,

@@ -150,6 +150,8 @@ Support supports_query(const Query& query) {
   switch (query.op) {
     case OpKind::reduce_scatter:
     case OpKind::reduce_scatter_v:
+    case OpKind::scan:
+    case OpKind::exscan:
     case OpKind::gather_v:
     case OpKind::scatter_v:
       return no("Gloo has no such function");
@@ -312,6 +314,8 @@ class RawGloo : public RawPeer {
   }
   Work run(const Call& call, const ReduceScatter&) { return unsupported(call); }
   Work run(const Call& call, const ReduceScatterV&) { return unsupported(call); }
+  Work run(const Call& call, const Scan&) { return unsupported(call); }
+  Work run(const Call& call, const Exscan&) { return unsupported(call); }
   Work run(const Call& call, const GatherV&) { return unsupported(call); }
   Work run(const Call& call, const ScatterV&) { return unsupported(call); }
 

@@ -73,7 +73,7 @@ Support supports_query(const Query& query) {
   if (!is_reduction(query.op)) return {};
   if (!has_arithmetic(query.dtype)) return no("MPI has no arithmetic on this dtype");
   if (op_of(query.reduce_op) == MPI_OP_NULL) return no("MPI has no such reduction");
-  if (const auto why = why_unsupported(query.reduce_op, query.dtype); !why.empty())
+  if (const auto why = why_unsupported(query.op, query.reduce_op, query.dtype); !why.empty())
     return no(std::string(why));
   return {};
 }
@@ -183,6 +183,16 @@ class RawMpi : public RawPeer {
   Work run(const Call&, const ReduceScatterV& op) {
     MPI_Reduce_scatter(op.input.data, op.output.data, Counts(op.counts).counts.data(),
                        type_of(op.input.dtype), op_of(op.op.kind), comm_);
+    return {};
+  }
+  Work run(const Call&, const Scan& op) {
+    MPI_Scan(own(op.input.data, op.output.data, 0), op.output.data, count(op.input),
+             type_of(op.input.dtype), op_of(op.op.kind), comm_);
+    return {};
+  }
+  Work run(const Call&, const Exscan& op) {
+    MPI_Exscan(own(op.input.data, op.output.data, 0), op.output.data, count(op.input),
+               type_of(op.input.dtype), op_of(op.op.kind), comm_);
     return {};
   }
   Work run(const Call&, const Gather& op) {

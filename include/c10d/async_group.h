@@ -73,6 +73,30 @@ class C10D_API AsyncGroup {
   Work reduce(View output, ConstView input, int root, CallOptions options) const {
     return reduce(output, input, root, ReduceOp::sum, options);
   }
+  // See ProcessGroup::scan().
+  Work scan(View buffer, ReduceOp op = ReduceOp::sum, CallOptions options = {}) const;
+  // See ProcessGroup::scan().
+  Work scan(View buffer, CallOptions options) const { return scan(buffer, ReduceOp::sum, options); }
+  // See ProcessGroup::scan().
+  Work scan(View output, ConstView input, ReduceOp op = ReduceOp::sum,
+            CallOptions options = {}) const;
+  // See ProcessGroup::scan().
+  Work scan(View output, ConstView input, CallOptions options) const {
+    return scan(output, input, ReduceOp::sum, options);
+  }
+  // See ProcessGroup::exscan().
+  Work exscan(View buffer, ReduceOp op = ReduceOp::sum, CallOptions options = {}) const;
+  // See ProcessGroup::exscan().
+  Work exscan(View buffer, CallOptions options) const {
+    return exscan(buffer, ReduceOp::sum, options);
+  }
+  // See ProcessGroup::exscan().
+  Work exscan(View output, ConstView input, ReduceOp op = ReduceOp::sum,
+              CallOptions options = {}) const;
+  // See ProcessGroup::exscan().
+  Work exscan(View output, ConstView input, CallOptions options) const {
+    return exscan(output, input, ReduceOp::sum, options);
+  }
   // See ProcessGroup::gather().
   Work gather(View output, ConstView input, int root, CallOptions options = {}) const;
   // See ProcessGroup::gather_v().

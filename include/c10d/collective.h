@@ -51,6 +51,8 @@ C10D_API std::string_view to_string(ReduceOp::Kind kind) noexcept;
 C10D_API ReduceOp::Kind reduce_op_from_string(std::string_view name);
 // Why this kind makes no sense for this dtype, or empty when it does. The same on every backend.
 C10D_API std::string_view why_unsupported(ReduceOp::Kind kind, DType dtype) noexcept;
+// The same of an op that reduces: scan and exscan have no avg. Empty for an op that does not.
+C10D_API std::string_view why_unsupported(OpKind op, ReduceOp::Kind kind, DType dtype) noexcept;
 
 // Peer of a recv that takes a message from any rank.
 inline constexpr int kAnySource = -1;
@@ -97,6 +99,18 @@ struct Reduce {
   ConstView input;  // k elements
   ReduceOp op;      // the reduction
   int root;         // rank in the group
+};
+// See ProcessGroup::scan().
+struct Scan {
+  View output;      // k elements
+  ConstView input;  // k elements
+  ReduceOp op;      // the reduction; not avg
+};
+// See ProcessGroup::exscan().
+struct Exscan {
+  View output;      // k elements; rank 0 leaves them as they are
+  ConstView input;  // k elements
+  ReduceOp op;      // the reduction; not avg
 };
 // See ProcessGroup::gather().
 struct Gather {
@@ -153,9 +167,9 @@ struct Recv {
 };
 
 // Any op.
-using Op =
-    std::variant<AllReduce, Broadcast, AllGather, AllGatherV, ReduceScatter, ReduceScatterV, Reduce,
-                 Gather, GatherV, Scatter, ScatterV, AllToAll, AllToAllV, Barrier, Send, Recv>;
+using Op = std::variant<AllReduce, Broadcast, AllGather, AllGatherV, ReduceScatter, ReduceScatterV,
+                        Reduce, Scan, Exscan, Gather, GatherV, Scatter, ScatterV, AllToAll,
+                        AllToAllV, Barrier, Send, Recv>;
 
 static_assert(std::variant_size_v<Op> == kOpCount, "every op has one row in kOpTraits");
 

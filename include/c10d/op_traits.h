@@ -21,6 +21,8 @@ enum class OpKind : std::uint8_t {
   reduce_scatter,    // ReduceScatter
   reduce_scatter_v,  // ReduceScatterV
   reduce,            // Reduce
+  scan,              // Scan
+  exscan,            // Exscan
   gather,            // Gather
   gather_v,          // GatherV
   scatter,           // Scatter
@@ -66,6 +68,8 @@ inline constexpr auto kOpTraits = [] {
       {reduce_scatter,   "reduce_scatter",   redop, no,   no,     no,  out,     whole},
       {reduce_scatter_v, "reduce_scatter_v", redop, no,   counts, no,  out,     none},
       {reduce,           "reduce",           redop, root, no,     no,  in,      whole},
+      {scan,             "scan",             redop, no,   no,     no,  out,     whole},
+      {exscan,           "exscan",           redop, no,   no,     no,  out,     whole},
       {gather,           "gather",           no,    root, no,     no,  in,      whole},
       {gather_v,         "gather_v",         no,    root, counts, no,  in,      none},
       {scatter,          "scatter",          no,    root, no,     no,  out,     whole},

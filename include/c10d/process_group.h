@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "c10d/async_group.h"
+#include "c10d/batch.h"
 #include "c10d/buffer.h"
 #include "c10d/call.h"
 #include "c10d/capability.h"
@@ -22,7 +23,6 @@
 
 namespace c10d { inline namespace v0 {
 
-class Batch;
 struct PlanReport;
 namespace detail {
 struct GroupState;
@@ -213,6 +213,41 @@ class C10D_API ProcessGroup {
   void reduce(View output, ConstView input, int root, CallOptions options) const {
     reduce(output, input, root, ReduceOp::sum, options);
   }
+  // Scan in place: buffer[i] on rank r becomes the reduction over ranks 0 to r of buffer[i].
+  // Every rank passes the same count, dtype and ReduceOp, else mismatch. unsupported for avg, and
+  // where the ReduceOp makes no sense for the dtype: see why_unsupported().
+  void scan(View buffer, ReduceOp op = ReduceOp::sum, CallOptions options = {}) const;
+  // The same with ReduceOp::sum.
+  void scan(View buffer, CallOptions options) const { scan(buffer, ReduceOp::sum, options); }
+  // Scan (MPI_Scan): output[i] on rank r is the reduction over ranks 0 to r of input[i]. Where
+  // reduces_along_rank_tree(), it has the bits that an all_reduce of these r + 1 ranks gives.
+  // Every rank passes the same count, dtype and ReduceOp, else mismatch. unsupported as above. In
+  // place: output is input. Throws InvalidArgument unless output and input have the same count,
+  // dtype and device.
+  void scan(View output, ConstView input, ReduceOp op = ReduceOp::sum,
+            CallOptions options = {}) const;
+  // The same with ReduceOp::sum.
+  void scan(View output, ConstView input, CallOptions options) const {
+    scan(output, input, ReduceOp::sum, options);
+  }
+  // Exclusive scan in place: buffer[i] on rank r becomes the reduction over ranks 0 to r - 1 of
+  // buffer[i]. On rank 0, which has no ranks before it, the buffer keeps its elements.
+  // Every rank passes the same count, dtype and ReduceOp, else mismatch. unsupported as for scan().
+  void exscan(View buffer, ReduceOp op = ReduceOp::sum, CallOptions options = {}) const;
+  // The same with ReduceOp::sum.
+  void exscan(View buffer, CallOptions options) const { exscan(buffer, ReduceOp::sum, options); }
+  // Exclusive scan (MPI_Exscan): output[i] on rank r is the reduction over ranks 0 to r - 1 of
+  // input[i], with the bits that scan() gives rank r - 1. The output of rank 0 is not written, and
+  // keeps its elements.
+  // Every rank, rank 0 too, passes an output and an input of the same count, dtype and device, else
+  // InvalidArgument; the same count, dtype and ReduceOp on every rank, else mismatch. unsupported
+  // as for scan(). In place: output is input.
+  void exscan(View output, ConstView input, ReduceOp op = ReduceOp::sum,
+              CallOptions options = {}) const;
+  // The same with ReduceOp::sum.
+  void exscan(View output, ConstView input, CallOptions options) const {
+    exscan(output, input, ReduceOp::sum, options);
+  }
   // Gather (MPI_Gather): on the root, shard r of output is the input of rank r.
   // input has k elements on every rank; every rank passes the same k, dtype and root, else
   // mismatch. The root's output has n k elements, else InvalidArgument; ranks other than the root
@@ -353,38 +388,6 @@ class C10D_API ProcessGroup {
   static std::size_t checked_bytes(std::size_t count, std::size_t element);
   Allocation allocate_bytes(std::size_t bytes) const;
   std::shared_ptr<detail::GroupState> state_;
-};
-
-// Collects ops of one group and starts them together:
-//
-//     Batch batch = group.batch();
-//     batch.add(Send{output, next, tag});
-//     batch.add(Recv{input, previous, tag});
-//     batch.submit();
-//
-// The order of the sends and receives in a batch does not matter: they cannot deadlock on each
-// other (ncclGroupStart, torch's batch_isend_irecv). A batch that is dropped without submit() does
-// nothing. Use it from one thread at a time.
-class C10D_API Batch {
- public:
-  // Adds an op. A message that a Recv takes must have exactly as many elements. Its spans of counts
-  // must stay valid until submit(), the memory of its buffers until the op is done.
-  void add(Op op);
-  // Starts all ops, empties the batch, and returns once all are done. Throws what the first op that
-  // fails throws.
-  // Checks all ops first: when one of them is InvalidArgument or unsupported, it throws that and
-  // starts none. Otherwise the errors of every op.
-  void submit();
-  // The same, but returns at once. The Work is done when all ops are, and fails as the first op
-  // that fails.
-  Work submit_async();
-
- private:
-  friend class ProcessGroup;
-  Batch(std::shared_ptr<detail::GroupState> state, CallOptions options);
-  std::shared_ptr<detail::GroupState> state_;
-  CallOptions options_;
-  std::vector<Op> ops_;
 };
 
 }}  // namespace c10d::v0

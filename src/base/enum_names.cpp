@@ -118,4 +118,11 @@ std::string_view why_unsupported(ReduceOp::Kind kind, DType dtype) noexcept {
   }
 }
 
+std::string_view why_unsupported(OpKind op, ReduceOp::Kind kind, DType dtype) noexcept {
+  if (!is_reduction(op)) return "";
+  if (kind == ReduceOp::avg && (op == OpKind::scan || op == OpKind::exscan))
+    return "scan and exscan have no avg: each rank would divide by another number";
+  return why_unsupported(kind, dtype);
+}
+
 }}  // namespace c10d::v0

@@ -55,6 +55,8 @@ class Checker {
     buffer("input", o.input);
     if (is_root(o.root)) same_shape(o);
   }
+  void operator()(const Scan& o) const { same_shape(o); }
+  void operator()(const Exscan& o) const { same_shape(o); }
   void operator()(const Gather& o) const {
     root(o.root);
     buffer("input", o.input);

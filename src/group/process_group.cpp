@@ -88,6 +88,30 @@ Work AsyncGroup::reduce(View output, ConstView input, int root, ReduceOp op,
                         CallOptions options) const {
   return submit(Reduce{output, input, op, root}, options);
 }
+void ProcessGroup::scan(View buffer, ReduceOp op, CallOptions options) const {
+  submit(Scan{buffer, buffer, op}, options);
+}
+Work AsyncGroup::scan(View buffer, ReduceOp op, CallOptions options) const {
+  return submit(Scan{buffer, buffer, op}, options);
+}
+void ProcessGroup::scan(View output, ConstView input, ReduceOp op, CallOptions options) const {
+  submit(Scan{output, input, op}, options);
+}
+Work AsyncGroup::scan(View output, ConstView input, ReduceOp op, CallOptions options) const {
+  return submit(Scan{output, input, op}, options);
+}
+void ProcessGroup::exscan(View buffer, ReduceOp op, CallOptions options) const {
+  submit(Exscan{buffer, buffer, op}, options);
+}
+Work AsyncGroup::exscan(View buffer, ReduceOp op, CallOptions options) const {
+  return submit(Exscan{buffer, buffer, op}, options);
+}
+void ProcessGroup::exscan(View output, ConstView input, ReduceOp op, CallOptions options) const {
+  submit(Exscan{output, input, op}, options);
+}
+Work AsyncGroup::exscan(View output, ConstView input, ReduceOp op, CallOptions options) const {
+  return submit(Exscan{output, input, op}, options);
+}
 void ProcessGroup::gather(View output, ConstView input, int root, CallOptions options) const {
   submit(Gather{output, input, root}, options);
 }

@@ -211,6 +211,29 @@ TEST(Oracle, EveryReduceOpIsWhatItsNameSays) {
   }
 }
 
+// Rank 0 of an exscan has no result: whatever lies there is right.
+TEST(Oracle, AScanGoesUpToItsRankAndAnExscanToTheOneBefore) {
+  for (const Place place : {Place::out, Place::in}) {
+    World inclusive(case_of(BenchOp::scan, DType::i32, ReduceOp::sum, place));
+    World exclusive(case_of(BenchOp::exscan, DType::i32, ReduceOp::sum, place));
+    inclusive.poison();
+    exclusive.poison();
+    std::vector<std::int32_t> sum(kShard, 0);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const auto* input = static_cast<const std::int32_t*>(inclusive.op<Scan>(rank).input.data);
+      if (rank > 0) copy(exclusive.op<Exscan>(rank).output, ConstView(sum));
+      for (std::size_t i = 0; i < kShard; ++i) sum[i] += input[i];
+      copy(inclusive.op<Scan>(rank).output, ConstView(sum));
+    }
+    EXPECT_EQ(inclusive.wrong(), 0U);
+    EXPECT_EQ(exclusive.wrong(), 0U);
+    static_cast<std::int32_t*>(inclusive.op<Scan>(0).output.data)[5] += 1;
+    static_cast<std::int32_t*>(exclusive.op<Exscan>(1).output.data)[5] += 1;
+    EXPECT_EQ(inclusive.wrong(), 1U);
+    EXPECT_EQ(exclusive.wrong(), 1U);
+  }
+}
+
 TEST(Oracle, HashFollowsEveryByte) {
   std::vector<unsigned char> bytes(37, 1);
   const std::uint64_t before = hash_bytes(bytes.data(), bytes.size());

@@ -41,11 +41,11 @@ TEST(Program, ComparesWithoutAWrongElement) {
     EXPECT_EQ(line["wrong"], 0) << line.dump();
     if (line["backend"] == "native") ops.insert(line["op"].get<std::string>());
   }
-  EXPECT_EQ(ops.size(), 16U);
-  // 15 ops with two sizes out of place, 7 of them in place too, barrier once; launches x blocks of
+  EXPECT_EQ(ops.size(), 18U);
+  // 17 ops with two sizes out of place, 9 of them in place too, barrier once; launches x blocks of
   // each.
-  const std::size_t native = (15 * 2 + 7 * 2 + 1) * 4;
-  EXPECT_EQ(cells, native + (15 * 2 + 7 * 2) * 4) << "memcpy has no barrier";
+  const std::size_t native = (17 * 2 + 9 * 2 + 1) * 4;
+  EXPECT_EQ(cells, native + (17 * 2 + 9 * 2) * 4) << "memcpy has no barrier";
   EXPECT_NE(ended.out.find("exact against the oracle; result hash equal"), std::string::npos)
       << ended.out;
   EXPECT_NE(text_of(folder / "r.html").find("</html>"), std::string::npos);
@@ -120,10 +120,10 @@ TEST(Program, EveryStateOfTheBuffersIsCheckedAndNamed) {
     EXPECT_EQ(line["wrong"], 0) << line.dump();
     ++cells[line["cache"].get<std::string>() + " " + line["concurrent"].dump()];
   }
-  // Two blocks each: 13 collectives, 7 of them in place too, two at once; ping-pong and window, one
+  // Two blocks each: 15 collectives, 9 of them in place too, two at once; ping-pong and window, one
   // at a time; the barrier has no buffers to be cold.
   const std::map<std::string, int> expected = {
-      {"cold 2", 2 * 20}, {"cold 1", 2 * 2}, {"hot 2", 2 * 1}};
+      {"cold 2", 2 * 24}, {"cold 1", 2 * 2}, {"hot 2", 2 * 1}};
   EXPECT_EQ(cells, expected);
   EXPECT_NE(ended.out.find("all_reduce f32 sum, 2 at once, cold buffers"), std::string::npos)
       << ended.out;

@@ -28,6 +28,9 @@ bool needs(const Step& step, int rank, int peer, int ranks) {
     case OpKind::reduce_scatter:
     case OpKind::all_to_all:
       return true;
+    case OpKind::scan:
+    case OpKind::exscan:
+      return peer < rank;
     case OpKind::broadcast:
     case OpKind::scatter:
       return peer == root;

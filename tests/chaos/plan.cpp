@@ -151,7 +151,7 @@ class Drawing {
     if (is_reduction(c.op)) {
       do {
         c.numbers.op = static_cast<ReduceOp::Kind>(below(kReduceOpCount));
-      } while (!why_unsupported(c.numbers.op.kind, c.numbers.dtype).empty());
+      } while (!why_unsupported(c.op, c.numbers.op.kind, c.numbers.dtype).empty());
       if (c.numbers.op.kind == ReduceOp::premul_sum)
         c.numbers.op = ReduceOp::premul(conformance::kExactPremulFactor);
     }

@@ -9,7 +9,6 @@ namespace {
 
 constexpr std::size_t kGuard = 64;
 constexpr std::size_t kMaxShift = 64;
-constexpr std::byte kPattern{0xa5};
 
 }  // namespace
 

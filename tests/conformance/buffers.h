@@ -22,6 +22,8 @@ class Buffers {
   static std::size_t needed(std::size_t bytes, std::size_t regions);
   // Whether the guards are as they were.
   bool intact() const;
+  // What memory holds that no op has written.
+  static constexpr std::byte kPattern{0xa5};
 
  private:
   struct Range {

@@ -73,6 +73,12 @@ auto Collective::call_method(const Group& group) const {
     case OpKind::reduce_scatter: return group.reduce_scatter(out, in, op);
     case OpKind::reduce_scatter_v: return group.reduce_scatter_v(out, in, counts, op);
     case OpKind::reduce: return group.reduce(out, in, root, op);
+    case OpKind::scan:
+      if (case_.in_place) return group.scan(out, op);
+      return group.scan(out, in, op);
+    case OpKind::exscan:
+      if (case_.in_place) return group.exscan(out, op);
+      return group.exscan(out, in, op);
     case OpKind::gather: return group.gather(out, in, root);
     case OpKind::gather_v: return group.gather_v(out, in, counts, root);
     case OpKind::scatter: return group.scatter(out, in, root);
@@ -101,7 +107,12 @@ std::vector<std::string> Collective::wrong() const {
   std::byte* to = expected.data();
   for (const Piece& piece : shape_.expected) {
     if (piece.source == kEveryRank)
-      fill_reduced(case_.numbers, ranks_, piece.first, to, piece.count);
+      fill_reduced(case_.numbers, piece.ranks != 0 ? piece.ranks : ranks_, piece.first, to,
+                   piece.count);
+    else if (piece.source == kNoRank && in_place_)
+      fill(case_.numbers, rank_, piece.first, to, piece.count);
+    else if (piece.source == kNoRank)
+      std::fill_n(to, piece.count * element, Buffers::kPattern);
     else
       fill(case_.numbers, piece.source, piece.first, to, piece.count);
     to += piece.count * element;

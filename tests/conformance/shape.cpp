@@ -30,6 +30,12 @@ class Shaper {
     if (!is_root()) return {.input = k};
     return {.input = k, .output = k, .expected = {{k, kEveryRank, 0}}};
   }
+  // Of so many ranks from rank 0 on.
+  Shape scan(std::size_t ranks) const {
+    const std::size_t k = case_.size;
+    const int source = ranks == 0 ? kNoRank : kEveryRank;
+    return {.input = k, .output = k, .expected = {{k, source, 0, static_cast<int>(ranks)}}};
+  }
   Shape broadcast() const {
     const std::size_t k = case_.size;
     return {.input = is_root() ? k : 0,
@@ -81,6 +87,7 @@ class Shaper {
     return counts;
   }
   int root() const { return root_; }
+  std::size_t rank() const { return rank_; }
 
  private:
   bool is_root() const { return static_cast<std::size_t>(root_) == rank_; }
@@ -106,6 +113,8 @@ Shape shape_of(const Case& c, int rank, int ranks) {
     case OpKind::reduce_scatter: case OpKind::reduce_scatter_v:
       return s.scatter(s.shards(), kEveryRank);
     case OpKind::reduce: return s.reduce();
+    case OpKind::scan: return s.scan(s.rank() + 1);
+    case OpKind::exscan: return s.scan(s.rank());
     case OpKind::gather: case OpKind::gather_v: return s.gather(s.shards(), false);
     case OpKind::scatter: case OpKind::scatter_v: return s.scatter(s.shards(), s.root());
     case OpKind::all_to_all: case OpKind::all_to_all_v: return s.all_to_all();

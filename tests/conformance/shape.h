@@ -11,10 +11,12 @@ namespace c10d::conformance {
 // A run of output elements, and where the op takes them from.
 struct Piece {
   std::size_t count = 0;
-  int source = 0;         // a rank, or kEveryRank for reduced elements
+  int source = 0;         // a rank, or kEveryRank for reduced elements, or kNoRank
   std::size_t first = 0;  // in the input of that rank
+  int ranks = 0;          // of reduced elements: of this many ranks from rank 0 on; 0: of all
 };
 inline constexpr int kEveryRank = -1;
+inline constexpr int kNoRank = -2;  // the elements stay as they are
 
 // What one rank brings to a collective and takes away from it.
 struct Shape {

@@ -119,6 +119,34 @@ const Row kRows[] = {
      [](Memory& m) {
        return Reduce{m.doubles, m.small, {}, 0};
      }},
+    {"ScanCounts", "input has 4",
+     [](Memory& m) {
+       return Scan{m.wide, m.small, {}};
+     }},
+    {"ScanDtypes", "f64",
+     [](Memory& m) {
+       return Scan{m.doubles, m.small, {}};
+     }},
+    {"ScanOverlap", "overlap",
+     [](Memory& m) {
+       return Scan{part(m.wide, 1, 4), part(m.wide, 0, 4), {}};
+     }},
+    {"ExscanCounts", "input has 4",
+     [](Memory& m) {
+       return Exscan{m.wide, m.small, {}};
+     }},
+    {"ExscanDtypes", "f64",
+     [](Memory& m) {
+       return Exscan{m.doubles, m.small, {}};
+     }},
+    {"ExscanOverlap", "overlap",
+     [](Memory& m) {
+       return Exscan{part(m.wide, 1, 4), part(m.wide, 0, 4), {}};
+     }},
+    {"ExscanNoOutput", "output has 0",
+     [](Memory& m) {
+       return Exscan{View(m.other).slice(0, 0), m.small, {}};
+     }},
     {"GatherRoot", "root 2",
      [](Memory& m) {
        return Gather{m.wide, m.small, 2};

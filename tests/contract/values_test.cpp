@@ -165,7 +165,8 @@ TEST(Ops, TellTheirKind) {
   for (int o = 0; o < kOpCount; ++o) {
     const auto kind = static_cast<OpKind>(o);
     const bool reduces = kind == OpKind::all_reduce || kind == OpKind::reduce ||
-                         kind == OpKind::reduce_scatter || kind == OpKind::reduce_scatter_v;
+                         kind == OpKind::reduce_scatter || kind == OpKind::reduce_scatter_v ||
+                         kind == OpKind::scan || kind == OpKind::exscan;
     EXPECT_EQ(is_reduction(kind), reduces) << to_string(kind);
     EXPECT_EQ(is_point_to_point(kind), kind == OpKind::send || kind == OpKind::recv);
   }
@@ -193,6 +194,21 @@ TEST(Ops, OfEveryDTypeMakeSenseOrSayWhyNot) {
                         : (!bitwise || !is_floating) && (!fraction || is_floating))
           << to_string(kind) << " of " << to_string(dtype);
     }
+}
+
+// An op that does not reduce takes no ReduceOp, so nothing is wrong with one.
+TEST(Ops, SayWhyTheyTakeNotEveryReduceOp) {
+  for (int o = 0; o < kOpCount; ++o)
+    for (int d = 0; d < kDTypeCount; ++d)
+      for (int k = 0; k < kReduceOpCount; ++k) {
+        const auto op = static_cast<OpKind>(o);
+        const auto dtype = static_cast<DType>(d);
+        const auto kind = static_cast<ReduceOp::Kind>(k);
+        const bool scans = op == OpKind::scan || op == OpKind::exscan;
+        const bool fits = why_unsupported(kind, dtype).empty() && !(scans && kind == ReduceOp::avg);
+        EXPECT_EQ(why_unsupported(op, kind, dtype).empty(), !is_reduction(op) || fits)
+            << to_string(op) << ' ' << to_string(kind) << " of " << to_string(dtype);
+      }
 }
 
 std::string type_of(Code code) {

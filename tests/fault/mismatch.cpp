@@ -33,6 +33,8 @@ class Made {
       case OpKind::reduce_scatter: op_ = ReduceScatter{part, whole_in, op}; break;
       case OpKind::reduce_scatter_v: op_ = ReduceScatterV{part, whole_in, shards_, op}; break;
       case OpKind::reduce: op_ = Reduce{part, part_in, op, root}; break;
+      case OpKind::scan: op_ = Scan{part, part_in, op}; break;
+      case OpKind::exscan: op_ = Exscan{part, part_in, op}; break;
       case OpKind::gather: op_ = Gather{whole, part_in, root}; break;
       case OpKind::gather_v: op_ = GatherV{whole, part_in, shards_, root}; break;
       case OpKind::scatter: op_ = Scatter{part, whole_in, root}; break;

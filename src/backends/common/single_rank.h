@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 
 #include "c10d/collective.h"
 #include "kernels/reduce.h"
@@ -11,7 +12,9 @@ namespace c10d { inline namespace v0 {
 // A collective of a group of one rank: nothing but local work.
 template <class T>
 void run_alone(const T& op) {
-  if constexpr (requires { op.output.data, op.input.data; }) {
+  if constexpr (std::is_same_v<T, Exscan>) {
+    return;  // rank 0 has no result
+  } else if constexpr (requires { op.output.data, op.input.data; }) {
     if (op.output.count == 0) return;
     if constexpr (requires { op.op; }) {
       const std::byte* input = static_cast<const std::byte*>(op.input.data);

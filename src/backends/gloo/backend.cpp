@@ -46,10 +46,12 @@ Support gloo_supports(const Query& query) {
   if (query.device != DeviceType::cpu) return refused("gloo works on CPU memory only");
   if (query.op == OpKind::gather_v || query.op == OpKind::scatter_v) return composed("send + recv");
   if (!is_reduction(query.op)) return {};
-  if (const auto why = why_unsupported(query.reduce_op, query.dtype); !why.empty())
+  if (const auto why = why_unsupported(query.op, query.reduce_op, query.dtype); !why.empty())
     return refused(why);
   if (query.op == OpKind::reduce_scatter || query.op == OpKind::reduce_scatter_v)
     return composed("all_to_all + local reduce");
+  if (query.op == OpKind::scan || query.op == OpKind::exscan)
+    return composed("all_to_all + local reduce + all_to_all");
   if (!collects_first(query.dtype, query.reduce_op)) return {};
   return composed(query.op == OpKind::reduce ? "all_to_all + local reduce + gather"
                                              : "all_to_all + local reduce + all_gather");

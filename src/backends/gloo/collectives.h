@@ -72,6 +72,8 @@ void run(const CollectiveCall& call, const AllGatherV& op);
 void run(const CollectiveCall& call, const ReduceScatter& op);
 void run(const CollectiveCall& call, const ReduceScatterV& op);
 void run(const CollectiveCall& call, const Reduce& op);
+void run(const CollectiveCall& call, const Scan& op);
+void run(const CollectiveCall& call, const Exscan& op);
 void run(const CollectiveCall& call, const Gather& op);
 void run(const CollectiveCall& call, const GatherV& op);
 void run(const CollectiveCall& call, const Scatter& op);

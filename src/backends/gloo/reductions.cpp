@@ -2,10 +2,12 @@
 #include <gloo/allreduce.h>
 #include <gloo/reduce.h>
 
+#include <algorithm>
 #include <array>
 
 #include "kernels/reduce.h"
 #include "src/backends/common/gathered_reduction.h"
+#include "src/backends/common/prefix_reduction.h"
 #include "src/backends/gloo/collectives.h"
 
 namespace c10d { inline namespace v0 {
@@ -46,6 +48,30 @@ void all_reduce_collected(const CollectiveCall& call, const AllReduce& op) {
   const View own = op.output.slice(first_of(counts, call.rank()), counts[call.rank()]);
   collect_and_reduce(call, op.input, own, counts, op.op);
   all_gather_pieces(call, own, op.output, counts);
+}
+
+// Rank i reduces slice i of all inputs to that slice of every rank's result, and gives each to its
+// rank.
+template <class T>
+void scan_collected(const CollectiveCall& call, const T& op) {
+  const std::size_t n = static_cast<std::size_t>(call.size()), first = kFirstResult<T>;
+  const DType dtype = op.input.dtype;
+  if (op.input.count == 0) return;
+  if (op.input.bytes() * n <= kGatherAllBytes) {
+    const View all(call.scratch.take(n * op.input.bytes()), n * op.input.count, dtype);
+    all_gather_pieces(call, op.input, all, PieceCounts(n, op.input.count));
+    return reduce_prefix(op, op.output, all.data, call.rank());
+  }
+  const PieceCounts counts = slices(op.input.count, call.size());
+  const std::size_t own = counts[call.rank()];
+  const View both(call.scratch.take(2 * n * own * size_of(dtype)), 2 * n * own, dtype);
+  const View collected = both.slice(0, n * own), results = both.slice(n * own, n * own);
+  PieceCounts given(n, own), taken = counts;
+  exchange_pieces(call, op.input, counts, collected, given);
+  reduce_prefixes(op, results, collected.data, call.size());
+  std::fill_n(given.begin(), first, 0);
+  if (call.rank() < kFirstResult<T>) taken.assign(n, 0);
+  exchange_pieces(call, results.slice(first * own, (n - first) * own), given, op.output, taken);
 }
 
 }  // namespace
@@ -107,5 +133,8 @@ void run(const CollectiveCall& call, const ReduceScatterV& op) {
   collect_and_reduce(call, op.input, op.output, PieceCounts(op.counts.begin(), op.counts.end()),
                      op.op);
 }
+
+void run(const CollectiveCall& call, const Scan& op) { scan_collected(call, op); }
+void run(const CollectiveCall& call, const Exscan& op) { scan_collected(call, op); }
 
 }}  // namespace c10d::v0

@@ -24,11 +24,13 @@ Support mpi_supports(const Query& query) {
     return {.ok = false, .reason = "mpi works on CPU memory only", .composed = {}};
   if (query.op == OpKind::all_to_all_v) return composed("send + recv");
   if (!is_reduction(query.op)) return {};
-  if (const auto why = why_unsupported(query.reduce_op, query.dtype); !why.empty())
+  if (const auto why = why_unsupported(query.op, query.reduce_op, query.dtype); !why.empty())
     return {.ok = false, .reason = std::string(why), .composed = {}};
   if (collects_first(query.dtype, query.reduce_op)) {
     if (query.op == OpKind::all_reduce) return composed("send + recv + local reduce + all_gather");
     if (query.op == OpKind::reduce) return composed("send + recv + local reduce + gather");
+    if (query.op == OpKind::scan || query.op == OpKind::exscan)
+      return composed("send + recv + local reduce + send + recv");
     return composed("send + recv + local reduce");
   }
   if (query.reduce_op == ReduceOp::avg) return composed("sum, then a local division");

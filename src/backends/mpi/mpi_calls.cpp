@@ -122,6 +122,30 @@ int start(Communicators& comms, const Reduce& op, MPI_Request* request) {
               reduce_op(op.input.dtype, op.op.kind), op.root, comms.collectives);
 }
 
+bool is_direct(const Communicators&, const Scan& op) noexcept {
+  return is_own_reduction(op.input.dtype, op.op) && op.input.count <= kMaxCount;
+}
+
+int start(Communicators& comms, const Scan& op, MPI_Request* request) {
+  return call(MPI_Scan, MPI_Iscan, request,
+              in_place_or(op.input.data == op.output.data, op.input.data), op.output.data,
+              static_cast<int>(op.input.count), reduce_type(op.input.dtype),
+              reduce_op(op.input.dtype, op.op.kind), comms.collectives);
+}
+
+bool is_direct(const Communicators&, const Exscan& op) noexcept {
+  return is_own_reduction(op.input.dtype, op.op) && op.input.count <= kMaxCount;
+}
+
+// MPI leaves open what becomes of the receive buffer of rank 0, unless it is in place: then MPI
+// does not change it.
+int start(Communicators& comms, const Exscan& op, MPI_Request* request) {
+  void* const output = comms.rank == 0 ? const_cast<void*>(op.input.data) : op.output.data;
+  return call(MPI_Exscan, MPI_Iexscan, request, in_place_or(op.input.data == output, op.input.data),
+              output, static_cast<int>(op.input.count), reduce_type(op.input.dtype),
+              reduce_op(op.input.dtype, op.op.kind), comms.collectives);
+}
+
 int start(Communicators& comms, const Gather& op, MPI_Request* request) {
   const auto [count, type] = comms.elements(op.input.count, op.input.dtype);
   const bool in_place =

@@ -30,6 +30,8 @@ bool is_direct(const Communicators& comms, const AllGatherV& op) noexcept;
 bool is_direct(const Communicators& comms, const ReduceScatter& op) noexcept;
 bool is_direct(const Communicators& comms, const ReduceScatterV& op) noexcept;
 bool is_direct(const Communicators& comms, const Reduce& op) noexcept;
+bool is_direct(const Communicators& comms, const Scan& op) noexcept;
+bool is_direct(const Communicators& comms, const Exscan& op) noexcept;
 bool is_direct(const Communicators& comms, const GatherV& op) noexcept;
 bool is_direct(const Communicators& comms, const ScatterV& op) noexcept;
 
@@ -42,6 +44,8 @@ int start(Communicators& comms, const AllGatherV& op, MPI_Request* request);
 int start(Communicators& comms, const ReduceScatter& op, MPI_Request* request);
 int start(Communicators& comms, const ReduceScatterV& op, MPI_Request* request);
 int start(Communicators& comms, const Reduce& op, MPI_Request* request);
+int start(Communicators& comms, const Scan& op, MPI_Request* request);
+int start(Communicators& comms, const Exscan& op, MPI_Request* request);
 int start(Communicators& comms, const Gather& op, MPI_Request* request);
 int start(Communicators& comms, const GatherV& op, MPI_Request* request);
 int start(Communicators& comms, const Scatter& op, MPI_Request* request);

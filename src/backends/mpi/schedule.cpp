@@ -6,6 +6,7 @@
 
 #include "kernels/reduce.h"
 #include "src/backends/common/gathered_reduction.h"
+#include "src/backends/common/prefix_reduction.h"
 #include "src/backends/mpi/mpi_types.h"
 
 namespace c10d { inline namespace v0 {
@@ -204,6 +205,42 @@ void Schedule::add_reduce_each(ConstView input, View own, std::span<const std::s
   for (int root = 0; root < comms_.size; ++root)
     add(Reduce{root == comms_.rank ? own : View(), shard_of(input, counts, root), op, root});
 }
+
+template <class T>
+void Schedule::add_collected_scan(const T& op) {
+  const DType dtype = op.input.dtype;
+  const std::size_t n = static_cast<std::size_t>(comms_.size), first = kFirstResult<T>;
+  if (op.input.bytes() * n <= kGatherAllBytes) {
+    const View all = scratch(n * op.input.count, dtype);
+    add(AllGather{all, op.input});
+    return add_step([this, op, all] { reduce_prefix(op, op.output, all.data, comms_.rank); });
+  }
+  const Counts counts = slices(op.input.count, comms_.size);
+  const std::size_t own = counts[comms_.rank];
+  const View collected = scratch(n * own, dtype), results = scratch(n * own, dtype);
+  Counts given = equal(own), taken = counts;
+  add(AllToAllV{collected, op.input, given, counts});
+  add_step([=, this] { reduce_prefixes(op, results, collected.data, comms_.size); });
+  std::fill_n(given.begin(), first, 0);
+  if (comms_.rank < kFirstResult<T>) taken.assign(n, 0);
+  add(AllToAllV{op.output, results.slice(first * own, (n - first) * own), taken, given});
+}
+
+template <class T>
+void Schedule::add_scan(const T& op) {
+  if (collects_first(op.input.dtype, op.op.kind)) return add_collected_scan(op);
+  if (op.op.kind == ReduceOp::premul_sum) {
+    const View scaled = scratch(op.input.count, op.input.dtype);
+    add_multiply(scaled.data, op.input, op.op);
+    return add(T{op.output, scaled, ReduceOp::sum});
+  }
+  each_chunk(op.input.count, [&](std::size_t first, std::size_t count) {
+    add(T{op.output.slice(first, count), op.input.slice(first, count), op.op});
+  });
+}
+
+void Schedule::compose(const Scan& op) { add_scan(op); }
+void Schedule::compose(const Exscan& op) { add_scan(op); }
 
 void Schedule::compose(const Broadcast& op) {
   if (comms_.rank == op.root) add_copy(op.output, op.input);

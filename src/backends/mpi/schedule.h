@@ -82,6 +82,8 @@ class Schedule {
   void compose(const ReduceScatter& op);
   void compose(const ReduceScatterV& op);
   void compose(const Reduce& op);
+  void compose(const Scan& op);
+  void compose(const Exscan& op);
   void compose(const GatherV& op);
   void compose(const ScatterV& op);
   void compose(const AllToAllV& op);
@@ -98,6 +100,13 @@ class Schedule {
   // Of ReduceScatter and ReduceScatterV.
   template <class T>
   void add_reduce_scatter(const T& op, std::span<const std::size_t> counts);
+  // Of Scan and Exscan.
+  template <class T>
+  void add_scan(const T& op);
+  // Every rank sends shard i of its input to rank i, which reduces that shard of every rank's
+  // result and sends each to its rank.
+  template <class T>
+  void add_collected_scan(const T& op);
   // As add_collect() one rank after the other, where the counts are too large for MPI.
   void add_reduce_each(ConstView input, View own, std::span<const std::size_t> counts, ReduceOp op);
 

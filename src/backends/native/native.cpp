@@ -87,7 +87,7 @@ Support native_supports(const Query& query) {
   if (query.device != DeviceType::cpu)
     return {.ok = false, .reason = "native moves memory of the host only, not of a GPU"};
   if (!is_reduction(query.op)) return {};
-  const std::string_view reason = why_unsupported(query.reduce_op, query.dtype);
+  const std::string_view reason = why_unsupported(query.op, query.reduce_op, query.dtype);
   return {.ok = reason.empty(), .reason = std::string(reason)};
 }
 

@@ -8,7 +8,8 @@
 #include "src/backends/native/collectives/direct_access.h"
 #include "src/backends/native/collectives/staged_steps.h"
 
-// One function per op, each in the file named after it (Barrier: collectives.cpp). They return
+// One function per op, each in the file named after it (Barrier: collectives.cpp,
+// Exscan: scan.cpp). They return
 // false when the group broke: Collective::failure() has the cause.
 namespace c10d { inline namespace v0 { namespace native {
 
@@ -19,6 +20,8 @@ bool run(Collective& collective, const AllGatherV& op);
 bool run(Collective& collective, const ReduceScatter& op);
 bool run(Collective& collective, const ReduceScatterV& op);
 bool run(Collective& collective, const Reduce& op);
+bool run(Collective& collective, const Scan& op);
+bool run(Collective& collective, const Exscan& op);
 bool run(Collective& collective, const Gather& op);
 bool run(Collective& collective, const GatherV& op);
 bool run(Collective& collective, const Scatter& op);

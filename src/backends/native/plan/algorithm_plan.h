@@ -89,6 +89,8 @@ constexpr std::size_t planned_index(OpKind op) noexcept {
     case OpKind::all_to_all:
     case OpKind::all_to_all_v:
       return 7;
+    case OpKind::scan:
+    case OpKind::exscan:
     case OpKind::barrier:
     case OpKind::send:
     case OpKind::recv:
