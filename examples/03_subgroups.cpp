@@ -3,17 +3,16 @@
 #include <cstdio>
 #include <exception>
 #include <numeric>
-#include <span>
 #include <vector>
 
 #include "c10d/init.h"
+#include "c10d/values.h"
 
 int main() try {
   auto world = c10d::init_process_group();
 
   auto parity = world.split(world.rank() % 2);  // one group of even, one of odd ranks
-  int ranks_like_me = 1;
-  parity.all_reduce(std::span(&ranks_like_me, 1));
+  const int ranks_like_me = parity.all_reduce(1);
   const int expected = (world.size() + 1 - world.rank() % 2) / 2;
   std::printf("rank %d is rank %d of %d in %s\n", world.rank(), parity.rank(), parity.size(),
               parity.id().c_str());
@@ -23,8 +22,7 @@ int main() try {
   std::iota(first_half.begin(), first_half.end(), 0);
   if (world.rank() < static_cast<int>(first_half.size())) {
     auto half = world.new_group(first_half);
-    double value = world.rank() == 0 ? 2.5 : 0;
-    half.broadcast(std::span(&value, 1), 0);
+    const double value = broadcast(half, world.rank() == 0 ? 2.5 : 0, 0);
     if (value != 2.5) return 1;
   }
   world.barrier();

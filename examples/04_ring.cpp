@@ -15,11 +15,8 @@ int main() try {
   int travelling = group.rank();
   for (int step = 1; step < group.size(); ++step) {
     int arrived = 0;
-    // The receive is posted first, so no order of the ranks can block the ring.
-    auto receiving = group.irecv(std::span(&arrived, 1), previous);
-    auto sending = group.isend(std::span(&travelling, 1), next);
-    receiving.wait();
-    sending.wait();
+    // Sends and receives at the same time, so no order of the ranks can block the ring.
+    group.sendrecv(std::span(&travelling, 1), next, std::span(&arrived, 1), previous);
     sum += arrived;
     travelling = arrived;
   }

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <span>
 #include <string_view>
 
 #include "c10d/init.h"
@@ -11,8 +10,7 @@
 
 int run_rank() {
   auto group = c10d::init_process_group();
-  int highest = group.rank();
-  group.all_reduce(std::span(&highest, 1), c10d::ReduceOp::max);
+  const int highest = group.all_reduce(group.rank(), c10d::ReduceOp::max);
   std::printf("the highest rank is %d\n", highest);
   return highest == group.size() - 1 ? 0 : 1;
 }

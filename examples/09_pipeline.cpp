@@ -71,7 +71,7 @@ int main(int argc, char** argv) try {
     stage.w -= 0.02f / static_cast<float>(group.size()) * stage.gradient;
   }
   const double all = Seconds(std::chrono::steady_clock::now() - begin).count();
-  group.all_reduce(std::span(&busy, 1), c10d::ReduceOp::avg);
+  busy = group.all_reduce(busy, c10d::ReduceOp::avg);
   if (stage.last && cost.count() > 0)
     std::printf("%smeasured bubble %.1f %%\n", to_text(simulate(options.schedule)).c_str(),
                 100 * (1 - busy / all));

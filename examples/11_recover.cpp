@@ -4,11 +4,11 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
-#include <span>
 #include <string>
 
 #include "c10d/env.h"
 #include "c10d/init.h"
+#include "c10d/values.h"
 
 namespace {
 
@@ -21,9 +21,7 @@ struct State {
 
 // Nothing changes before its op has ended, so a step that failed can be run again.
 void train(c10d::ProcessGroup& group, State& state) {
-  double gradient = 1;
-  group.all_reduce(std::span(&gradient, 1), c10d::ReduceOp::avg);
-  state.weight += gradient;
+  state.weight += group.all_reduce(1.0, c10d::ReduceOp::avg);
   ++state.step;
 }
 
@@ -40,8 +38,7 @@ int main(int argc, char** argv) try {
       group = c10d::init_process_group(
           {.rank = rank, .size = size, .name = "attempt-" + std::to_string(attempt)});
       // A rank may have ended the last step when another one saw it fail: all resume from rank 0's.
-      group.broadcast(std::span(&state.step, 1), 0);
-      group.broadcast(std::span(&state.weight, 1), 0);
+      state = broadcast(group, state, 0);
       while (state.step < kSteps) {
         if (one_dies && launch.rank == launch.size - 1 && state.step == 40) std::raise(SIGKILL);
         train(group, state);

@@ -172,7 +172,7 @@ void add_looking(CLI::App& app, Options& options, RawOptions& raw) {
                    "ops, backends, dtypes, redops, algos, checks, columns")
       ->required();
   list->add_flag("--json", options.as_json, "one JSON object");
-  CLI::App* diff = command("diff", "what differs between two earlier runs, from their JSON lines",
+  CLI::App* diff = command("diff", "cells that differ between two earlier runs",
                            "diff old.jsonl new.jsonl --fail-above 10%",
                            [](const Options& o) { return print_diff(o.diff); });
   diff->add_option("old", options.diff.old_file, "OLD.jsonl")->required();
