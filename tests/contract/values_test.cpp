@@ -121,12 +121,13 @@ TEST(Buffers, AreFreedWithTheLastAndEmptyOnceMoved) {
   second = std::move(same);
   EXPECT_EQ(second.size(), 4u);
   EXPECT_EQ(memory.use_count(), 2);
-  // NOLINTBEGIN(bugprone-use-after-move): what moving leaves is a promise
+  // What moving leaves is a promise:
+  // NOLINTBEGIN(bugprone-use-after-move,clang-analyzer-cplusplus.Move)
   EXPECT_EQ(first.data(), nullptr);
   EXPECT_EQ(first.size(), 0u);
   EXPECT_EQ(first.begin(), first.end());
   EXPECT_EQ(first.peer_data(0), nullptr);
-  // NOLINTEND(bugprone-use-after-move)
+  // NOLINTEND(bugprone-use-after-move,clang-analyzer-cplusplus.Move)
   second = make();
   EXPECT_EQ(memory.use_count(), 2) << "the one before is freed";
   second = {};
