@@ -4,6 +4,7 @@
 #include <array>
 #include <latch>
 #include <mutex>
+#include <vector>
 
 #include "tests/contract/ranks.h"
 
@@ -163,6 +164,24 @@ TEST_P(Deadlines, ABrokenGroupMakesNoSubgroups) {
     EXPECT_EQ(code_of([&] { group.split(0); }), Code::timed_out);
     EXPECT_EQ(code_of([&] { group.split(std::nullopt); }), Code::timed_out);
     EXPECT_EQ(code_of([&] { group.allocate<float>(4); }), Code::timed_out);
+  });
+}
+
+// Gloo closes the connections of a rank when one of its ops is late, and tells the others no more
+// than that.
+TEST_P(Deadlines, OfOneOpIsTheCauseForTheOthersOfItsRank) {
+  Latch failed(1);
+  run(2, [&](ProcessGroup& group) {
+    if (group.rank() == 1) return failed.wait();
+    std::vector<float> in(1), out(1 << 22);  // more than a send hands over without a recv
+    const Work late = group.async().recv(in, 1, {.timeout = kShort});
+    const Work other = group.async().send(out, 1);
+    EXPECT_EQ(code_of([&] { other.wait(); }), Code::timed_out);
+    const Failure failure = failure_of([&] { late.wait(); });
+    EXPECT_EQ(failure.code, Code::timed_out);
+    EXPECT_EQ(failure.op, "recv");
+    EXPECT_EQ(failure_of([&] { other.wait(); }).message, failure.message);
+    failed.count_down();
   });
 }
 

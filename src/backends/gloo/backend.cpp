@@ -7,6 +7,8 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <chrono>
+#include <string>
+#include <string_view>
 
 #include "src/backends/common/failures.h"
 #include "src/backends/common/gathered_reduction.h"
@@ -28,6 +30,10 @@ const char* gloo_version() {
 constexpr std::size_t kMaxPendingCollectives = 4096;
 constexpr std::size_t kMaxPendingMessages = 256;
 constexpr auto kPatience = std::chrono::milliseconds(300);  // for evidence of a peer's death
+// For another op of this rank that passed its deadline, and is about to report that.
+constexpr std::chrono::seconds kPatienceWithOwn{5};
+// What Gloo then says to every op of the rank.
+constexpr std::string_view kAnotherOpIsLate = "Application timeout";
 
 Support refused(std::string_view why) {
   return {.ok = false, .reason = std::string(why), .composed = {}};
@@ -84,12 +90,14 @@ GlooBackend::~GlooBackend() {
 template <class F>
 GlooBackend::FailurePtr GlooBackend::guarded(const Call& call, F&& body) try {
   Failure failure;
+  Duration patience = kPatience;
   try {
     const WriteSignalsBlock block;
     body();
     return nullptr;
   } catch (const gloo::IoException& error) {
     failure = lost_connection(call, error.what());
+    if (failure.message.find(kAnotherOpIsLate) != std::string::npos) patience = kPatienceWithOwn;
   } catch (const std::exception& error) {
     failure = failure_from_exception(error, "gloo");
     failure.rank = context_.rank;
@@ -100,7 +108,7 @@ GlooBackend::FailurePtr GlooBackend::guarded(const Call& call, F&& body) try {
   failure.group = context_.group;
   failure.op = to_string(kind_of(call.op));
   failure.sequence = call.sequence;
-  return context_.control->resolve_cause(std::move(failure), kPatience);
+  return context_.control->resolve_cause(std::move(failure), patience);
 } catch (const std::exception& error) {
   return context_.control->fail(failure_from_exception(error, "gloo"));
 }
