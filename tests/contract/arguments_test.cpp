@@ -322,7 +322,7 @@ TEST_P(Arguments, AStreamThatWouldOrderNothingIsRefused) {
     int memory = 0;
     const auto stream = reinterpret_cast<CudaStream>(&memory);
     EXPECT_THROW(group.all_reduce(data, ReduceOp::sum, {.stream = stream}), InvalidArgument);
-    EXPECT_THROW(group.async().barrier({.stream = stream}), InvalidArgument);
+    EXPECT_THROW(group.async().barrier({.stream = stream}).wait(), InvalidArgument);
     expect_usable(group);
   });
 }
