@@ -3,26 +3,27 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
+
+#include "bench/analyse/by_launch.h"
 
 namespace c10d::bench {
 namespace {
 
-using Launches = std::vector<std::vector<double>>;  // by launch
-using LaunchesOfCells = std::map<std::pair<CellKey, std::string>, Launches>;
+using Cells = std::map<std::pair<CellKey, std::string>, Blocks>;  // by key and backend
 
 constexpr std::uint64_t kSeed = 1;
 
-LaunchesOfCells launches_of(const Results& results) {
-  LaunchesOfCells cells;
-  for (const CellRecord& cell : results.cells) {
-    if (cell.us.p50 <= 0) continue;
-    Launches& blocks = cells[{cell.key, cell.backend}];
-    const auto launch = static_cast<std::size_t>(std::max(cell.launch, 0));
-    if (blocks.size() <= launch) blocks.resize(launch + 1);
-    blocks[launch].push_back(cell.us.p50);
-  }
+Cells cells_of(const Results& results) {
+  Cells cells;
+  for (const CellRecord& cell : results.cells)
+    if (cell.us.p50 > 0) cells[{cell.key, cell.backend}].push_back(&cell);
   return cells;
+}
+
+std::vector<std::vector<double>> times_of(const Blocks& blocks) {
+  return by_launch(blocks, [](const CellRecord& cell) { return std::optional(cell.us.p50); });
 }
 
 // Every fact by its path: "cpu", "libs.gloo.ver". What always differs, or says nothing, is left
@@ -60,15 +61,16 @@ std::vector<FactDiff> diff_facts(const Results& old_run, const Results& new_run)
 RunDiff diff_runs(const Results& old_run, const Results& new_run, double equiv) {
   RunDiff diff;
   diff.facts = diff_facts(old_run, new_run);
-  const LaunchesOfCells old_cells = launches_of(old_run), new_cells = launches_of(new_run);
+  const Cells old_cells = cells_of(old_run), new_cells = cells_of(new_run);
   for (const auto& [cell, blocks] : old_cells) {
     const auto other = new_cells.find(cell);
     if (other == new_cells.end()) {
       ++diff.only_old;
       continue;
     }
-    CellDiff both{cell.first, cell.second, bootstrap(blocks, kSeed),
-                  bootstrap(other->second, kSeed), bootstrap_ratio(other->second, blocks, kSeed)};
+    const auto old_us = times_of(blocks), new_us = times_of(other->second);
+    CellDiff both{cell.first, cell.second, bootstrap(old_us, kSeed), bootstrap(new_us, kSeed),
+                  bootstrap_ratio(new_us, old_us, kSeed)};
     both.verdict = verdict(both.ratio, equiv);
     diff.cells.push_back(std::move(both));
   }

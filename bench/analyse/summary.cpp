@@ -8,6 +8,7 @@
 #include <set>
 
 #include "bench/analyse/alpha_beta_fit.h"
+#include "bench/analyse/by_launch.h"
 #include "bench/model/bandwidth.h"
 
 namespace c10d::bench {
@@ -18,22 +19,10 @@ constexpr std::uint64_t kCeilFrom = 4096;
 // Between the slowest block of the fast mode and the fastest of the slow one.
 constexpr double kModeGap = 1.8;
 
-using Blocks = std::vector<const CellRecord*>;
 struct Group {
   std::map<std::string, Blocks> blocks;  // by backend
   std::map<std::string, SkipRecord> skips;
 };
-
-template <class F>
-std::vector<std::vector<double>> by_launch(const Blocks& blocks, F&& value) {
-  std::map<int, std::vector<double>> launches;
-  for (const CellRecord* cell : blocks)
-    if (const std::optional<double> v = value(*cell); v && *v > 0)
-      launches[cell->launch].push_back(*v);
-  std::vector<std::vector<double>> values;
-  for (auto& [launch, list] : launches) values.push_back(std::move(list));
-  return values;
-}
 
 bool same_bucket(const CellRecord& a, const CellRecord& b) {
   return !a.rtt || !b.rtt || a.rtt->bucket == b.rtt->bucket;

@@ -39,6 +39,15 @@ TEST(RunDiff, TheSameRunIsTheSame) {
   EXPECT_EQ(diff.cells[0].verdict, Verdict::same);
 }
 
+// A file may say any number: it is no size.
+TEST(RunDiff, TakesAnyNumberOfALaunch) {
+  Results far = run_of("a", 8, 10);
+  for (CellRecord& cell : far.cells) cell.launch = cell.launch == 0 ? -5 : 2'000'000'000;
+  const RunDiff diff = diff_runs(far, run_of("a", 8, 10), 0.02);
+  ASSERT_EQ(diff.cells.size(), 1U);
+  EXPECT_EQ(diff.cells[0].verdict, Verdict::same);
+}
+
 TEST(RunDiff, SaysWhatTheRunsSayDifferentlyOfThemselves) {
   Results new_run = run_of("b", 8, 10);
   new_run.environments[0]["libs"]["mpi"]["ver"] = "4.1";
