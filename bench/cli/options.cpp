@@ -23,7 +23,7 @@
 #include "bench/run/controller.h"
 #include "bench/run/roofline.h"
 #include "c10d/error.h"
-#include "c10d/version.h"
+#include "c10d/capability.h"
 
 namespace c10d::bench {
 namespace {

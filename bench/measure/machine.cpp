@@ -16,7 +16,6 @@
 #include "bench/text/format.h"
 #include "c10d/capability.h"
 #include "c10d/error.h"
-#include "c10d/version.h"
 
 namespace c10d::bench {
 namespace {

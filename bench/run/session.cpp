@@ -23,7 +23,7 @@
 #include "bench/text/format.h"
 #include "bench/text/output_file.h"
 #include "c10d/error.h"
-#include "c10d/version.h"
+#include "c10d/capability.h"
 
 namespace c10d::bench {
 namespace {

@@ -8,8 +8,16 @@
 
 #include "c10d/collective.h"
 
-// What backends can do, and which ranks a group has: what tools and tests ask.
+// The version of the library, what backends can do, and which ranks a group has: what tools and
+// tests ask.
 namespace c10d { inline namespace v0 {
+
+// Version of these headers.
+inline constexpr std::string_view kVersion = "0.1.0";  // CMakeLists.txt reads it from here
+
+// Version of the library that is loaded, with compiler and build type: "0.1.0 (g++ 12.2.0,
+// Release)".
+C10D_API std::string version();
 
 // Asks whether a backend can do an op: see ProcessGroup::supports().
 struct Query {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "c10d/process_group.h"
@@ -40,6 +41,10 @@ struct InitOptions {
   // secret the ranks can meet on loopback only.
   std::string token{};
   std::string name = "world";  // of the group; another group over the same store has another name
+  // A stop that is requested here breaks the group and its subgroups, as abort() does: their
+  // pending and later calls fail with `revoked` on every rank. It does not end the joining of the
+  // ranks, which connect_timeout bounds.
+  std::stop_token stop{};
 };
 
 // Brings `size` ranks together and returns their group (torch.distributed.init_process_group).

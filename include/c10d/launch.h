@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <cstdio>
+#include <exception>
 #include <functional>
 #include <map>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "c10d/error.h"
 #include "c10d/export.h"
 #include "c10d/store.h"
 
 namespace c10d { inline namespace v0 {
+
+class ProcessGroup;
 
 // The hosts of a job that runs on several. Each host calls launch() with the same values, except
 // for `number`, `local_address` and LaunchOptions::ranks. Host 0 has the first ranks of the job,
@@ -100,5 +107,76 @@ C10D_API LaunchResult launch(const LaunchOptions& options);
 // Prints one line of a rank as launch() does without on_line: for an on_line that copies or
 // filters. Lines are whole, and on a terminal control characters are made visible.
 C10D_API void print_rank_line(int rank, bool is_stderr, std::string_view line, bool prefix = true);
+
+// Runs f in `ranks` processes of this host, each with its rank in a group of all of them, and
+// returns the exit code of the job (torch.multiprocessing.spawn):
+//
+//     int main() {
+//       return c10d::spawn(4, [](const c10d::ProcessGroup& group) { train(group); });
+//     }
+//
+// This process starts its own program once for each rank, with the same arguments, and waits for
+// them as launch() does. A rank runs main() up to this call, then f, then it exits: with 0, or with
+// 1 after it printed what f threw. So what is before the call runs in every process, and what is
+// after it only in this one. In a program that spawns several times, every process makes these
+// calls in the same order.
+//
+// In a process that a launcher started, such as c10d-run, it starts none: this process is a rank
+// already, and runs f as that rank of the launcher's job.
+//
+// `options` are those of launch(), without ranks, command and hosts. The group is that of
+// init_process_group(). Throws what launch() throws.
+C10D_API int spawn(int ranks, const std::function<void(const ProcessGroup&)>& f,
+                   LaunchOptions options = {});
+
+// Exit codes of run_main().
+enum ExitCode : int {
+  kExitFailure = 1,  // an exception
+  kExitInvalid = 2   // InvalidArgument: a mistake in the program or its arguments
+};
+
+// The main() of a program: runs f, prints what it throws, and returns an exit code. So an error is
+// one line on stderr, "program: what", and not a call of std::terminate() with a core dump:
+//
+//     int main(int argc, char** argv) {
+//       return c10d::run_main(argc, argv, [] {
+//         auto group = c10d::init_process_group();
+//         ...
+//       });
+//     }
+//
+// f takes nothing, or argc and argv. It returns nothing, for exit code 0, or the exit code. If
+// several ranks fail with one error, c10d-run prints it once.
+template <class F>
+requires std::invocable<F&> || std::invocable<F&, int, char**>
+int run_main(int argc, char** argv, F f) noexcept {
+  const auto call = [&] {
+    if constexpr (std::invocable<F&, int, char**>)
+      return f(argc, argv);
+    else
+      return f();
+  };
+  const auto print = [&](const char* what) {
+    const std::string_view path = argc > 0 && argv[0] != nullptr ? argv[0] : "program";
+    const std::string_view name = path.substr(path.rfind('/') + 1);
+    std::fprintf(stderr, "%.*s: %s\n", static_cast<int>(name.size()), name.data(), what);
+  };
+  try {
+    if constexpr (std::is_void_v<decltype(call())>) {
+      call();
+      return 0;
+    } else {
+      return static_cast<int>(call());
+    }
+  } catch (const InvalidArgument& error) {
+    print(error.what());
+    return kExitInvalid;
+  } catch (const std::exception& error) {
+    print(error.what());
+  } catch (...) {
+    print("an exception that is no std::exception");
+  }
+  return kExitFailure;
+}
 
 }}  // namespace c10d::v0

@@ -310,6 +310,14 @@ class C10D_API ProcessGroup {
   Received recv(View output, int peer, CallOptions options) const {
     return recv(output, peer, 0, options);
   }
+  // Waits for a message from `peer` with this tag, and says who sent it and how many elements it
+  // has (MPI_Probe). The next recv() of that source and tag takes it. `peer` may be kAnySource.
+  // What an earlier irecv() waits for is not seen. Throws InvalidArgument as recv() does;
+  // unsupported, with the group intact, on a backend that cannot look, such as gloo. If the
+  // deadline passes it throws DistTimeoutError, and the group stays intact.
+  Received probe(int peer, std::uint32_t tag = 0, CallOptions options = {}) const;
+  // The same without waiting (MPI_Iprobe): nothing if there is no such message now.
+  std::optional<Received> iprobe(int peer, std::uint32_t tag = 0) const;
   // Sends input to rank `to` and receives into output from rank `from` at the same time, with the
   // same tag (MPI_Sendrecv). Ranks that all call it, in a ring say, do not wait for each other in
   // a circle. The result is that of recv().

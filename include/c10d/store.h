@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -98,6 +99,20 @@ class C10D_API Store {
   // A caller that times out does not count as arrived. Barriers are no keys. Throws InvalidArgument
   // unless size > 0, and store_error when callers that wait gave another size.
   virtual void barrier(std::string_view key, int size, std::optional<Duration> timeout = {}) = 0;
+
+  // wait() for a list: store.wait({"a", "b"}).
+  void wait(std::initializer_list<std::string> keys, std::optional<Duration> timeout = {}) {
+    wait(std::span(keys.begin(), keys.size()), timeout);
+  }
+  // check() of a list.
+  bool check(std::initializer_list<std::string> keys, std::optional<Duration> timeout = {}) {
+    return check(std::span(keys.begin(), keys.size()), timeout);
+  }
+  // multi_get() of a list.
+  std::vector<std::string> multi_get(std::initializer_list<std::string> keys,
+                                     std::optional<Duration> timeout = {}) {
+    return multi_get(std::span(keys.begin(), keys.size()), timeout);
+  }
 
   // Timeout of calls that give none.
   virtual Duration timeout() const noexcept = 0;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <concepts>
 #include <cstddef>
-#include <ranges>
+#include <iterator>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "c10d/device.h"
 #include "c10d/element.h"
@@ -13,17 +15,29 @@ namespace c10d { inline namespace v0 {
 
 namespace detail {
 
+// Instead of the concepts of <ranges>, which takes a third of the time to compile init.h.
 template <class R>
-using Value = std::ranges::range_value_t<R>;
+concept Range = requires(R& r) {
+  std::begin(r);
+  std::end(r);
+};
 template <class R>
-concept ElementRange =
-    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && Element<Value<R>>;
+using Iterator = decltype(std::begin(std::declval<R&>()));
+template <class R>
+using Value = std::iter_value_t<Iterator<R>>;
+template <class R>
+concept Contiguous = Range<R> && std::contiguous_iterator<Iterator<R>> && requires(R& r) {
+  std::data(r);
+  std::size(r);
+};
+template <class R>
+concept ElementRange = Contiguous<R> && Element<Value<R>>;
 // Memory that does not end with the expression that names it.
 template <class R>
 concept Lasting =
-    std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<std::remove_cvref_t<R>>;
+    std::is_lvalue_reference_v<R> || std::ranges::enable_borrowed_range<std::remove_cvref_t<R>>;
 template <class R>
-concept Writable = !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+concept Writable = !std::is_const_v<std::remove_reference_t<std::iter_reference_t<Iterator<R>>>>;
 template <class R>
 concept InputRange = ElementRange<R> && Lasting<R>;
 template <class R>
@@ -33,9 +47,9 @@ concept OutputRange = InputRange<R> && Writable<R>;
 template <class R, bool is_output>
 constexpr void explain_no_buffer() noexcept {
   using T = Value<R>;
-  if constexpr (!std::ranges::contiguous_range<R> || !std::ranges::sized_range<R>) {
+  if constexpr (!Contiguous<R>) {
     static_assert(
-        std::ranges::contiguous_range<R> && std::ranges::sized_range<R>,
+        Contiguous<R>,
         "c10d: this range is not contiguous memory of a known size (std::vector<bool> and "
         "std::list are not): copy it to a std::vector");
   } else if constexpr (!Element<T>) {
@@ -75,6 +89,9 @@ constexpr void explain_no_range() noexcept {
 
 }  // namespace detail
 
+struct ConstRows;
+struct Rows;
+
 // A view of contiguous elements that an op reads: pointer, count, dtype, device. It does not own
 // the memory, which must stay valid until the op that uses it is done. Arrays, vectors, spans and
 // Buffers of an Element type convert to it, but not temporaries that own their memory. A
@@ -97,10 +114,9 @@ struct ConstView {
       : ConstView(data_, n * elements_per<T>, dtype_of<T>) {}
   // A view of a contiguous range.
   template <detail::InputRange R>
-  constexpr ConstView(R&& range) noexcept
-      : ConstView(std::ranges::data(range), std::ranges::size(range)) {}
+  constexpr ConstView(R&& range) noexcept : ConstView(std::data(range), std::size(range)) {}
   // Does not compile, and says why.
-  template <std::ranges::range R>
+  template <detail::Range R>
   requires(!detail::InputRange<R>) constexpr ConstView(R&&) noexcept {
     detail::explain_no_buffer<R, false>();
   }
@@ -116,6 +132,8 @@ struct ConstView {
   constexpr ConstView slice(std::size_t first, std::size_t n) const noexcept {
     return {static_cast<const std::byte*>(data) + first * size_of(dtype), n, dtype, device};
   }
+  // Strided rows that begin with this view: see rows.h, which a program includes for it.
+  C10D_API ConstRows rows(std::size_t rows, std::size_t length, std::size_t stride) const;
 };
 
 // A view of contiguous elements that an op writes. As ConstView otherwise; memory that is const
@@ -137,9 +155,9 @@ struct View {
       : View(data_, n * elements_per<T>, dtype_of<T>) {}
   // A view of a contiguous range whose elements are not const.
   template <detail::OutputRange R>
-  constexpr View(R&& range) noexcept : View(std::ranges::data(range), std::ranges::size(range)) {}
+  constexpr View(R&& range) noexcept : View(std::data(range), std::size(range)) {}
   // Does not compile, and says why.
-  template <std::ranges::range R>
+  template <detail::Range R>
   requires(!detail::OutputRange<R>) constexpr View(R&&) noexcept {
     detail::explain_no_buffer<R, true>();
   }
@@ -157,6 +175,8 @@ struct View {
   constexpr View slice(std::size_t first, std::size_t n) const noexcept {
     return {static_cast<std::byte*>(data) + first * size_of(dtype), n, dtype, device};
   }
+  // Strided rows that begin with this view: see rows.h, which a program includes for it.
+  C10D_API Rows rows(std::size_t rows, std::size_t length, std::size_t stride) const;
 };
 
 }}  // namespace c10d::v0

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "c10d/env.h"
-#include "c10d/version.h"
+#include "c10d/capability.h"
 #include "src/backends/module.h"
 #include "src/backends/native/native.h"
 #include "src/base/mutex.h"

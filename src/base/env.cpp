@@ -31,6 +31,7 @@ constexpr EnvVariable kVariables[] = {
     {"C10D_TOKEN_FILE", "", "File, mode 0600, that holds the job's secret.", true},
     {"C10D_TERMINAL_COLUMNS", "", "Width for a status line: text on rank 0's stderr up to a \\r."},
     {"C10D_RESTART_COUNT", "0", "How often the launcher has restarted the job."},
+    {"C10D_SPAWN", "", "Which call of c10d::spawn() started this process."},
     {"C10D_BACKEND", "native", "Backend of groups that name none."},
     {"C10D_BACKEND_PATH", "", "Folders of backend modules, by colons; searched first."},
     {"C10D_TIMEOUT", "300", "Deadline of every operation in seconds."},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "c10d/version.h"
+#include "c10d/capability.h"
 
 namespace c10d { inline namespace v0 {
 

@@ -10,6 +10,12 @@ namespace c10d { inline namespace v0 {
 
 Backend::~Backend() = default;
 
+std::optional<Received> Backend::probe(int /*peer*/, std::uint32_t /*tag*/) {
+  throw_failure({.code = Code::unsupported,
+                 .message = "this backend cannot look for a message without receiving it: recv() "
+                            "returns the sender and the number of elements"});
+}
+
 PlanReport Backend::plan(const PlanQuery& /*query*/) const { return {}; }
 
 Allocation Backend::allocate(std::size_t bytes, Deadline /*deadline*/) {

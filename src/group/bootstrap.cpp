@@ -12,7 +12,7 @@
 #include <random>
 
 #include "c10d/spi/backend.h"
-#include "c10d/version.h"
+#include "c10d/capability.h"
 #include "src/base/failure_text.h"
 #include "src/base/host.h"
 #include "src/base/log.h"

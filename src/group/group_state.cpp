@@ -204,6 +204,38 @@ std::shared_ptr<const Failure> detail::GroupState::ended(std::uint64_t record,
   return cause;
 }
 
+std::optional<Received> detail::GroupState::probe(int peer, std::uint32_t tag) {
+  if (const auto failure = control->broken() ? control->failure() : nullptr) {
+    watch->observe();
+    throw_failure(*failure);
+  }
+  try {
+    return backend->probe(peer, tag);
+  } catch (const std::exception& error) {
+    Failure failure = failure_from_exception(error, backend_name);
+    if (!leaves_group_intact(failure.code)) failure = *control->fail(std::move(failure));
+    throw_failure(failure);
+  }
+}
+
+void detail::GroupState::abort(std::string_view why) noexcept {
+  if (process != process_generation() || closed.load()) return;
+  try {
+    control->revoke({.code = Code::revoked,
+                     .message = fmt::format("rank {}: {}", context.rank, why),
+                     .rank = context.rank});
+    backend->abort();
+  } catch (const std::exception& error) {
+    log(LogLevel::error, "abort of group \"{}\": {}", context.group, error.what());
+  }
+}
+
+void detail::GroupState::abort_on(const std::stop_token& token) {
+  stop_ = token;
+  if (token.stop_possible())
+    on_stop_.emplace(token, [this] { abort("a stop was requested (InitOptions::stop)"); });
+}
+
 bool detail::GroupState::shutdown(Duration limit) {
   if (closed.exchange(true)) return own.pending.load(std::memory_order_acquire) == 0;
   using std::chrono::steady_clock;

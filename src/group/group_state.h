@@ -6,6 +6,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -74,6 +76,12 @@ struct detail::GroupState {
       throw;
     }
   }
+  // As Backend::probe(), but throws the failure of a group that is broken.
+  std::optional<Received> probe(int peer, std::uint32_t tag);
+  void abort(std::string_view why) noexcept;
+  // From now on a stop that is requested breaks the group. Once at most.
+  void abort_on(const std::stop_token& token);
+  const std::stop_token& stop_token() const noexcept { return stop_; }
   // True when nothing points here any more.
   bool shutdown(Duration timeout);
 
@@ -85,6 +93,9 @@ struct detail::GroupState {
   // gets.
   std::shared_ptr<const Failure> ended(std::uint64_t record, std::uint64_t sequence, OpKind kind,
                                        const Failure* failure) noexcept;
+
+  std::stop_token stop_;
+  std::optional<std::stop_callback<std::function<void()>>> on_stop_;  // last: it calls abort()
 };
 
 // Throws InvalidArgument when there is no state.

@@ -134,7 +134,9 @@ std::shared_ptr<detail::GroupState> make_subgroup(detail::GroupState& state,
   ++made;
   const Duration patience = context.timeout;
   try {
-    return make_group(std::move(context), state.backend_name, patience, &state, members);
+    auto group = make_group(std::move(context), state.backend_name, patience, &state, members);
+    group->abort_on(state.stop_token());
+    return group;
   } catch (const DistError& error) {
     throw_failure(in_words_of_parent(state, error.failure()));
   }

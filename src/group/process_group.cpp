@@ -273,15 +273,7 @@ Allocation ProcessGroup::allocate_bytes(std::size_t bytes) const {
 }
 
 void ProcessGroup::abort(std::string_view why) const noexcept {
-  if (!state_ || state_->process != process_generation() || state_->closed.load()) return;
-  try {
-    state_->control->revoke({.code = Code::revoked,
-                             .message = fmt::format("rank {}: {}", state_->context.rank, why),
-                             .rank = state_->context.rank});
-    state_->backend->abort();
-  } catch (const std::exception& error) {
-    log(LogLevel::error, "abort of group \"{}\": {}", state_->context.group, error.what());
-  }
+  if (state_) state_->abort(why);
 }
 
 void ProcessGroup::shutdown(Duration timeout) const {

@@ -71,6 +71,7 @@ void add_torchruns(Environment& to, const LaunchOptions& options, const JobFacts
 std::vector<std::string> rank_environment(const LaunchOptions& options, const JobFacts& job,
                                           int local_rank) {
   Environment environment = callers_environment();
+  environment.erase("C10D_SPAWN");  // of the job of this process
   add_torchruns(environment, options, job, local_rank);
   environment["C10D_RESTART_COUNT"] = "0";
   if (!env("OMP_NUM_THREADS"))

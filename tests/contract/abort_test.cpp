@@ -153,6 +153,45 @@ TEST_P(Abort, FromManyThreadsAtOnceIsOneAbort) {
   });
 }
 
+// One rank is asked to stop while both wait in calls of a group and its subgroup.
+TEST_P(Abort, AStopThatIsRequestedBreaksTheGroupAndItsSubgroups) {
+  const auto store = make_hash_store();
+  std::stop_source source;
+  run_threads(2, [&](int rank) {
+    const ProcessGroup group =
+        init_process_group({.backend = GetParam(),
+                            .store = store,
+                            .rank = rank,
+                            .size = 2,
+                            .timeout = kTimeout,
+                            .stop = rank == 0 ? source.get_token() : std::stop_token()});
+    const ProcessGroup sub = group.new_group({0, 1});
+    expect_usable(sub);
+    if (rank == 0) {
+      std::jthread stopper([&] { source.request_stop(); });
+      stopper.join();
+    }
+    for (const ProcessGroup& broken : {group, sub}) {
+      const Failure failure = failure_of([&] { broken.barrier(); });
+      EXPECT_EQ(failure.code, Code::revoked);
+      EXPECT_NE(failure.message.find("a stop was requested"), std::string::npos) << failure.message;
+    }
+  });
+}
+
+TEST_P(Abort, AStopAfterTheEndOfTheGroupDoesNothing) {
+  std::stop_source source;
+  {
+    const ProcessGroup alone = init_process_group({.backend = GetParam(),
+                                                   .store = make_hash_store(),
+                                                   .rank = 0,
+                                                   .size = 1,
+                                                   .stop = source.get_token()});
+    expect_usable(alone);
+  }
+  EXPECT_TRUE(source.request_stop());
+}
+
 C10D_ON_EACH_BACKEND(Abort);
 
 }}  // namespace c10d::contract

@@ -6,6 +6,7 @@
 #include <list>
 #include <vector>
 
+#include "c10d/rows.h"
 #include "tests/contract/ranks.h"
 
 struct Vec3 {
@@ -130,6 +131,67 @@ TEST_P(Calls, EnumsBytesAndOwnTypesAreElements) {
     EXPECT_EQ(points[1].x, 2);
     EXPECT_EQ(points[1].z, 1);
   });
+}
+
+// 4 rows of 3 elements at a stride of 5, in a matrix that is otherwise -1.
+struct Matrix {
+  std::vector<std::int32_t> data = std::vector<std::int32_t>(20, -1);
+
+  Rows rows() { return View(data).slice(1, 19).rows(4, 3, 5); }
+  void fill(std::int32_t first) {
+    for (std::size_t i = 0; i < 12; ++i)
+      data[1 + i / 3 * 5 + i % 3] = first + static_cast<std::int32_t>(i);
+  }
+  bool holds(std::int32_t first) const {
+    Matrix expected;
+    expected.fill(first);
+    return data == expected.data;
+  }
+};
+
+TEST_P(Calls, StridedRowsAreTheBufferAndTheGapsKeepTheirElements) {
+  run(2, [](ProcessGroup& group) {
+    const int rank = group.rank();
+    Matrix matrix;
+    if (rank == 1) matrix.fill(100);
+    broadcast(group, matrix.rows(), 1);
+    EXPECT_TRUE(matrix.holds(100));
+    matrix.fill(12 * rank);
+    std::vector<std::int32_t> all(24);
+    all_gather(group, all, matrix.rows());
+    for (int i = 0; i < 24; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], i);
+    std::vector<std::int32_t> wide(8 * 4, -1);  // 8 rows of 3, with a gap of 1
+    all_gather(group, View(wide).rows(8, 3, 4), matrix.rows());
+    for (std::size_t i = 0; i < wide.size(); ++i)
+      EXPECT_EQ(wide[i], i % 4 == 3 ? -1 : static_cast<std::int32_t>(i / 4 * 3 + i % 4));
+    if (rank == 0) {
+      send(group, matrix.rows(), 1);
+      const std::vector shorter{7, 8, 9, 10};
+      group.send(shorter, 1, 3);
+    } else {
+      std::vector<std::int32_t> flat(12);
+      EXPECT_EQ(group.recv(flat, 0).count, 12u);
+      EXPECT_EQ(flat[11], 11);
+      Matrix shorter;
+      EXPECT_EQ(recv(group, shorter.rows(), 0, 3).count, 4u);
+      EXPECT_EQ(shorter.data[3], 9);
+      EXPECT_EQ(shorter.data[6], 10);
+      EXPECT_EQ(shorter.data[7], -1);
+    }
+  });
+}
+
+TEST(Rows, MustNotOverlapAndMustFitIntoTheView) {
+  std::vector<float> data(10);
+  const View view(data);
+  EXPECT_NO_THROW(view.rows(3, 2, 4));
+  EXPECT_NO_THROW(view.rows(0, 5, 1));
+  EXPECT_NO_THROW(view.rows(1, 10, 0));
+  EXPECT_THROW(view.rows(3, 3, 4), InvalidArgument);
+  EXPECT_THROW(view.rows(2, 3, 2), InvalidArgument);
+  EXPECT_THROW(view.rows(2, 3, std::size_t{1} << 63), InvalidArgument);
+  EXPECT_THROW(view.rows(std::size_t{1} << 62, 1, 4), InvalidArgument);
+  EXPECT_THROW(ConstView(data).rows(1, 11, 11), InvalidArgument);
 }
 
 C10D_ON_EACH_BACKEND(Calls);

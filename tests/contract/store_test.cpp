@@ -54,6 +54,16 @@ TEST(Stores, QueuesAreKeysWhileTheyHoldSomethingAndBarriersNever) {
   EXPECT_EQ(store->try_get("b"), std::nullopt);
 }
 
+TEST(Stores, TakeListsOfKeys) {
+  const auto store = make_hash_store();
+  EXPECT_FALSE(store->check({"a", "b"}));
+  store->set("a", "1");
+  store->set("b", "2");
+  store->wait({"a", "b"});
+  EXPECT_TRUE(store->check({"a", "b"}));
+  EXPECT_EQ(store->multi_get({"b", "a"}), (std::vector<std::string>{"2", "1"}));
+}
+
 TEST(Stores, SetAllOfSeveralPairsOrNone) {
   const auto store = make_hash_store(kTimeout, {.total_bytes = 20, .keys = 3});
   store->multi_set(Keys{"a", "a", "b"}, Keys{"1", "2", "3"});

@@ -12,7 +12,6 @@
 
 #include "c10d/capability.h"
 #include "c10d/collective.h"
-#include "c10d/version.h"
 #include "tests/contract/ranks.h"
 
 namespace c10d::contract { namespace {

@@ -71,7 +71,7 @@ INCLUDE_RULES = [
 # the peers of the benchmark.
 BELOW = [
     (r"gloo/", r"(src/backends/gloo|bench/peers)/"),
-    (r"mpi\.h", r"(src/backends/mpi|bench/peers|tests)/"),
+    (r"mpi\.h", r"(src/backends/mpi|bench/peers|examples|tests)/|include/c10d/mpi\.h"),
     (r"(oneapi/dnnl/|dnnl)", r"(examples/training|tests/nn)/"),
     (r"(nccl|cuda|cuda_runtime)\.h", r"(src/backends/nccl|kernels|bench/peers|tests)/"),
     # The library's own locks are those that the compiler checks; its clients cannot see them.
@@ -190,7 +190,8 @@ def check_includes(tree):
                 tree.report(path, line, f'must not include "{name}": users see nothing of {SPI}')
             elif not quoted and name.startswith(("c10d/", "src/", "kernels/")):
                 tree.report(path, line, f'write "{name}" in quotes')
-            elif not quoted and path.startswith("include/") and re.search(r"[/.]", name):
+            elif not quoted and path.startswith("include/") and re.search(r"[/.]", name) \
+                    and path != f"include/c10d/{name}":  # c10d/mpi.h is for <mpi.h>
                 tree.report(path, line, f"<{name}>: a public header uses only the standard library")
             for pattern, home in BELOW:
                 if not quoted and re.match(pattern, name) and not re.match(home, path):

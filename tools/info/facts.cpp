@@ -12,7 +12,7 @@
 #include "c10d/error.h"
 #include "c10d/init.h"
 #include "c10d/spi/backend.h"
-#include "c10d/version.h"
+#include "c10d/capability.h"
 #include "src/backends/native/native.h"
 #include "src/base/cpu_topology.h"
 #include "src/base/env_table.h"

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "c10d/env.h"
-#include "c10d/version.h"
+#include "c10d/capability.h"
 #include "src/base/env_table.h"
 #include "src/base/host.h"
 #include "src/base/suggest.h"

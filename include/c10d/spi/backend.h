@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,9 @@ class C10D_API Backend {
   // Runs the call: to its end in this thread, unless call.async. Failures are in the Work; an
   // exception out of launch() breaks the group as backend_error.
   virtual Work launch(const Call& call) = 0;
+  // The message from `peer`, or from any rank for kAnySource, that a recv with this tag would get
+  // now. Does not wait, and leaves the message where it is. Unless overridden: throws unsupported.
+  virtual std::optional<Received> probe(int peer, std::uint32_t tag);
   // Memory for ProcessGroup::allocate(). Collective over the group. Unless overridden: plain memory
   // of this rank. Throws DistError.
   virtual Allocation allocate(std::size_t bytes, Deadline deadline);
@@ -90,7 +94,7 @@ C10D_API std::unique_ptr<Backend> make_backend(std::string_view name, BackendCon
 C10D_API void end_groups(std::string_view backend) noexcept;
 
 // Version of this interface. A module of another version is refused with a message.
-inline constexpr std::uint32_t kBackendAbiVersion = 5;
+inline constexpr std::uint32_t kBackendAbiVersion = 6;
 // What a module says of itself. A module is libc10d_NAME.so in a folder on C10D_BACKEND_PATH. It
 // has one symbol, `extern "C" const c10d::BackendModule* c10d_backend_module()`. A module whose
 // abi_version differs, or whose struct_size is smaller, is refused with a message.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <utility>
 
 #include "src/backends/common/failures.h"
 #include "src/backends/common/gathered_reduction.h"
@@ -53,24 +54,46 @@ MpiBackend::~MpiBackend() {
 Work MpiBackend::launch(const Call& call) {
   if (const auto* send = std::get_if<Send>(&call.op))
     return launch_message(call, send->tag, *send, sent_[static_cast<std::size_t>(send->peer)]++);
-  if (const auto* recv = std::get_if<Recv>(&call.op)) return launch_message(call, recv->tag, *recv);
-  return collectives_->launch(call);
+  const auto* recv = std::get_if<Recv>(&call.op);
+  if (recv == nullptr) return collectives_->launch(call);
+  const auto probed = find_probed(recv->peer, recv->tag);
+  if (probed == probed_.end()) return launch_message(call, recv->tag, *recv);
+  ProbedMessage message = std::move(*probed);
+  probed_.erase(probed);
+  return launch_message(call, recv->tag, *recv, std::move(message));
+}
+
+std::list<ProbedMessage>::iterator MpiBackend::find_probed(int peer, std::uint32_t tag) {
+  return std::find_if(probed_.begin(), probed_.end(),
+                      [=](const ProbedMessage& message) { return message.matches(peer, tag); });
+}
+
+std::optional<Received> MpiBackend::probe(int peer, std::uint32_t tag) {
+  if (const auto failure = refusal(tag)) throw_failure(*failure);
+  auto probed = find_probed(peer, tag);
+  if (probed == probed_.end()) {
+    auto message = ProbedMessage::take(collectives_->comms(), peer, tag);
+    if (!message) return std::nullopt;
+    probed = probed_.insert(probed_.end(), *std::move(message));
+  }
+  return probed->received();
+}
+
+std::optional<Failure> MpiBackend::refusal(std::uint32_t tag) const {
+  std::string message;
+  if (collectives_->comms().headers == MPI_COMM_NULL)
+    message = "mpi: a group of one rank has no peer";
+  else if (tag > static_cast<std::uint32_t>(mpi_tag_limit()))
+    message = fmt::format("this MPI supports tags up to {} only", mpi_tag_limit());
+  if (message.empty()) return std::nullopt;
+  return Failure{.code = Code::unsupported, .message = std::move(message), .rank = context_.rank};
 }
 
 template <class... Args>
-Work MpiBackend::launch_message(const Call& call, std::uint32_t tag, const Args&... args) {
-  const Communicators& comms = collectives_->comms();
-  if (comms.headers == MPI_COMM_NULL)
-    return Work::failed({.code = Code::unsupported,
-                         .message = "mpi: a group of one rank has no peer",
-                         .rank = context_.rank});
-  if (tag > static_cast<std::uint32_t>(mpi_tag_limit()))
-    return Work::failed(
-        {.code = Code::unsupported,
-         .message = fmt::format("this MPI supports tags up to {} only", mpi_tag_limit()),
-         .rank = context_.rank});
+Work MpiBackend::launch_message(const Call& call, std::uint32_t tag, Args&&... args) {
+  if (const auto failure = refusal(tag)) return Work::failed(*failure);
   try {
-    auto message = std::make_unique<Message>(comms, args...);
+    auto message = std::make_unique<Message>(collectives_->comms(), std::forward<Args>(args)...);
     if (call.async) return transfers_->finish_later(call, std::move(message));
     const FailurePtr failure = transfers_->finish(call, message);
     return failure ? Work::failed(*failure) : Work::received(message->received());
@@ -90,6 +113,11 @@ Failure late(const BackendContext& context) {
                   context.rank, context.group, about_not_running(context.members, idle)));
   if (idle.empty()) return failure;
   return caused_by(context.members[static_cast<std::size_t>(idle.front())], std::move(failure));
+}
+
+// Tells apart groups that their members make at the same time.
+int tag_of(const BackendContext& context) {
+  return static_cast<int>(std::hash<std::string>()(context.group) % 32768);
 }
 
 // Makes the backend of a group with the communicators that `make(look)` returns. Either all ranks
@@ -120,8 +148,7 @@ std::unique_ptr<Backend> make_together(BackendContext context, const Make& make)
 std::unique_ptr<Backend> MpiBackend::new_group(BackendContext context,
                                                const std::vector<int>& parent_ranks) {
   if (context.size == 1) return std::make_unique<MpiBackend>(std::move(context), Communicators());
-  // The tag tells apart groups that members make at the same time.
-  const int tag = static_cast<int>(std::hash<std::string>()(context.group) % 32768);
+  const int tag = tag_of(context);
   return make_together(std::move(context), [&](const Communicators::Look& look) {
     return Communicators::subset(collectives_->comms().collectives, parent_ranks, tag, look);
   });
@@ -144,12 +171,32 @@ std::string MpiBackend::description() const {
 
 namespace {
 
+constexpr const char* kWorldRank = "mpi/rank/";  // keys of the store
+
+// The ranks of the group in MPI_COMM_WORLD, which every rank has told before. Empty: they are those
+// of the group, for c10d starts MPI.
+std::vector<int> world_ranks(const BackendContext& context) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < context.size; ++rank) keys.push_back(kWorldRank + std::to_string(rank));
+  std::vector<int> ranks;
+  for (const std::string& rank : context.store->multi_get(keys)) {
+    if (rank.empty()) return {};
+    ranks.push_back(std::stoi(rank));
+  }
+  return ranks;
+}
+
 std::unique_ptr<Backend> make_mpi_backend(BackendContext context) {
   if (context.size == 1) return std::make_unique<MpiBackend>(std::move(context), Communicators());
   check_startable(context);
+  const std::optional<int> own = rank_in_world();
+  context.store->set(kWorldRank + std::to_string(context.rank), own ? std::to_string(*own) : "");
+  // The first thing that make_together() does is a barrier: then all ranks have told theirs.
   return make_together(context, [&](const Communicators::Look& look) {
     start_mpi(context, look);
-    return Communicators::duplicate(MPI_COMM_WORLD, look);
+    const std::vector<int> ranks = world_ranks(context);
+    if (is_whole_world(context, ranks)) return Communicators::duplicate(MPI_COMM_WORLD, look);
+    return Communicators::subset(MPI_COMM_WORLD, ranks, tag_of(context), look);
   });
 }
 

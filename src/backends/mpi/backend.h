@@ -23,6 +23,7 @@ class MpiBackend : public Backend {
   Support supports(const Query& query) const override { return mpi_supports(query); }
   bool agrees_first() const noexcept override { return true; }
   Work launch(const Call& call) override;
+  std::optional<Received> probe(int peer, std::uint32_t tag) override;
   std::unique_ptr<Backend> new_group(BackendContext context,
                                      const std::vector<int>& parent_ranks) override;
   // Waits in callers poll the control plane.
@@ -33,11 +34,15 @@ class MpiBackend : public Backend {
  private:
   // `args`: of the Message.
   template <class... Args>
-  Work launch_message(const Call& call, std::uint32_t tag, const Args&... args);
+  Work launch_message(const Call& call, std::uint32_t tag, Args&&... args);
+  // Why messages with this tag are not possible here.
+  std::optional<Failure> refusal(std::uint32_t tag) const;
+  std::list<ProbedMessage>::iterator find_probed(int peer, std::uint32_t tag);
 
   std::optional<MpiHold> hold_{std::in_place};  // first, to go last
   BackendContext context_;
   std::vector<std::uint32_t> sent_;  // messages by receiver
+  std::list<ProbedMessage> probed_;  // in the order of arrival
   std::shared_ptr<Transfers> transfers_;
   std::unique_ptr<Collectives> collectives_;
 };

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/mpi/message.h"
 
+#include <cstring>
+#include <utility>
+
 #include "src/backends/common/message_header.h"
 #include "src/backends/mpi/runtime.h"
 
@@ -25,6 +28,38 @@ Message::Message(const Communicators& comms, const Send& op, std::uint32_t numbe
   check_mpi(MPI_Isend(op.input.data, count, type, op.peer, payload_tag(number), comms_.payloads,
                       &payload_request_));
   comms_.free_types();
+}
+
+Received ProbedMessage::received() const noexcept {
+  MessageHeader header;
+  std::memcpy(&header, first.data(), sizeof header);
+  return {source, header.count};
+}
+
+std::optional<ProbedMessage> ProbedMessage::take(const Communicators& comms, int peer,
+                                                 std::uint32_t tag) {
+  const auto turn = mpi_turn();
+  int found = 0, bytes = 0;
+  MPI_Message message;
+  MPI_Status status;
+  check_mpi(MPI_Improbe(peer == kAnySource ? MPI_ANY_SOURCE : peer, static_cast<int>(tag),
+                        comms.headers, &found, &message, &status));
+  if (!found) return std::nullopt;
+  check_mpi(MPI_Get_count(&status, MPI_BYTE, &bytes));
+  ProbedMessage probed{status.MPI_SOURCE, tag,
+                       std::vector<std::byte>(static_cast<std::size_t>(bytes))};
+  check_mpi(MPI_Mrecv(probed.first.data(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE));
+  return probed;
+}
+
+Message::Message(const Communicators& comms, const Recv& op, ProbedMessage&& message)
+    : comms_(comms),
+      recv_(op),
+      receiving_header_(true),
+      source_(message.source),
+      first_(std::move(message.first)) {
+  const auto turn = mpi_turn();
+  take_payload();
 }
 
 Message::Message(const Communicators& comms, const Recv& op)

@@ -3,7 +3,9 @@
 
 #include <mpi.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,20 @@
 
 namespace c10d { inline namespace v0 {
 
+// What MPI gave of a message to probe(): its header, with a small payload. The recv takes it over.
+struct ProbedMessage {
+  int source;
+  std::uint32_t tag;
+  std::vector<std::byte> first;
+
+  Received received() const noexcept;
+  bool matches(int peer, std::uint32_t wanted) const noexcept {
+    return tag == wanted && (peer == source || peer == kAnySource);
+  }
+  // The next one that a recv of this source and tag gets, if it is there.
+  static std::optional<ProbedMessage> take(const Communicators& comms, int peer, std::uint32_t tag);
+};
+
 // A point-to-point message in progress: a header on one communicator, then the payload on another,
 // so that the receiver can compare before it takes anything. Small payloads travel with the header.
 // The header also numbers the message, because headers may be seen in another order than they were
@@ -21,6 +37,7 @@ class Message {
  public:
   Message(const Communicators& comms, const Send& op, std::uint32_t number);
   Message(const Communicators& comms, const Recv& op);
+  Message(const Communicators& comms, const Recv& op, ProbedMessage&& message);
   Message(const Message&) = delete;
   Message& operator=(const Message&) = delete;
 

@@ -12,6 +12,7 @@
 #include <exception>
 #include <fstream>
 #include <future>
+#include <set>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -247,19 +248,37 @@ void start_mpi(const BackendContext& context, const std::function<void()>& look)
   }();
   (void)ends_groups;
   choose_polled_algorithm();
+}
+
+namespace {
+
+std::pair<int, int> rank_and_size() {
+  const auto turn = mpi_turn();
   int rank = 0, size = 0;
-  {
-    const auto turn = mpi_turn();
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-  }
-  if (rank != context.rank || size != context.size)
-    throw_unsupported(
-        context,
-        fmt::format("group {} has {} ranks and this is rank {}, but MPI started {} and this "
-                    "is its rank {}: type `{}`",
-                    context.group, context.size, context.rank, size, rank,
-                    line_to_type(context.size)));
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return {rank, size};
+}
+
+}  // namespace
+
+std::optional<int> rank_in_world() {
+  if (!is_initialised()) return std::nullopt;
+  return rank_and_size().first;
+}
+
+bool is_whole_world(const BackendContext& context, const std::vector<int>& ranks) {
+  const auto [rank, size] = rank_and_size();
+  const bool fits = ranks.empty()
+                        ? rank == context.rank && size == context.size
+                        : std::set<int>(ranks.begin(), ranks.end()).size() == ranks.size();
+  if (fits)
+    return ranks.empty() || (size == context.size && std::is_sorted(ranks.begin(), ranks.end()));
+  throw_unsupported(context,
+                    fmt::format("group {} has {} ranks and this is rank {}, but MPI started {} and "
+                                "this is its rank {}: type `{}`",
+                                context.group, context.size, context.rank, size, rank,
+                                line_to_type(context.size)));
 }
 
 MpiHold::MpiHold() noexcept { ++groups; }

@@ -5,7 +5,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "c10d/spi/backend.h"
 #include "src/base/mutex.h"
@@ -22,7 +24,13 @@ namespace c10d { inline namespace v0 {
 // Whether start_mpi() may be called: it waits for all ranks inside MPI_Init_thread, and MPI starts
 // once. Throws DistBackendError (unsupported) that says what to type when this process cannot.
 void check_startable(const BackendContext& context);
-// Makes sure that MPI runs and that MPI_COMM_WORLD is the group. Throws as above.
+// The rank of this process in MPI_COMM_WORLD, if MPI runs already.
+std::optional<int> rank_in_world();
+// Whether the group has the ranks of MPI_COMM_WORLD, with the same numbers. `ranks` are theirs in
+// MPI_COMM_WORLD, by rank of the group; empty: c10d started MPI. False: they are a part of it, or
+// in another order. Throws as above when the group does not fit into what MPI started.
+bool is_whole_world(const BackendContext& context, const std::vector<int>& ranks);
+// Makes sure that MPI runs. Throws as above.
 void start_mpi(const BackendContext& context, const std::function<void()>& look);
 // Makes a blocking call of MPI in a thread of its own, while this one waits and calls `look` now
 // and then. An exception of `look` ends the wait, but not the call: its thread stays in MPI.

@@ -34,6 +34,10 @@ class NativeBackend final : public Backend {
     return is_point_to_point(kind_of(call.op)) ? messages_->launch(call) : queue_->launch(call);
   }
 
+  std::optional<Received> probe(int peer, std::uint32_t tag) override {
+    return messages_->probe(peer, tag);
+  }
+
   Allocation allocate(std::size_t bytes, Deadline deadline) override {
     return team_->allocate(bytes, deadline);
   }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "c10d/init.h"
-#include "c10d/version.h"
+#include "c10d/capability.h"
 
 namespace {
 

@@ -14,6 +14,13 @@ bool matches(const Transfer& recv, int source, const Frame& frame) {
   return (recv.peer == source || recv.peer == kAnySource) && recv.tag == frame.tag;
 }
 
+template <class Arrived>
+auto find(Arrived& arrived, const Transfer& recv) {
+  return std::find_if(arrived.begin(), arrived.end(), [&](const auto& message) {
+    return matches(recv, message.source, message.frame);
+  });
+}
+
 }  // namespace
 
 void MatchingQueues::post(Transfer& recv) noexcept {
@@ -46,10 +53,13 @@ bool MatchingQueues::hold(int source, const Frame& frame, Receiver& ring) {
   return true;
 }
 
+const MatchingQueues::Arrived* MatchingQueues::find_arrived(const Transfer& recv) const noexcept {
+  const auto it = find(arrived_, recv);
+  return it == arrived_.end() ? nullptr : &*it;
+}
+
 std::optional<MatchingQueues::Arrived> MatchingQueues::take_arrived(const Transfer& recv) {
-  const auto it = std::find_if(arrived_.begin(), arrived_.end(), [&](const Arrived& arrived) {
-    return matches(recv, arrived.source, arrived.frame);
-  });
+  const auto it = find(arrived_, recv);
   if (it == arrived_.end()) return std::nullopt;
   Held& held = held_[static_cast<std::size_t>(it->source)];
   held.bytes -= it->data.size();

@@ -35,6 +35,8 @@ class MatchingQueues {
   bool hold(int source, const Frame& frame, Receiver& ring);
   // Removes the first held message that matches `recv`, and returns it.
   std::optional<Arrived> take_arrived(const Transfer& recv);
+  // The first held message that matches `recv`; null: there is none.
+  const Arrived* find_arrived(const Transfer& recv) const noexcept;
   const std::list<Arrived>& arrived() const noexcept { return arrived_; }
 
  private:

@@ -81,6 +81,12 @@ Work Messages::launch(const Call& call) {
   }
 }
 
+std::optional<Received> Messages::probe(int peer, std::uint32_t tag) {
+  MutexLock lock(mutex_);
+  engine_.progress();
+  return engine_.probe(peer, tag);
+}
+
 Work Messages::run(const Call& call) {
   Transfer transfer;
   fill(transfer, call.op);

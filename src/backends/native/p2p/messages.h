@@ -25,6 +25,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
   explicit Messages(std::shared_ptr<Team> team);
 
   Work launch(const Call& call);
+  std::optional<Received> probe(int peer, std::uint32_t tag);
   // Waits until no async op is pending; false: the deadline came first.
   bool drain(Deadline deadline);
   void warn_of_unreceived();

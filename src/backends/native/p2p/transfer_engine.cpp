@@ -57,6 +57,23 @@ bool TransferEngine::progress(int rank) {
   return moved;
 }
 
+std::optional<Received> TransferEngine::probe(int source, std::uint32_t tag) {
+  const auto message = [](int from, const Frame& frame) {
+    return Received{from, frame.total / size_of(static_cast<DType>(frame.dtype))};
+  };
+  Transfer recv;
+  recv.peer = source;
+  recv.tag = tag;
+  if (const auto* held = queues_.find_arrived(recv)) return message(held->source, held->frame);
+  for (int rank = 0; rank < team_.size(); ++rank) {  // what is not held waits in its ring
+    Frame frame;
+    if ((source == rank || source == kAnySource) && peer_of(rank).ring.peek(frame) &&
+        plausible(rank, frame) && frame.kind != FrameKind::piece && frame.tag == tag)
+      return message(rank, frame);
+  }
+  return std::nullopt;
+}
+
 bool TransferEngine::plausible(int source, const Frame& frame) {
   if (frame.kind >= FrameKind::whole && frame.kind <= FrameKind::piece &&
       frame.length <= team_.layout().ring_bytes() && frame.length <= frame.total &&

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "c10d/env.h"
-#include "c10d/version.h"
+#include "c10d/capability.h"
 #include "src/base/hash.h"
 #include "src/base/host.h"
 
