@@ -19,7 +19,7 @@ struct RawOptions {
   std::string dtypes = "f32", redops = "sum", root = "0", place = "out", device = "cpu";
   std::string warmup = "auto", order = "random", dirty = "on", sync = "loop", check = "first";
   std::string bind = "auto", cache = "hot", start_skew = "0us", min_effect = "5%";
-  std::string memory = "plain", size, replay, fail_above;
+  std::string memory = "plain", size, replay, fail_above, compute_time;
   int graph = 0;
   std::string columns, color = "auto", progress = "auto", control = "on";
 };

@@ -82,6 +82,52 @@ void add_training(CLI::App& app, TrainOptions& options) {
   app.add_option("--seed", options.seed, "of the order")->capture_default_str();
 }
 
+void add_replay(CLI::App& app, ReplayCommand& options, RawOptions& raw) {
+  app.add_option("record", options.source,
+                 "a process id of the job or of its launcher; a file that c10d-info --pid PID "
+                 "--json --last 1024 wrote; or a folder C10D_RECORD_DIR")
+      ->required();
+  app.add_option("-B,--backends", options.how.backends, "native,gloo,mpi (default: all there are)")
+      ->delimiter(',');
+  app.add_flag("--list", options.only_list, "print the ops and their times, run nothing");
+  app.add_option("--steps", options.how.steps, "run the last N steps of the record")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  app.add_option("--ops-per-step", options.how.ops_per_step,
+                 "where a step is not found right: how many ops it has")
+      ->check(CLI::Range(1, 100'000));
+  app.add_option("--compute", options.compute,
+                 "what ranks do between ops as long as the job did: gaps: the caller computes; "
+                 "sleep: it sleeps, as the reducer of DDP does while backward computes; beside: it "
+                 "sleeps, and a thread computes all the time")
+      ->check(CLI::IsMember({"gaps", "sleep", "beside"}))
+      ->capture_default_str();
+  app.add_option("--compute-time", raw.compute_time,
+                 "of --compute beside: how long that thread computes in each step, by the CPU time "
+                 "that it gets: 55ms (default: all the time)");
+  app.add_flag("--no-gaps", options.no_gaps, "ops follow each other without a pause");
+  app.add_option("--memory", options.memory,
+                 "plain, or heap: of the group's allocate(), as the trainers of c10d have it")
+      ->check(CLI::IsMember({"plain", "heap"}))
+      ->capture_default_str();
+  app.add_option("--place", options.place, "in: in place, where an op can be; or out")
+      ->check(CLI::IsMember({"in", "out"}))
+      ->capture_default_str();
+  app.add_option("--blocks", options.how.blocks, "turns of each backend in a launch")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--launches", options.launches, "sets of fresh processes")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--timeout", raw.timeout, "deadline of one operation")->capture_default_str();
+  app.add_option("--seed", options.how.seed, "of the order and of the data")->capture_default_str();
+  app.add_option("--json", options.json, "JSON lines to this file; - is stdout");
+  app.add_option("--worker-launch", options.worker_launch)->group("");
+  app.add_option("--worker-record", options.worker_record)->group("");
+  app.add_option("--worker-results", options.worker_results)->group("");
+  app.add_option("--worker-token", options.how.token_path)->group("");
+}
+
 // Given twice, an option's last value counts, so that a script can be overridden at its end.
 void let_last_win(CLI::App& app) {
   for (CLI::Option* option : app.get_options())
@@ -130,6 +176,10 @@ void add_measuring(CLI::App& app, Options& options, RawOptions& raw) {
                         "train --model mlp --python /usr/bin/python3",
                         [](const Options& o) { return compare_training(o.train); }),
                options.train);
+  add_replay(*command("replay", "the ops that a job recorded, on each backend",
+                      "replay 4711 --list\n  c10d-bench replay resnet18.json -B native,gloo",
+                      [](const Options& o) { return run_replay(o.replay, o.argv); }),
+             options.replay, raw);
   command("overlap", "what an async all_reduce hides behind computation", "overlap",
           [](const Options& o) { return run_overlap(o.argv); });
 }
@@ -218,6 +268,9 @@ Parsed parse_options(int argc, const char* const* argv) {
     options.run.argv = options.argv;
     options.run.compare = app.got_subcommand("compare");
     if (options.run.compare || app.got_subcommand("run")) read_run(raw, options.run);
+    options.replay.how.timeout = seconds_of("--timeout", raw.timeout);
+    if (!raw.compute_time.empty())
+      options.replay.how.compute_seconds = seconds_of("--compute-time", raw.compute_time);
     if (app.got_subcommand("explain")) read_explain(raw, options.explain);
     if (!raw.fail_above.empty())
       options.diff.fail_above =

@@ -8,6 +8,7 @@
 #include "bench/commands/cross_check.h"
 #include "bench/commands/diff.h"
 #include "bench/commands/explain.h"
+#include "bench/commands/replay.h"
 #include "bench/commands/train.h"
 #include "bench/model/options.h"
 
@@ -26,6 +27,7 @@ struct Options {
   int tune_ranks = 0;
   ExplainOptions explain;
   TrainOptions train;
+  ReplayCommand replay;
   double store_seconds = 0;
   std::string list_topic;
   bool as_json = false;         // list, doctor, ceiling, store

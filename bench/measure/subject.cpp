@@ -46,7 +46,7 @@ class GroupSubject final : public Subject {
  public:
   GroupSubject(const std::string& name, const SubjectContext& context) {
     const ForcedAlgorithm forced(name == "native" ? context.algorithm : "");
-    groups_.push_back(init_process_group(options(name, context)));
+    groups_.push_back(open_group(name, context));
     std::vector<int> all(static_cast<std::size_t>(first().size()));
     std::iota(all.begin(), all.end(), 0);
     for (int i = 1; i < context.groups; ++i)
@@ -80,17 +80,6 @@ class GroupSubject final : public Subject {
   }
 
  private:
-  static InitOptions options(const std::string& name, const SubjectContext& context) {
-    InitOptions init;
-    init.backend = name;
-    init.store = make_prefix_store(context.prefix, borrow(context.control->store()));
-    init.rank = context.control->rank();
-    init.size = context.control->size();
-    init.timeout = context.timeout;
-    init.token = context.token;
-    init.name = name;
-    return init;
-  }
   ProcessGroup& first() noexcept { return groups_.front(); }
   std::vector<ProcessGroup> groups_;  // the first, and subgroups of it with all of its ranks
   std::vector<Work> works_;
@@ -191,6 +180,18 @@ std::uint64_t memcpy_bytes(const Case& c) { return 2 * c.bytes * pairs_of(c); }
 
 std::unique_ptr<Subject> make_memcpy_subject(int rank) {
   return std::make_unique<MemcpySubject>(rank);
+}
+
+ProcessGroup open_group(const std::string& name, const SubjectContext& context) {
+  InitOptions init;
+  init.backend = name;
+  init.store = make_prefix_store(context.prefix, borrow(context.control->store()));
+  init.rank = context.control->rank();
+  init.size = context.control->size();
+  init.timeout = context.timeout;
+  init.token = context.token;
+  init.name = name;
+  return init_process_group(std::move(init));
 }
 
 std::unique_ptr<Subject> make_subject(const std::string& name, const SubjectContext& context) {

@@ -49,7 +49,9 @@ struct SubjectContext {
   int groups = 1;                // for ops in flight at once
 };
 // Collective. Throws DistBackendError (unsupported) with the reason when the name is not available
-// here.
+// here. open_group() makes a group as any user has it, and does not look at `algorithm` and
+// `groups`.
+ProcessGroup open_group(const std::string& name, const SubjectContext& context);
 std::unique_ptr<Subject> make_subject(const std::string& name, const SubjectContext& context);
 
 // One core that copies S bytes: what any collective is held against. Above 16 MiB no byte is in a

@@ -29,7 +29,7 @@
 namespace c10d { inline namespace v0 {
 namespace {
 
-constexpr std::size_t kInFile = 128;           // ops of each rank, at most
+constexpr std::size_t kInFile = kRecords;      // ops of each rank, at most: all that it keeps
 constexpr std::size_t kInFileTogether = 4096;  // of all its ranks
 constexpr std::size_t kOnStderr = 16;
 constexpr int kMostFiles = 64;  // of one process

@@ -122,14 +122,14 @@ std::string json_of(const Recorded& op, std::int64_t now) {
   const Signature& signature = op.signature;
   return fmt::format(
       R"({{"sequence":{},"op":"{}","call":{},"dtype":"{}","reduce_op":{},"count":{},"root":{},)"
-      R"("tag":{},"signature":"{:016x}","state":"{}","started_s_ago":{:.6f},"ended_s_ago":{}}})",
+      R"("tag":{},"signature":"{:016x}","state":"{}","started_s_ago":{:.9f},"ended_s_ago":{}}})",
       op.sequence, to_string(signature.kind), json_text(describe(signature)),
       to_string(signature.dtype),
       is_reduction(signature.kind) ? json_text(to_string(signature.reduce_op)) : "null",
       signature.count, signature.root, signature.tag, hash_of(signature), name_of_state(op.state),
       in_seconds(ns_between(op.start_ns, now)),
       op.state == Record::running ? "null"
-                                  : fmt::format("{:.6f}", in_seconds(ns_between(op.end_ns, now))));
+                                  : fmt::format("{:.9f}", in_seconds(ns_between(op.end_ns, now))));
 }
 
 std::string json_of(const RankRecord& rank, std::int64_t now, std::size_t last) {
@@ -194,9 +194,9 @@ std::string json_of(std::span<const GroupRecord> groups, std::int64_t now_ns, st
   std::string all;
   for (const GroupRecord& group : groups)
     all += (all.empty() ? "\n" : ",\n") + json_of(group, now_ns, last);
-  return fmt::format(R"({{"c10d_record":1,"host":{},"pid":{},"groups":[{}]}})"
+  return fmt::format(R"({{"c10d_record":1,"host":{},"pid":{},"clock_s":{:.9f},"groups":[{}]}})"
                      "\n",
-                     json_text(host_name()), getpid(), all);
+                     json_text(host_name()), getpid(), in_seconds(now_ns), all);
 }
 
 }}  // namespace c10d::v0

@@ -358,7 +358,7 @@ TEST(Program, ExplainsWhatNativeWouldDo) {
 }
 
 TEST(Program, HelpFitsIntoEightyColumns) {
-  for (const char* command : {"", "compare", "run", "tune", "explain", "train", "overlap",
+  for (const char* command : {"", "compare", "run", "tune", "explain", "train", "replay", "overlap",
                               "ceiling", "store", "list", "doctor", "diff", "report"}) {
     const Ended help = run(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0) << help.out;
