@@ -120,6 +120,22 @@ std::vector<std::string> backends_of(const Results& results) {
   return names;
 }
 
+bool is_of_two_builds(const Json& run) {
+  const Json sets = run.is_object() ? run.value("sets", Json::array()) : Json::array();
+  return std::ranges::any_of(sets, [](const Json& set) { return set.value("side", "") == "B"; });
+}
+
+std::vector<std::size_t> bases_of(const std::vector<std::string>& backends, bool two_builds) {
+  std::vector<std::size_t> bases(backends.size(), 0);
+  for (std::size_t b = 0; two_builds && b < backends.size(); ++b) {
+    std::string base = backends[b];
+    if (base.ends_with("@B")) base.back() = 'A';
+    const auto found = std::ranges::find(backends, base);
+    bases[b] = found == backends.end() ? b : static_cast<std::size_t>(found - backends.begin());
+  }
+  return bases;
+}
+
 // Keys in the order in which they were first met, sizes ascending.
 struct Index {
   std::vector<CellKey> order;  // of tables, bytes = 0
@@ -178,13 +194,13 @@ std::vector<ControlRecord> controls_of(const Index& index, const std::vector<std
 }
 
 void compare_with_base(const CellKey& table, double equiv, SizeRow& row, const Group& group,
-                       std::vector<CompareRecord>& compares) {
-  const auto base = group.blocks.find(row.cells.front().backend);
-  if (base == group.blocks.end()) return;
-  for (std::size_t i = 1; i < row.cells.size(); ++i) {
+                       Summary& summary) {
+  for (std::size_t i = 0; i < row.cells.size(); ++i) {
+    if (summary.is_base(i)) continue;
     BackendCell& cell = row.cells[i];
+    const auto base = group.blocks.find(row.cells[summary.bases[i]].backend);
     const auto other = group.blocks.find(cell.backend);
-    if (other == group.blocks.end()) continue;
+    if (base == group.blocks.end() || other == group.blocks.end()) continue;
     CompareRecord record;
     record.key = table;
     record.key.bytes = row.bytes;
@@ -194,15 +210,21 @@ void compare_with_base(const CellKey& table, double equiv, SizeRow& row, const G
     record.verdict = verdict(record.ratio, equiv);
     if (record.ratio.value <= 0) continue;
     cell.compare = record;
-    compares.push_back(record);
+    summary.compares.push_back(record);
   }
 }
 
 }  // namespace
 
+std::string Summary::base_name() const {
+  const bool is_one = std::ranges::count(bases, bases.front()) == std::ssize(bases);
+  return is_one ? backends.front() : "the same backend of build A";
+}
+
 Summary summarise(const Results& results, bool compare, double equiv, double min_effect) {
   Summary summary;
   summary.backends = backends_of(results);
+  summary.bases = bases_of(summary.backends, is_of_two_builds(results.run));
   summary.warnings = results.warnings;
   summary.controls = results.controls;
   if (results.run.is_object()) summary.ranks = results.run.value("world", 0);
@@ -234,7 +256,7 @@ Summary summarise(const Results& results, bool compare, double equiv, double min
         (cell.skip ? summary.skipped : summary.measured) += 1;
         summary.wrong += cell.wrong;
       }
-      if (compare) compare_with_base(key, equiv, row, group, summary.compares);
+      if (compare) compare_with_base(key, equiv, row, group, summary);
       table.rows.push_back(std::move(row));
     }
     table.fits = fits_of(table);

@@ -101,6 +101,22 @@ TEST(Summary, InterferenceIsARatioOfItsOwn) {
   EXPECT_EQ(found[0].code, "W010");
 }
 
+TEST(Summary, OfTwoBuildsEachBackendIsComparedWithItselfInTheFirst) {
+  Results results =
+      synthetic_results({{"native@A", 1}, {"native@B", 2}, {"gloo@A", 10}, {"gloo@B", 5}});
+  results.run["sets"] =
+      Json::array({{{"name", "A"}, {"side", "A"}}, {{"name", "B"}, {"side", "B"}}});
+  const Summary summary = summarise(results, true, 0.02);
+  ASSERT_EQ(summary.compares.size(), 6U);
+  for (const CompareRecord& record : summary.compares) {
+    const bool native = record.other == "native@B";
+    EXPECT_EQ(record.base, native ? "native@A" : "gloo@A");
+    EXPECT_NEAR(record.ratio.value, native ? 2 : 0.5, 1e-6);
+  }
+  EXPECT_TRUE(summary.is_base(2));
+  EXPECT_EQ(summary.base_name(), "the same backend of build A");
+}
+
 TEST(Summary, FitsAndCrossingsAreFound) {
   // native is 100 B/us without a start-up, gloo 10 us + 400 B/us: equal at 4000/3 bytes.
   Results results;
