@@ -45,6 +45,19 @@ std::vector<std::vector<double>> paired_ratios(const Blocks& base, const Blocks&
   return ratios.empty() ? ratio(true) : ratios;
 }
 
+// The same of two sets of processes, which have launches in common and no blocks.
+std::vector<std::vector<double>> launch_ratios(const Blocks& base, const Blocks& other) {
+  std::map<int, std::vector<double>> below, above;
+  for (const CellRecord* cell : base) below[cell->launch].push_back(cell->us.p50);
+  for (const CellRecord* cell : other) above[cell->launch].push_back(cell->us.p50);
+  std::vector<std::vector<double>> ratios;
+  for (auto& [launch, times] : above)
+    if (const auto found = below.find(launch); found != below.end())
+      if (const double us = median(found->second); us > 0)
+        ratios.push_back({median(std::move(times)) / us});
+  return ratios;
+}
+
 std::optional<double> median_of(const Blocks& blocks, std::optional<double> CellRecord::*field) {
   std::vector<double> values;
   for (const CellRecord* cell : blocks)
@@ -120,10 +133,26 @@ std::vector<std::string> backends_of(const Results& results) {
   return names;
 }
 
-bool is_of_two_builds(const Json& run) {
-  const Json sets = run.is_object() ? run.value("sets", Json::array()) : Json::array();
-  return std::ranges::any_of(sets, [](const Json& set) { return set.value("side", "") == "B"; });
-}
+// The sets of processes that took turns; none where all backends were in the same processes.
+struct Sets {
+  std::map<std::string, std::size_t> of_column;
+  bool two_builds = false;
+
+  explicit Sets(const Json& run) {
+    if (!run.is_object() || !run.contains("sets")) return;
+    for (std::size_t i = 0; i < run["sets"].size(); ++i) {
+      const Json& set = run["sets"].at(i);
+      const std::string side = set.value("side", "");
+      two_builds = two_builds || side == "B";
+      for (const Json& backend : set.at("backends"))
+        of_column[backend.get<std::string>() + (side.empty() ? "" : "@" + side)] = i;
+    }
+  }
+  bool are_apart(const std::string& a, const std::string& b) const {
+    const auto first = of_column.find(a), second = of_column.find(b);
+    return first != of_column.end() && second != of_column.end() && first->second != second->second;
+  }
+};
 
 std::vector<std::size_t> bases_of(const std::vector<std::string>& backends, bool two_builds) {
   std::vector<std::size_t> bases(backends.size(), 0);
@@ -193,8 +222,8 @@ std::vector<ControlRecord> controls_of(const Index& index, const std::vector<std
   return controls;
 }
 
-void compare_with_base(const CellKey& table, double equiv, SizeRow& row, const Group& group,
-                       Summary& summary) {
+void compare_with_base(const CellKey& table, double equiv, const Sets& sets, SizeRow& row,
+                       const Group& group, Summary& summary) {
   for (std::size_t i = 0; i < row.cells.size(); ++i) {
     if (summary.is_base(i)) continue;
     BackendCell& cell = row.cells[i];
@@ -206,7 +235,10 @@ void compare_with_base(const CellKey& table, double equiv, SizeRow& row, const G
     record.key.bytes = row.bytes;
     record.base = base->first;
     record.other = cell.backend;
-    record.ratio = bootstrap(paired_ratios(base->second, other->second), row.bytes + i);
+    record.ratio = bootstrap(sets.are_apart(record.base, record.other)
+                                 ? launch_ratios(base->second, other->second)
+                                 : paired_ratios(base->second, other->second),
+                             row.bytes + i);
     record.verdict = verdict(record.ratio, equiv);
     if (record.ratio.value <= 0) continue;
     cell.compare = record;
@@ -224,7 +256,8 @@ std::string Summary::base_name() const {
 Summary summarise(const Results& results, bool compare, double equiv, double min_effect) {
   Summary summary;
   summary.backends = backends_of(results);
-  summary.bases = bases_of(summary.backends, is_of_two_builds(results.run));
+  const Sets sets(results.run);
+  summary.bases = bases_of(summary.backends, sets.two_builds);
   summary.warnings = results.warnings;
   summary.controls = results.controls;
   if (results.run.is_object()) summary.ranks = results.run.value("world", 0);
@@ -256,7 +289,7 @@ Summary summarise(const Results& results, bool compare, double equiv, double min
         (cell.skip ? summary.skipped : summary.measured) += 1;
         summary.wrong += cell.wrong;
       }
-      if (compare) compare_with_base(key, equiv, row, group, summary);
+      if (compare) compare_with_base(key, equiv, sets, row, group, summary);
       table.rows.push_back(std::move(row));
     }
     table.fits = fits_of(table);

@@ -45,14 +45,15 @@ Parts library_parts(const Results& results, const Summary& summary) {
 Parts set_parts(const Results& results) {
   Parts parts;
   for (const Json& set : results.run.value("sets", Json::array())) {
-    const auto here = std::ranges::find_if(results.environments, [&](const Json& environment) {
-      return environment.value("set", "") == set.value("name", "");
-    });
-    const std::string commit = here == results.environments.end() ? "" : commit_of(*here);
-    parts.push_back(
-        fmt::format("{}: {}{}{} {}", set.value("name", ""), set.value("program", ""),
-                    commit.empty() ? "" : ", commit ", commit,
-                    fmt::join(set.value("environment", std::vector<std::string>()), " ")));
+    std::string part = set.value("name", "");
+    if (!set.value("side", "").empty()) part += ": " + set.value("program", "");
+    for (const Json& variable : set.value("environment", Json::array()))
+      part += ", " + variable.get<std::string>();
+    for (const Json& environment : results.environments)
+      if (environment.value("set", "") == set.value("name", "") &&
+          !commit_of(environment).empty() && commit_of(environment) != commit_of(results.run))
+        part += ", commit " + commit_of(environment);
+    parts.push_back(std::move(part));
   }
   return parts;
 }

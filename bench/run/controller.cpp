@@ -269,7 +269,7 @@ void make_sets(RunOptions& options) {
       if (std::ranges::find(set.backends, name) != set.backends.end())
         columns.push_back(set.column(name));
   options.backends.names = columns;
-  options.output.verbose = options.output.raw = false;  // the sets have these options
+  options.output.verbose = false;  // the sets say it
 }
 
 // What needs launches of its own.

@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "bench/model/column_name.h"
 #include "bench/model/exit_code.h"
@@ -89,7 +90,7 @@ std::vector<std::string> arguments_of(const RunOptions& options, const ProcessSe
   arguments.front() = "run";
   arguments.insert(arguments.end(),
                    {"-B", fmt::format("{}", fmt::join(set.backends, ",")), "-n",
-                    std::to_string(ranks), "--launches", "1", "--json", records, "-q"});
+                    std::to_string(ranks), "--launches", "1", "--json", records, "--raw", "-q"});
   if (!options.cases.only.empty())
     arguments.insert(arguments.end(), {"--only", only_of(options.cases.only, set)});
   return arguments;
@@ -112,14 +113,22 @@ class SetRecords {
       take_warning(line);
     } else if (kind == "end") {
       if (line.value("complete", false)) session_.take(Json{{"t", kLaunchDone}});
-    } else if (kind == "cell" || kind == "skip" || kind == "sample" || kind == "ceil") {
-      if (line.contains("launch")) line["launch"] = launch_;
-      if (line.contains("backend")) line["backend"] = set_.column(line["backend"]);
-      session_.take(line);
+    } else if (kind == "cell") {
+      cell_ = std::move(line);  // its samples come next
+    } else if (kind == "sample" && !cell_.is_null()) {
+      cell_["samples"] = line.at("us");
+      hand_on(std::exchange(cell_, Json()));
+    } else if (kind == "skip" || kind == "ceil") {
+      hand_on(std::move(line));
     }
   }
 
  private:
+  void hand_on(Json line) {
+    if (line.contains("launch")) line["launch"] = launch_;
+    if (line.contains("backend")) line["backend"] = set_.column(line["backend"]);
+    session_.take(line);
+  }
   // Once for each set, with what tells it from the others.
   void take_environment(Json line) {
     if (launch_ != 0) return;
@@ -148,7 +157,7 @@ class SetRecords {
   int launch_;
   Session& session_;
   std::set<std::string>& said_;
-  Json run_;
+  Json run_, cell_;
 };
 
 // One launch of a set, to its end; returns its exit code.

@@ -104,8 +104,8 @@ TEST(Summary, InterferenceIsARatioOfItsOwn) {
 TEST(Summary, OfTwoBuildsEachBackendIsComparedWithItselfInTheFirst) {
   Results results =
       synthetic_results({{"native@A", 1}, {"native@B", 2}, {"gloo@A", 10}, {"gloo@B", 5}});
-  results.run["sets"] =
-      Json::array({{{"name", "A"}, {"side", "A"}}, {{"name", "B"}, {"side", "B"}}});
+  for (const char* side : {"A", "B"})
+    results.run["sets"].push_back({{"side", side}, {"backends", {"native", "gloo"}}});
   const Summary summary = summarise(results, true, 0.02);
   ASSERT_EQ(summary.compares.size(), 6U);
   for (const CompareRecord& record : summary.compares) {
@@ -115,6 +115,20 @@ TEST(Summary, OfTwoBuildsEachBackendIsComparedWithItselfInTheFirst) {
   }
   EXPECT_TRUE(summary.is_base(2));
   EXPECT_EQ(summary.base_name(), "the same backend of build A");
+}
+
+// Blocks of different processes have nothing in common but their launch.
+TEST(Summary, OfProcessesInTurnsTheMediansOfEachLaunchAreCompared) {
+  Results results = synthetic_results({{"mpi@openmpi", 1}, {"mpi@mpich", 3}});
+  for (const char* backend : {"mpi@openmpi", "mpi@mpich"})
+    results.run["sets"].push_back({{"side", ""}, {"backends", Json::array({backend})}});
+  for (CellRecord& cell : results.cells)  // slow in a block of its own
+    if (cell.block == (cell.backend == "mpi@mpich" ? 0 : 1)) cell.us.p50 *= 1000;
+  const Summary summary = summarise(results, true, 0.02);
+  ASSERT_EQ(summary.compares.size(), 3U);
+  for (const CompareRecord& record : summary.compares)
+    EXPECT_NEAR(record.ratio.value, 3, 0.02) << record.key.bytes;
+  EXPECT_EQ(summary.base_name(), "mpi@openmpi");
 }
 
 TEST(Summary, FitsAndCrossingsAreFound) {
