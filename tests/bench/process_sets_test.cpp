@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -113,7 +114,9 @@ TEST(ProcessSets, AnMpiThatIsNotThereIsNamed) {
   expect_refused("run -B native@mpich", "only mpi and raw:mpi take an @");
   expect_refused("run -B mpi@lam", "which MPI?");
   expect_refused("run -B mpi@/no/libmpi.so.12", "/no/libmpi.so.12: cannot open shared object file");
-  expect_refused("run -B mpi@" C10D_LIBRARY, "this library is no MPI");
+  Dl_info libc{};
+  ASSERT_NE(dladdr(dlsym(RTLD_DEFAULT, "gnu_get_libc_version"), &libc), 0);
+  expect_refused(std::string("run -B mpi@") + libc.dli_fname, "this library is no MPI");
   const Ended ended = run_line("env PATH=/no " C10D_BENCH " run -B native,mpi@mpich 2>&1");
   EXPECT_EQ(ended.code, 2) << ended.out;
   EXPECT_NE(ended.out.find("no mpirun of MPICH on PATH"), std::string::npos) << ended.out;
