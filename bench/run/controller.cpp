@@ -144,16 +144,16 @@ void print_plan(const RunOptions& options, const RunCost& cost, int ranks, const
     fmt::print("launcher  {}: {}\n", info.launcher, fmt::join(info.evidence, " "));
 }
 
-// One set of fresh processes, to its end; returns its exit code.
-int run_launch(const RunOptions& options, int ranks, const Mpi& mpi, Session& session, int number,
-               const std::string& solo) {
+// One set of fresh processes, to its end.
+LaunchResult run_launch(const RunOptions& options, int ranks, const Mpi& mpi, Session& session,
+                        int number, const std::string& solo) {
   auto pipe = std::make_unique<RecordPipe>([&](const Json& line) { session.take(line); },
                                            [&](const std::string& text) { session.show(text); });
   LaunchOptions launch_with = launch_options(options, ranks, mpi, number, pipe->path(), solo);
   launch_with.on_line = [&](int rank, bool, std::string_view line) {
     session.show(mpi.flavour.empty() ? fmt::format("[{}] {}", rank, line) : std::string(line));
   };
-  const LaunchResult result = launch(launch_with);
+  LaunchResult result = launch(launch_with);
   pipe.reset();  // every record of this launch has been taken
   for (const RankResult& rank : result.ranks)
     if (rank.rank == result.first_failed && rank.signal != 0 && result.forwarded_signal == 0)
@@ -161,7 +161,8 @@ int run_launch(const RunOptions& options, int ranks, const Mpi& mpi, Session& se
                                mpi.flavour.empty() ? fmt::format("rank {}", rank.rank) : "mpirun",
                                rank.pid, rank.signal, sigdescr_np(rank.signal)));
   // mpirun makes an exit code of its own of a signal that was meant for the run.
-  return result.forwarded_signal != 0 ? 128 + result.forwarded_signal : result.exit_code;
+  if (result.forwarded_signal != 0) result.exit_code = 128 + result.forwarded_signal;
+  return result;
 }
 
 int run_launches(const RunOptions& options, int ranks, std::size_t cases) {
@@ -181,9 +182,10 @@ int run_launches(const RunOptions& options, int ranks, std::size_t cases) {
       return false;
     }
     const int before = launched++;
-    const int ended = run_launch(options, ranks, mpi, session, number, solo);
-    if (ended != 0 && code != 3) code = ended;  // wrong data counts for more than a failure
-    return ended == 0 || session.launch_is_done(before);
+    const LaunchResult ended = run_launch(options, ranks, mpi, session, number, solo);
+    // Wrong data counts for more than a failure.
+    if (ended.exit_code != 0 && code != 3) code = ended.exit_code;
+    return ended.forwarded_signal == 0 && (ended.exit_code == 0 || session.launch_is_done(before));
   };
   bool going = true;
   for (int number = 0; going && number < options.launches; ++number) going = goes_on(number, "");

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -64,12 +66,14 @@ void refuse_other_than_bench(const Build& build) {
   std::string said;
   LaunchOptions options = start_of(build, {"--version"});
   options.on_line = [&](int, bool, std::string_view line) { said = line; };
-  const int code = launch(options).exit_code;
-  if (code == 0 && said.starts_with("c10d-bench ")) return;
+  const LaunchResult ended = launch(options);
+  if (ended.forwarded_signal != 0) std::raise(ended.forwarded_signal);  // held
+  if (ended.forwarded_signal != 0 || (ended.exit_code == 0 && said.starts_with("c10d-bench ")))
+    return;
   throw InvalidArgument(
       fmt::format("{} {}: is no c10d-bench that runs here: --version ended with "
                   "{}{}{}",
-                  build.side, build.program, code, said.empty() ? "" : ": ", said));
+                  build.side, build.program, ended.exit_code, said.empty() ? "" : ": ", said));
 }
 
 // What --only says to this set: a cell is measured in every set, for a ratio needs both sides.
@@ -160,9 +164,9 @@ class SetRecords {
   Json run_, cell_;
 };
 
-// One launch of a set, to its end; returns its exit code.
-int launch_set(const RunOptions& options, const ProcessSet& set, int ranks, int number,
-               Session& session, std::set<std::string>& said) {
+// One launch of a set, to its end.
+LaunchResult launch_set(const RunOptions& options, const ProcessSet& set, int ranks, int number,
+                        Session& session, std::set<std::string>& said) {
   SetRecords records(set, number, session, said);
   const auto show = [&](std::string_view line) {
     session.show(fmt::format("[{}] {}", set.name(), line));
@@ -172,10 +176,10 @@ int launch_set(const RunOptions& options, const ProcessSet& set, int ranks, int 
   start.on_line = [&](int, bool is_stderr, std::string_view line) {
     if (is_stderr) show(line);  // its tables are those of one launch
   };
-  const LaunchResult result = launch(start);
+  LaunchResult result = launch(start);
   pipe.reset();  // every record of this launch has been taken
-  if (result.forwarded_signal != 0) return 128 + result.forwarded_signal;
-  return result.exit_code == kNothingRan || result.exit_code == kNoisy ? 0 : result.exit_code;
+  if (result.exit_code == kNothingRan || result.exit_code == kNoisy) result.exit_code = 0;
+  return result;
 }
 
 // All sets once, forwards and backwards in turns: what slows the machine down for a while, or
@@ -221,9 +225,14 @@ int run_sets(const RunOptions& options, int ranks, std::size_t cases) {
   int code = 0, launched = 0;
   for (int number = 0; number < options.launches; ++number) {
     for (const ProcessSet& set : order_of(options.sets, number)) {
-      if (const auto signal = held.take()) return session.finish(code == 3 ? 3 : 128 + *signal);
-      const int ended = launch_set(options, set, ranks, number, session, said);
-      if (ended != 0 && code != 3) code = ended;  // wrong data counts for more than a failure
+      std::optional<int> signal = held.take();
+      if (!signal) {
+        const LaunchResult ended = launch_set(options, set, ranks, number, session, said);
+        if (ended.forwarded_signal != 0) signal = ended.forwarded_signal;
+        if (ended.exit_code != 0 && code != 3) code = ended.exit_code;
+      }
+      // Wrong data counts for more than a failure, and also for more than a signal.
+      if (signal) return session.finish(code == 3 ? 3 : 128 + *signal);
       if (!session.launch_is_done(launched++)) return session.finish(code == 0 ? 1 : code);
     }
   }
