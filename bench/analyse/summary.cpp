@@ -46,15 +46,16 @@ std::vector<std::vector<double>> paired_ratios(const Blocks& base, const Blocks&
 }
 
 // The same of two sets of processes, which have launches in common and no blocks.
-std::vector<std::vector<double>> launch_ratios(const Blocks& base, const Blocks& other) {
+std::vector<double> launch_ratios(const Blocks& base, const Blocks& other) {
   std::map<int, std::vector<double>> below, above;
   for (const CellRecord* cell : base) below[cell->launch].push_back(cell->us.p50);
   for (const CellRecord* cell : other) above[cell->launch].push_back(cell->us.p50);
-  std::vector<std::vector<double>> ratios;
+  std::vector<double> ratios;
   for (auto& [launch, times] : above)
     if (const auto found = below.find(launch); found != below.end())
-      if (const double us = median(found->second); us > 0)
-        ratios.push_back({median(std::move(times)) / us});
+      if (const double us = median(found->second), own = median(std::move(times));
+          us > 0 && own > 0)
+        ratios.push_back(own / us);
   return ratios;
 }
 
@@ -235,10 +236,9 @@ void compare_with_base(const CellKey& table, double equiv, const Sets& sets, Siz
     record.key.bytes = row.bytes;
     record.base = base->first;
     record.other = cell.backend;
-    record.ratio = bootstrap(sets.are_apart(record.base, record.other)
-                                 ? launch_ratios(base->second, other->second)
-                                 : paired_ratios(base->second, other->second),
-                             row.bytes + i);
+    record.ratio = sets.are_apart(record.base, record.other)
+                       ? geometric_mean(launch_ratios(base->second, other->second))
+                       : bootstrap(paired_ratios(base->second, other->second), row.bytes + i);
     record.verdict = verdict(record.ratio, equiv);
     if (record.ratio.value <= 0) continue;
     cell.compare = record;
