@@ -66,18 +66,18 @@ std::vector<FitRecord> fits_of(const OpTable& table) {
     record.backend = table.rows.front().cells[b].backend;
     std::vector<double> bytes;
     std::vector<double> us;
-    bool compared = false;
+    std::string base;  // empty: is one, or was not compared
     for (const SizeRow& row : table.rows) {
       const BackendCell& cell = row.cells[b];
       if (cell.skip || row.bytes == 0 || cell.p50.value <= 0) continue;
       bytes.push_back(static_cast<double>(row.bytes));
       us.push_back(cell.p50.value);
-      compared = compared || cell.compare;
+      if (cell.compare) base = cell.compare->base;
     }
     if (bytes.size() < kFewest) continue;
     fit_prefix(std::move(bytes), std::move(us), record);
-    if (compared) {
-      record.other = table.rows.front().cells.front().backend;
+    if (!base.empty()) {
+      record.other = base;
       record.overtakes_at = crossover(table, b);
     }
     fits.push_back(std::move(record));

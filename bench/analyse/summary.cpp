@@ -45,6 +45,20 @@ std::vector<std::vector<double>> paired_ratios(const Blocks& base, const Blocks&
   return ratios.empty() ? ratio(true) : ratios;
 }
 
+// The same of two sets of processes, which have launches in common and no blocks.
+std::vector<double> launch_ratios(const Blocks& base, const Blocks& other) {
+  std::map<int, std::vector<double>> below, above;
+  for (const CellRecord* cell : base) below[cell->launch].push_back(cell->us.p50);
+  for (const CellRecord* cell : other) above[cell->launch].push_back(cell->us.p50);
+  std::vector<double> ratios;
+  for (auto& [launch, times] : above)
+    if (const auto found = below.find(launch); found != below.end())
+      if (const double us = median(found->second), own = median(std::move(times));
+          us > 0 && own > 0)
+        ratios.push_back(own / us);
+  return ratios;
+}
+
 std::optional<double> median_of(const Blocks& blocks, std::optional<double> CellRecord::*field) {
   std::vector<double> values;
   for (const CellRecord* cell : blocks)
@@ -120,6 +134,38 @@ std::vector<std::string> backends_of(const Results& results) {
   return names;
 }
 
+// The sets of processes that took turns; none where all backends were in the same processes.
+struct Sets {
+  std::map<std::string, std::size_t> of_column;
+  bool two_builds = false;
+
+  explicit Sets(const Json& run) {
+    if (!run.is_object() || !run.contains("sets")) return;
+    for (std::size_t i = 0; i < run["sets"].size(); ++i) {
+      const Json& set = run["sets"].at(i);
+      const std::string side = set.value("side", "");
+      two_builds = two_builds || side == "B";
+      for (const Json& backend : set.at("backends"))
+        of_column[backend.get<std::string>() + (side.empty() ? "" : "@" + side)] = i;
+    }
+  }
+  bool are_apart(const std::string& a, const std::string& b) const {
+    const auto first = of_column.find(a), second = of_column.find(b);
+    return first != of_column.end() && second != of_column.end() && first->second != second->second;
+  }
+};
+
+std::vector<std::size_t> bases_of(const std::vector<std::string>& backends, bool two_builds) {
+  std::vector<std::size_t> bases(backends.size(), 0);
+  for (std::size_t b = 0; two_builds && b < backends.size(); ++b) {
+    std::string base = backends[b];
+    if (base.ends_with("@B")) base.back() = 'A';
+    const auto found = std::ranges::find(backends, base);
+    bases[b] = found == backends.end() ? b : static_cast<std::size_t>(found - backends.begin());
+  }
+  return bases;
+}
+
 // Keys in the order in which they were first met, sizes ascending.
 struct Index {
   std::vector<CellKey> order;  // of tables, bytes = 0
@@ -177,32 +223,41 @@ std::vector<ControlRecord> controls_of(const Index& index, const std::vector<std
   return controls;
 }
 
-void compare_with_base(const CellKey& table, double equiv, SizeRow& row, const Group& group,
-                       std::vector<CompareRecord>& compares) {
-  const auto base = group.blocks.find(row.cells.front().backend);
-  if (base == group.blocks.end()) return;
-  for (std::size_t i = 1; i < row.cells.size(); ++i) {
+void compare_with_base(const CellKey& table, double equiv, const Sets& sets, SizeRow& row,
+                       const Group& group, Summary& summary) {
+  for (std::size_t i = 0; i < row.cells.size(); ++i) {
+    if (summary.is_base(i)) continue;
     BackendCell& cell = row.cells[i];
+    const auto base = group.blocks.find(row.cells[summary.bases[i]].backend);
     const auto other = group.blocks.find(cell.backend);
-    if (other == group.blocks.end()) continue;
+    if (base == group.blocks.end() || other == group.blocks.end()) continue;
     CompareRecord record;
     record.key = table;
     record.key.bytes = row.bytes;
     record.base = base->first;
     record.other = cell.backend;
-    record.ratio = bootstrap(paired_ratios(base->second, other->second), row.bytes + i);
+    record.ratio = sets.are_apart(record.base, record.other)
+                       ? geometric_mean(launch_ratios(base->second, other->second))
+                       : bootstrap(paired_ratios(base->second, other->second), row.bytes + i);
     record.verdict = verdict(record.ratio, equiv);
     if (record.ratio.value <= 0) continue;
     cell.compare = record;
-    compares.push_back(record);
+    summary.compares.push_back(record);
   }
 }
 
 }  // namespace
 
+std::string Summary::base_name() const {
+  const bool is_one = std::ranges::count(bases, bases.front()) == std::ssize(bases);
+  return is_one ? backends.front() : "the same backend of build A";
+}
+
 Summary summarise(const Results& results, bool compare, double equiv, double min_effect) {
   Summary summary;
   summary.backends = backends_of(results);
+  const Sets sets(results.run);
+  summary.bases = bases_of(summary.backends, sets.two_builds);
   summary.warnings = results.warnings;
   summary.controls = results.controls;
   if (results.run.is_object()) summary.ranks = results.run.value("world", 0);
@@ -234,7 +289,7 @@ Summary summarise(const Results& results, bool compare, double equiv, double min
         (cell.skip ? summary.skipped : summary.measured) += 1;
         summary.wrong += cell.wrong;
       }
-      if (compare) compare_with_base(key, equiv, row, group, summary.compares);
+      if (compare) compare_with_base(key, equiv, sets, row, group, summary);
       table.rows.push_back(std::move(row));
     }
     table.fits = fits_of(table);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,7 +12,12 @@
 namespace c10d::bench {
 
 struct Summary {
-  std::vector<std::string> backends;  // the first is the base
+  std::vector<std::string> backends;
+  // What each of them is compared with, by its place above: the first one, or, of two builds, the
+  // same backend of the first build. A base is its own.
+  std::vector<std::size_t> bases;
+  bool is_base(std::size_t backend) const { return bases[backend] == backend; }
+  std::string base_name() const;  // for a sentence about all of them
   std::vector<OpTable> tables;
   std::vector<CompareRecord> compares;
   std::vector<ControlRecord> controls;

@@ -146,6 +146,13 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv) {
   return arguments;
 }
 
+std::vector<std::string> arguments_of_a_set(std::vector<std::string> arguments) {
+  for (const std::string& name : output_names()) take_out(arguments, name);
+  for (const char* name : {"--against", "--env", "--control", "--equiv", "--min-effect", "--only"})
+    take_out(arguments, name);
+  return arguments;
+}
+
 int report_parse_error(const CLI::App& app, const std::vector<std::string>& arguments,
                        const CLI::ParseError& error) {
   const CLI::App* sub = nullptr;

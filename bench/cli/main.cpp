@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "bench/cli/options.h"
-#include "bench/run/controller.h"
+#include "bench/run/mpirun.h"
 #include "c10d/error.h"
 
 namespace c10d::bench { namespace {

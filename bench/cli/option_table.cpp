@@ -25,8 +25,15 @@ std::vector<OptionFacts> what_to_measure(RawOptions& raw, RunOptions& options) {
 
       {"-B,--backends,--backend", kWhat,
        "native,gloo,mpi,raw:gloo,raw:mpi,memcpy; the first is the base (default: run native, "
-       "compare all that are here)",
+       "compare all that are here); mpi@openmpi, mpi@mpich, mpi@PATH: one of several MPIs, each in "
+       "processes of its own, in turns",
        &raw.backends},
+      {"--against", kWhat,
+       "compare each backend with the same one of another build, in turns: a c10d-bench, a build "
+       "folder, or self",
+       &raw.against},
+      {"--env", kWhat, "variable of this build or the other: A:NAME=VALUE, B:NAME=VALUE",
+       &raw.side_variables},
       {"-b,--min", kWhat, "smallest S", &raw.min},
       {"-e,--max", kWhat, "largest S", &raw.max},
       {"-f,--factor", kWhat, "S grows by this factor", &raw.factor},
@@ -51,7 +58,8 @@ std::vector<OptionFacts> how_to_measure(RawOptions& raw, RunOptions& options) {
        20000},
       {"-w,--warmup", kTime, "iterations before a cell, or auto", &raw.warmup},
       {"--blocks", kTime, "blocks per cell and launch", &options.measurement.blocks, 1, 1000},
-      {"--launches", kTime, "sets of fresh processes", &options.launches, 1, 1000},
+      {"--launches", kTime, "sets of fresh processes (default: 3; 10 where sets take turns)",
+       &options.launches, 1, 1000},
       {"--order", kTime, "order of the backends in a block: random or alternate", &raw.order},
       {"--seed", kTime, "seed of the order and of the data", &options.measurement.seed},
 

@@ -21,6 +21,8 @@ struct RawOptions {
   std::string bind = "auto", cache = "hot", start_skew = "0us", min_effect = "5%";
   std::string memory = "plain", size, replay, fail_above, compute_time;
   int graph = 0;
+  std::string against;
+  std::vector<std::string> side_variables;
   std::string columns, color = "auto", progress = "auto", control = "on";
 };
 
@@ -29,8 +31,9 @@ struct OptionFacts {
   const char* names;  // "-n,--ranks"
   const char* group;  // of the help text
   const char* help;
-  std::variant<std::string*, double*, int*, std::uint64_t*, bool*> value;  // where it goes
-  int low = 0, high = 0;                                                   // of numbers; equal: any
+  // Where it goes; with a vector, the option may be given several times.
+  std::variant<std::string*, double*, int*, std::uint64_t*, bool*, std::vector<std::string>*> value;
+  int low = 0, high = 0;  // of numbers; equal: any
   bool is_flag() const { return std::holds_alternative<bool*>(value); }
 };
 // All of them, with values in `raw` and `options`.

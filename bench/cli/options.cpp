@@ -48,7 +48,10 @@ void declare(CLI::App& app, RunOptions& options, RawOptions& raw) {
         if constexpr (std::is_same_v<Value, std::string>)  // of a script's variable that is not set
           option->check([](const std::string& text) { return text.empty() ? "is empty" : ""; });
         if (facts.low < facts.high) option->check(CLI::Range(facts.low, facts.high));
-        if (value != Value{}) option->capture_default_str();
+        if constexpr (std::is_same_v<Value, std::vector<std::string>>)
+          option->allow_extra_args(false);
+        else if (value != Value{})
+          option->capture_default_str();
         return option;
       }
     };
@@ -266,6 +269,7 @@ Parsed parse_options(int argc, const char* const* argv) {
     app.parse(
         std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // as CLI11 wants them
     options.run.argv = options.argv;
+    options.run.set_arguments = arguments_of_a_set(arguments);
     options.run.compare = app.got_subcommand("compare");
     if (options.run.compare || app.got_subcommand("run")) read_run(raw, options.run);
     options.replay.how.timeout = seconds_of("--timeout", raw.timeout);

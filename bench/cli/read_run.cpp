@@ -104,9 +104,13 @@ CellFilter filter_of(const std::string& text) {
 }
 
 // Of the backends the base stays, for the others to be compared with.
-void read_only(const RawOptions& raw, std::vector<CellFilter>& only,
+void read_only(const RawOptions& raw, bool builds, std::vector<CellFilter>& only,
                std::vector<std::string>& backends) {
-  for (const std::string& item : split(raw.only)) only.push_back(filter_of(item));
+  for (const std::string& item : split(raw.only)) {
+    CellFilter& filter = only.emplace_back(filter_of(item));
+    if (builds && (filter.backend.ends_with("@A") || filter.backend.ends_with("@B")))
+      filter.backend.resize(filter.backend.size() - 2);  // both are measured
+  }
   if (only.empty()) return;
   for (const CellFilter& filter : only)
     if (!backends.empty() &&
@@ -129,6 +133,23 @@ void read_backends(const RawOptions& raw, BackendOptions& backends) {
   backends.cuda = one_of<bool>("--device", raw.device, {{"cpu", false}, {"cuda", true}});
   if (raw.graph > 0 && !backends.cuda)
     throw InvalidArgument("--graph: CUDA graphs hold ops of a GPU; add --device cuda");
+}
+
+// --against and --env: this program is A, the other one B.
+std::vector<Build> builds_of(const RawOptions& raw, bool compare) {
+  if (raw.against.empty() && raw.side_variables.empty()) return {};
+  if (!compare) throw InvalidArgument("--against and --env are options of c10d-bench compare");
+  std::vector<Build> builds = {{.side = "A"},
+                               {.side = "B", .program = raw.against == "self" ? "" : raw.against}};
+  for (const std::string& text : raw.side_variables) {
+    const std::size_t equals = text.find('=');
+    const bool is_of_a = text.starts_with("A:");
+    if (!(is_of_a || text.starts_with("B:")) || equals == std::string::npos || equals == 2)
+      throw InvalidArgument(fmt::format(
+          "--env {}: write A:NAME=VALUE for this build, B:NAME=VALUE for the other", text));
+    builds[is_of_a ? 0 : 1].environment.push_back(text.substr(2));
+  }
+  return builds;
 }
 
 void read_measurement(const RawOptions& raw, Measurement& measurement) {
@@ -205,7 +226,8 @@ void read_run(const RawOptions& raw, RunOptions& options) {
       "--bind", raw.bind,
       {{"auto", Bind::automatic}, {"set", Bind::set}, {"core", Bind::core}, {"none", Bind::none}});
   read_verdicts(raw, options.verdicts);
-  read_only(raw, options.cases.only, options.backends.names);
+  options.builds = builds_of(raw, options.compare);
+  read_only(raw, !options.builds.empty(), options.cases.only, options.backends.names);
   read_output(raw, options.output);
 }
 

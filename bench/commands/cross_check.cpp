@@ -18,7 +18,7 @@
 #include "bench/model/exit_code.h"
 #include "bench/model/record.h"
 #include "bench/model/stats.h"
-#include "bench/run/controller.h"
+#include "bench/run/mpirun.h"
 #include "bench/text/format.h"
 #include "c10d/env.h"
 #include "c10d/error.h"
@@ -67,7 +67,7 @@ bool is_on_path(const std::string& program) {
 }
 
 // The benchmarks of others, built for the MPI of this mpirun. What they print is a mean.
-void add_benchmarks_of_mpi(CrossCheck& check, const std::string& flavour) {
+void add_benchmarks_of_mpi(CrossCheck& check, const Mpi& mpi) {
   struct Benchmark {
     const char* what;
     std::vector<std::string> command;
@@ -83,11 +83,11 @@ void add_benchmarks_of_mpi(CrossCheck& check, const std::string& flavour) {
     loop.column = "raw:mpi";
     loop.bounds = kSame;
     loop.column_of_table = benchmark.column;
-    if (flavour.empty()) {
+    if (mpi.flavour.empty()) {
       loop.absent = true;
       loop.problem = "there is no mpirun on PATH";
     }
-    loop.start.command = mpirun_command(flavour, kRanks);
+    loop.start.command = mpirun_command(mpi, kRanks);
     loop.start.command.insert(loop.start.command.end(), benchmark.command.begin(),
                               benchmark.command.end());
     check.loops.push_back(std::move(loop));
@@ -95,7 +95,7 @@ void add_benchmarks_of_mpi(CrossCheck& check, const std::string& flavour) {
 }
 
 void add_loops(CrossCheck& check, const CrossCheckOptions& options, const fs::path& here,
-               const std::string& flavour) {
+               const Mpi& mpi) {
   const auto add = [&](const char* what, const char* column, Bounds bounds, int ranks,
                        std::vector<std::string> command) {
     Loop loop;
@@ -116,25 +116,27 @@ void add_loops(CrossCheck& check, const CrossCheckOptions& options, const fs::pa
   add("plain loop", "raw:gloo", kSame, 1, {here / "plain_gloo"});
   for (const std::string& python : options.pythons)
     add("PyTorch", "raw:gloo", kTwice, kRanks, {python, here / "torch_loop.py"});
-  std::vector<std::string> mpi = mpirun_command(flavour, kRanks);
-  mpi.push_back(here / ("plain_mpi_" + flavour));
-  add("plain loop", "raw:mpi", kSame, 1, std::move(mpi));
-  add_benchmarks_of_mpi(check, flavour);
+  std::vector<std::string> under_mpi = mpirun_command(mpi, kRanks);
+  under_mpi.push_back(here / ("plain_mpi_" + mpi.flavour));
+  add("plain loop", "raw:mpi", kSame, 1, std::move(under_mpi));
+  add_benchmarks_of_mpi(check, mpi);
 }
 
 CrossCheck make(const CrossCheckOptions& options) {
   const fs::path self = fs::read_symlink("/proc/self/exe");
-  const std::string flavour = mpirun_flavour();
+  const Mpi mpi = find_mpi("");
   CrossCheck check;
-  add_loops(check, options, self.parent_path(), flavour);
+  add_loops(check, options, self.parent_path(), mpi);
   std::vector<std::string> command;
-  if (flavour.empty())
+  if (mpi.flavour.empty()) {
     check.bench.ranks = kRanks;
-  else
-    command = {self, "exec-mpirun", std::to_string(kRanks), flavour};
+  } else {
+    command = {self, "exec-mpirun"};
+    for (const std::string& word : mpirun_command(mpi, kRanks)) command.push_back(word);
+  }
   command.insert(
       command.end(),
-      {self, "run", "-B", flavour.empty() ? "native,raw:gloo" : "native,raw:gloo,raw:mpi",
+      {self, "run", "-B", mpi.flavour.empty() ? "native,raw:gloo" : "native,raw:gloo,raw:mpi",
        "all_reduce", "-s", fmt::format("{}", fmt::join(kSizes, ",")), "--time",
        fmt::format("{}s", options.seconds), "--seed", std::to_string(kSeed), "--json", "-"});
   check.bench.command = std::move(command);

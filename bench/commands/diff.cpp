@@ -60,7 +60,7 @@ int print_diff(const DiffOptions& options) {
       fmt::print("{} cell{} only in {}\n", count, count == 1 ? " is" : "s are", *file);
   fmt::print(
       "\nThe runs were at different times: whatever changed on the machine is in the ratio.\n"
-      "`./dev perf` measures two builds in turns.\n");
+      "c10d-bench compare --against measures two builds in turns.\n");
   const double limit = 1 + options.fail_above.value_or(0);
   const auto slower =
       std::count_if(diff.cells.begin(), diff.cells.end(), [&](const CellDiff& cell) {

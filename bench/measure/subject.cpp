@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 
+#include "bench/model/column_name.h"
 #include "c10d/env.h"
 #include "c10d/init.h"
 #include "c10d/spi/backend.h"
@@ -194,7 +195,8 @@ ProcessGroup open_group(const std::string& name, const SubjectContext& context) 
   return init_process_group(std::move(init));
 }
 
-std::unique_ptr<Subject> make_subject(const std::string& name, const SubjectContext& context) {
+std::unique_ptr<Subject> make_subject(const std::string& column, const SubjectContext& context) {
+  const std::string name = backend_of(column);
   if (name == "memcpy") return make_memcpy_subject(context.control->rank());
   if (name.starts_with("raw:")) return std::make_unique<RawSubject>(name, context);
   return std::make_unique<GroupSubject>(name, context);

@@ -48,11 +48,11 @@ struct SubjectContext {
   std::string algorithm = {};    // native: as C10D_NATIVE_PLAN takes it; empty: as it chooses
   int groups = 1;                // for ops in flight at once
 };
-// Collective. Throws DistBackendError (unsupported) with the reason when the name is not available
-// here. open_group() makes a group as any user has it, and does not look at `algorithm` and
-// `groups`.
-ProcessGroup open_group(const std::string& name, const SubjectContext& context);
-std::unique_ptr<Subject> make_subject(const std::string& name, const SubjectContext& context);
+// Collective. Throws DistBackendError (unsupported) with the reason when its backend is not
+// available here. open_group() makes a group as any user has it, and does not look at `algorithm`
+// and `groups`.
+ProcessGroup open_group(const std::string& backend, const SubjectContext& context);
+std::unique_ptr<Subject> make_subject(const std::string& column, const SubjectContext& context);
 
 // One core that copies S bytes: what any collective is held against. Above 16 MiB no byte is in a
 // cache.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/model/cases.h"
+#include "bench/model/column_name.h"
 #include "c10d/store.h"
 
 namespace c10d::bench {
@@ -94,10 +95,38 @@ struct WorkerOptions {
   std::string token_path;  // of the job's secret, when no variable says it
 };
 
+// A program that measures: this one, or one of the two builds of --against.
+struct Build {
+  std::string side{};                      // "A", "B"; empty: there is only this one
+  std::string program{};                   // empty: this one
+  std::vector<std::string> environment{};  // NAME=VALUE, besides the variables of this process
+};
+
+// Processes that are started together: one build, and one MPI at most. Sets take turns.
+struct ProcessSet {
+  Build build{};
+  std::vector<std::string> backends{};  // as its -B takes them
+
+  // "native@B": what the table calls a backend of this set.
+  std::string column(const std::string& backend) const {
+    return build.side.empty() ? backend : backend + "@" + build.side;
+  }
+  // "A", "mpich", "A mpich"; empty where it is the only one.
+  std::string name() const {
+    for (const std::string& backend : backends)
+      if (const std::string which = which_of(backend); !which.empty())
+        return build.side.empty() ? which : build.side + " " + which;
+    return build.side;
+  }
+};
+
 // The options of run and compare.
 struct RunOptions {
   bool compare = false;
   std::vector<std::string> argv;  // as given: what --report prints and ranks are started with
+  std::vector<std::string> set_arguments;  // the same without argv[0] and what is for all sets
+  std::vector<Build> builds;               // of --against: two; else none
+  std::vector<ProcessSet> sets;            // what process_sets() made of all that
   CaseOptions cases;
   BackendOptions backends;
   Placement placement;
@@ -105,7 +134,7 @@ struct RunOptions {
   VerdictOptions verdicts;
   OutputOptions output;
   WorkerOptions worker;
-  int launches = 3;
+  int launches = 0;  // 0: as many as process sets need
   bool dry_run = false;
 };
 

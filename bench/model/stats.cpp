@@ -2,6 +2,7 @@
 #include "bench/model/stats.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <random>
@@ -144,6 +145,32 @@ Estimate bootstrap(const std::vector<std::vector<double>>& values, std::uint64_t
   std::vector<double> centres(static_cast<std::size_t>(resamples));
   for (double& drawn_centre : centres) drawn_centre = drawn.next(random);
   result.ci95 = middle_95(std::move(centres));
+  return result;
+}
+
+namespace {
+
+// The quantile 0.975 of Student's t.
+double student_t(std::size_t degrees_of_freedom) {
+  static constexpr std::array kExact = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
+                                        2.306,  2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+                                        2.131,  2.120, 2.110, 2.101, 2.093, 2.086};
+  if (degrees_of_freedom <= kExact.size()) return kExact[degrees_of_freedom - 1];
+  return 1.960 + 2.45 / static_cast<double>(degrees_of_freedom);
+}
+
+}  // namespace
+
+Estimate geometric_mean(const std::vector<double>& values) {
+  if (values.empty()) return {};
+  const auto count = static_cast<double>(values.size());
+  double mean = 0, squares = 0;
+  for (const double value : values) mean += std::log(value) / count;
+  for (const double value : values) squares += std::pow(std::log(value) - mean, 2);
+  Estimate result{std::exp(mean), {}, values.size() > 1};
+  if (values.size() < 2) return result;
+  const double half = student_t(values.size() - 1) * std::sqrt(squares / (count - 1) / count);
+  result.ci95 = Interval{std::exp(mean - half), std::exp(mean + half)};
   return result;
 }
 

@@ -63,6 +63,10 @@ struct Estimate {
 Estimate bootstrap(const std::vector<std::vector<double>>& values, std::uint64_t seed,
                    int resamples = 2000);
 
+// The geometric mean of one positive value per launch, with the interval of Student's t of their
+// logarithms: it holds with few launches too, where a bootstrap is too narrow.
+Estimate geometric_mean(const std::vector<double>& values);
+
 // The ratio of two estimates of launches that were not in turns: both are drawn independently.
 Estimate bootstrap_ratio(const std::vector<std::vector<double>>& values,
                          const std::vector<std::vector<double>>& base, std::uint64_t seed,

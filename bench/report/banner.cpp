@@ -27,13 +27,33 @@ Parts host_parts(const Results& results) {
 }
 
 Parts library_parts(const Results& results, const Summary& summary) {
-  const Json libs = results.environments.front().value("libs", Json::object());
   Parts parts;
   for (const std::string& name : summary.backends) {
-    const auto lib = libs.find(name);
-    if (lib == libs.end() || !lib->contains("about")) continue;
-    const std::string about = (*lib)["about"].get<std::string>();
-    parts.push_back(about.starts_with(name) ? about : fmt::format("{}: {}", name, about));
+    for (const Json& environment : results.environments) {
+      const Json libs = environment.value("libs", Json::object());
+      const auto lib = libs.find(name);
+      if (lib == libs.end() || !lib->contains("about")) continue;
+      const std::string about = (*lib)["about"].get<std::string>();
+      parts.push_back(about.starts_with(name) ? about : fmt::format("{}: {}", name, about));
+      break;  // of further launches, or files
+    }
+  }
+  return parts;
+}
+
+// The sets of processes that took turns, where there were several.
+Parts set_parts(const Results& results) {
+  Parts parts;
+  for (const Json& set : results.run.value("sets", Json::array())) {
+    std::string part = set.value("name", "");
+    if (!set.value("side", "").empty()) part += ": " + set.value("program", "");
+    for (const Json& variable : set.value("environment", Json::array()))
+      part += ", " + variable.get<std::string>();
+    for (const Json& environment : results.environments)
+      if (environment.value("set", "") == set.value("name", "") &&
+          !commit_of(environment).empty() && commit_of(environment) != commit_of(results.run))
+        part += ", commit " + commit_of(environment);
+    parts.push_back(std::move(part));
   }
   return parts;
 }
@@ -150,6 +170,7 @@ std::string header_text(const Results& results, const Summary& summary, std::siz
   entry("units", {"time of the slowest rank per iteration", "bandwidths in GB/s (1e9 B/s)",
                   "S as in nccl-tests"});
   entry("sync", {sync_text(run.value("sync", "window"))});
+  entry("sets", set_parts(results));
   if (!results.environments.empty()) {
     entry("host", host_parts(results));
     entry("ranks", placement_parts(results));
@@ -210,7 +231,7 @@ std::string footer_text(const Results& results, const Summary& summary, int exit
     text += fmt::format("{:<6} {}\n", label, value);
   };
   if (!summary.compares.empty())
-    line("ratio", fmt::format("time / time of {}: above 1 is slower{}", summary.backends.front(),
+    line("ratio", fmt::format("time / time of {}: above 1 is slower{}", summary.base_name(),
                               summary.launches > 1 ? "" : "; intervals within one launch only"));
   Parts controls;
   for (const ControlRecord& control : summary.controls) controls.push_back(control_text(control));

@@ -98,7 +98,8 @@ std::string heat_map(const Summary& summary, std::size_t backend) {
     for (const SizeRow& row : table.rows) sizes.insert(row.bytes);
   std::string html = fmt::format(
       "<div><h3>{} / {}</h3><div class=\"scroll\"><table class=\"heat\"><thead><tr><th></th>",
-      escape_html(summary.backends[backend]), escape_html(summary.backends.front()));
+      escape_html(summary.backends[backend]),
+      escape_html(summary.backends[summary.bases[backend]]));
   for (const std::uint64_t size : sizes)
     html += fmt::format("<th>{}</th>", size == 0 ? "-" : bytes_text(size));
   html += "</tr></thead><tbody>";
@@ -194,14 +195,15 @@ std::string op_numbers(const OpTable& table, const Summary& summary) {
 
 std::string verdict_table(const Summary& summary) {
   if (summary.compares.empty()) return "";
-  const std::string base = escape_html(summary.backends.front());
+  const std::string base = escape_html(summary.base_name());
   std::string html = fmt::format(
       "<div class=\"scroll\"><table class=\"verdicts\"><thead><tr><th class=\"name\">against "
       "{}</th><th>time, geometric mean</th>"
       "<th>least</th><th>most</th><th>slower</th><th>same</th><th>faster</th><th>no "
       "verdict</th></tr></thead><tbody>",
       base);
-  for (std::size_t b = 1; b < summary.backends.size(); ++b) {
+  for (std::size_t b = 0; b < summary.backends.size(); ++b) {
+    if (summary.is_base(b)) continue;
     std::map<Verdict, int> counts;
     double log_sum = 0;
     double least = 0;
@@ -239,7 +241,8 @@ std::string heat_maps(const Summary& summary) {
       "is slower. No colour: the interval "
       "allows no verdict, or the two are the same.</p>";
   html += "<div class=\"maps\">";
-  for (std::size_t b = 1; b < summary.backends.size(); ++b) html += heat_map(summary, b);
+  for (std::size_t b = 0; b < summary.backends.size(); ++b)
+    if (!summary.is_base(b)) html += heat_map(summary, b);
   return html + "</div>";
 }
 

@@ -75,14 +75,14 @@ bool is_dropped(std::string_view column, std::size_t dropped) {
   return std::find(kDispensable.begin(), end, column) != end;
 }
 
-Names columns_of(std::size_t backend, const TableStyle& style, bool in_long, std::size_t dropped) {
+Names columns_of(bool base, const TableStyle& style, bool in_long, std::size_t dropped) {
   Names names = style.columns;
   if (!names.empty()) return names;
   if (!style.compare)
     names = {"p50", "p90", "p99", "max", "algbw", "membw", "ceil", "wrong"};
   else if (in_long)
     names = {"p50", "p90", "p99", "max", "algbw", "ceil", "wrong", "ratio", "verdict"};
-  else if (backend == 0)
+  else if (base)
     names = {"p50", "p99", "algbw", "ceil", "wrong"};
   else
     names = {"p50", "wrong", "ratio", "verdict"};
@@ -106,8 +106,8 @@ Grid wide(const OpTable& table, const Summary& summary, const TableStyle& style,
   if (copy) grid.columns.push_back({"memcpy", "us", false});
   std::vector<Names> names;
   for (std::size_t b = 0; b < summary.backends.size(); ++b) {
-    const bool base = b == 0 && style.compare && summary.backends.size() > 1;
-    names.push_back(columns_of(b, style, false, dropped));
+    const bool base = summary.is_base(b) && style.compare && summary.backends.size() > 1;
+    names.push_back(columns_of(summary.is_base(b), style, false, dropped));
     for (const std::string& column : names.back())
       grid.columns.push_back(
           {summary.backends[b] + (base ? " (base)" : ""), header_of(column), is_word(column)});
@@ -125,7 +125,7 @@ Grid wide(const OpTable& table, const Summary& summary, const TableStyle& style,
 // One line per size and backend.
 Grid tall(const OpTable& table, const TableStyle& style, std::size_t dropped) {
   Grid grid;
-  const Names names = columns_of(0, style, true, dropped);
+  const Names names = columns_of(true, style, true, dropped);
   const bool copy = !is_dropped("memcpy", dropped);
   grid.columns = {{"", "S", false}};
   if (copy) grid.columns.push_back({"", "memcpy us", false});

@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bench/run/controller.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string_view>
-#include <thread>
 
 #include "bench/measure/case_list.h"
 #include "bench/measure/machine.h"
 #include "bench/measure/native_algorithms.h"
 #include "bench/measure/subject.h"
+#include "bench/model/column_name.h"
 #include "bench/rank/rank.h"
+#include "bench/run/mpirun.h"
+#include "bench/run/process_sets.h"
+#include "bench/run/record_pipe.h"
 #include "bench/run/roofline.h"
 #include "bench/run/session.h"
 #include "bench/run/signal_guard.h"
@@ -32,52 +30,6 @@
 
 namespace c10d::bench {
 namespace {
-
-// The records of rank 0, as they come: a pipe that the rank opens by its path in /proc, whoever its
-// parent is.
-class RecordPipe {
- public:
-  explicit RecordPipe(Session& session) {
-    if (pipe2(ends_, O_CLOEXEC) != 0)
-      throw_failure({.code = Code::out_of_resources,
-                     .message = fmt::format("no pipe: {}", std::strerror(errno))});
-    reader_ = std::thread([this, &session] { read_all(session); });
-  }
-  // Ends once every writer is gone, which the end of the launch brings about.
-  ~RecordPipe() {
-    close(ends_[1]);
-    reader_.join();
-    close(ends_[0]);
-  }
-  RecordPipe(const RecordPipe&) = delete;
-  RecordPipe& operator=(const RecordPipe&) = delete;
-  std::string path() const { return fmt::format("/proc/{}/fd/{}", getpid(), ends_[1]); }
-
- private:
-  void read_all(Session& session) {
-    std::string pending;
-    std::array<char, 65536> chunk;
-    for (;;) {
-      const ssize_t got = read(ends_[0], chunk.data(), chunk.size());
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) return;
-      pending.append(chunk.data(), static_cast<std::size_t>(got));
-      std::size_t from = 0;
-      for (std::size_t end; (end = pending.find('\n', from)) != std::string::npos; from = end + 1)
-        take(session, pending.substr(from, end - from));
-      pending.erase(0, from);
-    }
-  }
-  static void take(Session& session, const std::string& text) {
-    try {
-      session.take(Json::parse(text));
-    } catch (const nlohmann::json::exception& error) {
-      session.show(fmt::format("c10d-bench: a record of rank 0 cannot be read: {}", error.what()));
-    }
-  }
-  int ends_[2] = {-1, -1};
-  std::thread reader_;
-};
 
 int run_as_worker(const RunOptions& options) {
   std::ofstream results;
@@ -119,19 +71,27 @@ int run_under_launcher(const RunOptions& options, std::size_t cases, const Launc
 // Only MPI backends need a launcher, and mpirun is theirs.
 bool needs_mpirun(const std::vector<std::string>& backends) {
   return std::ranges::any_of(list_backends(), [&](const BackendInfo& info) {
-    return info.needs_launcher && std::ranges::find(backends, info.name) != backends.end();
+    return info.needs_launcher &&
+           std::ranges::find(backends, info.name, backend_of) != backends.end();
   });
 }
 
+// The one that these ranks use; empty: whichever is on PATH.
+std::string mpi_of(const std::vector<std::string>& backends) {
+  const auto found = std::ranges::find_if(backends, is_mpi);
+  return found == backends.end() ? "" : which_of(*found);
+}
+
 // `solo` is the backend to measure alone; empty: all of them together.
-LaunchOptions launch_options(const RunOptions& options, int ranks, const std::string& flavour,
-                             int number, const std::string& results, const std::string& solo) {
+LaunchOptions launch_options(const RunOptions& options, int ranks, const Mpi& mpi, int number,
+                             const std::string& results, const std::string& solo) {
   LaunchOptions launch;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-  if (flavour.empty()) {
+  if (mpi.flavour.empty()) {
     launch.ranks = ranks;
   } else {
-    launch.command = {self, "exec-mpirun", std::to_string(ranks), flavour};
+    launch.command = {self, "exec-mpirun"};
+    for (const std::string& word : mpirun_command(mpi, ranks)) launch.command.push_back(word);
   }
   launch.command.push_back(self);
   launch.command.insert(launch.command.end(), options.argv.begin() + 1, options.argv.end());
@@ -168,6 +128,11 @@ RunCost cost_of(const RunOptions& options, int ranks) {
 void print_plan(const RunOptions& options, const RunCost& cost, int ranks, const LaunchInfo& info) {
   fmt::print("cases     {} (op x dtype x redop x root x place x size)\n", cost.cases);
   fmt::print("backends  {}\n", fmt::join(options.backends.names, " "));
+  for (const ProcessSet& set : options.sets)
+    if (options.sets.size() > 1)
+      fmt::print("set       {}: {}{}{}\n", set.name(), set.build.program,
+                 set.build.environment.empty() ? "" : " with ",
+                 fmt::join(set.build.environment, " "));
   fmt::print(
       "ranks     {} on this host{}\n", ranks,
       info.launcher == "none" && needs_mpirun(options.backends.names) ? ", started by mpirun" : "");
@@ -179,38 +144,32 @@ void print_plan(const RunOptions& options, const RunCost& cost, int ranks, const
     fmt::print("launcher  {}: {}\n", info.launcher, fmt::join(info.evidence, " "));
 }
 
-// One set of fresh processes, to its end; returns its exit code.
-int run_launch(const RunOptions& options, int ranks, const std::string& flavour, Session& session,
-               int number, const std::string& solo) {
-  auto pipe = std::make_unique<RecordPipe>(session);
-  LaunchOptions launch_with = launch_options(options, ranks, flavour, number, pipe->path(), solo);
+// One set of fresh processes, to its end.
+LaunchResult run_launch(const RunOptions& options, int ranks, const Mpi& mpi, Session& session,
+                        int number, const std::string& solo) {
+  auto pipe = std::make_unique<RecordPipe>([&](const Json& line) { session.take(line); },
+                                           [&](const std::string& text) { session.show(text); });
+  LaunchOptions launch_with = launch_options(options, ranks, mpi, number, pipe->path(), solo);
   launch_with.on_line = [&](int rank, bool, std::string_view line) {
-    session.show(flavour.empty() ? fmt::format("[{}] {}", rank, line) : std::string(line));
+    session.show(mpi.flavour.empty() ? fmt::format("[{}] {}", rank, line) : std::string(line));
   };
-  const LaunchResult result = launch(launch_with);
+  LaunchResult result = launch(launch_with);
   pipe.reset();  // every record of this launch has been taken
   for (const RankResult& rank : result.ranks)
     if (rank.rank == result.first_failed && rank.signal != 0 && result.forwarded_signal == 0)
       session.show(fmt::format("c10d-bench: {} (pid {}) was killed by signal {} ({})",
-                               flavour.empty() ? fmt::format("rank {}", rank.rank) : "mpirun",
+                               mpi.flavour.empty() ? fmt::format("rank {}", rank.rank) : "mpirun",
                                rank.pid, rank.signal, sigdescr_np(rank.signal)));
   // mpirun makes an exit code of its own of a signal that was meant for the run.
-  return result.forwarded_signal != 0 ? 128 + result.forwarded_signal : result.exit_code;
-}
-
-// Only context for the numbers: a run does not fail for want of it.
-void take_ceilings(Session& session) {
-  try {
-    for (const CeilRecord& ceiling : measure_ceilings()) session.take(to_json(ceiling));
-  } catch (const std::exception& error) {
-    session.warn("W012", fmt::format("the ceilings could not be measured: {}", error.what()));
-  }
+  if (result.forwarded_signal != 0) result.exit_code = 128 + result.forwarded_signal;
+  return result;
 }
 
 int run_launches(const RunOptions& options, int ranks, std::size_t cases) {
-  const std::string flavour = needs_mpirun(options.backends.names) ? mpirun_flavour() : "";
+  const std::string which = mpi_of(options.backends.names);
+  const Mpi mpi = !which.empty() || needs_mpirun(options.backends.names) ? find_mpi(which) : Mpi();
   HeldSignals held;
-  Session session(options, ranks, cases, flavour.empty() ? "c10d" : "mpirun " + flavour);
+  Session session(options, ranks, cases, mpi.flavour.empty() ? "c10d" : "mpirun " + mpi.flavour);
   const bool compare = options.compare;
   if (compare && options.verdicts.control != Control::off) take_ceilings(session);
   int code = 0;
@@ -223,9 +182,10 @@ int run_launches(const RunOptions& options, int ranks, std::size_t cases) {
       return false;
     }
     const int before = launched++;
-    const int ended = run_launch(options, ranks, flavour, session, number, solo);
-    if (ended != 0 && code != 3) code = ended;  // wrong data counts for more than a failure
-    return ended == 0 || session.launch_is_done(before);
+    const LaunchResult ended = run_launch(options, ranks, mpi, session, number, solo);
+    // Wrong data counts for more than a failure.
+    if (ended.exit_code != 0 && code != 3) code = ended.exit_code;
+    return ended.forwarded_signal == 0 && (ended.exit_code == 0 || session.launch_is_done(before));
   };
   bool going = true;
   for (int number = 0; going && number < options.launches; ++number) going = goes_on(number, "");
@@ -239,8 +199,20 @@ int run_launches(const RunOptions& options, int ranks, std::size_t cases) {
   return session.finish(code);
 }
 
+// Only an MPI has others that take its place.
+void refuse_misplaced_at(const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    if (name.find('@') != std::string::npos && (!is_mpi(name) || which_of(name).empty()))
+      throw InvalidArgument(
+          fmt::format("-B {}: only mpi and raw:mpi take an @, with openmpi, "
+                      "mpich or the path of a libmpi.so behind it",
+                      name));
+}
+
 // A backend that is not available is a row with the reason; a misspelt name is an error.
-void refuse_misspelt(const std::vector<std::string>& names) {
+void refuse_misspelt(const std::vector<std::string>& columns) {
+  std::vector<std::string> names;
+  for (const std::string& column : columns) names.push_back(backend_of(column));
   std::vector<std::string_view> known = {"native",   "gloo",    "mpi",   "nccl",
                                          "raw:gloo", "raw:mpi", "memcpy"};
   if (std::ranges::all_of(names, [&](const std::string& name) {
@@ -261,6 +233,10 @@ void refuse_misspelt(const std::vector<std::string>& names) {
 void choose_backends(RunOptions& options) {
   std::vector<std::string>& names = options.backends.names;
   if (!names.empty()) return;
+  if (!options.builds.empty()) {  // each is compared with itself
+    names = {"native"};
+    return;
+  }
   for (const BackendInfo& info : list_backends())
     if (info.available && info.name.find(':') == std::string::npos) names.push_back(info.name);
   if (names.size() == 1) names.emplace_back("memcpy");
@@ -271,7 +247,7 @@ void choose_backends(RunOptions& options) {
 }
 
 void refuse_single(const RunOptions& options) {
-  if (!options.compare || options.backends.names.size() > 1 ||
+  if (!options.compare || options.backends.names.size() > 1 || !options.builds.empty() ||
       !options.cases.only.empty())  // a cell of the base to be seen again has no other
     return;
   throw InvalidArgument(
@@ -279,6 +255,35 @@ void refuse_single(const RunOptions& options) {
                   "backends), or memcpy, "
                   "or take c10d-bench run",
                   options.backends.names.front()));
+}
+
+// One launch of a set after the other needs more of them than blocks in the same processes.
+constexpr int kLaunches = 3, kLaunchesInTurns = 10;
+
+void make_sets(RunOptions& options) {
+  options.sets = process_sets(options);
+  const bool in_turns = options.sets.size() > 1;
+  if (options.launches == 0) options.launches = in_turns ? kLaunchesInTurns : kLaunches;
+  if (!in_turns) return;
+  std::vector<std::string> columns;
+  for (const std::string& name : options.backends.names)
+    for (const ProcessSet& set : options.sets)
+      if (std::ranges::find(set.backends, name) != set.backends.end())
+        columns.push_back(set.column(name));
+  options.backends.names = columns;
+  options.output.verbose = false;  // the sets say it
+}
+
+// What needs launches of its own.
+void refuse_sets(const RunOptions& options, const LaunchInfo& info) {
+  const auto& names = options.backends.names;
+  const bool at = std::ranges::any_of(
+      names, [](const std::string& name) { return name.find('@') != std::string::npos; });
+  if (at || !options.builds.empty())
+    throw InvalidArgument(
+        fmt::format("{}: {} has started the ranks already; start c10d-bench itself, and it starts "
+                    "what it compares",
+                    at ? fmt::format("-B {}", fmt::join(names, ",")) : "--against", info.launcher));
 }
 
 }  // namespace
@@ -289,9 +294,12 @@ int run_benchmark(const RunOptions& asked) {
   choose_backends(options);
   refuse_single(options);
   refuse_misspelt(options.backends.names);
-  if (!options.backends.algo.empty()) refuse_unknown_algorithm(options.backends.algo, 2);
   const LaunchInfo info = detect_launch();
   const bool launched = info.launcher != "none";
+  if (launched) refuse_sets(options, info);
+  refuse_misplaced_at(options.backends.names);
+  make_sets(options);
+  if (!options.backends.algo.empty()) refuse_unknown_algorithm(options.backends.algo, 2);
   if (launched) follow_launcher(info, options);
   const int ranks =
       options.placement.ranks != 0 ? options.placement.ranks : std::clamp(allowed_cpus(), 2, 8);
@@ -305,39 +313,9 @@ int run_benchmark(const RunOptions& asked) {
                        fmt::format("{} ranks x {} of buffers and {} for plain copies", ranks,
                                    bytes_text(cost.bytes_per_rank), bytes_text(cost.copied_bytes)),
                        "lower --max");
-  return launched ? run_under_launcher(options, cost.cases, info)
-                  : run_launches(options, ranks, cost.cases);
-}
-
-std::string mpirun_flavour() {
-  std::string said;
-  LaunchOptions options;
-  options.command = {"mpirun", "--version"};
-  options.on_line = [&](int, bool, std::string_view line) { said += line; };
-  try {
-    const LaunchResult result = launch(options);
-    if (result.forwarded_signal != 0) std::raise(result.forwarded_signal);
-    if (result.exit_code != 0) return "";
-  } catch (const InvalidArgument&) {
-    return "";
-  }
-  return said.find("Open MPI") != std::string::npos || said.find("OpenRTE") != std::string::npos
-             ? "openmpi"
-             : "mpich";
-}
-
-std::vector<std::string> mpirun_command(const std::string& flavour, int ranks) {
-  std::vector<std::string> command = {"mpirun"};
-  // Ranks may use every CPU: a backend's progress threads need room, and binding them is not what
-  // is compared.
-  if (flavour == "openmpi") {
-    command.insert(command.end(), {"--oversubscribe", "--bind-to", "none"});
-    if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
-  } else {
-    command.insert(command.end(), {"-bind-to", "none"});
-  }
-  command.insert(command.end(), {"-n", std::to_string(ranks)});
-  return command;
+  if (launched) return run_under_launcher(options, cost.cases, info);
+  return options.sets.size() > 1 ? run_sets(options, ranks, cost.cases)
+                                 : run_launches(options, ranks, cost.cases);
 }
 
 int launch_self(const std::vector<std::string>& argv, int ranks) {
@@ -350,25 +328,6 @@ int launch_self(const std::vector<std::string>& argv, int ranks) {
   };
   const LaunchResult result = launch(launch_with);
   return result.forwarded_signal != 0 ? 128 + result.forwarded_signal : result.exit_code;
-}
-
-int exec_mpirun(int argc, char** argv) {
-  if (argc < 5) return 2;
-  std::vector<std::string> command = mpirun_command(argv[3], std::atoi(argv[2]));
-  command.insert(command.end(), argv + 4, argv + argc);
-  if (const auto fd = env("C10D_TOKEN_FD"))
-    command.insert(command.end(), {"--worker-token", fmt::format("/proc/{}/fd/{}", getpid(), *fd)});
-  for (const char* name :
-       {"C10D_RANK", "C10D_WORLD_SIZE", "C10D_LOCAL_RANK", "C10D_LOCAL_WORLD_SIZE", "C10D_LAUNCHER",
-        "C10D_TOKEN_FD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
-        "GROUP_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
-    unsetenv(name);
-  std::vector<char*> arguments;
-  for (std::string& word : command) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  execvp("mpirun", arguments.data());
-  fmt::print(stderr, "c10d-bench: cannot start mpirun: {}\n", std::strerror(errno));
-  return 127;
 }
 
 }  // namespace c10d::bench

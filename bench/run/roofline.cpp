@@ -254,6 +254,14 @@ std::vector<CeilRecord> measure_ceilings() {
   return ceilings;
 }
 
+void take_ceilings(Session& session) {
+  try {
+    for (const CeilRecord& ceiling : measure_ceilings()) session.take(to_json(ceiling));
+  } catch (const std::exception& error) {
+    session.warn("W012", fmt::format("the ceilings could not be measured: {}", error.what()));
+  }
+}
+
 int print_ceilings(bool as_json) {
   const std::vector<CeilRecord> ceilings = measure_ceilings();
   if (!as_json)

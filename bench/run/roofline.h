@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "bench/model/record.h"
+#include "bench/run/session.h"
 
 namespace c10d::bench {
 
@@ -12,6 +13,8 @@ namespace c10d::bench {
 // 256 MiB; throws InvalidArgument where these are not free.
 std::vector<CeilRecord> measure_ceilings();
 
+// Hands them to the session as context for its numbers: a run does not fail for want of them.
+void take_ceilings(Session& session);
 // Prints them; returns an exit code.
 int print_ceilings(bool as_json);
 

@@ -53,6 +53,13 @@ Json run_record(const RunOptions& options, int ranks, const std::string& launche
   run["hosts"] = 1;
   run["launcher"] = launcher;
   run["backends"] = options.backends.names;
+  for (const ProcessSet& set : options.sets)
+    if (options.sets.size() > 1)
+      run["sets"].push_back({{"name", set.name()},
+                             {"side", set.build.side},
+                             {"program", set.build.program},
+                             {"environment", set.build.environment},
+                             {"backends", set.backends}});
   run["launches"] = options.launches;
   run["sync"] = to_string(options.measurement.sync);
   run["start_skew_us"] = options.measurement.start_skew * 1e6;

@@ -183,6 +183,8 @@ TEST(Options, AreTakenWithDashesAndUnderscores) {
                                                      {"--device", "cuda"},
                                                      {"--backends", "mpi"},
                                                      {"--backend", "mpi"},
+                                                     {"--against", "self"},
+                                                     {"--env", "B:NAME=1"},
                                                      {"--min", "8"},
                                                      {"--max", "1G"},
                                                      {"--factor", "4"},

@@ -145,4 +145,16 @@ TEST(Control, OkMeansThatASmallDifferenceCanBeTold) {
   EXPECT_EQ(trust_in({1, std::nullopt, false}, 0.05), Trust::wide);
 }
 
+TEST(Stats, AGeometricMeanHasTheIntervalOfStudentsT) {
+  // Logarithms -1, 0, 1: mean 0, deviation 1, t = 4.303 at two degrees of freedom.
+  const Estimate estimate = geometric_mean({std::exp(-1.0), 1, std::exp(1.0)});
+  EXPECT_NEAR(estimate.value, 1, 1e-12);
+  ASSERT_TRUE(estimate.ci95);
+  EXPECT_NEAR(std::log(estimate.ci95->high), 4.303 / std::sqrt(3.0), 1e-3);
+  EXPECT_NEAR(std::log(estimate.ci95->low), -4.303 / std::sqrt(3.0), 1e-3);
+  EXPECT_TRUE(estimate.over_launches);
+  EXPECT_FALSE(geometric_mean({2}).ci95) << "one launch";
+  EXPECT_EQ(geometric_mean({}).value, 0);
+}
+
 }}  // namespace c10d::bench

@@ -101,6 +101,36 @@ TEST(Summary, InterferenceIsARatioOfItsOwn) {
   EXPECT_EQ(found[0].code, "W010");
 }
 
+TEST(Summary, OfTwoBuildsEachBackendIsComparedWithItselfInTheFirst) {
+  Results results =
+      synthetic_results({{"native@A", 1}, {"native@B", 2}, {"gloo@A", 10}, {"gloo@B", 5}});
+  for (const char* side : {"A", "B"})
+    results.run["sets"].push_back({{"side", side}, {"backends", {"native", "gloo"}}});
+  const Summary summary = summarise(results, true, 0.02);
+  ASSERT_EQ(summary.compares.size(), 6U);
+  for (const CompareRecord& record : summary.compares) {
+    const bool native = record.other == "native@B";
+    EXPECT_EQ(record.base, native ? "native@A" : "gloo@A");
+    EXPECT_NEAR(record.ratio.value, native ? 2 : 0.5, 1e-6);
+  }
+  EXPECT_TRUE(summary.is_base(2));
+  EXPECT_EQ(summary.base_name(), "the same backend of build A");
+}
+
+// Blocks of different processes have nothing in common but their launch.
+TEST(Summary, OfProcessesInTurnsTheMediansOfEachLaunchAreCompared) {
+  Results results = synthetic_results({{"mpi@openmpi", 1}, {"mpi@mpich", 3}});
+  for (const char* backend : {"mpi@openmpi", "mpi@mpich"})
+    results.run["sets"].push_back({{"side", ""}, {"backends", Json::array({backend})}});
+  for (CellRecord& cell : results.cells)  // one is slow first, the other one last
+    cell.us.p50 *= cell.backend == "mpi@mpich" ? 4 - cell.block : 1 + cell.block;
+  const Summary summary = summarise(results, true, 0.02);
+  ASSERT_EQ(summary.compares.size(), 3U);
+  for (const CompareRecord& record : summary.compares)
+    EXPECT_NEAR(record.ratio.value, 3, 0.02) << record.key.bytes;
+  EXPECT_EQ(summary.base_name(), "mpi@openmpi");
+}
+
 TEST(Summary, FitsAndCrossingsAreFound) {
   // native is 100 B/us without a start-up, gloo 10 us + 400 B/us: equal at 4000/3 bytes.
   Results results;

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+namespace c10d::bench {
+
+// A column of a table is a backend, and may say behind an @ which one: "mpi@mpich" with that MPI,
+// "native@B" of the second of two builds.
+
+inline std::string backend_of(const std::string& column) {
+  return column.substr(0, column.find('@'));
+}
+// "mpich", "B"; empty where there is no @.
+inline std::string which_of(const std::string& column) {
+  const std::size_t at = column.find('@');
+  return at == std::string::npos ? "" : column.substr(at + 1);
+}
+inline bool is_mpi(const std::string& column) {
+  const std::string backend = backend_of(column);
+  return backend == "mpi" || backend == "raw:mpi";
+}
+
+}  // namespace c10d::bench

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "bench/model/record.h"
+
+namespace c10d::bench {
+
+// The records of another process, as they come: a pipe that it opens by its path in /proc, whoever
+// its parent is. `take` is called in a thread of the pipe, and `complain` for a line that is no
+// record.
+class RecordPipe {
+ public:
+  RecordPipe(Sink take, std::function<void(const std::string& text)> complain);
+  // Ends once every writer is gone, which the end of the launch brings about; then every record has
+  // been taken.
+  ~RecordPipe();
+  RecordPipe(const RecordPipe&) = delete;
+  RecordPipe& operator=(const RecordPipe&) = delete;
+  std::string path() const;
+
+ private:
+  void read_all();
+  void read_line(const std::string& text);
+
+  Sink take_;
+  std::function<void(const std::string& text)> complain_;
+  int ends_[2] = {-1, -1};
+  std::thread reader_;
+};
+
+}  // namespace c10d::bench
