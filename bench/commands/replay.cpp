@@ -32,7 +32,6 @@
 #include "c10d/capability.h"
 #include "c10d/error.h"
 #include "c10d/launch.h"
-#include "c10d/version.h"
 
 namespace c10d::bench {
 namespace {
