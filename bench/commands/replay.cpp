@@ -28,6 +28,7 @@
 #include "bench/model/replay_plan.h"
 #include "bench/model/stats.h"
 #include "bench/run/controller.h"
+#include "bench/run/mpirun.h"
 #include "bench/text/format.h"
 #include "c10d/capability.h"
 #include "c10d/error.h"
@@ -319,12 +320,15 @@ int run_launch(const ReplayPlan& plan, const ReplayCommand& command,
            std::find(command.how.backends.begin(), command.how.backends.end(), info.name) !=
                command.how.backends.end();
   });
-  const std::string flavour = needs_mpirun ? mpirun_flavour() : "";
+  const Mpi mpi = needs_mpirun ? find_mpi("") : Mpi{};
   LaunchOptions start;
-  if (flavour.empty())
+  if (mpi.flavour.empty()) {
     start.ranks = plan.ranks;
-  else
-    start.command = {self, "exec-mpirun", std::to_string(plan.ranks), flavour};
+  } else {
+    start.command = {self, "exec-mpirun"};
+    for (std::string& word : mpirun_command(mpi, plan.ranks))
+      start.command.push_back(std::move(word));
+  }
   start.command.push_back(self);
   start.command.insert(start.command.end(), argv.begin() + 1, argv.end());
   if (command.chose_backends)
@@ -338,7 +342,7 @@ int run_launch(const ReplayPlan& plan, const ReplayCommand& command,
   start.timeout = duration_of(120 + turns * (10 * replay_seconds(plan, command.how.compute) +
                                              3 * command.how.timeout + 60));
   start.on_line = [&](int rank, bool, std::string_view line) {
-    print_rank_line(rank, true, line, flavour.empty());
+    print_rank_line(rank, true, line, mpi.flavour.empty());
   };
   const LaunchResult result = launch(start);
   return result.forwarded_signal != 0 ? 128 + result.forwarded_signal : result.exit_code;
