@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -38,6 +39,22 @@ struct MultiHostOptions {
       std::chrono::seconds(15);  // a host that is silent for longer is taken for dead
 };
 
+// Which CPUs of this host a rank may run on, out of those that this process may run on. Threads of
+// the rank inherit them. Memory is not bound: Linux takes it near the CPU that touches it first.
+// With l3, numa and socket, local rank 0 has the first cache, node or package, local rank 1 the
+// second, and so on, round robin.
+enum class CpuBinding {
+  none,    // all of them
+  share,   // an equal part, of neighbours: whole cores if there are at least as many as ranks
+  core,    // one core of that part; progress threads of the rank compete with it
+  l3,      // those that share one last-level cache
+  numa,    // those of one NUMA node
+  socket,  // those of one package
+};
+
+// Exit code of a job that LaunchOptions::timeout ended: that of timeout(1).
+inline constexpr int kTimedOutExitCode = 124;
+
 // Options of launch().
 struct LaunchOptions {
   int ranks = 1;                       // processes to start on this host
@@ -45,11 +62,23 @@ struct LaunchOptions {
   // Variables for the ranks, besides those of this process and those that launch() sets:
   // docs/launching.md lists them.
   std::map<std::string, std::string> environment{};
+  // Where the ranks start, and where a command with a slash, such as ./train, is looked up. Empty:
+  // the directory of this process.
+  std::string directory{};
+  // As torchrun's --virtual-local-rank: LOCAL_RANK is 0 in every rank, and CUDA_VISIBLE_DEVICES
+  // names one device, the one that the local rank has in the list of this process. C10D_LOCAL_RANK
+  // still differs.
+  bool virtual_local_rank = false;
+  CpuBinding cpu_binding = CpuBinding::none;
+  // Let ranks share a core with CpuBinding::core, and a CPU with share, if there are too few.
+  bool overload_cpus = false;
   bool prefix_output = true;  // print "[rank] " before each line
   // Show a status line, such as a progress bar. Where stderr is a terminal, rank 0 gets
   // C10D_TERMINAL_COLUMNS. Text that rank 0 writes to stderr and ends with a carriage return
   // instead of a newline is then shown below all lines, until rank 0 writes the next one.
   bool status_line = false;
+  // Signals to this process that are forwarded to the ranks and end the job.
+  std::vector<int> signals{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
   // Time between SIGTERM and SIGKILL for the other ranks after a first failure.
   Duration grace = std::chrono::seconds(5);
   // Number of failed ranks to tolerate before the job is stopped. Survivors may form a new group
@@ -75,7 +104,7 @@ struct RankResult {
 // How a job ended.
 struct LaunchResult {
   // Exit code of the rank that failed first. 0 if none failed, or if no more than max_failures did
-  // and another one ended well. 124 on timeout. The same on all hosts.
+  // and another one ended well. kTimedOutExitCode on timeout. The same on all hosts.
   int exit_code = 0;
   // Rank on this host that failed first. -1 if none did, on timeout, or if the cause was on another
   // host.
@@ -96,8 +125,8 @@ struct LaunchResult {
 // first failed, or when a host fell silent. No process of the job outlives the call or the caller:
 // the ranks are killed when this process dies, however it dies.
 //
-// SIGINT, SIGTERM, SIGHUP and SIGQUIT are forwarded to the ranks meanwhile. One that this thread
-// has blocked and that is already pending is forwarded first. One launch() at a time in a process.
+// LaunchOptions::signals are forwarded to the ranks meanwhile. One that this thread has blocked and
+// that is already pending is forwarded first. One launch() at a time in a process.
 //
 // Throws InvalidArgument for options that make no sense or a program that cannot be started. Throws
 // DistError: out_of_resources, concurrent_use (a second launch()), or, on every host that joined,

@@ -74,6 +74,11 @@ constexpr EnvVariable kVariables[] = {
     {"PET_TEE", "0", "c10d-run --tee."},
     {"PET_LOCAL_RANKS_FILTER", "", "c10d-run --local-ranks-filter."},
     {"PET_SHUTDOWN_TIMEOUT", "5", "c10d-run --shutdown-timeout."},
+    {"PET_VIRTUAL_LOCAL_RANK", "", "c10d-run --virtual-local-rank."},
+    {"PET_SIGNALS_TO_HANDLE", "", "c10d-run --signals-to-handle."},
+    {"PET_DUPLICATE_STDOUT_FILTERS", "", "c10d-run --duplicate-stdout-filters."},
+    {"PET_DUPLICATE_STDERR_FILTERS", "", "c10d-run --duplicate-stderr-filters."},
+    {"CUDA_VISIBLE_DEVICES", "", "Devices that c10d-run --virtual-local-rank hands out."},
     // Open MPI.
     {"OMPI_COMM_WORLD_RANK", "", "Open MPI: rank."},
     {"OMPI_COMM_WORLD_SIZE", "", "Open MPI: number of ranks."},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/launch/environment.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <string_view>
 
 #include "c10d/env.h"
+#include "c10d/error.h"
 #include "src/base/host.h"
 #include "src/net/address.h"
 
@@ -48,7 +50,7 @@ void add_own(Environment& to, const LaunchOptions& options, const JobFacts& job,
 
 void add_torchruns(Environment& to, const LaunchOptions& options, const JobFacts& job,
                    int local_rank) {
-  to["LOCAL_RANK"] = std::to_string(local_rank);
+  to["LOCAL_RANK"] = std::to_string(options.virtual_local_rank ? 0 : local_rank);
   to["LOCAL_WORLD_SIZE"] = std::to_string(options.ranks);
   for (const char* name : {"RANK", "ROLE_RANK"})
     to[name] = std::to_string(job.first_rank + local_rank);
@@ -66,7 +68,31 @@ void add_torchruns(Environment& to, const LaunchOptions& options, const JobFacts
   to.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
 }
 
+// OMP_NUM_THREADS: with few CPUs of its own no more than those.
+int threads_of(const LaunchOptions& options, const JobFacts& job, int local_rank) {
+  const int share = std::max(1, allowed_cpus() / options.ranks);
+  if (job.cpus.empty()) return share;
+  return std::min(share, static_cast<int>(job.cpus[static_cast<std::size_t>(local_rank)].size()));
+}
+
 }  // namespace
+
+std::string device_of(const LaunchOptions& options, int local_rank) {
+  constexpr const char* kName = "CUDA_VISIBLE_DEVICES";
+  Environment environment = callers_environment();
+  for (const auto& [name, value] : options.environment) environment[name] = value;
+  const auto found = environment.find(kName);
+  if (found == environment.end()) return std::to_string(local_rank);
+  int count = 0;
+  for (std::string_view rest = found->second; !rest.empty(); ++count) {
+    const std::size_t end = std::min(rest.find(','), rest.size());
+    if (count == local_rank) return std::string(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  throw InvalidArgument(fmt::format(
+      "{}={} names {} devices, and each of {} ranks needs one for its virtual local rank", kName,
+      found->second, count, options.ranks));
+}
 
 std::vector<std::string> rank_environment(const LaunchOptions& options, const JobFacts& job,
                                           int local_rank) {
@@ -75,8 +101,10 @@ std::vector<std::string> rank_environment(const LaunchOptions& options, const Jo
   add_torchruns(environment, options, job, local_rank);
   environment["C10D_RESTART_COUNT"] = "0";
   if (!env("OMP_NUM_THREADS"))
-    environment["OMP_NUM_THREADS"] = std::to_string(std::max(1, allowed_cpus() / options.ranks));
+    environment["OMP_NUM_THREADS"] = std::to_string(threads_of(options, job, local_rank));
   for (const auto& [name, value] : options.environment) environment[name] = value;
+  if (options.virtual_local_rank)
+    environment["CUDA_VISIBLE_DEVICES"] = device_of(options, local_rank);
   add_own(environment, options, job, local_rank);
 
   std::vector<std::string> entries;

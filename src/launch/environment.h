@@ -21,7 +21,12 @@ struct JobFacts {
   int size = 1;
   int status_columns = 0;     // of the terminal that takes rank 0's status line; 0: none does
   std::string local_address;  // of this host, where there are several
+  std::vector<std::vector<int>> cpus;  // of each local rank; empty: not bound
 };
+
+// What CUDA_VISIBLE_DEVICES of a rank is with LaunchOptions::virtual_local_rank. Throws
+// InvalidArgument when there is no device for it.
+std::string device_of(const LaunchOptions& options, int local_rank);
 
 // The whole environment of a rank, as "NAME=value": the caller's, then torchrun's contract, then
 // options.environment, then what tells this job and its ranks apart.

@@ -25,6 +25,7 @@ constexpr Duration kDrainTimeout = std::chrono::milliseconds(500);
 
 Job::Job(const LaunchOptions& options)
     : options_(options),
+      signals_(options.signals),
       resources_(options),
       rendezvous_(options.hosts.count == 1
                       ? nullptr
@@ -143,7 +144,7 @@ void Job::enter(Phase phase, Duration timeout) {
 
 void Job::stop_late() {
   outcome_.note_timeout();
-  if (rendezvous_) rendezvous_->fail(kTimedOutCode, "the time for the whole run is over");
+  if (rendezvous_) rendezvous_->fail(kTimedOutExitCode, "the time for the whole run is over");
   stop(SIGTERM);
 }
 

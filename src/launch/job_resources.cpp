@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "c10d/error.h"
+#include "src/base/cpu_topology.h"
 #include "src/launch/line_output.h"
 #include "src/net/address.h"
 #include "src/net/reserve_port.h"
@@ -46,7 +47,11 @@ JobResources::JobResources(const LaunchOptions& options)
       token_(alone_ ? random_bytes(32) : options.hosts.token),
       guardian_(marker()),
       token_fd_(make_token_memory(token_)),
-      null_input_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {
+      null_input_(open("/dev/null", O_RDONLY | O_CLOEXEC)),
+      cpus_(options.cpu_binding == CpuBinding::none
+                ? std::vector<std::vector<int>>()
+                : bind_cpus(cpu_places(), options.cpu_binding, options.ranks,
+                            options.overload_cpus)) {
   if (!null_input_) throw_resource("cannot open /dev/null");
   const MultiHostOptions& hosts = options_.hosts;
   const auto ranks = static_cast<std::size_t>(options_.ranks);
@@ -84,6 +89,7 @@ JobFacts JobResources::facts(const World& world) const {
   facts.master_port = world.master_port;
   facts.first_rank = world.first_rank;
   facts.size = world.size;
+  facts.cpus = cpus_;
   facts.status_columns = options_.status_line ? terminal_columns() : 0;
   if (alone_) {
     facts.store_host = facts.master_host = store_->host();
@@ -100,8 +106,10 @@ JobFacts JobResources::facts(const World& world) const {
 
 SpawnOptions JobResources::spawn_options() const {
   return {.path = find_program(options_.command.front()),
+          .directory = options_.directory,
           .command = options_.command,
           .environment = {},
+          .cpus = {},
           .stdin_fd = null_input_.get(),
           .kept_fd = token_fd_.get(),
           .registration_fd = guardian_.registration_fd(),

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "c10d/launch.h"
 #include "src/launch/descriptor_limit.h"
@@ -18,7 +19,8 @@ namespace c10d { inline namespace v0 {
 // guardian, room for open files, a port, and the store where there are no other hosts.
 class JobResources {
  public:
-  // `options` must outlive it. Throws DistBackendError (out_of_resources), DistNetworkError.
+  // `options` must outlive it. Throws DistBackendError (out_of_resources), DistNetworkError,
+  // InvalidArgument when there are too few CPUs to bind the ranks.
   explicit JobResources(const LaunchOptions& options);
 
   // Marks all processes of this host's part of the job: "NAME=value" in their environment.
@@ -41,6 +43,7 @@ class JobResources {
   DescriptorLimit descriptors_;
   Guardian guardian_;
   Fd token_fd_, null_input_, master_port_holder_;
+  const std::vector<std::vector<int>> cpus_;  // of each local rank; empty: not bound
   std::uint16_t master_port_ = 0;
   std::shared_ptr<TcpStore> store_;
 };

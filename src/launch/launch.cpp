@@ -3,9 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
 
 #include "c10d/error.h"
+#include "src/launch/environment.h"
 #include "src/launch/job.h"
 #include "src/net/token.h"
 
@@ -38,6 +41,30 @@ void check_hosts(const MultiHostOptions& hosts) {
         kLeastSilence.count()));
 }
 
+// Of these a handler makes sense that hands them on; the others report a fault of this process,
+// cannot be handled, or are in use.
+void check_signals(const std::vector<int>& signals) {
+  constexpr int kPossible[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGUSR1, SIGUSR2,
+                               SIGALRM, SIGTERM, SIGCONT, SIGXCPU, SIGPWR};
+  for (const int signal : signals)
+    if (std::find(std::begin(kPossible), std::end(kPossible), signal) == std::end(kPossible))
+      throw InvalidArgument(fmt::format(
+          "launch: signal {} cannot be forwarded; INT, TERM, HUP, QUIT, USR1, USR2, ALRM, CONT, "
+          "XCPU and PWR can",
+          signal));
+}
+
+void check_directory(const std::string& directory) {
+  std::error_code error;
+  const auto status = std::filesystem::status(directory, error);
+  if (std::filesystem::is_directory(status)) return;
+  throw InvalidArgument(fmt::format(
+      "launch: the directory {} for the ranks: {}", directory,
+      error ? error.message()
+            : std::string(std::filesystem::exists(status) ? "Not a directory"
+                                                          : "No such file or directory")));
+}
+
 }  // namespace
 
 LaunchResult launch(const LaunchOptions& options) {
@@ -47,10 +74,14 @@ LaunchResult launch(const LaunchOptions& options) {
   }
   if (options.command.empty()) throw InvalidArgument("launch: the command is empty");
   if (options.grace < Duration::zero()) throw InvalidArgument("launch: the grace is negative");
+  if (options.timeout < Duration::zero()) throw InvalidArgument("launch: the timeout is negative");
   if (options.max_failures < 0) throw InvalidArgument("launch: max_failures is negative");
   if (options.max_failures > 0 && options.hosts.count != 1)
     throw InvalidArgument("launch: max_failures is for one host only");
   if (options.hosts.count != 1) check_hosts(options.hosts);
+  if (!options.directory.empty()) check_directory(options.directory);
+  check_signals(options.signals);
+  if (options.virtual_local_rank) device_of(options, options.ranks - 1);
   Job job(options);
   return job.run();
 }

@@ -49,7 +49,7 @@ LaunchResult Outcome::result(std::vector<RankResult> ranks) {
   }
   result.rank_positions = std::move(positions_);
   result.timed_out = timed_out_;
-  if (timed_out_) result.exit_code = kTimedOutCode;
+  if (timed_out_) result.exit_code = kTimedOutExitCode;
   if (result.ranks.empty() && forwarded_signal_ != 0) result.exit_code = 128 + forwarded_signal_;
   return result;
 }

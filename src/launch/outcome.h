@@ -11,8 +11,6 @@
 
 namespace c10d { inline namespace v0 {
 
-inline constexpr int kTimedOutCode = 124;  // the exit code of timeout(1)
-
 // Judges a run: which rank failed first, and with which exit code the job ends.
 class Outcome {
  public:

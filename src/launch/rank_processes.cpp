@@ -46,6 +46,7 @@ void RankProcesses::start_rank(const JobFacts& facts, int local_rank) {
   const int rank = facts.first_rank + local_rank;
   SpawnOptions spawned = resources_.spawn_options();
   spawned.environment = rank_environment(options_, facts, local_rank);
+  if (!facts.cpus.empty()) spawned.cpus = facts.cpus[static_cast<std::size_t>(local_rank)];
   // A rank in a process group of its own would be stopped when it reads from the terminal.
   if (rank == 0 && isatty(STDIN_FILENO) == 0 && fcntl(STDIN_FILENO, F_GETFD) >= 0)
     spawned.stdin_fd = STDIN_FILENO;

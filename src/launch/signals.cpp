@@ -39,7 +39,7 @@ void relay(int signal) {
 
 }  // namespace
 
-SignalRelay::SignalRelay() {
+SignalRelay::SignalRelay(const std::vector<int>& signals) {
   int expected = kFree;
   if (!relay_fd.compare_exchange_strong(expected, kClaimed)) {
     throw_failure({.code = Code::concurrent_use,
@@ -61,11 +61,13 @@ SignalRelay::SignalRelay() {
   sigemptyset(&action.sa_mask);
   sigset_t relayed;
   sigemptyset(&relayed);
-  for (std::size_t i = 0; i < kForwardedSignals.size(); ++i) {
-    sigaction(kForwardedSignals[i], nullptr, &old_[i]);
-    if (old_[i].sa_handler == SIG_IGN) continue;
-    sigaction(kForwardedSignals[i], &action, nullptr);
-    sigaddset(&relayed, kForwardedSignals[i]);
+  for (const int signal : signals) {
+    struct sigaction old {};
+    sigaction(signal, nullptr, &old);
+    if (old.sa_handler == SIG_IGN) continue;
+    old_.emplace_back(signal, old);
+    sigaction(signal, &action, nullptr);
+    sigaddset(&relayed, signal);
   }
   struct sigaction by_default {};
   by_default.sa_handler = SIG_DFL;
@@ -76,8 +78,7 @@ SignalRelay::SignalRelay() {
 
 SignalRelay::~SignalRelay() {
   pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
-  for (std::size_t i = 0; i < kForwardedSignals.size(); ++i)
-    sigaction(kForwardedSignals[i], &old_[i], nullptr);
+  for (const auto& [signal, old] : old_) sigaction(signal, &old, nullptr);
   sigaction(SIGCHLD, &old_child_, nullptr);
   taker_fd = -1;
   job_end = Deadline::max();

@@ -3,20 +3,22 @@
 
 #include <signal.h>
 
-#include <array>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "src/launch/spawn.h"
 
 namespace c10d { inline namespace v0 {
 
-// While it lives, forwarded signals arrive as bytes on a descriptor, including those that the
+// While it lives, `signals` arrive as bytes on a descriptor, including those that the
 // caller has blocked in this thread and that are pending. Ended children can be waited for even
 // when the caller ignores SIGCHLD. A signal that the caller ignores (nohup) stays ignored; one that
 // nobody took is raised again at the end, in the caller. One at a time in a process.
 class SignalRelay {
  public:
-  SignalRelay();  // throws DistBackendError (concurrent_use, out_of_resources)
+  explicit SignalRelay(const std::vector<int>&
+                           signals);  // throws DistBackendError (concurrent_use, out_of_resources)
   ~SignalRelay();
   SignalRelay(const SignalRelay&) = delete;
   SignalRelay& operator=(const SignalRelay&) = delete;
@@ -36,7 +38,7 @@ class SignalRelay {
 
  private:
   Fd read_, write_;
-  std::array<struct sigaction, kForwardedSignals.size()> old_{};
+  std::vector<std::pair<int, struct sigaction>> old_;
   struct sigaction old_child_ {};
   sigset_t old_mask_;
 };

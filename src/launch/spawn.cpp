@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -17,6 +18,7 @@
 
 #include "c10d/env.h"
 #include "c10d/error.h"
+#include "src/base/members.h"
 #include "src/launch/orphans.h"
 #include "src/sync/thread.h"
 
@@ -57,36 +59,54 @@ Fd above_standard_streams(Fd fd) {
 }
 
 void set_default_handlers() noexcept {
-  for (const int signal : kForwardedSignals) {
+  for (int signal = 1; signal < NSIG; ++signal) {
     struct sigaction action {};
-    sigaction(signal, nullptr, &action);
-    if (action.sa_handler == SIG_IGN) continue;
+    if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
+    if (action.sa_handler == SIG_DFL) continue;
     action.sa_handler = SIG_DFL;
     sigaction(signal, &action, nullptr);
   }
 }
 
+// What the child writes when it could not become the program.
+struct SpawnError {
+  enum Step : int { streams, directory, cpus, program } step = streams;
+  int error = 0;
+};
+
 [[noreturn]] void become(const SpawnOptions& options, char* const* argv, char* const* environment,
-                         pid_t parent, int error_fd, const sigset_t& mask) noexcept {
+                         const cpu_set_t& cpus, pid_t parent, int error_fd,
+                         const sigset_t& mask) noexcept {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // it died before the line above
   setpgid(0, 0);
   const pid_t self = getpid();
-  int error = 0;
+  SpawnError failed;
   if (write(options.registration_fd, &self, sizeof self) != sizeof self ||
       dup2(options.stdin_fd, STDIN_FILENO) < 0 || dup2(options.stdout_fd, STDOUT_FILENO) < 0 ||
       dup2(options.stderr_fd, STDERR_FILENO) < 0 || fcntl(STDIN_FILENO, F_SETFD, 0) < 0 ||
       fcntl(options.kept_fd, F_SETFD, 0) < 0) {
-    error = errno;
+    failed = {SpawnError::streams, errno};
+  } else if (!options.directory.empty() && chdir(options.directory.c_str()) != 0) {
+    failed = {SpawnError::directory, errno};
+  } else if (!options.cpus.empty() && sched_setaffinity(0, sizeof cpus, &cpus) != 0) {
+    failed = {SpawnError::cpus, errno};
   } else {
     setrlimit(RLIMIT_NOFILE, &options.descriptors);
     set_default_handlers();
     pthread_sigmask(SIG_SETMASK, &mask, nullptr);
     execve(options.path.c_str(), argv, environment);
-    error = errno;
+    failed = {SpawnError::program, errno};
   }
-  static_cast<void>(!write(error_fd, &error, sizeof error));
+  static_cast<void>(!write(error_fd, &failed, sizeof failed));
   _exit(127);
+}
+
+cpu_set_t set_of(const std::vector<int>& cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) CPU_SET(static_cast<std::size_t>(cpu), &set);
+  return set;
 }
 
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
@@ -98,8 +118,10 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
 }
 
 // Why the kernel does not run this file, in words that say what to do.
-std::string exec_problem(const std::string& path, int error) {
+std::string exec_problem(const SpawnOptions& options, int error) {
   struct stat info {};
+  const bool is_relative = !options.directory.empty() && !options.path.starts_with('/');
+  const std::string path = is_relative ? options.directory + '/' + options.path : options.path;
   const bool exists = stat(path.c_str(), &info) == 0;
   if (error == EACCES && exists && S_ISDIR(info.st_mode)) return "it is a directory";
   if (error == EACCES && exists && (info.st_mode & 0111) == 0)
@@ -111,6 +133,27 @@ std::string exec_problem(const std::string& path, int error) {
     return "it is neither a program for this machine nor a script with a first line such as "
            "#!/bin/sh";
   return error_text(error);
+}
+
+[[noreturn]] void throw_not_started(const SpawnOptions& options, const SpawnError& failed) {
+  std::string text;
+  switch (failed.step) {
+    case SpawnError::streams:
+      text = fmt::format("cannot start {}: {}", options.path, error_text(failed.error));
+      break;
+    case SpawnError::directory:
+      text = fmt::format("cannot start {} in {}: {}", options.path, options.directory,
+                         error_text(failed.error));
+      break;
+    case SpawnError::cpus:
+      text = fmt::format("cannot bind {} to the CPUs {}: {}", options.path, ranges_of(options.cpus),
+                         error_text(failed.error));
+      break;
+    case SpawnError::program:
+      text = fmt::format("cannot start {}: {}", options.path, exec_problem(options, failed.error));
+      break;
+  }
+  throw InvalidArgument(text);
 }
 
 void reap(pid_t pid) noexcept {
@@ -166,6 +209,7 @@ std::string find_program(const std::string& program) {
 Child spawn(const SpawnOptions& options) {
   const std::vector<char*> argv = pointers(options.command);
   const std::vector<char*> environment = pointers(options.environment);
+  const cpu_set_t cpus = set_of(options.cpus);
   auto [read_end, write_end] = make_pipe();
   const pid_t parent = getpid();
   Child child;
@@ -174,14 +218,15 @@ Child spawn(const SpawnOptions& options) {
     child.pid = fork();
     if (child.pid < 0) throw_no_resources("cannot start a process", errno);
     if (child.pid == 0) {
-      become(options, argv.data(), environment.data(), parent, write_end.get(), blocked.before());
+      become(options, argv.data(), environment.data(), cpus, parent, write_end.get(),
+             blocked.before());
     }
   }
   write_end.reset();
   child.pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, child.pid, 0)));
   const int pidfd_error = errno;
 
-  int error = 0;
+  SpawnError error;
   const bool answered =
       wait_for(read_end.get(), POLLIN, std::chrono::steady_clock::now() + kExecTimeout);
   const bool failed =
@@ -189,10 +234,7 @@ Child spawn(const SpawnOptions& options) {
   if (answered && !failed && child.pidfd) return child;
   kill(child.pid, SIGKILL);
   reap(child.pid);
-  if (failed) {
-    throw InvalidArgument(
-        fmt::format("cannot start {}: {}", options.path, exec_problem(options.path, error)));
-  }
+  if (failed) throw_not_started(options, error);
   if (!answered) {
     throw_failure({.code = Code::timed_out,
                    .message = fmt::format("{} did not start within 60 s: is its file system "

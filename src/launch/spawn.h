@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,8 +14,6 @@
 namespace c10d { inline namespace v0 {
 
 inline constexpr int kMaxLocalRanks = 4096;
-// From the launcher to the ranks, which start with their default actions.
-inline constexpr std::array<int, 4> kForwardedSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 // {read end, write end}, close-on-exec, never 0, 1 or 2; `flags`, such as O_NONBLOCK, hold for
 // both. Throws DistBackendError (out_of_resources).
@@ -40,7 +37,9 @@ class Guardian {
 
 struct SpawnOptions {
   std::string path;
+  std::string directory;  // in which it starts; empty: that of this process
   std::vector<std::string> command, environment;
+  std::vector<int> cpus;  // that it may run on; empty: those of this process
   int stdin_fd = -1, stdout_fd = -1, stderr_fd = -1;
   int kept_fd = -1;  // stays open in the program, under the same number
   int registration_fd = -1;
@@ -56,8 +55,9 @@ struct Child {
   Fd pidfd;  // readable once the process has ended
 };
 
-// Starts a program as leader of a new process group, killed when the calling thread ends. Throws
-// InvalidArgument when the kernel refuses to run it, DistBackendError (out_of_resources).
+// Starts a program as leader of a new process group, killed when the calling thread ends. It has
+// the default action for every signal that this process handles. Throws InvalidArgument when the
+// kernel refuses to run it, DistBackendError (out_of_resources).
 Child spawn(const SpawnOptions& options);
 
 }}  // namespace c10d::v0

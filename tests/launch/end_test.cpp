@@ -122,6 +122,49 @@ TEST_F(End, TheTimeOfAJobEndsItWhenNobodyReadsItsOutput) {
   EXPECT_EQ(process.wait(), 124);
 }
 
+TEST_F(End, ATimeoutEndsTheRanksAndSaysSo) {
+  const Ended ended = run_ranks({"-n", "2", "--timeout", "0.2", "sleep", "1000"});
+  EXPECT_EQ(ended.code, 124);
+  EXPECT_TRUE(contains(ended.err,
+                       "c10d-run: --timeout 0.2: the time of the job is over; exit code 124 "
+                       "(timed out)\n"))
+      << ended.err;
+  EXPECT_TRUE(contains(ended.err, "      0, 1  143 (SIGTERM)")) << ended.err;
+  EXPECT_EQ(run_ranks({"-n", "2", "--timeout", "100", "true"}).code, 0);
+}
+
+TEST_F(End, ATimeoutHoldsForAllRestartsTogether) {
+  const Ended second =
+      run_ranks({"--timeout", "1", "--max-restarts", "3", "sh", "-c",
+                 "test $C10D_RESTART_COUNT = 0 && exit 3; echo again; exec sleep 1000"});
+  EXPECT_EQ(second.code, 124) << second.err;
+  EXPECT_EQ(second.out, "[0] again\n");
+  const Ended waiting =
+      run_ranks({"--timeout", "0.3", "--max-restarts", "3", "sh", "-c", "exit 3"});
+  EXPECT_EQ(waiting.code, 3);
+  EXPECT_TRUE(contains(waiting.err, "--timeout leaves no time for restart 1 of 3")) << waiting.err;
+}
+
+TEST_F(End, OtherSignalsAreForwardedOnRequest) {
+  const std::vector<std::string> ranks = {"-n", "2", "sh", "-c", "echo ready; exec sleep 1000"};
+  const auto start = [&](const std::string& signals) {
+    std::vector<std::string> options = {"--signals_to_handle", signals};
+    options.insert(options.end(), ranks.begin(), ranks.end());
+    return Process::Options{.command = c10d_run(options)};
+  };
+  Process more(start("SIGTERM,USR1"));
+  ASSERT_TRUE(more.wait_for_lines(2));
+  kill(more.pid(), SIGUSR1);
+  EXPECT_EQ(more.wait(), 128 + SIGUSR1);
+  EXPECT_TRUE(contains(more.err(), "got signal 10 (User defined signal 1) and forwarded it"))
+      << more.err();
+  Process fewer(start("SIGTERM"));
+  ASSERT_TRUE(fewer.wait_for_lines(2));
+  kill(fewer.pid(), SIGINT);
+  EXPECT_EQ(fewer.wait(), 128 + SIGINT);
+  EXPECT_EQ(fewer.err(), "") << "it ends the launcher alone; the guardian ends the ranks";
+}
+
 class Forwarding : public End, public ::testing::WithParamInterface<int> {};
 
 TEST_P(Forwarding, ReachesEveryRank) {

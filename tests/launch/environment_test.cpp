@@ -87,6 +87,37 @@ TEST(RankEnvironment, TakesVariablesFromTheCommandLine) {
   EXPECT_EQ(values.at("TORCHELASTIC_RUN_ID"), "job7");
 }
 
+// torchrun: "each worker sees its device as the first".
+TEST(RankEnvironment, AVirtualLocalRankIsZeroAndSeesOneDevice) {
+  const std::vector<std::string> names = {"LOCAL_RANK", "CUDA_VISIBLE_DEVICES", "C10D_LOCAL_RANK",
+                                          "LOCAL_WORLD_SIZE"};
+  const auto of_rank_1 = [&](std::vector<std::string> options,
+                             const std::map<std::string, std::string>& callers) {
+    options.insert(options.end(), {"-n", "2", "--virtual_local_rank"});
+    return variables(names, options, 1, callers);
+  };
+  std::map<std::string, std::string> expected = {{"LOCAL_RANK", "0"},
+                                                 {"CUDA_VISIBLE_DEVICES", "6"},
+                                                 {"C10D_LOCAL_RANK", "1"},
+                                                 {"LOCAL_WORLD_SIZE", "2"}};
+  EXPECT_EQ(of_rank_1({}, {{"CUDA_VISIBLE_DEVICES", "4,6"}}), expected);
+  EXPECT_EQ(of_rank_1({"-x", "CUDA_VISIBLE_DEVICES=4,6"}, {}), expected);
+  expected["CUDA_VISIBLE_DEVICES"] = "1";
+  EXPECT_EQ(of_rank_1({}, {}), expected);
+  const Ended ended =
+      run_ranks({"-n", "2", "--virtual-local-rank", "true"}, {{"CUDA_VISIBLE_DEVICES", "4"}});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_TRUE(contains(ended.err, "CUDA_VISIBLE_DEVICES=4 names 1 devices")) << ended.err;
+}
+
+TEST(RankEnvironment, AVariableWithoutAValueIsThatOfTheCaller) {
+  EXPECT_EQ(variables({"COLOUR"}, {"-x", "COLOUR"}, 0, {{"COLOUR", "blue"}}).at("COLOUR"), "blue");
+  const Ended unset = run_ranks({"-x", "COLOUR", C10D_PROBE, "variables", "COLOUR"});
+  EXPECT_EQ(unset.code, 0);
+  EXPECT_EQ(unset.out, "[0] COLOUR=(unset)\n");
+  EXPECT_TRUE(contains(unset.err, "warning: -x COLOUR: COLOUR is not set here")) << unset.err;
+}
+
 TEST(RankEnvironment, TheTokenIsInheritedAndNowhereToBeSeen) {
   const Ended ended = run_ranks({"-n", "3", "--no-prefix", C10D_PROBE, "token"});
   const std::vector<std::string> lines = lines_of(ended.out);

@@ -178,6 +178,7 @@ void probe() {
       const c10d::Work sent = group.isend(message, 0, 5);
       group.send(next, 0, 5);
       sent.wait();
+      group.barrier();
       continue;
     }
     expect(!group.iprobe(1, 6), "a message with another tag");
@@ -191,8 +192,8 @@ void probe() {
     group.recv(second, c10d::kAnySource, 5);
     expect(second == next, "a wrong second message");
     expect(!group.iprobe(1, 5), "a message that was received");
+    group.barrier();
   }
-  group.barrier();
 }
 
 // As contract.async on the other backends.

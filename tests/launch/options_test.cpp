@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/launch/process.h"
+#include "tests/temporary_directory.h"
 
 namespace c10d { inline namespace v0 { namespace {
 
@@ -16,6 +17,8 @@ TEST(Options, HelpTeaches) {
   const Ended ended = run_ranks({"--help"});
   EXPECT_EQ(ended.code, 0);
   EXPECT_TRUE(contains(ended.out, "c10d-run -n 4 ./train")) << ended.out;
+  EXPECT_TRUE(contains(ended.out, "--bind share suits the native backend")) << ended.out;
+  EXPECT_FALSE(contains(ended.out, "--start-method")) << "it has no effect";
   for (const std::string& line : lines_of(ended.out)) EXPECT_LE(line.size(), 100u) << line;
 }
 
@@ -24,67 +27,89 @@ struct Mistake {
   std::string said;
 };
 
+const Mistake kMistakes[] = {
+    {{"--nproc_per_nod", "2", "true"}, "did you mean --nproc-per-node?"},
+    {{"--max-restart=2", "true"}, "did you mean --max-restarts?"},
+    {{"-z", "true"}, "unknown option -z"},
+    {{}, "no program to run"},
+    {{"-n"}, "-n needs a value"},
+    {{"-n", "0", "true"}, "-n 0"},
+    {{"-n", "2x", "true"}, "-n 2x"},
+    {{"-n", "5000", "true"}, "-n 5000: give a number of ranks from 1 to 4096, or auto"},
+    {{"-n", "100000000", "true"}, "from 1 to 4096, or auto"},  // before it takes memory for each
+    {{"-n", "99999999999", "true"}, "from 1 to 4096, or auto"},
+    {{"--nproc-per-node=gpu", "true"}, "counts no such devices"},
+    {{"--nnodes", "2x", "true"}, "--nnodes 2x"},
+    {{"--nnodes", "1:4", "true"}, "the number of hosts is fixed"},
+    {{"--nnodes", "2", "true"}, "give each host a --node-rank of its own, from 0 to 1"},
+    {{"--nnodes=2", "--node-rank=2", "true"}, "from 0 to 1, not 2"},
+    {{"--nnodes=2", "--node-rank=1", "true"}, "give --master-addr"},
+    {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--master-port=0", "true"}, "fixed port"},
+    {{"--nnodes=2", "--node-rank=1", "--rdzv-endpoint=a:x", "true"}, "--master-port x"},
+    {{"--nnodes=2", "--node-rank=1", "--rdzv-endpoint=a", "--master-addr=a", "true"}, "give one"},
+    {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--rdzv-conf=x=1", "true"},
+     "join_timeout=S and silence=S are known"},
+    {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--rdzv-conf=silence=0", "true"},
+     "whole seconds from 1 on"},
+    {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--max-restarts=1", "true"},
+     "--max-restarts works on one host only"},
+    {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--via=mpirun", "true"},
+     "--via works on one host only"},
+    {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--standalone", "true"},
+     "--standalone works on one host only"},
+    {{"--node-rank=1", "true"}, "there is only 0"},
+    {{"-H", "a:2,b:2", "true"}, "logs in to no other host"},
+    {{"--print-commands", "true"}, "needs hosts: -H node1:4,node2:4"},
+    {{"--print-commands", "-H", "a:2,,b:2", "true"}, "'' names no host"},
+    {{"--print-commands", "-H", "a:0", "true"}, "'a:0' has no number of ranks from 1 to 4096"},
+    {{"--print-commands", "-H", "a:5000", "true"}, "'a:5000' has no number of ranks"},
+    {{"--print-commands", "-H", "a:", "true"}, "'a:' has no number of ranks"},
+    {{"--print-commands", "-H", "a:2,a:4", "true"}, "'a:4' names a host a second time"},
+    {{"--print-commands", "-H", "a;b:2", "true"}, "'a;b:2' is no name or address of a host"},
+    {{"--print-commands", "-H", "-a:2", "true"}, "is no name or address"},
+    {{"--print-commands", "-H", "a", "-n", "x", "true"}, "-n x"},
+    {{"--rdzv-backend=etcd", "true"}, "there is no client for it"},
+    {{"--rdzv-endpoint=elsewhere:29400", "true"}, "elsewhere is not this host"},
+    {{"--numa-binding=cores", "true"}, "--numa-binding"},
+    {{"--numa-binding=node", "--bind=numa", "true"}, "give one"},
+    {{"--bind", "cores", "true"}, "--bind cores: give none, share, core, l3, numa or socket"},
+    {{"--bind", "node", "true"}, "--bind node: give none"},
+    {{"--bind", "numa:overload-allowed", "true"}, "--bind numa:overload-allowed: give none"},
+    {{"--bind", "core", "--via", "mpirun", "true"}, "--bind: only ranks that c10d-run starts"},
+    {{"--bind-to", "core", "true"}, "unknown option --bind-to; write --bind none, share"},
+    {{"-bind-to", "core", "true"}, "unknown option -bind-to; write --bind none, share"},
+    {{"-wdir", "x", "true"}, "unknown option -wdir; did you mean --wdir?"},
+    {{"--timestamp-output", "true"}, "write --timestamps"},
+    {{"--start-metod=x", "true"}, "unknown option --start-metod\n"},
+    {{"--wdir", "/no/such/place", "true"}, "--wdir /no/such/place: No such file"},
+    {{"--wdir", "/dev/null", "true"}, "--wdir /dev/null: not a directory"},
+    {{"--timeout", "-1", "true"}, "--timeout"},
+    {{"--timeout=nan", "true"}, "--timeout nan"},
+    {{"--signals-to-handle", "SIGFOO", "true"}, "there is no signal SIGFOO"},
+    {{"--signals-to-handle", "SIGTERM,,", "true"}, "there is no signal ''"},
+    {{"--signals-to-handle", "KILL", "true"}, "signal 9 cannot be forwarded"},
+    {{"--duplicate-stdout-filters", "a,", "true"}, "an empty text is in every line"},
+    {{"--hostfile", "/no/such/file", "true"}, "--hostfile needs --print-commands"},
+    {{"--print-commands", "--hostfile", "/no/such/file", "true"}, "No such file or directory"},
+    {{"--print-commands", "--hostfile", "/dev/null", "true"}, "/dev/null names no host"},
+    {{"--print-commands", "--hostfile", "/dev/null", "-H", "a", "true"}, "give one"},
+    {{"--max-restarts=-1", "true"}, "--max-restarts"},
+    {{"-r", "4", "--log-dir", "x", "true"}, "--redirects 4"},
+    {{"-n2", "--ranks-filter=2", "true"}, "ranks are 0 to 1"},
+    {{"-x", "=value", "true"}, "write NAME=VALUE, or NAME"},
+    {{"--master-port=70000", "true"}, "--master-port 70000"},
+    {{"--print", "ssh", "true"}, "--print"},
+    {{"c10d-no-such-program"}, "there is no such program on PATH"},
+    {{"./no/such/program"}, "No such file or directory"},
+    {{"/dev/null"}, "chmod +x it"},
+    {{"/dev"}, "it is a directory"},
+    {{"--grace=nan", "true"}, "--grace nan"},
+    {{"--rdzv-id=", "-n", "2", "true"}, "--rdzv-id= has no value"},
+    {{"-n2", "-r", "2:3", "--log-dir", "x", "true"}, "--redirects 2:3: ranks are 0 to 1"},
+};
+
 TEST(Options, MistakesAreNamed) {
-  const std::vector<Mistake> mistakes = {
-      {{"--nproc_per_nod", "2", "true"}, "did you mean --nproc-per-node?"},
-      {{"--max-restart=2", "true"}, "did you mean --max-restarts?"},
-      {{"-z", "true"}, "unknown option -z"},
-      {{}, "no program to run"},
-      {{"-n"}, "-n needs a value"},
-      {{"-n", "0", "true"}, "-n 0"},
-      {{"-n", "2x", "true"}, "-n 2x"},
-      {{"-n", "5000", "true"}, "-n 5000: give a number of ranks from 1 to 4096, or auto"},
-      {{"-n", "100000000", "true"}, "from 1 to 4096, or auto"},  // before it takes memory for each
-      {{"-n", "99999999999", "true"}, "from 1 to 4096, or auto"},
-      {{"--nproc-per-node=gpu", "true"}, "counts no such devices"},
-      {{"--nnodes", "2x", "true"}, "--nnodes 2x"},
-      {{"--nnodes", "1:4", "true"}, "the number of hosts is fixed"},
-      {{"--nnodes", "2", "true"}, "give each host a --node-rank of its own, from 0 to 1"},
-      {{"--nnodes=2", "--node-rank=2", "true"}, "from 0 to 1, not 2"},
-      {{"--nnodes=2", "--node-rank=1", "true"}, "give --master-addr"},
-      {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--master-port=0", "true"}, "fixed port"},
-      {{"--nnodes=2", "--node-rank=1", "--rdzv-endpoint=a:x", "true"}, "--master-port x"},
-      {{"--nnodes=2", "--node-rank=1", "--rdzv-endpoint=a", "--master-addr=a", "true"}, "give one"},
-      {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--rdzv-conf=x=1", "true"},
-       "join_timeout=S and silence=S are known"},
-      {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--rdzv-conf=silence=0", "true"},
-       "whole seconds from 1 on"},
-      {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--max-restarts=1", "true"},
-       "--max-restarts works on one host only"},
-      {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--via=mpirun", "true"},
-       "--via works on one host only"},
-      {{"--nnodes=2", "--node-rank=1", "--master-addr=a", "--standalone", "true"},
-       "--standalone works on one host only"},
-      {{"--node-rank=1", "true"}, "there is only 0"},
-      {{"-H", "a:2,b:2", "true"}, "logs in to no other host"},
-      {{"--print-commands", "true"}, "needs hosts: -H node1:4,node2:4"},
-      {{"--print-commands", "-H", "a:2,,b:2", "true"}, "'' names no host"},
-      {{"--print-commands", "-H", "a:0", "true"}, "'a:0' has no number of ranks from 1 to 4096"},
-      {{"--print-commands", "-H", "a:5000", "true"}, "'a:5000' has no number of ranks"},
-      {{"--print-commands", "-H", "a:", "true"}, "'a:' has no number of ranks"},
-      {{"--print-commands", "-H", "a:2,a:4", "true"}, "'a:4' names a host a second time"},
-      {{"--print-commands", "-H", "a;b:2", "true"}, "'a;b:2' is no name or address of a host"},
-      {{"--print-commands", "-H", "-a:2", "true"}, "is no name or address"},
-      {{"--print-commands", "-H", "a", "-n", "x", "true"}, "-n x"},
-      {{"--rdzv-backend=etcd", "true"}, "there is no client for it"},
-      {{"--rdzv-endpoint=elsewhere:29400", "true"}, "elsewhere is not this host"},
-      {{"--numa-binding=node", "true"}, "not supported yet"},
-      {{"--max-restarts=-1", "true"}, "--max-restarts"},
-      {{"-r", "4", "--log-dir", "x", "true"}, "--redirects 4"},
-      {{"-t", "3", "true"}, "need --log-dir"},
-      {{"-n2", "--ranks-filter=2", "true"}, "ranks are 0 to 1"},
-      {{"-x", "novalue", "true"}, "write NAME=VALUE"},
-      {{"--master-port=70000", "true"}, "--master-port 70000"},
-      {{"--print", "ssh", "true"}, "--print"},
-      {{"c10d-no-such-program"}, "there is no such program on PATH"},
-      {{"./no/such/program"}, "No such file or directory"},
-      {{"/dev/null"}, "chmod +x it"},
-      {{"/dev"}, "it is a directory"},
-      {{"--grace=nan", "true"}, "--grace nan"},
-      {{"--rdzv-id=", "-n", "2", "true"}, "--rdzv-id= has no value"},
-      {{"-n2", "-r", "2:3", "--log-dir", "x", "true"}, "--redirects 2:3: ranks are 0 to 1"},
-  };
-  for (const Mistake& mistake : mistakes) {
+  for (const Mistake& mistake : kMistakes) {
     const Ended ended = run_ranks(mistake.arguments);
     EXPECT_EQ(ended.code, 2) << mistake.said << ": " << ended.err;
     EXPECT_EQ(ended.out, "");
@@ -98,6 +123,8 @@ TEST(Options, TorchrunsSpellingsAreTaken) {
         {"--nproc_per_node=2"},
         {"-n2"},
         {"-np", "2"},
+        {"--np", "2"},
+        {"-c", "2"},
         {"-n", "2"}}) {
     std::vector<std::string> arguments = {
         "--nnodes=1", "--node_rank",     "0",           "--standalone", "--rdzv_backend",
@@ -163,6 +190,10 @@ TEST(Options, OtherLaunchersLinesArePrinted) {
             "torchrun --standalone --nproc_per_node=2 --max_restarts=1 --no_python ./p\n");
   EXPECT_EQ(line({"-n", "2", "--print", "torchrun", "t.py", "--lr=1"}),
             "torchrun --standalone --nproc_per_node=2 t.py --lr=1\n");
+  EXPECT_EQ(
+      line({"-n", "1", "-x", "K=v", "--timeout", "5", "--wdir", "a b", "--print=srun", "./p"}),
+      "env -C 'a b' K=v timeout 5 srun --nodes=1 --ntasks=1 --kill-on-bad-exit=1 "
+      "--export=ALL --label ./p\n");
 }
 
 TEST(Options, CommandsOfSeveralHostsArePrinted) {
@@ -191,6 +222,39 @@ TEST(Options, CommandsOfSeveralHostsArePrinted) {
       (std::vector<std::string>{
           "# on node1", start + " --nnodes=1 --node-rank=0 --master-addr=10.0.0.1 --master-port=5 "
                                 "--nproc-per-node=auto -x 'A=b c' --no-prefix ./p"}));
+}
+
+TEST(Options, HostsComeFromAFile) {
+  const TemporaryDirectory folder;
+  const auto commands = [&](const std::string& text) {
+    std::ofstream(folder / "hosts") << text;
+    return run_ranks({"--print-commands", "-n", "3", "--hostfile", folder / "hosts", "./p"});
+  };
+  const Ended ended =
+      commands("# ours\nnode1:4\n\n  node2 slots=2  # slow\n[fd00::2]\nfd00::3 slots=1");
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  std::vector<std::string> said;
+  for (const std::string& line : lines_of(ended.out))
+    if (line.starts_with("# on ") || contains(line, "c10d-run"))
+      said.push_back(line.substr(line.starts_with("#") ? 0 : line.find("--nproc")));
+  EXPECT_EQ(said, (std::vector<std::string>{"# on node1", "--nproc-per-node=4 ./p", "# on node2",
+                                            "--nproc-per-node=2 ./p", "# on fd00::2",
+                                            "--nproc-per-node=3 ./p", "# on fd00::3",
+                                            "--nproc-per-node=1 ./p"}));
+  const std::pair<const char*, const char*> mistakes[] = {
+      {"a\n\nb slots=x", "line 3: 'b slots=x' has no number of ranks from 1 to 4096"},
+      {"a slots=", "line 1: 'a slots=' has no number of ranks"},
+      {"a\na:2", "line 2: 'a:2' names a host a second time"},
+      {"a 4", "line 1: 'a 4' has '4' behind its name"},
+      {"a slots=4 max_slots=8", "has 'max_slots=8' behind its ranks"},
+      {"a;b", "line 1: 'a;b' is no name or address of a host"},
+  };
+  for (const auto& [text, message] : mistakes) {
+    const Ended refused = commands(text);
+    EXPECT_EQ(refused.code, 2) << text;
+    EXPECT_TRUE(contains(refused.err, folder / "hosts")) << refused.err;
+    EXPECT_TRUE(contains(refused.err, message)) << refused.err;
+  }
 }
 
 TEST(Options, MpirunStartsTheRanks) {

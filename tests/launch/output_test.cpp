@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <regex>
 
 #include "tests/launch/process.h"
 #include "tests/temporary_directory.h"
@@ -157,6 +158,73 @@ TEST(Output, GoesToFiles) {
   EXPECT_EQ(content(folder / "0/stdout.log"), "out\n");
   EXPECT_EQ(content(folder / "1/stderr.log"), "err\n");
   EXPECT_FALSE(std::filesystem::exists(folder / "1/stdout.log"));
+}
+
+TEST(Output, EachLineHasItsTime) {
+  const TemporaryDirectory folder;
+  const Ended ended = run_ranks({"--timestamps", "--log-dir", folder.path(), "-t", "1", C10D_PROBE,
+                                 "text", "out\n", "err\n"});
+  const std::string time = "[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{3} ";
+  EXPECT_TRUE(std::regex_match(ended.out, std::regex("\\[0\\] " + time + "out\n"))) << ended.out;
+  EXPECT_TRUE(std::regex_match(ended.err, std::regex("\\[0\\] " + time + "err\n"))) << ended.err;
+  EXPECT_EQ("[0] " + content(folder / "0/stdout.log"), ended.out);
+}
+
+TEST(Output, WithoutAFolderFilesGoToATemporaryOne) {
+  const TemporaryDirectory folder;
+  const Ended ended =
+      run_ranks({"-r", "3", C10D_PROBE, "text", "out\n", "err\n"}, {{"TMPDIR", folder.path()}});
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_EQ(ended.out, "");
+  const std::string said = "c10d-run: output of the ranks is in ";
+  ASSERT_TRUE(ended.err.starts_with(said + folder.path() + "/c10d-run-")) << ended.err;
+  const std::string made = ended.err.substr(said.size(), ended.err.size() - said.size() - 1);
+  EXPECT_EQ(content(made + "/0/stdout.log"), "out\n");
+  EXPECT_EQ(content(made + "/0/stderr.log"), "err\n");
+}
+
+// The mark without its time.
+std::string mark(const std::string& text) {
+  return std::regex_replace(text, std::regex("=== [0-9-]{10} [0-9:]{8}, "), "=== ");
+}
+
+TEST(Output, AMarkSeparatesTheRunsInAFile) {
+  const TemporaryDirectory folder;
+  const auto run_again = [&](const std::string& word) {
+    return run_ranks({"--log-dir", folder.path(), C10D_PROBE, "text", word + "\n", ""}).code;
+  };
+  EXPECT_EQ(run_again("a b"), 0);
+  EXPECT_EQ(content(folder / "0/stdout.log"), "a b\n");
+  EXPECT_EQ(run_again("c"), 0);
+  EXPECT_EQ(mark(content(folder / "0/stdout.log")),
+            "a b\n=== c10d-run, attempt 0: " C10D_PROBE " text 'c\n' ''\nc\n");
+  EXPECT_EQ(content(folder / "0/stderr.log"), "");
+}
+
+TEST(Output, AMarkSeparatesTheRestartsInAFile) {
+  const TemporaryDirectory folder;
+  const Ended ended =
+      run_ranks({"--log-dir", folder.path(), "--max-restarts", "1", C10D_PROBE, "fail_until", "1"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(mark(content(folder / "0/stdout.log")),
+            "start 0\n=== c10d-run, attempt 1: " C10D_PROBE " fail_until 1\nstart 1\n");
+}
+
+TEST(Output, LinesOfAFilterGoToOneMoreFile) {
+  const TemporaryDirectory folder;
+  const Ended ended =
+      run_ranks({"-n", "2", "--log-dir", folder.path(), "-t", "1:1", "--duplicate_stdout_filters",
+                 "pear,a,,b", "--duplicate-stderr-filters=err", C10D_PROBE, "text",
+                 "apple\npears\na,b\na\n", "err\n"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(content(folder / "filtered_stdout.log"), "[1] pears\n[1] a,b\n") << "of -t only";
+  EXPECT_EQ(content(folder / "filtered_stderr.log"), "");
+  EXPECT_EQ(lines_of(ended.out).size(), 8u) << "all are shown";
+  const TemporaryDirectory all;
+  run_ranks({"-n", "2", "--log-dir", all.path(), "--duplicate-stderr-filters=err", C10D_PROBE,
+             "text", "err\n", "err\n"});
+  EXPECT_EQ(sorted_lines_of(content(all / "filtered_stderr.log")), (Lines{"[0] err", "[1] err"}));
+  EXPECT_FALSE(std::filesystem::exists(all / "0")) << "nothing else was asked for";
 }
 
 std::vector<std::string> by_shell(const std::string& line) {

@@ -5,13 +5,19 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <fstream>
 #include <optional>
 #include <set>
+#include <sstream>
+#include <string_view>
+#include <utility>
 
 #include "c10d/env.h"
 #include "c10d/error.h"
 #include "src/launch/spawn.h"
 #include "src/net/address.h"
+#include "src/net/socket.h"
 #include "tools/run/args.h"
 
 namespace c10d { inline namespace v0 {
@@ -85,29 +91,48 @@ void read_conf(const HostsText& text, MultiHostOptions& hosts) {
 struct Entry {
   std::string host, ranks;
 };
+const std::string kNoRanks = fmt::format("has no number of ranks from 1 to {}", kMaxLocalRanks);
+
+[[noreturn]] void refuse(const WrittenHost& written, const std::string& why) {
+  usage_error(
+      fmt::format("{}: '{}' {}; write node1:4, or in a file node1 slots=4, the ranks of the "
+                  "host behind its name",
+                  written.where, written.text, why));
+}
+
+// Without ranks where none are written.
+Entry entry_of(const WrittenHost& written) {
+  std::istringstream words(written.text);
+  std::string name, slots, more;
+  words >> name >> slots >> more;
+  if (!more.empty()) refuse(written, fmt::format("has '{}' behind its ranks", more));
+  if (slots.empty()) {
+    const HostAndPort parts = split_address(name);
+    const bool has_ranks = name != parts.host && name != '[' + parts.host + ']';
+    if (has_ranks && parts.port.empty()) refuse(written, kNoRanks);
+    return {parts.host, parts.port};
+  }
+  if (!slots.starts_with("slots=")) refuse(written, fmt::format("has '{}' behind its name", slots));
+  if (slots == "slots=") refuse(written, kNoRanks);
+  return {without_brackets(name), slots.substr(std::string_view("slots=").size())};
+}
 
 std::vector<Entry> entries_of(const HostCommands& wanted) {
   std::vector<Entry> entries;
   std::set<std::string> seen;
-  for (const std::string& text : split(wanted.hosts, ',')) {
-    const auto refuse = [&](const std::string& why) {
-      usage_error(
-          fmt::format("--hosts {}: '{}' {}; write node1:4,node2:4, the ranks of each "
-                      "behind its name",
-                      wanted.hosts, text, why));
-    };
-    const HostAndPort parts = split_address(text);
-    if (parts.host.empty()) refuse("names no host");
-    const bool plain = std::all_of(parts.host.begin(), parts.host.end(), [](unsigned char c) {
+  for (const WrittenHost& written : wanted.hosts) {
+    Entry entry = entry_of(written);
+    if (entry.host.empty()) refuse(written, "names no host");
+    const bool plain = std::all_of(entry.host.begin(), entry.host.end(), [](unsigned char c) {
       return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
     });
-    if (!plain || parts.host.front() == '-') refuse("is no name or address of a host");
-    if (!seen.insert(parts.host).second) refuse("names a host a second time");
-    const bool has_ranks = text != parts.host && text != '[' + parts.host + ']';
-    const std::optional<int> ranks = to_int(parts.port);
-    if (has_ranks && (!ranks || *ranks < 1 || *ranks > kMaxLocalRanks))
-      refuse(fmt::format("has no number of ranks from 1 to {}", kMaxLocalRanks));
-    entries.push_back({parts.host, has_ranks ? parts.port : wanted.ranks});
+    if (!plain || entry.host.front() == '-') refuse(written, "is no name or address of a host");
+    if (!seen.insert(entry.host).second) refuse(written, "names a host a second time");
+    const std::optional<int> ranks = to_int(entry.ranks);
+    if (!entry.ranks.empty() && (!ranks || *ranks < 1 || *ranks > kMaxLocalRanks))
+      refuse(written, kNoRanks);
+    if (entry.ranks.empty()) entry.ranks = wanted.ranks;
+    entries.push_back(std::move(entry));
   }
   return entries;
 }
@@ -132,6 +157,29 @@ MultiHostOptions parse_hosts(const HostsText& text) {
   read_conf(text, hosts);
   hosts.local_address = text.local_addr;
   if (!text.rdzv_id.empty()) hosts.job = text.rdzv_id;
+  return hosts;
+}
+
+std::vector<WrittenHost> hosts_of_list(const std::string& text) {
+  std::vector<WrittenHost> hosts;
+  for (const std::string& part : split(text, ',')) hosts.push_back({part, "--hosts " + text});
+  return hosts;
+}
+
+std::vector<WrittenHost> hosts_of_file(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<WrittenHost> hosts;
+  int number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    line.resize(std::min(line.find('#'), line.size()));
+    const std::size_t start = line.find_first_not_of(" \t\r");
+    if (start == line.npos) continue;
+    line = line.substr(start, line.find_last_not_of(" \t\r") + 1 - start);
+    hosts.push_back({line, fmt::format("--hostfile {}, line {}", path, number)});
+  }
+  if (!file.eof()) usage_error(fmt::format("--hostfile {}: {}", path, error_text(errno)));
+  if (hosts.empty()) usage_error(fmt::format("--hostfile {} names no host", path));
   return hosts;
 }
 

@@ -18,8 +18,18 @@ struct HostsText {
 // EarlyExit.
 MultiHostOptions parse_hosts(const HostsText& text);
 
+// A host as somebody wrote it, and where.
+struct WrittenHost {
+  std::string text, where;
+};
+// "node1:4,node2:4".
+std::vector<WrittenHost> hosts_of_list(const std::string& text);
+// A host a line: "node1", "node1:4" or "node1 slots=4"; "#" begins a comment. Throws EarlyExit when
+// the file cannot be read or names no host.
+std::vector<WrittenHost> hosts_of_file(const std::string& path);
+
 struct HostCommands {
-  std::string hosts;                 // "node1:4,node2:4"; without a number, `ranks`
+  std::vector<WrittenHost> hosts;    // without a number of ranks, `ranks`
   std::string ranks;                 // as --nproc-per-node has it
   std::string launcher;              // how this program was called
   std::string address, port;         // of host 0; empty: the first of the list, 29500

@@ -18,10 +18,10 @@
 #include "c10d/env.h"
 #include "c10d/error.h"
 #include "c10d/launch.h"
+#include "src/base/cpu_topology.h"
 #include "src/base/host.h"
 #include "src/base/members.h"
 #include "src/launch/line_output.h"
-#include "src/launch/signals.h"
 #include "src/net/socket.h"
 #include "src/net/token_file.h"
 #include "tools/run/options.h"
@@ -67,6 +67,25 @@ std::vector<Ending> endings_of(const std::vector<RankResult>& ranks) {
   return endings;
 }
 
+// What every rank came to. The last line of the one that is told already is not told again.
+std::string table_of(const LaunchResult& result, const std::string& told) {
+  std::string text = fmt::format("{:>10}  {:<16}  {}\n", "ranks", "exit", "last line on stderr");
+  for (const Ending& ending : endings_of(result.ranks)) {
+    const bool again = !ending.last_line.empty() && ending.last_line == told;
+    text += fmt::format("{:>10}  {:<16}  {}\n", ranges_of(ending.ranks), ending.how,
+                        again ? "as above" : ending.last_line.substr(0, kLastLineColumns));
+  }
+  return text;
+}
+
+void report_timeout(const LaunchResult& result, std::chrono::nanoseconds timeout) {
+  std::string text = fmt::format(
+      "\nc10d-run: --timeout {:g}: the time of the job is over; exit code {} (timed out)\n",
+      std::chrono::duration<double>(timeout).count(), kTimedOutExitCode);
+  if (!result.ranks.empty()) text += table_of(result, "");
+  std::fputs(text.c_str(), stderr);
+}
+
 void report_failure(const LaunchResult& result) {
   const RankResult& first =
       result.ranks[static_cast<std::size_t>(result.first_failed - result.ranks.front().rank)];
@@ -88,12 +107,7 @@ void report_failure(const LaunchResult& result) {
       rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
     }
   }
-  text += fmt::format("{:>10}  {:<16}  {}\n", "ranks", "exit", "last line on stderr");
-  for (const Ending& ending : endings_of(result.ranks)) {
-    const bool told = !ending.last_line.empty() && ending.last_line == last_line(first);
-    text += fmt::format("{:>10}  {:<16}  {}\n", ranges_of(ending.ranks), ending.how,
-                        told ? "as above" : ending.last_line.substr(0, kLastLineColumns));
-  }
+  text += table_of(result, last_line(first));
   std::fputs(text.c_str(), stderr);
 }
 
@@ -105,11 +119,12 @@ std::string secret_of_hosts() {
 }
 
 // Says so, then waits: the forwarded signal that came since, or 0.
-int signal_before_restart(const std::string& which, RestartBackoff::Time time) {
+int signal_before_restart(const std::vector<int>& signals, const std::string& which,
+                          RestartBackoff::Time time) {
   const auto end = std::chrono::steady_clock::now() + time;
   sigset_t awaited, before;
   sigemptyset(&awaited);
-  for (const int signal : kForwardedSignals) {
+  for (const int signal : signals) {
     struct sigaction action {};
     sigaction(signal, nullptr, &action);
     if (action.sa_handler != SIG_IGN) sigaddset(&awaited, signal);
@@ -135,7 +150,12 @@ int run(const RunOptions& options) {
       .ranks = options.ranks,
       .command = options.command,
       .environment = options.environment,
+      .directory = options.directory,
+      .virtual_local_rank = options.virtual_local_rank,
+      .cpu_binding = options.cpu_binding,
+      .overload_cpus = options.overload_cpus,
       .status_line = output.takes_status(),
+      .signals = options.signals,
       .grace = options.grace,
       .max_failures = options.max_failures,
       .hosts = options.hosts,
@@ -143,15 +163,24 @@ int run(const RunOptions& options) {
                      std::string_view line) { output.line(rank, is_stderr, line); },
   };
   if (options.hosts.count > 1) launch_options.hosts.token = secret_of_hosts();
+  if (output.folder() != options.log_dir)
+    fmt::print(stderr, "c10d-run: output of the ranks is in {}\n", output.folder());
+  const bool is_limited = options.timeout.count() > 0;
+  const auto end = std::chrono::steady_clock::now() + options.timeout;
   RestartBackoff backoff;
   for (int restart = 0;; ++restart) {
     const auto started = std::chrono::steady_clock::now();
     launch_options.environment["C10D_RESTART_COUNT"] = std::to_string(restart);
     launch_options.environment["TORCHELASTIC_RESTART_COUNT"] = std::to_string(restart);
+    // There is time left, or the last run would have been the last.
+    if (is_limited) launch_options.timeout = std::max<Duration>(end - started, Duration(1));
+    output.begin(restart);
     const LaunchResult result = launch(launch_options);
     if (result.exit_code == 0 && result.first_failed < 0) return 0;
     if (!result.remote_failure.empty()) fmt::print(stderr, "c10d-run: {}\n", result.remote_failure);
-    if (result.first_failed >= 0)
+    if (result.timed_out)
+      report_timeout(result, options.timeout);
+    else if (result.first_failed >= 0)
       report_failure(result);
     else if (result.forwarded_signal != 0)
       fmt::print(stderr, "c10d-run: got signal {}\n", result.forwarded_signal);
@@ -162,7 +191,7 @@ int run(const RunOptions& options) {
       fmt::print(stderr, "c10d-run: the others went on without it, to a good end\n");
       return 0;
     }
-    if (result.forwarded_signal != 0) return result.exit_code;
+    if (result.forwarded_signal != 0 || result.timed_out) return result.exit_code;
     if (restart == options.max_restarts) {
       if (restart > 0)
         fmt::print(stderr, "c10d-run: gave up after {} restart{}\n", restart,
@@ -171,7 +200,11 @@ int run(const RunOptions& options) {
     }
     const auto pause = backoff.after(std::chrono::steady_clock::now() - started);
     const std::string which = fmt::format("{} of {}", restart + 1, options.max_restarts);
-    if (const int signal = signal_before_restart(which, pause)) {
+    if (is_limited && std::chrono::steady_clock::now() + pause >= end) {
+      fmt::print(stderr, "c10d-run: --timeout leaves no time for restart {}\n", which);
+      return result.exit_code;
+    }
+    if (const int signal = signal_before_restart(options.signals, which, pause)) {
       fmt::print(stderr, "c10d-run: got signal {}\n", signal);
       return 128 + signal;
     }
@@ -192,6 +225,15 @@ int say(const std::string& text) {
   return kBroken;
 }
 
+void say_what_starts(const RunOptions& options) {
+  fmt::print(stderr, "c10d-run: {} ranks on {}, {} CPUs: {}\n", options.ranks, host_name(),
+             allowed_cpus(), fmt::join(options.command, " "));
+  const auto cpus =
+      bind_cpus(cpu_places(), options.cpu_binding, options.ranks, options.overload_cpus);
+  for (std::size_t rank = 0; rank < cpus.size(); ++rank)
+    fmt::print(stderr, "c10d-run: local rank {} on CPUs {}\n", rank, ranges_of(cpus[rank]));
+}
+
 int run_program(int argc, char** argv) {
   open_standard_streams();
   const RunOptions options = parse_run_options(argc, argv);
@@ -203,10 +245,7 @@ int run_program(int argc, char** argv) {
   if (!options.print_for.empty()) {
     return say(equivalent_line(options) + '\n');
   }
-  if (options.verbose) {
-    fmt::print(stderr, "c10d-run: {} ranks on {}, {} CPUs: {}\n", options.ranks, host_name(),
-               allowed_cpus(), fmt::join(options.command, " "));
-  }
+  if (options.verbose) say_what_starts(options);
   if (!options.via.empty()) become_mpirun(options);
   return run(options);
 }

@@ -2,214 +2,29 @@
 #include "tools/run/options.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <csignal>
+#include <cstring>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 
-#include "c10d/env.h"
 #include "c10d/capability.h"
 #include "src/base/env_table.h"
 #include "src/base/host.h"
-#include "src/base/suggest.h"
 #include "src/launch/spawn.h"
+#include "src/net/socket.h"
+#include "tools/run/command_line.h"
 #include "tools/run/hosts.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
-
-constexpr const char* kUsageLine = "c10d-run [options] PROGRAM [arguments of the program]";
-constexpr const char* kDescription =
-    "Starts ranks of a program on this host, waits for them, and leaves none behind.\n"
-    "On several hosts, run it on each.";
-constexpr const char* kFooter = R"(Examples:
-  c10d-run -n 4 ./train --epochs 3        four ranks; each line of output is "[rank] line"
-  c10d-run -n auto train.py               one rank per CPU; a .py file runs under python3 -u
-  c10d-run --nproc_per_node=2 ./train     torchrun's spelling, with - or _, or PET_NPROC_PER_NODE=2
-  c10d-run -n 4 --log-dir logs -r 3 ./train   output in logs/RANK/stdout.log and stderr.log
-  c10d-run -n 4 --max-restarts 2 ./train  all ranks again after a failure, twice at most
-  c10d-run -n 4 --print mpirun ./train    the line to type for another launcher
-  c10d-run -n 4 --via mpirun ./train      mpirun starts the ranks (C10D_BACKEND: mpi)
-  c10d-run --print-commands -H node1:4,node2:4 ./train   what to type on each of several hosts
-
-Each rank finds in its environment C10D_RANK, C10D_WORLD_SIZE, C10D_STORE, ..., and what torchrun
-sets (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...). When one fails, the others get
-SIGTERM, then SIGKILL, unless --max-failures lets them continue; the first failure is reported.
-
-Exit status: 0; the code of the first rank that failed, or 128 + signal; 2 for a mistake in this
-command line or a program that cannot be started; 1 when c10d-run itself fails.
-c10d-info lists every environment variable. More: docs/launching.md.)";
-
-// As text: what they mean is settled after the environment had its say.
-struct Raw {
-  std::string ranks = "1", rdzv_backend = "static", host_list;
-  HostsText hosts{.nnodes = "1"};
-  std::string monitor_interval, start_method, event_log_handler, logs_specs;
-  std::string role = "default", redirects = "0", tee = "0", shown, log_dir, print_for, via;
-  int max_restarts = 0, max_failures = 0;
-  double grace = 5;
-  std::vector<std::string> environment;
-  bool standalone = false, module = false, no_python = false, run_path = false, no_prefix = false;
-  bool print_commands = false;
-  bool verbose = false, version = false;
-};
-
-class HelpFormatter : public CLI::Formatter {
- public:
-  HelpFormatter() { column_width(34); }
-  std::string make_usage(const CLI::App*, std::string) const override {
-    return fmt::format("Usage: {}\n", kUsageLine);
-  }
-};
-
-void add_own(CLI::App& app, Raw& raw) {
-  app.add_option("-n,--nproc-per-node", raw.ranks, "ranks on this host: a number, auto or cpu (1)")
-      ->type_name("N");
-  app.add_option("-x,--env", raw.environment, "variable for the ranks; repeatable")
-      ->type_name("NAME=VALUE")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->expected(1);
-  app.add_option("--grace,--shutdown-timeout", raw.grace,
-                 "seconds from SIGTERM to SIGKILL once a rank has failed (5)")
-      ->type_name("S")
-      ->check(CLI::Range(0.0, 86400.0).description(""));
-  app.add_option("--max-restarts", raw.max_restarts, "how many times to restart all ranks (0)")
-      ->type_name("K")
-      ->check(CLI::Range(0, 1000000).description(""));
-  app.add_option("--max-failures", raw.max_failures,
-                 "ranks that may fail while the others continue (0)")
-      ->type_name("K")
-      ->check(CLI::Range(0, 1000000).description(""));
-  app.add_flag("--no-prefix", raw.no_prefix, "lines as they are, without \"[rank] \"");
-  app.add_option("--local-ranks-filter,--ranks-filter", raw.shown, "show the output of these only")
-      ->type_name("0,2,..");
-  app.add_option("--log-dir", raw.log_dir, "folder for redirected output")->type_name("DIR");
-  app.add_option("-r,--redirects", raw.redirects,
-                 "to files instead of here: 0 none, 1 stdout, 2 stderr, 3 both")
-      ->type_name("K|RANK:K,..");
-  app.add_option("-t,--tee", raw.tee, "to files and here too")->type_name("K|RANK:K,..");
-  app.add_option("--print", raw.print_for, "print the line for srun, mpirun or torchrun and exit")
-      ->type_name("LAUNCHER")
-      ->check(CLI::IsMember({"srun", "mpirun", "torchrun"}).description(""));
-  app.add_option("--via", raw.via, "let mpirun start the ranks")
-      ->type_name("mpirun")
-      ->check(CLI::IsMember({"mpirun"}).description(""));
-  app.add_option("-H,--hosts", raw.host_list, "with --print-commands: hosts, and ranks of each")
-      ->type_name("HOST:N,..");
-  app.add_flag("--print-commands", raw.print_commands,
-               "print what to type on each host of -H and exit");
-  app.add_flag("-v,--verbose", raw.verbose, "say what is started and how");
-  app.add_flag("--version", raw.version, "print the version and exit");
-}
-
-void add_torchruns(CLI::App& app, Raw& raw) {
-  const auto group = [&](CLI::Option* option) { option->group("As in torchrun"); };
-  HostsText& hosts = raw.hosts;
-  group(app.add_option("--nnodes", hosts.nnodes, "hosts, each of which runs c10d-run (1)")
-            ->type_name("N"));
-  group(app.add_option("--node-rank", hosts.node_rank, "of this host, from 0")->type_name("K"));
-  group(app.add_flag("--standalone", raw.standalone, "one host"));
-  group(app.add_option("--master-addr", hosts.master_addr,
-                       "where hosts meet, on host 0; of one host: MASTER_ADDR")
-            ->type_name("HOST"));
-  group(app.add_option("--master-port", hosts.master_port,
-                       "and its port (29500); of one host: MASTER_PORT")
-            ->type_name("PORT"));
-  group(app.add_option("--local-addr", hosts.local_addr,
-                       "address of this host for the others (the one towards host 0)")
-            ->type_name("HOST"));
-  group(app.add_option("--rdzv-backend", raw.rdzv_backend, "static or c10d")->type_name("NAME"));
-  group(app.add_option("--rdzv-endpoint", hosts.rdzv_endpoint,
-                       "as --master-addr and -port; of one host: any port")
-            ->type_name("HOST:PORT"));
-  group(app.add_option("--rdzv-id", hosts.rdzv_id, "name of the job, TORCHELASTIC_RUN_ID")
-            ->type_name("ID"));
-  group(app.add_option("--rdzv-conf", hosts.rdzv_conf,
-                       "join_timeout=S (300), silence=S (15) of other hosts")
-            ->type_name("K=V,.."));
-  group(app.add_option("--role", raw.role, "ROLE_NAME of the ranks (default)")->type_name("NAME"));
-  group(app.add_flag("-m,--module", raw.module, "PROGRAM is a Python module"));
-  group(
-      app.add_flag("--no-python", raw.no_python, "PROGRAM is no Python script, whatever its name"));
-  group(app.add_flag("--run-path", raw.run_path, "PROGRAM is a Python script, whatever its name"));
-  group(app.add_option("--monitor-interval", raw.monitor_interval, "without effect: nothing polls")
-            ->type_name("S"));
-  group(app.add_option("--start-method", raw.start_method, "without effect")->type_name("NAME"));
-  group(app.add_option("--event-log-handler", raw.event_log_handler, "without effect")
-            ->type_name("NAME"));
-  group(app.add_option("--logs-specs", raw.logs_specs, "without effect")->type_name("NAME"));
-}
-
-// Options of torchrun that change how a program runs and are not here: better an error than another
-// run.
-constexpr std::string_view kUnsupported[] = {"--numa-binding", "--virtual-local-rank",
-                                             "--signals-to-handle", "--duplicate-stdout-filters",
-                                             "--duplicate-stderr-filters"};
-
-[[noreturn]] void unknown_option(const CLI::App& app, const std::string& name) {
-  if (std::find(std::begin(kUnsupported), std::end(kUnsupported), name) != std::end(kUnsupported))
-    usage_error(fmt::format("{} of torchrun is not supported yet", name));
-  std::vector<std::string> long_names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& known : option->get_lnames()) long_names.push_back("--" + known);
-  const std::vector<std::string_view> views(long_names.begin(), long_names.end());
-  const std::string_view near = nearest(name, views);
-  usage_error(fmt::format("unknown option {}{}", name,
-                          near.empty() ? "" : fmt::format("; did you mean {}?", near)));
-}
-
-// An option as it was typed, its name with dashes for underscores.
-struct Typed {
-  std::string name;
-  std::vector<std::string> words;
-};
-
-// Takes our options off the front of `args`, which then begins with the program: what follows its
-// name is its own, whatever it looks like.
-std::vector<Typed> take_options(const CLI::App& app, std::vector<std::string>& args) {
-  std::vector<Typed> options;
-  std::size_t at = 0;
-  while (at < args.size() && args[at].size() > 1 && args[at][0] == '-') {
-    std::string text = args[at++];
-    if (text == "--") break;
-    if (text == "-np") text = "-n";  // mpirun's
-    const bool is_long = text[1] == '-';
-    const std::size_t equals = text.find('=');
-    std::string name = is_long ? text.substr(0, equals) : text.substr(0, 2);
-    std::replace(name.begin(), name.end(), '_', '-');
-    const CLI::Option* option = app.get_option_no_throw(name);
-    if (option == nullptr) unknown_option(app, name);
-    const bool has_value = is_long ? equals != std::string::npos : text.size() > 2;
-    if (is_long && equals + 1 == text.size()) usage_error(fmt::format("{} has no value", text));
-    text.replace(0, name.size(), name);
-    options.push_back({name, {text}});
-    if (has_value || option->get_items_expected() == 0) continue;
-    if (at == args.size()) usage_error(fmt::format("{} needs a value", name));
-    options.back().words.push_back(args[at++]);
-  }
-  args.erase(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(at));
-  return options;
-}
-
-// PET_* as if typed before everything else, so that what is typed wins.
-std::vector<std::string> options_from_environment() {
-  std::vector<std::string> options;
-  for (const EnvVariable& variable : env_variables()) {
-    if (!variable.name.starts_with("PET_")) continue;
-    const std::optional<std::string> value = env(variable.name);
-    if (!value) continue;
-    std::string name = "--";
-    for (const char c : variable.name.substr(4))
-      name += c == '_' ? '-' : static_cast<char>(c - 'A' + 'a');
-    options.push_back(name + "=" + *value);
-  }
-  return options;
-}
 
 int ranks_of(const std::string& text) {
   if (text == "auto" || text == "cpu") return allowed_cpus();
@@ -242,7 +57,7 @@ std::map<int, Streams> streams_of(const std::string& option, const std::string& 
   return result;
 }
 
-void check_one_host(const Raw& raw) {
+void check_one_host(const RawOptions& raw) {
   const std::string& endpoint = raw.hosts.rdzv_endpoint;
   const std::string host = endpoint.substr(0, endpoint.rfind(':'));
   const std::vector<std::string> here = {"", "localhost", "127.0.0.1", "[::1]", host_name()};
@@ -251,7 +66,7 @@ void check_one_host(const Raw& raw) {
         fmt::format("--rdzv-endpoint {}: {} is not this host ({})", endpoint, host, host_name()));
 }
 
-void check_several_hosts(const Raw& raw) {
+void check_several_hosts(const RawOptions& raw) {
   const auto refuse = [&](bool given, const char* option, const char* instead) {
     if (given)
       usage_error(fmt::format("--nnodes {}: {} works on one host only{}", raw.hosts.nnodes, option,
@@ -264,7 +79,7 @@ void check_several_hosts(const Raw& raw) {
   refuse(!raw.print_for.empty(), "--print", "; --print-commands -H node1:4,node2:4 is for several");
 }
 
-std::vector<std::string> full_command(const Raw& raw, std::vector<std::string> command,
+std::vector<std::string> full_command(const RawOptions& raw, std::vector<std::string> command,
                                       bool& is_python) {
   is_python = raw.module || raw.run_path || (command.front().ends_with(".py") && !raw.no_python);
   if (!is_python) return command;
@@ -274,13 +89,25 @@ std::vector<std::string> full_command(const Raw& raw, std::vector<std::string> c
   return command;
 }
 
-std::map<std::string, std::string> environment_of(const Raw& raw, bool several) {
+std::optional<std::string> inherited(const std::string& name) {
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (text.starts_with(name) && text.substr(name.size()).starts_with('='))
+      return std::string(text.substr(name.size() + 1));
+  }
+  return std::nullopt;
+}
+
+std::map<std::string, std::string> environment_of(const RawOptions& raw, bool several) {
   std::map<std::string, std::string> environment;
   for (const std::string& entry : raw.environment) {
     const std::size_t equals = entry.find('=');
-    if (equals == 0 || equals == std::string::npos)
-      usage_error(fmt::format("--env {}: write NAME=VALUE", entry));
-    environment[entry.substr(0, equals)] = entry.substr(equals + 1);
+    if (equals == 0 || entry.empty())
+      usage_error(fmt::format("-x {}: write NAME=VALUE, or NAME", entry));
+    if (equals != std::string::npos)
+      environment[entry.substr(0, equals)] = entry.substr(equals + 1);
+    else if (const auto value = inherited(entry))
+      environment[entry] = *value;
   }
   environment["ROLE_NAME"] = raw.role;
   environment["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(raw.max_restarts);
@@ -297,7 +124,7 @@ std::map<std::string, std::string> environment_of(const Raw& raw, bool several) 
   return environment;
 }
 
-std::vector<std::string> warnings_of(const Raw& raw, const MultiHostOptions& hosts) {
+std::vector<std::string> warnings_of(const RawOptions& raw, const MultiHostOptions& hosts) {
   std::vector<std::string> warnings;
   const auto unused = [&](std::string_view option, const std::string& value) {
     if (!value.empty()) warnings.push_back(fmt::format("{} has no effect here", option));
@@ -307,6 +134,10 @@ std::vector<std::string> warnings_of(const Raw& raw, const MultiHostOptions& hos
     unused("--rdzv-conf", raw.hosts.rdzv_conf);
   }
   if (const std::string doubt = doubt_about(hosts); !doubt.empty()) warnings.push_back(doubt);
+  for (const std::string& entry : raw.environment)
+    if (entry.find('=') == std::string::npos && !inherited(entry))
+      warnings.push_back(
+          fmt::format("-x {0}: {0} is not set here, so the ranks do not get it", entry));
   unused("--start-method", raw.start_method);
   unused("--event-log-handler", raw.event_log_handler);
   unused("--logs-specs", raw.logs_specs);
@@ -318,27 +149,141 @@ std::vector<std::string> warnings_of(const Raw& raw, const MultiHostOptions& hos
   return warnings;
 }
 
-std::string commands_of(const Raw& raw, const char* launcher, const std::vector<Typed>& typed,
-                        const std::vector<std::string>& command) {
-  if (raw.host_list.empty()) usage_error("--print-commands needs hosts: -H node1:4,node2:4");
+std::string commands_of(const CommandLine& line, const char* launcher) {
+  const RawOptions& raw = line.raw;
+  if (raw.host_list.empty() && raw.host_file.empty())
+    usage_error("--print-commands needs hosts: -H node1:4,node2:4, or --hostfile FILE");
+  if (!raw.host_list.empty() && !raw.host_file.empty())
+    usage_error("--hosts and --hostfile both name the hosts: give one");
   if (raw.ranks != "auto") ranks_of(raw.ranks);
-  HostCommands wanted{.hosts = raw.host_list,
-                      .ranks = raw.ranks,
-                      .launcher = launcher,
-                      .address = raw.hosts.master_addr,
-                      .port = raw.hosts.master_port,
-                      .command = command};
+  HostCommands wanted{
+      .hosts = raw.host_file.empty() ? hosts_of_list(raw.host_list) : hosts_of_file(raw.host_file),
+      .ranks = raw.ranks,
+      .launcher = launcher,
+      .address = raw.hosts.master_addr,
+      .port = raw.hosts.master_port,
+      .options = {},
+      .command = line.command};
   // Those of which every host has another, and those that ask for this.
-  const std::set<std::string> own = {"-n",          "--nproc-per-node", "-H",
-                                     "--hosts",     "--print-commands", "--nnodes",
-                                     "--node-rank", "--master-addr",    "--master-port"};
-  for (const Typed& option : typed)
+  const std::set<std::string> own = {"--nproc-per-node", "--hosts",      "--hostfile",
+                                     "--print-commands", "--nnodes",     "--node-rank",
+                                     "--master-addr",    "--master-port"};
+  for (const TypedOption& option : line.typed)
     if (own.count(option.name) == 0)
       wanted.options.insert(wanted.options.end(), option.words.begin(), option.words.end());
   return host_commands(wanted);
 }
 
-RunOptions settle(const Raw& raw, std::vector<std::string> command) {
+// Where a rank may run, as --bind or --numa-binding says it.
+void settle_binding(const RawOptions& raw, RunOptions& options) {
+  static const std::map<std::string, CpuBinding> kKinds = {
+      {"none", CpuBinding::none}, {"share", CpuBinding::share}, {"core", CpuBinding::core},
+      {"l3", CpuBinding::l3},     {"numa", CpuBinding::numa},   {"socket", CpuBinding::socket}};
+  static const std::map<std::string, std::string> kTorchruns = {
+      {"node", "numa"}, {"socket", "socket"}, {"exclusive", "share"}, {"core-complex", "l3"}};
+  if (!raw.bind.empty() && !raw.numa_binding.empty())
+    usage_error("--bind and --numa-binding both say where ranks run: give one");
+  if (raw.bind.empty() && raw.numa_binding.empty()) return;
+  constexpr std::string_view kOverload = ":overload-allowed";
+  std::string kind = raw.numa_binding.empty() ? raw.bind : kTorchruns.at(raw.numa_binding);
+  options.overload_cpus =
+      kind == "share" + std::string(kOverload) || kind == "core" + std::string(kOverload);
+  if (options.overload_cpus) kind.resize(kind.size() - kOverload.size());
+  const auto found = kKinds.find(kind);
+  if (found == kKinds.end())
+    usage_error(
+        fmt::format("--bind {}: give none, share, core, l3, numa or socket; share{} and "
+                    "core{} let ranks share CPUs where there are too few",
+                    raw.bind, kOverload, kOverload));
+  options.cpu_binding = found->second;
+}
+
+std::vector<int> signals_of(const std::string& text) {
+  std::vector<int> signals;
+  for (const std::string& part : split(text, ',')) {
+    const std::string name = part.starts_with("SIG") ? part.substr(3) : part;
+    int number = 1;
+    while (number < NSIG && (sigabbrev_np(number) == nullptr || name != sigabbrev_np(number)))
+      ++number;
+    if (number == NSIG)
+      usage_error(
+          fmt::format("--signals-to-handle {}: there is no signal {}; write SIGTERM,SIGUSR1", text,
+                      part.empty() ? "''" : part));
+    if (std::find(signals.begin(), signals.end(), number) == signals.end())
+      signals.push_back(number);
+  }
+  return signals;
+}
+
+// "apple,pear" where ",," is a comma in a text.
+std::vector<std::string> filters_of(const char* option, const std::string& text) {
+  if (text.empty()) return {};
+  std::vector<std::string> filters(1);
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != ',') {
+      filters.back() += text[at];
+    } else if (text.compare(at, 2, ",,") == 0) {
+      filters.back() += text[at++];
+    } else {
+      filters.emplace_back();
+    }
+  }
+  for (const std::string& filter : filters)
+    if (filter.empty())
+      usage_error(fmt::format(
+          "{} {}: an empty text is in every line; write a,b, and ,, for a comma", option, text));
+  return filters;
+}
+
+std::chrono::nanoseconds seconds_of(const char* option, double seconds) {
+  if (std::isnan(seconds)) usage_error(fmt::format("{} nan: give seconds", option));
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
+}
+
+void settle_output(const RawOptions& raw, int known_ranks, RunOptions& options) {
+  options.prefix = !raw.no_prefix;
+  options.timestamps = raw.timestamps;
+  options.log_dir = raw.log_dir;
+  options.redirects = streams_of("--redirects", raw.redirects, known_ranks);
+  options.tees = streams_of("--tee", raw.tee, known_ranks);
+  options.duplicates.out = filters_of("--duplicate-stdout-filters", raw.duplicate_stdout);
+  options.duplicates.err = filters_of("--duplicate-stderr-filters", raw.duplicate_stderr);
+  options.duplicates.of_tees_only = raw.tee != "0";
+  const bool duplicates = !options.duplicates.out.empty() || !options.duplicates.err.empty();
+  const bool to_files = raw.redirects != "0" || raw.tee != "0";
+  if (!to_files && !duplicates && !raw.log_dir.empty()) options.tees[-1] = {true, true};
+  options.writes_files = to_files || duplicates || !raw.log_dir.empty();
+  if (raw.shown.empty()) return;
+  for (const std::string& part : split(raw.shown, ',')) {
+    const std::optional<int> rank = to_int(part);
+    if (!rank || *rank < 0 || *rank >= known_ranks)
+      usage_error(
+          fmt::format("--ranks-filter {}: ranks are 0 to {}", raw.shown, options.ranks - 1));
+    options.shown_ranks.insert(*rank);
+  }
+}
+
+void check_directory(const std::string& directory) {
+  struct stat info {};
+  if (stat(directory.c_str(), &info) != 0)
+    usage_error(fmt::format("--wdir {}: {}", directory, error_text(errno)));
+  if (!S_ISDIR(info.st_mode)) usage_error(fmt::format("--wdir {}: not a directory", directory));
+}
+
+void check_other_launcher(const RawOptions& raw, const RunOptions& options) {
+  if (raw.print_for.empty() && raw.via.empty()) return;
+  const auto refuse = [&](bool given, const char* option, const char* instead) {
+    if (given)
+      usage_error(fmt::format("{}: only ranks that c10d-run starts itself {}", option, instead));
+  };
+  refuse(raw.max_failures > 0, "--max-failures", "may go on");
+  refuse(options.cpu_binding != CpuBinding::none, "--bind",
+         "are bound; bind those of another launcher with its own option");
+  refuse(raw.virtual_local_rank, "--virtual-local-rank", "have it");
+}
+
+RunOptions settle(const RawOptions& raw, std::vector<std::string> command) {
   if (raw.rdzv_backend != "static" && raw.rdzv_backend != "c10d")
     usage_error(
         fmt::format("--rdzv-backend {}: there is no client for it; static and c10d mean "
@@ -353,32 +298,20 @@ RunOptions settle(const Raw& raw, std::vector<std::string> command) {
   options.environment = environment_of(raw, several);
   options.max_restarts = raw.max_restarts;
   options.max_failures = raw.max_failures;
-  if (raw.max_failures > 0 && !(raw.print_for.empty() && raw.via.empty()))
-    usage_error("--max-failures: only ranks that c10d-run starts itself may go on");
-  if (std::isnan(raw.grace)) usage_error("--grace nan: give seconds from 0 to 86400");
-  options.grace = std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(raw.grace));
-  options.prefix = !raw.no_prefix;
+  options.grace = seconds_of("--grace", raw.grace);
+  options.timeout = seconds_of("--timeout", raw.timeout);
+  options.directory = raw.directory;
+  if (!raw.directory.empty() && raw.print_for.empty()) check_directory(raw.directory);
+  options.virtual_local_rank = raw.virtual_local_rank;
+  options.signals = signals_of(raw.signals);
+  settle_binding(raw, options);
+  check_other_launcher(raw, options);
   options.verbose = raw.verbose;
   options.print_for = raw.print_for;
   options.via = raw.via;
-  options.log_dir = raw.log_dir;
   // Of several hosts nobody knows how many ranks the others have.
   const int known_ranks = several ? std::numeric_limits<int>::max() : options.ranks;
-  options.redirects = streams_of("--redirects", raw.redirects, known_ranks);
-  options.tees = streams_of("--tee", raw.tee, known_ranks);
-  const bool to_files = raw.redirects != "0" || raw.tee != "0";
-  if (to_files && raw.log_dir.empty()) usage_error("--redirects and --tee need --log-dir DIR");
-  if (!to_files && !raw.log_dir.empty()) options.tees[-1] = {true, true};
-  if (!raw.shown.empty()) {
-    for (const std::string& part : split(raw.shown, ',')) {
-      const std::optional<int> rank = to_int(part);
-      if (!rank || *rank < 0 || *rank >= known_ranks)
-        usage_error(
-            fmt::format("--ranks-filter {}: ranks are 0 to {}", raw.shown, options.ranks - 1));
-      options.shown_ranks.insert(*rank);
-    }
-  }
+  settle_output(raw, known_ranks, options);
   options.warnings = warnings_of(raw, options.hosts);
   return options;
 }
@@ -386,33 +319,15 @@ RunOptions settle(const Raw& raw, std::vector<std::string> command) {
 }  // namespace
 
 RunOptions parse_run_options(int argc, char** argv) {
-  CLI::App app(kDescription, "c10d-run");
-  app.formatter(std::make_shared<HelpFormatter>());
-  app.footer(kFooter);
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  Raw raw;
-  add_own(app, raw);
-  add_torchruns(app, raw);
-
-  std::vector<std::string> command(argv + 1, argv + argc);
-  const std::vector<Typed> typed = take_options(app, command);
-  std::vector<std::string> options = options_from_environment();
-  for (const Typed& option : typed)
-    options.insert(options.end(), option.words.begin(), option.words.end());
-  std::reverse(options.begin(), options.end());  // as CLI11 wants them
-  try {
-    app.parse(options);
-  } catch (const CLI::CallForHelp&) {
-    throw EarlyExit{0, app.help()};
-  } catch (const CLI::ParseError& error) {
-    usage_error(error.what());
-  }
+  CommandLine line = read_command_line(argc, argv);
+  const RawOptions& raw = line.raw;
   if (raw.version) throw EarlyExit{0, fmt::format("c10d-run {}\n", version())};
-  if (command.empty()) usage_error("no program to run: c10d-run -n 2 ./program");
-  if (raw.print_commands) return {.host_commands = commands_of(raw, argv[0], typed, command)};
-  if (!raw.host_list.empty())
-    usage_error("--hosts needs --print-commands: c10d-run logs in to no other host");
-  return settle(raw, std::move(command));
+  if (line.command.empty()) usage_error("no program to run: c10d-run -n 2 ./program");
+  if (raw.print_commands) return {.host_commands = commands_of(line, argv[0])};
+  if (!raw.host_list.empty() || !raw.host_file.empty())
+    usage_error(fmt::format("{} needs --print-commands: c10d-run logs in to no other host",
+                            raw.host_list.empty() ? "--hostfile" : "--hosts"));
+  return settle(raw, std::move(line.command));
 }
 
 }}  // namespace c10d::v0

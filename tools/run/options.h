@@ -18,6 +18,12 @@ struct Streams {
   bool err = false;
 };
 
+// Lines that contain one of these texts go to one more file, by stream.
+struct Duplicates {
+  std::vector<std::string> out, err;
+  bool of_tees_only = false;  // else of every rank
+};
+
 struct RunOptions {
   int ranks = 1;
   std::vector<std::string> command;  // ready to run: with the interpreter of a script
@@ -26,14 +32,23 @@ struct RunOptions {
   int max_restarts = 0;
   int max_failures = 0;
   std::chrono::nanoseconds grace = std::chrono::seconds(5);
+  std::chrono::nanoseconds timeout{};  // of all runs together; 0: none
+  std::string directory;               // of the ranks; empty: this one
+  CpuBinding cpu_binding = CpuBinding::none;
+  bool overload_cpus = false;
+  bool virtual_local_rank = false;
+  std::vector<int> signals;  // that are forwarded
   bool prefix = true;
+  bool timestamps = false;
   bool verbose = false;
   std::string print_for, via;  // another launcher's name, or empty
   MultiHostOptions hosts;
   std::string host_commands;  // to print instead of starting anything
-  std::string log_dir;
+  bool writes_files = false;
+  std::string log_dir;                     // of these files; empty: a temporary folder
   std::map<int, Streams> redirects, tees;  // by rank; -1 = every rank
-  std::set<int> shown_ranks;               // on the console; empty = all
+  Duplicates duplicates;
+  std::set<int> shown_ranks;  // on the console; empty = all
   std::vector<std::string> warnings;
 };
 

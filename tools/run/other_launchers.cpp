@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <stdexcept>
 #include <vector>
@@ -34,15 +35,22 @@ Arguments variables(const RunOptions& options) {
   return arguments;
 }
 
-// For launchers that hand their own environment on.
-Arguments within_variables(const RunOptions& options) {
-  Arguments arguments = variables(options);
+// What goes before the launcher: the directory, which ranks inherit, and `variables` for launchers
+// that hand their own environment on.
+Arguments around(const RunOptions& options, const Arguments& variables) {
+  Arguments arguments;
+  if (!options.directory.empty()) arguments = {"-C", options.directory};
+  append(arguments, variables);
   if (!arguments.empty()) arguments.insert(arguments.begin(), "env");
+  if (options.timeout.count() > 0)
+    append(
+        arguments,
+        {"timeout", fmt::format("{:g}", std::chrono::duration<double>(options.timeout).count())});
   return arguments;
 }
 
 Arguments srun(const RunOptions& options) {
-  Arguments arguments = within_variables(options);
+  Arguments arguments = around(options, variables(options));
   append(arguments, {"srun", "--nodes=1", fmt::format("--ntasks={}", options.ranks),
                      "--kill-on-bad-exit=1", "--export=ALL"});
   if (options.prefix) arguments.push_back("--label");
@@ -51,7 +59,8 @@ Arguments srun(const RunOptions& options) {
 }
 
 Arguments mpirun(const RunOptions& options) {
-  Arguments arguments = {"mpirun", "-n", std::to_string(options.ranks), "--bind-to", "none"};
+  Arguments arguments = around(options, {});
+  append(arguments, {"mpirun", "-n", std::to_string(options.ranks), "--bind-to", "none"});
   if (options.ranks > allowed_cpus()) arguments.push_back("--oversubscribe");
   if (options.prefix) arguments.push_back("--tag-output");
   for (const std::string& variable : variables(options)) append(arguments, {"-x", variable});
@@ -61,7 +70,7 @@ Arguments mpirun(const RunOptions& options) {
 
 // With the underscores that every release of torchrun knows.
 Arguments torchrun(const RunOptions& options) {
-  Arguments arguments = within_variables(options);
+  Arguments arguments = around(options, variables(options));
   append(arguments,
          {"torchrun", "--standalone", fmt::format("--nproc_per_node={}", options.ranks)});
   if (options.max_restarts > 0)
@@ -95,6 +104,13 @@ void become_mpirun(const RunOptions& options) {
     setenv(name, "1", 0);
   setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
+  // Both end their ranks then.
+  if (options.timeout.count() > 0)
+    setenv("MPIEXEC_TIMEOUT",
+           std::to_string(std::chrono::ceil<std::chrono::seconds>(options.timeout).count()).c_str(),
+           1);
+  if (!options.directory.empty() && chdir(options.directory.c_str()) != 0)
+    throw std::runtime_error(fmt::format("--wdir {}: {}", options.directory, error_text(errno)));
   setenv("C10D_BACKEND", "mpi", 0);  // unless the user chose another
   if (options.environment.count("MASTER_ADDR") == 0) setenv("MASTER_ADDR", "127.0.0.1", 1);
   if (options.environment.count("MASTER_PORT") == 0)
