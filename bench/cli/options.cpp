@@ -12,6 +12,7 @@
 #include "bench/cli/arguments.h"
 #include "bench/cli/help.h"
 #include "bench/cli/option_table.h"
+#include "bench/cli/other_spellings.h"
 #include "bench/cli/read_run.h"
 #include "bench/cli/values.h"
 #include "bench/commands/doctor.h"
@@ -24,6 +25,7 @@
 #include "bench/run/roofline.h"
 #include "c10d/error.h"
 #include "c10d/version.h"
+#include "tools/manual/manual.h"
 
 namespace c10d::bench {
 namespace {
@@ -36,18 +38,30 @@ constexpr const char* kFooter =
     "Exit codes: 0 ok, 1 a backend failed or a row is outside, 2 usage, 3 wrong data,\n"
     "5 noisy (--strict), 77 nothing could run, 124 timeout, 128+n signal.";
 
+// Their descriptions would stand beside the value's name.
+CLI::Validator in_range(int low, int high) { return CLI::Range(low, high).description(""); }
+
+// Every name that an op can have on the command line, for the completion.
+std::string op_choices() {
+  std::string choices = "all";
+  for (const OpFacts& facts : op_facts()) choices += fmt::format("|{}", facts.name);
+  return choices;
+}
+
 void declare(CLI::App& app, RunOptions& options, RawOptions& raw) {
-  app.add_option("ops", raw.ops, "ops by name, or all (default all_reduce)");
+  app.add_option("ops", raw.ops, "ops by name, or all (default all_reduce)")
+      ->type_name(op_choices());
   for (const OptionFacts& facts : option_facts(raw, options)) {
     const auto add = [&](auto& value) -> CLI::Option* {
       using Value = std::remove_reference_t<decltype(value)>;
       if constexpr (std::is_same_v<Value, bool>) {
         return app.add_flag(facts.names, value, facts.help);
       } else {
-        CLI::Option* option = app.add_option(facts.names, value, facts.help);
+        CLI::Option* option =
+            app.add_option(facts.names, value, facts.help)->type_name(facts.value_name);
         if constexpr (std::is_same_v<Value, std::string>)  // of a script's variable that is not set
           option->check([](const std::string& text) { return text.empty() ? "is empty" : ""; });
-        if (facts.low < facts.high) option->check(CLI::Range(facts.low, facts.high));
+        if (facts.low < facts.high) option->check(in_range(facts.low, facts.high));
         if (value != Value{}) option->capture_default_str();
         return option;
       }
@@ -63,23 +77,29 @@ void declare(CLI::App& app, RunOptions& options, RawOptions& raw) {
 
 void add_training(CLI::App& app, TrainOptions& options) {
   app.add_option("-n,--ranks", options.ranks, "ranks besides a single process (default 2)")
-      ->check(CLI::Range(2, 64));
-  app.add_option("--model", options.model, "mlp, babycnn or resnet18")
-      ->check(CLI::IsMember({"mlp", "babycnn", "resnet18"}))
+      ->type_name("N")
+      ->check(in_range(2, 64));
+  app.add_option("--model", options.model, "what is trained")
+      ->type_name("mlp|babycnn|resnet18")
+      ->check(CLI::IsMember({"mlp", "babycnn", "resnet18"}).description(""))
       ->capture_default_str();
   app.add_option("--batch-size", options.batch_size, "samples per rank and step")
-      ->check(CLI::Range(1, 100'000))
+      ->type_name("N")
+      ->check(in_range(1, 100'000))
       ->capture_default_str();
   app.add_option("--steps", options.steps, "measured steps per launch")
-      ->check(CLI::Range(1, 100'000))
+      ->type_name("N")
+      ->check(in_range(1, 100'000))
       ->capture_default_str();
   app.add_option("--launches", options.launches, "sets of fresh processes")
-      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->check(in_range(1, 1000))
       ->capture_default_str();
   app.add_option("--python", options.pythons, "interpreters that have PyTorch")
+      ->type_name("FILE,..")
       ->delimiter(',')
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "of the order")->capture_default_str();
+  app.add_option("--seed", options.seed, "of the order")->type_name("N")->capture_default_str();
 }
 
 // Given twice, an option's last value counts, so that a script can be overridden at its end.
@@ -118,14 +138,19 @@ void add_measuring(CLI::App& app, Options& options, RawOptions& raw) {
   CLI::App* explain =
       command("explain", "what native does for a call, and how fast", "explain all_reduce 1M -n 2",
               [](const Options& o) { return run_explain(o.explain, o.argv); });
-  explain->add_option("op", options.explain.op, "all_reduce, ...")->required();
+  explain->add_option("op", options.explain.op, "all_reduce, ..")
+      ->required()
+      ->type_name(op_choices());
   explain->add_option("size", raw.size, "S: 8, 4K, 16M")->required();
-  explain->add_option("-d,--dtype", raw.dtypes, "f32, bf16, ...")->capture_default_str();
+  explain->add_option("-d,--dtype", raw.dtypes, "f32, bf16, ..")
+      ->type_name("NAME")
+      ->capture_default_str();
   explain->add_flag("--heap", options.explain.registered, "of registered memory");
   for (const auto& [sub, ranks] :
        {std::pair(tune, &options.tune_ranks), std::pair(explain, &options.explain.ranks)})
     sub->add_option("-n,--ranks", *ranks, "start N ranks on this host (default 2)")
-        ->check(CLI::Range(2, 1024));
+        ->type_name("N")
+        ->check(in_range(2, 1024));
   add_training(*command("train", "step time of training, here and under PyTorch",
                         "train --model mlp --python /usr/bin/python3",
                         [](const Options& o) { return compare_training(o.train); }),
@@ -146,7 +171,9 @@ void add_looking(CLI::App& app, Options& options, RawOptions& raw) {
       command("store", "operations per second of the store", "store --time 1s",
               [](const Options& o) { return run_store_bench(o.store_seconds, o.as_json); });
   store->add_flag("--json", options.as_json, "JSON lines");
-  store->add_option("--time", raw.time, "time for one line of the table")->capture_default_str();
+  store->add_option("--time", raw.time, "time for one line of the table")
+      ->type_name("TIME")
+      ->capture_default_str();
   CLI::App* doctor =
       command("doctor", "what this machine offers to a benchmark", "doctor", [](const Options& o) {
         return o.is_cross_check ? run_cross_check(o.cross_check) : print_doctor(o.as_json);
@@ -158,11 +185,14 @@ void add_looking(CLI::App& app, Options& options, RawOptions& raw) {
   doctor
       ->add_option("--launches", options.cross_check.launches,
                    "of the cross-check: sets of fresh processes")
-      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->check(in_range(1, 1000))
       ->capture_default_str();
   doctor->add_option("--time", raw.time, "of the cross-check: measuring per size and launch")
+      ->type_name("TIME")
       ->capture_default_str();
   doctor->add_option("--python", options.cross_check.pythons, "of the cross-check: with PyTorch")
+      ->type_name("FILE,..")
       ->delimiter(',')
       ->capture_default_str();
   for (const char* of : {"--launches", "--time", "--python"}) doctor->get_option(of)->needs(check);
@@ -170,7 +200,8 @@ void add_looking(CLI::App& app, Options& options, RawOptions& raw) {
                            [](const Options& o) { return print_list(o.list_topic, o.as_json); });
   list->add_option("topic", options.list_topic,
                    "ops, backends, dtypes, redops, algos, checks, columns")
-      ->required();
+      ->required()
+      ->type_name("ops|backends|dtypes|redops|algos|checks|columns");
   list->add_flag("--json", options.as_json, "one JSON object");
   CLI::App* diff = command("diff", "cells that differ between two earlier runs",
                            "diff old.jsonl new.jsonl --fail-above 10%",
@@ -178,21 +209,38 @@ void add_looking(CLI::App& app, Options& options, RawOptions& raw) {
   diff->add_option("old", options.diff.old_file, "OLD.jsonl")->required();
   diff->add_option("new", options.diff.new_file, "NEW.jsonl")->required();
   diff->add_option("--fail-above", raw.fail_above,
-                   "exit with 1 if a cell is slower by more than this: 10%, 0.1");
-  CLI::App* report = command(
-      "report", "tables of an earlier run, from its JSON lines", "report r.jsonl -o r.html",
-      [](const Options& o) { return write_report(o.report.files, o.report.html, o.report.svg); });
+                   "exit with 1 if a cell is slower by more than this: 10%, 0.1")
+      ->type_name("PERCENT");
+  CLI::App* report =
+      command("report", "tables of an earlier run, from its JSON lines", "report r.jsonl -o r.html",
+              [](const Options& o) {
+                return write_report(o.report.files, o.report.html, o.report.svg, o.report.verbose);
+              });
   report->add_option("files", options.report.files, "R.jsonl ...")->required();
-  report->add_option("-o,--report", options.report.html, "one HTML file instead");
-  report->add_option("--svg", options.report.svg, "each plot as a file of its own in this folder");
+  report->add_option("-o,--report", options.report.html, "one HTML file instead")
+      ->type_name("FILE");
+  report->add_option("--svg", options.report.svg, "each plot as a file of its own in this folder")
+      ->type_name("DIR");
+  report->add_flag("-v,--verbose", options.report.verbose, "more than tables and warnings");
 }
 
 void read_explain(const RawOptions& raw, ExplainOptions& explain) {
   explain.bytes = bytes_of("size", raw.size);
-  explain.dtype = dtype_from_string(raw.dtypes);
+  explain.dtype = dtype_of(raw.dtypes);
   if (const std::size_t each = size_of(explain.dtype); explain.bytes % each != 0)
     throw InvalidArgument(fmt::format("size {}: not a whole number of {} elements of {} bytes",
                                       raw.size, raw.dtypes, each));
+}
+
+// Of run and compare, --help shows what most people need, in one group.
+void hide_rare_options(CLI::App& app) {
+  RawOptions raw;
+  RunOptions options;
+  for (CLI::App* command : app.get_subcommands([](const CLI::App* one) {
+         return one->get_name() == "run" || one->get_name() == "compare";
+       }))
+    for (const OptionFacts& facts : option_facts(raw, options))
+      command->get_option(split(facts.names).back())->group(facts.usual ? "Options" : "");
 }
 
 }  // namespace
@@ -205,10 +253,17 @@ Parsed parse_options(int argc, const char* const* argv) {
   CLI::App app("Measures collectives, and compares backends in one run.", "c10d-bench");
   app.set_version_flag("--version", "c10d-bench " + version());
   app.formatter(help_format());  // commands made from here on have it too
+  app.set_help_flag("-h,--help", "the options that most people need");
+  app.set_help_all_flag("--help-all", "all options");
   app.require_subcommand(1);
   app.footer(std::string(kExamples) + kFooter + "\nc10d-bench COMMAND --help lists the options.");
   add_measuring(app, options, raw);
   add_looking(app, options, raw);
+  if (const auto manual = manual_of(app, argc, argv)) {
+    std::fputs(manual->c_str(), stdout);
+    parsed.exit_code = 0;
+    return parsed;
+  }
   try {
     arguments = arguments_of(argc, argv);
     options.argv = arguments;
@@ -223,6 +278,9 @@ Parsed parse_options(int argc, const char* const* argv) {
       options.diff.fail_above =
           fraction_of("--fail-above", raw.fail_above, "a fraction; write 10%");
     options.store_seconds = options.cross_check.seconds = seconds_of("--time", raw.time);
+  } catch (const CLI::CallForHelp& help) {
+    hide_rare_options(app);
+    parsed.exit_code = app.exit(help);
   } catch (const CLI::Success& success) {
     parsed.exit_code = app.exit(success);
   } catch (const CLI::ParseError& error) {

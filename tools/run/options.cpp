@@ -18,6 +18,7 @@
 #include "src/base/host.h"
 #include "src/base/suggest.h"
 #include "src/launch/spawn.h"
+#include "tools/manual/manual.h"
 #include "tools/run/hosts.h"
 
 namespace c10d { inline namespace v0 {
@@ -393,6 +394,7 @@ RunOptions parse_run_options(int argc, char** argv) {
   Raw raw;
   add_own(app, raw);
   add_torchruns(app, raw);
+  if (const auto manual = manual_of(app, argc, argv)) throw EarlyExit{0, *manual};
 
   std::vector<std::string> command(argv + 1, argv + argc);
   const std::vector<Typed> typed = take_options(app, command);
