@@ -20,6 +20,11 @@ foreach(program IN ITEMS c10d-run c10d-bench c10d-info c10d-checkpoint)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    if(NOT CMAKE_CROSSCOMPILING) # c10d_add_manual made them
+      install(FILES ${C10D_MANUALS}/${program}.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+      install(FILES ${C10D_MANUALS}/${program}
+              DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    endif()
   endif()
 endforeach()
 

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "bench/cli/option_table.h"
+#include "bench/cli/other_spellings.h"
 #include "bench/cli/values.h"
 #include "bench/model/cases.h"
 #include "bench/model/record.h"
@@ -136,12 +137,29 @@ void expand_replay(std::vector<std::string>& arguments) {
   arguments.insert(arguments.begin() + 1, earlier.begin(), earlier.end());
 }
 
+// An op is what `run` takes.
+std::string unknown_command_text(const std::string& word,
+                                 const std::vector<std::string_view>& commands) {
+  std::vector<std::string_view> ops = {"all"};
+  for (const OpFacts& facts : op_facts()) ops.push_back(facts.name);
+  if (std::ranges::find(ops, word) != ops.end())
+    return fmt::format("no command {0}: an op needs a command before it: write run {0}", word);
+  const std::string_view command = nearest_name(word, commands);
+  const std::string_view op = nearest_name(word, ops);
+  return fmt::format("no command {}{}", word,
+                     !command.empty() ? fmt::format(": did you mean {}?", command)
+                     : !op.empty()    ? fmt::format(": did you mean run {}?", op)
+                                      : "");
+}
+
 }  // namespace
 
 std::vector<std::string> arguments_of(int argc, const char* const* argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   refuse_other_than_utf8(arguments);
   for (std::string& argument : arguments) argument = normalised(argument);
+  if (!arguments.empty() && (arguments[0] == "run" || arguments[0] == "compare"))
+    arguments = in_our_spelling(arguments, wants_value);
   expand_replay(arguments);
   return arguments;
 }
@@ -171,10 +189,11 @@ int report_parse_error(const CLI::App& app, const std::vector<std::string>& argu
   std::string text = error.what();
   if (arguments.empty()) {
     text = fmt::format("which command? One of {}", fmt::join(commands, " "));
+  } else if (sub == nullptr && takes_value(arguments.front())) {
+    text = fmt::format("which command? {0} is an option of run and compare: write run {0}",
+                       arguments.front());
   } else if (sub == nullptr && !arguments.front().starts_with("-")) {
-    const std::string_view near = nearest_name(arguments.front(), commands);
-    text = fmt::format("no command {}{}", arguments.front(),
-                       near.empty() ? "" : fmt::format(": did you mean {}?", near));
+    text = unknown_command_text(arguments.front(), commands);
   } else if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     for (const std::string& argument : arguments) {
       const bool one_letter = argument.size() > 1 && argument[0] == '-' &&

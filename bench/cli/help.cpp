@@ -8,8 +8,8 @@
 namespace c10d::bench {
 namespace {
 
-constexpr std::size_t kHelpWidth = 80;
-constexpr std::size_t kNames = 30;  // columns of the options' names
+constexpr std::size_t kHelpWidth = 78;  // of 80: --help-all indents what belongs to a command
+constexpr std::size_t kNames = 30;      // columns of the options' names
 
 std::string wrapped(const std::string& text, std::size_t width) {
   std::istringstream words(text);
@@ -27,17 +27,17 @@ std::string wrapped(const std::string& text, std::size_t width) {
 class HelpFormat final : public CLI::Formatter {
  public:
   HelpFormat() { column_width(kNames); }
-  // The words say what a value may be: here is whether there is one, and what it is without.
+  // The name of the value. That of a positional is for the completion.
   std::string make_option_opts(const CLI::Option* option) const override {
-    const std::string& otherwise = option->get_default_str();
-    if (otherwise.starts_with('[')) return " " + otherwise;  // a list
-    if (!otherwise.empty()) return " [" + otherwise + "]";
-    const bool is_one = option->get_positional() && option->get_expected_max() == 1;
-    const bool is_flag = option->get_expected_max() == 0;
-    return is_flag || is_one ? "" : " ...";
+    const bool has_value = !option->get_positional() && option->get_items_expected_max() > 0;
+    return has_value ? " " + option->get_type_name() : "";
   }
   std::string make_option_desc(const CLI::Option* option) const override {
-    return wrapped(option->get_description(), kHelpWidth - kNames);
+    std::string text = option->get_description();
+    const std::string& otherwise = option->get_default_str();
+    if (!otherwise.empty())  // that of a list has brackets
+      text += otherwise.starts_with('[') ? " " + otherwise : " [" + otherwise + "]";
+    return wrapped(text, kHelpWidth - kNames);
   }
 };
 

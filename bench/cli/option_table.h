@@ -28,8 +28,10 @@ struct RawOptions {
 
 // One option of run and compare.
 struct OptionFacts {
-  const char* names;  // "-n,--ranks"
-  const char* group;  // of the help text
+  const char* names;       // "-n,--ranks"
+  const char* value_name;  // "N", or its values: "on|off"; empty: a flag
+  bool usual;              // in --help; others only in --help-all
+  const char* group;       // of the help text; empty: in neither
   const char* help;
   // Where it goes; with a vector, the option may be given several times.
   std::variant<std::string*, double*, int*, std::uint64_t*, bool*, std::vector<std::string>*> value;

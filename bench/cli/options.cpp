@@ -12,6 +12,7 @@
 #include "bench/cli/arguments.h"
 #include "bench/cli/help.h"
 #include "bench/cli/option_table.h"
+#include "bench/cli/other_spellings.h"
 #include "bench/cli/read_run.h"
 #include "bench/cli/values.h"
 #include "bench/commands/doctor.h"
@@ -22,8 +23,9 @@
 #include "bench/report/html.h"
 #include "bench/run/controller.h"
 #include "bench/run/roofline.h"
-#include "c10d/error.h"
 #include "c10d/capability.h"
+#include "c10d/error.h"
+#include "tools/manual/manual.h"
 
 namespace c10d::bench {
 namespace {
@@ -36,18 +38,30 @@ constexpr const char* kFooter =
     "Exit codes: 0 ok, 1 a backend failed or a row is outside, 2 usage, 3 wrong data,\n"
     "5 noisy (--strict), 77 nothing could run, 124 timeout, 128+n signal.";
 
+// Their descriptions would stand beside the value's name.
+CLI::Validator in_range(int low, int high) { return CLI::Range(low, high).description(""); }
+
+// Every name that an op can have on the command line, for the completion.
+std::string op_choices() {
+  std::string choices = "all";
+  for (const OpFacts& facts : op_facts()) choices += fmt::format("|{}", facts.name);
+  return choices;
+}
+
 void declare(CLI::App& app, RunOptions& options, RawOptions& raw) {
-  app.add_option("ops", raw.ops, "ops by name, or all (default all_reduce)");
+  app.add_option("ops", raw.ops, "ops by name, or all (default all_reduce)")
+      ->type_name(op_choices());
   for (const OptionFacts& facts : option_facts(raw, options)) {
     const auto add = [&](auto& value) -> CLI::Option* {
       using Value = std::remove_reference_t<decltype(value)>;
       if constexpr (std::is_same_v<Value, bool>) {
         return app.add_flag(facts.names, value, facts.help);
       } else {
-        CLI::Option* option = app.add_option(facts.names, value, facts.help);
+        CLI::Option* option =
+            app.add_option(facts.names, value, facts.help)->type_name(facts.value_name);
         if constexpr (std::is_same_v<Value, std::string>)  // of a script's variable that is not set
           option->check([](const std::string& text) { return text.empty() ? "is empty" : ""; });
-        if (facts.low < facts.high) option->check(CLI::Range(facts.low, facts.high));
+        if (facts.low < facts.high) option->check(in_range(facts.low, facts.high));
         if constexpr (std::is_same_v<Value, std::vector<std::string>>)
           option->allow_extra_args(false);
         else if (value != Value{})
@@ -66,65 +80,85 @@ void declare(CLI::App& app, RunOptions& options, RawOptions& raw) {
 
 void add_training(CLI::App& app, TrainOptions& options) {
   app.add_option("-n,--ranks", options.ranks, "ranks besides a single process (default 2)")
-      ->check(CLI::Range(2, 64));
-  app.add_option("--model", options.model, "mlp, babycnn or resnet18")
-      ->check(CLI::IsMember({"mlp", "babycnn", "resnet18"}))
+      ->type_name("N")
+      ->check(in_range(2, 64));
+  app.add_option("--model", options.model, "what is trained")
+      ->type_name("mlp|babycnn|resnet18")
+      ->check(CLI::IsMember({"mlp", "babycnn", "resnet18"}).description(""))
       ->capture_default_str();
   app.add_option("--batch-size", options.batch_size, "samples per rank and step")
-      ->check(CLI::Range(1, 100'000))
+      ->type_name("N")
+      ->check(in_range(1, 100'000))
       ->capture_default_str();
   app.add_option("--steps", options.steps, "measured steps per launch")
-      ->check(CLI::Range(1, 100'000))
+      ->type_name("N")
+      ->check(in_range(1, 100'000))
       ->capture_default_str();
   app.add_option("--launches", options.launches, "sets of fresh processes")
-      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->check(in_range(1, 1000))
       ->capture_default_str();
   app.add_option("--python", options.pythons, "interpreters that have PyTorch")
+      ->type_name("FILE,..")
       ->delimiter(',')
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "of the order")->capture_default_str();
+  app.add_option("--seed", options.seed, "of the order")->type_name("N")->capture_default_str();
 }
 
 void add_replay(CLI::App& app, ReplayCommand& options, RawOptions& raw) {
   app.add_option("record", options.source,
                  "a process id of the job or of its launcher; a file that c10d-info --pid PID "
                  "--json --last 1024 wrote; or a folder C10D_RECORD_DIR")
+      ->type_name("PID|FILE|DIR")
       ->required();
   app.add_option("-B,--backends", options.how.backends, "native,gloo,mpi (default: all there are)")
+      ->type_name("NAME,..")
       ->delimiter(',');
   app.add_flag("--list", options.only_list, "print the ops and their times, run nothing");
   app.add_option("--steps", options.how.steps, "run the last N steps of the record")
-      ->check(CLI::Range(1, 100'000))
+      ->type_name("N")
+      ->check(in_range(1, 100'000))
       ->capture_default_str();
   app.add_option("--ops-per-step", options.how.ops_per_step,
                  "where a step is not found right: how many ops it has")
-      ->check(CLI::Range(1, 100'000));
+      ->type_name("N")
+      ->check(in_range(1, 100'000));
   app.add_option("--compute", options.compute,
                  "what ranks do between ops as long as the job did: gaps: the caller computes; "
                  "sleep: it sleeps, as the reducer of DDP does while backward computes; beside: it "
                  "sleeps, and a thread computes all the time")
-      ->check(CLI::IsMember({"gaps", "sleep", "beside"}))
+      ->type_name("gaps|sleep|beside")
+      ->check(CLI::IsMember({"gaps", "sleep", "beside"}).description(""))
       ->capture_default_str();
   app.add_option("--compute-time", raw.compute_time,
                  "of --compute beside: how long that thread computes in each step, by the CPU time "
-                 "that it gets: 55ms (default: all the time)");
+                 "that it gets: 55ms (default: all the time)")
+      ->type_name("TIME");
   app.add_flag("--no-gaps", options.no_gaps, "ops follow each other without a pause");
   app.add_option("--memory", options.memory,
                  "plain, or heap: of the group's allocate(), as the trainers of c10d have it")
-      ->check(CLI::IsMember({"plain", "heap"}))
+      ->type_name("plain|heap")
+      ->check(CLI::IsMember({"plain", "heap"}).description(""))
       ->capture_default_str();
   app.add_option("--place", options.place, "in: in place, where an op can be; or out")
-      ->check(CLI::IsMember({"in", "out"}))
+      ->type_name("in|out")
+      ->check(CLI::IsMember({"in", "out"}).description(""))
       ->capture_default_str();
   app.add_option("--blocks", options.how.blocks, "turns of each backend in a launch")
-      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->check(in_range(1, 1000))
       ->capture_default_str();
   app.add_option("--launches", options.launches, "sets of fresh processes")
-      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->check(in_range(1, 1000))
       ->capture_default_str();
-  app.add_option("--timeout", raw.timeout, "deadline of one operation")->capture_default_str();
-  app.add_option("--seed", options.how.seed, "of the order and of the data")->capture_default_str();
-  app.add_option("--json", options.json, "JSON lines to this file; - is stdout");
+  app.add_option("--timeout", raw.timeout, "deadline of one operation")
+      ->type_name("TIME")
+      ->capture_default_str();
+  app.add_option("--seed", options.how.seed, "of the order and of the data")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--json", options.json, "JSON lines to this file; - is stdout")->type_name("FILE");
   app.add_option("--worker-launch", options.worker_launch)->group("");
   app.add_option("--worker-record", options.worker_record)->group("");
   app.add_option("--worker-results", options.worker_results)->group("");
@@ -167,14 +201,19 @@ void add_measuring(CLI::App& app, Options& options, RawOptions& raw) {
   CLI::App* explain =
       command("explain", "what native does for a call, and how fast", "explain all_reduce 1M -n 2",
               [](const Options& o) { return run_explain(o.explain, o.argv); });
-  explain->add_option("op", options.explain.op, "all_reduce, ...")->required();
+  explain->add_option("op", options.explain.op, "all_reduce, ..")
+      ->required()
+      ->type_name(op_choices());
   explain->add_option("size", raw.size, "S: 8, 4K, 16M")->required();
-  explain->add_option("-d,--dtype", raw.dtypes, "f32, bf16, ...")->capture_default_str();
+  explain->add_option("-d,--dtype", raw.dtypes, "f32, bf16, ..")
+      ->type_name("NAME")
+      ->capture_default_str();
   explain->add_flag("--heap", options.explain.registered, "of registered memory");
   for (const auto& [sub, ranks] :
        {std::pair(tune, &options.tune_ranks), std::pair(explain, &options.explain.ranks)})
     sub->add_option("-n,--ranks", *ranks, "start N ranks on this host (default 2)")
-        ->check(CLI::Range(2, 1024));
+        ->type_name("N")
+        ->check(in_range(2, 1024));
   add_training(*command("train", "step time of training, here and under PyTorch",
                         "train --model mlp --python /usr/bin/python3",
                         [](const Options& o) { return compare_training(o.train); }),
@@ -199,7 +238,9 @@ void add_looking(CLI::App& app, Options& options, RawOptions& raw) {
       command("store", "operations per second of the store", "store --time 1s",
               [](const Options& o) { return run_store_bench(o.store_seconds, o.as_json); });
   store->add_flag("--json", options.as_json, "JSON lines");
-  store->add_option("--time", raw.time, "time for one line of the table")->capture_default_str();
+  store->add_option("--time", raw.time, "time for one line of the table")
+      ->type_name("TIME")
+      ->capture_default_str();
   CLI::App* doctor =
       command("doctor", "what this machine offers to a benchmark", "doctor", [](const Options& o) {
         return o.is_cross_check ? run_cross_check(o.cross_check) : print_doctor(o.as_json);
@@ -211,11 +252,14 @@ void add_looking(CLI::App& app, Options& options, RawOptions& raw) {
   doctor
       ->add_option("--launches", options.cross_check.launches,
                    "of the cross-check: sets of fresh processes")
-      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->check(in_range(1, 1000))
       ->capture_default_str();
   doctor->add_option("--time", raw.time, "of the cross-check: measuring per size and launch")
+      ->type_name("TIME")
       ->capture_default_str();
   doctor->add_option("--python", options.cross_check.pythons, "of the cross-check: with PyTorch")
+      ->type_name("FILE,..")
       ->delimiter(',')
       ->capture_default_str();
   for (const char* of : {"--launches", "--time", "--python"}) doctor->get_option(of)->needs(check);
@@ -223,7 +267,8 @@ void add_looking(CLI::App& app, Options& options, RawOptions& raw) {
                            [](const Options& o) { return print_list(o.list_topic, o.as_json); });
   list->add_option("topic", options.list_topic,
                    "ops, backends, dtypes, redops, algos, checks, columns")
-      ->required();
+      ->required()
+      ->type_name("ops|backends|dtypes|redops|algos|checks|columns");
   list->add_flag("--json", options.as_json, "one JSON object");
   CLI::App* diff = command("diff", "cells that differ between two earlier runs",
                            "diff old.jsonl new.jsonl --fail-above 10%",
@@ -231,21 +276,38 @@ void add_looking(CLI::App& app, Options& options, RawOptions& raw) {
   diff->add_option("old", options.diff.old_file, "OLD.jsonl")->required();
   diff->add_option("new", options.diff.new_file, "NEW.jsonl")->required();
   diff->add_option("--fail-above", raw.fail_above,
-                   "exit with 1 if a cell is slower by more than this: 10%, 0.1");
-  CLI::App* report = command(
-      "report", "tables of an earlier run, from its JSON lines", "report r.jsonl -o r.html",
-      [](const Options& o) { return write_report(o.report.files, o.report.html, o.report.svg); });
+                   "exit with 1 if a cell is slower by more than this: 10%, 0.1")
+      ->type_name("PERCENT");
+  CLI::App* report =
+      command("report", "tables of an earlier run, from its JSON lines", "report r.jsonl -o r.html",
+              [](const Options& o) {
+                return write_report(o.report.files, o.report.html, o.report.svg, o.report.verbose);
+              });
   report->add_option("files", options.report.files, "R.jsonl ...")->required();
-  report->add_option("-o,--report", options.report.html, "one HTML file instead");
-  report->add_option("--svg", options.report.svg, "each plot as a file of its own in this folder");
+  report->add_option("-o,--report", options.report.html, "one HTML file instead")
+      ->type_name("FILE");
+  report->add_option("--svg", options.report.svg, "each plot as a file of its own in this folder")
+      ->type_name("DIR");
+  report->add_flag("-v,--verbose", options.report.verbose, "more than tables and warnings");
 }
 
 void read_explain(const RawOptions& raw, ExplainOptions& explain) {
   explain.bytes = bytes_of("size", raw.size);
-  explain.dtype = dtype_from_string(raw.dtypes);
+  explain.dtype = dtype_of(raw.dtypes);
   if (const std::size_t each = size_of(explain.dtype); explain.bytes % each != 0)
     throw InvalidArgument(fmt::format("size {}: not a whole number of {} elements of {} bytes",
                                       raw.size, raw.dtypes, each));
+}
+
+// Of run and compare, --help shows what most people need, in one group.
+void hide_rare_options(CLI::App& app) {
+  RawOptions raw;
+  RunOptions options;
+  for (CLI::App* command : app.get_subcommands([](const CLI::App* one) {
+         return one->get_name() == "run" || one->get_name() == "compare";
+       }))
+    for (const OptionFacts& facts : option_facts(raw, options))
+      command->get_option(split(facts.names).back())->group(facts.usual ? "Options" : "");
 }
 
 }  // namespace
@@ -258,10 +320,17 @@ Parsed parse_options(int argc, const char* const* argv) {
   CLI::App app("Measures collectives, and compares backends in one run.", "c10d-bench");
   app.set_version_flag("--version", "c10d-bench " + version());
   app.formatter(help_format());  // commands made from here on have it too
+  app.set_help_flag("-h,--help", "the options that most people need");
+  app.set_help_all_flag("--help-all", "all options");
   app.require_subcommand(1);
   app.footer(std::string(kExamples) + kFooter + "\nc10d-bench COMMAND --help lists the options.");
   add_measuring(app, options, raw);
   add_looking(app, options, raw);
+  if (const auto manual = manual_of(app, argc, argv)) {
+    std::fputs(manual->c_str(), stdout);
+    parsed.exit_code = 0;
+    return parsed;
+  }
   try {
     arguments = arguments_of(argc, argv);
     options.argv = arguments;
@@ -280,6 +349,9 @@ Parsed parse_options(int argc, const char* const* argv) {
       options.diff.fail_above =
           fraction_of("--fail-above", raw.fail_above, "a fraction; write 10%");
     options.store_seconds = options.cross_check.seconds = seconds_of("--time", raw.time);
+  } catch (const CLI::CallForHelp& help) {
+    hide_rare_options(app);
+    parsed.exit_code = app.exit(help);
   } catch (const CLI::Success& success) {
     parsed.exit_code = app.exit(success);
   } catch (const CLI::ParseError& error) {

@@ -17,6 +17,7 @@ namespace c10d::bench {
 struct ReportOptions {
   std::vector<std::string> files;
   std::string html, svg;  // empty: tables on stdout
+  bool verbose = false;
 };
 
 // The command line: the command, and the options that it has.

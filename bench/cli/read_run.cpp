@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "bench/cli/other_spellings.h"
 #include "bench/cli/values.h"
 #include "bench/measure/buffers.h"
 #include "bench/measure/machine.h"
@@ -63,8 +64,8 @@ std::vector<std::uint64_t> sizes_of(const RawOptions& raw) {
 void read_cases(const RawOptions& raw, CaseOptions& cases) {
   Sweep& sweep = cases.sweep;
   sweep.ops = ops_of(raw.ops);
-  sweep.dtypes = values_of(raw.dtypes, kDTypeCount, dtype_from_string);
-  sweep.redops = values_of(raw.redops, kReduceOpCount, reduce_op_from_string);
+  sweep.dtypes = values_of(raw.dtypes, kDTypeCount, dtype_of);
+  sweep.redops = values_of(raw.redops, kReduceOpCount, redop_of);
   sweep.places = one_of<std::vector<Place>>(
       "--place", raw.place,
       {{"out", {Place::out}}, {"in", {Place::in}}, {"both", {Place::out, Place::in}}});
@@ -170,8 +171,12 @@ void read_measurement(const RawOptions& raw, Measurement& measurement) {
   measurement.sync =
       one_of<Sync>("--sync", raw.sync,
                    {{"loop", Sync::loop}, {"window", Sync::window}, {"barrier", Sync::barrier}});
-  measurement.check = one_of<Check>(
-      "--check", raw.check, {{"first", Check::first}, {"all", Check::all}, {"off", Check::off}});
+  measurement.check = one_of<Check>("--check", raw.check,
+                                    {{"first", Check::first},
+                                     {"all", Check::all},
+                                     {"off", Check::off},
+                                     {"1", Check::first},  // as in nccl-tests
+                                     {"0", Check::off}});
 }
 
 void read_verdicts(const RawOptions& raw, VerdictOptions& verdicts) {

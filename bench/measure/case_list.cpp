@@ -52,4 +52,27 @@ std::vector<Case> cases_of(const CaseOptions& options, int ranks) {
   return cases;
 }
 
+std::string rounding_note(const CaseOptions& options, int ranks) {
+  constexpr std::size_t kTold = 3;
+  std::vector<std::string> told;
+  std::size_t more = 0;
+  if (!options.only.empty()) return "";  // these are as they were measured
+  for (const BenchOp op : options.sweep.ops) {
+    if (op == BenchOp::barrier) continue;
+    for (const DType dtype : options.sweep.dtypes)
+      for (const std::uint64_t size : options.sweep.sizes) {
+        const std::uint64_t measured = whole_bytes(op, dtype, ranks, size);
+        if (measured == size) continue;
+        if (told.size() == kTold)
+          ++more;
+        else
+          told.push_back(fmt::format("{} B of {} {} is {} B", size, facts_of(op).name,
+                                     to_string(dtype), measured));
+      }
+  }
+  if (told.empty()) return "";
+  return fmt::format("S is whole elements on each rank: {}{}", fmt::join(told, ", "),
+                     more == 0 ? "" : fmt::format(", and {} more", more));
+}
+
 }  // namespace c10d::bench

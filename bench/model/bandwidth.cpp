@@ -37,12 +37,49 @@ std::uint64_t least_traffic(const Case& c, int ranks) {
   return 0;
 }
 
+// What a rank must send or receive, whatever the algorithm, as a part of S: the factors of
+// nccl-tests. 0 where it has none.
+double link_share(BenchOp op, int ranks) {
+  const double n = ranks;
+  switch (op) {
+    case BenchOp::all_reduce:
+      return 2 * (n - 1) / n;
+    case BenchOp::all_gather:
+    case BenchOp::reduce_scatter:
+    case BenchOp::gather:
+    case BenchOp::scatter:
+    case BenchOp::all_to_all:
+    case BenchOp::all_gather_v:
+    case BenchOp::reduce_scatter_v:
+    case BenchOp::gather_v:
+    case BenchOp::scatter_v:
+    case BenchOp::all_to_all_v:
+      return (n - 1) / n;
+    case BenchOp::broadcast:
+    case BenchOp::reduce:
+    case BenchOp::send:
+    case BenchOp::isend:
+      return 1;
+    case BenchOp::scan:
+    case BenchOp::exscan:
+    case BenchOp::barrier:
+      break;
+  }
+  return 0;
+}
+
 }  // namespace
+
+bool has_connections(std::string_view backend) {
+  return backend == "gloo" || backend == "raw:gloo";
+}
 
 void put_bandwidth(const Case& c, int ranks, CellRecord& cell) {
   if (c.bytes == 0 || cell.us.p50 <= 0) return;
   const double per_us = c.concurrent * 1e-3 / cell.us.p50;
   cell.alg = static_cast<double>(c.bytes) * per_us;
+  if (const double share = link_share(c.op, ranks); share > 0 && has_connections(cell.backend))
+    cell.bus = *cell.alg * share;
   cell.mem = static_cast<double>(least_traffic(c, ranks)) * per_us;
 }
 

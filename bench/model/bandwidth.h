@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <string_view>
+
 #include "bench/model/cases.h"
 #include "bench/model/record.h"
 
@@ -14,8 +16,11 @@ inline bool is_control(const std::string& backend) {
   return backend.ends_with(kControlSuffix) || backend.ends_with(kSoloSuffix);
 }
 
-// Fills alg, bus and mem from the median. On one host bus stays empty: ranks share the memory's
-// bandwidth.
+// Whether ranks exchange every byte over connections, as the factors of busbw assume. The ranks of
+// the others share memory.
+bool has_connections(std::string_view backend);
+
+// Fills alg, mem and, of a backend with connections, bus from the median.
 void put_bandwidth(const Case& c, int ranks, CellRecord& cell);
 
 }  // namespace c10d::bench

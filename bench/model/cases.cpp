@@ -121,19 +121,21 @@ CellKey key_of(const Case& c) {
 
 namespace {
 
+// Bytes of one element on each rank that has a shard.
+std::uint64_t unit_of(BenchOp op, DType dtype, int ranks) {
+  return (facts_of(op).sharded ? static_cast<std::uint64_t>(ranks) : 1) * size_of(dtype);
+}
+
 // Adds the sizes of one (op, dtype, redop, root, place) line of the sweep.
 void expand_sizes(const Sweep& sweep, Case c, int ranks, std::vector<Case>& cases) {
-  const OpFacts& facts = facts_of(c.op);
   if (c.op == BenchOp::barrier) {
     cases.push_back(c);
     return;
   }
-  const std::uint64_t shards = facts.sharded ? static_cast<std::uint64_t>(ranks) : 1;
-  const std::uint64_t unit = shards * size_of(c.dtype);
   std::set<std::uint64_t> seen;
   for (const std::uint64_t size : sweep.sizes) {
-    c.shard = std::max<std::uint64_t>(1, size / unit);
-    c.bytes = c.shard * unit;
+    c.bytes = whole_bytes(c.op, c.dtype, ranks, size);
+    c.shard = c.bytes / unit_of(c.op, c.dtype, ranks);
     if (c.cache == Cache::rotate && sweep.last_level > 0 && c.bytes >= sweep.last_level) continue;
     if (seen.insert(c.bytes).second) cases.push_back(c);
   }
@@ -150,6 +152,11 @@ void expand_caches(const Sweep& sweep, Case c, int ranks, std::vector<Case>& cas
 }
 
 }  // namespace
+
+std::uint64_t whole_bytes(BenchOp op, DType dtype, int ranks, std::uint64_t size) {
+  const std::uint64_t unit = unit_of(op, dtype, ranks);
+  return std::max<std::uint64_t>(1, size / unit) * unit;
+}
 
 std::vector<Case> expand(const Sweep& sweep, int ranks) {
   std::vector<Case> cases;

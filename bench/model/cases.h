@@ -110,6 +110,9 @@ struct Sweep {
 // size is rounded down to whole elements, and up to one element per shard.
 std::vector<Case> expand(const Sweep& sweep, int ranks);
 
+// S of a case that was asked for with `size` bytes: rounded as expand() does.
+std::uint64_t whole_bytes(BenchOp op, DType dtype, int ranks, std::uint64_t size);
+
 // The largest S: with it, no sum over the buffers of 1024 ranks wraps round.
 inline constexpr std::uint64_t kLargestSize = std::uint64_t{4} << 40;
 // min, min * factor, ... up to max; or min, min + step, ... when step > 0. Throws InvalidArgument

@@ -49,7 +49,8 @@ struct BackendOptions {
 
 // Where: on how many ranks, and on which CPUs.
 struct Placement {
-  int ranks = 0;  // 0: not given
+  int ranks = 0;               // 0: not given
+  bool oversubscribe = false;  // more than four times the CPUs
   Bind bind = Bind::automatic;
 };
 

@@ -157,8 +157,16 @@ std::string machine_text(const Json& environment) {
                      virt.empty() || virt == "none" ? "" : ", VM", environment.value("kernel", ""));
 }
 
-std::string header_text(const Results& results, const Summary& summary, std::size_t width) {
+std::string header_text(const Results& results, const Summary& summary, Detail detail,
+                        std::size_t width) {
   const Json& run = results.run;
+  if (detail == Detail::brief) {
+    std::string text;
+    if (!results.environments.empty())
+      text += entry_text("host", {machine_text(results.environments.front())}, width);
+    if (summary.wrong > 0) text += entry_text("check", {check_text(results, summary)}, width);
+    return text;
+  }
   const std::string commit = commit_of(run);
   std::string text =
       fmt::format("{}{}{} · schema 1 · run {} · seed {}\n", run.value("tool", "c10d-bench"),
@@ -179,7 +187,6 @@ std::string header_text(const Results& results, const Summary& summary, std::siz
   entry("ceil", path_parts(results));
   entry("copy", copy_parts(results));
   entry("check", {check_text(results, summary)});
-  entry("busbw", {"n/a (shared memory): the ranks of one host share it"});
   return text;
 }
 
@@ -215,7 +222,7 @@ Parts warning_lines(const Results& results, const std::string& json) {
   const std::string only = fmt::format("--only {}", fmt::join(cells, ","));
   lines.push_back(
       json.empty() || json == "-"
-          ? fmt::format("see them again: the line below with {}", only)
+          ? fmt::format("see them again: {} {}", command_text(results.run), only)
           : fmt::format("see them again: c10d-bench {} --replay {} {}",
                         results.run.is_object() ? results.run.value("command", "run") : "run", json,
                         only));
@@ -224,24 +231,25 @@ Parts warning_lines(const Results& results, const std::string& json) {
 
 }  // namespace
 
-std::string footer_text(const Results& results, const Summary& summary, int exit_code,
-                        const std::string& json, std::size_t width) {
-  std::string text = "\n";
+std::string footer_text(const Results& results, const Summary& summary, Detail detail,
+                        int exit_code, const std::string& json, std::size_t width) {
+  const bool full = detail == Detail::full;
+  std::string text;
   const auto line = [&](const char* label, const std::string& value) {
     text += fmt::format("{:<6} {}\n", label, value);
   };
-  if (!summary.compares.empty())
+  if (full && !summary.compares.empty())
     line("ratio", fmt::format("time / time of {}: above 1 is slower{}", summary.base_name(),
                               summary.launches > 1 ? "" : "; intervals within one launch only"));
   Parts controls;
   for (const ControlRecord& control : summary.controls) controls.push_back(control_text(control));
-  text += entry_text("ctl", controls, width);
+  if (full) text += entry_text("ctl", controls, width);
   for (const std::string& note : skip_notes(summary)) line("skip", note);
   for (const std::string& warning : warning_lines(results, json)) line("warn", warning);
   if (!results.complete)
     line("end", fmt::format("incomplete: the run ended early with exit code {}", exit_code));
-  line("again", command_text(results.run));
-  return text;
+  if (full) line("again", command_text(results.run));
+  return text.empty() ? text : "\n" + text;
 }
 
 std::string to_ascii(std::string text) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "bench/analyse/summary.h"
@@ -8,13 +9,17 @@
 
 namespace c10d::bench {
 
-// What stands above and below the tables: conventions, machine, libraries, ceilings, checks; then
-// control, skips, warnings and the line that repeats the run. Facts are broken into lines of
-// `width`.
-std::string header_text(const Results& results, const Summary& summary, std::size_t width);
+// How much of a run is told: the machine, skips and warnings; or everything.
+enum class Detail : std::uint8_t { brief, full };
+
+// What stands above and below the tables: machine, wrong data; in full also conventions, libraries,
+// ceilings, checks; then skips and warnings; in full also controls and the line that repeats the
+// run. Facts are broken into lines of `width`.
+std::string header_text(const Results& results, const Summary& summary, Detail detail,
+                        std::size_t width);
 // `json` is the file of the records, which warnings point to; empty: none.
-std::string footer_text(const Results& results, const Summary& summary, int exit_code,
-                        const std::string& json, std::size_t width);
+std::string footer_text(const Results& results, const Summary& summary, Detail detail,
+                        int exit_code, const std::string& json, std::size_t width);
 
 // The command line as one could type it.
 std::string command_text(const Json& run);

@@ -176,13 +176,16 @@ std::string title_of(const Results& results, const Summary& summary) {
 }
 
 // Nobody asked for a file: what the run itself printed.
-void print_tables(const Results& results, const Summary& summary, bool compare) {
+void print_tables(const Results& results, const Summary& summary, bool compare, bool verbose) {
+  const Detail detail = verbose ? Detail::full : Detail::brief;
   TableStyle style;
   style.width = terminal_width(fileno(stdout), style.width);
   style.color = use_color(Switch::automatic, fileno(stdout));
   style.compare = compare;
-  std::string text = header_text(results, summary, style.width) + text_tables(summary, style) +
-                     footer_text(results, summary, 0, "", style.width);
+  style.fits = verbose;
+  std::string text = header_text(results, summary, detail, style.width) +
+                     text_tables(summary, style) +
+                     footer_text(results, summary, detail, 0, "", style.width);
   if (ascii_only()) text = to_ascii(text);
   std::fputs(text.c_str(), stdout);
 }
@@ -232,7 +235,7 @@ void write_figures(const std::string& folder, const Summary& summary) {
 }
 
 int write_report(const std::vector<std::string>& files, const std::string& path,
-                 const std::string& svg) {
+                 const std::string& svg, bool verbose) {
   Results results;
   for (const std::string& file : files) {
     std::error_code none;
@@ -248,7 +251,7 @@ int write_report(const std::vector<std::string>& files, const std::string& path,
   const Summary summary = summarise(results, compare, equiv);
   if (!svg.empty()) write_figures(svg, summary);
   if (!path.empty()) write_file("-o", path, html_report(results, summary));
-  if (path.empty() && svg.empty()) print_tables(results, summary, compare);
+  if (path.empty() && svg.empty()) print_tables(results, summary, compare, verbose);
   return 0;
 }
 

@@ -16,8 +16,9 @@ std::string html_report(const Results& results, const Summary& summary);
 void write_figures(const std::string& folder, const Summary& summary);
 
 // Merges files of earlier runs, launches numbered on, into one report, into figures, or both; an
-// empty path is not written. Without any path it prints the tables. Returns an exit code.
+// empty path is not written. Without any path it prints the tables, and with `verbose` all that
+// stands around them. Returns an exit code.
 int write_report(const std::vector<std::string>& files, const std::string& path,
-                 const std::string& svg);
+                 const std::string& svg, bool verbose);
 
 }  // namespace c10d::bench

@@ -67,26 +67,37 @@ bool is_word(std::string_view column) {
 using Names = std::vector<std::string>;
 
 // What a narrow terminal has no room for goes in this order; "memcpy" is its time beside the cells.
-constexpr std::array<std::string_view, 7> kDispensable = {"max",    "membw", "p90", "algbw",
-                                                          "memcpy", "p99",   "ceil"};
+constexpr std::array<std::string_view, 8> kDispensable = {"max",   "membw",  "p90", "busbw",
+                                                          "algbw", "memcpy", "p99", "ceil"};
 
 bool is_dropped(std::string_view column, std::size_t dropped) {
   const auto end = kDispensable.begin() + static_cast<std::ptrdiff_t>(dropped);
   return std::find(kDispensable.begin(), end, column) != end;
 }
 
-Names columns_of(bool base, const TableStyle& style, bool in_long, std::size_t dropped) {
+// Of `backend`; of any without it.
+bool has_busbw(const OpTable& table, std::optional<std::size_t> backend = {}) {
+  return std::ranges::any_of(table.rows, [&](const SizeRow& row) {
+    if (backend) return row.cells[*backend].bus.has_value();
+    return std::ranges::any_of(row.cells, [](const BackendCell& c) { return c.bus.has_value(); });
+  });
+}
+
+Names columns_of(bool base, const TableStyle& style, bool in_long, bool busbw,
+                 std::size_t dropped) {
   Names names = style.columns;
   if (!names.empty()) return names;
   if (!style.compare)
-    names = {"p50", "p90", "p99", "max", "algbw", "membw", "ceil", "wrong"};
+    names = {"p50", "p90", "p99", "max", "algbw", "busbw", "membw", "ceil", "wrong"};
   else if (in_long)
     names = {"p50", "p90", "p99", "max", "algbw", "ceil", "wrong", "ratio", "verdict"};
   else if (base)
     names = {"p50", "p99", "algbw", "ceil", "wrong"};
   else
     names = {"p50", "wrong", "ratio", "verdict"};
-  std::erase_if(names, [&](const std::string& name) { return is_dropped(name, dropped); });
+  std::erase_if(names, [&](const std::string& name) {
+    return is_dropped(name, dropped) || (name == "busbw" && !busbw);
+  });
   return names;
 }
 
@@ -107,7 +118,7 @@ Grid wide(const OpTable& table, const Summary& summary, const TableStyle& style,
   std::vector<Names> names;
   for (std::size_t b = 0; b < summary.backends.size(); ++b) {
     const bool base = summary.is_base(b) && style.compare && summary.backends.size() > 1;
-    names.push_back(columns_of(summary.is_base(b), style, false, dropped));
+    names.push_back(columns_of(summary.is_base(b), style, false, has_busbw(table, b), dropped));
     for (const std::string& column : names.back())
       grid.columns.push_back(
           {summary.backends[b] + (base ? " (base)" : ""), header_of(column), is_word(column)});
@@ -125,7 +136,7 @@ Grid wide(const OpTable& table, const Summary& summary, const TableStyle& style,
 // One line per size and backend.
 Grid tall(const OpTable& table, const TableStyle& style, std::size_t dropped) {
   Grid grid;
-  const Names names = columns_of(true, style, true, dropped);
+  const Names names = columns_of(true, style, true, has_busbw(table), dropped);
   const bool copy = !is_dropped("memcpy", dropped);
   grid.columns = {{"", "S", false}};
   if (copy) grid.columns.push_back({"", "memcpy us", false});
@@ -290,7 +301,8 @@ std::string text_tables(const Summary& summary, const TableStyle& style) {
   for (const OpTable& table : summary.tables) {
     text += '\n' + title_of(table, summary) + '\n';
     const Grid grid = grid_of(table, summary, style);
-    text += draw(grid, style) + legend_of(grid) + fit_text(table, style.width);
+    text += draw(grid, style) + legend_of(grid);
+    if (style.fits) text += fit_text(table, style.width);
   }
   return text;
 }

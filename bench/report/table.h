@@ -21,6 +21,7 @@ struct TableStyle {
   std::size_t width = 180;
   bool color = false;
   bool compare = true;
+  bool fits = false;                 // the lines `fit` and `cross` below a table
   std::vector<std::string> columns;  // empty: the usual ones
 };
 

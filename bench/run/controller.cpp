@@ -257,6 +257,17 @@ void refuse_single(const RunOptions& options) {
                   options.backends.names.front()));
 }
 
+// Users of nccl-tests mean iterations.
+void refuse_oversubscription(int ranks, bool oversubscribe) {
+  constexpr int kPerCpu = 4;
+  const int cpus = allowed_cpus();
+  if (oversubscribe || ranks <= kPerCpu * cpus) return;
+  throw InvalidArgument(fmt::format(
+      "-n {0}: {0} ranks are more than {1} for each of {2} CPU{3}; --oversubscribe starts them. "
+      "Iterations are -i {0}",
+      ranks, kPerCpu, cpus, cpus == 1 ? "" : "s"));
+}
+
 // One launch of a set after the other needs more of them than blocks in the same processes.
 constexpr int kLaunches = 3, kLaunchesInTurns = 10;
 
@@ -303,6 +314,7 @@ int run_benchmark(const RunOptions& asked) {
   if (launched) follow_launcher(info, options);
   const int ranks =
       options.placement.ranks != 0 ? options.placement.ranks : std::clamp(allowed_cpus(), 2, 8);
+  if (!launched) refuse_oversubscription(ranks, options.placement.oversubscribe);
   const RunCost cost = cost_of(options, ranks);
   if (options.dry_run) {
     if (info.rank == 0) print_plan(options, cost, ranks, info);

@@ -12,6 +12,7 @@
 #include <random>
 
 #include "bench/analyse/warnings.h"
+#include "bench/measure/case_list.h"
 #include "bench/measure/machine.h"
 #include "bench/model/bandwidth.h"
 #include "bench/model/exit_code.h"
@@ -226,11 +227,18 @@ void Session::print(const Summary& summary, int exit_code) {
   style.color = use_color(options_.output.color, fd);
   style.compare = options_.compare;
   style.columns = options_.output.columns;
+  style.fits = options_.output.verbose;
+  const Detail detail = options_.output.verbose ? Detail::full : Detail::brief;
   std::string text;
-  if (!options_.output.quiet) text += header_text(results_, summary, style.width);
+  if (!options_.output.quiet) text += header_text(results_, summary, detail, style.width);
   text += text_tables(summary, style);
-  if (!options_.output.quiet)
-    text += footer_text(results_, summary, exit_code, options_.output.json, style.width);
+  if (!options_.output.quiet) {
+    std::string footer =
+        footer_text(results_, summary, detail, exit_code, options_.output.json, style.width);
+    if (const std::string note = rounding_note(options_.cases, summary.ranks); !note.empty())
+      footer += fmt::format("{}note   {}\n", footer.empty() ? "\n" : "", note);
+    text += footer;
+  }
   if (options_.output.quiet && exit_code == kNothingRan)
     for (const std::string& note : skip_notes(summary)) text += fmt::format("skip   {}\n", note);
   if (ascii_only()) text = to_ascii(text);

@@ -8,10 +8,12 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <utility>
 #include <variant>
 
 #include "bench/cli/option_table.h"
 #include "bench/cli/options.h"
+#include "bench/cli/other_spellings.h"
 #include "bench/measure/case_list.h"
 #include "bench/measure/cpu_binding.h"
 #include "bench/measure/native_algorithms.h"
@@ -138,7 +140,23 @@ TEST(Bandwidth, FollowsFromTheMedian) {
                 2, cell);
   EXPECT_DOUBLE_EQ(*cell.alg, 10);
   EXPECT_DOUBLE_EQ(*cell.mem, 40);
-  EXPECT_FALSE(cell.bus);
+  EXPECT_FALSE(cell.bus) << "no backend with connections";
+}
+
+TEST(Bandwidth, OfTheBusIsThatOfConnections) {
+  const auto bus = [](BenchOp op, const char* backend) {
+    CellRecord cell;
+    cell.backend = backend;
+    cell.us.p50 = 100;
+    put_bandwidth({op, DType::f32, ReduceOp::sum, 0, Place::out, 1'000'000, 250'000}, 4, cell);
+    return cell.bus.value_or(0);
+  };
+  EXPECT_DOUBLE_EQ(bus(BenchOp::all_reduce, "gloo"), 15);
+  EXPECT_DOUBLE_EQ(bus(BenchOp::all_gather, "raw:gloo"), 7.5);
+  EXPECT_DOUBLE_EQ(bus(BenchOp::broadcast, "gloo"), 10);
+  EXPECT_EQ(bus(BenchOp::scan, "gloo"), 0) << "nccl-tests has no scan";
+  EXPECT_EQ(bus(BenchOp::all_reduce, "native"), 0);
+  EXPECT_EQ(bus(BenchOp::all_reduce, "raw:mpi"), 0) << "shared memory inside a host";
 }
 
 Parsed parse(std::vector<const char*> words) {
@@ -178,53 +196,23 @@ const RunOptions& options_of(const Parsed& parsed) {
 
 // One value that each option takes, and both spellings of each name.
 TEST(Options, AreTakenWithDashesAndUnderscores) {
-  const std::map<std::string, std::string> values = {{"--ranks", "2"},
-                                                     {"--bind", "core"},
-                                                     {"--device", "cuda"},
-                                                     {"--backends", "mpi"},
-                                                     {"--backend", "mpi"},
-                                                     {"--against", "self"},
-                                                     {"--env", "B:NAME=1"},
-                                                     {"--min", "8"},
-                                                     {"--max", "1G"},
-                                                     {"--factor", "4"},
-                                                     {"--step", "1G"},
-                                                     {"--sizes", "8"},
-                                                     {"--dtype", "bf16"},
-                                                     {"--redop", "max"},
-                                                     {"--root", "all"},
-                                                     {"--place", "both"},
-                                                     {"--algo", "pull"},
-                                                     {"--window", "4"},
-                                                     {"--concurrent", "2"},
-                                                     {"--time", "1s"},
-                                                     {"--iters", "3"},
-                                                     {"--warmup", "2"},
-                                                     {"--blocks", "2"},
-                                                     {"--launches", "2"},
-                                                     {"--order", "alternate"},
-                                                     {"--seed", "7"},
-                                                     {"--cache", "auto"},
-                                                     {"--dirty", "off"},
-                                                     {"--memory", "heap"},
-                                                     {"--sync", "barrier"},
-                                                     {"--start-skew", "50us"},
-                                                     {"--graph", "3"},
-                                                     {"--check", "all"},
-                                                     {"--control", "solo"},
-                                                     {"--equiv", "3%"},
-                                                     {"--min-effect", "9%"},
-                                                     {"--timeout", "9s"},
-                                                     {"--json", "-"},
-                                                     {"--csv", "f"},
-                                                     {"--md", "f"},
-                                                     {"--report", "f"},
-                                                     {"--svg", "d"},
-                                                     {"--columns", "p50,algo"},
-                                                     {"--color", "never"},
-                                                     {"--progress", "off"},
-                                                     {"--only", "mpi:8"},
-                                                     {"--replay", ""}};
+  const std::map<std::string, std::string> values = {
+      {"--ranks", "2"},      {"--bind", "core"},     {"--device", "cuda"},
+      {"--backends", "mpi"}, {"--against", "self"},  {"--env", "B:NAME=1"},
+      {"--min", "8"},        {"--max", "1G"},        {"--factor", "4"},
+      {"--step", "1G"},      {"--sizes", "8"},       {"--dtype", "bf16"},
+      {"--redop", "max"},    {"--root", "all"},      {"--place", "both"},
+      {"--algo", "pull"},    {"--window", "4"},      {"--concurrent", "2"},
+      {"--time", "1s"},      {"--iters", "3"},       {"--warmup", "2"},
+      {"--blocks", "2"},     {"--launches", "2"},    {"--order", "alternate"},
+      {"--seed", "7"},       {"--cache", "auto"},    {"--dirty", "off"},
+      {"--memory", "heap"},  {"--sync", "barrier"},  {"--start-skew", "50us"},
+      {"--graph", "3"},      {"--check", "all"},     {"--control", "solo"},
+      {"--equiv", "3%"},     {"--min-effect", "9%"}, {"--timeout", "9s"},
+      {"--json", "-"},       {"--csv", "f"},         {"--md", "f"},
+      {"--report", "f"},     {"--svg", "d"},         {"--columns", "p50,algo"},
+      {"--color", "never"},  {"--progress", "off"},  {"--only", "mpi:8"},
+      {"--replay", ""}};
   RawOptions raw;
   RunOptions run;
   for (const OptionFacts& facts : option_facts(raw, run)) {
@@ -253,10 +241,76 @@ TEST(Options, AreAllInTheDocumentation) {
   for (const OptionFacts& facts : option_facts(raw, run)) {
     std::stringstream names(facts.names);
     for (std::string name; std::getline(names, name, ',');)
-      if (name.starts_with("--") && name != "--backend") {
+      if (name.starts_with("--")) {
         EXPECT_NE(text.find(name), std::string::npos) << name;
       }
   }
+}
+
+TEST(Options, ThoseOfOtherBenchmarksAreTaken) {
+  const RunOptions nccl = options_of(
+      parse({"run", "--minbytes", "8", "--maxbytes=64", "--stepfactor", "8", "--warmup_iters", "5",
+             "--datatype", "bfloat16", "--op", "mulsum", "-c", "0", "-J", "f", "--iters", "7"}));
+  EXPECT_EQ(nccl.cases.sweep.sizes, (std::vector<std::uint64_t>{8, 64}));
+  EXPECT_EQ(nccl.measurement.warmup, 5);
+  EXPECT_EQ(nccl.cases.sweep.dtypes, std::vector<DType>{DType::bf16});
+  EXPECT_EQ(nccl.cases.sweep.redops, std::vector<ReduceOp::Kind>{ReduceOp::premul_sum});
+  EXPECT_EQ(nccl.measurement.check, Check::off);
+  EXPECT_EQ(nccl.output.json, "f");
+  EXPECT_EQ(nccl.argv[2], "--min") << "ranks and records get this program's spelling";
+  const RunOptions osu =
+      options_of(parse({"run", "-m", "4:16", "-x5", "-i", "9", "-W", "4", "-c", "1"}));
+  EXPECT_EQ(osu.cases.sweep.sizes, (std::vector<std::uint64_t>{4, 8, 16}));
+  EXPECT_EQ(osu.measurement.warmup, 5);
+  EXPECT_EQ(osu.measurement.iters, 9U);
+  EXPECT_EQ(osu.cases.window, 4);
+  EXPECT_EQ(osu.measurement.check, Check::first);
+  EXPECT_EQ(options_of(parse({"run", "--message-size=4:4"})).cases.sweep.sizes.size(), 1U);
+  EXPECT_EQ(options_of(parse({"run", "--json", "-g"})).output.json, "-g") << "a value is none";
+}
+
+TEST(Options, ThoseOfOtherBenchmarksAreNoneOfOurs) {
+  RawOptions raw;
+  RunOptions run;
+  std::set<std::string> ours;
+  for (const OptionFacts& facts : option_facts(raw, run)) {
+    std::stringstream names(facts.names);
+    for (std::string name; std::getline(names, name, ',');) ours.insert(name);
+  }
+  std::set<std::string> theirs;
+  for (const OtherSpelling& other : other_spellings()) {
+    EXPECT_EQ(ours.count(std::string(other.theirs)), 0U) << other.theirs;
+    EXPECT_TRUE(theirs.emplace(other.theirs).second) << other.theirs;
+    EXPECT_NE(other.ours.empty(), other.instead.empty()) << other.theirs;
+    if (!other.ours.empty()) {
+      EXPECT_EQ(ours.count(std::string(other.ours)), 1U) << other.ours;
+    } else {
+      EXPECT_EQ(parse({"run", std::string(other.theirs).c_str(), "1"}).exit_code, 2);
+    }
+  }
+}
+
+TEST(Options, DtypesHaveTheNamesOfOthersToo) {
+  const auto dtypes = [](const char* text) {
+    return options_of(parse({"run", "-d", text})).cases.sweep.dtypes;
+  };
+  EXPECT_EQ(dtypes("double,float,half,bfloat16"), dtypes("f64,f32,f16,bf16"));
+  EXPECT_EQ(dtypes("int8,uint8,int32,uint32,int64,uint64"), dtypes("i8,u8,i32,u32,i64,u64"));
+  EXPECT_EQ(parse({"run", "-d", "fp8_e4m3"}).exit_code, 2);
+}
+
+TEST(Options, SizesThatAreRoundedAreNamed) {
+  const auto note = [](std::vector<const char*> words, int ranks) {
+    words.insert(words.begin(), "run");
+    return rounding_note(options_of(parse(std::move(words))).cases, ranks);
+  };
+  EXPECT_EQ(note({"-s", "4,8"}, 2), "");
+  EXPECT_EQ(note({"-s", "3,8"}, 2),
+            "S is whole elements on each rank: 3 B of all_reduce f32 is 4 B");
+  EXPECT_EQ(note({"all_gather", "barrier", "-s", "8", "-d", "f64"}, 3),
+            "S is whole elements on each rank: 8 B of all_gather f64 is 24 B");
+  EXPECT_NE(note({"-s", "1,2,3,5,6"}, 2).find("3 B of all_reduce f32 is 4 B, and 2 more"),
+            std::string::npos);
 }
 
 TEST(Options, CachesAreLinesOfTheSweep) {

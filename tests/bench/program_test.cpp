@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/bench/programs.h"
@@ -21,10 +25,10 @@ constexpr const char* kNoControl = "--control off ";
 
 TEST(Program, ComparesWithoutAWrongElement) {
   const TemporaryDirectory folder;
-  const Ended ended =
-      run(std::string("compare") + kTiny + kNoControl +
-          "-B native,memcpy all -s 8,4K --place both --json " + (folder / "r.jsonl") + " --csv " +
-          (folder / "r.csv") + " --md " + (folder / "r.md") + " --report " + (folder / "r.html"));
+  const Ended ended = run(std::string("compare") + kTiny + kNoControl +
+                          "-B native,memcpy all -s 8,4K --place both -v --json " +
+                          (folder / "r.jsonl") + " --csv " + (folder / "r.csv") + " --md " +
+                          (folder / "r.md") + " --report " + (folder / "r.html"));
   ASSERT_EQ(ended.code, 0) << ended.out;
   const Schema schema(C10D_SOURCE_DIR "/bench/schema/c10d-bench-1.schema.json");
   const std::vector<Json> lines = lines_of(folder / "r.jsonl");
@@ -82,7 +86,7 @@ TEST(Program, ComparesWithFiguresFitsAndControls) {
   const TemporaryDirectory folder;
   const Ended ended = run(std::string("compare") + kTiny +
                           "-B native,memcpy all_reduce -s 8,1K,4K,64K,256K --control solo --bind "
-                          "none --json " +
+                          "none -v --json " +
                           (folder / "r.jsonl") + " --svg " + (folder / "figures"));
   ASSERT_EQ(ended.code, 0) << ended.out;
   const Schema schema(C10D_SOURCE_DIR "/bench/schema/c10d-bench-1.schema.json");
@@ -207,14 +211,53 @@ TEST(Program, WhatNeedsAGpuIsARowWithTheReason) {
 }
 
 TEST(Program, MistakesAreSaidInItsOwnName) {
-  for (const char* line :
-       {"run --blcoks 3", "runn", "run --blocks many", "list", "overlap -n 2", "explain send 1K"}) {
+  for (const char* line : {"run --blcoks 3", "runn", "all_reduce", "-n 2 all_reduce", "run -g 2",
+                           "run --blocks many", "list", "overlap -n 2", "explain send 1K"}) {
     const Ended ended = run(line);
     EXPECT_EQ(ended.code, 2) << line;
     EXPECT_TRUE(ended.out.starts_with("c10d-bench: ")) << ended.out;
   }
   EXPECT_NE(run("run --blcoks 3").out.find("did you mean --blocks?"), std::string::npos);
   EXPECT_NE(run("overlap -n 2").out.find("unknown option -n"), std::string::npos);
+  for (const auto& [line, words] :
+       {std::pair("all_reduce", "write run all_reduce"), std::pair("allreduce", "run all_reduce?"),
+        std::pair("-n 2 all_reduce", "write run -n"), std::pair("run -g 2", "no option -g: -n N"),
+        std::pair("run -m 64", "-b MIN -e MAX"), std::pair("run -i 1M", "--step 1M")}) {
+    const std::string said = run(line).out;
+    EXPECT_NE(said.find(words), std::string::npos) << said;
+  }
+}
+
+TEST(Program, PrintsTheMachineTablesAndNotes) {
+  const std::string line = std::string("run") + kTiny + "--launches 1 -s 3 ";
+  const Ended brief = run(line, "2>/dev/null");
+  EXPECT_EQ(brief.code, 0);
+  const std::size_t title = brief.out.find("\nall_reduce f32 sum, out of place");
+  EXPECT_TRUE(brief.out.starts_with("host ")) << brief.out;
+  EXPECT_EQ(brief.out.find('\n') + 1, title) << "one line: " << brief.out;
+  EXPECT_NE(brief.out.find("note   S is whole elements on each rank: 3 B of all_reduce f32 is 4 B"),
+            std::string::npos)
+      << brief.out;
+  EXPECT_EQ(run(line + "-q", "2>/dev/null").out.find("\nall_reduce"), 0U) << "tables only";
+  const std::string full = run(line + "-v").out;
+  for (const char* label :
+       {"\nlibs ", "\ncheck ", "\nnote ", "\nagain ", "launch 1 block 2 native"})
+    EXPECT_NE(full.find(label), std::string::npos) << label << " in " << full;
+}
+
+TEST(Program, RefusesMoreRanksThanItsUserMeant) {
+  cpu_set_t cpus;
+  ASSERT_EQ(sched_getaffinity(0, sizeof cpus, &cpus), 0);
+  const int most = 4 * CPU_COUNT(&cpus);
+  if (most >= 1024) GTEST_SKIP() << "as many ranks as -n takes";
+  const std::string more = std::to_string(most + 1);
+  const Ended refused = run("run -s 8 --dry-run -n " + more);
+  EXPECT_EQ(refused.code, 2);
+  for (const std::string& words : {more + " ranks", std::to_string(CPU_COUNT(&cpus)) + " CPU",
+                                   std::string("--oversubscribe"), "-i " + more})
+    EXPECT_NE(refused.out.find(words), std::string::npos) << refused.out;
+  EXPECT_EQ(run("run -s 8 --dry-run --oversubscribe -n " + more).code, 0);
+  EXPECT_EQ(run("run -s 8 --dry-run -n " + std::to_string(most)).code, 0);
 }
 
 TEST(Program, AFullDiskIsSaid) {
@@ -359,13 +402,75 @@ TEST(Program, ExplainsWhatNativeWouldDo) {
 
 TEST(Program, HelpFitsIntoEightyColumns) {
   for (const char* command : {"", "compare", "run", "tune", "explain", "train", "replay", "overlap",
-                              "ceiling", "store", "list", "doctor", "diff", "report"}) {
-    const Ended help = run(std::string(command) + " --help");
-    EXPECT_EQ(help.code, 0) << help.out;
-    EXPECT_EQ(help.out.find("--help ..."), std::string::npos) << "a flag takes no value";
-    std::istringstream lines(help.out);
-    for (std::string line; std::getline(lines, line);)
-      EXPECT_LE(line.size(), 80U) << command << ": " << line;
+                              "ceiling", "store", "list", "doctor", "diff", "report"})
+    for (const char* option : {" --help", " --help-all"}) {
+      const Ended help = run(std::string(command) + option);
+      EXPECT_EQ(help.code, 0) << help.out;
+      EXPECT_EQ(help.out.find("TEXT"), std::string::npos) << "a value without a name: " << help.out;
+      std::istringstream lines(help.out);
+      for (std::string line; std::getline(lines, line);)
+        EXPECT_LE(line.size(), 80U) << command << ": " << line;
+    }
+}
+
+TEST(Program, HelpFitsOntoAScreen) {
+  for (const char* command : {"", "compare", "run"}) {
+    const std::string help = run(std::string(command) + " --help").out;
+    EXPECT_LE(std::count(help.begin(), help.end(), '\n'), 40) << help;
+  }
+  const std::string usual = run("run --help").out;
+  EXPECT_NE(usual.find("-b,--min SIZE"), std::string::npos) << usual;
+  EXPECT_EQ(usual.find("--start-skew"), std::string::npos) << usual;
+  const std::string all = run("run --help-all").out;
+  for (const char* option : {"-b,--min SIZE", "--start-skew TIME", "--bind auto|set|core|none"})
+    EXPECT_NE(all.find(option), std::string::npos) << all;
+  EXPECT_EQ(all.find("--worker"), std::string::npos) << "between the program and its ranks";
+}
+
+TEST(Program, CompletesItsWords) {
+  const auto completed = [](const char* program, const std::string& words) {
+    const std::string name = std::filesystem::path(program).filename();
+    std::string function = "_" + name;
+    std::replace(function.begin(), function.end(), '-', '_');
+    return run_line("bash -c 'source <(" + std::string(program) +
+                    " --print-completion); complete -p " + name +
+                    " >/dev/null || exit; COMP_WORDS=(" + name + " " + words +
+                    "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); " + function +
+                    "; echo ${COMPREPLY[*]}' 2>&1")
+        .out;
+  };
+  EXPECT_EQ(completed(C10D_BENCH, "com"), "compare\n");
+  EXPECT_EQ(completed(C10D_BENCH, "run all_r"), "all_reduce\n");
+  EXPECT_EQ(completed(C10D_BENCH, "run --bind s"), "set\n");
+  EXPECT_EQ(completed(C10D_BENCH, "run --bind = c"), "core\n");
+  EXPECT_EQ(completed(C10D_BENCH, "compare --minb"), "\n") << "only this program's spelling";
+  EXPECT_EQ(completed(C10D_BENCH, "compare --min"), "--min --min-effect\n");
+  EXPECT_EQ(completed(C10D_BENCH, "run --json all_r"), "\n") << "a file";
+  EXPECT_EQ(completed(C10D_BENCH, "list o"), "ops\n");
+  EXPECT_EQ(completed(C10D_BENCH, "--vers"), "--version\n");
+  EXPECT_EQ(completed(C10D_RUN, "--nproc"), "--nproc-per-node\n");
+}
+
+TEST(Program, HasAManualPageWithAllThatHelpHas) {
+  for (const auto& [program, commands] :
+       {std::pair(C10D_BENCH, std::vector<std::string>{"", "run", "train", "diff"}),
+        std::pair(C10D_RUN, std::vector<std::string>{""})}) {
+    const Ended manual = run_line(std::string(program) + " --print-man");
+    EXPECT_EQ(manual.code, 0);
+    EXPECT_TRUE(manual.out.starts_with(".TH c10d")) << manual.out;
+    std::string plain = manual.out;
+    for (std::size_t at; (at = plain.find('\\')) != std::string::npos;)
+      plain.erase(at, plain[at + 1] == 'f' ? 3 : 1);  // \\fB and \\-
+    for (const std::string& command : commands) {
+      const std::string all = command.empty() ? " --help" : " " + command + " --help-all";
+      std::istringstream words(run_line(program + all).out);
+      for (std::string word; words >> word;)
+        if (word.starts_with("--") || word.find(",--") != std::string::npos) {
+          std::istringstream names(word);
+          for (std::string name; std::getline(names, name, ',');)
+            EXPECT_NE(plain.find(name), std::string::npos) << name;
+        }
+    }
   }
 }
 

@@ -157,7 +157,10 @@ TEST(Summary, FitsAndCrossingsAreFound) {
   ASSERT_TRUE(fits[1].overtakes_at);
   EXPECT_GT(*fits[1].overtakes_at, 1024U);
   EXPECT_LT(*fits[1].overtakes_at, 4096U);
-  const std::string text = text_tables(summary, {});
+  EXPECT_EQ(text_tables(summary, {}).find("cross"), std::string::npos);
+  TableStyle style;
+  style.fits = true;
+  const std::string text = text_tables(summary, style);
   EXPECT_NE(text.find("cross  native<->gloo: about 1."), std::string::npos) << text;
 }
 
@@ -170,10 +173,39 @@ TEST(Summary, TwoModesAreReportedWithTheWordsToSeeThemAgain) {
   EXPECT_EQ(found[0].code, "W021");
   EXPECT_EQ(found[0].only, "all_reduce:gloo:64K");
   results.warnings = found;
-  const std::string text = footer_text(results, summarise(results, true, 0.02), 0, "r.jsonl", 80);
-  EXPECT_NE(text.find("c10d-bench compare --replay r.jsonl --only all_reduce:gloo:64K"),
-            std::string::npos)
-      << text;
+  const Summary summary = summarise(results, true, 0.02);
+  for (const auto& [json, command] :
+       {std::pair("r.jsonl", "c10d-bench compare --replay r.jsonl --only all_reduce:gloo:64K"),
+        std::pair("", "c10d-bench compare 'a b' --only all_reduce:gloo:64K")}) {
+    const std::string text = footer_text(results, summary, Detail::brief, 0, json, 80);
+    EXPECT_NE(text.find(command), std::string::npos) << text;
+  }
+}
+
+TEST(Banner, IsTheMachineUnlessMoreIsAskedFor) {
+  Results results = synthetic_results({{"native", 1}, {"gloo", 2}});
+  results.environments.push_back(Json{{"cores", 2}, {"cpu", "Abacus"}, {"kernel", "6.1"}});
+  const Summary right = summarise(results, true, 0.02);
+  EXPECT_EQ(header_text(results, right, Detail::brief, 80),
+            "host   2 CPUs, Abacus, 1 NUMA node, Linux 6.1\n");
+  EXPECT_EQ(footer_text(results, right, Detail::brief, 0, "", 80), "") << "nothing to warn of";
+  const std::string full = header_text(results, right, Detail::full, 80) +
+                           footer_text(results, right, Detail::full, 0, "", 80);
+  for (const char* label : {"units ", "check ", "ratio ", "again "})
+    EXPECT_NE(full.find(label), std::string::npos) << full;
+  results.cells.front().wrong = 3;
+  const Summary wrong = summarise(results, true, 0.02);
+  EXPECT_NE(header_text(results, wrong, Detail::brief, 80).find("WRONG DATA: 3 elements"),
+            std::string::npos);
+}
+
+TEST(Table, ShowsBusbwWhereABackendHasIt) {
+  Results results = synthetic_results({{"gloo", 1}});
+  TableStyle style;
+  style.compare = false;
+  EXPECT_EQ(text_tables(summarise(results, false, 0.02), style).find("busbw"), std::string::npos);
+  for (CellRecord& cell : results.cells) cell.bus = cell.alg;
+  EXPECT_NE(text_tables(summarise(results, false, 0.02), style).find("busbw"), std::string::npos);
 }
 
 TEST(Table, MarksTheTimesThatHaveTwoModes) {

@@ -22,8 +22,11 @@ def complaints(compiler, include, name, source):
 
 def main():
     include, compilers, files = sys.argv[1], sys.argv[2].split(","), sys.argv[3:]
-    sources = {file: pathlib.Path(file).read_text(encoding="utf-8") for file in files}
-    headers = sorted(pathlib.Path(include).rglob("*.h"))
+    # Without what needs <mpi.h>, which has warnings of its own.
+    sources = {file: pathlib.Path(file).read_text(encoding="utf-8") for file in files
+               if not file.endswith("inside_mpi.cpp")}
+    headers = [header for header in sorted(pathlib.Path(include).rglob("*.h"))
+               if header.name != "mpi.h"]
     sources["all public headers"] = "".join(
         f'#include "{header.relative_to(include)}"\n' for header in headers)
     # A program that warns, so that this test can fail.

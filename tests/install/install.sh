@@ -19,6 +19,15 @@ for file in include/c10d/init.h include/c10d/spi/backend.h "$libdir/libc10d.so" 
   "$libdir/pkgconfig/c10d_parallel.pc"; do
   [[ -e $prefix/$file ]] || fail "$file is not installed"
 done
+if [[ -d $prefix/bin ]]; then
+  for program in "$prefix"/bin/c10d-*; do
+    name=${program##*/}
+    grep -q "^\.TH ${name//-/.*} 1" "$prefix/share/man/man1/$name.1" ||
+      fail "no manual page of $name"
+    bash -c "source '$prefix/share/bash-completion/completions/$name' && complete -p $name" \
+      >"$work/log" || { cat "$work/log"; fail "no completion of $name"; }
+  done
+fi
 for module in $modules; do
   [[ -e $lib/c10d/backends/libc10d_$module.so ]] || fail "the module $module is not installed"
 done

@@ -24,7 +24,8 @@ DEADLINE = 120  # seconds of one program
 COMING_UP = 60  # seconds until a daemon answers
 SKIPPED = 77
 TASK = ["--model", "mlp", "--epochs", "1", "--steps", "4", "--global-batch-size", "32"]
-BENCH = ["run", "all_reduce", "-B", "native", "-b", "8", "-e", "2K", "-f", "256", "--time", "0.01s"]
+BENCH = ["run", "all_reduce", "-B", "native", "-b", "8", "-e", "2K", "-f", "256", "--time", "0.01s",
+         "-v"]
 SLURM = """
 ClusterName=c10d
 SlurmctldHost=localhost(127.0.0.1)

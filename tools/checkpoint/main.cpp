@@ -10,6 +10,7 @@
 
 #include "c10d/parallel/checkpoint_info.h"
 #include "src/launch/line_output.h"
+#include "tools/manual/manual.h"
 
 namespace c10d { inline namespace v0 { namespace {
 
@@ -77,6 +78,10 @@ int checkpoint(int argc, char** argv) {
       app.add_subcommand("consolidate", "write all tensors to one new safetensors file");
   add_path(consolidate);
   consolidate->add_option("OUTPUT", output, "must not exist")->required()->type_name("");
+  if (const auto manual = manual_of(app, argc, argv)) {
+    fmt::print("{}", *manual);
+    return 0;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -11,6 +12,7 @@
 #include "src/recorder/format.h"
 #include "tools/info/facts.h"
 #include "tools/info/text.h"
+#include "tools/manual/manual.h"
 
 namespace c10d { inline namespace v0 { namespace {
 
@@ -64,8 +66,14 @@ int info(int argc, char** argv) {
          "SECTION", sections,
          "version host native launch backends capabilities limits environment (default: the "
          "main facts)")
-      ->type_name("")
-      ->check(CLI::IsMember(kSections).description(""));
+      ->type_name(fmt::format("{}", fmt::join(kSections, "|")))  // for the completion
+      ->option_text(" ")
+      ->check([](const std::string& section) {
+        return std::ranges::find(kSections, section) != kSections.end()
+                   ? std::string()
+                   : fmt::format("{}: no such section; one of {}", section,
+                                 fmt::join(kSections, " "));
+      });
   app.add_option("--pid", processes,
                  "instead: what the ranks in this process, or below this c10d-run, are doing")
       ->type_name("PID")
@@ -76,6 +84,10 @@ int info(int argc, char** argv) {
   app.add_flag("--json", json, "all of it, or the sections named, as one JSON object");
   app.add_flag("--env", environment, "the section environment");
   app.add_flag("--all", all, "every section");
+  if (const auto manual = manual_of(app, argc, argv)) {
+    fmt::print("{}", *manual);
+    return 0;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {

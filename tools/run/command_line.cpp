@@ -12,6 +12,7 @@
 #include "c10d/env.h"
 #include "src/base/env_table.h"
 #include "src/base/suggest.h"
+#include "tools/manual/manual.h"
 #include "tools/run/args.h"
 
 namespace c10d { inline namespace v0 {
@@ -126,6 +127,7 @@ CommandLine read_command_line(int argc, char** argv) {
   app.footer(kFooter);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   for (const OptionRow& row : option_table(line.raw)) add(app, row);
+  if (const auto manual = manual_of(app, argc, argv)) throw EarlyExit{0, *manual};
 
   line.command.assign(argv + 1, argv + argc);
   line.typed = take_options(app, line.command);
