@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "c10d/parallel/pipeline.h"
@@ -20,14 +21,15 @@ class LayerStage : public c10d::parallel::Stage {
   using Activations = std::vector<c10d::parallel::Activation>;
   using Inputs = std::span<const c10d::parallel::Activation>;
 
-  // `weights` are those of layer l. The stage reads them in every step.
+  // Layer l, for batches in `parts`. `weights` are those of all layers; the stage reads its own in
+  // every step.
   LayerStage(std::size_t l, const std::vector<std::vector<float>>& weights, const Digits& digits,
              int parts)
-      : l_(l),
-        weights_(weights),
+      : l_(checked(l)),
+        weights_(weights[l]),
         digits_(digits),
         parts_(parts),
-        sum_(parts, {0, parts}, weights.size()) {}
+        sum_(parts, {0, parts}, kModel[l].size()) {}
 
   // Before Pipeline::step(): the batch.
   void begin(Samples batch) {
@@ -61,6 +63,10 @@ class LayerStage : public c10d::parallel::Stage {
   }
 
  private:
+  static std::size_t checked(std::size_t l) {
+    if (l < kModel.size()) return l;
+    throw std::invalid_argument("the model has 2 layers: start 2 ranks, one for each layer");
+  }
   static Matrix matrix(std::size_t columns, const c10d::parallel::Activation& from) {
     const float* data = static_cast<const float*>(from.data.data);
     return {columns, {data, data + from.data.count}};
