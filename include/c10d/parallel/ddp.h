@@ -74,8 +74,8 @@ C10D_API std::size_t gradient_bytes(std::span<const ParamSpec> params,
 //     reducer.begin_step({.samples = n});        // n of this rank
 //     for each own shard, in order          // shards_of(16, rank, size); in mode fast there is one
 //       for each parameter p, any order:    // or for each p, for each own shard
-//         write into reducer.grad_view(p); reducer.mark_ready(p);
-//     reducer.finish();                     // grad_view(p) is now the mean over all samples
+//         write into reducer.grad<float>(p); reducer.mark_ready(p);
+//     reducer.finish();                     // grad<float>(p) is now the mean over all samples
 //
 // Gradients. Write the SUM over the samples of the shard, not their mean: the reducer divides by
 // the number of samples of all ranks, so ranks may have different numbers of samples. A view is not
@@ -119,6 +119,13 @@ class C10D_API Reducer {
   // the mean gradient, until the next begin_step(). The address changes with every shard and after
   // the first step, never otherwise. Throws InvalidArgument for a parameter that does not exist.
   std::span<std::byte> grad_view(std::size_t param);
+  // The same as elements: reducer.grad<float>(0). Throws InvalidArgument also if the parameter has
+  // another dtype.
+  template <Element T>
+  std::span<T> grad(std::size_t param) {
+    const std::span<std::byte> bytes = grad_view(param, dtype_of<T>);
+    return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
 
   // Says that the view of `param` is written, for this rank's next shard. finish() reports
   // mistakes.
@@ -157,6 +164,7 @@ class C10D_API Reducer {
   void on_bucket_done(BucketCallback callback);
 
  private:
+  std::span<std::byte> grad_view(std::size_t param, DType dtype);
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -332,6 +332,15 @@ std::span<std::byte> Reducer::grad_view(std::size_t param) {
   return state.buckets->gradient(param, writes ? state.plan[shard].slot : 0);
 }
 
+std::span<std::byte> Reducer::grad_view(std::size_t param, DType dtype) {
+  const std::span<std::byte> view = grad_view(param);  // checks that it exists
+  const ParamSpec& spec = state_->params[param];
+  if (spec.dtype != dtype)
+    throw_invalid("Reducer: the gradient of {} is {}, not {}", spec.name, to_string(spec.dtype),
+                  to_string(dtype));
+  return view;
+}
+
 void Reducer::mark_ready(std::size_t param) noexcept { state_->mark(param, false); }
 void Reducer::mark_unused(std::size_t param) noexcept { state_->mark(param, true); }
 StepResult Reducer::finish(const BucketCallback& use) { return state_->finish(use); }

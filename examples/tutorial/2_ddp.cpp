@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Each rank has the whole model and a part of each batch.   c10d-run -n 2 2_ddp [EPOCHS]
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "c10d/init.h"
+#include "c10d/parallel/ddp.h"
+#include "c10d/parallel/sampler.h"
+#include "examples/tutorial/mlp.h"
+
+namespace {
+
+using namespace c10d::parallel;
+using namespace tutorial;
+constexpr std::int64_t kBatch = 32;
+constexpr float kRate = 0.2f;
+
+void sgd(std::span<float> weights, std::span<const float> gradient) {
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= kRate * gradient[i];
+}
+
+// Loss and accuracy on digits that were not trained on, and a hash of all weights.
+std::string evaluate(const auto& weights, const Digits& test) {
+  Matrix x = test.images;
+  std::uint64_t digest = 0;
+  for (std::size_t l = 0; l < kModel.size(); ++l) {
+    const auto& w = weights[l];
+    x = kModel[l].forward(w, x);
+    digest = hash(w, digest);
+  }
+  const auto [loss, right] = test.score(x);
+  char line[80];
+  std::snprintf(line, sizeof line, "test loss %.4f, accuracy %.1f %%, weights %016llx", loss,
+                100 * right, static_cast<unsigned long long>(digest));
+  return line;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  auto group = c10d::init_process_group();
+  const int epochs = argc > 1 ? std::atoi(argv[1]) : 10;
+  const Digits train = read_digits("train"), test = read_digits("t10k");
+  DistributedSampler sampler({.samples = train.size()});
+  std::vector<std::vector<float>> weights;
+  for (const Layer& layer : kModel) {
+    weights.push_back(layer.initial_weights());
+  }
+  Reducer reducer(group, specs());
+
+  for (int epoch = 0; epoch < epochs; ++epoch) {
+    sampler.set_epoch(static_cast<std::uint64_t>(epoch));
+    for (Samples batch = sampler.next(kBatch); !batch.empty(); batch = sampler.next(kBatch)) {
+      const auto mine = parts_of(batch, {group.rank(), group.rank() + 1}, group.size());
+      reducer.begin_step({.samples = count(mine)});
+      forward_backward(
+          weights, train, mine, [&](auto l) { return reducer.grad<float>(l); },
+          [&](auto l) { reducer.mark_ready(l); });
+      reducer.finish();
+      for (std::size_t l = 0; l < kModel.size(); ++l) sgd(weights[l], reducer.grad<float>(l));
+    }
+    const std::string result = evaluate(weights, test);
+    if (group.rank() == 0) std::printf("epoch %d: %s\n", epoch, result.c_str());
+  }
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}
