@@ -16,8 +16,6 @@ using namespace c10d::parallel;
 // Of a batch, spread over the ranks: the same bits at any number of them.
 constexpr int kShards = 8;
 
-float& number(std::span<std::byte> bytes) { return *reinterpret_cast<float*>(bytes.data()); }
-
 }  // namespace
 
 int main() try {
@@ -47,13 +45,13 @@ int main() try {
           slope += error * x(i);
           offset += error;
         }
-        number(reducer.grad_view(1)) = offset;  // the sum over the shard: finish() divides
+        reducer.grad<float>(1)[0] = offset;  // the sum over the shard: finish() divides
         reducer.mark_ready(1);
-        number(reducer.grad_view(0)) = slope;
+        reducer.grad<float>(0)[0] = slope;
         reducer.mark_ready(0);
       }
       reducer.finish();
-      for (std::size_t p = 0; p < 2; ++p) weights[p] -= 0.3f * number(reducer.grad_view(p));
+      for (std::size_t p = 0; p < 2; ++p) weights[p] -= 0.3f * reducer.grad<float>(p)[0];
     }
   }
   check_same(group, "weights", std::as_bytes(std::span(weights)));

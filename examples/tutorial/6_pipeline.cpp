@@ -57,8 +57,7 @@ int main(int argc, char** argv) try {
     weights.push_back(kModel[l].initial_weights());
     snapshot.parts.push_back({kModel[l].spec(), 0, std::as_writable_bytes(std::span(weights[l]))});
   }
-  const auto own = static_cast<std::size_t>(group.rank());
-  LayerStage stage(own, weights, train, kShards);
+  LayerStage stage(group, weights, train, kShards);
   Pipeline pipeline(group, {{group.rank(), &stage}},
                     {.schedule = make_schedule("1f1b", 2, kShards)});
   load(group, directory, snapshot);  // changes nothing if there is no checkpoint
@@ -68,7 +67,7 @@ int main(int argc, char** argv) try {
     for (Samples batch = sampler.next(kBatch); !batch.empty(); batch = sampler.next(kBatch)) {
       stage.begin(batch);
       pipeline.step();
-      sgd(weights[own], stage.gradient());
+      sgd(weights[stage.layer()], stage.gradient());
     }
     for (int l : {0, 1}) group.broadcast(weights[l], l);
     const std::string result = evaluate(weights, test);

@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "c10d/parallel/pipeline.h"
@@ -21,16 +22,17 @@ class LayerStage : public c10d::parallel::Stage {
   using Activations = std::vector<c10d::parallel::Activation>;
   using Inputs = std::span<const c10d::parallel::Activation>;
 
-  // Layer l, for batches in `parts`. `weights` are those of all layers; the stage reads its own in
-  // every step.
-  LayerStage(std::size_t l, const std::vector<std::vector<float>>& weights, const Digits& digits,
-             int parts)
-      : l_(checked(l)),
-        weights_(weights[l]),
+  // Layer group.rank(), for batches in `parts`. `weights` are those of all layers; the stage reads
+  // its own in every step. Throws unless there is a rank for each layer.
+  LayerStage(const c10d::ProcessGroup& group, const std::vector<std::vector<float>>& weights,
+             const Digits& digits, int parts)
+      : l_(checked(group)),
+        weights_(weights[l_]),
         digits_(digits),
         parts_(parts),
-        sum_(parts, {0, parts}, kModel[l].size()) {}
+        sum_(parts, {0, parts}, kModel[l_].size()) {}
 
+  std::size_t layer() const { return l_; }
   // Before Pipeline::step(): the batch.
   void begin(Samples batch) {
     batch_ = batch;
@@ -63,9 +65,11 @@ class LayerStage : public c10d::parallel::Stage {
   }
 
  private:
-  static std::size_t checked(std::size_t l) {
-    if (l < kModel.size()) return l;
-    throw std::invalid_argument("the model has 2 layers: start 2 ranks, one for each layer");
+  static std::size_t checked(const c10d::ProcessGroup& group) {
+    if (static_cast<std::size_t>(group.size()) == kModel.size())
+      return static_cast<std::size_t>(group.rank());
+    throw std::invalid_argument("the model has 2 layers: start 2 ranks, not " +
+                                std::to_string(group.size()));
   }
   static Matrix matrix(std::size_t columns, const c10d::parallel::Activation& from) {
     const float* data = static_cast<const float*>(from.data.data);

@@ -174,7 +174,8 @@ std::pair<Fd, Fd> make_pipe(int flags) {
 }
 
 Guardian::Guardian(const std::string& marker) {
-  auto [read_end, write_end] = make_pipe();
+  std::pair<Fd, Fd> ends = make_pipe();
+  Fd &read_end = ends.first, &write_end = ends.second;
   const SignalsBlocked blocked;
   pid_ = fork();
   if (pid_ < 0) throw_no_resources("cannot start the guardian process", errno);
@@ -210,7 +211,8 @@ Child spawn(const SpawnOptions& options) {
   const std::vector<char*> argv = pointers(options.command);
   const std::vector<char*> environment = pointers(options.environment);
   const cpu_set_t cpus = set_of(options.cpus);
-  auto [read_end, write_end] = make_pipe();
+  std::pair<Fd, Fd> ends = make_pipe();
+  Fd &read_end = ends.first, &write_end = ends.second;
   const pid_t parent = getpid();
   Child child;
   {

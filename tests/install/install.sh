@@ -62,6 +62,17 @@ cmake --build "$work/found" >"$work/log" || { cat "$work/log"; fail build; }
 "$work/found/consumer"
 "$work/found/trainer"
 
+step examples
+examples=$(dirname "$(find "$prefix/share" -name 01_hello_all_reduce.cpp)")
+cp -r "$examples" "$work/mine" # the folder may have any name
+cmake -S "$work/mine" -B "$work/examples" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_FLAGS=-O0 \
+  -DCMAKE_CXX_COMPILER="$cxx" >"$work/log" 2>&1 || { cat "$work/log"; fail "configure examples"; }
+some=(01_hello_all_reduce 10_ddp) # one for each library; all of them take a minute
+if ! grep -q "tutorial is not built" "$work/log"; then some+=(2_ddp); fi
+cmake --build "$work/examples" --target "${some[@]}" >"$work/log" ||
+  { cat "$work/log"; fail build; }
+for program in "${some[@]}"; do "$work/examples/$program" >"$work/log" || fail "$program"; done
+
 step what must not be found
 if consume other_version -DC10D_WANTED=0.2; then fail "version 0.2 was found"; fi
 if consume other_backend -DC10D_COMPONENTS=carrier_pigeon; then

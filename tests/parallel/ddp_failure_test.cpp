@@ -309,6 +309,10 @@ TEST_P(DdpFailureOn, ReproducibleModeRefusesWhatEndsItsPromise) {
     EXPECT_THROW(reducer.set_hook([](ProcessGroup&, const Bucket&) {}), InvalidArgument);
     EXPECT_THROW(static_cast<void>(reducer.no_sync()), InvalidArgument);
     EXPECT_THROW(reducer.grad_view(2), InvalidArgument);
+    EXPECT_EQ(reducer.grad<float>(0).size_bytes(), reducer.grad_view(0).size());
+    EXPECT_THROW(reducer.grad<float>(2), InvalidArgument);
+    EXPECT_THROW(reducer.grad<double>(0), InvalidArgument);
+    EXPECT_THROW(reducer.grad<std::int32_t>(0), InvalidArgument);
   });
 }
 

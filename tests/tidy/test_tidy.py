@@ -26,7 +26,7 @@ GOOD = {
     ".github/workflows/ci.yml": CMAKE + "      - uses: actions/checkout@v4\n"
                                         "      - run: ./dev ${{ matrix.verb }}\n",
     "Dockerfile": CMAKE + 'RUN ./dev build\nENTRYPOINT ["./dev"]\nCMD ["--help"]\n',
-    "README.md": "[the header](include/c10d/thing.h)\n",
+    "README.md": "[the header](include/c10d/thing.h)\n```cpp\n[](auto lambda)\n```\n",
 }
 HERE = "/" + "home/someone/c10d"
 
@@ -155,6 +155,9 @@ BAD = {
     "a command in a container": (
         {"Dockerfile": CMAKE + "RUN apt-get install cmake\n"}, "Dockerfile:2: runs apt-get"),
     "a dead link": ({"README.md": "[x](docs/none.md)\n"}, "dead link docs/none.md"),
+    "a dead link behind code": (
+        {"README.md": "```cpp\n[](auto x)\n```\n[x](docs/none.md)\n"},
+        "README.md:4: dead link docs/none.md"),
 }
 
 USES_LOG = SPDX + 'int x = env("C10D_LOG");\n'

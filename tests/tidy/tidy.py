@@ -336,8 +336,11 @@ def check_commands(tree):
 
 def check_links(tree):
     for path, text in tree.of(".md").items():
+        in_code = False
         for number, line in enumerate(text.splitlines(), 1):
-            for target in re.findall(r"\]\(([^)#\s]+)", line):
+            if line.startswith("```"):
+                in_code = not in_code
+            for target in re.findall(r"\]\(([^)#\s]+)", line) if not in_code else ():
                 where = (tree.root / path).parent / target
                 if "://" not in target and not where.exists():
                     tree.report(path, number, f"dead link {target}")

@@ -119,7 +119,7 @@ class C10D_API Reducer {
   // the mean gradient, until the next begin_step(). The address changes with every shard and after
   // the first step, never otherwise. Throws InvalidArgument for a parameter that does not exist.
   std::span<std::byte> grad_view(std::size_t param);
-  // The same as elements: reducer.grad<float>(0). Throws InvalidArgument also if the parameter has
+  // The same as elements: reducer.grad<float>(0). Throws InvalidArgument also for a parameter of
   // another dtype.
   template <Element T>
   std::span<T> grad(std::size_t param) {
