@@ -23,8 +23,8 @@
 #include "bench/report/table.h"
 #include "bench/text/format.h"
 #include "bench/text/output_file.h"
-#include "c10d/error.h"
 #include "c10d/capability.h"
+#include "c10d/error.h"
 
 namespace c10d::bench {
 namespace {

@@ -69,7 +69,7 @@ struct LaunchOptions {
   // names one device, the one that the local rank has in the list of this process. C10D_LOCAL_RANK
   // still differs.
   bool virtual_local_rank = false;
-  CpuBinding cpu_binding = CpuBinding::none;
+  CpuBinding cpu_binding = CpuBinding::none;  // which CPUs each rank may use
   // Let ranks share a core with CpuBinding::core, and a CPU with share, if there are too few.
   bool overload_cpus = false;
   bool prefix_output = true;  // print "[rank] " before each line

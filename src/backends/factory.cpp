@@ -6,8 +6,8 @@
 #include <array>
 #include <map>
 
-#include "c10d/env.h"
 #include "c10d/capability.h"
+#include "c10d/env.h"
 #include "src/backends/module.h"
 #include "src/backends/native/native.h"
 #include "src/base/mutex.h"

@@ -11,8 +11,8 @@
 #include <iterator>
 #include <random>
 
-#include "c10d/spi/backend.h"
 #include "c10d/capability.h"
+#include "c10d/spi/backend.h"
 #include "src/base/failure_text.h"
 #include "src/base/host.h"
 #include "src/base/log.h"

@@ -8,11 +8,11 @@
 
 #include <string>
 
+#include "c10d/capability.h"
 #include "c10d/env.h"
 #include "c10d/error.h"
 #include "c10d/init.h"
 #include "c10d/spi/backend.h"
-#include "c10d/capability.h"
 #include "src/backends/native/native.h"
 #include "src/base/cpu_topology.h"
 #include "src/base/env_table.h"

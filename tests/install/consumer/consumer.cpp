@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
-#include "c10d/init.h"
 #include "c10d/capability.h"
+#include "c10d/init.h"
 
 namespace {
 

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "c10d/env.h"
 #include "c10d/capability.h"
+#include "c10d/env.h"
 #include "src/base/hash.h"
 #include "src/base/host.h"
 
