@@ -37,7 +37,7 @@ JobRecord two_ranks(int steps) {
     RecordedRank one{.rank = rank, .pid = 100 + rank, .host = "here", .ops = {}};
     for (int step = 0; step < steps; ++step) {
       const double start = 1000 + step + 0.02 * rank, end = 1000 + step + 0.1;
-      const auto sequence = static_cast<std::uint64_t>(2 * step + 1);
+      const auto sequence = 2 * static_cast<std::uint64_t>(step) + 1;
       one.ops.push_back(all_reduce_of(sequence, 8, start, end));
       one.ops.push_back(all_reduce_of(sequence + 1, 16, start + 0.3, end + 0.3));
     }
