@@ -74,7 +74,7 @@ int main(int argc, char** argv) try {
     }
     const std::string result = evaluate(weights, test);
     if (group.rank() == 0) std::printf("epoch %d: %s\n", epoch, result.c_str());
-    snapshot.epoch = static_cast<std::uint64_t>(epoch + 1);
+    snapshot.epoch = static_cast<std::uint64_t>(epoch) + 1;
     save(group, directory, snapshot);
   }
 } catch (const std::exception& error) {
