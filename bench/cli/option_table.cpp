@@ -11,8 +11,8 @@ constexpr const char* kState = "Caches, memory, start of an op";
 constexpr const char* kCheck = "Checks and verdicts";
 constexpr const char* kOutput = "Output";
 constexpr const char* kAgain = "Plan only, or repeat";
-constexpr const char* kReserved =
-    "";  // not in --help-all: every backend of this version refuses it
+// Not in --help-all: every backend of this version refuses it.
+constexpr const char* kReserved = "";
 constexpr bool kUsual = true, kRare = false;
 
 std::vector<OptionFacts> what_to_measure(RawOptions& raw, RunOptions& options) {

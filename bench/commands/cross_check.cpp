@@ -127,19 +127,12 @@ CrossCheck make(const CrossCheckOptions& options) {
   const Mpi mpi = find_mpi("");
   CrossCheck check;
   add_loops(check, options, self.parent_path(), mpi);
-  std::vector<std::string> command;
-  if (mpi.flavour.empty()) {
-    check.bench.ranks = kRanks;
-  } else {
-    command = {self, "exec-mpirun"};
-    for (const std::string& word : mpirun_command(mpi, kRanks)) command.push_back(word);
-  }
-  command.insert(
-      command.end(),
-      {self, "run", "-B", mpi.flavour.empty() ? "native,raw:gloo" : "native,raw:gloo,raw:mpi",
+  check.bench = start_self(mpi, kRanks);
+  check.bench.command.insert(
+      check.bench.command.end(),
+      {"run", "-B", mpi.flavour.empty() ? "native,raw:gloo" : "native,raw:gloo,raw:mpi",
        "all_reduce", "-s", fmt::format("{}", fmt::join(kSizes, ",")), "--time",
        fmt::format("{}s", options.seconds), "--seed", std::to_string(kSeed), "--json", "-"});
-  check.bench.command = std::move(command);
   return check;
 }
 

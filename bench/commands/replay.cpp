@@ -2,7 +2,6 @@
 #include "bench/commands/replay.h"
 
 #include <fcntl.h>
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/mman.h>
@@ -13,12 +12,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
-#include <random>
 #include <set>
 #include <utility>
 
@@ -27,9 +24,11 @@
 #include "bench/model/job_record.h"
 #include "bench/model/replay_plan.h"
 #include "bench/model/stats.h"
-#include "bench/run/controller.h"
 #include "bench/run/mpirun.h"
+#include "bench/run/record_pipe.h"
+#include "bench/run/session.h"
 #include "bench/text/format.h"
+#include "bench/text/output_file.h"
 #include "c10d/capability.h"
 #include "c10d/error.h"
 #include "c10d/launch.h"
@@ -75,8 +74,7 @@ JobRecord record_of(const std::string& source) {
 // Memory without a name, which the ranks open by its path, whoever their parent is.
 class NamelessFile {
  public:
-  explicit NamelessFile(std::string_view text = "")
-      : fd_(memfd_create("c10d-replay", MFD_CLOEXEC)) {
+  explicit NamelessFile(std::string_view text) : fd_(memfd_create("c10d-replay", MFD_CLOEXEC)) {
     while (fd_ >= 0 && !text.empty()) {
       const ssize_t written = write(fd_, text.data(), text.size());
       if (written < 0 && errno == EINTR) continue;
@@ -99,32 +97,19 @@ class NamelessFile {
 // The JSON lines of --json.
 class Output {
  public:
-  explicit Output(const std::string& path) : path_(path) {
-    if (path.empty() || path == "-") return;
-    file_ = std::fopen(path.c_str(), "we");
-    if (file_ == nullptr)
-      throw InvalidArgument(fmt::format("--json {}: {}", path, std::strerror(errno)));
-  }
-  ~Output() {
-    if (file_ != nullptr) std::fclose(file_);
-  }
-  Output(const Output&) = delete;
-  Output& operator=(const Output&) = delete;
+  explicit Output(const std::string& path) : path_(path), file_(open_output("--json", path)) {}
   void write(const Json& line) {
-    if (path_.empty()) return;
-    std::FILE* const to = path_ == "-" ? stdout : file_;
+    if (!file_) return;
     const std::string text = line_text(line) + "\n";
-    if (std::fputs(text.c_str(), to) < 0 || std::fflush(to) != 0) throw_unwritten();
+    if (std::fputs(text.c_str(), file_.get()) < 0 || std::fflush(file_.get()) != 0)
+      throw InvalidArgument(fmt::format("--json {}: {}", path_, std::strerror(errno)));
   }
   // Where tables go.
   std::FILE* tables() const { return path_ == "-" ? stderr : stdout; }
 
  private:
-  [[noreturn]] void throw_unwritten() const {
-    throw InvalidArgument(fmt::format("--json {}: {}", path_, std::strerror(errno)));
-  }
   std::string path_;
-  std::FILE* file_ = nullptr;
+  OutputFile file_;
 };
 
 // What the turns of all launches said.
@@ -153,20 +138,9 @@ void take(const Json& line, Measured& measured) {
 
 Json run_json(const ReplayPlan& plan, const ReplayCommand& command,
               const std::vector<std::string>& argv) {
-  Json run = {{"v", 1}, {"t", "run"}};
-  run["id"] = fmt::format("{:04x}", std::random_device{}() & 0xFFFFU);
-  run["tool"] = fmt::format("c10d-bench {}", kVersion);
-  run["commit"] = *commit() == '\0' ? Json(nullptr) : Json(commit());
-  run["argv"] = argv;
-  run["command"] = "replay";
-  run["seed"] = command.how.seed;
-  run["world"] = plan.ranks;
-  run["hosts"] = 1;
-  run["launcher"] = "c10d";
-  run["backends"] = command.how.backends;
+  Json run = run_record("replay", argv, command.how.seed, plan.ranks, "c10d", command.how.backends);
   run["launches"] = command.launches;
   run["equiv"] = kEquivalent;
-  run["start"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   run["conv"] = {{"K", "2^10 bytes"},
                  {"S", "as nccl-tests"},
                  {"time", "of an op: from the last rank's start to the last rank's end"},
@@ -304,39 +278,23 @@ void print_backends(Output& output, const ReplayPlan& plan, const Measured& meas
   }
 }
 
-Json end_json(int code, bool complete, std::size_t turns, std::size_t skipped) {
-  return {{"v", 1},       {"t", "end"},     {"ok", code == 0},   {"complete", complete},
-          {"exit", code}, {"cells", turns}, {"skipped", skipped}};
-}
-
-// One set of fresh processes. `record` is its file's path.
+// One set of fresh processes, to its end. `record` is its file's path; the lines of rank 0 are put
+// into `lines`.
 int run_launch(const ReplayPlan& plan, const ReplayCommand& command,
                const std::vector<std::string>& argv, int number, const std::string& record,
-               const std::string& results) {
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-  const std::vector<BackendInfo> known = list_backends();
-  const bool needs_mpirun = std::any_of(known.begin(), known.end(), [&](const BackendInfo& info) {
-    return info.needs_launcher &&
-           std::find(command.how.backends.begin(), command.how.backends.end(), info.name) !=
-               command.how.backends.end();
-  });
-  const Mpi mpi = needs_mpirun ? find_mpi("") : Mpi{};
-  LaunchOptions start;
-  if (mpi.flavour.empty()) {
-    start.ranks = plan.ranks;
-  } else {
-    start.command = {self, "exec-mpirun"};
-    for (std::string& word : mpirun_command(mpi, plan.ranks))
-      start.command.push_back(std::move(word));
-  }
-  start.command.push_back(self);
+               std::vector<Json>& lines) {
+  auto pipe = std::make_unique<RecordPipe>(
+      [&](const Json& line) { lines.push_back(line); },
+      [](const std::string& text) { fmt::print(stderr, "{}\n", text); });
+  const Mpi mpi = needs_mpirun(command.how.backends) ? find_mpi("") : Mpi{};
+  LaunchOptions start = start_self(mpi, plan.ranks);
   start.command.insert(start.command.end(), argv.begin() + 1, argv.end());
   if (command.chose_backends)
     start.command.insert(start.command.end(),
                          {"-B", fmt::format("{}", fmt::join(command.how.backends, ","))});
   start.command.insert(start.command.end(),
                        {"--worker-launch", std::to_string(number), "--worker-record", record,
-                        "--worker-results", results});
+                        "--worker-results", pipe->path()});
   const double turns = static_cast<double>(command.how.backends.size()) *
                        (static_cast<double>(command.how.blocks) + 2);
   start.timeout = duration_of(120 + turns * (10 * replay_seconds(plan, command.how.compute) +
@@ -345,17 +303,8 @@ int run_launch(const ReplayPlan& plan, const ReplayCommand& command,
     print_rank_line(rank, true, line, mpi.flavour.empty());
   };
   const LaunchResult result = launch(start);
+  pipe.reset();  // every line has been taken
   return result.forwarded_signal != 0 ? 128 + result.forwarded_signal : result.exit_code;
-}
-
-std::vector<Json> lines_of(const std::string& path) {
-  std::vector<Json> lines;
-  std::ifstream file(path);
-  for (std::string text; std::getline(file, text);) {
-    Json line = Json::parse(text, nullptr, false);
-    if (line.is_object()) lines.push_back(std::move(line));
-  }
-  return lines;
 }
 
 // The default: all that are available, native first.
@@ -405,10 +354,10 @@ int replay(const ReplayPlan& plan, const JobRecord& record, const ReplayCommand&
   // A backend that failed, or wrong data, is one thing; what else ends a launch would come again.
   const auto goes_on = [&code] { return code == 0 || code == 1 || code == 3; };
   for (int number = 0; number < command.launches && goes_on(); ++number) {
-    const NamelessFile results;
-    const int ended = run_launch(plan, command, argv, number, record_file.path(), results.path());
+    std::vector<Json> lines;
+    const int ended = run_launch(plan, command, argv, number, record_file.path(), lines);
     if (ended != 0 && code != 3) code = ended;  // wrong data counts for more
-    for (const Json& line : lines_of(results.path())) {
+    for (const Json& line : lines) {
       take(line, measured);
       output.write(line);
       turns += line.at("t") == "replay" ? 1 : 0;
@@ -419,7 +368,7 @@ int replay(const ReplayPlan& plan, const JobRecord& record, const ReplayCommand&
   print_ops(output.tables(), plan, measured, command.how.backends);
   print_backends(output, plan, measured, command);
   if (code == 0 && turns == 0) code = kNothingRan;
-  output.write(end_json(code, complete, turns, measured.reasons.size()));
+  output.write(end_record(code, complete, turns, measured.reasons.size()));
   return code;
 }
 
@@ -459,7 +408,7 @@ int run_replay(const ReplayCommand& asked, const std::vector<std::string>& argv)
              "\ncommunication {:.3f} ms a step: median of {} steps, from {:.3f} to {:.3f}\n",
              comm["p50"].get<double>() / 1e3, plan.steps(), comm["min"].get<double>() / 1e3,
              comm["max"].get<double>() / 1e3);
-  output.write(end_json(0, true, 0, 0));
+  output.write(end_record(0, true, 0, 0));
   return 0;
 }
 

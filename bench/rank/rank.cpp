@@ -87,9 +87,9 @@ int measure_all(const RunOptions& options, const Sink& sink) {
 
 }  // namespace
 
-int run_rank(const RunOptions& options, const Sink& sink) {
+int exit_code_of(const std::function<int()>& measure) {
   try {
-    return measure_all(options, sink);
+    return measure();
   } catch (const InvalidArgument& error) {
     fmt::print(stderr, "c10d-bench: {}\n", error.what());
     return 2;
@@ -100,6 +100,10 @@ int run_rank(const RunOptions& options, const Sink& sink) {
     fmt::print(stderr, "c10d-bench: {}\n", error.what());
     return 1;
   }
+}
+
+int run_rank(const RunOptions& options, const Sink& sink) {
+  return exit_code_of([&] { return measure_all(options, sink); });
 }
 
 }  // namespace c10d::bench

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <deque>
 #include <functional>
 #include <map>
@@ -22,6 +21,7 @@
 #include "bench/model/options.h"
 #include "bench/model/stats.h"
 #include "bench/rank/control_group.h"
+#include "bench/rank/rank.h"
 #include "c10d/async_group.h"
 #include "c10d/error.h"
 
@@ -425,18 +425,7 @@ Json turn_json(const ReplayPlan& plan, std::span<const std::vector<Span>> spans)
 }
 
 int run_replay_rank(const ReplayPlan& plan, const ReplayOptions& options, const Sink& sink) {
-  try {
-    return Replay(plan, options, sink).run();
-  } catch (const InvalidArgument& error) {
-    fmt::print(stderr, "c10d-bench: {}\n", error.what());
-    return 2;
-  } catch (const DistTimeoutError& error) {
-    fmt::print(stderr, "c10d-bench: {}\n", error.what());
-    return 124;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "c10d-bench: {}\n", error.what());
-    return 1;
-  }
+  return exit_code_of([&] { return Replay(plan, options, sink).run(); });
 }
 
 }  // namespace c10d::bench

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string_view>
@@ -68,14 +67,6 @@ int run_under_launcher(const RunOptions& options, std::size_t cases, const Launc
   return session.finish(code);
 }
 
-// Only MPI backends need a launcher, and mpirun is theirs.
-bool needs_mpirun(const std::vector<std::string>& backends) {
-  return std::ranges::any_of(list_backends(), [&](const BackendInfo& info) {
-    return info.needs_launcher &&
-           std::ranges::find(backends, info.name, backend_of) != backends.end();
-  });
-}
-
 // The one that these ranks use; empty: whichever is on PATH.
 std::string mpi_of(const std::vector<std::string>& backends) {
   const auto found = std::ranges::find_if(backends, is_mpi);
@@ -85,15 +76,7 @@ std::string mpi_of(const std::vector<std::string>& backends) {
 // `solo` is the backend to measure alone; empty: all of them together.
 LaunchOptions launch_options(const RunOptions& options, int ranks, const Mpi& mpi, int number,
                              const std::string& results, const std::string& solo) {
-  LaunchOptions launch;
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-  if (mpi.flavour.empty()) {
-    launch.ranks = ranks;
-  } else {
-    launch.command = {self, "exec-mpirun"};
-    for (const std::string& word : mpirun_command(mpi, ranks)) launch.command.push_back(word);
-  }
-  launch.command.push_back(self);
+  LaunchOptions launch = start_self(mpi, ranks);
   launch.command.insert(launch.command.end(), options.argv.begin() + 1, options.argv.end());
   for (const std::string& argument : {std::string("--worker-launch"), std::to_string(number),
                                       std::string("--worker-results"), results})
@@ -331,9 +314,7 @@ int run_benchmark(const RunOptions& asked) {
 }
 
 int launch_self(const std::vector<std::string>& argv, int ranks) {
-  LaunchOptions launch_with;
-  launch_with.ranks = ranks;
-  launch_with.command = {std::filesystem::read_symlink("/proc/self/exe")};
+  LaunchOptions launch_with = start_self({}, ranks);
   launch_with.command.insert(launch_with.command.end(), argv.begin() + 1, argv.end());
   launch_with.on_line = [](int rank, bool is_stderr, std::string_view line) {
     print_rank_line(rank, is_stderr, line, is_stderr);

@@ -6,6 +6,7 @@
 #include <link.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -13,9 +14,10 @@
 #include <filesystem>
 #include <string_view>
 
+#include "bench/model/column_name.h"
+#include "c10d/capability.h"
 #include "c10d/env.h"
 #include "c10d/error.h"
-#include "c10d/launch.h"
 
 namespace c10d::bench {
 namespace {
@@ -119,6 +121,26 @@ Mpi find_mpi(const std::string& which) {
       "-B mpi@{}: no mpirun of its kind ({}) in a folder bin beside it or up to {} folders above; "
       "install the launcher of this MPI",
       which, name_of(mpi.flavour), kFoldersAbove));
+}
+
+bool needs_mpirun(const std::vector<std::string>& columns) {
+  return std::ranges::any_of(list_backends(), [&](const BackendInfo& info) {
+    return info.needs_launcher &&
+           std::ranges::find(columns, info.name, backend_of) != columns.end();
+  });
+}
+
+LaunchOptions start_self(const Mpi& mpi, int ranks) {
+  const std::string self = fs::read_symlink("/proc/self/exe");
+  LaunchOptions start;
+  if (mpi.flavour.empty()) {
+    start.ranks = ranks;
+  } else {
+    start.command = mpirun_command(mpi, ranks);
+    start.command.insert(start.command.begin(), {self, "exec-mpirun"});
+  }
+  start.command.push_back(self);
+  return start;
 }
 
 std::vector<std::string> mpirun_command(const Mpi& mpi, int ranks) {

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "c10d/launch.h"
+
 namespace c10d::bench {
 
 // An MPI and what starts its ranks.
@@ -16,6 +18,13 @@ struct Mpi {
 // The MPI that -B names behind an @: "openmpi", "mpich", or the path of a libmpi.so. Nothing:
 // whichever mpirun is on PATH, if one is. Throws InvalidArgument when what is named is not there.
 Mpi find_mpi(const std::string& which);
+
+// Whether one of these columns needs it: only MPI backends need a launcher, and mpirun is theirs.
+bool needs_mpirun(const std::vector<std::string>& columns);
+
+// Starts ranks of this program, through mpirun if the MPI has one. The program's arguments follow
+// at the end of the command.
+LaunchOptions start_self(const Mpi& mpi, int ranks);
 
 // What stands before a program that mpirun starts, unbound.
 std::vector<std::string> mpirun_command(const Mpi& mpi, int ranks);

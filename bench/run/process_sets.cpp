@@ -30,8 +30,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kNoisy = 5;  // of a set under --strict: that is for the whole run to say
-
 // The program of a build: itself, or in the folder of a build. Empty: this program.
 std::string program_of(const std::string& given) {
   if (given.empty()) return fs::read_symlink("/proc/self/exe");
@@ -178,6 +176,7 @@ LaunchResult launch_set(const RunOptions& options, const ProcessSet& set, int ra
   };
   LaunchResult result = launch(start);
   pipe.reset();  // every record of this launch has been taken
+  // Whether anything ran, and how well, is for the whole run to say.
   if (result.exit_code == kNothingRan || result.exit_code == kNoisy) result.exit_code = 0;
   return result;
 }

@@ -29,31 +29,9 @@
 namespace c10d::bench {
 namespace {
 
-int keep_open(std::FILE*) { return 0; }
-
-std::unique_ptr<std::FILE, int (*)(std::FILE*)> open_json(const std::string& path) {
-  if (path.empty()) return {nullptr, keep_open};
-  if (path == "-") return {stdout, keep_open};
-  std::FILE* file = std::fopen(path.c_str(), "we");
-  if (file == nullptr)
-    throw InvalidArgument(fmt::format("--json {}: {}", path, std::strerror(errno)));
-  return {file, std::fclose};
-}
-
-Json run_record(const RunOptions& options, int ranks, const std::string& launcher) {
-  Json run;
-  run["v"] = 1;
-  run["t"] = "run";
-  run["id"] = fmt::format("{:04x}", std::random_device{}() & 0xFFFFU);
-  run["tool"] = fmt::format("c10d-bench {}", kVersion);
-  run["commit"] = *commit() == '\0' ? Json(nullptr) : Json(commit());
-  run["argv"] = options.argv;
-  run["command"] = options.compare ? "compare" : "run";
-  run["seed"] = options.measurement.seed;
-  run["world"] = ranks;
-  run["hosts"] = 1;
-  run["launcher"] = launcher;
-  run["backends"] = options.backends.names;
+Json record_of(const RunOptions& options, int ranks, const std::string& launcher) {
+  Json run = run_record(options.compare ? "compare" : "run", options.argv, options.measurement.seed,
+                        ranks, launcher, options.backends.names);
   for (const ProcessSet& set : options.sets)
     if (options.sets.size() > 1)
       run["sets"].push_back({{"name", set.name()},
@@ -66,7 +44,6 @@ Json run_record(const RunOptions& options, int ranks, const std::string& launche
   run["start_skew_us"] = options.measurement.start_skew * 1e6;
   run["equiv"] = options.verdicts.equiv;
   run["min_effect"] = options.verdicts.min_effect;
-  run["start"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   run["conv"] = {
       {"GB", "1e9 bytes"},
       {"K", "2^10 bytes"},
@@ -77,11 +54,39 @@ Json run_record(const RunOptions& options, int ranks, const std::string& launche
 
 }  // namespace
 
+Json run_record(const std::string& command, const std::vector<std::string>& argv,
+                std::uint64_t seed, int ranks, const std::string& launcher,
+                const std::vector<std::string>& backends) {
+  Json run = {{"v", 1}, {"t", "run"}};
+  run["id"] = fmt::format("{:04x}", std::random_device{}() & 0xFFFFU);
+  run["tool"] = fmt::format("c10d-bench {}", kVersion);
+  run["commit"] = *commit() == '\0' ? Json(nullptr) : Json(commit());
+  run["argv"] = argv;
+  run["command"] = command;
+  run["seed"] = seed;
+  run["world"] = ranks;
+  run["hosts"] = 1;
+  run["launcher"] = launcher;
+  run["backends"] = backends;
+  run["start"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  return run;
+}
+
+Json end_record(int exit_code, bool complete, std::size_t cells, std::size_t skipped) {
+  return {{"v", 1},
+          {"t", "end"},
+          {"ok", exit_code == 0},
+          {"complete", complete},
+          {"exit", exit_code},
+          {"cells", cells},
+          {"skipped", skipped}};
+}
+
 Session::Session(const RunOptions& options, int ranks, std::size_t cases,
                  const std::string& launcher)
     : options_(options),
       launches_planned_(options.launches),
-      json_(open_json(options.output.json)),
+      json_(open_output("--json", options.output.json)),
       progress_(options.output.quiet ? Switch::off : options.output.progress,
                 cases * options.backends.names.size() *
                     static_cast<std::uint64_t>(options.measurement.blocks) *
@@ -92,7 +97,7 @@ Session::Session(const RunOptions& options, int ranks, std::size_t cases,
         std::pair(options.output.report, "--report")})
     if (!path.empty()) write_file(option, path, "");
   if (!options_.output.svg.empty()) make_folder("--svg", options_.output.svg);
-  take(run_record(options, ranks, launcher));
+  take(record_of(options, ranks, launcher));
   if (!options.compare && (options.verdicts.control == Control::solo ||
                            options.verdicts.equiv != VerdictOptions().equiv))
     warn("W008", "--control and --equiv: run compares nothing; take compare");
@@ -174,7 +179,7 @@ int Session::verdict_code(int exit_code, const Summary& summary) const {
   if (exit_code != 0) return exit_code;
   if (summary.measured == 0) return kNothingRan;
   const bool noisy = !summary.warnings.empty();
-  return options_.verdicts.strict && noisy ? 5 : 0;
+  return options_.verdicts.strict && noisy ? kNoisy : 0;
 }
 
 int Session::finish(int exit_code) {
@@ -201,15 +206,7 @@ int Session::end(int exit_code) {
   for (const OpTable& table : summary.tables)
     for (const FitRecord& record : table.fits) write(to_json(record));
   for (const ControlRecord& record : summary.controls) write(to_json(record));
-  Json end;
-  end["v"] = 1;
-  end["t"] = "end";
-  end["ok"] = exit_code == 0;
-  end["complete"] = results_.complete;
-  end["exit"] = exit_code;
-  end["cells"] = summary.measured;
-  end["skipped"] = summary.skipped;
-  write(end);
+  write(end_record(exit_code, results_.complete, summary.measured, summary.skipped));
   json_.reset();
   print(summary, exit_code);
   write_files(summary);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdio>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,9 +13,17 @@
 #include "bench/analyse/summary.h"
 #include "bench/model/options.h"
 #include "bench/model/record.h"
+#include "bench/text/output_file.h"
 #include "bench/text/terminal.h"
 
 namespace c10d::bench {
+
+// The first record of a file, but for what only one command has: which program ran, how, and when.
+Json run_record(const std::string& command, const std::vector<std::string>& argv,
+                std::uint64_t seed, int ranks, const std::string& launcher,
+                const std::vector<std::string>& backends);
+// The last one.
+Json end_record(int exit_code, bool complete, std::size_t cells, std::size_t skipped);
 
 // One run as its user sees it: takes the records of all launches, writes them as they come, and in
 // the end prints and writes everything that was asked for. Thread-safe.
@@ -51,7 +60,7 @@ class Session {
   Results results_;
   int launches_planned_;
   int launches_done_ = 0;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> json_;
+  OutputFile json_;
   int json_error_ = 0;  // errno of the first record that could not be written
   Progress progress_;
 };

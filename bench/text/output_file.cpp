@@ -11,6 +11,11 @@
 #include "c10d/error.h"
 
 namespace c10d::bench {
+namespace {
+
+int keep_open(std::FILE*) { return 0; }
+
+}  // namespace
 
 void write_file(const char* option, const std::string& path, std::string_view text) {
   std::ofstream file(path, std::ios::binary);
@@ -18,6 +23,15 @@ void write_file(const char* option, const std::string& path, std::string_view te
   if (!file.flush())
     throw InvalidArgument(
         fmt::format("{} {}: cannot be written: {}", option, path, std::strerror(errno)));
+}
+
+OutputFile open_output(const char* option, const std::string& path) {
+  if (path.empty()) return {nullptr, keep_open};
+  if (path == "-") return {stdout, keep_open};
+  std::FILE* file = std::fopen(path.c_str(), "we");
+  if (file == nullptr)
+    throw InvalidArgument(fmt::format("{} {}: {}", option, path, std::strerror(errno)));
+  return {file, std::fclose};
 }
 
 void make_folder(const char* option, const std::string& folder) {

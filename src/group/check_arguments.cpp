@@ -105,8 +105,7 @@ class Checker {
   }
   void operator()(const Recv& o) const {
     buffer("output", o.output);
-    if (o.peer != kAnySource && (o.peer < 0 || static_cast<std::size_t>(o.peer) >= size_))
-      reject(kind_, "peer {} is neither in [0, {}) nor kAnySource", o.peer, size_);
+    check_source(to_string(kind_), o.peer, static_cast<int>(size_));
   }
 
  private:
@@ -218,6 +217,12 @@ class Checker {
 };
 
 }  // namespace
+
+void check_source(std::string_view call, int peer, int size) {
+  if (peer != kAnySource && (peer < 0 || peer >= size))
+    throw InvalidArgument(
+        fmt::format("{}: peer {} is neither in [0, {}) nor kAnySource", call, peer, size));
+}
 
 void check_query(const Query& query) {
   known(query.op, query.op, kOpCount, "op");

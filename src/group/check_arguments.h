@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <string_view>
+
 #include "c10d/capability.h"
 #include "c10d/collective.h"
 
@@ -9,6 +11,9 @@ namespace c10d { inline namespace v0 {
 // Throws InvalidArgument naming the op, the argument and the values when `op` makes no sense on
 // this rank: counts, dtypes, devices, root or peer, missing buffers, partial overlap.
 void check_arguments(const Op& op, int rank, int size);
+
+// The same for the source of a call, which names it in the error.
+void check_source(std::string_view call, int peer, int size);
 
 // Throws InvalidArgument when an enum of `query` holds a value that does not exist.
 void check_query(const Query& query);

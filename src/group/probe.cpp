@@ -7,24 +7,16 @@
 
 #include "c10d/process_group.h"
 #include "src/base/timeouts.h"
+#include "src/group/check_arguments.h"
 #include "src/group/group_state.h"
 
 namespace c10d { inline namespace v0 {
-namespace {
-
-void check_source(int peer, int size) {
-  if (peer != kAnySource && (peer < 0 || peer >= size))
-    throw InvalidArgument(
-        fmt::format("probe: peer {} is neither in [0, {}) nor kAnySource", peer, size));
-}
-
-}  // namespace
 
 std::optional<Received> ProcessGroup::iprobe(int peer, std::uint32_t tag) const {
   detail::GroupState& state = require_state(state_);
   state.check_alive();
   Exclusive exclusive(state);
-  check_source(peer, state.context.size);
+  check_source("probe", peer, state.context.size);
   return state.probe(peer, tag);
 }
 
@@ -35,7 +27,7 @@ Received ProcessGroup::probe(int peer, std::uint32_t tag, CallOptions options) c
   detail::GroupState& state = require_state(state_);
   state.check_alive();
   Exclusive exclusive(state);
-  check_source(peer, state.context.size);
+  check_source("probe", peer, state.context.size);
   const Duration limit = clamp_timeout(options.timeout.value_or(Duration(state.timeout.load())));
   if (limit <= Duration::zero()) throw InvalidArgument("CallOptions::timeout must be positive");
   const Deadline deadline = std::chrono::steady_clock::now() + limit;

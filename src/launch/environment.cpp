@@ -75,12 +75,9 @@ int threads_of(const LaunchOptions& options, const JobFacts& job, int local_rank
   return std::min(share, static_cast<int>(job.cpus[static_cast<std::size_t>(local_rank)].size()));
 }
 
-}  // namespace
-
-std::string device_of(const LaunchOptions& options, int local_rank) {
+// The one that the local rank has in the list of CUDA_VISIBLE_DEVICES, else its number.
+std::string device_in(const Environment& environment, int ranks, int local_rank) {
   constexpr const char* kName = "CUDA_VISIBLE_DEVICES";
-  Environment environment = callers_environment();
-  for (const auto& [name, value] : options.environment) environment[name] = value;
   const auto found = environment.find(kName);
   if (found == environment.end()) return std::to_string(local_rank);
   int count = 0;
@@ -91,7 +88,15 @@ std::string device_of(const LaunchOptions& options, int local_rank) {
   }
   throw InvalidArgument(fmt::format(
       "{}={} names {} devices, and each of {} ranks needs one for its virtual local rank", kName,
-      found->second, count, options.ranks));
+      found->second, count, ranks));
+}
+
+}  // namespace
+
+void check_devices(const LaunchOptions& options) {
+  Environment environment = callers_environment();
+  for (const auto& [name, value] : options.environment) environment[name] = value;
+  device_in(environment, options.ranks, options.ranks - 1);
 }
 
 std::vector<std::string> rank_environment(const LaunchOptions& options, const JobFacts& job,
@@ -104,7 +109,7 @@ std::vector<std::string> rank_environment(const LaunchOptions& options, const Jo
     environment["OMP_NUM_THREADS"] = std::to_string(threads_of(options, job, local_rank));
   for (const auto& [name, value] : options.environment) environment[name] = value;
   if (options.virtual_local_rank)
-    environment["CUDA_VISIBLE_DEVICES"] = device_of(options, local_rank);
+    environment["CUDA_VISIBLE_DEVICES"] = device_in(environment, options.ranks, local_rank);
   add_own(environment, options, job, local_rank);
 
   std::vector<std::string> entries;

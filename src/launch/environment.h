@@ -24,9 +24,8 @@ struct JobFacts {
   std::vector<std::vector<int>> cpus;  // of each local rank; empty: not bound
 };
 
-// What CUDA_VISIBLE_DEVICES of a rank is with LaunchOptions::virtual_local_rank. Throws
-// InvalidArgument when there is no device for it.
-std::string device_of(const LaunchOptions& options, int local_rank);
+// Throws InvalidArgument when CUDA_VISIBLE_DEVICES has no device for a virtual local rank.
+void check_devices(const LaunchOptions& options);
 
 // The whole environment of a rank, as "NAME=value": the caller's, then torchrun's contract, then
 // options.environment, then what tells this job and its ranks apart.

@@ -81,7 +81,7 @@ LaunchResult launch(const LaunchOptions& options) {
   if (options.hosts.count != 1) check_hosts(options.hosts);
   if (!options.directory.empty()) check_directory(options.directory);
   check_signals(options.signals);
-  if (options.virtual_local_rank) device_of(options, options.ranks - 1);
+  if (options.virtual_local_rank) check_devices(options);
   Job job(options);
   return job.run();
 }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <atomic>
 #include <cstdlib>
-#include <exception>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>

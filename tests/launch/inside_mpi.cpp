@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "c10d/error.h"
@@ -217,27 +218,21 @@ void interrupted() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string_view name = argc == 2 ? argv[1] : "";
-  if (name == "usual")
-    usual();
-  else if (name == "two_groups")
-    two_groups_beside_own_communicators();
-  else if (name == "outlives_main")
-    outlives_main();
-  else if (name == "pending_op")
-    pending_op();
-  else if (name == "without_threads")
-    without_threads();
-  else if (name == "from_mpi_without_threads")
-    from_mpi_without_threads();
-  else if (name == "from_mpi_on_mpi")
-    from_mpi_on_mpi();
-  else if (name == "from_mpi_at_a_wrong_address")
-    from_mpi_at_a_wrong_address();
-  else if (name == "probe")
-    probe();
-  else if (name == "interrupted")
-    interrupted();
-  else
-    return 2;
+  constexpr std::pair<std::string_view, void (*)()> kCases[] = {
+      {"usual", usual},
+      {"two_groups", two_groups_beside_own_communicators},
+      {"outlives_main", outlives_main},
+      {"pending_op", pending_op},
+      {"without_threads", without_threads},
+      {"from_mpi_without_threads", from_mpi_without_threads},
+      {"from_mpi_on_mpi", from_mpi_on_mpi},
+      {"from_mpi_at_a_wrong_address", from_mpi_at_a_wrong_address},
+      {"probe", probe},
+      {"interrupted", interrupted}};
+  for (const auto& [name, run] : kCases)
+    if (argc == 2 && name == argv[1]) {
+      run();
+      return 0;
+    }
+  return 2;
 }

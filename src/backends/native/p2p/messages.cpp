@@ -83,7 +83,6 @@ Work Messages::launch(const Call& call) {
 
 std::optional<Received> Messages::probe(int peer, std::uint32_t tag) {
   MutexLock lock(mutex_);
-  engine_.progress();
   return engine_.probe(peer, tag);
 }
 

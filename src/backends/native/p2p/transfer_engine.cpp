@@ -58,6 +58,7 @@ bool TransferEngine::progress(int rank) {
 }
 
 std::optional<Received> TransferEngine::probe(int source, std::uint32_t tag) {
+  progress();
   const auto message = [](int from, const Frame& frame) {
     return Received{from, frame.total / size_of(static_cast<DType>(frame.dtype))};
   };

@@ -30,7 +30,7 @@ class TransferEngine {
   // One turn, of all peers or of one; true: something moved.
   bool progress();
   bool progress(int rank);
-  // The first message that a recv would get now; call progress() before.
+  // After a turn: the first message that a recv would get now.
   std::optional<Received> probe(int source, std::uint32_t tag);
   // Takes a transfer that is not done out of all queues. Only for a broken group: no rank may
   // continue with half a message.
