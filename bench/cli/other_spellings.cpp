@@ -121,6 +121,8 @@ std::vector<std::string> in_our_spelling(const std::vector<std::string>& argumen
       if (rest.starts_with('=')) rest.erase(0, 1);
       if (rest.empty() && i + 1 < arguments.size()) rest = arguments[++i];
       if (const std::size_t colon = rest.find(':'); colon != std::string::npos) {
+        if (rest.find(':', colon + 1) != std::string::npos)
+          throw InvalidArgument(fmt::format("{}: {} is not MIN:MAX", name, rest));
         ours.insert(ours.end(), {"--min", rest.substr(0, colon), "--max", rest.substr(colon + 1)});
         continue;
       }

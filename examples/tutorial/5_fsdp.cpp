@@ -68,7 +68,7 @@ int main(int argc, char** argv) try {
       forward_backward(
           weights, train, mine, [&](auto l) { return fsdp.next_gradient(l); },
           [&](auto l) { fsdp.gradient_done(l); });
-      for (std::size_t l : {1, 0}) fsdp.reduce(l, static_cast<double>(batch.size()));
+      for (std::size_t l : {1u, 0u}) fsdp.reduce(l, static_cast<double>(batch.size()));
       fsdp.end_step();
       for (std::size_t l = 0; l < kModel.size(); ++l) sgd(fsdp.shard(l), fsdp.gradient(l));
     }

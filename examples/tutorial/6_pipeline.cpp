@@ -69,7 +69,7 @@ int main(int argc, char** argv) try {
       pipeline.step();
       sgd(weights[stage.layer()], stage.gradient());
     }
-    for (int l : {0, 1}) group.broadcast(weights[l], l);
+    for (std::size_t l : {0u, 1u}) group.broadcast(weights[l], static_cast<int>(l));
     const std::string result = evaluate(weights, test);
     if (group.rank() == 0) std::printf("epoch %d: %s\n", epoch, result.c_str());
     snapshot.epoch = static_cast<std::uint64_t>(epoch) + 1;

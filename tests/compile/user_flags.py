@@ -10,13 +10,14 @@ import subprocess
 import sys
 
 FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion",
-         "-Wsign-conversion", "-Wshadow", "-Werror"]
+         "-Wsign-conversion", "-Wshadow", "-Werror", '-DTUTORIAL_DATA=""']
 
 
 def complaints(compiler, include, name, source):
     """What the compiler says to the source."""
-    done = subprocess.run([compiler, *FLAGS, "-I", include, "-x", "c++", "-"], input=source,
-                          text=True, capture_output=True, timeout=300, check=False)
+    folders = ["-I", include, "-I", str(pathlib.Path(include).parent)]  # of the tutorial's headers
+    done = subprocess.run([compiler, *FLAGS, *folders, "-x", "c++", "-"], input=source, text=True,
+                          capture_output=True, timeout=300, check=False)
     return "" if done.returncode == 0 else f"{compiler}: {name}:\n{done.stderr}"
 
 
