@@ -71,7 +71,6 @@ void Probe::open(const std::string& forced, bool registered, std::uint64_t bytes
 }
 
 double Probe::measure(BenchOp op, DType dtype, std::uint64_t bytes, double seconds) {
-  constexpr std::uint64_t kSeed = 1;
   Sweep sweep;
   sweep.ops = {op};
   sweep.dtypes = {dtype};
@@ -80,7 +79,7 @@ double Probe::measure(BenchOp op, DType dtype, std::uint64_t bytes, double secon
   sweep.places = {Place::out};
   sweep.sizes = {bytes};
   const Case c = expand(sweep, control_.size()).at(0);
-  Buffers buffers(c, control_.rank(), control_.size(), 1, kSeed, *input_, *output_);
+  Buffers buffers(c, control_.rank(), control_.size(), 1, /*seed*/ 1, *input_, *output_);
   BlockRunner::Settings settings;
   settings.sync = Sync::window;
   settings.longest_burst = 0.1 * seconds;
