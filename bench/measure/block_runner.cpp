@@ -83,7 +83,7 @@ int BlockRunner::burst_for(double per_op) const {
                                      static_cast<double>(burst_of(c))));
 }
 
-// How many iterations run between two meetings. Where one rank alone rewrites much, the others
+// How many iterations run between two barriers. Where one rank alone rewrites much, the others
 // would wait for that in the op; and what flushes the caches takes each rank another time.
 std::uint64_t BlockRunner::loop_for(double per_op) const {
   const Case& c = buffers_.of();
@@ -117,7 +117,7 @@ SharedPage::Times BlockRunner::time_ops() {
   return times;
 }
 
-// After a meeting: `most` iterations, or as many as a loop has. The first op finds ranks as they
+// After a barrier: `most` iterations, or as many as a loop has. The first op finds ranks as they
 // woke up, and is not counted where others follow it.
 std::uint64_t BlockRunner::loop_from(std::uint64_t first, std::uint64_t most, bool record) {
   const SharedPage::Times woken = time_ops();
@@ -133,7 +133,7 @@ std::uint64_t BlockRunner::loop_from(std::uint64_t first, std::uint64_t most, bo
 }
 
 // Returns how many it ran: fewer than `count` when the deadline passed, which every rank sees at
-// the same meeting.
+// the same barrier.
 std::uint64_t BlockRunner::iterate(std::uint64_t count, std::int64_t deadline, bool record) {
   for (std::uint64_t i = 0; i < count;) {
     buffers_.refresh(settings_.dirty);

@@ -28,7 +28,7 @@ class BlockRunner {
     std::int64_t start_skew = 0;  // ns: ranks start up to this much late, by chance
     std::uint64_t seed = 0;       // of that chance
     double longest_burst = 0;     // seconds, with more ranks than CPUs; 0: one op in an iteration
-    double longest_loop = 0;      // seconds between two meetings, as far as one can tell before
+    double longest_loop = 0;      // seconds between two barriers, as far as one can tell before
   };
   BlockRunner(SharedPage& page, Subject& subject, Buffers& buffers, Settings settings)
       : page_(page),
@@ -76,7 +76,7 @@ class BlockRunner {
   Buffers& buffers_;
   Settings settings_;
   std::mt19937_64 random_;
-  // The warm-up decides: runs of the ops in one iteration, and iterations between two meetings.
+  // The warm-up decides: runs of the ops in one iteration, and iterations between two barriers.
   int burst_ = 1;
   std::uint64_t loop_ = 1;
   std::string failure_;

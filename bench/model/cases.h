@@ -143,7 +143,7 @@ Footprint memory_of(const std::vector<Case>& cases, int ranks, int window);
 // Messages in flight of `isend`: never more than 64 MiB of them.
 int window_of(const Case& c, int asked);
 
-// How often ranks that share CPUs run an op between two meetings: they wake up one after the other,
+// How often ranks that share CPUs run an op between two barriers: they wake up one after the other,
 // which takes as long as many small ops do.
 int burst_of(const Case& c);
 

@@ -14,8 +14,8 @@
 
 namespace c10d::bench {
 
-RecordPipe::RecordPipe(Sink take, std::function<void(const std::string& text)> complain)
-    : take_(std::move(take)), complain_(std::move(complain)) {
+RecordPipe::RecordPipe(Sink take, std::function<void(const std::string& text)> report)
+    : take_(std::move(take)), report_(std::move(report)) {
   if (pipe2(ends_, O_CLOEXEC) != 0)
     throw_failure({.code = Code::out_of_resources,
                    .message = fmt::format("no pipe: {}", std::strerror(errno))});
@@ -49,7 +49,7 @@ void RecordPipe::read_line(const std::string& text) {
   try {
     take_(Json::parse(text));
   } catch (const nlohmann::json::exception& error) {
-    complain_(fmt::format("c10d-bench: a record cannot be read: {}", error.what()));
+    report_(fmt::format("c10d-bench: a record cannot be read: {}", error.what()));
   }
 }
 

@@ -10,11 +10,11 @@
 namespace c10d::bench {
 
 // The records of another process, as they come: a pipe that it opens by its path in /proc, whoever
-// its parent is. `take` is called in a thread of the pipe, and `complain` for a line that is no
+// its parent is. `take` is called in a thread of the pipe, and `report` for a line that is no
 // record.
 class RecordPipe {
  public:
-  RecordPipe(Sink take, std::function<void(const std::string& text)> complain);
+  RecordPipe(Sink take, std::function<void(const std::string& text)> report);
   // Ends once every writer is gone, which the end of the launch brings about; then every record has
   // been taken.
   ~RecordPipe();
@@ -27,7 +27,7 @@ class RecordPipe {
   void read_line(const std::string& text);
 
   Sink take_;
-  std::function<void(const std::string& text)> complain_;
+  std::function<void(const std::string& text)> report_;
   int ends_[2] = {-1, -1};
   std::thread reader_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A stretch of layers per rank; a batch passes through in --chunks micro-batches.
+// A stage of the model per rank; a batch passes through in --chunks micro-batches.
 //   c10d-run -n 2 train_pipeline --chunks 8 --pipeline-schedule zb-h1
 #include "c10d/init.h"
 #include "examples/training/trainer/trainer.h"

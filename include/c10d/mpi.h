@@ -21,7 +21,7 @@ namespace c10d { inline namespace v0 {
 namespace detail {
 
 // What rank 0 tells the others.
-struct MeetingInMpi {
+struct MpiRendezvous {
   std::array<char, 256> host{};
   std::array<char, 64> token{};
   std::array<char, 1024> error{};  // why there is no store; empty: there is one
@@ -74,7 +74,7 @@ inline ProcessGroup from_mpi(MPI_Comm comm, InitOptions options = {}, std::strin
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &size);
   const bool on_one_host = detail::is_on_one_host(comm, size);
-  detail::MeetingInMpi meeting;
+  detail::MpiRendezvous rendezvous;
   std::shared_ptr<TcpStore> store;
   if (rank == 0) {
     if (address.empty() && on_one_host) address = "127.0.0.1";
@@ -87,25 +87,25 @@ inline ProcessGroup from_mpi(MPI_Comm comm, InitOptions options = {}, std::strin
     const std::string token = detail::random_token();
     try {
       store = make_tcp_store({.host = address, .server = true, .token = token});
-      meeting.port = store->port();
+      rendezvous.port = store->port();
     } catch (const DistError& error) {
-      meeting.code = error.code();
-      detail::copy_text(meeting.error, error.failure().message);
+      rendezvous.code = error.code();
+      detail::copy_text(rendezvous.error, error.failure().message);
     } catch (const std::exception& error) {
-      detail::copy_text(meeting.error, error.what());
+      detail::copy_text(rendezvous.error, error.what());
     }
-    detail::copy_text(meeting.host, address);
-    detail::copy_text(meeting.token, token);
+    detail::copy_text(rendezvous.host, address);
+    detail::copy_text(rendezvous.token, token);
   }
-  MPI_Bcast(&meeting, sizeof meeting, MPI_BYTE, 0, comm);
-  if (meeting.error[0] != '\0')
-    throw_failure({.code = meeting.code,
-                   .message = std::string("from_mpi, rank 0: ") + meeting.error.data(),
+  MPI_Bcast(&rendezvous, sizeof rendezvous, MPI_BYTE, 0, comm);
+  if (rendezvous.error[0] != '\0')
+    throw_failure({.code = rendezvous.code,
+                   .message = std::string("from_mpi, rank 0: ") + rendezvous.error.data(),
                    .rank = 0});
-  options.token = meeting.token.data();
+  options.token = rendezvous.token.data();
   if (rank != 0)
-    store =
-        make_tcp_store({.host = meeting.host.data(), .port = meeting.port, .token = options.token});
+    store = make_tcp_store(
+        {.host = rendezvous.host.data(), .port = rendezvous.port, .token = options.token});
   options.store = store;
   options.rank = rank;
   options.size = size;

@@ -56,7 +56,7 @@ class ShmControl final : public ControlPlane {
   void join(const ControlOptions& options, GroupFormation& formation) {
     own_.presence.store(Presence::joined, kRelease);
     own_.doorbell.ring();
-    if (rank_ == 0) hand_out(options, formation);
+    if (rank_ == 0) serve_blocks(options, formation);
     const Deadline deadline = options.deadline;
     for (int peer = 0; peer < size_; ++peer) {
       while (!has_joined(peer)) {
@@ -101,7 +101,7 @@ class ShmControl final : public ControlPlane {
 
  private:
   Failure late(const Signature& signature, std::uint64_t sequence, std::string_view phase) override;
-  void hand_out(const ControlOptions& options, GroupFormation& formation);
+  void serve_blocks(const ControlOptions& options, GroupFormation& formation);
   std::uint64_t* counts(int rank, std::uint64_t sequence) const noexcept {
     return counts_ +
            (static_cast<std::size_t>(rank) * 2 + sequence % 2) * static_cast<std::size_t>(size_);
@@ -449,7 +449,7 @@ ShareOptions share_options(const ControlOptions& options, GroupFormation& format
           .failure = [this_joining = &formation] { return this_joining->failure(); }};
 }
 
-void ShmControl::hand_out(const ControlOptions& options, GroupFormation& formation) {
+void ShmControl::serve_blocks(const ControlOptions& options, GroupFormation& formation) {
   share_memory(share_options(options, formation), mapping_);
 }
 

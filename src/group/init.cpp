@@ -113,17 +113,17 @@ std::string common_start(const LaunchInfo& launch) {
 // after that start, in a directory of this user's own. Once all are in, each has it open for all
 // its worlds, also for those after one that failed, and nobody needs its name: it shall not stay
 // behind when the launcher kills the ranks.
-class MeetingOnHost {
+class HostRendezvous {
  public:
-  MeetingOnHost(const LaunchInfo& launch, Duration timeout)
+  HostRendezvous(const LaunchInfo& launch, Duration timeout)
       : folder_(make_folder(common_start(launch))) {
     store_ = make_file_store(folder_ + kStoreFile, launch.size, timeout);
   }
-  MeetingOnHost(const MeetingOnHost&) = delete;
-  MeetingOnHost& operator=(const MeetingOnHost&) = delete;
+  HostRendezvous(const HostRendezvous&) = delete;
+  HostRendezvous& operator=(const HostRendezvous&) = delete;
   // Where not all met: only the last rank to leave, which takes the file away, finds the folder
   // empty. Else a folder of this name is what the next program of the same start meets in.
-  ~MeetingOnHost() {
+  ~HostRendezvous() {
     store_.reset();
     if (!names_gone_) rmdir(folder_.c_str());
   }
@@ -162,25 +162,25 @@ class MeetingOnHost {
 
 // This process's own, from its first world to its end. A forked child has another parent to meet
 // by, and does not leave in the name of this process.
-struct OwnMeeting {
+struct OwnRendezvous {
   Mutex mutex;
   pid_t owner = -1;
-  std::shared_ptr<MeetingOnHost> meeting;
+  std::shared_ptr<HostRendezvous> rendezvous;
 
-  ~OwnMeeting() { let_go_after_fork(); }
+  ~OwnRendezvous() { let_go_after_fork(); }
   void let_go_after_fork() {
-    if (owner != getpid() && meeting) new std::shared_ptr<MeetingOnHost>(std::move(meeting));
+    if (owner != getpid() && rendezvous) new std::shared_ptr<HostRendezvous>(std::move(rendezvous));
     owner = getpid();
   }
 };
 
-std::shared_ptr<MeetingOnHost> meet_on_host(const LaunchInfo& launch, Duration timeout) {
-  static OwnMeeting own;
+std::shared_ptr<HostRendezvous> meet_on_host(const LaunchInfo& launch, Duration timeout) {
+  static OwnRendezvous own;
   MutexLock lock(own.mutex);
   own.let_go_after_fork();
-  if (!own.meeting) own.meeting = std::make_shared<MeetingOnHost>(launch, timeout);
-  own.meeting->store()->set_timeout(timeout);
-  return own.meeting;
+  if (!own.rendezvous) own.rendezvous = std::make_shared<HostRendezvous>(launch, timeout);
+  own.rendezvous->store()->set_timeout(timeout);
+  return own.rendezvous;
 }
 
 bool all_on_one_host(const LaunchInfo& launch) {
@@ -214,8 +214,8 @@ struct Place {
   std::shared_ptr<Store> store;
   int rank = 0;
   int size = 1;
-  bool ends_with_rank_0 = false;           // the store
-  std::shared_ptr<MeetingOnHost> on_host;  // of all its ranks, or null
+  bool ends_with_rank_0 = false;            // the store
+  std::shared_ptr<HostRendezvous> on_host;  // of all its ranks, or null
 };
 
 Place meet_by_env(const InitOptions& options, const std::string& token, Duration timeout) {
@@ -243,9 +243,9 @@ Place meet_by_env(const InitOptions& options, const std::string& token, Duration
   } else if (!all_on_one_host(launch)) {
     throw_no_place(place.size, launch);
   } else {
-    const auto meeting = meet_on_host(launch, timeout);
-    place.store = meeting->store();
-    if (place.size == launch.size) place.on_host = meeting;
+    const auto rendezvous = meet_on_host(launch, timeout);
+    place.store = rendezvous->store();
+    if (place.size == launch.size) place.on_host = rendezvous;
   }
   return place;
 }

@@ -29,15 +29,15 @@ std::string attempt_after(const std::optional<std::string>& outcome) {
   return outcome ? outcome->substr(0, outcome->find('\n')) : "0";
 }
 
-// Where a rank writes which meeting it has reached last.
-std::string place_of(int rank) { return fmt::format("meets/{}", rank); }
+// Where a rank writes which call it has reached last.
+std::string place_of(int rank) { return fmt::format("reached/{}", rank); }
 
 std::string list_of(const std::vector<int>& ranks) {
   return fmt::format(" {} ", fmt::join(ranks, " "));
 }
 
-std::string to_place(const Meeting& meeting) {
-  return fmt::format("{}\n{}\n{}", meeting.round(), list_of(meeting.ranks), meeting.call);
+std::string to_place(const GroupCall& group_call) {
+  return fmt::format("{}\n{}\n{}", group_call.round(), list_of(group_call.ranks), group_call.call);
 }
 
 // A rank and the call in which it waits.
@@ -53,8 +53,8 @@ class ChainSearch {
   ChainSearch(const detail::GroupState& state, Deadline deadline)
       : state_(state), deadline_(deadline) {}
 
-  // From `peer`, which has not come to a meeting of ours, to a rank that waits for this one, each
-  // waits for the next: then none of them comes. Empty when there is no such chain.
+  // From `peer`, which has not come to a call of ours, to a rank that waits for this one,
+  // each waits for the next: then none of them comes. Empty when there is no such chain.
   Chain from(int peer) {
     if (std::ranges::find(seen_, peer) != seen_.end()) return {};
     seen_.push_back(peer);
@@ -107,8 +107,8 @@ class ChainSearch {
   int followed_ = 0;
 };
 
-Failure failure_at(const detail::GroupState& state, const Meeting& meeting, Code code, int rank,
-                   std::string message) {
+Failure failure_at(const detail::GroupState& state, const GroupCall& group_call, Code code,
+                   int rank, std::string message) {
   const Member& member = state.context.members[static_cast<std::size_t>(rank)];
   return {.code = code,
           .message = std::move(message),
@@ -116,42 +116,42 @@ Failure failure_at(const detail::GroupState& state, const Meeting& meeting, Code
           .host = member.host,
           .pid = member.pid,
           .group = state.context.group,
-          .op = meeting.op};
+          .op = group_call.op};
 }
 
-bool has_come(const detail::GroupState& state, const Meeting& meeting, int rank) {
-  return state.context.store->try_get(meeting.entry(rank), patience_until(meeting.deadline))
+bool has_come(const detail::GroupState& state, const GroupCall& group_call, int rank) {
+  return state.context.store->try_get(group_call.entry(rank), patience_until(group_call.deadline))
       .has_value();
 }
 
-std::vector<int> ranks_missing_at(const detail::GroupState& state, const Meeting& meeting) {
+std::vector<int> ranks_missing_at(const detail::GroupState& state, const GroupCall& group_call) {
   std::vector<int> missing;
-  for (const int rank : meeting.ranks)
-    if (!has_come(state, meeting, rank)) missing.push_back(rank);
+  for (const int rank : group_call.ranks)
+    if (!has_come(state, group_call, rank)) missing.push_back(rank);
   return missing;
 }
 
 // A rank that left comes no more. What it wrote, it wrote before that: ask first, then look.
-void look_for_ranks_that_left(detail::GroupState& state, const Meeting& meeting) {
+void look_for_ranks_that_left(detail::GroupState& state, const GroupCall& group_call) {
   for (const int rank : state.control->ranks_that_left()) {
-    if (std::ranges::find(meeting.ranks, rank) == meeting.ranks.end() ||
-        has_come(state, meeting, rank))
+    if (std::ranges::find(group_call.ranks, rank) == group_call.ranks.end() ||
+        has_come(state, group_call, rank))
       continue;
-    Failure failure = state.control->left(rank, meeting.op);
-    failure.op = meeting.op;
+    Failure failure = state.control->left(rank, group_call.op);
+    failure.op = group_call.op;
     throw_failure(*state.control->fail(std::move(failure)));
   }
 }
 
 // Of ranks that wait for each other in different calls one has come last: that one finds it out, if
 // every rank looks once it has come itself.
-void look_for_crossing_calls(detail::GroupState& state, const Meeting& meeting,
+void look_for_crossing_calls(detail::GroupState& state, const GroupCall& group_call,
                              const std::vector<int>& missing) {
-  ChainSearch search(state, meeting.deadline);
+  ChainSearch search(state, group_call.deadline);
   for (const int peer : missing) {
     Chain chain = search.from(peer);
     if (chain.empty()) continue;
-    chain.push_back({state.context.rank, meeting.call});
+    chain.push_back({state.context.rank, group_call.call});
     std::string text;
     for (const Waiting& waiting : chain)
       text +=
@@ -162,53 +162,53 @@ void look_for_crossing_calls(detail::GroupState& state, const Meeting& meeting,
                 : ": each waits for the next, the last for the first; ranks that are in several "
                   "new groups all make them in the same order";
     throw_failure(
-        *state.control->fail(failure_at(state, meeting, Code::mismatch, peer, std::move(text))));
+        *state.control->fail(failure_at(state, group_call, Code::mismatch, peer, std::move(text))));
   }
 }
 
-Failure late(const detail::GroupState& state, const Meeting& meeting,
+Failure late(const detail::GroupState& state, const GroupCall& group_call,
              const std::vector<int>& missing) {
   const std::string hint =
-      meeting.op != "new_group"
+      group_call.op != "new_group"
           ? ""
           : fmt::format("; each of them gives the ranks {} in this order, and the same name",
-                        fmt::join(meeting.ranks, ", "));
+                        fmt::join(group_call.ranks, ", "));
   return name_not_running(
-      failure_at(state, meeting, Code::timed_out, missing.front(),
-                 fmt::format("these ranks did not arrive to {}: {}{}", meeting.op,
+      failure_at(state, group_call, Code::timed_out, missing.front(),
+                 fmt::format("these ranks did not arrive to {}: {}{}", group_call.op,
                              names_of(state.context.members, missing), hint)),
       state.context.members, missing);
 }
 
 // Of an attempt that this rank or another one has given up.
-[[noreturn]] void throw_given_up(detail::GroupState& state, const Meeting& meeting,
+[[noreturn]] void throw_given_up(detail::GroupState& state, const GroupCall& group_call,
                                  const std::string& outcome) {
   // As if it had never come: it may try again, or make another call.
   const int me = state.context.rank;
-  for (const std::string& key : {meeting.entry(me), place_of(me)})
-    state.context.store->delete_key(key, patience_until(meeting.deadline));
+  for (const std::string& key : {group_call.entry(me), place_of(me)})
+    state.context.store->delete_key(key, patience_until(group_call.deadline));
   Failure failure = from_text(outcome.substr(outcome.find('\n') + 1));
   failure.group = state.context.group;
   throw_failure(std::move(failure));
 }
 
 // For meet().
-class MeetingMember {
+class GroupCallMember {
  public:
-  MeetingMember(detail::GroupState& state, Meeting meeting, const std::string& mine)
+  GroupCallMember(detail::GroupState& state, GroupCall group_call, const std::string& mine)
       : state_(state),
         store_(*state.context.store),
-        before_(store_.try_get(meeting.key, patience_until(meeting.deadline))),
-        meeting_(std::move(meeting)),
+        before_(store_.try_get(group_call.key, patience_until(group_call.deadline))),
+        group_call_(std::move(group_call)),
         mine_(mine) {
-    meeting_.attempt = attempt_after(before_);
-    for (const int rank : meeting_.ranks) keys_.push_back(meeting_.entry(rank));
+    group_call_.attempt = attempt_after(before_);
+    for (const int rank : group_call_.ranks) keys_.push_back(group_call_.entry(rank));
   }
 
   void come() {
     const int me = state_.context.rank;
-    store_.multi_set(std::array{meeting_.entry(me), place_of(me)},
-                     std::array{mine_, to_place(meeting_)}, patience());
+    store_.multi_set(std::array{group_call_.entry(me), place_of(me)},
+                     std::array{mine_, to_place(group_call_)}, patience());
     look_ = std::chrono::steady_clock::now() + pause_between_looks(state_.context.size);
   }
   std::shared_ptr<const Failure> parent_failure() const { return state_.control->failure(); }
@@ -217,51 +217,51 @@ class MeetingMember {
     now_ = std::chrono::steady_clock::now();
     try {
       entries_ = store_.multi_get(
-          keys_, std::clamp<Duration>(meeting_.deadline - now_, Duration(1), kSlice));
+          keys_, std::clamp<Duration>(group_call_.deadline - now_, Duration(1), kSlice));
       return true;
     } catch (const DistTimeoutError&) {
       return false;
     }
   }
   bool close() {
-    outcome_ = store_.compare_set(meeting_.key, before_, kMet, patience());
+    outcome_ = store_.compare_set(group_call_.key, before_, kMet, patience());
     return outcome_ == kMet;
   }
   // Throws it. What broke the parent may have taken the store with it, and then it is the cause.
   std::shared_ptr<const Failure> given_up() {
     const auto parent = parent_failure();
     try {
-      outcome_ = store_.try_get(meeting_.key, parent ? Duration(kStorePatience) : patience());
+      outcome_ = store_.try_get(group_call_.key, parent ? Duration(kStorePatience) : patience());
     } catch (const DistError&) {
       if (parent) return parent;
       throw;
     }
     if (outcome_ != before_ && outcome_ != kMet)
-      throw_given_up(state_, meeting_, outcome_.value_or(""));
+      throw_given_up(state_, group_call_, outcome_.value_or(""));
     return nullptr;
   }
   void give_up_if_late() {
-    look_for_ranks_that_left(state_, meeting_);
-    if (now_ < std::min(look_, meeting_.deadline)) return;
-    const std::vector<int> missing = ranks_missing_at(state_, meeting_);
-    look_for_crossing_calls(state_, meeting_, missing);
-    look_ = meeting_.deadline;
-    if (now_ >= meeting_.deadline && !missing.empty())
-      store_.compare_set(meeting_.key, before_,
-                         fmt::format("{}\n{}", std::stoi(meeting_.attempt) + 1,
-                                     to_text(late(state_, meeting_, missing))),
+    look_for_ranks_that_left(state_, group_call_);
+    if (now_ < std::min(look_, group_call_.deadline)) return;
+    const std::vector<int> missing = ranks_missing_at(state_, group_call_);
+    look_for_crossing_calls(state_, group_call_, missing);
+    look_ = group_call_.deadline;
+    if (now_ >= group_call_.deadline && !missing.empty())
+      store_.compare_set(group_call_.key, before_,
+                         fmt::format("{}\n{}", std::stoi(group_call_.attempt) + 1,
+                                     to_text(late(state_, group_call_, missing))),
                          patience());
   }
 
   std::vector<std::string> entries() { return std::move(entries_); }
 
  private:
-  Duration patience() const { return patience_until(meeting_.deadline); }
+  Duration patience() const { return patience_until(group_call_.deadline); }
 
   detail::GroupState& state_;
   Store& store_;
   const std::optional<std::string> before_;  // how the attempt before this one came out
-  Meeting meeting_;
+  GroupCall group_call_;
   const std::string& mine_;
   std::vector<std::string> keys_, entries_;
   std::optional<std::string> outcome_;
@@ -270,9 +270,9 @@ class MeetingMember {
 
 }  // namespace
 
-std::vector<std::string> exchange(detail::GroupState& state, Meeting meeting,
+std::vector<std::string> exchange(detail::GroupState& state, GroupCall group_call,
                                   const std::string& mine) {
-  MeetingMember member(state, std::move(meeting), mine);
+  GroupCallMember member(state, std::move(group_call), mine);
   if (const auto failure = meet(member)) throw_failure(*failure);
   return member.entries();
 }
@@ -280,14 +280,14 @@ std::vector<std::string> exchange(detail::GroupState& state, Meeting meeting,
 std::vector<std::string> exchange_with_all(detail::GroupState& state, std::string op,
                                            std::string call, std::string key,
                                            const std::string& mine, Deadline deadline) {
-  Meeting meeting{.op = std::move(op),
-                  .call = std::move(call),
-                  .key = std::move(key),
-                  .ranks = std::vector<int>(static_cast<std::size_t>(state.context.size)),
-                  .deadline = deadline};
-  std::iota(meeting.ranks.begin(), meeting.ranks.end(), 0);
+  GroupCall group_call{.op = std::move(op),
+                       .call = std::move(call),
+                       .key = std::move(key),
+                       .ranks = std::vector<int>(static_cast<std::size_t>(state.context.size)),
+                       .deadline = deadline};
+  std::iota(group_call.ranks.begin(), group_call.ranks.end(), 0);
   try {
-    return exchange(state, meeting, mine);
+    return exchange(state, group_call, mine);
   } catch (const DistTimeoutError& error) {
     throw_failure(*state.control->fail(error.failure()));
   }

@@ -12,7 +12,7 @@ namespace c10d { inline namespace v0 {
 
 // A call that ranks of a group make together and that is no op. They meet in the store of the
 // group.
-struct Meeting {
+struct GroupCall {
   std::string op;
   std::string call;        // the op with its arguments, as it is told
   std::string key;         // of its own: how the last attempt came out
@@ -27,7 +27,7 @@ struct Meeting {
 // What each of the ranks, in their order, says: this one `mine`. Throws what broke the group
 // meanwhile; a mismatch or that a rank left, which break it; or timed_out, which does not, at the
 // deadline of the first of those that wait: either all ranks have met or none has.
-std::vector<std::string> exchange(detail::GroupState& state, Meeting meeting,
+std::vector<std::string> exchange(detail::GroupState& state, GroupCall group_call,
                                   const std::string& mine);
 // The same among all ranks of the group. At the deadline it breaks the group.
 std::vector<std::string> exchange_with_all(detail::GroupState& state, std::string op,

@@ -45,8 +45,8 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 bool write_record_text(int fd, std::string_view text) noexcept {
   const WriteSignalsBlock block;
   while (!text.empty()) {
-    pollfd taker{fd, POLLOUT, 0};
-    if (::poll(&taker, 1, 1000) == 0) return false;
+    pollfd reader{fd, POLLOUT, 0};
+    if (::poll(&reader, 1, 1000) == 0) return false;
     // A write of so much does not block once there is room.
     const ssize_t written = ::write(fd, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
     if (written < 0 && errno != EINTR && errno != EAGAIN) return false;

@@ -20,8 +20,8 @@ struct Ends {
   std::array<bool, kMaxRanks> gone{};        // the process has ended
   std::array<std::string, kMaxRanks> how{};  // "signal 11", "exit 1"
   bool launcher_ends_all = false;            // mpirun, after a death
-  // What a library below keeps until the process ends (docs/limits.md): MPI, where a call was held
-  // in it, all that it worked on; Gloo the connections of a group that did not form.
+  // What a wrapped library keeps until the process ends (docs/limits.md): MPI, where a call was
+  // held in it, all that it worked on; Gloo the connections of a group that did not form.
   bool keeps_all = false, keeps_failed_joins = false;
 };
 

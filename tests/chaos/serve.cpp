@@ -29,7 +29,7 @@ Held held() {
   return all;
 }
 
-// A library below may close a little later.
+// A wrapped library may close a little later.
 Held held_in_the_end(const Held& before) {
   const std::int64_t end = steady_now() + 3'000'000'000;
   for (;;) {

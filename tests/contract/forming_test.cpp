@@ -7,7 +7,7 @@
 
 namespace c10d::contract { namespace {
 
-// What rank 0 and rank 1, the members, see of their meeting.
+// What rank 0 and rank 1, the members, see of their rendezvous.
 class WatchedStore final : public ForwardingStore {
  public:
   WatchedStore(std::shared_ptr<Store> store, int rank, Latch& met, Latch& broken)

@@ -196,7 +196,7 @@ TEST(GroupsByStore, AMeetingThatOneRankGivesUpIsOverForAllThatWait) {
     ProcessGroup world = init_process_group(
         {.backend = "native", .store = store, .rank = rank, .size = 3, .timeout = kTimeout});
     if (rank < 2) {
-      if (rank == 0) store->wait(std::vector<std::string>{"world.1/meets/1"});
+      if (rank == 0) store->wait(std::vector<std::string>{"world.1/reached/1"});
       world.set_timeout(rank == 0 ? Duration(std::chrono::milliseconds(1)) : std::chrono::hours(1));
       const Failure failure = failure_of([&] { world.new_group({0, 1, 2}); });
       EXPECT_EQ(failure.code, Code::timed_out) << failure.message;
@@ -375,7 +375,7 @@ TEST_P(Groups, NoKeyInTheStoreOfAGroupIsOneOfTheLibrary) {
         EXPECT_EQ(world.store().try_get(key), std::nullopt);
         EXPECT_EQ(world.store().add(key, 1), 1);
       }
-      for (const char* key : {"cause", "join/failed", "split/0", "meets/1"})
+      for (const char* key : {"cause", "join/failed", "split/0", "reached/1"})
         world.store().set(key, "the weather");
     }
     world.barrier();

@@ -31,7 +31,7 @@ Held held() {
   return all;
 }
 
-// A library below may close a little later: until none has more than `most` more than before.
+// A wrapped library may close a little later: until none has more than `most` more than before.
 Held held_in_the_end(const Held& before, std::ptrdiff_t most) {
   const auto end = std::chrono::steady_clock::now() + kTimeout;
   for (;;) {

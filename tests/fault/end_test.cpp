@@ -83,7 +83,7 @@ TEST_P(End, AbortByABlockedRankEndsItsOwnOpToo) {
 }
 
 TEST_P(End, CollectivesGoOnWithoutTheStore) {
-  Job job(GetParam(), 3, Meeting::store_process);
+  Job job(GetParam(), 3, Rendezvous::store_process);
   job.kill_store();
   for (int round = 0; round < 3; ++round) {
     job.tell_all_but(-1, "all_reduce 100000");

@@ -74,7 +74,7 @@ TEST_P(Forming, TheRankThatIsStoppedIsNamed) {
   for (int i = 0; i < g_stops; ++i) {
     const Case the(static_cast<unsigned>(i));
     SCOPED_TRACE("stop " + std::to_string(i) + ": " + the.text());
-    Job job(GetParam(), the.ranks, Meeting::store_process);
+    Job job(GetParam(), the.ranks, Rendezvous::store_process);
     const Tracer tracer(job[the.victim]);
     if (!tracer.problem().empty()) GTEST_SKIP() << tracer.problem();
     job.tell_all_but(-1, the.call + " " + std::to_string(bound(kTimeout).count()));

@@ -46,9 +46,9 @@ std::string g_temporary_folder;
 
 const std::string& temporary_folder() { return g_temporary_folder; }
 
-Job::Job(const std::string& backend, int size, Meeting meeting) {
+Job::Job(const std::string& backend, int size, Rendezvous rendezvous) {
   std::string place = "file:" + folder_ / "store";
-  if (meeting == Meeting::store_process) {
+  if (rendezvous == Rendezvous::store_process) {
     store_.emplace_back(std::vector<std::string>{C10D_FAULT_RANK, "store"});
     place = "tcp:" + store_.front().hear();
   }

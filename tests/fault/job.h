@@ -54,7 +54,7 @@ struct Heard {
 };
 Heard parse_error(const std::string& line);
 
-enum class Meeting { file, store_process };
+enum class Rendezvous { file, store_process };
 
 // For make_trap_store.
 struct Trap {
@@ -65,7 +65,7 @@ struct Trap {
 // Ranks of one group as processes, all of which have joined.
 class Job {
  public:
-  Job(const std::string& backend, int size, Meeting meeting = Meeting::file);
+  Job(const std::string& backend, int size, Rendezvous rendezvous = Rendezvous::file);
   // One of which walks into a trap: nobody knows how far they have come.
   Job(const std::string& backend, int size, const Trap& trap);
   Job(const Job&) = delete;

@@ -61,15 +61,15 @@ T value(int rank, int op) {
 }
 constexpr int kSum = kReuseRanks;  // as a rank
 
-// What a library below may still work on when an op failed is never freed.
+// What a wrapped library may still work on when an op failed is never freed.
 std::byte* memory(std::size_t bytes) {
   static std::deque<std::vector<std::byte>> all;
   return all.emplace_back(bytes).data();
 }
 
-class Round {
+class OpsOfRow {
  public:
-  Round(ProcessGroup group, const Row& row)
+  OpsOfRow(ProcessGroup group, const Row& row)
       : group_(std::move(group)),
         row_(row),
         input_(memory(row.bytes)),
@@ -172,8 +172,8 @@ class Round {
 std::string reuse_after_failures(ProcessGroup& world, int rounds) {
   int ops = 0;
   for (int round = 0; round < rounds; ++round)
-    ops += Round(world.new_group({0, 1, 2}, "reuse" + std::to_string(round)),
-                 kRows[static_cast<std::size_t>(round) % kRows.size()])
+    ops += OpsOfRow(world.new_group({0, 1, 2}, "reuse" + std::to_string(round)),
+                    kRows[static_cast<std::size_t>(round) % kRows.size()])
                .run(static_cast<unsigned>(round));
   return std::to_string(rounds) + " rounds, " + std::to_string(ops) + " ops were right";
 }

@@ -39,7 +39,7 @@ struct Shared {
   IntWord late;     // whether the patience of member 0 has ended
   IntWord trouble;  // whether members that look fail of their own
   std::vector<IntWord> came;
-  IntWord outcome;  // of the meeting
+  IntWord outcome;  // of the rendezvous
   IntWord told;     // a cause, in the store
   IntWord offered;  // the memory, by member 0
   std::vector<IntWord> taken;

@@ -138,7 +138,7 @@ TEST(Ring, MutantsAreFound) {
 
 // A message that is read where it lies: the sender may not return before it has its answer, unless
 // it breaks the group first, and the reader looks for that before it believes what it read.
-struct Mail {
+struct Exchange {
   Word<std::uint64_t> offered;
   BasicAnswers<Memory, 1> answers;
   BasicDoorbell<Memory> mailbox[2];
@@ -146,7 +146,7 @@ struct Mail {
 };
 
 Verdict run_mail(const Settings& settings, const Fault& fault, bool gives_up) {
-  Mail mail;
+  Exchange mail;
   return explore(settings, [&](int rank) {
     for (std::uint32_t i = 1; i <= 3; ++i) {
       if (rank == 0) {
@@ -177,12 +177,12 @@ Verdict run_mail(const Settings& settings, const Fault& fault, bool gives_up) {
   });
 }
 
-TEST(Mail, AMessageReadWhereItLiesIsFreeAfterTheAnswer) {
+TEST(MessageExchange, AMessageReadWhereItLiesIsFreeAfterTheAnswer) {
   for (const int deaths : {0, 1}) EXPECT_EQ(run_mail({.deaths = deaths}, {}, false).problem, "");
   EXPECT_EQ(run_mail({.deaths = 1}, {}, true).problem, "");
 }
 
-TEST(Mail, MutantsAreFound) {
+TEST(MessageExchange, MutantsAreFound) {
   expect_found(run_mail({}, {.no_exit_sync = true}, false), "took a message");
   expect_found(run_mail({.mutant = {.drops_release = true}}, {}, false), "took a message");
   expect_found(run_mail({.mutant = {.weak_fence = true}}, {}, false), "for ever");

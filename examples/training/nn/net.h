@@ -24,7 +24,7 @@ class GradientSink {
 };
 
 // A model at work on one rank's shards of a batch. The owner says where parameters and gradients
-// lie, and may move them between calls. Calls take a stretch of nodes and work through its layers
+// lie, and may move them between calls. Calls take a range of nodes and work through its layers
 // one by one, each over all given shards (lockstep): a layer's gradients are ready as early as
 // without shards, and a parameter is read once per step. One thread at a time.
 class Net {

@@ -13,7 +13,7 @@ namespace {
 
 using namespace c10d::parallel;
 
-// A stretch of layers between two cuts of the model is a unit.
+// The layers between two cuts of the model are a unit.
 std::vector<Unit> units_of(const Model& model, const std::vector<int>& borders) {
   std::vector<Unit> units;
   for (std::size_t u = 0; u + 1 < borders.size(); ++u) {

@@ -23,9 +23,9 @@ std::string tail_for(std::string_view body) {
   return fmt::format("{}{:08x}\"}}\n", kTail, crc32c(body));
 }
 
-struct Stretch {
+struct ByteRange {
   std::uint64_t begin, end;
-  auto operator<=>(const Stretch&) const = default;
+  auto operator<=>(const ByteRange&) const = default;
 };
 
 class Reader {
@@ -44,7 +44,7 @@ class Reader {
     manifest_.world_size = object.number("world_size", INT32_MAX);
     read_values(object);
     for (const nlohmann::json& file : object.array("files")) read_file({file, file_});
-    stretches_.resize(manifest_.files.size());
+    ranges_.resize(manifest_.files.size());
     for (const nlohmann::json& tensor : object.array("tensors")) read_tensor({tensor, file_});
     check_files(object);
     return std::move(manifest_);
@@ -122,19 +122,19 @@ class Reader {
         bytes > file.bytes - piece.begin)
       object.refuse("tensor {}: bytes {} to {} are not data of {}", spec.name, piece.begin,
                     piece.begin + bytes, name);
-    stretches_[piece.file].push_back({piece.begin, piece.begin + bytes});
+    ranges_[piece.file].push_back({piece.begin, piece.begin + bytes});
     return piece;
   }
 
   void check_files(const JsonObject& object) {
-    for (std::size_t i = 0; i < stretches_.size(); ++i) {
-      std::ranges::sort(stretches_[i]);
+    for (std::size_t i = 0; i < ranges_.size(); ++i) {
+      std::ranges::sort(ranges_[i]);
       std::uint64_t at = manifest_.files[i].header_bytes;
-      for (const Stretch& stretch : stretches_[i]) {
-        if (stretch.begin != at)
+      for (const ByteRange& range : ranges_[i]) {
+        if (range.begin != at)
           object.refuse("file {}: a part begins at byte {}, the one before ends at {}",
-                        manifest_.files[i].name, stretch.begin, at);
-        at = stretch.end;
+                        manifest_.files[i].name, range.begin, at);
+        at = range.end;
       }
       if (at != manifest_.files[i].bytes)
         object.refuse("file {}: bytes {} to {} belong to no tensor", manifest_.files[i].name, at,
@@ -145,7 +145,7 @@ class Reader {
   const std::string& file_;
   Manifest manifest_;
   std::unordered_map<std::string, std::uint32_t> files_;  // by name, the index
-  std::vector<std::vector<Stretch>> stretches_;           // per file
+  std::vector<std::vector<ByteRange>> ranges_;            // per file
 };
 
 }  // namespace

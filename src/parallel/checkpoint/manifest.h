@@ -10,7 +10,7 @@
 
 namespace c10d { inline namespace v0 { namespace parallel {
 
-// The longest stretch with a checksum of its own: what a reader holds to check a part of it.
+// The longest part with a checksum of its own: what a reader holds to check a part of it.
 inline constexpr std::uint64_t kMaxPieceBytes = std::uint64_t{16} << 20;
 inline constexpr std::uint64_t kMaxManifestBytes = 100'000'000;
 inline constexpr const char* kManifestName = "manifest.json";

@@ -279,7 +279,7 @@ TEST_P(ControlPlanes, ARankThatDoesNotEnterIsNamed) {
 }
 
 // Rank 0 enters and gives up at once; rank 1 sees later that all have entered. It must not go into
-// the op alone: a library below may wait for rank 0 for ever.
+// the op alone: a wrapped library may wait for rank 0 for ever.
 TEST_P(ControlPlanes, ACallThatOneRankGaveUpGoesThroughOnNone) {
   std::latch gave_up(1);
   run(2, [&](ControlPlane& plane, int rank) {

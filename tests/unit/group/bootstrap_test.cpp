@@ -19,7 +19,7 @@ namespace c10d { namespace {
 
 using namespace std::chrono_literals;
 
-class Meeting : public testing::Test {
+class Rendezvous : public testing::Test {
  protected:
   Failure failure_of(int rank, Duration patience, bool ends_with_rank_0) const {
     try {
@@ -40,7 +40,7 @@ class Meeting : public testing::Test {
 };
 
 // Who takes the store away with it takes the others along, and says why.
-TEST_F(Meeting, ThatRank0GivesUpIsOverForAllWhereItServesTheStore) {
+TEST_F(Rendezvous, ThatRank0GivesUpIsOverForAllWhereItServesTheStore) {
   Failure theirs;
   std::thread other([&] { theirs = failure_of(1, 60s, true); });
   store_->wait(std::vector<std::string>{"w.1/rank/1"});
@@ -53,7 +53,7 @@ TEST_F(Meeting, ThatRank0GivesUpIsOverForAllWhereItServesTheStore) {
   }
 }
 
-TEST_F(Meeting, ThatAnotherRankGivesUpIsNot) {
+TEST_F(Rendezvous, ThatAnotherRankGivesUpIsNot) {
   std::thread other([&] { EXPECT_EQ(failure_of(0, 60s, true).code, Code::version_mismatch); });
   store_->wait(std::vector<std::string>{"w.1/rank/0"});
   EXPECT_EQ(failure_of(1, 1ms, true).code, Code::timed_out);
@@ -86,7 +86,7 @@ class StoreOfOneThatGivesUp final : public RequestStore<Store> {
 };
 
 // All ranks of one start give up at about the same time.
-TEST(MeetingThatFails, WhoCameAndGaveUpIsNotNamedAmongThoseWhoNeverCame) {
+TEST(RendezvousThatFails, WhoCameAndGaveUpIsNotNamedAmongThoseWhoNeverCame) {
   const std::shared_ptr<Store> store = std::make_shared<StoreOfOneThatGivesUp>();
   store->set("w.1/rank/0", "");
   try {
@@ -123,7 +123,7 @@ class StoreThatIsSilentOnce final : public RequestStore<Store> {
   Table table_ C10D_GUARDED_BY(mutex_){StoreLimits{}};
 };
 
-TEST(MeetingThatFails, AStoreThatAnswersAgainBeforeTheDeadlineIsNoReason) {
+TEST(RendezvousThatFails, AStoreThatAnswersAgainBeforeTheDeadlineIsNoReason) {
   try {
     bootstrap({.store = std::make_shared<StoreThatIsSilentOnce>(),
                .name = "w",
