@@ -5,13 +5,14 @@ find_package(PkgConfig REQUIRED)
 find_package(fmt REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(nlohmann_json REQUIRED)
-pkg_check_modules(libuv REQUIRED IMPORTED_TARGET libuv)
+pkg_search_module(libuv REQUIRED IMPORTED_TARGET libuv libuv-static)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 
+# What the program links, too, where the library is static.
+set(C10D_LINKED fmt::fmt OpenSSL::Crypto PkgConfig::libuv PkgConfig::hwloc ${CMAKE_DL_LIBS})
 add_library(c10d_dependencies INTERFACE)
-target_link_libraries(
-  c10d_dependencies INTERFACE fmt::fmt OpenSSL::Crypto PkgConfig::libuv PkgConfig::hwloc
-                              nlohmann_json::nlohmann_json Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(c10d_dependencies INTERFACE ${C10D_LINKED} nlohmann_json::nlohmann_json
+                                                  Threads::Threads)
 
 # Of the programs and tests.
 find_package(CLI11 QUIET)

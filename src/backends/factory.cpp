@@ -78,8 +78,10 @@ std::string explain(std::string_view stem, const OpenedModule& opened) {
   const auto known = std::find_if(kWrapped.begin(), kWrapped.end(), [&](const Wrapped& wrapped) {
     return stem.ends_with(wrapped.stem);
   });
+  if (stem == "nccl" && opened.path.empty())
+    return "not part of this version of c10d, which moves host memory only";
   if (opened.path.empty()) {
-    if (stem == "nccl") return "not part of this version of c10d, which moves host memory only";
+    if (!opened.reason.empty()) return opened.reason;
     if (known == kWrapped.end() || known->stem != stem)
       return fmt::format("no libc10d_{}.so in {}", stem, fmt::join(module_folders(), ", "));
     return fmt::format(
@@ -107,7 +109,7 @@ OpenedModule open_backend(std::string_view name) {
   if (first.module) return first;
   OpenedModule second = open_explained(stem + std::string(kMpis[1]));
   if (second.module) return second;
-  first.reason += "; " + second.reason;
+  if (second.reason != first.reason) first.reason += "; " + second.reason;
   return first;
 }
 

@@ -62,6 +62,26 @@ cmake --build "$work/found" >"$work/log" || { cat "$work/log"; fail build; }
 "$work/found/consumer"
 "$work/found/trainer"
 
+step docs/embedding.md
+# shellcheck source-path=SCRIPTDIR
+source "$here/snippet.sh"
+mkdir "$work/documented"
+cd "$work/documented"
+cp "$here/consumer/consumer.cpp" program.cpp
+{
+  echo 'cmake_minimum_required(VERSION 3.25)
+    project(documented LANGUAGES CXX)
+    add_executable(program program.cpp)'
+  snippet embedding.md CMake cmake | sed "s/native gloo/$components/"
+} >CMakeLists.txt
+cmake -B build -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$cxx" >"$work/log" ||
+  { cat "$work/log"; fail "configure with the lines for CMake"; }
+cmake --build build >"$work/log" || { cat "$work/log"; fail "build with the lines for CMake"; }
+build/program
+(eval "$(snippet embedding.md pkg-config sh | sed "s|DIR/lib|$lib|g")" && ./program) ||
+  fail "the lines for pkg-config"
+cd "$here"
+
 step examples
 examples=$(dirname "$(find "$prefix/share" -name 01_hello_all_reduce.cpp)")
 cp -r "$examples" "$work/mine" # the folder may have any name

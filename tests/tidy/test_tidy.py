@@ -25,7 +25,7 @@ GOOD = {
     ".ci/run": CMAKE + 'cd "$(dirname "$0")/.." && exec ./dev test\n',
     ".github/workflows/ci.yml": CMAKE + "      - uses: actions/checkout@v4\n"
                                         "      - run: ./dev ${{ matrix.verb }}\n",
-    "Dockerfile": CMAKE + 'RUN ./dev build\nENTRYPOINT ["./dev"]\nCMD ["--help"]\n',
+    "Dockerfile": CMAKE + 'RUN ./dev build\nCMD ["./dev", "--help"]\n',
     "README.md": "[the header](include/c10d/thing.h)\n```cpp\n[](auto lambda)\n```\n",
 }
 HERE = "/" + "home/someone/c10d"

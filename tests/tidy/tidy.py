@@ -87,7 +87,7 @@ COMMANDS = [
     (r"\.ci/run$", r"([^#].*)", r'cd "\$\(dirname "\$0"\)/\.\." && exec \./dev test'),
     (r"\.github/", r"\s*(?:- )?run:\s*(.*)", r"\./dev [\w ${}.-]+"),
     (r"\.github/", r"\s*(?:- )?uses:\s*(.*)", r"actions/checkout@v\d+"),
-    (r"Dockerfile$", r"(?:RUN|CMD|ENTRYPOINT)\s+(.*)", r'\./dev [\w -]+|\["(\./dev|--help)"\]'),
+    (r"Dockerfile$", r"(?:RUN|CMD|ENTRYPOINT)\s+(.*)", r'\./dev [\w -]+|\["\./dev", "--help"\]'),
 ]
 ENV_TABLE = "src/base/env.cpp"
 
