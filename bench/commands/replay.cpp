@@ -152,11 +152,14 @@ Json run_json(const ReplayPlan& plan, const ReplayCommand& command,
 Json op_json(const ReplayPlan& plan, std::size_t index) {
   const ReplayOp& op = plan.ops[index];
   const bool has_data = op.as_case.op != BenchOp::barrier;
-  std::vector<double> gaps, times;
+  const auto rank = static_cast<std::size_t>(op.as_case.end ? op.as_case.end->rank() : 0);
+  std::vector<double> gaps, times, held;
   for (std::size_t i = index; i < plan.ops.size(); i += plan.ops_per_step) {
-    gaps.push_back(plan.ops[i].gaps[0] * 1e6);
+    gaps.push_back(plan.ops[i].gaps[rank] * 1e6);
     const Span common = common_span(plan.ops[i].spans);
     times.push_back((common.end - common.start) * 1e6);
+    if (const auto& ready = plan.ops[i].ready[rank])
+      held.push_back((plan.ops[i].spans[rank].start - *ready) * 1e6);
   }
   Json line = {{"v", 1}, {"t", "replay_op"}, {"index", index}, {"group", plan.groups[op.group]}};
   line["op"] = facts_of(op.as_case.op).name;
@@ -167,13 +170,17 @@ Json op_json(const ReplayPlan& plan, std::size_t index) {
   line["root"] = facts_of(op.as_case.op).rooted ? Json(op.as_case.root) : Json(nullptr);
   line["async"] = op.joined_before.has_value();
   line["gap_us"] = median(std::move(gaps));
+  line["held_us"] = held.empty() ? Json(nullptr) : Json(median(std::move(held)));
   line["us"] = median(std::move(times));
   return line;
 }
 
 std::string bytes_per_step(const ReplayPlan& plan) {
   std::uint64_t bytes = 0;
-  for (std::size_t i = 0; i < plan.ops_per_step; ++i) bytes += plan.ops[i].as_case.bytes;
+  for (std::size_t i = 0; i < plan.ops_per_step; ++i) {
+    const auto& end = plan.ops[i].as_case.end;
+    if (!end || end->sends) bytes += plan.ops[i].as_case.bytes;
+  }
   return bytes_text(bytes);
 }
 
@@ -191,17 +198,18 @@ void print_ops(std::FILE* out, const ReplayPlan& plan, const Measured& measured,
   std::size_t width = 5;  // of the names of groups
   for (const std::string& name : plan.groups)
     width = std::max(width, std::min(name.size(), kWidest));
-  fmt::print(out, "\n{:>4} {:<{}} {:<36} {:>9} {:>11} {:>11}", "op", "group", width, "call", "S",
-             "gap us", "recorded us");
+  fmt::print(out, "\n{:>4} {:<{}} {:<36} {:>9} {:>11} {:>11} {:>11}", "op", "group", width, "call",
+             "S", "gap us", "held us", "recorded us");
   for (const std::string& name : backends) fmt::print(out, " {:>11}", name + " us");
   fmt::print(out, "\n");
   for (std::size_t i = 0; i < rows; ++i) {
     const Json op = op_json(plan, i);
-    fmt::print(out, "{:>4} {:<{}} {:<36} {:>9} {:>11} {:>11}", i,
+    fmt::print(out, "{:>4} {:<{}} {:<36} {:>9} {:>11} {:>11} {:>11}", i,
                op["group"].get<std::string>().substr(0, kWidest), width,
                op["call"].get<std::string>() + (op["async"].get<bool>() ? " async" : ""),
                bytes_text(op["bytes"].get<std::uint64_t>()),
                microseconds_text(op["gap_us"].get<double>()),
+               op["held_us"].is_null() ? "-" : microseconds_text(op["held_us"].get<double>()),
                microseconds_text(op["us"].get<double>()));
     for (const std::string& name : backends) {
       const auto found = measured.ops.find(name);

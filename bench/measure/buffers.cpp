@@ -67,8 +67,10 @@ Buffers::Buffers(const Case& c, int rank, int size, int window, std::uint64_t se
 
 void Buffers::count_elements() {
   const std::uint64_t k = case_.shard;
-  const std::uint64_t all = k * static_cast<std::uint64_t>(size_);
-  const bool paired = (rank_ ^ 1) < size_;
+  const std::uint64_t all = shards_before(case_, size_, size_);
+  const auto& end = case_.end;
+  const bool sends = end ? end->sends && end->from == rank_ : (rank_ ^ 1) < size_;
+  const bool receives = end ? !end->sends && end->to == rank_ : (rank_ ^ 1) < size_;
   const bool exchanges = case_.op == BenchOp::all_to_all_v;
   for (int peer = 0; peer < size_; ++peer)
     counts_.push_back(shard_of(case_, size_, exchanges ? shard_between(rank_, peer, size_) : peer));
@@ -109,16 +111,16 @@ void Buffers::count_elements() {
       break;
     case BenchOp::send:
     case BenchOp::isend:
-      in_count_ = paired ? k : 0;
+      in_count_ = sends ? k : 0;
       out_count_ =
-          paired ? k * static_cast<std::uint64_t>(case_.op == BenchOp::isend ? window_ : 1) : 0;
+          receives ? k * static_cast<std::uint64_t>(case_.op == BenchOp::isend ? window_ : 1) : 0;
       break;
   }
 }
 
 View Buffers::view(Arena& arena, std::uint64_t offset, std::uint64_t count) const {
-  return count == 0 ? View()
-                    : View(static_cast<std::byte*>(arena.data()) + offset, count, case_.dtype);
+  if (count == 0 && !facts_of(case_.op).uneven) return {};
+  return {static_cast<std::byte*>(arena.data()) + offset, count, case_.dtype};
 }
 
 Buffers::Slot Buffers::slot_at(std::uint64_t index) const {
@@ -220,7 +222,7 @@ void Buffers::add_ops(const Slot& slot) {
       break;
     case BenchOp::send:
     case BenchOp::isend:
-      if (input.count > 0) add_messages(slot);
+      if (input.count + output.count > 0) add_messages(slot);
       break;
   }
 }
@@ -228,6 +230,13 @@ void Buffers::add_ops(const Slot& slot) {
 void Buffers::add_messages(const Slot& slot) {
   const auto& [input, output] = slot;
   const int peer = rank_ ^ 1;
+  if (const auto& end = case_.end) {
+    if (end->sends)
+      ops_.push_back(Send{input, end->to, end->tag});
+    else
+      ops_.push_back(Recv{output, end->from, end->tag});
+    return;
+  }
   if (case_.op == BenchOp::send) {
     ops_.push_back(Send{input, peer, 0});
     ops_.push_back(Recv{output, peer, 0});

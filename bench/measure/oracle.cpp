@@ -277,7 +277,7 @@ std::uint64_t Oracle::wrong(ConstView output, int rank) const {
     case BenchOp::isend: {  // every message of the window holds the partner's vector
       std::uint64_t wrong = 0;
       for (std::size_t at = 0; at < output.count; at += k)
-        wrong += wrong_moved(output.slice(at, k), {rank ^ 1, 0});
+        wrong += wrong_moved(output.slice(at, k), {case_.end ? case_.end->from : rank ^ 1, 0});
       return wrong;
     }
     case BenchOp::barrier:

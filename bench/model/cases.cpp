@@ -94,6 +94,7 @@ BenchOp bench_op_from_string(std::string_view name) {
 }
 
 std::uint64_t shard_of(const Case& c, int ranks, int index) {
+  if (!c.counts.empty()) return c.counts[static_cast<std::size_t>(index)];
   const bool last = index == ranks - 1 && index % 2 == 0;
   if (!facts_of(c.op).uneven || last) return c.shard;
   return index % 2 == 0 ? c.shard + c.shard / 4 : c.shard - c.shard / 4;
@@ -234,9 +235,11 @@ namespace {
 
 // Of one op.
 Footprint footprint_of(const Case& c, int ranks, int window) {
-  const auto n = static_cast<std::uint64_t>(ranks);
   const std::uint64_t shard = c.shard * size_of(c.dtype);
-  const std::uint64_t largest = shard_of(c, ranks, 0) * size_of(c.dtype);
+  const std::uint64_t all = shards_before(c, ranks, ranks) * size_of(c.dtype);
+  std::uint64_t largest = 0;
+  for (int rank = 0; rank < ranks; ++rank)
+    largest = std::max(largest, shard_of(c, ranks, rank) * size_of(c.dtype));
   Footprint bytes{largest, largest};
   switch (c.op) {
     case BenchOp::barrier:
@@ -248,17 +251,17 @@ Footprint footprint_of(const Case& c, int ranks, int window) {
     case BenchOp::gather:
     case BenchOp::all_gather_v:
     case BenchOp::gather_v:
-      bytes.output = n * shard;
+      bytes.output = all;
       break;
     case BenchOp::reduce_scatter:
     case BenchOp::scatter:
     case BenchOp::reduce_scatter_v:
     case BenchOp::scatter_v:
-      bytes.input = n * shard;
+      bytes.input = all;
       break;
     case BenchOp::all_to_all:
     case BenchOp::all_to_all_v:
-      bytes = {n * shard, n * shard};
+      bytes = {all, all};
       break;
     default:
       break;

@@ -3,6 +3,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,6 +61,16 @@ std::string_view to_string(Cache cache);
 // The word of `names` with the smallest edit distance, or empty when none is near.
 std::string_view nearest_name(std::string_view word, const std::vector<std::string_view>& names);
 
+// One end of a message between two ranks, which a replay runs.
+struct MessageEnd {
+  int from = 0;
+  int to = 0;
+  std::uint32_t tag = 0;
+  bool sends = false;
+  int rank() const noexcept { return sends ? from : to; }  // that runs it
+  auto operator<=>(const MessageEnd&) const = default;
+};
+
 // One point of the sweep, the same on every rank; every backend is measured on it.
 struct Case {
   BenchOp op = BenchOp::all_reduce;
@@ -72,10 +83,13 @@ struct Case {
   Cache cache = Cache::hot;
   int concurrent = 1;      // ops at once, each on a group and on buffers of its own
   std::uint64_t walk = 0;  // Cache::rotate: bytes of one rank's sets of buffers together
+  std::vector<std::uint64_t> counts{};  // of uneven shards, where they are given
+  std::optional<MessageEnd> end{};      // of a `send` that is no ping-pong
 };
 
-// Elements of shard `index` of `ranks`, and of those before it. Uneven shards are a quarter larger
-// and a quarter smaller than Case::shard in turns; an odd last one is as large.
+// Elements of shard `index` of `ranks`, and of those before it. Uneven shards that are not given
+// are a quarter larger and a quarter smaller than Case::shard in turns; an odd last one is as
+// large.
 std::uint64_t shard_of(const Case& c, int ranks, int index);
 std::uint64_t shards_before(const Case& c, int ranks, int index);
 // Which of them goes `from` one rank `to` the other in an all_to_all.

@@ -96,7 +96,13 @@ RecordedOp read_op(const Fields& fields, double clock) {
   op.count = static_cast<std::uint64_t>(
       fields.integer("count", 0, static_cast<std::int64_t>(kLargestSize)));
   op.root = static_cast<int>(fields.integer("root", INT32_MIN, kMostRecordRanks));
+  if (is_point_to_point(op.kind)) {
+    op.tag = static_cast<std::uint32_t>(fields.integer("tag", 0, UINT32_MAX));
+    op.message = static_cast<std::uint64_t>(fields.integer("message", 0, INT64_MAX));
+  }
   op.start = clock - fields.seconds("started_s_ago");
+  if (fields.has("ready_s_ago") && !fields.at("ready_s_ago").is_null())
+    op.ready = std::min(op.start, clock - fields.seconds("ready_s_ago"));
   op.ok = fields.text("state") == "ok";
   if (!op.ok) return op;
   op.end = clock - fields.seconds("ended_s_ago");
@@ -221,7 +227,12 @@ Json json_of(const RecordedOp& op) {
   json["reduce_op"] = is_reduction(op.kind) ? Json(to_string(op.redop)) : Json(nullptr);
   json["count"] = op.count;
   json["root"] = op.root;
+  if (is_point_to_point(op.kind)) {
+    json["tag"] = op.tag;
+    json["message"] = op.message;
+  }
   json["state"] = op.ok ? "ok" : "failed";
+  json["ready_s_ago"] = op.ready ? Json(-*op.ready) : Json(nullptr);
   json["started_s_ago"] = -op.start;
   json["ended_s_ago"] = -op.end;
   return json;
@@ -230,8 +241,8 @@ Json json_of(const RecordedOp& op) {
 }  // namespace
 
 bool is_same_call(const RecordedOp& a, const RecordedOp& b) noexcept {
-  return a.kind == b.kind && a.dtype == b.dtype && a.redop == b.redop && a.count == b.count &&
-         a.root == b.root;
+  return a.kind == b.kind && a.dtype == b.dtype && a.redop == b.redop && a.root == b.root &&
+         (a.count == b.count || traits_of(a.kind).has_counts);
 }
 
 std::string text_of(const RecordedOp& op) {
@@ -242,6 +253,9 @@ std::string text_of(const RecordedOp& op) {
   text += to_string(op.dtype);
   if (!traits.has_counts) text += fmt::format(" x {}", op.count);
   if (traits.has_root) text += fmt::format(", root {}", op.root);
+  if (traits.is_point_to_point)
+    text +=
+        fmt::format(", {} {}, tag {}", op.kind == OpKind::send ? "to" : "from", op.root, op.tag);
   return text + ")";
 }
 

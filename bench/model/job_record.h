@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,15 +19,19 @@ struct RecordedOp {
   OpKind kind = OpKind::barrier;
   DType dtype = DType::u8;
   ReduceOp::Kind redop = ReduceOp::sum;
-  std::uint64_t count = 0;  // elements, as Signature::count: of a vector, or of a shard
-  int root = -1;            // or the peer
-  bool ok = false;          // ended well; else it failed, or still ran
-  double start = 0;         // seconds on the clock of the host
-  double end = 0;           // meaningless while the op ran
+  // Elements: of a vector, or of a shard; this rank's own where each rank has a count.
+  std::uint64_t count = 0;
+  int root = -1;                  // or the peer
+  std::uint32_t tag = 0;          // of a message
+  std::uint64_t message = 0;      // the how manieth to, or from, its peer; 0: of any rank
+  bool ok = false;                // ended well; else it failed, or still ran
+  double start = 0;               // seconds on the clock of the host
+  std::optional<double> ready{};  // before it: CallOptions::ready_at, if the program gave it
+  double end = 0;                 // meaningless while the op ran
 };
 // Whether both are the same call, as ranks must agree on it.
 bool is_same_call(const RecordedOp& a, const RecordedOp& b) noexcept;
-// "all_reduce(sum, f32 x 1024)"; "all_gather_v(f32)", whose counts the record does not hold.
+// "all_reduce(sum, f32 x 1024)"; "all_gather_v(f32)", where each rank has a count.
 std::string text_of(const RecordedOp& op);
 
 struct RecordedRank {

@@ -5,13 +5,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 
+#include "bench/model/replay_ends.h"
 #include "bench/model/stats.h"
 #include "c10d/error.h"
 #include "c10d/op_traits.h"
@@ -22,25 +25,6 @@ namespace {
 // What overlaps more ops than this counts as done: records of jobs have fewer in flight.
 constexpr std::size_t kMostInFlight = 256;
 constexpr std::size_t kLongestPeriod = 1024;
-constexpr double kClockError = 2e-6;  // seconds: what two threads' readings may differ by
-
-// One rank's collectives that ended well, by sequence. The record of a job that runs may begin with
-// ops that are newer than what follows, or half of them: its ring was read while it was written.
-using BySequence = std::map<std::uint64_t, const RecordedOp*>;
-
-BySequence collectives_of(const RecordedRank& rank) {
-  BySequence ops;
-  const RecordedOp* before = nullptr;
-  for (const RecordedOp& op : rank.ops) {
-    if (is_point_to_point(op.kind)) continue;
-    if (before != nullptr &&
-        (op.sequence <= before->sequence || op.start < before->start - kClockError))
-      ops.clear();
-    before = &op;
-    if (op.ok) ops[op.sequence] = &op;
-  }
-  return ops;
-}
 
 void refuse_missing(const RecordedGroup& group) {
   std::vector<int> missing;
@@ -76,24 +60,30 @@ void refuse_other_job(const RecordedGroup& group, const RecordedGroup& world) {
           rank, world.ranks[rank].pid, world.name, group.ranks[rank].pid, group.name));
 }
 
-// The benchmark's op that makes such calls; nothing: why not.
-std::optional<BenchOp> bench_op_of(const RecordedOp& op, std::string& why) {
+std::uint64_t sum_of(const std::vector<std::uint64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+}
+
+// The benchmark's op that makes such calls on so many elements; nothing: why not.
+std::optional<BenchOp> bench_op_of(const RecordedOp& op, std::uint64_t elements, std::string& why) {
   const OpTraits& traits = traits_of(op.kind);
-  if (traits.has_counts) {
-    why = "the record has a hash of the counts only";
+  if (op.kind == OpKind::all_to_all_v) {
+    why = "the record does not have how much each rank sends to each other one";
     return std::nullopt;
   }
-  if (op.count == 0 && traits.required != OpBuffer::neither) {
+  if (elements == 0 && traits.required != OpBuffer::neither) {
     why = "no elements";
     return std::nullopt;
   }
   for (const OpFacts& facts : op_facts())
-    if (facts.kind == op.kind && !facts.uneven) return facts.op;
+    if (facts.kind == op.kind) return facts.op;
   why = "the benchmark has no such op";
   return std::nullopt;
 }
 
-Case case_of(const RecordedOp& op, BenchOp bench_op, int ranks, Place place) {
+// `counts` are those of the ranks.
+Case case_of(const RecordedOp& op, BenchOp bench_op, const std::vector<std::uint64_t>& counts,
+             Place place) {
   const OpFacts& facts = facts_of(bench_op);
   Case c;
   c.op = bench_op;
@@ -103,7 +93,8 @@ Case case_of(const RecordedOp& op, BenchOp bench_op, int ranks, Place place) {
   if (facts.rooted) c.root = op.root;
   c.place = facts.in_place ? place : Place::out;
   c.shard = op.count;
-  c.bytes = op.count * size_of(op.dtype) * (facts.sharded ? static_cast<unsigned>(ranks) : 1);
+  if (facts.uneven) c.counts = counts;
+  c.bytes = size_of(op.dtype) * (facts.sharded ? sum_of(counts) : op.count);
   return c;
 }
 
@@ -113,7 +104,7 @@ std::vector<ReplayOp> ops_of(const RecordedGroup& group, Place place, ReplayPlan
   std::vector<BySequence> ranks;
   std::uint64_t first = 0, last = std::numeric_limits<std::uint64_t>::max();
   for (const RecordedRank& rank : group.ranks) {
-    BySequence ops = collectives_of(rank);
+    BySequence ops = finished_of(rank, false);
     if (ops.empty()) return all;
     first = std::max(first, ops.begin()->first);
     last = std::min(last, ops.rbegin()->first);
@@ -126,6 +117,7 @@ std::vector<ReplayOp> ops_of(const RecordedGroup& group, Place place, ReplayPlan
     ReplayOp op;
     op.group = index;
     op.call = call;
+    std::vector<std::uint64_t> counts;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       const auto found = ranks[rank].find(at->first);
       if (found == ranks[rank].end()) break;  // it failed there
@@ -136,10 +128,12 @@ std::vector<ReplayOp> ops_of(const RecordedGroup& group, Place place, ReplayPlan
                         "records of one run",
                         at->first, group.name, text_of(call), rank, text_of(other)));
       op.spans.push_back({other.start, other.end});
+      op.ready.push_back(other.ready);
+      counts.push_back(other.count);
     }
     if (op.spans.size() < ranks.size()) continue;
     std::string why;
-    const auto bench_op = bench_op_of(call, why);
+    const auto bench_op = bench_op_of(call, sum_of(counts), why);
     if (bench_op && facts_of(*bench_op).rooted && (call.root < 0 || call.root >= group.size))
       throw InvalidArgument(fmt::format("op #{} of group \"{}\": {}: no such root", at->first,
                                         group.name, text_of(call)));
@@ -147,58 +141,44 @@ std::vector<ReplayOp> ops_of(const RecordedGroup& group, Place place, ReplayPlan
       ++left_out[fmt::format("{}: {}", to_string(call.kind), why)];
       continue;
     }
-    op.as_case = case_of(call, *bench_op, group.size, place);
+    op.as_case = case_of(call, *bench_op, counts, place);
     all.push_back(std::move(op));
   }
   for (const auto& [what, count] : left_out)
     plan.notes.push_back(
         fmt::format("group \"{}\": {} ops are left out: {}", group.name, count, what));
-  std::size_t messages = 0;
-  for (const RecordedOp& op : group.ranks[0].ops) messages += is_point_to_point(op.kind) ? 1 : 0;
-  if (messages > 0)
-    plan.notes.push_back(
-        fmt::format("group \"{}\": messages are left out: rank 0 has {}", group.name, messages));
   return all;
 }
 
-// In the order in which the last rank came to them, where those of a group stay in theirs.
-void take_in_order(std::vector<std::vector<ReplayOp>> groups, ReplayPlan& plan) {
-  std::vector<std::size_t> next(groups.size());
-  for (;;) {
-    std::optional<std::size_t> first;
-    double start = 0;
-    for (std::size_t group = 0; group < groups.size(); ++group) {
-      if (next[group] == groups[group].size()) continue;
-      const double its = common_span(groups[group][next[group]].spans).start;
-      if (first && its >= start) continue;
-      first = group;
-      start = its;
-    }
-    if (!first) return;
-    plan.ops.push_back(std::move(groups[*first][next[*first]++]));
-  }
-}
-
 std::vector<std::uint64_t> calls_of(const ReplayPlan& plan) {
-  std::map<std::tuple<std::size_t, OpKind, DType, ReduceOp::Kind, std::uint64_t, int>,
+  std::map<std::tuple<std::size_t, OpKind, DType, ReduceOp::Kind, std::uint64_t, int,
+                      std::vector<std::uint64_t>, std::optional<MessageEnd>>,
            std::uint64_t>
       numbers;
   std::vector<std::uint64_t> calls;
   for (const ReplayOp& op : plan.ops)
-    calls.push_back(numbers
-                        .try_emplace({op.group, op.call.kind, op.call.dtype, op.call.redop,
-                                      op.call.count, op.call.root},
-                                     numbers.size())
-                        .first->second);
+    calls.push_back(
+        numbers
+            .try_emplace({op.group, op.call.kind, op.call.dtype, op.call.redop, op.call.count,
+                          op.call.root, op.as_case.counts, op.as_case.end},
+                         numbers.size())
+            .first->second);
   return calls;
 }
 
+std::size_t caller_of(const ReplayOp& op) {
+  return op.as_case.end ? static_cast<std::size_t>(op.as_case.end->rank()) : 0;
+}
+
 double gap_before(const std::vector<ReplayOp>& ops, std::size_t index, std::size_t rank) {
-  if (index == 0) return 0;
+  if (!takes_part(ops[index], rank)) return 0;
   const double start = ops[index].spans[rank].start;
-  double free = ops[index - 1].spans[rank].start;
-  for (std::size_t i = index; i-- > 0 && index - i <= kMostInFlight;) {
+  double free = start;
+  std::size_t seen = 0;
+  for (std::size_t i = index; i-- > 0 && seen < kMostInFlight;) {
+    if (!takes_part(ops[i], rank)) continue;
     const Span& before = ops[i].spans[rank];
+    if (seen++ == 0) free = before.start;
     if (before.end > start) continue;
     free = std::max(free, before.end);
     break;
@@ -206,7 +186,67 @@ double gap_before(const std::vector<ReplayOp>& ops, std::size_t index, std::size
   return std::max(0.0, start - free);
 }
 
-// Keeps whole steps. A step starts where rank 0 computed the longest before.
+// The seconds of [from, to) in which an op ran on the rank, of those in the step before `index`.
+double busy_before(const ReplayPlan& plan, std::size_t index, std::size_t rank, double from,
+                   double to) {
+  std::vector<Span> spans;
+  for (std::size_t i = index / plan.ops_per_step * plan.ops_per_step; i < index; ++i) {
+    if (!takes_part(plan.ops[i], rank)) continue;
+    const Span& span = plan.ops[i].spans[rank];
+    spans.push_back({std::clamp(span.start, from, to), std::clamp(span.end, from, to)});
+  }
+  return covered(std::move(spans));
+}
+
+void find_dues(ReplayPlan& plan) {
+  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+    ReplayOp& op = plan.ops[i];
+    for (std::size_t rank = 0; rank < op.spans.size(); ++rank) {
+      op.due.emplace_back();
+      if (!op.ready[rank]) continue;
+      std::size_t first = i / plan.ops_per_step * plan.ops_per_step;
+      while (!takes_part(plan.ops[first], rank)) ++first;
+      const double begin = plan.ops[first].spans[rank].start - plan.ops[first].gaps[rank];
+      const double ready = std::max(begin, *op.ready[rank]);
+      op.due.back() = {.at = ready - begin,
+                       .beside = busy_before(plan, i, rank, begin, ready),
+                       .late = std::min(op.gaps[rank], op.spans[rank].start - ready)};
+    }
+  }
+}
+
+// Whether both ends of each message are in the same step.
+bool are_whole(const ReplayPlan& plan, std::span<const std::size_t> steps, std::size_t period) {
+  for (const std::size_t step : steps) {
+    std::set<std::uint64_t> open;
+    for (std::size_t i = step; i < step + period; ++i)
+      if (const std::uint64_t message = plan.ops[i].message; message != 0)
+        if (!open.insert(message).second) open.erase(message);
+    if (!open.empty()) return false;
+  }
+  return true;
+}
+
+// Where whole steps begin: behind the longest pause of the rank that goes on then, rank 0 in a
+// collective, of those places that cut no message in two. None: all do.
+std::vector<std::size_t> steps_of(const ReplayPlan& plan, std::span<const std::uint64_t> calls,
+                                  const Repetition& found) {
+  std::vector<std::pair<double, std::size_t>> phases;
+  for (std::size_t i = 0; i < found.period; ++i) {
+    std::vector<double> gaps;
+    for (std::size_t at = found.first + i; at < found.first + found.count; at += found.period)
+      gaps.push_back(plan.ops[at].gaps[caller_of(plan.ops[at])]);
+    phases.emplace_back(-median(std::move(gaps)), i);
+  }
+  std::sort(phases.begin(), phases.end());
+  for (const auto& [gap, phase] : phases) {
+    std::vector<std::size_t> steps = find_steps(calls, found.first + phase, found.period);
+    if (are_whole(plan, steps, found.period)) return steps;
+  }
+  return {};
+}
+
+// Keeps whole steps.
 void cut_into_steps(ReplayPlan& plan, std::size_t wanted) {
   const std::vector<std::uint64_t> calls = calls_of(plan);
   const Repetition found = find_repetition(calls, wanted);
@@ -217,19 +257,13 @@ void cut_into_steps(ReplayPlan& plan, std::size_t wanted) {
                     "steps",
                     wanted, plan.ops.size()));
   if (found.period == 0) return;
-  std::size_t phase = 0;
-  double most = -1;
-  for (std::size_t i = 0; i < found.period; ++i) {
-    std::vector<double> gaps;
-    for (std::size_t at = found.first + i; at < found.first + found.count; at += found.period)
-      gaps.push_back(plan.ops[at].gaps[0]);
-    if (const double gap = median(std::move(gaps)); gap > most) {
-      most = gap;
-      phase = i;
-    }
+  const std::vector<std::size_t> steps = steps_of(plan, calls, found);
+  if (steps.empty()) {
+    plan.notes.push_back("messages go from each step to the next one");
+    return;
   }
   std::vector<ReplayOp> kept;
-  for (const std::size_t step : find_steps(calls, found.first + phase, found.period))
+  for (const std::size_t step : steps)
     for (std::size_t i = step; i < step + found.period; ++i) kept.push_back(std::move(plan.ops[i]));
   if (const std::size_t others = plan.ops.size() - kept.size(); others > 0)
     plan.notes.push_back(fmt::format("{} ops that belong to no whole step are left out", others));
@@ -241,19 +275,31 @@ void cut_into_steps(ReplayPlan& plan, std::size_t wanted) {
 // With steps each op of a step has buffers of its own; else each case has.
 void give_slots(ReplayPlan& plan) {
   plan.slots.clear();
-  std::map<CellKey, std::size_t> by_case;
+  std::map<std::tuple<CellKey, std::vector<std::uint64_t>, std::optional<MessageEnd>>, std::size_t>
+      by_case;
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {
     ReplayOp& op = plan.ops[i];
     op.slot = plan.has_steps
                   ? i % plan.ops_per_step
-                  : by_case.try_emplace(key_of(op.as_case), by_case.size()).first->second;
+                  : by_case
+                        .try_emplace({key_of(op.as_case), op.as_case.counts, op.as_case.end},
+                                     by_case.size())
+                        .first->second;
     if (op.slot == plan.slots.size()) plan.slots.push_back(op.as_case);
   }
 }
 
+bool have_a_rank_in_common(const ReplayOp& op, const ReplayOp& later) {
+  for (std::size_t rank = 0; rank < op.spans.size(); ++rank)
+    if (takes_part(op, rank) && takes_part(later, rank)) return true;
+  return false;
+}
+
 bool in_flight(const ReplayOp& op, const ReplayOp& later) {
   for (std::size_t rank = 0; rank < op.spans.size(); ++rank)
-    if (later.spans[rank].start + kClockError < op.spans[rank].end) return true;
+    if (takes_part(op, rank) && takes_part(later, rank) &&
+        later.spans[rank].start + kClockError < op.spans[rank].end)
+      return true;
   return false;
 }
 
@@ -264,10 +310,16 @@ void find_flights(ReplayPlan& plan) {
     ReplayOp& op = plan.ops[i];
     const std::size_t step_end = (i / plan.ops_per_step + 1) * plan.ops_per_step;
     const std::size_t end = std::min({plan.ops.size(), step_end, i + kMostInFlight});
+    bool others = false;
     std::size_t next = i + 1;
-    while (next < end && in_flight(op, plan.ops[next]) && plan.ops[next].slot != op.slot) ++next;
+    for (; next < end; ++next) {
+      const ReplayOp& later = plan.ops[next];
+      if (!have_a_rank_in_common(op, later)) continue;
+      if (later.slot == op.slot || !in_flight(op, later)) break;
+      others = true;
+    }
     op.joined_before.reset();
-    if (next > i + 1) op.joined_before = next;
+    if (others) op.joined_before = next;
   }
 }
 
@@ -277,7 +329,8 @@ ReplayPlan plan_replay(const JobRecord& record, Place place, std::size_t ops_per
   ReplayPlan plan;
   for (const RecordedGroup& group : record.groups) plan.ranks = std::max(plan.ranks, group.size);
   const RecordedGroup* world = nullptr;
-  std::vector<std::vector<ReplayOp>> groups;
+  std::vector<ReplayOp> all;
+  std::uint64_t messages = 0;
   for (const RecordedGroup& group : record.groups) {
     if (group.size < plan.ranks) {
       plan.notes.push_back(fmt::format("group \"{}\" is left out: it has {} of {} ranks",
@@ -289,20 +342,27 @@ ReplayPlan plan_replay(const JobRecord& record, Place place, std::size_t ops_per
     if (world == nullptr) world = &group;
     refuse_other_job(group, *world);
     std::vector<ReplayOp> ops = ops_of(group, place, plan);
-    if (ops.empty()) continue;
-    groups.push_back(std::move(ops));
+    std::string why;
+    std::vector<ReplayOp> ends = messages_of(group, messages, why);
+    for (ReplayOp& end : ends) end.group = plan.groups.size();
+    if (!why.empty())
+      plan.notes.push_back(fmt::format("group \"{}\": messages are left out: {}", group.name, why));
+    if (ops.empty() && ends.empty()) continue;
+    std::move(ops.begin(), ops.end(), std::back_inserter(all));
+    std::move(ends.begin(), ends.end(), std::back_inserter(all));
     plan.groups.push_back(group.name);
   }
-  if (groups.empty()) {
+  if (all.empty()) {
     const std::string notes =
         plan.notes.empty() ? "" : fmt::format(" ({})", fmt::join(plan.notes, "; "));
-    throw InvalidArgument("the record has no collective that all ranks have finished" + notes);
+    throw InvalidArgument("the record has no op that all of its ranks have finished" + notes);
   }
-  take_in_order(std::move(groups), plan);
+  plan.ops = in_one_order(std::move(all), plan.ranks);
   for (std::size_t i = 0; i < plan.ops.size(); ++i)
     for (std::size_t rank = 0; rank < plan.ops[i].spans.size(); ++rank)
       plan.ops[i].gaps.push_back(gap_before(plan.ops, i, rank));
   cut_into_steps(plan, ops_per_step);
+  find_dues(plan);
   give_slots(plan);
   find_flights(plan);
   return plan;
@@ -316,11 +376,17 @@ ReplayPlan last_steps(ReplayPlan plan, std::size_t steps) {
   return plan;
 }
 
-Span common_span(std::span<const Span> of_ranks) {
-  Span all = of_ranks.front();
-  for (const Span& span : of_ranks)
-    all = {std::max(all.start, span.start), std::max(all.end, span.end)};
-  return {all.start, std::max(all.start, all.end)};
+std::optional<double> computed_before(const ReplayPlan& plan, std::size_t index, std::size_t rank,
+                                      double seconds) {
+  const std::optional<Due>& due = plan.ops[index].due[rank];
+  if (!due) return std::nullopt;
+  Due last = *due;
+  const std::size_t end = (index / plan.ops_per_step + 1) * plan.ops_per_step;
+  for (std::size_t i = index + 1; i < end; ++i)
+    if (const auto& later = plan.ops[i].due[rank]; later && later->at > last.at) last = *later;
+  const double alone = last.at - last.beside;
+  const double part = last.beside > 0 ? std::clamp((seconds - alone) / last.beside, 0.0, 1.0) : 1.0;
+  return std::min(seconds, due->at - due->beside + part * due->beside);
 }
 
 double covered(std::vector<Span> spans) {
@@ -339,8 +405,10 @@ std::vector<double> communication_by_step(const ReplayPlan& plan,
   std::vector<double> steps;
   for (std::size_t first = 0; first < spans.size(); first += plan.ops_per_step) {
     std::vector<Span> common;
-    for (std::size_t i = first; i < first + plan.ops_per_step; ++i)
-      common.push_back(common_span(spans[i]));
+    for (std::size_t i = first; i < first + plan.ops_per_step; ++i) {
+      const auto& end = plan.ops[i].as_case.end;
+      if (!end || !end->sends) common.push_back(common_span(spans[i]));
+    }
     steps.push_back(covered(std::move(common)));
   }
   return steps;

@@ -7,32 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "bench/model/cases.h"
 #include "bench/model/job_record.h"
+#include "bench/model/replay_op.h"
 
 namespace c10d::bench {
 
 // A flight record as a list of ops that all ranks run in the same order.
-
-// When one rank was in an op; seconds.
-struct Span {
-  double start = 0;
-  double end = 0;
-};
-
-struct ReplayOp {
-  std::size_t group = 0;  // of ReplayPlan::groups
-  RecordedOp call;        // as rank 0 recorded it
-  Case as_case;           // what the benchmark runs for it
-  // Started, and waited for before the op `joined_before`, because another op started before this
-  // one had ended on some rank. Without one the op blocks.
-  std::optional<std::size_t> joined_before;
-  std::size_t slot = 0;     // whose buffers it takes: no other op in flight has them
-  std::vector<Span> spans;  // by rank, as recorded
-  // By rank, seconds: what the caller spent since it left the recorded op before this one, or,
-  // where that one was in flight still, since it started it.
-  std::vector<double> gaps;
-};
 
 struct ReplayPlan {
   int ranks = 0;
@@ -52,9 +32,11 @@ ReplayPlan plan_replay(const JobRecord& record, Place place, std::size_t ops_per
 // The plan of its last `steps` steps.
 ReplayPlan last_steps(ReplayPlan plan, std::size_t steps);
 
-// From the last rank's start of an op to the last rank's end of it: what an op takes where no rank
-// waits for another one to come.
-Span common_span(std::span<const Span> of_ranks);
+// CPU seconds that the program had computed in this step when it had what the op at `index` sends,
+// if it computes `seconds` in a step: all the time while no op ran, and while one did as great a
+// part of the time as makes the sum. Nothing where the program did not say when.
+std::optional<double> computed_before(const ReplayPlan& plan, std::size_t index, std::size_t rank,
+                                      double seconds);
 // The seconds that at least one of the spans covers.
 double covered(std::vector<Span> spans);
 // Communication time of each step of the plan: covered() over the common spans of its ops.

@@ -59,23 +59,57 @@ class ComputingThread {
     steps_.fetch_add(1);
     steps_.notify_one();
   }
+  // Whether it has computed so long in this step, or all that it has to.
+  bool has_computed(double seconds) const { return progress_.load() >= place_of(seconds); }
+  // Until then.
+  void wait_until_computed(double seconds) {
+    for (;;) {
+      const std::uint32_t seen = reached_.load();
+      awaited_.store(place_of(seconds));
+      if (has_computed(seconds)) return;
+      reached_.wait(seen);
+    }
+  }
 
  private:
+  static constexpr std::uint64_t kStep = std::uint64_t{1} << 42;  // more ns than a step computes
+
+  std::uint64_t place_of(double seconds) const { return place_of(steps_.load(), seconds); }
+  static std::uint64_t place_of(std::uint32_t step, double seconds) {
+    return step * kStep + std::min(kStep - 1, static_cast<std::uint64_t>(seconds * 1e9));
+  }
   void run() {
     for (std::uint32_t step = 0; !stop_.load();) {
-      const double until = cpu_seconds() + seconds_;
-      while (step == steps_.load() && (seconds_ == 0 || cpu_seconds() < until)) compute_a_little();
+      const double begin = cpu_seconds();
+      for (double done = 0; step == steps_.load() && (seconds_ == 0 || done < seconds_);) {
+        compute_a_little();
+        done = cpu_seconds() - begin;
+        come_to(place_of(step, done));
+      }
+      come_to(step * kStep + (kStep - 1));
       steps_.wait(step);
       step = steps_.load();
     }
   }
+  void come_to(std::uint64_t place) {
+    progress_.store(place);
+    if (place < awaited_.load()) return;
+    awaited_.store(UINT64_MAX);
+    reached_.fetch_add(1);
+    reached_.notify_one();
+  }
+
   const double seconds_;
   std::atomic<bool> stop_{false};
   std::atomic<std::uint32_t> steps_{0};
+  std::atomic<std::uint32_t> reached_{0};           // counts
+  std::atomic<std::uint64_t> progress_{0};          // of all steps
+  std::atomic<std::uint64_t> awaited_{UINT64_MAX};  // a progress
   std::thread thread_;
 };
 
 double seconds_of(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+std::int64_t ns_of(double seconds) { return static_cast<std::int64_t>(seconds * 1e9); }
 
 // One backend in this launch: its groups, and the buffers of each slot of the plan.
 struct ReplayBackend {
@@ -124,24 +158,37 @@ class Pass {
     for (std::optional<Work>& work : works_) work.reset();  // waits
     return failure;
   }
-  // By op, seconds.
-  const std::vector<Span>& spans() const noexcept { return spans_; }
+  // By op, seconds, as ReplayOp::spans of this rank.
+  std::vector<Span> spans() const {
+    std::vector<Span> spans(spans_.size(), kAbsent);
+    std::map<std::uint64_t, Span> sent;
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+      const ReplayOp& op = plan_.ops[i];
+      if (takes_part(op, rank_)) spans[i] = spans_[i];
+      if (op.as_case.end && op.as_case.end->sends) sent[op.message] = spans[i];
+    }
+    for (std::size_t i = 0; i < spans.size(); ++i)
+      if (const auto& end = plan_.ops[i].as_case.end; end && end->from == static_cast<int>(rank_))
+        spans[i] = sent.at(plan_.ops[i].message);
+    return spans;
+  }
 
  private:
   // Each on a CPU of its own: ranks that come to share one while others are busy would stay there
   // for seconds, and then each op takes a time slice.
   void begin_step() {
     page_.meet(INT64_MAX);
+    step_begin_ = SharedPage::now();
     if (beside_) beside_->begin_step();
   }
   void step_to(std::size_t i) {
     const ReplayOp& op = plan_.ops[i];
     join_before(i);
+    if (!takes_part(op, rank_)) return;
     const std::int64_t free = SharedPage::now();
     Buffers& buffers = backend_.buffers[op.slot];
     buffers.refresh(true);  // as a computation writes what the op will read
-    if (compute_ != Compute::none)
-      compute_until(free + static_cast<std::int64_t>(op.gaps[rank_] * 1e9));
+    if (compute_ != Compute::none) pause_before(i, free);
     ProcessGroup& group = backend_.groups[op.group];
     spans_[i].start = seconds_of(SharedPage::now());
     for (const Op& call : buffers.ops()) {
@@ -154,19 +201,46 @@ class Pass {
     }
     if (!op.joined_before) spans_[i].end = seconds_of(SharedPage::now());
   }
-  void compute_until(std::int64_t until) {
+  // The rank has been free since then. What the program did with the data before it called the op,
+  // as the trainers divide gradients, is the caller's work.
+  void pause_before(std::size_t i, std::int64_t free) {
+    const ReplayOp& op = plan_.ops[i];
+    const std::optional<Due>& due = op.due[rank_];
+    if (!due) return wait_until(free + ns_of(op.gaps[rank_]));
+    std::int64_t ready = step_begin_ + ns_of(due->at);
+    if (beside_ && compute_seconds_ > 0)
+      ready = wait_until_computed(*computed_before(plan_, i, rank_, compute_seconds_));
+    else
+      wait_until(ready);
+    const std::int64_t start = std::max(free, ready) + ns_of(due->late);
+    while (SharedPage::now() < start) compute_a_little();
+  }
+  void wait_until(std::int64_t until) {
     while (SharedPage::now() < until) {
-      if (compute_ == Compute::gaps) {
+      if (compute_ == Compute::gaps)
         compute_a_little();
-      } else {
-        const std::int64_t next =
-            in_flight_.empty() ? until : std::min(until, SharedPage::now() + 50'000);
-        const timespec at{static_cast<time_t>(next / 1'000'000'000),
-                          static_cast<long>(next % 1'000'000'000)};
-        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);
-      }
+      else
+        sleep_until(until);
       note_ended();
     }
+  }
+  // Returns the end of the wait; 0 without one.
+  std::int64_t wait_until_computed(double seconds) {
+    if (beside_->has_computed(seconds)) return 0;
+    while (!in_flight_.empty() && !beside_->has_computed(seconds)) {
+      sleep_until(INT64_MAX);
+      note_ended();
+    }
+    beside_->wait_until_computed(seconds);
+    return SharedPage::now();
+  }
+  // Or until it is time to look for ops that have ended.
+  void sleep_until(std::int64_t until) const {
+    const std::int64_t next =
+        in_flight_.empty() ? until : std::min(until, SharedPage::now() + 50'000);
+    const timespec at{static_cast<time_t>(next / 1'000'000'000),
+                      static_cast<long>(next % 1'000'000'000)};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);
   }
   // An op that ends while the rank computes has its end when that is seen.
   void note_ended() {
@@ -200,6 +274,7 @@ class Pass {
   std::vector<std::optional<Work>> works_;
   std::vector<std::size_t> in_flight_;
   std::vector<Span> spans_;
+  std::int64_t step_begin_ = 0;
 };
 
 // What the turns of one launch have in common.
@@ -314,10 +389,17 @@ class Replay {
                      replay_seconds(plan_, Compute::none) * 3 + options_.timeout * 3 + 60);
     std::uint64_t wrong = 0, hash = 0, common = 0;
     const std::string problem = problem_of([&] {
-      for (std::size_t slot = 0; slot < plan_.slots.size(); ++slot) {
-        Buffers& buffers = backend.buffers[slot];
+      std::vector<Work> messages;  // none waits for its other end
+      for (Buffers& buffers : backend.buffers) {
         buffers.poison_output();
-        for (const Op& call : buffers.ops()) backend.groups[0].submit(call);
+        for (const Op& call : buffers.ops())
+          if (buffers.of().end)
+            messages.push_back(backend.groups[0].async().submit(call));
+          else
+            backend.groups[0].submit(call);
+      }
+      for (Work& message : messages) message.wait();
+      for (const Buffers& buffers : backend.buffers) {
         wrong += buffers.wrong();
         hash = hash * 31 + buffers.hash();
         if (buffers.same_everywhere()) common = common * 31 + buffers.hash();

@@ -29,6 +29,10 @@ struct CallOptions {
   // Reserved (device.h): the stream that orders the op. With CPU memory the call throws
   // InvalidArgument.
   CudaStream stream = nullptr;
+  // When the data of the call was there, if the program kept the call back since: as a trainer does
+  // whose thread sends one bucket after the other. It goes into the flight record, where
+  // c10d-bench replay reads it, and changes nothing else.
+  std::optional<Deadline> ready_at{};
 };
 
 // What a recv got.

@@ -153,8 +153,12 @@ Work detail::GroupState::run(const Op& op, const Signature& signature, const Cal
   const Duration limit =
       clamp_timeout(options.timeout.value_or(Duration(timeout.load(std::memory_order_relaxed))));
   const Deadline deadline(Duration(now) + limit);
+  CallDetails details;
+  if (options.ready_at || signature.counts != 0)  // else there are none
+    details = details_of(op, context.rank, options.ready_at);
+  if (!collective) details.message = next_message(signature);
   const std::uint64_t record =
-      start_record(own, sequence, signature, now, deadline.time_since_epoch().count());
+      start_record(own, sequence, signature, now, deadline.time_since_epoch().count(), details);
   if (collective) own.submitted.store(sequence, std::memory_order_relaxed);
   const Call call{.op = op,
                   .sequence = sequence,
@@ -186,6 +190,13 @@ Work detail::GroupState::run(const Op& op, const Signature& signature, const Cal
   if (async) return failed(*failure);
   watch->observe();
   throw_failure(*failure);
+}
+
+std::uint64_t detail::GroupState::next_message(const Signature& signature) {
+  if (signature.root == kAnySource) return 0;
+  auto& numbers = signature.kind == OpKind::send ? sent : received;
+  numbers.resize(static_cast<std::size_t>(context.size));
+  return ++numbers[static_cast<std::size_t>(signature.root)];
 }
 
 std::shared_ptr<const Failure> detail::GroupState::ended(std::uint64_t record,

@@ -48,6 +48,7 @@ struct detail::GroupState {
   std::atomic<bool> closed{false};
   std::atomic<std::uint64_t> collectives{0};  // written by the one thread inside
   std::uint64_t messages = 0;
+  std::vector<std::uint64_t> sent, received;  // messages, by peer; no recv of any rank
   int splits = 0;
   int allocations = 0;
   std::map<std::string, int> subgroups;  // how often each was made
@@ -88,6 +89,8 @@ struct detail::GroupState {
  private:
   void check_supported(const Op& op, const Signature& signature);
   Work failed(const Failure& failure) const;
+  // Of a send to its peer, or a recv from it; 0 from any rank.
+  std::uint64_t next_message(const Signature& signature);
   Work run(const Op& op, const Signature& signature, const CallOptions& options, bool async);
   // Bookkeeping of an op that is done. Breaks the group when it failed; returns what the caller
   // gets.

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace c10d { inline namespace v0 {
 namespace {
@@ -14,6 +16,13 @@ std::uint64_t packed(const Signature& signature, Record::State state) noexcept {
   return static_cast<std::uint64_t>(state) | static_cast<std::uint64_t>(signature.kind) << 8 |
          static_cast<std::uint64_t>(signature.dtype) << 16 |
          static_cast<std::uint64_t>(signature.reduce_op) << 24;
+}
+
+// Into the upper half of `what`.
+std::uint64_t packed(const std::optional<std::int64_t>& ready_ns, std::int64_t now_ns) noexcept {
+  if (!ready_ns) return 0;
+  const std::int64_t held = *ready_ns < now_ns ? (now_ns - *ready_ns) / 1000 : 0;
+  return static_cast<std::uint64_t>(std::min<std::int64_t>(held, UINT32_MAX - 1) + 1) << 32;
 }
 
 // The words may be another process's.
@@ -36,25 +45,46 @@ Recorded read(const Record& record) noexcept {
   read.signature.factor = std::bit_cast<double>(word[Record::factor].load(kUnordered));
   read.start_ns = static_cast<std::int64_t>(word[Record::start_ns].load(kUnordered));
   read.end_ns = static_cast<std::int64_t>(word[Record::end_ns].load(kUnordered));
+  if (traits_of(read.signature.kind).has_counts)
+    read.details.own_count = std::exchange(read.signature.count, 0);
+  if (is_point_to_point(read.signature.kind))
+    read.details.message = std::exchange(read.signature.counts, 0);
+  if (const std::uint64_t held = what >> 32; held != 0)
+    read.details.ready_ns =
+        static_cast<std::int64_t>(static_cast<std::uint64_t>(read.start_ns) - (held - 1) * 1000);
   return read;
 }
 
 }  // namespace
 
+CallDetails details_of(const Op& op, int rank, const std::optional<Deadline>& ready_at) noexcept {
+  CallDetails details;
+  std::visit(
+      [&](const auto& o) {
+        if constexpr (requires { o.counts; })
+          details.own_count = o.counts[static_cast<std::size_t>(rank)];
+      },
+      op);
+  if (ready_at) details.ready_ns = std::chrono::nanoseconds(ready_at->time_since_epoch()).count();
+  return details;
+}
+
 std::uint64_t start_record(RankBlock& block, std::uint64_t sequence, const Signature& signature,
-                           std::int64_t now_ns, std::int64_t deadline_ns) noexcept {
+                           std::int64_t now_ns, std::int64_t deadline_ns,
+                           const CallDetails& details) noexcept {
   const std::uint64_t number = block.next_record.load(kUnordered);
   auto& word = block.records[number % kRecords].words;
   word[Record::sequence].store(sequence, kUnordered);
-  word[Record::count].store(signature.count, kUnordered);
+  word[Record::count].store(signature.count + details.own_count, kUnordered);  // one of them is 0
   word[Record::root_tag].store(
       static_cast<std::uint64_t>(static_cast<std::uint32_t>(signature.root)) << 32 | signature.tag,
       kUnordered);
-  word[Record::counts].store(signature.counts, kUnordered);
+  word[Record::counts].store(signature.counts + details.message, kUnordered);
   word[Record::factor].store(std::bit_cast<std::uint64_t>(signature.factor), kUnordered);
   word[Record::start_ns].store(static_cast<std::uint64_t>(now_ns), kUnordered);
   word[Record::end_ns].store(static_cast<std::uint64_t>(deadline_ns), kUnordered);
-  word[Record::what].store(packed(signature, Record::running), std::memory_order_release);
+  word[Record::what].store(packed(signature, Record::running) | packed(details.ready_ns, now_ns),
+                           std::memory_order_release);
   block.next_record.store(number + 1, std::memory_order_release);
   return number;
 }

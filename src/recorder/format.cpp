@@ -120,16 +120,20 @@ std::string json_text(std::string_view text) {
 
 std::string json_of(const Recorded& op, std::int64_t now) {
   const Signature& signature = op.signature;
+  const auto ago = [now](const std::optional<std::int64_t>& ns) {
+    return ns ? fmt::format("{:.9f}", in_seconds(ns_between(*ns, now))) : "null";
+  };
   return fmt::format(
       R"({{"sequence":{},"op":"{}","call":{},"dtype":"{}","reduce_op":{},"count":{},"root":{},)"
-      R"("tag":{},"signature":"{:016x}","state":"{}","started_s_ago":{:.9f},"ended_s_ago":{}}})",
+      R"("tag":{},"message":{},"signature":"{:016x}","state":"{}","ready_s_ago":{},)"
+      R"("started_s_ago":{:.9f},"ended_s_ago":{}}})",
       op.sequence, to_string(signature.kind), json_text(describe(signature)),
       to_string(signature.dtype),
       is_reduction(signature.kind) ? json_text(to_string(signature.reduce_op)) : "null",
-      signature.count, signature.root, signature.tag, hash_of(signature), name_of_state(op.state),
+      signature.count + op.details.own_count, signature.root, signature.tag, op.details.message,
+      hash_of(signature), name_of_state(op.state), ago(op.details.ready_ns),
       in_seconds(ns_between(op.start_ns, now)),
-      op.state == Record::running ? "null"
-                                  : fmt::format("{:.9f}", in_seconds(ns_between(op.end_ns, now))));
+      ago(op.state == Record::running ? std::nullopt : std::optional(op.end_ns)));
 }
 
 std::string json_of(const RankRecord& rank, std::int64_t now, std::size_t last) {

@@ -28,7 +28,10 @@ enum class Presence : std::uint32_t { absent, joined, left };
 // One op in the recorder: eight words, so that any thread or process may read while the owner
 // writes.
 struct Record {
-  // `what`: its State, the OpKind, the DType and the ReduceOp::Kind, a byte each.
+  // `count`: the signature's; of an op with a count for each rank, this rank's own.
+  // `counts`: the signature's; of a send or recv, its number among those with this peer.
+  // `what`: its State, the OpKind, the DType and the ReduceOp::Kind, a byte each; then in four
+  // bytes how many microseconds the program had kept the call back, and one; 0: it did not say.
   enum Word { sequence, count, root_tag, counts, factor, start_ns, end_ns, what };
   enum State : std::uint8_t { empty, running, ok, failed };
   std::array<std::atomic<std::uint64_t>, 8> words;
@@ -84,7 +87,7 @@ struct SharedFailure {
 };
 
 struct alignas(128) GroupHeader {
-  static constexpr std::uint64_t kMagic = 0x31'64'72'63'64'30'31'63u;  // of this layout
+  static constexpr std::uint64_t kMagic = 0x32'64'72'63'64'30'31'63u;  // of this layout
   enum State : std::uint32_t { intact, breaking, broken };
   std::atomic<std::uint64_t> magic;  // after the words up to `state`, which do not change
   std::int32_t size;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -33,28 +34,41 @@ TEST(ReplayProgram, WhatWasRecordedIsRunAndChecked) {
   ASSERT_EQ(ended.code, 0) << ended.out;
   const Schema schema(C10D_SOURCE_DIR "/bench/schema/c10d-bench-1.schema.json");
   std::vector<std::string> ops;
+  std::vector<Json> held;
   std::map<std::string, int> turns;
   bool compared = false;
   const std::vector<Json> lines = lines_of(folder / "r.jsonl");
   for (const Json& line : lines) {
     EXPECT_EQ(schema.complaint(line), "") << line.dump();
-    if (line["t"] == "replay_op") ops.push_back(line["call"].get<std::string>());
+    if (line["t"] == "replay_op") {
+      ops.push_back(line["call"].get<std::string>());
+      held.push_back(line["held_us"]);
+      EXPECT_TRUE(ops.size() != 3 || line["bytes"] == 64) << "the counts of both ranks";
+    }
     if (line["t"] == "cmp") compared = line["base"] == "native" && line["other"] == "gloo";
     if (line["t"] != "replay") continue;
     ++turns[line["backend"].get<std::string>()];
-    EXPECT_EQ(line["ops_us"].size(), 3U);
+    EXPECT_EQ(line["ops_us"].size(), 10U);
     if (line["backend"] == "recorded") continue;
     EXPECT_EQ(line["wrong"], 0) << line.dump();
     EXPECT_EQ(line["steps"], 4) << line.dump();
   }
-  EXPECT_EQ(ops,
-            (std::vector<std::string>{"all_reduce(sum, i64 x 1)", "all_reduce(max, f32 x 3000)",
-                                      "broadcast(f32 x 3000, root 1)"}));
+  ASSERT_EQ(ops.size(), 10U);
+  std::sort(ops.begin() + 6, ops.end());  // of sendrecv, which has them in any order
+  EXPECT_EQ(ops, (std::vector<std::string>{
+                     "all_reduce(sum, i64 x 1)", "all_reduce(max, f32 x 3000)", "all_gather_v(f64)",
+                     "broadcast(f32 x 3000, root 1)", "send(i64 x 1, to 1, tag 7)",
+                     "recv(i64 x 1, from 0, tag 7)", "recv(f32 x 4000, from 0, tag 0)",
+                     "recv(f32 x 4000, from 1, tag 0)", "send(f32 x 3000, to 0, tag 0)",
+                     "send(f32 x 3000, to 1, tag 0)"}));
+  ASSERT_EQ(held.size(), 10U);
+  EXPECT_GE(held[1], 2000) << "the program said when the gradient was ready";
+  EXPECT_TRUE(held[0].is_null() && held[2].is_null() && held[3].is_null());
   EXPECT_EQ(turns, (std::map<std::string, int>{{"recorded", 1}, {"native", 2}, {"gloo", 2}}));
   EXPECT_TRUE(compared);
   EXPECT_EQ(lines.back()["t"], "end");
   EXPECT_EQ(lines.back()["ok"], true);
-  EXPECT_NE(ended.out.find("2 ranks, 4 steps of 3 ops"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("2 ranks, 4 steps of 10 ops"), std::string::npos) << ended.out;
 
   // All ops that a rank has are async where each began before the last one ended; none is here.
   const Ended list = run("replay " + record.path() + " --list");
@@ -81,7 +95,7 @@ TEST(ReplayProgram, ARunningJobIsReadByItsProcess) {
   }
   pclose(job);
   EXPECT_EQ(list.code, 0) << list.out;
-  EXPECT_NE(list.out.find("2 ranks, 6 steps of 3 ops"), std::string::npos) << list.out;
+  EXPECT_NE(list.out.find("2 ranks, 6 steps of 10 ops"), std::string::npos) << list.out;
 }
 
 TEST(ReplayProgram, SaysWhatIsNoRecord) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -27,6 +28,38 @@ RecordedOp all_reduce_of(std::uint64_t sequence, std::uint64_t count, double sta
           .ok = true,
           .start = start,
           .end = end};
+}
+
+RecordedOp a_message(OpKind kind, int peer, std::uint32_t tag, std::uint64_t number, double start,
+                     double end) {
+  RecordedOp op = all_reduce_of(number, 8, start, end);
+  op.kind = kind;
+  op.root = peer;
+  op.tag = tag;
+  op.message = number;
+  return op;
+}
+
+// Two ranks that pass a message to and fro, steps of 1 s: rank 0 sends at 0 s and receives the
+// answer from 0.3 s on; rank 1 receives from 0.1 s on and answers at 0.5 s. A message takes 0.05 s
+// from when both ends are there.
+JobRecord to_and_fro(int steps) {
+  RecordedGroup group{.name = "world", .size = 2, .ranks = {}};
+  for (int rank = 0; rank < 2; ++rank)
+    group.ranks.push_back({.rank = rank, .pid = 100 + rank, .host = "here", .ops = {}});
+  for (int step = 0; step < steps; ++step) {
+    const double at = 1000 + step;
+    const auto number = static_cast<std::uint64_t>(step) + 1;
+    auto& zero = group.ranks[0].ops;
+    auto& one = group.ranks[1].ops;
+    zero.push_back(a_message(OpKind::send, 1, 7, number, at, at + 0.15));
+    one.push_back(a_message(OpKind::recv, 0, 7, number, at + 0.1, at + 0.15));
+    zero.push_back(a_message(OpKind::recv, 1, 8, number, at + 0.3, at + 0.55));
+    one.push_back(a_message(OpKind::send, 0, 8, number, at + 0.5, at + 0.55));
+  }
+  for (RecordedRank& rank : group.ranks)
+    for (std::size_t i = 0; i < rank.ops.size(); ++i) rank.ops[i].sequence = i + 1;
+  return {{group}};
 }
 
 // Two ranks, `steps` steps of 1 s: all_reduces of 8 and 16 elements for 0.1 s each, the second 0.2
@@ -135,6 +168,121 @@ TEST(Replay, OpsInFlightTogetherAreAsync) {
       << "time in which both ran counts once";
 }
 
+// Rank 0 has 3 elements in the first op of a step, rank 1 has none.
+TEST(Replay, CountsOfTheRanksAreThoseOfTheOp) {
+  JobRecord record = two_ranks(4);
+  for (RecordedRank& rank : record.groups[0].ranks)
+    for (std::size_t i = 0; i < rank.ops.size(); i += 2) {
+      rank.ops[i].kind = OpKind::reduce_scatter_v;
+      rank.ops[i].count = rank.rank == 0 ? 3 : 0;
+    }
+  const ReplayPlan plan = plan_replay(record, Place::in);
+  ASSERT_EQ(plan.ops_per_step, 2U);
+  EXPECT_EQ(plan.ops[0].as_case.counts, (std::vector<std::uint64_t>{3, 0}));
+  EXPECT_EQ(plan.ops[0].as_case.bytes, 12U);
+  EXPECT_EQ(shards_before(plan.ops[0].as_case, 2, 2), 3U);
+  record.groups[0].ranks[1].ops[4].count = 7;  // another call, of which there is one only
+  EXPECT_EQ(plan_replay(record, Place::in).has_steps, false);
+}
+
+// The program has the data of the second op 0.05 s after the start of the first, which runs until
+// 0.25 s after the second could have begun.
+TEST(Replay, WhatWasKeptBackIsDueWhenItWasReady) {
+  JobRecord record = two_ranks(4);
+  for (RecordedRank& rank : record.groups[0].ranks)
+    for (std::size_t i = 1; i < rank.ops.size(); i += 2)
+      rank.ops[i].ready = rank.ops[i - 1].start + 0.05;
+  const ReplayPlan plan = plan_replay(record, Place::in);
+  ASSERT_EQ(plan.ops_per_step, 2U);
+  EXPECT_FALSE(plan.ops[2].due[0]) << "not said";
+  const std::optional<Due>& due = plan.ops[3].due[0];
+  ASSERT_TRUE(due);
+  EXPECT_NEAR(due->at, 0.65, 1e-9) << "0.6 s from the end of the step before to the first op";
+  EXPECT_NEAR(due->beside, 0.05, 1e-9);
+  EXPECT_NEAR(due->late, 0.2, 1e-9) << "not the time in which the first op ran";
+  EXPECT_FALSE(computed_before(plan, 2, 0, 1));
+  EXPECT_NEAR(*computed_before(plan, 3, 0, 1), 0.65, 1e-9) << "the rest comes later";
+  EXPECT_NEAR(*computed_before(plan, 3, 0, 0.62), 0.62, 1e-9) << "slower beside the op";
+  EXPECT_NEAR(*computed_before(plan, 3, 0, 0.5), 0.5, 1e-9);
+}
+
+TEST(Replay, MessagesAreTwoEndsEach) {
+  const ReplayPlan plan = plan_replay(to_and_fro(5), Place::in);
+  ASSERT_EQ(plan.ops_per_step, 4U);
+  EXPECT_EQ(plan.steps(), 5U);
+  std::vector<std::string> calls;
+  for (std::size_t i = 0; i < 4; ++i) calls.push_back(text_of(plan.ops[i].call));
+  EXPECT_EQ(calls, (std::vector<std::string>{
+                       "send(f32 x 8, to 1, tag 7)", "recv(f32 x 8, from 0, tag 7)",
+                       "send(f32 x 8, to 0, tag 8)", "recv(f32 x 8, from 1, tag 8)"}));
+  EXPECT_TRUE(takes_part(plan.ops[1], 1) && !takes_part(plan.ops[1], 0));
+  EXPECT_EQ(plan.ops[0].message, plan.ops[1].message);
+  for (const ReplayOp& op : plan.ops) EXPECT_FALSE(op.joined_before) << text_of(op.call);
+  EXPECT_NEAR(plan.ops[3].gaps[0], 0.15, 1e-9);
+  EXPECT_NEAR(plan.ops[2].gaps[1], 0.35, 1e-9);
+  EXPECT_EQ(plan.ops[2].gaps[0], 0) << "rank 0 has no part in it";
+  EXPECT_NEAR(communication_by_step(plan, recorded_spans(plan))[0], 0.1, 1e-9)
+      << "from the later end's start on";
+}
+
+TEST(Replay, ARingMayLackTheFirstMessages) {
+  JobRecord record = to_and_fro(6);
+  auto& ops = record.groups[0].ranks[1].ops;
+  ops.erase(ops.begin(), ops.begin() + 3);
+  const ReplayPlan plan = plan_replay(record, Place::in);
+  EXPECT_EQ(plan.ops_per_step, 4U);
+  EXPECT_EQ(plan.steps(), 4U);
+  for (const ReplayOp& op : plan.ops) EXPECT_EQ(op.call.message > 2, true) << op.call.message;
+}
+
+// Both send first, and the sends end before the receives begin: on another backend they may wait.
+TEST(Replay, ASendThatMayWaitForItsReceiveIsAsync) {
+  JobRecord record = to_and_fro(4);
+  auto& ops = record.groups[0].ranks[1].ops;
+  for (std::size_t i = 0; i < ops.size(); i += 2) {
+    const double at = ops[i].start - 0.1;
+    std::swap(ops[i], ops[i + 1]);
+    std::swap(ops[i].sequence, ops[i + 1].sequence);
+    ops[i].start = at;
+    ops[i].end = at + 0.05;
+    record.groups[0].ranks[0].ops[i].end = at + 0.05;
+    ops[i + 1].start = at + 0.3;
+    ops[i + 1].end = at + 0.4;
+  }
+  const ReplayPlan plan = plan_replay(record, Place::in);
+  ASSERT_EQ(plan.ops_per_step, 4U);
+  for (const ReplayOp& op : plan.ops)
+    EXPECT_EQ(op.joined_before.has_value(), op.call.kind == OpKind::send) << text_of(op.call);
+}
+
+TEST(Replay, MessagesThatCannotBeMatchedAreLeftOut) {
+  const auto note_of = [](const std::function<void(RecordedOp&)>& change) {
+    JobRecord record = two_ranks(3);
+    JobRecord messages = to_and_fro(3);
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      for (RecordedOp& op : messages.groups[0].ranks[rank].ops) {
+        change(op);
+        record.groups[0].ranks[rank].ops.push_back(op);
+      }
+    const ReplayPlan plan = plan_replay(record, Place::in);
+    EXPECT_EQ(plan.ops_per_step, 2U) << "the all_reduces";
+    return plan.notes.empty() ? "" : plan.notes[0];
+  };
+  EXPECT_NE(note_of([](RecordedOp& op) {
+              if (op.kind == OpKind::recv) op.message = 0;
+            }).find("a recv is from any rank"),
+            std::string::npos);
+  EXPECT_NE(note_of([](RecordedOp& op) {
+              if (op.kind == OpKind::recv && op.message == 2) op.tag = 9;
+            }).find("in another order"),
+            std::string::npos);
+  EXPECT_NE(note_of([](RecordedOp& op) {
+              if (op.kind == OpKind::recv) op.count = 7;
+            }).find("does not fit"),
+            std::string::npos);
+  EXPECT_NE(note_of([](RecordedOp& op) { op.root = 77; }).find("peer"), std::string::npos);
+}
+
 TEST(Replay, RanksAreAlignedBySequence) {
   JobRecord record = two_ranks(6);
   auto& ops = record.groups[0].ranks[1].ops;
@@ -168,7 +316,7 @@ TEST(Replay, SaysWhatDoesNotFit) {
   EXPECT_NE(refusal(record).find("on here, there"), std::string::npos) << refusal(record);
   record = two_ranks(3);
   for (RecordedOp& op : record.groups[0].ranks[1].ops) op.ok = false;
-  EXPECT_NE(refusal(record).find("no collective that all ranks have finished"), std::string::npos);
+  EXPECT_NE(refusal(record).find("no op that all of its ranks have finished"), std::string::npos);
   record = two_ranks(3);
   record.groups.push_back(record.groups[0]);
   record.groups[1].name = "other";
@@ -176,8 +324,8 @@ TEST(Replay, SaysWhatDoesNotFit) {
   EXPECT_NE(refusal(record).find("one job"), std::string::npos) << refusal(record);
   record = two_ranks(3);
   for (RecordedRank& rank : record.groups[0].ranks)
-    for (RecordedOp& op : rank.ops) op.kind = OpKind::all_gather_v;
-  EXPECT_NE(refusal(record).find("a hash of the counts only"), std::string::npos)
+    for (RecordedOp& op : rank.ops) op.kind = OpKind::all_to_all_v;
+  EXPECT_NE(refusal(record).find("how much each rank sends to each other one"), std::string::npos)
       << refusal(record);
 }
 

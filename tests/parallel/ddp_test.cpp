@@ -313,17 +313,22 @@ TEST_P(DdpOn, BucketsLeaveDuringBackward) {
                       {.mode = mode, .shards = 3, .first_bucket_bytes = 1, .bucket_bytes = 1});
       std::vector<std::string> done;
       contract::Latch first(1);
+      Deadline marked{};
       reducer.on_bucket_done([&](const Bucket& bucket) {
         EXPECT_EQ(bucket.params.size(), 1u);
+        EXPECT_GE(bucket.ready_at, marked) << "not before its gradient was marked";
+        EXPECT_LE(bucket.ready_at, std::chrono::steady_clock::now());
         done.push_back(bucket.params[0].spec->name);
         EXPECT_EQ(static_cast<const float*>(bucket.gradient.data)[0], 1);
         if (done.size() == 1) first.count_down();
       });
       reducer.begin_step({.samples = 1});
       fill(reducer, 1, 1);
+      marked = std::chrono::steady_clock::now();
       reducer.mark_ready(1);
       first.wait();
       fill(reducer, 0, 1);
+      marked = std::chrono::steady_clock::now();
       reducer.mark_ready(0);
       reducer.finish();
       EXPECT_EQ(done, (std::vector<std::string>{"b", "a"}));

@@ -55,6 +55,7 @@ struct Bucket {
   View gradient;                        // the gradients of all its parameters
   std::span<const BucketParam> params;  // which parameters, and where they are
   double samples = 0;                   // of all ranks
+  Deadline ready_at{};                  // when its last gradient was marked ready on this rank
 };
 
 // Reduces one bucket in place of the default all_reduce (torch: communication hook). On entry,

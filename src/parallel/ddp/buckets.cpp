@@ -79,7 +79,7 @@ std::byte* Buckets::arena(int slot) const noexcept {
 }
 
 Bucket Buckets::bucket(std::size_t index, double samples) const {
-  return {index, values(index, 0), buckets_[index].params, samples};
+  return {index, values(index, 0), buckets_[index].params, samples, {}};
 }
 
 View Buckets::values(std::size_t index, int slot) const {

@@ -17,7 +17,7 @@ constexpr int kMostRank = 64;
 
 bool goes_as_it_is(const ProcessGroup& group, const Bucket& bucket) {
   if (bucket.gradient.dtype == DType::f32) return false;
-  group.all_reduce(bucket.gradient);
+  group.all_reduce(bucket.gradient, {.ready_at = bucket.ready_at});
   divide(bucket.gradient, bucket.samples);
   return true;
 }
@@ -29,7 +29,7 @@ void reduce_narrow(const ProcessGroup& group, const Bucket& bucket, Narrow narro
   divide(bucket.gradient, bucket.samples);
   std::vector<Half> halves(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) halves[i] = narrow(values[i]);
-  group.all_reduce(halves);
+  group.all_reduce(halves, {.ready_at = bucket.ready_at});
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(halves[i]);
 }
 
@@ -187,7 +187,7 @@ void PowerSgd::operator()(const ProcessGroup& group, const Bucket& bucket) {
     state.fill_empty_columns(*m, param.index);
     times_q(*m, first.data() + m->p_first, rank);
   }
-  group.all_reduce(first);
+  group.all_reduce(first, {.ready_at = bucket.ready_at});
 
   // Second sum: the right factors. What this rank's share of the result lacks is its error.
   std::vector<float> second(q_count);

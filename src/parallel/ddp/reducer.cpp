@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kNamed = 12;  // parameters that a message lists
 
 void reduce_plainly(const ProcessGroup& group, const Bucket& bucket) {
-  group.all_reduce(bucket.gradient);
+  group.all_reduce(bucket.gradient, {.ready_at = bucket.ready_at});
   divide(bucket.gradient, bucket.samples);
 }
 
@@ -98,7 +98,7 @@ struct Reducer::State {
 
   // The reducer's thread.
   void reduce_all();
-  void reduce_bucket(std::size_t index);
+  void reduce_bucket(std::size_t index, Deadline ready_at);
 
   bool in_step() const { return phase != Phase::between_steps; }
   std::string where() const { return fmt::format("rank {} in step {}", user_group.rank(), step); }
@@ -293,14 +293,16 @@ void Reducer::State::reduce_all() {
   group.all_reduce(total);
   samples = total[0];
   for (std::size_t index = 0; index < buckets->size(); ++index) {
-    if (!progress->wait_until_ready(index)) return;
-    reduce_bucket(index);
+    const auto ready_at = progress->wait_until_ready(index);
+    if (!ready_at) return;
+    reduce_bucket(index, *ready_at);
     progress->add_reduced_bucket();
   }
 }
 
-void Reducer::State::reduce_bucket(std::size_t index) {
-  const Bucket bucket = buckets->bucket(index, static_cast<double>(samples));
+void Reducer::State::reduce_bucket(std::size_t index, Deadline ready_at) {
+  Bucket bucket = buckets->bucket(index, static_cast<double>(samples));
+  bucket.ready_at = ready_at;
   if (samples == 0) {
     if (bucket.gradient.count != 0) std::memset(bucket.gradient.data, 0, bucket.gradient.bytes());
   } else if (tree) {

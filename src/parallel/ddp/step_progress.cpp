@@ -15,6 +15,7 @@ void StepProgress::begin(std::vector<std::size_t> pending) {
   const std::lock_guard lock(mutex_);
   std::fill(done_.begin(), done_.end(), 0);
   pending_ = std::move(pending);
+  ready_at_.assign(pending_.size(), std::chrono::steady_clock::now());
   ready_order_.clear();
   reduced_ = 0;
 }
@@ -28,7 +29,9 @@ void StepProgress::add_shard(std::size_t param, std::size_t bucket) {
   const std::lock_guard lock(mutex_);
   if (++done_[param] != shards_) return;
   ready_order_.push_back(param);
-  if (--pending_[bucket] == 0) changed_.notify_all();
+  if (--pending_[bucket] != 0) return;
+  ready_at_[bucket] = std::chrono::steady_clock::now();
+  changed_.notify_all();
 }
 
 std::vector<std::size_t> StepProgress::missing() const {
@@ -50,10 +53,12 @@ void StepProgress::add_reduced_bucket() {
   changed_.notify_all();
 }
 
-bool StepProgress::wait_until_ready(std::size_t bucket) {
+std::optional<std::chrono::steady_clock::time_point> StepProgress::wait_until_ready(
+    std::size_t bucket) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return failed() || pending_[bucket] == 0; });
-  return !failed();
+  if (failed()) return std::nullopt;
+  return ready_at_[bucket];
 }
 
 bool StepProgress::wait_until_reduced(std::size_t bucket) {

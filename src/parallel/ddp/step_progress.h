@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace c10d { inline namespace v0 { namespace parallel {
@@ -25,8 +27,9 @@ class StepProgress {
   std::vector<std::size_t> ready_order() const;  // parameters, as they became ready
 
   void add_reduced_bucket();
+  // When it became ready; nothing when the step has failed.
+  std::optional<std::chrono::steady_clock::time_point> wait_until_ready(std::size_t bucket);
   // False when the step has failed.
-  bool wait_until_ready(std::size_t bucket);
   bool wait_until_reduced(std::size_t bucket);
 
   // The first failure stays. This rank's own mistake comes before any other.
@@ -43,6 +46,7 @@ class StepProgress {
   // Guarded by mutex_.
   std::vector<std::size_t> done_;     // by parameter: shards
   std::vector<std::size_t> pending_;  // by bucket: parameters that are not ready
+  std::vector<std::chrono::steady_clock::time_point> ready_at_;  // by bucket
   std::vector<std::size_t> ready_order_;
   std::size_t reduced_ = 0;  // buckets
   std::exception_ptr mistake_, failure_;

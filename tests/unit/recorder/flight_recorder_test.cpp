@@ -51,6 +51,34 @@ TEST_F(Recorder, KeepsWhatAnOpWas) {
   EXPECT_EQ(all().front().end_ns, 9);
 }
 
+TEST_F(Recorder, KeepsWhenTheDataWasThere) {
+  const auto ready_after = [&](std::optional<std::int64_t> ready_ns, std::int64_t now_ns) {
+    const std::uint64_t number =
+        start_record(*block_, 1, a_send(1), now_ns, kNoDeadlineNs, {.ready_ns = ready_ns});
+    finish_record(*block_, number, true, now_ns + 1);
+    return all().back().details.ready_ns;
+  };
+  EXPECT_EQ(ready_after({}, 5'000'000), std::nullopt);
+  EXPECT_EQ(ready_after(2'000'000, 5'000'000), 2'000'000);
+  EXPECT_EQ(ready_after(5'000'000, 5'000'000), 5'000'000);
+  EXPECT_EQ(ready_after(9'000'000, 5'000'000), 5'000'000) << "not later than the call";
+  const std::int64_t year = 31'536'000'000'000'000;
+  EXPECT_EQ(ready_after(0, year), year - std::int64_t{0xfffffffe} * 1000) << "as much as fits";
+  EXPECT_EQ(all().back().signature, a_send(1)) << "nothing else changes";
+}
+
+TEST_F(Recorder, KeepsTheCountOfThisRank) {
+  const std::vector<float> input(3);
+  std::vector<float> output(8);
+  const std::vector<std::size_t> counts{5, 3};
+  const Op op = AllGatherV{View(output), ConstView(input), counts};
+  const Signature signature = signature_of(op, 2);
+  start_record(*block_, 1, signature, 0, kNoDeadlineNs, details_of(op, 1, std::nullopt));
+  ASSERT_EQ(all().size(), 1u);
+  EXPECT_EQ(all().front().details.own_count, 3u);
+  EXPECT_EQ(all().front().signature, signature) << "ranks with other counts agree on it";
+}
+
 TEST_F(Recorder, SaysWhatTheLastOpWasDoing) {
   const std::uint64_t number = record(4, 0);
   EXPECT_EQ(last_op(*block_, 1'500'000'000), "send #4, running for 1.500 s");

@@ -98,8 +98,9 @@ TEST_F(Record, IsJsonToo) {
   for (const char* part :
        {R"json("clock_s":10.000000000,"groups":[)json",
         R"json({"sequence":2,"op":"all_reduce","call":"all_reduce(sum, f32 x 8)",)json",
-        R"json("dtype":"f32","reduce_op":"sum","count":8,"root":-1,"tag":0,)json",
-        R"json("state":"running","started_s_ago":6.000000000,"ended_s_ago":null})json"})
+        R"json("dtype":"f32","reduce_op":"sum","count":8,"root":-1,"tag":0,"message":0,)json",
+        R"json("state":"running","ready_s_ago":null,)json"
+        R"json("started_s_ago":6.000000000,"ended_s_ago":null})json"})
     EXPECT_NE(json.find(part), std::string::npos) << json;
 }
 
