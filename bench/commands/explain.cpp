@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "bench/commands/native_probe.h"
 #include "bench/measure/native_algorithms.h"
 #include "bench/run/controller.h"
@@ -46,7 +48,9 @@ int run_explain(const ExplainOptions& options, const std::vector<std::string>& a
   fmt::print("{} {} {}, {} ranks, {} memory\n", options.op, to_string(options.dtype),
              bytes_text(options.bytes), probe.control().size(),
              options.registered ? "registered" : "plain");
-  fmt::print("group      {}\ntuning     {}\n\n", report.fingerprint, report.path);
+  const bool is_tuned = std::filesystem::exists(report.path);
+  fmt::print("group      {}\ntuning     {}{}\n\n", report.fingerprint,
+             is_tuned ? "" : "none: c10d-bench tune writes ", report.path);
   fmt::print("plan       {}{}\n", taken.name, forced.empty() ? "" : "  (C10D_NATIVE_PLAN)");
   fmt::print("predicted  {} us by {}\n", microseconds_text(taken.us),
              taken.measured ? "c10d-bench tune" : "the built-in model");

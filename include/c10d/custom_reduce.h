@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <ranges>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -53,6 +54,15 @@ void all_reduce(const ProcessGroup& group, std::span<T> data, F f, CallOptions o
     for (std::size_t i = 0; i < count; ++i)
       slice[i] = detail::reduce_along_tree(all.data() + i, ranks, count, f);
   }
+}
+// The same for a vector, an array or any other contiguous range that can be written to.
+template <std::ranges::contiguous_range R, class F>
+requires std::is_trivially_copyable_v<std::ranges::range_value_t<R>> &&
+    std::ranges::sized_range<R> && requires(R& data) {
+  std::span(data);
+}
+void all_reduce(const ProcessGroup& group, R& data, F f, CallOptions options = {}) {
+  all_reduce(group, std::span<std::ranges::range_value_t<R>>(data), f, options);
 }
 // The same for one value: returns the reduction.
 template <class T, class F>

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "c10d/env.h"
 #include "c10d/init.h"
 
 // A group of the ranks of a communicator, for programs that use MPI. This header is for the program
@@ -68,11 +69,18 @@ inline std::string random_token() {
 // `options` may give backend, timeouts, name and stop. `address` is the one of rank 0's host as the
 // other hosts reach it, given by rank 0; empty: the loopback address if all ranks are on one host,
 // else the name of the host. Throws what init_process_group() and make_tcp_store() throw, on every
-// rank; where rank 0 cannot serve the store there, DistNetworkError.
+// rank; where rank 0 cannot serve the store there, DistNetworkError. A launcher that started
+// several processes without MPI, so that each is a world of its own: InvalidArgument.
 inline ProcessGroup from_mpi(MPI_Comm comm, InitOptions options = {}, std::string address = {}) {
   int rank = 0, size = 0;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &size);
+  int world_size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+  if (const LaunchInfo launch = world_size == 1 ? detect_launch() : LaunchInfo{}; launch.size > 1)
+    throw InvalidArgument("from_mpi: MPI_COMM_WORLD has one rank, but the launcher (" +
+                          launch.launcher + ") started " + std::to_string(launch.size) +
+                          ": start with mpirun, or with c10d-run --via mpirun");
   const bool on_one_host = detail::is_on_one_host(comm, size);
   detail::MpiRendezvous rendezvous;
   std::shared_ptr<TcpStore> store;

@@ -22,7 +22,8 @@
 //     std::string name = c10d::broadcast(group, std::string("resnet"), 0);
 //     std::vector<std::vector<int>> all = c10d::all_gather(group, mine);
 //
-// T is any trivially copyable type. Ranks that pass different types or sizes get a mismatch, as for
+// T is any trivially copyable type; what owns memory (a vector of strings, a map) is sent as an
+// object. Ranks that pass different types or sizes get a mismatch, as for
 // any op. Objects are sent by two functions of yours, which are found by argument-dependent lookup:
 //
 //     std::string to_bytes(const Shape& shape);
@@ -134,6 +135,11 @@ C broadcast(const ProcessGroup& group, C value, int root, const ValueOptions& op
   value.resize(length);
   group.broadcast(detail::view_of(value.data(), length), root, {.timeout = options.timeout});
   return value;
+}
+// The root's text, on every rank.
+inline std::string broadcast(const ProcessGroup& group, const char* text, int root,
+                             const ValueOptions& options = {}) {
+  return broadcast(group, std::string(text), root, options);
 }
 // The root's object, on every rank.
 template <detail::HasBytes T>

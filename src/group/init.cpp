@@ -305,7 +305,8 @@ ProcessGroup init_process_group(InitOptions options) {
   if (timeout <= Duration::zero() || connect_timeout <= Duration::zero())
     throw InvalidArgument("InitOptions: timeouts must be positive");
   if (options.name.empty() || options.name.find('/') != options.name.npos)
-    throw InvalidArgument("InitOptions::name must be a word without a slash");
+    throw InvalidArgument(fmt::format(
+        "InitOptions::name is \"{}\": it must not be empty or hold a slash", options.name));
   const Deadline deadline = steady_clock::now() + connect_timeout;
   const std::string token = find_token(options);
   Place place = meet(options, token, connect_timeout);

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <nlohmann/json.hpp>
@@ -81,6 +82,17 @@ int checkpoint(int argc, char** argv) {
   if (const auto manual = manual_of(app, argc, argv)) {
     fmt::print("{}", *manual);
     return 0;
+  }
+  if (argc > 1 && argv[1][0] != '-' &&
+      std::ranges::none_of(app.get_subcommands({}), [&](const CLI::App* command) {
+        return command->get_name() == argv[1];
+      })) {
+    fmt::print(
+        stderr,
+        "c10d-checkpoint: unknown command {}; there are inspect (--verify checks every byte) "
+        "and consolidate: c10d-checkpoint --help\n",
+        visible(argv[1]));
+    return kUsage;
   }
   try {
     app.parse(argc, argv);
