@@ -49,6 +49,8 @@ INCLUDE_RULES = [
     (r"kernels/", ["c10d/view.h", "c10d/collective.h", "c10d/export.h", "kernels/"]),
     *house(LIBRARY[1:], ["c10d/"]),
     *house(NATIVE, BACKEND),
+    (r"src/device/", ["c10d/", "src/base/", "src/device/"]),
+    (r"src/backends/nccl/", [*BACKEND, "src/device/", "@"]),
     (r"src/backends/[^/]+$", [*up_to(LIBRARY, "src/group/"), "src/backends/module.h",
                               "src/backends/native/native.h"]),
     (r"src/backends/", [*BACKEND, "@"]),

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A library that is opened at run time, and a table of its functions.
+#pragma once
+
+#include <string>
+
+namespace c10d { inline namespace v0 {
+
+// Never closed: threads of the library may outlive every caller.
+struct SharedLibrary {
+  void* handle = nullptr;
+  std::string why;  // why there is no handle: what the loader says
+
+  void* find(const char* name) const;
+};
+
+// A name without a slash is looked for where the loader looks.
+SharedLibrary open_library(const std::string& path);
+
+// The file that holds the code at `address`; empty if the loader does not know.
+std::string file_of(const void* address);
+
+}}  // namespace c10d::v0
