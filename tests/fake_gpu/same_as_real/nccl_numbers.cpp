@@ -114,7 +114,7 @@ void numbers(Rank& me) {
   const float nan = std::numeric_limits<float>::quiet_NaN(),
               inf = std::numeric_limits<float>::infinity();
   const bool even = me.rank % 2 == 0;
-  const auto reduce32 = [&](const char* key, std::vector<float> values, nccl::RedOp op) {
+  const auto reduce32 = [&](const char* key, const std::vector<float>& values, nccl::RedOp op) {
     const cu::Pointer p = me.put(values);
     const int code =
         a.all_reduce(in(p), out(p), values.size(), nccl::kFloat32, op, me.comm, me.stream);
