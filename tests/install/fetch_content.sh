@@ -59,7 +59,7 @@ grep -q "static build (only native) of c10d has no backend 'gloo'" "$work/log" |
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 for static in "" --static; do
   mapfile -t below < <(pkg-config --libs $static fmt libcrypto libuv hwloc | xargs -n1)
-  if ! "$cxx" -x c++ - -o "$work/program" "${below[@]}" <<<'int main() {}' 2>"$work/log"; then
+  if ! "$cxx" -x c++ - -o "$work/probe" "${below[@]}" <<<'int main() {}' 2>"$work/log"; then
     echo "skipped: pkg-config $static: $(grep -m1 'cannot find' "$work/log")"
     continue
   fi
