@@ -285,6 +285,7 @@ std::uint64_t sets_of(const Case& c, int ranks, int window) {
   // What stays where it is when a case is in place does not count.
   const std::uint64_t moving = (c.place == Place::in ? stride.output : stride.sum()) *
                                static_cast<std::uint64_t>(c.concurrent);
+  if (moving == 0) return 1;  // all counts are 0
   return std::max<std::uint64_t>(2, c.walk / moving + 1);
 }
 
