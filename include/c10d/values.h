@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <optional>
 #include <ranges>
 #include <span>
@@ -56,26 +55,32 @@ concept Sequence = std::ranges::contiguous_range<C> && PlainValue<std::ranges::r
     requires(C& c) {
   c.resize(std::size_t{1});
 };
-
+// What is neither is sent as an object.
 template <class T>
-View view_of(T* data, std::size_t count) noexcept {
-  if constexpr (Element<T>)
-    return View(data, count);
-  else
-    return View(static_cast<void*>(data), count * sizeof(T), DType::u8);
+concept Object = !PlainValue<T> && !Sequence<T>;
+template <class T>
+std::string bytes_of(const T& object) {
+  static_assert(HasBytes<T>, "c10d: T is an object: write to_bytes() and from_bytes() for it");
+  if constexpr (HasBytes<T>) return to_bytes(object);
 }
 template <class T>
-ConstView view_of(const T* data, std::size_t count) noexcept {
-  return view_of(const_cast<T*>(data), count);
+T object_of(const std::string& bytes) {
+  if constexpr (HasBytes<T>) return from_bytes(bytes, std::type_identity<T>());
+}
+
+template <class T>
+auto view_of(T* data, std::size_t count) noexcept {
+  using Result = std::conditional_t<std::is_const_v<T>, ConstView, View>;
+  if constexpr (Element<std::remove_const_t<T>>)
+    return Result(data, count);
+  else
+    return Result(data, count * sizeof(T), DType::u8);
 }
 // How many elements of the view one T is.
 template <class T>
-constexpr std::size_t elements_of_view() noexcept {
-  if constexpr (Element<T>)
-    return elements_per<T>;
-  else
-    return sizeof(T);
-}
+inline constexpr std::size_t view_elements = sizeof(T);
+template <Element T>
+inline constexpr std::size_t view_elements<T> = elements_per<T>;
 
 // The sum of the counts. Throws InvalidArgument if so many elements of `size` bytes are more than
 // max_bytes.
@@ -96,7 +101,7 @@ std::vector<C> gather_sequences(const ProcessGroup& group, const C& mine, std::o
   const bool gets = !root || *root == group.rank();
   if (gets) all.resize(total);
   std::vector<std::size_t> view_counts = counts;
-  for (std::size_t& count : view_counts) count *= elements_of_view<T>();
+  for (std::size_t& count : view_counts) count *= view_elements<T>;
   const ConstView input = view_of(std::as_const(mine).data(), length);
   if (root)
     group.gather_v(view_of(all.data(), all.size()), input, view_counts, *root, call);
@@ -115,7 +120,7 @@ std::vector<C> gather_sequences(const ProcessGroup& group, const C& mine, std::o
 template <class T>
 std::vector<T> from_all_bytes(const std::vector<std::string>& all) {
   std::vector<T> values;
-  for (const std::string& bytes : all) values.push_back(from_bytes(bytes, std::type_identity<T>()));
+  for (const std::string& bytes : all) values.push_back(object_of<T>(bytes));
   return values;
 }
 
@@ -142,10 +147,10 @@ inline std::string broadcast(const ProcessGroup& group, const char* text, int ro
   return broadcast(group, std::string(text), root, options);
 }
 // The root's object, on every rank.
-template <detail::HasBytes T>
+template <detail::Object T>
 T broadcast(const ProcessGroup& group, const T& value, int root, const ValueOptions& options = {}) {
-  const std::string mine = group.rank() == root ? std::string(to_bytes(value)) : std::string();
-  return from_bytes(broadcast(group, mine, root, options), std::type_identity<T>());
+  const std::string mine = group.rank() == root ? detail::bytes_of(value) : std::string();
+  return detail::object_of<T>(broadcast(group, mine, root, options));
 }
 
 // The values of all ranks, by rank, on every rank.
@@ -164,10 +169,10 @@ std::vector<C> all_gather(const ProcessGroup& group, const C& mine,
   return detail::gather_sequences(group, mine, {}, options);
 }
 // The objects of all ranks, by rank, on every rank.
-template <detail::HasBytes T>
+template <detail::Object T>
 std::vector<T> all_gather(const ProcessGroup& group, const T& mine,
                           const ValueOptions& options = {}) {
-  return detail::from_all_bytes<T>(all_gather(group, std::string(to_bytes(mine)), options));
+  return detail::from_all_bytes<T>(all_gather(group, detail::bytes_of(mine), options));
 }
 
 // The values of all ranks, by rank, on the root; nothing on the others.
@@ -186,10 +191,10 @@ std::vector<C> gather(const ProcessGroup& group, const C& mine, int root,
   return detail::gather_sequences(group, mine, root, options);
 }
 // The objects of all ranks, by rank, on the root; nothing on the others.
-template <detail::HasBytes T>
+template <detail::Object T>
 std::vector<T> gather(const ProcessGroup& group, const T& mine, int root,
                       const ValueOptions& options = {}) {
-  return detail::from_all_bytes<T>(gather(group, std::string(to_bytes(mine)), root, options));
+  return detail::from_all_bytes<T>(gather(group, detail::bytes_of(mine), root, options));
 }
 
 }}  // namespace c10d::v0

@@ -19,32 +19,32 @@ struct CodeFacts {
 
 // By Code, in its order.
 constexpr std::array kCodes = {
-    CodeFacts{"PeerDied", Reason::peer_lost, Origin::backend},
-    CodeFacts{"PeerLeft", Reason::peer_lost, Origin::backend},
-    CodeFacts{"Mismatch", Reason::mismatch, Origin::backend},
-    CodeFacts{"Revoked", Reason::aborted, Origin::backend},
-    CodeFacts{"Destroyed", Reason::aborted, Origin::backend},
-    CodeFacts{"ForkedChild", Reason::aborted, Origin::backend},
-    CodeFacts{"ConcurrentUse", Reason::aborted, Origin::backend},
-    CodeFacts{"Unsupported", Reason::unsupported, Origin::backend},
-    CodeFacts{"OutOfResources", Reason::internal, Origin::backend},
-    CodeFacts{"BackendError", Reason::internal, Origin::backend},
-    CodeFacts{"LinkLost", Reason::peer_lost, Origin::network},
-    CodeFacts{"WrongJob", Reason::mismatch, Origin::network},
-    CodeFacts{"VersionMismatch", Reason::mismatch, Origin::network},
-    CodeFacts{"Corrupt", Reason::internal, Origin::network},
-    CodeFacts{"NotAuthenticated", Reason::internal, Origin::network},
-    CodeFacts{"AddressInUse", Reason::internal, Origin::network},
-    CodeFacts{"Unreachable", Reason::internal, Origin::network},
-    CodeFacts{"StoreLost", Reason::peer_lost, Origin::store},
-    CodeFacts{"StoreLimit", Reason::internal, Origin::store},
-    CodeFacts{"StoreError", Reason::internal, Origin::store},
-    CodeFacts{"TimedOut", Reason::timeout, Origin::timeout},
+    CodeFacts{"peer_died", Reason::peer_lost, Origin::backend},
+    CodeFacts{"peer_left", Reason::peer_lost, Origin::backend},
+    CodeFacts{"mismatch", Reason::mismatch, Origin::backend},
+    CodeFacts{"revoked", Reason::aborted, Origin::backend},
+    CodeFacts{"destroyed", Reason::aborted, Origin::backend},
+    CodeFacts{"forked_child", Reason::aborted, Origin::backend},
+    CodeFacts{"concurrent_use", Reason::aborted, Origin::backend},
+    CodeFacts{"unsupported", Reason::unsupported, Origin::backend},
+    CodeFacts{"out_of_resources", Reason::internal, Origin::backend},
+    CodeFacts{"backend_error", Reason::internal, Origin::backend},
+    CodeFacts{"link_lost", Reason::peer_lost, Origin::network},
+    CodeFacts{"wrong_job", Reason::mismatch, Origin::network},
+    CodeFacts{"version_mismatch", Reason::mismatch, Origin::network},
+    CodeFacts{"corrupt", Reason::internal, Origin::network},
+    CodeFacts{"not_authenticated", Reason::internal, Origin::network},
+    CodeFacts{"address_in_use", Reason::internal, Origin::network},
+    CodeFacts{"unreachable", Reason::internal, Origin::network},
+    CodeFacts{"store_lost", Reason::peer_lost, Origin::store},
+    CodeFacts{"store_limit", Reason::internal, Origin::store},
+    CodeFacts{"store_error", Reason::internal, Origin::store},
+    CodeFacts{"timed_out", Reason::timeout, Origin::timeout},
 };
 static_assert(kCodes.size() == static_cast<std::size_t>(Code::timed_out) + 1);
 
 // A backend of the program's own may throw any.
-constexpr CodeFacts kUnknownCode{"Unknown", Reason::internal, Origin::backend};
+constexpr CodeFacts kUnknownCode{"unknown", Reason::internal, Origin::backend};
 
 const CodeFacts& facts(Code code) noexcept {
   const auto index = static_cast<std::size_t>(code);

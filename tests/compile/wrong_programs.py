@@ -22,6 +22,8 @@ PROGRAMS = [
     ("std::deque<int> x(3); group.send(x, 0);", "", "not contiguous memory"),
     ("std::vector<std::string> x(3); group.broadcast(x, 0);", "", "c10d/values.h"),
     ("std::vector<std::vector<int>> x(3); group.all_gather(x, x);", "", "own memory"),
+    ("c10d::all_gather(group, std::vector<std::string>());", "", "write to_bytes()"),
+    ("c10d::broadcast(group, std::map<int, int>(), 0);", "", "write to_bytes()"),
     ("std::vector<int*> x(3); group.all_reduce(x);", "", "a pointer means nothing"),
     ("std::vector<long double> x(3); group.all_reduce(x);", "", "long double"),
     ("std::vector<Pair> x(3); group.all_reduce(x);", "struct Pair { float a, b; };",
@@ -54,11 +56,13 @@ PROGRAMS = [
 HEAD = """#include <array>
 #include <deque>
 #include <list>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "c10d/init.h"
+#include "c10d/values.h"
 """
 
 

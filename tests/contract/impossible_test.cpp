@@ -142,7 +142,7 @@ TEST(UnknownEnum, HasANameAndEndsNothing) {
   EXPECT_EQ(to_string(static_cast<WorkState>(200)), "unknown");
   EXPECT_EQ(to_string(static_cast<Reason>(200)), "unknown");
   const auto code = static_cast<Code>(200);
-  EXPECT_EQ(to_string(code), "Unknown");
+  EXPECT_EQ(to_string(code), "unknown");
   EXPECT_EQ(reason_of(code), Reason::internal);
   EXPECT_THROW(throw_failure({.code = code}), DistBackendError);
 }

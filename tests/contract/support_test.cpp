@@ -101,7 +101,7 @@ TEST(Errors, HaveEveryFieldInOneLine) {
                                 .sequence = 77});
   const std::string text = error.what();
   for (const char* part :
-       {"Mismatch", "why", "rank 3", "hosty", "1234", "world/x", "all_gather", "77"})
+       {"mismatch", "why", "rank 3", "hosty", "1234", "world/x", "all_gather", "77"})
     EXPECT_NE(text.find(part), std::string::npos) << text;
   EXPECT_EQ(text.find('\n'), std::string::npos);
 }

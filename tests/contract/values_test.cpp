@@ -277,7 +277,7 @@ TEST(Errors, AreOneLine) {
 // What is absent is not shown.
 TEST(Errors, ShowNoFactsThatTheyHaveNot) {
   EXPECT_STREQ(DistError({.code = Code::timed_out, .message = "late"}).what(),
-               "c10d TimedOut: late");
+               "c10d timed_out: late");
 }
 
 TEST(Versions, NameTheLibraryTheCompilerAndTheBuild) {

@@ -27,14 +27,14 @@ class End : public Clean {
 
 TEST_P(End, ExitWithoutShutdownIsADeath) {
   Job job(GetParam(), 3);
-  expect_all_named(job, "all_reduce 10", "exit", "PeerDied");
+  expect_all_named(job, "all_reduce 10", "exit", "peer_died");
   EXPECT_EQ(job[2].end(), 0);
 }
 
 TEST_P(End, ShutdownWhileOthersCallIsALeave) {
   for (const char* command : {"all_reduce 10", "async 10", "monitored_barrier"}) {
     Job job(GetParam(), 3);
-    expect_all_named(job, command, "shutdown", "PeerLeft");
+    expect_all_named(job, command, "shutdown", "peer_left");
     EXPECT_EQ(job[2].hear(), "left");
   }
 }
@@ -48,7 +48,7 @@ TEST_P(End, AnOrderlyEndWhileOthersReceiveIsALeave) {
   EXPECT_EQ(job[2].hear(), "left");
   EXPECT_EQ(job[2].end(), 0);
   for (const Heard& error : job.errors_of_all_but(2)) {
-    EXPECT_EQ(error.code, "PeerLeft") << error.what;
+    EXPECT_EQ(error.code, "peer_left") << error.what;
     EXPECT_EQ(error.rank, 2) << error.what;
   }
 }
@@ -66,7 +66,7 @@ TEST_P(End, OrderlyEndsAreQuiet) {
 
 TEST_P(End, AbortEndsBlockedRanksEverywhere) {
   Job job(GetParam(), 3);
-  expect_all_named(job, "all_reduce 1000000", "abort", "Revoked");
+  expect_all_named(job, "all_reduce 1000000", "abort", "revoked");
 }
 
 TEST_P(End, AbortByABlockedRankEndsItsOwnOpToo) {
@@ -76,7 +76,7 @@ TEST_P(End, AbortByABlockedRankEndsItsOwnOpToo) {
   const auto start = steady_clock::now();
   job[0].tell("abort");
   for (const Heard& error : job.errors_of_all_but(2)) {
-    EXPECT_EQ(error.code, "Revoked") << error.what;
+    EXPECT_EQ(error.code, "revoked") << error.what;
     EXPECT_EQ(error.rank, 0) << error.what;
   }
   EXPECT_LE(steady_clock::now() - start, bound(milliseconds(10000)));

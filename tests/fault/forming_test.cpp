@@ -80,7 +80,7 @@ TEST_P(Forming, TheRankThatIsStoppedIsNamed) {
     job.tell_all_but(-1, the.call + " " + std::to_string(bound(kTimeout).count()));
     ASSERT_NO_FATAL_FAILURE(tracer.stop_at(the.number));
     for (const Heard& error : job.errors_of_all_but(the.victim)) {
-      EXPECT_EQ(error.code, "TimedOut") << error.what;
+      EXPECT_EQ(error.code, "timed_out") << error.what;
       EXPECT_EQ(error.rank, the.victim) << error.what;
       EXPECT_EQ(error.pid, job[the.victim].pid()) << error.what;
     }

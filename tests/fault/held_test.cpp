@@ -93,7 +93,7 @@ class HeldOnMpi : public Clean {
     for (int rank = 0; rank < kRanks; ++rank) {
       if (rank == kVictim) continue;
       const Heard error = parse_error(job.line_of(rank, "error"));
-      EXPECT_EQ(error.code, "TimedOut") << job.trap() << ", rank " << rank << ": " << error.what;
+      EXPECT_EQ(error.code, "timed_out") << job.trap() << ", rank " << rank << ": " << error.what;
       EXPECT_TRUE(job.ends(rank)) << job.trap() << ", rank " << rank;
       if (HasFailure()) return;  // each takes long to fail
     }

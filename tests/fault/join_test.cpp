@@ -35,7 +35,7 @@ TEST_P(Join, ARankThatDiesIsNamedByTheOthers) {
       Job job(GetParam(), kRanks, {.rank = victim, .how = "die:" + place});
       go(job, place, victim);
       for (const Heard& error : job.errors_of_all_but(victim)) {
-        EXPECT_EQ(error.code, "PeerDied") << place << " " << victim << error.what;
+        EXPECT_EQ(error.code, "peer_died") << place << " " << victim << error.what;
         EXPECT_EQ(error.rank, victim) << place << error.what;
         EXPECT_EQ(error.pid, job[victim].pid()) << place << error.what;
       }
@@ -52,7 +52,7 @@ TEST_P(Join, ARankThatBecomesAnotherProgramIsNamedByTheOthers) {
     const auto start = std::chrono::steady_clock::now();
     job.tell_all_but(-1, "new_groups 30000");
     for (const Heard& error : job.errors_of_all_but(victim)) {
-      EXPECT_EQ(error.code, "PeerDied") << error.what;
+      EXPECT_EQ(error.code, "peer_died") << error.what;
       EXPECT_EQ(error.rank, victim) << error.what;
       EXPECT_EQ(error.pid, job[victim].pid()) << error.what;
     }
@@ -67,7 +67,7 @@ TEST_P(Join, ARankThatFailsTellsTheOthersWhy) {
       Job job(GetParam(), kRanks, {.rank = victim, .how = "throw:" + place});
       go(job, place, victim);
       for (const Heard& error : job.errors_of_all_but(-1)) {
-        EXPECT_EQ(error.code, "StoreError") << place << " " << victim << error.what;
+        EXPECT_EQ(error.code, "store_error") << place << " " << victim << error.what;
         EXPECT_NE(error.what.find("the trap was sprung"), std::string::npos) << error.what;
       }
       if (HasFailure()) return;
@@ -112,7 +112,7 @@ TEST_P(JoinOnMpi, AllRanksGetTheirGroups) {
 TEST_P(JoinOnMpi, ARankThatExitsIsNamedByTheOthers) {
   for (const std::string& line : last_lines("exit")) {
     const Heard error = parse_error(line);
-    EXPECT_EQ(error.code, "PeerDied") << line;
+    EXPECT_EQ(error.code, "peer_died") << line;
     EXPECT_EQ(error.rank, kVictim) << line;
   }
 }
@@ -120,7 +120,7 @@ TEST_P(JoinOnMpi, ARankThatExitsIsNamedByTheOthers) {
 TEST_P(JoinOnMpi, ARankThatCannotStartMpiTellsTheOthersWhy) {
   for (const std::string& line : last_lines("stranger")) {
     const Heard error = parse_error(line);
-    EXPECT_EQ(error.code, "Unsupported") << line;
+    EXPECT_EQ(error.code, "unsupported") << line;
     EXPECT_EQ(error.rank, kVictim) << line;
   }
 }
@@ -131,7 +131,7 @@ TEST_P(JoinOnMpi, ARankWhereMpiFailsTellsTheOthersWhy) {
   for (const char* trap : {"fail:1", "fail:3", "fail:4"})  // the third is the world's last
     for (const std::string& line : last_lines(trap)) {
       const Heard error = parse_error(line);
-      EXPECT_EQ(error.code, "BackendError") << trap << ": " << line;
+      EXPECT_EQ(error.code, "backend_error") << trap << ": " << line;
       EXPECT_EQ(error.rank, kVictim) << trap << ": " << line;
     }
 }

@@ -36,7 +36,7 @@ class Kill : public Clean {
     taken_.push_back(taken);
     EXPECT_EQ(errors.size(), kRanks - 1u);
     for (const Heard& error : errors) {
-      EXPECT_EQ(error.code, "PeerDied") << error.what;
+      EXPECT_EQ(error.code, "peer_died") << error.what;
       EXPECT_EQ(error.rank, victim) << error.what;
       EXPECT_EQ(error.pid, pid) << error.what;
       EXPECT_NE(error.what.find("rank " + std::to_string(victim)), std::string::npos);
@@ -132,7 +132,7 @@ TEST_P(Kill, TwoAtOnceIsOneCauseForAll) {
   job[2].signal(SIGKILL);
   const Heard first = parse_error(job[0].hear_of("error"));
   const Heard second = parse_error(job[3].hear_of("error"));
-  EXPECT_EQ(first.code, "PeerDied") << first.what;
+  EXPECT_EQ(first.code, "peer_died") << first.what;
   EXPECT_EQ(first.rank, second.rank);
   EXPECT_TRUE(first.rank == 1 || first.rank == 2) << first.what;
 }

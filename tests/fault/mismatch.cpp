@@ -125,7 +125,7 @@ std::vector<MismatchRow> mismatch_rows() {
 std::string call_mismatched(ProcessGroup& world, const MismatchRow& row) {
   using std::chrono::steady_clock;
   if (const std::string why = why_left_out(world, row); !why.empty())
-    return std::string(to_string(row.kind)) + " " + row.differs + " Unsupported 0 ||" + why;
+    return std::string(to_string(row.kind)) + " " + row.differs + " unsupported 0 ||" + why;
   ProcessGroup group = world.new_group({0, 1, 2}, std::string(to_string(row.kind)) + row.differs);
   const Made made = make(row, group.rank());
   const auto start = steady_clock::now();

@@ -48,7 +48,7 @@ void check(const std::string& backend, const Lines& lines) {
         return;
       }
       const Answer answer = parse_answer(of_rank[i]);
-      left_out = answer.code == "Unsupported" && answer.part.empty();
+      left_out = answer.code == "unsupported" && answer.part.empty();
       if (left_out) {
         if (&of_rank == &lines.front())
           std::printf("skipped: %s: %s\n", name.c_str(), answer.message.c_str());
@@ -57,7 +57,7 @@ void check(const std::string& backend, const Lines& lines) {
       if (first.empty()) first = answer.message;
       taken.push_back(answer.milliseconds);
       const bool good =
-          answer.code == "Mismatch" && answer.message == first &&
+          answer.code == "mismatch" && answer.message == first &&
           answer.message.find(answer.part) != answer.message.npos &&
           answer.message.find(answer.other) != answer.message.npos &&
           std::chrono::milliseconds(answer.milliseconds) <= bound(std::chrono::seconds(10));

@@ -18,14 +18,14 @@ TEST_P(Stop, TheDeadlineNamesTheStoppedRank) {
   stop(job[0]);
   job.tell_all_but(0, "all_reduce 1000 3000");
   for (const Heard& error : job.errors_of_all_but(0)) {
-    EXPECT_EQ(error.code, "TimedOut") << error.what;
+    EXPECT_EQ(error.code, "timed_out") << error.what;
     EXPECT_EQ(error.rank, 0) << error.what;
     EXPECT_EQ(error.pid, job[0].pid()) << error.what;
   }
   job[0].signal(SIGCONT);
   job[0].tell("all_reduce 1000");
   const Heard late = parse_error(job[0].hear_of("error"));
-  EXPECT_EQ(late.code, "TimedOut") << "the same cause: " << late.what;
+  EXPECT_EQ(late.code, "timed_out") << "the same cause: " << late.what;
   EXPECT_EQ(late.rank, 0);
 }
 
@@ -35,7 +35,7 @@ TEST_P(Stop, InTheMiddleOfAnOpTheDeadlineNamesIt) {
   EXPECT_EQ(job[0].hear_of("ok"), "ok");
   stop(job[0]);
   for (const Heard& error : job.errors_of_all_but(0)) {
-    EXPECT_EQ(error.code, "TimedOut") << error.what;
+    EXPECT_EQ(error.code, "timed_out") << error.what;
     EXPECT_EQ(error.rank, 0) << error.what;
   }
 }

@@ -131,7 +131,7 @@ TEST(RankEnvironment, TheTokenIsInheritedAndNowhereToBeSeen) {
 TEST(RankEnvironment, TheStoreServesTheRanksAndNobodyElse) {
   const Ended ended = run_ranks({"-n", "2", "--no-prefix", C10D_PROBE, "store"});
   EXPECT_EQ(ended.code, 0) << ended.err;
-  EXPECT_EQ(ended.out, "NotAuthenticated\nNotAuthenticated\n");
+  EXPECT_EQ(ended.out, "not_authenticated\nnot_authenticated\n");
 }
 
 TEST(RankEnvironment, MasterPortCanBeServedByTheProgram) {

@@ -138,7 +138,7 @@ TEST_F(Hosts, ShareAStoreAndAPortForOneMore) {
   for (const int number : {0, 1}) start(2, number, {"-n", "2", "--no-prefix", C10D_PROBE, "store"});
   for (const auto& host : hosts_) {
     EXPECT_EQ(host->wait(), 0) << host->err();
-    EXPECT_EQ(host->out(), "NotAuthenticated\nNotAuthenticated\n");
+    EXPECT_EQ(host->out(), "not_authenticated\nnot_authenticated\n");
   }
   hosts_.clear();
   for (const int number : {0, 1})

@@ -83,7 +83,7 @@ TEST_F(Record, IsKeptInAFileWhenAGroupBreaks) {
   const std::vector<nlohmann::json> all = files();
   ASSERT_GE(all.size(), 1u) << ended.err;
   for (const auto& record : all) {
-    EXPECT_EQ(record["groups"][0]["failure"]["code"], "Mismatch");
+    EXPECT_EQ(record["groups"][0]["failure"]["code"], "mismatch");
     EXPECT_EQ(record["groups"][0]["ranks"].size(), 2u);
   }
 }

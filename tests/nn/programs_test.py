@@ -301,7 +301,7 @@ class Training(unittest.TestCase):
                                             lambda rank_1: os.kill(rank_1, signal.SIGSTOP),
                                             {"C10D_TIMEOUT": "20"})
             # In the training or in the checkpoint, whichever came to rank 1 first.
-            self.assertRegex(err, "train_fsdp: .*TimedOut")
+            self.assertRegex(err, "train_fsdp: .*timed_out")
 
     def test_a_sharded_step_gathers_twice_and_scatters_the_sum(self):
         wanted = ["all_gather", "forward", "all_gather", "backward", "reduce_scatter"] * 3

@@ -26,10 +26,11 @@ Each rank finds in its environment C10D_RANK, C10D_WORLD_SIZE, C10D_STORE, ..., 
 sets (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...). When one fails, the others get
 SIGTERM, then SIGKILL, unless --max-failures lets them continue; the first failure is reported.
 
-Binding: --bind share suits the native backend if every rank gets two CPUs or more, because a thread
-of it makes async operations progress beside the program. With fewer CPUs leave it at none, which is
-also right if other programs use the host. core suits programs of one thread that do not use async
-operations. l3, numa and socket keep a rank near its memory and let its threads choose the CPU.
+Binding: bind ranks to time a loop, and where other programs use the host: unbound ranks may share
+a CPU for a while. share suits the native backend if every rank gets two CPUs or more, because a
+thread of it makes async operations progress beside the program. With one CPU per rank, core suits
+programs of one thread that only make blocking calls; with async operations leave it at none. l3,
+numa and socket keep a rank near its memory and let its threads choose the CPU.
 
 Exit status: 0; the code of the first rank that failed, or 128 + signal; 124 when --timeout ended
 the job; 2 for a mistake in this command line or a program that cannot be started; 1 when c10d-run

@@ -68,7 +68,7 @@ TEST_F(Record, TakesThoseAtOnePlaceTogether) {
             "group \"g\", 3 ranks\n"
             "  ranks 0, 1: left the group\n"
             "  rank 2: no op yet, has not entered #2\n"
-            "  it failed: Mismatch: they \"differ\"?\n");
+            "  it failed: mismatch: they \"differ\"?\n");
 }
 
 TEST_F(Record, NamesAProcessThatIsSilent) {
