@@ -71,7 +71,7 @@ JobRecord record_of(const std::string& source) {
   return is_process(source) ? record_of_process(source) : read_job_record(source);
 }
 
-// Memory without a name, which the ranks open by its path, whoever their parent is.
+// Memory without a name, which the ranks open by its path, also as children of a launcher.
 class NamelessFile {
  public:
   explicit NamelessFile(std::string_view text) : fd_(memfd_create("c10d-replay", MFD_CLOEXEC)) {

@@ -14,12 +14,12 @@
 namespace c10d::bench {
 
 // One backend on one case: how its iterations run and what comes out of them. Every member is
-// collective over the ranks of the page, and a rank whose backend failed goes on to meet the
-// others, so that none of them waits for it.
+// collective over the ranks of the page, and a rank whose backend failed still takes part in
+// the barriers, so that no other rank waits for it.
 //
-// In a loop ranks meet once in a while, only to agree on going on. Between two meetings ops follow
-// each other as in a program, each timed by itself: ranks come to an op as the backend let them
-// out of the last one, on the CPUs where it left them.
+// In a loop ranks synchronise once in a while, only to agree whether to continue. In between, ops
+// follow each other as in a program, each timed by itself: ranks come to an op as the backend let
+// them out of the last one, on the CPUs where it left them.
 class BlockRunner {
  public:
   struct Settings {

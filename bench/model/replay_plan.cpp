@@ -227,7 +227,7 @@ bool are_whole(const ReplayPlan& plan, std::span<const std::size_t> steps, std::
   return true;
 }
 
-// Where whole steps begin: behind the longest pause of the rank that goes on then, rank 0 in a
+// Where whole steps begin: behind the longest pause of the rank that continues then, rank 0 in a
 // collective, of those places that cut no message in two. None: all do.
 std::vector<std::size_t> steps_of(const ReplayPlan& plan, std::span<const std::uint64_t> calls,
                                   const Repetition& found) {

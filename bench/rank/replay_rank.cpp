@@ -145,7 +145,7 @@ class Pass {
         works_(plan.ops.size()),
         spans_(plan.ops.size()) {}
 
-  // Returns what failed, or empty. A rank whose backend failed goes on to meet the others.
+  // Returns what failed, or empty. A rank whose backend failed still waits for the others.
   std::string run() {
     std::string failure;
     if (compute_ == Compute::beside) beside_.emplace(compute_seconds_);

@@ -9,9 +9,9 @@
 
 namespace c10d::bench {
 
-// The records of another process, as they come: a pipe that it opens by its path in /proc, whoever
-// its parent is. `take` is called in a thread of the pipe, and `report` for a line that is no
-// record.
+// The records of another process, as they come: a pipe that it opens by its path in /proc, also
+// as the child of a launcher. `take` is called in a thread of the pipe, and `report` for a line
+// that is no record.
 class RecordPipe {
  public:
   RecordPipe(Sink take, std::function<void(const std::string& text)> report);

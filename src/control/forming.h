@@ -4,8 +4,8 @@
 // How the members of a group come together, written once over what they share: production works on
 // a store and on a control plane, tests/model on words, in every order of events.
 //
-// The members meet in the store of the parent. Who has met joins: it maps the new control plane,
-// shows that it is there, and waits until all are. From then on that control plane tells of
+// The members meet in the store of the parent. A member that has met joins: it maps the new control
+// plane, shows that it is there, and waits until all are. From then on that control plane tells of
 // failures; until then the parent does, also of ranks that are no members. All members get the
 // group or all get a failure, and none has to wait for its deadline to learn it.
 //

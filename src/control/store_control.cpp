@@ -226,7 +226,8 @@ class StoreControl::Keys : public StoreKeys {
     return ranks;
   }
 
-  std::optional<Failure> late;  // written in time: who gives up bars a rank, which then has come
+  // Named before give_up() bars a missing rank, which then looks as if it had arrived.
+  std::optional<Failure> late;
 
  protected:
   StoreControl& control_;

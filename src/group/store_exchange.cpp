@@ -143,8 +143,8 @@ void look_for_ranks_that_left(detail::GroupState& state, const GroupCall& group_
   }
 }
 
-// Of ranks that wait for each other in different calls one has come last: that one finds it out, if
-// every rank looks once it has come itself.
+// If ranks wait for each other in different calls, one of them arrived last. That one finds it out,
+// because every rank looks once it has arrived itself.
 void look_for_crossing_calls(detail::GroupState& state, const GroupCall& group_call,
                              const std::vector<int>& missing) {
   ChainSearch search(state, group_call.deadline);

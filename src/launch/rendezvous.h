@@ -44,7 +44,7 @@ class Rendezvous {
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
-  int fd() const noexcept { return news_.get(); }  // readable when one of these has come
+  int fd() const noexcept { return news_.get(); }  // readable when one of these is there
   // Each gives what it gives once.
   std::optional<World> take_world();
   std::optional<Verdict> take_verdict();

@@ -39,9 +39,9 @@ class SharedMapping {
   pid_t owner_;
 };
 
-// Zeroed memory of its own: memfd_create, sealed. A page comes from the NUMA node of whoever
-// touches or claims it first. Throws DistBackendError (out_of_resources) with the bytes wanted and
-// what to do.
+// Zeroed memory of its own: memfd_create, sealed. A page comes from the NUMA node of the
+// process that touches or claims it first. Throws DistBackendError (out_of_resources) with the
+// bytes wanted and what to do.
 C10D_API std::shared_ptr<SharedMapping> make_shared_memory(std::string_view label,
                                                            std::size_t bytes);
 

@@ -164,7 +164,7 @@ std::optional<Failure> TcpClient::connect_once(bool resume, Deadline deadline, F
                 (steady_clock::now() < deadline
                      ? ": the connection ended during the handshake; its server may have too few "
                        "descriptors (raise ulimit -n there)"
-                     : ": whoever listens there says nothing; it may be no store, or is stopped");
+                     : ": what listens there says nothing; it may be no store, or is stopped");
       return {};
     case Step::refused:
       Failure failure = *handshake.failure();

@@ -9,10 +9,10 @@
 // How ranks enter a call, or a barrier, together or not at all: else those inside wait for the
 // others in a library that knows no deadline. Written once over what lies below, as flags.h is:
 // production works on shared memory or on a store, tests/model on words that know every order in
-// which ranks may run. Whoever changes an order of operations here changes what the model checks.
+// which ranks may run. A change to an order of operations here changes what the model checks.
 //
 // A rank that failed in a call enters no later one: the group is broken then, and nobody announces
-// anything in a broken group. So who has announced a call has gone into all calls before it.
+// anything in a broken group. So a rank that announces a call has entered all calls before it.
 namespace c10d { inline namespace v0 {
 
 // What came of it for one rank. After all but the first the group is broken, once it is said why.
@@ -31,8 +31,8 @@ struct BasicGate {
   typename Memory::template Atomic<std::uint64_t> abandoned;  // the last that some rank gave up
   typename Memory::template Atomic<std::uint64_t> decided;    // 2 * sequence + whether all go
 
-  // Of the first decision on a call there is one, whoever makes it. Who decides on a later call
-  // went into this one.
+  // The first decision on a call holds, whichever rank makes it. A rank that decides on a later
+  // call has entered this one.
   bool decide(std::uint64_t sequence, bool go) noexcept {
     const std::uint64_t no = 2 * sequence;
     std::uint64_t seen = decided.load(std::memory_order_acquire);
@@ -44,8 +44,8 @@ struct BasicGate {
 };
 
 // `Ranks` is one rank's view of a call, or of a round: rank(), size(), broken(), gate(), ring(),
-// which wakes who waits for this rank, wait(peer, ready), as wait_until(), and gone(rank), the word
-// with the last call that a rank went into.
+// which wakes the ranks that wait for this one, wait(peer, ready), as wait_until(), and gone(rank),
+// the word with the last call that a rank went into.
 
 // A rank that goes says so and then looks whether one gave up; one that gives up says so and then
 // looks whether one went: at least one of the two sees the other, and then the first of them
@@ -71,7 +71,7 @@ bool gives_up(Ranks& ranks, std::uint64_t sequence) {
 }
 
 // Of calls: slot(rank), with the words `sequence` and `compared`, is used by turns of two calls;
-// write_call() fills the rest of the own one. Whoever has announced a call must enter it.
+// write_call() fills the rest of the own one. A rank that has announced a call must enter it.
 template <class Ranks>
 bool announce_call(Ranks& ranks, std::uint64_t sequence) {
   auto& announced = ranks.slot(ranks.rank()).sequence;
@@ -134,7 +134,7 @@ Entry enter_barrier(Ranks& ranks, std::uint64_t round, int& missing) {
   for (missing = 0; missing < ranks.size(); ++missing) {
     const auto came = [&] { return ranks.came(missing).load(std::memory_order_acquire) >= round; };
     result = ranks.wait(missing, [&] {
-      const bool left = ranks.has_left(missing);  // first: who came before that has come
+      const bool left = ranks.has_left(missing);  // first: a rank may arrive and then leave
       return came() || left;
     });
     if (!came()) break;

@@ -7,7 +7,7 @@
 
 // How ranks tell each other through memory that something is there, written once over the memory:
 // production works on std::atomic, tests/model on words that know every order in which ranks may
-// run. Whoever changes an order of operations here changes what the model checks.
+// run. A change to an order of operations here changes what the model checks.
 namespace c10d { inline namespace v0 {
 
 // The memory that ranks share, as the kernel and the CPU give it.
@@ -62,7 +62,7 @@ struct BasicDoorbell {
 };
 
 // The flag of one rank's entry into one collective. What lies beside it, and what is staged before
-// it, is there for whoever sees the epoch.
+// it, is there for a rank that sees the epoch.
 template <class Memory>
 struct BasicEntry {
   typename Memory::template Atomic<std::uint32_t> epoch;

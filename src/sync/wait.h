@@ -40,7 +40,7 @@ inline void fetch_for_writing(const void* first, std::size_t bytes = 1) noexcept
 // How a wait goes from fast to patient: polls, yields, sleeps. Between two polls lie `pauses` of
 // the CPU: loads without a gap hold up the very line that they wait for (docs/internals/flags.md).
 struct WaitPolicy {
-  static constexpr int kFirstPolls = 64;  // of whoever spins, before it rings its own doorbell
+  static constexpr int kFirstPolls = 64;  // of a thread that spins, before it rings its doorbell
   // The same in a fiber, 40 us, although others of its thread wait meanwhile: beside a thread that
   // computes a nap and what wakes from it take longer than the peer's next piece.
   static constexpr int kFiberPolls = 1024;
@@ -59,10 +59,10 @@ struct WaitPolicy {
 C10D_API WaitPolicy wait_policy(int ranks, int cpus) noexcept;
 C10D_API std::string describe(const WaitPolicy& policy);
 
-// How much of a policy's spinning a thread still does. Whoever spins while others want its CPU
-// keeps the very rank from running that it waits for, or somebody else's work; the kernel shows it
-// by taking the CPU away. Then spinning is halved, and again, until the thread is left alone; and
-// it sleeps instead of yielding.
+// How much of a policy's spinning a thread still does. A thread that spins while others want its
+// CPU keeps the very rank from running that it waits for, or somebody else's work. The kernel shows
+// this by taking the CPU away. Then spinning is halved, at most twice, until the thread keeps its
+// CPU; and it sleeps instead of yielding.
 class SpinBudget {
  public:
   // `switches` counts how often the kernel has taken the CPU from this thread.
@@ -86,7 +86,7 @@ struct WaitContext {
   Deadline deadline;
   Doorbell* own =
       nullptr;  // rung before this thread gives its CPU away: a peer may sleep on our flag
-  bool elsewhere = false;  // who makes it ready has a CPU, and nobody needs this one meanwhile
+  bool elsewhere = false;  // the peer has a CPU of its own, and nobody needs this one meanwhile
 };
 
 WaitResult wait_slowly(const WaitContext& context, Doorbell& doorbell, bool (*ready)(void*),

@@ -50,7 +50,7 @@ TEST(Launch, NamesTheFirstFailure) {
   EXPECT_EQ(result.forwarded_signal, 0);
 }
 
-// R2: the others are in an op of five minutes, and have a hundred seconds to end in. They are gone
+// The others are in an op of five minutes, and have a hundred seconds to end in. They are gone
 // when launch() returns.
 TEST(Launch, HandsOnWhatARankThrewAndLeavesNothing) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -154,7 +154,7 @@ Values trained_for_100_steps(const std::shared_ptr<c10d::Store>& store, int rank
   return values;
 }
 
-// R7: the hash of all, statistics included, after each of 100 steps; some ranks lack samples in
+// The hash of all, statistics included, after each of 100 steps; some ranks lack samples in
 // some of them.
 TEST(RunningStatistics, AndWeightsAreTheSameOnAllRanksAfterEachOf100Steps) {
   constexpr int kRanks = 4;

@@ -252,7 +252,7 @@ TEST_P(DdpFailureOn, BeginThatFailsIsTheCauseOfAllThatFollows) {
   });
 }
 
-// R26. All ranks hear the same, and the group goes on.
+// All ranks hear the same, and the group goes on.
 void disagree(const OnBackend& on, std::vector<ParamSpec> other, const std::string& text,
               ReducerOptions options = kOptions, bool culprit_knows = false) {
   on.run(kSize, [&](ProcessGroup& group) {

@@ -139,7 +139,7 @@ TEST_P(DdpOn, GradientBytesAreWhatTheViewsSpan) {
     });
 }
 
-// Two ranks have only one order of adding. R7: 100 steps.
+// Two ranks have only one order of adding. 100 steps.
 TEST_P(DdpOn, FastModeIsTheMeanOfTheRanks) {
   const std::int64_t steps = GetParam() == "native" ? 100 : kFewSteps;
   const Weights expected = trained_alone(2, steps);
@@ -225,7 +225,7 @@ std::vector<float> mean_of(Reducer& reducer, std::size_t param) {
   return {view.begin(), view.end()};
 }
 
-// R6, and the exact divisor: rank r has r + 1 samples, each of gradient 6; then only rank 0 has
+// The exact divisor: rank r has r + 1 samples, each of gradient 6; then only rank 0 has
 // any; then none has.
 TEST_P(DdpOn, DividesByTheTrueNumberOfSamples) {
   for (const ReduceMode mode : {ReduceMode::fast, ReduceMode::reproducible})
@@ -305,7 +305,7 @@ TEST_P(DdpOn, NoSyncCollectsMicroBatches) {
   });
 }
 
-// R29: the first bucket is reduced on all ranks before the last gradient is there.
+// The first bucket is reduced on all ranks before the last gradient is there.
 TEST_P(DdpOn, BucketsLeaveDuringBackward) {
   run(3, [](ProcessGroup& group) {
     for (const ReduceMode mode : {ReduceMode::fast, ReduceMode::reproducible}) {
@@ -336,7 +336,7 @@ TEST_P(DdpOn, BucketsLeaveDuringBackward) {
   });
 }
 
-// R29: the last bucket waits until the first one was used, in every step.
+// The last bucket waits until the first one was used, in every step.
 TEST_P(DdpOn, FinishHandsOutBucketsWhileOthersAreOnTheirWay) {
   run(2, [](ProcessGroup& group) {
     Reducer reducer(group, two_params(), {.first_bucket_bytes = 1, .bucket_bytes = 1});

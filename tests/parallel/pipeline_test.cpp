@@ -181,7 +181,7 @@ TEST_P(PipelineOn, CallsTheHooksAroundEveryAction) {
   });
 }
 
-// R17: forward 3 of stage 0 goes on until forward 0 of stage 3 has begun, and so do those between.
+// Forward 3 of stage 0 goes on until forward 0 of stage 3 has begun, and so do those between.
 TEST_P(PipelineOn, FourStagesComputeAtTheSameTime) {
   using Clock = std::chrono::steady_clock;
   struct Span {
@@ -374,7 +374,7 @@ struct OddlyTied : ToyStage {
   std::vector<float> values;
 };
 
-// R26: of the first stage's rank and of the other one, which has fewer or more.
+// Of the first stage's rank and of the other one, which has fewer or more.
 TEST_P(PipelineOn, ATiedWeightOfAnotherShapeIsAnErrorOnEveryRank) {
   for (const std::size_t count : {3, 7})
     run(2, [&](ProcessGroup& group) {

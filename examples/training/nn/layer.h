@@ -31,7 +31,7 @@ struct Pieces {
 
 // A layer at one batch shape: what oneDNN prepares once and every shard of that shape uses. Each
 // call works through shards of one thread, in order; a shard's result depends on that shard only.
-// Gradients are sums over the samples: whoever adds up the shards divides.
+// Gradients are sums over the samples: the caller that sums the shards divides.
 class Plan {
  public:
   Plan() = default;
@@ -73,7 +73,7 @@ struct Layer {
   // Throws std::invalid_argument for a shape that the layer cannot take.
   std::function<std::unique_ptr<Plan>(const Layout& input, bool training)> plan;
   // Every parameter falls into so many pieces of one length whose gradients are computed apart, to
-  // the same bits as together: whoever adds up the shards of one stays in the cache.
+  // the same bits as together: a caller that sums the shards of one stays in the cache.
   int pieces = 1;
 };
 

@@ -57,7 +57,7 @@ std::vector<std::string> model_names();
 Model make_model(std::string_view name, const Shape& sample, int classes);
 
 // The initial values of elements from `first` on: a function of seed, parameter and element,
-// whoever computes them.
+// the same on every rank.
 void initialise(const Model& model, std::size_t parameter, std::uint64_t seed,
                 std::span<float> values, std::size_t first = 0);
 

@@ -10,8 +10,8 @@
 
 namespace nn {
 
-// SGD with momentum, or AdamW. An update of an element depends on that element alone: whoever holds
-// a slice updates it, to the same bits.
+// SGD with momentum, or AdamW. An update of an element depends on that element alone: a rank that
+// holds a slice updates it, to the same bits.
 class Optimizer {
  public:
   // Throws std::invalid_argument that lists the names.

@@ -10,7 +10,7 @@ namespace c10d { inline namespace v0 { namespace parallel {
 
 // That this process writes checkpoints to a folder, for others that want to. Held by the file
 // "lock" in it, which goes with this; it ends with the process, however that ends. Within a process
-// it is shared: whoever saves there knows of the other.
+// it is shared: two that save there know of each other.
 class FolderLock {
  public:
   // Throws CheckpointError that names the host and process of another job that holds it, or why the

@@ -118,7 +118,7 @@ struct TreeSum::Exchange {
 
   // The whole of an all_reduce, if the partial sums of all ranks lie in `shared`. No rank changes
   // its own before the others have read theirs: the slice that a rank adds is written to other
-  // ranks' memory by all_gather_v only, when that rank has come to it.
+  // ranks' memory by all_gather_v only, when that rank has called it.
   bool sum_in_place(View out, std::span<const ConstView> partials, double divisor,
                     const Buffer<std::uint8_t>& shared) {
     if (shared.peer_data(0) == nullptr) return false;
