@@ -94,9 +94,9 @@ FAKE_GPU_API cuDevicePrimaryCtxRetain(cu::Context* handle, cu::Device device) {
   if (!handle) return cu::kInvalidValue;
   if (!context) return cu::kInvalidDevice;
   const std::lock_guard lock(contexts_mutex());
-  *handle = context->handle();
   // What broke it stays in the process, even after the last release.
   if (context->broken != 0) return static_cast<cu::Result>(context->broken.load());
+  *handle = context->handle();
   if (context->retained++ == 0) {
     context->legacy = make_stream(*context, 0, true);
     context->is_active = true;
