@@ -52,6 +52,8 @@ class ControlPlane : public Control {
   virtual std::vector<int> ranks_that_left() = 0;
   // Whether `peer` is known to be one of them: asks nobody.
   virtual bool has_left(int peer) const noexcept = 0;
+  // "all_reduce #57, running for 0.3 s", or empty where a peer's record cannot be read.
+  virtual std::string last_op_of(int /*peer*/) const { return {}; }
   // Breaks the group if `peer` has left it: what is sent to it now, no rank receives.
   void check_receiver(int peer);
   // That `peer` left while this rank waits for it in `where`.

@@ -89,6 +89,7 @@ class ShmControl final : public ControlPlane {
     own_.doorbell.ring();
   }
   bool has_left(int peer) const noexcept override;
+  std::string last_op_of(int peer) const override { return last_op(blocks_[peer], steady_ns()); }
   std::vector<int> ranks_that_left() override {
     return ranks_that([this](int rank) { return rank != rank_ && has_left(rank); });
   }
@@ -302,7 +303,7 @@ Failure ShmControl::late(const Signature& signature, std::uint64_t sequence,
   }
   const auto about = [&](int peer) {
     const bool crossing = signature.kind == OpKind::send && only_sends_to_us(peer);
-    return ": " + last_op(blocks_[peer], steady_ns()) +
+    return ": " + last_op_of(peer) +
            (crossing ? "; both ranks send first: use isend and irecv, or batch()" : "");
   };
   if (!missing.empty() || is_point_to_point(signature.kind))
@@ -375,7 +376,7 @@ void ShmControl::check_peer(int peer) {
   if (is_gone(block) && block.presence.load(kAcquire) == Presence::joined) {
     fail(failure_about(peer, Code::peer_died,
                        fmt::format("{} died without leaving the group; its last op: {}",
-                                   name_of(peer), last_op(block, steady_ns()))));
+                                   name_of(peer), last_op_of(peer))));
   }
 }
 

@@ -124,7 +124,7 @@ std::shared_ptr<detail::GroupState> make_subgroup(detail::GroupState& state,
   context.token = parent.token;
   context.timeout = Duration(state.timeout.load());
   exchange(state,
-           {.op = "new_group",
+           {.kind = GroupCallKind::new_group,
             .call = fmt::format("new_group({{{}}}{})", fmt::join(members, ", "),
                                 name.empty() ? "" : fmt::format(", \"{}\"", name)),
             .key = context.group + "/came",
@@ -177,9 +177,9 @@ ProcessGroup ProcessGroup::split(std::optional<int> color, int key) const {
     if (const auto failure = state.control->failure()) throw_failure(*failure);
     const std::string mine = color ? fmt::format("{} {}", *color, key) : "none";
     const std::string call = color ? fmt::format("split({}, {})", *color, key) : "split({})";
-    const std::vector<std::string> entries =
-        exchange_with_all(state, "split", call, fmt::format("split/{}", state.splits++), mine,
-                          std::chrono::steady_clock::now() + Duration(state.timeout.load()));
+    const std::vector<std::string> entries = exchange_with_all(
+        state, GroupCallKind::split, call, fmt::format("split/{}", state.splits++), mine,
+        std::chrono::steady_clock::now() + Duration(state.timeout.load()));
     if (!color) return {};
     return ProcessGroup(make_subgroup(state, ranks_of_color(entries, *color),
                                       fmt::format("split{}.{}", state.splits - 1, *color)));

@@ -266,7 +266,7 @@ Allocation ProcessGroup::allocate_bytes(std::size_t bytes) const {
     if (const auto failure = state.control->failure()) throw_failure(*failure);
     const Deadline deadline = std::chrono::steady_clock::now() + Duration(state.timeout.load());
     // A backend does not notice that a rank left which never came.
-    exchange_with_all(state, "allocate", fmt::format("allocate({} bytes)", bytes),
+    exchange_with_all(state, GroupCallKind::allocate, fmt::format("allocate({} bytes)", bytes),
                       fmt::format("allocate/{}", state.allocations++), "", deadline);
     return state.backend->allocate(bytes, deadline);
   });

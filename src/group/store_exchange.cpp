@@ -116,7 +116,7 @@ Failure failure_at(const detail::GroupState& state, const GroupCall& group_call,
           .host = member.host,
           .pid = member.pid,
           .group = state.context.group,
-          .op = group_call.op};
+          .op = group_call.op()};
 }
 
 bool has_come(const detail::GroupState& state, const GroupCall& group_call, int rank) {
@@ -137,8 +137,8 @@ void look_for_ranks_that_left(detail::GroupState& state, const GroupCall& group_
     if (std::ranges::find(group_call.ranks, rank) == group_call.ranks.end() ||
         has_come(state, group_call, rank))
       continue;
-    Failure failure = state.control->left(rank, group_call.op);
-    failure.op = group_call.op;
+    Failure failure = state.control->left(rank, group_call.op());
+    failure.op = group_call.op();
     throw_failure(*state.control->fail(std::move(failure)));
   }
 }
@@ -169,14 +169,18 @@ void look_for_crossing_calls(detail::GroupState& state, const GroupCall& group_c
 Failure late(const detail::GroupState& state, const GroupCall& group_call,
              const std::vector<int>& missing) {
   const std::string hint =
-      group_call.op != "new_group"
+      group_call.kind != GroupCallKind::new_group
           ? ""
           : fmt::format("; each of them gives the ranks {} in this order, and the same name",
                         fmt::join(group_call.ranks, ", "));
+  const std::string last_op = state.control->last_op_of(missing.front());
   return name_not_running(
-      failure_at(state, group_call, Code::timed_out, missing.front(),
-                 fmt::format("these ranks did not arrive to {}: {}{}", group_call.op,
-                             names_of(state.context.members, missing), hint)),
+      failure_at(
+          state, group_call, Code::timed_out, missing.front(),
+          fmt::format("these ranks did not arrive to {}: {}{}{}", group_call.op(),
+                      names_of(state.context.members, missing),
+                      last_op.empty() ? "" : fmt::format("; rank {}: {}", missing.front(), last_op),
+                      hint)),
       state.context.members, missing);
 }
 
@@ -191,6 +195,20 @@ Failure late(const detail::GroupState& state, const GroupCall& group_call,
   failure.group = state.context.group;
   throw_failure(std::move(failure));
 }
+
+// Shows the others in which call this rank is.
+class Running {
+ public:
+  Running(RankBlock& block, GroupCallKind kind) : shown_(block.group_call) {
+    shown_.store(kind, std::memory_order_release);
+  }
+  ~Running() { shown_.store(GroupCallKind::none, std::memory_order_release); }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  std::atomic<GroupCallKind>& shown_;
+};
 
 // For meet().
 class GroupCallMember {
@@ -272,15 +290,16 @@ class GroupCallMember {
 
 std::vector<std::string> exchange(detail::GroupState& state, GroupCall group_call,
                                   const std::string& mine) {
+  const Running running(state.control->own_block(), group_call.kind);
   GroupCallMember member(state, std::move(group_call), mine);
   if (const auto failure = meet(member)) throw_failure(*failure);
   return member.entries();
 }
 
-std::vector<std::string> exchange_with_all(detail::GroupState& state, std::string op,
+std::vector<std::string> exchange_with_all(detail::GroupState& state, GroupCallKind kind,
                                            std::string call, std::string key,
                                            const std::string& mine, Deadline deadline) {
-  GroupCall group_call{.op = std::move(op),
+  GroupCall group_call{.kind = kind,
                        .call = std::move(call),
                        .key = std::move(key),
                        .ranks = std::vector<int>(static_cast<std::size_t>(state.context.size)),

@@ -13,13 +13,14 @@ namespace c10d { inline namespace v0 {
 // A call that ranks of a group make together and that is no op. They meet in the store of the
 // group.
 struct GroupCall {
-  std::string op;
-  std::string call;        // the op with its arguments, as it is told
+  GroupCallKind kind{};
+  std::string call;        // with its arguments, for messages
   std::string key;         // of its own: how the last attempt came out
   std::vector<int> ranks;  // all of them callers
   Deadline deadline{};
   std::string attempt = "0";  // after one that was given up another may follow
 
+  std::string op() const { return std::string(to_string(kind)); }
   std::string round() const { return fmt::format("{}/{}", key, attempt); }
   std::string entry(int rank) const { return fmt::format("{}/{}", round(), rank); }
 };
@@ -30,7 +31,7 @@ struct GroupCall {
 std::vector<std::string> exchange(detail::GroupState& state, GroupCall group_call,
                                   const std::string& mine);
 // The same among all ranks of the group. At the deadline it breaks the group.
-std::vector<std::string> exchange_with_all(detail::GroupState& state, std::string op,
+std::vector<std::string> exchange_with_all(detail::GroupState& state, GroupCallKind kind,
                                            std::string call, std::string key,
                                            const std::string& mine, Deadline deadline);
 

@@ -111,6 +111,8 @@ void visit_records(const RankBlock& block, const std::function<void(const Record
 }
 
 std::string last_op(const RankBlock& block, std::int64_t now_ns) {
+  const GroupCallKind call = block.group_call.load(std::memory_order_acquire);
+  if (call != GroupCallKind::none) return fmt::format("in {}()", to_string(call));
   const std::uint64_t next = block.next_record.load(std::memory_order_acquire);
   if (next == 0) return "nothing yet";
   const Recorded last = read(block.records[(next - 1) % kRecords]);

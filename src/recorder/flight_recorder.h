@@ -43,7 +43,7 @@ bool is_busy(const RankBlock& block) noexcept;
 
 // Calls `visit` on the ring's ops, oldest first.
 void visit_records(const RankBlock& block, const std::function<void(const Recorded&)>& visit);
-// "all_reduce #57, running for 0.3 s": the last op, or "nothing yet".
+// "all_reduce #57, running for 0.3 s": the last op, "in new_group()", or "nothing yet".
 std::string last_op(const RankBlock& block, std::int64_t now_ns);
 
 }}  // namespace c10d::v0

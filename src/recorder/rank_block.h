@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -48,6 +49,13 @@ struct alignas(128) CallSlot {
   std::uint64_t hash;
 };
 
+// A call that ranks of a group make together and that is no op.
+enum class GroupCallKind : std::uint32_t { none, new_group, split, allocate };
+constexpr std::string_view to_string(GroupCallKind kind) noexcept {
+  constexpr std::array<std::string_view, 4> kNames{"none", "new_group", "split", "allocate"};
+  return kNames[static_cast<std::size_t>(kind) % kNames.size()];
+}
+
 // What all ranks pass together or none does: calls and monitored barriers, each in their order.
 enum class Gate : std::uint8_t { calls, barriers };
 inline constexpr std::size_t kGates = 2;
@@ -67,6 +75,7 @@ struct alignas(128) RankBlock {
   std::atomic<std::uint64_t> pending;                  // async ops that are not over
   std::atomic<std::uint64_t> barriers;                 // monitored barriers entered
   std::atomic<std::uint64_t> gone[kGates];             // the last that it went into
+  std::atomic<GroupCallKind> group_call;               // in which the rank is, if in any
   alignas(64) std::atomic<std::int64_t> heartbeat_ns;  // when the monitor last ran
 
   CallSlot calls[2];
@@ -87,7 +96,7 @@ struct SharedFailure {
 };
 
 struct alignas(128) GroupHeader {
-  static constexpr std::uint64_t kMagic = 0x32'64'72'63'64'30'31'63u;  // of this layout
+  static constexpr std::uint64_t kMagic = 0x33'64'72'63'64'30'31'63u;  // of this layout
   enum State : std::uint32_t { intact, breaking, broken };
   std::atomic<std::uint64_t> magic;  // after the words up to `state`, which do not change
   std::int32_t size;

@@ -160,6 +160,21 @@ TEST_P(Groups, AMemberThatDoesNotComeIsNamedAndTheParentGoesOn) {
   });
 }
 
+TEST_P(Groups, ADeadlineSaysThatAPeerIsInNewGroup) {
+  run(2, [](ProcessGroup& world) {
+    if (world.rank() == 0) world.store().get("reached/1", kTimeout);
+    const Failure failure = failure_of([&] {
+      if (world.rank() == 0)
+        world.barrier({.timeout = std::chrono::milliseconds(100)});
+      else
+        world.new_group({0, 1});
+    });
+    EXPECT_EQ(failure.code, Code::timed_out);
+    EXPECT_EQ(failure.rank, 1);
+    EXPECT_NE(failure.message.find("in new_group()"), std::string::npos) << failure.message;
+  });
+}
+
 TEST_P(Groups, ARankThatLeftIsNotWaitedFor) {
   const Body calls[] = {[](ProcessGroup& world) {
                           world.new_group({0, 1});
