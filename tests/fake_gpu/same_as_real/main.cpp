@@ -31,6 +31,7 @@ int usage() {
       "  --write FILE     write what was read, for --expected\n"
       "  --log DIR        what the behaviours print, a file each\n"
       "  --jobs N         so many at a time (1)\n"
+      "  --patience N     waits are N times as long (1): for a busy machine without a GPU\n"
       "  --list           their names\n"
       "One line of JSON for each behaviour: facts are compared, notes are not. Exit 2: no GPU.");
   return 2;
@@ -338,6 +339,8 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
       command.write = value();
     } else if (word == "--log") {
       command.log = value();
+    } else if (word == "--patience") {
+      options().patience = std::max(1, std::atoi(value().c_str()));
     } else if (word == "--jobs") {
       command.jobs = std::max(1, std::atoi(value().c_str()));
     } else if (word == "--list") {

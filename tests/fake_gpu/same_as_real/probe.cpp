@@ -49,7 +49,7 @@ void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms
 bool wait_for(const std::function<bool()>& answer, int ms) {
   const auto start = Clock::now();
   while (!answer()) {
-    if (ms_since(start) > ms) return false;
+    if (ms_since(start) > ms * options().patience) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   return true;
@@ -149,10 +149,10 @@ Spinner::Spinner(Gpu& gpu) : gpu_(gpu) {
   gpu.kernel("spin");
 }
 void Spinner::start(cu::Stream stream) {
-  *word_ = 0;
+  std::atomic_ref(*word_).store(0, std::memory_order_release);
   MUST(gpu_.launch(gpu_.kernel("spin"), stream, {&at_, &limit_ns_}));
 }
-void Spinner::stop() { *word_ = 1; }
+void Spinner::stop() { std::atomic_ref(*word_).store(1, std::memory_order_release); }
 
 std::string blocks_until(Gpu& gpu, const std::function<int()>& call,
                          const std::function<void()>& release, int ms) {

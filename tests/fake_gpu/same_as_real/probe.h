@@ -70,13 +70,14 @@ struct Register {
 struct Options {
   std::string cuda = cu::kLibrary;
   std::string nccl = c10d::nccl::kLibrary;
+  int patience = 1;  // waits are so many times as long
 };
 Options& options();
 
 using Clock = std::chrono::steady_clock;
 double ms_since(Clock::time_point start);
 void sleep_ms(int ms);
-// Asks until the answer is yes, for at most `ms`; whether it was.
+// Asks until the answer is yes, for at most `ms` times the patience; whether it was.
 bool wait_for(const std::function<bool()>& answer, int ms);
 // Runs `body` in a forked process. "0" is its exit status; "signal 11"; "hangs" after `ms`.
 std::string in_child(const std::function<int()>& body, int ms = 8000);
@@ -124,7 +125,7 @@ class Spinner {
 
  private:
   Gpu& gpu_;
-  volatile unsigned* word_ = nullptr;
+  unsigned* word_ = nullptr;
   unsigned long long at_ = 0, limit_ns_ = 4'000'000'000;
 };
 
