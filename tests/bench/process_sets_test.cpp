@@ -129,8 +129,8 @@ TEST(ProcessSets, EachMpiIsStartedByItsOwnLauncher) {
   const TemporaryDirectory folder;
   const std::string json = folder / "r.jsonl";
   const Ended ended =
-      run(std::string("compare -B native,mpi@openmpi,mpi@mpich,raw:mpi@mpich -s 4K") + kTiny +
-          "--json " + json);
+      run_with_mpi(std::string("compare -B native,mpi@openmpi,mpi@mpich,raw:mpi@mpich -s 4K") +
+                   kTiny + "--json " + json);
   const std::vector<Json> lines = lines_of(json);
   for (const Json& skip : of_kind(lines, "skip"))
     if (skip["code"] == "unavailable") GTEST_SKIP() << skip["reason"];

@@ -476,7 +476,7 @@ TEST(Program, HasAManualPageWithAllThatHelpHas) {
 
 // Whether rows are within their bounds is for a quiet machine to say.
 TEST(Program, CrossChecksItselfAgainstPlainLoops) {
-  const Ended ended = run("doctor --cross-check --launches 1 --time 0.01s --python false");
+  const Ended ended = run_with_mpi("doctor --cross-check --launches 1 --time 0.01s --python false");
   EXPECT_TRUE(ended.code == 0 || ended.code == 1) << ended.out;
   std::set<std::string> sizes;
   std::istringstream lines(ended.out);

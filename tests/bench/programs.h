@@ -44,6 +44,11 @@ inline Ended run(const std::string& arguments, const char* streams = "2>&1") {
   return run_line(C10D_BENCH " " + arguments + " " + streams);
 }
 
+// With ranks that finalise MPI, which leaves memory behind.
+inline Ended run_with_mpi(const std::string& arguments) {
+  return run_line("env ASAN_OPTIONS=detect_leaks=0 " C10D_BENCH " " + arguments + " 2>&1");
+}
+
 inline std::vector<Json> lines_of(const std::string& path) {
   std::vector<Json> lines;
   std::ifstream file(path);

@@ -17,7 +17,7 @@ TEST(Options, HelpTeaches) {
   const Ended ended = run_ranks({"--help"});
   EXPECT_EQ(ended.code, 0);
   EXPECT_TRUE(contains(ended.out, "c10d-run -n 4 ./train")) << ended.out;
-  EXPECT_TRUE(contains(ended.out, "--bind share suits the native backend")) << ended.out;
+  EXPECT_TRUE(contains(ended.out, "share suits the native backend")) << ended.out;
   EXPECT_FALSE(contains(ended.out, "--start-method")) << "it has no effect";
   for (const std::string& line : lines_of(ended.out)) EXPECT_LE(line.size(), 100u) << line;
 }
