@@ -160,21 +160,6 @@ TEST_P(Groups, AMemberThatDoesNotComeIsNamedAndTheParentGoesOn) {
   });
 }
 
-TEST_P(Groups, ADeadlineSaysThatAPeerIsInNewGroup) {
-  run(2, [](ProcessGroup& world) {
-    if (world.rank() == 0) world.store().get("reached/1", kTimeout);
-    const Failure failure = failure_of([&] {
-      if (world.rank() == 0)
-        world.barrier({.timeout = std::chrono::milliseconds(100)});
-      else
-        world.new_group({0, 1});
-    });
-    EXPECT_EQ(failure.code, Code::timed_out);
-    EXPECT_EQ(failure.rank, 1);
-    EXPECT_NE(failure.message.find("in new_group()"), std::string::npos) << failure.message;
-  });
-}
-
 TEST_P(Groups, ARankThatLeftIsNotWaitedFor) {
   const Body calls[] = {[](ProcessGroup& world) {
                           world.new_group({0, 1});
@@ -223,6 +208,24 @@ TEST(GroupsByStore, AMeetingThatOneRankGivesUpIsOverForAllThatWait) {
     world.set_timeout(kTimeout);
     ProcessGroup group = world.new_group({0, 1, 2});
     expect_usable(group);
+  });
+}
+
+TEST(GroupsByStore, ADeadlineSaysThatAPeerIsInNewGroup) {
+  const auto store = make_hash_store(kTimeout);
+  run_threads(2, [&](int rank) {
+    ProcessGroup world = init_process_group(
+        {.backend = "native", .store = store, .rank = rank, .size = 2, .timeout = kTimeout});
+    if (rank == 0) store->wait(std::vector<std::string>{"world.1/reached/1"});
+    const Failure failure = failure_of([&] {
+      if (rank == 0)
+        world.barrier({.timeout = std::chrono::milliseconds(100)});
+      else
+        world.new_group({0, 1});
+    });
+    EXPECT_EQ(failure.code, Code::timed_out);
+    EXPECT_EQ(failure.rank, 1);
+    EXPECT_NE(failure.message.find("in new_group()"), std::string::npos) << failure.message;
   });
 }
 
