@@ -35,13 +35,14 @@ void look_at_controls(const Summary& summary, double min_effect, std::vector<War
   for (const ControlRecord& control : summary.controls) {
     if (control.trust == Trust::ok || !control.ratio.ci95) continue;
     const std::string what =
-        control.kind == "aa" ? "against itself" : "in this company, against alone,";
+        control.kind == "aa" ? "against itself" : "beside other backends, compared with alone,";
     const std::string interval =
         fmt::format("{} {} is {}", control.backend, what, ratio_text(control.ratio));
     if (control.trust == Trust::wide)
-      found.push_back({"W007", fmt::format("noisy: {}: differences of {:g} % cannot be told; more "
-                                           "--launches, --blocks or --time would help",
-                                           interval, min_effect * 100)});
+      found.push_back(
+          {"W007", fmt::format("noisy: {}: differences of {:g} % cannot be detected; more "
+                               "--launches, --blocks or --time would help",
+                               interval, min_effect * 100)});
     else if (control.kind == "aa")
       found.push_back({"W007", "noisy: " + interval});
     else

@@ -20,7 +20,7 @@ std::vector<OptionFacts> what_to_measure(RawOptions& raw, RunOptions& options) {
       {"-n,--ranks", "N", kUsual, kRanks,
        "start N ranks on this host (default: one per CPU, from 2 to 8)", &options.placement.ranks,
        1, 1024},
-      {"--oversubscribe", "", kRare, kRanks, "take -n above four times the CPUs",
+      {"--oversubscribe", "", kRare, kRanks, "allow more than four ranks per CPU",
        &options.placement.oversubscribe},
       {"--bind", "auto|set|core|none", kRare, kRanks,
        "CPUs of each rank: set (at least two of its own), core (one), none, or auto: set if there "
@@ -95,8 +95,8 @@ std::vector<OptionFacts> how_to_measure(RawOptions& raw, RunOptions& options) {
        &raw.control},
       {"--equiv", "PERCENT", kRare, kCheck, "ratios this close to 1 count as equal", &raw.equiv},
       {"--min-effect", "PERCENT", kRare, kCheck,
-       "a control that cannot tell this difference makes the run noisy", &raw.min_effect},
-      {"--strict", "", kRare, kCheck, "exit 5 when the run is noisy", &options.verdicts.strict},
+       "warn if the controls cannot detect a difference of this size", &raw.min_effect},
+      {"--strict", "", kRare, kCheck, "exit 5 if there was a warning", &options.verdicts.strict},
       {"--timeout", "TIME", kRare, kCheck, "deadline of one operation", &raw.timeout},
   };
 }

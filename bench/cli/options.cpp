@@ -35,8 +35,8 @@ constexpr const char* kExamples =
     "  c10d-bench run -n 4 all -s 1K,1M\n";
 constexpr const char* kFooter =
     "Values in brackets are the defaults.\n"
-    "Exit codes: 0 ok, 1 a backend failed or a row is outside, 2 usage, 3 wrong data,\n"
-    "5 noisy (--strict), 77 nothing could run, 124 timeout, 128+n signal.";
+    "Exit codes: 0 ok, 1 a backend failed or a row is out of bounds, 2 usage, 3 wrong data,\n"
+    "5 a warning (--strict), 77 nothing could run, 124 timeout, 128+n signal.";
 
 // Their descriptions would stand beside the value's name.
 CLI::Validator in_range(int low, int high) { return CLI::Range(low, high).description(""); }
@@ -79,7 +79,7 @@ void declare(CLI::App& app, RunOptions& options, RawOptions& raw) {
 }
 
 void add_training(CLI::App& app, TrainOptions& options) {
-  app.add_option("-n,--ranks", options.ranks, "ranks besides a single process (default 2)")
+  app.add_option("-n,--ranks", options.ranks, "ranks, measured beside one process (default 2)")
       ->type_name("N")
       ->check(in_range(2, 64));
   app.add_option("--model", options.model, "what is trained")
@@ -120,7 +120,7 @@ void add_replay(CLI::App& app, ReplayCommand& options, RawOptions& raw) {
       ->check(in_range(1, 100'000))
       ->capture_default_str();
   app.add_option("--ops-per-step", options.how.ops_per_step,
-                 "where a step is not found right: how many ops it has")
+                 "number of ops of a step, if it is detected wrongly")
       ->type_name("N")
       ->check(in_range(1, 100'000));
   app.add_option("--compute", options.compute,
@@ -136,7 +136,7 @@ void add_replay(CLI::App& app, ReplayCommand& options, RawOptions& raw) {
       ->type_name("TIME");
   app.add_flag("--no-gaps", options.no_gaps, "ops follow each other without a pause");
   app.add_option("--memory", options.memory,
-                 "plain, or heap: of the group's allocate(), as the trainers of c10d have it")
+                 "plain, or heap: from allocate(), as in c10d's trainers")
       ->type_name("plain|heap")
       ->check(CLI::IsMember({"plain", "heap"}).description(""))
       ->capture_default_str();

@@ -98,7 +98,7 @@ void SharedPage::throw_missing(std::uint32_t generation) const {
   for (int rank = 0; rank < size_; ++rank)
     if (page_->slots()[rank].came.load() != generation + 1) missing.push_back(rank);
   throw_failure({Code::timed_out,
-                 fmt::format("rank(s) {} did not arrive to the benchmark's own barrier within {} s",
+                 fmt::format("rank(s) {} did not reach the benchmark's own barrier within {} s",
                              fmt::join(missing, ", "),
                              std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()),
                  missing.empty() ? -1 : missing.front()});

@@ -196,8 +196,9 @@ void refuse_misplaced_at(const std::vector<std::string>& names) {
 void refuse_misspelt(const std::vector<std::string>& columns) {
   std::vector<std::string> names;
   for (const std::string& column : columns) names.push_back(backend_of(column));
-  std::vector<std::string_view> known = {"native",   "gloo",    "mpi",   "nccl",
-                                         "raw:gloo", "raw:mpi", "memcpy"};
+  const auto backends_known = known_backend_names();
+  std::vector<std::string_view> known(backends_known.begin(), backends_known.end());
+  known.insert(known.end(), {"raw:gloo", "raw:mpi", "memcpy"});
   if (std::ranges::all_of(names, [&](const std::string& name) {
         return std::ranges::find(known, name) != known.end();
       }))

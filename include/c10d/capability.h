@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,6 +66,8 @@ struct BackendInfo {
 };
 // Every backend that this build knows or finds on C10D_BACKEND_PATH. Opens the modules.
 C10D_API std::vector<BackendInfo> list_backends();
+// The names that every build knows, whether or not their module was built. Opens nothing.
+C10D_API std::span<const std::string_view> known_backend_names() noexcept;
 // What backend `name` can do, without a group. Throws DistBackendError (unsupported) when it is not
 // available, or when it was registered: then only supports() of a group knows.
 C10D_API Support backend_supports(std::string_view name, const Query& query);

@@ -32,7 +32,7 @@ T reduce_along_tree(const T* values, std::size_t count, std::size_t stride, F& f
 
 // All-reduce in place with f: data[i] becomes the reduction over all ranks of their data[i]. Every
 // rank passes the same number of elements and the same f. f is associative; it need not be
-// commutative: its first argument comes of lower ranks.
+// commutative: its first argument comes from lower ranks.
 //
 // The order is the tree over ranks on every backend, so all ranks get the same bits, in every run.
 // Cost: an all_gather in slices of at most 4 MiB, then f on every rank; each rank receives n times

@@ -102,8 +102,9 @@ class C10D_API ProcessGroup {
   const std::string& backend() const;
   // What the backend says of itself, for people: library, version, transport.
   std::string description() const;
-  // Whether its sums are added along the balanced tree over ranks: both halves of the ranks first,
-  // then the two sums. Then the bits depend on nothing but the values and the number of ranks.
+  // Whether its sums are added along the tree over the ranks: n ranks are the first L, the largest
+  // power of two below n, and the others; each part is added in the same way, then the two sums.
+  // Then the bits depend on nothing but the values and the number of ranks.
   bool reduces_along_rank_tree() const;
   // Which algorithm the backend takes for a call, and what time it expects. Empty options where the
   // backend has no choice. The answer is in c10d/spi/plan.h, for tools. Throws InvalidArgument for
@@ -252,28 +253,28 @@ class C10D_API ProcessGroup {
   // input has k elements on every rank; every rank passes the same k, dtype and root, else
   // mismatch. The root's output has n k elements, else InvalidArgument; ranks other than the root
   // may pass an empty one: it is ignored. In place on the root: its input is its own shard of
-  // output.
+  // output. Throws InvalidArgument for a root out of [0, n).
   void gather(View output, ConstView input, int root, CallOptions options = {}) const;
   // Gather with a count per rank (MPI_Gatherv): on the root, shard r of output, counts[r] elements,
   // is the input of rank r.
   // Every rank passes all n counts, the same on every rank, else mismatch; 0 is allowed. input has
   // counts[rank()] elements and the root's output the sum of counts, else InvalidArgument. Ranks
   // other than the root may pass an empty output: it is ignored. In place on the root: its input is
-  // its own shard of output.
+  // its own shard of output. Throws InvalidArgument for a root out of [0, n).
   void gather_v(View output, ConstView input, const Counts& counts, int root,
                 CallOptions options = {}) const;
   // Scatter (MPI_Scatter): output on rank r is shard r of the root's input.
   // output has k elements on every rank; every rank passes the same k, dtype and root, else
   // mismatch. The root's input has n k elements, else InvalidArgument; ranks other than the root
   // may pass an empty one: it is ignored. In place on the root: its output is its own shard of
-  // input.
+  // input. Throws InvalidArgument for a root out of [0, n).
   void scatter(View output, ConstView input, int root, CallOptions options = {}) const;
   // Scatter with a count per rank (MPI_Scatterv): output on rank r is shard r, counts[r] elements,
   // of the root's input.
   // Every rank passes all n counts, the same on every rank, else mismatch; 0 is allowed. output has
   // counts[rank()] elements and the root's input the sum of counts, else InvalidArgument. Ranks
   // other than the root may pass an empty input: it is ignored. In place on the root: its output is
-  // its own shard of input.
+  // its own shard of input. Throws InvalidArgument for a root out of [0, n).
   void scatter_v(View output, ConstView input, const Counts& counts, int root,
                  CallOptions options = {}) const;
   // All-to-all (MPI_Alltoall): shard s of output on rank r is shard r of the input of rank s.
@@ -300,8 +301,8 @@ class C10D_API ProcessGroup {
   void send(ConstView input, int peer, std::uint32_t tag = 0, CallOptions options = {}) const;
   // The same with tag 0.
   void send(ConstView input, int peer, CallOptions options) const { send(input, peer, 0, options); }
-  // Receives into output the next message from `peer` with this tag. `peer` may be kAnySource on
-  // backends that support it. Returns the sender and the number of elements.
+  // Receives into output the next message from `peer` with this tag. `peer` may be kAnySource.
+  // Returns the sender and the number of elements.
   // The message must have the dtype of output, else mismatch. It may be shorter than output, whose
   // other elements keep their values; a longer one is a mismatch. Throws InvalidArgument unless
   // peer is in [0, n) or kAnySource.
@@ -313,14 +314,15 @@ class C10D_API ProcessGroup {
   // Waits for a message from `peer` with this tag, and says who sent it and how many elements it
   // has (MPI_Probe). The next recv() of that source and tag takes it. `peer` may be kAnySource.
   // What an earlier irecv() waits for is not seen. Throws InvalidArgument as recv() does;
-  // unsupported, with the group intact, on a backend that cannot look, such as gloo. If the
+  // unsupported, with the group intact, on a backend without probe, such as gloo. If the
   // deadline passes it throws DistTimeoutError, and the group stays intact.
   Received probe(int peer, std::uint32_t tag = 0, CallOptions options = {}) const;
   // The same without waiting (MPI_Iprobe): nothing if there is no such message now.
   std::optional<Received> iprobe(int peer, std::uint32_t tag = 0) const;
   // Sends input to rank `to` and receives into output from rank `from` at the same time, with the
   // same tag (MPI_Sendrecv). Ranks that all call it, in a ring say, do not wait for each other in
-  // a circle. The result is that of recv().
+  // a circle. input and output may differ in count and dtype. The result is that of recv(); throws
+  // what send() and recv() throw. A wrong argument is found before anything is sent.
   Received sendrecv(ConstView input, int to, View output, int from, std::uint32_t tag = 0,
                     CallOptions options = {}) const;
   // async().send(), by the name that MPI and PyTorch give it.

@@ -145,6 +145,8 @@ void register_backend(std::string name, BackendFactory factory) {
     throw InvalidArgument(fmt::format("register_backend: the name '{}' is taken", name));
 }
 
+std::span<const std::string_view> known_backend_names() noexcept { return kBackendNames; }
+
 std::vector<BackendInfo> list_backends() {
   std::vector<std::string> names(kBackendNames.begin(), kBackendNames.end());
   const auto add = [&](std::string name) {

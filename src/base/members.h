@@ -28,8 +28,8 @@ bool has_ended(const Member& member) noexcept;
 
 // The ranks whose processes have ended or are stopped, as far as this host shows.
 C10D_API std::vector<int> not_running(const std::vector<Member>& members);
-// A wait in vain names whom it was for. If that one runs and another one of `among`, for whom it
-// may wait itself, has ended or is stopped, that one is to be named. Of other failures: as it was.
+// Of a wait in vain: names a rank of `among` that has ended or is stopped instead of the rank that
+// was waited for, if that one runs, for it may wait itself. Other failures are returned unchanged.
 C10D_API Failure name_not_running(Failure failure, const std::vector<Member>& members,
                                   const std::vector<int>& among);
 // The same among all members, while all have to come.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "c10d/store.h"
+#include "c10d/call.h"
 
 namespace c10d { inline namespace v0 {
 

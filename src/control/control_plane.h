@@ -134,14 +134,14 @@ class ControlPlane : public Control {
  private:
   Mutex record_mutex_;
   bool record_kept_ C10D_GUARDED_BY(record_mutex_) = false;
-  // For the one thread that looks:
+  // For the monitor thread only:
   std::optional<Recorded> first_due() const;
   void break_if_overdue(int ticks);
   void warn_of_held_op(int ticks);
   std::int64_t last_warning_ns_ = 0;
   int ticks_overdue_ = 0;
   int ticks_held_ = 0;
-  // Until here.
+  // For all threads:
   Mutex mutex_;
   std::function<void()> end_ops_ C10D_GUARDED_BY(mutex_);
   std::shared_ptr<const Failure> cause_

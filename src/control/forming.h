@@ -39,9 +39,9 @@ auto why_in_vain(Member& member) -> decltype(member.parent_failure()) {
   return cause;
 }
 
-// Null: all have joined. Else all members learn the cause that is returned: those that have no
-// control plane yet in the store, the others, of which some may have joined, in the control plane.
-// The store comes first: what is told there first is the cause for all.
+// Null: all have joined. Else all members learn the cause that is returned: those without a control
+// plane from the store, the others, of which some may have joined, from the control plane. The
+// store is written first: what it says first is the cause for all.
 template <class Member>
 auto join(Member& member) -> decltype(member.map()) {
   auto cause = member.map();

@@ -28,8 +28,8 @@ GroupFormation::Cause GroupFormation::dead_member() {
     if (!has_ended(member)) continue;
     return std::make_shared<const Failure>(
         Failure{.code = Code::peer_died,
-                .message = fmt::format("{} died while group \"{}\" came together", name_of(member),
-                                       options_.group),
+                .message = fmt::format("{} died while group \"{}\" was being formed",
+                                       name_of(member), options_.group),
                 .rank = member.rank,
                 .host = member.host,
                 .pid = member.pid,
@@ -57,7 +57,7 @@ GroupFormation::Cause GroupFormation::parent_failure() {
   const Cause theirs = options_.parent->failure();
   if (!theirs) return nullptr;
   Failure failure = *theirs;
-  failure.message = fmt::format("group \"{}\" broke while group \"{}\" came together: {}",
+  failure.message = fmt::format("group \"{}\" broke while group \"{}\" was being formed: {}",
                                 theirs->group, options_.group, theirs->message);
   const auto member = std::ranges::find(options_.parent_ranks, theirs->rank);
   failure.rank = member == options_.parent_ranks.end()

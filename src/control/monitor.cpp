@@ -90,7 +90,7 @@ class Monitor {
         if (take_record_request()) dump(planes);
         for (const auto& plane : planes) look_after(*plane);
       } catch (const std::exception& error) {
-        log(LogLevel::error, "the monitor left out a round: {}", error.what());
+        log(LogLevel::error, "the monitor skipped a check: {}", error.what());
       }
   }
 

@@ -30,12 +30,11 @@ Failure store_is_silent(const std::string& group, const std::vector<Member>& mem
   std::vector<int> elsewhere;
   for (const Member& member : members)
     if (!member.same_host) elsewhere.push_back(member.rank);
-  return {
-      .code = Code::store_lost,
-      .message = fmt::format("of rank{} {} on other hosts nothing is known any more: they died, "
-                             "or this host is cut off ({})",
-                             elsewhere.size() == 1 ? "" : "s", ranges_of(elsewhere), why),
-      .group = group};
+  return {.code = Code::store_lost,
+          .message = fmt::format("no contact with rank{} {} on other hosts: they died, "
+                                 "or this host is cut off ({})",
+                                 elsewhere.size() == 1 ? "" : "s", ranges_of(elsewhere), why),
+          .group = group};
 }
 
 }}  // namespace c10d::v0

@@ -197,14 +197,15 @@ class Bootstrap {
     const int size = first ? std::atoi(first->c_str()) : options_.size;
     if (size == options_.size) return;
     is_stranger_ = options_.rank >= size;
-    throw_failure({.code = Code::mismatch,
-                   .message = fmt::format("world size {} does not fit: group \"{}\" was begun with "
-                                          "world size {}; start every rank with the same one",
-                                          text, options_.name, *first),
-                   .rank = options_.rank,
-                   .host = host_name(),
-                   .pid = getpid(),
-                   .group = options_.name});
+    throw_failure(
+        {.code = Code::mismatch,
+         .message = fmt::format("world size {} does not fit: the first rank of group \"{}\" "
+                                "has world size {}; start every rank with the same one",
+                                text, options_.name, *first),
+         .rank = options_.rank,
+         .host = host_name(),
+         .pid = getpid(),
+         .group = options_.name});
   }
 
   void look_for_failure(Duration patience) {

@@ -191,10 +191,10 @@ bool all_on_one_host(const LaunchInfo& launch) {
 [[noreturn]] void throw_no_place(int size, const LaunchInfo& launch) {
   constexpr std::string_view kForSlurm =
       ": MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)";
-  throw InvalidArgument(
-      fmt::format("env://: {} ranks but no place to meet: start with c10d-run, or set MASTER_ADDR "
-                  "and MASTER_PORT (the same on all ranks{}), or C10D_STORE=tcp://host:port",
-                  size, launch.launcher == "slurm" ? kForSlurm : ""));
+  throw InvalidArgument(fmt::format(
+      "env://: {} ranks, but no rendezvous address: start with c10d-run, or set MASTER_ADDR "
+      "and MASTER_PORT (the same on all ranks{}), or C10D_STORE=tcp://host:port",
+      size, launch.launcher == "slurm" ? kForSlurm : ""));
 }
 
 // Before a store is made, so that a rank that cannot belong does not wait for a server or take a
@@ -279,7 +279,7 @@ void warn_of_environment() {
   MutexLock lock(mutex);
   for (const UnknownEnv& unknown : unknown_env())
     if (warned.insert(unknown.name).second)
-      log(LogLevel::warn, "environment variable {} is not one of ours{}", unknown.name,
+      log(LogLevel::warn, "c10d does not know the environment variable {}{}", unknown.name,
           unknown.nearest.empty() ? "" : "; did you mean " + unknown.nearest + "?");
   const auto look = [](const char* name, const std::string& folder) {
     std::error_code unknown;

@@ -144,7 +144,7 @@ void Job::enter(Phase phase, Duration timeout) {
 
 void Job::stop_late() {
   outcome_.note_timeout();
-  if (rendezvous_) rendezvous_->fail(kTimedOutExitCode, "the time for the whole run is over");
+  if (rendezvous_) rendezvous_->fail(kTimedOutExitCode, "the time limit of the job has passed");
   stop(SIGTERM);
 }
 

@@ -59,7 +59,7 @@ bool reader_takes(int fd) {
 }
 
 // A reader that went away is no failure of the job: the rest of the output is dropped. A full disk
-// is none either, but worth a word.
+// is none either; it is logged once.
 void write_all(int fd, std::string_view text) {
   if (text.empty()) return;
   const WriteSignalsBlock block;
@@ -73,7 +73,7 @@ void write_all(int fd, std::string_view text) {
     if (written < 0) {
       static std::atomic<bool> told{false};
       if (errno != EPIPE && !told.exchange(true))
-        log(LogLevel::error, "lines of ranks are lost: cannot write to {}: {}",
+        log(LogLevel::error, "output of ranks was lost: cannot write to {}: {}",
             fd == STDOUT_FILENO ? "stdout" : "stderr", error_text(errno));
       return;
     }
@@ -206,7 +206,7 @@ OutputBatch::~OutputBatch() {
   try {
     flush();
   } catch (const std::exception& error) {
-    log(LogLevel::error, "lines of ranks are lost: {}", error.what());
+    log(LogLevel::error, "output of ranks was lost: {}", error.what());
   }
   open_batch = outer_;
 }

@@ -59,7 +59,7 @@ Verdict verdict_from(const std::string& text) {
   if (line == text.npos ||
       std::sscanf(text.c_str(), "%d %d %d", &verdict.exit_code, &verdict.host, &code) != 3 ||
       code < 0 || code > static_cast<int>(Code::timed_out))
-    throw_failure({.code = Code::corrupt, .message = "another host's words cannot be read"});
+    throw_failure({.code = Code::corrupt, .message = "a malformed message of another host"});
   verdict.code = static_cast<Code>(code);
   verdict.text = text.substr(line + 1);
   return verdict;
@@ -77,7 +77,7 @@ Introduction introduction_from(const std::string& text) {
   char nonce[17] = {};
   int name_at = 0;
   if (std::sscanf(text.c_str(), "%d %16s %n", &found.ranks, nonce, &name_at) != 2 || name_at == 0)
-    throw_failure({.code = Code::corrupt, .message = "another host's introduction cannot be read"});
+    throw_failure({.code = Code::corrupt, .message = "a malformed greeting of another host"});
   found.nonce = nonce;
   found.name = text.substr(static_cast<std::size_t>(name_at));
   return found;
@@ -301,7 +301,7 @@ void Rendezvous::claim() {
   const std::string count = fmt::format("{} (host {}, {})", hosts_.count, hosts_.number, name_);
   const std::string first = set_first("count", count);
   if (std::atoi(first.c_str()) != hosts_.count)
-    refuse(fmt::format("the hosts were told different numbers of hosts: {} and {}", first, count));
+    refuse(fmt::format("the hosts disagree on the number of hosts: {} and {}", first, count));
   set_first(joined_key(hosts_.number), "");
   const std::vector<std::string> all = keys_of(hosts_.count, joined_key);
   if (insist([&](Store& store) { return store.check(all, kBeat); })) set_first(kGo, kGo);

@@ -70,8 +70,7 @@ Step ServerHandshake::hello(std::string_view body, std::string& out) {
   const std::string_view role = reader.take_string();
   const std::string_view job = reader.take_string();
   if (!reader.finished() || role.size() > kMaxRoleBytes || job.size() > kMaxJobBytes)
-    return refuse({.code = Code::corrupt, .message = "the hello of the caller makes no sense"},
-                  out);
+    return refuse({.code = Code::corrupt, .message = "the hello of the caller is malformed"}, out);
   if (job != options_.job)
     return refuse({.code = Code::wrong_job,
                    .message = fmt::format("the caller belongs to job '{}', but this is job '{}'; "

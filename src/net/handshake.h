@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "c10d/call.h"
 #include "c10d/error.h"
-#include "c10d/store.h"
 #include "src/net/frame.h"
 
 // Three messages by which both ends of a connection prove that they belong to one job and know its

@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "c10d/call.h"
 #include "c10d/error.h"
 #include "c10d/export.h"
-#include "c10d/store.h"
 #include "src/net/address.h"
 #include "src/net/fd.h"
 

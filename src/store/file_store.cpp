@@ -54,7 +54,8 @@ class FileStore final : public RequestStore<Store> {
       MutexLock lock(mutex_);
       leave();
     } catch (const std::exception& error) {
-      log(LogLevel::warn, "file store {}: left without a trace: {}", path_, error.what());
+      log(LogLevel::warn, "file store {}: could not record that this rank left: {}", path_,
+          error.what());
     }
   }
 

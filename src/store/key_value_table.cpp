@@ -100,7 +100,7 @@ std::optional<Reply> Table::apply(const Request& request) {
     case StoreOp::barrier:
       break;
   }
-  return error_reply(Code::store_error, "a barrier is no matter of the table");
+  return error_reply(Code::store_error, "internal error: a barrier reached the table");
 }
 
 std::optional<Reply> Table::read(const Request& request) {

@@ -72,13 +72,14 @@ void Service::forget(std::list<StoreClient>::iterator client) {
   const auto will = std::move(client->will);
   clients_.erase(client);
   for (const auto& [key, value] : will)
-    engine_.submit({.op = StoreOp::compare_set, .keys = {key}, .values = {value}}, {},
-                   [key = key](const Reply& reply) {
-                     if (reply.failure)
-                       log(LogLevel::warn,
-                           "the will of a client that is gone could not be written to \"{}\": {}",
-                           key, reply.failure->message);
-                   });
+    engine_.submit(
+        {.op = StoreOp::compare_set, .keys = {key}, .values = {value}}, {},
+        [key = key](const Reply& reply) {
+          if (reply.failure)
+            log(LogLevel::warn,
+                "the last will of a disconnected client could not be written to \"{}\": {}", key,
+                reply.failure->message);
+        });
 }
 
 void Service::tick(Deadline now) {
@@ -208,7 +209,7 @@ void Session::take_will(const Frame& frame) {
   Request will{.op = StoreOp::multi_set};
   if (frame.body.size() > kMaxWillBytes || !decode(frame.body, unused, will) ||
       c10d::refuse(will, service_.limits()))
-    return refuse({.code = Code::corrupt, .message = "a will that makes no sense arrived"});
+    return refuse({.code = Code::corrupt, .message = "a malformed last will arrived"});
   client_->will.clear();
   for (std::size_t i = 0; i < will.keys.size(); ++i)
     client_->will.emplace_back(will.keys[i], will.values[i]);
@@ -220,7 +221,7 @@ void Session::call(const Frame& frame) {
   Duration timeout{};
   Request request{.op = static_cast<StoreOp>(frame.header.type)};
   if (number >= kMaxLanes || !decode(frame.body, timeout, request))
-    return refuse({.code = Code::corrupt, .message = "a call that makes no sense arrived"});
+    return refuse({.code = Code::corrupt, .message = "a malformed request arrived"});
   if (number >= client_->lanes.size()) client_->lanes.resize(number + 1);
   Lane& lane = client_->lanes[number];
   if (id < lane.id || lane.ticket != 0)

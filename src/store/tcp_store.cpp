@@ -164,7 +164,7 @@ std::optional<Failure> TcpClient::connect_once(bool resume, Deadline deadline, F
                 (steady_clock::now() < deadline
                      ? ": the connection ended during the handshake; its server may have too few "
                        "descriptors (raise ulimit -n there)"
-                     : ": what listens there says nothing; it may be no store, or is stopped");
+                     : ": the server does not answer; it may be no store, or it is stopped");
       return {};
     case Step::refused:
       Failure failure = *handshake.failure();
@@ -178,9 +178,9 @@ std::optional<Failure> TcpClient::connect_once(bool resume, Deadline deadline, F
                                &limits_.keys, &limits_.clients, &limits_.output_queue_bytes})
       *limit = reader.take<std::uint64_t>();
     if (!reader.finished())
-      return Failure{.code = Code::corrupt,
-                     .message = fmt::format("store at {}: a welcome that makes no sense",
-                                            show_host_port(host_, port_))};
+      return Failure{
+          .code = Code::corrupt,
+          .message = fmt::format("store at {}: a malformed welcome", show_host_port(host_, port_))};
   }
   fd = std::move(socket);
   return {};
@@ -369,7 +369,7 @@ bool TcpClient::take(const Frame& frame) {
   Reply reply;
   if (number >= lanes_.size() || !lanes_[number].busy || frame.header.id != lanes_[number].last ||
       !(later ? frame.body.empty() : decode(frame.body, reply))) {
-    fail({.code = Code::corrupt, .message = "an answer that makes no sense arrived"});
+    fail({.code = Code::corrupt, .message = "a malformed answer arrived"});
     return false;
   }
   if (frame.body.size() > kLargeAnswer) append_frame(output_, kSettledFrame, frame.header.id, {});

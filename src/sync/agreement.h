@@ -146,12 +146,12 @@ Entry enter_barrier(Ranks& ranks, std::uint64_t round, int& missing) {
   return result == WaitResult::ready ? Entry::left : Entry::late;
 }
 
-// Over a store a call has a key per rank, which the rank writes when it enters. Who gives up writes
-// the key of one that has not come, which then cannot. When all have come, some may have gone, and
-// so must it. `Keys` is one rank's view of these keys: size(), broken(); arrive(), false when the
-// own key is barred; forget(), which deletes the own key of two calls ago, that everybody has read;
-// look_for_cause(), which may find the group broken; is_late(); bar(rank), whether that key is
-// barred now; and read().
+// Over a store a call has a key per rank, which the rank writes when it enters. A rank that gives
+// up writes the key of a missing one, which then can no longer enter. When all have entered, some
+// may have gone on, and so must it. `Keys` is one rank's view of these keys: size(), broken();
+// arrive(), false when the own key is barred; forget(), which deletes the own key of two calls ago,
+// that everybody has read; look_for_cause(), which may find the group broken; is_late(); bar(rank),
+// whether that key is barred now; and read().
 enum class Seen : std::uint8_t { not_all, same, differs, barred };
 
 template <class Keys>

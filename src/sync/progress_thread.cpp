@@ -18,8 +18,8 @@ namespace {
 constexpr int kIdleYields = 64;
 constexpr std::chrono::microseconds kFirstNap{20};
 constexpr std::chrono::microseconds kLongestNap{500};
-// Beside a thread that computes, a yield lasts for a slice of the scheduler; who wakes from a nap
-// is let in at once.
+// Beside a thread that computes, a yield lasts for a slice of the scheduler; a thread that wakes
+// from a nap runs at once.
 constexpr int kNapsInstead = 256;
 
 class ProgressThread {

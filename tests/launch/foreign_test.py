@@ -240,7 +240,7 @@ class Srun(Case):
         train = ["srun", "--nodes=2", "--ntasks=2", PROGRAMS / "train_ddp", *TASK]
         ended = self.run_to_its_end(*train)
         self.assertNotEqual(ended.returncode, 0)
-        self.assertIn("2 ranks but no place to meet", ended.stderr)
+        self.assertIn("2 ranks, but no rendezvous address", ended.stderr)
         self.assertIn("MASTER_ADDR=$(scontrol show hostnames", ended.stderr)
         held, (port,) = hold_ports(1)
         self.addCleanup(held[0].close)

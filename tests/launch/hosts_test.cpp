@@ -307,7 +307,7 @@ TEST_F(Hosts, DifferentNumbersOfHostsAreToldToBoth) {
   EXPECT_EQ(zero.wait(), 1);
   EXPECT_EQ(one.wait(), 1);
   for (const Process* host : {&zero, &one})
-    EXPECT_TRUE(contains(host->err(), "the hosts were told different numbers of hosts: "))
+    EXPECT_TRUE(contains(host->err(), "the hosts disagree on the number of hosts: "))
         << host->err();
 }
 

@@ -38,7 +38,7 @@ const Mistake kMistakes[] = {
     {{"-n", "5000", "true"}, "-n 5000: give a number of ranks from 1 to 4096, or auto"},
     {{"-n", "100000000", "true"}, "from 1 to 4096, or auto"},  // before it takes memory for each
     {{"-n", "99999999999", "true"}, "from 1 to 4096, or auto"},
-    {{"--nproc-per-node=gpu", "true"}, "counts no such devices"},
+    {{"--nproc-per-node=gpu", "true"}, "cannot count these devices"},
     {{"--nnodes", "2x", "true"}, "--nnodes 2x"},
     {{"--nnodes", "1:4", "true"}, "the number of hosts is fixed"},
     {{"--nnodes", "2", "true"}, "give each host a --node-rank of its own, from 0 to 1"},
@@ -88,7 +88,7 @@ const Mistake kMistakes[] = {
     {{"--signals-to-handle", "SIGFOO", "true"}, "there is no signal SIGFOO"},
     {{"--signals-to-handle", "SIGTERM,,", "true"}, "there is no signal ''"},
     {{"--signals-to-handle", "KILL", "true"}, "signal 9 cannot be forwarded"},
-    {{"--duplicate-stdout-filters", "a,", "true"}, "an empty text is in every line"},
+    {{"--duplicate-stdout-filters", "a,", "true"}, "an empty filter matches every line"},
     {{"--hostfile", "/no/such/file", "true"}, "--hostfile needs --print-commands"},
     {{"--print-commands", "--hostfile", "/no/such/file", "true"}, "No such file or directory"},
     {{"--print-commands", "--hostfile", "/dev/null", "true"}, "/dev/null names no host"},

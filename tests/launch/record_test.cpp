@@ -129,7 +129,7 @@ TEST_F(Record, WhatIsWrongInTheEnvironmentIsSaidOnce) {
   EXPECT_EQ(ended.code, 0) << ended.err;
   for (const char* said :
        {"C10D_LOG=nonsense is none of: error, warn, info, debug; using warn",
-        "environment variable C10D_BAKEND is not one of ours; did you mean C10D_BACKEND?",
+        "c10d does not know the environment variable C10D_BAKEND; did you mean C10D_BACKEND?",
         "C10D_BACKEND_PATH: /no/such/folder is no folder",
         "C10D_RECORD_DIR: /no/such/place is no folder"})
     EXPECT_EQ(times(ended.err, said), 1u) << said << "\n" << ended.err;

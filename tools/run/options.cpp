@@ -29,8 +29,8 @@ namespace {
 int ranks_of(const std::string& text) {
   if (text == "auto" || text == "cpu") return allowed_cpus();
   if (text == "gpu" || text == "xpu")
-    usage_error(
-        fmt::format("--nproc-per-node {}: c10d-run counts no such devices; give a number", text));
+    usage_error(fmt::format(
+        "--nproc-per-node {}: c10d-run cannot count these devices; give a number", text));
   const std::optional<int> ranks = to_int(text);
   if (!ranks || *ranks < 1 || *ranks > kMaxLocalRanks)
     usage_error(
@@ -230,8 +230,9 @@ std::vector<std::string> filters_of(const char* option, const std::string& text)
   }
   for (const std::string& filter : filters)
     if (filter.empty())
-      usage_error(fmt::format(
-          "{} {}: an empty text is in every line; write a,b, and ,, for a comma", option, text));
+      usage_error(
+          fmt::format("{} {}: an empty filter matches every line; write a,b, and ,, for a comma",
+                      option, text));
   return filters;
 }
 

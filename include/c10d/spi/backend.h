@@ -51,8 +51,9 @@ class C10D_API Backend {
   // Whether launch() calls Control::agree() first in every collective, whatever happens. If so, a
   // blocking call is announced as soon as its arguments are checked, and the other ranks wait less.
   virtual bool agrees_first() const noexcept { return false; }
-  // Whether all_reduce and reduce_scatter_v of f32 and f64 with sum add along the balanced tree
-  // over ranks: both halves of the ranks first, then the two sums. TreeSum relies on it.
+  // Whether all_reduce and reduce_scatter_v of f32 and f64 with sum add along the tree over the
+  // ranks: n ranks are the first L, the largest power of two below n, and the others; each part is
+  // added in the same way, then the two sums. TreeSum relies on it.
   virtual bool reduces_along_rank_tree() const noexcept { return false; }
   // Runs the call: to its end in this thread, unless call.async. Failures are in the Work; an
   // exception out of launch() breaks the group as backend_error.

@@ -47,7 +47,7 @@ class Schedule {
   bool advance();
   // Whether MPI may still touch the op's memory.
   bool in_progress() const noexcept;
-  // Of one that was given up: whether MPI is done with it.
+  // Whether MPI is done with an op that was given up.
   bool is_done() noexcept;
 
  private:

@@ -8,9 +8,8 @@
 #include "src/backends/native/collectives/direct_access.h"
 #include "src/backends/native/collectives/staged_steps.h"
 
-// One function per op, each in the file named after it (Barrier: collectives.cpp,
-// Exscan: scan.cpp). They return
-// false when the group broke: Collective::failure() has the cause.
+// One function per op, each in the file named after it (Barrier: collectives.cpp, Exscan:
+// scan.cpp). They return false when the group broke: Collective::failure() has the cause.
 namespace c10d { inline namespace v0 { namespace native {
 
 bool run(Collective& collective, const AllReduce& op);

@@ -65,9 +65,9 @@ bool one_shot(Collective& collective, const AlgorithmChoice& choice, const Reduc
 namespace {
 
 // The steps of two_shot, each over one chunk. A slice of the result goes to where its parts came
-// from: the slots of the ranks that want it, who collect it from their own. Hence a cache line of a
-// slot moves between two ranks only, and its rank owns it again when the next op fills it: half as
-// many lines travel as if ranks read each other's results. Ranks that share a CPU want it in one
+// from: the slots of the ranks that want it, which collect it from their own. Hence a cache line of
+// a slot moves between two ranks only, and its rank owns it again when the next op fills it: half
+// as many lines travel as if ranks read each other's results. Ranks that share a CPU want it in one
 // slot only: it is written once for all of them, and the first rank that collects it brings it into
 // the cache for the others.
 class TwoShot {
