@@ -202,7 +202,7 @@ TEST(Init, AnotherWorldSizeIsNamedOnEveryRankAndTheNameCanBeUsedAgain) {
       EXPECT_EQ(failure.rank, 1);
       EXPECT_EQ(failure.group, "world");
       EXPECT_TRUE(says(failure, "world size 4 (rank 1, pid ")) << failure.message;
-      EXPECT_TRUE(says(failure, "begun with world size 3 (rank 0, pid ")) << failure.message;
+      EXPECT_TRUE(says(failure, "has world size 3 (rank 0, pid ")) << failure.message;
     };
     const std::string world = "world." + std::to_string(round) + "/";
     std::jthread first([&] { check(0, 3); });
