@@ -15,6 +15,14 @@
 #include "tests/parallel/refusals.h"
 #include "tests/temporary_directory.h"
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+// The other job is forked from a process that may have threads, and starts some.
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options();
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+#endif
+#endif
+
 namespace c10d::parallel { namespace {
 
 namespace fs = std::filesystem;
