@@ -45,7 +45,7 @@ void parse_address(Url& url, std::string_view rest) {
   url.host = bracketed ? rest.substr(1, colon - 2) : rest.substr(0, colon);
   const auto port = to_integer(rest.substr(colon + 1));
   if (url.host.empty() || !port || *port < 1 || *port > 65535)
-    reject(url.text, "the host or the port is malformed");
+    reject(url.text, "the host is missing, or the port is no number from 1 to 65535");
   url.port = *port;
 }
 

@@ -489,7 +489,7 @@ TEST(StoreSilence, NamesTheRanksOfOtherHosts) {
                                        {.rank = 3, .host = "c", .pid = 4, .same_host = false}};
   const Failure failure = store_is_silent("g", members, "no route");
   EXPECT_EQ(failure.code, Code::store_lost);
-  EXPECT_NE(failure.message.find("of ranks 0, 1, 3 on other hosts"), std::string::npos)
+  EXPECT_NE(failure.message.find("with ranks 0, 1, 3 on other hosts"), std::string::npos)
       << failure.message;
   EXPECT_NE(failure.message.find("no route"), std::string::npos);
 }
