@@ -35,7 +35,7 @@ constexpr const char* kExamples =
     "  c10d-bench run -n 4 all -s 1K,1M\n";
 constexpr const char* kFooter =
     "Values in brackets are the defaults.\n"
-    "Exit codes: 0 ok, 1 a backend failed or a row is out of bounds, 2 usage, 3 wrong data,\n"
+    "Exit codes: 0 ok, 1 backend failed or row out of bounds, 2 usage, 3 wrong data,\n"
     "5 a warning (--strict), 77 nothing could run, 124 timeout, 128+n signal.";
 
 // Their descriptions would stand beside the value's name.
