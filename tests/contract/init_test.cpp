@@ -39,7 +39,8 @@ void register_without_backend(const std::vector<std::string>& names) {
   static std::set<std::string> taken;
   for (const std::string& name : names)
     if (taken.insert(name).second)
-      register_backend(name, [](BackendContext) -> std::unique_ptr<Backend> { return nullptr; });
+      register_backend(name,
+                       [](const BackendContext&) -> std::unique_ptr<Backend> { return nullptr; });
 }
 
 // Each rank's URL is `url` with its rank and the size.
