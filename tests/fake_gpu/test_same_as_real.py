@@ -45,7 +45,11 @@ class SameAsReal(unittest.TestCase):
         facts = next(line for line in lines if line["name"] == "self.facts")
         self.assertEqual(facts["facts"],
                          {"number": "42", "word": 'a "word" with a break', "yes": "yes"})
-        self.assertEqual(facts["notes"], {"time": "1.5"})
+        self.assertEqual(facts["notes"], {"time": "1.5", "patience": "1"})
+
+    def test_patience_reaches_the_behaviour(self):
+        line = json.loads(run("--only", "self.facts", "--patience", "3").stdout)
+        self.assertEqual(line["notes"]["patience"], "3")
 
     def test_the_same(self):
         done = self.compared("# a comment\n" + SELF + "another.behaviour\tfact\t1\n")

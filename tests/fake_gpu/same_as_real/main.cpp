@@ -104,8 +104,10 @@ Running start(const Command& command, const Behaviour& behaviour) {
     }
     const int out = fcntl(ends[1], F_DUPFD, 10);
     const std::string descriptor = std::to_string(out);
+    const std::string patience = std::to_string(options().patience);
     execl(command.self.c_str(), command.self.c_str(), "--read", behaviour.name, descriptor.c_str(),
-          "--cuda", options().cuda.c_str(), "--nccl", options().nccl.c_str(), nullptr);
+          "--cuda", options().cuda.c_str(), "--nccl", options().nccl.c_str(), "--patience",
+          patience.c_str(), nullptr);
     _exit(127);
   }
   setpgid(pid, pid);
@@ -146,7 +148,7 @@ bool finish(Running& running, Outcome& outcome) {
   if (waitpid(running.pid, &status, WNOHANG) == running.pid) {
     outcome.end = WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
                                       : "exit " + std::to_string(WEXITSTATUS(status));
-  } else if (outcome.ms > running.behaviour->seconds * 1000.0) {
+  } else if (outcome.ms > running.behaviour->seconds * 1000.0 * options().patience) {
     kill(-running.pid, SIGKILL);
     waitpid(running.pid, &status, 0);
     outcome.end = "timeout";

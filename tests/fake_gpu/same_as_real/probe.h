@@ -54,7 +54,7 @@ enum class Needs { nothing, gpu, nccl };
 struct Behaviour {
   const char* name;
   Needs needs;
-  int seconds;  // until it is ended
+  int seconds;  // until it is ended, times the patience
   void (*read)(const Reading&);
 };
 std::vector<Behaviour>& behaviours();

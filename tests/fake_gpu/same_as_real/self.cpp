@@ -11,6 +11,7 @@ BEHAVIOUR(facts, "self.facts", nothing, 10) {
   r.fact("word", "a \"word\"\twith\na break");
   r.fact("yes", true);
   r.note("time", 1.5);
+  r.note("patience", options().patience);
 }
 BEHAVIOUR(crash, "self.crash", nothing, 10) {
   r.fact("before", 1);
