@@ -154,6 +154,7 @@ TEST(Memory, OtherProcessesOpenIt) {
   Page& page = *new (at) Page{};
   const auto reached = [&](int step) { return soon([&] { return page.step >= step; }, 20'000); };
   const pid_t owner = fork();
+  ASSERT_GE(owner, 0);
   if (owner == 0) {
     const Ended ended = with_gpu([&](Gpu& gpu) {
       const cu::Pointer memory = gpu.bytes(8192);

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 
 #include "tests/fake_gpu/same_as_real/kernels.h"
 
@@ -30,6 +31,7 @@ Ended without_context(const std::string& script, const std::function<void(cu::Ap
   const std::string errors = folder + "/errors";
   std::fflush(nullptr);
   const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("no process for the test");
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(60);
@@ -119,6 +121,11 @@ std::string Gpu::read(cu::Pointer from, std::size_t count, cu::Stream stream) {
   EXPECT_EQ(api.memcpy_d2h_async(text.data(), from, count, stream), 0);
   EXPECT_EQ(api.stream_synchronize(stream), 0);
   return text;
+}
+
+std::string report_of_this_process() {
+  const char* const folder = std::getenv("FAKE_GPU_REPORTS");
+  return folder ? text_of(folder + ("/" + std::to_string(getpid())) + ".json") : "";
 }
 
 bool soon(const std::function<bool()>& answer, int ms) {

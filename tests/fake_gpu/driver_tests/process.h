@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "src/device/driver.h"
 
@@ -51,7 +52,12 @@ Ended with_script(const std::string& script, const std::function<void(Gpu&)>& bo
 Ended without_context(const std::string& script, const std::function<void(cu::Api&)>& body);
 inline Ended with_gpu(const std::function<void(Gpu&)>& body) { return with_script("", body); }
 
-bool soon(const std::function<bool()>& answer, int ms = 5000);
+// What the judge has written of the calling process.
+std::string report_of_this_process();
+
+// Whether the answer is yes within that time. Longer than a busy machine takes, shorter than a
+// process may last.
+bool soon(const std::function<bool()>& answer, int ms = 20'000);
 double seconds_of(const std::function<void()>& body);
 
 // A host function that holds its stream until it is opened.

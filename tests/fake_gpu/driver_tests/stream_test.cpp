@@ -6,7 +6,7 @@
 
 namespace {
 
-bool is_done(Gpu& gpu, cu::Event event, int ms = 2000) {
+bool is_done(Gpu& gpu, cu::Event event, int ms = 20'000) {
   return soon([&] { return gpu.api.event_query(event) == 0; }, ms);
 }
 
