@@ -115,7 +115,11 @@ FAKE_GPU_API cuDevicePrimaryCtxRelease_v2(cu::Device device) {
     return cu::kInvalidContext;
   }
   holds("retained context", -1);
-  if (--context->retained == 0) destroy(*context);
+  if (context->retained == 1) {
+    synchronize(*context);  // whatever it gives: a broken context goes too
+    destroy(*context);
+  }
+  --context->retained;
   return cu::kSuccess;
 }
 

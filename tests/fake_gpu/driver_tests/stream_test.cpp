@@ -315,6 +315,23 @@ TEST(Context, PrimaryOnesAreCounted) {
               }).clean());
 }
 
+TEST(Context, TheLastReleaseWaitsForWhatRuns) {
+  EXPECT_TRUE(with_gpu([](Gpu& gpu) {
+                const cu::Stream stream = gpu.stream();
+                Gate gate(gpu, stream);
+                gpu.give_back(stream);
+                std::atomic<bool> is_released{false};
+                std::thread opener([&] {
+                  EXPECT_FALSE(soon([&] { return is_released.load(); }, 50));
+                  gate.open();
+                });
+                EXPECT_EQ(gpu.api.primary_release(0), 0);
+                is_released = true;
+                opener.join();
+                EXPECT_EQ(gpu.api.primary_retain(&gpu.context, 0), 0);
+              }).clean());
+}
+
 TEST(Device, EightWithNamesOfTheirOwn) {
   EXPECT_TRUE(without_context("", [](cu::Api& api) {
                 EXPECT_EQ(api.init(0), 0);
