@@ -38,9 +38,9 @@ Judge& judge() {
   return only;
 }
 
-// Locked by the caller.
+// Locked by the caller. A fork that has no report of its own leaves that of its parent alone.
 void write_report(Judge& all, const char* end, const std::map<std::string, int>& left) {
-  if (all.file.empty()) return;
+  if (all.file.empty() || all.process != getpid()) return;
   std::string text = "{\"pid\":" + std::to_string(all.process) + ",\"end\":" + quoted(end);
   text += ",\"violations\":[";
   const char* comma = "";
@@ -61,7 +61,10 @@ void write_report(Judge& all, const char* end, const std::map<std::string, int>&
   // A reader sees the old report or the new one, even if this process is killed meanwhile.
   const std::string made = all.file + ".new";
   const int descriptor = open(made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (descriptor < 0) return;
+  if (descriptor < 0) {
+    std::perror(("fake_gpu: " + made).c_str());
+    return;
+  }
   const bool whole = write(descriptor, text.data(), text.size()) == ssize_t(text.size());
   close(descriptor);
   if (whole) std::rename(made.c_str(), all.file.c_str());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the script does, and what the judge sees.
 #include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -324,6 +325,26 @@ TEST(Judge, WhatIsLeft) {
   });
   EXPECT_TRUE(ended.has("\"left\":{\"event\":1,\"memory\":1,\"module\":1,\"retained context\":1}"))
       << ended.report;
+}
+
+TEST(Judge, AForkLeavesTheReportOfItsParentAlone) {
+  EXPECT_TRUE(with_gpu([](Gpu& gpu) {
+                const cu::Event event = gpu.event();
+                gpu.give_back(event);
+                const std::string before = report_of_this_process();
+                const pid_t child = fork();
+                ASSERT_GE(child, 0);
+                if (child == 0) {
+                  alarm(60);
+                  std::signal(SIGSEGV, SIG_DFL);
+                  gpu.api.event_query(event);
+                  _exit(0);
+                }
+                int status = 0;
+                EXPECT_EQ(waitpid(child, &status, 0), child);
+                EXPECT_TRUE(WIFSIGNALED(status)) << status;
+                EXPECT_EQ(report_of_this_process(), before);
+              }).clean());
 }
 
 TEST(Judge, AReleaseTooMany) {
