@@ -26,8 +26,6 @@ namespace cu = c10d::driver;
 // business there.
 FAKE_GPU_EXPORT std::byte* view(cu::Pointer at, std::size_t bytes);
 FAKE_GPU_EXPORT std::byte* view(const void* at, std::size_t bytes);
-// The device whose memory that is; -1 for other memory.
-FAKE_GPU_EXPORT int device_of(cu::Pointer at);
 
 // Device memory as another process finds it.
 struct Shared {
@@ -74,34 +72,27 @@ struct Op {
 // is no memory of the GPU is a violation and invalid value, and so is a stream that is none.
 FAKE_GPU_EXPORT cu::Result enqueue(cu::Stream stream, Op op);
 FAKE_GPU_EXPORT cu::CaptureStatus capture_status(cu::Stream stream);
-// Of a stream's context; -1 if it is no stream.
-FAKE_GPU_EXPORT int device_of(cu::Stream stream);
 
 // --- The calling thread
 
 FAKE_GPU_EXPORT cu::Context current_context();  // null if there is none
 FAKE_GPU_EXPORT int current_device();           // -1 if there is none
-// Whether it is inside a host function or the body of an op.
-FAKE_GPU_EXPORT bool is_in_host_function();
 // Whether a capture forbids it a call that may synchronise. Breaks that capture, as the driver
 // does.
 FAKE_GPU_EXPORT bool is_forbidden_by_capture();
 // Which clauses of the script it takes. Without: FAKE_GPU_RANK, RANK, or else the current device.
 FAKE_GPU_EXPORT void set_rank(int rank);
 FAKE_GPU_EXPORT int rank();
-// A thread that must never block: each blocking call on it is a violation. Tests and the judge's
-// users reach it as fake_gpu_mark_watcher(), by dlsym.
-FAKE_GPU_EXPORT void mark_watcher(bool is_watcher);
+// A violation if the thread has the name of those that must never block.
 FAKE_GPU_EXPORT void note_blocking_call(const char* function);
 
 // --- The script (FAKE_GPU)
 
 // For each call of a function, first of all: counts it, sleeps, hangs or ends the process as the
-// script says, and returns what the call must return, or `none`. A hang ends when `abort` is
-// raised or release_hangs() is called; one "for ever" does not.
+// script says, and returns what the call must return, or kNoFault. A hang ends when `abort` is
+// raised; one "for ever" does not.
 constexpr int kNoFault = -1;
 FAKE_GPU_EXPORT int fault(const char* function, const AbortFlag* abort = nullptr);
-FAKE_GPU_EXPORT void release_hangs();
 // "seed = N", else 1. The same in all processes of a job.
 FAKE_GPU_EXPORT std::uint64_t seed();
 

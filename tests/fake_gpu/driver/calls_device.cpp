@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What is told of a device: the figures of an H100 SXM.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>

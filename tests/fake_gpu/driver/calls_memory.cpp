@@ -2,6 +2,7 @@
 // Memory of the device, pinned memory, memory of other processes.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "tests/fake_gpu/driver/script.h"

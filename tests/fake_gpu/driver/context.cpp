@@ -17,7 +17,6 @@ constexpr std::uintptr_t kFirstContext = 0x10000000;
 
 std::atomic<pid_t> initialized_in{0};
 thread_local int host_functions = 0;
-thread_local bool is_watcher = false;
 
 // A line that cannot be read ends the process when the library is opened.
 [[maybe_unused]] const Script& read_when_opened = script();
@@ -127,28 +126,19 @@ std::optional<cu::Result> enter(const char* function, unsigned rules) {
 InHostFunction::InHostFunction() { ++host_functions; }
 InHostFunction::~InHostFunction() { --host_functions; }
 
-bool is_in_host_function() { return host_functions > 0; }
 cu::Context current_context() { return current() ? current()->handle() : nullptr; }
 int current_device() { return current() ? current()->device : -1; }
 bool is_initialized() { return initialized_in == getpid(); }
 bool was_initialized() { return initialized_in != 0; }
 void set_initialized() { initialized_in = getpid(); }
-void mark_watcher(bool watches) { is_watcher = watches; }
 
 void note_blocking_call(const char* function) {
-  bool watches = is_watcher;
-  if (!watches && !script().watcher.empty()) {
-    char name[32] = {};
-    pthread_getname_np(pthread_self(), name, sizeof name);
-    watches = script().watcher == name;
-  }
-  if (watches) {
+  if (script().watcher.empty()) return;
+  char name[32] = {};
+  pthread_getname_np(pthread_self(), name, sizeof name);
+  if (script().watcher == name) {
     violation("watcher", std::string("a thread that must not block called ") + function);
   }
 }
 
 }  // namespace fake_gpu
-
-extern "C" FAKE_GPU_EXPORT void fake_gpu_mark_watcher(bool is_watcher) {
-  fake_gpu::mark_watcher(is_watcher);
-}

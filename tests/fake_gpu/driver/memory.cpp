@@ -259,11 +259,6 @@ std::byte* view(const void* at, std::size_t bytes) {
   return view(reinterpret_cast<cu::Pointer>(at), bytes);
 }
 
-int device_of(cu::Pointer at) {
-  const std::shared_ptr<Block> block = block_at(at);
-  return block && block->kind != Kind::pinned ? block->device : -1;
-}
-
 bool share(cu::Pointer at, Shared& shared) {
   const std::shared_ptr<Block> block = block_at(at);
   if (!block || block->kind != Kind::device) return false;

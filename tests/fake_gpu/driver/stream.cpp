@@ -224,10 +224,4 @@ int destroy_streams_and_events(Context& context) {
   return removed;
 }
 
-int device_of(cu::Stream handle) {
-  cu::Result why = cu::kSuccess;
-  const std::shared_ptr<Stream> stream = stream_of(handle, why);
-  return stream ? stream->context->device : -1;
-}
-
 }  // namespace fake_gpu
