@@ -11,6 +11,7 @@ import sys
 
 # Behaviours of NCCL, times, and what the stand-in does not have.
 NOT_READ = ("nccl", "cost.", "memory.vmm", "memory.multicast")
+SANITIZERS = {"ASAN_OPTIONS": ":handle_segv=0", "TSAN_OPTIONS": ":handle_segv=0:die_after_fork=0"}
 
 
 def rows(path):
@@ -25,9 +26,10 @@ def main(program, stand_in, expected, known):
     for name in NOT_READ:
         command += ["--skip", name]
     # The readings are those of a machine with one GPU. A sanitizer leaves SIGSEGV to the program:
-    # it is one of the facts.
+    # it is one of the facts. Some behaviours fork when they have threads, and start others.
     env = dict(os.environ, FAKE_GPU="devices=1")
-    env["ASAN_OPTIONS"] = env.get("ASAN_OPTIONS", "") + ":handle_segv=0"
+    for name, options in SANITIZERS.items():
+        env[name] = env.get(name, "") + options
     run = subprocess.run(command, env=env, text=True, stdout=subprocess.PIPE, timeout=250,
                          check=False)
     lines = run.stdout.splitlines()
