@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Modules, kernels and the limits of a launch.
+#include <cstdlib>
+
 #include "tests/fake_gpu/driver_tests/process.h"
 #include "tests/fake_gpu/same_as_real/kernels.h"
 #include "tests/fake_gpu/same_as_real/no_fitting_image.h"
@@ -66,6 +68,25 @@ TEST(Kernel, ParametersAreCopied) {
                 gpu.give_back(word);
                 EXPECT_EQ(gpu.api.module_unload(gpu.module()), 0);
               }).clean());
+}
+
+TEST(Kernel, BodiesOfALibrary) {
+  ASSERT_EQ(setenv("FAKE_GPU_KERNELS", KERNEL_BODIES, 1), 0);
+  EXPECT_TRUE(with_gpu([](Gpu& gpu) {
+                cu::Module module = nullptr;
+                cu::Function function = nullptr;
+                cu::Pointer memory = gpu.bytes(1);
+                const char* const image =
+                    ".version 7.0\n.target sm_80\n.visible .entry twice() { }";
+                EXPECT_EQ(gpu.api.module_load_data(&module, image), 0);
+                EXPECT_EQ(gpu.api.module_get_function(&function, module, "twice"), 0);
+                EXPECT_EQ(gpu.api.memset_d8_async(memory, 3, 1, nullptr), 0);
+                EXPECT_EQ(gpu.launch(function, nullptr, {&memory}), 0);
+                EXPECT_EQ(gpu.read(memory, 1, nullptr), "\6");
+                EXPECT_EQ(gpu.api.module_unload(module), 0);
+                gpu.give_back(memory);
+              }).clean());
+  unsetenv("FAKE_GPU_KERNELS");
 }
 
 TEST(Kernel, ATrapBreaksTheContext) {
