@@ -107,9 +107,8 @@ std::shared_ptr<const Failure> ControlPlane::failure_of_another() {
   constexpr std::chrono::seconds kToTell{2};
   return resolve_cause(
       {.code = Code::timed_out,
-       .message =
-           "another rank timed out and did not report for which rank it waited; look at what "
-           "the other ranks reported"},
+       .message = "another rank gave up waiting and did not report for which rank; look at what "
+                  "the other ranks reported"},
       kToTell);
 }
 

@@ -461,7 +461,7 @@ void StoreControl::tick() {
   polling_ = of_this_process<StorePollers>().add([this] { poll(); });
   if (!polling_ && store_answers_.exchange(false))
     log(LogLevel::warn,
-        "group \"{}\", rank {}: failures of ranks on other hosts cannot be noticed: no "
+        "group \"{}\", rank {}: failures of other ranks cannot be noticed: no "
         "thread could be started to look; raise ulimit -u",
         group_, rank_);
 }
@@ -489,9 +489,8 @@ void StoreControl::poll() noexcept {
     silence_.end(std::chrono::steady_clock::now());
   } catch (const std::exception& error) {
     if (store_answers_.exchange(false))
-      log(LogLevel::warn,
-          "group \"{}\", rank {}: failures of ranks on other hosts cannot be noticed: {}", group_,
-          rank_, error.what());
+      log(LogLevel::warn, "group \"{}\", rank {}: failures of other ranks cannot be noticed: {}",
+          group_, rank_, error.what());
     if (silence_.is_long(std::chrono::steady_clock::now()) && has_running_op(own_))
       revoke(store_is_silent(group_, members_, error.what()));
   }

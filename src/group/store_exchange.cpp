@@ -177,7 +177,7 @@ Failure late(const detail::GroupState& state, const GroupCall& group_call,
   return name_not_running(
       failure_at(
           state, group_call, Code::timed_out, missing.front(),
-          fmt::format("these ranks did not call {}: {}{}{}", group_call.op(),
+          fmt::format("these ranks did not make this call of {}: {}{}{}", group_call.op(),
                       names_of(state.context.members, missing),
                       last_op.empty() ? "" : fmt::format("; rank {}: {}", missing.front(), last_op),
                       hint)),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/group/group_state.h"
+#include "src/recorder/rank_block.h"
 
 namespace c10d { inline namespace v0 {
 

@@ -73,7 +73,7 @@ LaunchResult launch(const LaunchOptions& options) {
                                       options.ranks, kMaxLocalRanks));
   }
   if (options.command.empty()) throw InvalidArgument("launch: the command is empty");
-  if (options.grace < Duration::zero()) throw InvalidArgument("LaunchOptions::grace is negative");
+  if (options.grace < Duration::zero()) throw InvalidArgument("launch: grace is negative");
   if (options.timeout < Duration::zero()) throw InvalidArgument("launch: the timeout is negative");
   if (options.max_failures < 0) throw InvalidArgument("launch: max_failures is negative");
   if (options.max_failures > 0 && options.hosts.count != 1)

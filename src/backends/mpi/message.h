@@ -45,7 +45,7 @@ class Message {
   bool advance();
   // Whether MPI may still touch the message's memory or the caller's.
   bool in_progress() const noexcept;
-  // Whether MPI is done with an op that was given up.
+  // Whether MPI is done with a message that was given up.
   bool is_done() noexcept;
   void cancel() noexcept;
   // Of a receiver: whether MPI takes the payload out of the sender's memory.

@@ -14,7 +14,7 @@ struct Flow {
   std::size_t steps = 0;
   bool stages = true;                   // this rank puts data into its staging
   bool takes = true;                    // this rank takes data out of the others' staging
-  int reader = Collective::kEveryRank;  // that reads this rank's staging
+  int reader = Collective::kEveryRank;  // the rank that reads this rank's staging
 };
 
 // Enters the call and runs its steps: `stage(step)` fills this rank's slot, `take(step)` awaits
