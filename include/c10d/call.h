@@ -11,8 +11,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "c10d/device.h"
 #include "c10d/export.h"
+
+struct CUstream_st;  // of CUDA
 
 // What calls of a group take beside their buffers, and what a recv returns.
 namespace c10d { inline namespace v0 {
@@ -22,12 +23,15 @@ using Duration = std::chrono::nanoseconds;
 // A point in time, on the steady clock.
 using Deadline = std::chrono::steady_clock::time_point;
 
+// A CUDA stream: the type that CUDA calls cudaStream_t and CUstream.
+using CudaStream = CUstream_st*;
+
 // Options of one call.
 struct CallOptions {
   // Deadline of this call, instead of the timeout of the group. Must be positive.
   std::optional<Duration> timeout{};
-  // Reserved (device.h): the stream that orders the op. With CPU memory the call throws
-  // InvalidArgument.
+  // The stream that orders an op on CUDA memory, of the GPU where the memory lies; null: the legacy
+  // default stream. With CPU memory the call throws InvalidArgument.
   CudaStream stream = nullptr;
   // When the data of the call was there, if the program kept the call back since: as a trainer does
   // whose thread sends one bucket after the other. It goes into the flight record, where

@@ -26,6 +26,16 @@ struct Query {
   DType dtype = DType::f32;                  // of its buffers
   ReduceOp::Kind reduce_op = ReduceOp::sum;  // of reductions only
   DeviceType device = DeviceType::cpu;       // where its buffers lie
+  // What messages also need, of send and recv only:
+  bool any_source = false;         // recv from kAnySource
+  bool tags_out_of_order = false;  // recv in another order of tags than the sends
+  bool to_self = false;            // a message of a rank to itself
+};
+
+// When a reduction of f16 and bf16 rounds to its dtype.
+enum class Rounding : std::uint8_t {
+  once,       // at the end
+  every_step  // after each addition, so the result depends on the order
 };
 
 // The answer to a Query.
@@ -34,6 +44,8 @@ struct Support {
   std::string reason{};  // why not, when not ok
   // How the op is composed, when ok but the wrapped library has no such op: "all_to_all + sum".
   std::string composed{};
+  // Of a reduction of f16 or bf16.
+  Rounding rounds = Rounding::once;
   // Whether the backend can do it.
   explicit operator bool() const noexcept { return ok; }
 };
@@ -63,6 +75,7 @@ struct BackendInfo {
   // Whether ranks must be processes that the wrapped library's launcher starts, as of MPI. False
   // where it is not available: then nobody knows.
   bool needs_launcher = false;
+  bool cuda_only = false;  // whether it serves memory of GPUs only: see InitOptions::backend
 };
 // Every backend that this build knows or finds on C10D_BACKEND_PATH. Opens the modules.
 C10D_API std::vector<BackendInfo> list_backends();

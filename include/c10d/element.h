@@ -52,6 +52,29 @@ C10D_API std::string_view to_string(DType dtype) noexcept;
 // The dtype of that name. Throws InvalidArgument that lists the names.
 C10D_API DType dtype_from_string(std::string_view name);
 
+// Where memory lies.
+enum class DeviceType : std::uint8_t {
+  cpu,  // memory of the host
+  cuda  // memory of a CUDA GPU: see cuda.h
+};
+// Number of device types.
+inline constexpr int kDeviceTypeCount = 2;
+// Name of a device type: "cpu" or "cuda".
+C10D_API std::string_view to_string(DeviceType type) noexcept;
+
+// One device.
+struct Device {
+  DeviceType type = DeviceType::cpu;  // what kind of device
+  std::int16_t index = 0;             // number of the GPU in this process; 0 on the CPU
+  bool operator==(const Device&) const = default;  // compares all fields
+};
+// Most GPUs that a process can use.
+inline constexpr int kMaxDevices = 64;
+// The GPU of that number, which is in [0, kMaxDevices).
+constexpr Device cuda_device(int index) noexcept {
+  return {DeviceType::cuda, static_cast<std::int16_t>(index)};
+}
+
 // Makes a type of yours an element: specialise it. A T then is `count` elements of `dtype`, with no
 // other bytes between them, and ops work on each of those elements.
 //

@@ -20,8 +20,9 @@ inline constexpr int kMaxWorldSize = 65'536;
 
 // Options of init_process_group(). Every field may be left out.
 struct InitOptions {
-  // Name of the backend: "native", "gloo", "mpi", or one that register_backend() added. Empty:
-  // C10D_BACKEND, else native.
+  // Name of the backend: "native", "gloo", "mpi", "nccl", or one that register_backend() added.
+  // Empty: C10D_BACKEND, else native. "cuda:nccl,cpu:gloo" names one for each kind of memory. nccl,
+  // or any other that serves GPUs only, has beside it native for host memory, between hosts gloo.
   std::string backend{};
   // How the ranks find each other:
   // - env:// uses C10D_STORE, else MASTER_ADDR and MASTER_PORT. Rank and size are those of
@@ -33,8 +34,11 @@ struct InitOptions {
   std::string url = "env://";
   // Use this store instead of the url. Then rank and size must be given.
   std::shared_ptr<Store> store{};
-  std::optional<int> rank{};                  // instead of that of the url or the environment
-  std::optional<int> size{};                  // instead of that of the url or the environment
+  std::optional<int> rank{};  // instead of that of the url or the environment
+  std::optional<int> size{};  // instead of that of the url or the environment
+  // The GPU of this rank, if its backend serves GPUs. Default: C10D_DEVICE, else the rank among
+  // those of its host modulo the number of GPUs that this process sees.
+  std::optional<int> device{};
   std::optional<Duration> timeout{};          // of every op; default C10D_TIMEOUT, else 5 minutes
   std::optional<Duration> connect_timeout{};  // until all ranks joined; default: timeout
   // Secret of the job. Empty: that of C10D_TOKEN_FD, else of C10D_TOKEN_FILE, else none. Without a

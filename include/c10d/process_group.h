@@ -17,7 +17,6 @@
 #include "c10d/call.h"
 #include "c10d/capability.h"
 #include "c10d/collective.h"
-#include "c10d/device.h"
 #include "c10d/store.h"
 #include "c10d/work.h"
 
@@ -112,6 +111,8 @@ class C10D_API ProcessGroup {
   PlanReport plan(const PlanQuery& query) const;
   // Rank, host and process id of every rank, by rank. Valid as long as the group.
   const std::vector<Member>& members() const;
+  // The GPU of this rank, InitOptions::device; the CPU in a group without one.
+  Device device() const;
   // A store that holds the keys of this group only. Valid as long as the group.
   Store& store() const;
   // The timeout of calls that give none of their own.
@@ -345,12 +346,14 @@ class C10D_API ProcessGroup {
   // Allocates memory for `count` elements of T on every rank: aligned to 4096 bytes, zeroed, and
   // shared between the ranks where the backend can do that (see Buffer). Ops of `native` on such
   // memory copy less.
-  // Collective: every rank calls it with the same count. A rank that does not arrive is named by a
-  // DistTimeoutError, which breaks this group. Throws InvalidArgument for a size that no memory can
-  // have, DistBackendError (out_of_resources) where there is too little memory.
+  // `device` is the CPU or device().
+  // Collective: every rank calls it with the same count and kind of device. A rank that does not
+  // arrive is named by a DistTimeoutError, which breaks this group. Throws InvalidArgument for a
+  // size that no memory can have, DistBackendError (out_of_resources) where there is too little
+  // memory.
   template <Element T>
-  Buffer<T> allocate(std::size_t count) const {
-    return Buffer<T>(allocate_bytes(checked_bytes(count, sizeof(T))));
+  Buffer<T> allocate(std::size_t count, Device device = {}) const {
+    return Buffer<T>(allocate_bytes(checked_bytes(count, sizeof(T)), device));
   }
 
   // Makes a group of the given ranks of this group. ranks[i] gets rank i in the new group. Only
@@ -396,7 +399,7 @@ class C10D_API ProcessGroup {
   friend class AsyncGroup;
   explicit ProcessGroup(std::shared_ptr<detail::GroupState> state);
   static std::size_t checked_bytes(std::size_t count, std::size_t element);
-  Allocation allocate_bytes(std::size_t bytes) const;
+  Allocation allocate_bytes(std::size_t bytes, Device device) const;
   std::shared_ptr<detail::GroupState> state_;
 };
 

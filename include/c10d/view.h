@@ -8,7 +8,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "c10d/device.h"
 #include "c10d/element.h"
 
 namespace c10d { inline namespace v0 {
@@ -75,6 +74,15 @@ constexpr void explain_no_buffer() noexcept {
   }
 }
 
+// A view of all of `range`: its own view() where it has one, as memory on a GPU needs.
+template <class V, class R>
+constexpr V view_of(R& range) noexcept {
+  if constexpr (requires { V(range.view()); })
+    return range.view();
+  else
+    return V(std::data(range), std::size(range));
+}
+
 template <class T>
 concept NoRange = std::is_pointer_v<T> || std::is_arithmetic_v<T>;
 
@@ -112,9 +120,9 @@ struct ConstView {
   template <Element T>
   constexpr ConstView(const T* data_, std::size_t n) noexcept
       : ConstView(data_, n * elements_per<T>, dtype_of<T>) {}
-  // A view of a contiguous range.
+  // A view of a contiguous range. Of one that has a member view(): what that returns.
   template <detail::InputRange R>
-  constexpr ConstView(R&& range) noexcept : ConstView(std::data(range), std::size(range)) {}
+  constexpr ConstView(R&& range) noexcept : ConstView(detail::view_of<ConstView>(range)) {}
   // Does not compile, and says why.
   template <detail::Range R>
   requires(!detail::InputRange<R>) constexpr ConstView(R&&) noexcept {
@@ -155,7 +163,7 @@ struct View {
       : View(data_, n * elements_per<T>, dtype_of<T>) {}
   // A view of a contiguous range whose elements are not const.
   template <detail::OutputRange R>
-  constexpr View(R&& range) noexcept : View(std::data(range), std::size(range)) {}
+  constexpr View(R&& range) noexcept : View(detail::view_of<View>(range)) {}
   // Does not compile, and says why.
   template <detail::Range R>
   requires(!detail::OutputRange<R>) constexpr View(R&&) noexcept {

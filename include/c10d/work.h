@@ -10,7 +10,6 @@
 #include <string_view>
 
 #include "c10d/call.h"
-#include "c10d/device.h"
 #include "c10d/error.h"
 
 namespace c10d { inline namespace v0 {
@@ -70,8 +69,8 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   // The same, but waits at most `timeout`. If the op still runs then, throws DistTimeoutError: the
   // op continues, and the group stays intact.
   void wait(Duration timeout) const;
-  // Reserved (device.h): makes a CUDA stream wait for the op, instead of this thread. For CPU
-  // memory it is wait().
+  // Makes a CUDA stream wait for the op, instead of this thread. For an op on CPU memory it is
+  // wait().
   void synchronize_stream(CudaStream stream) const;
 
   // Gives up the handle without waiting: the op continues to use its buffers, which must stay valid

@@ -8,9 +8,11 @@
 
 #include "c10d/capability.h"
 #include "c10d/env.h"
+#include "src/backends/by_device.h"
 #include "src/backends/module.h"
 #include "src/backends/native/native.h"
 #include "src/base/mutex.h"
+#include "src/device/gpu.h"
 #include "src/group/check_arguments.h"
 
 namespace c10d { inline namespace v0 {
@@ -30,8 +32,7 @@ constexpr std::array kWrapped = {
     Wrapped{"mpi_openmpi", "Open MPI", "libopenmpi-dev", "libopenmpi3 openmpi-bin"},
     Wrapped{"mpi_mpich", "MPICH", "libmpich-dev", "libmpich12 mpich"},
 };
-// The names that every build knows, whether or not their module was built; nccl is kept for one to
-// come.
+// The names that every build knows, whether or not their module was built.
 constexpr std::array<std::string_view, 4> kBackendNames = {kNative, "gloo", "mpi", "nccl"};
 constexpr std::array<std::string_view, 2> kMpis = {"_openmpi", "_mpich"};
 
@@ -78,8 +79,6 @@ std::string explain(std::string_view stem, const OpenedModule& opened) {
   const auto known = std::find_if(kWrapped.begin(), kWrapped.end(), [&](const Wrapped& wrapped) {
     return stem.ends_with(wrapped.stem);
   });
-  if (stem == "nccl" && opened.path.empty())
-    return "not part of this version of c10d, which moves host memory only";
   if (opened.path.empty()) {
     if (!opened.reason.empty()) return opened.reason;
     if (known == kWrapped.end() || known->stem != stem)
@@ -96,7 +95,12 @@ std::string explain(std::string_view stem, const OpenedModule& opened) {
 
 OpenedModule open_explained(const std::string& stem) {
   OpenedModule opened = open_module(stem);
-  if (!opened.module) opened.reason = explain(stem, opened);
+  if (!opened.module) {
+    opened.reason = explain(stem, opened);
+  } else if (opened.module->why_unavailable) {
+    opened.reason = opened.module->why_unavailable();
+    if (!opened.reason.empty()) opened.module = nullptr;
+  }
   return opened;
 }
 
@@ -132,6 +136,49 @@ std::string name_of(std::string stem) {
     if (stem.ends_with(mpi)) stem.resize(stem.size() - mpi.size());
   if (stem.starts_with("raw_")) stem[3] = ':';
   return stem;
+}
+
+std::unique_ptr<Backend> make_one(std::string_view name, BackendContext context) {
+  if (name == kNative) return make_native_backend(std::move(context));
+  if (const BackendFactory factory = registered(name)) return factory(std::move(context));
+  return require_module(name).create(std::move(context));
+}
+
+bool is_cuda_only(std::string_view name) {
+  return name != kNative && !registered(name) && require_module(name).cuda_only;
+}
+
+// Which backend serves which kind of memory.
+struct Names {
+  std::string cpu, cuda;
+};
+// Of "cuda:X,cpu:Y", of a part of it, or of one name for both.
+Names names_of(std::string_view text) {
+  constexpr std::string_view kCpu = "cpu:", kCuda = "cuda:";
+  if (!text.starts_with(kCpu) && !text.starts_with(kCuda)) {
+    Names names{.cpu = std::string(text), .cuda = std::string(text)};
+    if (is_cuda_only(text)) names.cpu.clear();
+    return names;
+  }
+  Names names;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view part = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), part.size() + 1));
+    const bool is_cpu = part.starts_with(kCpu);
+    std::string& name = is_cpu ? names.cpu : names.cuda;
+    if ((!is_cpu && !part.starts_with(kCuda)) || !name.empty() || part.back() == ':')
+      throw_unavailable(text, "write NAME, or cuda:NAME,cpu:NAME");
+    name = part.substr(is_cpu ? kCpu.size() : kCuda.size());
+  }
+  return names;
+}
+
+// Of all ranks of a host the backends serve GPUs by their places on it.
+int local_rank(const BackendContext& context) {
+  int before = 0;
+  for (const Member& member : context.members)
+    if (member.same_host && member.rank < context.rank) ++before;
+  return before;
 }
 
 }  // namespace
@@ -175,6 +222,7 @@ std::vector<BackendInfo> list_backends() {
       if (opened.module) {
         info.version = opened.module->version();
         info.needs_launcher = opened.module->needs_launcher;
+        info.cuda_only = opened.module->cuda_only;
       }
     }
     infos.push_back(std::move(info));
@@ -184,16 +232,26 @@ std::vector<BackendInfo> list_backends() {
 
 Support backend_supports(std::string_view name, const Query& query) {
   check_query(query);
+  const bool on_cpu = query.device == DeviceType::cpu;
+  if (const Names names = names_of(name); names.cpu != name || names.cuda != name)
+    return backend_supports(!on_cpu ? names.cuda : names.cpu.empty() ? kNative : names.cpu, query);
   if (name == kNative) return native_supports(query);
   if (registered(name))
     throw_unavailable(name, "a registered backend answers supports() on its group only");
   return require_module(name).supports(query);
 }
 
-std::unique_ptr<Backend> make_backend(std::string_view name, BackendContext context) {
-  if (name == kNative) return make_native_backend(std::move(context));
-  if (const BackendFactory factory = registered(name)) return factory(std::move(context));
-  return require_module(name).create(std::move(context));
+std::unique_ptr<Backend> make_backend(std::string_view text, BackendContext context) {
+  Names names = names_of(text);
+  if (names.cpu.empty()) names.cpu = context.all_local() ? kNative : "gloo";
+  if (names.cpu == names.cuda) return make_one(names.cpu, std::move(context));
+  BackendContext of_host = context;
+  of_host.device = {};
+  auto host = make_one(names.cpu, std::move(of_host));
+  if (names.cuda.empty()) return host;
+  if (context.device.type == DeviceType::cpu) context.device = default_gpu(local_rank(context));
+  require_gpu(context.device.index);
+  return make_backend_by_device(std::move(host), make_one(names.cuda, std::move(context)));
 }
 
 }}  // namespace c10d::v0

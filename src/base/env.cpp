@@ -40,6 +40,9 @@ constexpr EnvVariable kVariables[] = {
     {"C10D_RECORD_DIR", "", "Folder for the record of the last ops, when a group breaks."},
     {"C10D_RECORD_SIGNAL", "", "USR1, USR2 or QUIT: this signal shows the record of the last ops.",
      false, "USR1 USR2 QUIT"},
+    {"C10D_DEVICE", "local rank", "GPU of this rank; else its rank on the host modulo the GPUs."},
+    {"C10D_CUDA_LIBRARY", "libcuda.so.1", "File to open as the CUDA driver."},
+    {"C10D_NCCL_LIBRARY", "libnccl.so.2", "File to open as NCCL."},
     {"C10D_GLOO_INTERFACE", "", "Interface or address of the gloo backend; else found out."},
     {"C10D_NATIVE_PLAN", "", "native: force [op=]algorithm[/store[/chunk]],...; rank 0 decides."},
     // torchrun and what it sets.

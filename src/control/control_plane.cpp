@@ -21,6 +21,10 @@ constexpr int kTicksPerHeld = kLateOp / kMonitorPeriod;
 
 }  // namespace
 
+bool leaves_group_intact(Code code) noexcept {
+  return code == Code::unsupported || code == Code::concurrent_use;
+}
+
 Control::~Control() = default;
 
 ControlPlane::ControlPlane(const ControlOptions& options, std::shared_ptr<SharedMapping> mapping,
@@ -80,6 +84,38 @@ void ControlPlane::keep_record_if_broken() noexcept {
   }
   MutexLock lock(record_mutex_);  // the second to come waits for the file
   if (!std::exchange(record_kept_, true)) keep_record(image());
+}
+
+std::shared_ptr<const Failure> ControlPlane::end_op(OpKind kind, std::uint64_t sequence,
+                                                    std::uint64_t record,
+                                                    const Failure* failure) noexcept {
+  if (!is_point_to_point(kind)) own_.finished.store(sequence, std::memory_order_relaxed);
+  finish_record(own_, record, failure == nullptr, steady_ns());
+  if (failure == nullptr) return nullptr;
+  Failure complete = *failure;
+  if (complete.group.empty()) complete.group = group_;
+  if (complete.op.empty()) complete.op = to_string(kind);
+  if (complete.sequence == 0) complete.sequence = sequence;
+  if (leaves_group_intact(complete.code)) return std::make_shared<const Failure>(complete);
+  const auto cause = fail(std::move(complete));
+  keep_record_if_broken();  // before the program hears of it, and ends
+  return cause;
+}
+
+void ControlPlane::finished(OpKind kind, std::uint64_t sequence, std::uint64_t record,
+                            const Failure* failure) noexcept {
+  end_op(kind, sequence, record, failure);
+  own_.pending.fetch_sub(1, std::memory_order_release);
+}
+
+void ControlPlane::fail_overdue(OpKind kind, std::uint64_t sequence, std::string_view phase) {
+  std::optional<Recorded> op;
+  visit_records(own_, [&](const Recorded& record) {
+    if (record.state == Record::running && record.signature.kind == kind &&
+        record.sequence == sequence)
+      op = record;
+  });
+  if (op) fail(late(op->signature, sequence, phase));
 }
 
 std::shared_ptr<const Failure> ControlPlane::resolve_cause(Failure otherwise, Duration patience) {

@@ -78,6 +78,13 @@ class ControlPlane : public Control {
   // Writes the record to where C10D_RECORD_DIR says, once, if the group is broken.
   void keep_record_if_broken() noexcept;
 
+  // The bookkeeping of an op of this rank that is done. Breaks the group when it failed, and
+  // returns what its caller gets.
+  std::shared_ptr<const Failure> end_op(OpKind kind, std::uint64_t sequence, std::uint64_t record,
+                                        const Failure* failure) noexcept;
+  void finished(OpKind kind, std::uint64_t sequence, std::uint64_t record,
+                const Failure* failure) noexcept final;
+  void fail_overdue(OpKind kind, std::uint64_t sequence, std::string_view phase) final;
   std::shared_ptr<const Failure> failure() override;
   bool broken() const noexcept override {
     return header_.state.load(std::memory_order_acquire) != GroupHeader::intact;
@@ -147,6 +154,9 @@ class ControlPlane : public Control {
   std::shared_ptr<const Failure> cause_
       C10D_GUARDED_BY(mutex_);  // read once, then the same for all
 };
+
+// Codes after which a group stays intact.
+bool leaves_group_intact(Code code) noexcept;
 
 // New memory with the blocks of `ranks` ranks, and `more` bytes of the caller's behind them.
 std::shared_ptr<SharedMapping> memory_for(const ControlOptions& options, int first_rank, int ranks,

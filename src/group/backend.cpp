@@ -18,7 +18,10 @@ std::optional<Received> Backend::probe(int /*peer*/, std::uint32_t /*tag*/) {
 
 PlanReport Backend::plan(const PlanQuery& /*query*/) const { return {}; }
 
-Allocation Backend::allocate(std::size_t bytes, Deadline /*deadline*/) {
+Allocation Backend::allocate(std::size_t bytes, Device device, Deadline /*deadline*/) {
+  if (device.type != DeviceType::cpu)
+    throw_failure({.code = Code::unsupported,
+                   .message = "allocate: this backend has no memory of GPUs to give"});
   constexpr std::size_t kAlignment = 4096;
   const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   void* const data = rounded >= bytes ? std::aligned_alloc(kAlignment, rounded) : nullptr;

@@ -24,13 +24,29 @@ void Batch::add(Op op) {
   ops_.push_back(op);
 }
 
+namespace {
+
+// What is launched meanwhile starts together.
+class BatchScope {
+ public:
+  explicit BatchScope(Backend& backend) : backend_(backend) { backend_.begin_batch(); }
+  ~BatchScope() { backend_.end_batch(); }
+  BatchScope(const BatchScope&) = delete;
+  BatchScope& operator=(const BatchScope&) = delete;
+
+ private:
+  Backend& backend_;
+};
+
+}  // namespace
+
 void Batch::submit() { submit_async().wait(); }
 
 Work Batch::submit_async() {
   require_state(state_).check_alive();
   {
     Exclusive exclusive(*state_);
-    for (const Op& op : ops_) state_->check(op, signature_of(op, state_->context.size));
+    for (const Op& op : ops_) state_->check(op, options_);
   }
   // Terminal when all ops are: until then some of them own their buffers.
   struct Outcome {
@@ -59,6 +75,7 @@ Work Batch::submit_async() {
   std::size_t followed = 0;
   std::optional<Failure> failed;
   try {
+    const BatchScope scope(*state_->backend);
     for (const Op& op : ops) {
       std::function<void(const Failure*)> follow = [outcome](const Failure* failure) {
         outcome->one_done(failure);

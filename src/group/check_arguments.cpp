@@ -8,6 +8,7 @@
 #include "c10d/call.h"
 #include "c10d/error.h"
 #include "c10d/values.h"
+#include "src/device/gpu.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
@@ -157,8 +158,8 @@ class Checker {
     if (output.dtype != input.dtype)
       reject(kind_, "output is {}, input is {}", to_string(output.dtype), to_string(input.dtype));
     if (!(output.device == input.device))
-      reject(kind_, "output is on {}:{}, input is on {}:{}", to_string(output.device.type),
-             output.device.index, to_string(input.device.type), input.device.index);
+      reject(kind_, "output is on {}, input is on {}", name_of(output.device),
+             name_of(input.device));
   }
   void counts_equal(std::size_t output, std::size_t input) const {
     if (output != input) reject(kind_, "output has {} elements, input has {}", output, input);
@@ -216,7 +217,48 @@ class Checker {
   const std::size_t rank_, size_;
 };
 
+// Throws unless `view` is memory of that GPU.
+void check_memory(OpKind kind, const char* name, const ConstView& view, Device gpu) {
+  if (view.count == 0 || view.data == nullptr) return;
+  if (!(view.device == gpu))
+    reject(kind, "{} is on {}, the GPU of this group is {}", name, name_of(view.device),
+           name_of(gpu));
+  driver::MemoryType type{};
+  int index = 0;
+  driver::PointerAttribute wanted[] = {driver::kPointerMemoryType, driver::kPointerDeviceOrdinal};
+  void* values[] = {&type, &index};
+  const auto at = reinterpret_cast<driver::Pointer>(view.data);
+  check_driver(driver_api().pointer_get_attributes(2, wanted, values, at),
+               "cuPointerGetAttributes");
+  if (type != driver::kDeviceMemory)
+    reject(kind, "{} is no memory of a GPU, and the view says {}", name, name_of(gpu));
+  if (index != gpu.index)
+    reject(kind, "{} is memory of cuda:{}, and the view says {}", name, index, name_of(gpu));
+}
+
 }  // namespace
+
+std::string name_of(Device device) {
+  if (device.type == DeviceType::cpu) return "the CPU";
+  return fmt::format("{}:{}", to_string(device.type), device.index);
+}
+
+void check_gpu(const Op& op, CudaStream stream, Device gpu) {
+  const OpKind kind = kind_of(op);
+  if (stream != nullptr) {
+    driver::Context context = nullptr;
+    check_driver(driver_api().stream_get_ctx(stream, &context), "CallOptions::stream");
+    if (context != primary_context(gpu.index))
+      reject(kind, "CallOptions::stream is a stream of another GPU than {}, that of this group",
+             name_of(gpu));
+  }
+  std::visit(
+      [&](const auto& o) {
+        if constexpr (requires { o.output; }) check_memory(kind, "output", o.output, gpu);
+        if constexpr (requires { o.input; }) check_memory(kind, "input", o.input, gpu);
+      },
+      op);
+}
 
 void check_source(std::string_view call, int peer, int size) {
   if (peer != kAnySource && (peer < 0 || peer >= size))

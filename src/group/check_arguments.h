@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <string>
 #include <string_view>
 
+#include "c10d/call.h"
 #include "c10d/capability.h"
 #include "c10d/collective.h"
 
@@ -11,6 +13,12 @@ namespace c10d { inline namespace v0 {
 // Throws InvalidArgument naming the op, the argument and the values when `op` makes no sense on
 // this rank: counts, dtypes, devices, root or peer, missing buffers, partial overlap.
 void check_arguments(const Op& op, int rank, int size);
+
+// The same for an op on memory of a GPU: buffers that lie elsewhere than on `gpu`, whatever their
+// views say, and a stream of another one. Of streams that were destroyed the driver knows nothing.
+void check_gpu(const Op& op, CudaStream stream, Device gpu);
+// "the CPU", "cuda:0".
+std::string name_of(Device device);
 
 // The same for the source of a call, which names it in the error.
 void check_source(std::string_view call, int peer, int size);

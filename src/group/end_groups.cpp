@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/group/end_groups.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -35,6 +36,18 @@ void keep_forever(std::shared_ptr<GroupState> state) {
   }
 }
 
+// Also as a part of "cuda:nccl,cpu:mpi".
+bool uses(std::string_view names, std::string_view backend) {
+  while (!names.empty()) {
+    std::string_view name = names.substr(0, names.find(','));
+    names.remove_prefix(std::min(names.size(), name.size() + 1));
+    for (const std::string_view type : {"cpu:", "cuda:"})
+      if (name.starts_with(type)) name.remove_prefix(type.size());
+    if (name == backend) return true;
+  }
+  return false;
+}
+
 // Whether nothing points to the group any more.
 bool shut_down(GroupState& state) noexcept try {
   return state.process == process_generation() && state.shutdown(std::chrono::seconds(1));
@@ -67,7 +80,8 @@ void end_groups(std::string_view backend) noexcept {
     groups = all.made;
   }
   for (const auto& group : groups)
-    if (const auto state = group.lock(); state && state->backend_name == backend) shut_down(*state);
+    if (const auto state = group.lock(); state && uses(state->backend_name, backend))
+      shut_down(*state);
 }
 
 }}  // namespace c10d::v0

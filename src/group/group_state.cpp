@@ -19,20 +19,18 @@
 namespace c10d { inline namespace v0 {
 namespace {
 
-// Codes after which the group stays intact.
-bool leaves_group_intact(Code code) noexcept {
-  return code == Code::unsupported || code == Code::concurrent_use;
-}
-
-DeviceType device_of(const Op& op) noexcept {
-  return std::visit(
-      []<class T>(const T& o) {
-        if constexpr (requires { o.output; })
-          if (o.output.data != nullptr) return o.output.device.type;
-        if constexpr (requires { o.input; }) return o.input.device.type;
-        return DeviceType::cpu;
-      },
-      op);
+// Until the ops that this rank has begun are done, the group is broken, or the deadline has passed.
+void wait_for_begun_ops(const ControlPlane& control, const RankBlock& own, Deadline deadline) {
+  constexpr int kYields = 1000;  // before it sleeps: about a millisecond
+  for (int turn = 0; own.pending.load(std::memory_order_acquire) != 0 && !control.broken();
+       ++turn) {
+    if (turn < kYields) {
+      std::this_thread::yield();
+      continue;
+    }
+    if (std::chrono::steady_clock::now() >= deadline) return;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
 }
 
 }  // namespace
@@ -55,6 +53,7 @@ detail::GroupState::GroupState(BackendContext context_, std::string backend_name
       backend_name(std::move(backend_name_)),
       control(std::move(control_)),
       backend(std::move(backend_)),
+      gpu(backend->device()),
       own(control->own_block()),
       agrees_first(backend->agrees_first()),
       process(process_generation()),
@@ -88,16 +87,15 @@ void detail::GroupState::check_alive() const {
                    .group = context.group});
 }
 
-void detail::GroupState::check_supported(const Op& op, const Signature& signature) {
-  const DeviceType device = device_of(op);
+void detail::GroupState::check_supported(const Signature& signature) {
   std::uint8_t& known =
-      supports[static_cast<std::size_t>(device)][static_cast<std::size_t>(signature.kind)]
+      supports[static_cast<std::size_t>(signature.device)][static_cast<std::size_t>(signature.kind)]
               [static_cast<std::size_t>(signature.dtype)][signature.reduce_op];
   if (known == 1) return;
   const Support support = backend->supports({.op = signature.kind,
                                              .dtype = signature.dtype,
                                              .reduce_op = signature.reduce_op,
-                                             .device = device});
+                                             .device = signature.device});
   known = support ? 1 : 2;
   if (!support)
     throw_failure({.code = Code::unsupported,
@@ -108,20 +106,24 @@ void detail::GroupState::check_supported(const Op& op, const Signature& signatur
                    .op = std::string(to_string(signature.kind))});
 }
 
-void detail::GroupState::check(const Op& op, const Signature& signature) {
+Signature detail::GroupState::check(const Op& op, const CallOptions& options) {
+  if (options.timeout && *options.timeout <= Duration::zero())
+    throw InvalidArgument("CallOptions::timeout must be positive; leave it out for the group's");
+  Signature signature = signature_of(op, context.size);
+  const bool on_gpu = gpu.type == DeviceType::cuda;
+  if (signature.kind == OpKind::barrier && options.stream != nullptr) signature.device = gpu.type;
+  if (options.stream != nullptr && signature.device == DeviceType::cpu)
+    throw InvalidArgument("CallOptions::stream orders ops on CUDA memory; here is none");
   check_arguments(op, context.rank, context.size);
-  check_supported(op, signature);
+  check_supported(signature);
+  if (on_gpu && signature.device == DeviceType::cuda) check_gpu(op, options.stream, gpu);
+  return signature;
 }
 
 Work detail::GroupState::submit(const Op& op, const CallOptions& options, Mode mode) {
   check_alive();
   Exclusive exclusive(*this);
-  if (options.timeout && *options.timeout <= Duration::zero())
-    throw InvalidArgument("CallOptions::timeout must be positive; leave it out for the group's");
-  if (options.stream != nullptr && device_of(op) == DeviceType::cpu)
-    throw InvalidArgument("CallOptions::stream orders ops on CUDA memory; here is none");
-  const Signature signature = signature_of(op, context.size);
-  check(op, signature);
+  const Signature signature = check(op, options);
   if (const auto* send = std::get_if<Send>(&op)) control->check_receiver(send->peer);
   if (control->broken()) {
     const auto failure = control->failure();
@@ -145,9 +147,11 @@ Work detail::GroupState::run(const Op& op, const Signature& signature, const Cal
       collective ? collectives.load(std::memory_order_relaxed) + 1 : ++messages;
   if (collective) collectives.store(sequence, std::memory_order_relaxed);
   const std::uint64_t hash = hash_of(signature);
+  const bool on_gpu = signature.device == DeviceType::cuda;
   // Async ops before this one announce themselves when their turn comes. Where one has failed that
   // is over, the group is broken by now.
-  if (agrees_first && collective && !async && own.pending.load(std::memory_order_acquire) == 0)
+  if (agrees_first && collective && !async && !on_gpu &&
+      own.pending.load(std::memory_order_acquire) == 0)
     control->announce_ahead(op, sequence, signature, hash);
   const std::int64_t now = steady_ns();
   const Duration limit =
@@ -165,15 +169,20 @@ Work detail::GroupState::run(const Op& op, const Signature& signature, const Cal
                   .signature = hash,
                   .deadline = deadline,
                   .async = async,
-                  .record = record};
+                  .record = record,
+                  .device = on_gpu ? gpu : Device{},
+                  .stream = options.stream};
   WorkShared::OnComplete on_complete;
   std::function<void()> on_released;
-  if (async) own.pending.fetch_add(1, std::memory_order_relaxed);
+  if (signature.kind == OpKind::barrier && !on_gpu && !async && gpu.type == DeviceType::cuda)
+    wait_for_begun_ops(*control, own, deadline);
+  const bool outlasts_call = async || on_gpu;
+  if (outlasts_call) own.pending.fetch_add(1, std::memory_order_relaxed);
   Work work = [&] {
     try {
       if (async) {  // here: what throws later leaves the caller's memory to an op that runs
         on_complete = [this, record, sequence, kind = signature.kind](const Failure* failure) {
-          return ended(record, sequence, kind, failure);
+          return control->end_op(kind, sequence, record, failure);
         };
         on_released = [this] { own.pending.fetch_sub(1, std::memory_order_release); };
       }
@@ -184,8 +193,10 @@ Work detail::GroupState::run(const Op& op, const Signature& signature, const Cal
   }();
   if (async && WorkShared::set_hooks(work, watch, std::move(on_complete), std::move(on_released)))
     return work;
-  const auto failure = ended(record, sequence, signature.kind, WorkShared::failure_of(work));
-  if (async) own.pending.fetch_sub(1, std::memory_order_release);
+  const Failure* const failed_with = WorkShared::failure_of(work);
+  if (on_gpu && !async && failed_with == nullptr) return work;  // the backend says when it is over
+  const auto failure = control->end_op(signature.kind, sequence, record, failed_with);
+  if (outlasts_call) own.pending.fetch_sub(1, std::memory_order_release);
   if (!failure) return work;
   if (async) return failed(*failure);
   watch->observe();
@@ -197,22 +208,6 @@ std::uint64_t detail::GroupState::next_message(const Signature& signature) {
   auto& numbers = signature.kind == OpKind::send ? sent : received;
   numbers.resize(static_cast<std::size_t>(context.size));
   return ++numbers[static_cast<std::size_t>(signature.root)];
-}
-
-std::shared_ptr<const Failure> detail::GroupState::ended(std::uint64_t record,
-                                                         std::uint64_t sequence, OpKind kind,
-                                                         const Failure* failure) noexcept {
-  if (!is_point_to_point(kind)) own.finished.store(sequence, std::memory_order_relaxed);
-  finish_record(own, record, failure == nullptr, steady_ns());
-  if (failure == nullptr) return nullptr;
-  Failure complete = *failure;
-  if (complete.group.empty()) complete.group = context.group;
-  if (complete.op.empty()) complete.op = to_string(kind);
-  if (complete.sequence == 0) complete.sequence = sequence;
-  if (leaves_group_intact(complete.code)) return std::make_shared<const Failure>(complete);
-  const auto cause = control->fail(std::move(complete));
-  control->keep_record_if_broken();  // before the program hears of it, and ends
-  return cause;
 }
 
 std::optional<Received> detail::GroupState::probe(int peer, std::uint32_t tag) {

@@ -36,7 +36,8 @@ struct detail::GroupState {
   const std::string backend_name;
   const std::shared_ptr<ControlPlane> control;
   const std::unique_ptr<Backend> backend;
-  RankBlock& own;  // this rank's
+  const Device gpu;  // of this rank; the CPU in a group without one
+  RankBlock& own;    // this rank's
   const bool agrees_first;
   const std::uint64_t process;  // generation of the process, to notice a fork
 
@@ -64,8 +65,9 @@ struct detail::GroupState {
   // Throws destroyed or forked_child.
   void check_alive() const;
   void check_not_forked() const;
-  // Throws when this rank may not make this call: arguments, support. By the one thread inside.
-  void check(const Op& op, const Signature& signature);
+  // Throws when this rank may not make this call: options, arguments, support. By the one thread
+  // inside.
+  Signature check(const Op& op, const CallOptions& options);
   // Returns call(), which is no op. The record of a group that broke is kept before the program
   // hears of it, and ends.
   template <class Call>
@@ -87,15 +89,11 @@ struct detail::GroupState {
   bool shutdown(Duration timeout);
 
  private:
-  void check_supported(const Op& op, const Signature& signature);
+  void check_supported(const Signature& signature);
   Work failed(const Failure& failure) const;
   // Of a send to its peer, or a recv from it; 0 from any rank.
   std::uint64_t next_message(const Signature& signature);
   Work run(const Op& op, const Signature& signature, const CallOptions& options, bool async);
-  // Bookkeeping of an op that is done. Breaks the group when it failed; returns what the caller
-  // gets.
-  std::shared_ptr<const Failure> ended(std::uint64_t record, std::uint64_t sequence, OpKind kind,
-                                       const Failure* failure) noexcept;
 
   std::stop_token stop_;
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;  // last: it calls abort()

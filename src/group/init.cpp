@@ -307,6 +307,9 @@ ProcessGroup init_process_group(InitOptions options) {
   if (options.name.empty() || options.name.find('/') != options.name.npos)
     throw InvalidArgument(fmt::format(
         "InitOptions::name is \"{}\": it must not be empty or hold a slash", options.name));
+  if (options.device && (*options.device < 0 || *options.device >= kMaxDevices))
+    throw InvalidArgument(fmt::format("InitOptions::device is {}: it is not in [0, {})",
+                                      *options.device, kMaxDevices));
   const Deadline deadline = steady_clock::now() + connect_timeout;
   const std::string token = find_token(options);
   Place place = meet(options, token, connect_timeout);
@@ -327,6 +330,7 @@ ProcessGroup init_process_group(InitOptions options) {
   context.store = std::move(met.store);
   context.token = token;
   context.timeout = timeout;
+  if (options.device) context.device = cuda_device(*options.device);
   std::shared_ptr<detail::GroupState> state;
   try {
     state = make_group(std::move(context), options.backend, connect_timeout, nullptr, {});

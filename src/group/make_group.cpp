@@ -123,6 +123,7 @@ std::shared_ptr<detail::GroupState> make_subgroup(detail::GroupState& state,
   context.store = make_prefix_store(context.group, parent.store);
   context.token = parent.token;
   context.timeout = Duration(state.timeout.load());
+  context.device = state.gpu;
   exchange(state,
            {.kind = GroupCallKind::new_group,
             .call = fmt::format("new_group({{{}}}{})", fmt::join(members, ", "),

@@ -182,7 +182,15 @@ Received ProcessGroup::sendrecv(ConstView input, int to, View output, int from, 
   state.check_alive();
   {
     Exclusive exclusive(state);
-    state.check(message, signature_of(message, state.context.size));  // before a recv waits for it
+    state.check(message, options);  // before a recv waits for it
+  }
+  if (input.device.type == DeviceType::cuda || output.device.type == DeviceType::cuda) {
+    // On one stream the recv would hold the send back.
+    Batch both = batch(options);
+    both.add(Recv{output, from, tag});
+    both.add(Send{input, to, tag});
+    both.submit();
+    return {.source = from, .count = output.count};
   }
   const Work work = irecv(output, from, tag, options);
   submit(message, options);
@@ -218,6 +226,7 @@ PlanReport ProcessGroup::plan(const PlanQuery& query) const {
 const std::vector<Member>& ProcessGroup::members() const {
   return require_state(state_).context.members;
 }
+Device ProcessGroup::device() const { return require_state(state_).gpu; }
 Store& ProcessGroup::store() const { return *require_state(state_).user_store; }
 Duration ProcessGroup::timeout() const { return Duration(require_state(state_).timeout.load()); }
 void ProcessGroup::set_timeout(Duration timeout) const {
@@ -258,17 +267,24 @@ std::size_t ProcessGroup::checked_bytes(std::size_t count, std::size_t element) 
   return count * element;
 }
 
-Allocation ProcessGroup::allocate_bytes(std::size_t bytes) const {
+Allocation ProcessGroup::allocate_bytes(std::size_t bytes, Device device) const {
   detail::GroupState& state = require_state(state_);
   state.check_alive();
+  const bool on_cpu = device.type == DeviceType::cpu;
+  if (!on_cpu && !(device == state.gpu))
+    throw InvalidArgument(fmt::format("allocate: on {}, and {}", name_of(device),
+                                      state.gpu.type == DeviceType::cpu
+                                          ? "this group has no GPU"
+                                          : "the GPU of this group is " + name_of(state.gpu)));
   Exclusive exclusive(state);
   return state.with_record_dump([&] {
     if (const auto failure = state.control->failure()) throw_failure(*failure);
     const Deadline deadline = std::chrono::steady_clock::now() + Duration(state.timeout.load());
     // A backend does not notice that a rank left which never came.
-    exchange_with_all(state, GroupCallKind::allocate, fmt::format("allocate({} bytes)", bytes),
+    exchange_with_all(state, GroupCallKind::allocate,
+                      fmt::format("allocate({} bytes{})", bytes, on_cpu ? "" : " on a GPU"),
                       fmt::format("allocate/{}", state.allocations++), "", deadline);
-    return state.backend->allocate(bytes, deadline);
+    return state.backend->allocate(bytes, device, deadline);
   });
 }
 

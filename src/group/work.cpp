@@ -242,7 +242,11 @@ void Work::wait(Duration timeout) const {
   if (const Failure* failed_with = failure()) throw_failure(*failed_with);
 }
 
-void Work::synchronize_stream(CudaStream /*stream*/) const { wait(); }
+void Work::synchronize_stream(CudaStream stream) const {
+  if (!shared_ || !shared_->order) return wait();
+  if (const Failure* failed_with = failure()) throw_failure(*failed_with);
+  shared_->order(stream);
+}
 
 void Work::detach() noexcept { shared_.reset(); }
 
@@ -317,6 +321,10 @@ bool WorkSource::fail(Failure failure) const noexcept {
 void WorkSource::set_progress(std::shared_ptr<const std::function<bool()>> poll) const {
   MutexLock lock(shared_->mutex);
   if (!shared_->claimed) shared_->progress = std::move(poll);
+}
+
+void WorkSource::set_order(std::function<void(CudaStream)> order) const {
+  shared_->order = std::move(order);
 }
 
 void WorkSource::set_runner(std::function<void()> run) const {

@@ -78,6 +78,7 @@ struct WorkShared {
   std::function<void(const Failure*)> follower C10D_GUARDED_BY(mutex);
   std::shared_ptr<const std::function<bool()>> progress C10D_GUARDED_BY(mutex);
   std::function<void()> runner C10D_GUARDED_BY(mutex);
+  std::function<void(CudaStream)> order;  // set before a user has the Work
 
   // For the funnel, at most one of each. They allocate nothing: the op may already be using its
   // caller's memory.

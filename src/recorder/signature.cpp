@@ -37,6 +37,7 @@ Signature signature_of(const Op& op, int size) noexcept {
   // Of the buffer that every rank passes: the other one may be none, with no dtype to trust.
   const auto agree_on = [&](const ConstView& buffer) {
     signature.dtype = buffer.dtype;
+    signature.device = buffer.device.type;
     signature.count = agreed_count(traits.agreed, buffer, size);
   };
   std::visit(
@@ -64,6 +65,7 @@ std::uint64_t hash_of(const Signature& signature) noexcept {
   std::uint64_t hash = mix(0, static_cast<std::uint64_t>(signature.kind) |
                                   static_cast<std::uint64_t>(signature.dtype) << 8 |
                                   static_cast<std::uint64_t>(signature.reduce_op) << 16 |
+                                  static_cast<std::uint64_t>(signature.device) << 24 |
                                   static_cast<std::uint64_t>(signature.root) << 32);
   hash = mix(hash, signature.count);
   if (signature.counts != 0) hash = mix(hash, signature.counts);
@@ -79,7 +81,9 @@ std::string describe(const Signature& signature) {
     if (signature.reduce_op == ReduceOp::premul_sum)
       text += fmt::format("factor {}, ", signature.factor);
   }
-  if (traits.required == OpBuffer::neither) return text + ")";
+  const bool on_cpu = signature.device == DeviceType::cpu;
+  if (traits.required == OpBuffer::neither)
+    return text + (on_cpu ? "" : std::string(to_string(signature.device))) + ")";
   text += std::string(to_string(signature.dtype));
   if (!traits.has_counts)
     text += fmt::format(" x {}", signature.count);
@@ -92,6 +96,7 @@ std::string describe(const Signature& signature) {
                         signature.root, signature.tag);
   else if (signature.root >= 0)
     text += fmt::format(", root {}", signature.root);
+  if (!on_cpu) text += fmt::format(", {}", to_string(signature.device));
   return text + ")";
 }
 
@@ -100,6 +105,8 @@ std::string first_difference(const Signature& mine, const Signature& theirs) {
     return fmt::format("op {} against {}", to_string(mine.kind), to_string(theirs.kind));
   if (mine.dtype != theirs.dtype)
     return fmt::format("dtype {} against {}", to_string(mine.dtype), to_string(theirs.dtype));
+  if (mine.device != theirs.device)
+    return fmt::format("memory of {} against {}", to_string(mine.device), to_string(theirs.device));
   if (mine.reduce_op != theirs.reduce_op)
     return fmt::format("reduce op {} against {}", to_string(mine.reduce_op),
                        to_string(theirs.reduce_op));

@@ -20,7 +20,8 @@ struct Signature {
   OpKind kind = OpKind::barrier;
   DType dtype = DType::u8;
   ReduceOp::Kind reduce_op = ReduceOp::sum;
-  std::uint8_t reserved[5] = {};
+  DeviceType device = DeviceType::cpu;
+  std::uint8_t reserved[4] = {};
   bool operator==(const Signature&) const = default;
 };
 static_assert(sizeof(Signature) == 40);

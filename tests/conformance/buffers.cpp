@@ -16,7 +16,19 @@ std::size_t Buffers::needed(std::size_t bytes, std::size_t regions) {
   return bytes + regions * (2 * kGuard + kMaxShift + 64) + 64;
 }
 
+void Buffers::use_gpu(Device gpu) {
+  gpu_ = gpu;
+  stream_.emplace(gpu.index);
+}
+
 void Buffers::start(const Buffer<std::uint8_t>* allocated, std::size_t bytes) {
+  if (stream_) {
+    const bool fits = allocated != nullptr && bytes <= allocated->size();
+    if (!fits && own_on_gpu_.size() < bytes)
+      own_on_gpu_ = cuda::device_allocate<std::uint8_t>(bytes, gpu_.index);
+    base_on_gpu_ = (fits ? *allocated : own_on_gpu_).device_data();
+    allocated = nullptr;
+  }
   if (allocated != nullptr && bytes <= allocated->size()) {
     base_ = reinterpret_cast<std::byte*>(allocated->data());
   } else {
@@ -37,6 +49,24 @@ std::byte* Buffers::take(std::size_t bytes, std::size_t shift) {
   guards_.push_back({used_, used_ + kGuard});
   used_ += kGuard;
   return base_ + at;
+}
+
+View Buffers::view(std::byte* data, std::size_t count, DType dtype) const {
+  if (!stream_) return {data, count, dtype};
+  return {base_on_gpu_ + (data - base_), count, dtype, gpu_};
+}
+
+void Buffers::upload() const {
+  if (!stream_) return;
+  cuda::copy(View(base_on_gpu_, used_, DType::u8, gpu_), ConstView(base_, used_, DType::u8),
+             *stream_);
+}
+
+void Buffers::download() const {
+  if (!stream_) return;
+  cuda::copy(View(base_, used_, DType::u8), ConstView(base_on_gpu_, used_, DType::u8, gpu_),
+             *stream_);
+  stream_->synchronize();
 }
 
 bool Buffers::intact() const {

@@ -56,37 +56,38 @@ auto Collective::call_method(const Group& group) const {
   const bool leaf = traits_of(kind).has_root && rank_ != root;
   const bool idle_in = leaf && shape_.input == 0 && shape_.output != 0;
   const bool idle_out = leaf && shape_.output == 0 && shape_.input != 0;
-  const ConstView in = idle_in ? ConstView{} : ConstView(in_, shape_.input, dtype);
-  const View out = idle_out ? View{} : View(out_, shape_.output, dtype);
+  const ConstView in = idle_in ? ConstView{} : buffers_.view(in_, shape_.input, dtype);
+  const View out = idle_out ? View{} : buffers_.view(out_, shape_.output, dtype);
+  const CallOptions options{.stream = buffers_.stream()};
   const ReduceOp op = case_.numbers.op;
   const auto& counts = shape_.counts;
   // clang-format off
   switch (kind) {
     case OpKind::all_reduce:
-      if (case_.in_place) return group.all_reduce(out, op);
-      return group.all_reduce(out, in, op);
+      if (case_.in_place) return group.all_reduce(out, op, options);
+      return group.all_reduce(out, in, op, options);
     case OpKind::broadcast:
-      if (case_.in_place) return group.broadcast(out, root);
-      return group.broadcast(out, in, root);
-    case OpKind::all_gather: return group.all_gather(out, in);
-    case OpKind::all_gather_v: return group.all_gather_v(out, in, counts);
-    case OpKind::reduce_scatter: return group.reduce_scatter(out, in, op);
-    case OpKind::reduce_scatter_v: return group.reduce_scatter_v(out, in, counts, op);
-    case OpKind::reduce: return group.reduce(out, in, root, op);
+      if (case_.in_place) return group.broadcast(out, root, options);
+      return group.broadcast(out, in, root, options);
+    case OpKind::all_gather: return group.all_gather(out, in, options);
+    case OpKind::all_gather_v: return group.all_gather_v(out, in, counts, options);
+    case OpKind::reduce_scatter: return group.reduce_scatter(out, in, op, options);
+    case OpKind::reduce_scatter_v: return group.reduce_scatter_v(out, in, counts, op, options);
+    case OpKind::reduce: return group.reduce(out, in, root, op, options);
     case OpKind::scan:
-      if (case_.in_place) return group.scan(out, op);
-      return group.scan(out, in, op);
+      if (case_.in_place) return group.scan(out, op, options);
+      return group.scan(out, in, op, options);
     case OpKind::exscan:
-      if (case_.in_place) return group.exscan(out, op);
-      return group.exscan(out, in, op);
-    case OpKind::gather: return group.gather(out, in, root);
-    case OpKind::gather_v: return group.gather_v(out, in, counts, root);
-    case OpKind::scatter: return group.scatter(out, in, root);
-    case OpKind::scatter_v: return group.scatter_v(out, in, counts, root);
-    case OpKind::all_to_all: return group.all_to_all(out, in);
+      if (case_.in_place) return group.exscan(out, op, options);
+      return group.exscan(out, in, op, options);
+    case OpKind::gather: return group.gather(out, in, root, options);
+    case OpKind::gather_v: return group.gather_v(out, in, counts, root, options);
+    case OpKind::scatter: return group.scatter(out, in, root, options);
+    case OpKind::scatter_v: return group.scatter_v(out, in, counts, root, options);
+    case OpKind::all_to_all: return group.all_to_all(out, in, options);
     case OpKind::all_to_all_v:
-      return group.all_to_all_v(out, in, shape_.output_counts, counts);
-    case OpKind::barrier: return group.barrier();
+      return group.all_to_all_v(out, in, shape_.output_counts, counts, options);
+    case OpKind::barrier: return group.barrier(options);
     case OpKind::send: case OpKind::recv: break;
   }
   // clang-format on
@@ -94,6 +95,7 @@ auto Collective::call_method(const Group& group) const {
 }
 
 Work Collective::call(const ProcessGroup& group, bool async) const {
+  buffers_.upload();
   if (async) return call_method(group.async());
   call_method(group);
   return {};

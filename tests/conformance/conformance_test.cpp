@@ -49,6 +49,13 @@ unsigned thinned(std::string_view backend, int ranks) {
   return std::array{1u, 1u, 4u, 4u, 32u, 32u, 32u, 32u}[index];
 }
 
+// The memory that it is tested with.
+DeviceType device_of(std::string_view backend) {
+  for (const BackendInfo& known : list_backends())
+    if (known.name == backend && known.cuda_only) return DeviceType::cuda;
+  return DeviceType::cpu;
+}
+
 // Whether the backend promises the documented tree; asked of a group of these options.
 bool has_fixed_order(const InitOptions& options) {
   ProcessGroup group = init_process_group(options);
@@ -58,8 +65,12 @@ bool has_fixed_order(const InitOptions& options) {
 }
 
 std::vector<Case> cases_for(std::string_view backend, int ranks, bool fixed_order) {
-  std::vector<Case> cases = select_cases(
-      {.ranks = ranks, .fixed_order = fixed_order, .thin = flags.thin * thinned(backend, ranks)});
+  const Support half = backend_supports(
+      backend, {.op = OpKind::all_reduce, .dtype = DType::f16, .device = device_of(backend)});
+  std::vector<Case> cases = select_cases({.ranks = ranks,
+                                          .fixed_order = fixed_order,
+                                          .thin = flags.thin * thinned(backend, ranks),
+                                          .rounds_often = half.rounds == Rounding::every_step});
   std::erase_if(cases,
                 [](const Case& c) { return describe(c).find(flags.only) == std::string::npos; });
   return cases;

@@ -13,12 +13,14 @@ struct Rank::Message {
   std::byte* data;
   std::size_t count;
 
-  View view() const { return {data, count, numbers.dtype}; }
+  const Buffers* buffers;
+
+  View view() const { return buffers->view(data, count, numbers.dtype); }
   void fill() const { conformance::fill(numbers, from, 0, data, count); }
 };
 
 Rank::Message Rank::message(const Case& c, int from, std::size_t number) {
-  Message m{c.numbers, from, nullptr, c.size};
+  Message m{c.numbers, from, nullptr, c.size, &buffers_};
   m.numbers.seed += number;
   m.data = buffers_.take(c.size * size_of(c.numbers.dtype), c.shift * size_of(c.numbers.dtype));
   return m;
@@ -62,15 +64,17 @@ void Rank::ring_blocking(const Case& c, ProcessGroup& group) {
   const auto tag = static_cast<std::uint32_t>(c.id);
   const Message out = message(c, rank, 0), in = message(c, previous, 0);
   out.fill();
-  const auto send = [&] { group.send(out.view(), next, tag); };
+  buffers_.upload();
+  const auto send = [&] { group.send(out.view(), next, tag, options()); };
   const auto receive = [&] {
-    const Received received = group.recv(in.view(), previous, tag);
+    const Received received = group.recv(in.view(), previous, tag, options());
     if (received.source != previous || received.count != in.count)
       report_.fail(describe(c) + ": recv names another source or count");
   };
   if (rank % 2 == 0) send();
   receive();
   if (rank % 2 == 1) send();
+  buffers_.download();
   check_message(c, in);
 }
 
@@ -119,13 +123,15 @@ void Rank::ring_batch(const Case& c, ProcessGroup& group) {
   const auto tag = static_cast<std::uint32_t>(c.id);
   const Message out = message(c, rank, 0), in = message(c, previous, 0);
   out.fill();
-  Batch batch = group.batch();
+  buffers_.upload();
+  Batch batch = group.batch(options());
   batch.add(Send{out.view(), next, tag});
   batch.add(Recv{in.view(), previous, tag});
   if (c.async)
     batch.submit_async().wait();
   else
     batch.submit();
+  buffers_.download();
   check_message(c, in);
 }
 
@@ -135,16 +141,18 @@ void Rank::overlapped(const Case& c, ProcessGroup& group) {
     buffers.push_back(message(c, group.rank(), i));
     buffers.back().fill();
   }
+  buffers_.upload();
   if (c.async) {
     std::vector<Work> works;
     for (const Message& m : buffers)
-      works.push_back(group.async().all_reduce(m.view(), c.numbers.op));
+      works.push_back(group.async().all_reduce(m.view(), c.numbers.op, options()));
     for (auto work = works.rbegin(); work != works.rend(); ++work) work->wait();
   } else {
-    Batch batch = group.batch();
+    Batch batch = group.batch(options());
     for (const Message& m : buffers) batch.add(AllReduce{m.view(), m.view(), c.numbers.op});
     batch.submit();
   }
+  buffers_.download();
   for (const Message& m : buffers) {
     expected_.resize(m.view().bytes());
     fill_reduced(m.numbers, group.size(), 0, expected_.data(), m.count);

@@ -29,6 +29,7 @@ struct Numbers {
   ReduceOp op;  // of reductions; makes products stay small
   Values values;
   std::uint64_t seed;
+  bool rounds_often = false;  // f16 and bf16 round at every step: partial results must be exact
 };
 
 constexpr double kPremulFactor = 0.3;  // of hard numbers

@@ -21,6 +21,7 @@ void Report::fail(std::string what) {
 }
 
 Rank::Rank(ProcessGroup world) : world_(with_memory(std::move(world))) {
+  if (world_.group.device().type != DeviceType::cpu) buffers_.use_gpu(world_.group.device());
   const int n = world_.group.size();
   std::vector<int> backwards(static_cast<std::size_t>(n));
   std::iota(backwards.rbegin(), backwards.rend(), 0);
@@ -32,7 +33,7 @@ Rank::Rank(ProcessGroup world) : world_(with_memory(std::move(world))) {
 }
 
 Rank::Group Rank::with_memory(ProcessGroup group) {
-  Buffer<std::uint8_t> memory = group.allocate<std::uint8_t>(kAllocated);
+  Buffer<std::uint8_t> memory = group.allocate<std::uint8_t>(kAllocated, group.device());
   return {std::move(group), std::move(memory)};
 }
 
@@ -64,7 +65,12 @@ void Rank::run_case(const Case& c) {
              : c.members == Members::subgroup ? subgroup_
                                               : reversed_;
   if (!g.group) return;
-  const Query query{.op = c.op, .dtype = c.numbers.dtype, .reduce_op = c.numbers.op.kind};
+  const Query query{.op = c.op,
+                    .dtype = c.numbers.dtype,
+                    .reduce_op = c.numbers.op.kind,
+                    .device = g.group.device().type,
+                    .any_source = c.exchange == Exchange::any_source,
+                    .tags_out_of_order = c.exchange == Exchange::ring_tags};
   if (const Support support = g.group.supports(query); !support)
     return refuses(c, g.group, support);
   if (c.exchange == Exchange::collective)
@@ -76,12 +82,14 @@ void Rank::run_case(const Case& c) {
 // What supports() denies must fail as unsupported, and leave the group as it was.
 void Rank::refuses(const Case& c, ProcessGroup& group, const Support& support) {
   ++report_.skipped[support.reason];
+  if (c.exchange == Exchange::any_source && group.rank() != 0) return;  // it sends, which may be
+  if (c.exchange == Exchange::ring_tags) return;                        // each of its calls may be
   if (support.reason.empty()) report_.fail(describe(c) + ": unsupported without a reason");
   Case apart = c;
   apart.in_place = false;
   try {
     if (is_point_to_point(c.op))
-      group.send(View(nullptr, 0, c.numbers.dtype), group.rank());
+      refused_message(c, group);
     else
       Collective(apart, group.rank(), group.size(), buffers_, nullptr).call(group, c.async).wait();
     report_.fail(describe(c) + ": ran, though supports() says: " + support.reason);
@@ -91,9 +99,18 @@ void Rank::refuses(const Case& c, ProcessGroup& group, const Support& support) {
   }
 }
 
+void Rank::refused_message(const Case& c, ProcessGroup& group) const {
+  const View nothing(nullptr, 0, c.numbers.dtype, group.device());
+  if (c.exchange == Exchange::any_source)
+    group.recv(nothing, kAnySource);
+  else
+    group.send(nothing, group.rank());
+}
+
 void Rank::run_collective(const Case& c, Group& g) {
   const Collective collective(c, g.group.rank(), g.group.size(), buffers_, memory_for(c, g));
   collective.call(g.group, c.async).wait();
+  buffers_.download();
   for (const std::string& what : collective.wrong()) check(c, what);
   result_ = collective.result();
   ++report_.checked;

@@ -42,6 +42,7 @@ class Rank {
 
   void run_case(const Case& c);
   void refuses(const Case& c, ProcessGroup& group, const Support& support);
+  void refused_message(const Case& c, ProcessGroup& group) const;
   void run_collective(const Case& c, Group& g);
   void check(const Case& c, const std::string& difference);
   // In exchanges.cpp.
@@ -51,6 +52,7 @@ class Rank {
   void any_source(const Case& c, ProcessGroup& group);
   void ring_batch(const Case& c, ProcessGroup& group);
   void overlapped(const Case& c, ProcessGroup& group);
+  CallOptions options() const { return {.stream = buffers_.stream()}; }
   struct Message;
   Message message(const Case& c, int from, std::size_t number);
   void check_message(const Case& c, const Message& m);

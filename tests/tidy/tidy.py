@@ -23,8 +23,8 @@ CXX = (".h", ".cpp", ".cu", ".cuh")
 SCRIPTS = (".py", ".sh", ".cmake")
 
 # A house has floors, the lowest first: a folder includes itself and those below it.
-LIBRARY = ["c10d/", "src/base/", "src/net/", "src/sync/", "src/store/", "src/recorder/",
-           "src/control/", "src/group/", "src/launch/"]
+LIBRARY = ["c10d/", "src/base/", "src/device/", "src/net/", "src/sync/", "src/store/",
+           "src/recorder/", "src/control/", "src/group/", "src/launch/"]
 NATIVE = [f"src/backends/native/{floor}/" for floor in
           ("plan", "memory", "team", "collectives", "p2p")]
 BENCH = [f"bench/{floor}/" for floor in
@@ -49,10 +49,8 @@ INCLUDE_RULES = [
     (r"kernels/", ["c10d/view.h", "c10d/collective.h", "c10d/export.h", "kernels/"]),
     *house(LIBRARY[1:], ["c10d/"]),
     *house(NATIVE, BACKEND),
-    (r"src/device/", ["c10d/", "src/base/", "src/device/"]),
-    (r"src/backends/nccl/", [*BACKEND, "src/device/", "@"]),
     (r"src/backends/[^/]+$", [*up_to(LIBRARY, "src/group/"), "src/backends/module.h",
-                              "src/backends/native/native.h"]),
+                              "src/backends/by_device.h", "src/backends/native/native.h"]),
     (r"src/backends/", [*BACKEND, "@"]),
     (r"src/parallel/", ["c10d/", "src/base/hash.h", "kernels/", "src/parallel/common/", "@"]),
     (r"tools/", [*LIBRARY, "src/backends/native/native.h", "tools/manual/", "@"]),

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "c10d/capability.h"
+#include "c10d/cuda.h"
 #include "c10d/env.h"
 #include "c10d/error.h"
 #include "c10d/init.h"
@@ -55,6 +56,36 @@ Json host_facts() {
           {"packages", count_places(places, &CpuPlace::package)},
           {"l3_groups", count_places(places, &CpuPlace::l3)},
           {"memory_bytes", page * sysconf(_SC_PHYS_PAGES)}};
+}
+
+// "13.0" of 13000.
+std::string cuda_version(int version) {
+  return version == 0 ? "none" : fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+Json gpu_facts() {
+  const cuda::DriverInfo driver = cuda::driver_info();
+  Json gpus = Json::array();
+  for (int device = 0; device < cuda::device_count(); ++device) {
+    try {
+      const cuda::DeviceInfo info = cuda::device_info(device);
+      gpus.push_back({{"device", device},
+                      {"name", info.name},
+                      {"uuid", info.uuid},
+                      {"pci_bus_id", info.pci_bus_id},
+                      {"memory_bytes", info.memory_bytes},
+                      {"l2_bytes", info.l2_bytes},
+                      {"multiprocessors", info.multiprocessors},
+                      {"compute_capability", fmt::format("{}.{}", info.compute_capability / 10,
+                                                         info.compute_capability % 10)}});
+    } catch (const DistError& error) {  // of a GPU that is lost, or used up
+      gpus.push_back({{"device", device}, {"error", error.what()}});
+    }
+  }
+  return {{"driver", driver.path},
+          {"cuda", cuda_version(driver.version)},
+          {"why_none", cuda::why_no_gpu()},
+          {"devices", gpus}};
 }
 
 Json launch_facts() try {
@@ -180,10 +211,11 @@ Json environment_facts() {
 }  // namespace
 
 Json collect_facts() {
-  return {{"version", version_facts()},  {"host", host_facts()},
-          {"native", native_facts()},    {"launch", launch_facts()},
-          {"backends", backend_facts()}, {"capabilities", capability_facts()},
-          {"limits", limit_facts()},     {"environment", environment_facts()}};
+  return {{"version", version_facts()},         {"host", host_facts()},
+          {"native", native_facts()},           {"gpus", gpu_facts()},
+          {"launch", launch_facts()},           {"backends", backend_facts()},
+          {"capabilities", capability_facts()}, {"limits", limit_facts()},
+          {"environment", environment_facts()}};
 }
 
 }}  // namespace c10d::v0

@@ -17,8 +17,9 @@
 namespace c10d { inline namespace v0 { namespace {
 
 constexpr int kUsage = 2;
-const std::vector<std::string> kSections = {"version",  "host",         "native", "launch",
-                                            "backends", "capabilities", "limits", "environment"};
+const std::vector<std::string> kSections = {"version",      "host",   "native",
+                                            "gpus",         "launch", "backends",
+                                            "capabilities", "limits", "environment"};
 
 void print_text(const nlohmann::ordered_json& facts, const std::vector<std::string>& sections) {
   const bool everything = sections.empty();
@@ -64,7 +65,7 @@ int info(int argc, char** argv) {
   bool all = false;
   app.add_option(
          "SECTION", sections,
-         "version host native launch backends capabilities limits environment (default: the "
+         "version host native gpus launch backends capabilities limits environment (default: the "
          "main facts)")
       ->type_name(fmt::format("{}", fmt::join(kSections, "|")))  // for the completion
       ->option_text(" ")

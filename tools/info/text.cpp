@@ -86,6 +86,24 @@ std::string backends_text(const Json& backends) {
   return text;
 }
 
+std::string gpus_text(const Json& gpus) {
+  std::string text = fmt::format("  {:<28}{}, CUDA {}\n", "driver", value_text(gpus["driver"]),
+                                 value_text(gpus["cuda"]));
+  if (gpus["devices"].empty())
+    text += fmt::format("  {:<28}{}\n", "no GPU", wrapped(value_text(gpus["why_none"]), 30));
+  for (const Json& gpu : gpus["devices"]) {
+    const bool lost = gpu.contains("error");
+    const std::string facts =
+        lost ? value_text(gpu["error"])
+             : fmt::format("{}, {}, {}, {} multiprocessors, compute capability {}, {}",
+                           value_text(gpu["name"]), value_text(gpu["uuid"]),
+                           bytes_text(gpu["memory_bytes"]), value_text(gpu["multiprocessors"]),
+                           value_text(gpu["compute_capability"]), value_text(gpu["pci_bus_id"]));
+    text += fmt::format("  {:<28}{}\n", "cuda:" + value_text(gpu["device"]), wrapped(facts, 30));
+  }
+  return text;
+}
+
 // What a backend says about one op, in a form in which equal ops can be found.
 struct OpTable {
   std::vector<std::string> rows;  // one per reduce op, or a single one; a cell per dtype
@@ -177,6 +195,7 @@ std::string environment_text(const Json& environment) {
 
 std::string section_text(std::string_view section, const Json& facts) {
   const Json& of_section = facts.at(std::string(section));
+  if (section == "gpus") return gpus_text(of_section);
   if (section == "backends") return backends_text(of_section);
   if (section == "capabilities") return capabilities_text(of_section);
   if (section == "environment") return environment_text(of_section);
@@ -196,6 +215,14 @@ std::string overview_text(const Json& facts) {
                           of("host", "cpus_allowed"), of("host", "cpus_online"), of("host", "cpu"),
                           of("host", "numa_nodes"), bytes_text(facts.at("host").at("memory_bytes")),
                           of("host", "kernel")));
+  const Json& gpus = facts.at("gpus");
+  const Json& devices = gpus.at("devices");
+  text +=
+      line("GPUs",
+           devices.empty()
+               ? "none: " + value_text(gpus.at("why_none"))
+               : fmt::format("{}, CUDA {}: {}", devices.size(), value_text(gpus.at("cuda")),
+                             value_text(devices[0].value("name", devices[0].value("error", "")))));
   const Json& launch = facts.at("launch");
   text += line("launcher", launch.contains("error")
                                ? value_text(launch["error"])
@@ -215,8 +242,8 @@ std::string overview_text(const Json& facts) {
     any = true;
   }
   return text +
-         "\nMore: c10d-info capabilities (ops and dtypes of each backend), limits, native, --env "
-         "(every\nvariable), --all, --json.\n";
+         "\nMore: c10d-info capabilities (ops and dtypes of each backend), gpus, limits, native, "
+         "--env\n(every variable), --all, --json.\n";
 }
 
 std::string short_environment_text(const Json& environment) {

@@ -30,6 +30,7 @@ struct BackendContext {
   std::shared_ptr<Control> control;  // who entered which call, who died
   std::string token;                 // secret of the job; empty: none
   Duration timeout{};                // of the group when it was made
+  Device device{};                   // the GPU of this rank; the CPU: none was asked for
   // Whether all ranks are on the host of this one.
   bool all_local() const noexcept {
     for (const Member& member : members)
@@ -55,15 +56,28 @@ class C10D_API Backend {
   // ranks: n ranks are the first L, the largest power of two below n, and the others; each part is
   // added in the same way, then the two sums. TreeSum relies on it.
   virtual bool reduces_along_rank_tree() const noexcept { return false; }
+  // The GPU whose memory it serves on this rank; the CPU if it serves none.
+  virtual Device device() const noexcept { return {}; }
   // Runs the call: to its end in this thread, unless call.async. Failures are in the Work; an
   // exception out of launch() breaks the group as backend_error.
+  //
+  // A call on memory of a GPU is enqueued on call.stream and runs behind what is there. If it is
+  // not async, launch() returns then, with a Work that is ok, and the backend calls
+  // Control::finished() once the GPU is done. If it is, the Work ends when the GPU is done.
   virtual Work launch(const Call& call) = 0;
+  // What is launched between these two is one batch: async calls that start together, so that
+  // messages between two ranks cross whatever their order. Unless overridden: nothing.
+  virtual void begin_batch() {}
+  // See begin_batch(). Also called when a launch() between them failed. What fails here is in the
+  // Works.
+  virtual void end_batch() noexcept {}
   // The message from `peer`, or from any rank for kAnySource, that a recv with this tag would get
   // now. Does not wait, and leaves the message where it is. Unless overridden: throws unsupported.
   virtual std::optional<Received> probe(int peer, std::uint32_t tag);
-  // Memory for ProcessGroup::allocate(). Collective over the group. Unless overridden: plain memory
-  // of this rank. Throws DistError.
-  virtual Allocation allocate(std::size_t bytes, Deadline deadline);
+  // Memory for ProcessGroup::allocate(), on a device of whose type it is the backend. Collective
+  // over the group. Unless overridden: plain memory of this rank, and unsupported on a GPU. Throws
+  // DistError.
+  virtual Allocation allocate(std::size_t bytes, Device device, Deadline deadline);
   // The backend of a subgroup. Called on the members of the subgroup only. parent_ranks[i] is the
   // rank in this group of rank i of the subgroup. Throws DistError; null is a failure, too.
   virtual std::unique_ptr<Backend> new_group(BackendContext context,
@@ -95,7 +109,7 @@ C10D_API std::unique_ptr<Backend> make_backend(std::string_view name, BackendCon
 C10D_API void end_groups(std::string_view backend) noexcept;
 
 // Version of this interface. A module of another version is refused with a message.
-inline constexpr std::uint32_t kBackendAbiVersion = 6;
+inline constexpr std::uint32_t kBackendAbiVersion = 7;
 // What a module says of itself. A module is libc10d_NAME.so in a folder on C10D_BACKEND_PATH. It
 // has one symbol, `extern "C" const c10d::BackendModule* c10d_backend_module()`. A module whose
 // abi_version differs, or whose struct_size is smaller, is refused with a message.
@@ -107,6 +121,9 @@ struct BackendModule {
   Support (*supports)(const Query&) = nullptr;        // as Backend::supports(), without a group
   std::unique_ptr<Backend> (*create)(BackendContext) = nullptr;  // as BackendFactory
   bool needs_launcher = false;                                   // see BackendInfo
+  bool cuda_only = false;  // serves memory of GPUs only: see InitOptions::backend
+  // Why it cannot be used here, and what to install; empty if it can. Null: it can.
+  const char* (*why_unavailable)() = nullptr;
 };
 
 }}  // namespace c10d::v0

@@ -21,6 +21,8 @@ struct Call {
   Deadline deadline;        // when it fails with timed_out
   bool async;               // whether launch() returns at once
   std::uint64_t record;     // its entry in the flight recorder, for Control
+  Device device{};          // where its buffers lie; of a barrier with a stream: the group's GPU
+  CudaStream stream = nullptr;  // that orders it on a GPU; null: the legacy default stream
 };
 
 // The control plane of a group, as a backend uses it: which rank entered which call, which rank
@@ -57,6 +59,13 @@ class C10D_API Control {
   // breaks.
   virtual Agreement poll_agreement(const Call& call) = 0;
 
+  // The end of an op that launch() enqueued on a GPU: from then on it counts as finished, in the
+  // record and in what is said of ranks that are late. A failure breaks the group. Once for each
+  // such op; allocates nothing if it went well. `kind`, `sequence` and `record` are those of its
+  // call.
+  virtual void finished(OpKind kind, std::uint64_t sequence, std::uint64_t record,
+                        const Failure* failure) noexcept = 0;
+
   // The first failure of the group on any rank, or null. Cheap: poll it in every wait.
   virtual std::shared_ptr<const Failure> failure() = 0;
   // Whether the group is broken. Cheaper than failure().
@@ -66,6 +75,9 @@ class C10D_API Control {
   // A failure for a deadline that passed in `phase`. It names the ranks that have not entered this
   // call yet.
   virtual Failure timed_out(const Call& call, std::string_view phase) = 0;
+  // Breaks the group with such a failure for an enqueued op that is not finished(). Does nothing
+  // if it is.
+  virtual void fail_overdue(OpKind kind, std::uint64_t sequence, std::string_view phase) = 0;
   // Waits up to `patience` to learn why a peer stopped answering, since a death is noticed moments
   // later. Then breaks the group with that, or with `otherwise`, and returns what broke it.
   virtual std::shared_ptr<const Failure> resolve_cause(Failure otherwise, Duration patience) = 0;

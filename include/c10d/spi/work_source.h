@@ -26,6 +26,9 @@ class C10D_API WorkSource {
   // Sets what the first wait() without a timeout calls, once, where it would sleep. `run` may take
   // as long as the op and run it there. It must not throw.
   void set_runner(std::function<void()> run) const;
+  // Sets how a stream waits for the op: what synchronize_stream() calls, instead of waiting
+  // itself. It may be called any number of times, also after the end of the op, and may throw.
+  void set_order(std::function<void(CudaStream)> order) const;
 
  private:
   std::shared_ptr<detail::WorkShared> shared_;

@@ -50,6 +50,7 @@ Work refused_to_self(int rank) {
 
 Support gloo_supports(const Query& query) {
   if (query.device != DeviceType::cpu) return refused("gloo works on CPU memory only");
+  if (query.to_self) return refused("gloo has no connection of a rank to itself");
   if (query.op == OpKind::gather_v || query.op == OpKind::scatter_v) return composed("send + recv");
   if (!is_reduction(query.op)) return {};
   if (const auto why = why_unsupported(query.op, query.reduce_op, query.dtype); !why.empty())

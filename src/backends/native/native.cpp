@@ -38,7 +38,7 @@ class NativeBackend final : public Backend {
     return messages_->probe(peer, tag);
   }
 
-  Allocation allocate(std::size_t bytes, Deadline deadline) override {
+  Allocation allocate(std::size_t bytes, Device /*device*/, Deadline deadline) override {
     return team_->allocate(bytes, deadline);
   }
 

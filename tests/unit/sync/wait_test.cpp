@@ -28,6 +28,8 @@ class BreakableControl final : public Control {
     return nullptr;
   }
   Failure timed_out(const Call&, std::string_view) override { return {}; }
+  void fail_overdue(OpKind, std::uint64_t, std::string_view) override {}
+  void finished(OpKind, std::uint64_t, std::uint64_t, const Failure*) noexcept override {}
   std::shared_ptr<const Failure> resolve_cause(Failure, Duration) override { return nullptr; }
 
  private:

@@ -69,6 +69,8 @@ class TestControl final : public Control {
   Failure timed_out(const Call&, std::string_view phase) override {
     return {.code = Code::timed_out, .message = std::string(phase)};
   }
+  void fail_overdue(OpKind, std::uint64_t, std::string_view) override {}
+  void finished(OpKind, std::uint64_t, std::uint64_t, const Failure*) noexcept override {}
   std::shared_ptr<const Failure> resolve_cause(Failure otherwise, Duration) override {
     return fail(std::move(otherwise));
   }

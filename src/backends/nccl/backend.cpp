@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The nccl backend: memory of GPUs, on the streams of the caller.
+#include "c10d/spi/backend.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "c10d/cuda.h"
+#include "src/backends/common/failures.h"
+#include "src/backends/nccl/calls.h"
+#include "src/backends/nccl/communicator.h"
+#include "src/backends/nccl/library.h"
+#include "src/backends/nccl/watcher.h"
+#include "src/base/failure_text.h"
+#include "src/device/gpu.h"
+#include "src/sync/process_singleton.h"
+
+namespace c10d { inline namespace v0 { namespace nccl { namespace {
+
+class NcclBackend final : public Backend {
+ public:
+  explicit NcclBackend(BackendContext context)
+      : context_(std::move(context)),
+        scratch_(cuda::device_allocate<float>(1, context_.device.index)),
+        communicator_(context_, std::chrono::steady_clock::now() + context_.timeout),
+        watched_(context_, communicator_) {
+    cuda::fill(scratch_, 0);
+  }
+  ~NcclBackend() override {
+    if (!is_shut_down_) communicator_.abort();
+  }
+
+  Support supports(const Query& query) const override { return nccl::supports(query); }
+  Device device() const noexcept override { return context_.device; }
+  Work launch(const Call& call) override;
+  void begin_batch() override;
+  void end_batch() noexcept override;
+  std::unique_ptr<Backend> new_group(BackendContext context, const std::vector<int>&) override {
+    return std::make_unique<NcclBackend>(std::move(context));
+  }
+  Allocation allocate(std::size_t bytes, Device device, Deadline) override {
+    Allocation memory = cuda::device_allocate(bytes, device.index);
+    const View all(memory.data, bytes, DType::u8, device);
+    cuda::Event zeroed(device.index);
+    cuda::fill(all, 0);
+    zeroed.record();
+    zeroed.synchronize();
+    return memory;
+  }
+  void abort() noexcept override { communicator_.abort(); }
+  void shutdown(Deadline deadline) override;
+  std::string description() const override {
+    return fmt::format("NCCL {} ({}), {} on cuda:{}", version_text(api().version), api().path,
+                       cuda::device_info(context_.device.index).name, context_.device.index);
+  }
+
+ private:
+  Work launch_checked(const Call& call);
+  // An op whose calls NCCL has taken. Throws what the driver says.
+  static void record(PendingOp& op, CudaStream stream);
+  // Ends an op that was not enqueued, and says why.
+  Failure give_up(PendingOp& op, const std::exception& error);
+
+  struct Batched {
+    PendingOp* op;
+    CudaStream stream;
+  };
+
+  const BackendContext context_;
+  const Buffer<float> scratch_;
+  Communicator communicator_;
+  Watched watched_;
+  bool in_batch_ = false;
+  std::vector<Batched> batch_;  // of ops whose calls are in NCCL's group
+  bool is_shut_down_ = false;
+};
+
+// A message has no agreement before it, and NCCL knows neither tags nor who sends.
+std::string why_refused(const Op& op, int rank) {
+  const auto of = [rank](const auto& message) -> std::string {
+    if (message.peer == kAnySource) return "NCCL has no message from any rank: name the sender";
+    if (message.tag != 0)
+      return "NCCL has no tags: messages between two ranks match in their order";
+    if (message.peer == rank) return "a rank sends itself nothing over NCCL: copy it";
+    return {};
+  };
+  if (const auto* send = std::get_if<Send>(&op)) return of(*send);
+  if (const auto* recv = std::get_if<Recv>(&op)) return of(*recv);
+  return {};
+}
+
+Work NcclBackend::launch(const Call& call) {
+  if (std::string why = why_refused(call.op, context_.rank); !why.empty())
+    return Work::failed(failure_in(context_, call, Code::unsupported, std::move(why)));
+  if (!is_point_to_point(kind_of(call.op)))
+    if (const auto failure = context_.control->agree(call, Control::Waiting::sleep))
+      return Work::failed(*failure);
+  return launch_checked(call);
+}
+
+Work NcclBackend::launch_checked(const Call& call) {
+  const OnGpu here(context_.device.index);
+  PendingOp* const op = watched_.take();
+  op->kind = kind_of(call.op);
+  op->sequence = call.sequence;
+  op->record = call.record;
+  op->deadline = call.deadline;
+  Work work;
+  if (call.async) {
+    WorkSource source;
+    std::uint64_t generation = 0;
+    {
+      MutexLock lock(op->order_mutex);
+      generation = op->generation;
+    }
+    source.set_order([op = op->shared_from_this(), generation,
+                      device = context_.device.index](CudaStream stream) {
+      MutexLock lock(op->order_mutex);
+      if (op->generation != generation) return;  // it is over
+      const OnGpu on_gpu(device);
+      check_driver(driver_api().stream_wait_event(stream, op->event, 0), "cuStreamWaitEvent");
+    });
+    work = source.work();
+    op->source = std::move(source);
+  }
+  of_this_process<Watcher>().add(op);
+  try {
+    enqueue({.comm = communicator_.get(),
+             .rank = context_.rank,
+             .size = context_.size,
+             .stream = call.stream,
+             .scratch = scratch_.device_data()},
+            call.op);
+    if (in_batch_)
+      batch_.push_back({op, call.stream});
+    else
+      record(*op, call.stream);
+    return work;
+  } catch (const std::exception& error) {
+    work.detach();
+    return Work::failed(give_up(*op, error));
+  }
+}
+
+void NcclBackend::record(PendingOp& op, CudaStream stream) {
+  check_driver(driver_api().event_record(op.event, stream), "cuEventRecord");
+  op.stage.store(PendingOp::Stage::enqueued, std::memory_order_release);
+}
+
+Failure NcclBackend::give_up(PendingOp& op, const std::exception& error) {
+  constexpr std::chrono::milliseconds kPatience{500};  // for evidence of a peer's death
+  Control& control = *context_.control;
+  Failure failure = failure_from_exception(error, "nccl");
+  failure.rank = context_.rank;
+  failure.op = to_string(op.kind);
+  failure.sequence = op.sequence;
+  op.source.reset();
+  op.stage.store(PendingOp::Stage::given_up, std::memory_order_release);
+  const auto known = control.failure();
+  return known ? *known : *control.resolve_cause(std::move(failure), kPatience);
+}
+
+void NcclBackend::begin_batch() {
+  check(api().group_start(), "ncclGroupStart", communicator_.get());
+  in_batch_ = true;
+}
+
+void NcclBackend::end_batch() noexcept {
+  if (!std::exchange(in_batch_, false)) return;
+  const std::vector<Batched> batch = std::exchange(batch_, {});
+  const Result result = api().group_end();
+  for (const auto& [op, stream] : batch) {
+    try {
+      check(result, "ncclGroupEnd", communicator_.get());
+      record(*op, stream);
+    } catch (const std::exception& error) {
+      const WorkSource source = *op->source;
+      source.fail(give_up(*op, error));
+    }
+  }
+}
+
+// A rank whose own part is done may leave before the others have theirs: they meet first.
+void NcclBackend::shutdown(Deadline deadline) {
+  is_shut_down_ = true;
+  Control& control = *context_.control;
+  if (!control.broken() && context_.size > 1) {
+    constexpr std::chrono::milliseconds kLook{2};
+    const auto size = static_cast<std::int64_t>(context_.size);
+    std::int64_t came = context_.store->add("nccl/end", 1);
+    while (came < size && !control.broken() && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(kLook);
+      came = context_.store->add("nccl/end", 0);
+    }
+  }
+  if (control.broken())
+    communicator_.abort();
+  else
+    communicator_.destroy(deadline);
+}
+
+}}}}  // namespace c10d::v0::nccl
+
+extern "C" __attribute__((visibility("default"))) const c10d::BackendModule* c10d_backend_module() {
+  using namespace c10d;  // NOLINT(google-build-using-namespace)
+  static constexpr BackendModule module{
+      .name = "nccl",
+      .version =
+          [] {
+            static const std::string version = nccl::version_text(nccl::api().version);
+            return version.c_str();
+          },
+      .supports = nccl::supports,
+      .create = [](BackendContext context) -> std::unique_ptr<Backend> {
+        return std::make_unique<nccl::NcclBackend>(std::move(context));
+      },
+      .cuda_only = true,
+      .why_unavailable = [] { return nccl::library().why.c_str(); }};
+  return &module;
+}

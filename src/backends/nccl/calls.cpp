@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Each op as calls of NCCL.
+#include "src/backends/nccl/calls.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "src/backends/common/gathered_reduction.h"
+#include "src/backends/nccl/library.h"
+#include "src/device/gpu.h"
+
+namespace c10d { inline namespace v0 { namespace nccl {
+namespace {
+
+// NCCL's type of the numbers in elements of `dtype`; nothing where it has none.
+std::optional<DataType> number_type(DType dtype) {
+  switch (real_of(dtype)) {
+    case DType::f64:
+      return kFloat64;
+    case DType::f32:
+      return kFloat32;
+    case DType::f16:
+      return kFloat16;
+    case DType::bf16:
+      return kBfloat16;
+    case DType::i64:
+      return kInt64;
+    case DType::i32:
+      return kInt32;
+    case DType::i8:
+      return kInt8;
+    case DType::u64:
+      return kUint64;
+    case DType::u32:
+      return kUint32;
+    case DType::u8:
+      return kUint8;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool is_floating(DType dtype) {
+  switch (real_of(dtype)) {
+    case DType::f64:
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Support refused(std::string why) { return {.ok = false, .reason = std::move(why), .composed = {}}; }
+Support composed(const char* how) { return {.ok = true, .reason = {}, .composed = how}; }
+
+// Why NCCL has no such reduction, or has it with another meaning than collective.h.
+std::string why_not(const Query& query) {
+  const DType dtype = query.dtype;
+  if (!number_type(dtype)) return fmt::format("NCCL has no numbers of type {}", to_string(dtype));
+  switch (query.reduce_op) {
+    case ReduceOp::sum:
+    case ReduceOp::prod:
+      return {};
+    case ReduceOp::premul_sum:
+      return {};
+    case ReduceOp::min:
+    case ReduceOp::max:
+      return is_floating(dtype) ? "NCCL drops NaN in min and max of floating point numbers" : "";
+    case ReduceOp::avg:
+      return "NCCL multiplies by 1/n before it adds, which gives other numbers than a sum divided "
+             "by n";
+    default:
+      return "NCCL has no bitwise reductions";
+  }
+}
+
+std::size_t numbers(const ConstView& view) { return view.bytes() / size_of(real_of(view.dtype)); }
+
+void check_call(Result result, const char* call, const Target& target) {
+  check(result, call, target.comm);
+}
+
+// Between group_start() and group_end(), which is called whatever happens.
+template <class Calls>
+void in_group(const Target& target, Calls calls) {
+  check_call(api().group_start(), "ncclGroupStart", target);
+  try {
+    calls();
+  } catch (...) {
+    api().group_end();
+    throw;
+  }
+  check_call(api().group_end(), "ncclGroupEnd", target);
+}
+
+// ReduceOp as NCCL's. The factor of a premul_sum makes one of the communicator's own.
+class Reduction {
+ public:
+  Reduction(const Target& target, ReduceOp op, DType dtype) : target_(target) {
+    type = *number_type(dtype);
+    switch (op.kind) {
+      case ReduceOp::sum:
+        handle = kSum;
+        return;
+      case ReduceOp::prod:
+        handle = kProd;
+        return;
+      case ReduceOp::min:
+        handle = kMin;
+        return;
+      case ReduceOp::max:
+        handle = kMax;
+        return;
+      default:
+        make(op.factor, real_of(dtype));
+    }
+  }
+  ~Reduction() {
+    if (made_) api().red_op_destroy(handle, target_.comm);
+  }
+  Reduction(const Reduction&) = delete;
+  Reduction& operator=(const Reduction&) = delete;
+
+  DataType type;
+  RedOp handle = kSum;
+
+ private:
+  void make(double factor, DType dtype) {
+    union {
+      double f64;
+      float f32;
+      Float16 f16;
+      BFloat16 bf16;
+    } scalar{factor};
+    if (dtype == DType::f32) scalar.f32 = static_cast<float>(factor);
+    if (dtype == DType::f16) scalar.f16 = Float16(static_cast<float>(factor));
+    if (dtype == DType::bf16) scalar.bf16 = BFloat16(static_cast<float>(factor));
+    check_call(api().red_op_create(&handle, &scalar, type, kScalarHostImmediate, target_.comm),
+               "ncclRedOpCreatePreMulSum", target_);
+    made_ = true;
+  }
+
+  const Target& target_;
+  bool made_ = false;
+};
+
+driver::Pointer address(const void* data) { return reinterpret_cast<driver::Pointer>(data); }
+
+void copy(const Target& target, const View& to, const ConstView& from) {
+  if (to.data == from.data || from.count == 0) return;
+  check_driver(driver_api().memcpy_d2d_async(address(to.data), address(from.data), from.bytes(),
+                                             target.stream),
+               "a copy on the GPU");
+}
+
+void send_to(const Target& target, const ConstView& view, int peer) {
+  if (view.count == 0) return;
+  check_call(api().send(view.data, view.bytes(), kUint8, peer, target.comm, target.stream),
+             "ncclSend", target);
+}
+void recv_from(const Target& target, const View& view, int peer) {
+  if (view.count == 0) return;
+  check_call(api().recv(view.data, view.bytes(), kUint8, peer, target.comm, target.stream),
+             "ncclRecv", target);
+}
+
+// Every rank sends a part to every rank: `to(r)` and `from(r)` are what this one exchanges with r,
+// of no elements where it is nothing.
+template <class To, class From>
+void exchange(const Target& target, To to, From from) {
+  copy(target, from(target.rank), to(target.rank));
+  in_group(target, [&] {
+    for (int peer = 0; peer < target.size; ++peer) {
+      if (peer == target.rank) continue;
+      send_to(target, to(peer), peer);
+      recv_from(target, from(peer), peer);
+    }
+  });
+}
+
+constexpr ConstView kNothingToSend{};
+constexpr View kNothingToReceive{};
+
+std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+
+void run(const Target& t, const AllReduce& o) {
+  const Reduction reduction(t, o.op, o.output.dtype);
+  check_call(api().all_reduce(o.input.data, o.output.data, numbers(o.input), reduction.type,
+                              reduction.handle, t.comm, t.stream),
+             "ncclAllReduce", t);
+}
+void run(const Target& t, const Reduce& o) {
+  const Reduction reduction(t, o.op, o.input.dtype);
+  check_call(
+      api().reduce(o.input.data, t.rank == o.root ? o.output.data : nullptr, numbers(o.input),
+                   reduction.type, reduction.handle, o.root, t.comm, t.stream),
+      "ncclReduce", t);
+}
+void run(const Target& t, const ReduceScatter& o) {
+  const Reduction reduction(t, o.op, o.output.dtype);
+  check_call(api().reduce_scatter(o.input.data, o.output.data, numbers(o.output), reduction.type,
+                                  reduction.handle, t.comm, t.stream),
+             "ncclReduceScatter", t);
+}
+// One reduce for each shard, to the rank whose it is.
+void run(const Target& t, const ReduceScatterV& o) {
+  const Reduction reduction(t, o.op, o.output.dtype);
+  in_group(t, [&] {
+    for (int root = 0; root < t.size; ++root) {
+      const ConstView shard = o.input.slice(first_of(o.counts, root), o.counts[at(root)]);
+      if (shard.count == 0) continue;
+      check_call(api().reduce(shard.data, t.rank == root ? o.output.data : nullptr, numbers(shard),
+                              reduction.type, reduction.handle, root, t.comm, t.stream),
+                 "ncclReduce", t);
+    }
+  });
+}
+void run(const Target& t, const Broadcast& o) {
+  const void* const from = t.rank == o.root ? o.input.data : o.output.data;
+  check_call(
+      api().broadcast(from, o.output.data, o.output.bytes(), kUint8, o.root, t.comm, t.stream),
+      "ncclBroadcast", t);
+}
+void run(const Target& t, const AllGather& o) {
+  check_call(
+      api().all_gather(o.input.data, o.output.data, o.input.bytes(), kUint8, t.comm, t.stream),
+      "ncclAllGather", t);
+}
+// One broadcast for each shard, from the rank whose it is.
+void run(const Target& t, const AllGatherV& o) {
+  in_group(t, [&] {
+    for (int root = 0; root < t.size; ++root) {
+      const View shard = o.output.slice(first_of(o.counts, root), o.counts[at(root)]);
+      if (shard.count == 0) continue;
+      check_call(api().broadcast(t.rank == root ? o.input.data : shard.data, shard.data,
+                                 shard.bytes(), kUint8, root, t.comm, t.stream),
+                 "ncclBroadcast", t);
+    }
+  });
+}
+void run(const Target& t, const Gather& o) {
+  exchange(
+      t, [&](int peer) { return peer == o.root ? o.input : kNothingToSend; },
+      [&](int peer) {
+        return t.rank == o.root ? o.output.slice(at(peer) * o.input.count, o.input.count)
+                                : kNothingToReceive;
+      });
+}
+void run(const Target& t, const GatherV& o) {
+  exchange(
+      t, [&](int peer) { return peer == o.root ? o.input : kNothingToSend; },
+      [&](int peer) {
+        return t.rank == o.root ? o.output.slice(first_of(o.counts, peer), o.counts[at(peer)])
+                                : kNothingToReceive;
+      });
+}
+void run(const Target& t, const Scatter& o) {
+  exchange(
+      t,
+      [&](int peer) {
+        return t.rank == o.root ? o.input.slice(at(peer) * o.output.count, o.output.count)
+                                : kNothingToSend;
+      },
+      [&](int peer) { return peer == o.root ? o.output : kNothingToReceive; });
+}
+void run(const Target& t, const ScatterV& o) {
+  exchange(
+      t,
+      [&](int peer) {
+        return t.rank == o.root ? o.input.slice(first_of(o.counts, peer), o.counts[at(peer)])
+                                : kNothingToSend;
+      },
+      [&](int peer) { return peer == o.root ? o.output : kNothingToReceive; });
+}
+void run(const Target& t, const AllToAll& o) {
+  const std::size_t k = o.input.count / at(t.size);
+  exchange(
+      t, [&](int peer) { return o.input.slice(at(peer) * k, k); },
+      [&](int peer) { return o.output.slice(at(peer) * k, k); });
+}
+void run(const Target& t, const AllToAllV& o) {
+  exchange(
+      t,
+      [&](int peer) {
+        return o.input.slice(first_of(o.input_counts, peer), o.input_counts[at(peer)]);
+      },
+      [&](int peer) {
+        return o.output.slice(first_of(o.output_counts, peer), o.output_counts[at(peer)]);
+      });
+}
+void run(const Target& t, const Barrier&) {
+  check_call(api().all_reduce(t.scratch, t.scratch, 1, kFloat32, kSum, t.comm, t.stream),
+             "ncclAllReduce", t);
+}
+void run(const Target& t, const Send& o) { send_to(t, o.input, o.peer); }
+void run(const Target& t, const Recv& o) { recv_from(t, o.output, o.peer); }
+// supports() denies them.
+void run(const Target&, const Scan&) {}
+void run(const Target&, const Exscan&) {}
+
+bool is_empty(const Op& op) {
+  return std::visit(
+      []<class T>(const T& o) {
+        if constexpr (std::is_same_v<T, Barrier>) return false;
+        if constexpr (requires {
+                        o.input;
+                        o.output;
+                      })
+          return o.input.count == 0 && o.output.count == 0;
+        if constexpr (requires { o.input; }) return o.input.count == 0;
+        if constexpr (requires { o.output; }) return o.output.count == 0;
+        return false;
+      },
+      op);
+}
+
+}  // namespace
+
+Support supports(const Query& query) {
+  if (query.device != DeviceType::cuda)
+    return refused("nccl works on memory of GPUs; host memory has another backend of the group");
+  switch (query.op) {
+    case OpKind::gather:
+    case OpKind::gather_v:
+    case OpKind::scatter:
+    case OpKind::scatter_v:
+    case OpKind::all_to_all:
+    case OpKind::all_to_all_v:
+      return composed("grouped send and recv");
+    case OpKind::all_gather_v:
+      return composed("grouped broadcasts");
+    case OpKind::barrier:
+      return composed("all_reduce of one number");
+    case OpKind::scan:
+    case OpKind::exscan:
+      return refused("NCCL has no prefix reductions");
+    default:
+      break;
+  }
+  if (query.any_source) return refused("NCCL has no message from any rank: name the sender");
+  if (query.tags_out_of_order)
+    return refused("NCCL has no tags: messages between two ranks match in their order");
+  if (query.to_self) return refused("NCCL sends nothing to the same rank: copy it");
+  if (!is_reduction(query.op)) return {};
+  if (const auto why = why_unsupported(query.op, query.reduce_op, query.dtype); !why.empty())
+    return refused(std::string(why));
+  if (std::string why = why_not(query); !why.empty()) return refused(std::move(why));
+  Support support;
+  if (query.op == OpKind::reduce_scatter_v) support.composed = "grouped reduces";
+  if (query.dtype == DType::f16 || query.dtype == DType::bf16)
+    support.rounds = Rounding::every_step;
+  return support;
+}
+
+void enqueue(const Target& target, const Op& op) {
+  if (is_empty(op)) return;
+  std::visit([&](const auto& o) { run(target, o); }, op);
+}
+
+}}}  // namespace c10d::v0::nccl
