@@ -108,31 +108,6 @@ Result start(Comm& comm) {
 
 }  // namespace
 
-Result init(const char* function, nccl::Comm* made, int size, const nccl::UniqueId& id, int rank,
-            const nccl::Config* config) {
-  if (const auto at_once = faulted(function, nullptr)) {
-    if (made) *made = nullptr;
-    return *at_once;
-  }
-  judge_management(function);
-  Settings settings;
-  if (!made || size < 1 || size > kMostRanks || rank < 0 || rank >= size ||
-      read_config(config, settings) != nccl::kSuccess) {
-    return group_fails(say(nccl::kInvalidArgument, name_of(function) + " : invalid argument"));
-  }
-  const int device = take_device(function);
-  if (device < 0) {
-    return group_fails(say(nccl::kUnhandledCudaError,
-                           "Cuda failure 'CUDA driver version is insufficient for CUDA runtime "
-                           "version'"));
-  }
-  const auto comm = std::make_shared<Comm>(rank, size, device, settings);
-  join(*comm, id, rank, size);
-  comm->begin([weak = std::weak_ptr<Comm>(comm)] { return start(*weak.lock()); }, kPollsOfStart);
-  *made = add(comm);
-  return submit(comm);
-}
-
 }  // namespace fake_nccl
 
 using namespace fake_nccl;  // NOLINT: the file has nothing else
@@ -145,7 +120,27 @@ FAKE_NCCL_API Result ncclGetUniqueId(nccl::UniqueId* id) {
 
 FAKE_NCCL_API Result ncclCommInitRankConfig(nccl::Comm* made, int size, nccl::UniqueId id, int rank,
                                             nccl::Config* config) {
-  return init(__func__, made, size, id, rank, config);
+  if (const auto at_once = faulted(__func__, nullptr)) {
+    if (made) *made = nullptr;
+    return *at_once;
+  }
+  judge_management(__func__);
+  Settings settings;
+  if (!made || size < 1 || size > kMostRanks || rank < 0 || rank >= size ||
+      read_config(config, settings) != nccl::kSuccess) {
+    return group_fails(say(nccl::kInvalidArgument, name_of(__func__) + " : invalid argument"));
+  }
+  const int device = take_device(__func__);
+  if (device < 0) {
+    return group_fails(say(nccl::kUnhandledCudaError,
+                           "Cuda failure 'CUDA driver version is insufficient for CUDA runtime "
+                           "version'"));
+  }
+  const auto comm = std::make_shared<Comm>(rank, size, device, settings);
+  join(*comm, id, rank, size);
+  comm->begin([weak = std::weak_ptr<Comm>(comm)] { return start(*weak.lock()); }, kPollsOfStart);
+  *made = add(comm);
+  return submit(comm);
 }
 
 FAKE_NCCL_API Result ncclCommFinalize(nccl::Comm handle) {
