@@ -144,9 +144,9 @@ FAKE_NCCL_API Result ncclCommInitRankConfig(nccl::Comm* made, int size, nccl::Un
 }
 
 FAKE_NCCL_API Result ncclCommFinalize(nccl::Comm handle) {
-  if (!handle) return nccl::kSuccess;
   const auto comm = find(handle, __func__);
   FAKE_NCCL_ENTER(comm.get());
+  if (!handle) return nccl::kSuccess;
   if (!comm) return nccl::kUnhandledCudaError;
   judge_management(__func__);
   if (const Result not_ready = comm->ready(false); not_ready != nccl::kSuccess) return not_ready;
@@ -165,9 +165,9 @@ FAKE_NCCL_API Result ncclCommFinalize(nccl::Comm handle) {
 }
 
 FAKE_NCCL_API Result ncclCommDestroy(nccl::Comm handle) {
-  if (!handle) return nccl::kSuccess;
   const auto comm = find(handle, __func__);
   FAKE_NCCL_ENTER(comm.get());
+  if (!handle) return nccl::kSuccess;
   if (!comm) return nccl::kInvalidArgument;
   judge_management(__func__);
   if (const Result not_ready = comm->ready(false); not_ready != nccl::kSuccess) {
@@ -182,13 +182,13 @@ FAKE_NCCL_API Result ncclCommDestroy(nccl::Comm handle) {
 }
 
 FAKE_NCCL_API Result ncclCommAbort(nccl::Comm handle) {
-  if (!handle) return nccl::kSuccess;
   const auto comm = find(handle, __func__);
-  if (const auto at_once = faulted(__func__, nullptr)) return *at_once;
+  FAKE_NCCL_ENTER(nullptr);
+  if (!handle) return nccl::kSuccess;
   if (!comm) return nccl::kInvalidArgument;
   judge_management(__func__);
-  comm->is_ended = true;
   comm->abort->raised = true;
+  comm->is_ended = true;
   comm->drop();  // a step that is under way has ended
   if (comm->board) comm->board->member(comm->rank).left = kHasLeft;
   remove(handle);
@@ -197,9 +197,9 @@ FAKE_NCCL_API Result ncclCommAbort(nccl::Comm handle) {
 }
 
 FAKE_NCCL_API Result ncclCommRevoke(nccl::Comm handle, int flags) {
-  if (!handle) return nccl::kSuccess;
   const auto comm = find(handle, __func__);
   FAKE_NCCL_ENTER(comm.get());
+  if (!handle) return nccl::kSuccess;
   if (!comm) return nccl::kInvalidArgument;
   judge_management(__func__);
   if (flags != 0 || comm->is_revoked.exchange(true)) return nccl::kInvalidArgument;

@@ -36,6 +36,31 @@ Result check_window(const void* at, int flags) {
   return nccl::kSuccess;
 }
 
+const char* text_of(int result) {
+  switch (result) {
+    case 0:
+      return "no error";
+    case 1:
+      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
+    case 2:
+      return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+    case 3:
+      return "internal error - please report this issue to the NCCL developers";
+    case 4:
+      return "invalid argument (run with NCCL_DEBUG=WARN for details)";
+    case 5:
+      return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+    case 6:
+      return "remote process exited or there was a network error";
+    case 7:
+      return "NCCL operation in progress";
+    case 8:
+      return kVersion >= 23000 ? "operation timed out" : "unknown result code";
+    default:
+      return "unknown result code";
+  }
+}
+
 }}  // namespace fake_nccl
 
 using namespace fake_nccl;  // NOLINT: the file has nothing else
@@ -109,10 +134,9 @@ FAKE_NCCL_API Result ncclCommWindowRegister(nccl::Comm handle, void* at, std::si
   return result == nccl::kInProgress ? nccl::kSuccess : result;
 }
 
-FAKE_NCCL_API Result ncclCommWindowDeregister(nccl::Comm handle, nccl::Window window) {
+FAKE_NCCL_API Result ncclCommWindowDeregister(nccl::Comm handle, nccl::Window) {
   const auto comm = find(handle, __func__);
   FAKE_NCCL_ENTER(comm.get());
-  (void)window;
   return nccl::kSuccess;
 }
 
@@ -123,29 +147,13 @@ FAKE_NCCL_API Result ncclGetVersion(int* version) {
   return nccl::kSuccess;
 }
 
+// A code from the script becomes its text.
 FAKE_NCCL_API const char* ncclGetErrorString(Result result) {
-  switch (static_cast<int>(result)) {
-    case 0:
-      return "no error";
-    case 1:
-      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
-    case 2:
-      return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
-    case 3:
-      return "internal error - please report this issue to the NCCL developers";
-    case 4:
-      return "invalid argument (run with NCCL_DEBUG=WARN for details)";
-    case 5:
-      return "invalid usage (run with NCCL_DEBUG=WARN for details)";
-    case 6:
-      return "remote process exited or there was a network error";
-    case 7:
-      return "NCCL operation in progress";
-    case 8:
-      return kVersion >= 23000 ? "operation timed out" : "unknown result code";
-    default:
-      return "unknown result code";
-  }
+  const int code = fake_gpu::fault(__func__);
+  return text_of(code == fake_gpu::kNoFault ? result : code);
 }
 
-FAKE_NCCL_API const char* ncclGetLastError(nccl::Comm) { return last_error(); }
+FAKE_NCCL_API const char* ncclGetLastError(nccl::Comm) {
+  const int code = fake_gpu::fault(__func__);
+  return code == fake_gpu::kNoFault ? last_error() : text_of(code);
+}

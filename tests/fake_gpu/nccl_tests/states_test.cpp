@@ -24,7 +24,8 @@ std::set<std::string> exported_by(const std::string& library) {
 TEST(Symbols, AreThoseOfTheVersion) {
   const std::map<std::string, int> versions = {
       {"2.18.3", 21803}, {"2.28.9", 22809}, {"2.32.3", 23203}};
-  for (const auto& [version, number] : versions) {
+  for (const auto& [version, of] : versions) {
+    const int number = of;
     std::set<std::string> expected;
 #define C10D_LIST(since, member, symbol, ...) \
   if (since <= number) expected.insert(#symbol);
