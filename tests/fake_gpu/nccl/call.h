@@ -27,7 +27,4 @@ Result read_config(const nccl::Config* config, Settings& settings);
 
 constexpr int kPollsOfStart = 5;
 
-// Says to the board who is there.
-bool join(Comm& comm, const nccl::UniqueId& id, int rank, int size);
-
 }  // namespace fake_nccl

@@ -59,8 +59,8 @@ class Split {
     }
     if (first.named.load(std::memory_order_acquire) < number_) return nccl::kInProgress;
     const auto me = std::find(same.begin(), same.end(), std::pair(mine.key, parent_->rank));
-    return join(*child_, first.child, static_cast<int>(me - same.begin()),
-                static_cast<int>(same.size()))
+    return child_->join(first.child, static_cast<int>(me - same.begin()),
+                        static_cast<int>(same.size()))
                ? nccl::kSuccess
                : nccl::kSystemError;
   }

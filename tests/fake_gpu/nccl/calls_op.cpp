@@ -10,7 +10,10 @@ namespace fake_nccl {
 
 std::optional<Result> faulted(const char* function, Comm* comm) {
   const int code = fake_gpu::fault(function, comm ? comm->abort.get() : nullptr);
-  if (code == fake_gpu::kNoFault) return std::nullopt;
+  if (code == fake_gpu::kNoFault) {
+    if (comm && comm->is_ended) return nccl::kInternalError;  // while the call hung
+    return std::nullopt;
+  }
   const auto result = static_cast<Result>(code);
   if (result == nccl::kSuccess || result == nccl::kInProgress) return result;
   say(result, name_of(function) + " : the script says so");

@@ -48,6 +48,51 @@ TEST(Kill, IsARemoteErrorForTheOthers) {
   }
 }
 
+// A rank that waits for a message, and one that waits for the others of its communicator.
+TEST(Kill, EndsAMessageAndAnInit) {
+  World world;
+  world.size = 3;
+  const auto ended = run(world, [](Me& me) {
+    const auto becomes_remote_error = [&] {
+      nccl::Result state = nccl::kSuccess;
+      EXPECT_TRUE(soon([&] {
+        return me.api.comm_get_async_error(me.comm, &state) != 0 || state == nccl::kRemoteError;
+      }));
+      EXPECT_EQ(me.api.comm_abort(me.comm), 0);
+    };
+    EXPECT_EQ(me.make(0), 0);
+    const cu::Pointer p = me.put(std::vector<float>(1, 1));
+    const auto move = [&] {
+      return int(me.rank == 0 ? me.api.recv(out(p), 1, F, 2, me.comm, me.stream)
+                              : me.api.send(in(p), 1, F, 0, me.comm, me.stream));
+    };
+    if (me.rank != 1) {
+      EXPECT_EQ(move(), 7);
+      EXPECT_EQ(me.settle(), 0);
+      EXPECT_EQ(me.stream_end(), 0);
+    }
+    me.meet();
+    if (me.rank == 0) {
+      EXPECT_EQ(move(), 7);
+      EXPECT_EQ(me.settle(), 0);
+    }
+    const nccl::Comm first = me.comm;
+    if (me.rank > 0) {  // the third rank of this one never comes
+      EXPECT_EQ(me.make(0, 1, 3, me.rank - 1, 100), 7);
+    }
+    me.meet();
+    if (me.rank == 2) raise(SIGKILL);
+    becomes_remote_error();
+    EXPECT_EQ(me.stream_end(), 0);
+    if (me.rank == 1) {
+      EXPECT_EQ(me.api.comm_abort(first), 0);
+    }
+  });
+  EXPECT_TRUE(ended[0].is_clean()) << ended[0];
+  EXPECT_TRUE(ended[1].is_clean()) << ended[1];
+  EXPECT_EQ(WTERMSIG(ended[2].status), SIGKILL);
+}
+
 TEST(End, OfOneIsSeenByTheOther) {
   for (const auto as : {As::threads, As::processes}) {
     World world;

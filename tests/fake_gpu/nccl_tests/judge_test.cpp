@@ -19,6 +19,26 @@ TEST(Judge, FindsCallsOfADestroyedCommunicator) {
   });
 }
 
+TEST(Judge, FindsAGraphOfADestroyedCommunicator) {
+  World world;
+  world.size = 1;
+  run_into(world, "destroyed communicator", [](Me& me) {
+    EXPECT_EQ(me.make(1), 0);
+    const cu::Pointer p = me.put(std::vector<float>(1, 1)), q = me.bytes(4);
+    cu::Graph graph = nullptr;
+    cu::GraphExec exec = nullptr;
+    EXPECT_EQ(me.gpu.stream_begin_capture(me.stream, cu::kCaptureThreadLocal), 0);
+    EXPECT_EQ(me.api.all_gather(in(p), out(q), 1, F, me.comm, me.stream), 0);
+    EXPECT_EQ(me.gpu.stream_end_capture(me.stream, &graph), 0);
+    EXPECT_EQ(me.gpu.graph_instantiate(&exec, graph, 0), 0);
+    EXPECT_EQ(me.api.comm_destroy(me.comm), 0);
+    EXPECT_EQ(me.gpu.graph_launch(exec, me.stream), 0);
+    EXPECT_EQ(me.stream_end(), 0);
+    EXPECT_EQ(me.gpu.graph_exec_destroy(exec), 0);
+    EXPECT_EQ(me.gpu.graph_destroy(graph), 0);
+  });
+}
+
 TEST(Judge, FindsGroupsThatAreNotEnded) {
   World world;
   world.size = 1;

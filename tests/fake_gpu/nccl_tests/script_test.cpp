@@ -122,6 +122,41 @@ TEST(Script, HangsAnOpUntilAbort) {
   }
 }
 
+// Also that which makes the communicator.
+TEST(Script, HangsACallUntilAbort) {
+  World world;
+  world.size = 1;
+  world.script = "ncclCommInitRankConfig #1 hang; ncclAllReduce hang; ncclCommSplit hang";
+  run_clean(world, [](Me& me) {
+    const cu::Pointer p = me.put(std::vector<float>(1, 1));
+    nccl::Comm comm = nullptr, child = nullptr;
+    const auto init = [&] {
+      nccl::UniqueId id{};
+      EXPECT_EQ(me.api.get_unique_id(&id), 0);
+      nccl::Config config = me.config(1);
+      return int(me.api.comm_init_rank_config(&comm, 1, id, 0, &config));
+    };
+    const auto ends_by_abort = [&](const std::function<int()>& call) {
+      std::atomic<int> code{-1};
+      std::thread caller([&] {
+        EXPECT_EQ(me.gpu.ctx_push(me.context), 0);
+        code = call();
+      });
+      const std::atomic_ref<nccl::Comm> made(comm);
+      EXPECT_TRUE(soon([&] { return made != nullptr; }));
+      EXPECT_FALSE(soon([&] { return code != -1; }, 50));
+      EXPECT_EQ(me.api.comm_abort(made), 0);
+      caller.join();
+      EXPECT_EQ(code, nccl::kInternalError);
+    };
+    ends_by_abort(init);
+    EXPECT_EQ(init(), 0);
+    ends_by_abort([&] { return me.sum(comm, p); });
+    EXPECT_EQ(init(), 0);
+    ends_by_abort([&] { return int(me.api.comm_split(comm, 0, 0, &child, nullptr)); });
+  });
+}
+
 TEST(Script, IsStuckEvenForAbort) {
   World world;
   world.size = 2;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What communicators say of themselves, and how they begin, multiply and end.
+#include <csignal>
 #include <cstdio>
 #include <set>
 
 #include "tests/fake_gpu/nccl_tests/world.h"
 
 namespace {
-
-constexpr auto F = nccl::kFloat32;
 
 // What a library exports, as nm says it.
 std::set<std::string> exported_by(const std::string& library) {

@@ -145,7 +145,7 @@ nccl::Config Me::config(int blocking) const {
   return made;
 }
 
-int Me::make(int blocking, int id, int count, int as) {
+int Me::make(int blocking, int id, int count, int as, int ms) {
   if (count < 0) count = size;
   if (as < 0) as = rank;
   if (as == 0) {
@@ -157,7 +157,7 @@ int Me::make(int blocking, int id, int count, int as) {
   nccl::Config made = config(blocking);
   const int code = api.comm_init_rank_config(&comm, count, shared->id[id], as, &made);
   if (code != nccl::kSuccess && code != nccl::kInProgress) return code;
-  return settle();
+  return settle(comm, ms);
 }
 
 int Me::settle(nccl::Comm of, int ms) {

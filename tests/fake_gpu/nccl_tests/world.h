@@ -38,8 +38,8 @@ struct Me {
   int phase = 0;
 
   nccl::Config config(int blocking) const;
-  // A communicator of `count` ranks. The state in which it ends.
-  int make(int blocking, int id = 0, int count = -1, int as = -1);
+  // A communicator of `count` ranks. The state in which it ends, or is after `ms`.
+  int make(int blocking, int id = 0, int count = -1, int as = -1, int ms = 20'000);
   int settle(nccl::Comm of, int ms = 20'000);
   int settle() { return settle(comm); }
   // The code of the stream; 600 if it is not done in time.
