@@ -27,6 +27,12 @@ namespace cu = c10d::driver;
 FAKE_GPU_EXPORT std::byte* view(cu::Pointer at, std::size_t bytes);
 FAKE_GPU_EXPORT std::byte* view(const void* at, std::size_t bytes);
 
+// Memory as cuMemCreate makes it, on the device of the thread: cuMemFree and the IPC handle refuse
+// it, and a capture does not mind. No other memory can be released. `function` is for the judge.
+FAKE_GPU_EXPORT cu::Result create_memory(const char* function, std::size_t bytes, cu::Pointer& at);
+FAKE_GPU_EXPORT cu::Result release_memory(const char* function, cu::Pointer at);
+FAKE_GPU_EXPORT bool is_created(cu::Pointer at);
+
 // Device memory as another process finds it.
 struct Shared {
   std::int32_t pid, descriptor;  // of the process, and its file /proc/PID/fd/N

@@ -23,6 +23,25 @@ cu::Result release(const std::shared_ptr<Block>& block, const char* function) {
 
 }  // namespace
 
+cu::Result create_memory(const char* function, std::size_t bytes, cu::Pointer& at) {
+  if (const auto refused = check_state(function, kNeedsContext)) return *refused;
+  const std::shared_ptr<Block> block = allocate(current_device(), bytes, Kind::created);
+  if (!block) return cu::kOutOfMemory;
+  at = block->at;
+  return cu::kSuccess;
+}
+
+cu::Result release_memory(const char* function, cu::Pointer at) {
+  const std::shared_ptr<Block> block = block_at(at);
+  if (!block || block->kind != Kind::created || block->at != at) return cu::kInvalidValue;
+  return release(block, function);
+}
+
+bool is_created(cu::Pointer at) {
+  const std::shared_ptr<Block> block = block_at(at);
+  return block && block->kind == Kind::created;
+}
+
 FAKE_GPU_API cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   FAKE_GPU_ENTER(kNeedsContext);
   if (!free || !total) return cu::kInvalidValue;

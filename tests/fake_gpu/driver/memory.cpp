@@ -141,7 +141,7 @@ bool map_block(Block& block, int descriptor) {
 }
 
 const char* name_of(Kind kind) {
-  return kind == Kind::device ? "memory" : kind == Kind::pinned ? "pinned memory" : "opened memory";
+  return kind == Kind::pinned ? "pinned memory" : kind == Kind::opened ? "opened memory" : "memory";
 }
 
 void remember(Memory& all, const std::shared_ptr<Block>& block) {
@@ -153,7 +153,7 @@ void forget_locked(Memory& all, const std::shared_ptr<Block>& block) {
   all.blocks.erase(block->at);
   block->is_freed = true;
   holds(name_of(block->kind), -1);
-  if (block->kind == Kind::device) {
+  if (block->kind == Kind::device || block->kind == Kind::created) {
     Card& card = card_of(all, block->device);
     write_token(card, block->offset, 0);
     card.used -= block->mapped;
@@ -287,9 +287,10 @@ std::uint64_t used_memory(int device) {
   return card_of(all, device).used;
 }
 
-std::shared_ptr<Block> allocate(int device, std::size_t bytes) {
+std::shared_ptr<Block> allocate(int device, std::size_t bytes, Kind kind) {
   if (bytes > script().memory) return nullptr;
   const auto block = std::make_shared<Block>();
+  block->kind = kind;
   block->device = device;
   block->bytes = bytes;
   block->mapped = rounded(bytes);

@@ -9,7 +9,7 @@
 
 namespace fake_gpu {
 
-enum class Kind { device, pinned, opened };
+enum class Kind { device, created, pinned, opened };
 
 // One allocation. Its pages go with the last owner: ops hold it while they use it.
 struct Block {
@@ -36,7 +36,7 @@ std::shared_ptr<Block> find_block(cu::Pointer at, std::size_t bytes);
 // The one that `at` is in.
 std::shared_ptr<Block> block_at(cu::Pointer at);
 // Null if there is no place.
-std::shared_ptr<Block> allocate(int device, std::size_t bytes);
+std::shared_ptr<Block> allocate(int device, std::size_t bytes, Kind kind = Kind::device);
 std::shared_ptr<Block> allocate_pinned(int device, std::size_t bytes);
 std::uint64_t used_memory(int device);
 // Of another process; the same for each time it is opened. Null, and the code in `why`, if not.

@@ -8,16 +8,20 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "src/backends/nccl/nccl.h"
 #include "src/device/driver.h"
 
 namespace fake_gpu {
 namespace {
 
-bool is_driver_function(std::string_view name) {
-#define C10D_COMPARE(member, symbol, ...) \
+bool is_function(std::string_view name) {
+#define C10D_OF_THE_DRIVER(member, symbol, ...) \
   if (name == #symbol) return true;
-  C10D_DRIVER_FUNCTIONS(C10D_COMPARE)
-#undef C10D_COMPARE
+#define C10D_OF_NCCL(since, member, symbol, ...) C10D_OF_THE_DRIVER(member, symbol)
+  C10D_DRIVER_FUNCTIONS(C10D_OF_THE_DRIVER)
+  C10D_NCCL_FUNCTIONS(C10D_OF_NCCL)
+#undef C10D_OF_NCCL
+#undef C10D_OF_THE_DRIVER
   return false;
 }
 
@@ -159,7 +163,7 @@ class Reader {
         name = {};
       }
     }
-    if (!name.empty() && name.substr(0, 4) != "nccl" && !is_driver_function(name)) {
+    if (!name.empty() && !is_function(name)) {
       at_ = from;
       skip_space();
       wrong("no function of the driver or of NCCL is called " + std::string(name));

@@ -100,6 +100,8 @@ TEST(Script, Mistakes) {
       {"watcher =", 9},
       {"op", 2},
       {"op cuNothing = 1", 3},
+      {"ncclAllReduc = 3", 0},
+      {"op ncclSent hang", 3},
       {"nothing = 1", 0},
       {"cuInit = 1; = 2", 12},
       {"cuInit = 99999999999999999999", 28},

@@ -25,12 +25,6 @@ void judge_management(const char* function);
 // The settings that a config has, or what is wrong with it. Null: those given.
 Result read_config(const nccl::Config* config, Settings& settings);
 
-// Makes one of an id, on the device of the thread.
-Result init(const char* function, nccl::Comm* made, int size, const nccl::UniqueId& id, int rank,
-            const nccl::Config* config);
 constexpr int kPollsOfStart = 5;
-
-// Says to the board who is there.
-bool join(Comm& comm, const nccl::UniqueId& id, int rank, int size);
 
 }  // namespace fake_nccl

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Communicators made from another: split, shrink, grow.
+// Communicators made from another: split and shrink.
 #include <algorithm>
 #include <csignal>
 
@@ -7,18 +7,16 @@
 
 namespace fake_nccl { namespace {
 
-// What the ranks of a communicator do together to make one or more of them.
-class Making {
+// What ranks of a communicator do together to make one or more of them: by color, in the order of
+// keys.
+class Split {
  public:
-  Making(std::shared_ptr<Comm> parent, std::shared_ptr<Comm> child, std::vector<int> ranks,
-         std::uint64_t number)
+  Split(std::shared_ptr<Comm> parent, std::shared_ptr<Comm> child, std::vector<int> ranks,
+        std::uint64_t number)
       : parent_(std::move(parent)),
         child_(std::move(child)),
         ranks_(std::move(ranks)),
         number_(number) {}
-  virtual ~Making() = default;
-  Making(const Making&) = delete;
-  Making& operator=(const Making&) = delete;
 
   Result step() {
     const std::lock_guard lock(mutex_);
@@ -27,9 +25,7 @@ class Making {
     return result_;
   }
 
- protected:
-  // The id of the child, its rank and size, as soon as they are known.
-  virtual bool find(nccl::UniqueId& id, int& rank, int& size) = 0;
+ private:
   Member& member(int rank) const { return parent_->board->member(rank); }
   bool have_all(std::atomic<std::uint64_t> Member::*said) const {
     for (const int rank : ranks_) {
@@ -37,23 +33,36 @@ class Making {
     }
     return true;
   }
-
-  const std::shared_ptr<Comm> parent_, child_;  // none for a rank that is left out
-  const std::vector<int> ranks_;                // those of the parent that take part
-  const std::uint64_t number_;
-
- private:
   Result next() {
-    if (!is_found_) {
-      nccl::UniqueId id{};
-      int rank = -1, size = 0;
-      if (!find(id, rank, size)) return nccl::kInProgress;
-      is_found_ = true;
-      if (child_ && !join(*child_, id, rank, size)) return nccl::kSystemError;
+    if (!has_joined_) {
+      if (!have_all(&Member::asked)) return nccl::kInProgress;
+      if (const Result result = child_ ? join_child() : nccl::kSuccess; result != nccl::kSuccess) {
+        return result;
+      }
+      has_joined_ = true;
       member(parent_->rank).read.store(number_, std::memory_order_release);
     }
     if (child_ && !child_->board->have_all_joined()) return nccl::kInProgress;
     return have_all(&Member::read) ? nccl::kSuccess : nccl::kInProgress;
+  }
+  Result join_child() const {
+    Member& mine = member(parent_->rank);
+    std::vector<std::pair<int, int>> same;
+    for (const int other : ranks_) {
+      if (member(other).color == mine.color) same.push_back({member(other).key, other});
+    }
+    std::sort(same.begin(), same.end());
+    Member& first = member(same[0].second);
+    if (&first == &mine && mine.named < number_) {
+      if (!Board::make(mine.child)) return nccl::kSystemError;
+      mine.named.store(number_, std::memory_order_release);
+    }
+    if (first.named.load(std::memory_order_acquire) < number_) return nccl::kInProgress;
+    const auto me = std::find(same.begin(), same.end(), std::pair(mine.key, parent_->rank));
+    return child_->join(first.child, static_cast<int>(me - same.begin()),
+                        static_cast<int>(same.size()))
+               ? nccl::kSuccess
+               : nccl::kSystemError;
   }
   bool has_lost_one() const {
     for (const int rank : ranks_) {
@@ -63,82 +72,15 @@ class Making {
     return false;
   }
 
+  const std::shared_ptr<Comm> parent_, child_;  // no child for a rank that is left out
+  const std::vector<int> ranks_;                // those of the parent that take part
+  const std::uint64_t number_;
   std::mutex mutex_;
   Result result_ = nccl::kInProgress;
-  bool is_found_ = false;
+  bool has_joined_ = false;
 };
 
-// By color, in the order of keys.
-class Split final : public Making {
- public:
-  using Making::Making;
-
- private:
-  bool find(nccl::UniqueId& id, int& rank, int& size) override {
-    if (!have_all(&Member::asked)) return false;
-    Member& mine = member(parent_->rank);
-    std::vector<std::pair<int, int>> same;
-    for (const int other : ranks_) {
-      if (member(other).color == mine.color) same.push_back({member(other).key, other});
-    }
-    if (!child_) return true;
-    std::sort(same.begin(), same.end());
-    Member& first = member(same[0].second);
-    if (&first == &mine && mine.named < number_) {
-      if (!Board::make(mine.child)) return false;
-      mine.named.store(number_, std::memory_order_release);
-    }
-    if (first.named.load(std::memory_order_acquire) < number_) return false;
-    id = first.child;
-    size = static_cast<int>(same.size());
-    for (int i = 0; i < size; ++i) {
-      if (same[static_cast<std::size_t>(i)].second == parent_->rank) rank = i;
-    }
-    return true;
-  }
-};
-
-// New ranks come to those that are there; one of these has the id.
-class Grow final : public Making {
- public:
-  Grow(std::shared_ptr<Comm> parent, std::shared_ptr<Comm> child, std::vector<int> ranks,
-       std::uint64_t number, int size)
-      : Making(std::move(parent), std::move(child), std::move(ranks), number), size_(size) {}
-
- private:
-  bool find(nccl::UniqueId& id, int& rank, int& size) override {
-    for (const int other : ranks_) {
-      if (member(other).named.load(std::memory_order_acquire) != number_) continue;
-      id = member(other).child;
-      rank = parent_->rank;
-      size = size_;
-      return true;
-    }
-    return false;
-  }
-  const int size_;
-};
-
-Result begin(const std::shared_ptr<Comm>& parent, const std::shared_ptr<Comm>& child,
-             const std::shared_ptr<Making>& making, nccl::Comm* made) {
-  parent->begin(
-      [making, child] {
-        const Result result = making->step();
-        // Nobody asks a blocking one: it is ready when its parent is.
-        if (result != nccl::kInProgress && child && child->settings.is_blocking) child->drop();
-        return result;
-      },
-      kPollsOfStart);
-  *made = nullptr;
-  if (child) {
-    child->begin([making] { return making->step(); }, kPollsOfStart);
-    *made = add(child);
-  }
-  const Result result = submit(parent);
-  return result == nccl::kInProgress ? nccl::kSuccess : result;
-}
-
-// What all three ask first. Success, and the child's settings.
+// What both ask first. Success, and the child's settings.
 Result may_make(Comm& parent, const char* function, const nccl::Comm* made,
                 const nccl::Config* config, Settings& settings) {
   judge_management(function);
@@ -160,15 +102,29 @@ std::vector<int> all_but(const Comm& comm, const int* excluded, int count) {
 
 Result split(const std::shared_ptr<Comm>& parent, std::vector<int> ranks, int color, int key,
              nccl::Comm* made, const Settings& settings) {
-  std::shared_ptr<Comm> child;
-  if (color != nccl::kNoColor) child = std::make_shared<Comm>(-1, 0, parent->device, settings);
   Member& mine = parent->board->member(parent->rank);
   const std::uint64_t number = ++parent->children;
   mine.color = color;
   mine.key = key;
   mine.asked.store(number, std::memory_order_release);
-  return begin(parent, child, std::make_shared<Split>(parent, child, std::move(ranks), number),
-               made);
+  std::shared_ptr<Comm> child;
+  if (color != nccl::kNoColor) child = std::make_shared<Comm>(-1, 0, parent->device, settings);
+  const auto split = std::make_shared<Split>(parent, child, std::move(ranks), number);
+  parent->begin(
+      [split, child] {
+        const Result result = split->step();
+        // Nobody asks a blocking one: it is ready when its parent is.
+        if (result != nccl::kInProgress && child && child->settings.is_blocking) child->drop();
+        return result;
+      },
+      kPollsOfStart);
+  *made = nullptr;
+  if (child) {
+    child->begin([split] { return split->step(); }, kPollsOfStart);
+    *made = add(child);
+  }
+  const Result result = submit(parent);
+  return result == nccl::kInProgress ? nccl::kSuccess : result;
 }
 
 }}  // namespace fake_nccl
@@ -205,37 +161,4 @@ FAKE_NCCL_API Result ncclCommShrink(nccl::Comm handle, int* excluded, int count,
     quiesce(*parent);
   }
   return split(parent, all_but(*parent, excluded, count), 0, parent->rank, made, settings);
-}
-
-FAKE_NCCL_API Result ncclCommGetUniqueId(nccl::Comm handle, nccl::UniqueId* id) {
-  const auto comm = find(handle, __func__);
-  FAKE_NCCL_ENTER(comm.get());
-  if (!comm) return no_comm(__func__);
-  if (const Result not_ready = comm->ready(false); not_ready != nccl::kSuccess) return not_ready;
-  if (!id) return nccl::kInvalidArgument;
-  return Board::make(*id) ? nccl::kSuccess : nccl::kSystemError;
-}
-
-FAKE_NCCL_API Result ncclCommGrow(nccl::Comm handle, int size, const nccl::UniqueId* id, int rank,
-                                  nccl::Comm* made, nccl::Config* config) {
-  if (!handle) {
-    return id ? init(__func__, made, size, *id, rank, config) : nccl::kInvalidArgument;
-  }
-  const auto parent = find(handle, __func__);
-  FAKE_NCCL_ENTER(parent.get());
-  if (!parent) return no_comm(__func__);
-  Settings settings;
-  const Result may = may_make(*parent, __func__, made, config, settings);
-  if (may != nccl::kSuccess) return may;
-  if (rank != -1 || size <= parent->size || size > kMostRanks) return nccl::kInvalidArgument;
-  const auto child = std::make_shared<Comm>(-1, 0, parent->device, settings);
-  const std::uint64_t number = ++parent->children;
-  Member& mine = parent->board->member(parent->rank);
-  if (id) {
-    mine.child = *id;
-    mine.named.store(number, std::memory_order_release);
-  }
-  return begin(parent, child,
-               std::make_shared<Grow>(parent, child, all_but(*parent, nullptr, 0), number, size),
-               made);
 }

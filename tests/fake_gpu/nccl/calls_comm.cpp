@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How communicators begin and end, and what they say of themselves.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -50,19 +48,6 @@ Result read_config(const nccl::Config* config, Settings& settings) {
   return nccl::kSuccess;
 }
 
-bool join(Comm& comm, const nccl::UniqueId& id, int rank, int size) {
-  comm.board = Board::open(id, size);
-  if (!comm.board) return false;
-  comm.rank = rank;
-  comm.size = size;
-  Member& mine = comm.board->member(rank);
-  mine.pid = getpid();
-  mine.device = comm.device;
-  std::snprintf(mine.host, sizeof mine.host, "%s", host_name().c_str());
-  mine.has_joined.store(1, std::memory_order_release);
-  return true;
-}
-
 namespace {
 
 constexpr int kPollsOfEnd = 2;
@@ -108,31 +93,6 @@ Result start(Comm& comm) {
 
 }  // namespace
 
-Result init(const char* function, nccl::Comm* made, int size, const nccl::UniqueId& id, int rank,
-            const nccl::Config* config) {
-  if (const auto at_once = faulted(function, nullptr)) {
-    if (made) *made = nullptr;
-    return *at_once;
-  }
-  judge_management(function);
-  Settings settings;
-  if (!made || size < 1 || size > kMostRanks || rank < 0 || rank >= size ||
-      read_config(config, settings) != nccl::kSuccess) {
-    return group_fails(say(nccl::kInvalidArgument, name_of(function) + " : invalid argument"));
-  }
-  const int device = take_device(function);
-  if (device < 0) {
-    return group_fails(say(nccl::kUnhandledCudaError,
-                           "Cuda failure 'CUDA driver version is insufficient for CUDA runtime "
-                           "version'"));
-  }
-  const auto comm = std::make_shared<Comm>(rank, size, device, settings);
-  join(*comm, id, rank, size);
-  comm->begin([weak = std::weak_ptr<Comm>(comm)] { return start(*weak.lock()); }, kPollsOfStart);
-  *made = add(comm);
-  return submit(comm);
-}
-
 }  // namespace fake_nccl
 
 using namespace fake_nccl;  // NOLINT: the file has nothing else
@@ -145,13 +105,39 @@ FAKE_NCCL_API Result ncclGetUniqueId(nccl::UniqueId* id) {
 
 FAKE_NCCL_API Result ncclCommInitRankConfig(nccl::Comm* made, int size, nccl::UniqueId id, int rank,
                                             nccl::Config* config) {
-  return init(__func__, made, size, id, rank, config);
+  judge_management(__func__);
+  Settings settings;
+  const bool is_valid = made && size >= 1 && size <= kMostRanks && rank >= 0 && rank < size &&
+                        read_config(config, settings) == nccl::kSuccess;
+  const int device = is_valid ? take_device(__func__) : -1;
+  const auto comm = std::make_shared<Comm>(rank, size, device, settings);
+  const Handle handle = add(comm);
+  // Set before the call returns: another thread may abort it.
+  if (made) std::atomic_ref<Handle>(*made).store(handle);
+  const auto refuse = [&](Result result) {
+    remove(handle);
+    if (made) std::atomic_ref<Handle>(*made).store(nullptr);
+    return result;
+  };
+  if (const auto at_once = faulted(__func__, comm.get())) return refuse(*at_once);
+  if (!is_valid) {
+    return refuse(
+        group_fails(say(nccl::kInvalidArgument, name_of(__func__) + " : invalid argument")));
+  }
+  if (device < 0) {
+    return refuse(group_fails(say(nccl::kUnhandledCudaError,
+                                  "Cuda failure 'CUDA driver version is insufficient for CUDA "
+                                  "runtime version'")));
+  }
+  comm->join(id, rank, size);
+  comm->begin([weak = std::weak_ptr<Comm>(comm)] { return start(*weak.lock()); }, kPollsOfStart);
+  return submit(comm);
 }
 
 FAKE_NCCL_API Result ncclCommFinalize(nccl::Comm handle) {
-  if (!handle) return nccl::kSuccess;
   const auto comm = find(handle, __func__);
   FAKE_NCCL_ENTER(comm.get());
+  if (!handle) return nccl::kSuccess;
   if (!comm) return nccl::kUnhandledCudaError;
   judge_management(__func__);
   if (const Result not_ready = comm->ready(false); not_ready != nccl::kSuccess) return not_ready;
@@ -162,7 +148,7 @@ FAKE_NCCL_API Result ncclCommFinalize(nccl::Comm handle) {
       [weak = std::weak_ptr<Comm>(comm)] {
         const auto mine = weak.lock();
         if (mine->size > 1 && !mine->turns.are_over()) return nccl::kInProgress;
-        mine->board->member(mine->rank).left = kHasLeft;
+        mine->leave(kHasLeft);
         return nccl::kSuccess;
       },
       kPollsOfEnd);
@@ -170,9 +156,9 @@ FAKE_NCCL_API Result ncclCommFinalize(nccl::Comm handle) {
 }
 
 FAKE_NCCL_API Result ncclCommDestroy(nccl::Comm handle) {
-  if (!handle) return nccl::kSuccess;
   const auto comm = find(handle, __func__);
   FAKE_NCCL_ENTER(comm.get());
+  if (!handle) return nccl::kSuccess;
   if (!comm) return nccl::kInvalidArgument;
   judge_management(__func__);
   if (const Result not_ready = comm->ready(false); not_ready != nccl::kSuccess) {
@@ -181,36 +167,36 @@ FAKE_NCCL_API Result ncclCommDestroy(nccl::Comm handle) {
   }
   quiesce(*comm);
   comm->is_ended = true;
-  comm->board->member(comm->rank).left = kHasLeft;
+  comm->leave(kHasLeft);
   remove(handle);
   return nccl::kSuccess;
 }
 
 FAKE_NCCL_API Result ncclCommAbort(nccl::Comm handle) {
-  if (!handle) return nccl::kSuccess;
   const auto comm = find(handle, __func__);
-  if (const auto at_once = faulted(__func__, nullptr)) return *at_once;
+  FAKE_NCCL_ENTER(nullptr);
+  if (!handle) return nccl::kSuccess;
   if (!comm) return nccl::kInvalidArgument;
   judge_management(__func__);
-  comm->is_ended = true;
   comm->abort->raised = true;
+  comm->is_ended = true;
   comm->drop();  // a step that is under way has ended
-  if (comm->board) comm->board->member(comm->rank).left = kHasLeft;
+  comm->leave(kHasLeft);
   remove(handle);
   submit_abort(comm);
   return nccl::kSuccess;
 }
 
 FAKE_NCCL_API Result ncclCommRevoke(nccl::Comm handle, int flags) {
-  if (!handle) return nccl::kSuccess;
   const auto comm = find(handle, __func__);
   FAKE_NCCL_ENTER(comm.get());
+  if (!handle) return nccl::kSuccess;
   if (!comm) return nccl::kInvalidArgument;
   judge_management(__func__);
   if (flags != 0 || comm->is_revoked.exchange(true)) return nccl::kInvalidArgument;
   comm->abort->raised = true;
   comm->drop();
-  if (comm->board) comm->board->member(comm->rank).left = kHasRevoked;
+  comm->leave(kHasRevoked);
   comm->begin(
       [weak = std::weak_ptr<Comm>(comm)] {
         return weak.lock()->turns.are_over() ? nccl::kSuccess : nccl::kInProgress;

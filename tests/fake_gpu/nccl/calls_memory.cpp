@@ -4,50 +4,17 @@
 
 #include "tests/fake_gpu/nccl/call.h"
 
-// Of the stand-in for the driver.
-extern "C" c10d::driver::Result cuMemAlloc_v2(c10d::driver::Pointer* pointer, std::size_t bytes);
-extern "C" c10d::driver::Result cuMemFree_v2(c10d::driver::Pointer pointer);
-extern "C" c10d::driver::Result cuThreadExchangeStreamCaptureMode(c10d::driver::CaptureMode* mode);
-
 namespace fake_nccl { namespace {
 
-// What ncclMemAlloc gave: address and bytes.
-struct Memory {
-  std::mutex mutex;
-  std::map<cu::Pointer, std::size_t> all;
-  std::uintptr_t windows = 0;
-};
-Memory& memory() {
-  static Memory& all = *new Memory;
-  return all;
-}
 constexpr std::size_t kGranularity = 2 << 20;
 constexpr std::size_t kWindowAlignment = 4096;
-constexpr int kSymmetric = 1;
-
-bool is_ours(const void* at) {
-  Memory& known = memory();
-  const std::lock_guard lock(known.mutex);
-  const auto address = reinterpret_cast<cu::Pointer>(at);
-  const auto after = known.all.upper_bound(address);
-  return after != known.all.begin() && address < std::prev(after)->first + std::prev(after)->second;
-}
 
 Result cuda_failure(const std::string& what) {
   return say(nccl::kUnhandledCudaError, "Cuda failure " + what);
 }
 
-// A capture does not mind: NCCL maps its memory by other functions.
-template <class Call>
-cu::Result in_any_capture(Call call) {
-  cu::CaptureMode mode = cu::kCaptureRelaxed;
-  cuThreadExchangeStreamCaptureMode(&mode);
-  const cu::Result result = call();
-  cuThreadExchangeStreamCaptureMode(&mode);
-  return result;
-}
-
 void judge_memory(const char* function) {
+  fake_gpu::note_blocking_call(function);
   for (const auto& comm : living()) {
     if (comm->device == fake_gpu::current_device() && comm->launched != 0 &&
         !comm->turns.are_over()) {
@@ -60,12 +27,38 @@ void judge_memory(const char* function) {
 // Whether a window may be there; the text says why not.
 Result check_window(const void* at, int flags) {
   if (!fake_gpu::view(at, 1)) return cuda_failure("500 'named symbol not found'");
-  if (flags != kSymmetric) return nccl::kSuccess;
-  if (!is_ours(at)) return cuda_failure("1 'invalid argument'");
-  if (reinterpret_cast<std::uintptr_t>(at) % kWindowAlignment != 0) {
+  if (flags != nccl::kWindowSymmetric) return nccl::kSuccess;
+  const auto address = reinterpret_cast<cu::Pointer>(at);
+  if (!fake_gpu::is_created(address)) return cuda_failure("1 'invalid argument'");
+  if (address % kWindowAlignment != 0) {
     return say(nccl::kInvalidArgument, "Window address must be suitably aligned.");
   }
   return nccl::kSuccess;
+}
+
+const char* text_of(int result) {
+  switch (result) {
+    case 0:
+      return "no error";
+    case 1:
+      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
+    case 2:
+      return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+    case 3:
+      return "internal error - please report this issue to the NCCL developers";
+    case 4:
+      return "invalid argument (run with NCCL_DEBUG=WARN for details)";
+    case 5:
+      return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+    case 6:
+      return "remote process exited or there was a network error";
+    case 7:
+      return "NCCL operation in progress";
+    case 8:
+      return kVersion >= 23000 ? "operation timed out" : "unknown result code";
+    default:
+      return "unknown result code";
+  }
 }
 
 }}  // namespace fake_nccl
@@ -81,26 +74,17 @@ FAKE_NCCL_API Result ncclMemAlloc(void** made, std::size_t bytes) {
   if (bytes > std::size_t{1} << 50) return cuda_failure("2 'out of memory'");
   const std::size_t whole = (bytes + kGranularity - 1) / kGranularity * kGranularity;
   cu::Pointer at = 0;
-  const cu::Result result = in_any_capture([&] { return cuMemAlloc_v2(&at, whole); });
+  const cu::Result result = fake_gpu::create_memory(__func__, whole, at);
   if (result != cu::kSuccess) return cuda_failure(std::to_string(result));
   *made = reinterpret_cast<void*>(at);
-  Memory& known = memory();
-  const std::lock_guard lock(known.mutex);
-  known.all[at] = whole;
   return nccl::kSuccess;
 }
 
-FAKE_NCCL_API Result ncclMemFree(void* memory_at) {
+FAKE_NCCL_API Result ncclMemFree(void* at) {
   FAKE_NCCL_ENTER(nullptr);
-  if (!memory_at) return nccl::kSuccess;
+  if (!at) return nccl::kSuccess;
   judge_memory(__func__);
-  const auto at = reinterpret_cast<cu::Pointer>(memory_at);
-  Memory& known = memory();
-  {
-    const std::lock_guard lock(known.mutex);
-    if (known.all.erase(at) == 0) return cuda_failure("1 'invalid argument'");
-  }
-  const cu::Result result = in_any_capture([&] { return cuMemFree_v2(at); });
+  const cu::Result result = fake_gpu::release_memory(__func__, reinterpret_cast<cu::Pointer>(at));
   return result == cu::kSuccess ? nccl::kSuccess : cuda_failure(std::to_string(result));
 }
 
@@ -141,9 +125,8 @@ FAKE_NCCL_API Result ncclCommWindowRegister(nccl::Comm handle, void* at, std::si
           if (mine->board->member(rank).windows.load(std::memory_order_acquire) >= number) continue;
           return mine->board->is_gone(rank) ? nccl::kRemoteError : nccl::kInProgress;
         }
-        Memory& known = memory();
-        const std::lock_guard lock(known.mutex);
-        *made = reinterpret_cast<nccl::Window>(0x70000000 + 16 * ++known.windows);
+        static std::atomic<std::uintptr_t> last{0x70000000};
+        *made = reinterpret_cast<nccl::Window>(last += 16);
         return nccl::kSuccess;
       },
       2);
@@ -151,10 +134,9 @@ FAKE_NCCL_API Result ncclCommWindowRegister(nccl::Comm handle, void* at, std::si
   return result == nccl::kInProgress ? nccl::kSuccess : result;
 }
 
-FAKE_NCCL_API Result ncclCommWindowDeregister(nccl::Comm handle, nccl::Window window) {
+FAKE_NCCL_API Result ncclCommWindowDeregister(nccl::Comm handle, nccl::Window) {
   const auto comm = find(handle, __func__);
   FAKE_NCCL_ENTER(comm.get());
-  (void)window;
   return nccl::kSuccess;
 }
 
@@ -165,34 +147,13 @@ FAKE_NCCL_API Result ncclGetVersion(int* version) {
   return nccl::kSuccess;
 }
 
+// A code from the script becomes its text.
 FAKE_NCCL_API const char* ncclGetErrorString(Result result) {
-  switch (static_cast<int>(result)) {
-    case 0:
-      return "no error";
-    case 1:
-      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
-    case 2:
-      return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
-    case 3:
-      return "internal error - please report this issue to the NCCL developers";
-    case 4:
-      return "invalid argument (run with NCCL_DEBUG=WARN for details)";
-    case 5:
-      return "invalid usage (run with NCCL_DEBUG=WARN for details)";
-    case 6:
-      return "remote process exited or there was a network error";
-    case 7:
-      return "NCCL operation in progress";
-    case 8:
-      return kVersion >= 23000 ? "operation timed out" : "unknown result code";
-    default:
-      return "unknown result code";
-  }
+  const int code = fake_gpu::fault(__func__);
+  return text_of(code == fake_gpu::kNoFault ? result : code);
 }
 
-FAKE_NCCL_API const char* ncclGetLastError(nccl::Comm) { return last_error(); }
-
-FAKE_NCCL_API Result ncclSetEncryption(const void* config) {
-  FAKE_NCCL_ENTER(nullptr);
-  return config ? nccl::kSuccess : nccl::kInvalidArgument;
+FAKE_NCCL_API const char* ncclGetLastError(nccl::Comm) {
+  const int code = fake_gpu::fault(__func__);
+  return code == fake_gpu::kNoFault ? last_error() : text_of(code);
 }

@@ -10,7 +10,10 @@ namespace fake_nccl {
 
 std::optional<Result> faulted(const char* function, Comm* comm) {
   const int code = fake_gpu::fault(function, comm ? comm->abort.get() : nullptr);
-  if (code == fake_gpu::kNoFault) return std::nullopt;
+  if (code == fake_gpu::kNoFault) {
+    if (comm && comm->is_ended) return nccl::kInternalError;  // while the call hung
+    return std::nullopt;
+  }
   const auto result = static_cast<Result>(code);
   if (result == nccl::kSuccess || result == nccl::kInProgress) return result;
   say(result, name_of(function) + " : the script says so");
@@ -121,21 +124,6 @@ Result call(Task task, Handle handle) {
   return submit(comm, task);
 }
 
-// The call of 2.31 and newer that has a config of its own.
-constexpr unsigned kMagic = 0xcafebeef;
-struct CallConfig {
-  std::size_t size;
-  unsigned magic;
-};
-Result call(const Task& task, Handle comm, const void* config) {
-  CallConfig read{};
-  if (config) {
-    std::memcpy(&read, config, sizeof read);
-    if (read.magic != kMagic) return nccl::kInvalidArgument;
-  }
-  return call(task, comm);
-}
-
 }  // namespace
 }  // namespace fake_nccl
 
@@ -161,18 +149,12 @@ Task task_of(Kind kind, const char* function, const void* from, void* to, std::s
 
 }  // namespace
 
-// NAME, its kind, its further parameters, its op and its root.
+// NAME, its kind, its op and its root, and the parameters that only it has.
 #define FAKE_NCCL_COLLECTIVE(name, kind, op, root, ...)                                          \
   FAKE_NCCL_API Result name(const void* from, void* to, std::size_t count, nccl::DataType dtype, \
                             __VA_ARGS__ nccl::Comm comm, nccl::Stream stream) {                  \
     return fake_nccl::call(                                                                      \
         task_of(Kind::kind, __func__, from, to, count, dtype, op, root, stream), comm);          \
-  }                                                                                              \
-  FAKE_NCCL_API Result name##Config(const void* from, void* to, std::size_t count,               \
-                                    nccl::DataType dtype, __VA_ARGS__ nccl::Comm comm,           \
-                                    nccl::Stream stream, const void* config) {                   \
-    return fake_nccl::call(                                                                      \
-        task_of(Kind::kind, __func__, from, to, count, dtype, op, root, stream), comm, config);  \
   }
 #define FAKE_NCCL_COMMA ,
 FAKE_NCCL_COLLECTIVE(ncclAllReduce, all_reduce, op, 0, nccl::RedOp op FAKE_NCCL_COMMA)

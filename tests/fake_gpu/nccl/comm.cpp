@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tests/fake_gpu/nccl/comm.h"
 
+#include <unistd.h>
+
 #include <chrono>
+#include <cstdio>
 #include <thread>
 
 namespace fake_nccl {
@@ -26,6 +29,27 @@ Comm::Comm(int rank_, int size_, int device_, Settings settings_)
       script_rank(fake_gpu::rank()),
       rank(rank_),
       size(size_) {}
+
+bool Comm::join(const nccl::UniqueId& id, int as, int of) {
+  const std::lock_guard lock(joining_);
+  board = Board::open(id, of);
+  if (!board) return false;
+  rank = as;
+  size = of;
+  Member& mine = board->member(rank);
+  mine.pid = getpid();
+  mine.device = device;
+  std::snprintf(mine.host, sizeof mine.host, "%s", host_name().c_str());
+  mine.left = left_;
+  mine.has_joined.store(1, std::memory_order_release);
+  return true;
+}
+
+void Comm::leave(Left how) {
+  const std::lock_guard lock(joining_);
+  left_ = how;
+  if (board) board->member(rank).left = how;
+}
 
 void Comm::begin(Step step, int polls) {
   const std::lock_guard lock(mutex_);

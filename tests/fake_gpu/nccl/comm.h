@@ -82,6 +82,10 @@ class Comm {
   // Only the thread whose turn it is.
   std::uint64_t pieces = 0;
 
+  // Says to the others who is there, and that it is no longer: also if it left before it came.
+  bool join(const nccl::UniqueId& id, int as, int of);
+  void leave(Left how);
+
   // --- Calls; one thread at a time
   std::atomic<bool> is_connected{false}, is_finalized{false}, is_revoked{false}, is_ended{false};
   std::uint64_t children = 0, windows = 0;
@@ -115,6 +119,8 @@ class Comm {
     int polls;
     std::chrono::steady_clock::time_point until;
   };
+  std::mutex joining_;
+  Left left_ = kIsThere;
   std::mutex mutex_;
   std::deque<Job> jobs_;
   std::atomic<int> error_{0};

@@ -58,11 +58,6 @@ class Turn {
 };
 
 void run(Comm& comm, const std::vector<Task>& tasks, Running& running) {
-  if (comm.is_ended) {
-    fake_gpu::violation("destroyed communicator",
-                        "a graph has launched an op of one that is no more");
-    return;
-  }
   if (tasks[0].is_p2p()) {
     run_messages(comm, tasks, running);
   } else if (comm.size == 1) {
@@ -94,7 +89,10 @@ Result enqueue(const std::shared_ptr<Comm>& comm, std::vector<Task> tasks) {
   } else {
     op.body = [comm, tasks = std::move(tasks)](Running& running) {
       const std::lock_guard lock(comm->replays);
-      run(*comm, tasks, running);
+      if (!comm->is_ended) return run(*comm, tasks, running);
+      if (comm->abort->raised) return;
+      fake_gpu::violation("destroyed communicator",
+                          "a graph has launched an op of one that is no more");
     };
   }
   const cu::Result result = fake_gpu::enqueue(stream, std::move(op));

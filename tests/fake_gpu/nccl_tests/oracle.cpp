@@ -57,9 +57,11 @@ const Small* small_of(nccl::DataType dtype) {
 }
 
 unsigned nearest(const Small& type, double value) {
-  static std::map<const Small*, std::vector<double>> lists;
-  std::vector<double>& all = lists[&type];
-  if (all.empty()) all = type.finite();
+  static const std::map<const Small*, std::vector<double>> lists = {{&kHalf, kHalf.finite()},
+                                                                    {&kBrain, kBrain.finite()},
+                                                                    {&kE4m3, kE4m3.finite()},
+                                                                    {&kE5m2, kE5m2.finite()}};
+  const std::vector<double>& all = lists.at(&type);
   if (std::isnan(value)) return type.sign() - 1;
   const unsigned sign = std::signbit(value) ? type.sign() : 0;
   const double size = std::fabs(value), top = all.back();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tests/fake_gpu/nccl_tests/world.h"
 
-#include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -29,10 +28,8 @@ void run_rank(const World& world, Shared* shared, int rank, const std::function<
   me.rank = rank;
   me.size = world.size;
   me.shared = shared;
-  const std::string path = FAKE_NCCL_FOLDER "/libfake_nccl_" + world.version + ".so";
   me.gpu = cu::open_api(FAKE_CUDA);
-  me.api = nccl::open_api(path);
-  me.library = dlopen(path.c_str(), RTLD_NOW);
+  me.api = nccl::open_api(FAKE_NCCL_FOLDER "/libfake_nccl_" + world.version + ".so");
   ASSERT_TRUE(me.gpu) << me.gpu.why;
   ASSERT_TRUE(me.api) << me.api.why;
   ASSERT_EQ(me.gpu.init(0), 0);
@@ -148,7 +145,7 @@ nccl::Config Me::config(int blocking) const {
   return made;
 }
 
-int Me::make(int blocking, int id, int count, int as) {
+int Me::make(int blocking, int id, int count, int as, int ms) {
   if (count < 0) count = size;
   if (as < 0) as = rank;
   if (as == 0) {
@@ -160,7 +157,7 @@ int Me::make(int blocking, int id, int count, int as) {
   nccl::Config made = config(blocking);
   const int code = api.comm_init_rank_config(&comm, count, shared->id[id], as, &made);
   if (code != nccl::kSuccess && code != nccl::kInProgress) return code;
-  return settle();
+  return settle(comm, ms);
 }
 
 int Me::settle(nccl::Comm of, int ms) {
@@ -201,5 +198,3 @@ cu::Pointer Me::bytes(std::size_t count) {
 int Me::sum(nccl::Comm of, cu::Pointer at, cu::Stream on) const {
   return api.all_reduce(in(at), out(at), 1, nccl::kFloat32, nccl::kSum, of, on ? on : stream);
 }
-
-void* Me::find(const char* name) const { return dlsym(library, name); }

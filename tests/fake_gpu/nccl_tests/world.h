@@ -26,19 +26,11 @@ struct Shared {
   nccl::UniqueId id[8];
 };
 
-// What 2.29 and 2.31 brought.
-using AllReduceConfig = nccl::Result(const void*, void*, std::size_t, nccl::DataType, nccl::RedOp,
-                                     nccl::Comm, nccl::Stream, const void*);
-using CommGrow = nccl::Result(nccl::Comm, int, const nccl::UniqueId*, int, nccl::Comm*,
-                              nccl::Config*);
-using CommGetUniqueId = nccl::Result(nccl::Comm, nccl::UniqueId*);
-
 struct Me {
   int rank = 0, size = 1;
   Shared* shared = nullptr;
   cu::Api gpu;
   nccl::Api api;
-  void* library = nullptr;
   cu::Context context = nullptr;
   cu::Stream stream = nullptr;
   nccl::Comm comm = nullptr;
@@ -46,8 +38,8 @@ struct Me {
   int phase = 0;
 
   nccl::Config config(int blocking) const;
-  // A communicator of `count` ranks. The state in which it ends.
-  int make(int blocking, int id = 0, int count = -1, int as = -1);
+  // A communicator of `count` ranks. The state in which it ends, or is after `ms`.
+  int make(int blocking, int id = 0, int count = -1, int as = -1, int ms = 20'000);
   int settle(nccl::Comm of, int ms = 20'000);
   int settle() { return settle(comm); }
   // The code of the stream; 600 if it is not done in time.
@@ -71,13 +63,6 @@ struct Me {
   // A sum of one float of each rank: the code of the call.
   int sum(nccl::Comm of, cu::Pointer at, cu::Stream on = nullptr) const;
   int sum(cu::Pointer at) const { return sum(comm, at); }
-  template <class T>
-  T* symbol(const char* name) const {
-    return reinterpret_cast<T*>(find(name));
-  }
-
- private:
-  void* find(const char* name) const;
 };
 
 inline const void* in(cu::Pointer at) { return reinterpret_cast<const void*>(at); }

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads the stand-in for the driver as a GPU was read, and compares.
+"""Reads a stand-in as a GPU was read, and compares.
 
-usage: same_as_real.py PROGRAM STAND_IN EXPECTED KNOWN_DIFFERENCES
+usage: same_as_real.py PROGRAM EXPECTED KNOWN_DIFFERENCES DRIVER [NCCL]
+
+Without NCCL it reads what the driver does, with it what NCCL does.
 """
 import json
 import os
 import subprocess
 import sys
 
-# Behaviours of NCCL, times, and what the stand-in does not have.
-NOT_READ = ("nccl", "cost.", "memory.vmm", "memory.multicast")
+# Times, and what the stand-in does not have.
+NOT_OF_THE_DRIVER = ("nccl", "cost.", "memory.vmm", "memory.multicast")
+NOT_OF_NCCL = ("nccl2.cost", "nccl2.timing", "nccl4.timing")
 SANITIZERS = {"ASAN_OPTIONS": ":handle_segv=0", "TSAN_OPTIONS": ":handle_segv=0:die_after_fork=0"}
 
 
@@ -19,12 +22,16 @@ def rows(path):
         return [line.rstrip("\n").split("\t") for line in lines if not line.startswith("#")]
 
 
-def main(program, stand_in, expected, known):
+def main(program, expected, known, driver, nccl=None):
     known_rows = rows(known)
     allowed = {tuple(row[:3]) for row in known_rows}
-    command = [program, "--cuda", stand_in, "--expected", expected, "--jobs", "4",
-               "--patience", "4"]
-    for name in NOT_READ:
+    # Those of NCCL wait most of their time.
+    command = [program, "--cuda", driver, "--expected", expected, "--patience", "4",
+               "--jobs", "12" if nccl else "4"]
+    if nccl:
+        command += ["--nccl", nccl, "--only", "nccl"]
+    left_out = NOT_OF_NCCL if nccl else NOT_OF_THE_DRIVER
+    for name in left_out:
         command += ["--skip", name]
     # The readings are those of a machine with one GPU. A sanitizer leaves SIGSEGV to the program:
     # it is one of the facts. Some behaviours fork when they have threads, and start others.
@@ -48,8 +55,9 @@ def main(program, stand_in, expected, known):
     wrong += ["no longer different: " + " ".join(row[:3]) for row in known_rows
               if tuple(row[:3]) not in found and not row[3].startswith("time: ")]
     read = {json.loads(line)["name"] for line in lines if line.startswith("{")}
-    missing = {row[0] for row in rows(expected) if not row[0].startswith(NOT_READ)} - read
-    wrong += [f"not read: {name}" for name in sorted(missing)]
+    wanted = {row[0] for row in rows(expected) if row[0].startswith("nccl") == bool(nccl)}
+    wrong += [f"not read: {name}" for name in sorted(wanted - read)
+              if not name.startswith(left_out)]
     print("\n".join(wrong))
     print(lines[-1] if lines else "it read nothing")
     return 0 if run.returncode in (0, 1) and not wrong else 1
