@@ -230,11 +230,15 @@ std::vector<BackendInfo> list_backends() {
   return infos;
 }
 
-Support backend_supports(std::string_view name, const Query& query) {
+Support backend_supports(std::string_view text, const Query& query) {
   check_query(query);
-  const bool on_cpu = query.device == DeviceType::cpu;
-  if (const Names names = names_of(name); names.cpu != name || names.cuda != name)
-    return backend_supports(!on_cpu ? names.cuda : names.cpu.empty() ? kNative : names.cpu, query);
+  const Names names = names_of(text);
+  std::string_view name = query.device == DeviceType::cpu ? names.cpu : names.cuda;
+  if (name.empty()) {
+    if (query.device == DeviceType::cuda)
+      return {.ok = false, .reason = fmt::format("'{}' names no backend for GPUs", text)};
+    name = kNative;  // what a group on one host takes
+  }
   if (name == kNative) return native_supports(query);
   if (registered(name))
     throw_unavailable(name, "a registered backend answers supports() on its group only");

@@ -82,6 +82,9 @@ constexpr EnvVariable kVariables[] = {
     {"PET_DUPLICATE_STDOUT_FILTERS", "", "c10d-run --duplicate-stdout-filters."},
     {"PET_DUPLICATE_STDERR_FILTERS", "", "c10d-run --duplicate-stderr-filters."},
     {"CUDA_VISIBLE_DEVICES", "", "Devices that c10d-run --virtual-local-rank hands out."},
+    // NCCL's test modes for several ranks on one GPU.
+    {"NCCL_HOSTID", "", "NCCL: name of the host; one per rank lets ranks share a GPU, for tests."},
+    {"NCCL_MULTI_RANK_GPU_ENABLE", "", "NCCL 2.30 or newer: ranks may share a GPU."},
     // Open MPI.
     {"OMPI_COMM_WORLD_RANK", "", "Open MPI: rank."},
     {"OMPI_COMM_WORLD_SIZE", "", "Open MPI: number of ranks."},

@@ -54,6 +54,7 @@ class StoreControl final : public ControlPlane {
   std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) override;
   void announce(const Call& call) override;
   Agreement poll_agreement(const Call& call) override;
+  Agreement poll_message(OpKind, std::uint64_t) override { return Agreement::agreed; }
   std::shared_ptr<const Failure> fail(Failure failure) override;
   std::shared_ptr<const Failure> revoke(Failure failure) override;
   std::shared_ptr<const Failure> barrier(Deadline deadline) override;

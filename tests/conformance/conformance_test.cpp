@@ -46,6 +46,7 @@ unsigned thinned(std::string_view backend, int ranks) {
   const auto index = static_cast<std::size_t>(std::clamp(ranks, 1, 8) - 1);
   if (backend == "native") return std::array{1u, 1u, 1u, 2u, 2u, 2u, 4u, 4u}[index];
   if (backend == "gloo") return std::array{1u, 1u, 8u, 8u, 16u, 16u, 50u, 50u}[index];
+  if (backend == "nccl") return std::array{1u, 1u, 1u, 1u, 2u, 2u, 4u, 4u}[index];
   return std::array{1u, 1u, 4u, 4u, 32u, 32u, 32u, 32u}[index];
 }
 

@@ -94,6 +94,7 @@ void Rank::refuses(const Case& c, ProcessGroup& group, const Support& support) {
       Collective(apart, group.rank(), group.size(), buffers_, nullptr).call(group, c.async).wait();
     report_.fail(describe(c) + ": ran, though supports() says: " + support.reason);
   } catch (const DistError& error) {
+    buffers_.download();  // nothing is on its way when the memory goes
     if (error.code() != Code::unsupported)
       report_.fail(describe(c) + ": not refused as unsupported: " + error.what());
   }

@@ -24,15 +24,23 @@
 
 namespace c10d { inline namespace v0 { namespace nccl { namespace {
 
+// It is there when the call returns.
+Allocation allocate_zeroed(std::size_t bytes, Device device) {
+  Allocation memory = cuda::device_allocate(bytes, device.index);
+  const cuda::Event done(device.index);
+  cuda::fill(View(memory.data, bytes, DType::u8, device), 0);
+  done.record();
+  done.synchronize();
+  return memory;
+}
+
 class NcclBackend final : public Backend {
  public:
   explicit NcclBackend(BackendContext context)
       : context_(std::move(context)),
-        scratch_(cuda::device_allocate<float>(1, context_.device.index)),
+        scratch_(allocate_zeroed(sizeof(float), context_.device)),
         communicator_(context_, std::chrono::steady_clock::now() + context_.timeout),
-        watched_(context_, communicator_) {
-    cuda::fill(scratch_, 0);
-  }
+        watched_(context_, communicator_) {}
   ~NcclBackend() override {
     if (!is_shut_down_) communicator_.abort();
   }
@@ -46,13 +54,7 @@ class NcclBackend final : public Backend {
     return std::make_unique<NcclBackend>(std::move(context));
   }
   Allocation allocate(std::size_t bytes, Device device, Deadline) override {
-    Allocation memory = cuda::device_allocate(bytes, device.index);
-    const View all(memory.data, bytes, DType::u8, device);
-    cuda::Event zeroed(device.index);
-    cuda::fill(all, 0);
-    zeroed.record();
-    zeroed.synchronize();
-    return memory;
+    return allocate_zeroed(bytes, device);
   }
   void abort() noexcept override { communicator_.abort(); }
   void shutdown(Deadline deadline) override;
@@ -82,12 +84,9 @@ class NcclBackend final : public Backend {
   bool is_shut_down_ = false;
 };
 
-// A message has no agreement before it, and NCCL knows neither tags nor who sends.
 std::string why_refused(const Op& op, int rank) {
   const auto of = [rank](const auto& message) -> std::string {
     if (message.peer == kAnySource) return "NCCL has no message from any rank: name the sender";
-    if (message.tag != 0)
-      return "NCCL has no tags: messages between two ranks match in their order";
     if (message.peer == rank) return "a rank sends itself nothing over NCCL: copy it";
     return {};
   };
@@ -112,7 +111,10 @@ Work NcclBackend::launch_checked(const Call& call) {
   op->sequence = call.sequence;
   op->record = call.record;
   op->deadline = call.deadline;
-  Work work;
+  op->received = {};
+  if (const auto* recv = std::get_if<Recv>(&call.op))
+    op->received = {.source = recv->peer, .count = recv->output.count};
+  Work work = Work::received(op->received);
   if (call.async) {
     WorkSource source;
     std::uint64_t generation = 0;

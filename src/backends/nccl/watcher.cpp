@@ -63,7 +63,7 @@ PendingOp* Watched::take() {
   PendingOp* const op = std::exchange(free_, free_->next);
   op->next = nullptr;
   op->stage.store(PendingOp::Stage::launching, std::memory_order_relaxed);
-  op->is_late = false;
+  op->is_late = op->fits = false;
   return op;
 }
 
@@ -127,7 +127,8 @@ void Watcher::watch() {
       }
     }
     looks = news ? 0 : looks + 1;
-    if (looks <= kEagerLooks) {
+    naps_ = looks > kEagerLooks;
+    if (!naps_) {
       nap = kShortestNap;
       continue;
     }
@@ -147,7 +148,9 @@ bool Watcher::settle(PendingOp& op) {
   if (stage == PendingOp::Stage::enqueued) {
     const driver::Result result = driver_api().event_query(op.event);
     const bool is_broken = control.broken();
-    if (result == driver::kSuccess && !is_broken) {
+    // Ends that do not fit may wait for each other for ever: so look also meanwhile, now and then.
+    const bool agreed = (result == driver::kSuccess || naps_) && !is_broken && is_agreed(op);
+    if (result == driver::kSuccess && agreed) {
       end(op, nullptr);
       return true;
     }
@@ -167,6 +170,13 @@ bool Watcher::settle(PendingOp& op) {
   return false;
 }
 
+bool Watcher::is_agreed(PendingOp& op) {
+  if (!is_point_to_point(op.kind) || op.fits) return true;  // a collective was agreed on before
+  op.fits =
+      op.group->context_.control->poll_message(op.kind, op.sequence) == Control::Agreement::agreed;
+  return op.fits;
+}
+
 void Watcher::end(PendingOp& op, const Failure* failure) noexcept {
   Watched& group = *op.group;
   if (op.source) {
@@ -175,7 +185,7 @@ void Watcher::end(PendingOp& op, const Failure* failure) noexcept {
       ++op.generation;
     }
     const WorkSource source = *std::exchange(op.source, std::nullopt);
-    failure ? source.fail(*failure) : source.complete();
+    failure ? source.fail(*failure) : source.complete(op.received);
   } else {
     group.context_.control->finished(op.kind, op.sequence, op.record, failure);
   }

@@ -33,7 +33,9 @@ struct PendingOp : std::enable_shared_from_this<PendingOp> {
   std::uint64_t sequence = 0, record = 0;
   Deadline deadline{};
   std::optional<WorkSource> source;  // of an async op
+  Received received;                 // what it then gets
   bool is_late = false;              // its deadline has passed, and that was reported
+  bool fits = false;                 // of a message: the other end is known to fit
   // Who orders a stream behind an async op does so while the event is still that op's.
   Mutex order_mutex;
   std::uint64_t generation C10D_GUARDED_BY(order_mutex) = 0;
@@ -81,6 +83,8 @@ class Watcher {
   void report();
   // Whether the op is over, and was given back.
   bool settle(PendingOp& op);
+  // Whether the ranks of the op are known to have made the same call, or one that fits.
+  static bool is_agreed(PendingOp& op);
   void end(PendingOp& op, const Failure* failure) noexcept;
   void hand_over(PendingOp& op, driver::Result driver_error, Result nccl_error);
 
@@ -96,6 +100,7 @@ class Watcher {
   std::atomic<std::uint32_t> rings_{0};
   std::atomic<bool> sleeps_{false};
   PendingOp* watched_ = nullptr;  // of the watching thread
+  bool naps_ = false;             // since its last look it has slept
   struct Reports;
   Reports* const reports_;
 };

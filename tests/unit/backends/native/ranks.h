@@ -70,6 +70,7 @@ class TestControl final : public Control {
     return {.code = Code::timed_out, .message = std::string(phase)};
   }
   void fail_overdue(OpKind, std::uint64_t, std::string_view) override {}
+  Agreement poll_message(OpKind, std::uint64_t) override { return Agreement::agreed; }
   void finished(OpKind, std::uint64_t, std::uint64_t, const Failure*) noexcept override {}
   std::shared_ptr<const Failure> resolve_cause(Failure otherwise, Duration) override {
     return fail(std::move(otherwise));
