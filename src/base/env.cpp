@@ -42,6 +42,8 @@ constexpr EnvVariable kVariables[] = {
      false, "USR1 USR2 QUIT"},
     {"C10D_DEVICE", "local rank", "GPU of this rank; else its rank on the host modulo the GPUs."},
     {"C10D_CUDA_LIBRARY", "libcuda.so.1", "File to open as the CUDA driver."},
+    {"C10D_NCCL_CHECK", "behind", "before: the ranks meet on the host before each op of nccl.",
+     false, "behind before"},
     {"C10D_NCCL_LIBRARY", "libnccl.so.2", "File to open as NCCL."},
     {"C10D_GLOO_INTERFACE", "", "Interface or address of the gloo backend; else found out."},
     {"C10D_NATIVE_PLAN", "", "native: force [op=]algorithm[/store[/chunk]],...; rank 0 decides."},

@@ -46,6 +46,11 @@ class ControlPlane : public Control {
   virtual void announce_ahead(const Op&, std::uint64_t /*sequence*/, const Signature&,
                               std::uint64_t /*hash*/) noexcept {}
 
+  // Of every collective of a group with a GPU, in order: what is enqueued there is compared behind.
+  // Waits while this rank is too far ahead. The failure if it did not come to that.
+  virtual std::shared_ptr<const Failure> announce_in_order(const Call&, const Signature&) {
+    return nullptr;
+  }
   // Orderly end: peers that still wait for this rank learn that it left. Idempotent.
   virtual void leave() noexcept = 0;
   // The peers that ended in good order. Throws what the store throws.

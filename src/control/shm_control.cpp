@@ -77,6 +77,10 @@ class ShmControl final : public ControlPlane {
   std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) override;
   void announce(const Call& call) override;
   Agreement poll_agreement(const Call& call) override;
+  std::shared_ptr<const Failure> announce_in_order(const Call& call,
+                                                   const Signature& signature) override;
+  bool compares_behind() const noexcept override { return true; }
+  Agreement poll_enqueued(std::uint64_t sequence) override;
   Agreement poll_message(OpKind kind, std::uint64_t sequence) override;
   std::shared_ptr<const Failure> fail(Failure failure) override;
   std::shared_ptr<const Failure> barrier(Deadline deadline) override;
@@ -109,7 +113,7 @@ class ShmControl final : public ControlPlane {
            (static_cast<std::size_t>(rank) * 2 + sequence % 2) * static_cast<std::size_t>(size_);
   }
   CallSlot& slot(int rank, std::uint64_t sequence) const noexcept {
-    return blocks_[rank].calls[sequence % 2];
+    return blocks_[rank].calls[sequence % kCallSlots];
   }
   // Returns when `ready()`, which `peer` makes so.
   template <class Ready>
@@ -141,6 +145,9 @@ class ShmControl final : public ControlPlane {
   int silent_one(const std::vector<int>& ranks) const noexcept;
   // Breaks the group when `peer`, which has entered the call, entered another one.
   bool matches(const Call& call, int peer);
+  bool is_same_call(std::uint64_t sequence, int peer);
+  // The calls that all ranks have announced since the last time.
+  void compare_announced();
   // The ranks that have entered the call with the signature of `rank`, ascending.
   std::vector<int> agreeing_with(int rank, std::uint64_t sequence) const;
   bool is_gone(RankBlock& block) const noexcept;
@@ -156,6 +163,8 @@ class ShmControl final : public ControlPlane {
   RankBlock* const blocks_;
   std::uint64_t* const counts_;
   const WaitPolicy policy_;
+  Mutex compare_mutex_;                  // of the threads of this rank that compare
+  std::atomic<bool> announces_ = false;  // calls in order, to be compared behind
 };
 
 // Of agreement.h: this rank's view of a barrier.
@@ -251,16 +260,67 @@ std::vector<int> ShmControl::agreeing_with(int rank, std::uint64_t sequence) con
   return ranks;
 }
 
-bool ShmControl::matches(const Call& call, int peer) {
-  const CallSlot& theirs = slot(peer, call.sequence);
-  if (theirs.hash != call.signature) {
-    const std::vector<int> with_me = agreeing_with(rank_, call.sequence);
-    const std::vector<int> with_peer = agreeing_with(peer, call.sequence);
-    const bool mine_is_odd = with_me.size() < with_peer.size();
-    fail(mismatch(slot(rank_, call.sequence).signature, peer, theirs.signature,
-                  mine_is_odd ? rank_ : peer, mine_is_odd ? with_peer : with_me, call.sequence));
-    return false;
+bool ShmControl::is_same_call(std::uint64_t sequence, int peer) {
+  const CallSlot& mine = slot(rank_, sequence);
+  const CallSlot& theirs = slot(peer, sequence);
+  if (theirs.hash == mine.hash) return true;
+  const std::vector<int> with_me = agreeing_with(rank_, sequence);
+  const std::vector<int> with_peer = agreeing_with(peer, sequence);
+  const bool mine_is_odd = with_me.size() < with_peer.size();
+  fail(mismatch(mine.signature, peer, theirs.signature, mine_is_odd ? rank_ : peer,
+                mine_is_odd ? with_peer : with_me, sequence));
+  return false;
+}
+
+std::shared_ptr<const Failure> ShmControl::announce_in_order(const Call& call,
+                                                             const Signature& signature) {
+  announces_.store(true, kRelaxed);
+  compare_announced();
+  for (int peer = 0; peer < size_; ++peer) {
+    const auto is_near = [&] {
+      return blocks_[peer].compared.load(kAcquire) + kCallSlots >= call.sequence;
+    };
+    const WaitResult result = wait_for(peer, kPatient, call.deadline, [&] {
+      if (is_near()) return true;
+      compare_announced();
+      return is_near();
+    });
+    if (result == WaitResult::broken) return failure();
+    if (result == WaitResult::timed_out)
+      return fail(late(signature, call.sequence,
+                       fmt::format("waiting for a rank that is {} calls behind", kCallSlots)));
   }
+  announce_ahead(call.op, call.sequence, signature, call.signature);
+  own_.doorbell.ring();
+  return nullptr;
+}
+
+void ShmControl::compare_announced() {
+  if (!compare_mutex_.try_lock()) return;  // another thread does
+  MutexLock lock(compare_mutex_, std::adopt_lock);
+  std::uint64_t last = own_.compared.load(kRelaxed);
+  const auto have_announced = [&](std::uint64_t sequence) {
+    for (int rank = 0; rank < size_; ++rank)
+      if (slot(rank, sequence).sequence.load(kAcquire) != sequence) return false;
+    return true;
+  };
+  const std::uint64_t before = last;
+  for (; have_announced(last + 1); ++last)
+    for (int peer = 0; peer < size_; ++peer)
+      if (peer != rank_ && !is_same_call(last + 1, peer)) return;
+  if (last == before) return;
+  own_.compared.store(last, kRelease);
+  own_.doorbell.ring();
+}
+
+Control::Agreement ShmControl::poll_enqueued(std::uint64_t sequence) {
+  if (own_.compared.load(kAcquire) < sequence) compare_announced();
+  if (own_.compared.load(kAcquire) >= sequence) return Agreement::agreed;
+  return broken() ? Agreement::failed : Agreement::pending;
+}
+
+bool ShmControl::matches(const Call& call, int peer) {
+  if (!is_same_call(call.sequence, peer)) return false;
   if (const auto* op = std::get_if<AllToAllV>(&call.op)) {
     const std::uint64_t sent = counts(peer, call.sequence)[rank_];
     const std::uint64_t expected = op->output_counts[static_cast<std::size_t>(peer)];
@@ -476,6 +536,7 @@ void ShmControl::tick() {
   own_.heartbeat_ns.store(steady_ns(), kRelaxed);
   watch_library(1);
   if (broken()) return;
+  if (announces_.load(kRelaxed)) compare_announced();
   look_for_evidence();
   check_running_ops();
 }

@@ -54,6 +54,8 @@ class StoreControl final : public ControlPlane {
   std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) override;
   void announce(const Call& call) override;
   Agreement poll_agreement(const Call& call) override;
+  bool compares_behind() const noexcept override { return false; }
+  Agreement poll_enqueued(std::uint64_t) override { return Agreement::agreed; }
   Agreement poll_message(OpKind, std::uint64_t) override { return Agreement::agreed; }
   std::shared_ptr<const Failure> fail(Failure failure) override;
   std::shared_ptr<const Failure> revoke(Failure failure) override;

@@ -150,7 +150,7 @@ Work detail::GroupState::run(const Op& op, const Signature& signature, const Cal
   const bool on_gpu = signature.device == DeviceType::cuda;
   // Async ops before this one announce themselves when their turn comes. Where one has failed that
   // is over, the group is broken by now.
-  if (agrees_first && collective && !async && !on_gpu &&
+  if (agrees_first && collective && !async && gpu.type == DeviceType::cpu &&
       own.pending.load(std::memory_order_acquire) == 0)
     control->announce_ahead(op, sequence, signature, hash);
   const std::int64_t now = steady_ns();
@@ -186,6 +186,9 @@ Work detail::GroupState::run(const Op& op, const Signature& signature, const Cal
         };
         on_released = [this] { own.pending.fetch_sub(1, std::memory_order_release); };
       }
+      if (collective && gpu.type == DeviceType::cuda)
+        if (const auto failure = control->announce_in_order(call, signature))
+          return Work::failed(*failure);
       return backend->launch(call);
     } catch (const std::exception& error) {
       return Work::failed(failure_from_exception(error, backend_name));

@@ -40,14 +40,18 @@ struct Record {
 static_assert(sizeof(Record) == 64);
 inline constexpr std::size_t kRecords = 1024;  // per rank and group: 64 KiB
 
-// A call as announced for agreement. Two per rank, by parity of the sequence: a rank leads by at
-// most one call, because agreement on call k needs every rank to have entered k.
+// A call as announced for agreement. A rank whose calls are agreed on before they run leads by at
+// most one, because agreement on call k needs every rank to have entered k. Where calls are
+// compared behind, it leads by kCallSlots at most, because it waits until all ranks have compared
+// the call whose slot it takes.
 struct alignas(128) CallSlot {
   std::atomic<std::uint64_t> sequence;  // stored last
   std::atomic<std::uint64_t> compared;  // of an all_to_all_v: the counts of all peers fit mine
   Signature signature;
   std::uint64_t hash;
 };
+
+inline constexpr std::size_t kCallSlots = 64;
 
 // A call that ranks of a group make together and that is no op.
 enum class GroupCallKind : std::uint32_t { none, new_group, split, allocate };
@@ -78,7 +82,8 @@ struct alignas(128) RankBlock {
   std::atomic<GroupCallKind> group_call;               // in which the rank is, if in any
   alignas(64) std::atomic<std::int64_t> heartbeat_ns;  // when the monitor last ran
 
-  CallSlot calls[2];
+  CallSlot calls[kCallSlots];           // by the sequence, modulo
+  std::atomic<std::uint64_t> compared;  // with all ranks: its calls up to this sequence
   Doorbell doorbell;  // rung after `presence`, `barriers` and the sequence of a call have changed
   alignas(128) std::atomic<std::uint64_t> next_record;
   Record records[kRecords];
@@ -96,7 +101,7 @@ struct SharedFailure {
 };
 
 struct alignas(128) GroupHeader {
-  static constexpr std::uint64_t kMagic = 0x33'64'72'63'64'30'31'63u;  // of this layout
+  static constexpr std::uint64_t kMagic = 0x34'64'72'63'64'30'31'63u;  // of this layout
   enum State : std::uint32_t { intact, breaking, broken };
   std::atomic<std::uint64_t> magic;  // after the words up to `state`, which do not change
   std::int32_t size;

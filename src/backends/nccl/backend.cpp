@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "c10d/cuda.h"
+#include "c10d/env.h"
 #include "src/backends/common/failures.h"
 #include "src/backends/nccl/calls.h"
 #include "src/backends/nccl/communicator.h"
@@ -64,6 +65,7 @@ class NcclBackend final : public Backend {
   }
 
  private:
+  bool agrees_before(const Call& call) const;
   Work launch_checked(const Call& call);
   // An op whose calls NCCL has taken. Throws what the driver says.
   static void record(PendingOp& op, CudaStream stream);
@@ -79,6 +81,7 @@ class NcclBackend final : public Backend {
   const Buffer<float> scratch_;
   Communicator communicator_;
   Watched watched_;
+  const bool checks_before_ = env("C10D_NCCL_CHECK") == "before";
   bool in_batch_ = false;
   std::vector<Batched> batch_;  // of ops whose calls are in NCCL's group
   bool is_shut_down_ = false;
@@ -98,10 +101,17 @@ std::string why_refused(const Op& op, int rank) {
 Work NcclBackend::launch(const Call& call) {
   if (std::string why = why_refused(call.op, context_.rank); !why.empty())
     return Work::failed(failure_in(context_, call, Code::unsupported, std::move(why)));
-  if (!is_point_to_point(kind_of(call.op)))
+  if (agrees_before(call))
     if (const auto failure = context_.control->agree(call, Control::Waiting::sleep))
       return Work::failed(*failure);
   return launch_checked(call);
+}
+
+// Where the ranks meet on the host before the op. Else their calls are compared while it runs.
+bool NcclBackend::agrees_before(const Call& call) const {
+  if (is_point_to_point(kind_of(call.op))) return false;
+  return checks_before_ || std::holds_alternative<AllToAllV>(call.op) ||  // all counts, by pairs
+         !context_.control->compares_behind();
 }
 
 Work NcclBackend::launch_checked(const Call& call) {

@@ -63,7 +63,7 @@ PendingOp* Watched::take() {
   PendingOp* const op = std::exchange(free_, free_->next);
   op->next = nullptr;
   op->stage.store(PendingOp::Stage::launching, std::memory_order_relaxed);
-  op->is_late = op->fits = false;
+  op->is_late = op->is_agreed = false;
   return op;
 }
 
@@ -171,10 +171,13 @@ bool Watcher::settle(PendingOp& op) {
 }
 
 bool Watcher::is_agreed(PendingOp& op) {
-  if (!is_point_to_point(op.kind) || op.fits) return true;  // a collective was agreed on before
-  op.fits =
-      op.group->context_.control->poll_message(op.kind, op.sequence) == Control::Agreement::agreed;
-  return op.fits;
+  if (op.is_agreed) return true;
+  Control& control = *op.group->context_.control;
+  const Control::Agreement agreement = is_point_to_point(op.kind)
+                                           ? control.poll_message(op.kind, op.sequence)
+                                           : control.poll_enqueued(op.sequence);
+  op.is_agreed = agreement == Control::Agreement::agreed;
+  return op.is_agreed;
 }
 
 void Watcher::end(PendingOp& op, const Failure* failure) noexcept {

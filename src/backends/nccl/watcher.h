@@ -35,7 +35,7 @@ struct PendingOp : std::enable_shared_from_this<PendingOp> {
   std::optional<WorkSource> source;  // of an async op
   Received received;                 // what it then gets
   bool is_late = false;              // its deadline has passed, and that was reported
-  bool fits = false;                 // of a message: the other end is known to fit
+  bool is_agreed = false;            // the ranks are known to have made calls that fit
   // Who orders a stream behind an async op does so while the event is still that op's.
   Mutex order_mutex;
   std::uint64_t generation C10D_GUARDED_BY(order_mutex) = 0;
