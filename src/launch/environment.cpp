@@ -107,6 +107,8 @@ std::vector<std::string> rank_environment(const LaunchOptions& options, const Jo
   environment["C10D_RESTART_COUNT"] = "0";
   if (!env("OMP_NUM_THREADS"))
     environment["OMP_NUM_THREADS"] = std::to_string(threads_of(options, job, local_rank));
+  // NCCL's sockets know no token, and listen on the first interface unless they are told.
+  if (job.size == options.ranks) environment.try_emplace("NCCL_SOCKET_IFNAME", "lo");
   for (const auto& [name, value] : options.environment) environment[name] = value;
   if (options.virtual_local_rank)
     environment["CUDA_VISIBLE_DEVICES"] = device_in(environment, options.ranks, local_rank);

@@ -73,6 +73,13 @@ TEST(RankEnvironment, ThreadsAreTheUsersChoice) {
   EXPECT_EQ(variables({"OMP_NUM_THREADS"}, {"-n", "64"}, 63).at("OMP_NUM_THREADS"), "1");
 }
 
+TEST(RankEnvironment, SocketsOfNcclAreOnLoopbackUnlessTheUserChose) {
+  const char* const name = "NCCL_SOCKET_IFNAME";
+  EXPECT_EQ(variables({name}, {"-n", "2"}, 1).at(name), "lo");
+  EXPECT_EQ(variables({name}, {"-n", "2"}, 1, {{name, "eth0"}}).at(name), "eth0");
+  EXPECT_EQ(variables({name}, {"-n", "2", "-x", "NCCL_SOCKET_IFNAME=eth1"}, 1).at(name), "eth1");
+}
+
 TEST(RankEnvironment, TakesVariablesFromTheCommandLine) {
   const auto values =
       variables({"ONE", "TWO", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"},

@@ -10,7 +10,7 @@
 
 namespace c10d { inline namespace v0 { namespace nccl {
 
-// One communicator of NCCL, a blocking one (docs/adr/0017-blocking-nccl.md): its calls may wait for
+// One communicator of NCCL, a blocking one (docs/adr/0015): its calls may wait for
 // peers, and another thread ends them by abort(). Every call of NCCL that can wait for ever runs in
 // a thread of its own here, so that a deadline holds.
 class Communicator {

@@ -167,6 +167,71 @@ TEST_P(ControlPlanes, AnOpThatRunsForLongIsWarnedOfWithWhoIsMissing) {
   });
 }
 
+Cause announce(ControlPlane& plane, const Made& made) {
+  return plane.announce_in_order(made.call(), signature_of(made.call().op, 2));
+}
+
+TEST_P(ControlPlanes, ARankLeadsByAsManyCallsAsThereAreSlots) {
+  if (!GetParam()) GTEST_SKIP() << "between hosts ranks agree before each call";
+  std::latch tried(1);
+  run(2, [&](ControlPlane& plane, int rank) {
+    constexpr std::uint64_t kLast = 2 * kCallSlots;
+    if (rank == 0) {
+      for (std::uint64_t sequence = 1; sequence <= kCallSlots; ++sequence)
+        EXPECT_EQ(announce(plane, Made(plane, 2, all_reduce_of(sequence % 7), sequence)), nullptr);
+      EXPECT_EQ(plane.poll_enqueued(1), Control::Agreement::pending);
+      tried.count_down();
+    } else {
+      tried.wait();
+      for (std::uint64_t sequence = 1; sequence <= kCallSlots; ++sequence)
+        EXPECT_EQ(announce(plane, Made(plane, 2, all_reduce_of(sequence % 7), sequence)), nullptr);
+    }
+    for (std::uint64_t sequence = kCallSlots + 1; sequence <= kLast; ++sequence)
+      EXPECT_EQ(announce(plane, Made(plane, 2, all_reduce_of(sequence % 7), sequence)), nullptr);
+    const Deadline end = in(kLong);
+    while (plane.poll_enqueued(kLast) != Control::Agreement::agreed && steady_clock::now() < end)
+      std::this_thread::yield();
+    EXPECT_EQ(plane.poll_enqueued(kLast), Control::Agreement::agreed);
+    EXPECT_FALSE(plane.broken());
+  });
+}
+
+TEST_P(ControlPlanes, ARankThatIsTooFarAheadTimesOutAndNamesTheOther) {
+  if (!GetParam()) GTEST_SKIP() << "between hosts ranks agree before each call";
+  std::latch failed(1);
+  run(2, [&](ControlPlane& plane, int rank) {
+    if (rank == 0) {
+      for (std::uint64_t sequence = 1; sequence <= kCallSlots; ++sequence)
+        EXPECT_EQ(announce(plane, Made(plane, 2, all_reduce_of(8), sequence)), nullptr);
+      const Made last(plane, 2, all_reduce_of(8), kCallSlots + 1, milliseconds(100));
+      const Cause cause = announce(plane, last);
+      failed.count_down();
+      if (!cause) return ADD_FAILURE() << "it leads by more";
+      EXPECT_EQ(cause->code, Code::timed_out);
+      EXPECT_EQ(cause->rank, 1);
+    }
+    failed.wait();
+    EXPECT_TRUE(plane.broken());
+  });
+}
+
+TEST_P(ControlPlanes, ADifferenceThatIsComparedBehindBreaksTheGroupOnEveryRank) {
+  if (!GetParam()) GTEST_SKIP() << "between hosts ranks agree before each call";
+  run(2, [&](ControlPlane& plane, int rank) {
+    EXPECT_EQ(announce(plane, Made(plane, 2, all_reduce_of(8), 1)), nullptr);
+    const Made made(plane, 2, all_reduce_of(rank == 0 ? 8 : 9), 2);
+    const Cause at_once = announce(plane, made);
+    if (at_once) EXPECT_EQ(at_once->code, Code::mismatch);
+    const Deadline end = in(kLong);  // the monitor compares, nobody asks
+    while (!plane.broken() && steady_clock::now() < end) std::this_thread::yield();
+    const Cause cause = plane.failure();
+    if (!cause) return ADD_FAILURE() << "nobody compared";
+    EXPECT_EQ(cause->code, Code::mismatch);
+    EXPECT_NE(cause->message.find("count 8 against 9"), std::string::npos) << cause->message;
+    EXPECT_EQ(plane.poll_enqueued(2), Control::Agreement::failed);
+  });
+}
+
 TEST_P(ControlPlanes, AnOddCallIsTheSameMismatchOnEveryRank) {
   for (int odd = 0; odd < 3; ++odd) {
     std::mutex mutex;
