@@ -25,9 +25,9 @@ Bytes values_of(DType dtype) {
   return bytes_of(every_half());
 }
 
-// The same values in another order.
+// The same values, that many elements further to the left.
 Bytes rotated(Bytes values, DType dtype, std::size_t elements) {
-  const auto bytes = static_cast<std::ptrdiff_t>(elements * size_of(dtype));
+  const auto bytes = static_cast<std::ptrdiff_t>(elements * size_of(dtype) % values.size());
   std::rotate(values.begin(), values.begin() + bytes, values.end());
   return values;
 }

@@ -100,50 +100,48 @@ void with_kernels(const std::function<void(Gpu&)>& body) {
 }
 
 void expect_bits(Gpu& gpu, const Expected& expected) {
-  const auto& [kernel, given, in_bytes, out_bytes, in, other, out] = expected;
-  ASSERT_TRUE(kernel);
+  ASSERT_TRUE(expected.kernel);
+  const std::size_t in_bytes = expected.in_bytes, out_bytes = expected.out_bytes;
   const std::vector<Piece> pieces = layout(expected);
-  const std::size_t row = in_length(expected, pieces) + given.stride;
+  const std::size_t row = in_length(expected, pieces) + expected.arguments.stride;
   const std::size_t out_length = pieces.back().out_at + (pieces.back().count + 1) * out_bytes;
   Bytes rows;
-  for (const Bytes& array : in) {
+  for (const Bytes& array : expected.in) {
     const Bytes memory = scattered(array, pieces, &Piece::in_at, in_bytes, row);
     rows.insert(rows.end(), memory.begin(), memory.end());
   }
-  const cu::Pointer in_device = upload(gpu, rows.data(), rows.size());
-  const Bytes others =
-      scattered(other.empty() ? in[0] : other, pieces, &Piece::other_at, in_bytes, row + in_bytes);
-  const cu::Pointer other_device = upload(gpu, others.data(), others.size());
+  const Bytes others = scattered(expected.other.empty() ? expected.in[0] : expected.other, pieces,
+                                 &Piece::other_at, in_bytes, row + in_bytes);
   const Bytes untouched(out_length, kUntouched);
+  const cu::Pointer in = upload(gpu, rows.data(), rows.size());
+  const cu::Pointer other = upload(gpu, others.data(), others.size());
+  const cu::Pointer out = upload(gpu, untouched.data(), out_length);
   std::vector<kernels::Tensor> tensors;
-  const cu::Pointer out_device = upload(gpu, untouched.data(), out_length);
   for (const Piece& piece : pieces)
-    tensors.push_back({address(out_device, piece.out_at), address(in_device, piece.in_at),
-                       address(other_device, piece.other_at), piece.count});
+    tensors.push_back({address(out, piece.out_at), address(in, piece.in_at),
+                       address(other, piece.other_at), piece.count});
   const std::uint64_t count = kernels::number_pieces(tensors);
   const cu::Pointer table = upload(gpu, tensors.data(), tensors.size() * sizeof tensors[0]);
 
   cu::Module module = nullptr;
-  const cu::Function function = load(gpu, kernel, module);
+  const cu::Function function = load(gpu, expected.kernel, module);
   const auto run = [&](kernels::Arguments arguments, const std::vector<Piece>& written) {
-    arguments.divisor = given.divisor;
-    arguments.factor = given.factor;
-    arguments.inputs = given.inputs;
+    arguments.divisor = expected.arguments.divisor;
+    arguments.factor = expected.arguments.factor;
+    arguments.inputs = expected.arguments.inputs;
     arguments.stride = row;
     launch(gpu, function, arguments);
-    expect_same(scattered(out, written, &Piece::out_at, out_bytes, out_length),
-                gpu.read(out_device, out_length, nullptr), out_bytes, kernel.name);
-    EXPECT_EQ(gpu.api.memset_d8_async(out_device, 0xee, out_length, nullptr), 0);
+    expect_same(scattered(expected.out, written, &Piece::out_at, out_bytes, out_length),
+                gpu.read(out, out_length, nullptr), out_bytes, expected.kernel.name);
+    EXPECT_EQ(gpu.api.memset_d8_async(out, 0xee, out_length, nullptr), 0);
   };
-  run(kernels::arguments_of(static_cast<const kernels::Tensor*>(address(table, 0)), tensors.size(),
-                            count),
-      pieces);
-  for (std::size_t i = 0; i < std::size(kCounts); ++i)
+  const auto* const in_device = static_cast<const kernels::Tensor*>(address(table, 0));
+  run(kernels::arguments_of(in_device, tensors.size(), count), pieces);
+  for (std::size_t i = 0; i < std::size(kCounts); i += 4)
     run(kernels::arguments_of(tensors[i]), {pieces[i]});
 
   EXPECT_EQ(gpu.api.stream_synchronize(nullptr), 0);
-  for (const cu::Pointer memory : {in_device, other_device, out_device, table})
-    gpu.give_back(memory);
+  for (const cu::Pointer memory : {in, other, out, table}) gpu.give_back(memory);
   EXPECT_EQ(gpu.api.module_unload(module), 0);
 }
 

@@ -26,7 +26,7 @@ Bytes bytes_of(const std::vector<T>& values) {
 // What a kernel reads, and what it must write, as arrays without gaps.
 struct Expected {
   kernels::Kernel kernel;
-  kernels::Arguments arguments;     // divisor, factor, inputs; stride: beyond the next vector
+  kernels::Arguments arguments;     // divisor, factor, inputs; stride: what it is too long
   std::size_t in_bytes, out_bytes;  // of an element
   std::vector<Bytes> in;            // one, or as many as `inputs`
   Bytes other;                      // of a kernel with two operands
@@ -37,7 +37,7 @@ struct Expected {
 void with_kernels(const std::function<void(Gpu&)>& body);
 
 // Cuts the arrays into tensors of many sizes, from none and one element on, at many distances from
-// an aligned address; launches once with a table of them and, for the largest, once without.
+// an aligned address; launches once with a table of them, and for some each alone without one.
 // Expects the bits, and that nothing else was written.
 void expect_bits(Gpu& gpu, const Expected& expected);
 
