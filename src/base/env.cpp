@@ -42,6 +42,7 @@ constexpr EnvVariable kVariables[] = {
      false, "USR1 USR2 QUIT"},
     {"C10D_DEVICE", "local rank", "GPU of this rank; else its rank on the host modulo the GPUs."},
     {"C10D_CUDA_LIBRARY", "libcuda.so.1", "File to open as the CUDA driver."},
+    {"C10D_NCCL_ACCUMULATE", "", "f32: nccl adds f16 and bf16 in f32 and rounds once.", false, "f32"},
     {"C10D_NCCL_CHECK", "behind", "before: the ranks meet on the host before each op of nccl.",
      false, "behind before"},
     {"C10D_NCCL_LIBRARY", "libnccl.so.2", "File to open as NCCL."},

@@ -287,8 +287,8 @@ class Claiming final : public Backend {
     ++(kind_of(call.op) == OpKind::all_reduce ? claim_->all_reduces : claim_->others);
     return below_->launch(call);
   }
-  Allocation allocate(std::size_t bytes, Deadline deadline) override {
-    return below_->allocate(bytes, deadline);
+  Allocation allocate(std::size_t bytes, Device device, Deadline deadline) override {
+    return below_->allocate(bytes, device, deadline);
   }
   std::unique_ptr<Backend> new_group(BackendContext context,
                                      const std::vector<int>& parents) override {

@@ -15,8 +15,10 @@
 #include "c10d/cuda.h"
 #include "c10d/env.h"
 #include "src/backends/common/failures.h"
+#include "src/backends/common/owned_call.h"
 #include "src/backends/nccl/calls.h"
 #include "src/backends/nccl/communicator.h"
+#include "src/backends/nccl/composed.h"
 #include "src/backends/nccl/library.h"
 #include "src/backends/nccl/watcher.h"
 #include "src/base/failure_text.h"
@@ -41,6 +43,7 @@ class NcclBackend final : public Backend {
       : context_(std::move(context)),
         scratch_(allocate_zeroed(sizeof(float), context_.device)),
         communicator_(context_, std::chrono::steady_clock::now() + context_.timeout),
+        composer_(context_.device),
         watched_(context_, communicator_) {}
   ~NcclBackend() override {
     if (!is_shut_down_) communicator_.abort();
@@ -72,20 +75,35 @@ class NcclBackend final : public Backend {
   // Ends an op that was not enqueued, and says why.
   Failure give_up(PendingOp& op, const std::exception& error);
 
+  void enqueue(const Call& call);
+
   struct Batched {
     PendingOp* op;
     CudaStream stream;
+    // Of what cannot be in NCCL's group: it follows behind.
+    std::unique_ptr<OwnedCall> later;
   };
 
   const BackendContext context_;
   const Buffer<float> scratch_;
   Communicator communicator_;
+  Composer composer_;
   Watched watched_;
   const bool checks_before_ = env("C10D_NCCL_CHECK") == "before";
   bool in_batch_ = false;
   std::vector<Batched> batch_;  // of ops whose calls are in NCCL's group
   bool is_shut_down_ = false;
 };
+
+bool is_composed(const Op& op) {
+  return std::visit(
+      [&](const auto& o) {
+        if constexpr (requires { o.op; })
+          return !is_native_reduction(kind_of(op), o.op.kind, o.input.dtype);
+        return false;
+      },
+      op);
+}
 
 std::string why_refused(const Op& op, int rank) {
   const auto of = [rank](const auto& message) -> std::string {
@@ -144,14 +162,10 @@ Work NcclBackend::launch_checked(const Call& call) {
   }
   of_this_process<Watcher>().add(op);
   try {
-    enqueue({.comm = communicator_.get(),
-             .rank = context_.rank,
-             .size = context_.size,
-             .stream = call.stream,
-             .scratch = scratch_.device_data()},
-            call.op);
+    const bool later = in_batch_ && is_composed(call.op);
+    if (!later) enqueue(call);
     if (in_batch_)
-      batch_.push_back({op, call.stream});
+      batch_.push_back({op, call.stream, later ? std::make_unique<OwnedCall>(call) : nullptr});
     else
       record(*op, call.stream);
     return work;
@@ -159,6 +173,15 @@ Work NcclBackend::launch_checked(const Call& call) {
     work.detach();
     return Work::failed(give_up(*op, error));
   }
+}
+
+void NcclBackend::enqueue(const Call& call) {
+  const Target target{.comm = communicator_.get(),
+                      .rank = context_.rank,
+                      .size = context_.size,
+                      .stream = call.stream,
+                      .scratch = scratch_.device_data()};
+  is_composed(call.op) ? composer_.enqueue(target, call.op) : nccl::enqueue(target, call.op);
 }
 
 void NcclBackend::record(PendingOp& op, CudaStream stream) {
@@ -188,9 +211,13 @@ void NcclBackend::end_batch() noexcept {
   if (!std::exchange(in_batch_, false)) return;
   const std::vector<Batched> batch = std::exchange(batch_, {});
   const Result result = api().group_end();
-  for (const auto& [op, stream] : batch) {
+  for (const auto& [op, stream, later] : batch) {
     try {
       check(result, "ncclGroupEnd", communicator_.get());
+      if (later) {
+        const OnGpu here(context_.device.index);
+        enqueue(later->call());
+      }
       record(*op, stream);
     } catch (const std::exception& error) {
       const WorkSource source = *op->source;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "src/backends/common/gathered_reduction.h"
+#include "src/backends/nccl/composed.h"
 #include "src/backends/nccl/library.h"
 #include "src/device/gpu.h"
 
@@ -43,59 +44,10 @@ std::optional<DataType> number_type(DType dtype) {
   }
 }
 
-bool is_floating(DType dtype) {
-  switch (real_of(dtype)) {
-    case DType::f64:
-    case DType::f32:
-    case DType::f16:
-    case DType::bf16:
-      return true;
-    default:
-      return false;
-  }
-}
-
-Support refused(std::string why) { return {.ok = false, .reason = std::move(why), .composed = {}}; }
-Support composed(const char* how) { return {.ok = true, .reason = {}, .composed = how}; }
-
-// Why NCCL has no such reduction, or has it with another meaning than collective.h.
-std::string why_not(const Query& query) {
-  const DType dtype = query.dtype;
-  if (!number_type(dtype)) return fmt::format("NCCL has no numbers of type {}", to_string(dtype));
-  switch (query.reduce_op) {
-    case ReduceOp::sum:
-    case ReduceOp::prod:
-      return {};
-    case ReduceOp::premul_sum:
-      return {};
-    case ReduceOp::min:
-    case ReduceOp::max:
-      return is_floating(dtype) ? "NCCL drops NaN in min and max of floating point numbers" : "";
-    case ReduceOp::avg:
-      return "NCCL multiplies by 1/n before it adds, which gives other numbers than a sum divided "
-             "by n";
-    default:
-      return "NCCL has no bitwise reductions";
-  }
-}
-
 std::size_t numbers(const ConstView& view) { return view.bytes() / size_of(real_of(view.dtype)); }
 
 void check_call(Result result, const char* call, const Target& target) {
   check(result, call, target.comm);
-}
-
-// Between group_start() and group_end(), which is called whatever happens.
-template <class Calls>
-void in_group(const Target& target, Calls calls) {
-  check_call(api().group_start(), "ncclGroupStart", target);
-  try {
-    calls();
-  } catch (...) {
-    api().group_end();
-    throw;
-  }
-  check_call(api().group_end(), "ncclGroupEnd", target);
 }
 
 // ReduceOp as NCCL's. The factor of a premul_sum makes one of the communicator's own.
@@ -156,17 +108,6 @@ void copy(const Target& target, const View& to, const ConstView& from) {
   check_driver(driver_api().memcpy_d2d_async(address(to.data), address(from.data), from.bytes(),
                                              target.stream),
                "a copy on the GPU");
-}
-
-void send_to(const Target& target, const ConstView& view, int peer) {
-  if (view.count == 0) return;
-  check_call(api().send(view.data, view.bytes(), kUint8, peer, target.comm, target.stream),
-             "ncclSend", target);
-}
-void recv_from(const Target& target, const View& view, int peer) {
-  if (view.count == 0) return;
-  check_call(api().recv(view.data, view.bytes(), kUint8, peer, target.comm, target.stream),
-             "ncclRecv", target);
 }
 
 // Every rank sends a part to every rank: `to(r)` and `from(r)` are what this one exchanges with r,
@@ -299,7 +240,7 @@ void run(const Target& t, const Barrier&) {
 }
 void run(const Target& t, const Send& o) { send_to(t, o.input, o.peer); }
 void run(const Target& t, const Recv& o) { recv_from(t, o.output, o.peer); }
-// supports() denies them.
+// They are always composed.
 void run(const Target&, const Scan&) {}
 void run(const Target&, const Exscan&) {}
 
@@ -321,6 +262,17 @@ bool is_empty(const Op& op) {
 
 }  // namespace
 
+void send_to(const Target& target, const ConstView& view, int peer) {
+  if (view.count == 0) return;
+  check_call(api().send(view.data, view.bytes(), kUint8, peer, target.comm, target.stream),
+             "ncclSend", target);
+}
+void recv_from(const Target& target, const View& view, int peer) {
+  if (view.count == 0) return;
+  check_call(api().recv(view.data, view.bytes(), kUint8, peer, target.comm, target.stream),
+             "ncclRecv", target);
+}
+
 Support supports(const Query& query) {
   if (query.device != DeviceType::cuda)
     return refused("nccl works on memory of GPUs; host memory has another backend of the group");
@@ -336,9 +288,6 @@ Support supports(const Query& query) {
       return composed("grouped broadcasts");
     case OpKind::barrier:
       return composed("all_reduce of one number");
-    case OpKind::scan:
-    case OpKind::exscan:
-      return refused("NCCL has no prefix reductions");
     default:
       break;
   }
@@ -349,7 +298,7 @@ Support supports(const Query& query) {
   if (!is_reduction(query.op)) return {};
   if (const auto why = why_unsupported(query.op, query.reduce_op, query.dtype); !why.empty())
     return refused(std::string(why));
-  if (std::string why = why_not(query); !why.empty()) return refused(std::move(why));
+  if (!is_native_reduction(query.op, query.reduce_op, query.dtype)) return supports_composed(query);
   Support support;
   if (query.op == OpKind::reduce_scatter_v) support.composed = "grouped reduces";
   if (query.dtype == DType::f16 || query.dtype == DType::bf16)

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <string>
+#include <utility>
+
 #include "c10d/spi/backend.h"
-#include "src/backends/nccl/nccl.h"
+#include "src/backends/nccl/library.h"
 
 namespace c10d { inline namespace v0 { namespace nccl {
 
 // What nccl can do on memory of GPUs, with the version of NCCL that is opened.
 Support supports(const Query& query);
+
+inline Support refused(std::string why) { return {.ok = false, .reason = std::move(why)}; }
+inline Support composed(std::string how) { return {.ok = true, .composed = std::move(how)}; }
 
 // Where the calls of one op go.
 struct Target {
@@ -16,6 +22,22 @@ struct Target {
   Stream stream;
   void* scratch;  // of a barrier: 4 bytes of the GPU
 };
+
+// Between ncclGroupStart and ncclGroupEnd, which is called whatever happens.
+template <class Calls>
+void in_group(const Target& target, const Calls& calls) {
+  check(api().group_start(), "ncclGroupStart", target.comm);
+  try {
+    calls();
+  } catch (...) {
+    api().group_end();
+    throw;
+  }
+  check(api().group_end(), "ncclGroupEnd", target.comm);
+}
+// Nothing for views of no elements.
+void send_to(const Target& target, const ConstView& view, int peer);
+void recv_from(const Target& target, const View& view, int peer);
 
 // Enqueues one op: its calls of NCCL, in one of NCCL's groups where it takes several, and copies of
 // what a rank sends itself. The GPU is current. Throws DistError.

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reductions that NCCL has not, or has with another meaning than collective.h: composed of its
+// calls and kernels of this library, on the stream of the op.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "c10d/cuda.h"
+#include "c10d/spi/backend.h"
+#include "src/backends/nccl/calls.h"
+
+namespace c10d { inline namespace v0 { namespace nccl {
+
+// How such a reduction is composed; a reason why not where this build has no kernel for it.
+Support supports_composed(const Query& query);
+// Whether NCCL's own numbers do.
+bool is_native_reduction(OpKind op, ReduceOp::Kind kind, DType dtype);
+
+// The kernels and the memory of one group on its GPU, taken when the group is made: ops allocate
+// nothing and load nothing.
+class Composer {
+ public:
+  explicit Composer(Device device);
+  // Enqueues a reduction that supports_composed() grants, in pieces that fit the memory. One op at
+  // a time uses it: on another stream than the one before, it waits there for that one. Never
+  // inside one of NCCL's groups.
+  void enqueue(const Target& target, const Op& op);
+
+ private:
+  class Run;
+
+  const Device device_;
+  const int multiprocessors_;
+  const Buffer<std::uint8_t> scratch_;
+  const cuda::Event free_;  // behind the last op that used the scratch
+  CudaStream last_stream_ = nullptr;
+  std::map<std::string, cuda::Kernel, std::less<>> kernels_;
+};
+
+}}}  // namespace c10d::v0::nccl
