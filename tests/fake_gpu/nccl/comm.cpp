@@ -66,7 +66,8 @@ Result Comm::poll() {
       --job.polls;
     } else if (const Result result = job.step(); result != nccl::kInProgress) {
       jobs_.pop_front();
-      if (result != nccl::kSuccess) return refuse(result);
+      if (result != nccl::kSuccess && settings.is_blocking) return result;
+      if (result != nccl::kSuccess) fail(result);
     }
   }
   if (error_ != 0) return static_cast<Result>(error_.load());

@@ -131,15 +131,15 @@ TEST(Init, OfARankThatNeverComesEndsByAbort) {
     EXPECT_EQ(me.api.get_unique_id(&id), 0);
     std::atomic<int> code{-1};
     nccl::Comm comm = nullptr;
-    std::atomic_ref<nccl::Comm> seen(comm);
+    const std::atomic_ref<nccl::Comm> made(comm);
     std::thread caller([&] {
       EXPECT_EQ(me.gpu.ctx_push(me.context), 0);
       nccl::Config blocking = me.config(1);
       code = me.api.comm_init_rank_config(&comm, 2, id, 0, &blocking);
     });
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    EXPECT_EQ(code, -1);
-    EXPECT_EQ(me.api.comm_abort(seen), 0);
+    EXPECT_TRUE(soon([&] { return made != nullptr; }));
+    EXPECT_FALSE(soon([&] { return code != -1; }, 100));
+    EXPECT_EQ(me.api.comm_abort(made), 0);
     caller.join();
     EXPECT_EQ(code, nccl::kInternalError);
   });

@@ -148,6 +148,7 @@ std::uint64_t word_of(nccl::DataType dtype, double value) {
 Words reduced(nccl::DataType dtype, nccl::RedOp op, const std::vector<Words>& ranks,
               const Words& factors) {
   const auto n = static_cast<int>(ranks.size());
+  if (n == 0) return {};
   const std::size_t count = ranks[0].size();
   Words all;
   for (std::size_t i = 0; i < count; ++i) {

@@ -265,15 +265,13 @@ TEST(Group, MakesCommunicatorsInOneThread) {
     for (int rank = 0; rank < 2; ++rank) {
       if (rank == 1) {
         EXPECT_EQ(me.gpu.ctx_push(other), 0);
+        EXPECT_EQ(me.gpu.stream_create(&streams[1], cu::kStreamNonBlocking, 0), 0);
       }
       nccl::Config config = me.config(1);
       EXPECT_EQ(me.api.comm_init_rank_config(&comms[rank], 2, id, rank, &config), 0);
       p[rank] = 0;
       EXPECT_EQ(me.gpu.mem_alloc(&p[rank], 16), 0);
-      EXPECT_EQ(me.gpu.memset_d8_async(p[rank], 0, 16, nullptr), 0);
-      if (rank == 1) {
-        EXPECT_EQ(me.gpu.stream_create(&streams[1], cu::kStreamNonBlocking, 0), 0);
-      }
+      EXPECT_EQ(me.gpu.memset_d8_async(p[rank], 0, 16, streams[rank]), 0);
     }
     EXPECT_EQ(me.api.group_end(), 0);
     EXPECT_EQ(me.api.group_start(), 0);

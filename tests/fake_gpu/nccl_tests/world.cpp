@@ -115,13 +115,13 @@ bool Ended::is_clean() const {
 }
 
 bool Ended::has_only(const std::string& kind) const {
-  std::size_t kinds = 0, same = 0;
-  for (std::size_t at = 0; (at = report.find("\"kind\":", at)) != std::string::npos; ++at) {
-    ++kinds;
-    same += report.compare(at, 9 + kind.size(), "\"kind\":\"" + kind + "\"") == 0 ||
-            report.compare(at + 8, kind.size(), kind) == 0;
-  }
-  return kinds > 0 && kinds == same;
+  const auto count = [&](const std::string& text) {
+    int found = 0;
+    for (std::size_t at = 0; (at = report.find(text, at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  const int kinds = count("\"kind\":");
+  return kinds > 0 && kinds == count("\"kind\":\"" + kind + "\"");
 }
 
 std::ostream& operator<<(std::ostream& to, const Ended& ended) {
