@@ -2,6 +2,7 @@
 # C10D_NVCC is the compiler of the CUDA kernels, or C10D_NO_CUDA says why there is none. It is
 # called as a command: CMake's CUDA language would want a runtime library to link.
 set(C10D_NO_CUDA)
+set(C10D_CUDA_TOOLKIT ${PROJECT_SOURCE_DIR}/build/cuda-toolkit/nvidia/cu13) # ./dev installs it
 if(NOT C10D_WITH_CUDA)
   set(C10D_NO_CUDA "C10D_WITH_CUDA is OFF")
 else()
@@ -12,7 +13,7 @@ else()
     endif()
   endfunction()
   find_program(C10D_NVCC nvcc VALIDATOR c10d_is_new_nvcc
-               PATHS /usr/local/cuda/bin ${PROJECT_SOURCE_DIR}/build/cuda-toolkit/nvidia/cu13/bin)
+               PATHS /usr/local/cuda/bin ${C10D_CUDA_TOOLKIT}/bin)
   mark_as_advanced(C10D_NVCC)
   if(NOT C10D_NVCC)
     set(C10D_NO_CUDA "no nvcc of CUDA 12.4 or newer was found")

@@ -79,7 +79,8 @@ Kernel divide_kernel(DType from, DType to) noexcept {
 Kernel combine_kernel(ReduceOp::Kind kind, DType dtype) noexcept {
   return kernel_of("combine", word_of(kind), word_of(unsigned_of(dtype)));
 }
-Kernel fold_kernel(ReduceOp::Kind kind, DType dtype) noexcept {
+Kernel fold_kernel(ReduceOp::Kind kind, DType dtype, std::uint64_t inputs) noexcept {
+  if (inputs == 0 || inputs > kMostInputs) return {};
   return kernel_of("fold", word_of(kind), word_of(dtype));
 }
 

@@ -39,9 +39,9 @@ Kernel from_keys_kernel(DType dtype) noexcept;
 Kernel divide_kernel(DType from, DType to) noexcept;
 // What reduce() makes of two inputs: sum; band, bor and bxor of integers.
 Kernel combine_kernel(ReduceOp::Kind kind, DType dtype) noexcept;
-// What reduce() makes of Arguments::inputs, at most kMostInputs, of floating point: sum and prod;
-// with a factor premul_sum, with a divisor avg.
-Kernel fold_kernel(ReduceOp::Kind kind, DType dtype) noexcept;
+// What reduce() makes of so many inputs, 1 to kMostInputs, of floating point: sum and prod; with a
+// factor premul_sum, with a divisor avg.
+Kernel fold_kernel(ReduceOp::Kind kind, DType dtype, std::uint64_t inputs) noexcept;
 
 // Of every kernel, in no order.
 std::vector<Kernel> all_kernels();

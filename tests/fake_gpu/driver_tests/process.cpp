@@ -38,7 +38,8 @@ Ended without_context(const std::string& script, const std::function<void(cu::Ap
     setenv("FAKE_GPU", script.c_str(), 1);
     setenv("FAKE_GPU_REPORTS", folder.c_str(), 1);
     if (!std::freopen(errors.c_str(), "w", stderr)) _exit(70);
-    cu::Api api = cu::open_api(FAKE_CUDA);
+    const char* const driver = std::getenv(kDriver);
+    cu::Api api = cu::open_api(driver ? driver : FAKE_CUDA);
     EXPECT_TRUE(api) << api.why;
     if (api) body(api);
     std::fflush(nullptr);

@@ -14,6 +14,9 @@
 
 namespace cu = c10d::driver;
 
+// The variable that names a driver to test instead of the stand-in.
+constexpr const char* kDriver = "FAKE_GPU_DRIVER";
+
 // The driver with the context of device 0 current, opened anew in a child process.
 struct Gpu {
   cu::Api api;

@@ -161,7 +161,7 @@ void expect_folded(Gpu& gpu, ReduceOp op, DType dtype, const Bytes& values, std:
   arguments.factor = op.factor;
   if (op.kind == ReduceOp::avg) arguments.divisor = n;
   const auto kind = op.kind == ReduceOp::prod ? ReduceOp::prod : ReduceOp::sum;
-  expect_bits(gpu, {kernels::fold_kernel(kind, dtype),
+  expect_bits(gpu, {kernels::fold_kernel(kind, dtype, n),
                     arguments,
                     size_of(dtype),
                     size_of(dtype),

@@ -40,8 +40,9 @@ bool translate(Tensor& tensor, const Arguments& arguments, Running& running) {
 }
 
 // All threads of all blocks, one after another.
-template <class Operation>
+template <template <class, class> class Kind, class A, class B>
 void run(const Launch& launch, Running& running) {
+  using Operation = Kind<A, B>;
   auto arguments = launch.parameter<Arguments>(0);
   std::vector<Tensor> table;
   if (arguments.table) {
@@ -60,7 +61,7 @@ void run(const Launch& launch, Running& running) {
 }
 
 #define C10D_BODY(kind, a, b, Operation) \
-  FAKE_GPU_KERNEL(c10d_##kind##_##a##_##b, (run<Operation<word::a, word::b>>), sizeof(Arguments));
+  FAKE_GPU_KERNEL(c10d_##kind##_##a##_##b, (run<Operation, word::a, word::b>), sizeof(Arguments));
 C10D_CAST_KERNELS(C10D_BODY)
 C10D_ARITHMETIC_KERNELS(C10D_BODY)
 C10D_FOLD_KERNELS(C10D_BODY)

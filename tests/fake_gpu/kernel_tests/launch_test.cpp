@@ -20,7 +20,7 @@ TEST(Names, SayWhatAKernelDoes) {
   EXPECT_STREQ(kernels::from_keys_kernel(DType::f64).name, "c10d_from_keys_i64_f64");
   EXPECT_STREQ(kernels::from_keys_kernel(DType::f16).name, "c10d_from_keys_i32_f16");
   EXPECT_STREQ(kernels::combine_kernel(ReduceOp::sum, DType::i8).name, "c10d_combine_sum_u8");
-  EXPECT_STREQ(kernels::fold_kernel(ReduceOp::prod, DType::f32).name, "c10d_fold_prod_f32");
+  EXPECT_STREQ(kernels::fold_kernel(ReduceOp::prod, DType::f32, 1).name, "c10d_fold_prod_f32");
 }
 
 TEST(Names, AreNullWhereThereIsNoKernel) {
@@ -31,8 +31,10 @@ TEST(Names, AreNullWhereThereIsNoKernel) {
   EXPECT_FALSE(kernels::divide_kernel(DType::i32, DType::i32));
   EXPECT_FALSE(kernels::combine_kernel(ReduceOp::bxor, DType::f32));
   EXPECT_FALSE(kernels::combine_kernel(ReduceOp::band, DType::boolean));
-  EXPECT_FALSE(kernels::fold_kernel(ReduceOp::max, DType::f32));
-  EXPECT_FALSE(kernels::fold_kernel(ReduceOp::sum, DType::i32));
+  EXPECT_FALSE(kernels::fold_kernel(ReduceOp::max, DType::f32, 2));
+  EXPECT_FALSE(kernels::fold_kernel(ReduceOp::sum, DType::i32, 2));
+  EXPECT_FALSE(kernels::fold_kernel(ReduceOp::sum, DType::f32, 0));
+  EXPECT_FALSE(kernels::fold_kernel(ReduceOp::sum, DType::f32, kernels::kMostInputs + 1));
 }
 
 TEST(Images, HaveEveryKernelOrThereIsAReason) {
