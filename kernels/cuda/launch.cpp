@@ -77,7 +77,13 @@ Kernel divide_kernel(DType from, DType to) noexcept {
   return kernel_of("divide", word_of(from), word_of(to));
 }
 Kernel combine_kernel(ReduceOp::Kind kind, DType dtype) noexcept {
-  return kernel_of("combine", word_of(kind), word_of(unsigned_of(dtype)));
+  using enum ReduceOp::Kind;
+  if (dtype == DType::boolean) {
+    if (kind == max || kind == bor) kind = sum;
+    if (kind == min || kind == band) kind = prod;
+  }
+  const bool has_order = kind == min || kind == max;
+  return kernel_of("combine", word_of(kind), word_of(has_order ? dtype : unsigned_of(dtype)));
 }
 Kernel fold_kernel(ReduceOp::Kind kind, DType dtype, std::uint64_t inputs) noexcept {
   if (inputs == 0 || inputs > kMostInputs) return {};

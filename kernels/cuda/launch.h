@@ -37,7 +37,8 @@ Kernel from_keys_kernel(DType dtype) noexcept;
 // Floating point by Arguments::divisor, as avg divides; to the same dtype, or from f32 to f16 or
 // bf16, rounded once.
 Kernel divide_kernel(DType from, DType to) noexcept;
-// What reduce() makes of two inputs: sum; band, bor and bxor of integers.
+// What reduce() makes of two inputs: sum, min and max; prod, band, bor and bxor of integers and
+// booleans.
 Kernel combine_kernel(ReduceOp::Kind kind, DType dtype) noexcept;
 // What reduce() makes of so many inputs, 1 to kMostInputs, of floating point: sum and prod; with a
 // factor premul_sum, with a divisor avg.

@@ -60,13 +60,35 @@ using bf16 = BFloat16;
 using i64 = std::int64_t;
 using i32 = std::int32_t;
 using i16 = std::int16_t;
+using i8 = std::int8_t;
 using u64 = std::uint64_t;
 using u32 = std::uint32_t;
 using u16 = std::uint16_t;
 using u8 = std::uint8_t;
 using boolean = Boolean;
-struct min {};
-struct max {};
+// NaN before all numbers, and -0 less than +0.
+struct min {
+  template <class T>
+  C10D_LANE static T combine(T a, T b) {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (a != a) return a;
+      if (b != b) return b;
+      if (a == b) return std::bit_cast<Bits<T>>(a) < 0 ? a : b;
+    }
+    return a < b ? a : b;
+  }
+};
+struct max {
+  template <class T>
+  C10D_LANE static T combine(T a, T b) {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (a != a) return a;
+      if (b != b) return b;
+      if (a == b) return std::bit_cast<Bits<T>>(a) < 0 ? b : a;
+    }
+    return a < b ? b : a;
+  }
+};
 struct sum {
   template <class T>
   C10D_LANE static T combine(T a, T b) {
@@ -76,6 +98,8 @@ struct sum {
 struct prod {
   template <class T>
   C10D_LANE static T combine(T a, T b) {
+    if constexpr (std::is_integral_v<T> && sizeof(T) < 4)  // else it would be a product of ints
+      return static_cast<T>(static_cast<std::uint32_t>(a) * static_cast<std::uint32_t>(b));
     return static_cast<T>(a * b);
   }
 };

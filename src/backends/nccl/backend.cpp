@@ -20,6 +20,7 @@
 #include "src/backends/nccl/communicator.h"
 #include "src/backends/nccl/composed.h"
 #include "src/backends/nccl/library.h"
+#include "src/backends/nccl/supports.h"
 #include "src/backends/nccl/watcher.h"
 #include "src/base/failure_text.h"
 #include "src/device/gpu.h"

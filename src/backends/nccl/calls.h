@@ -9,9 +9,6 @@
 
 namespace c10d { inline namespace v0 { namespace nccl {
 
-// What nccl can do on memory of GPUs, with the version of NCCL that is opened.
-Support supports(const Query& query);
-
 inline Support refused(std::string why) { return {.ok = false, .reason = std::move(why)}; }
 inline Support composed(std::string how) { return {.ok = true, .composed = std::move(how)}; }
 

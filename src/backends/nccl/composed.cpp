@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/nccl/composed.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 #include <tuple>
@@ -112,15 +110,10 @@ std::optional<Conversion> conversion_of(Kind kind, DType dtype) {
 }
 
 // What makes one input of two, or one of all that lie one behind another. Either may be none.
-kernels::Kernel combining(Kind kind, DType dtype) {
-  if (dtype == DType::boolean && (kind == ReduceOp::max || kind == ReduceOp::bor))
-    kind = ReduceOp::sum;
-  if (kind != ReduceOp::sum && !is_bitwise(kind)) return {};
-  return kernels::combine_kernel(kind, dtype);
-}
-kernels::Kernel folding(Kind kind, DType dtype) {
+kernels::Kernel combining(Kind kind, DType dtype) { return kernels::combine_kernel(kind, dtype); }
+kernels::Kernel folding(Kind kind, DType dtype, int ranks) {
   if (kind == ReduceOp::premul_sum) kind = ReduceOp::sum;
-  return kernels::fold_kernel(kind, real_of(dtype));
+  return kernels::fold_kernel(kind, real_of(dtype), static_cast<std::size_t>(ranks));
 }
 
 bool is_prefix(OpKind op) { return op == OpKind::scan || op == OpKind::exscan; }
@@ -135,11 +128,7 @@ bool is_native_reduction(OpKind op, Kind kind, DType dtype) {
 Support supports_composed(const Query& query) {
   if (const auto why = kernels::why_none(); !why.empty()) return refused(std::string(why));
   const auto [op, dtype, kind] = std::tuple(query.op, query.dtype, query.reduce_op);
-  if (is_prefix(op)) {
-    if (combining(kind, dtype) || folding(kind, dtype)) return composed("all_gather + kernel");
-    return refused(fmt::format("there is no kernel for {} of {} {}", to_string(op), to_string(kind),
-                               to_string(dtype)));
-  }
+  if (is_prefix(op)) return composed("all_gather + kernel");
   Support support;
   if (const auto conversion = conversion_of(kind, dtype)) {
     support = composed(conversion->how);
@@ -353,7 +342,7 @@ class Composer::Run {
   }
   // Of the first `ranks` places.
   void combine_all(void* out, const Part& parts, std::size_t count, int ranks) const {
-    if (const auto fold = folding(op_.kind, dtype_)) {
+    if (const auto fold = folding(op_.kind, dtype_, ranks)) {
       kernels::Arguments arguments = kernels::arguments_of(
           {.out = out, .in = parts.data, .count = count * element_ / size_of(real_of(dtype_))});
       arguments.inputs = static_cast<std::uint64_t>(ranks);

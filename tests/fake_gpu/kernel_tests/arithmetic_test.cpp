@@ -124,6 +124,29 @@ TEST(Combine, AddsAsTheReductionOfTwo) {
   });
 }
 
+TEST(Combine, MultipliesIntegers) {
+  with_kernels([](Gpu& gpu) {
+    for (const DType dtype : kIntegers) expect_combined(gpu, ReduceOp::prod, dtype);
+  });
+}
+
+TEST(Combine, TakesTheLesserAndTheGreater) {
+  with_kernels([](Gpu& gpu) {
+    for (const auto kind : {ReduceOp::min, ReduceOp::max}) {
+      for (const DType dtype : kFloats) expect_combined(gpu, kind, dtype);
+      for (const DType dtype : kIntegers) expect_combined(gpu, kind, dtype);
+    }
+  });
+}
+
+TEST(Combine, Booleans) {
+  with_kernels([](Gpu& gpu) {
+    for (const auto kind : {ReduceOp::prod, ReduceOp::min, ReduceOp::max, ReduceOp::band,
+                            ReduceOp::bor, ReduceOp::bxor})
+      expect_combined(gpu, kind, DType::boolean);
+  });
+}
+
 TEST(Combine, Bits) {
   with_kernels([](Gpu& gpu) {
     for (const auto kind : {ReduceOp::band, ReduceOp::bor, ReduceOp::bxor})

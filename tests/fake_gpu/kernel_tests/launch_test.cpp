@@ -30,7 +30,7 @@ TEST(Names, AreNullWhereThereIsNoKernel) {
   EXPECT_FALSE(kernels::from_keys_kernel(DType::u8));
   EXPECT_FALSE(kernels::divide_kernel(DType::i32, DType::i32));
   EXPECT_FALSE(kernels::combine_kernel(ReduceOp::bxor, DType::f32));
-  EXPECT_FALSE(kernels::combine_kernel(ReduceOp::band, DType::boolean));
+  EXPECT_FALSE(kernels::combine_kernel(ReduceOp::band, DType::f32));
   EXPECT_FALSE(kernels::fold_kernel(ReduceOp::max, DType::f32, 2));
   EXPECT_FALSE(kernels::fold_kernel(ReduceOp::sum, DType::i32, 2));
   EXPECT_FALSE(kernels::fold_kernel(ReduceOp::sum, DType::f32, 0));
