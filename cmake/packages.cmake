@@ -58,9 +58,9 @@ c10d_package(
 (all_reduce, broadcast, all_to_all and more) and by messages. This package
 has the library with the backend native, which uses the shared memory of one
 host, and a library of trainers: data parallel, sharded, pipelines.
-The packages libc10d-gloo, libc10d-openmpi and libc10d-mpich add backends,
-also for several hosts."
-  SUGGESTS "libc10d-gloo, libc10d-openmpi, libc10d-mpich")
+The packages libc10d-gloo, libc10d-openmpi, libc10d-mpich and libc10d-nccl add
+backends, also for several hosts and for GPUs."
+  SUGGESTS "libc10d-gloo, libc10d-openmpi, libc10d-mpich, libc10d-nccl")
 set(CPACK_DEBIAN_C10D_LIBRARY_PACKAGE_CONTROL_EXTRA ${control}/triggers ${control}/shlibs)
 c10d_package(
   c10d_dev libc10d-dev libdevel "collective communication between processes (development)"
@@ -82,4 +82,5 @@ endif()
 c10d_module_package(gloo Gloo)
 c10d_module_package(openmpi "Open MPI" RECOMMENDS openmpi-bin) # the launchers
 c10d_module_package(mpich MPICH RECOMMENDS mpich)
+c10d_module_package(nccl "NCCL, on GPUs") # which Debian does not have: found at run time
 include(CPack)

@@ -9,7 +9,7 @@ std::vector<std::string> module_folders() { return {}; }
 OpenedModule open_module(std::string_view) {
   return {.reason =
               "this is a static build of c10d, which has native only; build it with "
-              "BUILD_SHARED_LIBS=ON for gloo and mpi"};
+              "BUILD_SHARED_LIBS=ON for gloo, mpi and nccl"};
 }
 
 std::vector<std::string> module_stems() { return {}; }

@@ -68,7 +68,7 @@ for static in "" --static; do
     "${flags[@]}"
   "$work/program"
 done
-for backend in gloo mpi; do
+for backend in gloo mpi nccl; do
   if "$work/program" "$backend" >"$work/log" 2>&1; then fail "$backend in a static program"; fi
   grep -q "static build.*native only.*BUILD_SHARED_LIBS=ON" "$work/log" ||
     { cat "$work/log"; fail "the error does not say why $backend is missing"; }
