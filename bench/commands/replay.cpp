@@ -321,13 +321,18 @@ void choose_backends(ReplayCommand& command) {
   command.chose_backends = command.how.backends.empty();
   if (command.chose_backends)
     for (const BackendInfo& info : known)
-      if (info.available && info.name.find(':') == std::string::npos)
+      if (info.available && !info.cuda_only && info.name.find(':') == std::string::npos)
         command.how.backends.push_back(info.name);
-  for (const std::string& name : command.how.backends)
+  for (const std::string& name : command.how.backends) {
     if (std::none_of(known.begin(), known.end(),
                      [&](const BackendInfo& info) { return info.name == name; }))
       throw InvalidArgument(fmt::format(
           "-B {}: no such backend; replay takes those of c10d-bench list backends", name));
+    if (std::any_of(known.begin(), known.end(),
+                    [&](const BackendInfo& info) { return info.name == name && info.cuda_only; }))
+      throw InvalidArgument(
+          fmt::format("-B {}: it serves memory of GPUs, and replay has buffers of the host", name));
+  }
 }
 
 int run_as_rank(const ReplayCommand& command) {

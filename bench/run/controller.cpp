@@ -212,6 +212,20 @@ void refuse_misspelt(const std::vector<std::string>& columns) {
   }
 }
 
+// Buffers are of the host: a group of such a backend would have native move them.
+void refuse_gpu_backends(const std::vector<std::string>& columns) {
+  for (const std::string& column : columns) {
+    const std::string name = backend_of(column);
+    bool is_for_gpus = name.starts_with("cuda:") || name.starts_with("cpu:");
+    if (name == "nccl")
+      for (const BackendInfo& info : list_backends())
+        is_for_gpus = is_for_gpus || (info.name == name && info.available);
+    if (is_for_gpus)
+      throw InvalidArgument(fmt::format(
+          "-B {}: it serves memory of GPUs, and c10d-bench has buffers of the host only", name));
+  }
+}
+
 // The default of compare: every backend that is available, native first; a plain copy if there is
 // no other. The ranks get it as an option, so that all take the same.
 void choose_backends(RunOptions& options) {
@@ -222,7 +236,8 @@ void choose_backends(RunOptions& options) {
     return;
   }
   for (const BackendInfo& info : list_backends())
-    if (info.available && info.name.find(':') == std::string::npos) names.push_back(info.name);
+    if (info.available && !info.cuda_only && info.name.find(':') == std::string::npos)
+      names.push_back(info.name);
   if (names.size() == 1) names.emplace_back("memcpy");
   const std::string text = fmt::format("{}", fmt::join(names, ","));
   if (!options.cases.only.empty())
@@ -289,6 +304,7 @@ int run_benchmark(const RunOptions& asked) {
   choose_backends(options);
   refuse_single(options);
   refuse_misspelt(options.backends.names);
+  refuse_gpu_backends(options.backends.names);
   const LaunchInfo info = detect_launch();
   const bool launched = info.launcher != "none";
   if (launched) refuse_sets(options, info);

@@ -136,7 +136,9 @@ C10D_API void fill(View memory, std::uint8_t value, CudaStream stream = nullptr)
 
 // The three sizes of a grid or of a block.
 struct Size3 {
-  unsigned x = 1, y = 1, z = 1;  // at least 1 each
+  unsigned x = 1;  // at least 1
+  unsigned y = 1;  // at least 1
+  unsigned z = 1;  // at least 1
 };
 // How a kernel is launched.
 struct Grid {
