@@ -36,7 +36,10 @@ CaseMemory allocate(Footprint bytes, bool heap, std::vector<Column>& columns) {
     column.registered = true;
     return own;
   }
-  return {std::make_unique<Arena>(bytes.input), std::make_unique<Arena>(bytes.output)};
+  CaseMemory plain;
+  plain.input = std::make_unique<Arena>(bytes.input);
+  plain.output = std::make_unique<Arena>(bytes.output);
+  return plain;
 }
 
 Support support_of(const Case& c, const Column& column, const Buffers& buffers,
