@@ -9,8 +9,8 @@
 namespace c10d::fault {
 
 std::ostream& operator<<(std::ostream& out, const Told& told) {
-  return out << told.end << " " << told.step << " after " << told.taken.count() << " ms: "
-             << told.error.code << " " << told.error.rank << told.error.what;
+  return out << told.end << " " << told.step << " after " << told.taken.count()
+             << " ms: " << told.error.code << " " << told.error.rank << told.error.what;
 }
 
 NcclJob::NcclJob(int size, const std::string& script, const std::vector<std::string>& settings) {

@@ -10,10 +10,10 @@ namespace c10d::fault {
 
 // How the part of a rank in a test ended.
 struct Told {
-  std::string end;                       // "ok LINE", "wrong LINE", "error", "(no answer)", ...
-  std::string step;                      // what failed
-  std::chrono::milliseconds taken{};     // how long it took to fail
-  Heard error;                           // if it is one
+  std::string end;                    // "ok LINE", "wrong LINE", "error", "(no answer)", ...
+  std::string step;                   // what failed
+  std::chrono::milliseconds taken{};  // how long it took to fail
+  Heard error;                        // if it is one
 };
 std::ostream& operator<<(std::ostream& out, const Told& told);
 
@@ -36,7 +36,8 @@ class NcclJob {
   std::vector<Told> hear_all();
   // Tells all a line that each must answer with ok.
   void expect_ok(const std::string& line);
-  // Ends the ranks, whose status must be 0; what the judge finds. Leftovers count if `all_is_freed`.
+  // Ends the ranks, whose status must be 0; what the judge finds. Leftovers count if
+  // `all_is_freed`.
   void expect_clean_end(bool all_is_freed = true);
 
  private:

@@ -69,7 +69,9 @@ class Rank {
   float sum() const { return static_cast<float>(size() * (size() + 1)) / 2; }
   std::size_t ranks() const { return static_cast<std::size_t>(size()); }
   CallOptions on() const { return {.stream = *stream_}; }
-  View in(std::size_t count = kCount) { return {in_.device_data(), count, DType::f32, in_.device()}; }
+  View in(std::size_t count = kCount) {
+    return {in_.device_data(), count, DType::f32, in_.device()};
+  }
   View out(std::size_t count = kCount) {
     return {out_.device_data(), count, DType::f32, out_.device()};
   }
@@ -268,10 +270,16 @@ const std::map<std::string, Rank::Command>& Rank::commands() {
          r.group_.all_reduce(std::span(&number, 1));
          expect(number == r.sum());
        }},
-      // Commands without arguments, up to the first that fails.
+      // Commands without arguments, up to the first that fails: then the others learn that this
+      // rank goes no further.
       {"tour",
        [](Rank& r, Words& words) {
-         while (words >> r.step_) commands().at(r.step_)(r, words);
+         try {
+           while (words >> r.step_) commands().at(r.step_)(r, words);
+         } catch (const std::exception&) {
+           r.group_.abort("it goes no further");
+           throw;
+         }
        }},
       // An op that others may still be in, and its end.
       {"begin",
@@ -286,16 +294,13 @@ const std::map<std::string, Rank::Command>& Rank::commands() {
        }},
       {"send", [](Rank& r, Words& words) { r.message(words, true); }},
       {"recv", [](Rank& r, Words& words) { r.message(words, false); }},
-      {"recv_any",
-       [](Rank& r, Words&) { r.group_.recv(r.out(), kAnySource, 0, r.on()); }},
+      {"recv_any", [](Rank& r, Words&) { r.group_.recv(r.out(), kAnySource, 0, r.on()); }},
       {"call", [](Rank& r, Words& words) { r.call(words); }},
       {"fork", [](Rank& r, Words&) { r.fork_child(); }},
       {"shutdown", [](Rank& r, Words&) { r.group_.shutdown(std::chrono::seconds(3)); }},
       {"drop", [](Rank& r, Words&) { r.drop(); }},
-      // What an error leaves: the other ranks learn that this one goes no further.
       {"leave",
        [](Rank& r, Words&) {
-         if (r.group_) r.group_.abort("it goes no further");
          r.works_.clear();
          r.memory_ = {};
          r.drop();
@@ -348,4 +353,6 @@ int run(int rank, const std::string& folder) {
 
 }}  // namespace c10d::fault
 
-int main(int argc, char** argv) { return argc == 3 ? c10d::fault::run(std::stoi(argv[1]), argv[2]) : 2; }
+int main(int argc, char** argv) {
+  return argc == 3 ? c10d::fault::run(std::stoi(argv[1]), argv[2]) : 2;
+}
