@@ -205,7 +205,7 @@ void NcclBackend::begin_batch() {
 void NcclBackend::end_batch() noexcept {
   if (!in_batch_) return;
   const std::vector<Batched> batch = std::exchange(batch_, {});
-  const Result result = end_group();
+  const Result result = api().group_end();
   in_batch_.reset();
   for (const auto& [op, stream] : batch) {
     try {

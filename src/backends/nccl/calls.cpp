@@ -88,10 +88,10 @@ void in_group(Calls calls) {
   try {
     calls();
   } catch (...) {
-    end_group();
+    api().group_end();
     throw;
   }
-  check(end_group(), "ncclGroupEnd");
+  check(api().group_end(), "ncclGroupEnd");
 }
 
 // ReduceOp as NCCL's. The factor of a premul_sum makes one of the communicator's own.

@@ -233,8 +233,11 @@ void Communicator::start_abort() noexcept {
     const Deadline unused_by = steady_clock::now() + kLongestCall;
     while (state->users.load(std::memory_order_acquire) != 0 && steady_clock::now() < unused_by)
       std::this_thread::sleep_for(kShortLook);
-    if (const Comm comm = state->get()) api().comm_abort(comm);
-    state->aborted.store(true, std::memory_order_release);
+    const Comm comm = state->get();
+    const Result result = comm ? api().comm_abort(comm) : kSuccess;
+    if (result != kSuccess)
+      log(LogLevel::error, "group \"{}\": ncclCommAbort: {}", state->group, describe(result));
+    state->aborted.store(result == kSuccess, std::memory_order_release);
   };
   try {
     start_thread(end).detach();
@@ -252,8 +255,8 @@ bool Communicator::is_over() noexcept {
   if (steady_clock::now() < began + kPatienceWithAbort) return false;
   if (!state_->reported.exchange(true))
     log(LogLevel::error,
-        "group \"{}\": ncclCommAbort has not returned for {} s and is stuck: its kernels may still "
-        "run on cuda:{}, and use the memory of their ops",
+        "group \"{}\": ncclCommAbort is stuck for {} s: its kernels may still run "
+        " on cuda:{}, and use the memory of their ops",
         state_->group, kPatienceWithAbort.count(), state_->device.index);
   return true;
 }

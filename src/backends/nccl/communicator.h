@@ -49,7 +49,7 @@ class Communicator {
   // Ends its ops and its calls in other threads, in a thread of its own. Returns at once. Does
   // nothing if it ends already.
   void abort() noexcept;
-  // Whether abort() was called and is through, or has taken so long that it never will be: then
+  // Whether abort() was called and is through, or has failed so long that it never will be: then
   // the ops are over for the program, and the log says that NCCL holds them.
   bool is_over() noexcept;
   // Waits for the other ranks and for NCCL. Aborts at the deadline, and soon after the group broke.

@@ -55,10 +55,4 @@ void check(Result result, std::string_view call) {
       {.code = Code::backend_error, .message = fmt::format("{}: {}", call, describe(result))});
 }
 
-Result end_group() {
-  const Result result = api().group_end();
-  if (result != kSuccess) api().group_end();
-  return result;
-}
-
 }}}  // namespace c10d::v0::nccl

@@ -24,8 +24,5 @@ inline const Api& api() { return library().api; }
 std::string describe(Result result);
 // Throws backend_error unless the call of that name succeeded.
 void check(Result result, std::string_view call);
-// Ends NCCL's group of this thread. Where that fails, NCCL may leave the thread inside, where all
-// later calls are taken and never run: it is taken out.
-Result end_group();
 
 }}}  // namespace c10d::v0::nccl

@@ -16,15 +16,27 @@ std::ostream& operator<<(std::ostream& out, const Told& told) {
 NcclJob::NcclJob(int size, const std::string& script, const std::vector<std::string>& settings) {
   std::filesystem::create_directory(folder_ / "reports");
   for (int rank = 0; rank < size; ++rank) {
-    std::vector<std::string> command = {
-        "/usr/bin/env", "FAKE_GPU=watcher = c10d-nccl-watch; " + script,
-        "FAKE_GPU_RANK=" + std::to_string(rank), "FAKE_GPU_REPORTS=" + folder_ / "reports"};
+    std::vector<std::string> command = {"/bin/sh",
+                                        "-c",
+                                        "exec 2>\"$0\"; exec \"$@\"",
+                                        log_file(rank),
+                                        "/usr/bin/env",
+                                        "FAKE_GPU=watcher = c10d-nccl-watch; " + script,
+                                        "FAKE_GPU_RANK=" + std::to_string(rank),
+                                        "FAKE_GPU_REPORTS=" + folder_ / "reports"};
     command.insert(command.end(), settings.begin(), settings.end());
     command.insert(command.end(), {C10D_FAULT_NCCL, std::to_string(rank), folder_.path()});
     ranks_.emplace_back(command);
   }
   for (int rank = 0; rank < size; ++rank) (*this)[rank].tell("device " + std::to_string(rank));
   for (const Told& told : hear_all()) EXPECT_TRUE(told.end.starts_with("ok")) << told;
+}
+
+std::string NcclJob::log_file(int rank) const { return folder_ / "log." + std::to_string(rank); }
+
+std::string NcclJob::log(int rank) const {
+  std::ifstream file(log_file(rank));
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 void NcclJob::tell_all(const std::string& line) {
@@ -60,11 +72,24 @@ std::vector<Told> NcclJob::hear_all() {
   return all;
 }
 
+void NcclJob::expect_errors(const std::string& code, const std::vector<int>& ranks,
+                            std::chrono::milliseconds within,
+                            const std::vector<std::string>& words) {
+  for (const int rank : ranks) {
+    const Told told = hear(rank);
+    EXPECT_EQ(told.error.code, code) << "rank " << rank << ": " << told;
+    EXPECT_LE(told.taken, bound(within)) << "rank " << rank << ": " << told;
+    for (const std::string& word : words)
+      EXPECT_NE(told.error.what.find(word), std::string::npos)
+          << "rank " << rank << " does not say " << word << ": " << told;
+  }
+}
+
 void NcclJob::expect_ok(const std::string& line) {
   tell_all(line);
   for (int rank = 0; rank < size(); ++rank) {
     const Told told = hear(rank);
-    EXPECT_EQ(told.end, "ok " + line) << "rank " << rank << ": " << told;
+    EXPECT_EQ(told.end, "ok " + line) << "rank " << rank << ": " << told << log(rank);
   }
 }
 

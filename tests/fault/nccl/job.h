@@ -34,13 +34,21 @@ class NcclJob {
   Told hear(int rank);
   // The same of each rank.
   std::vector<Told> hear_all();
+  // What these ranks answer: an error of that code, with all of the words, not later than that.
+  void expect_errors(const std::string& code, const std::vector<int>& ranks,
+                     std::chrono::milliseconds within, const std::vector<std::string>& words = {});
   // Tells all a line that each must answer with ok.
   void expect_ok(const std::string& line);
   // Ends the ranks, whose status must be 0; what the judge finds. Leftovers count if
   // `all_is_freed`.
   void expect_clean_end(bool all_is_freed = true);
 
+  // What the rank has logged.
+  std::string log(int rank) const;
+
  private:
+  std::string log_file(int rank) const;
+
   TemporaryDirectory folder_;
   std::vector<Child> ranks_;
 };

@@ -103,7 +103,7 @@ class Rank {
     const std::size_t most = kCount * ranks();
     in_ = cuda::device_allocate<float>(most, device);
     out_ = cuda::device_allocate<float>(most, device);
-    put(in(most), static_cast<float>(rank_ + 1));
+    put(in(most), static_cast<float>(group_.rank() + 1));
   }
   void put(const View& memory, float value) {
     const std::vector<float> numbers(memory.count, value);
@@ -266,7 +266,7 @@ const std::map<std::string, Rank::Command>& Rank::commands() {
        [](Rank& r, Words&) { r.memory_ = r.group_.allocate<float>(kCount, r.group_.device()); }},
       {"host",
        [](Rank& r, Words&) {
-         float number = static_cast<float>(r.rank_ + 1);
+         float number = static_cast<float>(r.group_.rank() + 1);
          r.group_.all_reduce(std::span(&number, 1));
          expect(number == r.sum());
        }},
