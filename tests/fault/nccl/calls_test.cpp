@@ -150,7 +150,6 @@ TEST_F(NcclCalls, AFailureAfterAFailureIsNamedToo) {
   const std::vector<std::string> scripts = {
       "rank 0: ncclGetUniqueId #1 = 2",
       "rank 1: ncclReduce #1 = 3; ncclCommAbort #1 = 3",
-      "rank 0: ncclCommAbort #1 = 3; rank 1: ncclReduce #1 = 3",
       "rank 1: ncclReduce #1 = 3; ncclGetErrorString #1 = 3",
       "rank 1: ncclReduce #1 = 3; ncclGetLastError #1 = 3",
       "rank 1: cuEventRecord #3 = 999; cuGetErrorString #1 = 999",
