@@ -94,6 +94,14 @@ class CallInThread {
   std::thread thread_;
 };
 
+// What a kernel that nothing ends may use: where leak checkers find it.
+void keep_forever(std::shared_ptr<const void> state) {
+  static Mutex mutex;
+  static auto& kept = *new std::vector<std::shared_ptr<const void>>;
+  MutexLock lock(mutex);
+  kept.push_back(std::move(state));
+}
+
 [[noreturn]] void throw_late(const BackendContext& context, std::string_view what, int missing) {
   Failure failure =
       failure_in(context, Code::timed_out,
@@ -194,7 +202,10 @@ Communicator::Communicator(const BackendContext& context, Buffer<float> scratch,
 Communicator::~Communicator() {
   abort();
   while (state_->aborting && !is_over()) std::this_thread::sleep_for(kShortLook);
-  if (!state_->aborting || state_->aborted) state_->scratch = {};
+  if (state_->aborting && !state_->aborted)
+    keep_forever(state_);
+  else
+    state_->scratch = {};
 }
 
 Communicator::Use::Use(Communicator& communicator) noexcept : state_(*communicator.state_) {
@@ -256,7 +267,7 @@ bool Communicator::is_over() noexcept {
   if (!state_->reported.exchange(true))
     log(LogLevel::error,
         "group \"{}\": ncclCommAbort is stuck for {} s: its kernels may still run "
-        " on cuda:{}, and use the memory of their ops",
+        "on cuda:{}, and use the memory of their ops",
         state_->group, kPatienceWithAbort.count(), state_->device.index);
   return true;
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/fault/job.h"
@@ -52,5 +54,18 @@ class NcclJob {
   TemporaryDirectory folder_;
   std::vector<Child> ranks_;
 };
+
+// Some at a time: most of what they take is waiting.
+template <class Item, class Task>
+void for_each(const std::vector<Item>& items, const Task& task) {
+  constexpr int kAtATime = 4;
+  load_factor();
+  std::atomic<std::size_t> next{0};
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < kAtATime; ++i)
+    threads.emplace_back([&] {
+      for (std::size_t at = next++; at < items.size(); at = next++) task(items[at]);
+    });
+}
 
 }  // namespace c10d::fault

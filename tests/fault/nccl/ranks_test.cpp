@@ -82,7 +82,7 @@ TEST(NcclDeadline, OfARankThatDoesNotCome) {
   NcclJob job(3, "");
   start(job, kShort);
   for (const int rank : {0, 1}) job[rank].tell("all_reduce");
-  job.expect_errors("timed_out", {0, 1}, kShort + milliseconds(1000), {"missing: rank 2"});
+  job.expect_errors("timed_out", {0, 1}, kShort + kSoon, {"missing: rank 2"});
   go_on(job);
   job.expect_clean_end();
 }
@@ -90,31 +90,33 @@ TEST(NcclDeadline, OfARankThatDoesNotCome) {
 TEST(NcclDeadline, OfARankThatDoesNotComeToTheInitialisation) {
   NcclJob job(3, "");
   for (const int rank : {0, 1}) job[rank].tell(job.init("world", kShort));
-  job.expect_errors("timed_out", {0, 1}, kShort + milliseconds(1000), {"2"});
+  job.expect_errors("timed_out", {0, 1}, kShort + kSoon, {"2"});
   go_on(job);
   job.expect_clean_end();
 }
 
 TEST(NcclDeadline, OfCallsThatHang) {
-  for (const std::string call : {"ncclCommInitRankConfig", "ncclAllReduce", "op ncclAllReduce",
-                                 "ncclSend", "op ncclBroadcast", "ncclGetUniqueId 1500ms;"}) {
-    SCOPED_TRACE(call);
-    const std::string fault = call.ends_with(";") ? call : call + " #1 hang";
-    NcclJob job(2, (call.ends_with(";") ? "rank 0: " : "rank 1: ") + fault);
+  const std::vector<std::string> scripts = {
+      "rank 1: ncclCommInitRankConfig #1 hang", "rank 1: ncclAllReduce #1 hang",
+      "rank 1: op ncclAllReduce #1 hang",       "rank 1: ncclSend #1 hang",
+      "rank 1: op ncclBroadcast #1 hang",       "rank 0: ncclGetUniqueId 1500ms"};
+  for_each(scripts, [](const std::string& script) {
+    SCOPED_TRACE(script);
+    NcclJob job(2, script);
     job.tell_all(job.init("world", kShort));
     bool made = true;
     for (const Told& told : job.hear_all()) {
       made = made && told.end.starts_with("ok");
       EXPECT_TRUE(told.end.starts_with("ok") || told.error.code == "timed_out") << told;
-      EXPECT_LE(told.taken, bound(kShort + milliseconds(1000))) << told;
+      EXPECT_LE(told.taken, bound(kShort + kSoon)) << told;
     }
     if (made) {
       job.tell_all("tour prepare all_reduce broadcast batch");
-      job.expect_errors("timed_out", {0, 1}, kShort + milliseconds(1500), {"group \"world\""});
+      job.expect_errors("timed_out", {0, 1}, kShort + kSoon, {"group \"world\""});
     }
     go_on(job);
     job.expect_clean_end();
-  }
+  });
 }
 
 // Kernels that no abort ends: the memory of the ops is given back to the program all the same.
