@@ -169,12 +169,8 @@ TEST_F(NcclCalls, AFailureAfterAFailureIsNamedToo) {
   });
 }
 
-// Lines of faults by chance: --seeds=N for more of them, --seed=N for one.
-TEST_F(NcclCalls, FaultsByChanceNeitherHangNorPassAsSuccess) {
-  std::vector<unsigned> seeds;
-  const unsigned first = g_seed ? *g_seed : std::random_device()() % 1'000'000'000;
-  for (unsigned i = 0; i < (g_seed ? 1u : g_seeds); ++i) seeds.push_back(first + i);
-  std::printf("seeds from %u\n", first);
+// What a seed stands for.
+std::string faults_by_chance(unsigned seed) {
   const std::vector<std::string> all = {"ncclAllReduce",
                                         "ncclReduce",
                                         "ncclBroadcast",
@@ -197,39 +193,49 @@ TEST_F(NcclCalls, FaultsByChanceNeitherHangNorPassAsSuccess) {
                                         "cuMemcpyDtoDAsync_v2",
                                         "ncclRedOpCreatePreMulSum",
                                         "ncclCommGetAsyncError"};
-  for_each(seeds, [&](unsigned seed) {
-    std::mt19937 random(seed);
-    const auto number = [&](int most) { return static_cast<int>(random() % unsigned(most)); };
-    std::string script;
-    for (int clause = 1 + number(3); clause > 0; --clause) {
-      const std::string& function = all[random() % all.size()];
-      const bool is_nccl = function.starts_with("nccl");
-      const bool is_op = function == "ncclAllReduce" || function == "ncclReduce" ||
-                         function == "ncclBroadcast" || function == "ncclSend";
-      script += "rank " + std::to_string(number(3)) + ": ";
-      switch (number(is_op ? 6 : 3)) {
-        case 0:
-        case 1:
-          script += function + " #" + std::to_string(1 + number(20)) + " = ";
-          script +=
-              std::to_string(is_nccl ? 1 + number(6) : std::array{1, 2, 700, 719, 999}[number(5)]);
-          break;
-        case 2:
-          script += function + " #" + std::to_string(1 + number(5)) + " " +
-                    std::to_string(1 + number(200)) + "ms";
-          break;
-        case 3:
-          script += "op " + function + " #" + std::to_string(1 + number(3)) + " hang";
-          break;
-        case 4:
-          script += function + " #" + std::to_string(1 + number(3)) + " hang";
-          break;
-        default:
-          script += std::string(number(2) ? "kill at " : "kill after op ") + function + " #" +
-                    std::to_string(1 + number(3));
-      }
-      script += "; ";
+  std::mt19937 random(seed);
+  const auto number = [&](int most) { return static_cast<int>(random() % unsigned(most)); };
+  std::string script;
+  for (int clause = 1 + number(3); clause > 0; --clause) {
+    const std::string& function = all[random() % all.size()];
+    const bool is_nccl = function.starts_with("nccl");
+    const bool is_op = function == "ncclAllReduce" || function == "ncclReduce" ||
+                       function == "ncclBroadcast" || function == "ncclSend";
+    script += "rank " + std::to_string(number(3)) + ": ";
+    switch (number(is_op ? 6 : 3)) {
+      case 0:
+      case 1:
+        script += function + " #" + std::to_string(1 + number(20)) + " = ";
+        script +=
+            std::to_string(is_nccl ? 1 + number(6) : std::array{1, 2, 700, 719, 999}[number(5)]);
+        break;
+      case 2:
+        script += function + " #" + std::to_string(1 + number(5)) + " " +
+                  std::to_string(1 + number(200)) + "ms";
+        break;
+      case 3:
+        script += "op " + function + " #" + std::to_string(1 + number(3)) + " hang";
+        break;
+      case 4:
+        script += function + " #" + std::to_string(1 + number(3)) + " hang";
+        break;
+      default:
+        script += std::string(number(2) ? "kill at " : "kill after op ") + function + " #" +
+                  std::to_string(1 + number(3));
     }
+    script += "; ";
+  }
+  return script;
+}
+
+// Lines of faults by chance: --seeds=N for more of them, --seed=N for one.
+TEST_F(NcclCalls, FaultsByChanceNeitherHangNorPassAsSuccess) {
+  std::vector<unsigned> seeds;
+  const unsigned first = g_seed ? *g_seed : std::random_device()() % 1'000'000'000;
+  for (unsigned i = 0; i < (g_seed ? 1u : g_seeds); ++i) seeds.push_back(first + i);
+  std::printf("seeds from %u\n", first);
+  for_each(seeds, [&](unsigned seed) {
+    const std::string script = faults_by_chance(seed);
     SCOPED_TRACE("--seed=" + std::to_string(seed) + ": " + script);
     NcclJob job(3, script);
     std::vector<int> alive = {0, 1, 2};

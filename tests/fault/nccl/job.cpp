@@ -94,7 +94,7 @@ void NcclJob::expect_ok(const std::string& line) {
 }
 
 void NcclJob::expect_clean_end(bool all_is_freed) {
-  for (Child& rank : ranks_) EXPECT_EQ(rank.end(), 0);
+  for (int rank = 0; rank < size(); ++rank) EXPECT_EQ((*this)[rank].end(), 0) << log(rank);
   for (const auto& entry : std::filesystem::directory_iterator(folder_ / "reports")) {
     std::ifstream file(entry.path());
     const std::string report{std::istreambuf_iterator<char>(file), {}};

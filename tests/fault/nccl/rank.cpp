@@ -63,6 +63,9 @@ class Rank {
 
  private:
   using Command = std::function<void(Rank&, std::istringstream&)>;
+  static std::map<std::string, Command> ops();
+  static std::map<std::string, Command> ends();
+  // All of them.
   static const std::map<std::string, Command>& commands();
 
   int size() const { return group_.size(); }
@@ -192,8 +195,18 @@ class Rank {
 };
 
 const std::map<std::string, Rank::Command>& Rank::commands() {
+  static const std::map<std::string, Command> all = [] {
+    std::map<std::string, Command> made = ops();
+    made.merge(ends());
+    return made;
+  }();
+  return all;
+}
+
+// Ops whose results are looked at.
+std::map<std::string, Rank::Command> Rank::ops() {
   using Words = std::istringstream;
-  static const std::map<std::string, Command> all = {
+  return {
       {"device", [](Rank& r, Words& words) { words >> r.device_.emplace(); }},
       {"init", [](Rank& r, Words& words) { r.init(words); }},
       {"prepare", [](Rank& r, Words&) { r.prepare(); }},
@@ -254,6 +267,13 @@ const std::map<std::string, Rank::Command>& Rank::commands() {
          r.expect_shards();
        }},
       {"barrier", [](Rank& r, Words&) { r.group_.barrier(r.on()); }},
+  };
+}
+
+// The others.
+std::map<std::string, Rank::Command> Rank::ends() {
+  using Words = std::istringstream;
+  return {
       {"async",
        [](Rank& r, Words&) {
          const Work work = r.group_.async().all_reduce(r.out(), r.in(), r.on());
@@ -312,7 +332,6 @@ const std::map<std::string, Rank::Command>& Rank::commands() {
          r.out_ = {};
        }},
   };
-  return all;
 }
 
 int run(int rank, const std::string& folder) {
