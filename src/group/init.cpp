@@ -342,9 +342,10 @@ ProcessGroup init_process_group(InitOptions options) {
   if (place.on_host) place.on_host->note_names_gone();
   state->release_claim = std::move(met.release);
   state->abort_on(options.stop);
+  ProcessGroup group = detail::GroupState::group_of(std::move(state));
   log(LogLevel::info, "group \"{}\": rank {} of {}, {}", options.name, place.rank, place.size,
-      state->backend->description());
-  return detail::GroupState::group_of(std::move(state));
+      group.description());  // which may throw: the group ends then as any other
+  return group;
 }
 
 }}  // namespace c10d::v0

@@ -15,7 +15,8 @@ constexpr auto kUnordered = std::memory_order_relaxed;
 std::uint64_t packed(const Signature& signature, Record::State state) noexcept {
   return static_cast<std::uint64_t>(state) | static_cast<std::uint64_t>(signature.kind) << 8 |
          static_cast<std::uint64_t>(signature.dtype) << 16 |
-         static_cast<std::uint64_t>(signature.reduce_op) << 24;
+         static_cast<std::uint64_t>(signature.reduce_op) << 24 |
+         static_cast<std::uint64_t>(signature.device) << 31;
 }
 
 // Into the upper half of `what`.
@@ -37,7 +38,9 @@ Recorded read(const Record& record) noexcept {
   read.sequence = word[Record::sequence].load(kUnordered);
   read.signature.kind = static_cast<OpKind>(byte(1, kOpCount));
   read.signature.dtype = static_cast<DType>(byte(2, kDTypeCount));
-  read.signature.reduce_op = static_cast<ReduceOp::Kind>(byte(3, kReduceOpCount));
+  read.signature.reduce_op =
+      static_cast<ReduceOp::Kind>((what >> 24 & 0x7f) % std::size_t{kReduceOpCount});
+  read.signature.device = static_cast<DeviceType>(what >> 31 & 1);
   read.signature.root = static_cast<std::int32_t>(root_tag >> 32);
   read.signature.tag = static_cast<std::uint32_t>(root_tag);
   read.signature.count = word[Record::count].load(kUnordered);

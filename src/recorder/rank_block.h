@@ -31,8 +31,9 @@ enum class Presence : std::uint32_t { absent, joined, left };
 struct Record {
   // `count`: the signature's; of an op with a count for each rank, this rank's own.
   // `counts`: the signature's; of a send or recv, its number among those with this peer.
-  // `what`: its State, the OpKind, the DType and the ReduceOp::Kind, a byte each; then in four
-  // bytes how many microseconds the program had kept the call back, and one; 0: it did not say.
+  // `what`: its State, the OpKind, the DType and the ReduceOp::Kind, a byte each, the last with the
+  // DeviceType in its highest bit; then in four bytes how many microseconds the program had kept
+  // the call back, and one; 0: it did not say.
   enum Word { sequence, count, root_tag, counts, factor, start_ns, end_ns, what };
   enum State : std::uint8_t { empty, running, ok, failed };
   std::array<std::atomic<std::uint64_t>, 8> words;

@@ -23,6 +23,7 @@
 #include "src/backends/nccl/supports.h"
 #include "src/backends/nccl/watcher.h"
 #include "src/base/failure_text.h"
+#include "src/base/log.h"
 #include "src/device/gpu.h"
 #include "src/sync/process_singleton.h"
 
@@ -42,13 +43,21 @@ class NcclBackend final : public Backend {
  public:
   explicit NcclBackend(BackendContext context)
       : context_(std::move(context)),
-        scratch_(allocate_zeroed(sizeof(float), context_.device)),
-        communicator_(context_, std::chrono::steady_clock::now() + context_.timeout),
-        composer_(context_.device),
+        watcher_(of_this_process<Watcher>()),
+        description_(fmt::format("NCCL {} ({}), {} on cuda:{}", version_text(api().version),
+                                 api().path, cuda::device_info(context_.device.index).name,
+                                 context_.device.index)),
+        communicator_(context_, Buffer<float>(allocate_zeroed(sizeof(float), context_.device)),
+                      std::chrono::steady_clock::now() + context_.timeout),
+        composer_(std::make_unique<Composer>(context_.device)),
         watched_(context_, communicator_) {}
+  // What NCCL does not end may use the memory of its ops for ever, and to free it would wait for
+  // it.
   ~NcclBackend() override {
-    if (!is_shut_down_) communicator_.abort();
+    if (!communicator_.end_now()) static_cast<void>(composer_.release());
   }
+  // As the constructor; a failure that says of no rank is of this one.
+  static std::unique_ptr<Backend> make(BackendContext context);
 
   Support supports(const Query& query) const override { return nccl::supports(query); }
   Device device() const noexcept override { return context_.device; }
@@ -56,27 +65,25 @@ class NcclBackend final : public Backend {
   void begin_batch() override;
   void end_batch() noexcept override;
   std::unique_ptr<Backend> new_group(BackendContext context, const std::vector<int>&) override {
-    return std::make_unique<NcclBackend>(std::move(context));
+    return make(std::move(context));
   }
   Allocation allocate(std::size_t bytes, Device device, Deadline) override {
     return allocate_zeroed(bytes, device);
   }
   void abort() noexcept override { communicator_.abort(); }
   void shutdown(Deadline deadline) override;
-  std::string description() const override {
-    return fmt::format("NCCL {} ({}), {} on cuda:{}", version_text(api().version), api().path,
-                       cuda::device_info(context_.device.index).name, context_.device.index);
-  }
+  std::string description() const override { return description_; }
 
  private:
   bool agrees_before(const Call& call) const;
   Work launch_checked(const Call& call);
+  void meet(Deadline deadline);
   // An op whose calls NCCL has taken. Throws what the driver says.
   static void record(PendingOp& op, CudaStream stream);
   // Ends an op that was not enqueued, and says why.
   Failure give_up(PendingOp& op, const std::exception& error);
 
-  void enqueue(const Call& call);
+  void enqueue(const Call& call, Comm comm);
 
   struct Batched {
     PendingOp* op;
@@ -86,14 +93,14 @@ class NcclBackend final : public Backend {
   };
 
   const BackendContext context_;
-  const Buffer<float> scratch_;
+  Watcher& watcher_;
+  const std::string description_;
   Communicator communicator_;
-  Composer composer_;
+  std::unique_ptr<Composer> composer_;
   Watched watched_;
   const bool checks_before_ = env("C10D_NCCL_CHECK") == "before";
-  bool in_batch_ = false;
+  std::optional<Communicator::Use> in_batch_;
   std::vector<Batched> batch_;  // of ops whose calls are in NCCL's group
-  bool is_shut_down_ = false;
 };
 
 bool is_composed(const Op& op) {
@@ -104,6 +111,22 @@ bool is_composed(const Op& op) {
         return false;
       },
       op);
+}
+
+Failure of_this_rank(const BackendContext& context, const std::exception& error) {
+  Failure failure = failure_from_exception(error, "nccl");
+  if (failure.rank < 0)
+    failure =
+        caused_by(context.members[static_cast<std::size_t>(context.rank)], std::move(failure));
+  return failure;
+}
+
+std::unique_ptr<Backend> NcclBackend::make(BackendContext context) {
+  try {
+    return std::make_unique<NcclBackend>(context);
+  } catch (const DistError& error) {
+    throw_failure(of_this_rank(context, error));
+  }
 }
 
 std::string why_refused(const Op& op, int rank) {
@@ -123,7 +146,11 @@ Work NcclBackend::launch(const Call& call) {
   if (agrees_before(call))
     if (const auto failure = context_.control->agree(call, Control::Waiting::sleep))
       return Work::failed(*failure);
-  return launch_checked(call);
+  try {
+    return launch_checked(call);
+  } catch (const std::exception& error) {
+    return Work::failed(of_this_rank(context_, error));
+  }
 }
 
 // Where the ranks meet on the host before the op. Else their calls are compared while it runs.
@@ -134,6 +161,8 @@ bool NcclBackend::agrees_before(const Call& call) const {
 }
 
 Work NcclBackend::launch_checked(const Call& call) {
+  const Communicator::Use use(communicator_);
+  if (!use.comm()) return Work::failed(*context_.control->failure());
   const OnGpu here(context_.device.index);
   PendingOp* const op = watched_.take();
   op->kind = kind_of(call.op);
@@ -161,10 +190,10 @@ Work NcclBackend::launch_checked(const Call& call) {
     work = source.work();
     op->source = std::move(source);
   }
-  of_this_process<Watcher>().add(op);
+  watcher_.add(op);
   try {
     const bool later = in_batch_ && is_composed(call.op);
-    if (!later) enqueue(call);
+    if (!later) enqueue(call, use.comm());
     if (in_batch_)
       batch_.push_back({op, call.stream, later ? std::make_unique<OwnedCall>(call) : nullptr});
     else
@@ -176,13 +205,13 @@ Work NcclBackend::launch_checked(const Call& call) {
   }
 }
 
-void NcclBackend::enqueue(const Call& call) {
-  const Target target{.comm = communicator_.get(),
+void NcclBackend::enqueue(const Call& call, Comm comm) {
+  const Target target{.comm = comm,
                       .rank = context_.rank,
                       .size = context_.size,
                       .stream = call.stream,
-                      .scratch = scratch_.device_data()};
-  is_composed(call.op) ? composer_.enqueue(target, call.op) : nccl::enqueue(target, call.op);
+                      .scratch = communicator_.scratch()};
+  is_composed(call.op) ? composer_->enqueue(target, call.op) : nccl::enqueue(target, call.op);
 }
 
 void NcclBackend::record(PendingOp& op, CudaStream stream) {
@@ -193,8 +222,7 @@ void NcclBackend::record(PendingOp& op, CudaStream stream) {
 Failure NcclBackend::give_up(PendingOp& op, const std::exception& error) {
   constexpr std::chrono::milliseconds kPatience{500};  // for evidence of a peer's death
   Control& control = *context_.control;
-  Failure failure = failure_from_exception(error, "nccl");
-  failure.rank = context_.rank;
+  Failure failure = of_this_rank(context_, error);
   failure.op = to_string(op.kind);
   failure.sequence = op.sequence;
   op.source.reset();
@@ -204,20 +232,26 @@ Failure NcclBackend::give_up(PendingOp& op, const std::exception& error) {
 }
 
 void NcclBackend::begin_batch() {
-  check(api().group_start(), "ncclGroupStart", communicator_.get());
-  in_batch_ = true;
+  in_batch_.emplace(communicator_);
+  const Result result = api().group_start();
+  if (result == kSuccess) return;
+  in_batch_.reset();
+  throw_failure(*context_.control->fail(failure_in(
+      context_, Code::backend_error, "ncclGroupStart: " + describe(result), context_.rank)));
 }
 
 void NcclBackend::end_batch() noexcept {
-  if (!std::exchange(in_batch_, false)) return;
+  if (!in_batch_) return;
   const std::vector<Batched> batch = std::exchange(batch_, {});
   const Result result = api().group_end();
   for (const auto& [op, stream, later] : batch) {
     try {
-      check(result, "ncclGroupEnd", communicator_.get());
+      check(result, "ncclGroupEnd");
+      const OnGpu here(context_.device.index);
       if (later) {
-        const OnGpu here(context_.device.index);
-        enqueue(later->call());
+        const Communicator::Use use(communicator_);
+        if (!use.comm()) throw_failure(*context_.control->failure());
+        enqueue(later->call(), use.comm());
       }
       record(*op, stream);
     } catch (const std::exception& error) {
@@ -227,23 +261,28 @@ void NcclBackend::end_batch() noexcept {
   }
 }
 
-// A rank whose own part is done may leave before the others have theirs: they meet first.
-void NcclBackend::shutdown(Deadline deadline) {
-  is_shut_down_ = true;
+// A rank whose own part is done may leave before the others have theirs: they meet first. A store
+// that is gone went with a rank that has met all.
+void NcclBackend::meet(Deadline deadline) try {
+  constexpr std::chrono::milliseconds kLook{2};
   Control& control = *context_.control;
-  if (!control.broken() && context_.size > 1) {
-    constexpr std::chrono::milliseconds kLook{2};
-    const auto size = static_cast<std::int64_t>(context_.size);
-    std::int64_t came = context_.store->add("nccl/end", 1);
-    while (came < size && !control.broken() && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(kLook);
-      came = context_.store->add("nccl/end", 0);
-    }
+  const auto size = static_cast<std::int64_t>(context_.size);
+  std::int64_t came = context_.store->add("nccl/end", 1);
+  while (came < size && !control.broken() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kLook);
+    came = context_.store->add("nccl/end", 0);
   }
+} catch (const DistError& error) {
+  log(LogLevel::info, "group \"{}\": {}", context_.group, error.what());
+}
+
+void NcclBackend::shutdown(Deadline deadline) {
+  const Control& control = *context_.control;
+  if (!control.broken() && context_.size > 1) meet(deadline);
   if (control.broken())
     communicator_.abort();
   else
-    communicator_.destroy(deadline);
+    communicator_.destroy(control, deadline);
 }
 
 }}}}  // namespace c10d::v0::nccl
@@ -259,7 +298,7 @@ extern "C" __attribute__((visibility("default"))) const c10d::BackendModule* c10
           },
       .supports = nccl::supports,
       .create = [](BackendContext context) -> std::unique_ptr<Backend> {
-        return std::make_unique<nccl::NcclBackend>(std::move(context));
+        return nccl::NcclBackend::make(std::move(context));
       },
       .cuda_only = true,
       .why_unavailable = [] { return nccl::library().why.c_str(); }};

@@ -45,10 +45,6 @@ std::optional<DataType> number_type(DType dtype) {
 
 std::size_t numbers(const ConstView& view) { return view.bytes() / size_of(real_of(view.dtype)); }
 
-void check_call(Result result, const char* call, const Target& target) {
-  check(result, call, target.comm);
-}
-
 // ReduceOp as NCCL's. The factor of a premul_sum makes one of the communicator's own.
 class Reduction {
  public:
@@ -71,8 +67,9 @@ class Reduction {
         make(op.factor, real_of(dtype));
     }
   }
+  // After a failure the communicator may be gone, and this with it.
   ~Reduction() {
-    if (made_) api().red_op_destroy(handle, target_.comm);
+    if (made_ && std::uncaught_exceptions() == 0) api().red_op_destroy(handle, target_.comm);
   }
   Reduction(const Reduction&) = delete;
   Reduction& operator=(const Reduction&) = delete;
@@ -91,8 +88,8 @@ class Reduction {
     if (dtype == DType::f32) scalar.f32 = static_cast<float>(factor);
     if (dtype == DType::f16) scalar.f16 = Float16(static_cast<float>(factor));
     if (dtype == DType::bf16) scalar.bf16 = BFloat16(static_cast<float>(factor));
-    check_call(api().red_op_create(&handle, &scalar, type, kScalarHostImmediate, target_.comm),
-               "ncclRedOpCreatePreMulSum", target_);
+    check(api().red_op_create(&handle, &scalar, type, kScalarHostImmediate, target_.comm),
+          "ncclRedOpCreatePreMulSum");
     made_ = true;
   }
 
@@ -114,7 +111,7 @@ void copy(const Target& target, const View& to, const ConstView& from) {
 template <class To, class From>
 void exchange(const Target& target, To to, From from) {
   copy(target, from(target.rank), to(target.rank));
-  in_group(target, [&] {
+  in_group([&] {
     for (int peer = 0; peer < target.size; ++peer) {
       if (peer == target.rank) continue;
       send_to(target, to(peer), peer);
@@ -130,56 +127,53 @@ std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
 void run(const Target& t, const AllReduce& o) {
   const Reduction reduction(t, o.op, o.output.dtype);
-  check_call(api().all_reduce(o.input.data, o.output.data, numbers(o.input), reduction.type,
-                              reduction.handle, t.comm, t.stream),
-             "ncclAllReduce", t);
+  check(api().all_reduce(o.input.data, o.output.data, numbers(o.input), reduction.type,
+                         reduction.handle, t.comm, t.stream),
+        "ncclAllReduce");
 }
 void run(const Target& t, const Reduce& o) {
   const Reduction reduction(t, o.op, o.input.dtype);
-  check_call(
-      api().reduce(o.input.data, t.rank == o.root ? o.output.data : nullptr, numbers(o.input),
-                   reduction.type, reduction.handle, o.root, t.comm, t.stream),
-      "ncclReduce", t);
+  check(api().reduce(o.input.data, t.rank == o.root ? o.output.data : nullptr, numbers(o.input),
+                     reduction.type, reduction.handle, o.root, t.comm, t.stream),
+        "ncclReduce");
 }
 void run(const Target& t, const ReduceScatter& o) {
   const Reduction reduction(t, o.op, o.output.dtype);
-  check_call(api().reduce_scatter(o.input.data, o.output.data, numbers(o.output), reduction.type,
-                                  reduction.handle, t.comm, t.stream),
-             "ncclReduceScatter", t);
+  check(api().reduce_scatter(o.input.data, o.output.data, numbers(o.output), reduction.type,
+                             reduction.handle, t.comm, t.stream),
+        "ncclReduceScatter");
 }
 // One reduce for each shard, to the rank whose it is.
 void run(const Target& t, const ReduceScatterV& o) {
   const Reduction reduction(t, o.op, o.output.dtype);
-  in_group(t, [&] {
+  in_group([&] {
     for (int root = 0; root < t.size; ++root) {
       const ConstView shard = o.input.slice(first_of(o.counts, root), o.counts[at(root)]);
       if (shard.count == 0) continue;
-      check_call(api().reduce(shard.data, t.rank == root ? o.output.data : nullptr, numbers(shard),
-                              reduction.type, reduction.handle, root, t.comm, t.stream),
-                 "ncclReduce", t);
+      check(api().reduce(shard.data, t.rank == root ? o.output.data : nullptr, numbers(shard),
+                         reduction.type, reduction.handle, root, t.comm, t.stream),
+            "ncclReduce");
     }
   });
 }
 void run(const Target& t, const Broadcast& o) {
   const void* const from = t.rank == o.root ? o.input.data : o.output.data;
-  check_call(
-      api().broadcast(from, o.output.data, o.output.bytes(), kUint8, o.root, t.comm, t.stream),
-      "ncclBroadcast", t);
+  check(api().broadcast(from, o.output.data, o.output.bytes(), kUint8, o.root, t.comm, t.stream),
+        "ncclBroadcast");
 }
 void run(const Target& t, const AllGather& o) {
-  check_call(
-      api().all_gather(o.input.data, o.output.data, o.input.bytes(), kUint8, t.comm, t.stream),
-      "ncclAllGather", t);
+  check(api().all_gather(o.input.data, o.output.data, o.input.bytes(), kUint8, t.comm, t.stream),
+        "ncclAllGather");
 }
 // One broadcast for each shard, from the rank whose it is.
 void run(const Target& t, const AllGatherV& o) {
-  in_group(t, [&] {
+  in_group([&] {
     for (int root = 0; root < t.size; ++root) {
       const View shard = o.output.slice(first_of(o.counts, root), o.counts[at(root)]);
       if (shard.count == 0) continue;
-      check_call(api().broadcast(t.rank == root ? o.input.data : shard.data, shard.data,
-                                 shard.bytes(), kUint8, root, t.comm, t.stream),
-                 "ncclBroadcast", t);
+      check(api().broadcast(t.rank == root ? o.input.data : shard.data, shard.data, shard.bytes(),
+                            kUint8, root, t.comm, t.stream),
+            "ncclBroadcast");
     }
   });
 }
@@ -234,8 +228,8 @@ void run(const Target& t, const AllToAllV& o) {
       });
 }
 void run(const Target& t, const Barrier&) {
-  check_call(api().all_reduce(t.scratch, t.scratch, 1, kFloat32, kSum, t.comm, t.stream),
-             "ncclAllReduce", t);
+  check(api().all_reduce(t.scratch, t.scratch, 1, kFloat32, kSum, t.comm, t.stream),
+        "ncclAllReduce");
 }
 void run(const Target& t, const Send& o) { send_to(t, o.input, o.peer); }
 void run(const Target& t, const Recv& o) { recv_from(t, o.output, o.peer); }
@@ -263,13 +257,11 @@ bool is_empty(const Op& op) {
 
 void send_to(const Target& target, const ConstView& view, int peer) {
   if (view.count == 0) return;
-  check_call(api().send(view.data, view.bytes(), kUint8, peer, target.comm, target.stream),
-             "ncclSend", target);
+  check(api().send(view.data, view.bytes(), kUint8, peer, target.comm, target.stream), "ncclSend");
 }
 void recv_from(const Target& target, const View& view, int peer) {
   if (view.count == 0) return;
-  check_call(api().recv(view.data, view.bytes(), kUint8, peer, target.comm, target.stream),
-             "ncclRecv", target);
+  check(api().recv(view.data, view.bytes(), kUint8, peer, target.comm, target.stream), "ncclRecv");
 }
 
 void enqueue(const Target& target, const Op& op) {

@@ -22,15 +22,15 @@ struct Target {
 
 // Between ncclGroupStart and ncclGroupEnd, which is called whatever happens.
 template <class Calls>
-void in_group(const Target& target, const Calls& calls) {
-  check(api().group_start(), "ncclGroupStart", target.comm);
+void in_group(const Calls& calls) {
+  check(api().group_start(), "ncclGroupStart");
   try {
     calls();
   } catch (...) {
     api().group_end();
     throw;
   }
-  check(api().group_end(), "ncclGroupEnd", target.comm);
+  check(api().group_end(), "ncclGroupEnd");
 }
 // Nothing for views of no elements.
 void send_to(const Target& target, const ConstView& view, int peer);

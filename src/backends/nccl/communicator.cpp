@@ -27,16 +27,21 @@ using std::chrono::steady_clock;
 
 // Shared with the threads in which NCCL may hang: the last one frees it.
 struct Communicator::State {
-  explicit State(const BackendContext& context) : group(context.group), device(context.device) {}
+  State(const BackendContext& context, Buffer<float> scratch_)
+      : group(context.group), device(context.device), scratch(std::move(scratch_)) {}
 
   const std::string group;
   const Device device;
-  Comm comm = nullptr;  // set by NCCL before its call returns
+  Buffer<float> scratch;
+  Comm comm = nullptr;                 // set by NCCL before its call returns
+  std::atomic<bool> has_begun{false};  // the initialisation is over, well or not
+  Mutex mutex;                         // of what asks for errors, against the end
+  std::atomic<bool> is_ending{false};  // nobody begins to use it any more
+  std::atomic<int> users{0};
   std::atomic<bool> aborting{false};
   std::atomic<std::int64_t> abort_began_ns{0};
   std::atomic<bool> aborted{false};
   std::atomic<bool> reported{false};
-  std::atomic<bool> destroyed{false};
 
   Comm get() noexcept { return __atomic_load_n(&comm, __ATOMIC_ACQUIRE); }
 };
@@ -45,7 +50,11 @@ namespace {
 
 // How long NCCL may take to end what it was told to end.
 constexpr std::chrono::seconds kPatienceWithAbort{5};
-constexpr milliseconds kLook{10};
+// How long it may take to leave a group that is broken.
+constexpr std::chrono::seconds kPatienceWithDestroy{1};
+// A call that takes longer waits for a peer, and is ended from outside.
+constexpr milliseconds kLongestCall{250};
+constexpr milliseconds kLook{10}, kShortLook{1};
 
 // A call of NCCL in a thread of its own.
 class CallInThread {
@@ -84,6 +93,14 @@ class CallInThread {
   const std::shared_ptr<Outcome> outcome_;
   std::thread thread_;
 };
+
+// What a kernel that nothing ends may use: where leak checkers find it.
+void keep_forever(std::shared_ptr<const void> state) {
+  static Mutex mutex;
+  static auto& kept = *new std::vector<std::shared_ptr<const void>>;
+  MutexLock lock(mutex);
+  kept.push_back(std::move(state));
+}
 
 [[noreturn]] void throw_late(const BackendContext& context, std::string_view what, int missing) {
   Failure failure =
@@ -148,21 +165,24 @@ UniqueId agree_on_id(const BackendContext& context, Deadline deadline) {
 
 }  // namespace
 
-Communicator::Communicator(const BackendContext& context, Deadline deadline)
-    : state_(std::make_shared<State>(context)) {
+Communicator::Communicator(const BackendContext& context, Buffer<float> scratch, Deadline deadline)
+    : state_(std::make_shared<State>(context, std::move(scratch))) {
   refuse_shared_gpus(context, deadline);
   const UniqueId id = agree_on_id(context, deadline);
   CallInThread init([state = state_, id, size = context.size, rank = context.rank] {
+    Result made = kUnhandledCudaError;
     try {
       const OnGpu here(state->device.index);
       Config config;
       config.size = kConfigBytes218;
       config.version = static_cast<unsigned>(kOldestVersion);
       config.blocking = 1;
-      return api().comm_init_rank_config(&state->comm, size, id, rank, &config);
+      if (!state->is_ending)
+        made = api().comm_init_rank_config(&state->comm, size, id, rank, &config);
     } catch (const std::exception&) {  // of the GPU, which the caller can use
-      return kUnhandledCudaError;
     }
+    state->has_begun = true;
+    return made;
   });
   std::optional<Result> result;
   while (!(result = init.wait_until(steady_clock::now() + kLook)) && !context.control->broken() &&
@@ -180,28 +200,59 @@ Communicator::Communicator(const BackendContext& context, Deadline deadline)
 }
 
 Communicator::~Communicator() {
-  if (!state_->destroyed && !state_->aborting) abort();
-  const Deadline end = steady_clock::now() + kPatienceWithAbort;
-  while (state_->aborting && !is_over() && steady_clock::now() < end)
-    std::this_thread::sleep_for(kLook);
+  if (end_now())
+    state_->scratch = {};
+  else
+    keep_forever(state_);
 }
 
-Comm Communicator::get() const noexcept { return state_->get(); }
+bool Communicator::end_now() noexcept {
+  abort();
+  while (state_->aborting && !is_over()) std::this_thread::sleep_for(kShortLook);
+  return !state_->aborting || state_->aborted;
+}
+
+Communicator::Use::Use(Communicator& communicator) noexcept : state_(*communicator.state_) {
+  state_.users.fetch_add(1, std::memory_order_seq_cst);
+  comm_ = state_.is_ending.load(std::memory_order_seq_cst) ? nullptr : state_.get();
+}
+Communicator::Use::~Use() { state_.users.fetch_sub(1, std::memory_order_release); }
+
+void* Communicator::scratch() const noexcept { return state_->scratch.device_data(); }
 
 Result Communicator::async_error() const noexcept {
-  if (state_->aborting.load(std::memory_order_acquire)) return kSuccess;
+  MutexLock lock(state_->mutex);
+  if (state_->is_ending) return kSuccess;
   Result error = kSuccess;
-  const Result result = api().comm_get_async_error(get(), &error);
+  const Result result = api().comm_get_async_error(state_->get(), &error);
   if (result != kSuccess) return result;
   return error == kInProgress ? kSuccess : error;
 }
 
+bool Communicator::begin_end() noexcept {
+  MutexLock lock(state_->mutex);
+  return !state_->is_ending.exchange(true, std::memory_order_seq_cst);
+}
+
 void Communicator::abort() noexcept {
-  if (state_->aborting.exchange(true)) return;
+  if (begin_end()) start_abort();
+}
+
+void Communicator::start_abort() noexcept {
   state_->abort_began_ns = Duration(steady_clock::now().time_since_epoch()).count();
+  state_->aborting = true;
   const auto end = [state = state_] {
-    if (const Comm comm = state->get()) api().comm_abort(comm);
-    state->aborted.store(true, std::memory_order_release);
+    const Deadline begun_by = steady_clock::now() + kPatienceWithAbort;
+    while (!state->get() && !state->has_begun && steady_clock::now() < begun_by)
+      std::this_thread::sleep_for(kShortLook);
+    const Deadline unused_by = steady_clock::now() + kLongestCall;
+    while (state->users.load(std::memory_order_acquire) != 0 && steady_clock::now() < unused_by)
+      std::this_thread::sleep_for(kShortLook);
+    const Comm comm = state->get();
+    const Result result = comm ? api().comm_abort(comm) : kSuccess;
+    if (result != kSuccess)
+      log(LogLevel::error, "group \"{}\": ncclCommAbort: {}", state->group, describe(result));
+    state->aborted.store(result == kSuccess, std::memory_order_release);
   };
   try {
     start_thread(end).detach();
@@ -219,25 +270,30 @@ bool Communicator::is_over() noexcept {
   if (steady_clock::now() < began + kPatienceWithAbort) return false;
   if (!state_->reported.exchange(true))
     log(LogLevel::error,
-        "group \"{}\": ncclCommAbort has not returned for {} s: its kernels may still run on "
-        "cuda:{}, and use the memory of their ops",
+        "group \"{}\": ncclCommAbort is stuck for {} s: its kernels may still run "
+        "on cuda:{}, and use the memory of their ops",
         state_->group, kPatienceWithAbort.count(), state_->device.index);
   return true;
 }
 
-void Communicator::destroy(Deadline deadline) noexcept try {
-  if (state_->aborting || state_->destroyed.exchange(true)) return;
+void Communicator::destroy(const Control& control, Deadline deadline) noexcept try {
+  if (!begin_end()) return;
   CallInThread end([state = state_] { return api().comm_destroy(state->get()); });
-  const auto result = end.wait_until(deadline);
+  std::optional<Result> result;
+  while (!(result = end.wait_until(std::min<Deadline>(deadline, steady_clock::now() + kLook))) &&
+         steady_clock::now() < deadline)
+    if (control.broken())
+      deadline = std::min<Deadline>(deadline, steady_clock::now() + kPatienceWithDestroy);
   if (result == kSuccess) return;
   if (result)
     log(LogLevel::warn, "group \"{}\": ncclCommDestroy: {}", state_->group, describe(*result));
   else
     log(LogLevel::warn, "group \"{}\": ncclCommDestroy has not returned; aborting", state_->group);
-  abort();
+  start_abort();
   end.wait_until(steady_clock::now() + kPatienceWithAbort);
 } catch (const std::exception& error) {
   log(LogLevel::error, "group \"{}\": nccl could not be ended: {}", state_->group, error.what());
+  start_abort();
 }
 
 }}}  // namespace c10d::v0::nccl

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "c10d/buffer.h"
 #include "c10d/spi/backend.h"
 #include "src/backends/nccl/nccl.h"
 
@@ -14,28 +15,53 @@ namespace c10d { inline namespace v0 { namespace nccl {
 // peers, and another thread ends them by abort(). Every call of NCCL that can wait for ever runs in
 // a thread of its own here, so that a deadline holds.
 class Communicator {
+  struct State;
+
  public:
+  // A use of the communicator by the thread that launches. While it lasts, abort() does not free
+  // the communicator, unless a call of NCCL waits so long that it must be ended from outside.
+  class Use {
+   public:
+    explicit Use(Communicator& communicator) noexcept;
+    ~Use();
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    // Null once it ends or has ended.
+    Comm comm() const noexcept { return comm_; }
+
+   private:
+    State& state_;
+    Comm comm_;
+  };
+
   // Collective over the group, whose members meet in its store. Throws DistError: two ranks on one
   // GPU, a peer that did not come until the deadline, the failure of the group, what NCCL says.
-  Communicator(const BackendContext& context, Deadline deadline);
-  // Destroys it, unless it was aborted. What NCCL does not end stays in its thread.
+  // `scratch` is memory of its ops: it outlives what NCCL does not end.
+  Communicator(const BackendContext& context, Buffer<float> scratch, Deadline deadline);
+  // Aborts it, unless it has ended. What NCCL does not end stays in its thread.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  Comm get() const noexcept;
-  // What NCCL says of it now.
+  void* scratch() const noexcept;
+  // What NCCL says of it now; success once it ends.
   Result async_error() const noexcept;
-  // Ends its ops and its calls in other threads, in a thread of its own. Returns at once. Once.
+  // Ends its ops and its calls in other threads, in a thread of its own. Returns at once. Does
+  // nothing if it ends already.
   void abort() noexcept;
-  // Whether abort() was called and is through, or has taken so long that it never will be: then
+  // abort(), unless it has ended, and waits until it is over. False if NCCL does not end it.
+  bool end_now() noexcept;
+  // Whether abort() was called and is through, or has failed so long that it never will be: then
   // the ops are over for the program, and the log says that NCCL holds them.
   bool is_over() noexcept;
-  // Waits for the other ranks and for NCCL; aborts at the deadline.
-  void destroy(Deadline deadline) noexcept;
+  // Waits for the other ranks and for NCCL. Aborts at the deadline, and soon after the group broke.
+  void destroy(const Control& control, Deadline deadline) noexcept;
 
  private:
-  struct State;
+  // Whether this is the first to end it.
+  bool begin_end() noexcept;
+  void start_abort() noexcept;
+
   const std::shared_ptr<State> state_;
 };
 

@@ -220,7 +220,7 @@ class Composer::Run {
         check(root
                   ? api().reduce(numbers, numbers, count, c->type, c->op, *root, t_.comm, t_.stream)
                   : api().all_reduce(numbers, numbers, count, c->type, c->op, t_.comm, t_.stream),
-              root ? "ncclReduce" : "ncclAllReduce", t_.comm);
+              root ? "ncclReduce" : "ncclAllReduce");
         if (has_result) finish(*c, bytes_of(output) + first * element_, numbers, count);
       });
     } else if (op_.kind == ReduceOp::avg) {
@@ -301,13 +301,13 @@ class Composer::Run {
     for (int root = 0; root < t_.size; ++root)
       if (const ConstView shard = piece(root); shard.count != 0)
         launch(c.before, place(parts, root), shard.data, shard.count);
-    in_group(t_, [&] {
+    in_group([&] {
       for (int root = 0; root < t_.size; ++root) {
         const std::size_t count = piece(root).count;
         if (count == 0) continue;
         check(api().reduce(place(parts, root), place(parts, t_.size), count, c.type, c.op, root,
                            t_.comm, t_.stream),
-              "ncclReduce", t_.comm);
+              "ncclReduce");
       }
     });
   }
@@ -316,7 +316,7 @@ class Composer::Run {
     copy(place(parts, t_.rank), piece.data, piece.count);
     check(api().all_gather(place(parts, t_.rank), parts.data, parts.stride, kUint8, t_.comm,
                            t_.stream),
-          "ncclAllGather", t_.comm);
+          "ncclAllGather");
   }
   void gather(const Part& parts, const ConstView& piece, int root) const {
     exchange(
@@ -332,7 +332,7 @@ class Composer::Run {
   void exchange(const Part& parts, const Piece& piece, const Count& count) const {
     const ConstView own = piece(t_.rank);
     copy(place(parts, t_.rank), own.data, own.count);
-    in_group(t_, [&] {
+    in_group([&] {
       for (int peer = 0; peer < t_.size; ++peer) {
         if (peer == t_.rank) continue;
         send_to(t_, piece(peer), peer);

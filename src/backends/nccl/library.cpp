@@ -41,18 +41,18 @@ const Library& library() {
   return opened;
 }
 
-std::string describe(Result result, Comm comm) {
+std::string describe(Result result) {
   const char* const words = api().get_error_string(result);
   std::string text = fmt::format("{} ({})", words ? words : "error", static_cast<int>(result));
-  const char* const last = api().get_last_error(comm);
+  const char* const last = api().get_last_error(nullptr);
   if (last && *last != '\0') text += fmt::format(": {}", last);
   return text;
 }
 
-void check(Result result, std::string_view call, Comm comm) {
+void check(Result result, std::string_view call) {
   if (result == kSuccess) return;
-  throw_failure({.code = Code::backend_error,
-                 .message = fmt::format("{}: {}", call, describe(result, comm))});
+  throw_failure(
+      {.code = Code::backend_error, .message = fmt::format("{}: {}", call, describe(result))});
 }
 
 }}}  // namespace c10d::v0::nccl

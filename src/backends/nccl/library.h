@@ -21,8 +21,8 @@ const Library& library();
 inline const Api& api() { return library().api; }
 
 // "unhandled cuda error (1)", with what NCCL remembers of it.
-std::string describe(Result result, Comm comm = nullptr);
+std::string describe(Result result);
 // Throws backend_error unless the call of that name succeeded.
-void check(Result result, std::string_view call, Comm comm = nullptr);
+void check(Result result, std::string_view call);
 
 }}}  // namespace c10d::v0::nccl

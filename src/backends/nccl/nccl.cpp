@@ -24,8 +24,12 @@ Api open_api(const std::string& path) {
   }
   const auto get_version =
       reinterpret_cast<decltype(api.get_version)>(library.find("ncclGetVersion"));
-  if (!get_version || get_version(&api.version) != kSuccess) {
+  if (!get_version) {
     api.why = path + " is no NCCL: it has no ncclGetVersion";
+    return api;
+  }
+  if (const Result result = get_version(&api.version); result != kSuccess) {
+    api.why = path + " cannot be used: ncclGetVersion says " + std::to_string(result);
     return api;
   }
   if (api.version < kOldestVersion) {

@@ -74,9 +74,10 @@ void Watched::give_back(PendingOp* op) noexcept {
   in_watch_.fetch_sub(1, std::memory_order_release);  // the last that touches the group
 }
 
+// If the second thread does not start, the first has nothing to wait for but what stays.
 Watcher::Watcher() : reports_(new Reports) {
+  start_thread([reports = reports_] { report(*reports); }).detach();
   start_thread([this] { watch(); }).detach();
-  start_thread([this] { report(); }).detach();
 }
 
 void Watcher::add(PendingOp* op) noexcept {
@@ -209,14 +210,14 @@ void Watcher::hand_over(PendingOp& op, driver::Result driver_error, Result nccl_
   reports_->changed.notify_one();
 }
 
-void Watcher::report() {
+void Watcher::report(Reports& reports) {
   pthread_setname_np(pthread_self(), "c10d-nccl-fail");
   while (true) {
     Report next{};
     {
-      MutexLock lock(reports_->mutex);
-      while (reports_->count == 0) reports_->changed.wait(reports_->mutex);
-      next = reports_->waiting[--reports_->count];
+      MutexLock lock(reports.mutex);
+      while (reports.count == 0) reports.changed.wait(reports.mutex);
+      next = reports.waiting[--reports.count];
     }
     const BackendContext& context = next.group->context_;
     try {
@@ -224,9 +225,8 @@ void Watcher::report() {
         context.control->fail_overdue(next.kind, next.sequence, "running on the GPU");
       } else {
         const bool is_driver = next.driver_error != driver::kSuccess;
-        const std::string words = is_driver
-                                      ? v0::describe(next.driver_error)
-                                      : describe(next.nccl_error, next.group->communicator_.get());
+        const std::string words =
+            is_driver ? v0::describe(next.driver_error) : describe(next.nccl_error);
         Failure failure = failure_in(context, is_driver ? Code::backend_error : Code::link_lost,
                                      fmt::format("rank {}: {}: {}", context.rank,
                                                  is_driver ? "the CUDA driver" : "nccl", words),

@@ -80,7 +80,8 @@ class Watcher {
 
  private:
   void watch();
-  void report();
+  struct Reports;
+  static void report(Reports& reports);
   // Whether the op is over, and was given back.
   bool settle(PendingOp& op);
   // Whether the ranks of the op are known to have made the same call, or one that fits.
@@ -101,7 +102,6 @@ class Watcher {
   std::atomic<bool> sleeps_{false};
   PendingOp* watched_ = nullptr;  // of the watching thread
   bool naps_ = false;             // since its last look it has slept
-  struct Reports;
   Reports* const reports_;
 };
 
