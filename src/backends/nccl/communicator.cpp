@@ -278,6 +278,8 @@ bool Communicator::is_over() noexcept {
 
 void Communicator::destroy(const Control& control, Deadline deadline) noexcept try {
   if (!begin_end()) return;
+  // An abort that meets it would free the communicator twice: it gets time, however late it is.
+  deadline = std::max<Deadline>(deadline, steady_clock::now() + kPatienceWithAbort);
   CallInThread end([state = state_] { return api().comm_destroy(state->get()); });
   std::optional<Result> result;
   while (!(result = end.wait_until(std::min<Deadline>(deadline, steady_clock::now() + kLook))) &&
@@ -290,7 +292,7 @@ void Communicator::destroy(const Control& control, Deadline deadline) noexcept t
   else
     log(LogLevel::warn, "group \"{}\": ncclCommDestroy has not returned; aborting", state_->group);
   start_abort();
-  end.wait_until(steady_clock::now() + kPatienceWithAbort);
+  if (end.wait_until(steady_clock::now() + kPatienceWithAbort) == kSuccess) state_->aborted = true;
 } catch (const std::exception& error) {
   log(LogLevel::error, "group \"{}\": nccl could not be ended: {}", state_->group, error.what());
   start_abort();

@@ -54,7 +54,8 @@ class Communicator {
   // Whether abort() was called and is through, or has failed so long that it never will be: then
   // the ops are over for the program, and the log says that NCCL holds them.
   bool is_over() noexcept;
-  // Waits for the other ranks and for NCCL. Aborts at the deadline, and soon after the group broke.
+  // Waits for the other ranks and for NCCL. Aborts at the deadline, which is seconds away
+  // at least, and soon after the group broke.
   void destroy(const Control& control, Deadline deadline) noexcept;
 
  private:
