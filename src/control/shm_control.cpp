@@ -158,7 +158,6 @@ class ShmControl final : public ControlPlane {
   }
   bool all_others_left() const noexcept;
   void fail_if_it_waits_for_a_rank_that_left(const Recorded& record, std::int64_t now);
-  void fail_if_it_is_on_another_device(const Recorded& record);
   void check_running_ops();
 
   RankBlock* const blocks_;
@@ -514,21 +513,6 @@ void ShmControl::fail_if_it_waits_for_a_rank_that_left(const Recorded& record, s
           peer, fmt::format("{} #{}", to_string(record.signature.kind), record.sequence)));
 }
 
-// A collective on memory of GPUs on one rank and on host memory on another: two libraries wait, and
-// neither asks the other.
-void ShmControl::fail_if_it_is_on_another_device(const Recorded& record) {
-  if (is_point_to_point(record.signature.kind)) return;
-  for (int peer = 0; peer < size_; ++peer) {
-    std::optional<Signature> other;
-    visit_records(blocks_[peer], [&](const Recorded& theirs) {
-      if (!is_point_to_point(theirs.signature.kind) && theirs.sequence == record.sequence &&
-          theirs.signature.device != record.signature.device)
-        other = theirs.signature;
-    });
-    if (other) fail(mismatch(record.signature, peer, *other, peer, {}, record.sequence));
-  }
-}
-
 // A peer that has left will never come, and an op that runs for long is worth a warning with names.
 void ShmControl::check_running_ops() {
   if (!is_busy(own_)) return;
@@ -537,10 +521,7 @@ void ShmControl::check_running_ops() {
   visit_records(own_, [&](const Recorded& record) {
     if (record.state == Record::running) running.push_back(record);
   });
-  for (const Recorded& record : running) {
-    fail_if_it_waits_for_a_rank_that_left(record, now);
-    fail_if_it_is_on_another_device(record);
-  }
+  for (const Recorded& record : running) fail_if_it_waits_for_a_rank_that_left(record, now);
   warn_of_late_op([this](const Recorded& record) {
     return ranks_that([&](int rank) { return is_behind(rank, record); });
   });

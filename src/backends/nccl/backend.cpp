@@ -244,6 +244,7 @@ void NcclBackend::end_batch() noexcept {
   if (!in_batch_) return;
   const std::vector<Batched> batch = std::exchange(batch_, {});
   const Result result = api().group_end();
+  in_batch_.reset();
   for (const auto& [op, stream, later] : batch) {
     try {
       check(result, "ncclGroupEnd");
