@@ -23,8 +23,8 @@ class BackendByDevice final : public Backend {
   }
   Work launch(const Call& call) override { return of(call.device.type).launch(call); }
   void begin_batch() override {
+    cuda_->begin_batch();  // which may throw
     host_->begin_batch();
-    cuda_->begin_batch();
   }
   void end_batch() noexcept override {
     cuda_->end_batch();

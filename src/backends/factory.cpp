@@ -248,6 +248,8 @@ Support backend_supports(std::string_view text, const Query& query) {
 std::unique_ptr<Backend> make_backend(std::string_view text, BackendContext context) {
   Names names = names_of(text);
   if (names.cpu.empty()) names.cpu = context.all_local() ? kNative : "gloo";
+  if (is_cuda_only(names.cpu))
+    throw_unavailable(text, fmt::format("{} serves memory of GPUs only", names.cpu));
   if (names.cpu == names.cuda) return make_one(names.cpu, std::move(context));
   BackendContext of_host = context;
   of_host.device = {};

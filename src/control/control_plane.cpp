@@ -89,7 +89,11 @@ void ControlPlane::keep_record_if_broken() noexcept {
 std::shared_ptr<const Failure> ControlPlane::end_op(OpKind kind, std::uint64_t sequence,
                                                     std::uint64_t record,
                                                     const Failure* failure) noexcept {
-  if (!is_point_to_point(kind)) own_.finished.store(sequence, std::memory_order_relaxed);
+  if (!is_point_to_point(kind)) {
+    std::uint64_t last = own_.finished.load(std::memory_order_relaxed);
+    while (last < sequence && !own_.finished.compare_exchange_weak(last, sequence)) {
+    }
+  }
   finish_record(own_, record, failure == nullptr, steady_ns());
   if (failure == nullptr) return nullptr;
   Failure complete = *failure;
@@ -104,7 +108,9 @@ std::shared_ptr<const Failure> ControlPlane::end_op(OpKind kind, std::uint64_t s
 
 void ControlPlane::finished(OpKind kind, std::uint64_t sequence, std::uint64_t record,
                             const Failure* failure) noexcept {
-  end_op(kind, sequence, record, failure);
+  const auto seen = end_op(kind, sequence, record, failure);
+  if (seen && tell_) tell_(*seen);
+  end_on_gpu();
   own_.pending.fetch_sub(1, std::memory_order_release);
 }
 

@@ -89,6 +89,12 @@ class ControlPlane : public Control {
                                         const Failure* failure) noexcept;
   void finished(OpKind kind, std::uint64_t sequence, std::uint64_t record,
                 const Failure* failure) noexcept final;
+  // Ops of this rank that are enqueued on its GPU and not over.
+  void begin_on_gpu() noexcept { on_gpu_.fetch_add(1, std::memory_order_relaxed); }
+  void end_on_gpu() noexcept { on_gpu_.fetch_sub(1, std::memory_order_release); }
+  int ops_on_gpu() const noexcept { return on_gpu_.load(std::memory_order_acquire); }
+  // `tell` gets the failure of an enqueued op that has no Work. Called once, before any op.
+  void on_unobserved(std::function<void(const Failure&)> tell) { tell_ = std::move(tell); }
   void fail_overdue(OpKind kind, std::uint64_t sequence, std::string_view phase) final;
   std::shared_ptr<const Failure> failure() override;
   bool broken() const noexcept override {
@@ -144,6 +150,8 @@ class ControlPlane : public Control {
   RankBlock& own_;
 
  private:
+  std::atomic<int> on_gpu_ = 0;
+  std::function<void(const Failure&)> tell_;
   Mutex record_mutex_;
   bool record_kept_ C10D_GUARDED_BY(record_mutex_) = false;
   // For the monitor thread only:

@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <thread>
 
+#include "src/base/hash.h"
 #include "src/base/host.h"
 #include "src/base/log.h"
 #include "src/base/members.h"
@@ -112,8 +114,11 @@ class ShmControl final : public ControlPlane {
     return counts_ +
            (static_cast<std::size_t>(rank) * 2 + sequence % 2) * static_cast<std::size_t>(size_);
   }
+  AnnouncedSlot& announced(int rank, std::uint64_t sequence) const noexcept {
+    return blocks_[rank].announced[sequence % kAnnounced];
+  }
   CallSlot& slot(int rank, std::uint64_t sequence) const noexcept {
-    return blocks_[rank].calls[sequence % kCallSlots];
+    return blocks_[rank].calls[sequence % 2];
   }
   // Returns when `ready()`, which `peer` makes so.
   template <class Ready>
@@ -145,7 +150,10 @@ class ShmControl final : public ControlPlane {
   int silent_one(const std::vector<int>& ranks) const noexcept;
   // Breaks the group when `peer`, which has entered the call, entered another one.
   bool matches(const Call& call, int peer);
-  bool is_same_call(std::uint64_t sequence, int peer);
+  void fail_with_mismatch(int peer, std::uint64_t sequence, const Signature& mine,
+                          const Signature& theirs, const std::vector<int>& with_me,
+                          const std::vector<int>& with_peer);
+  bool is_same_announced(std::uint64_t sequence);
   // The calls that all ranks have announced since the last time.
   void compare_announced();
   // The ranks that have entered the call with the signature of `rank`, ascending.
@@ -260,17 +268,27 @@ std::vector<int> ShmControl::agreeing_with(int rank, std::uint64_t sequence) con
   return ranks;
 }
 
-bool ShmControl::is_same_call(std::uint64_t sequence, int peer) {
-  const CallSlot& mine = slot(rank_, sequence);
-  const CallSlot& theirs = slot(peer, sequence);
-  if (theirs.hash == mine.hash) return true;
-  const std::vector<int> with_me = agreeing_with(rank_, sequence);
-  const std::vector<int> with_peer = agreeing_with(peer, sequence);
+void ShmControl::fail_with_mismatch(int peer, std::uint64_t sequence, const Signature& mine,
+                                    const Signature& theirs, const std::vector<int>& with_me,
+                                    const std::vector<int>& with_peer) {
   const bool mine_is_odd = with_me.size() < with_peer.size();
-  fail(mismatch(mine.signature, peer, theirs.signature, mine_is_odd ? rank_ : peer,
-                mine_is_odd ? with_peer : with_me, sequence));
-  return false;
+  fail(mismatch(mine, peer, theirs, mine_is_odd ? rank_ : peer, mine_is_odd ? with_peer : with_me,
+                sequence));
 }
+
+namespace {
+
+// Hashes of what this rank sends to each other one, or of what it expects, that add up over ranks.
+std::uint64_t hash_of_pairs(std::span<const std::size_t> counts, int rank, bool sends) {
+  std::uint64_t sum = 0;
+  for (std::size_t peer = 0; peer < counts.size(); ++peer) {
+    const auto own = static_cast<std::uint64_t>(rank);
+    sum += mix(mix(sends ? own : peer, sends ? peer : own), counts[peer]);
+  }
+  return sum;
+}
+
+}  // namespace
 
 std::shared_ptr<const Failure> ShmControl::announce_in_order(const Call& call,
                                                              const Signature& signature) {
@@ -278,7 +296,7 @@ std::shared_ptr<const Failure> ShmControl::announce_in_order(const Call& call,
   compare_announced();
   for (int peer = 0; peer < size_; ++peer) {
     const auto is_near = [&] {
-      return blocks_[peer].compared.load(kAcquire) + kCallSlots >= call.sequence;
+      return blocks_[peer].compared.load(kAcquire) + kAnnounced >= call.sequence;
     };
     const WaitResult result = wait_for(peer, kPatient, call.deadline, [&] {
       if (is_near()) return true;
@@ -288,11 +306,48 @@ std::shared_ptr<const Failure> ShmControl::announce_in_order(const Call& call,
     if (result == WaitResult::broken) return failure();
     if (result == WaitResult::timed_out)
       return fail(late(signature, call.sequence,
-                       fmt::format("waiting for a rank that is {} calls behind", kCallSlots)));
+                       fmt::format("waiting for a rank that is {} calls behind", kAnnounced)));
   }
-  announce_ahead(call.op, call.sequence, signature, call.signature);
+  AnnouncedSlot& mine = announced(rank_, call.sequence);
+  mine.signature = signature;
+  mine.hash = call.signature;
+  mine.sends = mine.expects = 0;
+  if (const auto* exchange = std::get_if<AllToAllV>(&call.op)) {
+    mine.sends = hash_of_pairs(exchange->input_counts, rank_, true);
+    mine.expects = hash_of_pairs(exchange->output_counts, rank_, false);
+  }
+  mine.sequence.store(call.sequence, kRelease);
   own_.doorbell.ring();
   return nullptr;
+}
+
+bool ShmControl::is_same_announced(std::uint64_t sequence) {
+  const AnnouncedSlot& mine = announced(rank_, sequence);
+  const auto with = [&](std::uint64_t hash) {
+    return ranks_that([&](int rank) { return announced(rank, sequence).hash == hash; });
+  };
+  std::uint64_t sends = 0, expects = 0;
+  for (int peer = 0; peer < size_; ++peer) {
+    const AnnouncedSlot& theirs = announced(peer, sequence);
+    sends += theirs.sends;
+    expects += theirs.expects;
+    if (theirs.hash == mine.hash) continue;
+    fail_with_mismatch(peer, sequence, mine.signature, theirs.signature, with(mine.hash),
+                       with(theirs.hash));
+    return false;
+  }
+  if (sends == expects) return true;
+  Failure failure = failure_about(
+      rank_, Code::mismatch,
+      fmt::format(
+          "the ranks called all_to_all_v #{} with counts that do not fit: what a rank sends "
+          "to another one in input_counts, that one must expect in output_counts",
+          sequence));
+  failure.rank = -1;
+  failure.op = to_string(OpKind::all_to_all_v);
+  failure.sequence = sequence;
+  fail(std::move(failure));
+  return false;
 }
 
 void ShmControl::compare_announced() {
@@ -301,13 +356,12 @@ void ShmControl::compare_announced() {
   std::uint64_t last = own_.compared.load(kRelaxed);
   const auto have_announced = [&](std::uint64_t sequence) {
     for (int rank = 0; rank < size_; ++rank)
-      if (slot(rank, sequence).sequence.load(kAcquire) != sequence) return false;
+      if (announced(rank, sequence).sequence.load(kAcquire) != sequence) return false;
     return true;
   };
   const std::uint64_t before = last;
   for (; have_announced(last + 1); ++last)
-    for (int peer = 0; peer < size_; ++peer)
-      if (peer != rank_ && !is_same_call(last + 1, peer)) return;
+    if (!is_same_announced(last + 1)) return;
   if (last == before) return;
   own_.compared.store(last, kRelease);
   own_.doorbell.ring();
@@ -320,7 +374,13 @@ Control::Agreement ShmControl::poll_enqueued(std::uint64_t sequence) {
 }
 
 bool ShmControl::matches(const Call& call, int peer) {
-  if (!is_same_call(call.sequence, peer)) return false;
+  const CallSlot& mine = slot(rank_, call.sequence);
+  const CallSlot& theirs = slot(peer, call.sequence);
+  if (theirs.hash != call.signature) {
+    fail_with_mismatch(peer, call.sequence, mine.signature, theirs.signature,
+                       agreeing_with(rank_, call.sequence), agreeing_with(peer, call.sequence));
+    return false;
+  }
   if (const auto* op = std::get_if<AllToAllV>(&call.op)) {
     const std::uint64_t sent = counts(peer, call.sequence)[rank_];
     const std::uint64_t expected = op->output_counts[static_cast<std::size_t>(peer)];
@@ -350,12 +410,14 @@ Control::Agreement ShmControl::poll_agreement(const Call& call) {
 
 namespace {
 
-// The send or recv that `is` describes, if its record is still there.
+// The send or recv on a GPU that `is` describes, if its record is still there.
 template <class Is>
 std::optional<Recorded> find_message(const RankBlock& block, const Is& is) {
   std::optional<Recorded> found;
   visit_records(block, [&](const Recorded& record) {
-    if (is_point_to_point(record.signature.kind) && is(record)) found = record;
+    const Signature& signature = record.signature;
+    if (is_point_to_point(signature.kind) && signature.device == DeviceType::cuda && is(record))
+      found = record;
   });
   return found;
 }
@@ -371,16 +433,24 @@ Control::Agreement ShmControl::poll_message(OpKind kind, std::uint64_t sequence)
   const int peer = mine->signature.root;
   const OpKind other = kind == OpKind::send ? OpKind::recv : OpKind::send;
   bool is_past = false;  // a later one between the two is there: the record was overwritten
-  const auto theirs = find_message(blocks_[peer], [&](const Recorded& record) {
-    if (record.signature.kind != other || record.signature.root != rank_) return false;
-    is_past = is_past || record.details.message > mine->details.message;
-    return record.details.message == mine->details.message;
-  });
+  const auto read_theirs = [&] {
+    return find_message(blocks_[peer], [&](const Recorded& record) {
+      if (record.signature.kind != other || record.signature.root != rank_) return false;
+      is_past = is_past || record.details.message > mine->details.message;
+      return record.details.message == mine->details.message;
+    });
+  };
+  const auto theirs = read_theirs();
   if (!theirs) return is_past ? Agreement::agreed : Agreement::pending;
   const Signature& here = mine->signature;
   const Signature& there = theirs->signature;
   if (here.dtype == there.dtype && here.count == there.count && here.tag == there.tag)
     return Agreement::agreed;
+  // Its owner may have been writing the record: then another look finds something else.
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const auto again = read_theirs();
+  if (!again || !(again->signature == there) || again->start_ns != theirs->start_ns)
+    return Agreement::pending;
   Failure failure = failure_about(
       peer, Code::mismatch,
       fmt::format("rank {} called {}, rank {} called {}, and they are message {} between the two: "

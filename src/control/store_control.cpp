@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -82,8 +83,12 @@ class StoreControl final : public ControlPlane {
     for (int rank = 0; rank < size_; ++rank) all.push_back(fmt::format("{}/{}", what, rank));
     return all;
   }
-  std::vector<std::string> keys(std::uint64_t sequence) const {
-    return keys_of(fmt::format("call/{}", sequence));
+  // Calls on GPUs and on host memory are agreed on by different threads, each in its own order.
+  static std::string_view kind_of_keys(DeviceType device) {
+    return device == DeviceType::cpu ? "call" : "gpu-call";
+  }
+  std::vector<std::string> keys(std::uint64_t sequence, DeviceType device) const {
+    return keys_of(fmt::format("{}/{}", kind_of_keys(device), sequence));
   }
   static std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
   class Keys;
@@ -107,6 +112,8 @@ class StoreControl final : public ControlPlane {
   Seen compare(const Call& call, const std::vector<std::string>& values);
 
   const std::shared_ptr<Store> store_;
+  // The last two calls on each kind of memory: by the one thread that agrees on them.
+  std::array<std::array<std::uint64_t, 2>, kDeviceTypeCount> agreed_{};
   Mutex mutex_;
   std::optional<std::string> untold_ C10D_GUARDED_BY(mutex_);  // a failure as text
   // One poll at a time:
@@ -239,12 +246,15 @@ class StoreControl::Keys : public StoreKeys {
 class StoreControl::KeysOfCall : public Keys {
  public:
   KeysOfCall(StoreControl& control, const Call& call)
-      : Keys(control, control.keys(call.sequence), call.deadline), call_(call) {}
+      : Keys(control, control.keys(call.sequence, call.device.type), call.deadline), call_(call) {}
 
   bool arrive() const { return Keys::arrive(to_bytes(call_, signature_of(call_.op, size()))); }
   void forget() const {
-    if (call_.sequence > 2)
-      Keys::forget(fmt::format("call/{}/{}", call_.sequence - 2, control_.rank_));
+    auto& last = control_.agreed_[static_cast<std::size_t>(call_.device.type)];
+    if (last[0] != 0)
+      Keys::forget(fmt::format("{}/{}/{}", kind_of_keys(call_.device.type), last[0],
+                               control_.rank_));
+    last = {last[1], call_.sequence};
   }
   bool is_late() {
     if (!deadline_passed()) return false;
@@ -354,7 +364,7 @@ std::shared_ptr<const Failure> StoreControl::agree(const Call& call, Waiting) {
 
 Control::Agreement StoreControl::poll_agreement(const Call& call) try {
   if (broken()) return Agreement::failed;
-  const std::vector<std::string> all = keys(call.sequence);
+  const std::vector<std::string> all = keys(call.sequence, call.device.type);
   const Duration left = std::max<Duration>(call.deadline - std::chrono::steady_clock::now(), {});
   if (!store_->check(all, left)) return Agreement::pending;
   const Seen seen = compare(call, store_->multi_get(all, left));
@@ -433,7 +443,7 @@ std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) {
 // The ranks that have not announced this call.
 std::vector<int> StoreControl::behind(const Signature& signature, std::uint64_t sequence) {
   std::vector<int> ranks{signature.root};
-  if (!is_point_to_point(signature.kind)) ranks = Keys(*this, keys(sequence), {}).missing();
+  if (!is_point_to_point(signature.kind)) ranks = Keys(*this, keys(sequence, signature.device), {}).missing();
   std::erase_if(ranks, [this](int rank) { return rank < 0 || rank == rank_; });
   return ranks;
 }

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "c10d/cuda.h"
 #include "c10d/error.h"
+#include "src/base/hash.h"
 #include "src/base/mutex.h"
 #include "src/device/gpu.h"
 
@@ -32,13 +34,15 @@ struct LoadedModule {
   driver::Module module = nullptr;
 };
 
-std::shared_ptr<LoadedModule> load(const std::byte* image, int device) {
+std::shared_ptr<LoadedModule> load(std::span<const std::byte> image, int device) {
+  // By what it is: another image may lie at the same address later.
+  using Key = std::tuple<std::uint64_t, std::size_t, int>;
   static Mutex mutex;
-  static auto& loaded = *new std::map<std::pair<const void*, int>, std::weak_ptr<LoadedModule>>;
+  static auto& loaded = *new std::map<Key, std::weak_ptr<LoadedModule>>;
   const MutexLock lock(mutex);
-  std::weak_ptr<LoadedModule>& known = loaded[{image, device}];
+  std::weak_ptr<LoadedModule>& known = loaded[{hash_bytes(image), image.size(), device}];
   if (auto module = known.lock()) return module;
-  auto module = std::make_shared<LoadedModule>(image, device);
+  auto module = std::make_shared<LoadedModule>(image.data(), device);
   known = module;
   return module;
 }
@@ -49,7 +53,7 @@ Kernel::Kernel(std::span<const std::byte> image, const std::string& name, int de
     : device_(device) {
   require_gpu(device);
   if (image.empty()) throw InvalidArgument(fmt::format("kernel '{}': its image is empty", name));
-  const auto module = load(image.data(), device);
+  const auto module = load(image, device);
   driver::Function function = nullptr;
   const driver::Result result =
       driver_api().module_get_function(&function, module->module, name.c_str());

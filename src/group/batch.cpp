@@ -44,10 +44,8 @@ void Batch::submit() { submit_async().wait(); }
 
 Work Batch::submit_async() {
   require_state(state_).check_alive();
-  {
-    Exclusive exclusive(*state_);
-    for (const Op& op : ops_) state_->check(op, options_);
-  }
+  const Exclusive exclusive(*state_);
+  for (const Op& op : ops_) state_->check(op, options_);
   // Terminal when all ops are: until then some of them own their buffers.
   struct Outcome {
     explicit Outcome(std::size_t count) : left(count) {}
@@ -80,8 +78,8 @@ Work Batch::submit_async() {
       std::function<void(const Failure*)> follow = [outcome](const Failure* failure) {
         outcome->one_done(failure);
       };
-      detail::WorkShared::follow(state_->submit(op, options_, detail::GroupState::Mode::async),
-                                 std::move(follow));
+      detail::WorkShared::follow(
+          state_->submit_inside(op, options_, detail::GroupState::Mode::async), std::move(follow));
       ++followed;
     }
   } catch (const std::exception& error) {

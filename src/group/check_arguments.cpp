@@ -217,19 +217,26 @@ class Checker {
   const std::size_t rank_, size_;
 };
 
+// The kind of memory, and the GPU of memory of one. Of memory that the driver does not know the
+// kind is 0.
+std::pair<driver::MemoryType, int> lies_on(const void* data) {
+  driver::MemoryType type{};
+  int index = 0;
+  driver::PointerAttribute wanted[] = {driver::kPointerMemoryType, driver::kPointerDeviceOrdinal};
+  void* values[] = {&type, &index};
+  check_driver(driver_api().pointer_get_attributes(2, wanted, values,
+                                                   reinterpret_cast<driver::Pointer>(data)),
+               "cuPointerGetAttributes");
+  return {type, index};
+}
+
 // Throws unless `view` is memory of that GPU.
 void check_memory(OpKind kind, const char* name, const ConstView& view, Device gpu) {
   if (view.count == 0 || view.data == nullptr) return;
   if (!(view.device == gpu))
     reject(kind, "{} is on {}, the GPU of this group is {}", name, name_of(view.device),
            name_of(gpu));
-  driver::MemoryType type{};
-  int index = 0;
-  driver::PointerAttribute wanted[] = {driver::kPointerMemoryType, driver::kPointerDeviceOrdinal};
-  void* values[] = {&type, &index};
-  const auto at = reinterpret_cast<driver::Pointer>(view.data);
-  check_driver(driver_api().pointer_get_attributes(2, wanted, values, at),
-               "cuPointerGetAttributes");
+  const auto [type, index] = lies_on(view.data);
   if (type != driver::kDeviceMemory)
     reject(kind, "{} is no memory of a GPU, and the view says {}", name, name_of(gpu));
   if (index != gpu.index)
@@ -243,8 +250,35 @@ std::string name_of(Device device) {
   return fmt::format("{}:{}", to_string(device.type), device.index);
 }
 
-void check_gpu(const Op& op, CudaStream stream, Device gpu) {
+void check_host(const Op& op) {
   const OpKind kind = kind_of(op);
+  const auto look = [&](const char* name, const ConstView& view) {
+    if (view.count == 0 || view.data == nullptr) return;
+    const auto [type, index] = lies_on(view.data);
+    if (type == driver::kDeviceMemory)
+      reject(kind,
+             "{} is memory of cuda:{}, and the view says CPU: write View(data, count, dtype, "
+             "cuda_device({}))",
+             name, index, index);
+  };
+  std::visit(
+      [&](const auto& o) {
+        if constexpr (requires { o.output; }) look("output", o.output);
+        if constexpr (requires { o.input; }) look("input", o.input);
+      },
+      op);
+}
+
+void check_gpu(const Op& op, CudaStream stream, Device gpu, int rank) {
+  const OpKind kind = kind_of(op);
+  const OnGpu here(gpu.index);
+  auto capture = driver::kCaptureNone;
+  check_driver(driver_api().stream_is_capturing(stream, &capture), "CallOptions::stream");
+  if (capture != driver::kCaptureNone)
+    throw_failure({.code = Code::unsupported,
+                   .message = fmt::format("{}: this stream is captured into a graph, and ops of a "
+                                          "group cannot be",
+                                          to_string(kind))});
   if (stream != nullptr) {
     driver::Context context = nullptr;
     check_driver(driver_api().stream_get_ctx(stream, &context), "CallOptions::stream");
@@ -254,8 +288,13 @@ void check_gpu(const Op& op, CudaStream stream, Device gpu) {
   }
   std::visit(
       [&](const auto& o) {
-        if constexpr (requires { o.output; }) check_memory(kind, "output", o.output, gpu);
-        if constexpr (requires { o.input; }) check_memory(kind, "input", o.input, gpu);
+        bool all = true;  // else only what every rank passes: the other buffer is ignored
+        if constexpr (requires { o.root; }) all = o.root == rank;
+        const OpBuffer required = traits_of(kind).required;
+        if constexpr (requires { o.output; })
+          if (all || required == OpBuffer::output) check_memory(kind, "output", o.output, gpu);
+        if constexpr (requires { o.input; })
+          if (all || required == OpBuffer::input) check_memory(kind, "input", o.input, gpu);
       },
       op);
 }

@@ -50,7 +50,10 @@ bool uses(std::string_view names, std::string_view backend) {
 
 // Whether nothing points to the group any more.
 bool shut_down(GroupState& state) noexcept try {
-  return state.process == process_generation() && state.shutdown(std::chrono::seconds(1));
+  // Ops on a GPU have returned, and wait for peers: each until its deadline.
+  const bool waits = state.process == process_generation() && state.control->ops_on_gpu() != 0;
+  const Duration patience = waits ? Duration(state.timeout.load()) : std::chrono::seconds(1);
+  return state.process == process_generation() && state.shutdown(patience);
 } catch (const std::exception& error) {
   log(LogLevel::error, "group \"{}\" could not be shut down: {}", state.context.group,
       error.what());

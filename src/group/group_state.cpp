@@ -19,11 +19,11 @@
 namespace c10d { inline namespace v0 {
 namespace {
 
-// Until the ops that this rank has begun are done, the group is broken, or the deadline has passed.
-void wait_for_begun_ops(const ControlPlane& control, const RankBlock& own, Deadline deadline) {
+// Until the ops that this rank has enqueued are over, the group is broken, or the deadline has
+// passed.
+void wait_for_gpu(const ControlPlane& control, Deadline deadline) {
   constexpr int kYields = 1000;  // before it sleeps: about a millisecond
-  for (int turn = 0; own.pending.load(std::memory_order_acquire) != 0 && !control.broken();
-       ++turn) {
+  for (int turn = 0; control.ops_on_gpu() != 0 && !control.broken(); ++turn) {
     if (turn < kYields) {
       std::this_thread::yield();
       continue;
@@ -58,7 +58,9 @@ detail::GroupState::GroupState(BackendContext context_, std::string backend_name
       agrees_first(backend->agrees_first()),
       process(process_generation()),
       watch(std::make_shared<FailureWatch>(context.group)),
-      timeout(context.timeout.count()) {}
+      timeout(context.timeout.count()) {
+  control->on_unobserved([to = watch](const Failure& failure) { to->note_unobserved(failure); });
+}
 
 detail::GroupState::~GroupState() = default;
 
@@ -87,6 +89,16 @@ void detail::GroupState::check_alive() const {
                    .group = context.group});
 }
 
+void detail::GroupState::throw_unsupported(const Signature& signature,
+                                           const Support& support) const {
+  throw_failure({.code = Code::unsupported,
+                 .message = fmt::format("{} cannot do {}: {}", backend_name, describe(signature),
+                                        support.reason),
+                 .rank = context.rank,
+                 .group = context.group,
+                 .op = std::string(to_string(signature.kind))});
+}
+
 void detail::GroupState::check_supported(const Signature& signature) {
   std::uint8_t& known =
       supports[static_cast<std::size_t>(signature.device)][static_cast<std::size_t>(signature.kind)]
@@ -97,13 +109,16 @@ void detail::GroupState::check_supported(const Signature& signature) {
                                              .reduce_op = signature.reduce_op,
                                              .device = signature.device});
   known = support ? 1 : 2;
-  if (!support)
-    throw_failure({.code = Code::unsupported,
-                   .message = fmt::format("{} cannot do {}: {}", backend_name, describe(signature),
-                                          support.reason),
-                   .rank = context.rank,
-                   .group = context.group,
-                   .op = std::string(to_string(signature.kind))});
+  if (!support) throw_unsupported(signature, support);
+}
+
+void detail::GroupState::check_message(const Signature& signature) const {
+  const Support support = backend->supports({.op = signature.kind,
+                                             .dtype = signature.dtype,
+                                             .device = signature.device,
+                                             .any_source = signature.root == kAnySource,
+                                             .to_self = signature.root == context.rank});
+  if (!support) throw_unsupported(signature, support);
 }
 
 Signature detail::GroupState::check(const Op& op, const CallOptions& options) {
@@ -116,13 +131,21 @@ Signature detail::GroupState::check(const Op& op, const CallOptions& options) {
     throw InvalidArgument("CallOptions::stream orders ops on CUDA memory; here is none");
   check_arguments(op, context.rank, context.size);
   check_supported(signature);
-  if (on_gpu && signature.device == DeviceType::cuda) check_gpu(op, options.stream, gpu);
+  if (is_point_to_point(signature.kind) && signature.device == DeviceType::cuda)
+    check_message(signature);
+  if (on_gpu && signature.device == DeviceType::cpu) check_host(op);
+  if (on_gpu && signature.device == DeviceType::cuda)
+    check_gpu(op, options.stream, gpu, context.rank);
   return signature;
 }
 
 Work detail::GroupState::submit(const Op& op, const CallOptions& options, Mode mode) {
   check_alive();
   Exclusive exclusive(*this);
+  return submit_inside(op, options, mode);
+}
+
+Work detail::GroupState::submit_inside(const Op& op, const CallOptions& options, Mode mode) {
   const Signature signature = check(op, options);
   if (const auto* send = std::get_if<Send>(&op)) control->check_receiver(send->peer);
   if (control->broken()) {
@@ -175,16 +198,20 @@ Work detail::GroupState::run(const Op& op, const Signature& signature, const Cal
   WorkShared::OnComplete on_complete;
   std::function<void()> on_released;
   if (signature.kind == OpKind::barrier && !on_gpu && !async && gpu.type == DeviceType::cuda)
-    wait_for_begun_ops(*control, own, deadline);
+    wait_for_gpu(*control, deadline);
   const bool outlasts_call = async || on_gpu;
   if (outlasts_call) own.pending.fetch_add(1, std::memory_order_relaxed);
+  if (on_gpu) control->begin_on_gpu();
   Work work = [&] {
     try {
       if (async) {  // here: what throws later leaves the caller's memory to an op that runs
         on_complete = [this, record, sequence, kind = signature.kind](const Failure* failure) {
           return control->end_op(kind, sequence, record, failure);
         };
-        on_released = [this] { own.pending.fetch_sub(1, std::memory_order_release); };
+        on_released = [this, on_gpu] {
+          if (on_gpu) control->end_on_gpu();
+          own.pending.fetch_sub(1, std::memory_order_release);
+        };
       }
       if (collective && gpu.type == DeviceType::cuda)
         if (const auto failure = control->announce_in_order(call, signature))
@@ -199,6 +226,7 @@ Work detail::GroupState::run(const Op& op, const Signature& signature, const Cal
   const Failure* const failed_with = WorkShared::failure_of(work);
   if (on_gpu && !async && failed_with == nullptr) return work;  // the backend says when it is over
   const auto failure = control->end_op(signature.kind, sequence, record, failed_with);
+  if (on_gpu) control->end_on_gpu();
   if (outlasts_call) own.pending.fetch_sub(1, std::memory_order_release);
   if (!failure) return work;
   if (async) return failed(*failure);
@@ -208,7 +236,8 @@ Work detail::GroupState::run(const Op& op, const Signature& signature, const Cal
 
 std::uint64_t detail::GroupState::next_message(const Signature& signature) {
   if (signature.root == kAnySource) return 0;
-  auto& numbers = signature.kind == OpKind::send ? sent : received;
+  const auto device = static_cast<std::size_t>(signature.device);
+  auto& numbers = signature.kind == OpKind::send ? sent[device] : received[device];
   numbers.resize(static_cast<std::size_t>(context.size));
   return ++numbers[static_cast<std::size_t>(signature.root)];
 }

@@ -49,7 +49,8 @@ struct detail::GroupState {
   std::atomic<bool> closed{false};
   std::atomic<std::uint64_t> collectives{0};  // written by the one thread inside
   std::uint64_t messages = 0;
-  std::vector<std::uint64_t> sent, received;  // messages, by peer; no recv of any rank
+  // Messages, by device type and peer; no recv of any rank.
+  std::array<std::vector<std::uint64_t>, kDeviceTypeCount> sent, received;
   int splits = 0;
   int allocations = 0;
   std::map<std::string, int> subgroups;  // how often each was made
@@ -62,6 +63,8 @@ struct detail::GroupState {
   // The funnel: every op of every backend goes through here.
   enum class Mode : std::uint8_t { blocking, async };
   Work submit(const Op& op, const CallOptions& options, Mode mode);
+  // The same by the one thread inside.
+  Work submit_inside(const Op& op, const CallOptions& options, Mode mode);
   // Throws destroyed or forked_child.
   void check_alive() const;
   void check_not_forked() const;
@@ -90,6 +93,8 @@ struct detail::GroupState {
 
  private:
   void check_supported(const Signature& signature);
+  void check_message(const Signature& signature) const;
+  [[noreturn]] void throw_unsupported(const Signature& signature, const Support& support) const;
   Work failed(const Failure& failure) const;
   // Of a send to its peer, or a recv from it; 0 from any rank.
   std::uint64_t next_message(const Signature& signature);

@@ -77,6 +77,8 @@ std::uint64_t start_record(RankBlock& block, std::uint64_t sequence, const Signa
                            const CallDetails& details) noexcept {
   const std::uint64_t number = block.next_record.load(kUnordered);
   auto& word = block.records[number % kRecords].words;
+  word[Record::what].store(Record::empty, kUnordered);  // until the others are written
+  std::atomic_thread_fence(std::memory_order_release);
   word[Record::sequence].store(sequence, kUnordered);
   word[Record::count].store(signature.count + details.own_count, kUnordered);  // one of them is 0
   word[Record::root_tag].store(

@@ -41,10 +41,8 @@ struct Record {
 static_assert(sizeof(Record) == 64);
 inline constexpr std::size_t kRecords = 1024;  // per rank and group: 64 KiB
 
-// A call as announced for agreement. A rank whose calls are agreed on before they run leads by at
-// most one, because agreement on call k needs every rank to have entered k. Where calls are
-// compared behind, it leads by kCallSlots at most, because it waits until all ranks have compared
-// the call whose slot it takes.
+// A call as announced for agreement. Two per rank, by parity of the sequence: a rank leads by at
+// most one call, because agreement on call k needs every rank to have entered k.
 struct alignas(128) CallSlot {
   std::atomic<std::uint64_t> sequence;  // stored last
   std::atomic<std::uint64_t> compared;  // of an all_to_all_v: the counts of all peers fit mine
@@ -52,7 +50,18 @@ struct alignas(128) CallSlot {
   std::uint64_t hash;
 };
 
-inline constexpr std::size_t kCallSlots = 64;
+// A collective of a group with a GPU, as announced to be compared behind. A rank leads by as many
+// calls as there are slots, because it waits until all ranks have compared the call whose slot it
+// takes.
+struct alignas(64) AnnouncedSlot {
+  std::atomic<std::uint64_t> sequence;  // stored last
+  std::uint64_t hash;
+  Signature signature;
+  // Of an all_to_all_v, a hash of all counts that this rank sends, and of all that it expects:
+  // those of all ranks together are equal if every pair fits.
+  std::uint64_t sends, expects;
+};
+inline constexpr std::size_t kAnnounced = 64;
 
 // A call that ranks of a group make together and that is no op.
 enum class GroupCallKind : std::uint32_t { none, new_group, split, allocate };
@@ -83,8 +92,9 @@ struct alignas(128) RankBlock {
   std::atomic<GroupCallKind> group_call;               // in which the rank is, if in any
   alignas(64) std::atomic<std::int64_t> heartbeat_ns;  // when the monitor last ran
 
-  CallSlot calls[kCallSlots];           // by the sequence, modulo
-  std::atomic<std::uint64_t> compared;  // with all ranks: its calls up to this sequence
+  CallSlot calls[2];
+  AnnouncedSlot announced[kAnnounced];  // by the sequence, modulo
+  std::atomic<std::uint64_t> compared;  // with all ranks: its collectives up to this sequence
   Doorbell doorbell;  // rung after `presence`, `barriers` and the sequence of a call have changed
   alignas(128) std::atomic<std::uint64_t> next_record;
   Record records[kRecords];

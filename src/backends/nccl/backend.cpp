@@ -32,10 +32,9 @@ namespace c10d { inline namespace v0 { namespace nccl { namespace {
 // It is there when the call returns.
 Allocation allocate_zeroed(std::size_t bytes, Device device) {
   Allocation memory = cuda::device_allocate(bytes, device.index);
-  const cuda::Event done(device.index);
-  cuda::fill(View(memory.data, bytes, DType::u8, device), 0);
-  done.record();
-  done.synchronize();
+  const cuda::Stream stream(device.index);  // that waits for nothing else
+  cuda::fill(View(memory.data, bytes, DType::u8, device), 0, stream);
+  stream.synchronize();
   return memory;
 }
 
@@ -75,7 +74,7 @@ class NcclBackend final : public Backend {
   std::string description() const override { return description_; }
 
  private:
-  bool agrees_before(const Call& call) const;
+  std::shared_ptr<const Failure> meet_before(const Call& call);
   Work launch_checked(const Call& call);
   void meet(Deadline deadline);
   // An op whose calls NCCL has taken. Throws what the driver says.
@@ -143,9 +142,7 @@ std::string why_refused(const Op& op, int rank) {
 Work NcclBackend::launch(const Call& call) {
   if (std::string why = why_refused(call.op, context_.rank); !why.empty())
     return Work::failed(failure_in(context_, call, Code::unsupported, std::move(why)));
-  if (agrees_before(call))
-    if (const auto failure = context_.control->agree(call, Control::Waiting::sleep))
-      return Work::failed(*failure);
+  if (const auto failure = meet_before(call)) return Work::failed(*failure);
   try {
     return launch_checked(call);
   } catch (const std::exception& error) {
@@ -154,10 +151,19 @@ Work NcclBackend::launch(const Call& call) {
 }
 
 // Where the ranks meet on the host before the op. Else their calls are compared while it runs.
-bool NcclBackend::agrees_before(const Call& call) const {
-  if (is_point_to_point(kind_of(call.op))) return false;
-  return checks_before_ || std::holds_alternative<AllToAllV>(call.op) ||  // all counts, by pairs
-         !context_.control->compares_behind();
+std::shared_ptr<const Failure> NcclBackend::meet_before(const Call& call) {
+  Control& control = *context_.control;
+  if (is_point_to_point(kind_of(call.op))) return nullptr;
+  if (!control.compares_behind()) return control.agree(call, Control::Waiting::sleep);
+  if (!checks_before_) return nullptr;
+  constexpr std::chrono::microseconds kLook{20};
+  Control::Agreement agreement;
+  while ((agreement = control.poll_enqueued(call.sequence)) == Control::Agreement::pending) {
+    if (std::chrono::steady_clock::now() >= call.deadline)
+      return control.fail(control.timed_out(call, "waiting for all ranks to enter the call"));
+    std::this_thread::sleep_for(kLook);
+  }
+  return agreement == Control::Agreement::agreed ? nullptr : control.failure();
 }
 
 Work NcclBackend::launch_checked(const Call& call) {
@@ -225,6 +231,10 @@ Failure NcclBackend::give_up(PendingOp& op, const std::exception& error) {
   Failure failure = of_this_rank(context_, error);
   failure.op = to_string(op.kind);
   failure.sequence = op.sequence;
+  if (op.source) {
+    MutexLock lock(op.order_mutex);
+    ++op.generation;
+  }
   op.source.reset();
   op.stage.store(PendingOp::Stage::given_up, std::memory_order_release);
   const auto known = control.failure();

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include "c10d/env.h"
 #include "src/backends/common/failures.h"
+#include "src/backends/nccl/composed.h"
 #include "src/backends/nccl/library.h"
 #include "src/base/log.h"
 #include "src/base/mutex.h"
@@ -125,23 +127,33 @@ std::string read(const BackendContext& context, const std::string& key, int from
   }
 }
 
-// NCCL would say so, but not whose GPU it is. Its test modes allow it.
-void refuse_shared_gpus(const BackendContext& context, Deadline deadline) {
-  if (env("NCCL_HOSTID") || env("NCCL_MULTI_RANK_GPU_ENABLE")) return;
+// What differs between ranks that NCCL does not look at, or says in other words: two ranks on one
+// GPU, which its test modes allow, and sums in other types.
+void compare_ranks(const BackendContext& context, Deadline deadline) {
+  const bool may_share = env("NCCL_HOSTID") || env("NCCL_MULTI_RANK_GPU_ENABLE");
   const auto key = [](int rank) { return fmt::format("nccl/gpu/{}", rank); };
-  context.store->set(key(context.rank), uuid_of(context.device.index), patience_until(deadline));
-  std::vector<std::string> by_rank;
-  for (int rank = 0; rank < context.size; ++rank)
-    by_rank.push_back(read(context, key(rank), rank, deadline));
-  for (std::size_t one = 0; one < by_rank.size(); ++one)
-    for (std::size_t two = one + 1; two < by_rank.size(); ++two)
-      if (by_rank[one] == by_rank[two])
-        throw_failure(failure_in(
-            context, Code::unsupported,
-            fmt::format("ranks {} and {} use the same GPU, {}: NCCL needs one for each rank; start "
-                        "fewer ranks, or choose by InitOptions::device or C10D_DEVICE",
-                        one, two, by_rank[one]),
-            static_cast<int>(two)));
+  const char sums = accumulates_in_f32() ? 'f' : '-';
+  context.store->set(key(context.rank), sums + uuid_of(context.device.index),
+                     patience_until(deadline));
+  std::map<std::string, int> first;  // the first rank on each GPU
+  for (int rank = 0; rank < context.size; ++rank) {
+    const std::string theirs = read(context, key(rank), rank, deadline);
+    if (theirs.empty() || theirs.front() != sums)
+      throw_failure(failure_in(context, Code::mismatch,
+                               fmt::format("rank {} and rank {} have different values of "
+                                           "C10D_NCCL_ACCUMULATE",
+                                           context.rank, rank),
+                               rank));
+    const std::string gpu = theirs.substr(1);
+    const auto [before, is_new] = first.emplace(gpu, rank);
+    if (!is_new && !may_share)
+      throw_failure(failure_in(
+          context, Code::unsupported,
+          fmt::format("ranks {} and {} use the same GPU, {}: NCCL needs one for each rank; start "
+                      "fewer ranks, or choose by InitOptions::device or C10D_DEVICE",
+                      before->second, rank, gpu),
+          rank));
+  }
 }
 
 UniqueId agree_on_id(const BackendContext& context, Deadline deadline) {
@@ -167,7 +179,7 @@ UniqueId agree_on_id(const BackendContext& context, Deadline deadline) {
 
 Communicator::Communicator(const BackendContext& context, Buffer<float> scratch, Deadline deadline)
     : state_(std::make_shared<State>(context, std::move(scratch))) {
-  refuse_shared_gpus(context, deadline);
+  compare_ranks(context, deadline);
   const UniqueId id = agree_on_id(context, deadline);
   CallInThread init([state = state_, id, size = context.size, rank = context.rank] {
     Result made = kUnhandledCudaError;

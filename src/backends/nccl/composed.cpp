@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/nccl/composed.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -30,12 +33,6 @@ bool is_floating(DType dtype) {
 bool is_bitwise(Kind kind) {
   return kind == ReduceOp::band || kind == ReduceOp::bor || kind == ReduceOp::bxor;
 }
-// Sums of f16 and bf16 in f32, rounded once: twice the bytes.
-bool accumulates_in_f32() {
-  static const bool wide = env("C10D_NCCL_ACCUMULATE") == "f32";
-  return wide;
-}
-
 // Elements become numbers that NCCL reduces, and the result becomes elements again.
 struct Conversion {
   kernels::Kernel before;
@@ -120,6 +117,11 @@ bool is_prefix(OpKind op) { return op == OpKind::scan || op == OpKind::exscan; }
 
 }  // namespace
 
+bool accumulates_in_f32() {
+  static const bool wide = env("C10D_NCCL_ACCUMULATE") == "f32";
+  return wide;
+}
+
 bool is_native_reduction(OpKind op, Kind kind, DType dtype) {
   if (is_prefix(op) || is_bitwise(kind) || kind == ReduceOp::avg) return false;
   return !conversion_of(kind, dtype);
@@ -167,7 +169,13 @@ class Composer::Run {
   }
   // How many elements of `bytes` fit in each of `places` places.
   static std::size_t fitting(std::size_t places, std::size_t bytes) {
-    return (kScratchBytes / places / kAlignment - 1) * kAlignment / bytes;
+    const std::size_t most = kScratchBytes / places / kAlignment;
+    if (most < 2)
+      throw_failure({.code = Code::unsupported,
+                     .message = fmt::format("a reduction that is composed for {} ranks needs more "
+                                            "than {} MiB of memory",
+                                            places, kScratchBytes >> 20)});
+    return (most - 1) * kAlignment / bytes;
   }
   static std::size_t aligned(std::size_t bytes) {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -179,9 +187,13 @@ class Composer::Run {
   }
   void launch(const kernels::Kernel& kernel, const kernels::Arguments& arguments) const {
     const unsigned blocks = kernels::blocks_for(arguments.pieces, all_.multiprocessors_);
-    all_.kernels_.find(kernel.name)
-        ->second.launch({.blocks = {.x = blocks}, .threads = {.x = kernels::kThreads}}, t_.stream,
-                        arguments);
+    const auto found = all_.kernels_.find(std::string_view(kernel.name ? kernel.name : ""));
+    if (found == all_.kernels_.end())
+      throw_failure({.code = Code::unsupported,
+                     .message = fmt::format("there is no kernel for {} of {} by {} ranks",
+                                            to_string(op_.kind), to_string(dtype_), t_.size)});
+    found->second.launch({.blocks = {.x = blocks}, .threads = {.x = kernels::kThreads}}, t_.stream,
+                         arguments);
   }
   void divide(void* data, std::size_t elements) const {
     const DType real = real_of(dtype_);
@@ -350,6 +362,8 @@ class Composer::Run {
       if (op_.kind == ReduceOp::premul_sum) arguments.factor = op_.factor;
       return launch(fold, arguments);
     }
+    if (ranks == 1 && dtype_ == DType::boolean)
+      return launch(kernels::cast_kernel(DType::boolean, DType::u8), out, parts.data, count);
     if (ranks == 1) return copy(out, parts.data, count);
     const auto two = combining(op_.kind, dtype_);
     for (int rank = 1; rank < ranks; ++rank)
@@ -364,8 +378,7 @@ class Composer::Run {
 };
 
 void Composer::enqueue(const Target& target, const Op& op) {
-  if (target.stream != last_stream_) free_.wait(target.stream);
-  last_stream_ = target.stream;
+  free_.wait(target.stream);  // a handle does not tell whether it is the same stream
   std::visit(
       [&]<class T>(const T& o) {
         if constexpr (requires { o.op; }) {

@@ -12,6 +12,9 @@
 
 namespace c10d { inline namespace v0 { namespace nccl {
 
+// Whether sums of f16 and bf16 are made in f32 and rounded once, at twice the bytes:
+// C10D_NCCL_ACCUMULATE. The same on all ranks of a group, which the communicator checks.
+bool accumulates_in_f32();
 // How such a reduction is composed; a reason why not where this build has no kernel for it.
 Support supports_composed(const Query& query);
 // Whether NCCL's own numbers do.
@@ -23,8 +26,7 @@ class Composer {
  public:
   explicit Composer(Device device);
   // Enqueues a reduction that supports_composed() grants, in pieces that fit the memory. One op at
-  // a time uses it: on another stream than the one before, it waits there for that one. Never
-  // inside one of NCCL's groups.
+  // a time uses it: on its stream it waits for the one before. Never inside one of NCCL's groups.
   void enqueue(const Target& target, const Op& op);
 
  private:
@@ -34,7 +36,6 @@ class Composer {
   const int multiprocessors_;
   const Buffer<std::uint8_t> scratch_;
   const cuda::Event free_;  // behind the last op that used the scratch
-  CudaStream last_stream_ = nullptr;
   std::map<std::string, cuda::Kernel, std::less<>> kernels_;
 };
 

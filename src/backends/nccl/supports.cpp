@@ -29,7 +29,7 @@ Support supports(const Query& query) {
   if (query.any_source) return refused("NCCL has no message from any rank: name the sender");
   if (query.tags_out_of_order)
     return refused("NCCL has no tags: messages between two ranks match in their order");
-  if (query.to_self) return refused("NCCL sends nothing to the same rank: copy it");
+  if (query.to_self) return refused("a rank sends itself nothing over nccl: copy it");
   if (!is_reduction(query.op)) return {};
   if (const auto why = why_unsupported(query.op, query.reduce_op, query.dtype); !why.empty())
     return refused(std::string(why));

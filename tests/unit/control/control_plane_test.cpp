@@ -175,18 +175,18 @@ TEST_P(ControlPlanes, ARankLeadsByAsManyCallsAsThereAreSlots) {
   if (!GetParam()) GTEST_SKIP() << "between hosts ranks agree before each call";
   std::latch tried(1);
   run(2, [&](ControlPlane& plane, int rank) {
-    constexpr std::uint64_t kLast = 2 * kCallSlots;
+    constexpr std::uint64_t kLast = 2 * kAnnounced;
     if (rank == 0) {
-      for (std::uint64_t sequence = 1; sequence <= kCallSlots; ++sequence)
+      for (std::uint64_t sequence = 1; sequence <= kAnnounced; ++sequence)
         EXPECT_EQ(announce(plane, Made(plane, 2, all_reduce_of(sequence % 7), sequence)), nullptr);
       EXPECT_EQ(plane.poll_enqueued(1), Control::Agreement::pending);
       tried.count_down();
     } else {
       tried.wait();
-      for (std::uint64_t sequence = 1; sequence <= kCallSlots; ++sequence)
+      for (std::uint64_t sequence = 1; sequence <= kAnnounced; ++sequence)
         EXPECT_EQ(announce(plane, Made(plane, 2, all_reduce_of(sequence % 7), sequence)), nullptr);
     }
-    for (std::uint64_t sequence = kCallSlots + 1; sequence <= kLast; ++sequence)
+    for (std::uint64_t sequence = kAnnounced + 1; sequence <= kLast; ++sequence)
       EXPECT_EQ(announce(plane, Made(plane, 2, all_reduce_of(sequence % 7), sequence)), nullptr);
     const Deadline end = in(kLong);
     while (plane.poll_enqueued(kLast) != Control::Agreement::agreed && steady_clock::now() < end)
@@ -201,9 +201,9 @@ TEST_P(ControlPlanes, ARankThatIsTooFarAheadTimesOutAndNamesTheOther) {
   std::latch failed(1);
   run(2, [&](ControlPlane& plane, int rank) {
     if (rank == 0) {
-      for (std::uint64_t sequence = 1; sequence <= kCallSlots; ++sequence)
+      for (std::uint64_t sequence = 1; sequence <= kAnnounced; ++sequence)
         EXPECT_EQ(announce(plane, Made(plane, 2, all_reduce_of(8), sequence)), nullptr);
-      const Made last(plane, 2, all_reduce_of(8), kCallSlots + 1, milliseconds(100));
+      const Made last(plane, 2, all_reduce_of(8), kAnnounced + 1, milliseconds(100));
       const Cause cause = announce(plane, last);
       failed.count_down();
       if (!cause) return ADD_FAILURE() << "it leads by more";
