@@ -23,6 +23,7 @@ int main() try {
   group.all_reduce(values, c10d::ReduceOp::sum, {.stream = stream});
   c10d::cuda::copy(host, values, stream);
   stream.synchronize();
+  group.barrier();  // throws if an op before has failed: the stream does not tell
 
   // Host memory goes through another backend of the same group.
   std::vector<int> ranks(1, 1);

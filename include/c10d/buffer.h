@@ -12,7 +12,8 @@ namespace c10d { inline namespace v0 {
 
 // Memory from a backend, untyped: Buffer is what users hold. It is a symmetric heap (OpenSHMEM,
 // NVSHMEM) where the backend has one: every rank can access the memory of all ranks. Elsewhere it
-// is plain memory. It is aligned to 4096 bytes, zeroed, and freed with the last copy of `owner`.
+// is plain memory. It is aligned to 4096 bytes, on a GPU to 256, zeroed, and freed with the last
+// copy of `owner`; on a GPU that waits for all work there.
 // Memory of the host comes from the NUMA node of the rank that allocates.
 //
 // Peers write into the output of an op, and only while that op runs. An op that fails returns or

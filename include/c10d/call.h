@@ -28,10 +28,12 @@ using CudaStream = CUstream_st*;
 
 // Options of one call.
 struct CallOptions {
-  // Deadline of this call, instead of the timeout of the group. Must be positive.
+  // Deadline of this call, instead of the timeout of the group. Must be positive. It counts from
+  // the call on, also where the op waits on a stream.
   std::optional<Duration> timeout{};
   // The stream that orders an op on CUDA memory, of the GPU where the memory lies; null: the legacy
-  // default stream. With CPU memory the call throws InvalidArgument.
+  // default stream. With it barrier() is an op on that stream, and returns at once. With CPU memory
+  // the call throws InvalidArgument; one that is captured into a graph is unsupported.
   CudaStream stream = nullptr;
   // When the data of the call was there, if the program kept the call back since: as a trainer does
   // whose thread sends one bucket after the other. It goes into the flight record, where

@@ -20,7 +20,8 @@ struct ReduceOp {
   // The reductions. On bool: sum, max and bor are "or"; prod, min and band are "and"; bxor is
   // "xor". Complex numbers have sum, avg and premul_sum only.
   enum Kind : std::uint8_t {
-    sum,         // integers wrap around; f16 and bf16 are added in f32 and rounded once at the end
+    sum,         // integers wrap around; f16 and bf16 are rounded as Support::rounds says: once at
+                 // the end, with nccl after each addition
     avg,         // sum divided by the number of ranks; floating point and complex only
     prod,        // integers wrap around; f16 and bf16 as for sum
     min,         // NaN if any element is NaN; -0 is less than +0

@@ -63,7 +63,8 @@ struct DeviceInfo {
 C10D_API DeviceInfo device_info(int device);
 
 // A stream of its own that no other orders: also the legacy default stream does not
-// (cudaStreamNonBlocking). Its end does not wait: what is on it runs on. Movable.
+// (cudaStreamNonBlocking). Its end does not wait: what is on it runs on. Movable; one that was
+// moved from must not be used.
 class C10D_API Stream {
  public:
   // A new stream on GPU `device`.
@@ -117,8 +118,8 @@ class C10D_API Event {
   int device_ = 0;
 };
 
-// Memory of GPU `device`, aligned to 256 bytes at least. It holds anything. It is freed with the
-// last copy of the owner, and that waits for all work on the GPU, as cudaFree does.
+// Memory of GPU `device`, aligned to 256 bytes at least, not initialised. It is freed with the last
+// copy of the owner, and that waits for all work on the GPU, as cudaFree does.
 C10D_API Allocation device_allocate(std::size_t bytes, int device);
 // The same for `count` elements of T.
 template <Element T>
@@ -127,9 +128,9 @@ Buffer<T> device_allocate(std::size_t count, int device) {
   return Buffer<T>(device_allocate(count * sizeof(T), device));
 }
 
-// Copies `from` to `to` on the stream: same count, same dtype, and at least one of them on a GPU.
-// Where host memory is not pinned (cudaHostAlloc) the call waits for the stream. Throws
-// InvalidArgument for views that differ.
+// Copies `from` to `to` on the stream, which is of the GPU of `to`, or else of `from`: same count,
+// same dtype, and at least one of them on a GPU. Where host memory is not pinned (cudaHostAlloc)
+// the call waits for the stream. Throws InvalidArgument for views that differ.
 C10D_API void copy(View to, ConstView from, CudaStream stream = nullptr);
 // Sets every byte of memory on a GPU to `value`, on the stream.
 C10D_API void fill(View memory, std::uint8_t value, CudaStream stream = nullptr);
@@ -152,9 +153,10 @@ struct Grid {
 class C10D_API Kernel {
  public:
   // The kernel `name` of `image`: a fat binary or a cubin, or PTX with a zero at its end. The name
-  // is that of the machine code: `extern "C"` keeps it as it is written. Loading may wait for all
-  // work on the GPU, and kernels of one image are loaded together, so make them early. Throws
-  // InvalidArgument if there is no such kernel, unsupported if the image does not fit the GPU.
+  // is that of the machine code: `extern "C"` keeps it as it is written. The image is read by this
+  // call only. Kernels of one image share a module; to load it, and to unload it with the last of
+  // them, may wait for all work on the GPU, so make them early. Throws InvalidArgument if there is
+  // no such kernel, unsupported if the image does not fit the GPU.
   Kernel(std::span<const std::byte> image, const std::string& name, int device);
   // Launches it on the stream. The arguments are copied, and have exactly the types of the kernel's
   // parameters: nobody checks that. Allocates nothing.

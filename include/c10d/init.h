@@ -21,8 +21,9 @@ inline constexpr int kMaxWorldSize = 65'536;
 // Options of init_process_group(). Every field may be left out.
 struct InitOptions {
   // Name of the backend: "native", "gloo", "mpi", "nccl", or one that register_backend() added.
-  // Empty: C10D_BACKEND, else native. "cuda:nccl,cpu:gloo" names one for each kind of memory. nccl,
-  // or any other that serves GPUs only, has beside it native for host memory, between hosts gloo.
+  // Empty: C10D_BACKEND, else native. "cuda:nccl,cpu:gloo" names one for each kind of memory. A
+  // backend for GPUs only, such as nccl, needs another one for host memory: unless it is named that
+  // is native, and gloo between hosts.
   std::string backend{};
   // How the ranks find each other:
   // - env:// uses C10D_STORE, else MASTER_ADDR and MASTER_PORT. Rank and size are those of

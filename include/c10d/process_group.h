@@ -44,6 +44,13 @@ struct GroupState;
 // Blocking and async. An op of this class runs in the calling thread and returns when the result
 // is in place. The same op of async() returns at once with a Work: see AsyncGroup.
 //
+// GPUs. An op on memory of a GPU (cuda.h) is enqueued on CallOptions::stream and returns; what
+// follows on that stream sees its result. Its buffers must stay valid until the stream is past it.
+// It may still fail after that: the next call of the group throws it. barrier() without a stream,
+// and Work::wait() of an async op, return only when the ops before have succeeded on this rank. All
+// ranks start the ops of all their groups on GPUs in one order, as NCCL asks. What is said below of
+// results, of messages and of order is of host memory, unless it names GPUs.
+//
 // Arguments. The output comes first, as in torch.distributed; MPI and NCCL name the input first.
 //
 // Notation. n is size(), k is a number of elements. A buffer of n k elements is n shards of k:
@@ -343,7 +350,8 @@ class C10D_API ProcessGroup {
   // what barrier() throws.
   void monitored_barrier(std::optional<Duration> timeout = {}) const;
 
-  // Allocates memory for `count` elements of T on every rank: aligned to 4096 bytes, zeroed, and
+  // Allocates memory for `count` elements of T on every rank: aligned to 4096 bytes (on a GPU 256),
+  // zeroed, and
   // shared between the ranks where the backend can do that (see Buffer). Ops of `native` on such
   // memory copy less.
   // `device` is the CPU or device().

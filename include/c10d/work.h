@@ -69,8 +69,9 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   // The same, but waits at most `timeout`. If the op still runs then, throws DistTimeoutError: the
   // op continues, and the group stays intact.
   void wait(Duration timeout) const;
-  // Makes a CUDA stream wait for the op, instead of this thread. For an op on CPU memory it is
-  // wait().
+  // Makes a CUDA stream wait for the op, instead of this thread. Throws if the op has failed by
+  // now; of a later failure the next call of the group tells. For an op on CPU memory, and for a
+  // batch, it is wait().
   void synchronize_stream(CudaStream stream) const;
 
   // Gives up the handle without waiting: the op continues to use its buffers, which must stay valid

@@ -252,8 +252,8 @@ class StoreControl::KeysOfCall : public Keys {
   void forget() const {
     auto& last = control_.agreed_[static_cast<std::size_t>(call_.device.type)];
     if (last[0] != 0)
-      Keys::forget(fmt::format("{}/{}/{}", kind_of_keys(call_.device.type), last[0],
-                               control_.rank_));
+      Keys::forget(
+          fmt::format("{}/{}/{}", kind_of_keys(call_.device.type), last[0], control_.rank_));
     last = {last[1], call_.sequence};
   }
   bool is_late() {
@@ -443,7 +443,8 @@ std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) {
 // The ranks that have not announced this call.
 std::vector<int> StoreControl::behind(const Signature& signature, std::uint64_t sequence) {
   std::vector<int> ranks{signature.root};
-  if (!is_point_to_point(signature.kind)) ranks = Keys(*this, keys(sequence, signature.device), {}).missing();
+  if (!is_point_to_point(signature.kind))
+    ranks = Keys(*this, keys(sequence, signature.device), {}).missing();
   std::erase_if(ranks, [this](int rank) { return rank < 0 || rank == rank_; });
   return ranks;
 }

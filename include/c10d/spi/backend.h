@@ -63,7 +63,8 @@ class C10D_API Backend {
   //
   // A call on memory of a GPU is enqueued on call.stream and runs behind what is there. If it is
   // not async, launch() returns then, with a Work that is ok, and the backend calls
-  // Control::finished() once the GPU is done. If it is, the Work ends when the GPU is done.
+  // Control::finished() once the GPU is done, which may be before launch() has returned. If it is,
+  // the Work ends when the GPU is done.
   virtual Work launch(const Call& call) = 0;
   // What is launched between these two is one batch: async calls that start together, so that
   // messages between two ranks cross whatever their order. Unless overridden: nothing.

@@ -19,7 +19,9 @@ Api open_api(const std::string& path) {
   api.path = path;
   const SharedLibrary library = open_library(path);
   if (!library.handle) {
-    api.why = "no NCCL: " + library.why + ": install the package nvidia-nccl-cu13 of PyPI";
+    api.why = "no NCCL: " + library.why +
+              ": install the package nvidia-nccl-cu13 of PyPI, and set C10D_NCCL_LIBRARY to "
+              "its nvidia/nccl/lib/libnccl.so.2";
     return api;
   }
   const auto get_version =
