@@ -15,6 +15,9 @@ R rows_of(const V& view, std::size_t count, std::size_t length, std::size_t stri
   if (count > 1 && length > stride)
     throw InvalidArgument(
         fmt::format("rows: rows of {} elements overlap at a stride of {}", length, stride));
+  if (view.device.type != DeviceType::cpu && count > 1 && length != stride)
+    throw InvalidArgument(
+        "rows: rows with gaps are packed by the host, which cannot read memory of a GPU");
   // (count - 1) * stride + length <= view.count, without overflow; stride is not 0 where it counts.
   const bool fits =
       count == 0 || length == 0 ||

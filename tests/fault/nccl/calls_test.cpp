@@ -135,7 +135,7 @@ TEST_F(NcclCalls, AFailureIsNamedOnEveryRank) {
   });
   std::printf("%d calls failed; never called in a run without failures:%s\n", sites.load(),
               never.c_str());
-  EXPECT_GT(sites, 60);
+  EXPECT_GT(sites, 45);
 }
 
 // What is called only once something has failed fails as well.

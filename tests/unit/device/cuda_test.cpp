@@ -181,7 +181,7 @@ TEST(Cuda, ALaunchThatCannotBeIsAnError) {
               HasSubstr("launch of 1x1x1 blocks of 2048x1x1 threads"));
 }
 
-TEST(Cuda, HandlesMoveAndTheirOldPlaceIsEmpty) {
+TEST(Cuda, HandlesMove) {
   cuda::Stream one(0), two(0);
   const CudaStream handle = one;
   two = std::move(one);
@@ -192,7 +192,6 @@ TEST(Cuda, HandlesMoveAndTheirOldPlaceIsEmpty) {
   CUevent_st* const raw = event.get();
   const cuda::Event moved(std::move(event));
   EXPECT_EQ(moved.get(), raw);
-  EXPECT_EQ(event.get(), nullptr);
 }
 
 TEST(Cuda, LeavesNoContextBehindInAThread) {

@@ -14,13 +14,13 @@
 #include "c10d/capability.h"
 #include "c10d/cuda.h"
 #include "c10d/init.h"
+#include "c10d/rows.h"
 #include "c10d/spi/backend.h"
 #include "tests/unit/device/spin.h"
 
 namespace c10d { inline namespace v0 { namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 using testing::HasSubstr;
 
 // Copies the input of an all_reduce to its output: right for one rank.
@@ -246,6 +246,10 @@ TEST(GroupOnGpu, RefusesWhatDoesNotBelongToItsGpu) {
               HasSubstr("this group has no GPU"));
   EXPECT_THAT(message_of([&] { one_rank("native").all_reduce(memory); }),
               HasSubstr("native cannot do all_reduce(sum, f32 x 3, cuda)"));
+  EXPECT_THAT(message_of([&] { group.all_reduce(View(memory.device_data(), 3)); }),
+              HasSubstr("output is memory of cuda:1, and the view says CPU"));
+  EXPECT_THAT(message_of([&] { static_cast<void>(memory.view().rows(2, 1, 2)); }),
+              HasSubstr("the host, which cannot read memory of a GPU"));
   EXPECT_EQ(group.failure(), nullptr);
   group.all_reduce(memory);
 }
