@@ -111,8 +111,10 @@ bool is_busy(const RankBlock& block) noexcept {
 
 void visit_records(const RankBlock& block, const std::function<void(const Recorded&)>& visit) {
   const std::uint64_t next = block.next_record.load(std::memory_order_acquire);
-  for (std::uint64_t i = next > kRecords ? next - kRecords : 0; i < next; ++i)
-    visit(read(block.records[i % kRecords]));
+  for (std::uint64_t i = next > kRecords ? next - kRecords : 0; i < next; ++i) {
+    const Recorded record = read(block.records[i % kRecords]);
+    if (record.state != Record::empty) visit(record);  // else its owner is writing it
+  }
 }
 
 std::string last_op(const RankBlock& block, std::int64_t now_ns) {

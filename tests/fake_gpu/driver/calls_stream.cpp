@@ -6,17 +6,20 @@
 
 namespace fake_gpu {
 
-// The stream of a handle, or the code that the call returns.
-#define FAKE_GPU_STREAM(stream, handle)                                   \
-  cu::Result stream##_why = cu::kSuccess;                                 \
-  const std::shared_ptr<Stream> stream = stream_of(handle, stream##_why); \
-  if (!stream) return stream##_why
-#define FAKE_GPU_EVENT(event, handle)                         \
-  const std::shared_ptr<Event> event = events().find(handle); \
-  if (!event) return cu::kInvalidHandle;                      \
-  if (const auto refused = refusal(*event->context)) return *refused
-
 namespace {
+
+// The stream or the event of a handle; or the code that the call returns.
+std::optional<cu::Result> find(cu::Stream handle, std::shared_ptr<Stream>& stream) {
+  cu::Result why = cu::kSuccess;
+  stream = stream_of(handle, why);
+  if (!stream) return why;
+  return std::nullopt;
+}
+std::optional<cu::Result> find(cu::Event handle, std::shared_ptr<Event>& event) {
+  event = events().find(handle);
+  if (!event) return cu::kInvalidHandle;
+  return refusal(*event->context);
+}
 
 std::shared_ptr<Record> record_of(Event& event) {
   const std::lock_guard lock(event.mutex);
@@ -92,7 +95,8 @@ FAKE_GPU_API cuStreamDestroy_v2(cu::Stream handle) {
 
 FAKE_GPU_API cuStreamQuery(cu::Stream handle) {
   FAKE_GPU_ENTER(kNeedsInit | kWorksInHostFunction);
-  FAKE_GPU_STREAM(stream, handle);
+  std::shared_ptr<Stream> stream;
+  if (const auto why = find(handle, stream)) return *why;
   if (const auto code = ask(__func__, *stream)) return *code;
   std::vector<Mark> marks = work_of(*stream);
   {
@@ -107,7 +111,8 @@ FAKE_GPU_API cuStreamQuery(cu::Stream handle) {
 
 FAKE_GPU_API cuStreamSynchronize(cu::Stream handle) {
   FAKE_GPU_ENTER(kNeedsInit | kMayBlock | kWorksInHostFunction);
-  FAKE_GPU_STREAM(stream, handle);
+  std::shared_ptr<Stream> stream;
+  if (const auto why = find(handle, stream)) return *why;
   if (const auto code = ask(__func__, *stream)) return *code;
   for (const Mark& mark : work_of(*stream)) mark.wait(*stream->context);
   return static_cast<cu::Result>(stream->context->broken.load());
@@ -121,7 +126,8 @@ FAKE_GPU_API cuCtxSynchronize() {
 
 FAKE_GPU_API cuStreamGetCtx(cu::Stream handle, cu::Context* context) {
   FAKE_GPU_ENTER(kNeedsInit);
-  FAKE_GPU_STREAM(stream, handle);
+  std::shared_ptr<Stream> stream;
+  if (const auto why = find(handle, stream)) return *why;
   if (!context) return cu::kInvalidValue;
   *context = stream->context->handle();
   return cu::kSuccess;
@@ -129,8 +135,10 @@ FAKE_GPU_API cuStreamGetCtx(cu::Stream handle, cu::Context* context) {
 
 FAKE_GPU_API cuStreamWaitEvent(cu::Stream handle, cu::Event event_handle, unsigned flags) {
   FAKE_GPU_ENTER(kNeedsInit);
-  FAKE_GPU_STREAM(stream, handle);
-  FAKE_GPU_EVENT(event, event_handle);
+  std::shared_ptr<Stream> stream;
+  if (const auto why = find(handle, stream)) return *why;
+  std::shared_ptr<Event> event;
+  if (const auto why = find(event_handle, event)) return *why;
   if (flags > 1) return cu::kInvalidValue;
   if (const auto code = wait_in_capture(*stream, *event, flags == 1)) return *code;
   if (flags == 1) return static_cast<cu::Result>(401);  // only a capture has anything external
@@ -156,15 +164,18 @@ FAKE_GPU_API cuEventCreate(cu::Event* handle, unsigned flags) {
 
 FAKE_GPU_API cuEventDestroy_v2(cu::Event handle) {
   FAKE_GPU_ENTER(0);
-  FAKE_GPU_EVENT(event, handle);
+  std::shared_ptr<Event> event;
+  if (const auto why = find(handle, event)) return *why;
   events().remove(handle);
   return cu::kSuccess;
 }
 
 FAKE_GPU_API cuEventRecord(cu::Event event_handle, cu::Stream handle) {
   FAKE_GPU_ENTER(kNeedsInit | kWorksInHostFunction);
-  FAKE_GPU_STREAM(stream, handle);
-  FAKE_GPU_EVENT(event, event_handle);
+  std::shared_ptr<Stream> stream;
+  if (const auto why = find(handle, stream)) return *why;
+  std::shared_ptr<Event> event;
+  if (const auto why = find(event_handle, event)) return *why;
   if (event->context != stream->context) return cu::kInvalidHandle;
   if (const auto code = record_in_capture(*stream, *event)) return *code;
   const auto record = std::make_shared<Record>();
@@ -179,7 +190,8 @@ FAKE_GPU_API cuEventRecord(cu::Event event_handle, cu::Stream handle) {
 
 FAKE_GPU_API cuEventQuery(cu::Event handle) {
   FAKE_GPU_ENTER(kWorksInHostFunction);
-  FAKE_GPU_EVENT(event, handle);
+  std::shared_ptr<Event> event;
+  if (const auto why = find(handle, event)) return *why;
   if (const auto code = ask(__func__, *event)) return *code;
   const auto record = record_of(*event);
   return !record || record->mark.is_reached() ? cu::kSuccess : cu::kNotReady;
@@ -187,7 +199,8 @@ FAKE_GPU_API cuEventQuery(cu::Event handle) {
 
 FAKE_GPU_API cuEventSynchronize(cu::Event handle) {
   FAKE_GPU_ENTER(kMayBlock);
-  FAKE_GPU_EVENT(event, handle);
+  std::shared_ptr<Event> event;
+  if (const auto why = find(handle, event)) return *why;
   if (const auto code = ask(__func__, *event)) return *code;
   if (const auto record = record_of(*event)) record->mark.wait(*event->context);
   return static_cast<cu::Result>(event->context->broken.load());
@@ -195,8 +208,10 @@ FAKE_GPU_API cuEventSynchronize(cu::Event handle) {
 
 FAKE_GPU_API cuEventElapsedTime(float* ms, cu::Event from_handle, cu::Event to_handle) {
   FAKE_GPU_ENTER(0);
-  FAKE_GPU_EVENT(from, from_handle);
-  FAKE_GPU_EVENT(to, to_handle);
+  std::shared_ptr<Event> from;
+  if (const auto why = find(from_handle, from)) return *why;
+  std::shared_ptr<Event> to;
+  if (const auto why = find(to_handle, to)) return *why;
   if (!ms) return cu::kInvalidHandle;  // so it does
   if ((from->flags | to->flags) & cu::kEventDisableTiming) return cu::kInvalidHandle;
   const auto begin = record_of(*from), end = record_of(*to);
@@ -208,7 +223,8 @@ FAKE_GPU_API cuEventElapsedTime(float* ms, cu::Event from_handle, cu::Event to_h
 
 FAKE_GPU_API cuLaunchHostFunc(cu::Stream handle, cu::HostFunction function, void* data) {
   FAKE_GPU_ENTER(kNeedsInit);
-  FAKE_GPU_STREAM(stream, handle);
+  std::shared_ptr<Stream> stream;
+  if (const auto why = find(handle, stream)) return *why;
   if (!function) return cu::kInvalidValue;
   Op op;
   op.name = __func__;

@@ -2,10 +2,12 @@
 // Kernels that the stand-in for the driver has, and a stream that waits.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <span>
 
 #include "c10d/cuda.h"
+#include "src/device/gpu.h"
 #include "tests/fake_gpu/same_as_real/kernels.h"
 
 namespace c10d { inline namespace v0 {
@@ -17,27 +19,30 @@ inline std::span<const std::byte> test_kernels() {
 // Holds a stream until it is let go.
 class Spin {
  public:
-  explicit Spin(int device)
-      : word_(cuda::device_allocate<std::uint32_t>(1, device)),
-        own_stream_(device),
-        kernel_(test_kernels(), "spin", device) {
-    cuda::fill(word_.view(), 0);
-    cuda::Event done(device);
-    done.record();
-    done.synchronize();
+  explicit Spin(int device) : device_(device), kernel_(test_kernels(), "spin", device) {
+    const OnGpu here(device);
+    void* memory = nullptr;
+    check_driver(driver_api().mem_host_alloc(&memory, sizeof *word_, driver::kHostAllocPortable),
+                 "cuMemHostAlloc");
+    word_ = static_cast<std::uint32_t*>(memory);
+    *word_ = 0;
   }
+  ~Spin() {
+    const OnGpu here(device_);
+    driver_api().mem_free_host(word_);
+  }
+  Spin(const Spin&) = delete;
+  Spin& operator=(const Spin&) = delete;
+
   void hold(CudaStream stream) {
     constexpr unsigned long long kNanoseconds = 20'000'000'000;
-    kernel_.launch({}, stream, word_.device_data(), kNanoseconds);
+    kernel_.launch({}, stream, word_, kNanoseconds);
   }
-  void let_go() {
-    const std::uint32_t one = 1;
-    cuda::copy(word_.view(), ConstView(&one, 1), own_stream_);
-  }
+  void let_go() { __atomic_store_n(word_, 1u, __ATOMIC_RELEASE); }
 
  private:
-  Buffer<std::uint32_t> word_;
-  cuda::Stream own_stream_;
+  const int device_;
+  std::uint32_t* word_ = nullptr;  // pinned, so that the host and the GPU see it
   cuda::Kernel kernel_;
 };
 
