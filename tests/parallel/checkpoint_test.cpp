@@ -52,7 +52,7 @@ std::pair<std::size_t, std::size_t> range_of(Split split, std::size_t count, int
   if (split == Split::cut) return {count * r / n, count * (r + 1) / n};
   // Rank 0 has a half, the others share the rest; each begins two elements early.
   const std::size_t half = n == 1 ? count : count / 2;
-  if (rank == 0) return {0, half};
+  if (rank == 0 || n == 1) return {0, half};
   const std::size_t rest = count - half, first = half + rest * (r - 1) / (n - 1);
   return {first < 2 ? 0 : first - 2, half + rest * r / (n - 1)};
 }

@@ -10,6 +10,12 @@
 
 namespace c10d::parallel { namespace {
 
+// Element i of a matrix with 20 columns, of rank 1.
+float of_rank_1(std::size_t i) {
+  const std::size_t row = i / 20, column = i % 20;
+  return static_cast<float>((row + 1) * column);
+}
+
 using CompressionOn = contract::OnBackend;
 
 // One parameter on every rank; what the mean is when each rank gives `value` for one sample.
@@ -125,9 +131,7 @@ TEST_P(CompressionOn, PowerSgdKeepsWhatIsTinyOrHuge) {
       PowerSgd power({.rank = 1});
       Reducer reducer(group, {{.name = "matrix", .shape = {12, 20}}});
       reducer.set_hook(std::ref(power));
-      const auto element = [&](std::size_t i) {
-        return scale * static_cast<float>((i / 20 + 1) * (i % 20));
-      };
+      const auto element = [&](std::size_t i) { return scale * of_rank_1(i); };
       for (int step = 0; step < 4; ++step) {
         reducer.begin_step({.samples = 1});
         const auto own = floats(reducer.grad_view(0));
@@ -155,7 +159,7 @@ TEST_P(CompressionOn, PowerSgdForgetsWhatIsNotFinite) {
         reducer.begin_step({.samples = 1});
         const auto own = floats(reducer.grad_view(0));
         for (std::size_t i = 0; i < own.size(); ++i)
-          own[i] = static_cast<float>((i / 20 + 1) * (i % 20));  // of rank 1: nothing is lost
+          own[i] = of_rank_1(i);  // of rank 1: nothing is lost
         if (step == 1 && group.rank() == 1) own[50] = bad;
         reducer.mark_ready(0);
         reducer.finish();
@@ -164,8 +168,7 @@ TEST_P(CompressionOn, PowerSgdForgetsWhatIsNotFinite) {
         if (step == 1)
           EXPECT_EQ(std::ranges::count(power.error(0), 0.0f), 240);
         else
-          for (std::size_t i = 0; i < mean.size(); ++i)
-            EXPECT_NEAR(mean[i], static_cast<float>((i / 20 + 1) * (i % 20)), 1e-3);
+          for (std::size_t i = 0; i < mean.size(); ++i) EXPECT_NEAR(mean[i], of_rank_1(i), 1e-3);
       }
     }
   });
