@@ -56,7 +56,7 @@ class NcclBackend final : public Backend {
     if (!communicator_.end_now()) static_cast<void>(composer_.release());
   }
   // As the constructor; a failure that says of no rank is of this one.
-  static std::unique_ptr<Backend> make(BackendContext context);
+  static std::unique_ptr<Backend> make(const BackendContext& context);
 
   Support supports(const Query& query) const override { return nccl::supports(query); }
   Device device() const noexcept override { return context_.device; }
@@ -120,7 +120,7 @@ Failure of_this_rank(const BackendContext& context, const std::exception& error)
   return failure;
 }
 
-std::unique_ptr<Backend> NcclBackend::make(BackendContext context) {
+std::unique_ptr<Backend> NcclBackend::make(const BackendContext& context) {
   try {
     return std::make_unique<NcclBackend>(context);
   } catch (const DistError& error) {
