@@ -56,7 +56,7 @@ class NcclBackend final : public Backend {
     if (!communicator_.end_now()) static_cast<void>(composer_.release());
   }
   // As the constructor; a failure that says of no rank is of this one.
-  static std::unique_ptr<Backend> make(const BackendContext& context);
+  static std::unique_ptr<Backend> make(BackendContext context);
 
   Support supports(const Query& query) const override { return nccl::supports(query); }
   Device device() const noexcept override { return context_.device; }
@@ -112,19 +112,18 @@ bool is_composed(const Op& op) {
       op);
 }
 
-Failure of_this_rank(const BackendContext& context, const std::exception& error) {
+// A failure that says of no rank is of this one.
+Failure of_this_rank(const Member& own, const std::exception& error) {
   Failure failure = failure_from_exception(error, "nccl");
-  if (failure.rank < 0)
-    failure =
-        caused_by(context.members[static_cast<std::size_t>(context.rank)], std::move(failure));
-  return failure;
+  return failure.rank < 0 ? caused_by(own, std::move(failure)) : failure;
 }
 
-std::unique_ptr<Backend> NcclBackend::make(const BackendContext& context) {
+std::unique_ptr<Backend> NcclBackend::make(BackendContext context) {
+  const Member own = context.members[static_cast<std::size_t>(context.rank)];
   try {
-    return std::make_unique<NcclBackend>(context);
+    return std::make_unique<NcclBackend>(std::move(context));
   } catch (const DistError& error) {
-    throw_failure(of_this_rank(context, error));
+    throw_failure(of_this_rank(own, error));
   }
 }
 
@@ -146,7 +145,8 @@ Work NcclBackend::launch(const Call& call) {
   try {
     return launch_checked(call);
   } catch (const std::exception& error) {
-    return Work::failed(of_this_rank(context_, error));
+    return Work::failed(
+        of_this_rank(context_.members[static_cast<std::size_t>(context_.rank)], error));
   }
 }
 
@@ -228,7 +228,7 @@ void NcclBackend::record(PendingOp& op, CudaStream stream) {
 Failure NcclBackend::give_up(PendingOp& op, const std::exception& error) {
   constexpr std::chrono::milliseconds kPatience{500};  // for evidence of a peer's death
   Control& control = *context_.control;
-  Failure failure = of_this_rank(context_, error);
+  Failure failure = of_this_rank(context_.members[static_cast<std::size_t>(context_.rank)], error);
   failure.op = to_string(op.kind);
   failure.sequence = op.sequence;
   if (op.source) {
