@@ -22,13 +22,18 @@ namespace {
 using std::chrono::steady_clock;
 constexpr std::chrono::seconds kTimeout{60};
 
-std::pair<Fd, Fd> pipe_pair() {
+// Where the test reads what the child writes, or the child what the test writes.
+struct Pipe {
+  Fd reader, writer;
+};
+
+Pipe open_pipe() {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) std::abort();
   return {Fd(ends[0]), Fd(ends[1])};
 }
 
-std::pair<Fd, Fd> terminal_pair() {
+Pipe open_terminal() {
   int master = -1, slave = -1;
   if (openpty(&master, &slave, nullptr, nullptr, nullptr) != 0) std::abort();
   fcntl(master, F_SETFD, FD_CLOEXEC);
@@ -89,19 +94,19 @@ std::vector<pid_t> children() {
 
 Process::Process(const Options& options) : deadline_(steady_clock::now() + kTimeout) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  auto [in, in_writer] = pipe_pair();
-  auto [out, out_writer] = options.terminal ? terminal_pair() : pipe_pair();
-  Fd err, err_writer;
-  if (!options.terminal) std::tie(err, err_writer) = pipe_pair();
+  Pipe in = open_pipe();
+  Pipe out = options.terminal ? open_terminal() : open_pipe();
+  Pipe err;
+  if (!options.terminal) err = open_pipe();
   pid_ = fork();
   if (pid_ < 0) std::abort();
   if (pid_ == 0)
-    run_child(options, in.get(), out_writer.get(),
-              err_writer ? err_writer.get() : out_writer.get());
-  out_fd_ = std::move(out);
-  err_fd_ = std::move(err);
-  if (write(in_writer.get(), options.input.data(), options.input.size()) < 0) std::abort();
-  if (options.hold_input) in_fd_ = std::move(in_writer);
+    run_child(options, in.reader.get(), out.writer.get(),
+              err.writer ? err.writer.get() : out.writer.get());
+  out_fd_ = std::move(out.reader);
+  err_fd_ = std::move(err.reader);
+  if (write(in.writer.get(), options.input.data(), options.input.size()) < 0) std::abort();
+  if (options.hold_input) in_fd_ = std::move(in.writer);
 }
 
 Process::~Process() {
