@@ -48,9 +48,8 @@ class ControlPlane : public Control {
 
   // Of every collective of a group with a GPU, in order: what is enqueued there is compared behind.
   // Waits while this rank is too far ahead. The failure if it did not come to that.
-  virtual std::shared_ptr<const Failure> announce_in_order(const Call&, const Signature&) {
-    return nullptr;
-  }
+  virtual std::shared_ptr<const Failure> announce_in_order(const Call& call,
+                                                           const Signature& signature) = 0;
   // Orderly end: peers that still wait for this rank learn that it left. Idempotent.
   virtual void leave() noexcept = 0;
   // The peers that ended in good order. Throws what the store throws.
@@ -140,6 +139,25 @@ class ControlPlane : public Control {
   Failure did_not_reach_barrier(const std::vector<int>& missing, std::uint64_t round) const;
   Failure counts_mismatch(std::uint64_t sequence, int sender, int receiver, std::uint64_t expected,
                           std::uint64_t sent) const;
+  // Breaks the group: `peer` made another call than this rank. The lesser of the two sides is odd.
+  void fail_with_mismatch(int peer, std::uint64_t sequence, const Signature& mine,
+                          const Signature& theirs, const std::vector<int>& with_me,
+                          const std::vector<int>& with_peer);
+  template <class Is>
+  std::vector<int> ranks_that(Is&& is) const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < size_; ++rank)
+      if (is(rank)) ranks.push_back(rank);
+    return ranks;
+  }
+
+  // Calls that are compared behind (compare_behind.cpp). What is known of the one of a rank:
+  virtual const AnnouncedSlot& announced(int rank, std::uint64_t sequence) const noexcept = 0;
+  // In the slot of this rank, which is free.
+  void write_announced(const Call& call, const Signature& signature) noexcept;
+  // The last call that all ranks have announced, if it and all behind `compared` are equal on all.
+  // Nothing if one is not: that breaks the group.
+  std::optional<std::uint64_t> last_equal(std::uint64_t compared);
 
   const int rank_;
   const int size_;
@@ -161,6 +179,7 @@ class ControlPlane : public Control {
   std::int64_t last_warning_ns_ = 0;
   int ticks_overdue_ = 0;
   int ticks_held_ = 0;
+  bool is_equal(std::uint64_t sequence);
   // For all threads:
   Mutex mutex_;
   std::function<void()> end_ops_ C10D_GUARDED_BY(mutex_);

@@ -11,7 +11,6 @@
 #include <optional>
 #include <thread>
 
-#include "src/base/hash.h"
 #include "src/base/host.h"
 #include "src/base/log.h"
 #include "src/base/members.h"
@@ -81,7 +80,6 @@ class ShmControl final : public ControlPlane {
   Agreement poll_agreement(const Call& call) override;
   std::shared_ptr<const Failure> announce_in_order(const Call& call,
                                                    const Signature& signature) override;
-  bool compares_behind() const noexcept override { return true; }
   Agreement poll_enqueued(std::uint64_t sequence) override;
   Agreement poll_message(OpKind kind, std::uint64_t sequence) override;
   std::shared_ptr<const Failure> fail(Failure failure) override;
@@ -114,7 +112,7 @@ class ShmControl final : public ControlPlane {
     return counts_ +
            (static_cast<std::size_t>(rank) * 2 + sequence % 2) * static_cast<std::size_t>(size_);
   }
-  AnnouncedSlot& announced(int rank, std::uint64_t sequence) const noexcept {
+  const AnnouncedSlot& announced(int rank, std::uint64_t sequence) const noexcept override {
     return blocks_[rank].announced[sequence % kAnnounced];
   }
   CallSlot& slot(int rank, std::uint64_t sequence) const noexcept {
@@ -125,13 +123,6 @@ class ShmControl final : public ControlPlane {
   WaitResult wait_for(int peer, const WaitPolicy& policy, Deadline deadline, Ready&& ready) {
     return wait_until(WaitContext{policy, *this, deadline, &own_.doorbell}, blocks_[peer].doorbell,
                       ready);
-  }
-  template <class Is>
-  std::vector<int> ranks_that(Is&& is) const {
-    std::vector<int> ranks;
-    for (int rank = 0; rank < size_; ++rank)
-      if (is(rank)) ranks.push_back(rank);
-    return ranks;
   }
   // Null when all ranks enter. `own()` makes the failure when this rank gave up.
   template <class Own>
@@ -150,10 +141,6 @@ class ShmControl final : public ControlPlane {
   int silent_one(const std::vector<int>& ranks) const noexcept;
   // Breaks the group when `peer`, which has entered the call, entered another one.
   bool matches(const Call& call, int peer);
-  void fail_with_mismatch(int peer, std::uint64_t sequence, const Signature& mine,
-                          const Signature& theirs, const std::vector<int>& with_me,
-                          const std::vector<int>& with_peer);
-  bool is_same_announced(std::uint64_t sequence);
   // The calls that all ranks have announced since the last time.
   void compare_announced();
   // The ranks that have entered the call with the signature of `rank`, ascending.
@@ -268,28 +255,6 @@ std::vector<int> ShmControl::agreeing_with(int rank, std::uint64_t sequence) con
   return ranks;
 }
 
-void ShmControl::fail_with_mismatch(int peer, std::uint64_t sequence, const Signature& mine,
-                                    const Signature& theirs, const std::vector<int>& with_me,
-                                    const std::vector<int>& with_peer) {
-  const bool mine_is_odd = with_me.size() < with_peer.size();
-  fail(mismatch(mine, peer, theirs, mine_is_odd ? rank_ : peer, mine_is_odd ? with_peer : with_me,
-                sequence));
-}
-
-namespace {
-
-// Hashes of what this rank sends to each other one, or of what it expects, that add up over ranks.
-std::uint64_t hash_of_pairs(std::span<const std::size_t> counts, int rank, bool sends) {
-  std::uint64_t sum = 0;
-  for (std::size_t peer = 0; peer < counts.size(); ++peer) {
-    const auto own = static_cast<std::uint64_t>(rank);
-    sum += mix(mix(sends ? own : peer, sends ? peer : own), counts[peer]);
-  }
-  return sum;
-}
-
-}  // namespace
-
 std::shared_ptr<const Failure> ShmControl::announce_in_order(const Call& call,
                                                              const Signature& signature) {
   announces_.store(true, kRelaxed);
@@ -308,62 +273,18 @@ std::shared_ptr<const Failure> ShmControl::announce_in_order(const Call& call,
       return fail(late(signature, call.sequence,
                        fmt::format("waiting for a rank that is {} calls behind", kAnnounced)));
   }
-  AnnouncedSlot& mine = announced(rank_, call.sequence);
-  mine.signature = signature;
-  mine.hash = call.signature;
-  mine.sends = mine.expects = 0;
-  if (const auto* exchange = std::get_if<AllToAllV>(&call.op)) {
-    mine.sends = hash_of_pairs(exchange->input_counts, rank_, true);
-    mine.expects = hash_of_pairs(exchange->output_counts, rank_, false);
-  }
-  mine.sequence.store(call.sequence, kRelease);
+  write_announced(call, signature);
   own_.doorbell.ring();
   return nullptr;
-}
-
-bool ShmControl::is_same_announced(std::uint64_t sequence) {
-  const AnnouncedSlot& mine = announced(rank_, sequence);
-  const auto with = [&](std::uint64_t hash) {
-    return ranks_that([&](int rank) { return announced(rank, sequence).hash == hash; });
-  };
-  std::uint64_t sends = 0, expects = 0;
-  for (int peer = 0; peer < size_; ++peer) {
-    const AnnouncedSlot& theirs = announced(peer, sequence);
-    sends += theirs.sends;
-    expects += theirs.expects;
-    if (theirs.hash == mine.hash) continue;
-    fail_with_mismatch(peer, sequence, mine.signature, theirs.signature, with(mine.hash),
-                       with(theirs.hash));
-    return false;
-  }
-  if (sends == expects) return true;
-  Failure failure = failure_about(
-      rank_, Code::mismatch,
-      fmt::format(
-          "the ranks called all_to_all_v #{} with counts that do not fit: what a rank sends "
-          "to another one in input_counts, that one must expect in output_counts",
-          sequence));
-  failure.rank = -1;
-  failure.op = to_string(OpKind::all_to_all_v);
-  failure.sequence = sequence;
-  fail(std::move(failure));
-  return false;
 }
 
 void ShmControl::compare_announced() {
   if (!compare_mutex_.try_lock()) return;  // another thread does
   MutexLock lock(compare_mutex_, std::adopt_lock);
-  std::uint64_t last = own_.compared.load(kRelaxed);
-  const auto have_announced = [&](std::uint64_t sequence) {
-    for (int rank = 0; rank < size_; ++rank)
-      if (announced(rank, sequence).sequence.load(kAcquire) != sequence) return false;
-    return true;
-  };
-  const std::uint64_t before = last;
-  for (; have_announced(last + 1); ++last)
-    if (!is_same_announced(last + 1)) return;
-  if (last == before) return;
-  own_.compared.store(last, kRelease);
+  const std::uint64_t before = own_.compared.load(kRelaxed);
+  const auto last = last_equal(before);
+  if (!last || *last == before) return;
+  own_.compared.store(*last, kRelease);
   own_.doorbell.ring();
 }
 

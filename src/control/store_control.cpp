@@ -14,6 +14,7 @@
 #include "src/base/log.h"
 #include "src/base/members.h"
 #include "src/control/announced_call.h"
+#include "src/control/call_rows.h"
 #include "src/control/group_formation.h"
 #include "src/control/store_keys.h"
 #include "src/control/store_silence.h"
@@ -43,7 +44,15 @@ class StoreControl final : public ControlPlane {
  public:
   explicit StoreControl(const ControlOptions& options)
       : ControlPlane(options, memory_for(options, options.rank, 1), options.rank),
-        store_(options.store) {}
+        store_(options.store),
+        rows_({.store = store_,
+               .own = own_,
+               .rank = rank_,
+               .size = size_,
+               .last_equal = [this](std::uint64_t compared) { return last_equal(compared); },
+               .look_for_cause = [this] { look_for_cause(); },
+               .broken = [this] { return broken(); },
+               .fail = [this](const Failure& failure) { fail(failure); }}) {}
 
   // Returns when all are there.
   void join(const ControlOptions& options, GroupFormation& formation) {
@@ -55,8 +64,9 @@ class StoreControl final : public ControlPlane {
   std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) override;
   void announce(const Call& call) override;
   Agreement poll_agreement(const Call& call) override;
-  bool compares_behind() const noexcept override { return false; }
-  Agreement poll_enqueued(std::uint64_t) override { return Agreement::agreed; }
+  std::shared_ptr<const Failure> announce_in_order(const Call& call,
+                                                   const Signature& signature) override;
+  Agreement poll_enqueued(std::uint64_t sequence) override;
   Agreement poll_message(OpKind, std::uint64_t) override { return Agreement::agreed; }
   std::shared_ptr<const Failure> fail(Failure failure) override;
   std::shared_ptr<const Failure> revoke(Failure failure) override;
@@ -83,12 +93,8 @@ class StoreControl final : public ControlPlane {
     for (int rank = 0; rank < size_; ++rank) all.push_back(fmt::format("{}/{}", what, rank));
     return all;
   }
-  // Calls on GPUs and on host memory are agreed on by different threads, each in its own order.
-  static std::string_view kind_of_keys(DeviceType device) {
-    return device == DeviceType::cpu ? "call" : "gpu-call";
-  }
-  std::vector<std::string> keys(std::uint64_t sequence, DeviceType device) const {
-    return keys_of(fmt::format("{}/{}", kind_of_keys(device), sequence));
+  std::vector<std::string> keys(std::uint64_t sequence) const {
+    return keys_of(fmt::format("call/{}", sequence));
   }
   static std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
   class Keys;
@@ -97,6 +103,9 @@ class StoreControl final : public ControlPlane {
   template <class AnyKeys>
   std::shared_ptr<const Failure> enter(AnyKeys keys);
   std::shared_ptr<const Failure> give_up(const Keys& keys, Failure failure);
+  const AnnouncedSlot& announced(int rank, std::uint64_t sequence) const noexcept override {
+    return rows_.slot(rank, sequence);
+  }
   void beat();
   // All have one: it was there before anybody came out of the constructor.
   std::vector<std::string> beats(Duration patience = kStorePatience) {
@@ -105,6 +114,7 @@ class StoreControl final : public ControlPlane {
   std::vector<int> ranks_that_left(Duration patience);
   void look_for_beats();
   void look_for_left_peers(const std::vector<std::string>& values);
+  void look_for_left_in_rows();
   std::vector<int> behind(const Signature& signature, std::uint64_t sequence);
   // Breaks the group when a rank that left has not written its key before.
   void look_for_left(const std::vector<std::string>& by_rank, std::string_view where);
@@ -112,8 +122,8 @@ class StoreControl final : public ControlPlane {
   Seen compare(const Call& call, const std::vector<std::string>& values);
 
   const std::shared_ptr<Store> store_;
-  // The last two calls on each kind of memory: by the one thread that agrees on them.
-  std::array<std::array<std::uint64_t, 2>, kDeviceTypeCount> agreed_{};
+  std::array<std::uint64_t, 2> agreed_{};  // the last two calls: by the one thread that agrees
+  CallRows rows_;
   Mutex mutex_;
   std::optional<std::string> untold_ C10D_GUARDED_BY(mutex_);  // a failure as text
   // One poll at a time:
@@ -146,6 +156,7 @@ void StoreControl::leave() noexcept try {
   if (store_answers_) look_for_dead();
   const Duration patience = store_answers_ ? Duration(kStorePatience) : Duration::zero();
   tell(patience);
+  rows_.write_row(patience);
   {
     MutexLock lock(beat_mutex_);
     if (std::exchange(left_, true)) return;
@@ -179,10 +190,25 @@ void StoreControl::look_for_left_peers(const std::vector<std::string>& values) {
   });
 }
 
+// A rank writes its row before it leaves.
+void StoreControl::look_for_left_in_rows() {
+  visit_records(own_, [&](const Recorded& record) {
+    if (record.state != Record::running || is_point_to_point(record.signature.kind) ||
+        record.signature.device != DeviceType::cuda ||
+        own_.compared.load(std::memory_order_acquire) >= record.sequence)
+      return;
+    for (const int peer : rows_.behind(record.sequence))
+      if (has_left(peer))
+        fail(ControlPlane::left(
+            peer, fmt::format("{} #{}", to_string(record.signature.kind), record.sequence)));
+  });
+}
+
 // Polls are counted, not seconds: a rank that slept itself does not take the others for dead.
 void StoreControl::look_for_beats() {
   std::vector<std::string> values = beats();
   look_for_left_peers(values);
+  if (std::find(values.begin(), values.end(), kLastBeat) != values.end()) look_for_left_in_rows();
   for (int peer = 0; peer < size_; ++peer) {
     Beat& last = beats_[static_cast<std::size_t>(peer)];
     std::string& value = values[static_cast<std::size_t>(peer)];
@@ -246,14 +272,12 @@ class StoreControl::Keys : public StoreKeys {
 class StoreControl::KeysOfCall : public Keys {
  public:
   KeysOfCall(StoreControl& control, const Call& call)
-      : Keys(control, control.keys(call.sequence, call.device.type), call.deadline), call_(call) {}
+      : Keys(control, control.keys(call.sequence), call.deadline), call_(call) {}
 
   bool arrive() const { return Keys::arrive(to_bytes(call_, signature_of(call_.op, size()))); }
   void forget() const {
-    auto& last = control_.agreed_[static_cast<std::size_t>(call_.device.type)];
-    if (last[0] != 0)
-      Keys::forget(
-          fmt::format("{}/{}/{}", kind_of_keys(call_.device.type), last[0], control_.rank_));
+    auto& last = control_.agreed_;
+    if (last[0] != 0) Keys::forget(fmt::format("call/{}/{}", last[0], control_.rank_));
     last = {last[1], call_.sequence};
   }
   bool is_late() {
@@ -364,7 +388,7 @@ std::shared_ptr<const Failure> StoreControl::agree(const Call& call, Waiting) {
 
 Control::Agreement StoreControl::poll_agreement(const Call& call) try {
   if (broken()) return Agreement::failed;
-  const std::vector<std::string> all = keys(call.sequence, call.device.type);
+  const std::vector<std::string> all = keys(call.sequence);
   const Duration left = std::max<Duration>(call.deadline - std::chrono::steady_clock::now(), {});
   if (!store_->check(all, left)) return Agreement::pending;
   const Seen seen = compare(call, store_->multi_get(all, left));
@@ -373,6 +397,35 @@ Control::Agreement StoreControl::poll_agreement(const Call& call) try {
 } catch (const DistError& error) {
   fail(error.failure());
   return Agreement::failed;
+}
+
+// A slot of this rank is free once its call is compared: the row has it until then.
+std::shared_ptr<const Failure> StoreControl::announce_in_order(const Call& call,
+                                                               const Signature& signature) {
+  constexpr std::chrono::microseconds kLook{200};
+  rows_.start();
+  while (own_.compared.load(std::memory_order_acquire) + kAnnounced < call.sequence) {
+    if (broken()) return failure();
+    if (std::chrono::steady_clock::now() >= call.deadline) {
+      const std::vector<int> missing = rows_.behind(call.sequence - kAnnounced);
+      const std::string phase =
+          fmt::format("waiting for a rank that is {} calls behind", kAnnounced);
+      return fail(name_not_running(deadline_passed(signature, call.sequence, phase, missing),
+                                   members_, missing));
+    }
+    rows_.want();
+    std::this_thread::sleep_for(kLook);
+  }
+  write_announced(call, signature);
+  rows_.announced(call.sequence);
+  return nullptr;
+}
+
+Control::Agreement StoreControl::poll_enqueued(std::uint64_t sequence) {
+  if (own_.compared.load(std::memory_order_acquire) >= sequence) return Agreement::agreed;
+  if (broken()) return Agreement::failed;
+  rows_.want();
+  return Agreement::pending;
 }
 
 // The store decides which failure was first, so that all ranks have one cause.
@@ -444,7 +497,8 @@ std::shared_ptr<const Failure> StoreControl::barrier(Deadline deadline) {
 std::vector<int> StoreControl::behind(const Signature& signature, std::uint64_t sequence) {
   std::vector<int> ranks{signature.root};
   if (!is_point_to_point(signature.kind))
-    ranks = Keys(*this, keys(sequence, signature.device), {}).missing();
+    ranks = signature.device == DeviceType::cuda ? rows_.behind(sequence)
+                                                 : Keys(*this, keys(sequence), {}).missing();
   std::erase_if(ranks, [this](int rank) { return rank < 0 || rank == rank_; });
   return ranks;
 }
@@ -469,6 +523,7 @@ void StoreControl::look_for_dead() {
 
 void StoreControl::tick() {
   own_.heartbeat_ns.store(steady_ns(), std::memory_order_relaxed);
+  rows_.want();
   MutexLock lock(poll_mutex_);
   if (polling_ || (leaving_ && !store_answers_) || ++ticks_ < kTicksPerPoll) return;
   ticks_ = 0;
@@ -481,6 +536,7 @@ void StoreControl::tick() {
 }
 
 void StoreControl::end_polls() noexcept {
+  rows_.stop();
   MutexLock lock(poll_mutex_);
   while (polling_) polled_.wait(poll_mutex_);
 }

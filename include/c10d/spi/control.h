@@ -59,11 +59,9 @@ class C10D_API Control {
   // breaks.
   virtual Agreement poll_agreement(const Call& call) = 0;
 
-  // Whether collectives may be compared after they were enqueued on a GPU, by poll_enqueued().
-  // Where not, as between hosts, the backend calls agree() before.
-  virtual bool compares_behind() const noexcept = 0;
-  // Whether all ranks have called the collective `sequence`, and all before it, with the same
-  // signature. An enqueued op is not over before. A difference breaks the group.
+  // Collectives on a GPU are compared after they were enqueued. Whether all ranks have called the
+  // collective `sequence`, and all before it, with the same signature. An enqueued op is not over
+  // before. A difference breaks the group.
   virtual Agreement poll_enqueued(std::uint64_t sequence) = 0;
   // Whether the two ends of a send or recv that launch() enqueued fit: same dtype, tag and count.
   // Pending while the peer has not called its end. Where the peer is on another host it is not

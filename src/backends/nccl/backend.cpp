@@ -150,12 +150,10 @@ Work NcclBackend::launch(const Call& call) {
   }
 }
 
-// Where the ranks meet on the host before the op. Else their calls are compared while it runs.
+// With C10D_NCCL_CHECK=before. Else the ranks' calls are compared while the op runs.
 std::shared_ptr<const Failure> NcclBackend::meet_before(const Call& call) {
   Control& control = *context_.control;
-  if (is_point_to_point(kind_of(call.op))) return nullptr;
-  if (!control.compares_behind()) return control.agree(call, Control::Waiting::sleep);
-  if (!checks_before_) return nullptr;
+  if (!checks_before_ || is_point_to_point(kind_of(call.op))) return nullptr;
   constexpr std::chrono::microseconds kLook{20};
   Control::Agreement agreement;
   while ((agreement = control.poll_enqueued(call.sequence)) == Control::Agreement::pending) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tests/fault/nccl/job.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -13,7 +14,10 @@ std::ostream& operator<<(std::ostream& out, const Told& told) {
              << " ms: " << told.error.code << " " << told.error.rank << told.error.what;
 }
 
-NcclJob::NcclJob(int size, const std::string& script, const std::vector<std::string>& settings) {
+bool may_have_hosts() { return std::system("unshare --uts true 2>/dev/null") == 0; }
+
+NcclJob::NcclJob(int size, const std::string& script, const std::vector<std::string>& settings,
+                 Hosts hosts) {
   std::filesystem::create_directory(folder_ / "reports");
   for (int rank = 0; rank < size; ++rank) {
     std::vector<std::string> command = {"/bin/sh",
@@ -25,6 +29,10 @@ NcclJob::NcclJob(int size, const std::string& script, const std::vector<std::str
                                         "FAKE_GPU_RANK=" + std::to_string(rank),
                                         "FAKE_GPU_REPORTS=" + folder_ / "reports"};
     command.insert(command.end(), settings.begin(), settings.end());
+    if (hosts == Hosts::each_its_own)
+      command.insert(command.end(), {"C10D_GLOO_INTERFACE=lo", "unshare", "--uts", "sh", "-c",
+                                     "echo \"$0\" >/proc/sys/kernel/hostname; exec \"$@\"",
+                                     "host" + std::to_string(rank)});
     command.insert(command.end(), {C10D_FAULT_NCCL, std::to_string(rank), folder_.path()});
     ranks_.emplace_back(command);
   }

@@ -19,11 +19,17 @@ struct Told {
 };
 std::ostream& operator<<(std::ostream& out, const Told& told);
 
+enum class Hosts { one, each_its_own };
+// Whether a rank may have a host name of its own.
+bool may_have_hosts();
+
 // Ranks of nccl as processes, each on a GPU of its own of the stand-in.
 class NcclJob {
  public:
-  // `script` is FAKE_GPU's; `settings` are more variables, as NAME=VALUE.
-  NcclJob(int size, const std::string& script, const std::vector<std::string>& settings = {});
+  // `script` is FAKE_GPU's; `settings` are more variables, as NAME=VALUE. A rank that has a host of
+  // its own is said to be on another one by its host name alone.
+  NcclJob(int size, const std::string& script, const std::vector<std::string>& settings = {},
+          Hosts hosts = Hosts::one);
 
   Child& operator[](int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   int size() const { return static_cast<int>(ranks_.size()); }

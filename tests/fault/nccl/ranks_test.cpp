@@ -159,6 +159,37 @@ TEST(NcclMismatch, OfCollectivesShowsBothCalls) {
   job.expect_clean_end();
 }
 
+// Between hosts the calls are compared through the store.
+class NcclHosts : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!may_have_hosts()) GTEST_SKIP() << "a process may not have a host name of its own here";
+  }
+};
+
+TEST_F(NcclHosts, OpsRunAndTheirCallsAreComparedBehind) {
+  NcclJob job(3, "", {}, Hosts::each_its_own);
+  start(job);
+  go_on(job);
+  job.expect_clean_end();
+}
+
+TEST_F(NcclHosts, AMismatchShowsBothCallsAndADeadlineWhoIsMissing) {
+  NcclJob job(3, "", {}, Hosts::each_its_own);
+  start(job);
+  job[0].tell("call all_reduce f32 4 0 gpu");
+  job[1].tell("call all_reduce f32 3 0 gpu");
+  job[2].tell("call all_reduce f32 4 0 gpu");
+  job.expect_errors("mismatch", {0, 1, 2}, kSoon, {"rank 1 disagrees with 0, 2", "x 4", "x 3"});
+  job.expect_ok("leave");
+  job.expect_ok(job.init("second", kShort));
+  job.expect_ok("prepare");
+  for (const int rank : {0, 1}) job[rank].tell("all_reduce");
+  job.expect_errors("timed_out", {0, 1}, kShort + kSoon, {"missing: rank 2"});
+  go_on(job);
+  job.expect_clean_end();
+}
+
 TEST(NcclMismatch, OfMessagesIsNoSuccessOnAnyRank) {
   const struct {
     const char *sent, *received, *shown_one, *shown_two;

@@ -73,6 +73,70 @@ bool breaks_when_the_sender_leaves(const std::array<Plane, 2>& planes) {
   return broke;
 }
 
+// A call on a GPU, as the funnel makes it before the backend enqueues the op.
+class OnGpu {
+ public:
+  explicit OnGpu(const Plane& plane) : plane_(plane) {
+    const Signature signature = signature_of(op_, 2);
+    const Call call{op_, 1, hash_of(signature), after(1h), false, 0};
+    plane->own_block().submitted = 1;
+    record_ = start_record(plane->own_block(), 1, signature, steady_ns());
+    EXPECT_EQ(plane->announce_in_order(call, signature), nullptr);
+  }
+  ~OnGpu() { finish_record(plane_->own_block(), record_, false, steady_ns()); }
+  OnGpu(const OnGpu&) = delete;
+  OnGpu& operator=(const OnGpu&) = delete;
+
+ private:
+  const View memory_{nullptr, 0, DType::f32, Device{DeviceType::cuda, 0}};
+  const Op op_ = AllReduce{memory_, memory_, {}};
+  const Plane& plane_;
+  std::uint64_t record_ = 0;
+};
+
+TEST(CallsOnGpusOfSeveralHosts, ARankThatLeftBeforeTheCallIsNamed) {
+  const auto planes = make_both(make_hash_store(1h));
+  const OnGpu call(planes[0]);
+  planes[1]->leave();
+  ASSERT_TRUE(breaks(planes[0]));
+  EXPECT_EQ(planes[0]->failure()->code, Code::peer_left);
+  EXPECT_EQ(planes[0]->failure()->rank, 1);
+  for (const Plane& plane : planes) unwatch(*plane);
+}
+
+// It has made the call, so nothing is wrong.
+TEST(CallsOnGpusOfSeveralHosts, ARankMayLeaveAfterItsLastCall) {
+  const auto planes = make_both(make_hash_store(1h));
+  const OnGpu call(planes[0]);
+  {
+    const OnGpu last(planes[1]);
+    planes[1]->leave();
+    unwatch(*planes[1]);
+  }
+  const Deadline end = after(30s);
+  while (planes[0]->poll_enqueued(1) == Control::Agreement::pending &&
+         std::chrono::steady_clock::now() < end)
+    std::this_thread::yield();
+  EXPECT_EQ(planes[0]->poll_enqueued(1), Control::Agreement::agreed);
+  unwatch(*planes[0]);
+}
+
+TEST(CallsOnGpusOfSeveralHosts, ARowThatNoRankCanHaveWrittenIsNamed) {
+  const std::string too_far(8, '\x7f'), short_one = "abc";
+  std::string half(8 + 63, '\0');
+  half[0] = 1;
+  for (const std::string& row : {too_far, short_one, half}) {
+    const auto store = make_hash_store(1h);
+    const auto planes = make_both(store);
+    store->set("g/calls/1", row);
+    const OnGpu call(planes[0]);
+    ASSERT_TRUE(breaks(planes[0]));
+    EXPECT_EQ(planes[0]->failure()->code, Code::corrupt);
+    EXPECT_EQ(planes[0]->failure()->rank, 1);
+    for (const Plane& plane : planes) unwatch(*plane);
+  }
+}
+
 // Rank 0 has no room for a thread; rank 1 learns why rank 0 does not arrive.
 TEST(GroupFormation, AThreadThatCannotStartIsANamedErrorOnEveryRank) {
   const auto store = make_hash_store(1h);

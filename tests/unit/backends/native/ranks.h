@@ -71,7 +71,6 @@ class TestControl final : public Control {
   }
   void fail_overdue(OpKind, std::uint64_t, std::string_view) override {}
   Agreement poll_message(OpKind, std::uint64_t) override { return Agreement::agreed; }
-  bool compares_behind() const noexcept override { return false; }
   Agreement poll_enqueued(std::uint64_t) override { return Agreement::agreed; }
   void finished(OpKind, std::uint64_t, std::uint64_t, const Failure*) noexcept override {}
   std::shared_ptr<const Failure> resolve_cause(Failure otherwise, Duration) override {

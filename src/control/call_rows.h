@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "c10d/store.h"
+#include "src/base/mutex.h"
+#include "src/base/timeouts.h"
+#include "src/recorder/rank_block.h"
+
+namespace c10d { inline namespace v0 {
+
+// How the ranks of a group on several hosts compare calls behind them. Each rank keeps a row in the
+// store: the calls that it has announced and that are not compared yet. Rank 0 reads all rows and
+// writes up to which call all are equal, which the others read. A thread of each rank does so while
+// there are such calls: a look at the store takes one or two requests of a rank.
+class CallRows {
+ public:
+  struct Options {
+    std::shared_ptr<Store> store;
+    RankBlock& own;  // its announced calls, and `compared`
+    int rank, size;
+    // Rank 0: the last call that all have announced, if all behind the given one are equal. Nothing
+    // where they are not; then the group is broken.
+    std::function<std::optional<std::uint64_t>(std::uint64_t compared)> last_equal;
+    std::function<void()> look_for_cause;  // whether another rank broke the group
+    std::function<bool()> broken;
+    std::function<void(const Failure&)> fail;  // of a row that no rank can have written
+  };
+  explicit CallRows(Options options);
+  ~CallRows() { stop(); }
+  CallRows(const CallRows&) = delete;
+  CallRows& operator=(const CallRows&) = delete;
+
+  // From the first announced call on. By the thread that announces.
+  void start();
+  // The announced calls of this rank end with this one.
+  void announced(std::uint64_t sequence) noexcept;
+  // Has the thread look soon, if a call is not compared. Allocates nothing. Any thread.
+  void want() noexcept;
+  // Writes the row now, so that the others see it however this rank ends.
+  void write_row(Duration patience);
+  // The ranks whose rows end before this call.
+  std::vector<int> behind(std::uint64_t sequence) const;
+  // A call of a rank as its row has it; only for last_equal().
+  const AnnouncedSlot& slot(int rank, std::uint64_t sequence) const noexcept;
+  // The end of the thread.
+  void stop() noexcept;
+
+ private:
+  void run() noexcept;
+  void look();
+  void read_rows();
+  void read_row(int rank, std::string_view bytes);
+
+  const Options options_;
+  const std::vector<std::string> keys_;  // of all rows
+  std::vector<AnnouncedSlot> slots_;     // rank 0: of the others
+  Mutex row_mutex_;
+  std::uint64_t written_ C10D_GUARDED_BY(row_mutex_) = 0;
+  std::atomic<std::uint64_t> last_ = 0;  // that this rank has announced
+  bool all_have_rows_ = false;           // of the thread, as the next
+  std::chrono::steady_clock::time_point next_cause_{};
+  std::atomic<int> wanted_ = 0;
+  std::atomic<bool> stopped_ = false;
+  std::thread thread_;
+};
+
+}}  // namespace c10d::v0
