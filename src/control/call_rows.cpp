@@ -8,6 +8,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "c10d/error.h"
@@ -26,6 +27,35 @@ constexpr microseconds kLongestPause{50'000};
 constexpr milliseconds kCauseEvery{40};
 constexpr milliseconds kPauseAfterError{100};
 constexpr std::string_view kCompared = "calls/compared";
+
+// One end of a message, in a row of those: the last kMessages of a rank, and the last to and from
+// each rank, so that the others know what is past.
+struct Message {
+  std::uint64_t number;  // between the two
+  Signature signature;
+};
+static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) == 48);
+constexpr std::size_t kMessages = 64;
+
+std::string messages_of(const RankBlock& own) {
+  std::vector<Message> all;
+  std::map<std::pair<OpKind, int>, std::size_t> last;
+  visit_records(own, [&](const Recorded& record) {
+    const Signature& signature = record.signature;
+    if (!is_point_to_point(signature.kind) || signature.device != DeviceType::cuda) return;
+    last[{signature.kind, signature.root}] = all.size();
+    all.push_back({record.details.message, signature});
+  });
+  std::string row;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Signature& signature = all[i].signature;
+    if (i + kMessages < all.size() && last[{signature.kind, signature.root}] != i) continue;
+    row.append(reinterpret_cast<const char*>(&all[i]), sizeof all[i]);
+  }
+  return row;
+}
+
+std::string key_of_messages(int rank) { return fmt::format("messages/{}", rank); }
 
 // One call of a row. Before them stands the number of the last.
 struct RowEntry {
@@ -53,10 +83,16 @@ std::vector<std::string> keys_of_rows(int size) {
 CallRows::CallRows(Options options)
     : options_(std::move(options)),
       keys_(keys_of_rows(options_.size)),
-      slots_(options_.rank == 0 ? kAnnounced * static_cast<std::size_t>(options_.size) : 0) {}
+      slots_(options_.rank == 0 ? kAnnounced * static_cast<std::size_t>(options_.size) : 0),
+      wanted_messages_(static_cast<std::size_t>(options_.size)),
+      messages_(static_cast<std::size_t>(options_.size)) {}
 
 void CallRows::start() {
-  if (!thread_.joinable()) thread_ = start_thread([this] { run(); });
+  if (started_) return;
+  MutexLock lock(thread_mutex_);
+  if (started_ || stopped_) return;
+  thread_ = start_thread([this] { run(); });
+  started_ = true;
 }
 
 void CallRows::announced(std::uint64_t sequence) noexcept {
@@ -71,9 +107,17 @@ void CallRows::want() noexcept {
   if (wanted_.exchange(1, std::memory_order_release) == 0) wanted_.notify_one();
 }
 
+void CallRows::want_messages(int peer) noexcept try {
+  wanted_messages_[static_cast<std::size_t>(peer)].store(true, std::memory_order_relaxed);
+  start();
+  if (wanted_.exchange(1, std::memory_order_release) == 0) wanted_.notify_one();
+} catch (const std::exception&) {  // no room for a thread: whoever asks again may find some
+}
+
 void CallRows::stop() noexcept {
-  if (!thread_.joinable()) return;
+  MutexLock lock(thread_mutex_);
   stopped_ = true;
+  if (!thread_.joinable()) return;
   wanted_.store(1, std::memory_order_release);
   wanted_.notify_one();
   thread_.join();
@@ -115,6 +159,7 @@ void CallRows::look() {
   }
   own.compared.store(std::min(compared, last_.load(std::memory_order_acquire)),
                      std::memory_order_release);
+  look_at_messages();
   const auto now = steady_clock::now();
   if (now < next_cause_) return;
   next_cause_ = now + kCauseEvery;
@@ -169,6 +214,44 @@ void CallRows::read_row(int rank, std::string_view bytes) {
     call.sends = entry.sends;
     call.expects = entry.expects;
     call.sequence.store(sequence, std::memory_order_relaxed);
+  }
+}
+
+// Its own row first: once a rank has read the other end it may leave.
+void CallRows::look_at_messages() {
+  std::vector<int> peers;
+  for (int peer = 0; peer < options_.size; ++peer)
+    if (wanted_messages_[static_cast<std::size_t>(peer)].exchange(false)) peers.push_back(peer);
+  if (peers.empty()) return;
+  std::string own = messages_of(options_.own);
+  if (own != own_messages_) {
+    options_.store->set(key_of_messages(options_.rank), own, kStorePatience);
+    own_messages_ = std::move(own);
+  }
+  for (const int peer : peers) {
+    if (peer == options_.rank) continue;
+    const auto row = options_.store->try_get(key_of_messages(peer), kStorePatience);
+    if (!row) continue;
+    if (row->size() % sizeof(Message) != 0)
+      throw_failure({.code = Code::corrupt,
+                     .message = fmt::format("the store holds messages of rank {} that it cannot "
+                                            "have written: {} bytes",
+                                            peer, row->size()),
+                     .rank = peer});
+    MutexLock lock(messages_mutex_);
+    messages_[static_cast<std::size_t>(peer)] = *row;
+  }
+}
+
+void CallRows::visit_messages(int peer, const std::function<void(const Recorded&)>& visit) const {
+  MutexLock lock(messages_mutex_);
+  std::string_view row = messages_[static_cast<std::size_t>(peer)];
+  for (Message message; !row.empty(); row.remove_prefix(sizeof message)) {
+    std::memcpy(&message, row.data(), sizeof message);
+    Recorded record{};
+    record.signature = message.signature;
+    record.details.message = message.number;
+    visit(record);
   }
 }
 

@@ -14,14 +14,16 @@
 #include "c10d/store.h"
 #include "src/base/mutex.h"
 #include "src/base/timeouts.h"
+#include "src/recorder/flight_recorder.h"
 #include "src/recorder/rank_block.h"
 
 namespace c10d { inline namespace v0 {
 
 // How the ranks of a group on several hosts compare calls behind them. Each rank keeps a row in the
 // store: the calls that it has announced and that are not compared yet. Rank 0 reads all rows and
-// writes up to which call all are equal, which the others read. A thread of each rank does so while
-// there are such calls: a look at the store takes one or two requests of a rank.
+// writes up to which call all are equal, which the others read. The ends of messages stand in a
+// second row, which the other end reads. A thread of each rank does so while there are such calls:
+// a look at the store takes two or three requests of a rank.
 class CallRows {
  public:
   struct Options {
@@ -40,12 +42,17 @@ class CallRows {
   CallRows(const CallRows&) = delete;
   CallRows& operator=(const CallRows&) = delete;
 
-  // From the first announced call on. By the thread that announces.
+  // Before the first announced call. Throws std::system_error.
   void start();
   // The announced calls of this rank end with this one.
   void announced(std::uint64_t sequence) noexcept;
   // Has the thread look soon, if a call is not compared. Allocates nothing. Any thread.
   void want() noexcept;
+  // Has the thread write the ends of messages that this rank has called, and read those of `peer`,
+  // unless that is this rank. Any thread.
+  void want_messages(int peer) noexcept;
+  // What was read of them, oldest first: their numbers and signatures.
+  void visit_messages(int peer, const std::function<void(const Recorded&)>& visit) const;
   // Writes the row now, so that the others see it however this rank ends.
   void write_row(Duration patience);
   // The ranks whose rows end before this call.
@@ -60,6 +67,7 @@ class CallRows {
   void look();
   void read_rows();
   void read_row(int rank, std::string_view bytes);
+  void look_at_messages();
 
   const Options options_;
   const std::vector<std::string> keys_;  // of all rows
@@ -69,9 +77,14 @@ class CallRows {
   std::atomic<std::uint64_t> last_ = 0;  // that this rank has announced
   bool all_have_rows_ = false;           // of the thread, as the next
   std::chrono::steady_clock::time_point next_cause_{};
+  std::vector<std::atomic<bool>> wanted_messages_;  // by rank
+  std::string own_messages_;                        // as written
+  mutable Mutex messages_mutex_;
+  std::vector<std::string> messages_ C10D_GUARDED_BY(messages_mutex_);  // rows, by rank
   std::atomic<int> wanted_ = 0;
-  std::atomic<bool> stopped_ = false;
-  std::thread thread_;
+  std::atomic<bool> started_ = false, stopped_ = false;
+  Mutex thread_mutex_;
+  std::thread thread_ C10D_GUARDED_BY(thread_mutex_);
 };
 
 }}  // namespace c10d::v0

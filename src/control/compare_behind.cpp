@@ -2,6 +2,9 @@
 // Calls that are compared behind them, whatever carries them to the ranks.
 #include <fmt/format.h>
 
+#include <chrono>
+#include <thread>
+
 #include "src/base/hash.h"
 #include "src/control/control_plane.h"
 
@@ -69,6 +72,57 @@ bool ControlPlane::is_equal(std::uint64_t sequence) {
         .op = std::string(to_string(OpKind::all_to_all_v)),
         .sequence = sequence});
   return false;
+}
+
+// The send or recv on a GPU that `is` describes, if it is known.
+template <class Is>
+std::optional<Recorded> ControlPlane::find_message(int rank, const Is& is) {
+  std::optional<Recorded> found;
+  visit_calls(rank, [&](const Recorded& record) {
+    const Signature& signature = record.signature;
+    if (is_point_to_point(signature.kind) && signature.device == DeviceType::cuda && is(record))
+      found = record;
+  });
+  return found;
+}
+
+Control::Agreement ControlPlane::poll_message(OpKind kind, std::uint64_t sequence) {
+  if (broken()) return Agreement::failed;
+  const auto mine = find_message(rank_, [&](const Recorded& record) {
+    return record.signature.kind == kind && record.sequence == sequence;
+  });
+  if (!mine || mine->signature.root < 0 || mine->signature.root >= size_) return Agreement::agreed;
+  const int peer = mine->signature.root;
+  const OpKind other = kind == OpKind::send ? OpKind::recv : OpKind::send;
+  bool is_past = false;  // a later one between the two is there: the record was overwritten
+  const auto read_theirs = [&] {
+    return find_message(peer, [&](const Recorded& record) {
+      if (record.signature.kind != other || record.signature.root != rank_) return false;
+      is_past = is_past || record.details.message > mine->details.message;
+      return record.details.message == mine->details.message;
+    });
+  };
+  const auto theirs = read_theirs();
+  if (!theirs && !is_past) want_calls(peer);
+  if (!theirs) return is_past ? Agreement::agreed : Agreement::pending;
+  const Signature& here = mine->signature;
+  const Signature& there = theirs->signature;
+  if (here.dtype == there.dtype && here.count == there.count && here.tag == there.tag)
+    return Agreement::agreed;
+  // Its owner may have been writing the record: then another look finds something else.
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const auto again = read_theirs();
+  if (!again || !(again->signature == there) || again->start_ns != theirs->start_ns)
+    return Agreement::pending;
+  Failure failure = failure_about(
+      peer, Code::mismatch,
+      fmt::format("rank {} called {}, rank {} called {}, and they are message {} between the two: "
+                  "on GPUs messages match in their order, with the same dtype, count and tag",
+                  rank_, describe(here), peer, describe(there), mine->details.message));
+  failure.op = to_string(kind);
+  failure.sequence = sequence;
+  fail(std::move(failure));
+  return Agreement::failed;
 }
 
 void ControlPlane::fail_with_mismatch(int peer, std::uint64_t sequence, const Signature& mine,

@@ -94,6 +94,7 @@ class ControlPlane : public Control {
   int ops_on_gpu() const noexcept { return on_gpu_.load(std::memory_order_acquire); }
   // `tell` gets the failure of an enqueued op that has no Work. Called once, before any op.
   void on_unobserved(std::function<void(const Failure&)> tell) { tell_ = std::move(tell); }
+  Agreement poll_message(OpKind kind, std::uint64_t sequence) final;
   void fail_overdue(OpKind kind, std::uint64_t sequence, std::string_view phase) final;
   std::shared_ptr<const Failure> failure() override;
   bool broken() const noexcept override {
@@ -153,6 +154,10 @@ class ControlPlane : public Control {
 
   // Calls that are compared behind (compare_behind.cpp). What is known of the one of a rank:
   virtual const AnnouncedSlot& announced(int rank, std::uint64_t sequence) const noexcept = 0;
+  // The calls of a rank that are known, oldest first. Of another rank its messages are enough.
+  virtual void visit_calls(int rank, const std::function<void(const Recorded&)>& visit) = 0;
+  // Those of `peer` shall be known soon.
+  virtual void want_calls(int /*peer*/) noexcept {}
   // In the slot of this rank, which is free.
   void write_announced(const Call& call, const Signature& signature) noexcept;
   // The last call that all ranks have announced, if it and all behind `compared` are equal on all.
@@ -180,6 +185,8 @@ class ControlPlane : public Control {
   int ticks_overdue_ = 0;
   int ticks_held_ = 0;
   bool is_equal(std::uint64_t sequence);
+  template <class Is>
+  std::optional<Recorded> find_message(int rank, const Is& is);
   // For all threads:
   Mutex mutex_;
   std::function<void()> end_ops_ C10D_GUARDED_BY(mutex_);

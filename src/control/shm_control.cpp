@@ -81,7 +81,6 @@ class ShmControl final : public ControlPlane {
   std::shared_ptr<const Failure> announce_in_order(const Call& call,
                                                    const Signature& signature) override;
   Agreement poll_enqueued(std::uint64_t sequence) override;
-  Agreement poll_message(OpKind kind, std::uint64_t sequence) override;
   std::shared_ptr<const Failure> fail(Failure failure) override;
   std::shared_ptr<const Failure> barrier(Deadline deadline) override;
 
@@ -111,6 +110,9 @@ class ShmControl final : public ControlPlane {
   std::uint64_t* counts(int rank, std::uint64_t sequence) const noexcept {
     return counts_ +
            (static_cast<std::size_t>(rank) * 2 + sequence % 2) * static_cast<std::size_t>(size_);
+  }
+  void visit_calls(int rank, const std::function<void(const Recorded&)>& visit) override {
+    visit_records(blocks_[rank], visit);
   }
   const AnnouncedSlot& announced(int rank, std::uint64_t sequence) const noexcept override {
     return blocks_[rank].announced[sequence % kAnnounced];
@@ -327,60 +329,6 @@ Control::Agreement ShmControl::poll_agreement(const Call& call) {
     if (peer != rank_ && !matches(call, peer)) return Agreement::failed;
   }
   return Agreement::agreed;
-}
-
-namespace {
-
-// The send or recv on a GPU that `is` describes, if its record is still there.
-template <class Is>
-std::optional<Recorded> find_message(const RankBlock& block, const Is& is) {
-  std::optional<Recorded> found;
-  visit_records(block, [&](const Recorded& record) {
-    const Signature& signature = record.signature;
-    if (is_point_to_point(signature.kind) && signature.device == DeviceType::cuda && is(record))
-      found = record;
-  });
-  return found;
-}
-
-}  // namespace
-
-Control::Agreement ShmControl::poll_message(OpKind kind, std::uint64_t sequence) {
-  if (broken()) return Agreement::failed;
-  const auto mine = find_message(own_, [&](const Recorded& record) {
-    return record.signature.kind == kind && record.sequence == sequence;
-  });
-  if (!mine || mine->signature.root < 0 || mine->signature.root >= size_) return Agreement::agreed;
-  const int peer = mine->signature.root;
-  const OpKind other = kind == OpKind::send ? OpKind::recv : OpKind::send;
-  bool is_past = false;  // a later one between the two is there: the record was overwritten
-  const auto read_theirs = [&] {
-    return find_message(blocks_[peer], [&](const Recorded& record) {
-      if (record.signature.kind != other || record.signature.root != rank_) return false;
-      is_past = is_past || record.details.message > mine->details.message;
-      return record.details.message == mine->details.message;
-    });
-  };
-  const auto theirs = read_theirs();
-  if (!theirs) return is_past ? Agreement::agreed : Agreement::pending;
-  const Signature& here = mine->signature;
-  const Signature& there = theirs->signature;
-  if (here.dtype == there.dtype && here.count == there.count && here.tag == there.tag)
-    return Agreement::agreed;
-  // Its owner may have been writing the record: then another look finds something else.
-  std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  const auto again = read_theirs();
-  if (!again || !(again->signature == there) || again->start_ns != theirs->start_ns)
-    return Agreement::pending;
-  Failure failure = failure_about(
-      peer, Code::mismatch,
-      fmt::format("rank {} called {}, rank {} called {}, and they are message {} between the two: "
-                  "on GPUs messages match in their order, with the same dtype, count and tag",
-                  rank_, describe(here), peer, describe(there), mine->details.message));
-  failure.op = to_string(kind);
-  failure.sequence = sequence;
-  fail(std::move(failure));
-  return Agreement::failed;
 }
 
 std::shared_ptr<const Failure> ShmControl::fail(Failure failure_value) {

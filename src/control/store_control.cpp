@@ -67,7 +67,6 @@ class StoreControl final : public ControlPlane {
   std::shared_ptr<const Failure> announce_in_order(const Call& call,
                                                    const Signature& signature) override;
   Agreement poll_enqueued(std::uint64_t sequence) override;
-  Agreement poll_message(OpKind, std::uint64_t) override { return Agreement::agreed; }
   std::shared_ptr<const Failure> fail(Failure failure) override;
   std::shared_ptr<const Failure> revoke(Failure failure) override;
   std::shared_ptr<const Failure> barrier(Deadline deadline) override;
@@ -106,6 +105,10 @@ class StoreControl final : public ControlPlane {
   const AnnouncedSlot& announced(int rank, std::uint64_t sequence) const noexcept override {
     return rows_.slot(rank, sequence);
   }
+  void visit_calls(int rank, const std::function<void(const Recorded&)>& visit) override {
+    rank == rank_ ? visit_records(own_, visit) : rows_.visit_messages(rank, visit);
+  }
+  void want_calls(int peer) noexcept override { rows_.want_messages(peer); }
   void beat();
   // All have one: it was there before anybody came out of the constructor.
   std::vector<std::string> beats(Duration patience = kStorePatience) {
@@ -524,6 +527,8 @@ void StoreControl::look_for_dead() {
 void StoreControl::tick() {
   own_.heartbeat_ns.store(steady_ns(), std::memory_order_relaxed);
   rows_.want();
+  // A rank may wait inside NCCL for the other end, which learns of it by this.
+  if (ops_on_gpu() > 0) rows_.want_messages(rank_);
   MutexLock lock(poll_mutex_);
   if (polling_ || (leaving_ && !store_answers_) || ++ticks_ < kTicksPerPoll) return;
   ticks_ = 0;

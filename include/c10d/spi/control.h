@@ -64,8 +64,7 @@ class C10D_API Control {
   // before. A difference breaks the group.
   virtual Agreement poll_enqueued(std::uint64_t sequence) = 0;
   // Whether the two ends of a send or recv that launch() enqueued fit: same dtype, tag and count.
-  // Pending while the peer has not called its end. Where the peer is on another host it is not
-  // known, and agreed.
+  // Pending while the peer is not known to have called its end.
   virtual Agreement poll_message(OpKind kind, std::uint64_t sequence) = 0;
   // The end of an op that launch() enqueued on a GPU: from then on it counts as finished, in the
   // record and in what is said of ranks that are late. A failure breaks the group. Once for each

@@ -190,7 +190,7 @@ TEST_F(NcclHosts, AMismatchShowsBothCallsAndADeadlineWhoIsMissing) {
   job.expect_clean_end();
 }
 
-TEST(NcclMismatch, OfMessagesIsNoSuccessOnAnyRank) {
+void expect_mismatches_of_messages(Hosts hosts) {
   const struct {
     const char *sent, *received, *shown_one, *shown_two;
   } rows[] = {
@@ -201,7 +201,7 @@ TEST(NcclMismatch, OfMessagesIsNoSuccessOnAnyRank) {
       {"send f32 0 1 0", "recv f32 4 0 0", "x 0", "x 4"},
       {"send f32 4 1 0", "recv f32 0 0 0", "x 4", "x 0"},
   };
-  NcclJob job(2, "");
+  NcclJob job(2, "", {}, hosts);
   int number = 0;
   for (const auto& row : rows) {
     SCOPED_TRACE(std::string(row.sent) + ", " + row.received);
@@ -214,6 +214,12 @@ TEST(NcclMismatch, OfMessagesIsNoSuccessOnAnyRank) {
   }
   job.expect_ok("free");
   job.expect_clean_end();
+}
+
+TEST(NcclMismatch, OfMessagesIsNoSuccessOnAnyRank) { expect_mismatches_of_messages(Hosts::one); }
+
+TEST_F(NcclHosts, AMismatchOfMessagesIsNoSuccessOnAnyRank) {
+  expect_mismatches_of_messages(Hosts::each_its_own);
 }
 
 // The watcher asks on and on while the op hangs.
