@@ -101,7 +101,8 @@ driver::Context primary_context(int device) {
 }
 
 OnGpu::OnGpu(int device) {
-  check_driver(driver_api().ctx_push(primary_context(device)), "cuCtxPushCurrent");
+  const driver::Context context = primary_context(device);  // before the table, which may be empty
+  check_driver(driver_api().ctx_push(context), "cuCtxPushCurrent");
 }
 OnGpu::~OnGpu() {
   driver::Context popped = nullptr;
