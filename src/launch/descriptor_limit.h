@@ -5,11 +5,13 @@
 
 #include <cstddef>
 
+#include "c10d/export.h"
+
 namespace c10d { inline namespace v0 {
 
 // How many descriptors this process may open, while it lives: more than is usual where many ranks
 // need them. The ranks start with what the caller had.
-class DescriptorLimit {
+class C10D_API DescriptorLimit {
  public:
   DescriptorLimit();
   ~DescriptorLimit();

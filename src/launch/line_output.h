@@ -16,7 +16,7 @@ C10D_API std::string visible(std::string_view text);
 
 // Turns a stream of bytes into whole lines. A line longer than the limit comes in pieces, so that a
 // rank that never ends its line cannot make the launcher grow.
-class LineSplitter {
+class C10D_API LineSplitter {
  public:
   static constexpr std::size_t kMaxLine = std::size_t{64} << 10;
   using Sink = std::function<void(std::string_view line)>;
@@ -52,7 +52,7 @@ void print_status(std::string_view text);
 
 // What print_rank_line() prints in this thread while it lives is written together: some 50 lines a
 // write instead of one.
-class OutputBatch {
+class C10D_API OutputBatch {
  public:
   OutputBatch() noexcept;
   ~OutputBatch();

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "c10d/export.h"
 #include "src/launch/spawn.h"
 
 namespace c10d { inline namespace v0 {
@@ -15,7 +16,7 @@ namespace c10d { inline namespace v0 {
 // caller has blocked in this thread and that are pending. Ended children can be waited for even
 // when the caller ignores SIGCHLD. A signal that the caller ignores (nohup) stays ignored; one that
 // nobody took is raised again at the end, in the caller. One at a time in a process.
-class SignalRelay {
+class C10D_API SignalRelay {
  public:
   explicit SignalRelay(const std::vector<int>&
                            signals);  // throws DistBackendError (concurrent_use, out_of_resources)

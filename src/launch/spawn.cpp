@@ -85,7 +85,7 @@ struct SpawnError {
   if (write(options.registration_fd, &self, sizeof self) != sizeof self ||
       dup2(options.stdin_fd, STDIN_FILENO) < 0 || dup2(options.stdout_fd, STDOUT_FILENO) < 0 ||
       dup2(options.stderr_fd, STDERR_FILENO) < 0 || fcntl(STDIN_FILENO, F_SETFD, 0) < 0 ||
-      fcntl(options.kept_fd, F_SETFD, 0) < 0) {
+      (options.kept_fd >= 0 && fcntl(options.kept_fd, F_SETFD, 0) < 0)) {
     failed = {SpawnError::streams, errno};
   } else if (!options.directory.empty() && chdir(options.directory.c_str()) != 0) {
     failed = {SpawnError::directory, errno};

@@ -194,6 +194,15 @@ class Namespaces(TwoHosts):
         text = self.end_well(self.type(self.printed(self.hosts(2, 1), task())))
         self.assertEqual(self.digest(text), self.alone())
 
+    def test_one_command_starts_both_hosts(self):
+        agent = self.folder / "agent"
+        ways = "".join(f"{address}) exec {' '.join(namespace.enter)} \"$@\";;\n"
+                       for namespace, address in zip(self.namespaces, self.ADDRESSES))
+        agent.write_text(f"host=$1; shift\ncase $host in\n{ways}esac\n")
+        text = self.output(PROGRAMS / "c10d-run", "-H", self.hosts(2, 1),
+                           "--agent", f"sh {agent} %h", PROGRAMS / "train_multinode", *task())
+        self.assertEqual(self.digest(text), self.alone())
+
     def test_rank_0_keeps_the_checkpoint_for_hosts_that_share_no_folder(self):
         disk = self.folder / "disk"
         disk.mkdir()

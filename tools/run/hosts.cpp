@@ -183,10 +183,24 @@ std::vector<WrittenHost> hosts_of_file(const std::string& path) {
   return hosts;
 }
 
-std::string host_commands(const HostCommands& wanted) {
+std::vector<HostLine> host_lines(const HostCommands& wanted) {
   const std::vector<Entry> entries = entries_of(wanted);
   const std::string address = wanted.address.empty() ? entries.front().host : wanted.address;
   const std::string port = wanted.port.empty() ? kDefaultPort : wanted.port;
+  std::vector<HostLine> lines;
+  for (std::size_t number = 0; number < entries.size(); ++number) {
+    std::vector<std::string> words = {
+        fmt::format("--nnodes={}", entries.size()), fmt::format("--node-rank={}", number),
+        fmt::format("--master-addr={}", address), fmt::format("--master-port={}", port),
+        fmt::format("--nproc-per-node={}", entries[number].ranks)};
+    words.insert(words.end(), wanted.options.begin(), wanted.options.end());
+    words.insert(words.end(), wanted.command.begin(), wanted.command.end());
+    lines.push_back({entries[number].host, std::move(words)});
+  }
+  return lines;
+}
+
+std::string printed(const std::vector<HostLine>& lines, const std::string& launcher) {
   const std::optional<std::string> file = env("C10D_TOKEN_FILE");
   const std::string token = file ? quoted(*file) : "\"$HOME/.c10d-token\"";
   std::string text = fmt::format(
@@ -194,16 +208,9 @@ std::string host_commands(const HostCommands& wanted) {
       "#   (umask 077; head -c 32 /dev/urandom > {0})\n"
       "# and copy it to the others by a way that you trust, such as scp -p. It is never typed.\n",
       token);
-  for (std::size_t number = 0; number < entries.size(); ++number) {
-    text += fmt::format("# on {}\nC10D_TOKEN_FILE={} {}", entries[number].host, token,
-                        quoted(wanted.launcher));
-    std::vector<std::string> words = {
-        fmt::format("--nnodes={}", entries.size()), fmt::format("--node-rank={}", number),
-        fmt::format("--master-addr={}", address), fmt::format("--master-port={}", port),
-        fmt::format("--nproc-per-node={}", entries[number].ranks)};
-    words.insert(words.end(), wanted.options.begin(), wanted.options.end());
-    words.insert(words.end(), wanted.command.begin(), wanted.command.end());
-    for (const std::string& word : words) text += ' ' + quoted(word);
+  for (const HostLine& line : lines) {
+    text += fmt::format("# on {}\nC10D_TOKEN_FILE={} {}", line.host, token, quoted(launcher));
+    for (const std::string& word : line.words) text += ' ' + quoted(word);
     text += '\n';
   }
   return text;

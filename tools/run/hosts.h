@@ -31,13 +31,19 @@ std::vector<WrittenHost> hosts_of_file(const std::string& path);
 struct HostCommands {
   std::vector<WrittenHost> hosts;    // without a number of ranks, `ranks`
   std::string ranks;                 // as --nproc-per-node has it
-  std::string launcher;              // how this program was called
   std::string address, port;         // of host 0; empty: the first of the list, 29500
   std::vector<std::string> options;  // that every host gets
   std::vector<std::string> command;
 };
-// For each host what to type there, for a shell. Throws EarlyExit when the list makes no sense.
-std::string host_commands(const HostCommands& wanted);
+// What c10d-run gets on one host, without its own name.
+struct HostLine {
+  std::string host;
+  std::vector<std::string> words;
+};
+// Throws EarlyExit when the list makes no sense.
+std::vector<HostLine> host_lines(const HostCommands& wanted);
+// For each host what to type there, for a shell. `launcher`: how this program was called.
+std::string printed(const std::vector<HostLine>& lines, const std::string& launcher);
 
 // What is likely to fail, as a warning; else empty.
 std::string doubt_about(const MultiHostOptions& hosts);

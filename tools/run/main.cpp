@@ -28,6 +28,7 @@
 #include "tools/run/other_launchers.h"
 #include "tools/run/output.h"
 #include "tools/run/restart_backoff.h"
+#include "tools/run/start_hosts.h"
 
 namespace c10d { inline namespace v0 { namespace {
 
@@ -111,7 +112,9 @@ void report_failure(const LaunchResult& result) {
   std::fputs(text.c_str(), stderr);
 }
 
-std::string secret_of_hosts() {
+std::string secret_of_hosts(const RunOptions& options) {
+  if (options.token_on_stdin) return secret_on_stdin();
+  if (options.hosts.count == 1) return {};
   if (const auto path = env("C10D_TOKEN_FILE")) return read_token_file(*path);
   throw InvalidArgument(
       "several hosts need a common secret: make it once with (umask 077; head -c 32 /dev/urandom > "
@@ -162,7 +165,7 @@ int run(const RunOptions& options) {
       .on_line = [&](int rank, bool is_stderr,
                      std::string_view line) { output.line(rank, is_stderr, line); },
   };
-  if (options.hosts.count > 1) launch_options.hosts.token = secret_of_hosts();
+  launch_options.hosts.token = secret_of_hosts(options);
   if (output.folder() != options.log_dir)
     fmt::print(stderr, "c10d-run: output of the ranks is in {}\n", output.folder());
   const bool is_limited = options.timeout.count() > 0;
@@ -242,6 +245,7 @@ int run_program(int argc, char** argv) {
   if (!options.host_commands.empty()) {
     return say(options.host_commands);
   }
+  if (!options.host_lines.empty()) return start_hosts(options);
   if (!options.print_for.empty()) {
     return say(equivalent_line(options) + '\n');
   }

@@ -9,7 +9,7 @@ namespace c10d { inline namespace v0 {
 const char* const kUsageLine = "c10d-run [options] PROGRAM [arguments of the program]";
 const char* const kDescription =
     "Starts ranks of a program on this host, waits for them, and leaves none behind.\n"
-    "On several hosts, run it on each.";
+    "Starts them on other hosts too, with -H. Or run it on each host.";
 const char* const kFooter = R"(Examples:
   c10d-run -n 4 ./train --epochs 3        four ranks; each line of output is "[rank] line"
   c10d-run -n auto train.py               one rank per CPU; a .py file runs under python3 -u
@@ -20,7 +20,8 @@ const char* const kFooter = R"(Examples:
   c10d-run -n 4 --bind share ./train      each rank keeps to its part of the CPUs
   c10d-run -n 4 --print mpirun ./train    the line to type for another launcher
   c10d-run -n 4 --via mpirun ./train      mpirun starts the ranks (C10D_BACKEND: mpi)
-  c10d-run --print-commands -H node1:4,node2:4 ./train   what to type on each of several hosts
+  c10d-run -H node1:4,node2:4 ./train     on two hosts, which it reaches by ssh
+  c10d-run -H node1:4,node2:4 --print-commands ./train   what to type on each host instead
 
 Each rank finds in its environment C10D_RANK, C10D_WORLD_SIZE, C10D_STORE, ..., and what torchrun
 sets (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...). When one fails, the others get
@@ -78,12 +79,16 @@ std::vector<OptionRow> own_rows(RawOptions& raw) {
        0,
        {"srun", "mpirun", "torchrun"}},
       {"--via", "mpirun", kOwn, "let mpirun start the ranks", &raw.via, 0, 0, {"mpirun"}},
-      {"-H,--hosts", "HOST:N,..", kOwn, "with --print-commands: hosts, and ranks of each",
+      {"-H,--hosts", "HOST:N,..", kOwn, "start all of these hosts, with so many ranks on each",
        &raw.host_list},
       {"--hostfile", "FILE", kOwn, "the same, a line each: HOST, HOST:N or HOST slots=N",
        &raw.host_file},
+      {"--agent", "COMMAND", kOwn, "what runs a command on a host (ssh -T -o BatchMode=yes %h %c)",
+       &raw.agent},
       {"--print-commands", "", kOwn, "print what to type on each of these hosts and exit",
        &raw.print_commands},
+      {"--token-on-stdin", "", kOwn,
+       "first line of stdin: the secret of the hosts; its end ends this", &raw.token_on_stdin},
       {"-v,--verbose", "", kOwn, "say what is started and how", &raw.verbose},
       {"--version", "", kOwn, "print the version and exit", &raw.version},
   };
@@ -146,10 +151,10 @@ constexpr Advice kAdvice[] = {
     {"--chdir", "write --wdir DIR"},
     {"--cpu-bind", "write --bind none, share, core, l3, numa or socket"},
     {"--display-map", "write -v"},
-    {"--host", "write -H HOST:N,.. with --print-commands"},
+    {"--host", "write -H HOST:N,.."},
     {"--label", "lines have the prefix \"[rank] \" as it is"},
     {"--log-line-prefix-template", "the prefix is \"[rank] \"; --no-prefix leaves it out"},
-    {"--machinefile", "write --hostfile FILE with --print-commands"},
+    {"--machinefile", "write --hostfile FILE"},
     {"--map-by", "ranks are numbered host by host; --bind says which CPUs they get"},
     {"--mca", "that is for Open MPI; set OMPI_MCA_* with -x, and use --via mpirun"},
     {"--ntasks", "write -n N"},

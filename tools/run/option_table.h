@@ -12,7 +12,7 @@ namespace c10d { inline namespace v0 {
 
 // The command line as text: what it means is settled after the environment had its say.
 struct RawOptions {
-  std::string ranks = "1", rdzv_backend = "static", host_list, host_file;
+  std::string ranks = "1", rdzv_backend = "static", host_list, host_file, agent;
   HostsText hosts{.nnodes = "1"};
   std::string monitor_interval, start_method, event_log_handler, logs_specs;
   std::string role = "default", redirects = "0", tee = "0", shown, log_dir, print_for, via;
@@ -23,7 +23,7 @@ struct RawOptions {
   std::vector<std::string> environment;
   bool standalone = false, module = false, no_python = false, run_path = false, no_prefix = false;
   bool timestamps = false, virtual_local_rank = false, print_commands = false;
-  bool verbose = false, version = false;
+  bool verbose = false, version = false, token_on_stdin = false;
 };
 
 // One option.

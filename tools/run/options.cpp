@@ -10,8 +10,11 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <optional>
+#include <set>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -20,6 +23,7 @@
 #include "src/base/host.h"
 #include "src/launch/spawn.h"
 #include "src/net/socket.h"
+#include "src/net/token.h"
 #include "tools/run/command_line.h"
 #include "tools/run/hosts.h"
 
@@ -68,9 +72,7 @@ void check_one_host(const RawOptions& raw) {
 
 void check_several_hosts(const RawOptions& raw) {
   const auto refuse = [&](bool given, const char* option, const char* instead) {
-    if (given)
-      usage_error(fmt::format("--nnodes {}: {} works on one host only{}", raw.hosts.nnodes, option,
-                              instead));
+    if (given) usage_error(fmt::format("{} works on one host only{}", option, instead));
   };
   refuse(raw.standalone, "--standalone", "");
   refuse(raw.max_restarts > 0, "--max-restarts", "; start the job again on every host");
@@ -149,29 +151,55 @@ std::vector<std::string> warnings_of(const RawOptions& raw, const MultiHostOptio
   return warnings;
 }
 
-std::string commands_of(const CommandLine& line, const char* launcher) {
+// "-x NAME" means the value here.
+std::vector<std::string> words_for_hosts(const TypedOption& option) {
+  if (option.name != "--env" || option.words.size() != 2 ||
+      option.words[1].find('=') != option.words[1].npos)
+    return option.words;
+  const auto value = inherited(option.words[1]);
+  return value ? std::vector{option.words[0], option.words[1] + '=' + *value}
+               : std::vector<std::string>{};
+}
+
+std::vector<HostLine> lines_of_hosts(const CommandLine& line) {
   const RawOptions& raw = line.raw;
-  if (raw.host_list.empty() && raw.host_file.empty())
-    usage_error("--print-commands needs hosts: -H node1:4,node2:4, or --hostfile FILE");
   if (!raw.host_list.empty() && !raw.host_file.empty())
     usage_error("--hosts and --hostfile both name the hosts: give one");
   if (raw.ranks != "auto") ranks_of(raw.ranks);
   HostCommands wanted{
       .hosts = raw.host_file.empty() ? hosts_of_list(raw.host_list) : hosts_of_file(raw.host_file),
       .ranks = raw.ranks,
-      .launcher = launcher,
       .address = raw.hosts.master_addr,
       .port = raw.hosts.master_port,
       .options = {},
       .command = line.command};
   // Those of which every host has another, and those that ask for this.
-  const std::set<std::string> own = {"--nproc-per-node", "--hosts",      "--hostfile",
-                                     "--print-commands", "--nnodes",     "--node-rank",
-                                     "--master-addr",    "--master-port"};
-  for (const TypedOption& option : line.typed)
-    if (own.count(option.name) == 0)
-      wanted.options.insert(wanted.options.end(), option.words.begin(), option.words.end());
-  return host_commands(wanted);
+  const std::set<std::string> own = {
+      "--nproc-per-node", "--hosts",     "--hostfile",    "--print-commands", "--agent",
+      "--nnodes",         "--node-rank", "--master-addr", "--master-port",    "--token-on-stdin"};
+  for (const TypedOption& option : line.typed) {
+    if (own.count(option.name) != 0) continue;
+    const std::vector<std::string> words = words_for_hosts(option);
+    wanted.options.insert(wanted.options.end(), words.begin(), words.end());
+  }
+  if (raw.print_commands) return host_lines(wanted);
+  if (raw.hosts.rdzv_id.empty()) wanted.options.push_back("--rdzv-id=" + to_hex(random_bytes(8)));
+  if (raw.directory.empty())
+    wanted.options.push_back("--wdir=" + std::filesystem::current_path().string());
+  wanted.options.emplace_back("--token-on-stdin");
+  return host_lines(wanted);
+}
+
+std::vector<std::string> agent_of(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream stream(text);
+  for (std::string word; stream >> word;) words.push_back(word);
+  if (text.find("%h") == text.npos)
+    usage_error(
+        fmt::format("--agent '{}': write %h for the host, and %c for the command as one "
+                    "word for a shell; without %c it follows as words",
+                    text));
+  return words;
 }
 
 // Where a rank may run, as --bind or --numa-binding says it.
@@ -308,6 +336,7 @@ RunOptions settle(const RawOptions& raw, std::vector<std::string> command) {
   settle_binding(raw, options);
   check_other_launcher(raw, options);
   options.verbose = raw.verbose;
+  options.token_on_stdin = raw.token_on_stdin;
   options.print_for = raw.print_for;
   options.via = raw.via;
   // Of several hosts nobody knows how many ranks the others have.
@@ -324,11 +353,23 @@ RunOptions parse_run_options(int argc, char** argv) {
   const RawOptions& raw = line.raw;
   if (raw.version) throw EarlyExit{0, fmt::format("c10d-run {}\n", version())};
   if (line.command.empty()) usage_error("no program to run: c10d-run -n 2 ./program");
-  if (raw.print_commands) return {.host_commands = commands_of(line, argv[0])};
-  if (!raw.host_list.empty() || !raw.host_file.empty())
-    usage_error(fmt::format("{} needs --print-commands: c10d-run logs in to no other host",
-                            raw.host_list.empty() ? "--hostfile" : "--hosts"));
-  return settle(raw, std::move(line.command));
+  if (raw.host_list.empty() && raw.host_file.empty()) {
+    if (raw.print_commands)
+      usage_error("--print-commands needs hosts: -H node1:4,node2:4, or --hostfile FILE");
+    if (!raw.agent.empty())
+      usage_error("--agent needs hosts: -H node1:4,node2:4, or --hostfile FILE");
+    return settle(raw, std::move(line.command));
+  }
+  const std::vector<HostLine> lines = lines_of_hosts(line);
+  if (raw.print_commands) return {.host_commands = printed(lines, argv[0])};
+  check_several_hosts(raw);
+  RunOptions options;
+  options.host_lines = lines;
+  options.agent = agent_of(raw.agent.empty() ? "ssh -T -o BatchMode=yes %h %c" : raw.agent);
+  options.signals = signals_of(raw.signals);
+  options.grace = seconds_of("--grace", raw.grace);
+  options.verbose = raw.verbose;
+  return options;
 }
 
 }}  // namespace c10d::v0

@@ -9,6 +9,7 @@
 
 #include "c10d/launch.h"
 #include "tools/run/args.h"
+#include "tools/run/hosts.h"
 
 namespace c10d { inline namespace v0 {
 
@@ -43,7 +44,10 @@ struct RunOptions {
   bool verbose = false;
   std::string print_for, via;  // another launcher's name, or empty
   MultiHostOptions hosts;
-  std::string host_commands;  // to print instead of starting anything
+  std::string host_commands;         // to print instead of starting anything
+  std::vector<HostLine> host_lines;  // of the hosts to start; empty: this one alone
+  std::vector<std::string> agent;    // how to start them: words with %h and %c
+  bool token_on_stdin = false;       // the secret of several hosts, in the first line
   bool writes_files = false;
   std::string log_dir;                     // of these files; empty: a temporary folder
   std::map<int, Streams> redirects, tees;  // by rank; -1 = every rank

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// c10d-run -H: hosts that are names of this one, reached by an agent that logs in nowhere.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "src/net/reserve_port.h"
+#include "src/net/socket.h"
+#include "tests/launch/process.h"
+#include "tests/temporary_directory.h"
+
+namespace c10d { inline namespace v0 { namespace {
+
+using Arguments = std::vector<std::string>;
+
+class StartHosts : public ::testing::Test {
+ protected:
+  void SetUp() override { std::tie(held_, port_) = hold_port(); }
+  void TearDown() override { EXPECT_EQ(processes_left(), ""); }
+
+  Process::Options options(const Arguments& rest) const {
+    Arguments arguments = {"--master-addr=127.0.0.1", "--master-port=" + std::to_string(port_)};
+    arguments.insert(arguments.end(), rest.begin(), rest.end());
+    return {.command = c10d_run(arguments)};
+  }
+  Ended start(const Arguments& rest) const { return run(options(rest)); }
+
+ private:
+  Fd held_;  // keeps the port from other programs
+  std::uint16_t port_ = 0;
+};
+
+const char* const kAgent = "env AGENT_OF=%h";
+
+TEST_F(StartHosts, RanksAreNumberedThroughTheHosts) {
+  const Ended ended = start({"--agent", kAgent, "-H", "one:2,two:1", "sh", "-c",
+                             "echo $RANK of $WORLD_SIZE on $AGENT_OF"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(sorted_lines_of(ended.out),
+            (Arguments{"[0] 0 of 3 on one", "[1] 1 of 3 on one", "[2] 2 of 3 on two"}));
+}
+
+TEST_F(StartHosts, ThisHostNeedsNoAgent) {
+  const Ended ended = start(
+      {"--agent", kAgent, "-H", "localhost:1,two:1", "sh", "-c", "echo ${AGENT_OF:-no agent}"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(sorted_lines_of(ended.out), (Arguments{"[0] no agent", "[1] two"}));
+}
+
+// As for ssh, which hands one text to the shell there.
+TEST_F(StartHosts, AShellGetsTheCommandAsItWasTyped) {
+  const Ended ended = start({"--agent", "env AGENT_OF=%h sh -c %c", "-H", "one:1,two:1", C10D_PROBE,
+                             "arguments", "a  b", "it's \"$HOME\"", ""});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(sorted_lines_of(ended.out), (Arguments{"[0] ", "[0] a  b", "[0] it's \"$HOME\"", "[1] ",
+                                                   "[1] a  b", "[1] it's \"$HOME\""}));
+}
+
+TEST_F(StartHosts, RanksStartInThisFolderWithTheVariablesThatWereNamed) {
+  const TemporaryDirectory folder;
+  std::filesystem::create_directory(folder / "below");
+  std::ofstream(folder / "below/file") << "found";
+  Process::Options probe = options({"--agent", "env -u NAMED %h=1", "-x", "NAMED", "-H",
+                                    "one:1,two:1", "sh", "-c", "cat below/file; echo \"$NAMED\""});
+  probe.command.insert(probe.command.begin(),
+                       {"sh", "-c", "cd \"$0\" && exec \"$@\"", folder.path()});
+  probe.environment = {{"NAMED", " yes"}};
+  const Ended ended = run(probe);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(sorted_lines_of(ended.out), (Arguments{"[0] found yes", "[1] found yes"}));
+}
+
+TEST_F(StartHosts, TheFirstFailureEndsAllWithItsCode) {
+  const Ended ended = start({"--agent", kAgent, "-H", "one:1,two:1", "sh", "-c",
+                             "if [ $RANK = 1 ]; then exit 7; fi; exec sleep 1000"});
+  EXPECT_EQ(ended.code, 7);
+  EXPECT_TRUE(contains(ended.err, "rank 1")) << ended.err;
+}
+
+TEST_F(StartHosts, AnAgentThatFailsIsNamedWithItsHost) {
+  const Ended ended = start({"--agent", "false %h", "-H", "localhost:1,two:1", "sleep", "1000"});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_TRUE(contains(ended.err, "c10d-run: host two: exit code 1 of: false two /")) << ended.err;
+}
+
+TEST_F(StartHosts, AnAgentThatIsNotThereIsNamed) {
+  const Ended ended = start({"--agent", "/no/agent %h", "-H", "one:1,two:1", "true"});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_TRUE(contains(ended.err, "cannot start /no/agent")) << ended.err;
+}
+
+TEST_F(StartHosts, ASignalEndsEveryHostInOrder) {
+  Process job(options({"--agent", kAgent, "-H", "one:1,two:1", "sh", "-c",
+                       "trap 'echo ended; exit 0' TERM; echo up; while :; do sleep 0.1; done"}));
+  ASSERT_TRUE(job.wait_for_lines(2)) << job.err();
+  kill(job.pid(), SIGTERM);
+  EXPECT_EQ(job.wait(), 128 + SIGTERM);
+  EXPECT_EQ(sorted_lines_of(job.out()), (Arguments{"[0] ended", "[0] up", "[1] ended", "[1] up"}));
+}
+
+TEST_F(StartHosts, NothingIsLeftBehindAKilledOne) {
+  Process job(options(
+      {"--agent", kAgent, "-H", "localhost:1,two:1", "sh", "-c", "echo up; exec sleep 1000"}));
+  ASSERT_TRUE(job.wait_for_lines(2)) << job.err();
+  kill(job.pid(), SIGKILL);
+  EXPECT_EQ(job.wait(), 128 + SIGKILL);
+  EXPECT_EQ(processes_left(), "");
+}
+
+TEST_F(StartHosts, TheSecretIsNoArgument) {
+  const Ended ended = start({"--agent", kAgent, "-v", "-H", "one:1,two:1", "sh", "-c",
+                             "tr '\\0' ' ' < /proc/$PPID/cmdline; echo"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  for (const std::string& line : lines_of(ended.out)) {
+    EXPECT_TRUE(contains(line, "--token-on-stdin")) << line;
+    EXPECT_FALSE(contains(line, "C10D_TOKEN")) << line;
+  }
+}
+
+TEST_F(StartHosts, TheOtherEndRefusesWhatIsNoSecret) {
+  for (const auto& [input, why] : std::map<std::string, std::string>{
+           {"", "stdin ended before a line"},
+           {"short\n", "must have 16 to 1024 bytes"},
+           {std::string(2000, 'x') + "\n", "must have 16 to 1024 bytes"}}) {
+    Process::Options other = options({"--nnodes=2", "--node-rank=1", "--token-on-stdin", "true"});
+    other.input = input;
+    const Ended ended = run(other);
+    EXPECT_EQ(ended.code, 2);
+    EXPECT_TRUE(contains(ended.err, why)) << ended.err;
+  }
+}
+
+}}}  // namespace c10d::v0

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/run/start_hosts.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <list>
+#include <optional>
+#include <utility>
+
+#include "c10d/error.h"
+#include "src/base/host.h"
+#include "src/launch/descriptor_limit.h"
+#include "src/launch/line_output.h"
+#include "src/launch/orphans.h"
+#include "src/launch/signals.h"
+#include "src/launch/spawn.h"
+#include "src/net/socket.h"
+#include "src/net/token.h"
+#include "src/sync/thread.h"
+
+namespace c10d { inline namespace v0 {
+namespace {
+
+using std::chrono::steady_clock;
+
+// After a first failure: hosts that have met tell each other, and end by themselves.
+constexpr std::chrono::seconds kToTellEachOther{2};
+// From the end of its input to that of a host, besides the grace of its ranks.
+constexpr std::chrono::seconds kToEnd{10};
+constexpr std::chrono::seconds kToDrain{2};
+constexpr std::chrono::seconds kTokenTimeout{60};
+
+std::string replaced(std::string text, std::string_view what, const std::string& by) {
+  for (std::size_t at = 0; (at = text.find(what, at)) != text.npos; at += by.size())
+    text.replace(at, what.size(), by);
+  return text;
+}
+
+bool is_this_host(const std::string& host) {
+  return host == host_name() || host == "localhost" || host == "127.0.0.1" || host == "::1";
+}
+
+// What starts c10d-run there.
+std::vector<std::string> command_for(const HostLine& line, const std::vector<std::string>& agent,
+                                     const std::string& launcher) {
+  std::vector<std::string> words{launcher};
+  words.insert(words.end(), line.words.begin(), line.words.end());
+  if (is_this_host(line.host)) return words;
+  std::string shell_line;
+  for (const std::string& word : words)
+    shell_line += (shell_line.empty() ? "" : " ") + quoted(word);
+  std::vector<std::string> command;
+  bool is_in = false;
+  for (const std::string& word : agent) {
+    is_in = is_in || word.find("%c") != word.npos;
+    command.push_back(replaced(replaced(word, "%h", line.host), "%c", shell_line));
+  }
+  if (!is_in) command.insert(command.end(), words.begin(), words.end());
+  return command;
+}
+
+class HostsJob {
+ public:
+  explicit HostsJob(const RunOptions& options)
+      : options_(options),
+        signals_(options.signals),
+        marker_("C10D_HOSTS_ID=" + to_hex(random_bytes(8))),
+        guardian_(marker_) {
+    descriptors_.make_room(options.host_lines.size(), 0);
+    const std::string launcher = std::filesystem::read_symlink("/proc/self/exe");
+    const std::string token = to_hex(random_bytes(32)) + '\n';
+    for (const HostLine& line : options.host_lines)
+      start(line, command_for(line, options.agent, launcher), token);
+  }
+  ~HostsJob() {
+    kill_all();
+    for (const Host& host : hosts_) waitpid(host.child.pid, nullptr, 0);
+  }
+  HostsJob(const HostsJob&) = delete;
+  HostsJob& operator=(const HostsJob&) = delete;
+
+  int run() {
+    while (phase_ != Phase::done) {
+      poll_once();
+      take_signals();
+      advance();
+    }
+    return exit_code_;
+  }
+
+ private:
+  // `failing`: one has failed, the others may know. `ending`: their input was closed.
+  enum class Phase { running, failing, ending, killed, draining, done };
+  struct Stream {
+    Fd fd;
+    LineSplitter lines;
+  };
+  struct Host {
+    std::string name, agent;
+    bool has_said_why = false;
+    Child child;
+    Fd input;
+    Stream out, err;
+    bool ended = false;
+  };
+
+  void start(const HostLine& line, std::vector<std::string> command, const std::string& token);
+  void poll_once();
+  // Whether something came.
+  static bool read_stream(Stream& stream, bool is_stderr);
+  void note_ended(Host& host);
+  void take_signals();
+  void advance();
+  void enter(Phase phase, Duration timeout);
+  void end_all();
+  void kill_all();
+
+  const RunOptions& options_;
+  SignalRelay signals_;
+  const std::string marker_;  // of all processes here
+  DescriptorLimit descriptors_;
+  Guardian guardian_;
+  std::list<Host> hosts_;
+  Phase phase_ = Phase::running;
+  std::optional<Deadline> deadline_;
+  int exit_code_ = 0;
+};
+
+void HostsJob::start(const HostLine& line, std::vector<std::string> command,
+                     const std::string& token) {
+  auto [input, input_writer] = make_pipe();
+  auto [out, out_writer] = make_pipe();
+  auto [err, err_writer] = make_pipe();
+  for (const Fd* fd : {&out, &err}) fcntl(fd->get(), F_SETFL, O_NONBLOCK);
+  // It fits into the pipe, whether or not anybody reads.
+  if (write(input_writer.get(), token.data(), token.size()) != static_cast<ssize_t>(token.size()))
+    throw_failure({.code = Code::out_of_resources,
+                   .message = fmt::format("a pipe to the agent: {}", error_text(errno))});
+  SpawnOptions spawned{.path = find_program(command.front()),
+                       .directory = {},
+                       .command = std::move(command),
+                       .environment = {marker_},
+                       .cpus = {},
+                       .stdin_fd = input.get(),
+                       .stdout_fd = out_writer.get(),
+                       .stderr_fd = err_writer.get(),
+                       .registration_fd = guardian_.registration_fd(),
+                       .descriptors = descriptors_.callers()};
+  for (char** entry = environ; *entry != nullptr; ++entry) spawned.environment.emplace_back(*entry);
+  std::string shown = fmt::format("{}", fmt::join(spawned.command, " "));
+  if (options_.verbose) fmt::print(stderr, "c10d-run: on {}: {}\n", line.host, shown);
+  hosts_.push_back({.name = line.host,
+                    .agent = std::move(shown),
+                    .child = spawn(spawned),
+                    .input = std::move(input_writer),
+                    .out = {std::move(out), {}},
+                    .err = {std::move(err), {}}});
+}
+
+void HostsJob::poll_once() {
+  std::vector<pollfd> entries{{signals_.fd(), POLLIN, 0}};
+  const auto add = [&](int fd) { entries.push_back({fd, POLLIN, 0}); };  // -1 is passed over
+  for (const Host& host : hosts_) {
+    add(host.out.fd.get());
+    add(host.err.fd.get());
+    add(host.ended ? -1 : host.child.pidfd.get());
+  }
+  if (::poll(entries.data(), entries.size(), deadline_ ? poll_timeout(*deadline_) : -1) <= 0)
+    return;
+  std::size_t at = 1;
+  for (Host& host : hosts_) {
+    if (entries[at++].revents != 0) read_stream(host.out, false);
+    if (entries[at++].revents != 0) host.has_said_why |= read_stream(host.err, true);
+    if (entries[at++].revents != 0) note_ended(host);
+  }
+}
+
+bool HostsJob::read_stream(Stream& stream, bool is_stderr) {
+  const OutputBatch batch;  // of what one read brings
+  const auto sink = [&](std::string_view line) { print_rank_line(0, is_stderr, line, false); };
+  std::array<char, std::size_t{64} << 10> bytes;
+  const ssize_t n = read(stream.fd.get(), bytes.data(), bytes.size());
+  if (n > 0) {
+    stream.lines.add({bytes.data(), static_cast<std::size_t>(n)}, sink);
+    return true;
+  }
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  stream.fd.reset();
+  stream.lines.finish(sink);
+  return false;
+}
+
+void HostsJob::note_ended(Host& host) {
+  siginfo_t info{};
+  waitid(P_PID, static_cast<id_t>(host.child.pid), &info, WEXITED | WNOWAIT);
+  host.ended = true;
+  host.input.reset();
+  const int code = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+  if (code == 0 || exit_code_ != 0) return;
+  exit_code_ = code;
+  // A launcher has told its reason; a shell and ssh have codes of their own.
+  const bool is_of_agent = info.si_code != CLD_EXITED || code == 126 || code == 127 || code == 255;
+  if (!host.has_said_why || is_of_agent)
+    fmt::print(stderr, "c10d-run: host {}: {} {} of: {}\n", host.name,
+               info.si_code == CLD_EXITED ? "exit code" : "signal", info.si_status, host.agent);
+  if (phase_ == Phase::running) enter(Phase::failing, kToTellEachOther);
+}
+
+// A second one ends all at once.
+void HostsJob::take_signals() {
+  while (const std::optional<int> signal = signals_.take()) {
+    if (exit_code_ == 0) exit_code_ = 128 + *signal;
+    if (phase_ < Phase::ending) {
+      fmt::print(stderr, "c10d-run: got signal {}: the hosts end their ranks\n", *signal);
+      end_all();
+    } else if (phase_ == Phase::ending) {
+      deadline_ = steady_clock::now();
+    }
+  }
+}
+
+void HostsJob::end_all() {
+  for (Host& host : hosts_) host.input.reset();
+  enter(Phase::ending, Duration(options_.grace) + kToEnd);
+}
+
+void HostsJob::enter(Phase phase, Duration timeout) {
+  phase_ = phase;
+  deadline_ = steady_clock::now() + timeout;
+}
+
+void HostsJob::kill_all() {
+  for (const Host& host : hosts_) kill(-host.child.pid, SIGKILL);
+  kill_marked_processes(marker_.c_str());
+}
+
+void HostsJob::advance() {
+  const bool late = deadline_ && steady_clock::now() >= *deadline_;
+  const bool all_ended =
+      std::all_of(hosts_.begin(), hosts_.end(), [](const Host& host) { return host.ended; });
+  const bool any_open = std::any_of(hosts_.begin(), hosts_.end(),
+                                    [](const Host& host) { return host.out.fd || host.err.fd; });
+  if (phase_ < Phase::draining && all_ended) {
+    enter(Phase::draining, kToDrain);
+  } else if (phase_ == Phase::failing && late) {
+    end_all();
+  } else if (phase_ == Phase::ending && late) {
+    for (const Host& host : hosts_)
+      if (!host.ended)
+        fmt::print(stderr, "c10d-run: host {} does not end: its agent is killed\n", host.name);
+    kill_all();
+    enter(Phase::killed, kToEnd);
+  } else if (phase_ == Phase::killed && late) {
+    phase_ = Phase::done;
+  }
+  if (phase_ == Phase::draining && (!any_open || steady_clock::now() >= *deadline_))
+    phase_ = Phase::done;
+}
+
+}  // namespace
+
+int start_hosts(const RunOptions& options) { return HostsJob(options).run(); }
+
+std::string secret_on_stdin() {
+  // Rank 0 shall not read what comes behind.
+  Fd input = Fd(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
+  const Fd nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!input || dup2(nothing.get(), STDIN_FILENO) < 0)
+    throw InvalidArgument(fmt::format("--token-on-stdin: stdin: {}", error_text(errno)));
+  const Deadline end = steady_clock::now() + kTokenTimeout;
+  std::string line;
+  for (char byte = 0; line.size() <= kMostTokenBytes; line += byte) {
+    const bool is_there = wait_for(input.get(), POLLIN, end);
+    const ssize_t n = is_there ? read(input.get(), &byte, 1) : -1;
+    if (n < 0 && is_there && (errno == EINTR || errno == EAGAIN)) continue;
+    if (n != 1)
+      throw InvalidArgument(fmt::format("--token-on-stdin: stdin {} before a line",
+                                        is_there ? "ended" : "brought nothing for 60 s"));
+    if (byte == '\n') break;
+  }
+  if (line.size() < kLeastTokenBytes || line.size() > kMostTokenBytes)
+    throw InvalidArgument(fmt::format("--token-on-stdin: the first line must have {} to {} bytes",
+                                      kLeastTokenBytes, kMostTokenBytes));
+  start_thread([input = std::move(input)] {
+    char byte = 0;
+    ssize_t n = 0;
+    do n = read(input.get(), &byte, 1);
+    while (n > 0 || (n < 0 && errno == EINTR));
+    kill(getpid(), SIGTERM);
+  }).detach();
+  return line;
+}
+
+}}  // namespace c10d::v0

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+#include "tools/run/options.h"
+
+namespace c10d { inline namespace v0 {
+
+// Starts c10d-run on every host of `options`, this one directly and the others by the agent, prints
+// what they print, and waits until all have ended. The secret of the job goes over the standard
+// input of the agents, whose end tells a host to end its ranks: so nothing is left behind,
+// whichever part is killed. Returns the exit code of the host that failed first. Throws
+// InvalidArgument when the agent cannot be started.
+int start_hosts(const RunOptions& options);
+
+// The other end: reads the secret from the first line of stdin. From then on SIGTERM comes to this
+// process when stdin ends. Throws InvalidArgument.
+std::string secret_on_stdin();
+
+}}  // namespace c10d::v0
