@@ -84,6 +84,9 @@ class StoreControl final : public ControlPlane {
   Failure late(const Signature& signature, std::uint64_t sequence, std::string_view phase) override;
   void look_for_cause(Duration patience = kStorePatience);
   void look_for_dead();
+  // A key of this rank that nobody reads any more: a call does not wait for that.
+  void delete_later(std::string key);
+  void delete_keys(Duration patience = kStorePatience);
   void keep_for_later(const Failure& failure);
   void tell(Duration patience = kStorePatience);  // what was kept
   // Of every rank, under its number.
@@ -129,6 +132,7 @@ class StoreControl final : public ControlPlane {
   CallRows rows_;
   Mutex mutex_;
   std::optional<std::string> untold_ C10D_GUARDED_BY(mutex_);  // a failure as text
+  std::vector<std::string> old_keys_ C10D_GUARDED_BY(mutex_);  // to be deleted
   // One poll at a time:
   Mutex poll_mutex_;
   CondVar polled_;
@@ -160,6 +164,7 @@ void StoreControl::leave() noexcept try {
   const Duration patience = store_answers_ ? Duration(kStorePatience) : Duration::zero();
   tell(patience);
   rows_.write_row(patience);
+  if (store_answers_) delete_keys(patience);
   {
     MutexLock lock(beat_mutex_);
     if (std::exchange(left_, true)) return;
@@ -280,7 +285,7 @@ class StoreControl::KeysOfCall : public Keys {
   bool arrive() const { return Keys::arrive(to_bytes(call_, signature_of(call_.op, size()))); }
   void forget() const {
     auto& last = control_.agreed_;
-    if (last[0] != 0) Keys::forget(fmt::format("call/{}/{}", last[0], control_.rank_));
+    if (last[0] != 0) control_.delete_later(fmt::format("call/{}/{}", last[0], control_.rank_));
     last = {last[1], call_.sequence};
   }
   bool is_late() {
@@ -307,7 +312,7 @@ class StoreControl::KeysOfBarrier : public Keys {
 
   bool arrive() const { return Keys::arrive("came"); }
   void forget() const {
-    if (round_ > 2) Keys::forget(fmt::format("barrier/{}/{}", round_ - 2, control_.rank_));
+    if (round_ > 2) control_.delete_later(fmt::format("barrier/{}/{}", round_ - 2, control_.rank_));
   }
   bool is_late() {
     if (!deadline_passed()) return false;
@@ -461,6 +466,26 @@ void StoreControl::keep_for_later(const Failure& failure) {
   ticks_ = kTicksPerPoll;
 }
 
+void StoreControl::delete_later(std::string key) {
+  constexpr std::size_t kMost = 4096;
+  bool full = false;
+  {
+    MutexLock lock(mutex_);
+    old_keys_.push_back(std::move(key));
+    full = old_keys_.size() >= kMost;
+  }
+  if (full) delete_keys();
+}
+
+void StoreControl::delete_keys(Duration patience) {
+  std::vector<std::string> keys;
+  {
+    MutexLock lock(mutex_);
+    keys.swap(old_keys_);
+  }
+  for (const std::string& key : keys) store_->delete_key(key, patience);
+}
+
 void StoreControl::tell(Duration patience) {
   std::optional<std::string> text;
   {
@@ -550,6 +575,7 @@ void StoreControl::poll() noexcept {
   try {
     watch_library(kTicksPerPoll);
     tell();
+    delete_keys();
     if (!broken()) {
       look_for_cause();
       look_for_dead();

@@ -28,10 +28,6 @@ bool StoreKeys::arrive(std::string_view value) const {
                              patience_until(deadline_)) == value;
 }
 
-void StoreKeys::forget(const std::string& key) const {
-  store_->delete_key(key, patience_until(deadline_));
-}
-
 bool StoreKeys::bar(int rank, Duration patience) const {
   return store_->compare_set(keys_[static_cast<std::size_t>(rank)], std::nullopt, kBarred,
                              patience) == kBarred;

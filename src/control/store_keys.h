@@ -24,8 +24,6 @@ class StoreKeys {
   bool deadline_passed() const noexcept;
   // Writes the own key; false when it is barred.
   bool arrive(std::string_view value) const;
-  // Deletes an older key.
-  void forget(const std::string& key) const;
   // Whether the rank's key is barred now.
   bool bar(int rank, Duration patience = kStorePatience) const;
   // Whether the rank has written its key.

@@ -149,9 +149,9 @@ Entry enter_barrier(Ranks& ranks, std::uint64_t round, int& missing) {
 // Over a store a call has a key per rank, which the rank writes when it enters. A rank that gives
 // up writes the key of a missing one, which then can no longer enter. When all have entered, some
 // may have gone on, and so must it. `Keys` is one rank's view of these keys: size(), broken();
-// arrive(), false when the own key is barred; forget(), which deletes the own key of two calls ago,
-// that everybody has read; look_for_cause(), which may find the group broken; is_late(); bar(rank),
-// whether that key is barred now; and read().
+// arrive(), false when the own key is barred; forget(), after which the own key of two calls ago,
+// that everybody has read, may go; look_for_cause(), which may find the group broken; is_late();
+// bar(rank), whether that key is barred now; and read().
 enum class Seen : std::uint8_t { not_all, same, differs, barred };
 
 template <class Keys>
@@ -165,9 +165,6 @@ Entry enter_over_store(Keys& keys) {
     return rank < keys.size();
   };
   for (;;) {
-    keys.look_for_cause();
-    const bool broken = keys.broken();
-    if ((broken || keys.is_late()) && bars_one()) return broken ? Entry::broken : Entry::late;
     switch (keys.read()) {
       case Seen::not_all:
         break;
@@ -178,6 +175,9 @@ Entry enter_over_store(Keys& keys) {
       case Seen::barred:
         return Entry::given_up;
     }
+    keys.look_for_cause();
+    const bool broken = keys.broken();
+    if ((broken || keys.is_late()) && bars_one()) return broken ? Entry::broken : Entry::late;
   }
 }
 

@@ -198,7 +198,11 @@ class InStore : public View {
   void look_for_cause() {
     if (rank_ != job_.deaf) knows = model::broken() || knows;
   }
-  bool is_late() const { return is_impatient(); }
+  // The end of a look that found nothing.
+  bool is_late() const {
+    if (!is_impatient()) back_to(loop_);
+    return is_impatient();
+  }
   bool bar(int rank) {
     if (slip_.bars_nobody) return true;
     const std::uint64_t before = write_if_absent(rank, kBarred);
@@ -209,9 +213,7 @@ class InStore : public View {
     for (int peer = 0; peer < kRanks; ++peer) {
       seen[peer] = group_.keys[sequence_][peer].load(std::memory_order_acquire);
       if (stopped()) return Seen::barred;
-      if (seen[peer] != kAbsent) continue;
-      back_to(loop_);
-      return Seen::not_all;
+      if (seen[peer] == kAbsent) return Seen::not_all;
     }
     const bool too_much = job_.bad_counts == sequence_ && (rank_ == 1 || !slip_.pairwise);
     for (const std::uint64_t value : seen) {

@@ -9,6 +9,7 @@
 #include <array>
 #include <condition_variable>
 #include <future>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -313,6 +314,11 @@ class StoreWithPauses final : public RequestStore<Store> {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, 30s, [&] { return waiting_ >= count; });
   }
+  // What this thread has asked for, in order.
+  std::vector<StoreOp> asked_here() {
+    const std::lock_guard lock(mutex_);
+    return asked_[std::this_thread::get_id()];
+  }
   // The most time that a call had.
   Duration longest() {
     const std::lock_guard lock(mutex_);
@@ -323,6 +329,7 @@ class StoreWithPauses final : public RequestStore<Store> {
   Reply perform(const Request& request, Deadline deadline) override {
     std::unique_lock lock(mutex_);
     longest_ = std::max<Duration>(longest_, deadline - std::chrono::steady_clock::now());
+    asked_[std::this_thread::get_id()].push_back(request.op);
     ++waiting_;
     changed_.notify_all();
     changed_.wait(lock, [&] { return !silent_; });
@@ -343,6 +350,7 @@ class StoreWithPauses final : public RequestStore<Store> {
   std::condition_variable changed_;
   bool silent_ = false;
   int waiting_ = 0;
+  std::map<std::thread::id, std::vector<StoreOp>> asked_;
   Duration longest_{};
   Engine engine_;
 };
@@ -475,6 +483,42 @@ class IdleBackend final : public Backend {
  private:
   const WorkSource source_;
 };
+
+// A call waits for as many answers as it takes requests.
+TEST(StoreControl, ACallThatAllHaveMadeTakesTwoRequests) {
+  constexpr std::uint64_t kCalls = 5;
+  const auto store = std::make_shared<StoreWithPauses>();
+  const auto planes = make_both(store);
+  const Op op = Barrier{};
+  const std::uint64_t hash = hash_of(signature_of(op, 2));
+  for (std::uint64_t sequence = 1; sequence <= kCalls; ++sequence)
+    planes[1]->announce({op, sequence, hash, after(1h), false, 0});
+  std::thread([&] {
+    for (std::uint64_t sequence = 1; sequence <= kCalls; ++sequence) {
+      const auto before = store->asked_here().size();
+      const Call call{op, sequence, hash, after(1h), false, 0};
+      EXPECT_EQ(planes[0]->agree(call, Control::Waiting::sleep), nullptr);
+      const auto asked = store->asked_here();
+      EXPECT_EQ(std::vector(asked.begin() + static_cast<std::ptrdiff_t>(before), asked.end()),
+                (std::vector{StoreOp::compare_set, StoreOp::multi_get}));
+    }
+  }).join();
+  for (const Plane& plane : planes) unwatch(*plane);
+}
+
+// The keys of older calls go by and by.
+TEST(StoreControl, WhatAllHaveReadIsDeleted) {
+  const auto store = make_hash_store(1h);
+  const auto planes = make_both(store);
+  const auto keys = store->num_keys();
+  const Op op = Barrier{};
+  const std::uint64_t hash = hash_of(signature_of(op, 2));
+  for (std::uint64_t sequence = 1; sequence <= 20; ++sequence)
+    for (const Plane& plane : planes) plane->announce({op, sequence, hash, after(1h), false, 0});
+  for (const Plane& plane : planes) plane->leave();
+  EXPECT_LE(store->num_keys(), keys + 2 * 2);
+  for (const Plane& plane : planes) unwatch(*plane);
+}
 
 // Whoever hears of the failure finds it in the record, and the group broken.
 TEST(StoreControl, AnAsyncFailureIsHeardOfWhenAllIsWritten) {
