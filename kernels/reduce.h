@@ -29,7 +29,7 @@ namespace c10d { inline namespace v0 {
 // `out` is written as `policy` says. It may be one of the inputs; other overlap is not allowed. No
 // pointer needs alignment. `refill` is new content for the first bytes of one of the inputs, copied
 // behind the loop that has read the old ones. Throws std::invalid_argument when `in` is empty or
-// why_unsupported(op.kind, dtype) has a reason.
+// why_unsupported(op.kind, dtype) has a reason, and for numbers of 8 bits.
 void reduce(DType dtype, ReduceOp op, std::byte* out, std::span<const std::byte* const> in,
             std::size_t count, StorePolicy policy = StorePolicy::temporal,
             const Copying& refill = {});

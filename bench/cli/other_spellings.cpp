@@ -72,11 +72,28 @@ constexpr auto kOtherSpellings = std::to_array<OtherSpelling>({
 
 using Names = std::pair<std::string_view, std::string_view>;
 constexpr auto kOtherDTypes = std::to_array<Names>({
-    {"double", "f64"}, {"float64", "f64"}, {"float", "f32"},     {"float32", "f32"},
-    {"half", "f16"},   {"float16", "f16"}, {"bfloat16", "bf16"}, {"int64", "i64"},
-    {"int32", "i32"},  {"int", "i32"},     {"int16", "i16"},     {"int8", "i8"},
-    {"char", "i8"},    {"uint64", "u64"},  {"uint32", "u32"},    {"uint16", "u16"},
-    {"uint8", "u8"},   {"byte", "u8"},     {"complex64", "c64"}, {"complex128", "c128"},
+    {"double", "f64"},
+    {"float64", "f64"},
+    {"float", "f32"},
+    {"float32", "f32"},
+    {"half", "f16"},
+    {"float16", "f16"},
+    {"bfloat16", "bf16"},
+    {"int64", "i64"},
+    {"int32", "i32"},
+    {"int", "i32"},
+    {"int16", "i16"},
+    {"int8", "i8"},
+    {"char", "i8"},
+    {"uint64", "u64"},
+    {"uint32", "u32"},
+    {"uint16", "u16"},
+    {"uint8", "u8"},
+    {"byte", "u8"},
+    {"complex64", "c64"},
+    {"complex128", "c128"},
+    {"float8_e4m3fn", "f8e4m3"},
+    {"float8_e5m2", "f8e5m2"},
 });
 constexpr auto kOtherRedOps = std::to_array<Names>({{"mulsum", "premul_sum"}});
 

@@ -21,9 +21,15 @@ std::uint32_t mix(std::uint32_t x) {
   return x;
 }
 
+// Floating point of 16 or 8 bits.
+template <class T>
+concept Small = requires(T number) {
+  number.bits();
+};
+
 template <class T>
 T from_integer(std::int32_t value) {
-  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
+  if constexpr (Small<T>) {
     return T(static_cast<float>(value));
   } else if constexpr (std::is_same_v<T, bool>) {
     return value != 0;
@@ -34,7 +40,7 @@ T from_integer(std::int32_t value) {
 
 template <class T>
 bool equal(T a, T b, bool rounded) {
-  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
+  if constexpr (Small<T>) {
     return a.bits() == b.bits();
   } else if constexpr (std::is_floating_point_v<T> || detail::Complex<T>) {
     // A mean may be a sum times 1/n: not exact, but closer than any wrong whole number.
@@ -75,6 +81,10 @@ decltype(auto) with_type(DType dtype, F&& f) {
       return f(Float16{});
     case DType::bf16:
       return f(BFloat16{});
+    case DType::f8e4m3:
+      return f(Float8E4M3{});
+    case DType::f8e5m2:
+      return f(Float8E5M2{});
     case DType::i64:
       return f(std::int64_t{});
     case DType::i32:
@@ -168,15 +178,20 @@ void Oracle::values(int rank, std::uint64_t first, std::size_t count, std::int32
       out[i] = (three ? 3 : 1) * (minus ? -1 : 1);
     }
   } else if (op == ReduceOp::band || op == ReduceOp::bor || op == ReduceOp::bxor) {
-    // Moved or combined bit by bit. Floating point holds eight bits of them exactly.
-    const bool floating = case_.dtype <= DType::bf16;
-    const std::uint32_t mask = floating ? 0x7FU : 0xFFFFFFFFU;
+    // Moved or combined bit by bit. Floating point holds eight bits of them exactly, and numbers of
+    // 8 bits hold what they are rounded to.
+    const std::uint32_t mask = is_floating(case_.dtype) ? 0x7FU : 0xFFFFFFFFU;
     for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<std::int32_t>(raw(i) & mask);
   } else {
     const std::int32_t low = is_unsigned(case_.dtype) ? 0 : -2;
     const std::int32_t scale = op == ReduceOp::avg ? ranks_ : op == ReduceOp::premul_sum ? 2 : 1;
+    // Numbers of 8 bits hold few whole ones: each element gets something from two ranks only.
+    const auto ranks = static_cast<std::uint64_t>(ranks_), mine = static_cast<std::uint64_t>(rank);
+    const auto is_zero = [&](std::size_t i) {
+      return is_float8(case_.dtype) && (first + i + mine) % ranks > 1;
+    };
     for (std::size_t i = 0; i < count; ++i)
-      out[i] = (static_cast<std::int32_t>((raw(i) >> 8) * 5U >> 24) + low) * scale;
+      out[i] = is_zero(i) ? 0 : (static_cast<std::int32_t>((raw(i) >> 8) * 5U >> 24) + low) * scale;
   }
 }
 

@@ -111,6 +111,8 @@ void as_number(DType dtype, F&& f) {
       return f(static_cast<std::uint16_t*>(nullptr));
     case DType::u8:
     case DType::boolean:
+    case DType::f8e4m3:
+    case DType::f8e5m2:
       return f(static_cast<std::uint8_t*>(nullptr));
     case DType::c64:
       return f(static_cast<std::uint64_t*>(nullptr));
@@ -121,7 +123,7 @@ void as_number(DType dtype, F&& f) {
 
 bool has_arithmetic(DType dtype) {
   return dtype != DType::bf16 && dtype != DType::i16 && dtype != DType::boolean &&
-         !is_complex(dtype);
+         !is_complex(dtype) && !is_float8(dtype);
 }
 
 using Function = void (*)(void*, const void*, const void*, std::size_t);

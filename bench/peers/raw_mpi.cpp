@@ -34,6 +34,8 @@ MPI_Datatype type_of(DType dtype) {
       return MPI_UINT16_T;
     case DType::u8:
     case DType::boolean:
+    case DType::f8e4m3:
+    case DType::f8e5m2:
       return MPI_UINT8_T;
     case DType::c64:
       return MPI_C_FLOAT_COMPLEX;
@@ -44,7 +46,8 @@ MPI_Datatype type_of(DType dtype) {
 }
 
 bool has_arithmetic(DType dtype) {
-  return dtype != DType::f16 && dtype != DType::bf16 && dtype != DType::boolean;
+  return dtype != DType::f16 && dtype != DType::bf16 && dtype != DType::boolean &&
+         !is_float8(dtype);
 }
 
 MPI_Op op_of(ReduceOp::Kind kind) {

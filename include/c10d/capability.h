@@ -32,7 +32,7 @@ struct Query {
   bool to_self = false;            // a message of a rank to itself
 };
 
-// When a reduction of f16 and bf16 rounds to its dtype.
+// When a reduction of floating point of 16 or 8 bits rounds to its dtype.
 enum class Rounding : std::uint8_t {
   once,       // at the end
   every_step  // after each addition, so the result depends on the order
@@ -44,7 +44,7 @@ struct Support {
   std::string reason{};  // why not, when not ok
   // How the op is composed, when ok but the wrapped library has no such op: "all_to_all + sum".
   std::string composed{};
-  // Of a reduction of f16 or bf16.
+  // Of a reduction of f16, bf16, f8e4m3 or f8e5m2.
   Rounding rounds = Rounding::once;
   // Whether the backend can do it.
   explicit operator bool() const noexcept { return ok; }

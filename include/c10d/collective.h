@@ -18,7 +18,8 @@ namespace c10d { inline namespace v0 {
 // How the elements of the ranks are combined. Converts from its Kind: ReduceOp::max.
 struct ReduceOp {
   // The reductions. On bool: sum, max and bor are "or"; prod, min and band are "and"; bxor is
-  // "xor". Complex numbers have sum, avg and premul_sum only.
+  // "xor". Complex numbers have sum, avg and premul_sum only; f8e4m3 and f8e5m2 have sum and prod,
+  // with nccl only, which saturate and round after each step.
   enum Kind : std::uint8_t {
     sum,         // integers wrap around; f16 and bf16 are rounded as Support::rounds says: once at
                  // the end, with nccl after each addition

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "c10d/export.h"
-#include "c10d/half.h"
+#include "c10d/small_float.h"
 
 namespace c10d { inline namespace v0 {
 
@@ -27,19 +27,29 @@ enum class DType : std::uint8_t {
   u8,       // std::uint8_t
   boolean,  // bool
   c64,      // std::complex<float>: real part, imaginary part
-  c128      // std::complex<double>
+  c128,     // std::complex<double>
+  f8e4m3,   // Float8E4M3, to be moved; to be reduced by nccl only
+  f8e5m2    // Float8E5M2, likewise
 };
 // Number of dtypes.
-inline constexpr int kDTypeCount = 15;
+inline constexpr int kDTypeCount = 17;
 
 // Bytes of one element.
 constexpr std::size_t size_of(DType dtype) noexcept {
-  constexpr std::size_t sizes[kDTypeCount] = {8, 4, 2, 2, 8, 4, 2, 1, 8, 4, 2, 1, 1, 8, 16};
+  constexpr std::size_t sizes[kDTypeCount] = {8, 4, 2, 2, 8, 4, 2, 1, 8, 4, 2, 1, 1, 8, 16, 1, 1};
   return sizes[static_cast<int>(dtype)];
 }
 // Whether an element is a complex number.
 constexpr bool is_complex(DType dtype) noexcept {
   return dtype == DType::c64 || dtype == DType::c128;
+}
+// Whether an element is a floating point number of 8 bits.
+constexpr bool is_float8(DType dtype) noexcept {
+  return dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
+}
+// Whether an element is a real floating point number, of any size.
+constexpr bool is_floating(DType dtype) noexcept {
+  return dtype <= DType::bf16 || is_float8(dtype);
 }
 // The dtype of the parts of a complex number; any other dtype itself.
 constexpr DType real_of(DType dtype) noexcept {
@@ -146,6 +156,10 @@ constexpr auto elements_of() noexcept {
     return Elements<DType::f16>();
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     return Elements<DType::bf16>();
+  } else if constexpr (std::is_same_v<T, Float8E4M3>) {
+    return Elements<DType::f8e4m3>();
+  } else if constexpr (std::is_same_v<T, Float8E5M2>) {
+    return Elements<DType::f8e5m2>();
 #ifdef __FLT16_MAX__  // std::float16_t is the same type
   } else if constexpr (std::is_same_v<T, _Float16>) {
     return Elements<DType::f16>();
@@ -167,8 +181,8 @@ using ElementsOf = decltype(elements_of<std::remove_cv_t<T>>());
 }  // namespace detail
 
 // The C++ types that ops take: arithmetic types up to 64 bits, char and std::byte, enums, complex
-// numbers, 16-bit floating point, and those of element_traits. Types are told apart by kind and
-// size, so long and long long are the same dtype.
+// numbers, 16-bit and 8-bit floating point, and those of element_traits. Types are told apart by
+// kind and size, so long and long long are the same dtype.
 template <class T>
 concept Element = detail::ElementsOf<T>::known;
 

@@ -13,9 +13,10 @@ namespace c10d { inline namespace v0 { namespace cuda_kernels {
 namespace {
 
 // As the lists of kernels spell them.
-constexpr std::array<std::string_view, kDTypeCount> kDTypes = {
-    "f64", "f32", "f16", "bf16", "i64",     "i32", "i16", "i8",
-    "u64", "u32", "u16", "u8",   "boolean", "c64", "c128"};
+constexpr auto kDTypes = std::to_array<std::string_view>(
+    {"f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "boolean",
+     "c64", "c128", "f8e4m3", "f8e5m2"});
+static_assert(kDTypes.size() == kDTypeCount);
 constexpr std::array<std::string_view, kReduceOpCount> kOps = {
     "sum", "avg", "prod", "min", "max", "band", "bor", "bxor", "premul_sum"};
 

@@ -25,8 +25,8 @@ struct Kernel {
   explicit operator bool() const noexcept { return name != nullptr; }
 };
 
-// As static_cast of c10d/half.h and of integers: f32 to and from f16 and bf16; i16 to and from i32;
-// u16 to and from u32; boolean to u8, as 0 or 1.
+// As static_cast of c10d/small_float.h and of integers: f32 to and from f16 and bf16; i16 to and
+// from i32; u16 to and from u32; boolean to u8, as 0 or 1.
 Kernel cast_kernel(DType from, DType to) noexcept;
 // Whether each u8 is odd, as 0 or 1: of a sum of booleans, their "xor".
 Kernel parity_kernel() noexcept;

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "c10d/half.h"
+#include "c10d/small_float.h"
 #include "kernels/cuda/lane.h"
 
 namespace c10d { inline namespace v0 { namespace cuda_kernels {

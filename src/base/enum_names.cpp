@@ -16,9 +16,9 @@
 namespace c10d { inline namespace v0 {
 namespace {
 
-constexpr auto kDTypes =
-    std::to_array<std::string_view>({"f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u64",
-                                     "u32", "u16", "u8", "bool", "c64", "c128"});
+constexpr auto kDTypes = std::to_array<std::string_view>(
+    {"f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "bool",
+     "c64", "c128", "f8e4m3", "f8e5m2"});
 static_assert(kDTypes.size() == kDTypeCount);
 constexpr auto kReduceOps = std::to_array<std::string_view>(
     {"sum", "avg", "prod", "min", "max", "band", "bor", "bxor", "premul_sum"});
@@ -97,7 +97,7 @@ std::string_view to_string(WorkState state) noexcept {
 }
 
 std::string_view why_unsupported(ReduceOp::Kind kind, DType dtype) noexcept {
-  const bool floating = dtype <= DType::bf16 || is_complex(dtype);
+  const bool floating = is_floating(dtype) || is_complex(dtype);
   switch (kind) {
     case ReduceOp::min:
     case ReduceOp::max:

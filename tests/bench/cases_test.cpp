@@ -297,6 +297,7 @@ TEST(Options, DtypesHaveTheNamesOfOthersToo) {
   };
   EXPECT_EQ(dtypes("double,float,half,bfloat16"), dtypes("f64,f32,f16,bf16"));
   EXPECT_EQ(dtypes("int8,uint8,int32,uint32,int64,uint64"), dtypes("i8,u8,i32,u32,i64,u64"));
+  EXPECT_EQ(dtypes("float8_e4m3fn,float8_e5m2"), dtypes("f8e4m3,f8e5m2"));
   EXPECT_EQ(parse({"run", "-d", "fp8_e4m3"}).exit_code, 2);
 }
 

@@ -15,8 +15,6 @@ constexpr Size kSizes[] = {
 
 constexpr int kExchangeKinds = 5;
 
-bool is_float(DType dtype) { return dtype <= DType::bf16 || is_complex(dtype); }
-
 // Draws independent choices out of one hash.
 class Draw {
  public:
@@ -54,8 +52,8 @@ class Selector {
 
  private:
   void choose_numbers(Case& c, DType dtype, ReduceOp op, Draw& draw) const {
-    const bool order_matters = is_float(dtype) && is_reduction(c.op) && op.kind != ReduceOp::min &&
-                               op.kind != ReduceOp::max;
+    const bool order_matters = (is_floating(dtype) || is_complex(dtype)) && is_reduction(c.op) &&
+                               op.kind != ReduceOp::min && op.kind != ReduceOp::max;
     c.numbers = {.dtype = dtype, .op = op, .values = Values::exact, .seed = mix(id_)};
     c.numbers.rounds_often = selection_.rounds_often;
     if (draw.flip() && (!order_matters || selection_.fixed_order)) c.numbers.values = Values::hard;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <iostream>
@@ -15,8 +16,10 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "c10d/cuda.h"
 #include "c10d/env.h"
 #include "c10d/init.h"
 #include "tests/conformance/cases.h"
@@ -77,6 +80,38 @@ std::vector<Case> cases_for(std::string_view backend, int ranks, bool fixed_orde
   return cases;
 }
 
+// Whether NCCL reduces numbers of 8 bits here: from 2.24 and compute capability 9.0 on.
+bool nccl_reduces_float8(std::string_view version) {
+  int major = 0, minor = 0;
+  const bool is_version = std::sscanf(std::string(version).c_str(), "%d.%d", &major, &minor) == 2;
+  EXPECT_TRUE(is_version) << version;
+  return std::pair(major, minor) >= std::pair(2, 24) &&
+         cuda::device_info(0).compute_capability >= 90;
+}
+
+// Numbers of 8 bits are moved by every backend, and added and multiplied by nccl.
+void expect_float8(const BackendInfo& backend) {
+  const bool is_nccl = backend.name == "nccl";
+  const bool reduces = is_nccl && nccl_reduces_float8(backend.version);
+  for (const DType dtype : {DType::f8e4m3, DType::f8e5m2})
+    for (const OpTraits& op : kOpTraits)
+      for (int r = 0; r < (op.has_reduce_op ? kReduceOpCount : 1); ++r) {
+        const auto kind = static_cast<ReduceOp::Kind>(r);
+        const bool scans = op.kind == OpKind::scan || op.kind == OpKind::exscan;
+        const bool is_granted =
+            !op.has_reduce_op ||
+            (reduces && !scans && (kind == ReduceOp::sum || kind == ReduceOp::prod));
+        const Support support = backend_supports(
+            backend.name,
+            {.op = op.kind, .dtype = dtype, .reduce_op = kind, .device = device_of(backend.name)});
+        EXPECT_EQ(support.ok, is_granted) << op.name << ' ' << to_string(kind) << " of "
+                                          << to_string(dtype) << ": " << support.reason;
+        if (op.has_reduce_op && support) {
+          EXPECT_EQ(support.rounds, Rounding::every_step) << op.name;
+        }
+      }
+}
+
 Report run_rank(InitOptions options, const std::vector<Case>& cases) {
   try {
     options.timeout = kTimeout;
@@ -122,6 +157,8 @@ TEST_P(Threads, ResultsAreRight) {
   const std::string& backend = GetParam().backend;
   const int ranks = GetParam().ranks;
   if (const std::string why = why_unavailable(backend); !why.empty()) GTEST_SKIP() << why;
+  for (const BackendInfo& known : known_backends())
+    if (known.name == backend) expect_float8(known);
   const bool fixed_order = has_fixed_order(
       {.backend = backend, .store = make_hash_store(kTimeout), .rank = 0, .size = 1});
   const std::vector<Case> cases = cases_for(backend, ranks, fixed_order);

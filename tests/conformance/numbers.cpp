@@ -9,13 +9,15 @@
 #include <type_traits>
 #include <vector>
 
-#include "tests/conformance/half.h"
+#include "tests/conformance/small_float.h"
 
 namespace c10d::conformance {
 namespace {
 
 template <class T>
-constexpr bool is_half = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
+constexpr bool is_tiny = std::is_same_v<T, Float8E4M3> || std::is_same_v<T, Float8E5M2>;
+template <class T>
+constexpr bool is_half = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16> || is_tiny<T>;
 // The domain in which elements of type T combine.
 template <class T>
 using Wide = std::conditional_t<is_half<T>, float, T>;
@@ -41,11 +43,13 @@ T narrow(Wide<T> v) {
 
 // The largest whole number below which T holds all: sums of a few exceed it, but are exact in its
 // domain. Of numbers that round at every step those of kMostRanks do not.
-constexpr int kMostRanks = 16;
+constexpr int kMostRanks = 8;
 template <class T>
 constexpr int exact_limit(bool rounds_often) {
   if constexpr (std::is_same_v<T, Float16>) return rounds_often ? 2048 / kMostRanks : 2048;
   if constexpr (std::is_same_v<T, BFloat16>) return rounds_often ? 256 / kMostRanks : 256;
+  if constexpr (std::is_same_v<T, Float8E4M3>) return 16 / kMostRanks;  // they always do
+  if constexpr (std::is_same_v<T, Float8E5M2>) return 8 / kMostRanks;
   return 1 << 20;
 }
 
@@ -74,9 +78,9 @@ T number(const Numbers& n, int rank, std::size_t index) {
     return static_cast<T>(random);
   } else {
     if (n.values == Values::hard) return hard_float<T>(random);
-    const int limit = n.op.kind != ReduceOp::prod    ? exact_limit<T>(n.rounds_often)
-                      : is_half<T> && n.rounds_often ? 2
-                                                     : 3;
+    const int limit = n.op.kind != ReduceOp::prod ? exact_limit<T>(n.rounds_often)
+                      : is_tiny<T> || (is_half<T> && n.rounds_often) ? 2
+                                                                     : 3;
     const int whole = 1 + static_cast<int>((random >> 32) % static_cast<unsigned>(limit));
     return narrow<T>(static_cast<Wide<T>>(random & 1 ? -whole : whole));
   }
@@ -146,6 +150,8 @@ auto with_type(DType dtype, F&& f) {
     case DType::f32: return f(float{});
     case DType::f16: return f(Float16{});
     case DType::bf16: return f(BFloat16{});
+    case DType::f8e4m3: return f(Float8E4M3{});
+    case DType::f8e5m2: return f(Float8E5M2{});
     case DType::i64: return f(std::int64_t{});
     case DType::i32: return f(std::int32_t{});
     case DType::i16: return f(std::int16_t{});

@@ -97,7 +97,7 @@ void expect_sizes() {
 TEST(Views, OfEveryElementHaveItsSize) {
   expect_sizes<double, float, Float16, BFloat16, std::int64_t, std::int32_t, std::int16_t,
                std::int8_t, std::uint64_t, std::uint32_t, std::uint16_t, std::uint8_t, bool,
-               std::complex<float>, std::complex<double>>();
+               std::complex<float>, std::complex<double>, Float8E4M3, Float8E5M2>();
 }
 
 // The owner is asked, so that the test does not depend on what a deleter does.
@@ -183,8 +183,9 @@ TEST(Ops, OfEveryDTypeMakeSenseOrSayWhyNot) {
     for (int k = 0; k < kReduceOpCount; ++k) {
       const auto dtype = static_cast<DType>(d);
       const auto kind = static_cast<ReduceOp::Kind>(k);
-      const bool is_floating =
-          dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+      const bool is_floating = dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 ||
+                               dtype == DType::bf16 || dtype == DType::f8e4m3 ||
+                               dtype == DType::f8e5m2;
       const bool bitwise =
           kind == ReduceOp::band || kind == ReduceOp::bor || kind == ReduceOp::bxor;
       const bool fraction = kind == ReduceOp::avg || kind == ReduceOp::premul_sum;

@@ -52,11 +52,15 @@ TEST(Safetensors, WhatIsWrittenIsRead) {
 TEST(Safetensors, AnothersFileIsRead) {
   const std::string start =
       with_length(R"({"b":{"dtype":"BF16","shape":[2],"data_offsets":[4,8]},)"
+                  R"("d":{"dtype":"F8_E5M2","shape":[1],"data_offsets":[11,12]},)"
+                  R"("c":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[8,11]},)"
                   R"("a":{"dtype":"U8","shape":[2,2],"data_offsets":[0,4]}}   )");
-  const SafetensorsHeader header = parse_safetensors(start, start.size() + 8, "f");
-  ASSERT_EQ(header.entries.size(), 2u);
+  const SafetensorsHeader header = parse_safetensors(start, start.size() + 12, "f");
+  ASSERT_EQ(header.entries.size(), 4u);
   EXPECT_EQ(header.entries[0], (SafetensorsEntry{{"a", {2, 2}, DType::u8}, start.size()}));
   EXPECT_EQ(header.entries[1], (SafetensorsEntry{{"b", {2}, DType::bf16}, start.size() + 4}));
+  EXPECT_EQ(header.entries[2], (SafetensorsEntry{{"c", {3}, DType::f8e4m3}, start.size() + 8}));
+  EXPECT_EQ(header.entries[3], (SafetensorsEntry{{"d", {1}, DType::f8e5m2}, start.size() + 11}));
   EXPECT_TRUE(header.metadata.empty());
 }
 

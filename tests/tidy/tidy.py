@@ -46,7 +46,8 @@ BACKEND = [*up_to(LIBRARY, "src/sync/"), "kernels/", "src/backends/common/"]
 # of what stands between the quotes; "@" is the file's own folder.
 INCLUDE_RULES = [
     (r"include/c10d/", ["c10d/"]),
-    (r"kernels/", ["c10d/view.h", "c10d/collective.h", "c10d/export.h", "c10d/half.h", "kernels/"]),
+    (r"kernels/", ["c10d/view.h", "c10d/collective.h", "c10d/export.h",
+                  "c10d/small_float.h", "kernels/"]),
     *house(LIBRARY[1:], ["c10d/"]),
     *house(NATIVE, BACKEND),
     (r"src/backends/[^/]+$", [*up_to(LIBRARY, "src/group/"), "src/backends/module.h",

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -112,7 +113,10 @@ struct OpTable {
   bool operator==(const OpTable& other) const { return rows == other.rows && notes == other.notes; }
 };
 
-void add_cell(OpTable& table, std::string& row, const Json& support) {
+// Of the column of a dtype.
+std::size_t width_of(std::string_view dtype) { return std::max<std::size_t>(5, dtype.size() + 1); }
+
+void add_cell(OpTable& table, std::string& row, std::string_view dtype, const Json& support) {
   const auto note = [&](const std::string& text) {
     if (std::find(table.notes.begin(), table.notes.end(), text) == table.notes.end())
       table.notes.push_back(text);
@@ -125,7 +129,7 @@ void add_cell(OpTable& table, std::string& row, const Json& support) {
     note("comp: " + value_text(support["composed"]));
   }
   if (!ok) note("-: " + value_text(support["reason"]));
-  row += fmt::format("{:>5}", mark);
+  row += fmt::format("{:>{}}", mark, width_of(dtype));
 }
 
 OpTable op_table(const Json& op) {
@@ -133,13 +137,14 @@ OpTable op_table(const Json& op) {
   const Json& first = op.front();
   if (first.contains("ok")) {
     std::string row = fmt::format("    {:<11}", "");
-    for (const Json& support : op) add_cell(table, row, support);
+    for (const auto& [dtype, support] : op.items()) add_cell(table, row, dtype, support);
     table.rows.push_back(row);
     return table;
   }
   for (const auto& item : first.items()) {
     std::string row = fmt::format("    {:<11}", item.key());
-    for (const Json& by_kind : op) add_cell(table, row, by_kind[item.key()]);
+    for (const auto& [dtype, by_kind] : op.items())
+      add_cell(table, row, dtype, by_kind[item.key()]);
     table.rows.push_back(row);
   }
   return table;
@@ -162,7 +167,8 @@ std::string device_text(const std::string& title, const Json& ops) {
   if (!any) return "";
   std::string text = title + "\n";
   std::string header = fmt::format("    {:<11}", "");
-  for (const auto& item : ops.front().items()) header += fmt::format("{:>5}", item.key());
+  for (const auto& item : ops.front().items())
+    header += fmt::format("{:>{}}", item.key(), width_of(item.key()));
   for (const auto& [names, table] : groups) {
     text += "  " + wrapped(fmt::format("{}", fmt::join(names, " ")), 2) + "\n" + header + "\n";
     for (const std::string& row : table.rows) text += row + "\n";

@@ -12,6 +12,7 @@
 
 #include "src/backends/common/failures.h"
 #include "src/backends/common/gathered_reduction.h"
+#include "src/backends/common/host_reduction.h"
 #include "src/backends/common/single_rank.h"
 #include "src/backends/gloo/context.h"
 #include "src/backends/gloo/point_to_point.h"
@@ -53,7 +54,7 @@ Support gloo_supports(const Query& query) {
   if (query.to_self) return refused("gloo has no connection of a rank to itself");
   if (query.op == OpKind::gather_v || query.op == OpKind::scatter_v) return composed("send + recv");
   if (!is_reduction(query.op)) return {};
-  if (const auto why = why_unsupported(query.op, query.reduce_op, query.dtype); !why.empty())
+  if (const auto why = why_not_on_host(query.op, query.reduce_op, query.dtype); !why.empty())
     return refused(why);
   if (query.op == OpKind::reduce_scatter || query.op == OpKind::reduce_scatter_v)
     return composed("all_to_all + local reduce");

@@ -10,6 +10,7 @@
 
 #include "src/backends/common/failures.h"
 #include "src/backends/common/gathered_reduction.h"
+#include "src/backends/common/host_reduction.h"
 #include "src/backends/mpi/mpi_types.h"
 #include "src/base/members.h"
 
@@ -25,7 +26,7 @@ Support mpi_supports(const Query& query) {
     return {.ok = false, .reason = "mpi works on CPU memory only", .composed = {}};
   if (query.op == OpKind::all_to_all_v) return composed("send + recv");
   if (!is_reduction(query.op)) return {};
-  if (const auto why = why_unsupported(query.op, query.reduce_op, query.dtype); !why.empty())
+  if (const auto why = why_not_on_host(query.op, query.reduce_op, query.dtype); !why.empty())
     return {.ok = false, .reason = std::string(why), .composed = {}};
   if (collects_first(query.dtype, query.reduce_op)) {
     if (query.op == OpKind::all_reduce) return composed("send + recv + local reduce + all_gather");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/backends/common/failures.h"
+#include "src/backends/common/host_reduction.h"
 #include "src/backends/native/collectives/queue.h"
 #include "src/backends/native/p2p/messages.h"
 #include "src/backends/native/plan/tuning_file.h"
@@ -91,7 +92,7 @@ Support native_supports(const Query& query) {
   if (query.device != DeviceType::cpu)
     return {.ok = false, .reason = "native moves memory of the host only, not of a GPU"};
   if (!is_reduction(query.op)) return {};
-  const std::string_view reason = why_unsupported(query.op, query.reduce_op, query.dtype);
+  const std::string_view reason = why_not_on_host(query.op, query.reduce_op, query.dtype);
   return {.ok = reason.empty(), .reason = std::string(reason)};
 }
 

@@ -58,7 +58,9 @@ class NcclBackend final : public Backend {
   // As the constructor; a failure that says of no rank is of this one.
   static std::unique_ptr<Backend> make(BackendContext context);
 
-  Support supports(const Query& query) const override { return nccl::supports(query); }
+  Support supports(const Query& query) const override {
+    return nccl::supports(query, context_.device);
+  }
   Device device() const noexcept override { return context_.device; }
   Work launch(const Call& call) override;
   void begin_batch() override;
@@ -305,7 +307,7 @@ extern "C" __attribute__((visibility("default"))) const c10d::BackendModule* c10
             static const std::string version = nccl::version_text(nccl::api().version);
             return version.c_str();
           },
-      .supports = nccl::supports,
+      .supports = [](const Query& query) { return nccl::supports(query, cuda_device(0)); },
       .create = [](BackendContext context) -> std::unique_ptr<Backend> {
         return nccl::NcclBackend::make(std::move(context));
       },

@@ -38,9 +38,18 @@ std::optional<DataType> number_type(DType dtype) {
       return kUint32;
     case DType::u8:
       return kUint8;
-    default:
-      return std::nullopt;
+    case DType::f8e4m3:
+      return kFloat8e4m3;
+    case DType::f8e5m2:
+      return kFloat8e5m2;
+    case DType::i16:
+    case DType::u16:
+    case DType::boolean:
+    case DType::c64:
+    case DType::c128:
+      break;
   }
+  return std::nullopt;
 }
 
 std::size_t numbers(const ConstView& view) { return view.bytes() / size_of(real_of(view.dtype)); }

@@ -27,9 +27,6 @@ constexpr std::size_t kScratchBytes = std::size_t{16} << 20;
 constexpr std::size_t kAlignment = 256;
 
 bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-bool is_floating(DType dtype) {
-  return dtype == DType::f64 || dtype == DType::f32 || is_half(dtype);
-}
 bool is_bitwise(Kind kind) {
   return kind == ReduceOp::band || kind == ReduceOp::bor || kind == ReduceOp::bxor;
 }
@@ -76,7 +73,7 @@ Conversion of_booleans(Kind kind) {
 std::optional<Conversion> conversion_of(Kind kind, DType dtype) {
   if (dtype == DType::boolean) return of_booleans(kind);
   const bool is_order = kind == ReduceOp::min || kind == ReduceOp::max;
-  if (is_floating(dtype) && is_order) {
+  if (is_floating(dtype) && is_order) {  // never of 8 bits: supports() refuses them
     const bool wide = dtype == DType::f64;
     return Conversion{.before = kernels::to_keys_kernel(kind, dtype),
                       .after = kernels::from_keys_kernel(dtype),

@@ -140,6 +140,7 @@ struct SimulationInfo {
 // clang-format on
 
 constexpr int kOldestVersion = 21800;
+constexpr int kFirstWithFloat8 = 22400;  // in reductions
 constexpr const char* kLibrary = "libnccl.so.2";
 
 // The table. Functions that are newer than `version` are null.

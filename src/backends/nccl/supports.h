@@ -5,7 +5,7 @@
 
 namespace c10d { inline namespace v0 { namespace nccl {
 
-// What nccl can do on memory of GPUs, and how: NCCL's own call, or composed.
-Support supports(const Query& query);
+// What nccl can do on memory of that GPU, and how: NCCL's own call, or composed.
+Support supports(const Query& query, Device gpu);
 
 }}}  // namespace c10d::v0::nccl

@@ -12,9 +12,10 @@ namespace {
 
 constexpr std::size_t kMaxDepth = 8;
 constexpr std::size_t kMaxValues = 4'000'000;
-constexpr std::array<std::string_view, kDTypeCount> kNames = {"F64", "F32", "F16",  "BF16", "I64",
-                                                              "I32", "I16", "I8",   "U64",  "U32",
-                                                              "U16", "U8",  "BOOL", "C64",  "C128"};
+constexpr auto kNames = std::to_array<std::string_view>(
+    {"F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL",
+     "C64", "C128", "F8_E4M3", "F8_E5M2"});
+static_assert(kNames.size() == kDTypeCount);
 
 // Looks at the text before anything is built of it.
 class Guard final : public nlohmann::json_sax<nlohmann::json> {

@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-#include "c10d/half.h"
+#include "c10d/small_float.h"
 #include "kernels/reduce.h"
 #include "tests/fake_gpu/kernel_tests/runner.h"
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Kernels that change types: casts against c10d/half.h, keys against the reduction of the CPU.
+// Kernels that change types: casts against c10d/small_float.h, keys against the reduction of the
+// CPU.
 #include <algorithm>
 #include <bit>
 
-#include "c10d/half.h"
+#include "c10d/small_float.h"
 #include "kernels/reduce.h"
 #include "tests/fake_gpu/kernel_tests/runner.h"
 

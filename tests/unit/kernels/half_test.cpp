@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "c10d/half.h"
-
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -8,6 +6,8 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+
+#include "c10d/small_float.h"
 
 namespace c10d { namespace {
 
