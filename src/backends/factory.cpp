@@ -13,6 +13,7 @@
 #include "src/backends/native/native.h"
 #include "src/base/mutex.h"
 #include "src/device/gpu.h"
+#include "src/group/backend_names.h"
 #include "src/group/check_arguments.h"
 
 namespace c10d { inline namespace v0 {
@@ -148,28 +149,12 @@ bool is_cuda_only(std::string_view name) {
   return name != kNative && !registered(name) && require_module(name).cuda_only;
 }
 
-// Which backend serves which kind of memory.
-struct Names {
-  std::string cpu, cuda;
-};
-// Of "cuda:X,cpu:Y", of a part of it, or of one name for both.
-Names names_of(std::string_view text) {
-  constexpr std::string_view kCpu = "cpu:", kCuda = "cuda:";
-  if (!text.starts_with(kCpu) && !text.starts_with(kCuda)) {
-    Names names{.cpu = std::string(text), .cuda = std::string(text)};
-    if (is_cuda_only(text)) names.cpu.clear();
-    return names;
-  }
-  Names names;
-  for (std::string_view rest = text; !rest.empty();) {
-    const std::string_view part = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), part.size() + 1));
-    const bool is_cpu = part.starts_with(kCpu);
-    std::string& name = is_cpu ? names.cpu : names.cuda;
-    if ((!is_cpu && !part.starts_with(kCuda)) || !name.empty() || part.back() == ':')
-      throw_unavailable(text, "write NAME, or cuda:NAME,cpu:NAME");
-    name = part.substr(is_cpu ? kCpu.size() : kCuda.size());
-  }
+// As backend_names_of(); none for the host where one name is that of a backend for GPUs only.
+BackendNames names_of(std::string_view text) {
+  const auto parsed = backend_names_of(text);
+  if (!parsed) throw_unavailable(text, "write NAME, or cuda:NAME,cpu:NAME");
+  BackendNames names = *parsed;
+  if (names.cpu == text && is_cuda_only(text)) names.cpu = {};
   return names;
 }
 
@@ -232,7 +217,7 @@ std::vector<BackendInfo> list_backends() {
 
 Support backend_supports(std::string_view text, const Query& query) {
   check_query(query);
-  const Names names = names_of(text);
+  const BackendNames names = names_of(text);
   std::string_view name = query.device == DeviceType::cpu ? names.cpu : names.cuda;
   if (name.empty()) {
     if (query.device == DeviceType::cuda)
@@ -246,7 +231,7 @@ Support backend_supports(std::string_view text, const Query& query) {
 }
 
 std::unique_ptr<Backend> make_backend(std::string_view text, BackendContext context) {
-  Names names = names_of(text);
+  BackendNames names = names_of(text);
   if (names.cpu.empty()) names.cpu = context.all_local() ? kNative : "gloo";
   if (is_cuda_only(names.cpu))
     throw_unavailable(text, fmt::format("{} serves memory of GPUs only", names.cpu));

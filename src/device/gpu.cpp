@@ -109,6 +109,11 @@ OnGpu::~OnGpu() {
   driver_api().ctx_pop(&popped);
 }
 
+std::string name_of(Device device) {
+  if (device.type == DeviceType::cpu) return "the CPU";
+  return fmt::format("{}:{}", to_string(device.type), device.index);
+}
+
 std::string uuid_of(int device) {
   require_gpu(device);
   driver::Uuid uuid{};

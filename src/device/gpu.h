@@ -29,6 +29,8 @@ C10D_API Device default_gpu(int local_rank);
 C10D_API void require_gpu(int device);
 // "out of memory (CUDA_ERROR_OUT_OF_MEMORY)".
 C10D_API std::string describe(driver::Result result);
+// "the CPU", "cuda:0".
+C10D_API std::string name_of(Device device);
 // "GPU-...", as nvidia-smi prints it.
 C10D_API std::string uuid_of(int device);
 

@@ -11,9 +11,9 @@ namespace c10d { inline namespace v0 {
 
 void detail::refuse_host_access(Device device) {
   throw InvalidArgument(
-      fmt::format("this Buffer is memory of {}:{}, which host code cannot read or write: copy it "
+      fmt::format("this Buffer is memory of {}, which host code cannot read or write: copy it "
                   "(cuda::copy), or use device_data() in a kernel",
-                  to_string(device.type), device.index));
+                  name_of(device)));
 }
 
 namespace cuda {

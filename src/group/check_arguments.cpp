@@ -245,11 +245,6 @@ void check_memory(OpKind kind, const char* name, const ConstView& view, Device g
 
 }  // namespace
 
-std::string name_of(Device device) {
-  if (device.type == DeviceType::cpu) return "the CPU";
-  return fmt::format("{}:{}", to_string(device.type), device.index);
-}
-
 void check_host(const Op& op) {
   const OpKind kind = kind_of(op);
   const auto look = [&](const char* name, const ConstView& view) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "c10d/call.h"
@@ -20,8 +19,6 @@ void check_arguments(const Op& op, int rank, int size);
 void check_gpu(const Op& op, CudaStream stream, Device gpu, int rank);
 // The same for an op on host memory, in a group with a GPU: memory of one is no host memory.
 void check_host(const Op& op);
-// "the CPU", "cuda:0".
-std::string name_of(Device device);
 
 // The same for the source of a call, which names it in the error.
 void check_source(std::string_view call, int peer, int size);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/group/end_groups.h"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -11,6 +10,7 @@
 #include "c10d/spi/backend.h"
 #include "src/base/log.h"
 #include "src/base/mutex.h"
+#include "src/group/backend_names.h"
 #include "src/sync/process_singleton.h"
 
 namespace c10d { inline namespace v0 {
@@ -36,24 +36,17 @@ void keep_forever(std::shared_ptr<GroupState> state) {
   }
 }
 
-// Also as a part of "cuda:nccl,cpu:mpi".
-bool uses(std::string_view names, std::string_view backend) {
-  while (!names.empty()) {
-    std::string_view name = names.substr(0, names.find(','));
-    names.remove_prefix(std::min(names.size(), name.size() + 1));
-    for (const std::string_view type : {"cpu:", "cuda:"})
-      if (name.starts_with(type)) name.remove_prefix(type.size());
-    if (name == backend) return true;
-  }
-  return false;
+bool uses(std::string_view names, std::string_view backend) noexcept {
+  const auto found = backend_names_of(names);
+  return found && (found->cpu == backend || found->cuda == backend);
 }
 
 // Whether nothing points to the group any more.
 bool shut_down(GroupState& state) noexcept try {
+  if (state.process != process_generation()) return false;
   // Ops on a GPU have returned, and wait for peers: each until its deadline.
-  const bool waits = state.process == process_generation() && state.control->ops_on_gpu() != 0;
-  const Duration patience = waits ? Duration(state.timeout.load()) : std::chrono::seconds(1);
-  return state.process == process_generation() && state.shutdown(patience);
+  const bool waits = state.control->ops_on_gpu() != 0;
+  return state.shutdown(waits ? Duration(state.timeout.load()) : std::chrono::seconds(1));
 } catch (const std::exception& error) {
   log(LogLevel::error, "group \"{}\" could not be shut down: {}", state.context.group,
       error.what());

@@ -131,7 +131,8 @@ Signature detail::GroupState::check(const Op& op, const CallOptions& options) {
     throw InvalidArgument("CallOptions::stream orders ops on CUDA memory; here is none");
   check_arguments(op, context.rank, context.size);
   check_supported(signature);
-  if (is_point_to_point(signature.kind) && signature.device == DeviceType::cuda)
+  const bool is_special = signature.root == kAnySource || signature.root == context.rank;
+  if (is_point_to_point(signature.kind) && is_special && signature.device == DeviceType::cuda)
     check_message(signature);
   if (on_gpu && signature.device == DeviceType::cpu) check_host(op);
   if (on_gpu && signature.device == DeviceType::cuda)

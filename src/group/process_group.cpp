@@ -11,6 +11,7 @@
 #include "src/base/log.h"
 #include "src/base/timeouts.h"
 #include "src/control/control_plane.h"
+#include "src/device/gpu.h"
 #include "src/group/check_arguments.h"
 #include "src/group/end_groups.h"
 #include "src/group/group_state.h"

@@ -11,20 +11,12 @@
 
 #include "c10d/error.h"
 #include "src/device/gpu.h"
+#include "tests/unit/device/message_of.h"
 #include "tests/unit/device/spin.h"
 
 namespace c10d { inline namespace v0 { namespace {
 
 using testing::HasSubstr;
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 Code code_of(const std::function<void()>& call) {
   try {

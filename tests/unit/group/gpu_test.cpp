@@ -16,6 +16,7 @@
 #include "c10d/init.h"
 #include "c10d/rows.h"
 #include "c10d/spi/backend.h"
+#include "tests/unit/device/message_of.h"
 #include "tests/unit/device/spin.h"
 
 namespace c10d { inline namespace v0 { namespace {
@@ -92,15 +93,6 @@ ProcessGroup one_rank(const std::string& backend = "cuda:copy", std::optional<in
                              .size = 1,
                              .device = device,
                              .timeout = std::chrono::seconds(20)});
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(GroupOnGpu, RoutesEachOpByItsMemory) {
