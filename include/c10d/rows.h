@@ -14,7 +14,8 @@
 //
 // The elements of the rows, one row after the other, are the buffer of the op. The library copies
 // them to memory of its own before the op, and back after it: an op takes that time in addition,
-// and as much memory as the rows have elements. Rows without gaps between them are not copied.
+// and as much memory as the rows have elements. Rows without gaps between them are not copied. Rows
+// with gaps in memory of a GPU throw InvalidArgument, since the host cannot copy them.
 // These calls block; there is no async form. They throw what the op of that name throws.
 namespace c10d { inline namespace v0 {
 

@@ -7,6 +7,9 @@
 #include <cstring>
 #include <memory>
 
+#include "c10d/error.h"
+#include "src/device/gpu.h"
+
 namespace c10d { inline namespace v0 {
 namespace {
 
@@ -17,7 +20,9 @@ R rows_of(const V& view, std::size_t count, std::size_t length, std::size_t stri
         fmt::format("rows: rows of {} elements overlap at a stride of {}", length, stride));
   if (view.device.type != DeviceType::cpu && count > 1 && length != stride)
     throw InvalidArgument(
-        "rows: rows with gaps are packed by the host, which cannot read memory of a GPU");
+        fmt::format("rows: rows with gaps are packed by the host, which cannot read memory of {}: "
+                    "copy them (cuda::copy), or pass rows without gaps",
+                    name_of(view.device)));
   // (count - 1) * stride + length <= view.count, without overflow; stride is not 0 where it counts.
   const bool fits =
       count == 0 || length == 0 ||
@@ -33,7 +38,10 @@ R rows_of(const V& view, std::size_t count, std::size_t length, std::size_t stri
 // The elements of rows as one buffer: a copy, or the rows themselves if they have no gaps.
 class Packed {
  public:
-  explicit Packed(const ConstRows& rows) : rows_(rows), view_(whole(rows)) {
+  // Rows that were not made by rows() are checked here.
+  explicit Packed(const ConstRows& rows)
+      : rows_(rows_of<ConstRows>(rows.memory, rows.count, rows.length, rows.stride)),
+        view_(whole(rows)) {
     if (rows.count < 2 || rows.length == rows.stride) return;
     copy_ = std::make_unique_for_overwrite<std::byte[]>(view_.bytes());
     view_.data = copy_.get();

@@ -24,9 +24,10 @@ namespace c10d { inline namespace v0 { namespace parallel {
 // The part of a tensor that this rank holds: the elements from `offset` on, flattened in row-major
 // order.
 struct TensorPart {
-  ParamSpec spec{};             // of the whole tensor
-  std::size_t offset = 0;       // first element of the part
-  std::span<std::byte> data{};  // the elements of the part: save() reads them, load() writes them
+  ParamSpec spec{};        // of the whole tensor
+  std::size_t offset = 0;  // first element of the part
+  // The elements of the part, in memory of the host: save() reads them, load() writes them.
+  std::span<std::byte> data{};
 };
 
 // All that a run needs to resume. Model, optimizer and random number generators are tensors; a

@@ -9,7 +9,8 @@
 #include "c10d/parallel/ddp.h"
 
 // Communication hooks for Reducer::set_hook() that send fewer bytes. They compress f32 buckets;
-// buckets of another dtype are reduced as they are. Every rank gets the same bits.
+// buckets of another dtype are reduced as they are. Every rank gets the same bits. They throw
+// InvalidArgument for a bucket in memory of a GPU.
 namespace c10d { inline namespace v0 { namespace parallel {
 
 // Reduces a bucket as bf16: half the bytes. Throws what all_reduce() throws.

@@ -21,7 +21,8 @@ namespace c10d { inline namespace v0 { namespace parallel {
 // Most dimensions of an Activation.
 inline constexpr std::size_t kMaxActivationDims = 8;
 
-// What stages send to each other: an activation, or the gradient of one. CPU memory.
+// What stages send to each other: an activation, or the gradient of one. Memory of a GPU is refused
+// with InvalidArgument; so is that of a tied gradient.
 struct Activation {
   std::vector<std::int64_t> shape;  // its product is data.count
   View data;                        // the elements

@@ -47,7 +47,8 @@ struct SampleRange {
 C10D_API SampleRange samples_of(std::int64_t batch, int shards, int shard);
 
 // Adds: to[i] += from[i], in this thread. Throws InvalidArgument unless both are f32, or both f64,
-// and have the same count.
+// and have the same count. As everything here it computes on the CPU, and throws InvalidArgument
+// for memory of a GPU.
 C10D_API void add_to(View to, ConstView from);
 // Divides: value[i] /= divisor. f64 divides in f64, f32 in f32 by the divisor rounded to f32; f16
 // and bf16 divide in f32 and round the quotient. A divisor of 1 does nothing. Throws

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "kernels/reduce.h"
+#include "src/parallel/common/host_memory.h"
 #include "src/parallel/common/merge_plan.h"
 #include "src/parallel/common/throw_invalid.h"
 
@@ -186,6 +187,7 @@ void check_summable(std::string_view who, DType dtype) {
 
 void add_to(View to, ConstView from) {
   check_summable("add_to", to.dtype);
+  check_on_host("add_to", {to, from});
   if (to.count != from.count || to.dtype != from.dtype)
     throw_invalid("add_to: {} elements of {} cannot be added to {} of {}", from.count,
                   to_string(from.dtype), to.count, to_string(to.dtype));
@@ -195,6 +197,7 @@ void add_to(View to, ConstView from) {
 }
 
 void divide(View value, double divisor) {
+  check_on_host("divide", {value});
   if (divisor == 1) return;
   const auto narrow = static_cast<float>(divisor);
   switch (value.dtype) {
@@ -215,7 +218,7 @@ void divide(View value, double divisor) {
       return;
     }
     default:
-      throw_invalid("divide: {} is not a floating point dtype", to_string(value.dtype));
+      throw_invalid("divide: {} is none of f16, bf16, f32 and f64", to_string(value.dtype));
   }
 }
 
@@ -260,6 +263,7 @@ void ShardAccumulator::done() {
 }
 
 void ShardAccumulator::add(ConstView leaf) {
+  check_on_host("ShardAccumulator", {leaf});
   const View to = next();
   if (leaf.count != to.count || leaf.dtype != to.dtype)
     throw_invalid("ShardAccumulator: a shard of {} {} in a sum of {} {}", leaf.count,

@@ -6,6 +6,7 @@
 
 #include "c10d/parallel/reproducible.h"
 #include "kernels/reduce.h"
+#include "src/parallel/common/host_memory.h"
 #include "src/parallel/common/merge_plan.h"
 #include "src/parallel/common/throw_invalid.h"
 
@@ -58,15 +59,19 @@ struct TreeSum::Exchange {
     }
   }
 
-  void check(std::string_view who, std::span<const ConstView> partials, DType dtype,
+  void check(std::string_view who, const View& out, std::span<const ConstView> partials,
              std::size_t count) const {
+    const DType dtype = out.dtype;
     check_summable(who, dtype);
+    check_on_host(who, {out});
     if (partials.size() != own.size())
       throw_invalid("{}: {} partial sums for {} subtrees", who, partials.size(), own.size());
-    for (const ConstView& partial : partials)
+    for (const ConstView& partial : partials) {
+      check_on_host(who, {partial});
       if (partial.count != count || partial.dtype != dtype)
         throw_invalid("{}: a partial sum of {} {} instead of {} {}", who, partial.count,
                       to_string(partial.dtype), count, to_string(dtype));
+    }
   }
 
   // Every rank gets everything, then adds.
@@ -196,7 +201,8 @@ const std::vector<ShardRange>& TreeSum::subtrees() const noexcept { return excha
 void TreeSum::all_reduce(View out, std::span<const ConstView> partials, double divisor,
                          const Buffer<std::uint8_t>& memory) {
   Exchange& e = *exchange_;
-  e.check("TreeSum::all_reduce", partials, out.dtype, out.count);
+  e.check("TreeSum::all_reduce", out, partials, out.count);
+  check_on_host("TreeSum::all_reduce", {memory.view()});
   if (e.direct) {
     e.group.all_reduce(out, partials[0]);
     return divide(out, divisor);
@@ -223,7 +229,7 @@ void TreeSum::reduce_scatter(View out, std::span<const ConstView> partials,
   if (counts.size() != static_cast<std::size_t>(e.group.size()) || counts[rank] != out.count)
     throw_invalid("TreeSum::reduce_scatter: {} counts for {} ranks, or not {} elements for rank {}",
                   counts.size(), e.group.size(), out.count, rank);
-  e.check("TreeSum::reduce_scatter", partials, out.dtype,
+  e.check("TreeSum::reduce_scatter", out, partials,
           std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
   if (!e.direct) return e.trade_and_fold(out, partials, counts, divisor);
   e.group.reduce_scatter_v(out, partials[0], counts);

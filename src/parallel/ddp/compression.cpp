@@ -8,6 +8,7 @@
 
 #include "c10d/parallel/philox.h"
 #include "c10d/parallel/reproducible.h"
+#include "src/parallel/common/host_memory.h"
 #include "src/parallel/common/throw_invalid.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
@@ -16,6 +17,7 @@ namespace {
 constexpr int kMostRank = 64;
 
 bool goes_as_it_is(const ProcessGroup& group, const Bucket& bucket) {
+  check_on_host("compression of a Bucket", {bucket.gradient});
   if (bucket.gradient.dtype == DType::f32) return false;
   group.all_reduce(bucket.gradient, {.ready_at = bucket.ready_at});
   divide(bucket.gradient, bucket.samples);

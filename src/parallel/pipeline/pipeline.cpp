@@ -14,6 +14,7 @@
 #include "kernels/reduce.h"
 #include "src/base/hash.h"
 #include "src/parallel/common/consistency.h"
+#include "src/parallel/common/host_memory.h"
 #include "src/parallel/common/throw_invalid.h"
 #include "src/parallel/pipeline/activation_exchange.h"
 #include "src/parallel/pipeline/schedule_graph.h"
@@ -293,7 +294,10 @@ class Pipeline::State::StepRun {
   }
 
   View tied_gradient(int stage, const TiedWeight& tied) const {
-    return state_.stages.at(stage)->tied_gradient(tied.name);
+    const View gradient = state_.stages.at(stage)->tied_gradient(tied.name);
+    if (const std::string why = why_not_on_host(gradient); !why.empty())
+      throw_invalid("pipeline: the gradient of {} in stage {} is {}", tied.name, stage, why);
+    return gradient;
   }
 
   const State& state_;

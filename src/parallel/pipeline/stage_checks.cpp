@@ -10,6 +10,7 @@
 #include <new>
 #include <utility>
 
+#include "src/parallel/common/host_memory.h"
 #include "src/parallel/common/throw_invalid.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
@@ -71,9 +72,9 @@ std::string problem_of(const Activation& activation, std::size_t limit) {
         "{} with {} elements: shape and elements must agree, within {} bytes "
         "(PipelineOptions::activation_limit)",
         to_text(activation.shape, data.dtype), data.count, limit);
-  if (data.device.type != DeviceType::cpu || (data.data == nullptr && data.count > 0))
-    return "an activation that is not in CPU memory";
-  return {};
+  if (data.data == nullptr && data.count > 0)
+    return fmt::format("an activation of {} elements without memory", data.count);
+  return why_not_on_host(data);
 }
 
 void check_stages(const std::map<int, Stage*>& stages, std::span<const int> rank_of_stage,

@@ -7,12 +7,14 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "c10d/capability.h"
 #include "c10d/cuda.h"
+#include "c10d/custom_reduce.h"
 #include "c10d/init.h"
 #include "c10d/rows.h"
 #include "c10d/spi/backend.h"
@@ -241,7 +243,20 @@ TEST(GroupOnGpu, RefusesWhatDoesNotBelongToItsGpu) {
   EXPECT_THAT(message_of([&] { group.all_reduce(View(memory.device_data(), 3)); }),
               HasSubstr("output is memory of cuda:1, and the view says CPU"));
   EXPECT_THAT(message_of([&] { static_cast<void>(memory.view().rows(2, 1, 2)); }),
-              HasSubstr("the host, which cannot read memory of a GPU"));
+              HasSubstr("the host, which cannot read memory of cuda:1"));
+  const Rows rows{memory, 2, 1, 2};  // by hand
+  const ConstRows const_rows = rows;
+  const std::function<void()> calls[] = {
+      [&] { broadcast(group, rows, 0); },
+      [&] { all_gather(group, host, const_rows); },
+      [&] { all_gather(group, rows, const_rows); },
+      [&] { send(group, const_rows, 0); },
+      [&] { recv(group, rows, 0); },
+  };
+  for (const auto& call : calls)
+    EXPECT_THAT(message_of(call), HasSubstr("the host, which cannot read memory of cuda:1"));
+  EXPECT_THAT(message_of([&] { c10d::all_reduce(group, memory, std::plus<float>()); }),
+              HasSubstr("this Buffer is memory of cuda:1"));
   EXPECT_EQ(group.failure(), nullptr);
   group.all_reduce(memory);
 }
