@@ -38,10 +38,15 @@ Allocation allocate_zeroed(std::size_t bytes, Device device) {
   return memory;
 }
 
+const Member& own_of(const BackendContext& context) {
+  return context.members[static_cast<std::size_t>(context.rank)];
+}
+
 class NcclBackend final : public Backend {
  public:
   explicit NcclBackend(BackendContext context)
       : context_(std::move(context)),
+        own_(own_of(context_)),
         watcher_(of_this_process<Watcher>()),
         description_(fmt::format("NCCL {} ({}), {} on cuda:{}", version_text(api().version),
                                  api().path, cuda::device_info(context_.device.index).name,
@@ -92,6 +97,7 @@ class NcclBackend final : public Backend {
   };
 
   const BackendContext context_;
+  const Member& own_;
   Watcher& watcher_;
   const std::string description_;
   Communicator communicator_;
@@ -119,7 +125,7 @@ Failure of_this_rank(const Member& own, const std::exception& error) {
 }
 
 std::unique_ptr<Backend> NcclBackend::make(BackendContext context) {
-  const Member own = context.members[static_cast<std::size_t>(context.rank)];
+  const Member own = own_of(context);
   try {
     return std::make_unique<NcclBackend>(std::move(context));
   } catch (const DistError& error) {
@@ -127,26 +133,12 @@ std::unique_ptr<Backend> NcclBackend::make(BackendContext context) {
   }
 }
 
-std::string why_refused(const Op& op, int rank) {
-  const auto of = [rank](const auto& message) -> std::string {
-    if (message.peer == kAnySource) return "NCCL has no message from any rank: name the sender";
-    if (message.peer == rank) return "a rank sends itself nothing over NCCL: copy it";
-    return {};
-  };
-  if (const auto* send = std::get_if<Send>(&op)) return of(*send);
-  if (const auto* recv = std::get_if<Recv>(&op)) return of(*recv);
-  return {};
-}
-
 Work NcclBackend::launch(const Call& call) {
-  if (std::string why = why_refused(call.op, context_.rank); !why.empty())
-    return Work::failed(failure_in(context_, call, Code::unsupported, std::move(why)));
   if (const auto failure = meet_before(call)) return Work::failed(*failure);
   try {
     return launch_checked(call);
   } catch (const std::exception& error) {
-    return Work::failed(
-        of_this_rank(context_.members[static_cast<std::size_t>(context_.rank)], error));
+    return Work::failed(of_this_rank(own_, error));
   }
 }
 
@@ -226,7 +218,7 @@ void NcclBackend::record(PendingOp& op, CudaStream stream) {
 Failure NcclBackend::give_up(PendingOp& op, const std::exception& error) {
   constexpr std::chrono::milliseconds kPatience{500};  // for evidence of a peer's death
   Control& control = *context_.control;
-  Failure failure = of_this_rank(context_.members[static_cast<std::size_t>(context_.rank)], error);
+  Failure failure = of_this_rank(own_, error);
   failure.op = to_string(op.kind);
   failure.sequence = op.sequence;
   if (op.source) {

@@ -14,6 +14,7 @@
 
 #include "c10d/env.h"
 #include "src/backends/common/failures.h"
+#include "src/backends/common/read_key.h"
 #include "src/backends/nccl/composed.h"
 #include "src/backends/nccl/library.h"
 #include "src/base/log.h"
@@ -113,18 +114,10 @@ void keep_forever(std::shared_ptr<const void> state) {
   throw_failure(std::move(failure));
 }
 
-// The value that a rank puts into the store. Ends with the failure of the group.
 std::string read(const BackendContext& context, const std::string& key, int from,
                  Deadline deadline) {
-  while (true) {
-    if (const auto failure = context.control->failure()) throw_failure(*failure);
-    try {
-      return context.store->get(key, milliseconds(100));
-    } catch (const DistTimeoutError&) {
-      if (steady_clock::now() >= deadline)
-        throw_late(context, fmt::format("the key of rank {}", from), from);
-    }
-  }
+  if (auto value = read_key(context, key, deadline)) return *std::move(value);
+  throw_late(context, fmt::format("the key of rank {}", from), from);
 }
 
 // What differs between ranks that NCCL does not look at, or says in other words: two ranks on one

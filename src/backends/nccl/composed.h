@@ -3,7 +3,9 @@
 // calls and kernels of this library, on the stream of the op.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "c10d/cuda.h"
@@ -36,7 +38,8 @@ class Composer {
   const int multiprocessors_;
   const Buffer<std::uint8_t> scratch_;
   const cuda::Event free_;  // behind the last op that used the scratch
-  std::map<std::string, cuda::Kernel, std::less<>> kernels_;
+  const std::shared_ptr<const std::map<std::string, cuda::Kernel, std::less<>>>
+      kernels_;  // by name
 };
 
 }}}  // namespace c10d::v0::nccl

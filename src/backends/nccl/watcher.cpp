@@ -205,8 +205,7 @@ void Watcher::hand_over(PendingOp& op, driver::Result driver_error, Result nccl_
   MutexLock lock(reports_->mutex);
   if (reports_->count == kMostReports) return;  // the monitor finds what is late
   group.in_watch_.fetch_add(1, std::memory_order_relaxed);
-  reports_->waiting[reports_->count++] = {&group,    op.kind,      op.sequence,
-                                          op.record, driver_error, nccl_error};
+  reports_->waiting[reports_->count++] = {&group, op.kind, op.sequence, driver_error, nccl_error};
   reports_->changed.notify_one();
 }
 

@@ -18,7 +18,7 @@ namespace c10d { inline namespace v0 { namespace nccl {
 class Watched;
 
 // One op on the GPU, from before it is enqueued until it is over. The launching thread fills it;
-// from Watcher::add() on only `stage` and `why` are that thread's.
+// from Watcher::add() on only `stage` is that thread's.
 struct PendingOp : std::enable_shared_from_this<PendingOp> {
   enum class Stage : std::uint8_t {
     launching,  // the call of NCCL has not returned
@@ -52,8 +52,6 @@ class Watched {
 
   // A free op, with its event. By the one thread that launches. Throws what the driver says.
   PendingOp* take();
-  Communicator& communicator() noexcept { return communicator_; }
-  const BackendContext& context() const noexcept { return context_; }
 
  private:
   friend class Watcher;
@@ -92,7 +90,7 @@ class Watcher {
   struct Report {
     Watched* group;
     OpKind kind;
-    std::uint64_t sequence, record;
+    std::uint64_t sequence;
     driver::Result driver_error;  // success: none
     Result nccl_error;            // success: none; neither: the deadline has passed
   };
