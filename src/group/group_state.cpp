@@ -112,16 +112,23 @@ void detail::GroupState::check_supported(const Signature& signature) {
   if (!support) throw_unsupported(signature, support);
 }
 
-void detail::GroupState::check_message(const Signature& signature) const {
-  const Support support = backend->supports({.op = signature.kind,
-                                             .dtype = signature.dtype,
-                                             .device = signature.device,
-                                             .any_source = signature.root == kAnySource,
-                                             .to_self = signature.root == context.rank});
+// What a backend may refuse although it can do the op.
+void detail::GroupState::check_special(const Checked& call) const {
+  const Signature& signature = call.signature;
+  const bool is_message = is_point_to_point(signature.kind);
+  if (!is_message && !call.captured) return;
+  const Support support =
+      backend->supports({.op = signature.kind,
+                         .dtype = signature.dtype,
+                         .reduce_op = signature.reduce_op,
+                         .device = signature.device,
+                         .any_source = is_message && signature.root == kAnySource,
+                         .to_self = is_message && signature.root == context.rank,
+                         .captured = call.captured});
   if (!support) throw_unsupported(signature, support);
 }
 
-Signature detail::GroupState::check(const Op& op, const CallOptions& options) {
+detail::GroupState::Checked detail::GroupState::check(const Op& op, const CallOptions& options) {
   if (options.timeout && *options.timeout <= Duration::zero())
     throw InvalidArgument("CallOptions::timeout must be positive; leave it out for the group's");
   Signature signature = signature_of(op, context.size);
@@ -131,12 +138,13 @@ Signature detail::GroupState::check(const Op& op, const CallOptions& options) {
     throw InvalidArgument("CallOptions::stream orders ops on CUDA memory; here is none");
   check_arguments(op, context.rank, context.size);
   check_supported(signature);
-  if (is_point_to_point(signature.kind) && signature.device == DeviceType::cuda)
-    check_message(signature);
   if (on_gpu && signature.device == DeviceType::cpu) check_host(op);
-  if (on_gpu && signature.device == DeviceType::cuda)
-    check_gpu(op, options.stream, gpu, context.rank);
-  return signature;
+  Checked call{.signature = signature};
+  if (on_gpu && signature.device == DeviceType::cuda) {
+    call.captured = check_gpu(op, options.stream, gpu, context.rank);
+    check_special(call);
+  }
+  return call;
 }
 
 Work detail::GroupState::submit(const Op& op, const CallOptions& options, Mode mode) {
@@ -146,7 +154,7 @@ Work detail::GroupState::submit(const Op& op, const CallOptions& options, Mode m
 }
 
 Work detail::GroupState::submit_inside(const Op& op, const CallOptions& options, Mode mode) {
-  const Signature signature = check(op, options);
+  const Checked call = check(op, options);
   if (const auto* send = std::get_if<Send>(&op)) control->check_receiver(send->peer);
   if (control->broken()) {
     const auto failure = control->failure();
@@ -154,7 +162,7 @@ Work detail::GroupState::submit_inside(const Op& op, const CallOptions& options,
     watch->observe();
     throw_failure(*failure);
   }
-  return run(op, signature, options, mode == Mode::async);
+  return run(op, call, options, mode == Mode::async);
 }
 
 Work detail::GroupState::failed(const Failure& failure) const {
@@ -163,8 +171,9 @@ Work detail::GroupState::failed(const Failure& failure) const {
   return work;
 }
 
-Work detail::GroupState::run(const Op& op, const Signature& signature, const CallOptions& options,
+Work detail::GroupState::run(const Op& op, const Checked& checked, const CallOptions& options,
                              bool async) {
+  const Signature& signature = checked.signature;
   const bool collective = !is_point_to_point(signature.kind);
   const std::uint64_t sequence =
       collective ? collectives.load(std::memory_order_relaxed) + 1 : ++messages;
@@ -194,7 +203,8 @@ Work detail::GroupState::run(const Op& op, const Signature& signature, const Cal
                   .async = async,
                   .record = record,
                   .device = on_gpu ? gpu : Device{},
-                  .stream = options.stream};
+                  .stream = options.stream,
+                  .captured = checked.captured};
   WorkShared::OnComplete on_complete;
   std::function<void()> on_released;
   if (signature.kind == OpKind::barrier && !on_gpu && !async && gpu.type == DeviceType::cuda)

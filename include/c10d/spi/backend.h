@@ -65,6 +65,9 @@ class C10D_API Backend {
   // not async, launch() returns then, with a Work that is ok, and the backend calls
   // Control::finished() once the GPU is done, which may be before launch() has returned. If it is,
   // the Work ends when the GPU is done.
+  //
+  // A call that is captured, which supports() was asked for, becomes part of the graph: it counts
+  // as done when the ranks are known to have made the same call, whatever runs.
   virtual Work launch(const Call& call) = 0;
   // What is launched between these two is one batch: async calls that start together, so that
   // messages between two ranks cross whatever their order. Unless overridden: nothing.
@@ -110,7 +113,7 @@ C10D_API std::unique_ptr<Backend> make_backend(std::string_view name, BackendCon
 C10D_API void end_groups(std::string_view backend) noexcept;
 
 // Version of this interface. A module of another version is refused with a message.
-inline constexpr std::uint32_t kBackendAbiVersion = 7;
+inline constexpr std::uint32_t kBackendAbiVersion = 8;
 // What a module says of itself. A module is libc10d_NAME.so in a folder on C10D_BACKEND_PATH. It
 // has one symbol, `extern "C" const c10d::BackendModule* c10d_backend_module()`. A module whose
 // abi_version differs, or whose struct_size is smaller, is refused with a message.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,12 +54,11 @@ class NcclBackend final : public Backend {
                                  context_.device.index)),
         communicator_(context_, Buffer<float>(allocate_zeroed(sizeof(float), context_.device)),
                       std::chrono::steady_clock::now() + context_.timeout),
-        composer_(std::make_unique<Composer>(context_.device)),
+        composer_(std::make_shared<Composer>(context_.device)),
         watched_(context_, communicator_) {}
-  // What NCCL does not end may use the memory of its ops for ever, and to free it would wait for
-  // it.
+  // What NCCL has not ended may use the memory of its ops, and to free it would wait for it.
   ~NcclBackend() override {
-    if (!communicator_.end_now()) static_cast<void>(composer_.release());
+    if (!communicator_.end_now()) communicator_.keep(std::move(composer_));
   }
   // As the constructor; a failure that says of no rank is of this one.
   static std::unique_ptr<Backend> make(BackendContext context);
@@ -82,6 +82,8 @@ class NcclBackend final : public Backend {
   std::shared_ptr<const Failure> meet_before(const Call& call);
   Work launch_checked(const Call& call);
   void meet(Deadline deadline);
+  // Of the call, before it is enqueued.
+  PendingOp* take_op(const Call& call);
   // An op whose calls NCCL has taken. Throws what the driver says.
   static void record(PendingOp& op, CudaStream stream);
   // Ends an op that was not enqueued, and says why.
@@ -101,7 +103,7 @@ class NcclBackend final : public Backend {
   Watcher& watcher_;
   const std::string description_;
   Communicator communicator_;
-  std::unique_ptr<Composer> composer_;
+  std::shared_ptr<Composer> composer_;
   Watched watched_;
   const bool checks_before_ = env("C10D_NCCL_CHECK") == "before";
   std::optional<Communicator::Use> in_batch_;
@@ -116,6 +118,17 @@ bool is_composed(const Op& op) {
         return false;
       },
       op);
+}
+
+// How a stream waits for an op.
+std::function<void(CudaStream)> order_behind(PendingOp& op, int device) {
+  MutexLock lock(op.order_mutex);
+  return [op = op.shared_from_this(), generation = op.generation, device](CudaStream stream) {
+    MutexLock held(op->order_mutex);
+    if (op->generation != generation) return;  // it is over
+    const OnGpu on_gpu(device);
+    check_driver(driver_api().stream_wait_event(stream, op->event, 0), "cuStreamWaitEvent");
+  };
 }
 
 // A failure that says of no rank is of this one.
@@ -156,33 +169,34 @@ std::shared_ptr<const Failure> NcclBackend::meet_before(const Call& call) {
   return agreement == Control::Agreement::agreed ? nullptr : control.failure();
 }
 
-Work NcclBackend::launch_checked(const Call& call) {
-  const Communicator::Use use(communicator_);
-  if (!use.comm()) return Work::failed(*context_.control->failure());
-  const OnGpu here(context_.device.index);
+PendingOp* NcclBackend::take_op(const Call& call) {
   PendingOp* const op = watched_.take();
   op->kind = kind_of(call.op);
   op->sequence = call.sequence;
   op->record = call.record;
   op->deadline = call.deadline;
+  op->is_captured = call.captured;
   op->received = {};
   if (const auto* recv = std::get_if<Recv>(&call.op))
     op->received = {.source = recv->peer, .count = recv->output.count};
+  return op;
+}
+
+Work NcclBackend::launch_checked(const Call& call) {
+  const Communicator::Use use(communicator_);
+  if (!use.comm()) return Work::failed(*context_.control->failure());
+  const OnGpu here(context_.device.index);
+  PendingOp* const op = take_op(call);
   Work work = Work::received(op->received);
+  std::shared_ptr<cuda::Event> joint;  // of a captured op: what waits for it joins the capture
   if (call.async) {
     WorkSource source;
-    std::uint64_t generation = 0;
-    {
-      MutexLock lock(op->order_mutex);
-      generation = op->generation;
+    if (call.captured) {
+      joint = std::make_shared<cuda::Event>(context_.device.index);
+      source.set_order([joint](CudaStream stream) { joint->wait(stream); });
+    } else {
+      source.set_order(order_behind(*op, context_.device.index));
     }
-    source.set_order([op = op->shared_from_this(), generation,
-                      device = context_.device.index](CudaStream stream) {
-      MutexLock lock(op->order_mutex);
-      if (op->generation != generation) return;  // it is over
-      const OnGpu on_gpu(device);
-      check_driver(driver_api().stream_wait_event(stream, op->event, 0), "cuStreamWaitEvent");
-    });
     work = source.work();
     op->source = std::move(source);
   }
@@ -190,6 +204,7 @@ Work NcclBackend::launch_checked(const Call& call) {
   try {
     const bool later = in_batch_ && is_composed(call.op);
     if (!later) enqueue(call, use.comm());
+    if (joint && !in_batch_) joint->record(call.stream);  // no stream waits for a batch
     if (in_batch_)
       batch_.push_back({op, call.stream, later ? std::make_unique<OwnedCall>(call) : nullptr});
     else
@@ -206,12 +221,14 @@ void NcclBackend::enqueue(const Call& call, Comm comm) {
                       .rank = context_.rank,
                       .size = context_.size,
                       .stream = call.stream,
-                      .scratch = communicator_.scratch()};
+                      .scratch = communicator_.scratch(),
+                      .captured = call.captured};
+  if (call.captured) communicator_.note_capture();
   is_composed(call.op) ? composer_->enqueue(target, call.op) : nccl::enqueue(target, call.op);
 }
 
 void NcclBackend::record(PendingOp& op, CudaStream stream) {
-  check_driver(driver_api().event_record(op.event, stream), "cuEventRecord");
+  if (!op.is_captured) check_driver(driver_api().event_record(op.event, stream), "cuEventRecord");
   op.stage.store(PendingOp::Stage::enqueued, std::memory_order_release);
 }
 

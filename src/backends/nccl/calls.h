@@ -19,6 +19,7 @@ struct Target {
   int rank, size;
   Stream stream;
   void* scratch;  // of a barrier: 4 bytes of the GPU
+  bool captured;  // the stream is, into a graph
 };
 
 // Between ncclGroupStart and ncclGroupEnd, which is called whatever happens.

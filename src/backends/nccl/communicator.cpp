@@ -35,6 +35,7 @@ struct Communicator::State {
 
   const std::string group;
   const Device device;
+  std::shared_ptr<const void> kept;  // what a graph that holds ops may use
   Buffer<float> scratch;
   Comm comm = nullptr;                 // set by NCCL before its call returns
   std::atomic<bool> has_begun{false};  // the initialisation is over, well or not
@@ -45,6 +46,8 @@ struct Communicator::State {
   std::atomic<std::int64_t> abort_began_ns{0};
   std::atomic<bool> aborted{false};
   std::atomic<bool> reported{false};
+  std::atomic<bool> has_captured{false};
+  std::atomic<bool> is_left{false};  // its end waits for a graph
 
   Comm get() noexcept { return __atomic_load_n(&comm, __ATOMIC_ACQUIRE); }
 };
@@ -205,16 +208,13 @@ Communicator::Communicator(const BackendContext& context, Buffer<float> scratch,
 }
 
 Communicator::~Communicator() {
-  if (end_now())
-    state_->scratch = {};
-  else
-    keep_forever(state_);
+  if (!end_now() && !state_->is_left) keep_forever(state_);
 }
 
 bool Communicator::end_now() noexcept {
   abort();
   while (state_->aborting && !is_over()) std::this_thread::sleep_for(kShortLook);
-  return !state_->aborting || state_->aborted;
+  return state_->aborting ? state_->aborted.load() : !state_->is_left;
 }
 
 Communicator::Use::Use(Communicator& communicator) noexcept : state_(*communicator.state_) {
@@ -224,6 +224,12 @@ Communicator::Use::Use(Communicator& communicator) noexcept : state_(*communicat
 Communicator::Use::~Use() { state_.users.fetch_sub(1, std::memory_order_release); }
 
 void* Communicator::scratch() const noexcept { return state_->scratch.device_data(); }
+
+void Communicator::note_capture() noexcept { state_->has_captured = true; }
+
+void Communicator::keep(std::shared_ptr<const void> memory) noexcept {
+  state_->kept = std::move(memory);
+}
 
 Result Communicator::async_error() const noexcept {
   MutexLock lock(state_->mutex);
@@ -276,15 +282,17 @@ bool Communicator::is_over() noexcept {
   if (!state_->reported.exchange(true))
     log(LogLevel::error,
         "group \"{}\": ncclCommAbort is stuck for {} s: its kernels may still run "
-        "on cuda:{}, and use the memory of their ops",
-        state_->group, kPatienceWithAbort.count(), state_->device.index);
+        "on cuda:{}, and use the memory of their ops{}",
+        state_->group, kPatienceWithAbort.count(), state_->device.index,
+        state_->has_captured ? "; or it waits for a graph that holds ops of the group" : "");
   return true;
 }
 
 void Communicator::destroy(const Control& control, Deadline deadline) noexcept try {
   if (!begin_end()) return;
   // An abort that meets it would free the communicator twice: it gets time, however late it is.
-  deadline = std::max<Deadline>(deadline, steady_clock::now() + kPatienceWithAbort);
+  const Deadline soon = steady_clock::now() + kPatienceWithAbort;
+  deadline = state_->has_captured ? soon : std::max<Deadline>(deadline, soon);
   CallInThread end([state = state_] { return api().comm_destroy(state->get()); });
   std::optional<Result> result;
   while (!(result = end.wait_until(std::min<Deadline>(deadline, steady_clock::now() + kLook))) &&
@@ -292,6 +300,14 @@ void Communicator::destroy(const Control& control, Deadline deadline) noexcept t
     if (control.broken())
       deadline = std::min<Deadline>(deadline, steady_clock::now() + kPatienceWithDestroy);
   if (result == kSuccess) return;
+  if (!result && state_->has_captured && !control.broken()) {
+    state_->is_left = true;
+    log(LogLevel::warn,
+        "group \"{}\": ncclCommDestroy waits for graphs that hold ops of the group: destroy them "
+        "before the group ends. They cannot be replayed any more, and hold 16 MiB of cuda:{}",
+        state_->group, state_->device.index);
+    return;
+  }
   if (result)
     log(LogLevel::warn, "group \"{}\": ncclCommDestroy: {}", state_->group, describe(*result));
   else

@@ -38,12 +38,17 @@ class Communicator {
   // GPU, a peer that did not come until the deadline, the failure of the group, what NCCL says.
   // `scratch` is memory of its ops: it outlives what NCCL does not end.
   Communicator(const BackendContext& context, Buffer<float> scratch, Deadline deadline);
-  // Aborts it, unless it has ended. What NCCL does not end stays in its thread.
+  // Aborts it, unless it has ended. What NCCL does not end stays in its thread, with its memory.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
   void* scratch() const noexcept;
+  // Ends with the communicator, or never if NCCL does not end it.
+  void keep(std::shared_ptr<const void> memory) noexcept;
+  // From now on a graph may hold ops of it: NCCL then waits for the end of the graph before it ends
+  // the communicator.
+  void note_capture() noexcept;
   // What NCCL says of it now; success once it ends.
   Result async_error() const noexcept;
   // Ends its ops and its calls in other threads, in a thread of its own. Returns at once. Does
@@ -55,7 +60,8 @@ class Communicator {
   // the ops are over for the program, and the log says that NCCL holds them.
   bool is_over() noexcept;
   // Waits for the other ranks and for NCCL. Aborts at the deadline, which is seconds away
-  // at least, and soon after the group broke.
+  // at least, and soon after the group broke. One that waits for a graph is left to its thread
+  // after some seconds.
   void destroy(const Control& control, Deadline deadline) noexcept;
 
  private:

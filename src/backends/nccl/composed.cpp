@@ -376,7 +376,8 @@ class Composer::Run {
 };
 
 void Composer::enqueue(const Target& target, const Op& op) {
-  free_.wait(target.stream);  // a handle does not tell whether it is the same stream
+  // A handle does not tell whether it is the same stream.
+  if (!target.captured) free_.wait(target.stream);
   std::visit(
       [&]<class T>(const T& o) {
         if constexpr (requires { o.op; }) {
@@ -397,7 +398,7 @@ void Composer::enqueue(const Target& target, const Op& op) {
         }
       },
       op);
-  free_.record(target.stream);
+  if (!target.captured) free_.record(target.stream);
 }
 
 }}}  // namespace c10d::v0::nccl

@@ -28,7 +28,8 @@ class Composer {
  public:
   explicit Composer(Device device);
   // Enqueues a reduction that supports_composed() grants, in pieces that fit the memory. One op at
-  // a time uses it: on its stream it waits for the one before. Never inside one of NCCL's groups.
+  // a time uses it: on its stream it waits for the one before. One that is captured waits for none,
+  // and none waits for it: the program orders them. Never inside one of NCCL's groups.
   void enqueue(const Target& target, const Op& op);
 
  private:

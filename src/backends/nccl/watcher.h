@@ -22,7 +22,7 @@ class Watched;
 struct PendingOp : std::enable_shared_from_this<PendingOp> {
   enum class Stage : std::uint8_t {
     launching,  // the call of NCCL has not returned
-    enqueued,   // the event is behind it
+    enqueued,   // the event is behind it, or a graph has it
     given_up,   // the call failed, and its caller knows
   };
   PendingOp* next = nullptr;  // of the same list: the free ones, the new ones, the watched ones
@@ -32,6 +32,7 @@ struct PendingOp : std::enable_shared_from_this<PendingOp> {
   OpKind kind{};
   std::uint64_t sequence = 0, record = 0;
   Deadline deadline{};
+  bool is_captured = false;          // by a graph: nothing runs, and its event is not recorded
   std::optional<WorkSource> source;  // of an async op
   Received received;                 // what it then gets
   bool is_late = false;              // its deadline has passed, and that was reported
@@ -93,6 +94,7 @@ class Watcher {
     std::uint64_t sequence;
     driver::Result driver_error;  // success: none
     Result nccl_error;            // success: none; neither: the deadline has passed
+    bool is_captured;
   };
 
   std::atomic<PendingOp*> added_{nullptr};

@@ -31,6 +31,7 @@ class CopyBackend final : public Backend {
 
   Support supports(const Query& query) const override {
     if (query.device == DeviceType::cpu) return {.ok = false, .reason = "for GPUs only"};
+    if (query.captured) return {.ok = false, .reason = "it knows no graphs"};
     if (query.op == OpKind::all_reduce || query.op == OpKind::barrier) return {};
     return {.ok = false, .reason = "it copies, and nothing else"};
   }
@@ -250,6 +251,12 @@ TEST(GroupOnGpu, RefusesWhatDoesNotBelongToItsGpu) {
               HasSubstr("output is memory of cuda:1, and the view says CPU"));
   EXPECT_THAT(message_of([&] { static_cast<void>(memory.view().rows(2, 1, 2)); }),
               HasSubstr("the host, which cannot read memory of a GPU"));
+  const driver::Api& api = driver_api();
+  driver::Graph graph = nullptr;
+  check_driver(api.stream_begin_capture(stream, driver::kCaptureThreadLocal), "begin");
+  EXPECT_THAT(all_reduce(memory, stream), HasSubstr("it knows no graphs"));
+  check_driver(api.stream_end_capture(stream, &graph), "end");
+  check_driver(api.graph_destroy(graph), "the end of a graph");
   EXPECT_EQ(group.failure(), nullptr);
   group.all_reduce(memory);
 }
