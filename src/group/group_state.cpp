@@ -20,17 +20,18 @@ namespace c10d { inline namespace v0 {
 namespace {
 
 // Until the ops that this rank has enqueued are over, the group is broken, or the deadline has
-// passed.
-void wait_for_gpu(const ControlPlane& control, Deadline deadline) {
+// passed. False if the group is broken.
+bool wait_for_gpu(const ControlPlane& control, Deadline deadline) {
   constexpr int kYields = 1000;  // before it sleeps: about a millisecond
   for (int turn = 0; control.ops_on_gpu() != 0 && !control.broken(); ++turn) {
     if (turn < kYields) {
       std::this_thread::yield();
       continue;
     }
-    if (std::chrono::steady_clock::now() >= deadline) return;
+    if (std::chrono::steady_clock::now() >= deadline) break;
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
+  return !control.broken();
 }
 
 }  // namespace
@@ -162,7 +163,7 @@ Work detail::GroupState::submit_inside(const Op& op, const CallOptions& options,
     watch->observe();
     throw_failure(*failure);
   }
-  return run(op, call, options, mode == Mode::async);
+  return run(op, call.signature, call.captured, options, mode == Mode::async);
 }
 
 Work detail::GroupState::failed(const Failure& failure) const {
@@ -171,9 +172,8 @@ Work detail::GroupState::failed(const Failure& failure) const {
   return work;
 }
 
-Work detail::GroupState::run(const Op& op, const Checked& checked, const CallOptions& options,
-                             bool async) {
-  const Signature& signature = checked.signature;
+Work detail::GroupState::run(const Op& op, const Signature& signature, bool captured,
+                             const CallOptions& options, bool async) {
   const bool collective = !is_point_to_point(signature.kind);
   const std::uint64_t sequence =
       collective ? collectives.load(std::memory_order_relaxed) + 1 : ++messages;
@@ -204,16 +204,16 @@ Work detail::GroupState::run(const Op& op, const Checked& checked, const CallOpt
                   .record = record,
                   .device = on_gpu ? gpu : Device{},
                   .stream = options.stream,
-                  .captured = checked.captured};
+                  .captured = captured};
   WorkShared::OnComplete on_complete;
   std::function<void()> on_released;
-  if (signature.kind == OpKind::barrier && !on_gpu && !async && gpu.type == DeviceType::cuda)
-    wait_for_gpu(*control, deadline);
   const bool outlasts_call = async || on_gpu;
   if (outlasts_call) own.pending.fetch_add(1, std::memory_order_relaxed);
   if (on_gpu) control->begin_on_gpu();
   Work work = [&] {
     try {
+      if (signature.kind == OpKind::barrier && !on_gpu && !async && gpu.type == DeviceType::cuda)
+        if (!wait_for_gpu(*control, deadline)) return Work::failed(*control->failure());
       if (async) {  // here: what throws later leaves the caller's memory to an op that runs
         on_complete = [this, record, sequence, kind = signature.kind](const Failure* failure) {
           return control->end_op(kind, sequence, record, failure);

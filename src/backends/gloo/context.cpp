@@ -13,7 +13,7 @@
 
 #include "c10d/env.h"
 #include "src/backends/common/failures.h"
-#include "src/backends/common/read_key.h"
+#include "src/backends/common/store_waits.h"
 #include "src/backends/gloo/no_destroy.h"
 #include "src/base/mutex.h"
 #include "src/base/sigpipe_guard.h"

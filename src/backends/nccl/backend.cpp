@@ -17,10 +17,12 @@
 #include "c10d/env.h"
 #include "src/backends/common/failures.h"
 #include "src/backends/common/owned_call.h"
+#include "src/backends/common/store_waits.h"
 #include "src/backends/nccl/calls.h"
 #include "src/backends/nccl/communicator.h"
 #include "src/backends/nccl/composed.h"
 #include "src/backends/nccl/library.h"
+#include "src/backends/nccl/memory.h"
 #include "src/backends/nccl/supports.h"
 #include "src/backends/nccl/watcher.h"
 #include "src/base/failure_text.h"
@@ -29,15 +31,6 @@
 #include "src/sync/process_singleton.h"
 
 namespace c10d { inline namespace v0 { namespace nccl { namespace {
-
-// It is there when the call returns.
-Allocation allocate_zeroed(std::size_t bytes, Device device) {
-  Allocation memory = cuda::device_allocate(bytes, device.index);
-  const cuda::Stream stream(device.index);  // that waits for nothing else
-  cuda::fill(View(memory.data, bytes, DType::u8, device), 0, stream);
-  stream.synchronize();
-  return memory;
-}
 
 const Member& own_of(const BackendContext& context) {
   return context.members[static_cast<std::size_t>(context.rank)];
@@ -52,10 +45,11 @@ class NcclBackend final : public Backend {
         description_(fmt::format("NCCL {} ({}), {} on cuda:{}", version_text(api().version),
                                  api().path, cuda::device_info(context_.device.index).name,
                                  context_.device.index)),
-        communicator_(context_, Buffer<float>(allocate_zeroed(sizeof(float), context_.device)),
+        communicator_(context_, Buffer<float>(plain_memory(sizeof(float), context_.device)),
                       std::chrono::steady_clock::now() + context_.timeout),
         composer_(std::make_shared<Composer>(context_.device)),
-        watched_(context_, communicator_) {}
+        watched_(context_, communicator_),
+        memory_(context_, communicator_) {}
   // What NCCL has not ended may use the memory of its ops, and to free it would wait for it.
   ~NcclBackend() override {
     if (!communicator_.end_now()) communicator_.keep(std::move(composer_));
@@ -71,12 +65,10 @@ class NcclBackend final : public Backend {
   std::unique_ptr<Backend> new_group(BackendContext context, const std::vector<int>&) override {
     return make(std::move(context));
   }
-  Allocation allocate(std::size_t bytes, Device device, Deadline) override {
-    return allocate_zeroed(bytes, device);
-  }
+  Allocation allocate(std::size_t bytes, Device, Deadline deadline) override;
   void abort() noexcept override { communicator_.abort(); }
   void shutdown(Deadline deadline) override;
-  std::string description() const override { return description_; }
+  std::string description() const override { return description_ + memory_.description(); }
 
  private:
   std::shared_ptr<const Failure> meet_before(const Call& call);
@@ -105,6 +97,7 @@ class NcclBackend final : public Backend {
   Communicator communicator_;
   std::shared_ptr<Composer> composer_;
   Watched watched_;
+  GroupMemory memory_;
   const bool checks_before_ = env("C10D_NCCL_CHECK") == "before";
   std::optional<Communicator::Use> in_batch_;
   std::vector<Batched> batch_;  // of ops whose calls are in NCCL's group
@@ -183,8 +176,10 @@ PendingOp* NcclBackend::take_op(const Call& call) {
 }
 
 Work NcclBackend::launch_checked(const Call& call) {
-  const Communicator::Use use(communicator_);
-  if (!use.comm()) return Work::failed(*context_.control->failure());
+  std::optional<Communicator::Use> alone;
+  if (!in_batch_) alone.emplace(communicator_);
+  const Comm comm = (in_batch_ ? in_batch_ : alone)->comm();
+  if (!comm) return Work::failed(*context_.control->failure());
   const OnGpu here(context_.device.index);
   PendingOp* const op = take_op(call);
   Work work = Work::received(op->received);
@@ -203,7 +198,7 @@ Work NcclBackend::launch_checked(const Call& call) {
   watcher_.add(op);
   try {
     const bool later = in_batch_ && is_composed(call.op);
-    if (!later) enqueue(call, use.comm());
+    if (!later) enqueue(call, comm);
     if (joint && !in_batch_) joint->record(call.stream);  // no stream waits for a batch
     if (in_batch_)
       batch_.push_back({op, call.stream, later ? std::make_unique<OwnedCall>(call) : nullptr});
@@ -282,16 +277,26 @@ void NcclBackend::end_batch() noexcept {
 // A rank whose own part is done may leave before the others have theirs: they meet first. A store
 // that is gone went with a rank that has met all.
 void NcclBackend::meet(Deadline deadline) try {
-  constexpr std::chrono::milliseconds kLook{2};
-  Control& control = *context_.control;
-  const auto size = static_cast<std::int64_t>(context_.size);
-  std::int64_t came = context_.store->add("nccl/end", 1);
-  while (came < size && !control.broken() && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(kLook);
-    came = context_.store->add("nccl/end", 0);
-  }
+  meet_at(context_, "nccl/end", deadline);
 } catch (const DistError& error) {
   log(LogLevel::info, "group \"{}\": {}", context_.group, error.what());
+}
+
+// NCCL's memory is neither made nor freed beside its kernels.
+Allocation NcclBackend::allocate(std::size_t bytes, Device device, Deadline deadline) {
+  constexpr std::chrono::microseconds kLook{50};
+  if (!uses_windows()) return plain_memory(bytes, device);
+  Control& control = *context_.control;
+  while (!watched_.is_idle() && !control.broken()) {
+    if (std::chrono::steady_clock::now() >= deadline)
+      throw_failure(*control.fail(
+          failure_in(context_, Code::timed_out,
+                     fmt::format("rank {} timed out in allocate(), waiting for its ops on the GPU",
+                                 context_.rank),
+                     context_.rank)));
+    std::this_thread::sleep_for(kLook);
+  }
+  return memory_.allocate(bytes, deadline);
 }
 
 void NcclBackend::shutdown(Deadline deadline) {

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <atomic>
+#include <cstddef>
 #include <memory>
-#include <string>
+#include <optional>
 
 #include "c10d/buffer.h"
 #include "c10d/spi/backend.h"
 #include "src/backends/nccl/nccl.h"
+#include "src/base/mutex.h"
 
 namespace c10d { inline namespace v0 { namespace nccl {
+
+// Whether allocate() gives memory in symmetric windows: C10D_NCCL_WINDOWS. The same on all ranks of
+// a group, which the communicator checks.
+bool uses_windows();
 
 // One communicator of NCCL, a blocking one (docs/adr/0015): its calls may wait for
 // peers, and another thread ends them by abort(). Every call of NCCL that can wait for ever runs in
@@ -18,11 +23,12 @@ class Communicator {
   struct State;
 
  public:
-  // A use of the communicator by the thread that launches. While it lasts, abort() does not free
-  // the communicator, unless a call of NCCL waits so long that it must be ended from outside.
+  // A use of the communicator; another thread's must end first. While it lasts, abort() does not
+  // free the communicator, unless a call of NCCL waits so long that it must be ended from outside.
   class Use {
    public:
     explicit Use(Communicator& communicator) noexcept;
+    explicit Use(State& state) noexcept;
     ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
@@ -31,6 +37,7 @@ class Communicator {
 
    private:
     State& state_;
+    const MutexLock lock_;  // one call at a time: also memory that is freed makes one
     Comm comm_;
   };
 
@@ -49,6 +56,13 @@ class Communicator {
   // From now on a graph may hold ops of it: NCCL then waits for the end of the graph before it ends
   // the communicator.
   void note_capture() noexcept;
+  // Registers memory that all ranks give as a window of all. Collective. No result if NCCL has not
+  // come to one when the group broke or at the deadline.
+  struct Opened {
+    std::optional<Result> result;
+    std::shared_ptr<const void> window;  // its end closes it, in any thread; null: there is none
+  };
+  Opened open_window(void* data, std::size_t bytes, const Control& control, Deadline deadline);
   // What NCCL says of it now; success once it ends.
   Result async_error() const noexcept;
   // Ends its ops and its calls in other threads, in a thread of its own. Returns at once. Does
@@ -68,6 +82,7 @@ class Communicator {
   // Whether this is the first to end it.
   bool begin_end() noexcept;
   void start_abort() noexcept;
+  static void close_window(State& state, Window window) noexcept;
 
   const std::shared_ptr<State> state_;
 };

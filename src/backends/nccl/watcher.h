@@ -53,6 +53,8 @@ class Watched {
 
   // A free op, with its event. By the one thread that launches. Throws what the driver says.
   PendingOp* take();
+  // Whether all ops are over.
+  bool is_idle() const noexcept { return in_watch_.load(std::memory_order_acquire) == 0; }
 
  private:
   friend class Watcher;

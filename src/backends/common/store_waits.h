@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "c10d/error.h"
 #include "c10d/spi/backend.h"
@@ -27,6 +29,19 @@ inline std::optional<std::string> read_key(const BackendContext& context, const 
       if (std::chrono::steady_clock::now() >= deadline) return std::nullopt;
     }
   }
+}
+
+// Counts this rank in under `key`, once, and waits until all ranks of the group are. False if they
+// are not by the deadline, or the group broke. Throws what the store throws.
+inline bool meet_at(const BackendContext& context, const std::string& key, Deadline deadline) {
+  constexpr std::chrono::milliseconds kLook{2};
+  const auto size = static_cast<std::int64_t>(context.size);
+  std::int64_t came = context.store->add(key, 1);
+  while (came < size && !context.control->broken() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kLook);
+    came = context.store->add(key, 0);
+  }
+  return came >= size;
 }
 
 }}  // namespace c10d::v0
