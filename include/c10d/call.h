@@ -33,7 +33,7 @@ struct CallOptions {
   std::optional<Duration> timeout{};
   // The stream that orders an op on CUDA memory, of the GPU where the memory lies; null: the legacy
   // default stream. With it barrier() is an op on that stream, and returns at once. With CPU memory
-  // the call throws InvalidArgument; one that is captured into a graph is unsupported.
+  // the call throws InvalidArgument. It may be captured into a CUDA graph: see ProcessGroup.
   CudaStream stream = nullptr;
   // When the data of the call was there, if the program kept the call back since: as a trainer does
   // whose thread sends one bucket after the other. It goes into the flight record, where

@@ -30,6 +30,8 @@ struct Query {
   bool any_source = false;         // recv from kAnySource
   bool tags_out_of_order = false;  // recv in another order of tags than the sends
   bool to_self = false;            // a message of a rank to itself
+  // Whether the stream of the op is captured into a CUDA graph.
+  bool captured = false;
 };
 
 // When a reduction of floating point of 16 or 8 bits rounds to its dtype.

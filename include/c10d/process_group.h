@@ -51,6 +51,16 @@ struct GroupState;
 // ranks start the ops of all their groups on GPUs in one order, as NCCL asks. What is said below of
 // results, of messages and of order is of host memory, unless it names GPUs.
 //
+// CUDA graphs. A call on a stream that is captured (cudaStreamBeginCapture) starts nothing: the op
+// becomes part of the graph, and runs at each replay. All ranks capture the same calls in one
+// order, and replay them in one order among their other ops. The calls are compared as they are
+// captured: one that differs breaks the group, and so does a rank that has not made the call at its
+// deadline. Work::wait(), Batch::submit() and barrier() return when that is known; a stream that
+// waits for the Work joins the capture. A replay has no deadline and no record, and is compared
+// with nothing. A reduction that supports() calls composed, and that runs on another stream than
+// the last one of the group, or in another graph, waits for it only if the program has the stream
+// wait. Destroy the graphs before the group: NCCL waits for them.
+//
 // Arguments. The output comes first, as in torch.distributed; MPI and NCCL name the input first.
 //
 // Notation. n is size(), k is a number of elements. A buffer of n k elements is n shards of k:

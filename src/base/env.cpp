@@ -47,6 +47,8 @@ constexpr EnvVariable kVariables[] = {
      "f32"},
     {"C10D_NCCL_CHECK", "behind", "before: the ranks meet on the host before each op of nccl.",
      false, "behind before"},
+    {"C10D_NCCL_WINDOWS", "off", "on: allocate() of nccl gives memory in NCCL's symmetric windows.",
+     false, "off on"},
     {"C10D_NCCL_LIBRARY", "libnccl.so.2", "File to open as NCCL."},
     {"C10D_GLOO_INTERFACE", "", "Interface or address of the gloo backend; else found out."},
     {"C10D_NATIVE_PLAN", "", "native: force [op=]algorithm[/store[/chunk]],...; rank 0 decides."},

@@ -133,6 +133,7 @@ enum FunctionAttribute : int { kMaxDynamicSharedMemory = 8 };
   F(ctx_push, cuCtxPushCurrent_v2, Context)                                                        \
   F(ctx_pop, cuCtxPopCurrent_v2, Context*)                                                         \
   F(ctx_get_device, cuCtxGetDevice, Device*)                                                       \
+  F(ctx_synchronize, cuCtxSynchronize)                                                             \
   F(mem_get_info, cuMemGetInfo_v2, std::size_t*, std::size_t*)                                     \
   F(mem_alloc, cuMemAlloc_v2, Pointer*, std::size_t)                                               \
   F(mem_free, cuMemFree_v2, Pointer)                                                               \

@@ -264,16 +264,15 @@ void check_host(const Op& op) {
       op);
 }
 
-void check_gpu(const Op& op, CudaStream stream, Device gpu, int rank) {
+bool check_gpu(const Op& op, CudaStream stream, Device gpu, int rank) {
   const OpKind kind = kind_of(op);
   const OnGpu here(gpu.index);
   auto capture = driver::kCaptureNone;
   check_driver(driver_api().stream_is_capturing(stream, &capture), "CallOptions::stream");
-  if (capture != driver::kCaptureNone)
-    throw_failure({.code = Code::unsupported,
-                   .message = fmt::format("{}: this stream is captured into a graph, and ops of a "
-                                          "group cannot be",
-                                          to_string(kind))});
+  if (capture == driver::kCaptureInvalidated)
+    reject(kind,
+           "CallOptions::stream is captured into a graph, and an earlier call has broken the "
+           "capture: end it, and capture again");
   if (stream != nullptr) {
     driver::Context context = nullptr;
     check_driver(driver_api().stream_get_ctx(stream, &context), "CallOptions::stream");
@@ -292,6 +291,7 @@ void check_gpu(const Op& op, CudaStream stream, Device gpu, int rank) {
           if (all || required == OpBuffer::input) check_memory(kind, "input", o.input, gpu);
       },
       op);
+  return capture == driver::kCaptureActive;
 }
 
 void check_source(std::string_view call, int peer, int size) {

@@ -15,8 +15,8 @@ void check_arguments(const Op& op, int rank, int size);
 
 // The same for an op on memory of a GPU: buffers that lie elsewhere than on `gpu`, whatever their
 // views say, and a stream of another one. Of streams that were destroyed the driver knows nothing.
-// Throws DistBackendError (unsupported) for a stream that is captured.
-void check_gpu(const Op& op, CudaStream stream, Device gpu, int rank);
+// Returns whether the stream is captured into a graph.
+bool check_gpu(const Op& op, CudaStream stream, Device gpu, int rank);
 // The same for an op on host memory, in a group with a GPU: memory of one is no host memory.
 void check_host(const Op& op);
 

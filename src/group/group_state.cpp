@@ -20,17 +20,18 @@ namespace c10d { inline namespace v0 {
 namespace {
 
 // Until the ops that this rank has enqueued are over, the group is broken, or the deadline has
-// passed.
-void wait_for_gpu(const ControlPlane& control, Deadline deadline) {
+// passed. False if the group is broken.
+bool wait_for_gpu(const ControlPlane& control, Deadline deadline) {
   constexpr int kYields = 1000;  // before it sleeps: about a millisecond
   for (int turn = 0; control.ops_on_gpu() != 0 && !control.broken(); ++turn) {
     if (turn < kYields) {
       std::this_thread::yield();
       continue;
     }
-    if (std::chrono::steady_clock::now() >= deadline) return;
+    if (std::chrono::steady_clock::now() >= deadline) break;
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
+  return !control.broken();
 }
 
 }  // namespace
@@ -112,16 +113,24 @@ void detail::GroupState::check_supported(const Signature& signature) {
   if (!support) throw_unsupported(signature, support);
 }
 
-void detail::GroupState::check_message(const Signature& signature) const {
-  const Support support = backend->supports({.op = signature.kind,
-                                             .dtype = signature.dtype,
-                                             .device = signature.device,
-                                             .any_source = signature.root == kAnySource,
-                                             .to_self = signature.root == context.rank});
+// What a backend may refuse although it can do the op.
+void detail::GroupState::check_special(const Checked& call) const {
+  const Signature& signature = call.signature;
+  const bool is_message = is_point_to_point(signature.kind);
+  const bool is_special = signature.root == kAnySource || signature.root == context.rank;
+  if (!(is_message && is_special) && !call.captured) return;
+  const Support support =
+      backend->supports({.op = signature.kind,
+                         .dtype = signature.dtype,
+                         .reduce_op = signature.reduce_op,
+                         .device = signature.device,
+                         .any_source = is_message && signature.root == kAnySource,
+                         .to_self = is_message && signature.root == context.rank,
+                         .captured = call.captured});
   if (!support) throw_unsupported(signature, support);
 }
 
-Signature detail::GroupState::check(const Op& op, const CallOptions& options) {
+detail::GroupState::Checked detail::GroupState::check(const Op& op, const CallOptions& options) {
   if (options.timeout && *options.timeout <= Duration::zero())
     throw InvalidArgument("CallOptions::timeout must be positive; leave it out for the group's");
   Signature signature = signature_of(op, context.size);
@@ -131,13 +140,13 @@ Signature detail::GroupState::check(const Op& op, const CallOptions& options) {
     throw InvalidArgument("CallOptions::stream orders ops on CUDA memory; here is none");
   check_arguments(op, context.rank, context.size);
   check_supported(signature);
-  const bool is_special = signature.root == kAnySource || signature.root == context.rank;
-  if (is_point_to_point(signature.kind) && is_special && signature.device == DeviceType::cuda)
-    check_message(signature);
   if (on_gpu && signature.device == DeviceType::cpu) check_host(op);
-  if (on_gpu && signature.device == DeviceType::cuda)
-    check_gpu(op, options.stream, gpu, context.rank);
-  return signature;
+  Checked call{.signature = signature};
+  if (on_gpu && signature.device == DeviceType::cuda) {
+    call.captured = check_gpu(op, options.stream, gpu, context.rank);
+    check_special(call);
+  }
+  return call;
 }
 
 Work detail::GroupState::submit(const Op& op, const CallOptions& options, Mode mode) {
@@ -147,7 +156,7 @@ Work detail::GroupState::submit(const Op& op, const CallOptions& options, Mode m
 }
 
 Work detail::GroupState::submit_inside(const Op& op, const CallOptions& options, Mode mode) {
-  const Signature signature = check(op, options);
+  const Checked call = check(op, options);
   if (const auto* send = std::get_if<Send>(&op)) control->check_receiver(send->peer);
   if (control->broken()) {
     const auto failure = control->failure();
@@ -155,7 +164,7 @@ Work detail::GroupState::submit_inside(const Op& op, const CallOptions& options,
     watch->observe();
     throw_failure(*failure);
   }
-  return run(op, signature, options, mode == Mode::async);
+  return run(op, call.signature, call.captured, options, mode == Mode::async);
 }
 
 Work detail::GroupState::failed(const Failure& failure) const {
@@ -164,8 +173,8 @@ Work detail::GroupState::failed(const Failure& failure) const {
   return work;
 }
 
-Work detail::GroupState::run(const Op& op, const Signature& signature, const CallOptions& options,
-                             bool async) {
+Work detail::GroupState::run(const Op& op, const Signature& signature, bool captured,
+                             const CallOptions& options, bool async) {
   const bool collective = !is_point_to_point(signature.kind);
   const std::uint64_t sequence =
       collective ? collectives.load(std::memory_order_relaxed) + 1 : ++messages;
@@ -195,16 +204,17 @@ Work detail::GroupState::run(const Op& op, const Signature& signature, const Cal
                   .async = async,
                   .record = record,
                   .device = on_gpu ? gpu : Device{},
-                  .stream = options.stream};
+                  .stream = options.stream,
+                  .captured = captured};
   WorkShared::OnComplete on_complete;
   std::function<void()> on_released;
-  if (signature.kind == OpKind::barrier && !on_gpu && !async && gpu.type == DeviceType::cuda)
-    wait_for_gpu(*control, deadline);
   const bool outlasts_call = async || on_gpu;
   if (outlasts_call) own.pending.fetch_add(1, std::memory_order_relaxed);
   if (on_gpu) control->begin_on_gpu();
   Work work = [&] {
     try {
+      if (signature.kind == OpKind::barrier && !on_gpu && !async && gpu.type == DeviceType::cuda)
+        if (!wait_for_gpu(*control, deadline)) return Work::failed(*control->failure());
       if (async) {  // here: what throws later leaves the caller's memory to an op that runs
         on_complete = [this, record, sequence, kind = signature.kind](const Failure* failure) {
           return control->end_op(kind, sequence, record, failure);

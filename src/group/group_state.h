@@ -70,7 +70,11 @@ struct detail::GroupState {
   void check_not_forked() const;
   // Throws when this rank may not make this call: options, arguments, support. By the one thread
   // inside.
-  Signature check(const Op& op, const CallOptions& options);
+  struct Checked {
+    Signature signature;
+    bool captured = false;  // the stream is, into a graph
+  };
+  Checked check(const Op& op, const CallOptions& options);
   // Returns call(), which is no op. The record of a group that broke is kept before the program
   // hears of it, and ends.
   template <class Call>
@@ -93,12 +97,13 @@ struct detail::GroupState {
 
  private:
   void check_supported(const Signature& signature);
-  void check_message(const Signature& signature) const;
+  void check_special(const Checked& call) const;
   [[noreturn]] void throw_unsupported(const Signature& signature, const Support& support) const;
   Work failed(const Failure& failure) const;
   // Of a send to its peer, or a recv from it; 0 from any rank.
   std::uint64_t next_message(const Signature& signature);
-  Work run(const Op& op, const Signature& signature, const CallOptions& options, bool async);
+  Work run(const Op& op, const Signature& signature, bool captured, const CallOptions& options,
+           bool async);
 
   std::stop_token stop_;
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;  // last: it calls abort()

@@ -65,6 +65,9 @@ class C10D_API Backend {
   // not async, launch() returns then, with a Work that is ok, and the backend calls
   // Control::finished() once the GPU is done, which may be before launch() has returned. If it is,
   // the Work ends when the GPU is done.
+  //
+  // A call that is captured, which supports() was asked for, becomes part of the graph: it counts
+  // as done when the ranks are known to have made the same call, whatever runs.
   virtual Work launch(const Call& call) = 0;
   // What is launched between these two is one batch: async calls that start together, so that
   // messages between two ranks cross whatever their order. Unless overridden: nothing.

@@ -23,6 +23,7 @@ struct Call {
   std::uint64_t record;     // its entry in the flight recorder, for Control
   Device device{};          // where its buffers lie; of a barrier with a stream: the group's GPU
   CudaStream stream = nullptr;  // that orders it on a GPU; null: the legacy default stream
+  bool captured = false;        // whether the stream is captured into a CUDA graph
 };
 
 // The control plane of a group, as a backend uses it: which rank entered which call, which rank

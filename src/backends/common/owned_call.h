@@ -26,8 +26,8 @@ void keep_counts(T& op, Keep keep) {
 class OwnedCall {
  public:
   explicit OwnedCall(const Call& call)
-      : op_(call.op), call_{op_,        call.sequence, call.signature, call.deadline,
-                            call.async, call.record,   call.device,    call.stream} {
+      : op_(call.op), call_{op_,         call.sequence, call.signature, call.deadline, call.async,
+                            call.record, call.device,   call.stream,    call.captured} {
     auto* here = counts_.data();
     const auto keep = [&](std::span<const std::size_t> counts) -> std::span<const std::size_t> {
       here->assign(counts.begin(), counts.end());

@@ -13,6 +13,7 @@
 
 #include "c10d/env.h"
 #include "src/backends/common/failures.h"
+#include "src/backends/common/store_waits.h"
 #include "src/backends/gloo/no_destroy.h"
 #include "src/base/mutex.h"
 #include "src/base/sigpipe_guard.h"
@@ -42,15 +43,8 @@ std::string address_key(int rank) { return fmt::format("gloo/{}", rank); }
 
 // The addresses that a rank has published in the store: one for each other rank, by rank.
 std::string read_addresses(const BackendContext& context, int rank, Deadline deadline) {
-  while (true) {
-    if (const auto failure = context.control->failure()) throw_failure(*failure);
-    try {
-      return context.store->get(address_key(rank),
-                                std::min(time_until(deadline), milliseconds(100)));
-    } catch (const DistTimeoutError&) {
-      if (std::chrono::steady_clock::now() >= deadline) throw_late(context, rank);
-    }
-  }
+  if (auto addresses = read_key(context, address_key(rank), deadline)) return *std::move(addresses);
+  throw_late(context, rank);
 }
 
 // Ends the wait for a connection when the group breaks, or at the deadline: Gloo itself continues

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,10 +17,12 @@
 #include "c10d/env.h"
 #include "src/backends/common/failures.h"
 #include "src/backends/common/owned_call.h"
+#include "src/backends/common/store_waits.h"
 #include "src/backends/nccl/calls.h"
 #include "src/backends/nccl/communicator.h"
 #include "src/backends/nccl/composed.h"
 #include "src/backends/nccl/library.h"
+#include "src/backends/nccl/memory.h"
 #include "src/backends/nccl/supports.h"
 #include "src/backends/nccl/watcher.h"
 #include "src/base/failure_text.h"
@@ -29,31 +32,27 @@
 
 namespace c10d { inline namespace v0 { namespace nccl { namespace {
 
-// It is there when the call returns.
-Allocation allocate_zeroed(std::size_t bytes, Device device) {
-  Allocation memory = cuda::device_allocate(bytes, device.index);
-  const cuda::Stream stream(device.index);  // that waits for nothing else
-  cuda::fill(View(memory.data, bytes, DType::u8, device), 0, stream);
-  stream.synchronize();
-  return memory;
+const Member& own_of(const BackendContext& context) {
+  return context.members[static_cast<std::size_t>(context.rank)];
 }
 
 class NcclBackend final : public Backend {
  public:
   explicit NcclBackend(BackendContext context)
       : context_(std::move(context)),
+        own_(own_of(context_)),
         watcher_(of_this_process<Watcher>()),
         description_(fmt::format("NCCL {} ({}), {} on cuda:{}", version_text(api().version),
                                  api().path, cuda::device_info(context_.device.index).name,
                                  context_.device.index)),
-        communicator_(context_, Buffer<float>(allocate_zeroed(sizeof(float), context_.device)),
+        communicator_(context_, Buffer<float>(plain_memory(sizeof(float), context_.device)),
                       std::chrono::steady_clock::now() + context_.timeout),
-        composer_(std::make_unique<Composer>(context_.device)),
-        watched_(context_, communicator_) {}
-  // What NCCL does not end may use the memory of its ops for ever, and to free it would wait for
-  // it.
+        composer_(std::make_shared<Composer>(context_.device)),
+        watched_(context_, communicator_),
+        memory_(context_, communicator_) {}
+  // What NCCL has not ended may use the memory of its ops, and to free it would wait for it.
   ~NcclBackend() override {
-    if (!communicator_.end_now()) static_cast<void>(composer_.release());
+    if (!communicator_.end_now()) communicator_.keep(std::move(composer_));
   }
   // As the constructor; a failure that says of no rank is of this one.
   static std::unique_ptr<Backend> make(BackendContext context);
@@ -68,17 +67,17 @@ class NcclBackend final : public Backend {
   std::unique_ptr<Backend> new_group(BackendContext context, const std::vector<int>&) override {
     return make(std::move(context));
   }
-  Allocation allocate(std::size_t bytes, Device device, Deadline) override {
-    return allocate_zeroed(bytes, device);
-  }
+  Allocation allocate(std::size_t bytes, Device, Deadline deadline) override;
   void abort() noexcept override { communicator_.abort(); }
   void shutdown(Deadline deadline) override;
-  std::string description() const override { return description_; }
+  std::string description() const override { return description_ + memory_.description(); }
 
  private:
   std::shared_ptr<const Failure> meet_before(const Call& call);
   Work launch_checked(const Call& call);
   void meet(Deadline deadline);
+  // Of the call, before it is enqueued.
+  PendingOp* take_op(const Call& call);
   // An op whose calls NCCL has taken. Throws what the driver says.
   static void record(PendingOp& op, CudaStream stream);
   // Ends an op that was not enqueued, and says why.
@@ -94,11 +93,13 @@ class NcclBackend final : public Backend {
   };
 
   const BackendContext context_;
+  const Member& own_;
   Watcher& watcher_;
   const std::string description_;
   Communicator communicator_;
-  std::unique_ptr<Composer> composer_;
+  std::shared_ptr<Composer> composer_;
   Watched watched_;
+  GroupMemory memory_;
   const bool checks_before_ = env("C10D_NCCL_CHECK") == "before";
   std::optional<Communicator::Use> in_batch_;
   std::vector<Batched> batch_;  // of ops whose calls are in NCCL's group
@@ -114,6 +115,17 @@ bool is_composed(const Op& op) {
       op);
 }
 
+// How a stream waits for an op.
+std::function<void(CudaStream)> order_behind(PendingOp& op, int device) {
+  MutexLock lock(op.order_mutex);
+  return [op = op.shared_from_this(), generation = op.generation, device](CudaStream stream) {
+    MutexLock held(op->order_mutex);
+    if (op->generation != generation) return;  // it is over
+    const OnGpu on_gpu(device);
+    check_driver(driver_api().stream_wait_event(stream, op->event, 0), "cuStreamWaitEvent");
+  };
+}
+
 // A failure that says of no rank is of this one.
 Failure of_this_rank(const Member& own, const std::exception& error) {
   Failure failure = failure_from_exception(error, "nccl");
@@ -121,7 +133,7 @@ Failure of_this_rank(const Member& own, const std::exception& error) {
 }
 
 std::unique_ptr<Backend> NcclBackend::make(BackendContext context) {
-  const Member own = context.members[static_cast<std::size_t>(context.rank)];
+  const Member own = own_of(context);
   try {
     return std::make_unique<NcclBackend>(std::move(context));
   } catch (const DistError& error) {
@@ -129,26 +141,12 @@ std::unique_ptr<Backend> NcclBackend::make(BackendContext context) {
   }
 }
 
-std::string why_refused(const Op& op, int rank) {
-  const auto of = [rank](const auto& message) -> std::string {
-    if (message.peer == kAnySource) return "NCCL has no message from any rank: name the sender";
-    if (message.peer == rank) return "a rank sends itself nothing over NCCL: copy it";
-    return {};
-  };
-  if (const auto* send = std::get_if<Send>(&op)) return of(*send);
-  if (const auto* recv = std::get_if<Recv>(&op)) return of(*recv);
-  return {};
-}
-
 Work NcclBackend::launch(const Call& call) {
-  if (std::string why = why_refused(call.op, context_.rank); !why.empty())
-    return Work::failed(failure_in(context_, call, Code::unsupported, std::move(why)));
   if (const auto failure = meet_before(call)) return Work::failed(*failure);
   try {
     return launch_checked(call);
   } catch (const std::exception& error) {
-    return Work::failed(
-        of_this_rank(context_.members[static_cast<std::size_t>(context_.rank)], error));
+    return Work::failed(of_this_rank(own_, error));
   }
 }
 
@@ -166,40 +164,44 @@ std::shared_ptr<const Failure> NcclBackend::meet_before(const Call& call) {
   return agreement == Control::Agreement::agreed ? nullptr : control.failure();
 }
 
-Work NcclBackend::launch_checked(const Call& call) {
-  const Communicator::Use use(communicator_);
-  if (!use.comm()) return Work::failed(*context_.control->failure());
-  const OnGpu here(context_.device.index);
+PendingOp* NcclBackend::take_op(const Call& call) {
   PendingOp* const op = watched_.take();
   op->kind = kind_of(call.op);
   op->sequence = call.sequence;
   op->record = call.record;
   op->deadline = call.deadline;
+  op->is_captured = call.captured;
   op->received = {};
   if (const auto* recv = std::get_if<Recv>(&call.op))
     op->received = {.source = recv->peer, .count = recv->output.count};
+  return op;
+}
+
+Work NcclBackend::launch_checked(const Call& call) {
+  std::optional<Communicator::Use> alone;
+  if (!in_batch_) alone.emplace(communicator_);
+  const Comm comm = (in_batch_ ? in_batch_ : alone)->comm();
+  if (!comm) return Work::failed(*context_.control->failure());
+  const OnGpu here(context_.device.index);
+  PendingOp* const op = take_op(call);
   Work work = Work::received(op->received);
+  std::shared_ptr<cuda::Event> joint;  // of a captured op: what waits for it joins the capture
   if (call.async) {
     WorkSource source;
-    std::uint64_t generation = 0;
-    {
-      MutexLock lock(op->order_mutex);
-      generation = op->generation;
+    if (call.captured) {
+      joint = std::make_shared<cuda::Event>(context_.device.index);
+      source.set_order([joint](CudaStream stream) { joint->wait(stream); });
+    } else {
+      source.set_order(order_behind(*op, context_.device.index));
     }
-    source.set_order([op = op->shared_from_this(), generation,
-                      device = context_.device.index](CudaStream stream) {
-      MutexLock lock(op->order_mutex);
-      if (op->generation != generation) return;  // it is over
-      const OnGpu on_gpu(device);
-      check_driver(driver_api().stream_wait_event(stream, op->event, 0), "cuStreamWaitEvent");
-    });
     work = source.work();
     op->source = std::move(source);
   }
   watcher_.add(op);
   try {
     const bool later = in_batch_ && is_composed(call.op);
-    if (!later) enqueue(call, use.comm());
+    if (!later) enqueue(call, comm);
+    if (joint && !in_batch_) joint->record(call.stream);  // no stream waits for a batch
     if (in_batch_)
       batch_.push_back({op, call.stream, later ? std::make_unique<OwnedCall>(call) : nullptr});
     else
@@ -216,19 +218,21 @@ void NcclBackend::enqueue(const Call& call, Comm comm) {
                       .rank = context_.rank,
                       .size = context_.size,
                       .stream = call.stream,
-                      .scratch = communicator_.scratch()};
+                      .scratch = communicator_.scratch(),
+                      .captured = call.captured};
+  if (call.captured) communicator_.note_capture();
   is_composed(call.op) ? composer_->enqueue(target, call.op) : nccl::enqueue(target, call.op);
 }
 
 void NcclBackend::record(PendingOp& op, CudaStream stream) {
-  check_driver(driver_api().event_record(op.event, stream), "cuEventRecord");
+  if (!op.is_captured) check_driver(driver_api().event_record(op.event, stream), "cuEventRecord");
   op.stage.store(PendingOp::Stage::enqueued, std::memory_order_release);
 }
 
 Failure NcclBackend::give_up(PendingOp& op, const std::exception& error) {
   constexpr std::chrono::milliseconds kPatience{500};  // for evidence of a peer's death
   Control& control = *context_.control;
-  Failure failure = of_this_rank(context_.members[static_cast<std::size_t>(context_.rank)], error);
+  Failure failure = of_this_rank(own_, error);
   failure.op = to_string(op.kind);
   failure.sequence = op.sequence;
   if (op.source) {
@@ -275,16 +279,26 @@ void NcclBackend::end_batch() noexcept {
 // A rank whose own part is done may leave before the others have theirs: they meet first. A store
 // that is gone went with a rank that has met all.
 void NcclBackend::meet(Deadline deadline) try {
-  constexpr std::chrono::milliseconds kLook{2};
-  Control& control = *context_.control;
-  const auto size = static_cast<std::int64_t>(context_.size);
-  std::int64_t came = context_.store->add("nccl/end", 1);
-  while (came < size && !control.broken() && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(kLook);
-    came = context_.store->add("nccl/end", 0);
-  }
+  meet_at(context_, "nccl/end", deadline);
 } catch (const DistError& error) {
   log(LogLevel::info, "group \"{}\": {}", context_.group, error.what());
+}
+
+// NCCL's memory is neither made nor freed beside its kernels.
+Allocation NcclBackend::allocate(std::size_t bytes, Device device, Deadline deadline) {
+  constexpr std::chrono::microseconds kLook{50};
+  if (!uses_windows()) return plain_memory(bytes, device);
+  Control& control = *context_.control;
+  while (!watched_.is_idle() && !control.broken()) {
+    if (std::chrono::steady_clock::now() >= deadline)
+      throw_failure(*control.fail(
+          failure_in(context_, Code::timed_out,
+                     fmt::format("rank {} timed out in allocate(), waiting for its ops on the GPU",
+                                 context_.rank),
+                     context_.rank)));
+    std::this_thread::sleep_for(kLook);
+  }
+  return memory_.allocate(bytes, deadline);
 }
 
 void NcclBackend::shutdown(Deadline deadline) {

@@ -59,22 +59,10 @@ class Reduction {
  public:
   Reduction(const Target& target, ReduceOp op, DType dtype) : target_(target) {
     type = *number_type(dtype);
-    switch (op.kind) {
-      case ReduceOp::sum:
-        handle = kSum;
-        return;
-      case ReduceOp::prod:
-        handle = kProd;
-        return;
-      case ReduceOp::min:
-        handle = kMin;
-        return;
-      case ReduceOp::max:
-        handle = kMax;
-        return;
-      default:
-        make(op.factor, real_of(dtype));
-    }
+    if (op.kind == ReduceOp::premul_sum)
+      make(op.factor, real_of(dtype));
+    else
+      handle = nccl_op(op.kind);
   }
   // After a failure the communicator may be gone, and this with it.
   ~Reduction() {
@@ -108,29 +96,23 @@ class Reduction {
 
 driver::Pointer address(const void* data) { return reinterpret_cast<driver::Pointer>(data); }
 
-void copy(const Target& target, const View& to, const ConstView& from) {
-  if (to.data == from.data || from.count == 0) return;
-  check_driver(driver_api().memcpy_d2d_async(address(to.data), address(from.data), from.bytes(),
-                                             target.stream),
-               "a copy on the GPU");
-}
-
-// Every rank sends a part to every rank: `to(r)` and `from(r)` are what this one exchanges with r,
-// of no elements where it is nothing.
-template <class To, class From>
-void exchange(const Target& target, To to, From from) {
-  copy(target, from(target.rank), to(target.rank));
-  in_group([&] {
-    for (int peer = 0; peer < target.size; ++peer) {
-      if (peer == target.rank) continue;
-      send_to(target, to(peer), peer);
-      recv_from(target, from(peer), peer);
-    }
-  });
-}
-
 constexpr ConstView kNothingToSend{};
 constexpr View kNothingToReceive{};
+
+// `shard(r)` is where the part of rank r belongs.
+template <class T, class Shard>
+void gather(const Target& t, const T& o, const Shard& shard) {
+  exchange(
+      t, [&](int peer) { return peer == o.root ? o.input : kNothingToSend; },
+      [&](int peer) { return t.rank == o.root ? shard(peer) : kNothingToReceive; });
+}
+// `shard(r)` is the part for rank r.
+template <class T, class Shard>
+void scatter(const Target& t, const T& o, const Shard& shard) {
+  exchange(
+      t, [&](int peer) { return t.rank == o.root ? shard(peer) : kNothingToSend; },
+      [&](int peer) { return peer == o.root ? o.output : kNothingToReceive; });
+}
 
 std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 
@@ -187,38 +169,20 @@ void run(const Target& t, const AllGatherV& o) {
   });
 }
 void run(const Target& t, const Gather& o) {
-  exchange(
-      t, [&](int peer) { return peer == o.root ? o.input : kNothingToSend; },
-      [&](int peer) {
-        return t.rank == o.root ? o.output.slice(at(peer) * o.input.count, o.input.count)
-                                : kNothingToReceive;
-      });
+  const std::size_t k = o.input.count;
+  gather(t, o, [&](int peer) { return o.output.slice(at(peer) * k, k); });
 }
 void run(const Target& t, const GatherV& o) {
-  exchange(
-      t, [&](int peer) { return peer == o.root ? o.input : kNothingToSend; },
-      [&](int peer) {
-        return t.rank == o.root ? o.output.slice(first_of(o.counts, peer), o.counts[at(peer)])
-                                : kNothingToReceive;
-      });
+  gather(t, o,
+         [&](int peer) { return o.output.slice(first_of(o.counts, peer), o.counts[at(peer)]); });
 }
 void run(const Target& t, const Scatter& o) {
-  exchange(
-      t,
-      [&](int peer) {
-        return t.rank == o.root ? o.input.slice(at(peer) * o.output.count, o.output.count)
-                                : kNothingToSend;
-      },
-      [&](int peer) { return peer == o.root ? o.output : kNothingToReceive; });
+  const std::size_t k = o.output.count;
+  scatter(t, o, [&](int peer) { return o.input.slice(at(peer) * k, k); });
 }
 void run(const Target& t, const ScatterV& o) {
-  exchange(
-      t,
-      [&](int peer) {
-        return t.rank == o.root ? o.input.slice(first_of(o.counts, peer), o.counts[at(peer)])
-                                : kNothingToSend;
-      },
-      [&](int peer) { return peer == o.root ? o.output : kNothingToReceive; });
+  scatter(t, o,
+          [&](int peer) { return o.input.slice(first_of(o.counts, peer), o.counts[at(peer)]); });
 }
 void run(const Target& t, const AllToAll& o) {
   const std::size_t k = o.input.count / at(t.size);
@@ -271,6 +235,25 @@ void send_to(const Target& target, const ConstView& view, int peer) {
 void recv_from(const Target& target, const View& view, int peer) {
   if (view.count == 0) return;
   check(api().recv(view.data, view.bytes(), kUint8, peer, target.comm, target.stream), "ncclRecv");
+}
+
+void copy(const Target& target, void* to, const void* from, std::size_t bytes) {
+  if (to == from || bytes == 0) return;
+  check_driver(driver_api().memcpy_d2d_async(address(to), address(from), bytes, target.stream),
+               "a copy on the GPU");
+}
+
+RedOp nccl_op(ReduceOp::Kind kind) {
+  switch (kind) {
+    case ReduceOp::prod:
+      return kProd;
+    case ReduceOp::min:
+      return kMin;
+    case ReduceOp::max:
+      return kMax;
+    default:
+      return kSum;
+  }
 }
 
 void enqueue(const Target& target, const Op& op) {

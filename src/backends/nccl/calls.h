@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,7 @@ struct Target {
   int rank, size;
   Stream stream;
   void* scratch;  // of a barrier: 4 bytes of the GPU
+  bool captured;  // the stream is, into a graph
 };
 
 // Between ncclGroupStart and ncclGroupEnd, which is called whatever happens.
@@ -35,6 +37,25 @@ void in_group(const Calls& calls) {
 // Nothing for views of no elements.
 void send_to(const Target& target, const ConstView& view, int peer);
 void recv_from(const Target& target, const View& view, int peer);
+// On the GPU; nothing where both are the same.
+void copy(const Target& target, void* to, const void* from, std::size_t bytes);
+// Every rank sends a part to every rank: `to(r)` and `from(r)` are what this one exchanges with r,
+// of no elements where it is nothing.
+template <class To, class From>
+void exchange(const Target& target, const To& to, const From& from) {
+  const ConstView own = to(target.rank);
+  copy(target, from(target.rank).data, own.data, own.bytes());
+  in_group([&] {
+    for (int peer = 0; peer < target.size; ++peer) {
+      if (peer == target.rank) continue;
+      send_to(target, to(peer), peer);
+      recv_from(target, from(peer), peer);
+    }
+  });
+}
+
+// What NCCL calls it; a sum for what is composed of one.
+RedOp nccl_op(ReduceOp::Kind kind);
 
 // Enqueues one op: its calls of NCCL, in one of NCCL's groups where it takes several, and copies of
 // what a rank sends itself. The GPU is current. Throws DistError.

@@ -8,12 +8,14 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "c10d/env.h"
 #include "src/backends/common/failures.h"
+#include "src/backends/common/store_waits.h"
 #include "src/backends/nccl/composed.h"
 #include "src/backends/nccl/library.h"
 #include "src/base/log.h"
@@ -34,16 +36,21 @@ struct Communicator::State {
 
   const std::string group;
   const Device device;
+  std::shared_ptr<const void> kept;  // what a graph that holds ops may use
   Buffer<float> scratch;
   Comm comm = nullptr;                 // set by NCCL before its call returns
   std::atomic<bool> has_begun{false};  // the initialisation is over, well or not
   Mutex mutex;                         // of what asks for errors, against the end
+  Mutex calls;                         // of each Use
+  std::set<Window> windows;            // that are open; while one holds `calls`
   std::atomic<bool> is_ending{false};  // nobody begins to use it any more
   std::atomic<int> users{0};
   std::atomic<bool> aborting{false};
   std::atomic<std::int64_t> abort_began_ns{0};
   std::atomic<bool> aborted{false};
   std::atomic<bool> reported{false};
+  std::atomic<bool> has_captured{false};
+  std::atomic<bool> is_left{false};  // its end waits for a graph
 
   Comm get() noexcept { return __atomic_load_n(&comm, __ATOMIC_ACQUIRE); }
 };
@@ -113,38 +120,31 @@ void keep_forever(std::shared_ptr<const void> state) {
   throw_failure(std::move(failure));
 }
 
-// The value that a rank puts into the store. Ends with the failure of the group.
 std::string read(const BackendContext& context, const std::string& key, int from,
                  Deadline deadline) {
-  while (true) {
-    if (const auto failure = context.control->failure()) throw_failure(*failure);
-    try {
-      return context.store->get(key, milliseconds(100));
-    } catch (const DistTimeoutError&) {
-      if (steady_clock::now() >= deadline)
-        throw_late(context, fmt::format("the key of rank {}", from), from);
-    }
-  }
+  if (auto value = read_key(context, key, deadline)) return *std::move(value);
+  throw_late(context, fmt::format("the key of rank {}", from), from);
 }
 
 // What differs between ranks that NCCL does not look at, or says in other words: two ranks on one
-// GPU, which its test modes allow, and sums in other types.
+// GPU, which its test modes allow, and other settings.
 void compare_ranks(const BackendContext& context, Deadline deadline) {
   const bool may_share = env("NCCL_HOSTID") || env("NCCL_MULTI_RANK_GPU_ENABLE");
   const auto key = [](int rank) { return fmt::format("nccl/gpu/{}", rank); };
-  const char sums = accumulates_in_f32() ? 'f' : '-';
-  context.store->set(key(context.rank), sums + uuid_of(context.device.index),
+  const std::string own = {accumulates_in_f32() ? 'f' : '-', uses_windows() ? 'w' : '-'};
+  context.store->set(key(context.rank), own + uuid_of(context.device.index),
                      patience_until(deadline));
   std::map<std::string, int> first;  // the first rank on each GPU
   for (int rank = 0; rank < context.size; ++rank) {
     const std::string theirs = read(context, key(rank), rank, deadline);
-    if (theirs.empty() || theirs.front() != sums)
-      throw_failure(failure_in(context, Code::mismatch,
-                               fmt::format("rank {} and rank {} have different values of "
-                                           "C10D_NCCL_ACCUMULATE",
-                                           context.rank, rank),
-                               rank));
-    const std::string gpu = theirs.substr(1);
+    if (!theirs.starts_with(own))
+      throw_failure(failure_in(
+          context, Code::mismatch,
+          fmt::format("rank {} and rank {} have different values of {}", context.rank, rank,
+                      theirs.substr(0, 1) == own.substr(0, 1) ? "C10D_NCCL_WINDOWS"
+                                                              : "C10D_NCCL_ACCUMULATE"),
+          rank));
+    const std::string gpu = theirs.substr(own.size());
     const auto [before, is_new] = first.emplace(gpu, rank);
     if (!is_new && !may_share)
       throw_failure(failure_in(
@@ -176,6 +176,11 @@ UniqueId agree_on_id(const BackendContext& context, Deadline deadline) {
 }
 
 }  // namespace
+
+bool uses_windows() {
+  static const bool on = env("C10D_NCCL_WINDOWS") == "on";
+  return on;
+}
 
 Communicator::Communicator(const BackendContext& context, Buffer<float> scratch, Deadline deadline)
     : state_(std::make_shared<State>(context, std::move(scratch))) {
@@ -212,25 +217,58 @@ Communicator::Communicator(const BackendContext& context, Buffer<float> scratch,
 }
 
 Communicator::~Communicator() {
-  if (end_now())
-    state_->scratch = {};
-  else
-    keep_forever(state_);
+  if (!end_now() && !state_->is_left) keep_forever(state_);
 }
 
 bool Communicator::end_now() noexcept {
   abort();
   while (state_->aborting && !is_over()) std::this_thread::sleep_for(kShortLook);
-  return !state_->aborting || state_->aborted;
+  return state_->aborting ? state_->aborted.load() : !state_->is_left;
 }
 
-Communicator::Use::Use(Communicator& communicator) noexcept : state_(*communicator.state_) {
+Communicator::Use::Use(Communicator& communicator) noexcept : Use(*communicator.state_) {}
+Communicator::Use::Use(State& state) noexcept : state_(state), lock_(state.calls) {
   state_.users.fetch_add(1, std::memory_order_seq_cst);
   comm_ = state_.is_ending.load(std::memory_order_seq_cst) ? nullptr : state_.get();
 }
 Communicator::Use::~Use() { state_.users.fetch_sub(1, std::memory_order_release); }
 
 void* Communicator::scratch() const noexcept { return state_->scratch.device_data(); }
+
+void Communicator::note_capture() noexcept { state_->has_captured = true; }
+
+void Communicator::keep(std::shared_ptr<const void> memory) noexcept {
+  state_->kept = std::move(memory);
+}
+
+Communicator::Opened Communicator::open_window(void* data, std::size_t bytes,
+                                               const Control& control, Deadline deadline) {
+  const auto made = std::make_shared<Window>(nullptr);
+  CallInThread call([state = state_, made, data, bytes] {
+    const Use use(*state);
+    if (!use.comm()) return kInternalError;
+    const Result result =
+        api().window_register(use.comm(), data, bytes, made.get(), kWindowSymmetric);
+    if (result == kSuccess && *made) state->windows.insert(*made);
+    return result;
+  });
+  Opened opened;
+  while (!(opened.result = call.wait_until(steady_clock::now() + kLook)) && !control.broken() &&
+         steady_clock::now() < deadline) {
+  }
+  if (opened.result == kSuccess && *made)
+    opened.window = std::shared_ptr<const void>(*made, [state = state_](Window window) {
+      const Use use(*state);
+      if (use.comm() && state->windows.erase(window) != 0) close_window(*state, window);
+    });
+  return opened;
+}
+
+void Communicator::close_window(State& state, Window window) noexcept {
+  const Result result = api().window_deregister(state.get(), window);
+  if (result == kSuccess) return;
+  log(LogLevel::warn, "group \"{}\": ncclCommWindowDeregister: {}", state.group, describe(result));
+}
 
 Result Communicator::async_error() const noexcept {
   MutexLock lock(state_->mutex);
@@ -283,22 +321,39 @@ bool Communicator::is_over() noexcept {
   if (!state_->reported.exchange(true))
     log(LogLevel::error,
         "group \"{}\": ncclCommAbort is stuck for {} s: its kernels may still run "
-        "on cuda:{}, and use the memory of their ops",
-        state_->group, kPatienceWithAbort.count(), state_->device.index);
+        "on cuda:{}, and use the memory of their ops{}",
+        state_->group, kPatienceWithAbort.count(), state_->device.index,
+        state_->has_captured ? "; or it waits for a graph that holds ops of the group" : "");
   return true;
 }
 
 void Communicator::destroy(const Control& control, Deadline deadline) noexcept try {
   if (!begin_end()) return;
   // An abort that meets it would free the communicator twice: it gets time, however late it is.
-  deadline = std::max<Deadline>(deadline, steady_clock::now() + kPatienceWithAbort);
-  CallInThread end([state = state_] { return api().comm_destroy(state->get()); });
+  const Deadline soon = steady_clock::now() + kPatienceWithAbort;
+  deadline = state_->has_captured ? soon : std::max<Deadline>(deadline, soon);
+  CallInThread end([state = state_] {
+    {
+      const MutexLock lock(state->calls);
+      for (const Window window : state->windows) close_window(*state, window);
+      state->windows.clear();
+    }
+    return api().comm_destroy(state->get());
+  });
   std::optional<Result> result;
   while (!(result = end.wait_until(std::min<Deadline>(deadline, steady_clock::now() + kLook))) &&
          steady_clock::now() < deadline)
     if (control.broken())
       deadline = std::min<Deadline>(deadline, steady_clock::now() + kPatienceWithDestroy);
   if (result == kSuccess) return;
+  if (!result && state_->has_captured && !control.broken()) {
+    state_->is_left = true;
+    log(LogLevel::warn,
+        "group \"{}\": ncclCommDestroy waits for graphs that hold ops of the group: destroy them "
+        "before the group ends. They cannot be replayed any more, and hold 16 MiB of cuda:{}",
+        state_->group, state_->device.index);
+    return;
+  }
   if (result)
     log(LogLevel::warn, "group \"{}\": ncclCommDestroy: {}", state_->group, describe(*result));
   else

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <atomic>
+#include <cstddef>
 #include <memory>
-#include <string>
+#include <optional>
 
 #include "c10d/buffer.h"
 #include "c10d/spi/backend.h"
 #include "src/backends/nccl/nccl.h"
+#include "src/base/mutex.h"
 
 namespace c10d { inline namespace v0 { namespace nccl {
+
+// Whether allocate() gives memory in symmetric windows: C10D_NCCL_WINDOWS. The same on all ranks of
+// a group, which the communicator checks.
+bool uses_windows();
 
 // One communicator of NCCL, a blocking one (docs/adr/0015): its calls may wait for
 // peers, and another thread ends them by abort(). Every call of NCCL that can wait for ever runs in
@@ -18,11 +23,12 @@ class Communicator {
   struct State;
 
  public:
-  // A use of the communicator by the thread that launches. While it lasts, abort() does not free
-  // the communicator, unless a call of NCCL waits so long that it must be ended from outside.
+  // A use of the communicator; another thread's must end first. While it lasts, abort() does not
+  // free the communicator, unless a call of NCCL waits so long that it must be ended from outside.
   class Use {
    public:
     explicit Use(Communicator& communicator) noexcept;
+    explicit Use(State& state) noexcept;
     ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
@@ -31,6 +37,7 @@ class Communicator {
 
    private:
     State& state_;
+    const MutexLock lock_;  // one call at a time: also memory that is freed makes one
     Comm comm_;
   };
 
@@ -38,12 +45,24 @@ class Communicator {
   // GPU, a peer that did not come until the deadline, the failure of the group, what NCCL says.
   // `scratch` is memory of its ops: it outlives what NCCL does not end.
   Communicator(const BackendContext& context, Buffer<float> scratch, Deadline deadline);
-  // Aborts it, unless it has ended. What NCCL does not end stays in its thread.
+  // Aborts it, unless it has ended. What NCCL does not end stays in its thread, with its memory.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
   void* scratch() const noexcept;
+  // Ends with the communicator, or never if NCCL does not end it.
+  void keep(std::shared_ptr<const void> memory) noexcept;
+  // From now on a graph may hold ops of it: NCCL then waits for the end of the graph before it ends
+  // the communicator.
+  void note_capture() noexcept;
+  // Registers memory that all ranks give as a window of all. Collective. No result if NCCL has not
+  // come to one when the group broke or at the deadline.
+  struct Opened {
+    std::optional<Result> result;
+    std::shared_ptr<const void> window;  // its end closes it, in any thread; null: there is none
+  };
+  Opened open_window(void* data, std::size_t bytes, const Control& control, Deadline deadline);
   // What NCCL says of it now; success once it ends.
   Result async_error() const noexcept;
   // Ends its ops and its calls in other threads, in a thread of its own. Returns at once. Does
@@ -55,13 +74,15 @@ class Communicator {
   // the ops are over for the program, and the log says that NCCL holds them.
   bool is_over() noexcept;
   // Waits for the other ranks and for NCCL. Aborts at the deadline, which is seconds away
-  // at least, and soon after the group broke.
+  // at least, and soon after the group broke. One that waits for a graph is left to its thread
+  // after some seconds.
   void destroy(const Control& control, Deadline deadline) noexcept;
 
  private:
   // Whether this is the first to end it.
   bool begin_end() noexcept;
   void start_abort() noexcept;
+  static void close_window(State& state, Window window) noexcept;
 
   const std::shared_ptr<State> state_;
 };

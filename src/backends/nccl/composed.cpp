@@ -4,7 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -14,7 +18,7 @@
 #include "kernels/cuda/launch.h"
 #include "src/backends/common/gathered_reduction.h"
 #include "src/backends/nccl/library.h"
-#include "src/device/gpu.h"
+#include "src/base/mutex.h"
 
 namespace c10d { inline namespace v0 { namespace nccl {
 namespace {
@@ -40,19 +44,6 @@ struct Conversion {
   bool divides = false;  // `after` divides by the number of ranks
   const char* how;
 };
-
-RedOp nccl_op(Kind kind) {
-  switch (kind) {
-    case ReduceOp::prod:
-      return kProd;
-    case ReduceOp::min:
-      return kMin;
-    case ReduceOp::max:
-      return kMax;
-    default:
-      return kSum;
-  }
-}
 
 Conversion of_booleans(Kind kind) {
   Conversion all{.before = kernels::cast_kernel(DType::boolean, DType::u8),
@@ -103,14 +94,38 @@ std::optional<Conversion> conversion_of(Kind kind, DType dtype) {
   return std::nullopt;
 }
 
-// What makes one input of two, or one of all that lie one behind another. Either may be none.
-kernels::Kernel combining(Kind kind, DType dtype) { return kernels::combine_kernel(kind, dtype); }
+// What makes one input of all that lie one behind another. None where two at a time are combined.
 kernels::Kernel folding(Kind kind, DType dtype, int ranks) {
   if (kind == ReduceOp::premul_sum) kind = ReduceOp::sum;
   return kernels::fold_kernel(kind, real_of(dtype), static_cast<std::size_t>(ranks));
 }
 
 bool is_prefix(OpKind op) { return op == OpKind::scan || op == OpKind::exscan; }
+
+using Loaded = std::map<std::string, cuda::Kernel, std::less<>>;
+
+Loaded load_kernels(int device) {
+  Loaded kernels;
+  if (!kernels::why_none().empty()) return kernels;
+  for (const kernels::Kernel& kernel : kernels::all_kernels())
+    kernels.emplace(kernel.name, cuda::Kernel(kernel.image, kernel.name, device));
+  return kernels;
+}
+
+// One set for all groups of the process on that GPU.
+std::shared_ptr<const Loaded> kernels_on(int device) {
+  struct Slot {
+    Mutex mutex;
+    std::weak_ptr<const Loaded> kernels C10D_GUARDED_BY(mutex);
+  };
+  static auto& slots = *new std::array<Slot, kMaxDevices>;
+  Slot& slot = slots[static_cast<std::size_t>(device)];
+  const MutexLock lock(slot.mutex);
+  if (auto known = slot.kernels.lock()) return known;
+  auto made = std::make_shared<const Loaded>(load_kernels(device));
+  slot.kernels = made;
+  return made;
+}
 
 }  // namespace
 
@@ -144,11 +159,8 @@ Composer::Composer(Device device)
     : device_(device),
       multiprocessors_(cuda::device_info(device.index).multiprocessors),
       scratch_(cuda::device_allocate<std::uint8_t>(kScratchBytes, device.index)),
-      free_(device.index) {
-  if (!kernels::why_none().empty()) return;
-  for (const kernels::Kernel& kernel : kernels::all_kernels())
-    kernels_.emplace(kernel.name, cuda::Kernel(kernel.image, kernel.name, device.index));
-}
+      free_(device.index),
+      kernels_(kernels_on(device.index)) {}
 
 // One op.
 class Composer::Run {
@@ -184,8 +196,8 @@ class Composer::Run {
   }
   void launch(const kernels::Kernel& kernel, const kernels::Arguments& arguments) const {
     const unsigned blocks = kernels::blocks_for(arguments.pieces, all_.multiprocessors_);
-    const auto found = all_.kernels_.find(std::string_view(kernel.name ? kernel.name : ""));
-    if (found == all_.kernels_.end())
+    const auto found = all_.kernels_->find(std::string_view(kernel.name ? kernel.name : ""));
+    if (found == all_.kernels_->end())
       throw_failure({.code = Code::unsupported,
                      .message = fmt::format("there is no kernel for {} of {} by {} ranks",
                                             to_string(op_.kind), to_string(dtype_), t_.size)});
@@ -199,16 +211,9 @@ class Composer::Run {
     arguments.divisor = static_cast<std::uint64_t>(t_.size);
     launch(kernels::divide_kernel(real, real), arguments);
   }
-  void copy(void* to, const void* from, std::size_t elements) const {
-    if (to == from || elements == 0) return;
-    check_driver(driver_api().memcpy_d2d_async(reinterpret_cast<driver::Pointer>(to),
-                                               reinterpret_cast<driver::Pointer>(from),
-                                               elements * element_, t_.stream),
-                 "a copy on the GPU");
-  }
   // The result of `count` numbers of a conversion, as elements.
   void finish(const Conversion& c, void* out, const void* numbers, std::size_t count) const {
-    if (!c.after) return copy(out, numbers, count);
+    if (!c.after) return copy(t_, out, numbers, count * element_);
     kernels::Arguments arguments =
         kernels::arguments_of({.out = out, .in = numbers, .count = count});
     if (c.divides) arguments.divisor = static_cast<std::uint64_t>(t_.size);
@@ -322,7 +327,7 @@ class Composer::Run {
   }
   // Every rank's piece, by rank.
   void all_gather(const Part& parts, const ConstView& piece) const {
-    copy(place(parts, t_.rank), piece.data, piece.count);
+    copy(t_, place(parts, t_.rank), piece.data, piece.bytes());
     check(api().all_gather(place(parts, t_.rank), parts.data, parts.stride, kUint8, t_.comm,
                            t_.stream),
           "ncclAllGather");
@@ -339,15 +344,8 @@ class Composer::Run {
   // Sends piece(r) to rank r, and receives so many elements from it.
   template <class Piece, class Count>
   void exchange(const Part& parts, const Piece& piece, const Count& count) const {
-    const ConstView own = piece(t_.rank);
-    copy(place(parts, t_.rank), own.data, own.count);
-    in_group([&] {
-      for (int peer = 0; peer < t_.size; ++peer) {
-        if (peer == t_.rank) continue;
-        send_to(t_, piece(peer), peer);
-        recv_from(t_, View(place(parts, peer), count(peer), dtype_), peer);
-      }
-    });
+    nccl::exchange(t_, piece,
+                   [&](int rank) { return View(place(parts, rank), count(rank), dtype_); });
   }
   // Of the first `ranks` places.
   void combine_all(void* out, const Part& parts, std::size_t count, int ranks) const {
@@ -361,8 +359,8 @@ class Composer::Run {
     }
     if (ranks == 1 && dtype_ == DType::boolean)
       return launch(kernels::cast_kernel(DType::boolean, DType::u8), out, parts.data, count);
-    if (ranks == 1) return copy(out, parts.data, count);
-    const auto two = combining(op_.kind, dtype_);
+    if (ranks == 1) return copy(t_, out, parts.data, count * element_);
+    const auto two = kernels::combine_kernel(op_.kind, dtype_);
     for (int rank = 1; rank < ranks; ++rank)
       launch(two, out, rank == 1 ? parts.data : out, count, place(parts, rank));
   }
@@ -375,7 +373,8 @@ class Composer::Run {
 };
 
 void Composer::enqueue(const Target& target, const Op& op) {
-  free_.wait(target.stream);  // a handle does not tell whether it is the same stream
+  // A handle does not tell whether it is the same stream.
+  if (!target.captured) free_.wait(target.stream);
   std::visit(
       [&]<class T>(const T& o) {
         if constexpr (requires { o.op; }) {
@@ -396,7 +395,7 @@ void Composer::enqueue(const Target& target, const Op& op) {
         }
       },
       op);
-  free_.record(target.stream);
+  if (!target.captured) free_.record(target.stream);
 }
 
 }}}  // namespace c10d::v0::nccl

@@ -3,7 +3,9 @@
 // calls and kernels of this library, on the stream of the op.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "c10d/cuda.h"
@@ -26,7 +28,8 @@ class Composer {
  public:
   explicit Composer(Device device);
   // Enqueues a reduction that supports_composed() grants, in pieces that fit the memory. One op at
-  // a time uses it: on its stream it waits for the one before. Never inside one of NCCL's groups.
+  // a time uses it: on its stream it waits for the one before. One that is captured waits for none,
+  // and none waits for it: the program orders them. Never inside one of NCCL's groups.
   void enqueue(const Target& target, const Op& op);
 
  private:
@@ -36,7 +39,8 @@ class Composer {
   const int multiprocessors_;
   const Buffer<std::uint8_t> scratch_;
   const cuda::Event free_;  // behind the last op that used the scratch
-  std::map<std::string, cuda::Kernel, std::less<>> kernels_;
+  const std::shared_ptr<const std::map<std::string, cuda::Kernel, std::less<>>>
+      kernels_;  // by name
 };
 
 }}}  // namespace c10d::v0::nccl

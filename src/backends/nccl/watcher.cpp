@@ -147,7 +147,8 @@ bool Watcher::settle(PendingOp& op) {
     return true;
   }
   if (stage == PendingOp::Stage::enqueued) {
-    const driver::Result result = driver_api().event_query(op.event);
+    const driver::Result result =
+        op.is_captured ? driver::kSuccess : driver_api().event_query(op.event);
     const bool is_broken = control.broken();
     // Ends that do not fit may wait for each other for ever: so look also meanwhile, now and then.
     const bool agreed = (result == driver::kSuccess || naps_) && !is_broken && is_agreed(op);
@@ -205,8 +206,8 @@ void Watcher::hand_over(PendingOp& op, driver::Result driver_error, Result nccl_
   MutexLock lock(reports_->mutex);
   if (reports_->count == kMostReports) return;  // the monitor finds what is late
   group.in_watch_.fetch_add(1, std::memory_order_relaxed);
-  reports_->waiting[reports_->count++] = {&group,    op.kind,      op.sequence,
-                                          op.record, driver_error, nccl_error};
+  reports_->waiting[reports_->count++] = {&group,       op.kind,    op.sequence,
+                                          driver_error, nccl_error, op.is_captured};
   reports_->changed.notify_one();
 }
 
@@ -222,7 +223,9 @@ void Watcher::report(Reports& reports) {
     const BackendContext& context = next.group->context_;
     try {
       if (next.driver_error == driver::kSuccess && next.nccl_error == kSuccess) {
-        context.control->fail_overdue(next.kind, next.sequence, "running on the GPU");
+        context.control->fail_overdue(
+            next.kind, next.sequence,
+            next.is_captured ? "waiting for all ranks to capture the call" : "running on the GPU");
       } else {
         const bool is_driver = next.driver_error != driver::kSuccess;
         const std::string words =

@@ -18,11 +18,11 @@ namespace c10d { inline namespace v0 { namespace nccl {
 class Watched;
 
 // One op on the GPU, from before it is enqueued until it is over. The launching thread fills it;
-// from Watcher::add() on only `stage` and `why` are that thread's.
+// from Watcher::add() on only `stage` is that thread's.
 struct PendingOp : std::enable_shared_from_this<PendingOp> {
   enum class Stage : std::uint8_t {
     launching,  // the call of NCCL has not returned
-    enqueued,   // the event is behind it
+    enqueued,   // the event is behind it, or a graph has it
     given_up,   // the call failed, and its caller knows
   };
   PendingOp* next = nullptr;  // of the same list: the free ones, the new ones, the watched ones
@@ -32,6 +32,7 @@ struct PendingOp : std::enable_shared_from_this<PendingOp> {
   OpKind kind{};
   std::uint64_t sequence = 0, record = 0;
   Deadline deadline{};
+  bool is_captured = false;          // by a graph: nothing runs, and its event is not recorded
   std::optional<WorkSource> source;  // of an async op
   Received received;                 // what it then gets
   bool is_late = false;              // its deadline has passed, and that was reported
@@ -52,8 +53,8 @@ class Watched {
 
   // A free op, with its event. By the one thread that launches. Throws what the driver says.
   PendingOp* take();
-  Communicator& communicator() noexcept { return communicator_; }
-  const BackendContext& context() const noexcept { return context_; }
+  // Whether all ops are over.
+  bool is_idle() const noexcept { return in_watch_.load(std::memory_order_acquire) == 0; }
 
  private:
   friend class Watcher;
@@ -92,9 +93,10 @@ class Watcher {
   struct Report {
     Watched* group;
     OpKind kind;
-    std::uint64_t sequence, record;
+    std::uint64_t sequence;
     driver::Result driver_error;  // success: none
     Result nccl_error;            // success: none; neither: the deadline has passed
+    bool is_captured;
   };
 
   std::atomic<PendingOp*> added_{nullptr};

@@ -166,6 +166,7 @@ FAKE_NCCL_API Result ncclCommDestroy(nccl::Comm handle) {
     return not_ready;
   }
   quiesce(*comm);
+  wait_for_graphs(*comm);
   comm->is_ended = true;
   comm->leave(kHasLeft);
   remove(handle);
@@ -184,6 +185,7 @@ FAKE_NCCL_API Result ncclCommAbort(nccl::Comm handle) {
   comm->leave(kHasLeft);
   remove(handle);
   submit_abort(comm);
+  wait_for_graphs(*comm);
   return nccl::kSuccess;
 }
 

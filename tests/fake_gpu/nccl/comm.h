@@ -77,7 +77,8 @@ class Comm {
   std::shared_ptr<Board> board;
   const std::shared_ptr<AbortFlag> abort = std::make_shared<AbortFlag>();
   Turns turns;
-  std::mutex replays;  // ops of graphs know no turn
+  std::mutex replays;                                            // ops of graphs know no turn
+  const std::shared_ptr<void> graphs = std::make_shared<int>();  // each of their ops has a copy
 
   // Only the thread whose turn it is.
   std::uint64_t pieces = 0;
@@ -146,5 +147,7 @@ bool pause(unsigned& looks);
 Result settle(const std::vector<std::shared_ptr<Comm>>& comms);
 // Waits for the ops on streams.
 void quiesce(Comm& comm);
+// Until no graph has an op of it. The op of a rank alone is a copy, which needs no communicator.
+void wait_for_graphs(const Comm& comm);
 
 }  // namespace fake_nccl

@@ -87,7 +87,7 @@ Result enqueue(const std::shared_ptr<Comm>& comm, std::vector<Task> tasks) {
       if (turn->wait(running)) run(*comm, tasks, running);
     };
   } else {
-    op.body = [comm, tasks = std::move(tasks)](Running& running) {
+    op.body = [comm, tasks = std::move(tasks), held = comm->graphs](Running& running) {
       const std::lock_guard lock(comm->replays);
       if (!comm->is_ended) return run(*comm, tasks, running);
       if (comm->abort->raised) return;

@@ -90,7 +90,7 @@ Calls calls_of_streams() {
       {"stream_synchronize.other", [](Scene& s) { return s.gpu.api.stream_synchronize(s.other); }},
       {"stream_query.null_stream", [](Scene& s) { return s.gpu.api.stream_query(nullptr); }},
       {"stream_query.blocking", [](Scene& s) { return s.gpu.api.stream_query(s.blocking); }},
-      {"ctx_synchronize", [](Scene& s) { return s.gpu.more.ctx_synchronize(); }},
+      {"ctx_synchronize", [](Scene& s) { return s.gpu.api.ctx_synchronize(); }},
   };
 }
 
@@ -226,7 +226,7 @@ void read_mode(const Reading& r, cu::CaptureMode mode, bool on_another_thread, b
     r.fact(name, in_capture(*scene, mode, call, on_another_thread, relaxed));
     cu::CaptureStatus status = cu::kCaptureNone;
     scene->gpu.api.stream_is_capturing(scene->other, &status);
-    if (status != cu::kCaptureNone || scene->gpu.more.ctx_synchronize() != 0) scene = new Scene;
+    if (status != cu::kCaptureNone || scene->gpu.api.ctx_synchronize() != 0) scene = new Scene;
   }
 }
 

@@ -120,7 +120,7 @@ void count_streams(const Reading& r, Gpu& gpu) {
     beside = i + 1;
   }
   for (Spinner& each : many) each.stop();
-  MUST(gpu.more.ctx_synchronize());
+  MUST(gpu.api.ctx_synchronize());
   r.note("spinning_streams_beside_which_a_new_one_runs", double(beside));
 }
 
@@ -167,7 +167,7 @@ BEHAVIOUR(cooperative, "kernel.cooperative", gpu, 40) {
   r.fact("beside_a_running_kernel.done",
          wait_for([&] { return a.stream_query(s) == cu::kSuccess; }, 300));
   spinner.stop();
-  MUST(gpu.more.ctx_synchronize());
+  MUST(gpu.api.ctx_synchronize());
   // Two spinning kernels of one process: do they run together?
   Spinner second(gpu);
   spinner.start(t);
@@ -178,7 +178,7 @@ BEHAVIOUR(cooperative, "kernel.cooperative", gpu, 40) {
          wait_for([&] { return a.stream_query(u) == cu::kSuccess; }, 300));
   spinner.stop();
   second.stop();
-  MUST(gpu.more.ctx_synchronize());
+  MUST(gpu.api.ctx_synchronize());
   count_streams(r, gpu);
 }
 
@@ -196,7 +196,7 @@ void context_after_error(const Reading& r, Gpu& gpu) {
   r.fact("primary_retain.same", context == gpu.context);
   r.fact("ctx_push.new", a.ctx_push(context));
   r.fact("mem_alloc.new", a.mem_alloc(&made, 64));
-  r.fact("ctx_synchronize.new", gpu.more.ctx_synchronize());
+  r.fact("ctx_synchronize.new", gpu.api.ctx_synchronize());
 }
 
 // After the error every call is made once.
@@ -265,7 +265,7 @@ void after_error(const Reading& r, Gpu& gpu, const std::function<int(cu::Stream)
   r.fact("event_destroy.its", a.event_destroy(e));
   r.fact("stream_destroy", a.stream_destroy(s));
   r.fact("module_unload", a.module_unload(gpu.module));
-  r.fact("ctx_synchronize", gpu.more.ctx_synchronize());
+  r.fact("ctx_synchronize", gpu.api.ctx_synchronize());
   context_after_error(r, gpu);
 }
 
@@ -303,7 +303,7 @@ BEHAVIOUR(other_process, "error.in_another_process", gpu, 60) {
       cu::Pointer nowhere = 0x1000;
       unsigned value = 1;
       other.launch(other.kernel("poke"), nullptr, {&nowhere, &value});
-      return other.more.ctx_synchronize() == cu::kIllegalAddress ? 7 : 8;
+      return other.api.ctx_synchronize() == cu::kIllegalAddress ? 7 : 8;
     });
     failed = true;
   });
@@ -312,7 +312,7 @@ BEHAVIOUR(other_process, "error.in_another_process", gpu, 60) {
   static Gpu own = open_gpu();
   gpu = &own;
   r.fact("this_one.launch", gpu->launch(gpu->kernel("empty"), nullptr));
-  r.fact("this_one.synchronize", gpu->more.ctx_synchronize());
+  r.fact("this_one.synchronize", gpu->api.ctx_synchronize());
 }
 // Other streams of the same context that still work when the error happens.
 BEHAVIOUR(beside, "error.beside_a_running_kernel", gpu, 60) {

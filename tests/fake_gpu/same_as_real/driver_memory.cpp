@@ -114,7 +114,7 @@ BEHAVIOUR(out_of_memory, "memory.out_of_memory", gpu, 60) {
   r.fact("a_little_more_than_free", a.mem_alloc(&pointer, free + (1u << 20)));
   r.fact("size_max", a.mem_alloc(&pointer, ~std::size_t{0}));
   r.fact("then_64_bytes", a.mem_alloc(&pointer, 64));
-  r.fact("then_synchronize", gpu.more.ctx_synchronize());
+  r.fact("then_synchronize", gpu.api.ctx_synchronize());
   cu::Pointer large = 0;
   r.fact("most_of_it", a.mem_alloc(&large, free - (std::size_t{2} << 30)));
   std::size_t left = 0;

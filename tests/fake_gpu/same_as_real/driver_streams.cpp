@@ -127,7 +127,7 @@ BEHAVIOUR(legacy, "stream.legacy", gpu, 60) {
       MUST(a.event_record(e, stream));
       r.fact(std::string(held) + "_holds_" + asked, !is_done(gpu, e, 60));
       gate.open();
-      MUST(gpu.more.ctx_synchronize());
+      MUST(gpu.api.ctx_synchronize());
     }
   }
   // An event alone, without work on the stream.
@@ -137,13 +137,13 @@ BEHAVIOUR(legacy, "stream.legacy", gpu, 60) {
   r.fact("event_alone.blocking_holds_null", !is_done(gpu, e, 60));
   r.fact("query_of_null_behind_blocking", a.stream_query(nullptr));
   gate.open();
-  MUST(gpu.more.ctx_synchronize());
+  MUST(gpu.api.ctx_synchronize());
   gate.close(gpu, nullptr);
   MUST(a.event_record(e, blocking));
   r.fact("event_alone.null_holds_blocking", !is_done(gpu, e, 60));
   r.fact("query_of_blocking_behind_null", a.stream_query(blocking));
   gate.open();
-  MUST(gpu.more.ctx_synchronize());
+  MUST(gpu.api.ctx_synchronize());
 }
 
 struct Order {
@@ -202,7 +202,7 @@ BEHAVIOUR(host_functions, "stream.host_functions", gpu, 40) {
   gate.close(gpu, s);
   r.fact("event_before_it_is_done", is_done(gpu, e));
   gate.open();
-  MUST(gpu.more.ctx_synchronize());
+  MUST(gpu.api.ctx_synchronize());
 }
 
 // A driver call inside a host function. Each in a process of its own: it may hang.
@@ -386,7 +386,7 @@ Calls other_calls(Gpu& gpu, [[maybe_unused]] cu::Stream free, [[maybe_unused]] c
       {"memset.null_stream", [&a] { return a.memset_d8_async(memory, 1, 64, nullptr); }},
       {"stream_query.null_stream", [&a] { return a.stream_query(nullptr); }},
       {"stream_synchronize.null_stream", [&a] { return a.stream_synchronize(nullptr); }},
-      {"ctx_synchronize", [&gpu] { return gpu.more.ctx_synchronize(); }},
+      {"ctx_synchronize", [&gpu] { return gpu.api.ctx_synchronize(); }},
       {"module_load_data", [&a] { return a.module_load_data(&module, kKernels); }},
       {"module_get_function", [&a] { return a.module_get_function(&function, module, "empty"); }},
       {"launch.new_kernel", [&gpu, free] { return gpu.launch(function, free); }},
@@ -441,7 +441,7 @@ void read_blocking(const Reading& r, Gpu& gpu, bool by_kernel, unsigned flags) {
              gate.open();
              spinner.stop();
            }));
-    MUST(gpu.more.ctx_synchronize());
+    MUST(gpu.api.ctx_synchronize());
   }
 }
 

@@ -32,7 +32,6 @@ struct MulticastProperties {
 
 #define C10D_MORE_FUNCTIONS(F)                                                                   \
   F(primary_get_state, cuDevicePrimaryCtxGetState, int, unsigned*, int*)                         \
-  F(ctx_synchronize, cuCtxSynchronize)                                                           \
   F(ctx_set_current, cuCtxSetCurrent, CUctx_st*)                                                 \
   F(ctx_get_stream_priority_range, cuCtxGetStreamPriorityRange, int*, int*)                      \
   F(device_total_mem, cuDeviceTotalMem_v2, std::size_t*, int)                                    \

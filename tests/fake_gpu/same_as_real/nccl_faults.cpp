@@ -202,7 +202,7 @@ void survive(Rank& me, bool in_an_op, void (*death)()) {
   me.r.fact("abort", me.abort());
   me.r.note("abort.ms", ms_since(abort));
   me.r.fact("stream_after_abort", me.stream_end(5000));
-  me.r.fact("context_after", me.gpu.more.ctx_synchronize());
+  me.r.fact("context_after", me.gpu.api.ctx_synchronize());
   // The survivors go on.
   const auto again = Clock::now();
   me.r.fact("new_communicator", me.make(1, me.size - 1));

@@ -34,6 +34,7 @@ class CopyBackend final : public Backend {
 
   Support supports(const Query& query) const override {
     if (query.device == DeviceType::cpu) return {.ok = false, .reason = "for GPUs only"};
+    if (query.captured) return {.ok = false, .reason = "it knows no graphs"};
     if (query.op == OpKind::all_reduce || query.op == OpKind::barrier) return {};
     return {.ok = false, .reason = "it copies, and nothing else"};
   }
@@ -257,6 +258,12 @@ TEST(GroupOnGpu, RefusesWhatDoesNotBelongToItsGpu) {
     EXPECT_THAT(message_of(call), HasSubstr("the host, which cannot read memory of cuda:1"));
   EXPECT_THAT(message_of([&] { c10d::all_reduce(group, memory, std::plus<float>()); }),
               HasSubstr("this Buffer is memory of cuda:1"));
+  const driver::Api& api = driver_api();
+  driver::Graph graph = nullptr;
+  check_driver(api.stream_begin_capture(stream, driver::kCaptureThreadLocal), "begin");
+  EXPECT_THAT(all_reduce(memory, stream), HasSubstr("it knows no graphs"));
+  check_driver(api.stream_end_capture(stream, &graph), "end");
+  check_driver(api.graph_destroy(graph), "the end of a graph");
   EXPECT_EQ(group.failure(), nullptr);
   group.all_reduce(memory);
 }
