@@ -21,6 +21,7 @@ struct BackendCell {
   std::optional<SkipRecord> skip;                  // then there is nothing else
   Estimate p50;                                    // us
   std::optional<std::pair<double, double>> modes;  // us, where its blocks fall into two groups
+  std::optional<double> cpu;                       // us of one call, on a GPU
   double min = 0;
   double p90 = 0;
   std::optional<double> p99;

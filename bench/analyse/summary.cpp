@@ -113,6 +113,7 @@ BackendCell cell_of(const std::string& backend, const Group& group, std::optiona
   for (const CellRecord* block : blocks) medians.push_back(block->us.p50);
   cell.modes = two_modes(std::move(medians), kModeGap);
   put_quantiles(blocks, cell);
+  cell.cpu = median_of(blocks, &CellRecord::cpu_us);
   cell.alg = median_of(blocks, &CellRecord::alg);
   cell.bus = median_of(blocks, &CellRecord::bus);
   cell.mem = median_of(blocks, &CellRecord::mem);
@@ -260,7 +261,10 @@ Summary summarise(const Results& results, bool compare, double equiv, double min
   summary.bases = bases_of(summary.backends, sets.two_builds);
   summary.warnings = results.warnings;
   summary.controls = results.controls;
-  if (results.run.is_object()) summary.ranks = results.run.value("world", 0);
+  if (results.run.is_object()) {
+    summary.ranks = results.run.value("world", 0);
+    summary.cuda = results.run.value("device", "cpu") == "cuda";
+  }
   Index index;
   std::set<int> launches;
   for (const CellRecord& cell : results.cells) {
@@ -273,8 +277,7 @@ Summary summarise(const Results& results, bool compare, double equiv, double min
   for (const SkipRecord& skip : results.skips) index.at(skip.key).skips.emplace(skip.backend, skip);
   std::map<std::pair<std::uint64_t, bool>, std::vector<double>> copies;
   for (const CeilRecord& ceil : results.ceilings)
-    if (ceil.kind == "memcpy" && ceil.level.empty())
-      copies[{ceil.bytes, ceil.hot}].push_back(ceil.us);
+    if (ceil.is_beside_cells()) copies[{ceil.bytes, ceil.hot}].push_back(ceil.us);
   for (const CellKey& key : index.order) {
     OpTable table;
     table.key = key;

@@ -18,6 +18,7 @@ struct Summary {
   std::vector<std::size_t> bases;
   bool is_base(std::size_t backend) const { return bases[backend] == backend; }
   std::string base_name() const;  // for a sentence about all of them
+  const char* copy_name() const { return cuda ? "GPU copy" : "memcpy"; }  // what %ceil is of
   std::vector<OpTable> tables;
   std::vector<CompareRecord> compares;
   std::vector<ControlRecord> controls;
@@ -25,6 +26,7 @@ struct Summary {
   int launches = 0;
   int blocks = 0;
   int ranks = 0;
+  bool cuda = false;           // buffers were on GPUs
   std::uint64_t measured = 0;  // cells: op x backend x size
   std::uint64_t skipped = 0;
   std::uint64_t wrong = 0;  // elements

@@ -75,13 +75,14 @@ void look_at_hashes(const Results& results, std::vector<WarnRecord>& found) {
                                            key.op, bytes_text(key.bytes))});
 }
 
-// The kernel took the CPU from a rank once in fifty iterations or more often.
+// The kernel took the CPU from a rank once in fifty iterations or more often; on a GPU, where an
+// iteration is a batch, ops.
 void look_at_switches(const Results& results, std::vector<WarnRecord>& found) {
   constexpr double kOften = 0.02;
   double iterations = 0;
   double taken = 0;
   for (const CellRecord& cell : results.cells) {
-    iterations += static_cast<double>(cell.iters);
+    iterations += static_cast<double>(cell.iters) * (cell.device == "cuda" ? cell.burst : 1);
     taken += static_cast<double>(cell.switches[1]);
   }
   if (iterations > 0 && taken > kOften * iterations)

@@ -11,22 +11,20 @@ constexpr const char* kState = "Caches, memory, start of an op";
 constexpr const char* kCheck = "Checks and verdicts";
 constexpr const char* kOutput = "Output";
 constexpr const char* kAgain = "Plan only, or repeat";
-// Not in --help-all: every backend of this version refuses it.
-constexpr const char* kReserved = "";
 constexpr bool kUsual = true, kRare = false;
 
 std::vector<OptionFacts> what_to_measure(RawOptions& raw, RunOptions& options) {
   return {
-      {"-n,--ranks", "N", kUsual, kRanks,
-       "start N ranks on this host (default: one per CPU, from 2 to 8)", &options.placement.ranks,
-       1, 1024},
+      {"-n,--ranks", "N", kUsual, kRanks, "ranks here (default: a CPU or GPU each, up to 8)",
+       &options.placement.ranks, 1, 1024},
       {"--oversubscribe", "", kRare, kRanks, "allow more than four ranks per CPU",
        &options.placement.oversubscribe},
       {"--bind", "auto|set|core|none", kRare, kRanks,
        "CPUs of each rank: set (at least two of its own), core (one), none, or auto: set if there "
        "are enough and no launcher has bound the ranks",
        &raw.bind},
-      {"--device", "cpu|cuda", kRare, kReserved, "cpu or cuda", &raw.device},
+      {"--device", "cpu|cuda", kUsual, kRanks, "cuda: buffers on GPUs, for nccl,raw:nccl",
+       &raw.device},
 
       {"-B,--backends", "NAME,..", kUsual, kWhat,
        "native,gloo,mpi,raw:gloo,raw:mpi,memcpy; the first is the base (default: run native, "
@@ -74,7 +72,8 @@ std::vector<OptionFacts> how_to_measure(RawOptions& raw, RunOptions& options) {
 
       {"--cache", "hot|rotate|cold|auto", kRare, kState,
        "hot: the same buffers again; rotate: others each time, in turns larger than the caches; "
-       "cold: flushed; auto: hot, and rotate where S fits into the last-level cache",
+       "cold: flushed; auto: hot, and rotate where S fits into the last-level cache (default: hot; "
+       "rotate with --device cuda)",
        &raw.cache},
       {"--dirty", "on|off", kRare, kState, "rewrite the input before each iteration", &raw.dirty},
       {"--memory", "plain|heap", kRare, kState,
@@ -85,8 +84,6 @@ std::vector<OptionFacts> how_to_measure(RawOptions& raw, RunOptions& options) {
        &raw.sync},
       {"--start-skew", "TIME", kRare, kState, "ranks start late by up to this, at random: 50us",
        &raw.start_skew},
-      {"-G,--graph", "N", kRare, kReserved, "N ops per CUDA graph; needs --device cuda", &raw.graph,
-       1, 10000},
 
       {"-c,--check", "first|all|off", kUsual, kCheck, "first and last block, all, or off",
        &raw.check},

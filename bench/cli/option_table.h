@@ -18,9 +18,8 @@ struct RawOptions {
   double factor = 2;
   std::string dtypes = "f32", redops = "sum", root = "0", place = "out", device = "cpu";
   std::string warmup = "auto", order = "random", dirty = "on", sync = "loop", check = "first";
-  std::string bind = "auto", cache = "hot", start_skew = "0us", min_effect = "5%";
+  std::string bind = "auto", cache, start_skew = "0us", min_effect = "5%";
   std::string memory = "plain", size, replay, fail_above, compute_time;
-  int graph = 0;
   std::string against;
   std::vector<std::string> side_variables;
   std::string columns, color = "auto", progress = "auto", control = "on";

@@ -19,7 +19,10 @@ constexpr std::string_view kNewProcesses =
     "--launches N starts processes anew, --blocks N measures again in the same ones";
 constexpr std::string_view kSlowestRank =
     "times are always those of the slowest rank; leave it out";
-constexpr std::string_view kForGpus = "it is for GPUs; leave it out";
+constexpr std::string_view kCpuTime =
+    "with --device cuda the column cpu is there anyway; leave it out";
+constexpr std::string_view kOwnStream =
+    "ops on GPUs are on a stream of the rank's own; leave it out";
 constexpr std::string_view kFreeMemory =
     "a run that needs more than the free memory is refused anyway";
 constexpr std::string_view kRegistered = "--memory heap registers the buffers";
@@ -55,16 +58,18 @@ constexpr auto kOtherSpellings = std::to_array<OtherSpelling>({
     {"--parallel-init", "", "all ranks start at the same time; leave it out"},
     {"-z", "", kAlwaysWaits},
     {"--blocking", "", kAlwaysWaits},
-    {"-y", "", kForGpus},
-    {"--stream-null", "", kForGpus},
+    {"-y", "", kOwnStream},
+    {"--stream-null", "", kOwnStream},
     {"-a", "", kSlowestRank},
     {"--average", "", kSlowestRank},
-    {"-C", "", kSlowestRank},
-    {"--report-cputime", "", kSlowestRank},
+    {"-C", "", kCpuTime},
+    {"--report-cputime", "", kCpuTime},
     {"-R", "", kRegistered},
     {"--local-register", "", kRegistered},
     {"-M", "", kFreeMemory},
     {"--mem-limit", "", kFreeMemory},
+    {"-G", "", "ops are not put into CUDA graphs here; leave it out"},
+    {"--cudagraph", "", "ops are not put into CUDA graphs here; leave it out"},
     {"-u", "", "--check says when results are compared"},
     {"--validation", "", "--check says when results are compared"},
     {"--full", "", "the table has p90, p99 and max anyway; leave it out"},

@@ -77,12 +77,16 @@ void read_cases(const RawOptions& raw, CaseOptions& cases) {
     sweep.roots = {static_cast<int>(root)};
   }
   sweep.sizes = sizes_of(raw);
-  sweep.caches = one_of<std::vector<Cache>>("--cache", raw.cache,
+  cases.cuda = one_of<bool>("--device", raw.device, {{"cpu", false}, {"cuda", true}});
+  const std::string cache = !raw.cache.empty() ? raw.cache : cases.cuda ? "rotate" : "hot";
+  sweep.caches = one_of<std::vector<Cache>>("--cache", cache,
                                             {{"hot", {Cache::hot}},
                                              {"rotate", {Cache::rotate}},
                                              {"cold", {Cache::cold}},
                                              {"auto", {Cache::hot, Cache::rotate}}});
   if (raw.cache == "auto") sweep.last_level = last_level_bytes();
+  if (raw.cache == "cold" && cases.cuda)
+    throw InvalidArgument("--cache cold: nothing flushes the L2 of a GPU; take rotate");
   if (raw.cache == "cold" && !can_flush())
     throw InvalidArgument("--cache cold: no way to flush this CPU's caches; take rotate");
   if (sweep.dtypes.empty() || sweep.redops.empty() || sweep.sizes.empty())
@@ -131,9 +135,6 @@ void read_backends(const RawOptions& raw, BackendOptions& backends) {
   if (backends.names.empty() && !raw.backends.empty())
     throw InvalidArgument("--backends must name at least one backend");
   backends.heap = one_of<bool>("--memory", raw.memory, {{"plain", false}, {"heap", true}});
-  backends.cuda = one_of<bool>("--device", raw.device, {{"cpu", false}, {"cuda", true}});
-  if (raw.graph > 0 && !backends.cuda)
-    throw InvalidArgument("--graph: CUDA graphs hold ops of a GPU; add --device cuda");
 }
 
 // --against and --env: this program is A, the other one B.
@@ -220,12 +221,24 @@ void read_output(const RawOptions& raw, OutputOptions& output) {
   refuse_outputs(output);
 }
 
+// What says something of memory of the host.
+void refuse_on_gpus(const RunOptions& options) {
+  for (const auto& [is_given, option] :
+       {std::pair(options.backends.heap, "--memory heap"),
+        std::pair(!options.backends.algo.empty(), "--algo"),
+        std::pair(options.cases.sweep.concurrent > 1, "--concurrent")})
+    if (is_given)
+      throw InvalidArgument(fmt::format("{}: not with --device cuda; leave it out", option));
+}
+
 }  // namespace
 
 void read_run(const RawOptions& raw, RunOptions& options) {
   read_cases(raw, options.cases);
   read_backends(raw, options.backends);
-  if (options.backends.names.empty() && !options.compare) options.backends.names = {"native"};
+  if (options.cases.cuda) refuse_on_gpus(options);
+  if (options.backends.names.empty() && !options.compare)
+    options.backends.names = {options.cases.cuda ? "nccl" : "native"};
   read_measurement(raw, options.measurement);
   options.placement.bind = one_of<Bind>(
       "--bind", raw.bind,

@@ -18,8 +18,15 @@ Arena::Arena(std::size_t bytes) : bytes_(bytes < 4096 ? 4096 : bytes) {
          fmt::format("no memory for benchmark buffers of {}; lower --max", bytes_text(bytes_))});
 }
 
+Arena::Arena(std::size_t bytes, const GpuSeat& seat)
+    : bytes_(bytes < 4096 ? 4096 : bytes),
+      seat_(&seat),
+      on_gpu_(cuda::device_allocate(bytes_, seat.device.index)) {
+  data_ = on_gpu_.data;
+}
+
 Arena::~Arena() {
-  if (registered_.data() == nullptr) munmap(data_, bytes_);
+  if (registered_.data() == nullptr && seat_ == nullptr) munmap(data_, bytes_);
 }
 
 }  // namespace c10d::bench

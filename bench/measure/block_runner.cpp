@@ -39,14 +39,20 @@ RoundTrip round_trip_of(double before, double after) {
 
 }  // namespace
 
-void BlockRunner::run() noexcept {
+// Whatever fails first stays the failure, and nothing is attempted after it.
+template <class F>
+void BlockRunner::attempt(F&& f) noexcept {
   if (!failure_.empty()) return;
   try {
-    subject_.run(buffers_.ops(), buffers_.flight());
+    f();
   } catch (const std::exception& error) {
     failure_ = error.what();
     if (failure_.empty()) failure_ = "unknown error";
   }
+}
+
+void BlockRunner::run() noexcept {
+  attempt([&] { subject_.run(buffers_.ops(), buffers_.flight()); });
 }
 
 // Each rank waits for a random part of the skew, another one in every iteration.
@@ -77,6 +83,10 @@ std::int64_t BlockRunner::refresh() noexcept {
 // work there is no burst.
 int BlockRunner::burst_for(double per_op) const {
   const Case& c = buffers_.of();
+  if (timer_ && settings_.longest_burst <= 0) return kBatch;
+  if (timer_)
+    return static_cast<int>(
+        std::clamp(settings_.longest_burst / std::max(per_op, 1e-9), 1.0, double{kLargestBatch}));
   if (!page_.oversubscribed() || !subject_.computes()) return 1;
   if (facts_of(c.op).rooted && refreshes_much()) return 1;
   return static_cast<int>(std::clamp(settings_.longest_burst / std::max(per_op, 1e-9), 1.0,
@@ -107,13 +117,28 @@ bool BlockRunner::meet(std::int64_t deadline) {
 
 // One iteration.
 SharedPage::Times BlockRunner::time_ops() {
-  SharedPage::Times times{SharedPage::now(), 0, 0};
+  if (timer_) return time_batch();
+  SharedPage::Times times{.start = SharedPage::now()};
   run();
   for (int again = 1; again < burst_; ++again) {
     times.other += refresh();
     run();
   }
   times.end = SharedPage::now();
+  return times;
+}
+
+SharedPage::Times BlockRunner::time_batch() {
+  SharedPage::Times times{.start = SharedPage::now()};
+  times.end = times.start;
+  attempt([&] { timer_->start(); });
+  for (int op = 0; op < burst_; ++op) {
+    const std::int64_t called = SharedPage::now();
+    run();
+    times.calls += SharedPage::now() - called;
+    if (op + 1 < burst_) buffers_.refresh(false);
+  }
+  attempt([&] { times.end = times.start + timer_->stop(); });
   return times;
 }
 
@@ -164,7 +189,8 @@ double BlockRunner::warm_up(double seconds, int fixed) {
                                         static_cast<std::int64_t>(left / per_iteration), batch * 8);
     if (round == 0) next = std::max<std::int64_t>(next, 1);
     if (round == 1) {
-      burst_ = static_cast<int>(page_.from_root(burst_for(per_iteration)));
+      burst_ = static_cast<int>(
+          page_.from_root(burst_for(timer_ ? per_iteration / burst_ : per_iteration)));
       if (burst_ > 1) next = 1;
     }
     const auto loop = static_cast<std::int64_t>(loop_for(per_iteration));
@@ -188,7 +214,7 @@ CellRecord BlockRunner::measure(std::uint64_t iterations, double seconds) {
   page_.meet(INT64_MAX);
   const double behind = page_.round_trip(100);
   if (page_.rank() == 0) {
-    if (before > 0) cell.rtt = round_trip_of(before, behind);
+    if (before > 0 && !timer_) cell.rtt = round_trip_of(before, behind);
     summarise(cell);
   }
   page_.barrier();
@@ -201,32 +227,38 @@ void BlockRunner::summarise(CellRecord& cell) const {
   cell.burst = burst_;
   std::vector<double> skew_in;
   std::vector<double> skew_out;
+  std::vector<double> calls;
   cell.samples.reserve(iterations);
   for (std::uint64_t i = 0; i < iterations; ++i) {
     SharedPage::Times first = page_.times(0, iterations)[i];
     SharedPage::Times last = first;
     std::int64_t slowest = 0;
     std::int64_t other = 0;
+    std::int64_t longest_calls = 0;
     for (int rank = 0; rank < page_.size(); ++rank) {
       const SharedPage::Times times = page_.times(rank, iterations)[i];
       slowest = std::max(slowest, times.end - times.start);
       other += times.other;
-      first = {std::min(first.start, times.start), std::min(first.end, times.end), 0};
-      last = {std::max(last.start, times.start), std::max(last.end, times.end), 0};
+      longest_calls = std::max(longest_calls, times.calls);
+      first = {std::min(first.start, times.start), std::min(first.end, times.end)};
+      last = {std::max(last.start, times.start), std::max(last.end, times.end)};
     }
     // All ranks share the CPUs, and so the time that any of them takes for something else.
     const std::int64_t ops = std::max<std::int64_t>(slowest - other / page_.cpu_count(), 0);
     cell.samples.push_back(static_cast<double>(ops) * 1e-3 * share);
+    calls.push_back(static_cast<double>(longest_calls) * 1e-3 * share);
     skew_in.push_back(static_cast<double>(last.start - first.start) * 1e-3);
     skew_out.push_back(static_cast<double>(last.end - first.end) * 1e-3);
   }
   cell.us = quantiles(cell.samples);
+  if (timer_) cell.cpu_us = median(std::move(calls));
   cell.skew_in = median(std::move(skew_in));
   cell.skew_out = median(std::move(skew_out));
 }
 
 BlockRunner::CheckResult BlockRunner::check(bool timed_before) {
-  const std::uint64_t wrong_before = timed_before && subject_.computes() ? buffers_.wrong() : 0;
+  timed_before = timed_before && subject_.computes() && buffers_.keeps_inputs();
+  const std::uint64_t wrong_before = timed_before ? buffers_.wrong() : 0;
   buffers_.poison_output();
   page_.barrier();
   run();

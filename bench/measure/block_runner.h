@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 
 #include "bench/measure/buffers.h"
+#include "bench/measure/gpu.h"
 #include "bench/measure/shared_page.h"
 #include "bench/measure/subject.h"
 #include "bench/model/options.h"
@@ -22,6 +24,8 @@ namespace c10d::bench {
 // them out of the last one, on the CPUs where it left them.
 class BlockRunner {
  public:
+  // On a GPU an iteration is a batch of ops, one right after the other on the stream, and the GPU
+  // says how long it took.
   struct Settings {
     bool dirty = true;
     Sync sync = Sync::loop;
@@ -35,7 +39,12 @@ class BlockRunner {
         subject_(subject),
         buffers_(buffers),
         settings_(settings),
-        random_(settings.seed * 1000003 + static_cast<std::uint64_t>(page.rank())) {}
+        random_(settings.seed * 1000003 + static_cast<std::uint64_t>(page.rank())) {
+    if (const GpuSeat* seat = buffers.seat()) {
+      timer_.emplace(*seat);
+      burst_ = kBatch;
+    }
+  }
 
   // Runs for about `seconds`, or `fixed` iterations when that is not negative; returns seconds per
   // iteration, waits between iterations included, as rank 0 saw them.
@@ -59,12 +68,19 @@ class BlockRunner {
   bool failed_anywhere() { return page_.sum(failure_.empty() ? 0 : 1) > 0; }
 
  private:
+  // Ops of a batch, where nobody has measured yet how long one takes; and at most, so that none
+  // waits for room in the queue of the GPU.
+  static constexpr int kBatch = 20, kLargestBatch = 100;
+
+  template <class F>
+  void attempt(F&& f) noexcept;
   void run() noexcept;
   void wait_for_skew();
   bool refreshes_much() const noexcept;
   std::int64_t refresh() noexcept;
   bool meet(std::int64_t deadline);
   SharedPage::Times time_ops();
+  SharedPage::Times time_batch();
   int burst_for(double per_op) const;
   std::uint64_t loop_for(double per_op) const;
   std::uint64_t loop_from(std::uint64_t first, std::uint64_t most, bool record);
@@ -80,6 +96,7 @@ class BlockRunner {
   int burst_ = 1;
   std::uint64_t loop_ = 1;
   std::string failure_;
+  std::optional<GpuTimer> timer_;
 };
 
 }  // namespace c10d::bench

@@ -55,14 +55,56 @@ Buffers::Buffers(const Case& c, int rank, int size, int window, std::uint64_t se
       sets_(sets_of(c, size, window)),
       step_(step_of(sets_)) {
   count_elements();
+  if (on_gpu()) host_.resize(std::max(in_count_, out_count_) * size_of(c.dtype));
   pristine_ = view(input_arena_, 0, in_count_);
+  fill_inputs();
+}
+
+void Buffers::fill_inputs() {
+  if (on_gpu()) {
+    fill_inputs_on_gpu();
+    return;
+  }
   oracle_.fill(pristine_, rank_, 0);
   for (std::uint64_t set = sets_; set-- > 0;) {
     take(set);
     for (const Slot& slot : slots_)
-      if (slot.input.count > 0 && slot.input.data != pristine_.data)
-        std::memcpy(slot.input.data, pristine_.data, pristine_.bytes());
+      if (slot.input.count > 0 && slot.input.data != pristine_.data) move(slot.input, pristine_);
   }
+}
+
+// The first set, and copies of all that are there already: a copy for each set would take seconds.
+void Buffers::fill_inputs_on_gpu() {
+  take(0);
+  const View made = host_of(pristine_);
+  oracle_.fill(made, rank_, 0);
+  move(pristine_, made);
+  if (in_place()) move(slots_.front().input, pristine_);
+  const Arena& arena = in_place() ? output_arena_ : input_arena_;
+  const std::uint64_t stride = in_place() ? stride_.output : stride_.input;
+  const std::uint64_t all = sets_ * stride;
+  for (std::uint64_t done = stride; done < all; done *= 2) {
+    const std::uint64_t more = std::min(done, all - done);
+    move(arena.view(done, more, DType::u8), arena.view(0, more, DType::u8));
+  }
+}
+
+void Buffers::move(const View& to, const ConstView& from) const {
+  if (from.count == 0) return;
+  if (on_gpu())
+    cuda::copy(to, from, seat()->stream);
+  else
+    std::memcpy(to.data, from.data, from.bytes());
+}
+
+View Buffers::host_of(const View& view) const { return {host_.data(), view.count, view.dtype}; }
+
+View Buffers::on_host(const View& view) const {
+  if (!on_gpu() || view.count == 0) return view;
+  const View copy = host_of(view);
+  move(copy, view);
+  seat()->stream.synchronize();
+  return copy;
 }
 
 void Buffers::count_elements() {
@@ -118,9 +160,9 @@ void Buffers::count_elements() {
   }
 }
 
-View Buffers::view(Arena& arena, std::uint64_t offset, std::uint64_t count) const {
+View Buffers::view(const Arena& arena, std::uint64_t offset, std::uint64_t count) const {
   if (count == 0 && !facts_of(case_.op).uneven) return {};
-  return {static_cast<std::byte*>(arena.data()) + offset, count, case_.dtype};
+  return arena.view(offset, count, case_.dtype);
 }
 
 Buffers::Slot Buffers::slot_at(std::uint64_t index) const {
@@ -264,10 +306,10 @@ bool Buffers::same_everywhere() const noexcept {
          case_.op == BenchOp::all_gather || case_.op == BenchOp::all_gather_v;
 }
 
-void Buffers::restore(const Slot& slot, bool dirty) const noexcept {
+void Buffers::restore(const Slot& slot, bool dirty) const {
   if (slot.input.count == 0) return;
   if (in_place() && slot.input.data != pristine_.data) {
-    std::memcpy(slot.input.data, pristine_.data, pristine_.bytes());
+    move(slot.input, pristine_);
     return;
   }
   if (!dirty) return;
@@ -276,7 +318,8 @@ void Buffers::restore(const Slot& slot, bool dirty) const noexcept {
 }
 
 void Buffers::refresh(bool dirty) noexcept {
-  for (const Slot& slot : slots_) restore(slot, dirty);
+  if (!on_gpu())
+    for (const Slot& slot : slots_) restore(slot, dirty);
   if (sets_ > 1) take((set_ + step_) % sets_);
   if (case_.cache != Cache::cold) return;
   for (const Slot& slot : slots_) {
@@ -288,24 +331,29 @@ void Buffers::refresh(bool dirty) noexcept {
 
 void Buffers::poison_output() {
   for (const Slot& slot : slots_) {
-    poison(slot.output);
+    const View made = on_gpu() ? host_of(slot.output) : slot.output;
+    poison(made);
+    if (on_gpu()) move(slot.output, made);
     restore(slot, false);
   }
 }
 
 std::uint64_t Buffers::wrong() const {
   std::uint64_t wrong = 0;
-  for (const Slot& slot : slots_) wrong += oracle_.wrong(slot.output, rank_);
+  for (const Slot& slot : slots_) wrong += oracle_.wrong(on_host(slot.output), rank_);
   return wrong;
 }
 
 // Equal results of ops at once give the hash of one, so that how many there were does not count.
 std::uint64_t Buffers::hash() const {
-  const std::uint64_t first = hash_bytes(slots_.front().output.data, slots_.front().output.bytes());
+  const auto hash_of = [&](const Slot& slot) {
+    const View output = on_host(slot.output);
+    return hash_bytes(output.data, output.bytes());
+  };
+  const std::uint64_t first = hash_of(slots_.front());
   std::uint64_t all = first;
   for (const Slot& slot : slots_)
-    if (const std::uint64_t one = hash_bytes(slot.output.data, slot.output.bytes()); one != first)
-      all = all * 31 + one;
+    if (const std::uint64_t one = hash_of(slot); one != first) all = all * 31 + one;
   return all;
 }
 

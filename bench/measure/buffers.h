@@ -25,6 +25,8 @@ class Buffers {
   std::span<const Op> ops() const noexcept { return ops_; }
   Flight flight() const noexcept;
   const Case& of() const noexcept { return case_; }
+  // Where they are; null: in memory of the host.
+  const GpuSeat* seat() const noexcept { return output_arena_.seat(); }
   // What one op's time is of one iteration's.
   double share() const noexcept;
 
@@ -32,6 +34,7 @@ class Buffers {
   // is in place; with `dirty` there is also a write to every cache line of the input, as a
   // computation before the op would leave it. Buffers that rotate get both after their turn, and
   // the turn passes on; those of a cold case are flushed.
+  // On a GPU the turn passes on, and that is all.
   void refresh(bool dirty) noexcept;
   // Overwrites the output, so that what is found there afterwards was written by the op.
   void poison_output();
@@ -39,6 +42,9 @@ class Buffers {
   std::uint64_t hash() const;
   // Whether every rank has the same output.
   bool same_everywhere() const noexcept;
+  // Whether what the last of several ops left is the result of one. Not on a GPU in place: there
+  // the next op begins with it.
+  bool keeps_inputs() const noexcept { return !(on_gpu() && in_place()); }
 
  private:
   struct Slot {
@@ -51,8 +57,17 @@ class Buffers {
   void count_elements();
   void add_ops(const Slot& slot);
   void add_messages(const Slot& slot);
-  void restore(const Slot& slot, bool dirty) const noexcept;
-  View view(Arena& arena, std::uint64_t offset, std::uint64_t count) const;
+  void fill_inputs();
+  void fill_inputs_on_gpu();
+  void restore(const Slot& slot, bool dirty) const;
+  // Copies all of `from`. What follows on the stream finds it there.
+  void move(const View& to, const ConstView& from) const;
+  // Room on the host for as many elements.
+  View host_of(const View& view) const;
+  // The same elements in memory of the host: the view itself, or a copy.
+  View on_host(const View& view) const;
+  bool on_gpu() const noexcept { return seat() != nullptr; }
+  View view(const Arena& arena, std::uint64_t offset, std::uint64_t count) const;
   bool is_root() const noexcept { return rank_ == case_.root; }
   bool in_place() const noexcept { return case_.place == Place::in; }
 
@@ -70,6 +85,7 @@ class Buffers {
   std::uint64_t in_count_ = 0, out_count_ = 0;  // elements of one op
   std::vector<std::size_t> counts_;             // of the shards that this rank gives or takes
   View pristine_;                               // the input as the oracle made it
+  mutable std::vector<std::byte> host_;         // on a GPU: room for one input or output
   std::vector<Slot> slots_;                     // of the set whose turn it is
   std::vector<Op> ops_;
 };

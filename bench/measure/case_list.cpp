@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "bench/measure/gpu.h"
 #include "bench/measure/machine.h"
 #include "c10d/error.h"
 
@@ -28,8 +29,9 @@ bool is_kept(const std::vector<CellFilter>& only, const Case& c) {
 }
 
 // Together the ranks' buffers are more than twice what the last-level caches hold; those of one
-// rank need not be more than that either.
-std::uint64_t rotation_bytes(int ranks) {
+// rank need not be more than that either. On a GPU it is those of one rank.
+std::uint64_t rotation_bytes(int ranks, bool cuda) {
+  if (cuda) return beyond_l2_bytes();
   const std::uint64_t all = 2 * last_level_bytes();
   return std::min(
       all, all * static_cast<std::uint64_t>(numa_nodes()) / static_cast<std::uint64_t>(ranks));
@@ -39,6 +41,7 @@ std::uint64_t rotation_bytes(int ranks) {
 
 std::vector<Case> cases_of(const CaseOptions& options, int ranks) {
   Sweep sweep = options.sweep;
+  if (sweep.last_level > 0 && options.cuda) sweep.last_level = beyond_l2_bytes() / 4;
   if (options.all_roots)
     for (int root = 0; root < ranks; ++root) sweep.roots.push_back(root);
   if (!sweep.roots.empty() && sweep.roots.front() >= ranks)
@@ -48,7 +51,7 @@ std::vector<Case> cases_of(const CaseOptions& options, int ranks) {
   std::erase_if(cases, [&](const Case& c) { return !is_kept(options.only, c); });
   if (cases.empty()) throw InvalidArgument("--only: no such cell among those of these options");
   for (Case& c : cases)
-    if (c.cache == Cache::rotate) c.walk = rotation_bytes(ranks);
+    if (c.cache == Cache::rotate) c.walk = rotation_bytes(ranks, options.cuda);
   return cases;
 }
 

@@ -44,10 +44,10 @@ class SharedPage {
         .count();
   }
 
-  // This rank's start and end of one iteration, and what of its CPU time in between was not the
-  // op's.
+  // This rank's start and end of one iteration, what of its CPU time in between was not the op's,
+  // and, on a GPU, for how long the calls of the ops kept the thread.
   struct Times {
-    std::int64_t start, end, other;
+    std::int64_t start = 0, end = 0, other = 0, calls = 0;
   };
   void record(std::uint64_t iteration, Times times) noexcept;
   // Of any rank; read them after a barrier.

@@ -46,6 +46,7 @@ class ForcedAlgorithm {
 class GroupSubject final : public Subject {
  public:
   GroupSubject(const std::string& name, const SubjectContext& context) {
+    if (context.seat != nullptr) options_.stream = context.seat->stream;
     const ForcedAlgorithm forced(name == "native" ? context.algorithm : "");
     groups_.push_back(open_group(name, context));
     std::vector<int> all(static_cast<std::size_t>(first().size()));
@@ -57,12 +58,13 @@ class GroupSubject final : public Subject {
   Support supports(const Query& query) const override { return groups_[0].supports(query); }
   std::string description() const override { return groups_[0].description(); }
   std::string algorithm(const Case& c, bool registered) const override {
+    if (options_.stream != nullptr) return "";  // the plan is of ops on memory of the host
     const PlanReport report = groups_[0].plan({facts_of(c.op).kind, c.dtype, c.bytes, registered});
     return report.options.empty() ? "" : report.options.front().name;
   }
   void run(std::span<const Op> ops, Flight flight) override {
     if (flight == Flight::in_turn) {
-      for (const Op& op : ops) first().submit(op);
+      for (const Op& op : ops) first().submit(op, options_);
       return;
     }
     works_.clear();
@@ -82,6 +84,7 @@ class GroupSubject final : public Subject {
 
  private:
   ProcessGroup& first() noexcept { return groups_.front(); }
+  CallOptions options_;
   std::vector<ProcessGroup> groups_;  // the first, and subgroups of it with all of its ranks
   std::vector<Work> works_;
 };
@@ -91,7 +94,11 @@ class GroupSubject final : public Subject {
 class RawSubject final : public Subject {
  public:
   RawSubject(const std::string& name, const SubjectContext& context)
-      : backend_(make_backend(name, options(name, context))) {}
+      : backend_(make_backend(name, options(name, context))) {
+    if (context.seat == nullptr) return;
+    device_ = context.seat->device;
+    stream_ = context.seat->stream;
+  }
 
   Support supports(const Query& query) const override { return backend_->supports(query); }
   std::string description() const override { return backend_->description(); }
@@ -103,7 +110,7 @@ class RawSubject final : public Subject {
   void run(std::span<const Op> ops, Flight) override {
     for (const Op& op : ops) {
       std::uint64_t& sequence = is_point_to_point(kind_of(op)) ? messages_ : collectives_;
-      backend_->launch(Call{op, ++sequence, 0, deadline_, false, 0}).wait();
+      backend_->launch(Call{op, ++sequence, 0, deadline_, false, 0, device_, stream_}).wait();
     }
   }
   void shutdown() override {
@@ -120,9 +127,12 @@ class RawSubject final : public Subject {
     backend.store = make_prefix_store(name, borrow(context.control->store()));
     backend.token = context.token;
     backend.timeout = context.timeout;
+    if (context.seat != nullptr) backend.device = context.seat->device;
     return backend;
   }
   std::unique_ptr<Backend> backend_;
+  Device device_;
+  CudaStream stream_ = nullptr;
   Deadline deadline_{};
   std::uint64_t collectives_ = 0;
   std::uint64_t messages_ = 0;
@@ -192,6 +202,7 @@ ProcessGroup open_group(const std::string& name, const SubjectContext& context) 
   init.timeout = context.timeout;
   init.token = context.token;
   init.name = name;
+  if (context.seat != nullptr) init.device = context.seat->device.index;
   return init_process_group(std::move(init));
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "bench/measure/arena.h"
+#include "bench/measure/gpu.h"
 #include "bench/model/cases.h"
 #include "c10d/collective.h"
 #include "c10d/process_group.h"
@@ -43,10 +44,11 @@ class Subject {
 struct SubjectContext {
   ProcessGroup* control = nullptr;  // gives the store, the members and the ranks
   Duration timeout{};
-  std::string token;             // the job's secret; empty: from the environment
-  std::string prefix = "group";  // of its keys: a new one for each group of that name
-  std::string algorithm = {};    // native: as C10D_NATIVE_PLAN takes it; empty: as it chooses
-  int groups = 1;                // for ops in flight at once
+  std::string token;              // the job's secret; empty: from the environment
+  std::string prefix = "group";   // of its keys: a new one for each group of that name
+  std::string algorithm = {};     // native: as C10D_NATIVE_PLAN takes it; empty: as it chooses
+  int groups = 1;                 // for ops in flight at once
+  const GpuSeat* seat = nullptr;  // where ops and buffers are; null: the CPU. Outlives the subject
 };
 // Collective. Throws DistBackendError (unsupported) with the reason when its backend is not
 // available here. open_group() makes a group as any user has it, and does not look at `algorithm`

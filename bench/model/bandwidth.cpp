@@ -70,17 +70,17 @@ double link_share(BenchOp op, int ranks) {
 
 }  // namespace
 
-bool has_connections(std::string_view backend) {
-  return backend == "gloo" || backend == "raw:gloo";
+bool has_connections(const CellRecord& cell) {
+  return cell.backend == "gloo" || cell.backend == "raw:gloo" || cell.placement == kGpuPerRank;
 }
 
 void put_bandwidth(const Case& c, int ranks, CellRecord& cell) {
   if (c.bytes == 0 || cell.us.p50 <= 0) return;
   const double per_us = c.concurrent * 1e-3 / cell.us.p50;
   cell.alg = static_cast<double>(c.bytes) * per_us;
-  if (const double share = link_share(c.op, ranks); share > 0 && has_connections(cell.backend))
+  if (const double share = link_share(c.op, ranks); share > 0 && has_connections(cell))
     cell.bus = *cell.alg * share;
-  cell.mem = static_cast<double>(least_traffic(c, ranks)) * per_us;
+  if (cell.placement == kOneHost) cell.mem = static_cast<double>(least_traffic(c, ranks)) * per_us;
 }
 
 }  // namespace c10d::bench

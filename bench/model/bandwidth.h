@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <string_view>
+#include <string>
 
 #include "bench/model/cases.h"
 #include "bench/model/record.h"
@@ -16,11 +16,12 @@ inline bool is_control(const std::string& backend) {
   return backend.ends_with(kControlSuffix) || backend.ends_with(kSoloSuffix);
 }
 
-// Whether ranks exchange every byte over connections, as the factors of busbw assume. The ranks of
-// the others share memory.
-bool has_connections(std::string_view backend);
+// Whether ranks exchange every byte over connections or links, as the factors of busbw assume. The
+// ranks of the others share memory, of the host or of a GPU.
+bool has_connections(const CellRecord& cell);
 
-// Fills alg, mem and, of a backend with connections, bus from the median.
+// Fills alg, mem where the ranks share memory of the host, and, where there are connections, bus
+// from the median.
 void put_bandwidth(const Case& c, int ranks, CellRecord& cell);
 
 }  // namespace c10d::bench

@@ -37,14 +37,14 @@ struct CaseOptions {
   bool all_roots = false;
   std::vector<CellFilter> only;  // empty: all
   int window = 16;               // messages in flight of isend
+  bool cuda = false;             // buffers are on GPUs
 };
 
 // With what: the backends, and where their buffers are.
 struct BackendOptions {
   std::vector<std::string> names;  // empty until choose_backends() has looked for them
   std::string algo;                // of native; empty: its own choice
-  bool cuda = false;
-  bool heap = false;  // buffers from the group's allocate()
+  bool heap = false;               // buffers from the group's allocate()
 };
 
 // Where: on how many ranks, and on which CPUs.

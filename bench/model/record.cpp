@@ -77,6 +77,9 @@ CellRecord cell_at(const Json& line) {
   cell.key = key_at(line);
   cell.backend = line.at("backend").get<std::string>();
   cell.algo = text_at(line, "algo");
+  cell.device = line.value("device", cell.device);
+  cell.placement = line.value("placement", cell.placement);
+  cell.cpu_us = number_at(line, "cpu_us");
   cell.elems = line.at("elems").get<std::uint64_t>();
   cell.window = line.value("window", 1);
   cell.burst = line.value("burst", 1);
@@ -111,8 +114,8 @@ Json to_json(const CellRecord& cell, bool with_samples) {
   line["op"] = cell.key.op;
   line["backend"] = cell.backend;
   line["algo"] = text_or_null(cell.algo);
-  line["device"] = "cpu";
-  line["placement"] = "one_host";
+  line["device"] = cell.device;
+  line["placement"] = cell.placement;
   put_key(line, cell.key);
   line["elems"] = cell.elems;
   line["window"] = cell.window;
@@ -126,6 +129,7 @@ Json to_json(const CellRecord& cell, bool with_samples) {
                 {"p90", rounded(cell.us.p90)},
                 {"p99", number(cell.us.p99)},
                 {"max", rounded(cell.us.max)}};
+  line["cpu_us"] = number(cell.cpu_us);
   line["gbps"] = {{"alg", number(cell.alg)}, {"bus", number(cell.bus)}, {"mem", number(cell.mem)}};
   line["skew_us"] = {{"in", rounded(cell.skew_in)}, {"out", rounded(cell.skew_out)}};
   line["rtt"] = nullptr;

@@ -23,11 +23,20 @@ struct RoundTrip {
   std::string bucket;  // near, far, mixed; empty: not measured
 };
 
+// Where the ranks are. On GPUs: a single rank; each on one of its own; or several on one, where
+// what they exchange crosses no link.
+inline constexpr const char* kOneHost = "one_host";
+inline constexpr const char* kOneGpu = "one_gpu";
+inline constexpr const char* kGpuPerRank = "gpu_per_rank";
+inline constexpr const char* kColocated = "1gpu-colocated";
+
 // One block: op x backend x bytes x dtype x place x launch x block.
 struct CellRecord {
   CellKey key;
   std::string backend;
-  std::string algo;  // empty: unknown
+  std::string algo;                  // empty: unknown
+  std::string device = "cpu";        // where the buffers are: cpu, cuda
+  std::string placement = kOneHost;  // of the ranks
   std::uint64_t elems = 0;
   int window = 1;
   int burst = 1;  // ops, or windows, that one iteration times together
@@ -36,6 +45,7 @@ struct CellRecord {
   int order = 0;
   std::uint64_t iters = 0;
   Quantiles us;
+  std::optional<double> cpu_us;  // on a GPU: how long one call keeps the thread
   std::optional<double> alg, bus, mem;
   double skew_in = 0;
   double skew_out = 0;
@@ -56,13 +66,17 @@ struct SkipRecord {
 };
 
 struct CeilRecord {
-  std::string kind;   // memcpy, shm, tcp
-  std::string level;  // of memcpy: L1, L2, L3, DRAM; empty: beside the cells of that size
+  std::string kind;   // memcpy, shm, tcp; device_copy: on a GPU
+  std::string level;  // of copies: L1, L2, L3, DRAM; empty: beside the cells of that size
   std::uint64_t bytes = 0;
   int launch = 0;
   std::optional<double> gbps;
   double us = 0;
   bool hot = true;  // else of memory that no cache holds
+
+  bool is_beside_cells() const {
+    return (kind == "memcpy" || kind == "device_copy") && level.empty();
+  }
 };
 
 // Verdict on one cell: other against base.

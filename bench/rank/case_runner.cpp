@@ -8,7 +8,7 @@ void CaseRunner::run(const Case& c, std::size_t index) {
   ControlGroup& control = launch_.control;
   Buffers buffers(c, control.rank(), control.size(), launch_.options.cases.window, how.seed,
                   *memory_.input, *memory_.output);
-  if (copied_.insert({c.bytes, c.cache == Cache::hot}).second && c.bytes > 0) measure_memcpy(c);
+  if (copied_.insert({c.bytes, c.cache == Cache::hot}).second && c.bytes > 0) measure_copy(c);
   std::vector<Turn> turns = turns_of(c, index, buffers);
   for (Turn& turn : turns) turn.prepare();
   for (int block = 0; block < how.blocks; ++block) {
@@ -42,27 +42,33 @@ std::vector<Turn> CaseRunner::turns_of(const Case& c, std::size_t index, Buffers
   return turns;
 }
 
-// One core copying S bytes, in the same process and minute as everything else: the measure of
-// %ceil.
-void CaseRunner::measure_memcpy(const Case& c) {
+// Of one core copying S bytes.
+double CaseRunner::copy_on_cpu(const Case& c) {
   Case one = c;
   one.concurrent = 1;
   memcpy_->prepare(one);
+  std::vector<double> samples;
+  const std::int64_t until = SharedPage::now() + 5'000'000;
+  memcpy_->run({}, Flight::in_turn);
+  while (samples.size() < 5 || (SharedPage::now() < until && samples.size() < 2000)) {
+    const std::int64_t start = SharedPage::now();
+    memcpy_->run({}, Flight::in_turn);
+    samples.push_back(static_cast<double>(SharedPage::now() - start) * 1e-3);
+  }
+  return median(std::move(samples));
+}
+
+// S bytes copied by one core or on one GPU, in the same process and minute as everything else: the
+// measure of %ceil.
+void CaseRunner::measure_copy(const Case& c) {
+  const bool hot = c.cache == Cache::hot;
   SharedPage& page = launch_.control.page();
   page.barrier();
   if (launch_.control.rank() == 0) {
-    std::vector<double> samples;
-    const std::int64_t until = SharedPage::now() + 5'000'000;
-    memcpy_->run({}, Flight::in_turn);
-    while (samples.size() < 5 || (SharedPage::now() < until && samples.size() < 2000)) {
-      const std::int64_t start = SharedPage::now();
-      memcpy_->run({}, Flight::in_turn);
-      samples.push_back(static_cast<double>(SharedPage::now() - start) * 1e-3);
-    }
-    const double us = median(std::move(samples));
+    const double us = copier_ ? copier_->microseconds(c.bytes, !hot) : copy_on_cpu(c);
     launch_.sink(
-        to_json(CeilRecord{"memcpy", "", c.bytes, launch_.number(),
-                           static_cast<double>(c.bytes) * 1e-3 / us, us, c.cache == Cache::hot}));
+        to_json(CeilRecord{copier_ ? "device_copy" : "memcpy", "", c.bytes, launch_.number(),
+                           static_cast<double>(c.bytes) * 1e-3 / us, us, hot}));
   }
   page.barrier();
 }

@@ -28,7 +28,10 @@ std::vector<Column> open_columns(const std::vector<std::string>& names, SubjectC
   return columns;
 }
 
-CaseMemory allocate(Footprint bytes, bool heap, std::vector<Column>& columns) {
+CaseMemory allocate(Footprint bytes, bool heap, std::vector<Column>& columns, const GpuSeat* seat) {
+  if (seat != nullptr)
+    return {std::make_unique<Arena>(bytes.input, *seat),
+            std::make_unique<Arena>(bytes.output, *seat)};
   for (Column& column : columns) {
     if (!heap || !column.subject) continue;
     CaseMemory own{column.subject->arena(bytes.input), column.subject->arena(bytes.output)};
@@ -45,14 +48,13 @@ CaseMemory allocate(Footprint bytes, bool heap, std::vector<Column>& columns) {
 Support support_of(const Case& c, const Column& column, const Buffers& buffers,
                    const BackendOptions& options) {
   const Subject& subject = *column.subject;
-  if (options.cuda && (!subject.computes() || column.name.starts_with("raw:")))
-    return {false, "measures memory of the host only", ""};
   const OpFacts& op = facts_of(c.op);
-  const DeviceType device = options.cuda ? DeviceType::cuda : DeviceType::cpu;
+  const bool cuda = buffers.seat() != nullptr;
+  const DeviceType device = cuda ? DeviceType::cuda : DeviceType::cpu;
+  if (cuda && buffers.flight() != Flight::in_turn)
+    return {false, "on a GPU the ops of a rank are on one stream, one behind the other", ""};
   Support support = subject.supports({op.kind, c.dtype, c.redop, device});
   if (!support) return support;
-  if (options.cuda)
-    return {false, "this build has no CUDA: c10d-bench has no buffers on a GPU", ""};
   if (buffers.flight() == Flight::together && !subject.overlaps())
     return {false, "called directly, one message at a time", ""};
   if (buffers.flight() == Flight::one_per_group && !subject.overlaps())

@@ -30,9 +30,9 @@ std::vector<Column> open_columns(const std::vector<std::string>& names, SubjectC
 struct CaseMemory {
   std::unique_ptr<Arena> input, output;
 };
-// Collective. With `heap`, registered with the first backend that has such memory; the others use
-// it as any other.
-CaseMemory allocate(Footprint bytes, bool heap, std::vector<Column>& columns);
+// Collective. On the GPU of the seat, if there is one. With `heap`, registered with the first
+// backend that has such memory; the others use it as any other.
+CaseMemory allocate(Footprint bytes, bool heap, std::vector<Column>& columns, const GpuSeat* seat);
 
 // Whether the column can run the case in these buffers, and with which algorithm. All ranks get the
 // same answer.

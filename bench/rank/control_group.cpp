@@ -73,4 +73,12 @@ std::vector<std::string> ControlGroup::cpus() {
   return texts;
 }
 
+std::vector<std::string> ControlGroup::gather(const std::string& name, const std::string& text) {
+  const auto key = [&](int of) { return fmt::format("{}/{}", name, of); };
+  store().set(key(rank()), text);
+  std::vector<std::string> texts;
+  for (int other = 0; other < size(); ++other) texts.push_back(store().get(key(other)));
+  return texts;
+}
+
 }  // namespace c10d::bench

@@ -34,6 +34,8 @@ class ControlGroup {
   Binding bind(Bind bind);
   // The CPUs of each rank, after bind(): "0-3,8".
   std::vector<std::string> cpus();
+  // The text that each rank gives, by rank.
+  std::vector<std::string> gather(const std::string& name, const std::string& text);
   // Whether `here` is true on any rank.
   bool any(bool here) { return page_.sum(here ? 1 : 0) > 0; }
 

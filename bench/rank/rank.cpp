@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <optional>
 
 #include "bench/measure/case_list.h"
 #include "bench/measure/machine.h"
 #include "bench/rank/case_runner.h"
+#include "bench/rank/gpu_ranks.h"
+#include "c10d/env.h"
 
 namespace c10d::bench {
 namespace {
@@ -23,7 +26,11 @@ void warn_of_binding(const LaunchState& launch, const ControlGroup::Binding& bin
   const Bind asked = launch.options.placement.bind;
   const int ranks = launch.control.size();
   const SharedPage& page = launch.control.page();
-  if (page.oversubscribed())
+  if (page.oversubscribed() && launch.options.cases.cuda)
+    launch.warn("W001",
+                fmt::format("{} ranks on {} CPUs: calls and times include waiting for a CPU", ranks,
+                            page.cpu_count()));
+  else if (page.oversubscribed())
     launch.warn("W001",
                 fmt::format("{} ranks on {} CPUs: times include waiting for a CPU; they are "
                             "those of bursts of up to {} ops without a synchronisation",
@@ -42,7 +49,7 @@ void warn_of_binding(const LaunchState& launch, const ControlGroup::Binding& bin
 }
 
 void write_environment(const LaunchState& launch, const std::vector<Column>& columns,
-                       std::size_t cpus) {
+                       std::size_t cpus, const GpuRanks& gpus) {
   launch.control.page().barrier();
   if (launch.control.rank() != 0) return;
   std::map<std::string, std::string> about;
@@ -51,7 +58,15 @@ void write_environment(const LaunchState& launch, const std::vector<Column>& col
   Json line = environment_json(about);
   line["cores"] = cpus;
   line["cpus"] = launch.control.cpus();
+  if (launch.seat != nullptr) put_gpus(gpus, line);
   launch.sink(line);
+  if (const auto path = env("C10D_CUDA_LIBRARY"); path && launch.seat != nullptr)
+    launch.warn("W022", fmt::format("CUDA is {} (C10D_CUDA_LIBRARY): where that stands in for a "
+                                    "driver, no time here is one of a GPU",
+                                    *path));
+  const RunOptions& options = launch.options;
+  if (launch.seat != nullptr && options.compare && options.verdicts.control != Control::off)
+    launch.sink(to_json(gpu_ceiling(*launch.seat, launch.number())));
 }
 
 int measure_all(const RunOptions& options, const Sink& sink) {
@@ -64,16 +79,25 @@ int measure_all(const RunOptions& options, const Sink& sink) {
   // Before the backends are opened, so that their threads are where the rank is.
   const ControlGroup::Binding binding = control.bind(options.placement.bind);
   if (is_first_launch(worker)) warn_of_binding(launch, binding);
+  std::optional<GpuSeat> seat;
+  GpuRanks gpus;
+  if (options.cases.cuda) {
+    seat.emplace(control.rank());
+    launch.seat = &*seat;
+    gpus = gather_gpus(control, *seat);
+    launch.placement = gpus.placement();
+  }
   SubjectContext context;
+  context.seat = launch.seat;
   context.timeout = duration_of(options.measurement.timeout);
   context.algorithm = options.backends.algo;
   context.groups = options.cases.sweep.concurrent;
   CaseMemory memory;  // before the columns: it outlives their ops
   std::vector<Column> columns = open_columns(
       worker.solo.empty() ? options.backends.names : std::vector{worker.solo}, context, control);
-  if (is_first_launch(worker)) write_environment(launch, columns, binding.cpus);
+  if (is_first_launch(worker)) write_environment(launch, columns, binding.cpus, gpus);
   memory = allocate(memory_of(cases, control.size(), options.cases.window), options.backends.heap,
-                    columns);
+                    columns, launch.seat);
   CaseRunner runner(launch, columns, memory);
   for (std::size_t index = 0; index < cases.size(); ++index)
     if (worker.solo.empty() || is_control_case(index)) runner.run(cases[index], index);

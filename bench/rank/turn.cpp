@@ -17,6 +17,7 @@ constexpr double kNoLimit = 3600;  // seconds, where iterations are counted
 BlockRunner::Settings settings_of(const LaunchState& launch) {
   const Measurement& how = launch.options.measurement;
   // With a fixed number of iterations, or a start skew in each, an iteration is one op: no bursts.
+  // On a GPU it is then a batch of a fixed size.
   const bool by_time = how.iters == 0 && how.warmup < 0 && how.start_skew <= 0;
   return {how.dirty,
           how.sync,
@@ -98,6 +99,8 @@ void Turn::run_block(int block, int order) {
   cell.key = key_of(case_);
   cell.backend = column_.name + (is_control_ ? kControlSuffix : solo.empty() ? "" : kSoloSuffix);
   cell.algo = column_.algo;
+  if (launch_.seat != nullptr) cell.device = "cuda";
+  cell.placement = launch_.placement;
   cell.elems = case_.op == BenchOp::barrier ? 0 : case_.bytes / size_of(case_.dtype);
   cell.window = case_.op == BenchOp::isend ? window_of(case_, launch_.options.cases.window) : 1;
   cell.launch = launch_.number();

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "bench/measure/block_runner.h"
+#include "bench/measure/gpu.h"
 #include "bench/measure/watchdog.h"
 #include "bench/model/options.h"
 #include "bench/model/record.h"
@@ -18,7 +19,9 @@ struct LaunchState {
   const RunOptions& options;
   ControlGroup& control;
   Watchdog& watchdog;
-  Sink sink;         // on rank 0; elsewhere it drops what it gets
+  Sink sink;                      // on rank 0; elsewhere it drops what it gets
+  const GpuSeat* seat = nullptr;  // of this rank; null: the CPU
+  std::string placement = kOneHost;
   int failures = 0;  // of backends
   bool wrong = false;
 

@@ -77,21 +77,22 @@ Parts placement_parts(const Results& results) {
 Parts path_parts(const Results& results) {
   Parts parts;
   for (const CeilRecord& ceil : results.ceilings) {
-    if (ceil.kind == "memcpy" && ceil.level.empty()) continue;
-    const std::string name = ceil.kind == "memcpy" ? "memcpy " + ceil.level
-                             : ceil.kind == "shm"  ? "shm pair"
-                                                   : "tcp lo";
+    if (ceil.is_beside_cells()) continue;
+    const std::string name = ceil.kind == "memcpy"        ? "memcpy " + ceil.level
+                             : ceil.kind == "device_copy" ? "GPU copy " + ceil.level
+                             : ceil.kind == "shm"         ? "shm pair"
+                                                          : "tcp lo";
     parts.push_back(ceil.gbps ? fmt::format("{} {:.1f} GB/s", name, *ceil.gbps)
                               : fmt::format("{} {} us one way", name, microseconds_text(ceil.us)));
   }
   return parts;
 }
 
-// memcpy at up to four of the sizes that were run.
-Parts copy_parts(const Results& results) {
+// The plain copy at up to four of the sizes that were run.
+Parts copy_parts(const Results& results, const Summary& summary) {
   std::map<std::uint64_t, std::vector<double>> speeds;
   for (const CeilRecord& ceil : results.ceilings)
-    if (ceil.kind == "memcpy" && ceil.level.empty() && ceil.hot && ceil.gbps && ceil.bytes >= 4096)
+    if (ceil.is_beside_cells() && (ceil.hot || summary.cuda) && ceil.gbps && ceil.bytes >= 4096)
       speeds[ceil.bytes].push_back(*ceil.gbps);
   Parts parts;
   const std::size_t step = std::max<std::size_t>(1, (speeds.size() + 2) / 4);
@@ -99,7 +100,9 @@ Parts copy_parts(const Results& results) {
   for (auto& [bytes, values] : speeds)
     if (i++ % step == 0 || i == speeds.size())
       parts.push_back(fmt::format("{:.1f} at {}", median(values), bytes_text(bytes)));
-  if (!parts.empty()) parts.front() = "memcpy beside the cells, one core, GB/s: " + parts.front();
+  if (!parts.empty())
+    parts.front() = fmt::format("{} beside the cells{}, GB/s: {}", summary.copy_name(),
+                                summary.cuda ? "" : ", one core", parts.front());
   return parts;
 }
 
@@ -157,13 +160,32 @@ std::string machine_text(const Json& environment) {
                      virt.empty() || virt == "none" ? "" : ", VM", environment.value("kernel", ""));
 }
 
+std::vector<std::string> gpu_parts(const Json& environment) {
+  Parts parts;
+  const Json gpus = environment.value("gpus", Json::array());
+  for (const Json& gpu : gpus)
+    parts.push_back(fmt::format("rank {} on cuda:{} {}", gpu.value("rank", 0),
+                                gpu.value("device", 0), gpu.value("name", "")));
+  if (parts.empty()) return parts;
+  const Json driver = environment.value("driver", Json::object());
+  parts.push_back(
+      fmt::format("CUDA {} by {}", driver.value("cuda", "?"), driver.value("path", "?")));
+  if (environment.value("placement", "") == kColocated)
+    parts.push_back(
+        "1gpu-colocated: ranks share a GPU, so no byte crosses a link, and busbw is n/a");
+  return parts;
+}
+
 std::string header_text(const Results& results, const Summary& summary, Detail detail,
                         std::size_t width) {
   const Json& run = results.run;
   if (detail == Detail::brief) {
     std::string text;
-    if (!results.environments.empty())
-      text += entry_text("host", {machine_text(results.environments.front())}, width);
+    if (!results.environments.empty()) {
+      const Json& environment = results.environments.front();
+      text += entry_text("host", {machine_text(environment)}, width);
+      text += entry_text("gpu", gpu_parts(environment), width);
+    }
     if (summary.wrong > 0) text += entry_text("check", {check_text(results, summary)}, width);
     return text;
   }
@@ -181,11 +203,12 @@ std::string header_text(const Results& results, const Summary& summary, Detail d
   entry("sets", set_parts(results));
   if (!results.environments.empty()) {
     entry("host", host_parts(results));
+    entry("gpu", gpu_parts(results.environments.front()));
     entry("ranks", placement_parts(results));
     entry("libs", library_parts(results, summary));
   }
   entry("ceil", path_parts(results));
-  entry("copy", copy_parts(results));
+  entry("copy", copy_parts(results, summary));
   entry("check", {check_text(results, summary)});
   return text;
 }

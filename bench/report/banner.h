@@ -26,6 +26,9 @@ std::string command_text(const Json& run);
 // The commit that was measured; empty where the run does not say.
 std::string commit_of(const Json& run);
 // "2 CPUs, AMD EPYC, 1 NUMA node, VM, Linux 6.1": of one env record.
+// The GPUs of the ranks in an env record, and by which library the driver was reached: a stand-in
+// has no times of a GPU. Nothing of a run on the CPU.
+std::vector<std::string> gpu_parts(const Json& environment);
 std::string machine_text(const Json& environment);
 // Without anything beyond ASCII, for terminals that ask for that.
 std::string to_ascii(std::string text);

@@ -27,7 +27,7 @@ std::string csv_text(const std::vector<CellRecord>& cells) {
       "op,backend,dtype,redop,root,place,bytes,elems,window,launch,block,order,iters,min_us,"
       "p50_us,p90_us,p99_us,max_us,algbw_gbps,busbw_gbps,membw_gbps,skew_in_us,skew_out_us,"
       "rtt_before_us,rtt_after_us,rtt_bucket,wrong,hash,voluntary_switches,"
-      "involuntary_switches,algo,cache,concurrent,burst\n";
+      "involuntary_switches,algo,cache,concurrent,burst,device,placement,cpu_us\n";
   for (const CellRecord& c : cells) {
     if (is_control(c.backend)) continue;
     const std::string root = c.key.root < 0 ? "" : std::to_string(c.key.root);
@@ -39,8 +39,9 @@ std::string csv_text(const std::vector<CellRecord>& cells) {
     text += fmt::format(",{:.6g},{:.6g}", c.skew_in, c.skew_out);
     text += c.rtt ? fmt::format(",{:.6g},{:.6g},{}", c.rtt->before, c.rtt->after, c.rtt->bucket)
                   : ",,,";
-    text += fmt::format(",{},{},{},{},{},{},{},{}\n", c.wrong, c.hash, c.switches[0], c.switches[1],
+    text += fmt::format(",{},{},{},{},{},{},{},{}", c.wrong, c.hash, c.switches[0], c.switches[1],
                         quoted(c.algo), c.key.cache, c.key.concurrent, c.burst);
+    text += fmt::format(",{},{},{}\n", c.device, c.placement, number(c.cpu_us));
   }
   return text;
 }

@@ -41,7 +41,7 @@ template <class F>
 std::vector<ChartSeries> series_of(const OpTable& table, const Summary& summary, F&& y) {
   std::vector<ChartSeries> all;
   if (!has_memcpy(summary)) {
-    ChartSeries ceiling{"memcpy", "ceiling", 0, {}};
+    ChartSeries ceiling{summary.copy_name(), "ceiling", 0, {}};
     for (const SizeRow& row : table.rows)
       if (row.memcpy_us && row.bytes >= 4096)
         ceiling.points.push_back(
@@ -119,19 +119,21 @@ std::string figure_text(const std::optional<double>& value, const char* format) 
   return value ? fmt::format(fmt::runtime(format), *value) : "";
 }
 
-std::string number_row(const SizeRow& row, const BackendCell& cell, bool first) {
+std::string number_row(const SizeRow& row, const BackendCell& cell, bool first, bool cuda) {
   std::string html = fmt::format(
       "<tr{}><td>{}</td><td class=\"name\">{}</td>", first ? " class=\"first\"" : "",
       first ? (row.bytes == 0 ? "-" : bytes_text(row.bytes)) : "", escape_html(cell.backend));
   if (cell.skip)
-    return html + fmt::format("<td colspan=\"9\" class=\"skip\">skip: {}</td></tr>",
+    return html + fmt::format("<td colspan=\"10\" class=\"skip\">skip: {}</td></tr>",
                               escape_html(cell.skip->reason));
-  html += fmt::format(
-      "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
-      microseconds_text(cell.p50.value) + (cell.modes ? kTwoModes : ""),
-      microseconds_text(cell.p90), cell.p99 ? microseconds_text(*cell.p99) : "",
-      microseconds_text(cell.max), figure_text(cell.alg, "{:.3g}"), figure_text(cell.mem, "{:.3g}"),
-      cell.ceil ? fmt::format("{:.0f}", *cell.ceil * 100) : "");
+  html +=
+      fmt::format("<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
+                  microseconds_text(cell.p50.value) + (cell.modes ? kTwoModes : ""),
+                  microseconds_text(cell.p90), cell.p99 ? microseconds_text(*cell.p99) : "",
+                  microseconds_text(cell.max), figure_text(cell.alg, "{:.3g}"),
+                  figure_text(cuda ? cell.bus : cell.mem, "{:.3g}"),
+                  cell.ceil ? fmt::format("{:.0f}", *cell.ceil * 100) : "");
+  if (cuda) html += fmt::format("<td>{}</td>", cell.cpu ? microseconds_text(*cell.cpu) : "");
   html += fmt::format("<td{}>{}</td>", cell.wrong > 0 ? " class=\"bad\"" : "", cell.wrong);
   if (!cell.compare) return html + "<td class=\"name\"></td></tr>";
   return html + fmt::format("<td class=\"name\">{} <b class=\"{}\">{}</b></td></tr>",
@@ -147,7 +149,8 @@ std::string legend(const Summary& summary) {
     html += fmt::format("<span>{} {}</span>", draw_mark(style_of(b), static_cast<int>(b)),
                         escape_html(summary.backends[b]));
   if (!has_memcpy(summary))
-    html += fmt::format("<span>{} memcpy(S), one core</span>", draw_mark("ceiling", 0));
+    html += fmt::format("<span>{} {}</span>", draw_mark("ceiling", 0),
+                        summary.cuda ? "a copy of S on the GPU" : "memcpy(S), one core");
   return html + "</p>";
 }
 
@@ -177,15 +180,17 @@ std::string op_numbers(const OpTable& table, const Summary& summary) {
   std::string html =
       "<details><summary>numbers</summary><div class=\"scroll\"><table "
       "class=\"numbers\"><thead><tr><th>S</th><th class=\"name\">backend"
-      "</th><th>p50 &micro;s</th><th>p90</th><th>p99</th><th>max</th><th>algbw GB/s</th><th>membw "
-      "GB/s</th><th>% of memcpy</th>"
-      "<th>#wrong</th><th class=\"name\">";
+      "</th><th>p50 &micro;s</th><th>p90</th><th>p99</th><th>max</th><th>algbw "
+      "GB/s</th>";
+  html += summary.cuda ? "<th>busbw GB/s</th><th>% of GPU copy</th><th>CPU &micro;s</th>"
+                       : "<th>membw GB/s</th><th>% of memcpy</th>";
+  html += "<th>#wrong</th><th class=\"name\">";
   html += compare ? "ratio [95 % CI], verdict" : "";
   html += "</th></tr></thead><tbody>";
   bool modes = false;
   for (const SizeRow& row : table.rows)
     for (std::size_t b = 0; b < row.cells.size(); ++b) {
-      html += number_row(row, row.cells[b], b == 0);
+      html += number_row(row, row.cells[b], b == 0, summary.cuda);
       modes = modes || row.cells[b].modes;
     }
   html += "</tbody></table></div>";

@@ -132,6 +132,7 @@ std::string environment(const Results& results) {
         fmt::format("{}: {}", machine.value("host", ""), machine_text(machine));
     if (!said.insert(text).second) continue;
     html += fact("host", text);
+    for (const std::string& gpu : gpu_parts(machine)) html += fact("gpu", gpu);
     const Json libs = machine.value("libs", Json::object());
     for (const auto& [name, lib] : libs.items()) {
       const std::string version = lib.value("ver", "");
@@ -202,9 +203,10 @@ std::string html_report(const Results& results, const Summary& summary) {
   html +=
       "<p class=\"soft\">Time is that of the slowest rank in each iteration; every number is a "
       "median over launches and blocks with "
-      "its 95 % interval. GB/s = 10<sup>9</sup> bytes per second. S as in nccl-tests. Bus "
-      "bandwidth does not apply: the ranks "
-      "share one host's memory.</p>";
+      "its 95 % interval. GB/s = 10<sup>9</sup> bytes per second. S as in nccl-tests. ";
+  html += summary.cuda ? "Buffers are on GPUs, which time batches of ops. Bus bandwidth does not "
+                         "apply where ranks share a GPU.</p>"
+                       : "Bus bandwidth does not apply: the ranks share one host's memory.</p>";
   html += tiles(summary);
   if (!summary.compares.empty())
     html += "<h2>Verdicts</h2><section>" + verdict_table(summary) + "</section><section>" +

@@ -35,6 +35,7 @@ std::string value_of(const BackendCell& cell, std::string_view column) {
   if (column == "wrong" && !cell.skip) return fmt::format("{}", cell.wrong);
   if (cell.skip) return column == "p50" ? "skip" : "";
   if (column == "p50") return microseconds_text(cell.p50.value) + (cell.modes ? kTwoModes : "");
+  if (column == "cpu") return cell.cpu ? microseconds_text(*cell.cpu) : "-";
   if (column == "min") return microseconds_text(cell.min);
   if (column == "p90") return microseconds_text(cell.p90);
   if (column == "p99") return cell.p99 ? microseconds_text(*cell.p99) : "";
@@ -52,7 +53,8 @@ std::string value_of(const BackendCell& cell, std::string_view column) {
 }
 
 std::string header_of(std::string_view column) {
-  if (column == "p50" || column == "p90" || column == "p99" || column == "min" || column == "max")
+  if (column == "p50" || column == "p90" || column == "p99" || column == "min" || column == "max" ||
+      column == "cpu")
     return fmt::format("{} us", column);
   if (column == "ceil") return "%ceil";
   if (column == "wrong") return "#wrong";
@@ -83,20 +85,33 @@ bool has_busbw(const OpTable& table, std::optional<std::size_t> backend = {}) {
   });
 }
 
-Names columns_of(bool base, const TableStyle& style, bool in_long, bool busbw,
+bool has_cpu(const OpTable& table) {
+  return std::ranges::any_of(table.rows, [](const SizeRow& row) {
+    return std::ranges::any_of(row.cells, [](const BackendCell& c) { return c.cpu.has_value(); });
+  });
+}
+
+// Which of the columns that not every run has there are.
+struct Extras {
+  bool busbw;
+  bool cpu;
+};
+
+Names columns_of(bool base, const TableStyle& style, bool in_long, Extras extras,
                  std::size_t dropped) {
   Names names = style.columns;
   if (!names.empty()) return names;
   if (!style.compare)
-    names = {"p50", "p90", "p99", "max", "algbw", "busbw", "membw", "ceil", "wrong"};
+    names = {"p50", "p90", "p99", "max", "cpu", "algbw", "busbw", "membw", "ceil", "wrong"};
   else if (in_long)
-    names = {"p50", "p90", "p99", "max", "algbw", "ceil", "wrong", "ratio", "verdict"};
+    names = {"p50", "p90", "p99", "max", "cpu", "algbw", "ceil", "wrong", "ratio", "verdict"};
   else if (base)
-    names = {"p50", "p99", "algbw", "ceil", "wrong"};
+    names = {"p50", "p99", "cpu", "algbw", "ceil", "wrong"};
   else
-    names = {"p50", "wrong", "ratio", "verdict"};
+    names = {"p50", "cpu", "wrong", "ratio", "verdict"};
   std::erase_if(names, [&](const std::string& name) {
-    return is_dropped(name, dropped) || (name == "busbw" && !busbw);
+    return is_dropped(name, dropped) || (name == "busbw" && !extras.busbw) ||
+           (name == "cpu" && !extras.cpu) || (name == "membw" && extras.cpu);
   });
   return names;
 }
@@ -114,11 +129,12 @@ Grid wide(const OpTable& table, const Summary& summary, const TableStyle& style,
   const bool copy = std::ranges::find(summary.backends, "memcpy") == summary.backends.end() &&
                     !is_dropped("memcpy", dropped);
   grid.columns = {{"", "S", false}};
-  if (copy) grid.columns.push_back({"memcpy", "us", false});
+  if (copy) grid.columns.push_back({summary.copy_name(), "us", false});
   std::vector<Names> names;
   for (std::size_t b = 0; b < summary.backends.size(); ++b) {
     const bool base = summary.is_base(b) && style.compare && summary.backends.size() > 1;
-    names.push_back(columns_of(summary.is_base(b), style, false, has_busbw(table, b), dropped));
+    names.push_back(columns_of(summary.is_base(b), style, false,
+                               {has_busbw(table, b), has_cpu(table)}, dropped));
     for (const std::string& column : names.back())
       grid.columns.push_back(
           {summary.backends[b] + (base ? " (base)" : ""), header_of(column), is_word(column)});
@@ -134,12 +150,13 @@ Grid wide(const OpTable& table, const Summary& summary, const TableStyle& style,
 }
 
 // One line per size and backend.
-Grid tall(const OpTable& table, const TableStyle& style, std::size_t dropped) {
+Grid tall(const OpTable& table, const Summary& summary, const TableStyle& style,
+          std::size_t dropped) {
   Grid grid;
-  const Names names = columns_of(true, style, true, has_busbw(table), dropped);
+  const Names names = columns_of(true, style, true, {has_busbw(table), has_cpu(table)}, dropped);
   const bool copy = !is_dropped("memcpy", dropped);
   grid.columns = {{"", "S", false}};
-  if (copy) grid.columns.push_back({"", "memcpy us", false});
+  if (copy) grid.columns.push_back({"", fmt::format("{} us", summary.copy_name()), false});
   grid.columns.push_back({"", "backend", true});
   for (const std::string& column : names)
     grid.columns.push_back({"", header_of(column), is_word(column)});
@@ -248,7 +265,7 @@ Grid grid_of(const OpTable& table, const Summary& summary, const TableStyle& sty
   Grid grid = wide(table, summary, style, 0);
   for (std::size_t dropped = 0;
        total(widths_of(grid)) > style.width && dropped <= kDispensable.size(); ++dropped)
-    grid = single ? wide(table, summary, style, dropped) : tall(table, style, dropped);
+    grid = single ? wide(table, summary, style, dropped) : tall(table, summary, style, dropped);
   return grid;
 }
 
@@ -280,13 +297,17 @@ const std::vector<ColumnFacts>& column_facts() {
        "median time, us: of a block, of a launch's blocks, geometric mean of launches; * two "
        "modes"},
       {"min", "fastest iteration, us"},
+      {"cpu", "CPU time of one call until it returns, us; on a GPU only"},
       {"p90", "90th percentile over all iterations, us"},
       {"p99", "99th percentile, us; blank below 300 iterations"},
       {"max", "slowest iteration, us"},
       {"algbw", "S / p50 in GB/s (1e9 bytes)"},
-      {"busbw", "algbw times nccl-tests' factor; n/a where ranks share memory"},
+      {"busbw", "algbw times nccl-tests' factor; n/a where ranks share memory, or a GPU"},
       {"membw", "bytes that all ranks together must read and write, / p50, in GB/s"},
-      {"ceil", "time of memcpy(S) on one core / p50, in percent; blank below 4 KiB"},
+      {"ceil",
+       "time of memcpy(S) on one core, or of a copy of S on the GPU, / p50, in percent; blank "
+       "below "
+       "4 KiB"},
       {"samples", "timed iterations"},
       {"algo", "the algorithm that ran, where the backend says; unknown where it does not"},
       {"wrong", "elements that differ from the oracle, over all ranks and checks"},

@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <memory>
 #include <string_view>
 
 #include "bench/measure/case_list.h"
+#include "bench/measure/gpu.h"
 #include "bench/measure/machine.h"
 #include "bench/measure/native_algorithms.h"
 #include "bench/measure/subject.h"
@@ -90,6 +92,7 @@ struct RunCost {
   std::size_t cases = 0;
   std::uint64_t bytes_per_rank = 0;
   std::uint64_t copied_bytes = 0;  // on rank 0 alone, by each plain copy
+  std::uint64_t staged_bytes = 0;  // of buffers on a GPU: what a rank checks at once on the host
   double seconds = 0;
 };
 
@@ -98,7 +101,15 @@ RunCost cost_of(const RunOptions& options, int ranks) {
   const std::vector<Case> cases = cases_of(options.cases, ranks);
   cost.cases = cases.size();
   cost.bytes_per_rank = memory_of(cases, ranks, options.cases.window).sum();
-  for (const Case& c : cases) cost.copied_bytes = std::max(cost.copied_bytes, memcpy_bytes(c));
+  const bool cuda = options.cases.cuda;
+  for (const Case& c : cases) {
+    cost.copied_bytes =
+        std::max(cost.copied_bytes,
+                 cuda ? GpuCopier::memory_of(c.bytes, c.cache != Cache::hot) : memcpy_bytes(c));
+    if (cuda)
+      cost.staged_bytes =
+          std::max(cost.staged_bytes, stride_of(c, ranks, options.cases.window).sum());
+  }
   // One for %ceil, and one for a column.
   if (std::find(options.backends.names.begin(), options.backends.names.end(), "memcpy") !=
       options.backends.names.end())
@@ -117,7 +128,7 @@ void print_plan(const RunOptions& options, const RunCost& cost, int ranks, const
                  set.build.environment.empty() ? "" : " with ",
                  fmt::join(set.build.environment, " "));
   fmt::print(
-      "ranks     {} on this host{}\n", ranks,
+      "ranks     {} on this host{}{}\n", ranks, options.cases.cuda ? ", buffers on GPUs" : "",
       info.launcher == "none" && needs_mpirun(options.backends.names) ? ", started by mpirun" : "");
   fmt::print("blocks    {} launch{} x {}\n", options.launches, options.launches == 1 ? "" : "es",
              options.measurement.blocks);
@@ -154,7 +165,8 @@ int run_launches(const RunOptions& options, int ranks, std::size_t cases) {
   HeldSignals held;
   Session session(options, ranks, cases, mpi.flavour.empty() ? "c10d" : "mpirun " + mpi.flavour);
   const bool compare = options.compare;
-  if (compare && options.verdicts.control != Control::off) take_ceilings(session);
+  if (compare && options.verdicts.control != Control::off && !options.cases.cuda)
+    take_ceilings(session);
   int code = 0;
   int launched = 0;
   // A backend that failed, or wrong data, is one thing; a launch that did not arrive to its end
@@ -198,7 +210,7 @@ void refuse_misspelt(const std::vector<std::string>& columns) {
   for (const std::string& column : columns) names.push_back(backend_of(column));
   const auto backends_known = known_backend_names();
   std::vector<std::string_view> known(backends_known.begin(), backends_known.end());
-  known.insert(known.end(), {"raw:gloo", "raw:mpi", "memcpy"});
+  known.insert(known.end(), {"raw:gloo", "raw:mpi", "raw:nccl", "memcpy"});
   if (std::ranges::all_of(names, [&](const std::string& name) {
         return std::ranges::find(known, name) != known.end();
       }))
@@ -212,18 +224,38 @@ void refuse_misspelt(const std::vector<std::string>& columns) {
   }
 }
 
-// Buffers are of the host: a group of such a backend would have native move them.
+// Of --device cuda.
+constexpr std::array<const char*, 2> kOnGpus = {"nccl", "raw:nccl"};
+
+// A group of a backend for GPUs would have native move buffers of the host.
 void refuse_gpu_backends(const std::vector<std::string>& columns) {
   for (const std::string& column : columns) {
     const std::string name = backend_of(column);
-    bool is_for_gpus = name.starts_with("cuda:") || name.starts_with("cpu:");
-    if (name == "nccl")
-      for (const BackendInfo& info : list_backends())
-        is_for_gpus = is_for_gpus || (info.name == name && info.available);
-    if (is_for_gpus)
+    if (name.starts_with("cuda:") || name.starts_with("cpu:"))
       throw InvalidArgument(fmt::format(
-          "-B {}: it serves memory of GPUs, and c10d-bench has buffers of the host only", name));
+          "-B {}: name one backend for each column; nccl serves memory of GPUs, which --device "
+          "cuda measures",
+          name));
+    if (std::ranges::find(kOnGpus, name) != kOnGpus.end())
+      throw InvalidArgument(
+          fmt::format("-B {}: it serves memory of GPUs; add --device cuda", name));
   }
+}
+
+// Before ranks are started: a GPU, NCCL, and backends that serve memory of GPUs.
+void require_gpu_backends(const std::vector<std::string>& columns) {
+  for (const std::string& column : columns) {
+    const std::string name = backend_of(column);
+    if (std::ranges::find(kOnGpus, name) == kOnGpus.end())
+      throw InvalidArgument(
+          fmt::format("-B {}: --device cuda measures memory of GPUs, and {} serves that of the "
+                      "host; take {}",
+                      name, name, fmt::join(kOnGpus, " or ")));
+  }
+  require_a_gpu();
+  for (const BackendInfo& info : list_backends())
+    if (info.name == "nccl" && !info.available)
+      throw InvalidArgument(fmt::format("--device cuda: {}", info.reason));
 }
 
 // The default of compare: every backend that is available, native first; a plain copy if there is
@@ -232,11 +264,13 @@ void choose_backends(RunOptions& options) {
   std::vector<std::string>& names = options.backends.names;
   if (!names.empty()) return;
   if (!options.builds.empty()) {  // each is compared with itself
-    names = {"native"};
+    names = {options.cases.cuda ? "nccl" : "native"};
     return;
   }
+  if (options.cases.cuda) names.assign(kOnGpus.begin(), kOnGpus.end());
   for (const BackendInfo& info : list_backends())
-    if (info.available && !info.cuda_only && info.name.find(':') == std::string::npos)
+    if (info.available && !info.cuda_only && info.name.find(':') == std::string::npos &&
+        !options.cases.cuda)
       names.push_back(info.name);
   if (names.size() == 1) names.emplace_back("memcpy");
   const std::string text = fmt::format("{}", fmt::join(names, ","));
@@ -254,6 +288,22 @@ void refuse_single(const RunOptions& options) {
                   "backends), or memcpy, "
                   "or take c10d-bench run",
                   options.backends.names.front()));
+}
+
+void refuse_beyond(const RunCost& cost, int ranks, bool cuda) {
+  const auto all = static_cast<std::uint64_t>(ranks);
+  if (cuda) {
+    refuse_beyond_gpu_memory(cost.bytes_per_rank, cost.copied_bytes, ranks);
+    refuse_beyond_memory(cost.staged_bytes * all,
+                         fmt::format("{} ranks that check {} of a GPU each on the host", ranks,
+                                     bytes_text(cost.staged_bytes)),
+                         "lower --max");
+    return;
+  }
+  refuse_beyond_memory(cost.bytes_per_rank * all + cost.copied_bytes,
+                       fmt::format("{} ranks x {} of buffers and {} for plain copies", ranks,
+                                   bytes_text(cost.bytes_per_rank), bytes_text(cost.copied_bytes)),
+                       "lower --max");
 }
 
 // Users of nccl-tests mean iterations.
@@ -304,7 +354,10 @@ int run_benchmark(const RunOptions& asked) {
   choose_backends(options);
   refuse_single(options);
   refuse_misspelt(options.backends.names);
-  refuse_gpu_backends(options.backends.names);
+  if (options.cases.cuda)
+    require_gpu_backends(options.backends.names);
+  else
+    refuse_gpu_backends(options.backends.names);
   const LaunchInfo info = detect_launch();
   const bool launched = info.launcher != "none";
   if (launched) refuse_sets(options, info);
@@ -312,8 +365,9 @@ int run_benchmark(const RunOptions& asked) {
   make_sets(options);
   if (!options.backends.algo.empty()) refuse_unknown_algorithm(options.backends.algo, 2);
   if (launched) follow_launcher(info, options);
-  const int ranks =
-      options.placement.ranks != 0 ? options.placement.ranks : std::clamp(allowed_cpus(), 2, 8);
+  const int ranks = options.placement.ranks != 0 ? options.placement.ranks
+                    : options.cases.cuda         ? std::clamp(cuda::device_count(), 1, 8)
+                                                 : std::clamp(allowed_cpus(), 2, 8);
   if (!launched) refuse_oversubscription(ranks, options.placement.oversubscribe);
   const RunCost cost = cost_of(options, ranks);
   if (options.dry_run) {
@@ -321,10 +375,7 @@ int run_benchmark(const RunOptions& asked) {
     return 0;
   }
   // On every rank, and before any of them takes memory: they meet later.
-  refuse_beyond_memory(cost.bytes_per_rank * static_cast<std::uint64_t>(ranks) + cost.copied_bytes,
-                       fmt::format("{} ranks x {} of buffers and {} for plain copies", ranks,
-                                   bytes_text(cost.bytes_per_rank), bytes_text(cost.copied_bytes)),
-                       "lower --max");
+  refuse_beyond(cost, ranks, options.cases.cuda);
   if (launched) return run_under_launcher(options, cost.cases, info);
   return options.sets.size() > 1 ? run_sets(options, ranks, cost.cases)
                                  : run_launches(options, ranks, cost.cases);

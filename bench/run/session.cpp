@@ -39,6 +39,7 @@ Json record_of(const RunOptions& options, int ranks, const std::string& launcher
                              {"program", set.build.program},
                              {"environment", set.build.environment},
                              {"backends", set.backends}});
+  run["device"] = options.cases.cuda ? "cuda" : "cpu";
   run["launches"] = options.launches;
   run["sync"] = to_string(options.measurement.sync);
   run["start_skew_us"] = options.measurement.start_skew * 1e6;
@@ -48,7 +49,9 @@ Json record_of(const RunOptions& options, int ranks, const std::string& launcher
       {"GB", "1e9 bytes"},
       {"K", "2^10 bytes"},
       {"S", "as nccl-tests"},
-      {"time", "slowest rank per iteration; send: half a round trip; isend: per message"}};
+      {"time",
+       "slowest rank per iteration; send: half a round trip; isend: per message; on GPUs "
+       "a batch of ops between two events, per op"}};
   return run;
 }
 

@@ -202,14 +202,6 @@ TEST(Program, CompareLooksForBackendsItself) {
       << single.out;
 }
 
-TEST(Program, WhatNeedsAGpuIsARowWithTheReason) {
-  const Ended ended = run(std::string("run") + kTiny + "--launches 1 -s 8 --device cuda -G 4");
-  EXPECT_EQ(ended.code, 77) << ended.out;
-  EXPECT_NE(ended.out.find("skip   native: "), std::string::npos) << ended.out;
-  const Ended quiet = run(std::string("run") + kTiny + "--launches 1 -s 8 --device cuda -q");
-  EXPECT_NE(quiet.out.find("skip   native: "), std::string::npos) << quiet.out;
-}
-
 TEST(Program, MistakesAreSaidInItsOwnName) {
   for (const char* line : {"run --blcoks 3", "runn", "all_reduce", "-n 2 all_reduce", "run -g 2",
                            "run --blocks many", "list", "overlap -n 2", "explain send 1K"}) {

@@ -59,6 +59,7 @@ INCLUDE_RULES = [
     (r"bench/cli/", ["c10d/", "src/base/", "bench/", "tools/manual/"]),
     *house(BENCH[:-1], ["c10d/", "src/base/"]),
     *house(TRAINING, ["c10d/"]),
+    (r"bench/peers/raw_nccl", ["c10d/", "src/backends/nccl/", "src/device/", "@"]),
     (r"(bench/peers|examples)/", ["c10d/", "@"]),
     (r"tests/parallel/", ["c10d/", "src/parallel/", "tests/contract/", "tests/parallel/",
                          "tests/counted_allocations.h", "tests/temporary_directory.h"]),

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// NCCL as a program of its own calls it: one blocking communicator, one call for each op, on the
+// stream of the caller.
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "bench/peers/raw_peer.h"
+#include "c10d/cuda.h"
+#include "src/backends/nccl/library.h"
+#include "src/backends/nccl/nccl.h"
+#include "src/device/gpu.h"
+
+namespace c10d::bench { namespace {
+
+using nccl::api;
+using nccl::check;
+
+constexpr int kNone = -1;
+
+// NCCL's type of elements that it reduces; kNone: it has none.
+int number_type(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return nccl::kFloat64;
+    case DType::f32:
+      return nccl::kFloat32;
+    case DType::f16:
+      return nccl::kFloat16;
+    case DType::bf16:
+      return nccl::kBfloat16;
+    case DType::i64:
+      return nccl::kInt64;
+    case DType::i32:
+      return nccl::kInt32;
+    case DType::i8:
+      return nccl::kInt8;
+    case DType::u64:
+      return nccl::kUint64;
+    case DType::u32:
+      return nccl::kUint32;
+    case DType::u8:
+      return nccl::kUint8;
+    default:
+      return kNone;
+  }
+}
+
+int op_of(ReduceOp::Kind kind) {
+  switch (kind) {
+    case ReduceOp::sum:
+      return nccl::kSum;
+    case ReduceOp::prod:
+      return nccl::kProd;
+    case ReduceOp::min:
+      return nccl::kMin;
+    case ReduceOp::max:
+      return nccl::kMax;
+    case ReduceOp::avg:
+      return nccl::kAvg;
+    default:
+      return kNone;
+  }
+}
+
+nccl::DataType type_of(const ConstView& view) {
+  return static_cast<nccl::DataType>(number_type(view.dtype));
+}
+nccl::RedOp op_of(const ReduceOp& op) { return static_cast<nccl::RedOp>(op_of(op.kind)); }
+
+Support supports_query(const Query& query) {
+  if (query.device != DeviceType::cuda) return no("NCCL works on memory of GPUs only");
+  switch (query.op) {
+    case OpKind::all_gather_v:
+    case OpKind::reduce_scatter_v:
+    case OpKind::gather_v:
+    case OpKind::scatter_v:
+    case OpKind::all_to_all_v:
+    case OpKind::scan:
+    case OpKind::exscan:
+      return no("NCCL has no such call");
+    case OpKind::gather:
+    case OpKind::scatter:
+    case OpKind::all_to_all:
+      if (api().all_to_all == nullptr) return no("NCCL has this call from 2.28.3 on");
+      break;
+    default:
+      break;
+  }
+  if (!is_reduction(query.op)) return {};
+  if (number_type(query.dtype) == kNone) return no("NCCL has no arithmetic on this dtype");
+  if (op_of(query.reduce_op) == kNone) return no("NCCL has no such reduction");
+  if (const auto why = why_unsupported(query.op, query.reduce_op, query.dtype); !why.empty())
+    return no(std::string(why));
+  return {};
+}
+
+class RawNccl : public RawPeer {
+ public:
+  explicit RawNccl(BackendContext context)
+      : RawPeer(std::move(context), "NCCL " + nccl::version_text(api().version)),
+        current_(context_.device.index),
+        one_(cuda::device_allocate(sizeof(float), context_.device.index)) {
+    const nccl::UniqueId id = agree_on_id();
+    nccl::Config config;
+    config.size = nccl::kConfigBytes218;
+    config.version = static_cast<unsigned>(nccl::kOldestVersion);
+    config.blocking = 1;
+    check(api().comm_init_rank_config(&comm_, context_.size, id, context_.rank, &config),
+          "ncclCommInitRankConfig");
+  }
+  ~RawNccl() override {
+    if (comm_ != nullptr) api().comm_abort(comm_);
+  }
+
+  Support supports(const Query& query) const override { return supports_query(query); }
+  Work launch(const Call& call) override {
+    std::visit([&](const auto& op) { run(op, call.stream); }, call.op);
+    return {};
+  }
+  void shutdown(Deadline) override {
+    check(api().comm_destroy(std::exchange(comm_, nullptr)), "ncclCommDestroy");
+  }
+
+ private:
+  nccl::UniqueId agree_on_id() const {
+    nccl::UniqueId id{};
+    if (context_.rank == 0) {
+      check(api().get_unique_id(&id), "ncclGetUniqueId");
+      context_.store->set("id", std::string_view(id.internal, sizeof id.internal));
+      return id;
+    }
+    const std::string bytes = context_.store->get("id");
+    if (bytes.size() != sizeof id.internal)
+      throw_failure({.code = Code::corrupt, .message = "raw:nccl: rank 0 sent no id of NCCL"});
+    bytes.copy(id.internal, sizeof id.internal);
+    return id;
+  }
+
+  void run(const AllReduce& op, CudaStream stream) {
+    check(api().all_reduce(op.input.data, op.output.data, op.input.count, type_of(op.input),
+                           op_of(op.op), comm_, stream),
+          "ncclAllReduce");
+  }
+  void run(const Reduce& op, CudaStream stream) {
+    check(api().reduce(op.input.data, op.output.data, op.input.count, type_of(op.input),
+                       op_of(op.op), op.root, comm_, stream),
+          "ncclReduce");
+  }
+  void run(const ReduceScatter& op, CudaStream stream) {
+    check(api().reduce_scatter(op.input.data, op.output.data, op.output.count, type_of(op.input),
+                               op_of(op.op), comm_, stream),
+          "ncclReduceScatter");
+  }
+  void run(const Broadcast& op, CudaStream stream) {
+    const void* const from = context_.rank == op.root ? op.input.data : op.output.data;
+    check(api().broadcast(from, op.output.data, op.output.bytes(), nccl::kUint8, op.root, comm_,
+                          stream),
+          "ncclBroadcast");
+  }
+  void run(const AllGather& op, CudaStream stream) {
+    check(api().all_gather(op.input.data, op.output.data, op.input.bytes(), nccl::kUint8, comm_,
+                           stream),
+          "ncclAllGather");
+  }
+  void run(const Gather& op, CudaStream stream) {
+    check(api().gather(op.input.data, op.output.data, op.input.bytes(), nccl::kUint8, op.root,
+                       comm_, stream),
+          "ncclGather");
+  }
+  void run(const Scatter& op, CudaStream stream) {
+    check(api().scatter(op.input.data, op.output.data, op.output.bytes(), nccl::kUint8, op.root,
+                        comm_, stream),
+          "ncclScatter");
+  }
+  void run(const AllToAll& op, CudaStream stream) {
+    const auto ranks = static_cast<std::size_t>(context_.size);
+    check(api().all_to_all(op.input.data, op.output.data, op.input.bytes() / ranks, nccl::kUint8,
+                           comm_, stream),
+          "ncclAlltoAll");
+  }
+  void run(const Barrier&, CudaStream stream) {
+    check(api().all_reduce(one_.data, one_.data, 1, nccl::kFloat32, nccl::kSum, comm_, stream),
+          "ncclAllReduce");
+  }
+  void run(const Send& op, CudaStream stream) {
+    check(api().send(op.input.data, op.input.bytes(), nccl::kUint8, op.peer, comm_, stream),
+          "ncclSend");
+  }
+  void run(const Recv& op, CudaStream stream) {
+    check(api().recv(op.output.data, op.output.bytes(), nccl::kUint8, op.peer, comm_, stream),
+          "ncclRecv");
+  }
+  // What supports_query() has refused.
+  template <class T>
+  void run(const T& op, CudaStream) {
+    throw_failure({.code = Code::unsupported,
+                   .message = "NCCL has no " + std::string(to_string(kind_of(Op(op))))});
+  }
+
+  const OnGpu current_;  // on this thread, as long as the peer is there
+  Allocation one_;
+  nccl::Comm comm_ = nullptr;
+};
+
+}}  // namespace c10d::bench
+
+extern "C" __attribute__((visibility("default"))) const c10d::BackendModule* c10d_backend_module() {
+  using namespace c10d;  // NOLINT(google-build-using-namespace)
+  static constexpr BackendModule module{
+      .name = "raw:nccl",
+      .version =
+          [] {
+            static const std::string version = nccl::version_text(nccl::api().version);
+            return version.c_str();
+          },
+      .supports = bench::supports_query,
+      .create = [](BackendContext context) -> std::unique_ptr<Backend> {
+        return std::make_unique<bench::RawNccl>(std::move(context));
+      },
+      .cuda_only = false,  // else another one is made beside it, for memory of the host
+      .why_unavailable = [] { return nccl::library().why.c_str(); }};
+  return &module;
+}
