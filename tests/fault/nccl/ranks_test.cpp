@@ -3,6 +3,7 @@
 // The others get a named error, soon, and go on in a new group.
 #include <fstream>
 
+#include "c10d/capability.h"
 #include "tests/fault/nccl/job.h"
 
 namespace c10d::fault { namespace {
@@ -362,6 +363,23 @@ TEST(NcclEnd, WaitsForWhatIsOnTheStream) {
   job.expect_clean_end();
 }
 
+// A rank that left would take along what others still need.
+TEST(NcclEnd, WaitsForTheOtherRanks) {
+  constexpr milliseconds kLimit{300};
+  NcclJob job(2, "");
+  start(job);
+  job.expect_ok("tour all_reduce");
+  const std::string line = "shutdown_within " + std::to_string(kLimit.count());
+  const auto begin = std::chrono::steady_clock::now();
+  job[0].tell(line);
+  EXPECT_EQ(job.hear(0).end, "ok " + line);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, kLimit);
+  job[1].tell("shutdown");
+  EXPECT_EQ(job.hear(1).end, "ok shutdown");
+  go_on(job);
+  job.expect_clean_end();
+}
+
 TEST(NcclEnd, WaitsForWhatHangsUntilItsDeadline) {
   NcclJob job(2, "rank 1: op ncclAllReduce #1 hang");
   start(job, kShort);
@@ -369,6 +387,28 @@ TEST(NcclEnd, WaitsForWhatHangsUntilItsDeadline) {
   job.expect_ok("drop");
   job.tell_all("wait");
   job.expect_errors("timed_out", {0, 1}, kSoon, {"running on the GPU"});
+  go_on(job);
+  job.expect_clean_end();
+}
+
+TEST(NcclOrder, OfAStreamBehindAnOp) {
+  NcclJob job(2, "op ncclAllReduce #1 300ms");
+  start(job);
+  job.expect_ok("follow");
+  go_on(job);
+  job.expect_clean_end();
+}
+
+// They use the same memory of the group.
+TEST(NcclOrder, OfComposedOpsOnTwoStreams) {
+  const Support support = backend_supports("nccl", {.op = OpKind::all_reduce,
+                                                    .dtype = DType::f32,
+                                                    .reduce_op = ReduceOp::max,
+                                                    .device = DeviceType::cuda});
+  if (!support) GTEST_SKIP() << support.reason;
+  NcclJob job(2, "op ncclAllReduce #1 300ms");
+  start(job);
+  job.expect_ok("two_streams");
   go_on(job);
   job.expect_clean_end();
 }
