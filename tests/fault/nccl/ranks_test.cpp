@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What ranks do to each other on nccl: they die, do not come, make other calls, abort and leave.
 // The others get a named error, soon, and go on in a new group.
-#include <fstream>
+#include <filesystem>
 
 #include "c10d/capability.h"
+#include "c10d/env.h"
 #include "tests/fault/nccl/job.h"
 
 namespace c10d::fault { namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLong{20000}, kShort{1000}, kSoon{2000};
+constexpr milliseconds kLong{20000}, kSoon{2000};
+// On a real GPU it must be enough for the initialisation of NCCL.
+const milliseconds kShort{on_one_gpu() ? 6000 : 1000};
 
 // All are in a group and have their memory.
 void start(NcclJob& job, milliseconds timeout = kLong) {
@@ -47,8 +50,9 @@ void expect_named_death(const std::string& script, const std::string& call) {
   go_on(job, 1);
 }
 
-TEST(NcclDeath, BeforeAnOp) {
-  expect_named_death("", "tour all_reduce");
+TEST(NcclDeath, BeforeAnOp) { expect_named_death("", "tour all_reduce"); }
+
+TEST(NcclDeath, AtItsCall) {
   expect_named_death("rank 1: kill at ncclAllReduce #1", "tour all_reduce");
 }
 
@@ -191,6 +195,23 @@ TEST_F(NcclHosts, AMismatchShowsBothCallsAndADeadlineWhoIsMissing) {
   job.expect_clean_end();
 }
 
+// Then no call reaches NCCL before all ranks have made it.
+TEST(NcclMismatch, IsFoundBeforeTheOpWhereThatIsAskedFor) {
+  NcclJob job(2, "kill at ncclAllReduce #2", {"C10D_NCCL_CHECK=before"});
+  start(job, kShort);
+  job.expect_ok("tour all_reduce all_gather batch");
+  job[0].tell("call all_reduce f32 4 0 gpu");
+  job[1].tell("call all_reduce f32 3 0 gpu");
+  job.expect_errors("mismatch", {0, 1}, kSoon, {"f32 x 4", "f32 x 3"});
+  job.expect_ok("leave");
+  job.expect_ok(job.init("late", kShort));
+  job[0].tell("call all_reduce f32 4 0 gpu");
+  job.expect_errors("timed_out", {0}, kShort + kSoon, {"missing: rank 1"});
+  job.expect_ok("leave");
+  job.expect_ok("free");
+  job.expect_clean_end();
+}
+
 void expect_mismatches_of_messages(Hosts hosts) {
   const struct {
     const char *sent, *received, *shown_one, *shown_two;
@@ -284,6 +305,16 @@ TEST(NcclInput, TwoRanksOnOneGpu) {
   job.expect_clean_end();
 }
 
+TEST(NcclInput, TheLibraryIsFoundWhereTheLoaderLooks) {
+  const TemporaryDirectory folder;
+  std::filesystem::create_symlink(*env("C10D_NCCL_LIBRARY"), folder / "libnccl.so.2");
+  NcclJob job(2, "", {"C10D_NCCL_LIBRARY=", "LD_LIBRARY_PATH=" + folder.path()});
+  start(job);
+  job.expect_ok("tour all_reduce");
+  go_on(job);
+  job.expect_clean_end();
+}
+
 TEST(NcclInput, LibrariesThatCannotBeUsed) {
   const std::string odd = C10D_TEST_LIBRARIES;
   const struct {
@@ -317,24 +348,29 @@ TEST(NcclInput, MessagesThatNcclCannotDoLeaveTheGroupIntact) {
   job.expect_clean_end();
 }
 
-// While rank 0 waits for rank 1, while the first op connects, and while an op runs.
+// Rank 0 is in an op; rank 1 is too unless `script` is empty.
+void expect_abort(const std::string& script, int aborting) {
+  SCOPED_TRACE(script + ", by rank " + std::to_string(aborting));
+  NcclJob job(2, script);
+  start(job);
+  job[0].tell("tour all_gather");
+  if (!script.empty()) job[1].tell("tour all_gather");
+  job[aborting].tell("abort");
+  if (script.empty()) job[1].tell("tour all_gather");
+  job.expect_errors("revoked", {0, 1}, kSoon, {"told to"});
+  go_on(job);
+  job.expect_clean_end();
+}
+
+TEST(NcclAbort, WhileARankIsMissing) {
+  for (const int aborting : {0, 1}) expect_abort("", aborting);
+}
+
+// While the first op connects, and while an op runs.
 TEST(NcclAbort, FromAnotherThread) {
-  for (const std::string script :
-       {"", "rank 1: ncclAllGather #1 hang", "rank 1: op ncclAllGather #1 hang",
-        "op ncclAllGather #1 hang"}) {
-    for (const int aborting : {0, 1}) {
-      SCOPED_TRACE(script + ", by rank " + std::to_string(aborting));
-      NcclJob job(2, script);
-      start(job);
-      job[0].tell("tour all_gather");
-      if (!script.empty()) job[1].tell("tour all_gather");
-      job[aborting].tell("abort");
-      if (script.empty()) job[1].tell("tour all_gather");
-      job.expect_errors("revoked", {0, 1}, kSoon, {"told to"});
-      go_on(job);
-      job.expect_clean_end();
-    }
-  }
+  for (const char* script : {"rank 1: ncclAllGather #1 hang", "rank 1: op ncclAllGather #1 hang",
+                             "op ncclAllGather #1 hang"})
+    for (const int aborting : {0, 1}) expect_abort(script, aborting);
 }
 
 // What has begun for certain.
