@@ -84,10 +84,7 @@ class Build:
     def replace(self, source, to, tests, text):
         """Links into `to` all libraries and the programs of the tests with another text of this
         source."""
-        products = ["lib/libc10d.so", "lib/c10d/backends/libc10d_nccl.so"]
-        products = [os.path.relpath((self.folder / path).resolve(), self.folder)
-                    for path in products]
-        products += [self.product_of(test) for test in tests]
+        products = [*self.libraries(), *(self.product_of(test) for test in tests)]
         made = {}
         for product in products:
             objects = [o for o in self.objects_in(self.link_of(product))
@@ -97,6 +94,11 @@ class Build:
                     made[o] = self.compile(o, to / "objects", {source: text}, ["-w"])
             if objects:
                 self.link(product, to, made)
+
+    def libraries(self):
+        """The library and the module of nccl, relative to the folder."""
+        return [os.path.relpath((self.folder / path).resolve(), self.folder)
+                for path in ("lib/libc10d.so", "lib/c10d/backends/libc10d_nccl.so")]
 
     def product_of(self, test):
         """The program of a test, relative to the folder."""
