@@ -63,6 +63,7 @@ class Rank {
 
  private:
   using Command = std::function<void(Rank&, std::istringstream&)>;
+  static std::map<std::string, Command> beginnings();
   static std::map<std::string, Command> ops();
   static std::map<std::string, Command> ends();
   // All of them.
@@ -223,20 +224,33 @@ class Rank {
 
 const std::map<std::string, Rank::Command>& Rank::commands() {
   static const std::map<std::string, Command> all = [] {
-    std::map<std::string, Command> made = ops();
+    std::map<std::string, Command> made = beginnings();
+    made.merge(ops());
     made.merge(ends());
     return made;
   }();
   return all;
 }
 
+std::map<std::string, Rank::Command> Rank::beginnings() {
+  using Words = std::istringstream;
+  return {
+      {"device", [](Rank& r, Words& words) { words >> r.device_.emplace(); }},
+      {"set",  // NAME VALUE
+       [](Rank&, Words& words) {
+         std::string name, value;
+         words >> name >> value;
+         setenv(name.c_str(), value.c_str(), 1);
+       }},
+      {"init", [](Rank& r, Words& words) { r.init(words); }},
+      {"prepare", [](Rank& r, Words&) { r.prepare(); }},
+  };
+}
+
 // Ops whose results are looked at.
 std::map<std::string, Rank::Command> Rank::ops() {
   using Words = std::istringstream;
   return {
-      {"device", [](Rank& r, Words& words) { words >> r.device_.emplace(); }},
-      {"init", [](Rank& r, Words& words) { r.init(words); }},
-      {"prepare", [](Rank& r, Words&) { r.prepare(); }},
       {"all_reduce",
        [](Rank& r, Words&) {
          r.group_.all_reduce(r.out(), r.in(), r.on());

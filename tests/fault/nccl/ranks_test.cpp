@@ -104,7 +104,8 @@ TEST(NcclDeadline, OfCallsThatHang) {
   const std::vector<std::string> scripts = {
       "rank 1: ncclCommInitRankConfig #1 hang", "rank 1: ncclAllReduce #1 hang",
       "rank 1: op ncclAllReduce #1 hang",       "rank 1: ncclSend #1 hang",
-      "rank 1: op ncclBroadcast #1 hang",       "rank 0: ncclGetUniqueId 1500ms"};
+      "rank 1: op ncclBroadcast #1 hang",       "rank 0: ncclGetUniqueId 1500ms",
+      "rank 1: cuDeviceGetUuid_v2 800ms"};
   for_each(scripts, [](const std::string& script) {
     SCOPED_TRACE(script);
     NcclJob job(2, script);
@@ -302,6 +303,15 @@ TEST(NcclInput, TwoRanksOnOneGpu) {
   job[2].tell("device 2");
   EXPECT_EQ(job.hear(2).end, "ok device 2");
   go_on(job);
+  job.expect_clean_end();
+}
+
+TEST(NcclInput, SumsInDifferentTypes) {
+  NcclJob job(2, "");
+  job[1].tell("set C10D_NCCL_ACCUMULATE f32");
+  EXPECT_EQ(job.hear(1).end, "ok set C10D_NCCL_ACCUMULATE f32");
+  job.tell_all(job.init("world", kLong));
+  job.expect_errors("mismatch", {0, 1}, kSoon, {"values of C10D_NCCL_ACCUMULATE"});
   job.expect_clean_end();
 }
 
