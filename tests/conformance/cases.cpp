@@ -55,7 +55,6 @@ class Selector {
     const bool order_matters = (is_floating(dtype) || is_complex(dtype)) && is_reduction(c.op) &&
                                op.kind != ReduceOp::min && op.kind != ReduceOp::max;
     c.numbers = {.dtype = dtype, .op = op, .values = Values::exact, .seed = mix(id_)};
-    c.numbers.rounds_often = selection_.rounds_often;
     if (draw.flip() && (!order_matters || selection_.fixed_order)) c.numbers.values = Values::hard;
     const bool hard = c.numbers.values == Values::hard;
     if (op.kind == ReduceOp::premul_sum)

@@ -51,9 +51,8 @@ std::string describe(const Case& c);
 
 struct Selection {
   int ranks = 1;
-  bool fixed_order = false;   // the backend promises the documented tree
-  unsigned thin = 1;          // takes one case in this many
-  bool rounds_often = false;  // sums of f16 and bf16
+  bool fixed_order = false;  // the backend promises the documented tree
+  unsigned thin = 1;         // takes one case in this many
 };
 
 // Every (op, dtype, reduce op) at every size; the other choices, and large sizes, by a hash of the

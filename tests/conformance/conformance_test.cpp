@@ -69,12 +69,14 @@ bool has_fixed_order(const InitOptions& options) {
 }
 
 std::vector<Case> cases_for(std::string_view backend, int ranks, bool fixed_order) {
-  const Support half = backend_supports(
-      backend, {.op = OpKind::all_reduce, .dtype = DType::f16, .device = device_of(backend)});
-  std::vector<Case> cases = select_cases({.ranks = ranks,
-                                          .fixed_order = fixed_order,
-                                          .thin = flags.thin * thinned(backend, ranks),
-                                          .rounds_often = half.rounds == Rounding::every_step});
+  std::vector<Case> cases = select_cases(
+      {.ranks = ranks, .fixed_order = fixed_order, .thin = flags.thin * thinned(backend, ranks)});
+  for (Case& c : cases)
+    c.numbers.rounds_often = backend_supports(backend, {.op = c.op,
+                                                        .dtype = c.numbers.dtype,
+                                                        .reduce_op = c.numbers.op.kind,
+                                                        .device = device_of(backend)})
+                                 .rounds == Rounding::every_step;
   std::erase_if(cases,
                 [](const Case& c) { return describe(c).find(flags.only) == std::string::npos; });
   return cases;

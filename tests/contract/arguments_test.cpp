@@ -322,7 +322,9 @@ TEST_P(Arguments, AStreamThatWouldOrderNothingIsRefused) {
     int memory = 0;
     const auto stream = reinterpret_cast<CudaStream>(&memory);
     EXPECT_THROW(group.all_reduce(data, ReduceOp::sum, {.stream = stream}), InvalidArgument);
-    EXPECT_THROW(group.async().barrier({.stream = stream}).wait(), InvalidArgument);
+    if (group.device().type == DeviceType::cpu) {  // elsewhere it is an op on the stream
+      EXPECT_THROW(group.async().barrier({.stream = stream}).wait(), InvalidArgument);
+    }
     expect_usable(group);
   });
 }

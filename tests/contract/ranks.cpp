@@ -105,4 +105,8 @@ void expect_usable(const ProcessGroup& group) {
   EXPECT_EQ(data, std::vector<std::int32_t>(3, n * (n + 1) / 2));
 }
 
+bool host_is_native(const ProcessGroup& group) {
+  return group.backend() == "native" || group.backend() == "nccl";
+}
+
 }  // namespace c10d::contract

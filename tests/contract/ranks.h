@@ -48,6 +48,9 @@ Code code_of(const std::function<void()>& call);
 // One all_reduce that gives the right sum: the group is usable.
 void expect_usable(const ProcessGroup& group);
 
+// Whether native serves memory of the host: beside nccl it does.
+bool host_is_native(const ProcessGroup& group);
+
 // A fixture whose parameter is the backend.
 class OnBackend : public testing::TestWithParam<std::string> {
  public:

@@ -85,7 +85,7 @@ FAKE_GPU_API cuDeviceGetName(char* name, int length, cu::Device device) {
   FAKE_GPU_ENTER(kNeedsInit);
   if (!context_of_device(device)) return cu::kInvalidDevice;
   if (!name) return cu::kInvalidValue;
-  copy_text(name, length, "NVIDIA H100 80GB HBM3");
+  copy_text(name, length, "NVIDIA H100 stand-in");
   return cu::kSuccess;
 }
 

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <sstream>
 
+#include "c10d/env.h"
+
 namespace c10d::fault {
 
 std::ostream& operator<<(std::ostream& out, const Told& told) {
@@ -16,9 +18,16 @@ std::ostream& operator<<(std::ostream& out, const Told& told) {
 
 bool may_have_hosts() { return std::system("unshare --uts true 2>/dev/null") == 0; }
 
+bool on_one_gpu() {
+  static const bool one = env("NCCL_HOSTID").has_value();
+  return one;
+}
+
 NcclJob::NcclJob(int size, const std::string& script, const std::vector<std::string>& settings,
                  Hosts hosts) {
-  std::filesystem::create_directory(folder_ / "reports");
+  namespace fs = std::filesystem;
+  fs::create_directory(folder_ / "reports");
+  const fs::path program = fs::read_symlink("/proc/self/exe").parent_path() / "c10d-fault-nccl";
   for (int rank = 0; rank < size; ++rank) {
     std::vector<std::string> command = {"/bin/sh",
                                         "-c",
@@ -28,15 +37,17 @@ NcclJob::NcclJob(int size, const std::string& script, const std::vector<std::str
                                         "FAKE_GPU=watcher = c10d-nccl-watch; " + script,
                                         "FAKE_GPU_RANK=" + std::to_string(rank),
                                         "FAKE_GPU_REPORTS=" + folder_ / "reports"};
+    if (on_one_gpu()) command.push_back("NCCL_HOSTID=rank-" + std::to_string(rank));
     command.insert(command.end(), settings.begin(), settings.end());
     if (hosts == Hosts::each_its_own)
       command.insert(command.end(), {"C10D_GLOO_INTERFACE=lo", "unshare", "--uts", "sh", "-c",
                                      "echo \"$0\" >/proc/sys/kernel/hostname; exec \"$@\"",
                                      "host" + std::to_string(rank)});
-    command.insert(command.end(), {C10D_FAULT_NCCL, std::to_string(rank), folder_.path()});
+    command.insert(command.end(), {program.string(), std::to_string(rank), folder_.path()});
     ranks_.emplace_back(command);
   }
-  for (int rank = 0; rank < size; ++rank) (*this)[rank].tell("device " + std::to_string(rank));
+  for (int rank = 0; rank < size; ++rank)
+    (*this)[rank].tell("device " + std::to_string(on_one_gpu() ? 0 : rank));
   for (const Told& told : hear_all()) EXPECT_TRUE(told.end.starts_with("ok")) << told;
 }
 

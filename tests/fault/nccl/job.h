@@ -23,7 +23,11 @@ enum class Hosts { one, each_its_own };
 // Whether a rank may have a host name of its own.
 bool may_have_hosts();
 
-// Ranks of nccl as processes, each on a GPU of its own of the stand-in.
+// Whether the ranks share GPU 0, as NCCL's test mode allows it: NCCL_HOSTID is set. Each gets one
+// of its own.
+bool on_one_gpu();
+
+// Ranks of nccl as processes, each on a GPU of its own of the stand-in unless they share one.
 class NcclJob {
  public:
   // `script` is FAKE_GPU's; `settings` are more variables, as NAME=VALUE. A rank that has a host of

@@ -63,6 +63,7 @@ class Rank {
 
  private:
   using Command = std::function<void(Rank&, std::istringstream&)>;
+  static std::map<std::string, Command> beginnings();
   static std::map<std::string, Command> ops();
   static std::map<std::string, Command> ends();
   // All of them.
@@ -139,6 +140,33 @@ class Rank {
     batch.submit();
     expect_all(static_cast<float>(last + 1));
   }
+  // The output is read on another stream, which nothing but the op's order holds back.
+  void follow() {
+    const cuda::Stream follower(group_.device().index);
+    put(out(), 0);
+    const Work work = group_.async().all_reduce(out(), in(), on());
+    work.synchronize_stream(follower);
+    std::vector<float> got(kCount);
+    cuda::copy(got, out(), follower);
+    follower.synchronize();
+    expect(got == std::vector<float>(kCount, sum()));
+    work.wait();
+  }
+  // Reductions that are composed, on two streams at a time.
+  void two_streams() {
+    const int device = group_.device().index;
+    const cuda::Stream other(device);
+    const auto more = cuda::device_allocate<float>(kCount, device);
+    put(more, static_cast<float>(10 * (group_.rank() + 1)));
+    group_.all_reduce(out(), in(), ReduceOp::max, on());
+    group_.all_reduce(more, ReduceOp::min, {.stream = other});
+    other.synchronize();
+    expect_all(static_cast<float>(size()));
+    std::vector<float> got(kCount);
+    cuda::copy(got, more, other);
+    other.synchronize();
+    expect(got == std::vector<float>(kCount, 10));
+  }
   // send|recv DTYPE COUNT PEER TAG
   void message(std::istringstream& words, bool is_send) {
     std::string dtype;
@@ -196,20 +224,33 @@ class Rank {
 
 const std::map<std::string, Rank::Command>& Rank::commands() {
   static const std::map<std::string, Command> all = [] {
-    std::map<std::string, Command> made = ops();
+    std::map<std::string, Command> made = beginnings();
+    made.merge(ops());
     made.merge(ends());
     return made;
   }();
   return all;
 }
 
+std::map<std::string, Rank::Command> Rank::beginnings() {
+  using Words = std::istringstream;
+  return {
+      {"device", [](Rank& r, Words& words) { words >> r.device_.emplace(); }},
+      {"set",  // NAME VALUE
+       [](Rank&, Words& words) {
+         std::string name, value;
+         words >> name >> value;
+         setenv(name.c_str(), value.c_str(), 1);
+       }},
+      {"init", [](Rank& r, Words& words) { r.init(words); }},
+      {"prepare", [](Rank& r, Words&) { r.prepare(); }},
+  };
+}
+
 // Ops whose results are looked at.
 std::map<std::string, Rank::Command> Rank::ops() {
   using Words = std::istringstream;
   return {
-      {"device", [](Rank& r, Words& words) { words >> r.device_.emplace(); }},
-      {"init", [](Rank& r, Words& words) { r.init(words); }},
-      {"prepare", [](Rank& r, Words&) { r.prepare(); }},
       {"all_reduce",
        [](Rank& r, Words&) {
          r.group_.all_reduce(r.out(), r.in(), r.on());
@@ -281,6 +322,8 @@ std::map<std::string, Rank::Command> Rank::ends() {
          work.wait();
          r.expect_all(r.sum());
        }},
+      {"follow", [](Rank& r, Words&) { r.follow(); }},
+      {"two_streams", [](Rank& r, Words&) { r.two_streams(); }},
       {"batch", [](Rank& r, Words&) { r.exchange(); }},
       {"allocate",
        [](Rank& r, Words&) { r.memory_ = r.group_.allocate<float>(kCount, r.group_.device()); }},
@@ -318,6 +361,12 @@ std::map<std::string, Rank::Command> Rank::ends() {
       {"call", [](Rank& r, Words& words) { r.call(words); }},
       {"fork", [](Rank& r, Words&) { r.fork_child(); }},
       {"shutdown", [](Rank& r, Words&) { r.group_.shutdown(std::chrono::seconds(3)); }},
+      {"shutdown_within",  // MILLISECONDS
+       [](Rank& r, Words& words) {
+         std::int64_t limit = 0;
+         words >> limit;
+         r.group_.shutdown(milliseconds(limit));
+       }},
       {"drop", [](Rank& r, Words&) { r.drop(); }},
       {"leave",
        [](Rank& r, Words&) {

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What ranks do to each other on nccl: they die, do not come, make other calls, abort and leave.
 // The others get a named error, soon, and go on in a new group.
-#include <fstream>
+#include <filesystem>
 
+#include "c10d/capability.h"
+#include "c10d/env.h"
 #include "tests/fault/nccl/job.h"
 
 namespace c10d::fault { namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLong{20000}, kShort{1000}, kSoon{2000};
+constexpr milliseconds kLong{20000}, kSoon{2000};
+// On a real GPU it must be enough for the initialisation of NCCL.
+const milliseconds kShort{on_one_gpu() ? 6000 : 1000};
 
 // All are in a group and have their memory.
 void start(NcclJob& job, milliseconds timeout = kLong) {
@@ -46,8 +50,9 @@ void expect_named_death(const std::string& script, const std::string& call) {
   go_on(job, 1);
 }
 
-TEST(NcclDeath, BeforeAnOp) {
-  expect_named_death("", "tour all_reduce");
+TEST(NcclDeath, BeforeAnOp) { expect_named_death("", "tour all_reduce"); }
+
+TEST(NcclDeath, AtItsCall) {
   expect_named_death("rank 1: kill at ncclAllReduce #1", "tour all_reduce");
 }
 
@@ -99,7 +104,8 @@ TEST(NcclDeadline, OfCallsThatHang) {
   const std::vector<std::string> scripts = {
       "rank 1: ncclCommInitRankConfig #1 hang", "rank 1: ncclAllReduce #1 hang",
       "rank 1: op ncclAllReduce #1 hang",       "rank 1: ncclSend #1 hang",
-      "rank 1: op ncclBroadcast #1 hang",       "rank 0: ncclGetUniqueId 1500ms"};
+      "rank 1: op ncclBroadcast #1 hang",       "rank 0: ncclGetUniqueId 1500ms",
+      "rank 1: cuDeviceGetUuid_v2 800ms"};
   for_each(scripts, [](const std::string& script) {
     SCOPED_TRACE(script);
     NcclJob job(2, script);
@@ -187,6 +193,23 @@ TEST_F(NcclHosts, AMismatchShowsBothCallsAndADeadlineWhoIsMissing) {
   for (const int rank : {0, 1}) job[rank].tell("all_reduce");
   job.expect_errors("timed_out", {0, 1}, kShort + kSoon, {"missing: rank 2"});
   go_on(job);
+  job.expect_clean_end();
+}
+
+// Then no call reaches NCCL before all ranks have made it.
+TEST(NcclMismatch, IsFoundBeforeTheOpWhereThatIsAskedFor) {
+  NcclJob job(2, "kill at ncclAllReduce #2", {"C10D_NCCL_CHECK=before"});
+  start(job, kShort);
+  job.expect_ok("tour all_reduce all_gather batch");
+  job[0].tell("call all_reduce f32 4 0 gpu");
+  job[1].tell("call all_reduce f32 3 0 gpu");
+  job.expect_errors("mismatch", {0, 1}, kSoon, {"f32 x 4", "f32 x 3"});
+  job.expect_ok("leave");
+  job.expect_ok(job.init("late", kShort));
+  job[0].tell("call all_reduce f32 4 0 gpu");
+  job.expect_errors("timed_out", {0}, kShort + kSoon, {"missing: rank 1"});
+  job.expect_ok("leave");
+  job.expect_ok("free");
   job.expect_clean_end();
 }
 
@@ -283,6 +306,25 @@ TEST(NcclInput, TwoRanksOnOneGpu) {
   job.expect_clean_end();
 }
 
+TEST(NcclInput, SumsInDifferentTypes) {
+  NcclJob job(2, "");
+  job[1].tell("set C10D_NCCL_ACCUMULATE f32");
+  EXPECT_EQ(job.hear(1).end, "ok set C10D_NCCL_ACCUMULATE f32");
+  job.tell_all(job.init("world", kLong));
+  job.expect_errors("mismatch", {0, 1}, kSoon, {"values of C10D_NCCL_ACCUMULATE"});
+  job.expect_clean_end();
+}
+
+TEST(NcclInput, TheLibraryIsFoundWhereTheLoaderLooks) {
+  const TemporaryDirectory folder;
+  std::filesystem::create_symlink(*env("C10D_NCCL_LIBRARY"), folder / "libnccl.so.2");
+  NcclJob job(2, "", {"C10D_NCCL_LIBRARY=", "LD_LIBRARY_PATH=" + folder.path()});
+  start(job);
+  job.expect_ok("tour all_reduce");
+  go_on(job);
+  job.expect_clean_end();
+}
+
 TEST(NcclInput, LibrariesThatCannotBeUsed) {
   const std::string odd = C10D_TEST_LIBRARIES;
   const struct {
@@ -316,24 +358,29 @@ TEST(NcclInput, MessagesThatNcclCannotDoLeaveTheGroupIntact) {
   job.expect_clean_end();
 }
 
-// While rank 0 waits for rank 1, while the first op connects, and while an op runs.
+// Rank 0 is in an op; rank 1 is too unless `script` is empty.
+void expect_abort(const std::string& script, int aborting) {
+  SCOPED_TRACE(script + ", by rank " + std::to_string(aborting));
+  NcclJob job(2, script);
+  start(job);
+  job[0].tell("tour all_gather");
+  if (!script.empty()) job[1].tell("tour all_gather");
+  job[aborting].tell("abort");
+  if (script.empty()) job[1].tell("tour all_gather");
+  job.expect_errors("revoked", {0, 1}, kSoon, {"told to"});
+  go_on(job);
+  job.expect_clean_end();
+}
+
+TEST(NcclAbort, WhileARankIsMissing) {
+  for (const int aborting : {0, 1}) expect_abort("", aborting);
+}
+
+// While the first op connects, and while an op runs.
 TEST(NcclAbort, FromAnotherThread) {
-  for (const std::string script :
-       {"", "rank 1: ncclAllGather #1 hang", "rank 1: op ncclAllGather #1 hang",
-        "op ncclAllGather #1 hang"}) {
-    for (const int aborting : {0, 1}) {
-      SCOPED_TRACE(script + ", by rank " + std::to_string(aborting));
-      NcclJob job(2, script);
-      start(job);
-      job[0].tell("tour all_gather");
-      if (!script.empty()) job[1].tell("tour all_gather");
-      job[aborting].tell("abort");
-      if (script.empty()) job[1].tell("tour all_gather");
-      job.expect_errors("revoked", {0, 1}, kSoon, {"told to"});
-      go_on(job);
-      job.expect_clean_end();
-    }
-  }
+  for (const char* script : {"rank 1: ncclAllGather #1 hang", "rank 1: op ncclAllGather #1 hang",
+                             "op ncclAllGather #1 hang"})
+    for (const int aborting : {0, 1}) expect_abort(script, aborting);
 }
 
 // What has begun for certain.
@@ -362,6 +409,23 @@ TEST(NcclEnd, WaitsForWhatIsOnTheStream) {
   job.expect_clean_end();
 }
 
+// A rank that left would take along what others still need.
+TEST(NcclEnd, WaitsForTheOtherRanks) {
+  constexpr milliseconds kLimit{300};
+  NcclJob job(2, "");
+  start(job);
+  job.expect_ok("tour all_reduce");
+  const std::string line = "shutdown_within " + std::to_string(kLimit.count());
+  const auto begin = std::chrono::steady_clock::now();
+  job[0].tell(line);
+  EXPECT_EQ(job.hear(0).end, "ok " + line);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, kLimit);
+  job[1].tell("shutdown");
+  EXPECT_EQ(job.hear(1).end, "ok shutdown");
+  go_on(job);
+  job.expect_clean_end();
+}
+
 TEST(NcclEnd, WaitsForWhatHangsUntilItsDeadline) {
   NcclJob job(2, "rank 1: op ncclAllReduce #1 hang");
   start(job, kShort);
@@ -369,6 +433,28 @@ TEST(NcclEnd, WaitsForWhatHangsUntilItsDeadline) {
   job.expect_ok("drop");
   job.tell_all("wait");
   job.expect_errors("timed_out", {0, 1}, kSoon, {"running on the GPU"});
+  go_on(job);
+  job.expect_clean_end();
+}
+
+TEST(NcclOrder, OfAStreamBehindAnOp) {
+  NcclJob job(2, "op ncclAllReduce #1 300ms");
+  start(job);
+  job.expect_ok("follow");
+  go_on(job);
+  job.expect_clean_end();
+}
+
+// They use the same memory of the group.
+TEST(NcclOrder, OfComposedOpsOnTwoStreams) {
+  const Support support = backend_supports("nccl", {.op = OpKind::all_reduce,
+                                                    .dtype = DType::f32,
+                                                    .reduce_op = ReduceOp::max,
+                                                    .device = DeviceType::cuda});
+  if (!support) GTEST_SKIP() << support.reason;
+  NcclJob job(2, "op ncclAllReduce #1 300ms");
+  start(job);
+  job.expect_ok("two_streams");
   go_on(job);
   job.expect_clean_end();
 }

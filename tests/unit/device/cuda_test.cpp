@@ -155,6 +155,10 @@ TEST(Cuda, LaunchesAKernelByName) {
   cuda::copy(View(&value, 1), word, stream);
   stream.synchronize();
   EXPECT_EQ(value, 40u + 2 * 32);
+  add_one.launch({.threads = {.x = 32}, .cooperative = true}, stream, word.device_data());
+  cuda::copy(View(&value, 1), word, stream);
+  stream.synchronize();
+  EXPECT_EQ(value, 40u + 3 * 32);
 }
 
 TEST(Cuda, RefusesAKernelThatIsNotThere) {
@@ -182,8 +186,11 @@ TEST(Cuda, HandlesMove) {
   EXPECT_EQ(static_cast<CudaStream>(three), handle);
   cuda::Event event(0);
   CUevent_st* const raw = event.get();
-  const cuda::Event moved(std::move(event));
+  cuda::Event moved(std::move(event)), another(1);
   EXPECT_EQ(moved.get(), raw);
+  another = std::move(moved);
+  EXPECT_EQ(another.get(), raw);
+  another.record(one);  // it is of GPU 0 still
 }
 
 TEST(Cuda, LeavesNoContextBehindInAThread) {

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What ./dev gpu runs on a machine with a GPU, out of a folder that pack.sh made. It needs a driver,
+# NCCL and glibc 2.36.
+#
+# usage: run [RESULTS_FILE [PART...]]
+#
+# Each part has a time limit, and one that fails does not stop the others. The results go to
+# RESULTS_FILE (gpu-results.md here), all that the parts print to the same name with .log. Exit
+# status: 1 if a part failed, 2 without a GPU.
+set -u
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+readonly here
+readonly results=${1:-$here/gpu-results.md}
+readonly log=${results%.md}.log
+readonly wanted=" ${*:2} "
+readonly LIMIT=470 # seconds for all of it
+# shellcheck disable=SC2016 # of Markdown
+readonly FENCE='```'
+export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+
+readonly cuda=${C10D_CUDA_LIBRARY:-libcuda.so.1}
+nccl=${C10D_NCCL_LIBRARY:-libnccl.so.2}
+if [[ $nccl == libnccl.so.2 ]] && ! ldconfig -p 2>/dev/null | grep -q "$nccl"; then
+  for place in /usr/local/cuda/lib64/libnccl.so.2 /usr/local/cuda/lib/libnccl.so.2; do
+    if [[ -e $place ]]; then
+      nccl=$place
+      break
+    fi
+  done
+fi
+
+if ! why=$(timeout 60 "$here/bin/same_as_real" --cuda "$cuda" --only driver.init 2>&1 >/dev/null)
+then
+  echo "run: ${why:-no GPU}" >&2
+  exit 2
+fi
+facts=$(timeout 30 "$here/bin/c10d-info" | grep -E '^(c10d|host|GPUs|nccl) ')
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+: >"$log"
+rows=() tails=() failed=0
+
+# part NAME SECONDS COMMAND...
+part() {
+  local name=$1 limit=$2 start=$SECONDS left=$((LIMIT - SECONDS)) status verdict
+  shift 2
+  if [[ $wanted != "  " && $wanted != *" $name "* ]]; then return; fi
+  printf '== %s: ' "$name"
+  if ((left < 5)); then
+    verdict="NOT RUN: $LIMIT s are over" failed=1
+  else
+    if ((limit > left)); then limit=$left; fi
+    timeout -k 5 "$limit" "$@" >"$work/log" 2>&1 </dev/null
+    status=$?
+    case $status in
+      0) verdict=passed ;;
+      124 | 137) verdict="FAILED: it takes more than $limit s" failed=1 ;;
+      *) verdict="FAILED: status $status" failed=1 ;;
+    esac
+    { printf '\n== %s: %s\n' "$name" "$*"; cat "$work/log"; } >>"$log"
+    tails+=("### $name" "" "$FENCE" "$(said "$status")" "$FENCE" "")
+  fi
+  printf '%s after %d s\n' "$verdict" $((SECONDS - start))
+  rows+=("| $name | $verdict | $((SECONDS - start)) |")
+}
+
+# What matters of what a part has printed: all that is wrong, and the end.
+said() {
+  if [[ $1 != 0 ]]; then
+    grep -aE 'Failure|FAILED|DIFFERENT|rror' "$work/log" | cut -c 1-300 | head -n 60
+  fi
+  grep -aE 'cases: |[Ss]kipped: |^unproven: ' "$work/log" | cut -c 1-160 | head -n 9
+  tail -n 5 "$work/log" | cut -c 1-300
+}
+
+# Ranks as processes that share GPU 0, as NCCL's test mode allows it: each has a host name of its
+# own (docs/internals/gpu-facts.md).
+readonly shared_gpu=(env NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1
+  NCCL_MNNVL_ENABLE=0 NCCL_NVLS_ENABLE=0 NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_MAX_CTAS=2
+  NCCL_ALGO=Ring NCCL_PROTO=Simple NCCL_RAS_ENABLE=0 NCCL_DEBUG=WARN CUDA_MODULE_LOADING=EAGER
+  C10D_DEVICE=0)
+# shellcheck disable=SC2016 # RANK is that of each rank
+readonly conformance=(bash -c 'NCCL_HOSTID=c10d-$RANK exec "$@"' rank "$here/bin/conformance"
+  '--gtest_filter=Processes.*' --backend=nccl)
+# Those that need no script of the stand-in.
+faults=NcclDeath.BeforeAnOp:NcclAbort.WhileARankIsMissing:NcclEnd.WaitsForTheOtherRanks
+faults+=":NcclDeadline.OfARank*:NcclMismatch.Of*:NcclInput.Messages*:NcclOrder.*:NcclFork.*"
+
+part versions 30 "$here/bin/c10d-info"
+part kernels 60 env FAKE_GPU_DRIVER="$cuda" "$here/bin/cuda_kernel_tests" --gtest_filter=-Launch.*
+part conformance_1 60 "${shared_gpu[@]}" "$here/bin/c10d-run" -n 1 "${conformance[@]}"
+part conformance_2 120 "${shared_gpu[@]}" "$here/bin/c10d-run" -n 2 "${conformance[@]}" --thin=2
+part faults 120 "${shared_gpu[@]}" NCCL_HOSTID=c10d "$here/bin/fault_nccl_ranks" \
+  "--gtest_filter=$faults"
+part conformance_4 90 "${shared_gpu[@]}" "$here/bin/c10d-run" -n 4 "${conformance[@]}" --thin=4
+# One rank on each GPU, where there are several.
+gpus=$(sed -n 's/^GPUs *\([0-9]*\),.*/\1/p' <<<"$facts")
+if ((gpus > 1)); then
+  part conformance_gpus 90 "$here/bin/c10d-run" -n "$((gpus < 8 ? gpus : 8))" \
+    "$here/bin/conformance" '--gtest_filter=Processes.*' --backend=nccl
+fi
+part same_as_real 240 "$here/bin/same_as_real" --cuda "$cuda" --nccl "$nccl" --jobs 3 \
+  --expected "$here/expected.tsv"
+
+if [[ $facts == *stand-in* ]]; then facts+=$'\n'"           NO GPU: this was the stand-in"; fi
+device=$(sed -n 's/.*Kernel Module *\([0-9.]*\).*/, kernel module \1/p' \
+  /proc/driver/nvidia/version 2>/dev/null)
+{
+  cat <<EOF
+# What a GPU did
+
+Written by \`./dev gpu\`: [run.sh](../tests/fake_gpu/pack/run.sh) says what the parts are. But for
+conformance_gpus the ranks share one GPU, so no time here is one of NCCL between GPUs.
+
+$FENCE
+date       $(date -u '+%Y-%m-%d %H:%M UTC')
+command    run ${*:2}
+$facts
+driver     $cuda$device
+NCCL       $nccl
+$FENCE
+
+| part | verdict | s |
+|---|---|---|
+EOF
+  printf '%s\n' "${rows[@]}" "" "${tails[@]}"
+} >"$results"
+echo "results: $results"
+exit "$failed"
