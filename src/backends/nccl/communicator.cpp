@@ -257,17 +257,12 @@ Communicator::Opened Communicator::open_window(void* data, std::size_t bytes,
          steady_clock::now() < deadline) {
   }
   if (opened.result == kSuccess && *made)
-    opened.window = std::shared_ptr<const void>(*made, [state = state_](Window window) {
+    opened.close = [state = state_, window = *made] {
       const Use use(*state);
-      if (use.comm() && state->windows.erase(window) != 0) close_window(*state, window);
-    });
+      if (state->aborting || state->windows.erase(window) == 0) return kSuccess;
+      return api().window_deregister(state->get(), window);
+    };
   return opened;
-}
-
-void Communicator::close_window(State& state, Window window) noexcept {
-  const Result result = api().window_deregister(state.get(), window);
-  if (result == kSuccess) return;
-  log(LogLevel::warn, "group \"{}\": ncclCommWindowDeregister: {}", state.group, describe(result));
 }
 
 Result Communicator::async_error() const noexcept {
@@ -335,7 +330,12 @@ void Communicator::destroy(const Control& control, Deadline deadline) noexcept t
   CallInThread end([state = state_] {
     {
       const MutexLock lock(state->calls);
-      for (const Window window : state->windows) close_window(*state, window);
+      for (const Window window : state->windows) {
+        const Result result = api().window_deregister(state->get(), window);
+        if (result != kSuccess)
+          log(LogLevel::warn, "group \"{}\": ncclCommWindowDeregister: {}", state->group,
+              describe(result));
+      }
       state->windows.clear();
     }
     return api().comm_destroy(state->get());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -60,7 +61,9 @@ class Communicator {
   // come to one when the group broke or at the deadline.
   struct Opened {
     std::optional<Result> result;
-    std::shared_ptr<const void> window;  // its end closes it, in any thread; null: there is none
+    // Closes the window, once and from any thread, unless the end of the communicator has. Null:
+    // there is no window.
+    std::function<Result()> close;
   };
   Opened open_window(void* data, std::size_t bytes, const Control& control, Deadline deadline);
   // What NCCL says of it now; success once it ends.
@@ -82,7 +85,6 @@ class Communicator {
   // Whether this is the first to end it.
   bool begin_end() noexcept;
   void start_abort() noexcept;
-  static void close_window(State& state, Window window) noexcept;
 
   const std::shared_ptr<State> state_;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -41,7 +42,7 @@ struct GroupMemory::Piece {
     try {
       const OnGpu here(device.index);
       check_driver(driver_api().ctx_synchronize(), "cuCtxSynchronize");
-      window.reset();
+      if (close) check(close(), "ncclCommWindowDeregister");
       check(api().mem_free(data), "ncclMemFree");
     } catch (const std::exception& error) {
       log(LogLevel::warn, "memory of cuda:{} was not freed: {}", device.index, error.what());
@@ -52,7 +53,7 @@ struct GroupMemory::Piece {
 
   const Device device;
   void* data = nullptr;
-  std::shared_ptr<const void> window;
+  std::function<Result()> close;  // its window; null: it is in none
 };
 
 Allocation GroupMemory::allocate(std::size_t bytes, Deadline deadline) {
@@ -76,12 +77,12 @@ Allocation GroupMemory::allocate(std::size_t bytes, Deadline deadline) {
   if (!all_have("memory", why, deadline))
     return give_plain(why.empty() ? "another rank has none of NCCL" : why);
   auto opened = communicator_.open_window(piece->data, bytes, *context_.control, deadline);
-  piece->window = std::move(opened.window);
+  piece->close = std::move(opened.close);
   if (!opened.result)
     why = "ncclCommWindowRegister waits for other ranks";
   else if (*opened.result != kSuccess)
     why = "ncclCommWindowRegister: " + describe(*opened.result);
-  else if (!piece->window)
+  else if (!piece->close)
     why = "NCCL has no symmetric windows between these GPUs";
   if (!all_have("window", why, deadline))
     return give_plain(why.empty() ? "another rank has no window" : why);

@@ -24,6 +24,16 @@ void judge_memory(const char* function) {
   }
 }
 
+void judge_windows(const void* freed) {
+  for (const auto& comm : living()) {
+    const std::lock_guard lock(comm->opening);
+    for (const auto& [window, memory] : comm->open) {
+      if (memory != freed) continue;
+      fake_gpu::violation("memory in a window", "ncclMemFree was called before its window closed");
+    }
+  }
+}
+
 // Whether a window may be there; the text says why not.
 Result check_window(const void* at, int flags) {
   if (!fake_gpu::view(at, 1)) return cuda_failure("500 'named symbol not found'");
@@ -84,6 +94,7 @@ FAKE_NCCL_API Result ncclMemFree(void* at) {
   FAKE_NCCL_ENTER(nullptr);
   if (!at) return nccl::kSuccess;
   judge_memory(__func__);
+  judge_windows(at);
   const cu::Result result = fake_gpu::release_memory(__func__, reinterpret_cast<cu::Pointer>(at));
   return result == cu::kSuccess ? nccl::kSuccess : cuda_failure(std::to_string(result));
 }
@@ -127,6 +138,8 @@ FAKE_NCCL_API Result ncclCommWindowRegister(nccl::Comm handle, void* at, std::si
         }
         static std::atomic<std::uintptr_t> last{0x70000000};
         *made = reinterpret_cast<nccl::Window>(last += 16);
+        const std::lock_guard lock(mine->opening);
+        mine->open[*made] = at;
         return nccl::kSuccess;
       },
       2);
@@ -134,9 +147,12 @@ FAKE_NCCL_API Result ncclCommWindowRegister(nccl::Comm handle, void* at, std::si
   return result == nccl::kInProgress ? nccl::kSuccess : result;
 }
 
-FAKE_NCCL_API Result ncclCommWindowDeregister(nccl::Comm handle, nccl::Window) {
+FAKE_NCCL_API Result ncclCommWindowDeregister(nccl::Comm handle, nccl::Window window) {
   const auto comm = find(handle, __func__);
   FAKE_NCCL_ENTER(comm.get());
+  if (!comm) return nccl::kSuccess;
+  const std::lock_guard lock(comm->opening);
+  comm->open.erase(window);
   return nccl::kSuccess;
 }
 

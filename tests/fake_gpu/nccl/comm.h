@@ -92,7 +92,9 @@ class Comm {
   std::uint64_t children = 0, windows = 0;
   std::map<int, PreMulSum> reductions;
   std::map<const void*, std::size_t> registered;
-  std::atomic<std::uint64_t> launched{0};  // collectives
+  std::mutex opening;
+  std::map<nccl::Window, const void*> open;  // windows, with the memory in them
+  std::atomic<std::uint64_t> launched{0};    // collectives
 
   // What must happen before it is ready. If it is nonblocking, at first `polls` questions, or those
   // of 20 ms, are in vain.
