@@ -68,7 +68,7 @@ part() {
 # What matters of what a part has printed: all that is wrong, and the end.
 said() {
   if [[ $1 != 0 ]]; then
-    grep -aE 'Failure|FAILED|DIFFERENT|rror' "$work/log" | cut -c 1-300 | head -n 60
+    grep -av '^{' "$work/log" | grep -E 'Failure|FAILED|DIFFERENT|rror' | cut -c 1-300 | head -n 60
   fi
   grep -aE 'cases: |[Ss]kipped: |^unproven: ' "$work/log" | cut -c 1-160 | head -n 9
   tail -n 5 "$work/log" | cut -c 1-300
@@ -87,7 +87,7 @@ readonly conformance=(bash -c 'NCCL_HOSTID=c10d-$RANK exec "$@"' rank "$here/bin
 faults=NcclDeath.BeforeAnOp:NcclAbort.WhileARankIsMissing:NcclEnd.WaitsForTheOtherRanks
 faults+=":NcclDeadline.OfARank*:NcclMismatch.Of*:NcclInput.Messages*:NcclOrder.*:NcclFork.*"
 
-part versions 30 "$here/bin/c10d-info"
+part gpus 30 "$here/bin/c10d-info" gpus
 part kernels 60 env FAKE_GPU_DRIVER="$cuda" "$here/bin/cuda_kernel_tests" --gtest_filter=-Launch.*
 part conformance_1 60 "${shared_gpu[@]}" "$here/bin/c10d-run" -n 1 "${conformance[@]}"
 part conformance_2 120 "${shared_gpu[@]}" "$here/bin/c10d-run" -n 2 "${conformance[@]}" --thin=2
@@ -100,15 +100,19 @@ if ((gpus > 1)); then
   part conformance_gpus 90 "$here/bin/c10d-run" -n "$((gpus < 8 ? gpus : 8))" \
     "$here/bin/conformance" '--gtest_filter=Processes.*' --backend=nccl
 fi
-part same_as_real 240 "$here/bin/same_as_real" --cuda "$cuda" --nccl "$nccl" --jobs 3 \
-  --expected "$here/expected.tsv"
-
-if [[ $facts == *stand-in* ]]; then facts+=$'\n'"           NO GPU: this was the stand-in"; fi
+title="What a GPU did"
+if [[ $facts == *stand-in* ]]; then
+  title="What the stand-in for a GPU did"
+  rows+=("| same_as_real | not run: it reads a GPU | 0 |")
+else
+  part same_as_real 240 "$here/bin/same_as_real" --cuda "$cuda" --nccl "$nccl" --jobs 3 \
+    --expected "$here/expected.tsv"
+fi
 device=$(sed -n 's/.*Kernel Module *\([0-9.]*\).*/, kernel module \1/p' \
   /proc/driver/nvidia/version 2>/dev/null)
 {
   cat <<EOF
-# What a GPU did
+# $title
 
 Written by \`./dev gpu\`: [run.sh](../tests/fake_gpu/pack/run.sh) says what the parts are. But for
 conformance_gpus the ranks share one GPU, so no time here is one of NCCL between GPUs.
@@ -117,8 +121,8 @@ $FENCE
 date       $(date -u '+%Y-%m-%d %H:%M UTC')
 command    run ${*:2}
 $facts
-driver     $cuda$device
-NCCL       $nccl
+driver     ${cuda##*/}$device
+NCCL       ${nccl##*/}
 $FENCE
 
 | part | verdict | s |

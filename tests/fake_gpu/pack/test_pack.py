@@ -34,7 +34,7 @@ class Pack(unittest.TestCase):
 
     def test_on_the_stand_ins_each_part_has_a_verdict(self):
         results = Path(self.folder.name) / "results.md"
-        run = self.run_pack(results, "versions", "kernels",
+        run = self.run_pack(results, "gpus", "kernels",
                             C10D_CUDA_LIBRARY=str(BUILD / "lib/libfake_cuda.so"),
                             C10D_NCCL_LIBRARY=str(BUILD / "lib/libfake_nccl_2.28.9.so"),
                             FAKE_GPU="devices = 1")
@@ -43,17 +43,17 @@ class Pack(unittest.TestCase):
         self.assertRegex(text, r"GPUs +1, CUDA 13.0: NVIDIA H100 stand-in")
         self.assertRegex(text, r"nccl +2.28.9")
         self.assertEqual(re.findall(r"^\| (\w+) \| (\w+) \|", text, re.M),
-                         [("part", "verdict"), ("versions", "passed"), ("kernels", "passed")])
+                         [("part", "verdict"), ("gpus", "passed"), ("kernels", "passed")])
 
     def test_a_part_that_fails_is_told(self):
         results = Path(self.folder.name) / "failed.md"
-        run = self.run_pack(results, "versions", "conformance_1",
+        run = self.run_pack(results, "gpus", "conformance_1",
                             C10D_CUDA_LIBRARY=str(BUILD / "lib/libfake_cuda.so"),
                             C10D_NCCL_LIBRARY=str(BUILD / "lib/libfake_nccl_2.28.9.so"),
                             FAKE_GPU="devices = 1; ncclCommInitRankConfig = 3")
         text = results.read_text(encoding="utf-8")
         self.assertEqual(run.returncode, 1, run.stdout + text)
-        self.assertIn("| versions | passed |", text)
+        self.assertIn("| gpus | passed |", text)
         self.assertIn("| conformance_1 | FAILED: status 1 |", text)
         self.assertIn("ncclCommInitRankConfig on rank 0", text)
 

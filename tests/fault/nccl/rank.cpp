@@ -345,9 +345,11 @@ std::map<std::string, Rank::Command> Rank::ends() {
          }
        }},
       // An op that others may still be in, and its end.
-      {"begin",
-       [](Rank& r, Words&) {
-         r.works_.push_back(r.group_.async().all_reduce(r.out(), r.in(), r.on()));
+      {"begin",  // [MILLISECONDS]
+       [](Rank& r, Words& words) {
+         CallOptions options = r.on();
+         if (std::int64_t limit = 0; words >> limit) options.timeout = milliseconds(limit);
+         r.works_.push_back(r.group_.async().all_reduce(r.out(), r.in(), options));
        }},
       {"enqueue", [](Rank& r, Words&) { r.group_.all_reduce(r.out(), r.in(), r.on()); }},
       {"wait",

@@ -426,10 +426,19 @@ TEST(NcclEnd, WaitsForTheOtherRanks) {
   job.expect_clean_end();
 }
 
+TEST(NcclEnd, AbortsACommunicatorThatIsNotDestroyed) {
+  NcclJob job(2, "rank 1: ncclCommDestroy #1 hang");
+  start(job);
+  job.expect_ok("shutdown");
+  EXPECT_NE(job.log(1).find("ncclCommDestroy has not returned"), std::string::npos) << job.log(1);
+  go_on(job);
+  job.expect_clean_end();
+}
+
 TEST(NcclEnd, WaitsForWhatHangsUntilItsDeadline) {
   NcclJob job(2, "rank 1: op ncclAllReduce #1 hang");
-  start(job, kShort);
-  job.expect_ok("begin");
+  start(job);
+  job.expect_ok("begin 1000");
   job.expect_ok("drop");
   job.tell_all("wait");
   job.expect_errors("timed_out", {0, 1}, kSoon, {"running on the GPU"});
