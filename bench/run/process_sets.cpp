@@ -150,7 +150,7 @@ class SetRecords {
     WarnRecord warn{line.at("code").get<std::string>(), line.at("text").get<std::string>()};
     if (warn.code == "W003" || warn.code == "W004")
       warn.text = fmt::format("{}: {}", set_.name(), warn.text);
-    else if (warn.code != "W001" && warn.code != "W008")
+    else if (warn.code != "W001" && warn.code != "W008" && warn.code != "W022")
       return;
     if (said_.insert(warn.text).second) session_.take(to_json(warn));
   }

@@ -150,6 +150,14 @@ TEST(Gpu, ABackendThatFailsIsNamedAndTheOtherIsMeasured) {
   EXPECT_EQ(cells, 1) << ended.out;
 }
 
+TEST(Gpu, TwoBuildsTakeTurns) {
+  const Ended ended =
+      run(std::string("compare") + kTiny + "--against self -n 2 --launches 2 all_reduce -s 64");
+  EXPECT_EQ(ended.code, 0) << ended.out;
+  for (const char* word : {"nccl@A (base)", "nccl@B", "GPU copy", "cpu us", "warn   W022 "})
+    EXPECT_NE(ended.out.find(word), std::string::npos) << word << " in " << ended.out;
+}
+
 // As NCCL's test mode for several ranks on a GPU has them.
 TEST(Gpu, RanksThatShareAGpuHaveNoBusbw) {
   const TemporaryDirectory folder;
