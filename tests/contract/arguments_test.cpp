@@ -208,7 +208,7 @@ const Row kRows[] = {
      [](Memory& m) {
        return AllReduce{m.small, m.other, ReduceOp(static_cast<ReduceOp::Kind>(kReduceOpCount))};
      }},
-    {"DtypeUnknown", "dtype 15",
+    {"DtypeUnknown", "does not exist; there are 0 to",
      [](Memory& m) {
        return Broadcast{m.unknown, m.unknown, 0};
      }},

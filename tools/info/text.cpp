@@ -136,13 +136,13 @@ OpTable op_table(const Json& op) {
   OpTable table;
   const Json& first = op.front();
   if (first.contains("ok")) {
-    std::string row = fmt::format("    {:<11}", "");
+    std::string row = fmt::format(" {:<10}", "");
     for (const auto& [dtype, support] : op.items()) add_cell(table, row, dtype, support);
     table.rows.push_back(row);
     return table;
   }
   for (const auto& item : first.items()) {
-    std::string row = fmt::format("    {:<11}", item.key());
+    std::string row = fmt::format(" {:<10}", item.key());
     for (const auto& [dtype, by_kind] : op.items())
       add_cell(table, row, dtype, by_kind[item.key()]);
     table.rows.push_back(row);
@@ -166,7 +166,7 @@ std::string device_text(const std::string& title, const Json& ops) {
   }
   if (!any) return "";
   std::string text = title + "\n";
-  std::string header = fmt::format("    {:<11}", "");
+  std::string header = fmt::format(" {:<10}", "");
   for (const auto& item : ops.front().items())
     header += fmt::format("{:>{}}", item.key(), width_of(item.key()));
   for (const auto& [names, table] : groups) {
