@@ -28,8 +28,7 @@ constexpr milliseconds kCauseEvery{40};
 constexpr milliseconds kPauseAfterError{100};
 constexpr std::string_view kCompared = "calls/compared";
 
-// One end of a message, in a row of those: the last kMessages of a rank, and the last to and from
-// each rank, so that the others know what is past.
+// One end of a message, in a row of those: the last kMessages to and from each rank.
 struct Message {
   std::uint64_t number;  // between the two
   Signature signature;
@@ -38,19 +37,27 @@ static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) == 48);
 constexpr std::size_t kMessages = 64;
 
 std::string messages_of(const RankBlock& own) {
+  // The thread that launches may be overwriting the oldest.
+  constexpr std::uint64_t kInDoubt = 8;
+  std::uint64_t doubted =
+      own.next_record.load(std::memory_order_acquire) < kRecords - kInDoubt ? 0 : kInDoubt;
   std::vector<Message> all;
-  std::map<std::pair<OpKind, int>, std::size_t> last;
+  std::map<std::pair<OpKind, int>, std::uint64_t> last;  // number
   visit_records(own, [&](const Recorded& record) {
+    if (doubted != 0) {
+      --doubted;
+      return;
+    }
     const Signature& signature = record.signature;
     if (!is_point_to_point(signature.kind) || signature.device != DeviceType::cuda) return;
-    last[{signature.kind, signature.root}] = all.size();
+    last[{signature.kind, signature.root}] = record.details.message;
     all.push_back({record.details.message, signature});
   });
   std::string row;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const Signature& signature = all[i].signature;
-    if (i + kMessages < all.size() && last[{signature.kind, signature.root}] != i) continue;
-    row.append(reinterpret_cast<const char*>(&all[i]), sizeof all[i]);
+  for (const Message& message : all) {
+    const Signature& signature = message.signature;
+    if (message.number + kMessages <= last[{signature.kind, signature.root}]) continue;
+    row.append(reinterpret_cast<const char*>(&message), sizeof message);
   }
   return row;
 }
@@ -128,8 +135,8 @@ void CallRows::run() noexcept {
   const microseconds pause = std::min(options_.size * kPausePerRank, kLongestPause);
   while (true) {
     wanted_.wait(0, std::memory_order_acquire);
+    wanted_.exchange(0, std::memory_order_acq_rel);  // before: what is stored later is seen later
     if (stopped_) return;
-    wanted_.store(0, std::memory_order_relaxed);
     microseconds until_next = pause;
     try {
       if (!options_.broken()) look();
@@ -151,6 +158,8 @@ void CallRows::look() {
   if (options_.rank == 0) {
     read_rows();
     compared = options_.last_equal(before).value_or(before);
+    // A call may be in its slot and not yet announced().
+    compared = std::min(compared, last_.load(std::memory_order_acquire));
     // In the store first: once its own calls are over this rank may leave.
     if (compared != before)
       options_.store->set(kCompared, std::to_string(compared), kStorePatience);
@@ -217,16 +226,26 @@ void CallRows::read_row(int rank, std::string_view bytes) {
   }
 }
 
-// Its own row first: once a rank has read the other end it may leave.
+void CallRows::write_messages(Duration patience) {
+  MutexLock lock(row_mutex_);
+  std::string own = messages_of(options_.own);
+  if (own == own_messages_) return;
+  options_.store->set(key_of_messages(options_.rank), own, patience);
+  own_messages_ = std::move(own);
+}
+
+// Its own row first: once a rank has read the other end it may leave. After an error whoever still
+// waits for the end of a peer asks again.
 void CallRows::look_at_messages() {
   std::vector<int> peers;
   for (int peer = 0; peer < options_.size; ++peer)
     if (wanted_messages_[static_cast<std::size_t>(peer)].exchange(false)) peers.push_back(peer);
   if (peers.empty()) return;
-  std::string own = messages_of(options_.own);
-  if (own != own_messages_) {
-    options_.store->set(key_of_messages(options_.rank), own, kStorePatience);
-    own_messages_ = std::move(own);
+  try {
+    write_messages(kStorePatience);
+  } catch (...) {
+    want_messages(options_.rank);
+    throw;
   }
   for (const int peer : peers) {
     if (peer == options_.rank) continue;
@@ -255,13 +274,15 @@ void CallRows::visit_messages(int peer, const std::function<void(const Recorded&
   }
 }
 
+bool CallRows::is_behind(int rank, std::uint64_t sequence) const {
+  const auto row = options_.store->try_get(keys_[static_cast<std::size_t>(rank)], kStorePatience);
+  return !row || last_of(*row) < sequence;
+}
+
 std::vector<int> CallRows::behind(std::uint64_t sequence) const {
   std::vector<int> ranks;
-  for (int rank = 0; rank < options_.size; ++rank) {
-    if (rank == options_.rank) continue;
-    const auto row = options_.store->try_get(keys_[static_cast<std::size_t>(rank)], kStorePatience);
-    if (!row || last_of(*row) < sequence) ranks.push_back(rank);
-  }
+  for (int rank = 0; rank < options_.size; ++rank)
+    if (rank != options_.rank && is_behind(rank, sequence)) ranks.push_back(rank);
   return ranks;
 }
 

@@ -53,9 +53,11 @@ class CallRows {
   void want_messages(int peer) noexcept;
   // What was read of them, oldest first: their numbers and signatures.
   void visit_messages(int peer, const std::function<void(const Recorded&)>& visit) const;
-  // Writes the row now, so that the others see it however this rank ends.
+  // Write the rows now, so that the others see them however this rank ends.
   void write_row(Duration patience);
-  // The ranks whose rows end before this call.
+  void write_messages(Duration patience);
+  // Whether the row of a rank ends before this call; and the others of which it is so.
+  bool is_behind(int rank, std::uint64_t sequence) const;
   std::vector<int> behind(std::uint64_t sequence) const;
   // A call of a rank as its row has it; only for last_equal().
   const AnnouncedSlot& slot(int rank, std::uint64_t sequence) const noexcept;
@@ -77,8 +79,8 @@ class CallRows {
   std::atomic<std::uint64_t> last_ = 0;  // that this rank has announced
   bool all_have_rows_ = false;           // of the thread, as the next
   std::chrono::steady_clock::time_point next_cause_{};
-  std::vector<std::atomic<bool>> wanted_messages_;  // by rank
-  std::string own_messages_;                        // as written
+  std::vector<std::atomic<bool>> wanted_messages_;        // by rank
+  std::string own_messages_ C10D_GUARDED_BY(row_mutex_);  // as written
   mutable Mutex messages_mutex_;
   std::vector<std::string> messages_ C10D_GUARDED_BY(messages_mutex_);  // rows, by rank
   std::atomic<int> wanted_ = 0;

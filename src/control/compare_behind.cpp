@@ -103,8 +103,12 @@ Control::Agreement ControlPlane::poll_message(OpKind kind, std::uint64_t sequenc
     });
   };
   const auto theirs = read_theirs();
-  if (!theirs && !is_past) want_calls(peer);
-  if (!theirs) return is_past ? Agreement::agreed : Agreement::pending;
+  if (!theirs && !is_past) {
+    want_calls(peer);
+    return Agreement::pending;
+  }
+  want_calls(rank_);  // the peer may look for this end only now
+  if (!theirs) return Agreement::agreed;
   const Signature& here = mine->signature;
   const Signature& there = theirs->signature;
   if (here.dtype == there.dtype && here.count == there.count && here.tag == there.tag)
@@ -121,7 +125,7 @@ Control::Agreement ControlPlane::poll_message(OpKind kind, std::uint64_t sequenc
                   rank_, describe(here), peer, describe(there), mine->details.message));
   failure.op = to_string(kind);
   failure.sequence = sequence;
-  fail(std::move(failure));
+  revoke(std::move(failure));  // the thread that watches GPUs waits for no store
   return Agreement::failed;
 }
 

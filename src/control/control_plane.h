@@ -156,8 +156,8 @@ class ControlPlane : public Control {
   virtual const AnnouncedSlot& announced(int rank, std::uint64_t sequence) const noexcept = 0;
   // The calls of a rank that are known, oldest first. Of another rank its messages are enough.
   virtual void visit_calls(int rank, const std::function<void(const Recorded&)>& visit) = 0;
-  // Those of `peer` shall be known soon.
-  virtual void want_calls(int /*peer*/) noexcept {}
+  // Those of `rank` shall be known soon: here, or, of this rank, to the others.
+  virtual void want_calls(int /*rank*/) noexcept {}
   // In the slot of this rank, which is free.
   void write_announced(const Call& call, const Signature& signature) noexcept;
   // The last call that all ranks have announced, if it and all behind `compared` are equal on all.

@@ -86,7 +86,8 @@ class StoreControl final : public ControlPlane {
   void look_for_dead();
   // A key of this rank that nobody reads any more: a call does not wait for that.
   void delete_later(std::string key);
-  void delete_keys(Duration patience = kStorePatience);
+  void delete_keys() noexcept;
+  void write_rows(Duration patience) noexcept;
   void keep_for_later(const Failure& failure);
   void tell(Duration patience = kStorePatience);  // what was kept
   // Of every rank, under its number.
@@ -111,7 +112,7 @@ class StoreControl final : public ControlPlane {
   void visit_calls(int rank, const std::function<void(const Recorded&)>& visit) override {
     rank == rank_ ? visit_records(own_, visit) : rows_.visit_messages(rank, visit);
   }
-  void want_calls(int peer) noexcept override { rows_.want_messages(peer); }
+  void want_calls(int rank) noexcept override { rows_.want_messages(rank); }
   void beat();
   // All have one: it was there before anybody came out of the constructor.
   std::vector<std::string> beats(Duration patience = kStorePatience) {
@@ -163,16 +164,25 @@ void StoreControl::leave() noexcept try {
   if (store_answers_) look_for_dead();
   const Duration patience = store_answers_ ? Duration(kStorePatience) : Duration::zero();
   tell(patience);
-  rows_.write_row(patience);
-  if (store_answers_) delete_keys(patience);
+  write_rows(patience);
   {
     MutexLock lock(beat_mutex_);
     if (std::exchange(left_, true)) return;
     own_.presence.store(Presence::left, std::memory_order_release);
     store_->set(beat_key(rank_), kLastBeat, patience);
   }
+  if (store_answers_) delete_keys();
   if (broken() && store_answers_) wait_for_others_to_poll([this] { return beats(); });
 } catch (const std::exception&) {  // the store is gone: no rank can be notified
+}
+
+// A rank that leaves says so even if the others do not see its last calls.
+void StoreControl::write_rows(Duration patience) noexcept try {
+  rows_.write_row(patience);
+  rows_.write_messages(patience);
+} catch (const std::exception& error) {
+  log(LogLevel::info, "group \"{}\", rank {}: its last calls were not told: {}", group_, rank_,
+      error.what());
 }
 
 void StoreControl::beat() {
@@ -200,16 +210,20 @@ void StoreControl::look_for_left_peers(const std::vector<std::string>& values) {
 
 // A rank writes its row before it leaves.
 void StoreControl::look_for_left_in_rows() {
+  std::optional<Recorded> last;  // collective on a GPU that is not compared
   visit_records(own_, [&](const Recorded& record) {
-    if (record.state != Record::running || is_point_to_point(record.signature.kind) ||
-        record.signature.device != DeviceType::cuda ||
-        own_.compared.load(std::memory_order_acquire) >= record.sequence)
-      return;
-    for (const int peer : rows_.behind(record.sequence))
-      if (has_left(peer))
-        fail(ControlPlane::left(
-            peer, fmt::format("{} #{}", to_string(record.signature.kind), record.sequence)));
+    if (record.state == Record::running && !is_point_to_point(record.signature.kind) &&
+        record.signature.device == DeviceType::cuda &&
+        own_.compared.load(std::memory_order_acquire) < record.sequence)
+      last = record;
   });
+  if (!last || broken()) return;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (!has_left(peer) || !rows_.is_behind(peer, last->sequence)) continue;
+    fail(ControlPlane::left(
+        peer, fmt::format("{} #{}", to_string(last->signature.kind), last->sequence)));
+    return;
+  }
 }
 
 // Polls are counted, not seconds: a rank that slept itself does not take the others for dead.
@@ -477,13 +491,18 @@ void StoreControl::delete_later(std::string key) {
   if (full) delete_keys();
 }
 
-void StoreControl::delete_keys(Duration patience) {
+void StoreControl::delete_keys() noexcept {
   std::vector<std::string> keys;
   {
     MutexLock lock(mutex_);
     keys.swap(old_keys_);
   }
-  for (const std::string& key : keys) store_->delete_key(key, patience);
+  try {
+    for (; !keys.empty(); keys.pop_back()) store_->delete_key(keys.back(), kStorePatience);
+  } catch (const std::exception&) {  // the monitor counts how long the store is silent
+    MutexLock lock(mutex_);
+    keys.swap(old_keys_);  // what came meanwhile, the less, stays in the store
+  }
 }
 
 void StoreControl::tell(Duration patience) {

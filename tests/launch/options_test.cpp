@@ -91,6 +91,8 @@ const Mistake kMistakes[] = {
     {{"--hostfile", "/no/such/file", "true"}, "--hostfile /no/such/file: No such file"},
     {{"--agent", "ssh %h", "true"}, "--agent needs hosts: -H node1:4"},
     {{"-H", "a:1,b:1", "--agent", "ssh", "true"}, "--agent 'ssh': write %h for the host"},
+    {{"-H", "localhost:1,b:1", "true"}, "localhost is the first host, where b is to meet it"},
+    {{"-H", "a:1,b:1", "--nnodes=2", "true"}, "--nnodes: the list of hosts says it already"},
     {{"-H", "a:1,b:1", "--max-restarts", "1", "true"}, "--max-restarts works on one host only"},
     {{"--print-commands", "--hostfile", "/no/such/file", "true"}, "No such file or directory"},
     {{"--print-commands", "--hostfile", "/dev/null", "true"}, "/dev/null names no host"},

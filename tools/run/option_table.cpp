@@ -83,7 +83,7 @@ std::vector<OptionRow> own_rows(RawOptions& raw) {
        &raw.host_list},
       {"--hostfile", "FILE", kOwn, "the same, a line each: HOST, HOST:N or HOST slots=N",
        &raw.host_file},
-      {"--agent", "COMMAND", kOwn, "what runs a command on a host (ssh -T -o BatchMode=yes %h %c)",
+      {"--agent", "COMMAND", kOwn, "what runs a command on a host: ssh %h %c, for example",
        &raw.agent},
       {"--print-commands", "", kOwn, "print what to type on each of these hosts and exit",
        &raw.print_commands},

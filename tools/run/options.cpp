@@ -161,8 +161,25 @@ std::vector<std::string> words_for_hosts(const TypedOption& option) {
                : std::vector<std::string>{};
 }
 
+// Where the others cannot reach it: a loopback address of the first host means each its own.
+void check_meeting_place(const std::vector<HostLine>& lines, const std::string& address) {
+  const auto is_loopback = [](const std::string& host) {
+    return host == "localhost" || host == "::1" || host.starts_with("127.");
+  };
+  if (!address.empty() || !is_loopback(lines.front().host)) return;
+  for (const HostLine& line : lines)
+    if (!is_loopback(line.host))
+      usage_error(
+          fmt::format("{} is the first host, where {} is to meet it: write the name by which the "
+                      "others reach it, or give --master-addr",
+                      lines.front().host, line.host));
+}
+
 std::vector<HostLine> lines_of_hosts(const CommandLine& line) {
   const RawOptions& raw = line.raw;
+  for (const TypedOption& option : line.typed)
+    if (option.name == "--nnodes" || option.name == "--node-rank")
+      usage_error(fmt::format("{}: the list of hosts says it already", option.name));
   if (!raw.host_list.empty() && !raw.host_file.empty())
     usage_error("--hosts and --hostfile both name the hosts: give one");
   if (raw.ranks != "auto") ranks_of(raw.ranks);
@@ -337,6 +354,10 @@ RunOptions settle(const RawOptions& raw, std::vector<std::string> command) {
   check_other_launcher(raw, options);
   options.verbose = raw.verbose;
   options.token_on_stdin = raw.token_on_stdin;
+  const std::vector<int>& forwarded = options.signals;
+  if (raw.token_on_stdin &&
+      std::find(forwarded.begin(), forwarded.end(), SIGTERM) == forwarded.end())
+    options.signals.push_back(SIGTERM);  // it says that stdin has ended
   options.print_for = raw.print_for;
   options.via = raw.via;
   // Of several hosts nobody knows how many ranks the others have.
@@ -361,11 +382,13 @@ RunOptions parse_run_options(int argc, char** argv) {
     return settle(raw, std::move(line.command));
   }
   const std::vector<HostLine> lines = lines_of_hosts(line);
+  check_meeting_place(lines, raw.hosts.master_addr);
   if (raw.print_commands) return {.host_commands = printed(lines, argv[0])};
   check_several_hosts(raw);
   RunOptions options;
   options.host_lines = lines;
-  options.agent = agent_of(raw.agent.empty() ? "ssh -T -o BatchMode=yes %h %c" : raw.agent);
+  options.agent =
+      agent_of(raw.agent.empty() ? "ssh -T -o BatchMode=yes -o ControlPath=none %h %c" : raw.agent);
   options.signals = signals_of(raw.signals);
   options.grace = seconds_of("--grace", raw.grace);
   options.verbose = raw.verbose;

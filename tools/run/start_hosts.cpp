@@ -42,9 +42,18 @@ constexpr std::chrono::seconds kToEnd{10};
 constexpr std::chrono::seconds kToDrain{2};
 constexpr std::chrono::seconds kTokenTimeout{60};
 
-std::string replaced(std::string text, std::string_view what, const std::string& by) {
-  for (std::size_t at = 0; (at = text.find(what, at)) != text.npos; at += by.size())
-    text.replace(at, what.size(), by);
+// %h and %c in one pass: a host may have a %, and a command anything.
+std::string expanded(std::string_view word, std::string_view host, std::string_view command) {
+  std::string text;
+  for (std::size_t at = 0; at < word.size(); ++at) {
+    const std::string_view mark = word.substr(at, 2);
+    if (mark != "%h" && mark != "%c") {
+      text += word[at];
+      continue;
+    }
+    text += mark == "%h" ? host : command;
+    ++at;
+  }
   return text;
 }
 
@@ -65,7 +74,7 @@ std::vector<std::string> command_for(const HostLine& line, const std::vector<std
   bool is_in = false;
   for (const std::string& word : agent) {
     is_in = is_in || word.find("%c") != word.npos;
-    command.push_back(replaced(replaced(word, "%h", line.host), "%c", shell_line));
+    command.push_back(expanded(word, line.host, shell_line));
   }
   if (!is_in) command.insert(command.end(), words.begin(), words.end());
   return command;
@@ -77,21 +86,20 @@ class HostsJob {
       : options_(options),
         signals_(options.signals),
         marker_("C10D_HOSTS_ID=" + to_hex(random_bytes(8))),
-        guardian_(marker_) {
-    descriptors_.make_room(options.host_lines.size(), 0);
-    const std::string launcher = std::filesystem::read_symlink("/proc/self/exe");
-    const std::string token = to_hex(random_bytes(32)) + '\n';
-    for (const HostLine& line : options.host_lines)
-      start(line, command_for(line, options.agent, launcher), token);
-  }
+        guardian_(marker_) {}
   ~HostsJob() {
     kill_all();
-    for (const Host& host : hosts_) waitpid(host.child.pid, nullptr, 0);
+    const Deadline give_up = steady_clock::now() + kToEnd;  // of one that hangs in the kernel
+    for (const Host& host : hosts_) {
+      wait_for(host.child.pidfd.get(), POLLIN, give_up);
+      waitpid(host.child.pid, nullptr, WNOHANG);
+    }
   }
   HostsJob(const HostsJob&) = delete;
   HostsJob& operator=(const HostsJob&) = delete;
 
   int run() {
+    start_all();
     while (phase_ != Phase::done) {
       poll_once();
       take_signals();
@@ -116,6 +124,7 @@ class HostsJob {
     bool ended = false;
   };
 
+  void start_all();
   void start(const HostLine& line, std::vector<std::string> command, const std::string& token);
   void poll_once();
   // Whether something came.
@@ -137,6 +146,14 @@ class HostsJob {
   std::optional<Deadline> deadline_;
   int exit_code_ = 0;
 };
+
+void HostsJob::start_all() {
+  descriptors_.make_room(options_.host_lines.size(), 0);
+  const std::string launcher = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string token = to_hex(random_bytes(32)) + '\n';
+  for (const HostLine& line : options_.host_lines)
+    start(line, command_for(line, options_.agent, launcher), token);
+}
 
 void HostsJob::start(const HostLine& line, std::vector<std::string> command,
                      const std::string& token) {
@@ -274,6 +291,10 @@ void HostsJob::advance() {
 int start_hosts(const RunOptions& options) { return HostsJob(options).run(); }
 
 std::string secret_on_stdin() {
+  // Nobody else here hears of the end of stdin.
+  struct sigaction by_default {};
+  by_default.sa_handler = SIG_DFL;
+  sigaction(SIGTERM, &by_default, nullptr);
   // Rank 0 shall not read what comes behind.
   Fd input = Fd(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
   const Fd nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -296,8 +317,11 @@ std::string secret_on_stdin() {
   start_thread([input = std::move(input)] {
     char byte = 0;
     ssize_t n = 0;
-    do n = read(input.get(), &byte, 1);
-    while (n > 0 || (n < 0 && errno == EINTR));
+    do {
+      pollfd entry{input.get(), POLLIN, 0};
+      ::poll(&entry, 1, -1);
+      n = read(input.get(), &byte, 1);
+    } while (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)));
     kill(getpid(), SIGTERM);
   }).detach();
   return line;

@@ -11,6 +11,10 @@ readonly LIMIT=60 # MiB
 readonly PROGRAMS="c10d-run c10d-info conformance cuda_kernel_tests c10d-fault-nccl
   fault_nccl_ranks same_as_real"
 
+if [[ -n $(ls -A "$to" 2>/dev/null) && ! (-x $to/run && -x $to/bin/conformance) ]]; then
+  echo "pack.sh: $to holds other files: name an empty folder, or one that an older pack made" >&2
+  exit 2
+fi
 rm -rf "$to"
 mkdir -p "$to/bin" "$to/lib/c10d/backends"
 for program in $PROGRAMS; do cp "$build/bin/$program" "$to/bin/"; done

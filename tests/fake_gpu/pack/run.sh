@@ -15,6 +15,14 @@ readonly results=${1:-$here/gpu-results.md}
 readonly log=${results%.md}.log
 readonly wanted=" ${*:2} "
 readonly LIMIT=470 # seconds for all of it
+readonly CONFORMANCE="conformance_1 conformance_2 conformance_4 conformance_gpus"
+readonly PARTS="gpus kernels $CONFORMANCE faults same_as_real"
+for name in $wanted; do
+  if [[ " $PARTS " != *" $name "* ]]; then
+    echo "run: there is no part $name; there are $PARTS" >&2
+    exit 2
+  fi
+done
 # shellcheck disable=SC2016 # of Markdown
 readonly FENCE='```'
 export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -54,7 +62,13 @@ part() {
     timeout -k 5 "$limit" "$@" >"$work/log" 2>&1 </dev/null
     status=$?
     case $status in
-      0) verdict=passed ;;
+      0)
+        verdict=passed
+        # A program that cannot begin skips all.
+        if grep -q '\[  PASSED  \] 0 tests' "$work/log"; then
+          verdict="FAILED: all was skipped" failed=1
+        fi
+        ;;
       124 | 137) verdict="FAILED: it takes more than $limit s" failed=1 ;;
       *) verdict="FAILED: status $status" failed=1 ;;
     esac

@@ -178,6 +178,14 @@ class Rank {
     view.dtype = dtype == "i32" ? DType::i32 : DType::f32;
     (is_send ? group_.isend(view, peer, tag, on()) : group_.irecv(view, peer, tag, on())).wait();
   }
+  // post send|recv, to or from the other of two ranks.
+  void post(std::istringstream& words) {
+    std::string end;
+    words >> end;
+    const int other = 1 - group_.rank();
+    works_.push_back(end == "send" ? group_.isend(in(), other, 0, on())
+                                   : group_.irecv(out(), other, 0, on()));
+  }
   // call OP DTYPE COUNT ROOT gpu|cpu
   void call(std::istringstream& words) {
     std::string op, dtype, memory;
@@ -359,6 +367,7 @@ std::map<std::string, Rank::Command> Rank::ends() {
        }},
       {"send", [](Rank& r, Words& words) { r.message(words, true); }},
       {"recv", [](Rank& r, Words& words) { r.message(words, false); }},
+      {"post", [](Rank& r, Words& words) { r.post(words); }},
       {"recv_any", [](Rank& r, Words&) { r.group_.recv(r.out(), kAnySource, 0, r.on()); }},
       {"call", [](Rank& r, Words& words) { r.call(words); }},
       {"fork", [](Rank& r, Words&) { r.fork_child(); }},

@@ -241,6 +241,17 @@ void expect_mismatches_of_messages(Hosts hosts) {
 
 TEST(NcclMismatch, OfMessagesIsNoSuccessOnAnyRank) { expect_mismatches_of_messages(Hosts::one); }
 
+// The receiver posts ahead, and learns of the last messages from a rank that leaves at once.
+TEST_F(NcclHosts, MessagesThatTheOtherEndHasPostedAheadAreFound) {
+  NcclJob job(2, "", {}, Hosts::each_its_own);
+  start(job);
+  job[0].tell("tour post recv post recv post recv wait shutdown");
+  job[1].tell("tour post send wait post send wait post send wait shutdown");
+  for (const Told& told : job.hear_all()) EXPECT_TRUE(told.end.starts_with("ok")) << told;
+  go_on(job);
+  job.expect_clean_end();
+}
+
 TEST_F(NcclHosts, AMismatchOfMessagesIsNoSuccessOnAnyRank) {
   expect_mismatches_of_messages(Hosts::each_its_own);
 }
