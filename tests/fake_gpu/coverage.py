@@ -79,9 +79,11 @@ def main(folder):
     to = build.folder / "coverage"
     build.overlay(to)
     instrument(build, to)
+    failed = False
     for test, arguments in TESTS.items():
         status, said = build.run(test, to, PATIENCE, *arguments)
         if status != 0:
+            failed = True
             print(f"{said}\n{test} fails", file=sys.stderr)
     total = never = 0
     for name, lines in sorted(counts(to / "objects").items()):
@@ -91,7 +93,7 @@ def main(folder):
               f"  {ranges(missing)}")
     share = 100 * (total - never) / total
     print(f"{share:.1f} % of {total} lines")
-    return share < WANTED
+    return failed or share < WANTED
 
 
 if __name__ == "__main__":

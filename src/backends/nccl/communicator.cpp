@@ -241,14 +241,19 @@ void Communicator::keep(std::shared_ptr<const void> memory) noexcept {
   state_->kept = std::move(memory);
 }
 
-Communicator::Opened Communicator::open_window(void* data, std::size_t bytes,
-                                               const Control& control, Deadline deadline) {
+Communicator::Opened Communicator::open_window(std::shared_ptr<const void> owner, void* data,
+                                               std::size_t bytes, const Control& control,
+                                               Deadline deadline) {
   const auto made = std::make_shared<Window>(nullptr);
   CallInThread call([state = state_, made, data, bytes] {
     const Use use(*state);
     if (!use.comm()) return kInternalError;
-    const Result result =
-        api().window_register(use.comm(), data, bytes, made.get(), kWindowSymmetric);
+    Result result = kUnhandledCudaError;
+    try {
+      const OnGpu here(state->device.index);
+      result = api().window_register(use.comm(), data, bytes, made.get(), kWindowSymmetric);
+    } catch (const std::exception&) {  // of the GPU, which the caller can use
+    }
     if (result == kSuccess && *made) state->windows.insert(*made);
     return result;
   });
@@ -256,6 +261,7 @@ Communicator::Opened Communicator::open_window(void* data, std::size_t bytes,
   while (!(opened.result = call.wait_until(steady_clock::now() + kLook)) && !control.broken() &&
          steady_clock::now() < deadline) {
   }
+  if (!opened.result) keep_forever(std::move(owner));
   if (opened.result == kSuccess && *made)
     opened.close = [state = state_, window = *made] {
       const Use use(*state);
@@ -322,22 +328,28 @@ bool Communicator::is_over() noexcept {
   return true;
 }
 
+void Communicator::close_windows(State& state) noexcept try {
+  const MutexLock lock(state.calls);
+  if (state.windows.empty()) return;
+  const OnGpu here(state.device.index);
+  for (const Window window : state.windows) {
+    const Result result = api().window_deregister(state.get(), window);
+    if (result != kSuccess)
+      log(LogLevel::warn, "group \"{}\": ncclCommWindowDeregister: {}", state.group,
+          describe(result));
+  }
+  state.windows.clear();
+} catch (const std::exception& error) {
+  log(LogLevel::warn, "group \"{}\": windows were not closed: {}", state.group, error.what());
+}
+
 void Communicator::destroy(const Control& control, Deadline deadline) noexcept try {
   if (!begin_end()) return;
   // An abort that meets it would free the communicator twice: it gets time, however late it is.
   const Deadline soon = steady_clock::now() + kPatienceWithAbort;
   deadline = state_->has_captured ? soon : std::max<Deadline>(deadline, soon);
   CallInThread end([state = state_] {
-    {
-      const MutexLock lock(state->calls);
-      for (const Window window : state->windows) {
-        const Result result = api().window_deregister(state->get(), window);
-        if (result != kSuccess)
-          log(LogLevel::warn, "group \"{}\": ncclCommWindowDeregister: {}", state->group,
-              describe(result));
-      }
-      state->windows.clear();
-    }
+    close_windows(*state);
     return api().comm_destroy(state->get());
   });
   std::optional<Result> result;

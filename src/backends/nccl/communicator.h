@@ -65,7 +65,9 @@ class Communicator {
     // there is no window.
     std::function<Result()> close;
   };
-  Opened open_window(void* data, std::size_t bytes, const Control& control, Deadline deadline);
+  // `data` belongs to `owner`, which is kept for ever if NCCL does not come back with it.
+  Opened open_window(std::shared_ptr<const void> owner, void* data, std::size_t bytes,
+                     const Control& control, Deadline deadline);
   // What NCCL says of it now; success once it ends.
   Result async_error() const noexcept;
   // Ends its ops and its calls in other threads, in a thread of its own. Returns at once. Does
@@ -82,6 +84,7 @@ class Communicator {
   void destroy(const Control& control, Deadline deadline) noexcept;
 
  private:
+  static void close_windows(State& state) noexcept;
   // Whether this is the first to end it.
   bool begin_end() noexcept;
   void start_abort() noexcept;

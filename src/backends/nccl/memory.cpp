@@ -76,7 +76,7 @@ Allocation GroupMemory::allocate(std::size_t bytes, Deadline deadline) {
   }
   if (!all_have("memory", why, deadline))
     return give_plain(why.empty() ? "another rank has none of NCCL" : why);
-  auto opened = communicator_.open_window(piece->data, bytes, *context_.control, deadline);
+  auto opened = communicator_.open_window(piece, piece->data, bytes, *context_.control, deadline);
   piece->close = std::move(opened.close);
   if (!opened.result)
     why = "ncclCommWindowRegister waits for other ranks";
