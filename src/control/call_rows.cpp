@@ -23,7 +23,7 @@ using std::chrono::steady_clock;
 
 // All ranks ask one store: the more they are, the rarer each does.
 constexpr microseconds kPausePerRank{100};
-constexpr microseconds kLongestPause{50'000};
+constexpr microseconds kLongestLookPause{50'000};
 constexpr milliseconds kCauseEvery{40};
 constexpr milliseconds kPauseAfterError{100};
 constexpr std::string_view kCompared = "calls/compared";
@@ -132,7 +132,7 @@ void CallRows::stop() noexcept {
 
 void CallRows::run() noexcept {
   pthread_setname_np(pthread_self(), "c10d-calls");
-  const microseconds pause = std::min(options_.size * kPausePerRank, kLongestPause);
+  const microseconds pause = std::min(options_.size * kPausePerRank, kLongestLookPause);
   while (true) {
     wanted_.wait(0, std::memory_order_acquire);
     wanted_.exchange(0, std::memory_order_acq_rel);  // before: what is stored later is seen later

@@ -177,8 +177,8 @@ void detail::FailureWatch::report(const Failure& failure) noexcept {
   observed_ = true;  // once is enough
   ++unobserved;
   log(LogLevel::error,
-      "group \"{}\": async {} #{} failed, its output may hold anything, and nobody asked its Work: "
-      "{}; call wait(), or on_done()",
+      "group \"{}\": {} #{} failed after its call had returned, its output may hold anything, and "
+      "nobody asked its Work or the group: {}; call wait(), on_done(), or barrier()",
       group_, failure.op.empty() ? "op" : failure.op, failure.sequence, failure.message);
 }
 

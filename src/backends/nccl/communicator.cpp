@@ -134,15 +134,17 @@ void compare_ranks(const BackendContext& context, Deadline deadline) {
   const std::string own = {accumulates_in_f32() ? 'f' : '-', uses_windows() ? 'w' : '-'};
   context.store->set(key(context.rank), own + uuid_of(context.device.index),
                      patience_until(deadline));
+  std::string of_rank_0;             // its settings, so that all ranks say the same
   std::map<std::string, int> first;  // the first rank on each GPU
   for (int rank = 0; rank < context.size; ++rank) {
     const std::string theirs = read(context, key(rank), rank, deadline);
-    if (!theirs.starts_with(own))
+    if (rank == 0) of_rank_0 = theirs.substr(0, own.size());
+    if (!theirs.starts_with(of_rank_0))
       throw_failure(failure_in(
           context, Code::mismatch,
-          fmt::format("rank {} and rank {} have different values of {}", context.rank, rank,
-                      theirs.substr(0, 1) == own.substr(0, 1) ? "C10D_NCCL_WINDOWS"
-                                                              : "C10D_NCCL_ACCUMULATE"),
+          fmt::format("rank 0 and rank {} have different values of {}", rank,
+                      theirs.substr(0, 1) == of_rank_0.substr(0, 1) ? "C10D_NCCL_WINDOWS"
+                                                                    : "C10D_NCCL_ACCUMULATE"),
           rank));
     const std::string gpu = theirs.substr(own.size());
     const auto [before, is_new] = first.emplace(gpu, rank);
