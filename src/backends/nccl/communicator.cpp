@@ -41,6 +41,8 @@ struct Communicator::State {
   Comm comm = nullptr;                 // set by NCCL before its call returns
   std::atomic<bool> has_begun{false};  // the initialisation is over, well or not
   Mutex mutex;                         // of what asks for errors, against the end
+  // Memory with which a call of NCCL has not come back: it ends with the communicator.
+  std::vector<std::shared_ptr<const void>> registering C10D_GUARDED_BY(mutex);
   Mutex calls;                         // of each Use
   std::set<Window> windows;            // that are open; while one holds `calls`
   std::atomic<bool> is_ending{false};  // nobody begins to use it any more
@@ -263,7 +265,10 @@ Communicator::Opened Communicator::open_window(std::shared_ptr<const void> owner
   while (!(opened.result = call.wait_until(steady_clock::now() + kLook)) && !control.broken() &&
          steady_clock::now() < deadline) {
   }
-  if (!opened.result) keep_forever(std::move(owner));
+  if (!opened.result) {
+    MutexLock lock(state_->mutex);
+    state_->registering.push_back(std::move(owner));
+  }
   if (opened.result == kSuccess && *made)
     opened.close = [state = state_, window = *made] {
       const Use use(*state);

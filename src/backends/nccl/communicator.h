@@ -65,7 +65,7 @@ class Communicator {
     // there is no window.
     std::function<Result()> close;
   };
-  // `data` belongs to `owner`, which is kept for ever if NCCL does not come back with it.
+  // `data` belongs to `owner`, which ends with the communicator if NCCL does not come back with it.
   Opened open_window(std::shared_ptr<const void> owner, void* data, std::size_t bytes,
                      const Control& control, Deadline deadline);
   // What NCCL says of it now; success once it ends.
