@@ -165,7 +165,8 @@ void HostsJob::start(const HostLine& line, std::vector<std::string> command,
   if (write(input_writer.get(), token.data(), token.size()) != static_cast<ssize_t>(token.size()))
     throw_failure({.code = Code::out_of_resources,
                    .message = fmt::format("a pipe to the agent: {}", error_text(errno))});
-  SpawnOptions spawned{.path = find_program(command.front()),
+  const std::string path = find_program(command.front());
+  SpawnOptions spawned{.path = path,
                        .directory = {},
                        .command = std::move(command),
                        .environment = {marker_},
