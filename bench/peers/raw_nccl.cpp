@@ -20,34 +20,6 @@ using nccl::check;
 
 constexpr int kNone = -1;
 
-// NCCL's type of elements that it reduces; kNone: it has none.
-int number_type(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return nccl::kFloat64;
-    case DType::f32:
-      return nccl::kFloat32;
-    case DType::f16:
-      return nccl::kFloat16;
-    case DType::bf16:
-      return nccl::kBfloat16;
-    case DType::i64:
-      return nccl::kInt64;
-    case DType::i32:
-      return nccl::kInt32;
-    case DType::i8:
-      return nccl::kInt8;
-    case DType::u64:
-      return nccl::kUint64;
-    case DType::u32:
-      return nccl::kUint32;
-    case DType::u8:
-      return nccl::kUint8;
-    default:
-      return kNone;
-  }
-}
-
 int op_of(ReduceOp::Kind kind) {
   switch (kind) {
     case ReduceOp::sum:
@@ -65,9 +37,7 @@ int op_of(ReduceOp::Kind kind) {
   }
 }
 
-nccl::DataType type_of(const ConstView& view) {
-  return static_cast<nccl::DataType>(number_type(view.dtype));
-}
+nccl::DataType type_of(const ConstView& view) { return *nccl::number_type(view.dtype); }
 nccl::RedOp op_of(const ReduceOp& op) { return static_cast<nccl::RedOp>(op_of(op.kind)); }
 
 Support supports_query(const Query& query) {
@@ -90,7 +60,8 @@ Support supports_query(const Query& query) {
       break;
   }
   if (!is_reduction(query.op)) return {};
-  if (number_type(query.dtype) == kNone) return no("NCCL has no arithmetic on this dtype");
+  if (!nccl::number_type(query.dtype) || is_float8(query.dtype))  // not each version has these
+    return no("NCCL has no arithmetic on this dtype");
   if (op_of(query.reduce_op) == kNone) return no("NCCL has no such reduction");
   if (const auto why = why_unsupported(query.op, query.reduce_op, query.dtype); !why.empty())
     return no(std::string(why));
@@ -211,11 +182,7 @@ extern "C" __attribute__((visibility("default"))) const c10d::BackendModule* c10
   using namespace c10d;  // NOLINT(google-build-using-namespace)
   static constexpr BackendModule module{
       .name = "raw:nccl",
-      .version =
-          [] {
-            static const std::string version = nccl::version_text(nccl::api().version);
-            return version.c_str();
-          },
+      .version = nccl::own_version,
       .supports = bench::supports_query,
       .create = [](BackendContext context) -> std::unique_ptr<Backend> {
         return std::make_unique<bench::RawNccl>(std::move(context));

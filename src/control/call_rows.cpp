@@ -111,13 +111,17 @@ void CallRows::want() noexcept {
   if (options_.own.compared.load(std::memory_order_relaxed) >=
       last_.load(std::memory_order_relaxed))
     return;
+  wake();
+}
+
+void CallRows::wake() noexcept {
   if (wanted_.exchange(1, std::memory_order_release) == 0) wanted_.notify_one();
 }
 
 void CallRows::want_messages(int peer) noexcept try {
   wanted_messages_[static_cast<std::size_t>(peer)].store(true, std::memory_order_relaxed);
   start();
-  if (wanted_.exchange(1, std::memory_order_release) == 0) wanted_.notify_one();
+  wake();
 } catch (const std::exception&) {  // no room for a thread: whoever asks again may find some
 }
 
@@ -125,8 +129,7 @@ void CallRows::stop() noexcept {
   MutexLock lock(thread_mutex_);
   stopped_ = true;
   if (!thread_.joinable()) return;
-  wanted_.store(1, std::memory_order_release);
-  wanted_.notify_one();
+  wake();
   thread_.join();
 }
 
@@ -158,16 +161,15 @@ void CallRows::look() {
   if (options_.rank == 0) {
     read_rows();
     compared = options_.last_equal(before).value_or(before);
-    // A call may be in its slot and not yet announced().
-    compared = std::min(compared, last_.load(std::memory_order_acquire));
-    // In the store first: once its own calls are over this rank may leave.
-    if (compared != before)
-      options_.store->set(kCompared, std::to_string(compared), kStorePatience);
   } else if (const auto text = options_.store->try_get(kCompared, kStorePatience)) {
     std::from_chars(text->data(), text->data() + text->size(), compared);
   }
-  own.compared.store(std::min(compared, last_.load(std::memory_order_acquire)),
-                     std::memory_order_release);
+  // A call may be in its slot and not yet announced().
+  compared = std::min(compared, last_.load(std::memory_order_acquire));
+  // In the store first: once its own calls are over this rank may leave.
+  if (options_.rank == 0 && compared != before)
+    options_.store->set(kCompared, std::to_string(compared), kStorePatience);
+  own.compared.store(compared, std::memory_order_release);
   look_at_messages();
   const auto now = steady_clock::now();
   if (now < next_cause_) return;

@@ -65,6 +65,7 @@ class CallRows {
   void stop() noexcept;
 
  private:
+  void wake() noexcept;
   void run() noexcept;
   void look();
   void read_rows();

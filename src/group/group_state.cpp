@@ -164,7 +164,7 @@ Work detail::GroupState::submit_inside(const Op& op, const CallOptions& options,
     watch->observe();
     throw_failure(*failure);
   }
-  return run(op, call.signature, call.captured, options, mode == Mode::async);
+  return run(op, call, options, mode == Mode::async);
 }
 
 Work detail::GroupState::failed(const Failure& failure) const {
@@ -173,8 +173,9 @@ Work detail::GroupState::failed(const Failure& failure) const {
   return work;
 }
 
-Work detail::GroupState::run(const Op& op, const Signature& signature, bool captured,
-                             const CallOptions& options, bool async) {
+Work detail::GroupState::run(const Op& op, const Checked& checked, const CallOptions& options,
+                             bool async) {
+  const Signature& signature = checked.signature;
   const bool collective = !is_point_to_point(signature.kind);
   const std::uint64_t sequence =
       collective ? collectives.load(std::memory_order_relaxed) + 1 : ++messages;
@@ -205,7 +206,7 @@ Work detail::GroupState::run(const Op& op, const Signature& signature, bool capt
                   .record = record,
                   .device = on_gpu ? gpu : Device{},
                   .stream = options.stream,
-                  .captured = captured};
+                  .captured = checked.captured};
   WorkShared::OnComplete on_complete;
   std::function<void()> on_released;
   const bool outlasts_call = async || on_gpu;

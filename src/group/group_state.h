@@ -102,8 +102,7 @@ struct detail::GroupState {
   Work failed(const Failure& failure) const;
   // Of a send to its peer, or a recv from it; 0 from any rank.
   std::uint64_t next_message(const Signature& signature);
-  Work run(const Op& op, const Signature& signature, bool captured, const CallOptions& options,
-           bool async);
+  Work run(const Op& op, const Checked& checked, const CallOptions& options, bool async);
 
   std::stop_token stop_;
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;  // last: it calls abort()

@@ -149,6 +149,19 @@ void LineSplitter::finish(const Sink& sink, const Sink& status) {
   partial_.clear();
 }
 
+bool LineStream::read(const LineSplitter::Sink& sink, const LineSplitter::Sink& status) {
+  std::array<char, std::size_t{64} << 10> bytes;
+  const ssize_t n = ::read(fd.get(), bytes.data(), bytes.size());
+  if (n > 0) {
+    lines.add({bytes.data(), static_cast<std::size_t>(n)}, sink, status);
+    return true;
+  }
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  fd.reset();
+  lines.finish(sink, status);
+  return false;
+}
+
 std::string StatusLine::show(std::string_view text, int columns) {
   // A byte takes a column at most, but for a tab. The last column stays free: beyond it some
   // terminals wrap.

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "c10d/export.h"
+#include "src/net/fd.h"
 
 namespace c10d { inline namespace v0 {
 
@@ -29,6 +30,16 @@ class C10D_API LineSplitter {
 
  private:
   std::string partial_;
+};
+
+// The end of a pipe that reads what a child writes; it does not block.
+struct LineStream {
+  Fd fd;
+  LineSplitter lines;
+
+  // Of a pipe that poll() found readable: once, what is there. At the end closes it. Whether
+  // something came.
+  C10D_API bool read(const LineSplitter::Sink& sink, const LineSplitter::Sink& status = {});
 };
 
 // A line that stays below all others on a terminal. Its members return what to write there.

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <utility>
@@ -102,7 +101,6 @@ std::vector<const RankResult*> RankProcesses::poll(const std::vector<int>& other
 }
 
 void RankProcesses::read_stream(Rank& rank, bool is_stderr) {
-  Stream& stream = is_stderr ? rank.err : rank.out;
   const auto sink = [&](std::string_view line) {
     if (is_stderr) rank.tail.add(line);
     if (options_.on_line) {
@@ -114,12 +112,7 @@ void RankProcesses::read_stream(Rank& rank, bool is_stderr) {
   const OutputBatch batch;  // of what one read brings
   const bool has_status = is_stderr && rank.result.rank == 0 && status_columns_ > 0;
   const auto status = has_status ? LineSplitter::Sink(print_status) : LineSplitter::Sink();
-  std::array<char, std::size_t{64} << 10> bytes;
-  const ssize_t n = read(stream.fd.get(), bytes.data(), bytes.size());
-  if (n > 0) return stream.lines.add({bytes.data(), static_cast<std::size_t>(n)}, sink, status);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  stream.fd.reset();
-  stream.lines.finish(sink, status);
+  (is_stderr ? rank.err : rank.out).read(sink, status);
 }
 
 void RankProcesses::note_ended(Rank& rank) {

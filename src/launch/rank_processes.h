@@ -52,13 +52,9 @@ class RankProcesses {
   std::vector<RankResult> results();
 
  private:
-  struct Stream {
-    Fd fd;
-    LineSplitter lines;
-  };
   struct Rank {
     Child child;
-    Stream out, err;
+    LineStream out, err;
     LineTail tail;
     bool ended = false;
     RankResult result;

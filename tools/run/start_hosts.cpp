@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -111,16 +110,12 @@ class HostsJob {
  private:
   // `failing`: one has failed, the others may know. `ending`: their input was closed.
   enum class Phase { running, failing, ending, killed, draining, done };
-  struct Stream {
-    Fd fd;
-    LineSplitter lines;
-  };
   struct Host {
     std::string name, agent;
     bool has_said_why = false;
     Child child;
     Fd input;
-    Stream out, err;
+    LineStream out, err;
     bool ended = false;
   };
 
@@ -128,7 +123,7 @@ class HostsJob {
   void start(const HostLine& line, std::vector<std::string> command, const std::string& token);
   void poll_once();
   // Whether something came.
-  static bool read_stream(Stream& stream, bool is_stderr);
+  static bool read_stream(LineStream& stream, bool is_stderr);
   void note_ended(Host& host);
   void take_signals();
   void advance();
@@ -205,19 +200,9 @@ void HostsJob::poll_once() {
   }
 }
 
-bool HostsJob::read_stream(Stream& stream, bool is_stderr) {
+bool HostsJob::read_stream(LineStream& stream, bool is_stderr) {
   const OutputBatch batch;  // of what one read brings
-  const auto sink = [&](std::string_view line) { print_rank_line(0, is_stderr, line, false); };
-  std::array<char, std::size_t{64} << 10> bytes;
-  const ssize_t n = read(stream.fd.get(), bytes.data(), bytes.size());
-  if (n > 0) {
-    stream.lines.add({bytes.data(), static_cast<std::size_t>(n)}, sink);
-    return true;
-  }
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  stream.fd.reset();
-  stream.lines.finish(sink);
-  return false;
+  return stream.read([&](std::string_view line) { print_rank_line(0, is_stderr, line, false); });
 }
 
 void HostsJob::note_ended(Host& host) {

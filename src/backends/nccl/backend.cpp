@@ -316,11 +316,7 @@ extern "C" __attribute__((visibility("default"))) const c10d::BackendModule* c10
   using namespace c10d;  // NOLINT(google-build-using-namespace)
   static constexpr BackendModule module{
       .name = "nccl",
-      .version =
-          [] {
-            static const std::string version = nccl::version_text(nccl::api().version);
-            return version.c_str();
-          },
+      .version = nccl::own_version,
       .supports = [](const Query& query) { return nccl::supports(query, cuda_device(0)); },
       .create = [](BackendContext context) -> std::unique_ptr<Backend> {
         return nccl::NcclBackend::make(std::move(context));

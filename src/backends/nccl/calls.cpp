@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <exception>
-#include <optional>
 #include <string>
 
 #include "src/backends/common/gathered_reduction.h"
@@ -15,50 +14,13 @@
 namespace c10d { inline namespace v0 { namespace nccl {
 namespace {
 
-// NCCL's type of the numbers in elements of `dtype`; nothing where it has none.
-std::optional<DataType> number_type(DType dtype) {
-  switch (real_of(dtype)) {
-    case DType::f64:
-      return kFloat64;
-    case DType::f32:
-      return kFloat32;
-    case DType::f16:
-      return kFloat16;
-    case DType::bf16:
-      return kBfloat16;
-    case DType::i64:
-      return kInt64;
-    case DType::i32:
-      return kInt32;
-    case DType::i8:
-      return kInt8;
-    case DType::u64:
-      return kUint64;
-    case DType::u32:
-      return kUint32;
-    case DType::u8:
-      return kUint8;
-    case DType::f8e4m3:
-      return kFloat8e4m3;
-    case DType::f8e5m2:
-      return kFloat8e5m2;
-    case DType::i16:
-    case DType::u16:
-    case DType::boolean:
-    case DType::c64:
-    case DType::c128:
-      break;
-  }
-  return std::nullopt;
-}
-
 std::size_t numbers(const ConstView& view) { return view.bytes() / size_of(real_of(view.dtype)); }
 
 // ReduceOp as NCCL's. The factor of a premul_sum makes one of the communicator's own.
 class Reduction {
  public:
   Reduction(const Target& target, ReduceOp op, DType dtype) : target_(target) {
-    type = *number_type(dtype);
+    type = *number_type(real_of(dtype));
     if (op.kind == ReduceOp::premul_sum)
       make(op.factor, real_of(dtype));
     else

@@ -49,6 +49,47 @@ std::string describe(Result result) {
   return text;
 }
 
+const char* own_version() {
+  static const std::string version = version_text(api().version);
+  return version.c_str();
+}
+
+std::optional<DataType> number_type(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return kFloat64;
+    case DType::f32:
+      return kFloat32;
+    case DType::f16:
+      return kFloat16;
+    case DType::bf16:
+      return kBfloat16;
+    case DType::i64:
+      return kInt64;
+    case DType::i32:
+      return kInt32;
+    case DType::i8:
+      return kInt8;
+    case DType::u64:
+      return kUint64;
+    case DType::u32:
+      return kUint32;
+    case DType::u8:
+      return kUint8;
+    case DType::f8e4m3:
+      return kFloat8e4m3;
+    case DType::f8e5m2:
+      return kFloat8e5m2;
+    case DType::i16:
+    case DType::u16:
+    case DType::boolean:
+    case DType::c64:
+    case DType::c128:
+      break;
+  }
+  return std::nullopt;
+}
+
 void check(Result result, std::string_view call) {
   if (result == kSuccess) return;
   throw_failure(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,11 @@ struct Library {
 const Library& library();
 // Of code that runs where it can be used.
 inline const Api& api() { return library().api; }
+
+// "2.28.9"; valid until the process ends.
+const char* own_version();
+// NCCL's type of these numbers; nothing where it does not compute with them.
+std::optional<DataType> number_type(DType dtype);
 
 // "unhandled cuda error (1)", with what NCCL remembers of it.
 std::string describe(Result result);
