@@ -8,17 +8,36 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
-FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion",
-         "-Wsign-conversion", "-Wshadow", "-Werror", '-DTUTORIAL_DATA=""']
+FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion",
+         "-Wshadow", "-Werror", '-DTUTORIAL_DATA=""']
 
 
-def complaints(compiler, include, name, source):
-    """What the compiler says to the source."""
+def complaints(compiler, include, name, words, source=None):
+    """What the compiler says; name stands for the source, which is one of the words or given."""
     folders = ["-I", include, "-I", str(pathlib.Path(include).parent)]  # of the tutorial's headers
-    done = subprocess.run([compiler, *FLAGS, *folders, "-x", "c++", "-"], input=source, text=True,
+    words = [*words, *(["-fsyntax-only", "-x", "c++", "-"] if source else [])]
+    done = subprocess.run([compiler, *FLAGS, *folders, *words], input=source, text=True,
                           capture_output=True, timeout=300, check=False)
     return "" if done.returncode == 0 else f"{compiler}: {name}:\n{done.stderr}"
+
+
+def findings(compiler, include, headers, sources):
+    """What the compiler says to the headers, and to the sources: these begin with all headers, so
+    that it reads them only once."""
+    with tempfile.TemporaryDirectory() as folder:
+        head = f"{folder}/headers.h"
+        pathlib.Path(head).write_text(headers, encoding="utf-8")
+        found = complaints(compiler, include, "all public headers",
+                           ["-x", "c++-header", head, "-o", f"{head}.gch"])
+        if found:
+            return [found]
+        words = ["-Winvalid-pch", "-include", head]
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as jobs:
+            answers = jobs.map(lambda file: complaints(compiler, include, file, words,
+                                                       sources[file]), sources)
+            return [what for what in answers if what]
 
 
 def main():
@@ -26,17 +45,14 @@ def main():
     # Without what needs <mpi.h>, which has warnings of its own.
     sources = {file: pathlib.Path(file).read_text(encoding="utf-8") for file in files
                if not file.endswith("inside_mpi.cpp")}
-    headers = [header for header in sorted(pathlib.Path(include).rglob("*.h"))
-               if header.name != "mpi.h"]
-    sources["all public headers"] = "".join(
-        f'#include "{header.relative_to(include)}"\n' for header in headers)
+    headers = "".join(f'#include "{header.relative_to(include)}"\n'
+                      for header in sorted(pathlib.Path(include).rglob("*.h"))
+                      if header.name != "mpi.h")
     # A program that warns, so that this test can fail.
-    if not complaints(compilers[0], include, "", "int f(long x) { return x; }\n"):
+    if not complaints(compilers[0], include, "", [], "int f(long x) { return x; }\n"):
         sys.exit(f"{compilers[0]} lets a conversion pass")
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as jobs:
-        found = [what for what in jobs.map(
-            lambda job: complaints(job[0], include, *job[1]),
-            [(compiler, source) for compiler in compilers for source in sources.items()]) if what]
+    found = [what for compiler in compilers
+             for what in findings(compiler, include, headers, sources)]
     print("".join(found), end="")
     print(f"{len(sources)} sources, compilers: {' '.join(compilers)}: {len(found)} findings")
     return 1 if found else 0

@@ -6,8 +6,10 @@ The first line with an error, of each compiler, must have the words that say wha
 import concurrent.futures
 import os
 import re
+import pathlib
 import subprocess
 import sys
+import tempfile
 
 # What the program does in f(group), what stands before it, and the words of the error.
 PROGRAMS = [
@@ -66,10 +68,10 @@ HEAD = """#include <array>
 """
 
 
-def first_error(compiler, include, source, standard="c++20"):
+def first_error(compiler, include, source, flags=()):
     """The first line with an error; None where the program compiles."""
-    command = [compiler, "-std=" + standard, "-fsyntax-only", "-Werror=unused-result",
-               "-I", include, "-x", "c++", "-"]
+    command = [compiler, "-std=c++20", "-fsyntax-only", "-Werror=unused-result", "-I", include,
+               *flags, "-x", "c++", "-"]
     done = subprocess.run(command, input=source, text=True, capture_output=True, timeout=300,
                           check=False, env={**os.environ, "LC_ALL": "C"})
     if done.returncode == 0:
@@ -78,11 +80,20 @@ def first_error(compiler, include, source, standard="c++20"):
     return lines[0] if lines else done.stderr
 
 
-def check(compiler, include, program):
+def compiled_head(compiler, include, folder):
+    """The flags with which a program begins with HEAD, which the compiler reads only once."""
+    head = pathlib.Path(folder) / "head.h"
+    head.write_text(HEAD, encoding="utf-8")
+    subprocess.run([compiler, "-std=c++20", "-I", include, "-x", "c++-header", head,
+                    "-o", f"{head}.gch"], timeout=300, check=True)
+    return ["-Winvalid-pch", "-Werror=invalid-pch", "-include", str(head)]
+
+
+def check(compiler, include, flags, program):
     """What is wrong with the compiler's answer to the program, or nothing."""
     body, before, words = program
-    source = f"{HEAD}{before}\nvoid f(const c10d::ProcessGroup& group) {{ {body} }}\n"
-    error = first_error(compiler, include, source)
+    source = f"{before}\nvoid f(const c10d::ProcessGroup& group) {{ {body} }}\n"
+    error = first_error(compiler, include, source, flags)
     if error is None:
         return f"{compiler} accepts: {body}"
     if words.lower() not in error.lower():
@@ -90,19 +101,27 @@ def check(compiler, include, program):
     return None
 
 
+def findings(compiler, include, folder):
+    """What is wrong with the compiler's answers."""
+    found = []
+    flags = compiled_head(compiler, include, folder)
+    right = "void f(const c10d::ProcessGroup& group) { group.barrier(); }\n"
+    if (error := first_error(compiler, include, right, flags)) is not None:
+        found.append(f"{compiler} refuses a right program: {error}")
+    old = first_error(compiler, include, HEAD, ["-std=c++17"])
+    if old is None or "c10d needs C++20" not in old:
+        found.append(f"{compiler} before C++20: {old}")
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as jobs:
+        answers = jobs.map(lambda program: check(compiler, include, flags, program), PROGRAMS)
+        return found + [answer for answer in answers if answer]
+
+
 def main():
     include, compilers = sys.argv[1], sys.argv[2:]
     found = []
-    right = f"{HEAD}void f(const c10d::ProcessGroup& group) {{ group.barrier(); }}\n"
-    jobs = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
     for compiler in compilers:
-        if (error := first_error(compiler, include, right)) is not None:
-            found.append(f"{compiler} refuses a right program: {error}")
-        old = first_error(compiler, include, HEAD, "c++17")
-        if old is None or "c10d needs C++20" not in old:
-            found.append(f"{compiler} before C++20: {old}")
-        answers = jobs.map(lambda program: check(compiler, include, program), PROGRAMS)
-        found += [answer for answer in answers if answer]
+        with tempfile.TemporaryDirectory() as folder:
+            found += findings(compiler, include, folder)
     for what in found:
         print(what)
     print(f"{len(PROGRAMS)} wrong programs, {len(compilers)} compilers: {len(found)} findings")
