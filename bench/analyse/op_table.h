@@ -27,7 +27,7 @@ struct BackendCell {
   std::optional<double> p99;
   double max = 0;
   std::optional<double> alg, bus, mem;
-  std::optional<double> ceil;  // memcpy's time / this time
+  std::optional<double> ceil;  // the ceiling's time / this time
   std::uint64_t wrong = 0;
   std::uint64_t samples = 0;
   std::string algo;
@@ -36,7 +36,7 @@ struct BackendCell {
 
 struct SizeRow {
   std::uint64_t bytes = 0;
-  std::optional<double> memcpy_us;
+  std::optional<double> ceil_us;   // of what Summary::copy_name() says
   std::vector<BackendCell> cells;  // in the order of Summary::backends
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "bench/analyse/alpha_beta_fit.h"
@@ -94,7 +95,7 @@ void put_quantiles(const Blocks& blocks, BackendCell& cell) {
   }
 }
 
-BackendCell cell_of(const std::string& backend, const Group& group, std::optional<double> memcpy_us,
+BackendCell cell_of(const std::string& backend, const Group& group, std::optional<double> ceil_us,
                     std::uint64_t bytes) {
   BackendCell cell;
   cell.backend = backend;
@@ -117,9 +118,33 @@ BackendCell cell_of(const std::string& backend, const Group& group, std::optiona
   cell.alg = median_of(blocks, &CellRecord::alg);
   cell.bus = median_of(blocks, &CellRecord::bus);
   cell.mem = median_of(blocks, &CellRecord::mem);
-  if (memcpy_us && bytes >= kCeilFrom && cell.p50.value > 0)
-    cell.ceil = *memcpy_us / cell.p50.value;
+  if (ceil_us && bytes >= kCeilFrom && cell.p50.value > 0) cell.ceil = *ceil_us / cell.p50.value;
   return cell;
+}
+
+// What bounds collectives of ranks on several hosts.
+struct Link {
+  int hosts = 0;
+  int ranks = 0;
+  double rate = 0;  // GB/s in each direction
+
+  // For what every host must send and receive of S bytes; nothing where that is not known.
+  std::optional<double> microseconds(const CellKey& key, std::uint64_t bytes) const {
+    const double least = bytes_between_hosts(key.op, bytes, hosts, ranks) * key.concurrent;
+    return least > 0 ? std::optional(least * 1e-3 / rate) : std::nullopt;
+  }
+};
+
+std::optional<Link> link_of(const Results& results) {
+  const auto found = std::ranges::find_if(results.ceilings, [](const CeilRecord& ceil) {
+    return ceil.kind == kLink && ceil.level == kBothWays && ceil.gbps.value_or(0) > 0;
+  });
+  if (found == results.ceilings.end() || results.environments.empty()) return std::nullopt;
+  const Json hosts = results.environments.front().value("hosts", Json::array());
+  if (hosts.size() < 2) return std::nullopt;
+  std::size_t ranks = 0;
+  for (const Json& host : hosts) ranks += host.at("ranks").size();
+  return Link{static_cast<int>(hosts.size()), static_cast<int>(ranks), *found->gbps};
 }
 
 std::vector<std::string> backends_of(const Results& results) {
@@ -275,6 +300,8 @@ Summary summarise(const Results& results, bool compare, double equiv, double min
   }
   summary.launches = static_cast<int>(launches.size());
   for (const SkipRecord& skip : results.skips) index.at(skip.key).skips.emplace(skip.backend, skip);
+  const std::optional<Link> link = link_of(results);
+  summary.several_hosts = link.has_value();
   std::map<std::pair<std::uint64_t, bool>, std::vector<double>> copies;
   for (const CeilRecord& ceil : results.ceilings)
     if (ceil.is_beside_cells()) copies[{ceil.bytes, ceil.hot}].push_back(ceil.us);
@@ -285,9 +312,10 @@ Summary summarise(const Results& results, bool compare, double equiv, double min
       SizeRow row;
       row.bytes = bytes;
       if (const auto copy = copies.find({bytes, key.cache == "hot"}); copy != copies.end())
-        row.memcpy_us = median(copy->second) * key.concurrent;
+        row.ceil_us = median(copy->second) * key.concurrent;
+      if (link) row.ceil_us = link->microseconds(key, bytes);
       for (const std::string& backend : summary.backends) {
-        row.cells.push_back(cell_of(backend, group, row.memcpy_us, bytes));
+        row.cells.push_back(cell_of(backend, group, row.ceil_us, bytes));
         const BackendCell& cell = row.cells.back();
         (cell.skip ? summary.skipped : summary.measured) += 1;
         summary.wrong += cell.wrong;

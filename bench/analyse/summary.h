@@ -18,7 +18,8 @@ struct Summary {
   std::vector<std::size_t> bases;
   bool is_base(std::size_t backend) const { return bases[backend] == backend; }
   std::string base_name() const;  // for a sentence about all of them
-  const char* copy_name() const { return cuda ? "GPU copy" : "memcpy"; }  // what %ceil is of
+  // What %ceil is of.
+  const char* copy_name() const { return cuda ? "GPU copy" : several_hosts ? "link" : "memcpy"; }
   std::vector<OpTable> tables;
   std::vector<CompareRecord> compares;
   std::vector<ControlRecord> controls;
@@ -27,6 +28,7 @@ struct Summary {
   int blocks = 0;
   int ranks = 0;
   bool cuda = false;           // buffers were on GPUs
+  bool several_hosts = false;  // the ranks were
   std::uint64_t measured = 0;  // cells: op x backend x size
   std::uint64_t skipped = 0;
   std::uint64_t wrong = 0;  // elements

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "bench/measure/shared_page.h"
+#include "bench/meeting/shared_page.h"
 #include "bench/measure/subject.h"
 #include "bench/measure/watchdog.h"
 #include "bench/model/cases.h"

@@ -25,7 +25,7 @@ std::int64_t cpu_now() noexcept {
 constexpr std::uint64_t kFewestIterations = 3;
 
 std::int64_t deadline_in(double seconds) {
-  return SharedPage::now() + static_cast<std::int64_t>(seconds * 1e9);
+  return Meeting::now() + static_cast<std::int64_t>(seconds * 1e9);
 }
 
 // Below this the flag stays inside a core complex.
@@ -58,8 +58,8 @@ void BlockRunner::run() noexcept {
 // Each rank waits for a random part of the skew, another one in every iteration.
 void BlockRunner::wait_for_skew() {
   std::uniform_int_distribution<std::int64_t> late(0, settings_.start_skew);
-  const std::int64_t until = SharedPage::now() + late(random_);
-  while (SharedPage::now() < until) {
+  const std::int64_t until = Meeting::now() + late(random_);
+  while (Meeting::now() < until) {
   }
 }
 
@@ -80,14 +80,14 @@ std::int64_t BlockRunner::refresh() noexcept {
 
 // How many ops run in one iteration of at most `longest_burst`. The time that the ranks spend
 // between the ops is subtracted as if all of them spent the same; where one rank has most of that
-// work there is no burst.
+// work, and where they do not share their CPUs, there is no burst.
 int BlockRunner::burst_for(double per_op) const {
   const Case& c = buffers_.of();
   if (timer_ && settings_.longest_burst <= 0) return kBatch;
   if (timer_)
     return static_cast<int>(
         std::clamp(settings_.longest_burst / std::max(per_op, 1e-9), 1.0, double{kLargestBatch}));
-  if (!page_.oversubscribed() || !subject_.computes()) return 1;
+  if (!meeting_.oversubscribed() || !subject_.computes() || meeting_.is_between_hosts()) return 1;
   if (facts_of(c.op).rooted && refreshes_much()) return 1;
   return static_cast<int>(std::clamp(settings_.longest_burst / std::max(per_op, 1e-9), 1.0,
                                      static_cast<double>(burst_of(c))));
@@ -97,45 +97,46 @@ int BlockRunner::burst_for(double per_op) const {
 // would wait for that in the op; and what flushes the caches takes each rank another time.
 std::uint64_t BlockRunner::loop_for(double per_op) const {
   const Case& c = buffers_.of();
-  if (settings_.sync != Sync::loop || settings_.start_skew > 0 || page_.oversubscribed()) return 1;
+  if (settings_.sync != Sync::loop || settings_.start_skew > 0 || meeting_.oversubscribed())
+    return 1;
   if (c.cache == Cache::cold || (facts_of(c.op).rooted && refreshes_much())) return 1;
   return static_cast<std::uint64_t>(std::clamp(settings_.longest_loop / std::max(per_op, 1e-9), 1.0,
-                                               static_cast<double>(SharedPage::kMaxIterations)));
+                                               static_cast<double>(Meeting::kMaxIterations)));
 }
 
 bool BlockRunner::meet(std::int64_t deadline) {
   switch (settings_.sync) {
     case Sync::window:
-      return page_.meet(deadline);
+      return meeting_.meet(deadline);
     case Sync::barrier:
-      return page_.barrier(deadline);
+      return meeting_.barrier(deadline);
     case Sync::loop:
       break;
   }
-  return page_.wake(deadline);
+  return meeting_.wake(deadline);
 }
 
 // One iteration.
-SharedPage::Times BlockRunner::time_ops() {
+Meeting::Times BlockRunner::time_ops() {
   if (timer_) return time_batch();
-  SharedPage::Times times{.start = SharedPage::now()};
+  Meeting::Times times{.start = Meeting::now()};
   run();
   for (int again = 1; again < burst_; ++again) {
     times.other += refresh();
     run();
   }
-  times.end = SharedPage::now();
+  times.end = Meeting::now();
   return times;
 }
 
-SharedPage::Times BlockRunner::time_batch() {
-  SharedPage::Times times{.start = SharedPage::now()};
+Meeting::Times BlockRunner::time_batch() {
+  Meeting::Times times{.start = Meeting::now()};
   times.end = times.start;
   attempt([&] { timer_->start(); });
   for (int op = 0; op < burst_; ++op) {
-    const std::int64_t called = SharedPage::now();
+    const std::int64_t called = Meeting::now();
     run();
-    times.calls += SharedPage::now() - called;
+    times.calls += Meeting::now() - called;
     if (op + 1 < burst_) buffers_.refresh(false);
   }
   attempt([&] { times.end = times.start + timer_->stop(); });
@@ -145,14 +146,14 @@ SharedPage::Times BlockRunner::time_batch() {
 // After a barrier: `most` iterations, or as many as a loop has. The first op finds ranks as they
 // woke up, and is not counted where others follow it.
 std::uint64_t BlockRunner::loop_from(std::uint64_t first, std::uint64_t most, bool record) {
-  const SharedPage::Times woken = time_ops();
-  if (record) page_.record(first, woken);
+  const Meeting::Times woken = time_ops();
+  if (record) meeting_.record(first, woken);
   if (loop_ == 1) return 1;
   const std::uint64_t count = std::min(most, loop_);
   for (std::uint64_t i = 0; i < count; ++i) {
     buffers_.refresh(settings_.dirty);
-    const SharedPage::Times times = time_ops();
-    if (record) page_.record(first + i, times);
+    const Meeting::Times times = time_ops();
+    if (record) meeting_.record(first + i, times);
   }
   return count;
 }
@@ -173,12 +174,12 @@ double BlockRunner::warm_up(double seconds, int fixed) {
   std::int64_t batch = fixed >= 0 ? fixed : 1;
   std::int64_t total = 0;
   double per_iteration = 0;
-  page_.barrier();
+  meeting_.barrier();
   for (int round = 0; batch > 0; ++round) {
-    const std::int64_t start = SharedPage::now();
+    const std::int64_t start = Meeting::now();
     const std::uint64_t done = iterate(static_cast<std::uint64_t>(batch),
                                        deadline_in(fixed >= 0 ? 3600 : 2 * seconds), false);
-    const std::int64_t took = SharedPage::now() - start;
+    const std::int64_t took = Meeting::now() - start;
     total += took;
     per_iteration =
         static_cast<double>(took) * 1e-9 / static_cast<double>(std::max<std::uint64_t>(1, done));
@@ -190,13 +191,13 @@ double BlockRunner::warm_up(double seconds, int fixed) {
     if (round == 0) next = std::max<std::int64_t>(next, 1);
     if (round == 1) {
       burst_ = static_cast<int>(
-          page_.from_root(burst_for(timer_ ? per_iteration / burst_ : per_iteration)));
+          meeting_.from_root(burst_for(timer_ ? per_iteration / burst_ : per_iteration)));
       if (burst_ > 1) next = 1;
     }
     const auto loop = static_cast<std::int64_t>(loop_for(per_iteration));
-    if (round > 0 || fixed >= 0) loop_ = static_cast<std::uint64_t>(page_.from_root(loop));
+    if (round > 0 || fixed >= 0) loop_ = static_cast<std::uint64_t>(meeting_.from_root(loop));
     if (fixed >= 0 || !failure_.empty()) next = 0;
-    batch = page_.from_root(next);
+    batch = meeting_.from_root(next);
   }
   return per_iteration;
 }
@@ -204,20 +205,21 @@ double BlockRunner::warm_up(double seconds, int fixed) {
 CellRecord BlockRunner::measure(std::uint64_t iterations, double seconds) {
   CellRecord cell;
   // Ranks on one CPU, where the last backend may have left them, would stay there for seconds.
-  page_.meet(INT64_MAX);
-  const double before = page_.round_trip(100);
+  meeting_.meet(INT64_MAX);
+  const double before = meeting_.round_trip(100);
   iterate(2, INT64_MAX, false);
   const auto switches = switches_now();
   cell.iters = iterate(iterations, deadline_in(seconds), true);
   const auto after = switches_now();
-  for (std::size_t i = 0; i < 2; ++i) cell.switches[i] = page_.sum(after[i] - switches[i]);
-  page_.meet(INT64_MAX);
-  const double behind = page_.round_trip(100);
-  if (page_.rank() == 0) {
+  for (std::size_t i = 0; i < 2; ++i) cell.switches[i] = meeting_.sum(after[i] - switches[i]);
+  meeting_.meet(INT64_MAX);
+  const double behind = meeting_.round_trip(100);
+  meeting_.share_times(cell.iters);
+  if (meeting_.rank() == 0) {
     if (before > 0 && !timer_) cell.rtt = round_trip_of(before, behind);
     summarise(cell);
   }
-  page_.barrier();
+  meeting_.barrier();
   return cell;
 }
 
@@ -230,13 +232,13 @@ void BlockRunner::summarise(CellRecord& cell) const {
   std::vector<double> calls;
   cell.samples.reserve(iterations);
   for (std::uint64_t i = 0; i < iterations; ++i) {
-    SharedPage::Times first = page_.times(0, iterations)[i];
-    SharedPage::Times last = first;
+    Meeting::Times first = meeting_.times(0, iterations)[i];
+    Meeting::Times last = first;
     std::int64_t slowest = 0;
     std::int64_t other = 0;
     std::int64_t longest_calls = 0;
-    for (int rank = 0; rank < page_.size(); ++rank) {
-      const SharedPage::Times times = page_.times(rank, iterations)[i];
+    for (int rank = 0; rank < meeting_.size(); ++rank) {
+      const Meeting::Times times = meeting_.times(rank, iterations)[i];
       slowest = std::max(slowest, times.end - times.start);
       other += times.other;
       longest_calls = std::max(longest_calls, times.calls);
@@ -244,7 +246,7 @@ void BlockRunner::summarise(CellRecord& cell) const {
       last = {std::max(last.start, times.start), std::max(last.end, times.end)};
     }
     // All ranks share the CPUs, and so the time that any of them takes for something else.
-    const std::int64_t ops = std::max<std::int64_t>(slowest - other / page_.cpu_count(), 0);
+    const std::int64_t ops = std::max<std::int64_t>(slowest - other / meeting_.cpu_count(), 0);
     cell.samples.push_back(static_cast<double>(ops) * 1e-3 * share);
     calls.push_back(static_cast<double>(longest_calls) * 1e-3 * share);
     skew_in.push_back(static_cast<double>(last.start - first.start) * 1e-3);
@@ -252,6 +254,7 @@ void BlockRunner::summarise(CellRecord& cell) const {
   }
   cell.us = quantiles(cell.samples);
   if (timer_) cell.cpu_us = median(std::move(calls));
+  if (meeting_.is_between_hosts()) return;
   cell.skew_in = median(std::move(skew_in));
   cell.skew_out = median(std::move(skew_out));
 }
@@ -260,20 +263,21 @@ BlockRunner::CheckResult BlockRunner::check(bool timed_before) {
   timed_before = timed_before && subject_.computes() && buffers_.keeps_inputs();
   const std::uint64_t wrong_before = timed_before ? buffers_.wrong() : 0;
   buffers_.poison_output();
-  page_.barrier();
+  meeting_.barrier();
   run();
   CheckResult result;
   if (!subject_.computes()) return result;
   const std::uint64_t hash = buffers_.hash();
-  result.wrong = static_cast<std::uint64_t>(
-      page_.sum(failure_.empty() ? static_cast<std::int64_t>(wrong_before + buffers_.wrong()) : 0));
+  result.wrong = static_cast<std::uint64_t>(meeting_.sum(
+      failure_.empty() ? static_cast<std::int64_t>(wrong_before + buffers_.wrong()) : 0));
   if (buffers_.same_everywhere()) {
-    const auto root = static_cast<std::uint64_t>(page_.from_root(static_cast<std::int64_t>(hash)));
-    result.ranks_agree = page_.sum(hash == root || !failure_.empty() ? 0 : 1) == 0;
+    const auto root =
+        static_cast<std::uint64_t>(meeting_.from_root(static_cast<std::int64_t>(hash)));
+    result.ranks_agree = meeting_.sum(hash == root || !failure_.empty() ? 0 : 1) == 0;
     result.hash = root;
   } else {
-    const std::uint64_t weighted = hash * (2 * static_cast<std::uint64_t>(page_.rank()) + 1);
-    result.hash = static_cast<std::uint64_t>(page_.sum(static_cast<std::int64_t>(weighted)));
+    const std::uint64_t weighted = hash * (2 * static_cast<std::uint64_t>(meeting_.rank()) + 1);
+    result.hash = static_cast<std::uint64_t>(meeting_.sum(static_cast<std::int64_t>(weighted)));
   }
   return result;
 }

@@ -8,15 +8,15 @@
 
 #include "bench/measure/buffers.h"
 #include "bench/measure/gpu.h"
-#include "bench/measure/shared_page.h"
 #include "bench/measure/subject.h"
+#include "bench/meeting/meeting.h"
 #include "bench/model/options.h"
 #include "bench/model/record.h"
 
 namespace c10d::bench {
 
 // One backend on one case: how its iterations run and what comes out of them. Every member is
-// collective over the ranks of the page, and a rank whose backend failed still takes part in
+// collective over the ranks of the meeting, and a rank whose backend failed still takes part in
 // the barriers, so that no other rank waits for it.
 //
 // In a loop ranks synchronise once in a while, only to agree whether to continue. In between, ops
@@ -34,12 +34,12 @@ class BlockRunner {
     double longest_burst = 0;     // seconds, with more ranks than CPUs; 0: one op in an iteration
     double longest_loop = 0;      // seconds between two barriers, as far as one can tell before
   };
-  BlockRunner(SharedPage& page, Subject& subject, Buffers& buffers, Settings settings)
-      : page_(page),
+  BlockRunner(Meeting& meeting, Subject& subject, Buffers& buffers, Settings settings)
+      : meeting_(meeting),
         subject_(subject),
         buffers_(buffers),
         settings_(settings),
-        random_(settings.seed * 1000003 + static_cast<std::uint64_t>(page.rank())) {
+        random_(settings.seed * 1000003 + static_cast<std::uint64_t>(meeting.rank())) {
     if (const GpuSeat* seat = buffers.seat()) {
       timer_.emplace(*seat);
       burst_ = kBatch;
@@ -65,7 +65,7 @@ class BlockRunner {
   // What this rank's backend failed with, or empty.
   const std::string& failure() const noexcept { return failure_; }
   // Collective: whether it failed on any rank.
-  bool failed_anywhere() { return page_.sum(failure_.empty() ? 0 : 1) > 0; }
+  bool failed_anywhere() { return meeting_.sum(failure_.empty() ? 0 : 1) > 0; }
 
  private:
   // Ops of a batch, where nobody has measured yet how long one takes; and at most, so that none
@@ -79,15 +79,15 @@ class BlockRunner {
   bool refreshes_much() const noexcept;
   std::int64_t refresh() noexcept;
   bool meet(std::int64_t deadline);
-  SharedPage::Times time_ops();
-  SharedPage::Times time_batch();
+  Meeting::Times time_ops();
+  Meeting::Times time_batch();
   int burst_for(double per_op) const;
   std::uint64_t loop_for(double per_op) const;
   std::uint64_t loop_from(std::uint64_t first, std::uint64_t most, bool record);
   std::uint64_t iterate(std::uint64_t count, std::int64_t deadline, bool record);
   void summarise(CellRecord& cell) const;
 
-  SharedPage& page_;
+  Meeting& meeting_;
   Subject& subject_;
   Buffers& buffers_;
   Settings settings_;

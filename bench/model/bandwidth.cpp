@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bench/model/bandwidth.h"
 
+#include <algorithm>
+
 namespace c10d::bench {
 namespace {
 
@@ -71,7 +73,17 @@ double link_share(BenchOp op, int ranks) {
 }  // namespace
 
 bool has_connections(const CellRecord& cell) {
-  return cell.backend == "gloo" || cell.backend == "raw:gloo" || cell.placement == kGpuPerRank;
+  return cell.backend == "gloo" || cell.backend == "raw:gloo" || cell.placement == kGpuPerRank ||
+         cell.placement == kSeveralHosts;
+}
+
+double bytes_between_hosts(const std::string& op, std::uint64_t bytes, int hosts, int ranks) {
+  const auto facts = std::ranges::find(op_facts(), op, &OpFacts::name);
+  if (facts == op_facts().end()) return 0;
+  const BenchOp kind = facts->op;
+  const bool every_rank_sends = kind == BenchOp::all_to_all || kind == BenchOp::all_to_all_v;
+  return static_cast<double>(bytes) * link_share(kind, hosts) *
+         (every_rank_sends ? static_cast<double>(ranks) / hosts : 1);
 }
 
 void put_bandwidth(const Case& c, int ranks, CellRecord& cell) {

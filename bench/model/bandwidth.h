@@ -20,6 +20,10 @@ inline bool is_control(const std::string& backend) {
 // ranks of the others share memory, of the host or of a GPU.
 bool has_connections(const CellRecord& cell);
 
+// The bytes that each host must at least send or receive where every host has as many ranks; S is
+// `bytes`, and `ranks` are those of all hosts. 0 for an op that has no such bound.
+double bytes_between_hosts(const std::string& op, std::uint64_t bytes, int hosts, int ranks);
+
 // Fills alg, mem where the ranks share memory of the host, and, where there are connections, bus
 // from the median.
 void put_bandwidth(const Case& c, int ranks, CellRecord& cell);

@@ -94,8 +94,8 @@ CellRecord cell_at(const Json& line) {
   cell.alg = number_at(gbps, "alg");
   cell.bus = number_at(gbps, "bus");
   cell.mem = number_at(gbps, "mem");
-  cell.skew_in = line.at("skew_us").value("in", 0.0);
-  cell.skew_out = line.at("skew_us").value("out", 0.0);
+  cell.skew_in = number_at(line.at("skew_us"), "in");
+  cell.skew_out = number_at(line.at("skew_us"), "out");
   if (const auto rtt = line.find("rtt"); rtt != line.end() && !rtt->is_null())
     cell.rtt = RoundTrip{rtt->at("before").get<double>(), rtt->at("after").get<double>(),
                          text_at(*rtt, "bucket")};
@@ -131,7 +131,7 @@ Json to_json(const CellRecord& cell, bool with_samples) {
                 {"max", rounded(cell.us.max)}};
   line["cpu_us"] = number(cell.cpu_us);
   line["gbps"] = {{"alg", number(cell.alg)}, {"bus", number(cell.bus)}, {"mem", number(cell.mem)}};
-  line["skew_us"] = {{"in", rounded(cell.skew_in)}, {"out", rounded(cell.skew_out)}};
+  line["skew_us"] = {{"in", number(cell.skew_in)}, {"out", number(cell.skew_out)}};
   line["rtt"] = nullptr;
   if (cell.rtt) {
     line["rtt"] = {{"before", rounded(cell.rtt->before)},

@@ -26,6 +26,7 @@ struct RoundTrip {
 // Where the ranks are. On GPUs: a single rank; each on one of its own; or several on one, where
 // what they exchange crosses no link.
 inline constexpr const char* kOneHost = "one_host";
+inline constexpr const char* kSeveralHosts = "several_hosts";
 inline constexpr const char* kOneGpu = "one_gpu";
 inline constexpr const char* kGpuPerRank = "gpu_per_rank";
 inline constexpr const char* kColocated = "1gpu-colocated";
@@ -47,8 +48,7 @@ struct CellRecord {
   Quantiles us;
   std::optional<double> cpu_us;  // on a GPU: how long one call keeps the thread
   std::optional<double> alg, bus, mem;
-  double skew_in = 0;
-  double skew_out = 0;
+  std::optional<double> skew_in, skew_out;  // empty: between hosts, whose clocks differ
   std::optional<RoundTrip> rtt;
   std::uint64_t wrong = 0;
   std::string hash;
@@ -65,9 +65,14 @@ struct SkipRecord {
   std::string reason;
 };
 
+// Of the kind and the level of a CeilRecord.
+inline constexpr const char* kLink = "link";
+inline constexpr const char* kBothWays = "both ways";
+
 struct CeilRecord {
-  std::string kind;   // memcpy, shm, tcp; device_copy: on a GPU
-  std::string level;  // of copies: L1, L2, L3, DRAM; empty: beside the cells of that size
+  std::string kind;   // memcpy, shm, tcp; device_copy: on a GPU; link: between two hosts
+  std::string level;  // of copies: L1, L2, L3, DRAM; empty: beside the cells of that size. Of a
+                      // link: round trip, one way, both ways (then GB/s in each direction)
   std::uint64_t bytes = 0;
   int launch = 0;
   std::optional<double> gbps;

@@ -8,7 +8,9 @@ void CaseRunner::run(const Case& c, std::size_t index) {
   ControlGroup& control = launch_.control;
   Buffers buffers(c, control.rank(), control.size(), launch_.options.cases.window, how.seed,
                   *memory_.input, *memory_.output);
-  if (copied_.insert({c.bytes, c.cache == Cache::hot}).second && c.bytes > 0) measure_copy(c);
+  const bool is_bound_by_copies = !launch_.control.meeting().is_between_hosts() || copier_;
+  if (is_bound_by_copies && c.bytes > 0 && copied_.insert({c.bytes, c.cache == Cache::hot}).second)
+    measure_copy(c);
   std::vector<Turn> turns = turns_of(c, index, buffers);
   for (Turn& turn : turns) turn.prepare();
   for (int block = 0; block < how.blocks; ++block) {
@@ -48,12 +50,12 @@ double CaseRunner::copy_on_cpu(const Case& c) {
   one.concurrent = 1;
   memcpy_->prepare(one);
   std::vector<double> samples;
-  const std::int64_t until = SharedPage::now() + 5'000'000;
+  const std::int64_t until = Meeting::now() + 5'000'000;
   memcpy_->run({}, Flight::in_turn);
-  while (samples.size() < 5 || (SharedPage::now() < until && samples.size() < 2000)) {
-    const std::int64_t start = SharedPage::now();
+  while (samples.size() < 5 || (Meeting::now() < until && samples.size() < 2000)) {
+    const std::int64_t start = Meeting::now();
     memcpy_->run({}, Flight::in_turn);
-    samples.push_back(static_cast<double>(SharedPage::now() - start) * 1e-3);
+    samples.push_back(static_cast<double>(Meeting::now() - start) * 1e-3);
   }
   return median(std::move(samples));
 }
@@ -62,15 +64,15 @@ double CaseRunner::copy_on_cpu(const Case& c) {
 // measure of %ceil.
 void CaseRunner::measure_copy(const Case& c) {
   const bool hot = c.cache == Cache::hot;
-  SharedPage& page = launch_.control.page();
-  page.barrier();
+  Meeting& meeting = launch_.control.meeting();
+  meeting.barrier();
   if (launch_.control.rank() == 0) {
     const double us = copier_ ? copier_->microseconds(c.bytes, !hot) : copy_on_cpu(c);
     launch_.sink(
         to_json(CeilRecord{copier_ ? "device_copy" : "memcpy", "", c.bytes, launch_.number(),
                            static_cast<double>(c.bytes) * 1e-3 / us, us, hot}));
   }
-  page.barrier();
+  meeting.barrier();
 }
 
 }  // namespace c10d::bench

@@ -1,33 +1,43 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "bench/measure/shared_page.h"
+#include "bench/meeting/meeting.h"
 #include "bench/model/options.h"
 #include "c10d/process_group.h"
 
 namespace c10d::bench {
 
-// The ranks of one launch, beside the backends that they measure: a group of native's, and the page
-// by which they meet. Every member but the accessors is collective.
+// The ranks of one launch, beside the backends that they measure: a group of their own, of native's
+// on one host and of gloo's or mpi's between hosts, and how they meet. Every member but the
+// accessors is collective.
 class ControlGroup {
  public:
   // The file at `token_path` holds the job's secret; an empty path: an environment variable does.
-  // Throws DistBackendError (unsupported) when the ranks are on several hosts.
+  // Throws DistBackendError: between hosts, when neither gloo nor mpi can be opened.
   ControlGroup(const std::string& token_path, double timeout);
 
-  int rank() const noexcept { return page_.rank(); }
-  int size() const noexcept { return page_.size(); }
+  int rank() const noexcept { return meeting_->rank(); }
+  int size() const noexcept { return meeting_->size(); }
   const std::string& token() const noexcept { return token_; }
   ProcessGroup& group() noexcept { return group_; }
   Store& store() { return group_.store(); }
-  SharedPage& page() noexcept { return page_; }
+  Meeting& meeting() noexcept { return *meeting_; }
+  // In the order of their first ranks.
+  struct Host {
+    std::string name;
+    std::vector<int> ranks;
+  };
+  const std::vector<Host>& hosts() const noexcept { return hosts_; }
+  // Number of this rank among those of its host.
+  int local_rank() const noexcept;
 
   struct Binding {
     std::size_t cpus = 0;  // that this process may use
-    bool alike = true;     // whether all ranks may use the same; else a launcher has bound them
+    bool alike = true;     // whether the ranks of a host may use the same; else they are bound
     bool bound = false;    // to CPUs of its own
   };
   // What a launcher has bound stays where it is.
@@ -37,12 +47,15 @@ class ControlGroup {
   // The text that each rank gives, by rank.
   std::vector<std::string> gather(const std::string& name, const std::string& text);
   // Whether `here` is true on any rank.
-  bool any(bool here) { return page_.sum(here ? 1 : 0) > 0; }
+  bool any(bool here) { return meeting_->sum(here ? 1 : 0) > 0; }
 
  private:
+  const Host& own_host() const noexcept;
+
   std::string token_;
   ProcessGroup group_;
-  SharedPage page_;
+  std::vector<Host> hosts_;
+  std::unique_ptr<Meeting> meeting_;
 };
 
 }  // namespace c10d::bench

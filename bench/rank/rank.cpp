@@ -4,15 +4,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <optional>
 
 #include "bench/measure/case_list.h"
+#include "bench/measure/link.h"
 #include "bench/measure/machine.h"
 #include "bench/rank/case_runner.h"
 #include "bench/rank/gpu_ranks.h"
 #include "c10d/env.h"
+#include "c10d/error.h"
 
 namespace c10d::bench {
 namespace {
@@ -25,16 +28,16 @@ bool is_first_launch(const WorkerOptions& worker) {
 void warn_of_binding(const LaunchState& launch, const ControlGroup::Binding& binding) {
   const Bind asked = launch.options.placement.bind;
   const int ranks = launch.control.size();
-  const SharedPage& page = launch.control.page();
-  if (page.oversubscribed() && launch.options.cases.cuda)
+  const Meeting& meeting = launch.control.meeting();
+  if (meeting.oversubscribed() && launch.options.cases.cuda)
     launch.warn("W001",
                 fmt::format("{} ranks on {} CPUs: calls and times include waiting for a CPU", ranks,
-                            page.cpu_count()));
-  else if (page.oversubscribed())
+                            meeting.cpu_count()));
+  else if (meeting.oversubscribed())
     launch.warn("W001",
                 fmt::format("{} ranks on {} CPUs: times include waiting for a CPU; they are "
                             "those of bursts of up to {} ops without a synchronisation",
-                            ranks, page.cpu_count(), burst_of(Case{})));
+                            ranks, meeting.cpu_count(), burst_of(Case{})));
   if ((asked == Bind::set || asked == Bind::core) && !binding.alike)
     launch.warn("W008",
                 "--bind: the launcher has bound the ranks already; they stay where they are");
@@ -50,7 +53,7 @@ void warn_of_binding(const LaunchState& launch, const ControlGroup::Binding& bin
 
 void write_environment(const LaunchState& launch, const std::vector<Column>& columns,
                        std::size_t cpus, const GpuRanks& gpus) {
-  launch.control.page().barrier();
+  launch.control.meeting().barrier();
   if (launch.control.rank() != 0) return;
   std::map<std::string, std::string> about;
   for (const Column& column : columns)
@@ -58,6 +61,9 @@ void write_environment(const LaunchState& launch, const std::vector<Column>& col
   Json line = environment_json(about);
   line["cores"] = cpus;
   line["cpus"] = launch.control.cpus();
+  if (launch.control.hosts().size() > 1)
+    for (const ControlGroup::Host& host : launch.control.hosts())
+      line["hosts"].push_back({{"name", host.name}, {"ranks", host.ranks}});
   if (launch.seat != nullptr) put_gpus(gpus, line);
   launch.sink(line);
   if (const auto path = env("C10D_CUDA_LIBRARY"); path && launch.seat != nullptr)
@@ -69,6 +75,29 @@ void write_environment(const LaunchState& launch, const std::vector<Column>& col
     launch.sink(to_json(gpu_ceiling(*launch.seat, launch.number())));
 }
 
+// What two hosts can exchange: the first rank of host 0 and of host 1 measure it, alone.
+void measure_ceiling_between_hosts(const LaunchState& launch) {
+  ControlGroup& control = launch.control;
+  const int rank = control.rank();
+  const auto address = env("MASTER_ADDR");  // of the host of rank 0, as the others reach it
+  const bool is_end = rank == 0 || rank == control.hosts()[1].ranks.front();
+  if (is_end && address) {
+    try {
+      const LinkRates rates = measure_link(rank == 0 ? LinkEnd::listens : LinkEnd::connects,
+                                           control.store(), *address, std::chrono::seconds(5));
+      const int number = launch.number();
+      launch.sink(to_json(CeilRecord{kLink, "round trip", 1, number, {}, rates.round_trip_us}));
+      launch.sink(to_json(CeilRecord{kLink, "one way", 0, number, rates.one_way, 0}));
+      launch.sink(to_json(CeilRecord{kLink, kBothWays, 0, number, rates.both_ways, 0}));
+    } catch (const DistError& error) {
+      launch.warn("W023", fmt::format("the link between two hosts was not measured, so that there "
+                                      "is no %ceil: {}",
+                                      error.what()));
+    }
+  }
+  control.meeting().barrier();
+}
+
 int measure_all(const RunOptions& options, const Sink& sink) {
   const WorkerOptions& worker = options.worker;
   Watchdog watchdog;
@@ -76,13 +105,18 @@ int measure_all(const RunOptions& options, const Sink& sink) {
   LaunchState launch{options, control, watchdog, control.rank() == 0 ? sink : [](const Json&) {}};
   const std::vector<Case> cases = cases_of(options.cases, control.size());
   watchdog.expect("making groups", options.measurement.timeout * 3 + 60);
+  if (control.hosts().size() > 1) launch.placement = kSeveralHosts;
+  if (control.hosts().size() > 1 && options.measurement.sync == Sync::window)
+    throw InvalidArgument(
+        "--sync window: ranks cannot start at the same moment on several hosts, whose clocks "
+        "differ; take --sync loop (the default) or barrier");
   // Before the backends are opened, so that their threads are where the rank is.
   const ControlGroup::Binding binding = control.bind(options.placement.bind);
   if (is_first_launch(worker)) warn_of_binding(launch, binding);
   std::optional<GpuSeat> seat;
   GpuRanks gpus;
   if (options.cases.cuda) {
-    seat.emplace(control.rank());
+    seat.emplace(control.local_rank());
     launch.seat = &*seat;
     gpus = gather_gpus(control, *seat);
     launch.placement = gpus.placement();
@@ -96,6 +130,8 @@ int measure_all(const RunOptions& options, const Sink& sink) {
   std::vector<Column> columns = open_columns(
       worker.solo.empty() ? options.backends.names : std::vector{worker.solo}, context, control);
   if (is_first_launch(worker)) write_environment(launch, columns, binding.cpus, gpus);
+  if (is_first_launch(worker) && control.hosts().size() > 1 && !seat)
+    measure_ceiling_between_hosts(launch);
   memory = allocate(memory_of(cases, control.size(), options.cases.window), options.backends.heap,
                     columns, launch.seat);
   CaseRunner runner(launch, columns, memory);
@@ -103,7 +139,7 @@ int measure_all(const RunOptions& options, const Sink& sink) {
     if (worker.solo.empty() || is_control_case(index)) runner.run(cases[index], index);
   for (Column& column : columns)
     if (column.code.empty()) column.subject->shutdown();
-  control.page().barrier();
+  control.meeting().barrier();
   launch.sink(Json{{"t", kLaunchDone}});
   control.group().shutdown();
   return launch.wrong ? 3 : launch.failures > 0 ? 1 : 0;

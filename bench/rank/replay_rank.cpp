@@ -134,11 +134,11 @@ std::string problem_of(const std::function<void()>& body) {
 // Runs the plan once on one backend, as this rank.
 class Pass {
  public:
-  Pass(const ReplayPlan& plan, SharedPage& page, const ReplayOptions& options,
+  Pass(const ReplayPlan& plan, Meeting& meeting, const ReplayOptions& options,
        ReplayBackend& backend)
       : plan_(plan),
-        page_(page),
-        rank_(static_cast<std::size_t>(page.rank())),
+        meeting_(meeting),
+        rank_(static_cast<std::size_t>(meeting.rank())),
         compute_(options.compute),
         compute_seconds_(options.compute_seconds),
         backend_(backend),
@@ -177,20 +177,20 @@ class Pass {
   // Each on a CPU of its own: ranks that come to share one while others are busy would stay there
   // for seconds, and then each op takes a time slice.
   void begin_step() {
-    page_.meet(INT64_MAX);
-    step_begin_ = SharedPage::now();
+    meeting_.meet(INT64_MAX);
+    step_begin_ = Meeting::now();
     if (beside_) beside_->begin_step();
   }
   void step_to(std::size_t i) {
     const ReplayOp& op = plan_.ops[i];
     join_before(i);
     if (!takes_part(op, rank_)) return;
-    const std::int64_t free = SharedPage::now();
+    const std::int64_t free = Meeting::now();
     Buffers& buffers = backend_.buffers[op.slot];
     buffers.refresh(true);  // as a computation writes what the op will read
     if (compute_ != Compute::none) pause_before(i, free);
     ProcessGroup& group = backend_.groups[op.group];
-    spans_[i].start = seconds_of(SharedPage::now());
+    spans_[i].start = seconds_of(Meeting::now());
     for (const Op& call : buffers.ops()) {
       if (op.joined_before) {
         works_[i].emplace(group.async().submit(call));
@@ -199,7 +199,7 @@ class Pass {
         group.submit(call);
       }
     }
-    if (!op.joined_before) spans_[i].end = seconds_of(SharedPage::now());
+    if (!op.joined_before) spans_[i].end = seconds_of(Meeting::now());
   }
   // The rank has been free since then. What the program did with the data before it called the op,
   // as the trainers divide gradients, is the caller's work.
@@ -213,10 +213,10 @@ class Pass {
     else
       wait_until(ready);
     const std::int64_t start = std::max(free, ready) + ns_of(due->late);
-    while (SharedPage::now() < start) compute_a_little();
+    while (Meeting::now() < start) compute_a_little();
   }
   void wait_until(std::int64_t until) {
-    while (SharedPage::now() < until) {
+    while (Meeting::now() < until) {
       if (compute_ == Compute::gaps)
         compute_a_little();
       else
@@ -232,12 +232,11 @@ class Pass {
       note_ended();
     }
     beside_->wait_until_computed(seconds);
-    return SharedPage::now();
+    return Meeting::now();
   }
   // Or until it is time to look for ops that have ended.
   void sleep_until(std::int64_t until) const {
-    const std::int64_t next =
-        in_flight_.empty() ? until : std::min(until, SharedPage::now() + 50'000);
+    const std::int64_t next = in_flight_.empty() ? until : std::min(until, Meeting::now() + 50'000);
     const timespec at{static_cast<time_t>(next / 1'000'000'000),
                       static_cast<long>(next % 1'000'000'000)};
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);
@@ -245,11 +244,11 @@ class Pass {
   // An op that ends while the rank computes has its end when that is seen.
   void note_ended() {
     for (const std::size_t i : in_flight_)
-      if (spans_[i].end == 0 && works_[i]->done()) spans_[i].end = seconds_of(SharedPage::now());
+      if (spans_[i].end == 0 && works_[i]->done()) spans_[i].end = seconds_of(Meeting::now());
   }
   void join(std::size_t i) {
     works_[i]->wait();
-    if (spans_[i].end == 0) spans_[i].end = seconds_of(SharedPage::now());
+    if (spans_[i].end == 0) spans_[i].end = seconds_of(Meeting::now());
     works_[i].reset();
   }
   void join_before(std::size_t i) {
@@ -265,7 +264,7 @@ class Pass {
   }
 
   const ReplayPlan& plan_;
-  SharedPage& page_;
+  Meeting& meeting_;
   const std::size_t rank_;
   const Compute compute_;
   const double compute_seconds_;
@@ -308,7 +307,7 @@ class Replay {
       for (auto group = backend.groups.rbegin(); group != backend.groups.rend(); ++group)
         if (backend.is_alive()) group->shutdown(std::chrono::seconds(10));
     }
-    control_.page().barrier();
+    control_.meeting().barrier();
     control_.group().shutdown();
     return wrong_ ? 3 : failures_ > 0 ? 1 : 0;
   }
@@ -320,7 +319,7 @@ class Replay {
     const std::string key = fmt::format("replay/{}", dropped_++);
     if (!problem.empty())
       control_.store().append(key, fmt::format("[rank {}: {}] ", control_.rank(), problem));
-    control_.page().barrier();
+    control_.meeting().barrier();
     backend.code = code;
     backend.reason = control_.store().try_get(key).value_or("");
     if (backend.code == "failed") ++failures_;
@@ -406,17 +405,18 @@ class Replay {
       }
     });
     if (drop_if(backend, "failed", problem)) return;
-    SharedPage& page = control_.page();
+    Meeting& meeting = control_.meeting();
     const std::int64_t mine = static_cast<std::int64_t>(common);
-    const bool differ = control_.any(page.from_root(mine) != mine);
+    const bool differ = control_.any(meeting.from_root(mine) != mine);
     const auto salted = hash * (2 * static_cast<std::uint64_t>(control_.rank()) + 1);
-    hashes_[backend.name] = static_cast<std::uint64_t>(page.sum(static_cast<std::int64_t>(salted)));
+    hashes_[backend.name] =
+        static_cast<std::uint64_t>(meeting.sum(static_cast<std::int64_t>(salted)));
     count_wrong(backend, wrong + (differ ? 1 : 0));
   }
 
   void count_wrong(const ReplayBackend& backend, std::uint64_t here) {
     const auto all =
-        static_cast<std::uint64_t>(control_.page().sum(static_cast<std::int64_t>(here)));
+        static_cast<std::uint64_t>(control_.meeting().sum(static_cast<std::int64_t>(here)));
     wrong_elements_[backend.name] += all;
     wrong_ = wrong_ || all > 0;
   }
@@ -425,7 +425,7 @@ class Replay {
     if (!backend.is_alive()) return;
     watchdog_.expect(fmt::format("{}: {} steps", backend.name, plan_.steps()),
                      replay_seconds(plan_, options_.compute) * 10 + options_.timeout * 3 + 60);
-    Pass pass(plan_, control_.page(), options_, backend);
+    Pass pass(plan_, control_.meeting(), options_, backend);
     if (drop_if(backend, "failed", pass.run())) return;
     std::uint64_t wrong = 0;
     for (const Buffers& buffers : backend.buffers) wrong += buffers.wrong();

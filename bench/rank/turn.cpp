@@ -34,7 +34,7 @@ Turn::Turn(LaunchState& launch, const Case& c, Column& column, Buffers& buffers,
       how_(launch.options.measurement),
       case_(c),
       column_(column),
-      runner_(launch.control.page(), *column.subject, buffers, settings_of(launch)),
+      runner_(launch.control.meeting(), *column.subject, buffers, settings_of(launch)),
       is_control_(is_control) {}
 
 std::string Turn::what() const {
@@ -58,9 +58,9 @@ void Turn::prepare() {
   if (iterations == 0)
     iterations =
         static_cast<std::uint64_t>(std::clamp(launch_.block_seconds() / std::max(each, 1e-9), 3.0,
-                                              static_cast<double>(SharedPage::kMaxIterations)));
+                                              static_cast<double>(Meeting::kMaxIterations)));
   iterations_ = static_cast<std::uint64_t>(
-      launch_.control.page().from_root(static_cast<std::int64_t>(iterations)));
+      launch_.control.meeting().from_root(static_cast<std::int64_t>(iterations)));
 }
 
 void Turn::check(bool timed_before) {
@@ -78,7 +78,7 @@ bool Turn::drop_if_failed() {
   ControlGroup& control = launch_.control;
   if (!runner_.failure().empty())
     control.store().append(key, fmt::format("[rank {}: {}] ", control.rank(), runner_.failure()));
-  control.page().barrier();
+  control.meeting().barrier();
   column_.code = "failed";
   column_.reason = control.store().try_get(key).value_or("");
   launch_.sink(to_json(SkipRecord{key_of(case_), column_.name, column_.code, column_.reason}));

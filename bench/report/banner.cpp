@@ -58,10 +58,16 @@ Parts set_parts(const Results& results) {
   return parts;
 }
 
-// The CPUs of each rank, or those that all share.
+// Between hosts, who is where; else the CPUs of each rank, or those that all share.
 Parts placement_parts(const Results& results) {
-  const Json cpus = results.environments.front().value("cpus", Json::array());
+  const Json& environment = results.environments.front();
+  const Json cpus = environment.value("cpus", Json::array());
   Parts parts;
+  for (const Json& host : environment.value("hosts", Json::array()))
+    parts.push_back(fmt::format("{} on {}",
+                                fmt::join(host.at("ranks").get<std::vector<int>>(), " "),
+                                host.at("name").get<std::string>()));
+  if (!parts.empty()) return parts;
   std::set<std::string> different;
   for (const Json& text : cpus) {
     parts.push_back(fmt::format("{} on CPU {}", parts.size(), text.get<std::string>()));
@@ -80,10 +86,12 @@ Parts path_parts(const Results& results) {
     if (ceil.is_beside_cells()) continue;
     const std::string name = ceil.kind == "memcpy"        ? "memcpy " + ceil.level
                              : ceil.kind == "device_copy" ? "GPU copy " + ceil.level
+                             : ceil.kind == kLink         ? "link " + ceil.level
                              : ceil.kind == "shm"         ? "shm pair"
                                                           : "tcp lo";
     parts.push_back(ceil.gbps ? fmt::format("{} {:.1f} GB/s", name, *ceil.gbps)
-                              : fmt::format("{} {} us one way", name, microseconds_text(ceil.us)));
+                              : fmt::format("{} {} us{}", name, microseconds_text(ceil.us),
+                                            ceil.kind == kLink ? "" : " one way"));
   }
   return parts;
 }

@@ -36,7 +36,7 @@ std::string csv_text(const std::vector<CellRecord>& cells) {
                         c.block, c.order, c.iters);
     text += fmt::format(",{:.6g},{:.6g},{:.6g},{},{:.6g},{},{},{}", c.us.min, c.us.p50, c.us.p90,
                         number(c.us.p99), c.us.max, number(c.alg), number(c.bus), number(c.mem));
-    text += fmt::format(",{:.6g},{:.6g}", c.skew_in, c.skew_out);
+    text += fmt::format(",{},{}", number(c.skew_in), number(c.skew_out));
     text += c.rtt ? fmt::format(",{:.6g},{:.6g},{}", c.rtt->before, c.rtt->after, c.rtt->bucket)
                   : ",,,";
     text += fmt::format(",{},{},{},{},{},{},{},{}", c.wrong, c.hash, c.switches[0], c.switches[1],

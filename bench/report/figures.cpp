@@ -43,9 +43,9 @@ std::vector<ChartSeries> series_of(const OpTable& table, const Summary& summary,
   if (!has_memcpy(summary)) {
     ChartSeries ceiling{summary.copy_name(), "ceiling", 0, {}};
     for (const SizeRow& row : table.rows)
-      if (row.memcpy_us && row.bytes >= 4096)
+      if (row.ceil_us && row.bytes >= 4096)
         ceiling.points.push_back(
-            {static_cast<double>(row.bytes), y(*row.memcpy_us, row.bytes), std::nullopt, ""});
+            {static_cast<double>(row.bytes), y(*row.ceil_us, row.bytes), std::nullopt, ""});
     all.push_back(std::move(ceiling));
   }
   for (std::size_t b = 0; b < summary.backends.size(); ++b) {

@@ -118,7 +118,7 @@ Names columns_of(bool base, const TableStyle& style, bool in_long, Extras extras
 
 std::string size_text(const SizeRow& row) { return row.bytes == 0 ? "-" : bytes_text(row.bytes); }
 std::string memcpy_text(const SizeRow& row) {
-  return row.memcpy_us ? microseconds_text(*row.memcpy_us) : "-";
+  return row.ceil_us ? microseconds_text(*row.ceil_us) : "-";
 }
 
 // One line per size, backends side by side.
@@ -305,9 +305,8 @@ const std::vector<ColumnFacts>& column_facts() {
       {"busbw", "algbw times nccl-tests' factor; n/a where ranks share memory, or a GPU"},
       {"membw", "bytes that all ranks together must read and write, / p50, in GB/s"},
       {"ceil",
-       "time of memcpy(S) on one core, or of a copy of S on the GPU, / p50, in percent; blank "
-       "below "
-       "4 KiB"},
+       "time of memcpy(S) on one core, of a copy of S on the GPU, or, between hosts, of what the "
+       "link must carry, / p50, in percent; blank below 4 KiB"},
       {"samples", "timed iterations"},
       {"algo", "the algorithm that ran, where the backend says; unknown where it does not"},
       {"wrong", "elements that differ from the oracle, over all ranks and checks"},

@@ -128,7 +128,9 @@ void print_plan(const RunOptions& options, const RunCost& cost, int ranks, const
                  set.build.environment.empty() ? "" : " with ",
                  fmt::join(set.build.environment, " "));
   fmt::print(
-      "ranks     {} on this host{}{}\n", ranks, options.cases.cuda ? ", buffers on GPUs" : "",
+      "ranks     {}{} on this host{}{}\n", ranks,
+      info.local_size < info.size ? fmt::format(", {} of them", info.local_size) : "",
+      options.cases.cuda ? ", buffers on GPUs" : "",
       info.launcher == "none" && needs_mpirun(options.backends.names) ? ", started by mpirun" : "");
   fmt::print("blocks    {} launch{} x {}\n", options.launches, options.launches == 1 ? "" : "es",
              options.measurement.blocks);

@@ -68,7 +68,6 @@ Json run_record(const std::string& command, const std::vector<std::string>& argv
   run["command"] = command;
   run["seed"] = seed;
   run["world"] = ranks;
-  run["hosts"] = 1;
   run["launcher"] = launcher;
   run["backends"] = backends;
   run["start"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));

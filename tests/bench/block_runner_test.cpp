@@ -6,9 +6,12 @@
 #include <array>
 #include <condition_variable>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 
+#include "bench/meeting/shared_page.h"
+#include "bench/meeting/store_meeting.h"
 #include "c10d/error.h"
 #include "c10d/store.h"
 
@@ -53,11 +56,19 @@ class UnevenSubject final : public Subject {
   int rank_;
 };
 
+enum class Hosts { one, two };
+
+std::unique_ptr<Meeting> make_meeting(Hosts hosts, Store& store, int rank, Duration timeout) {
+  if (hosts == Hosts::one) return std::make_unique<SharedPage>(store, rank, 2, timeout);
+  return std::make_unique<StoreMeeting>(store, rank, rank, 2, timeout);
+}
+
 // One warm op, then 20 that are measured in one block. Returns how many were, or -1: the ranks
 // waited for each other.
-int measure(Uneven& both, Sync sync, Store& store, int rank) {
+int measure(Uneven& both, Sync sync, Hosts hosts, Store& store, int rank) {
   const bool waits = sync != Sync::loop;
-  SharedPage page(store, rank, 2, std::chrono::seconds(waits ? 1 : 20));
+  const auto meeting =
+      make_meeting(hosts, store, rank, std::chrono::milliseconds(waits ? 300 : 20000));
   Case c;
   c.bytes = 8;
   c.shard = 2;
@@ -68,7 +79,7 @@ int measure(Uneven& both, Sync sync, Store& store, int rank) {
   BlockRunner::Settings settings;
   settings.sync = sync;
   settings.longest_loop = 3600;
-  BlockRunner runner(page, subject, buffers, settings);
+  BlockRunner runner(*meeting, subject, buffers, settings);
   int iterations = -1;
   try {
     runner.warm_up(1, 1);
@@ -79,11 +90,11 @@ int measure(Uneven& both, Sync sync, Store& store, int rank) {
   return iterations;
 }
 
-std::array<int, 2> measure_both(Uneven& both, Sync sync) {
+std::array<int, 2> measure_both(Uneven& both, Sync sync, Hosts hosts) {
   const auto store = make_hash_store();
   std::array<int, 2> iterations{};
-  std::thread other([&] { iterations[1] = measure(both, sync, *store, 1); });
-  iterations[0] = measure(both, sync, *store, 0);
+  std::thread other([&] { iterations[1] = measure(both, sync, hosts, *store, 1); });
+  iterations[0] = measure(both, sync, hosts, *store, 0);
   other.join();
   return iterations;
 }
@@ -92,18 +103,21 @@ std::array<int, 2> measure_both(Uneven& both, Sync sync) {
 // them: nothing of the benchmark stands between two ops. The warm-up is 1 op, what a block begins
 // with 3; then comes the op in which ranks wake up, which is not counted, and the 20.
 TEST(Loop, NoRankWaitsForAnotherBetweenOps) {
-  constexpr int kHeld = 1 + 3 + 3;
-  Uneven both(kHeld, kHeld + 10);
-  EXPECT_EQ(measure_both(both, Sync::loop), (std::array{20, 20}));
-  EXPECT_EQ(both.ops(), (std::array{25, 25}));
+  for (const Hosts hosts : {Hosts::one, Hosts::two}) {
+    constexpr int kHeld = 1 + 3 + 3;
+    Uneven both(kHeld, kHeld + 10);
+    EXPECT_EQ(measure_both(both, Sync::loop, hosts), (std::array{20, 20}));
+    EXPECT_EQ(both.ops(), (std::array{25, 25}));
+  }
 }
 
 TEST(Loop, OpsThatComeFromAMeetingWaitForTheLast) {
-  for (const Sync sync : {Sync::window, Sync::barrier}) {
-    constexpr int kHeld = 1 + 2 + 3;
-    Uneven both(kHeld, kHeld + 10);
-    EXPECT_EQ(measure_both(both, sync)[0], -1) << to_string(sync);
-  }
+  for (const Hosts hosts : {Hosts::one, Hosts::two})
+    for (const Sync sync : {Sync::window, Sync::barrier}) {
+      constexpr int kHeld = 1 + 2 + 3;
+      Uneven both(kHeld, kHeld + 10);
+      EXPECT_EQ(measure_both(both, sync, hosts)[0], -1) << to_string(sync);
+    }
 }
 
 }}  // namespace c10d::bench

@@ -6,21 +6,17 @@ Types what train_multinode --print-commands prints, a shell per host. In `loopba
 names of this one; else they are network namespaces, joined by a cable that the test lays: trained
 on in `namespaces`, and in `deaths` ended. Exits with 77 where it may not.
 """
-import os
 import re
-import signal
 import socket
-import subprocess
 import sys
-import tempfile
 import threading
 import time
-import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "hosts"))
+import test_bed  # noqa: E402
+
 PROGRAMS = None
-DEADLINE = 120  # seconds of one program
-SKIPPED = 77
 
 
 def task(steps=40, epochs=2):
@@ -28,62 +24,13 @@ def task(steps=40, epochs=2):
             "--global-batch-size", "30"]
 
 
-def environment(**more):
-    inherited = {name: value for name, value in os.environ.items()
-                 if not name.startswith(("C10D_", "PET_"))}
-    return {**inherited, **more}
-
-
-class Running:
-    """A program whose processes go with it."""
-
-    def __init__(self, command, **more):
-        self.process = subprocess.Popen([str(word) for word in command], text=True,
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, start_new_session=True,
-                                        env=environment(**more))
-
-    def end(self):
-        self.out, self.err = self.process.communicate(timeout=DEADLINE)
-        return self.process.returncode
-
-    def kill(self):
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.communicate()
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="c10d-multinode-")
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-        self.token = self.folder / "token"
-        self.token.touch(0o600)
-        self.token.write_bytes(os.urandom(32))
-
-    def start(self, command, **more):
-        running = Running(command, **more)
-        self.addCleanup(running.kill)
-        return running
-
-    def output(self, *command, **more):
-        running = self.start(command, **more)
-        self.assertEqual(running.end(), 0, running.out + running.err)
-        return running.out
-
+class Case(test_bed.Case):
     def printed(self, hosts, options, **more):
         """The lines to type, by host."""
         text = self.output(PROGRAMS / "train_multinode", "--print-commands", hosts, *options,
                            C10D_TOKEN_FILE=str(self.token), **more)
         self.assertNotIn(self.token.read_bytes().hex(), text)
         return [line for line in text.splitlines() if not line.startswith("#")]
-
-    def end_well(self, hosts):
-        """What host 0 printed, when all have ended."""
-        for host in hosts:
-            self.assertEqual(host.end(), 0, host.out + host.err)
-        return hosts[0].out
 
     def digest(self, text):
         found = re.findall(r"^(?:\[0\] )?weights ([0-9a-f]{16})$", text, re.M)
@@ -130,77 +77,20 @@ class Loopback(Case):
         self.assertIn("--print-commands", self.output(PROGRAMS / "train_multinode", "--help"))
 
 
-class Namespace:
-    """Network and mounts of its own: as long as a process in it, which ends with this one."""
-
-    def __init__(self, inside=()):
-        rights = ["--user", "--map-root-user"] if os.geteuid() != 0 and not inside else []
-        self.keeper = subprocess.Popen(
-            [*inside, "unshare", "--net", "--mount", *rights,
-             "sh", "-c", "ip link set lo up && echo up && cat"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        if self.keeper.stdout.readline() != "up\n":
-            why = self.keeper.communicate()[1].strip()
-            raise unittest.SkipTest(f"no network namespace can be made here: {why}")
-        self.enter = ["nsenter", "--target", str(self.keeper.pid), "--net", "--mount"]
-        if os.geteuid() != 0:
-            self.enter += ["--user", "--preserve-credentials"]
-
-    def do(self, *words):
-        done = subprocess.run([*self.enter, *words], stderr=subprocess.PIPE, text=True)
-        if done.returncode != 0:
-            raise unittest.SkipTest(f"{' '.join(words)}: {done.stderr.strip()}")
-
-    def close(self):
-        self.keeper.communicate()
-
-
-class TwoHosts(Case):
-    """Two namespaces, a cable between them."""
-    ADDRESSES = ("10.77.0.1", "10.77.0.2")
-
-    def setUp(self):
-        super().setUp()
-        for tool in ("unshare", "nsenter", "ip"):
-            if subprocess.run(["which", tool], stdout=subprocess.DEVNULL).returncode != 0:
-                self.skipTest(f"there is no {tool} (packages util-linux, iproute2)")
-        first = Namespace()
-        self.addCleanup(first.close)
-        inside = () if os.geteuid() == 0 else first.enter[:3] + first.enter[5:]
-        second = Namespace(inside)
-        self.addCleanup(second.close)
-        first.do("ip", "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns",
-                 str(second.keeper.pid))
-        self.namespaces = (first, second)
-        for namespace, address in zip(self.namespaces, self.ADDRESSES):
-            namespace.do("ip", "address", "add", address + "/24", "dev", "cable")
-            namespace.do("ip", "link", "set", "cable", "up")
-
-    def cut_the_cable(self):
-        self.namespaces[1].do("ip", "link", "set", "cable", "down")
-
-
-class Namespaces(TwoHosts):
+class Namespaces(test_bed.TwoHosts, Case):
     def type(self, lines):
         """Each line on its host."""
         self.assertEqual(len(lines), len(self.namespaces))
         return [self.start([*namespace.enter, "sh", "-c", line])
                 for namespace, line in zip(self.namespaces, lines)]
 
-    def hosts(self, first=1, second=1):
-        return f"{self.ADDRESSES[0]}:{first},{self.ADDRESSES[1]}:{second}"
-
     def test_the_printed_lines_train_to_the_bits_of_one_process(self):
         text = self.end_well(self.type(self.printed(self.hosts(2, 1), task())))
         self.assertEqual(self.digest(text), self.alone())
 
     def test_one_command_starts_both_hosts(self):
-        agent = self.folder / "agent"
-        ways = "".join(f"{address}) exec {' '.join(namespace.enter)} \"$@\";;\n"
-                       for namespace, address in zip(self.namespaces, self.ADDRESSES))
-        agent.write_text(f"host=$1; shift\ncase $host in\n{ways}esac\n")
         text = self.output(PROGRAMS / "c10d-run", "-H", self.hosts(2, 1),
-                           "--agent", f"sh {agent} %h", PROGRAMS / "train_multinode", *task())
+                           "--agent", self.agent(), PROGRAMS / "train_multinode", *task())
         self.assertEqual(self.digest(text), self.alone())
 
     def test_rank_0_keeps_the_checkpoint_for_hosts_that_share_no_folder(self):
@@ -236,7 +126,7 @@ class Namespaces(TwoHosts):
                  for line in self.printed(self.hosts(), task(steps=10**9, epochs=10**6))]
         hosts = self.type(lines)
         # Under way; or over, when a slow machine kept a host silent too long: they say the same.
-        overdue = threading.Timer(DEADLINE, hosts[0].kill)
+        overdue = threading.Timer(test_bed.DEADLINE, hosts[0].kill)
         overdue.start()
         while not (hosts[0].process.stdout.readline() or "[0] epoch ").startswith("[0] epoch "):
             pass
@@ -247,7 +137,7 @@ class Namespaces(TwoHosts):
             self.assertIn("c10d-run: ", host.err)
 
 
-class Deaths(TwoHosts):
+class Deaths(test_bed.TwoHosts, Case):
     """Two ranks on each host, without a launcher, which would end them for the failure of another.
     Rank 0 serves the store."""
     WITHIN = 10 + 1  # seconds, with one for the processes to print it and to end
@@ -261,7 +151,7 @@ class Deaths(TwoHosts):
                        C10D_GLOO_INTERFACE=self.ADDRESSES[rank // 2], RANK=str(rank),
                        WORLD_SIZE="4", MASTER_ADDR=self.ADDRESSES[0], MASTER_PORT="29500")
             for rank in range(4)]
-        overdue = threading.Timer(DEADLINE, self.ranks[0].kill)
+        overdue = threading.Timer(test_bed.DEADLINE, self.ranks[0].kill)
         overdue.start()
         while not (line := self.ranks[0].process.stdout.readline()).startswith("epoch "):
             self.assertNotEqual(line, "", "rank 0 ended before the others were there")
@@ -300,15 +190,6 @@ class Deaths(TwoHosts):
                                   2: store, 3: store})
 
 
-class Result(unittest.TextTestResult):
-    def addSkip(self, test, reason):
-        super().addSkip(test, reason)
-        print(f"skipped: {reason}")
-
-
 if __name__ == "__main__":
     PROGRAMS = Path(sys.argv[1]).resolve()
-    suite = unittest.defaultTestLoader.loadTestsFromTestCase(
-        {"loopback": Loopback, "namespaces": Namespaces, "deaths": Deaths}[sys.argv[2]])
-    result = unittest.TextTestRunner(resultclass=Result, verbosity=2).run(suite)
-    sys.exit(1 if not result.wasSuccessful() else SKIPPED if result.skipped else 0)
+    test_bed.run({"loopback": Loopback, "namespaces": Namespaces, "deaths": Deaths}[sys.argv[2]])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bench/measure/shared_page.h"
+#include "bench/meeting/shared_page.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -61,7 +61,7 @@ void relax() noexcept {
 }  // namespace
 
 SharedPage::SharedPage(Store& store, int rank, int size, Duration timeout)
-    : rank_(rank), size_(size), timeout_(timeout) {
+    : Meeting(rank, size), timeout_(timeout) {
   bytes_ = sizeof(Layout) + static_cast<std::size_t>(size) * sizeof(Layout::Slots) +
            static_cast<std::size_t>(size) * kMaxIterations * sizeof(Times);
   int fd = -1;

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+#include "c10d/store.h"
+
+namespace c10d::bench {
+
+// What one TCP connection between two hosts carries, in a plain loop without any backend.
+struct LinkRates {
+  double round_trip_us = 0;  // of one byte, median
+  double one_way = 0;        // GB/s, to the host of rank 0
+  double both_ways = 0;      // GB/s in each direction, both at once
+};
+
+// The end of rank 0 listens on `address`, which is its own, on a port that the system picks; the
+// other end proves by a secret out of `store` that it is of this job. Collective over the two ends.
+// Takes about half a second; nothing in it waits longer than `timeout`. Throws DistError.
+enum class LinkEnd { listens, connects };
+LinkRates measure_link(LinkEnd end, Store& store, const std::string& address, Duration timeout);
+
+}  // namespace c10d::bench

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/meeting/meeting.h"
+#include "c10d/store.h"
+
+namespace c10d::bench {
+
+// A meeting of ranks on several hosts, over their store: a barrier takes about the round trip of a
+// request, and ranks leave it one after the other. Nothing compares the clocks of two hosts.
+class StoreMeeting final : public Meeting {
+ public:
+  // Collective. `host` is a number of this rank's host. `store` outlives the meeting, and
+  // nobody else uses its keys.
+  StoreMeeting(Store& store, int host, int rank, int size, Duration timeout);
+
+  bool is_between_hosts() const noexcept override { return true; }
+  using Meeting::barrier;
+  // Rank 0 says whether the deadline has passed.
+  bool barrier(std::int64_t deadline) override;
+  bool wake(std::int64_t deadline) override { return barrier(deadline); }
+  bool meet(std::int64_t deadline) override { return barrier(deadline); }
+  void record(std::uint64_t iteration, Times times) noexcept override;
+  void share_times(std::uint64_t iterations) override;
+  std::span<const Times> times(int rank, std::uint64_t iterations) const noexcept override;
+  std::int64_t sum(std::int64_t value) override;
+  std::int64_t from_root(std::int64_t value) override;
+  double round_trip(int) override { return 0; }
+  bool bind(std::span<const int> cpus) noexcept override;
+
+ private:
+  std::vector<std::string> gather(std::string_view text);
+  std::string key(std::string_view name, int rank) const;
+  void wait_for_all();
+
+  Store& store_;
+  Duration timeout_;
+  std::uint64_t round_ = 0;                // of exchanges; two rounds never use the same keys
+  std::vector<std::vector<Times>> times_;  // by rank; of others on rank 0 only
+};
+
+}  // namespace c10d::bench

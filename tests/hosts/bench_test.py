@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""c10d-bench over two hosts: bench_test.py PROGRAMS
+
+The hosts are network namespaces, joined by a cable that the test lays. Exits with 77 where it may
+not.
+"""
+import json
+import sys
+from pathlib import Path
+
+import test_bed
+
+PROGRAMS = None
+QUICK = ["--launches", "1", "--blocks", "2", "--time", "0.02s"]
+
+
+class Bench(test_bed.TwoHosts):
+    def bench(self, *words, hosts=None):
+        """Ends when all ranks have."""
+        run = self.start([PROGRAMS / "c10d-run", "-H", hosts or self.hosts(), "--agent",
+                          self.agent(), PROGRAMS / "c10d-bench", *words])
+        run.end()
+        return run
+
+    def lines(self, *words, hosts=None):
+        """The records of a run that ends well."""
+        path = self.folder / "run.jsonl"
+        run = self.bench(*words, *QUICK, "--json", path, hosts=hosts)
+        self.assertEqual(run.process.returncode, 0, run.out + run.err)
+        self.text = run.out
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    def test_gloo_and_its_raw_peer_are_compared_over_two_hosts(self):
+        lines = self.lines("compare", "-B", "gloo,raw:gloo", "all_reduce", "all_gather", "barrier",
+                           "-s", "12,240K", hosts=self.hosts(2, 1))
+        cells = [line for line in lines if line["t"] == "cell"]
+        for backend in ("gloo", "raw:gloo"):
+            for op, sizes in {"all_reduce": {12, 245760}, "all_gather": {12, 245760},
+                              "barrier": {0}}.items():
+                self.assertEqual({cell["bytes"] for cell in cells
+                                  if (cell["op"], cell["backend"]) == (op, backend)}, sizes)
+        for cell in cells:
+            self.assertEqual(cell["wrong"], 0)
+            self.assertEqual(cell["placement"], "several_hosts")
+            self.assertEqual(cell["skew_us"], {"in": None, "out": None})
+            self.assertIsNone(cell["gbps"]["mem"])
+        reduced = [cell for cell in cells if cell["op"] == "all_reduce" and cell["bytes"] == 245760]
+        for cell in reduced:  # 2 (n - 1) / n of 3 ranks
+            self.assertAlmostEqual(cell["gbps"]["bus"] / cell["gbps"]["alg"], 4 / 3, 3)
+        self.assertEqual(len({cell["hash"] for cell in reduced}), 1)
+        environment = next(line for line in lines if line["t"] == "env")
+        self.assertEqual([host["ranks"] for host in environment["hosts"]], [[0, 1], [2]])
+        links = {line["level"]: line for line in lines if line["t"] == "ceil"}
+        self.assertEqual(set(links), {"round trip", "one way", "both ways"})
+        # What the link must carry of each host's S, at the rate that it has both ways.
+        link_us = 245760 * 1e-3 / links["both ways"]["gbps"]
+        self.assertIn(f" {link_us:.1f} ", self.text)
+        self.assertTrue(lines[-1]["complete"])
+        self.assertNotIn("[2]", self.text)
+
+    def test_native_is_a_column_with_the_reason(self):
+        lines = self.lines("compare", "-B", "gloo,native", "all_reduce", "-s", "8")
+        skipped = [line for line in lines if line["t"] == "skip"]
+        self.assertEqual([line["backend"] for line in skipped], ["native"])
+        self.assertIn("native works inside one host only", skipped[0]["reason"])
+        self.assertTrue(any(line["t"] == "cell" for line in lines))
+
+    def test_a_common_start_is_refused(self):
+        run = self.bench("run", "-B", "gloo", "-s", "8", "--sync", "window")
+        self.assertEqual(run.process.returncode, 2, run.out + run.err)
+        self.assertIn("whose clocks differ; take --sync loop", run.err)
+
+
+if __name__ == "__main__":
+    PROGRAMS = Path(sys.argv[1]).resolve()
+    test_bed.run(Bench)

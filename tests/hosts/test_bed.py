@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What tests over several hosts share: programs that end with their test, and hosts that are
+network namespaces of this machine."""
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+DEADLINE = 120  # seconds of one program
+SKIPPED = 77
+
+
+def environment(**more):
+    inherited = {name: value for name, value in os.environ.items()
+                 if not name.startswith(("C10D_", "PET_"))}
+    return {**inherited, **more}
+
+
+class Running:
+    """A program whose processes go with it."""
+
+    def __init__(self, command, **more):
+        self.process = subprocess.Popen([str(word) for word in command], text=True,
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, start_new_session=True,
+                                        env=environment(**more))
+
+    def end(self):
+        self.out, self.err = self.process.communicate(timeout=DEADLINE)
+        return self.process.returncode
+
+    def kill(self):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.communicate()
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="c10d-hosts-")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.token = self.folder / "token"
+        self.token.touch(0o600)
+        self.token.write_bytes(os.urandom(32))
+
+    def start(self, command, **more):
+        running = Running(command, **more)
+        self.addCleanup(running.kill)
+        return running
+
+    def output(self, *command, **more):
+        running = self.start(command, **more)
+        self.assertEqual(running.end(), 0, running.out + running.err)
+        return running.out
+
+    def end_well(self, hosts):
+        """What host 0 printed, when all have ended."""
+        for host in hosts:
+            self.assertEqual(host.end(), 0, host.out + host.err)
+        return hosts[0].out
+
+
+class Namespace:
+    """Network and mounts of its own: as long as a process in it, which ends with this one."""
+
+    def __init__(self, inside=()):
+        rights = ["--user", "--map-root-user"] if os.geteuid() != 0 and not inside else []
+        self.keeper = subprocess.Popen(
+            [*inside, "unshare", "--net", "--mount", *rights,
+             "sh", "-c", "ip link set lo up && echo up && cat"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if self.keeper.stdout.readline() != "up\n":
+            why = self.keeper.communicate()[1].strip()
+            raise unittest.SkipTest(f"no network namespace can be made here: {why}")
+        self.enter = ["nsenter", "--target", str(self.keeper.pid), "--net", "--mount"]
+        if os.geteuid() != 0:
+            self.enter += ["--user", "--preserve-credentials"]
+
+    def do(self, *words):
+        done = subprocess.run([*self.enter, *words], stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            raise unittest.SkipTest(f"{' '.join(words)}: {done.stderr.strip()}")
+
+    def close(self):
+        self.keeper.communicate()
+
+
+class TwoHosts(Case):
+    """Two namespaces, a cable between them."""
+    ADDRESSES = ("10.77.0.1", "10.77.0.2")
+
+    def setUp(self):
+        super().setUp()
+        for tool in ("unshare", "nsenter", "ip"):
+            if subprocess.run(["which", tool], stdout=subprocess.DEVNULL).returncode != 0:
+                self.skipTest(f"there is no {tool} (packages util-linux, iproute2)")
+        first = Namespace()
+        self.addCleanup(first.close)
+        inside = () if os.geteuid() == 0 else first.enter[:3] + first.enter[5:]
+        second = Namespace(inside)
+        self.addCleanup(second.close)
+        first.do("ip", "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns",
+                 str(second.keeper.pid))
+        self.namespaces = (first, second)
+        for namespace, address in zip(self.namespaces, self.ADDRESSES):
+            namespace.do("ip", "address", "add", address + "/24", "dev", "cable")
+            namespace.do("ip", "link", "set", "cable", "up")
+
+    def hosts(self, first=1, second=1):
+        """As -H of c10d-run takes them."""
+        return f"{self.ADDRESSES[0]}:{first},{self.ADDRESSES[1]}:{second}"
+
+    def agent(self):
+        """What --agent of c10d-run takes: runs a command on a host."""
+        script = self.folder / "agent"
+        ways = "".join(f"{address}) exec {' '.join(namespace.enter)} \"$@\";;\n"
+                       for namespace, address in zip(self.namespaces, self.ADDRESSES))
+        script.write_text(f"host=$1; shift\ncase $host in\n{ways}esac\n")
+        return f"sh {script} %h"
+
+    def cut_the_cable(self):
+        self.namespaces[1].do("ip", "link", "set", "cable", "down")
+
+
+class Result(unittest.TextTestResult):
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        print(f"skipped: {reason}")
+
+
+def run(*cases):
+    """Runs the tests of the cases, and ends this program with the code that ctest knows."""
+    load = unittest.defaultTestLoader.loadTestsFromTestCase
+    result = unittest.TextTestRunner(resultclass=Result, verbosity=2).run(
+        unittest.TestSuite(load(case) for case in cases))
+    sys.exit(1 if not result.wasSuccessful() else SKIPPED if result.skipped else 0)
