@@ -289,6 +289,7 @@ Summary summarise(const Results& results, bool compare, double equiv, double min
   if (results.run.is_object()) {
     summary.ranks = results.run.value("world", 0);
     summary.cuda = results.run.value("device", "cpu") == "cuda";
+    summary.graph_ops = results.run.value("graph_ops", 0);
   }
   Index index;
   std::set<int> launches;

@@ -29,6 +29,7 @@ struct Summary {
   int ranks = 0;
   bool cuda = false;           // buffers were on GPUs
   bool several_hosts = false;  // the ranks were
+  int graph_ops = 0;           // of one CUDA graph; 0: there was none
   std::uint64_t measured = 0;  // cells: op x backend x size
   std::uint64_t skipped = 0;
   std::uint64_t wrong = 0;  // elements

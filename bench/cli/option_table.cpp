@@ -25,6 +25,8 @@ std::vector<OptionFacts> what_to_measure(RawOptions& raw, RunOptions& options) {
        &raw.bind},
       {"--device", "cpu|cuda", kUsual, kRanks, "cuda: buffers on GPUs, for nccl,raw:nccl",
        &raw.device},
+      {"-G,--graph-ops", "N", kUsual, kRanks, "with --device cuda: ops of one CUDA graph",
+       &options.measurement.graph_ops, 1, 1000},
 
       {"-B,--backends", "NAME,..", kUsual, kWhat,
        "native,gloo,mpi,raw:gloo,raw:mpi,memcpy; the first is the base (default: run native, "
@@ -64,9 +66,8 @@ std::vector<OptionFacts> how_to_measure(RawOptions& raw, RunOptions& options) {
       {"-w,--warmup", "N", kRare, kTime, "iterations before a cell, or auto", &raw.warmup},
       {"--blocks", "N", kRare, kTime, "blocks per cell and launch", &options.measurement.blocks, 1,
        1000},
-      {"--launches", "N", kUsual, kTime,
-       "sets of fresh processes (default: 3; 10 where sets take turns)", &options.launches, 1,
-       1000},
+      {"--launches", "N", kUsual, kTime, "sets of fresh processes (default 3; 10 in turns)",
+       &options.launches, 1, 1000},
       {"--order", "random|alternate", kRare, kTime, "order of the backends in a block", &raw.order},
       {"--seed", "N", kRare, kTime, "seed of the order and of the data", &options.measurement.seed},
 

@@ -77,7 +77,7 @@ void read_cases(const RawOptions& raw, CaseOptions& cases) {
     sweep.roots = {static_cast<int>(root)};
   }
   sweep.sizes = sizes_of(raw);
-  cases.cuda = one_of<bool>("--device", raw.device, {{"cpu", false}, {"cuda", true}});
+  cases.cuda = is_cuda(raw);
   const std::string cache = !raw.cache.empty() ? raw.cache : cases.cuda ? "rotate" : "hot";
   sweep.caches = one_of<std::vector<Cache>>("--cache", cache,
                                             {{"hot", {Cache::hot}},
@@ -233,10 +233,18 @@ void refuse_on_gpus(const RunOptions& options) {
 
 }  // namespace
 
+bool is_cuda(const RawOptions& raw) {
+  return one_of<bool>("--device", raw.device, {{"cpu", false}, {"cuda", true}});
+}
+
 void read_run(const RawOptions& raw, RunOptions& options) {
   read_cases(raw, options.cases);
   read_backends(raw, options.backends);
   if (options.cases.cuda) refuse_on_gpus(options);
+  if (options.measurement.graph_ops > 0 && !options.cases.cuda)
+    throw InvalidArgument(fmt::format(
+        "-G {}: ops on memory of the host are in no CUDA graph; add --device cuda, or leave it out",
+        options.measurement.graph_ops));
   if (options.backends.names.empty() && !options.compare)
     options.backends.names = {options.cases.cuda ? "nccl" : "native"};
   read_measurement(raw, options.measurement);

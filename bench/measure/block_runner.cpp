@@ -52,7 +52,47 @@ void BlockRunner::attempt(F&& f) noexcept {
 }
 
 void BlockRunner::run() noexcept {
-  attempt([&] { subject_.run(buffers_.ops(), buffers_.flight()); });
+  attempt([&] {
+    if (graphs_.empty()) {
+      subject_.run(buffers_.ops(), buffers_.flight());
+      return;
+    }
+    graphs_[next_graph_].launch();
+    last_turn_ = (next_graph_ + 1) * settings_.graph_ops - 1;
+    next_graph_ = (next_graph_ + 1) % graphs_.size();
+  });
+}
+
+GpuGraph BlockRunner::graph_of(std::uint64_t first, std::uint64_t ops) {
+  return GpuGraph(*buffers_.seat(), [&] {
+    for (std::uint64_t turn = first; turn < first + ops; ++turn) {
+      buffers_.turn_to(turn);
+      subject_.run(buffers_.ops(), buffers_.flight());
+    }
+  });
+}
+
+void BlockRunner::capture() {
+  attempt([&] {
+    const std::uint64_t ops = settings_.graph_ops, sets = buffers_.sets();
+    const std::uint64_t most = std::max(ops, kCaptured);
+    for (std::uint64_t first = 0; first < sets && first + ops <= most; first += ops)
+      graphs_.push_back(graph_of(first, ops));
+    if (!buffers_.keeps_inputs() && ops > sets) check_graph_ = graph_of(0, sets);
+  });
+}
+
+template <class F>
+void BlockRunner::for_each_checked(F&& f) {
+  if (graphs_.empty()) {
+    f();
+    return;
+  }
+  const std::uint64_t turns = std::min(settings_.graph_ops, buffers_.sets());
+  for (std::uint64_t turn = 0; turn < turns; ++turn) {
+    buffers_.turn_to(turn);
+    f();
+  }
 }
 
 // Each rank waits for a random part of the skew, another one in every iteration.
@@ -83,10 +123,10 @@ std::int64_t BlockRunner::refresh() noexcept {
 // work, and where they do not share their CPUs, there is no burst.
 int BlockRunner::burst_for(double per_op) const {
   const Case& c = buffers_.of();
-  if (timer_ && settings_.longest_burst <= 0) return kBatch;
+  if (timer_ && settings_.longest_burst <= 0) return runs_of(kBatch);
   if (timer_)
-    return static_cast<int>(
-        std::clamp(settings_.longest_burst / std::max(per_op, 1e-9), 1.0, double{kLargestBatch}));
+    return static_cast<int>(std::clamp(settings_.longest_burst / std::max(per_op, 1e-9), 1.0,
+                                       static_cast<double>(runs_of(kLargestBatch))));
   if (!meeting_.oversubscribed() || !subject_.computes() || meeting_.is_between_hosts()) return 1;
   if (facts_of(c.op).rooted && refreshes_much()) return 1;
   return static_cast<int>(std::clamp(settings_.longest_burst / std::max(per_op, 1e-9), 1.0,
@@ -133,11 +173,11 @@ Meeting::Times BlockRunner::time_batch() {
   Meeting::Times times{.start = Meeting::now()};
   times.end = times.start;
   attempt([&] { timer_->start(); });
-  for (int op = 0; op < burst_; ++op) {
+  for (int done = 0; done < burst_; ++done) {
     const std::int64_t called = Meeting::now();
     run();
     times.calls += Meeting::now() - called;
-    if (op + 1 < burst_) buffers_.refresh(false);
+    if (graphs_.empty() && done + 1 < burst_) buffers_.refresh(false);
   }
   attempt([&] { times.end = times.start + timer_->stop(); });
   return times;
@@ -225,8 +265,8 @@ CellRecord BlockRunner::measure(std::uint64_t iterations, double seconds) {
 
 void BlockRunner::summarise(CellRecord& cell) const {
   const std::uint64_t iterations = cell.iters;
-  const double share = (subject_.computes() ? buffers_.share() : 1) / burst_;
-  cell.burst = burst_;
+  cell.burst = burst_ * ops_of_run();
+  const double share = (subject_.computes() ? buffers_.share() : 1) / cell.burst;
   std::vector<double> skew_in;
   std::vector<double> skew_out;
   std::vector<double> calls;
@@ -261,15 +301,21 @@ void BlockRunner::summarise(CellRecord& cell) const {
 
 BlockRunner::CheckResult BlockRunner::check(bool timed_before) {
   timed_before = timed_before && subject_.computes() && buffers_.keeps_inputs();
-  const std::uint64_t wrong_before = timed_before ? buffers_.wrong() : 0;
-  buffers_.poison_output();
+  if (!graphs_.empty()) buffers_.turn_to(last_turn_);
+  std::uint64_t wrong = timed_before ? buffers_.wrong() : 0;
+  for_each_checked([&] { buffers_.poison_output(); });
   meeting_.barrier();
-  run();
+  next_graph_ = 0;
+  if (check_graph_)
+    attempt([&] { check_graph_->launch(); });
+  else
+    run();
   CheckResult result;
   if (!subject_.computes()) return result;
+  if (failure_.empty()) for_each_checked([&] { wrong += buffers_.wrong(); });
   const std::uint64_t hash = buffers_.hash();
-  result.wrong = static_cast<std::uint64_t>(meeting_.sum(
-      failure_.empty() ? static_cast<std::int64_t>(wrong_before + buffers_.wrong()) : 0));
+  result.wrong = static_cast<std::uint64_t>(
+      meeting_.sum(failure_.empty() ? static_cast<std::int64_t>(wrong) : 0));
   if (buffers_.same_everywhere()) {
     const auto root =
         static_cast<std::uint64_t>(meeting_.from_root(static_cast<std::int64_t>(hash)));

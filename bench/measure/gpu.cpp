@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "bench/text/format.h"
 #include "c10d/env.h"
 #include "c10d/error.h"
+#include "src/device/gpu.h"
 
 namespace c10d::bench {
 namespace {
@@ -79,6 +81,41 @@ std::int64_t GpuTimer::stop() const {
   stop_.record(stream_);
   stop_.synchronize();
   return std::llround(static_cast<double>(stop_.milliseconds_since(start_)) * 1e6);
+}
+
+GpuGraph::GpuGraph(const GpuSeat& seat, const std::function<void()>& enqueue)
+    : stream_(seat.stream) {
+  const OnGpu here(seat.device.index);
+  const driver::Api& api = driver_api();
+  // Of this thread alone: those of a backend ask for their events meanwhile.
+  check_driver(api.stream_begin_capture(stream_, driver::kCaptureThreadLocal),
+               "cuStreamBeginCapture");
+  std::exception_ptr failure;
+  try {
+    enqueue();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  driver::Graph captured = nullptr;
+  const driver::Result ended = api.stream_end_capture(stream_, &captured);
+  driver::GraphExec graph = nullptr;
+  driver::Result instantiated = driver::kSuccess;
+  if (captured != nullptr) {
+    if (!failure) instantiated = api.graph_instantiate(&graph, captured, 0);
+    api.graph_destroy(captured);
+  }
+  graph_.reset(graph);
+  if (failure) std::rethrow_exception(failure);
+  check_driver(ended, "cuStreamEndCapture");
+  check_driver(instantiated, "cuGraphInstantiate");
+}
+
+void GpuGraph::launch() const {
+  check_driver(driver_api().graph_launch(graph_.get(), stream_), "cuGraphLaunch");
+}
+
+void GpuGraph::Destroy::operator()(CUgraphExec_st* graph) const noexcept {
+  driver_api().graph_exec_destroy(graph);
 }
 
 std::uint64_t GpuCopier::memory_of(std::uint64_t bytes, bool beyond_l2) {

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "c10d/cuda.h"
+
+struct CUgraphExec_st;  // of CUDA
 
 namespace c10d::bench {
 
@@ -41,6 +44,23 @@ class GpuTimer {
  private:
   CudaStream stream_;
   cuda::Event start_, stop_;
+};
+
+// Ops that a CUDA graph has captured from the stream of a seat, to be replayed there.
+class GpuGraph {
+ public:
+  // `enqueue` puts the ops on the stream, and none of them runs. Throws what it throws, and
+  // DistBackendError with the driver's words.
+  GpuGraph(const GpuSeat& seat, const std::function<void()>& enqueue);
+  // Puts all of them on the stream once more. Allocates nothing.
+  void launch() const;
+
+ private:
+  struct Destroy {
+    void operator()(CUgraphExec_st* graph) const noexcept;
+  };
+  CudaStream stream_;
+  std::unique_ptr<CUgraphExec_st, Destroy> graph_;
 };
 
 // Copies on one GPU, which bound what collectives on it can do.

@@ -83,6 +83,7 @@ CellRecord cell_at(const Json& line) {
   cell.elems = line.at("elems").get<std::uint64_t>();
   cell.window = line.value("window", 1);
   cell.burst = line.value("burst", 1);
+  cell.graph_ops = line.value("graph_ops", 0);
   cell.launch = line.at("launch").get<int>();
   cell.block = line.at("block").get<int>();
   cell.order = line.value("order", 0);
@@ -120,6 +121,7 @@ Json to_json(const CellRecord& cell, bool with_samples) {
   line["elems"] = cell.elems;
   line["window"] = cell.window;
   line["burst"] = cell.burst;
+  line["graph_ops"] = cell.graph_ops;
   line["launch"] = cell.launch;
   line["block"] = cell.block;
   line["order"] = cell.order;

@@ -40,7 +40,8 @@ struct CellRecord {
   std::string placement = kOneHost;  // of the ranks
   std::uint64_t elems = 0;
   int window = 1;
-  int burst = 1;  // ops, or windows, that one iteration times together
+  int burst = 1;      // ops, or windows, that one iteration times together
+  int graph_ops = 0;  // of one CUDA graph; 0: they are called one by one
   int launch = 0;
   int block = 0;
   int order = 0;

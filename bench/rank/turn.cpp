@@ -24,7 +24,8 @@ BlockRunner::Settings settings_of(const LaunchState& launch) {
           static_cast<std::int64_t>(how.start_skew * 1e9),
           how.seed,
           by_time ? 0.1 * launch.block_seconds() : 0,
-          how.iters > 0 ? kNoLimit : 0.25 * launch.block_seconds()};
+          how.iters > 0 ? kNoLimit : 0.25 * launch.block_seconds(),
+          static_cast<std::uint64_t>(how.graph_ops)};
 }
 
 }  // namespace
@@ -51,6 +52,10 @@ void Turn::prepare() {
   if (!is_alive()) return;
   expect(how_.warmup >= 0 ? kNoLimit : how_.seconds);
   column_.subject->prepare(case_);
+  if (how_.graph_ops > 0) {
+    runner_.capture();
+    if (drop_if_failed()) return;
+  }
   if (checks()) check(false);
   const double each = runner_.warm_up(std::min(launch_.block_seconds() / 4, 0.02), how_.warmup);
   if (drop_if_failed()) return;
@@ -101,6 +106,7 @@ void Turn::run_block(int block, int order) {
   cell.algo = column_.algo;
   if (launch_.seat != nullptr) cell.device = "cuda";
   cell.placement = launch_.placement;
+  cell.graph_ops = how_.graph_ops;
   cell.elems = case_.op == BenchOp::barrier ? 0 : case_.bytes / size_of(case_.dtype);
   cell.window = case_.op == BenchOp::isend ? window_of(case_, launch_.options.cases.window) : 1;
   cell.launch = launch_.number();

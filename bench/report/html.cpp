@@ -205,8 +205,12 @@ std::string html_report(const Results& results, const Summary& summary) {
       "median over launches and blocks with "
       "its 95 % interval. GB/s = 10<sup>9</sup> bytes per second. S as in nccl-tests. ";
   html += summary.cuda ? "Buffers are on GPUs, which time batches of ops. Bus bandwidth does not "
-                         "apply where ranks share a GPU.</p>"
-                       : "Bus bandwidth does not apply: the ranks share one host's memory.</p>";
+                         "apply where ranks share a GPU."
+                       : "Bus bandwidth does not apply: the ranks share one host's memory.";
+  if (summary.graph_ops > 0)
+    html += fmt::format(" Ops per CUDA graph: {}; a call is its launch, divided by that number.",
+                        summary.graph_ops);
+  html += "</p>";
   html += tiles(summary);
   if (!summary.compares.empty())
     html += "<h2>Verdicts</h2><section>" + verdict_table(summary) + "</section><section>" +

@@ -286,6 +286,9 @@ std::string title_of(const OpTable& table, const Summary& summary) {
     title += fmt::format(", {} launch{} x {} block{}", summary.launches,
                          summary.launches == 1 ? "" : "es", summary.blocks,
                          summary.blocks == 1 ? "" : "s");
+  if (summary.graph_ops > 0)
+    title += fmt::format(", CUDA graphs of {} op{}", summary.graph_ops,
+                         summary.graph_ops == 1 ? "" : "s");
   return title + (table.key.cache == "hot" ? ", hot cache" : "");
 }
 

@@ -40,6 +40,7 @@ Json record_of(const RunOptions& options, int ranks, const std::string& launcher
                              {"environment", set.build.environment},
                              {"backends", set.backends}});
   run["device"] = options.cases.cuda ? "cuda" : "cpu";
+  run["graph_ops"] = options.measurement.graph_ops;
   run["launches"] = options.launches;
   run["sync"] = to_string(options.measurement.sync);
   run["start_skew_us"] = options.measurement.start_skew * 1e6;

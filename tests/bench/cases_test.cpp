@@ -239,6 +239,7 @@ TEST(Options, AreTakenWithDashesAndUnderscores) {
                                                      {"--columns", "p50,algo"},
                                                      {"--color", "never"},
                                                      {"--progress", "off"},
+                                                     {"--graph-ops", "4"},
                                                      {"--only", "mpi:8"},
                                                      {"--replay", ""}};
   RawOptions raw;
@@ -254,6 +255,7 @@ TEST(Options, AreTakenWithDashesAndUnderscores) {
         if (underscores) std::replace(word.begin() + 2, word.end(), '-', '_');
         std::vector<const char*> words = {"compare", word.c_str()};
         if (!flag) words.push_back(values.at(name).c_str());
+        if (name == "--graph-ops") words.insert(words.end(), {"--device", "cuda"});
         EXPECT_FALSE(parse(words).exit_code) << word;
       }
     }

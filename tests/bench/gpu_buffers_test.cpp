@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What stands in GPU memory, on the stand-in for the driver.
+// What stands in GPU memory, and how ops on it are timed, on the stand-in for the driver.
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
+#include <numeric>
 #include <set>
+#include <span>
+#include <string>
 #include <tuple>
 #include <variant>
 #include <vector>
 
+#include "bench/measure/block_runner.h"
 #include "bench/measure/buffers.h"
 #include "bench/measure/case_list.h"
 #include "bench/measure/gpu.h"
+#include "bench/meeting/shared_page.h"
+#include "bench/measure/subject.h"
+#include "c10d/store.h"
 
 namespace c10d::bench { namespace {
 
@@ -82,5 +90,84 @@ TEST(OnAGpu, ATimerTakesWhatIsOnTheStream) {
   EXPECT_GT(took, 0);
   EXPECT_LE(took, whole.count());
 }
+
+// An all_reduce of a single rank, which is a copy, but for one that is left out.
+class Copies final : public Subject {
+ public:
+  Copies(const GpuSeat& seat, int left_out) : seat_(seat), left_out_(left_out) {}
+  Support supports(const Query&) const override { return {}; }
+  std::string description() const override { return ""; }
+  void run(std::span<const Op> ops, Flight) override {
+    const auto& op = std::get<AllReduce>(ops[0]);
+    if (calls_++ != left_out_) cuda::copy(op.output, op.input, seat_.stream);
+  }
+  int calls() const { return calls_; }
+
+ private:
+  const GpuSeat& seat_;
+  const int left_out_;
+  int calls_ = 0;
+};
+
+// Graphs of `kGraphOps` that go once round the buffers are captured, and from then on nothing is
+// called.
+class InGraphs : public testing::TestWithParam<Cache> {
+ protected:
+  static constexpr int kGraphOps = 4;
+  static constexpr int kNone = -1;
+
+  explicit InGraphs(int left_out = kNone)
+      : subject_(seat_, left_out), runner_(page_, subject_, buffers_, settings()) {
+    runner_.capture();
+    captured_ = subject_.calls();
+  }
+  static BlockRunner::Settings settings() {
+    BlockRunner::Settings settings;
+    settings.graph_ops = kGraphOps;
+    return settings;
+  }
+
+  const std::shared_ptr<Store> store_ = make_hash_store();
+  SharedPage page_{*store_, 0, 1, std::chrono::seconds(20)};
+  const Case case_ = case_of(GetParam(), Place::out);
+  const GpuSeat seat_{0};
+  Arena input_{memory_of(case_, 1, 1).input, seat_}, output_{memory_of(case_, 1, 1).output, seat_};
+  Buffers buffers_{case_, 0, 1, 1, 42, input_, output_};
+  Copies subject_;
+  BlockRunner runner_;
+  int captured_ = 0;
+};
+
+TEST_P(InGraphs, OpsAreTimedOneByOneAndChecked) {
+  const auto sets = static_cast<int>(buffers_.sets());
+  EXPECT_EQ(captured_, (sets + kGraphOps - 1) / kGraphOps * kGraphOps);
+  EXPECT_EQ(runner_.check(false).wrong, 0U);
+  runner_.warm_up(0, 1);
+  const auto before = std::chrono::steady_clock::now();
+  const CellRecord cell = runner_.measure(50, 3600);
+  const std::chrono::duration<double, std::micro> whole = std::chrono::steady_clock::now() - before;
+  EXPECT_EQ(runner_.check(true).wrong, 0U);
+  EXPECT_EQ(runner_.failure(), "");
+  EXPECT_EQ(subject_.calls(), captured_);
+  EXPECT_EQ(cell.burst, 20);
+  EXPECT_EQ(cell.samples.size(), 50U);
+  const double all = std::accumulate(cell.samples.begin(), cell.samples.end(), 0.0) * cell.burst;
+  EXPECT_LE(all, whole.count()) << "the batches, of 20 ops each";
+  EXPECT_LE(*cell.cpu_us * cell.burst, whole.count());
+}
+
+class OneOpInAGraphIsMissing : public InGraphs {
+ protected:
+  OneOpInAGraphIsMissing() : InGraphs(1) {}
+};
+
+// The other ops of a graph may write where it should have.
+TEST_P(OneOpInAGraphIsMissing, TheCheckFindsIt) {
+  EXPECT_EQ(runner_.check(false).wrong, buffers_.sets() > 1 ? case_.shard : 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Buffers, InGraphs, testing::Values(Cache::hot, Cache::rotate));
+INSTANTIATE_TEST_SUITE_P(Buffers, OneOpInAGraphIsMissing,
+                         testing::Values(Cache::hot, Cache::rotate));
 
 }}  // namespace c10d::bench

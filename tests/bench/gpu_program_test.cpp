@@ -101,11 +101,13 @@ TEST(Gpu, TheCopyBeyondTheL2IsMeasuredInTheSameRun) {
   EXPECT_NE(ended.out.find("GPU copy DRAM"), std::string::npos) << ended.out;
 }
 
-TEST(Gpu, EveryOpIsRightOrSkippedWithItsReason) {
+class Calls : public testing::TestWithParam<const char*> {};
+
+TEST_P(Calls, EveryOpIsRightOrSkippedWithItsReason) {
   const TemporaryDirectory folder;
   const std::string json = folder / "r.jsonl";
-  const Ended ended = run(std::string("run") + kTiny +
-                          "-n 2 -B nccl,raw:nccl all -s 4K --place both --json " + json);
+  const Ended ended = run(std::string("run") + kTiny + GetParam() +
+                          " -n 2 -B nccl,raw:nccl all -s 4K --place both --json " + json);
   ASSERT_EQ(ended.code, 0) << ended.out;
   std::map<std::string, std::set<std::string>> ops, skipped;
   for (const Json& line : checked_lines_of(json)) {
@@ -126,12 +128,63 @@ TEST(Gpu, EveryOpIsRightOrSkippedWithItsReason) {
   EXPECT_EQ(ops["raw:nccl"].size(), 10U);
 }
 
+INSTANTIATE_TEST_SUITE_P(Gpu, Calls, testing::Values("", "-G 2"));
+
+// Of a graph all ops are checked: on one set of buffers, out of place and in place, and on many.
+TEST(Gpu, OpsInGraphsAreTimedCheckedAndLabelled) {
+  const TemporaryDirectory folder;
+  const std::string json = folder / "r.jsonl";
+  for (const auto& [what, count] : {std::pair("all_reduce send -s 64K --place both", 3),
+                                    std::pair("all_reduce -s 1M --place both --cache rotate", 2)}) {
+    const Ended ended =
+        run(std::string("compare") + kTiny + "-G 3 -n 2 -B nccl,raw:nccl " + what + " --json " +
+            json + " --csv " + (folder / "r.csv") + " --report " + (folder / "r.html"));
+    ASSERT_EQ(ended.code, 0) << ended.out;
+    std::map<std::string, int> cells;
+    for (const Json& line : checked_lines_of(json)) {
+      if (line["t"] == "run") {
+        EXPECT_EQ(line["graph_ops"], 3);
+      }
+      if (line["t"] != "cell") continue;
+      ++cells[line["backend"]];
+      EXPECT_EQ(line["graph_ops"], 3);
+      EXPECT_EQ(line["burst"], 21) << "as many graphs as hold a batch of 20 ops";
+      EXPECT_EQ(line["wrong"], 0) << line.dump();
+      EXPECT_GT(number_of(line["us"], "p50"), 0) << line.dump();
+      EXPECT_GT(number_of(line, "cpu_us"), 0) << line.dump();
+    }
+    EXPECT_EQ(cells, (std::map<std::string, int>{{"nccl", count}, {"raw:nccl", count}}));
+    for (const std::string& text : {ended.out, run("report " + json).out})
+      EXPECT_NE(text.find(", CUDA graphs of 3 ops"), std::string::npos) << text;
+    EXPECT_NE(text_of(folder / "r.csv").find(",3\n"), std::string::npos);
+    EXPECT_NE(text_of(folder / "r.html").find("Ops per CUDA graph: 3;"), std::string::npos);
+  }
+}
+
+// Which functions of the driver are called shows by making them fail.
+TEST(Gpu, GraphsAreWhatIsLaunched) {
+  const std::string line = std::string("run") + kTiny + "-n 2 all_reduce -s 64 -B ";
+  for (const auto& [backend, call] :
+       {std::pair("nccl", "cuStreamBeginCapture_v2"), std::pair("nccl", "cuGraphLaunch #5"),
+        std::pair("raw:nccl", "cuGraphInstantiateWithFlags"),
+        std::pair("raw:nccl", "cuGraphLaunch #5")}) {
+    const std::string script = std::string("'FAKE_GPU=all: ") + call + " = 2'";
+    const Ended ended = run_with(script, line + backend + " -G 4");
+    EXPECT_EQ(ended.code, 1) << call << ended.out;
+    EXPECT_NE(ended.out.find("CUDA_ERROR_OUT_OF_MEMORY"), std::string::npos) << ended.out;
+  }
+  EXPECT_EQ(run_with("'FAKE_GPU=all: cuGraphLaunch = 2'", line + "nccl,raw:nccl").code, 0);
+}
+
 // NCCL says that all went well, and did nothing.
 TEST(Gpu, WrongDataIsFound) {
   for (const char* backend : {"nccl", "raw:nccl"}) {
     const Ended ended = run_with("'FAKE_GPU=all: ncclAllReduce = 0'",
                                  std::string("run") + kTiny + "-n 2 -s 64 -B " + backend);
     EXPECT_EQ(ended.code, 3) << ended.out;
+    const Ended in_graph = run_with("'FAKE_GPU=all: cuGraphLaunch = 0'",
+                                    std::string("run") + kTiny + "-n 2 -s 64 -G 4 -B " + backend);
+    EXPECT_EQ(in_graph.code, 3) << "a replay that did nothing: " << in_graph.out;
   }
 }
 
@@ -203,7 +256,12 @@ TEST(Gpu, WhatDoesNotFitTheDeviceIsRefused) {
         std::pair("--device cuda --memory heap", "--memory heap: not with --device cuda"),
         std::pair("--device cuda --algo pull", "--algo: not with --device cuda"),
         std::pair("--device cuda --concurrent 2", "--concurrent: not with --device cuda"),
-        std::pair("--device cuda -s 4T", "lower --max")}) {
+        std::pair("--device cuda -s 4T", "lower --max"),
+        std::pair("-G 4", "in no CUDA graph; add --device cuda"),
+        std::pair("--device cuda -G 0", "0 not in range"),
+        std::pair("--device cuda -G 1001", "1001 not in range"),
+        std::pair("--device cuda -G many", "many not in range"),
+        std::pair("--device cuda --cudagraph 4", "-G N is the number of ops")}) {
     const Ended ended = run(std::string("run -n 2 ") + line);
     EXPECT_EQ(ended.code, 2) << line << ended.out;
     EXPECT_TRUE(ended.out.starts_with("c10d-bench: ")) << ended.out;

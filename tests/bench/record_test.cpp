@@ -26,6 +26,7 @@ CellRecord full_cell() {
   cell.order = 2;
   cell.window = 16;
   cell.burst = 64;
+  cell.graph_ops = 16;
   cell.switches = {7, 8};
   cell.algo = "ring";
   cell.key.cache = "rotate";

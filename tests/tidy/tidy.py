@@ -58,6 +58,7 @@ INCLUDE_RULES = [
     (r"tools/", [*LIBRARY, "src/backends/native/native.h", "tools/manual/", "@"]),
     (r"bench/micro/", ["c10d/", "src/", "kernels/", "bench/micro/"]),
     (r"bench/cli/", ["c10d/", "src/base/", "bench/", "tools/manual/"]),
+    (r"bench/measure/gpu\.cpp", ["c10d/", "src/device/", *up_to(BENCH, "bench/measure/")]),
     *house(BENCH[:-1], ["c10d/", "src/base/"]),
     *house(TRAINING, ["c10d/"]),
     (r"bench/peers/raw_nccl", ["c10d/", "src/backends/nccl/", "src/device/", "@"]),
