@@ -262,7 +262,13 @@ void add_looking(CLI::App& app, Options& options, RawOptions& raw) {
       ->type_name("FILE,..")
       ->delimiter(',')
       ->capture_default_str();
-  for (const char* of : {"--launches", "--time", "--python"}) doctor->get_option(of)->needs(check);
+  doctor
+      ->add_option("--device", raw.device,
+                   "of the cross-check: cuda: nccl, against PyTorch's loop torch:nccl")
+      ->type_name("cpu|cuda")
+      ->capture_default_str();
+  for (const char* of : {"--launches", "--time", "--python", "--device"})
+    doctor->get_option(of)->needs(check);
   CLI::App* list = command("list", "names that options take", "list ops",
                            [](const Options& o) { return print_list(o.list_topic, o.as_json); });
   list->add_option("topic", options.list_topic,
@@ -348,6 +354,7 @@ Parsed parse_options(int argc, const char* const* argv) {
     if (!raw.fail_above.empty())
       options.diff.fail_above =
           fraction_of("--fail-above", raw.fail_above, "a fraction; write 10%");
+    options.cross_check.cuda = is_cuda(raw);
     options.store_seconds = options.cross_check.seconds = seconds_of("--time", raw.time);
   } catch (const CLI::CallForHelp& help) {
     hide_rare_options(app);

@@ -14,6 +14,7 @@
 #include <sstream>
 #include <string>
 
+#include "bench/measure/gpu.h"
 #include "bench/measure/machine.h"
 #include "bench/model/exit_code.h"
 #include "bench/model/record.h"
@@ -29,7 +30,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kRanks = 2;
+constexpr int kRanks = 2;     // on memory of the host
+constexpr int kMostGpus = 8;  // a rank on each
 constexpr std::uint64_t kSizes[] = {8, 64 << 10, 1 << 20, 16 << 20};
 constexpr std::uint64_t kSeed = 42;  // of the order, and of the data
 
@@ -38,8 +40,9 @@ using Times = std::map<std::uint64_t, std::vector<double>>;  // microseconds by 
 struct Bounds {  // of a ratio, to three decimals as it is printed
   double low = 0, high = 0;
 };
-constexpr Bounds kSame{0.833, 1.2};  // within 20 %, whichever is the base
-constexpr Bounds kTwice{0.5, 2};     // a framework does more around each call
+constexpr Bounds kSame{0.833, 1.2};   // within 20 %, whichever is the base
+constexpr Bounds kTwice{0.5, 2};      // a framework does more around each call
+constexpr Bounds kAtMostTwice{0, 2};  // and a GPU waits for the calls of small ops
 
 // A program that knows nothing of the benchmark, and the column that it is held against.
 struct Loop {
@@ -51,9 +54,14 @@ struct Loop {
   Times us{};
   std::string problem{};  // why it did not run
   bool absent = false;    // it is not here, which is no failure
+  std::string about{};    // what it says of itself, in place of that
 };
 
+bool is_of_pytorch(const Loop& loop) { return loop.what == "PyTorch" || loop.what == "torch:nccl"; }
+
 struct CrossCheck {
+  int ranks = kRanks;
+  bool cuda = false;
   std::vector<Loop> loops;
   LaunchOptions bench;
   std::map<std::string, Times> columns;  // of c10d-bench
@@ -94,45 +102,67 @@ void add_benchmarks_of_mpi(CrossCheck& check, const Mpi& mpi) {
   }
 }
 
+// `command` is a program that takes seconds and sizes, and behind them `more`.
+void add_loop(CrossCheck& check, const CrossCheckOptions& options, const char* what,
+              const char* column, Bounds bounds, int ranks, std::vector<std::string> command,
+              const std::vector<std::string>& more = {}) {
+  Loop loop;
+  loop.what = what;
+  loop.column = column;
+  loop.bounds = bounds;
+  if (const fs::path program = command.back(); !fs::exists(program)) {
+    loop.absent = true;
+    loop.problem = fmt::format("{} was not built", program.filename().string());
+  }
+  command.push_back(fmt::format("{}", options.seconds));
+  for (const std::uint64_t size : kSizes) command.push_back(std::to_string(size));
+  command.insert(command.end(), more.begin(), more.end());
+  loop.start.ranks = ranks;
+  loop.start.command = std::move(command);
+  check.loops.push_back(std::move(loop));
+}
+
 void add_loops(CrossCheck& check, const CrossCheckOptions& options, const fs::path& here,
                const Mpi& mpi) {
-  const auto add = [&](const char* what, const char* column, Bounds bounds, int ranks,
-                       std::vector<std::string> command) {
-    Loop loop;
-    loop.what = what;
-    loop.column = column;
-    loop.bounds = bounds;
-    if (const fs::path program = command.back(); !fs::exists(program)) {
-      loop.absent = true;
-      loop.problem = fmt::format("{} was not built", program.filename().string());
-    }
-    command.push_back(fmt::format("{}", options.seconds));
-    for (const std::uint64_t size : kSizes) command.push_back(std::to_string(size));
-    loop.start.ranks = ranks;
-    loop.start.command = std::move(command);
-    check.loops.push_back(std::move(loop));
-  };
-  add("plain loop", "native", kSame, kRanks, {here / "plain_native"});
-  add("plain loop", "raw:gloo", kSame, 1, {here / "plain_gloo"});
+  add_loop(check, options, "plain loop", "native", kSame, kRanks, {here / "plain_native"});
+  add_loop(check, options, "plain loop", "raw:gloo", kSame, 1, {here / "plain_gloo"});
   for (const std::string& python : options.pythons)
-    add("PyTorch", "raw:gloo", kTwice, kRanks, {python, here / "torch_loop.py"});
+    add_loop(check, options, "PyTorch", "raw:gloo", kTwice, kRanks,
+             {python, here / "torch_loop.py"});
   std::vector<std::string> under_mpi = mpirun_command(mpi, kRanks);
   under_mpi.push_back(here / ("plain_mpi_" + mpi.flavour));
-  add("plain loop", "raw:mpi", kSame, 1, std::move(under_mpi));
+  add_loop(check, options, "plain loop", "raw:mpi", kSame, 1, std::move(under_mpi));
   add_benchmarks_of_mpi(check, mpi);
 }
 
+void add_bench(CrossCheck& check, const CrossCheckOptions& options, const Mpi& mpi,
+               const std::vector<std::string>& what) {
+  check.bench = start_self(mpi, check.ranks);
+  std::vector<std::string>& command = check.bench.command;
+  command.push_back("run");
+  command.insert(command.end(), what.begin(), what.end());
+  command.insert(command.end(), {"all_reduce", "-s", fmt::format("{}", fmt::join(kSizes, ",")),
+                                 "--time", fmt::format("{}s", options.seconds), "--seed",
+                                 std::to_string(kSeed), "--json", "-"});
+}
+
 CrossCheck make(const CrossCheckOptions& options) {
-  const fs::path self = fs::read_symlink("/proc/self/exe");
-  const Mpi mpi = find_mpi("");
+  const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   CrossCheck check;
-  add_loops(check, options, self.parent_path(), mpi);
-  check.bench = start_self(mpi, kRanks);
-  check.bench.command.insert(
-      check.bench.command.end(),
-      {"run", "-B", mpi.flavour.empty() ? "native,raw:gloo" : "native,raw:gloo,raw:mpi",
-       "all_reduce", "-s", fmt::format("{}", fmt::join(kSizes, ",")), "--time",
-       fmt::format("{}s", options.seconds), "--seed", std::to_string(kSeed), "--json", "-"});
+  check.cuda = options.cuda;
+  if (!check.cuda) {
+    const Mpi mpi = find_mpi("");
+    add_loops(check, options, here, mpi);
+    add_bench(check, options, mpi,
+              {"-B", mpi.flavour.empty() ? "native,raw:gloo" : "native,raw:gloo,raw:mpi"});
+    return check;
+  }
+  require_a_gpu();
+  check.ranks = std::clamp(cuda::device_count(), 1, kMostGpus);
+  for (const std::string& python : options.pythons)
+    add_loop(check, options, "torch:nccl", "nccl", kAtMostTwice, check.ranks,
+             {python, here / "torch_loop.py"}, {"--device", "cuda"});
+  add_bench(check, options, {}, {"--device", "cuda", "--cache", "hot", "-B", "nccl"});
   return check;
 }
 
@@ -165,6 +195,7 @@ int run_loop(Loop& loop) {
   const std::size_t before = loop.us.size();
   bool of_all_ranks = true;
   const Outcome ended = run_program(loop.start, [&](std::string_view line) {
+    if (line.starts_with("PyTorch ")) loop.about = line;
     // Intel's program says for how many ranks the next table is.
     if (line.find("#processes = ") != line.npos)
       of_all_ranks = line.find(fmt::format("= {} ", kRanks)) != line.npos;
@@ -241,18 +272,20 @@ int run_launch(CrossCheck& check, const std::vector<std::size_t>& order) {
 // Returns the exit code.
 int print_all(const CrossCheck& check, int launches) {
   fmt::print(
-      "all_reduce f32 sum, {} ranks, {} launch{}; us: p50 of the slowest rank, median of the "
+      "all_reduce f32 sum, {} rank{}{}, {} launch{}; us: p50 of the slowest rank, median of the "
       "launches\nratio: bench / loop in each launch: median [least, most]\n\n"
       "{:<10}{:<12}{:>8}{:>10}{:>10}  {}\n",
-      kRanks, launches, launches == 1 ? "" : "es", "column", "against", "S", "bench us", "loop us",
-      "ratio");
+      check.ranks, check.ranks == 1 ? "" : "s", check.cuda ? " on GPUs" : "", launches,
+      launches == 1 ? "" : "es", "column", "against", "S", "bench us", "loop us", "ratio");
   Verdicts verdicts;
   bool failed = false;
   for (const Loop& loop : check.loops) {
     const auto column = check.columns.find(loop.column);
     print_loop(loop, column == check.columns.end() ? Times{} : column->second, verdicts);
-    failed = failed || (!loop.problem.empty() && !loop.absent && loop.what != "PyTorch");
+    failed = failed || (!loop.problem.empty() && !loop.absent && !is_of_pytorch(loop));
   }
+  for (const Loop& loop : check.loops)
+    if (!loop.about.empty()) fmt::print("\n{} is {}\n", loop.what, loop.about);
   fmt::print("\n{} of {} rows outside: there the benchmark and the loop disagree\n",
              verdicts.outside, verdicts.rows);
   if (verdicts.outside > 0 || failed) return 1;

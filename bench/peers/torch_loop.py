@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A plain loop around torch.distributed.all_reduce on gloo, for c10d-bench doctor --cross-check.
+"""A plain loop around torch.distributed.all_reduce, for c10d-bench doctor --cross-check.
 
-Started as one rank by any launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Rank 0
-prints a line per size: bytes, and the median time of the slowest rank in microseconds.
+On memory of the host with gloo; with --device cuda on GPUs with nccl, where CUDA events time
+batches. Started as one rank by any launcher that sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and
+MASTER_PORT. Rank 0 prints its versions, then a line per size: bytes, and the median time of an op
+on the slowest rank in microseconds.
 """
+import argparse
+import os
 import statistics
 import sys
 import time
@@ -17,33 +21,81 @@ except ImportError:
           "pip install torch numpy", file=sys.stderr)
     sys.exit(3)
 
+BATCH = 20  # ops between two events
 
-def loop(data, seconds):
-    """Microseconds of each call on this rank, for about so long after a tenth of it to warm up."""
-    def run(count):
-        times = []
-        for _ in range(count):
-            start = time.perf_counter()
+
+class HostClock:
+    ops = 1
+
+    def __init__(self):
+        self.device = torch.device("cpu")
+
+    def time(self, data):
+        """Microseconds of one op."""
+        start = time.perf_counter()
+        dist.all_reduce(data)
+        return (time.perf_counter() - start) * 1e6
+
+
+class GpuClock:
+    ops = BATCH
+
+    def __init__(self):
+        index = int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count()
+        torch.cuda.set_device(index)
+        self.device = torch.device("cuda", index)
+        self.start, self.stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def time(self, data):
+        """Microseconds of an op in a batch, as the GPU takes it."""
+        self.start.record()
+        for _ in range(BATCH):
             dist.all_reduce(data)
-            times.append((time.perf_counter() - start) * 1e6)
-        return times
+        self.stop.record()
+        self.stop.synchronize()
+        return self.start.elapsed_time(self.stop) * 1e3 / BATCH
 
-    each = torch.tensor(statistics.median(run(5)[1:]))
-    dist.all_reduce(each, dist.ReduceOp.MAX)
-    count = int(min(20000, max(20, seconds * 1e6 / each.item())))
+
+def slowest(times, device):
+    """Each time, as the slowest rank has it."""
+    times = torch.tensor(times, dtype=torch.float64, device=device)
+    dist.all_reduce(times, dist.ReduceOp.MAX)
+    return times.tolist()
+
+
+def loop(clock, data, seconds):
+    """Microseconds of each op on this rank, for about so long after a tenth of it to warm up."""
+    def run(count):
+        return [clock.time(data) for _ in range(count)]
+
+    each, = slowest([statistics.median(run(5)[1:])], clock.device)
+    count = int(min(20000, max(20, seconds * 1e6 / (each * clock.ops))))
     run(count // 10)
     return run(count)
 
 
 def main():
-    seconds = float(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("seconds", type=float, help="for one size")
+    parser.add_argument("sizes", type=int, nargs="+", help="bytes")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    options = parser.parse_args()
+    cuda = options.device == "cuda"
+    if cuda and not torch.cuda.is_available():
+        print(f"torch_loop.py: PyTorch {torch.__version__} finds no GPU here: it has no CUDA, or "
+              "its driver is missing", file=sys.stderr)
+        sys.exit(3)
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    for size in (int(word) for word in sys.argv[2:]):
-        times = torch.tensor(loop(torch.zeros(size // 4), seconds), dtype=torch.float64)
-        dist.all_reduce(times, dist.ReduceOp.MAX)
+    clock = GpuClock() if cuda else HostClock()
+    dist.init_process_group("nccl" if cuda else "gloo")
+    if dist.get_rank() == 0:
+        nccl = ", NCCL " + ".".join(map(str, torch.cuda.nccl.version())) if cuda else ""
+        print(f"PyTorch {torch.__version__}{nccl}", flush=True)
+    for size in options.sizes:
+        data = torch.zeros(size // 4, device=clock.device)
+        times = slowest(loop(clock, data, options.seconds), clock.device)
         if dist.get_rank() == 0:
-            print(f"{size} {statistics.median(times.tolist()):.3f}", flush=True)
+            print(f"{size} {statistics.median(times):.3f}", flush=True)
     dist.destroy_process_group()
 
 

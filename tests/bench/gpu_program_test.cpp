@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,9 @@ namespace c10d::bench { namespace {
 
 constexpr const char* kTiny =
     " --device cuda -i 3 -w 1 --launches 1 --blocks 1 --cache hot --control off ";
+
+const std::string kFakeTorch =
+    "PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=" C10D_SOURCE_DIR "/tests/bench/fake_torch";
 
 Ended run_with(const std::string& environment, const std::string& arguments) {
   return run_line("env " + environment + " " C10D_BENCH " " + arguments + " 2>&1");
@@ -267,6 +271,48 @@ TEST(Gpu, WhatDoesNotFitTheDeviceIsRefused) {
     EXPECT_TRUE(ended.out.starts_with("c10d-bench: ")) << ended.out;
     EXPECT_NE(ended.out.find(words), std::string::npos) << ended.out;
   }
+}
+
+// tests/bench/fake_torch says what its all_reduce takes.
+TEST(Gpu, PyTorchIsComparedUnderTheSameSizes) {
+  const Ended ended = run_with(kFakeTorch + " FAKE_GPU=devices=2",
+                               "doctor --cross-check --device cuda --launches 1 --time 0.01s");
+  EXPECT_EQ(ended.code, 0) << ended.out;
+  EXPECT_NE(ended.out.find("2 ranks on GPUs, 1 launch;"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("torch:nccl is PyTorch 0.1, NCCL 2.99.1"), std::string::npos);
+  std::map<std::string, double> us;
+  std::istringstream lines(ended.out);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string column, loop, size, unit;
+    double bench = 0, torch = 0;
+    if (words >> column >> loop >> size >> unit >> bench >> torch && loop == "torch:nccl") {
+      EXPECT_EQ(column, "nccl");
+      EXPECT_GT(bench, 0);
+      us[size + unit] = torch;
+    }
+  }
+  EXPECT_EQ(us, (std::map<std::string, double>{
+                    {"8B", 1000000}, {"64KiB", 1000064}, {"1MiB", 1001024}, {"16MiB", 1016384}}))
+      << ended.out;
+}
+
+TEST(Gpu, WithoutPyTorchARowSaysWhy) {
+  const Ended ended = run_with(kFakeTorch + " FAKE_TORCH=absent FAKE_GPU=devices=1",
+                               "doctor --cross-check --device cuda --launches 1 --time 0.01s");
+  EXPECT_EQ(ended.code, 77) << ended.out;
+  EXPECT_NE(ended.out.find("torch:nccl  skipped: exit code 3: torch_loop.py: no PyTorch"),
+            std::string::npos)
+      << ended.out;
+  const Ended no_gpu =
+      run_line("env " + kFakeTorch + " FAKE_TORCH=no-gpu python3 " +
+               C10D_SOURCE_DIR "/bench/peers/torch_loop.py 0.01 8 --device cuda 2>&1");
+  EXPECT_EQ(no_gpu.code, 3) << no_gpu.out;
+  EXPECT_NE(no_gpu.out.find("PyTorch 0.1 finds no GPU"), std::string::npos) << no_gpu.out;
+  const Ended nothing = run_with(kFakeTorch + " FAKE_GPU=devices=0",
+                                 "doctor --cross-check --device cuda --launches 1");
+  EXPECT_EQ(nothing.code, 2) << nothing.out;
+  EXPECT_NE(nothing.out.find("this process has no GPU"), std::string::npos) << nothing.out;
 }
 
 }}  // namespace c10d::bench

@@ -488,7 +488,7 @@ TEST(Program, RefusesOptionsOfTheCrossCheckWhereTheyCountNothing) {
   };
   EXPECT_NE(complaint("--cross-check --json").find("--cross-check excludes --json"),
             std::string::npos);
-  for (const char* option : {"--launches 3", "--time 0.1s", "--python python3"}) {
+  for (const char* option : {"--launches 3", "--time 0.1s", "--python python3", "--device cuda"}) {
     const std::string out = complaint(option);
     EXPECT_NE(out.find("requires --cross-check"), std::string::npos) << out;
   }
