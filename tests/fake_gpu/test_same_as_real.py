@@ -66,6 +66,20 @@ class SameAsReal(unittest.TestCase):
         self.assertIn("unproven: self.facts yes is yes", done.stdout)
         self.assertEqual(done.returncode, 0)
 
+    def test_unproven_and_as_assumed(self):
+        done = self.compared(SELF.replace("yes\tyes", "yes\tyes\tunproven"))
+        self.assertIn("unproven: self.facts yes is yes, as assumed", done.stdout)
+        self.assertIn("13 facts, 0 different, 1 unproven", done.stdout)
+        self.assertEqual(done.returncode, 0)
+
+    def test_unproven_and_not_as_assumed(self):
+        done = self.compared(SELF.replace("yes\tyes", "yes\tno\tunproven") +
+                             "self.facts\tanother\t1\tunproven\n")
+        self.assertIn("NOT AS ASSUMED: self.facts yes is yes, assumed no", done.stdout)
+        self.assertIn("NOT AS ASSUMED: self.facts another was not read, assumed 1", done.stdout)
+        self.assertIn("13 facts, 0 different, 2 unproven", done.stdout)
+        self.assertEqual(done.returncode, 0)
+
     def test_not_read(self):
         done = self.compared(SELF + "self.facts\tanother\t1\n")
         self.assertIn("DIFFERENT: self.facts another was not read, expected 1", done.stdout)
@@ -73,6 +87,7 @@ class SameAsReal(unittest.TestCase):
 
     def test_bad_file(self):
         self.assertEqual(self.compared("no tabs\n").returncode, 2)
+        self.assertEqual(self.compared("self.facts\tyes\tyes\tproven\n").returncode, 2)
         self.assertEqual(run("--only", "self.facts", "--expected", "/nowhere").returncode, 2)
 
     def test_what_is_read_can_be_expected(self):
@@ -91,11 +106,11 @@ class SameAsReal(unittest.TestCase):
         self.assertEqual(run("--only").returncode, 2)
         self.assertEqual(run("--only", "nobody").returncode, 2)
 
-    def test_everything_has_been_read_on_hardware(self):
+    def test_everything_has_been_read_on_hardware_or_is_called_unproven(self):
         names = {name for name in run("--list").stdout.split() if not name.startswith("self.")}
         lines = [line.rstrip("\n").split("\t") for line in open(EXPECTED, encoding="utf-8")
                  if not line.startswith("#")]
-        self.assertEqual({len(line) for line in lines}, {3})
+        self.assertEqual({tuple(line[3:]) for line in lines}, {(), ("unproven",)})
         self.assertEqual({line[0] for line in lines}, names)
         self.assertEqual(len({tuple(line[:2]) for line in lines}), len(lines))
 

@@ -79,12 +79,13 @@ part() {
   rows+=("| $name | $verdict | $((SECONDS - start)) |")
 }
 
-# What matters of what a part has printed: all that is wrong, and the end.
+# What matters of what a part has printed: all that is wrong, what was assumed wrongly, the end.
 said() {
   if [[ $1 != 0 ]]; then
     grep -av '^{' "$work/log" | grep -E 'Failure|FAILED|DIFFERENT|rror' | cut -c 1-300 | head -n 60
   fi
-  grep -aE 'cases: |[Ss]kipped: |^unproven: ' "$work/log" | cut -c 1-160 | head -n 9
+  grep -a '^NOT AS ASSUMED: ' "$work/log" | cut -c 1-300 | head -n 60
+  grep -aE 'cases: |[Ss]kipped: |^unproven: [^,]*$' "$work/log" | cut -c 1-160 | head -n 9
   tail -n 5 "$work/log" | cut -c 1-300
 }
 

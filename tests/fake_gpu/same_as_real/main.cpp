@@ -15,6 +15,8 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "tests/fake_gpu/same_as_real/probe.h"
 
@@ -230,8 +232,17 @@ Outcomes read_all(const Command& command, const Wanted& wanted) {
   return outcomes;
 }
 
-// behaviour, fact and value, separated by tabs; # begins a comment.
-using Values = std::map<std::pair<std::string, std::string>, std::string>;
+using Key = std::pair<std::string, std::string>;  // behaviour and fact
+using Values = std::map<Key, std::string>;
+
+// Behaviour, fact and value, separated by tabs; # begins a comment. A fourth field says that nobody
+// has read it on a GPU: the value is assumed, and the stand-in does the same.
+constexpr std::string_view kUnproven = "unproven";
+struct Row {
+  std::string value;
+  bool is_unproven = false;
+};
+using Rows = std::map<Key, Row>;
 
 Values values_of(const Outcomes& outcomes) {
   Values values;
@@ -251,51 +262,78 @@ void write_values(const std::string& path, const Values& values) {
   }
 }
 
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> fields(1);
+  for (const char c : line) {
+    if (c == '\t') {
+      fields.emplace_back();
+    } else {
+      fields.back() += c;
+    }
+  }
+  return fields;
+}
+
 // What was read before of the behaviours that were read now; nothing if the file cannot be read.
-std::optional<Values> expected_of(const std::string& path, const Outcomes& outcomes) {
+std::optional<Rows> expected_of(const std::string& path, const Outcomes& outcomes) {
   std::ifstream file(path);
   if (!file) {
     std::fprintf(stderr, "same_as_real: cannot read %s\n", path.c_str());
     return std::nullopt;
   }
-  Values expected;
+  Rows expected;
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line[0] == '#') continue;
-    const std::size_t first = line.find('\t'), second = line.find('\t', first + 1);
-    if (first == std::string::npos || second == std::string::npos) {
-      std::fprintf(stderr, "same_as_real: %s: not three fields: %s\n", path.c_str(), line.c_str());
+    const std::vector<std::string> fields = fields_of(line);
+    const bool is_unproven = fields.size() == 4 && fields[3] == kUnproven;
+    if (fields.size() != 3 && !is_unproven) {
+      std::fprintf(stderr, "same_as_real: %s: neither three fields nor a fourth \"unproven\": %s\n",
+                   path.c_str(), line.c_str());
       return std::nullopt;
     }
-    const std::string name = line.substr(0, first);
-    if (outcomes.count(name) != 0) {
-      expected[{name, line.substr(first + 1, second - first - 1)}] = line.substr(second + 1);
+    if (outcomes.count(fields[0]) != 0) {
+      expected[{fields[0], fields[1]}] = {fields[2], is_unproven};
     }
   }
   return expected;
 }
 
+// Prints a fact that needs to be told, unless it was read before and is the same. No value: it was
+// not read now. No row: there is none.
+enum class Verdict { same, different, unproven };
+Verdict tell(const Key& key, const std::string* value, const Row* row) {
+  const std::string fact =
+      key.first + " " + key.second + (value ? " is " + *value : " was not read");
+  const bool is_same = value && row && *value == row->value;
+  if (row && !row->is_unproven) {
+    if (is_same) return Verdict::same;
+    std::printf("DIFFERENT: %s, expected %s\n", fact.c_str(), row->value.c_str());
+    return Verdict::different;
+  }
+  if (!row) {
+    std::printf("unproven: %s\n", fact.c_str());
+  } else if (is_same) {
+    std::printf("unproven: %s, as assumed\n", fact.c_str());
+  } else {
+    std::printf("NOT AS ASSUMED: %s, assumed %s\n", fact.c_str(), row->value.c_str());
+  }
+  return Verdict::unproven;
+}
+
 int compare(const std::string& path, const Values& values, const Outcomes& outcomes) {
-  const std::optional<Values> expected = expected_of(path, outcomes);
+  const std::optional<Rows> expected = expected_of(path, outcomes);
   if (!expected) return 2;
-  int different = 0, unproven = 0;
+  std::map<Verdict, int> told;
   for (const auto& [key, value] : values) {
     const auto found = expected->find(key);
-    if (found == expected->end()) {
-      ++unproven;
-      std::printf("unproven: %s %s is %s\n", key.first.c_str(), key.second.c_str(), value.c_str());
-    } else if (found->second != value) {
-      ++different;
-      std::printf("DIFFERENT: %s %s is %s, expected %s\n", key.first.c_str(), key.second.c_str(),
-                  value.c_str(), found->second.c_str());
-    }
+    ++told[tell(key, &value, found == expected->end() ? nullptr : &found->second)];
   }
-  for (const auto& [key, value] : *expected) {
-    if (values.count(key) != 0) continue;
-    ++different;
-    std::printf("DIFFERENT: %s %s was not read, expected %s\n", key.first.c_str(),
-                key.second.c_str(), value.c_str());
+  for (const auto& [key, row] : *expected) {
+    if (values.count(key) == 0) ++told[tell(key, nullptr, &row)];
   }
-  std::printf("%zu facts, %d different, %d unproven\n", values.size(), different, unproven);
+  const int different = told[Verdict::different];
+  std::printf("%zu facts, %d different, %d unproven\n", values.size(), different,
+              told[Verdict::unproven]);
   return different == 0 ? 0 : 1;
 }
 
