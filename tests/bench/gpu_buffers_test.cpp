@@ -16,8 +16,8 @@
 #include "bench/measure/buffers.h"
 #include "bench/measure/case_list.h"
 #include "bench/measure/gpu.h"
-#include "bench/meeting/shared_page.h"
 #include "bench/measure/subject.h"
+#include "bench/meeting/shared_page.h"
 #include "c10d/store.h"
 
 namespace c10d::bench { namespace {
