@@ -208,7 +208,7 @@ class Composer::Run {
     const DType real = real_of(dtype_);
     kernels::Arguments arguments = kernels::arguments_of(
         {.out = data, .in = data, .count = elements * element_ / size_of(real)});
-    arguments.divisor = static_cast<std::uint64_t>(t_.size);
+    arguments.divisor = t_.size;
     launch(kernels::divide_kernel(real, real), arguments);
   }
   // The result of `count` numbers of a conversion, as elements.
@@ -216,7 +216,7 @@ class Composer::Run {
     if (!c.after) return copy(t_, out, numbers, count * element_);
     kernels::Arguments arguments =
         kernels::arguments_of({.out = out, .in = numbers, .count = count});
-    if (c.divides) arguments.divisor = static_cast<std::uint64_t>(t_.size);
+    if (c.divides) arguments.divisor = t_.size;
     launch(c.after, arguments);
   }
   static std::uint8_t* bytes_of(const View& view) { return static_cast<std::uint8_t*>(view.data); }

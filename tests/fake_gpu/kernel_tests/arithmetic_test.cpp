@@ -60,7 +60,7 @@ TEST(Divide, AsAverageDoes) {
         std::vector<Bytes> inputs(n, negative_zeros(dtype, in.size()));
         inputs[0] = in;
         kernels::Arguments arguments;
-        arguments.divisor = n;
+        arguments.divisor = static_cast<double>(n);
         expect_bits(gpu, {kernels::divide_kernel(dtype, dtype),
                           arguments,
                           size_of(dtype),
@@ -182,7 +182,7 @@ void expect_folded(Gpu& gpu, ReduceOp op, DType dtype, const Bytes& values, std:
   arguments.inputs = n;
   arguments.stride = apart * size_of(dtype);
   arguments.factor = op.factor;
-  if (op.kind == ReduceOp::avg) arguments.divisor = n;
+  if (op.kind == ReduceOp::avg) arguments.divisor = static_cast<double>(n);
   const auto kind = op.kind == ReduceOp::prod ? ReduceOp::prod : ReduceOp::sum;
   expect_bits(gpu, {kernels::fold_kernel(kind, dtype, n),
                     arguments,
