@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # C10D_NVCC is the compiler of the CUDA kernels, or C10D_NO_CUDA says why there is none. It is
-# called as a command: CMake's CUDA language would want a runtime library to link.
+# called as a command: CMake's CUDA language would want a runtime library to link. A static build
+# has no backend for GPUs.
 set(C10D_NO_CUDA)
 set(C10D_CUDA_TOOLKIT ${PROJECT_SOURCE_DIR}/build/cuda-toolkit/nvidia/cu13) # ./dev installs it
 if(NOT C10D_WITH_CUDA)
   set(C10D_NO_CUDA "C10D_WITH_CUDA is OFF")
+elseif(C10D_LIBRARY_TYPE STREQUAL "STATIC")
+  set(C10D_NO_CUDA "BUILD_SHARED_LIBS is OFF")
 else()
   function(c10d_is_new_nvcc result nvcc)
     execute_process(COMMAND ${nvcc} --version OUTPUT_VARIABLE text ERROR_QUIET)

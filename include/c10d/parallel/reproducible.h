@@ -16,6 +16,16 @@
 // (lo + hi) / 2; a leaf is the value of one shard. A rank computes a contiguous range of shards. It
 // holds the sums of the largest nodes inside that range, its subtrees: exactly one when the number
 // of ranks and G are powers of two.
+//
+// Memory of a GPU. The same sums with the same bits, by kernels of this library and, between ranks,
+// a group whose backend serves that GPU (nccl). Everything runs in order on one stream, that of the
+// call or of the object; null is the legacy default stream. As the ops of a group do, calls enqueue
+// and return, and what follows on the stream sees the result. Buffers, and the object, must stay
+// until the stream is past them. A call waits for the GPU only where it says so. Do not capture it
+// into a CUDA graph: it may take memory. Before anything is enqueued or sent, it throws
+// InvalidArgument for memory of two devices, or for a stream with host memory alone, and
+// DistBackendError (unsupported) where this build has no CUDA kernels. One difference to the CPU: a
+// quotient that is NaN is the positive quiet one. Sums are that on both.
 namespace c10d { inline namespace v0 { namespace parallel {
 
 // The shards [first, last).
@@ -46,33 +56,35 @@ struct SampleRange {
 // batch, for shards as above, or a shard out of [0, shards).
 C10D_API SampleRange samples_of(std::int64_t batch, int shards, int shard);
 
-// Adds: to[i] += from[i], in this thread. Throws InvalidArgument unless both are f32, or both f64,
-// and have the same count. As everything here it computes on the CPU, and throws InvalidArgument
-// for memory of a GPU.
-C10D_API void add_to(View to, ConstView from);
+// Adds: to[i] += from[i], of host memory in this thread. Throws InvalidArgument unless both are
+// f32, or both f64, and have the same count. On a GPU it loads the kernel and unloads it again,
+// which waits for all work there, unless an object below or a group of nccl has loaded it.
+C10D_API void add_to(View to, ConstView from, CudaStream stream = nullptr);
 // Divides: value[i] /= divisor. f64 divides in f64, f32 in f32 by the divisor rounded to f32; f16
 // and bf16 divide in f32 and round the quotient. A divisor of 1 does nothing. Throws
-// InvalidArgument for any other dtype.
-C10D_API void divide(View value, double divisor);
+// InvalidArgument for any other dtype. On a GPU as add_to().
+C10D_API void divide(View value, double divisor, CudaStream stream = nullptr);
 
 // Sums the shards of one rank along the tree. Per step: for each shard of this rank, in order,
 // write next(), then call done(); then read partials(); then reset(). One thread at a time.
 class C10D_API ShardAccumulator {
  public:
-  // For values of `count` elements. Throws InvalidArgument unless dtype is f32 or f64.
-  ShardAccumulator(int shards, ShardRange owned, std::size_t count, DType dtype = DType::f32);
+  // For values of `count` elements in memory of `device`, added on that stream. On a GPU it may
+  // wait for all work there. Throws InvalidArgument unless dtype is f32 or f64.
+  ShardAccumulator(int shards, ShardRange owned, std::size_t count, DType dtype = DType::f32,
+                   Device device = {}, CudaStream stream = nullptr);
   ~ShardAccumulator();
   // Takes over the state of `other`.
   ShardAccumulator(ShardAccumulator&& other) noexcept;
   // Takes over the state of `other`.
   ShardAccumulator& operator=(ShardAccumulator&& other) noexcept;
 
-  // Where to write the value of the next shard. Not initialised. Throws std::logic_error when all
-  // shards are done.
+  // Where to write the value of the next shard, on a GPU from its stream. Not initialised. Throws
+  // std::logic_error when all shards are done.
   View next();
   // Says that next() is written.
   void done();
-  // Copies `leaf` to next(), then done().
+  // Copies `leaf` to next(), then done(). Of a leaf on another device it throws InvalidArgument.
   void add(ConstView leaf);
   // The sums of the subtrees, in order. Valid until reset(). Throws std::logic_error while shards
   // are missing.
@@ -97,10 +109,17 @@ class C10D_API ShardAccumulator {
 //
 // All calls are collective, block, and throw what the calls of the group throw. Nobody else may
 // call the group meanwhile: to overlap, use a thread and a group of its own. One thread at a time.
+//
+// On GPUs calls enqueue instead of block. Two ranks and more add by gathers and kernels, never by a
+// reduction of NCCL. A call that needs more memory of the GPU than those before, the first one
+// among them, waits for the stream and takes it: a slice for each subtree of all ranks, in an
+// all_reduce of at most 32 MiB of elements. If there is none it throws out_of_resources, and the
+// other ranks wait for this one until their deadline.
 class C10D_API TreeSum {
  public:
-  // Sums over `shards` shards. Local. Throws as shards_of().
-  TreeSum(const ProcessGroup& group, int shards);
+  // Sums over `shards` shards; those on the GPU of the group run on `stream`. Local. Throws as
+  // shards_of().
+  TreeSum(const ProcessGroup& group, int shards, CudaStream stream = nullptr);
   ~TreeSum();
   // Takes over the state of `other`.
   TreeSum(TreeSum&& other) noexcept;
@@ -115,10 +134,10 @@ class C10D_API TreeSum {
   const std::vector<ShardRange>& subtrees() const noexcept;
 
   // Every rank gets out = sum / divisor, with the same bits. partials[j] is the sum of
-  // subtrees()[j]; each has the count and dtype of out, f32 or f64. `out` is partials[0], or does
-  // not overlap with any partial sum. `memory` comes from one group.allocate() on
-  // all ranks: when the partial sums of all ranks lie in it, and ranks can access each other's
-  // memory, nothing is copied.
+  // subtrees()[j]; each has the count, dtype and device of out, f32 or f64, in host memory or on
+  // the GPU of the group. `out` is partials[0], or does not overlap with any partial sum. `memory`
+  // comes from one group.allocate() on all ranks: when the partial sums of all ranks lie in it, and
+  // ranks can access each other's memory, nothing is copied. On GPUs it changes nothing.
   void all_reduce(View out, std::span<const ConstView> partials, double divisor = 1,
                   const Buffer<std::uint8_t>& memory = {});
 
@@ -128,8 +147,8 @@ class C10D_API TreeSum {
   void reduce_scatter(View out, std::span<const ConstView> partials,
                       std::span<const std::size_t> counts, double divisor = 1);
 
-  // Sums scalars, such as a loss: out[i] is the sum over all shards of value i. `leaves` has
-  // out.size() values for each shard of this rank, shard by shard.
+  // Sums scalars in host memory, such as a loss: out[i] is the sum over all shards of value i.
+  // `leaves` has out.size() values for each shard of this rank, shard by shard.
   void sum(std::span<double> out, std::span<const double> leaves);
 
  private:

@@ -18,11 +18,16 @@ struct MergeStep {
   int slot = 0;    // buffer into which the value is written
   int merges = 0;  // then the last buffer is added to the one before it, this many times
 };
-// Does the merges of `step`. `slot_of` gives the tensor of a slot.
+// Does the merges of `step`. `slot_of` gives the tensor of a slot, `add` is add_to() on a GPU too.
+template <class SlotOf, class Add>
+void merge(const MergeStep& step, const SlotOf& slot_of, const Add& add) {
+  for (int last = step.slot; last > step.slot - step.merges; --last)
+    add(slot_of(last - 1), slot_of(last));
+}
+// The same in host memory.
 template <class SlotOf>
 void merge(const MergeStep& step, const SlotOf& slot_of) {
-  for (int last = step.slot; last > step.slot - step.merges; --last)
-    add_to(slot_of(last - 1), slot_of(last));
+  merge(step, slot_of, [](View to, ConstView from) { add_to(to, from); });
 }
 // The steps for the shards of `owned`, in order. After the last one, buffer j holds the sum of
 // subtrees_of(shards, owned)[j].
@@ -36,7 +41,7 @@ C10D_API int slots_of(std::span<const MergeStep> plan) noexcept;
 void check_summable(std::string_view who, DType dtype);
 
 // out = the root of the tree over [0, shards) / divisor, from the sums of nodes that cover it
-// without overlap, in order. `out` may be one of the values or apart from all.
+// without overlap, in order. `out` may be one of the values or apart from all. In host memory.
 void fold(View out, int shards, std::span<const ShardRange> nodes,
           std::span<const ConstView> values, double divisor);
 

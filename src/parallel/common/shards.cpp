@@ -8,9 +8,10 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "kernels/reduce.h"
-#include "src/parallel/common/host_memory.h"
+#include "src/parallel/common/gpu_sums.h"
 #include "src/parallel/common/merge_plan.h"
 #include "src/parallel/common/throw_invalid.h"
 
@@ -83,6 +84,8 @@ void divide_plain(void* data, std::size_t count, T divisor) {
     for (std::size_t i = 0; i < count; ++i) values[i] /= divisor;
 }
 
+// The vectors of kernels, and whole lines of memory.
+constexpr std::size_t kGpuAlignment = 256;
 // Inner nodes stay in the L1 and L2 caches.
 constexpr std::size_t kTileBytes = std::size_t{8} << 10;
 
@@ -185,20 +188,25 @@ void check_summable(std::string_view who, DType dtype) {
     throw_invalid("{}: partial sums are f32 or f64, not {}", who, to_string(dtype));
 }
 
-void add_to(View to, ConstView from) {
+void add_to(View to, ConstView from, CudaStream stream) {
   check_summable("add_to", to.dtype);
-  check_on_host("add_to", {to, from});
+  check_same_memory("add_to", to, from);
+  check_stream("add_to", to.device, stream);
   if (to.count != from.count || to.dtype != from.dtype)
     throw_invalid("add_to: {} elements of {} cannot be added to {} of {}", from.count,
                   to_string(from.dtype), to.count, to_string(to.dtype));
+  if (is_on_gpu(to)) return GpuSums("add_to", to.device, stream).add(to, from);
   auto* const out = static_cast<std::byte*>(to.data);
   const std::array<const std::byte*, 2> in{out, static_cast<const std::byte*>(from.data)};
   if (to.count != 0) reduce(to.dtype, ReduceOp::sum, out, in, to.count);
 }
 
-void divide(View value, double divisor) {
-  check_on_host("divide", {value});
+void divide(View value, double divisor, CudaStream stream) {
+  check_stream("divide", value.device, stream);
   if (divisor == 1) return;
+  if (!is_floating(value.dtype) || is_float8(value.dtype))
+    throw_invalid("divide: {} is none of f16, bf16, f32 and f64", to_string(value.dtype));
+  if (is_on_gpu(value)) return GpuSums("divide", value.device, stream).divide(value, divisor);
   const auto narrow = static_cast<float>(divisor);
   switch (value.dtype) {
     case DType::f64:
@@ -218,32 +226,55 @@ void divide(View value, double divisor) {
       return;
     }
     default:
-      throw_invalid("divide: {} is none of f16, bf16, f32 and f64", to_string(value.dtype));
+      return;  // refused above
   }
 }
 
 struct ShardAccumulator::State {
-  State(int shards, ShardRange owned, std::size_t count_, DType dtype_)
+  State(int shards, ShardRange owned, const View& shape, CudaStream stream_)
       : plan(merge_plan(shards, owned)),
         subtrees(subtrees_of(shards, owned).size()),
-        count(count_),
-        dtype(dtype_),
-        memory(new std::byte[static_cast<std::size_t>(slots_of(plan)) * count * size_of(dtype)]) {}
+        one(shape),
+        stream(stream_) {
+    const auto slots = static_cast<std::size_t>(slots_of(plan));
+    if (is_on_gpu(one)) {
+      gpu.emplace("ShardAccumulator", one.device, stream).load(one.dtype);
+      slot_bytes = (one.bytes() + kGpuAlignment - 1) / kGpuAlignment * kGpuAlignment;
+      on_gpu = cuda::device_allocate(slots * slot_bytes, one.device.index);
+    } else {
+      slot_bytes = one.bytes();
+      on_host.reset(new std::byte[slots * slot_bytes]);
+    }
+  }
 
   View slot(int index) const noexcept {
-    return {memory.get() + static_cast<std::size_t>(index) * count * size_of(dtype), count, dtype};
+    auto* const memory = on_host ? on_host.get() : static_cast<std::byte*>(on_gpu.data);
+    return {memory + static_cast<std::size_t>(index) * slot_bytes, one.count, one.dtype,
+            one.device};
+  }
+  void add(const View& to, const ConstView& from) {
+    if (gpu)
+      gpu->add(to, from);
+    else
+      add_to(to, from);
   }
 
   const std::vector<MergeStep> plan;
-  const std::size_t subtrees, count;
-  const DType dtype;
-  const std::unique_ptr<std::byte[]> memory;
+  const std::size_t subtrees;
+  const View one;  // what each slot is like
+  const CudaStream stream;
+  std::size_t slot_bytes = 0;
+  std::unique_ptr<std::byte[]> on_host;
+  Allocation on_gpu;
+  std::optional<GpuSums> gpu;  // on a GPU only
   std::size_t shards_done = 0;
 };
 
-ShardAccumulator::ShardAccumulator(int shards, ShardRange owned, std::size_t count, DType dtype) {
+ShardAccumulator::ShardAccumulator(int shards, ShardRange owned, std::size_t count, DType dtype,
+                                   Device device, CudaStream stream) {
   check_summable("ShardAccumulator", dtype);
-  state_ = std::make_unique<State>(shards, owned, count, dtype);
+  check_stream("ShardAccumulator", device, stream);
+  state_ = std::make_unique<State>(shards, owned, View(nullptr, count, dtype, device), stream);
 }
 ShardAccumulator::~ShardAccumulator() = default;
 ShardAccumulator::ShardAccumulator(ShardAccumulator&&) noexcept = default;
@@ -259,16 +290,21 @@ View ShardAccumulator::next() {
 
 void ShardAccumulator::done() {
   static_cast<void>(next());  // checks
-  merge(state_->plan[state_->shards_done++], [&](int slot) { return state_->slot(slot); });
+  merge(
+      state_->plan[state_->shards_done++], [&](int slot) { return state_->slot(slot); },
+      [&](const View& to, const ConstView& from) { state_->add(to, from); });
 }
 
 void ShardAccumulator::add(ConstView leaf) {
-  check_on_host("ShardAccumulator", {leaf});
   const View to = next();
+  check_same_memory("ShardAccumulator", to, leaf);
   if (leaf.count != to.count || leaf.dtype != to.dtype)
     throw_invalid("ShardAccumulator: a shard of {} {} in a sum of {} {}", leaf.count,
                   to_string(leaf.dtype), to.count, to_string(to.dtype));
-  if (leaf.count != 0) std::memcpy(to.data, leaf.data, leaf.bytes());
+  if (is_on_gpu(to))
+    cuda::copy(to, leaf, state_->stream);
+  else if (leaf.count != 0)
+    std::memcpy(to.data, leaf.data, leaf.bytes());
   done();
 }
 
