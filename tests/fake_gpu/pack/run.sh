@@ -15,8 +15,9 @@ readonly results=${1:-$here/gpu-results.md}
 readonly log=${results%.md}.log
 readonly wanted=" ${*:2} "
 readonly LIMIT=470 # seconds for all of it
-readonly CONFORMANCE="conformance_1 conformance_2 conformance_4 conformance_gpus"
-readonly PARTS="gpus kernels $CONFORMANCE faults same_as_real"
+PARTS="gpus kernels conformance_1 conformance_2 conformance_4 conformance_mps"
+PARTS+=" conformance_multi_rank conformance_gpus faults same_as_real"
+readonly PARTS
 for name in $wanted; do
   if [[ " $PARTS " != *" $name "* ]]; then
     echo "run: there is no part $name; there are $PARTS" >&2
@@ -45,7 +46,12 @@ then
 fi
 facts=$(timeout 30 "$here/bin/c10d-info" | grep -E '^(c10d|host|GPUs|nccl) ')
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+mps=no # whether a daemon of MPS runs
+end_mps() {
+  if [[ $mps == yes ]]; then timeout 20 nvidia-cuda-mps-control <<<quit >/dev/null; fi
+  mps=no
+}
+trap 'end_mps; rm -rf "$work"' EXIT
 : >"$log"
 rows=() tails=() failed=0
 
@@ -79,6 +85,13 @@ part() {
   rows+=("| $name | $verdict | $((SECONDS - start)) |")
 }
 
+# skipped NAME WHY
+skipped() {
+  if [[ $wanted != "  " && $wanted != *" $1 "* ]]; then return; fi
+  printf '== %s: skipped: %s\n' "$1" "$2"
+  rows+=("| $1 | skipped: $2 | 0 |")
+}
+
 # What matters of what a part has printed: all that is wrong, what was assumed wrongly, the end.
 said() {
   if [[ $1 != 0 ]]; then
@@ -109,6 +122,33 @@ part conformance_2 120 "${shared_gpu[@]}" "$here/bin/c10d-run" -n 2 "${conforman
 part faults 120 "${shared_gpu[@]}" NCCL_HOSTID=c10d "$here/bin/fault_nccl_ranks" \
   "--gtest_filter=$faults"
 part conformance_4 90 "${shared_gpu[@]}" "$here/bin/c10d-run" -n 4 "${conformance[@]}" --thin=4
+# The same under CUDA's MPS, with a daemon of this script: the kernels of the ranks overlap.
+if ! command -v nvidia-cuda-mps-control >/dev/null; then
+  skipped conformance_mps "there is no nvidia-cuda-mps-control"
+elif [[ $wanted == "  " || $wanted == *" conformance_mps "* ]]; then
+  export CUDA_MPS_PIPE_DIRECTORY=$work/mps CUDA_MPS_LOG_DIRECTORY=$work/mps
+  mkdir "$work/mps"
+  if timeout 20 nvidia-cuda-mps-control -d >>"$log" 2>&1; then
+    mps=yes
+    part conformance_mps 60 "${shared_gpu[@]}" "$here/bin/c10d-run" -n 2 "${conformance[@]}" \
+      --thin=4
+    end_mps
+  else
+    skipped conformance_mps "nvidia-cuda-mps-control -d does not start here"
+  fi
+  unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+fi
+# By NCCL's own setting, with which ranks that share a GPU reach each other's memory.
+version=$(sed -n 's/^nccl *\([0-9.]*\).*/\1/p' <<<"$facts")
+if [[ $facts == *stand-in* ]]; then
+  skipped conformance_multi_rank "the stand-in does not model NCCL_MULTI_RANK_GPU_ENABLE"
+elif [[ $(printf '2.30.3\n%s\n' "$version" | sort -V | head -n 1) != 2.30.3 ]]; then
+  skipped conformance_multi_rank "NCCL $version has no NCCL_MULTI_RANK_GPU_ENABLE, 2.30.3 has"
+else
+  part conformance_multi_rank 60 env NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_NVLS_ENABLE=0 \
+    NCCL_SOCKET_IFNAME=lo CUDA_MODULE_LOADING=EAGER C10D_DEVICE=0 "$here/bin/c10d-run" -n 2 \
+    "$here/bin/conformance" '--gtest_filter=Processes.*' --backend=nccl --thin=4
+fi
 # One rank on each GPU, where there are several.
 gpus=$(sed -n 's/^GPUs *\([0-9]*\),.*/\1/p' <<<"$facts")
 if ((gpus > 1)); then

@@ -57,6 +57,25 @@ class Pack(unittest.TestCase):
         self.assertIn("| conformance_1 | FAILED: status 1 |", text)
         self.assertIn("ncclCommInitRankConfig on rank 0", text)
 
+    def test_a_daemon_of_mps_ends_with_its_part(self):
+        folder = Path(self.folder.name) / "mps"
+        folder.mkdir()
+        daemon = folder / "nvidia-cuda-mps-control"
+        daemon.write_text('#!/bin/sh\n[ "$1" = -d ] || read command\n'
+                          'echo "$1$command in ${CUDA_MPS_PIPE_DIRECTORY##*/}" >> '
+                          f'{folder}/said\n')
+        daemon.chmod(0o755)
+        results = folder / "results.md"
+        self.run_pack(results, "conformance_mps", "conformance_multi_rank",
+                      C10D_CUDA_LIBRARY=str(BUILD / "lib/libfake_cuda.so"),
+                      C10D_NCCL_LIBRARY=str(BUILD / "lib/libfake_nccl_2.28.9.so"),
+                      PATH=f"{folder}:{os.environ['PATH']}",
+                      FAKE_GPU="devices = 1; ncclCommInitRankConfig = 3")
+        text = results.read_text(encoding="utf-8")
+        self.assertIn("| conformance_mps | FAILED: status 1 |", text)
+        self.assertIn("| conformance_multi_rank | skipped: the stand-in", text)
+        self.assertEqual((folder / "said").read_text().splitlines(), ["-d in mps", "quit in mps"])
+
     def test_its_programs_find_its_libraries_beside_them(self):
         for path in ("bin/conformance", "lib/c10d/backends/libc10d_nccl.so"):
             dynamic = subprocess.run(["readelf", "-d", self.pack / path], text=True, check=True,
