@@ -302,7 +302,8 @@ Summary summarise(const Results& results, bool compare, double equiv, double min
   summary.launches = static_cast<int>(launches.size());
   for (const SkipRecord& skip : results.skips) index.at(skip.key).skips.emplace(skip.backend, skip);
   const std::optional<Link> link = link_of(results);
-  summary.several_hosts = link.has_value();
+  summary.several_hosts = std::ranges::any_of(
+      results.cells, [](const CellRecord& cell) { return cell.placement == kSeveralHosts; });
   std::map<std::pair<std::uint64_t, bool>, std::vector<double>> copies;
   for (const CeilRecord& ceil : results.ceilings)
     if (ceil.is_beside_cells()) copies[{ceil.bytes, ceil.hot}].push_back(ceil.us);
@@ -314,7 +315,7 @@ Summary summarise(const Results& results, bool compare, double equiv, double min
       row.bytes = bytes;
       if (const auto copy = copies.find({bytes, key.cache == "hot"}); copy != copies.end())
         row.ceil_us = median(copy->second) * key.concurrent;
-      if (link) row.ceil_us = link->microseconds(key, bytes);
+      if (link && summary.several_hosts) row.ceil_us = link->microseconds(key, bytes);
       for (const std::string& backend : summary.backends) {
         row.cells.push_back(cell_of(backend, group, row.ceil_us, bytes));
         const BackendCell& cell = row.cells.back();

@@ -285,7 +285,7 @@ int print_all(const CrossCheck& check, int launches) {
     failed = failed || (!loop.problem.empty() && !loop.absent && !is_of_pytorch(loop));
   }
   for (const Loop& loop : check.loops)
-    if (!loop.about.empty()) fmt::print("\n{} is {}\n", loop.what, loop.about);
+    if (!loop.about.empty()) fmt::print("\nbeside {}: {}\n", loop.column, loop.about);
   fmt::print("\n{} of {} rows outside: there the benchmark and the loop disagree\n",
              verdicts.outside, verdicts.rows);
   if (verdicts.outside > 0 || failed) return 1;

@@ -85,8 +85,8 @@ double Probe::measure(BenchOp op, DType dtype, std::uint64_t bytes, double secon
   settings.longest_burst = 0.1 * seconds;
   BlockRunner runner(page_, *subject_, buffers, settings);
   const double each = runner.warm_up(seconds / 4, -1);
-  const auto asked = std::clamp(seconds / std::max(each, 1e-9), 3.0,
-                                static_cast<double>(Meeting::kMaxIterations));
+  const auto asked =
+      std::clamp(seconds / std::max(each, 1e-9), 3.0, static_cast<double>(Meeting::kMaxIterations));
   const auto iterations =
       static_cast<std::uint64_t>(page_.from_root(static_cast<std::int64_t>(asked)));
   CellRecord cell = runner.measure(iterations, 2 * seconds);

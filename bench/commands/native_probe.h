@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "bench/meeting/shared_page.h"
 #include "bench/measure/subject.h"
 #include "bench/measure/watchdog.h"
+#include "bench/meeting/shared_page.h"
 #include "bench/model/cases.h"
 
 namespace c10d::bench {

@@ -2,242 +2,171 @@
 #include "bench/measure/link.h"
 
 #include <fmt/format.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <chrono>
 #include <cstdint>
-#include <cstring>
-#include <exception>
-#include <memory>
-#include <thread>
+#include <future>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "bench/meeting/meeting.h"
 #include "c10d/error.h"
+#include "src/net/address.h"
+#include "src/net/socket.h"
+#include "src/net/token.h"
 
 namespace c10d::bench {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::size_t kSecretBytes = 32;
 constexpr std::size_t kChunk = std::size_t{1} << 20;
-constexpr int kRounds = 200;
-constexpr std::int64_t kFlow = 100'000'000;  // ns of one measurement
+constexpr int kMostRounds = 200;
+constexpr std::chrono::milliseconds kFlow{100};  // of one measurement
+constexpr std::chrono::seconds kHandshake{1};
 
 [[noreturn]] void fail(const std::string& what) {
   throw_failure(
-      {Code::unreachable, fmt::format("the benchmark's own connection between two hosts: {}: {}",
-                                      what, std::strerror(errno))});
+      {Code::unreachable, fmt::format("the connection between two hosts for %ceil: {}", what)});
 }
 
-class Socket {
- public:
-  explicit Socket(int fd) : fd_(fd) {}
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&&) = delete;
-  int fd() const noexcept { return fd_; }
+double microseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
 
- private:
-  int fd_;
-};
-
-class Address {
- public:
-  Address(const std::string& name, const std::string& port) {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    if (const int error = getaddrinfo(name.c_str(), port.c_str(), &hints, &found); error != 0)
-      throw_failure({Code::unreachable, fmt::format("{}: {}", name, gai_strerror(error))});
-    found_.reset(found);
-  }
-  const addrinfo& operator*() const noexcept { return *found_; }
-  Socket socket() const {
-    Socket made(::socket(found_->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (made.fd() < 0) fail("socket");
-    return made;
-  }
-
- private:
-  struct Free {
-    void operator()(addrinfo* info) const noexcept { freeaddrinfo(info); }
-  };
-  std::unique_ptr<addrinfo, Free> found_;
-};
-
-// Both ends write and read whole messages, each within the timeout.
+// Whole messages, all before one deadline.
 class Connection {
  public:
-  Connection(Socket socket, Duration timeout) : socket_(std::move(socket)) {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout).count();
-    const timeval limit{std::max<time_t>(1, seconds), 0};
-    const int on = 1;
-    setsockopt(socket_.fd(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    setsockopt(socket_.fd(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-    setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  Connection(Fd socket, Deadline deadline) : socket_(std::move(socket)), deadline_(deadline) {}
+
+  void send(std::string_view bytes) const {
+    if (!send_all(socket_.get(), bytes, deadline_)) fail("the other end is gone, or too slow");
   }
-  void write(const void* data, std::size_t bytes) const {
-    for (const auto* at = static_cast<const char*>(data); bytes > 0;) {
-      const ssize_t done = send(socket_.fd(), at, bytes, MSG_NOSIGNAL);
-      if (done < 0) fail("send");
-      at += done;
-      bytes -= static_cast<std::size_t>(done);
+  void receive(char* data, std::size_t bytes) const {
+    while (bytes > 0) {
+      const ssize_t got = recv(socket_.get(), data, bytes, MSG_DONTWAIT);
+      if (got > 0) {
+        data += got;
+        bytes -= static_cast<std::size_t>(got);
+      } else if (got == 0) {
+        fail("the other end is gone");
+      } else if (errno == EAGAIN) {
+        if (!wait_for(socket_.get(), POLLIN, deadline_)) fail("the other end is silent");
+      } else if (errno != EINTR) {
+        fail(error_text(errno));
+      }
     }
   }
-  void read(void* data, std::size_t bytes) const {
-    for (auto* at = static_cast<char*>(data); bytes > 0;) {
-      const ssize_t done = recv(socket_.fd(), at, bytes, 0);
-      if (done == 0) errno = ECONNRESET;
-      if (done <= 0) fail("recv");
-      at += done;
-      bytes -= static_cast<std::size_t>(done);
-    }
-  }
+  // What an end that has proved itself gets.
+  void extend(Deadline deadline) noexcept { deadline_ = deadline; }
 
  private:
-  Socket socket_;
+  Fd socket_;
+  Deadline deadline_;
 };
 
-std::string make_secret() {
-  std::string secret(kSecretBytes, '\0');
-  if (getrandom(secret.data(), secret.size(), 0) != static_cast<ssize_t>(secret.size()))
-    fail("getrandom");
-  return secret;
-}
-
-bool has_secret(const Connection& connection, const std::string& secret) {
-  std::string theirs(secret.size(), '\0');
-  connection.read(theirs.data(), theirs.size());
-  unsigned char difference = 0;
-  for (std::size_t i = 0; i < secret.size(); ++i)
-    difference |= static_cast<unsigned char>(theirs[i] ^ secret[i]);
-  return difference == 0;
-}
-
-Connection accept_one(Store& store, const std::string& name, Duration timeout) {
-  const Address address(name, "0");
-  const Socket listener = address.socket();
-  sockaddr_storage bound{};
-  socklen_t length = sizeof bound;
-  if (bind(listener.fd(), (*address).ai_addr, (*address).ai_addrlen) != 0 ||
-      listen(listener.fd(), 1) != 0 ||
-      getsockname(listener.fd(), reinterpret_cast<sockaddr*>(&bound), &length) != 0)
-    fail("listen on " + name);
-  const in_port_t port = bound.ss_family == AF_INET6
-                             ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
-                             : reinterpret_cast<const sockaddr_in&>(bound).sin_port;
-  const std::string secret = make_secret();
-  store.multi_set(std::vector<std::string>{"link/port", "link/secret"},
-                  std::vector<std::string>{std::to_string(ntohs(port)), secret});
-  const std::int64_t deadline = Meeting::now() + timeout.count();
-  for (;;) {
-    const std::int64_t left = (deadline - Meeting::now()) / 1'000'000;
-    pollfd waiting{listener.fd(), POLLIN, 0};
-    if (left <= 0 || poll(&waiting, 1, static_cast<int>(left)) == 0) {
-      errno = ETIMEDOUT;
-      fail("nobody came to " + name);
-    }
-    Socket stranger(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (stranger.fd() < 0) continue;
+Connection accept_one(Store& store, const std::string& name, Deadline deadline) {
+  const Fd listener = listen_tcp(resolve(name, 0).front());
+  const std::string secret = random_bytes(kSecretBytes);
+  store.multi_set(
+      std::vector<std::string>{"link/port", "link/secret"},
+      std::vector<std::string>{std::to_string(local_address(listener.get()).port()), secret});
+  while (wait_for(listener.get(), POLLIN, deadline)) {
+    Fd stranger(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!stranger && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR)) continue;
+    if (!stranger) fail(error_text(errno));
+    tune_tcp(stranger.get());
+    Connection connection(std::move(stranger),
+                          std::min<Deadline>(deadline, Clock::now() + kHandshake));
     try {
-      Connection connection(std::move(stranger), std::chrono::seconds(1));
-      if (has_secret(connection, secret)) return connection;
-    } catch (const DistError&) {  // said nothing, or went: not of this job
+      std::string theirs(secret.size(), '\0');
+      connection.receive(theirs.data(), theirs.size());
+      if (!equal_secrets(theirs, secret)) continue;
+    } catch (const DistError&) {
+      continue;  // it said nothing, or went: not of this job
     }
+    connection.extend(deadline);
+    return connection;
   }
+  fail("nobody of this job came to " + name);
 }
 
-Connection connect_one(Store& store, const std::string& name, Duration timeout) {
-  const auto facts = store.multi_get({"link/port", "link/secret"}, timeout);
-  const Address address(name, facts[0]);
-  Socket socket = address.socket();
-  const auto limit = timeval{std::chrono::duration_cast<std::chrono::seconds>(timeout).count(), 0};
-  setsockopt(socket.fd(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  if (connect(socket.fd(), (*address).ai_addr, (*address).ai_addrlen) != 0)
-    fail("connect to " + name);
-  Connection connection(std::move(socket), timeout);
-  connection.write(facts[1].data(), facts[1].size());
+Connection connect_one(Store& store, const std::string& name, Deadline deadline) {
+  const auto left = std::chrono::duration_cast<Duration>(deadline - Clock::now());
+  const auto facts = store.multi_get({"link/port", "link/secret"}, left);
+  std::uint16_t port = 0;
+  std::from_chars(facts[0].data(), facts[0].data() + facts[0].size(), port);
+  std::string problem;
+  Fd socket = connect_tcp(resolve(name, port), deadline, problem);
+  if (!socket) fail(problem);
+  Connection connection(std::move(socket), deadline);
+  connection.send(facts[1]);
   return connection;
 }
 
+// The end that listens says with each byte whether another round follows.
 double round_trip(LinkEnd end, const Connection& link) {
-  std::vector<std::int64_t> times;
-  char byte = 0;
-  for (int round = 0; round < kRounds; ++round) {
-    const std::int64_t start = Meeting::now();
-    if (end == LinkEnd::listens) link.write(&byte, 1);
-    link.read(&byte, 1);
-    if (end == LinkEnd::connects) link.write(&byte, 1);
-    times.push_back(Meeting::now() - start);
+  std::vector<double> times;
+  const auto until = Clock::now() + kFlow;
+  for (char more = 1; more != 0;) {
+    const auto start = Clock::now();
+    if (end == LinkEnd::listens) {
+      more = times.size() + 1 < kMostRounds && start < until ? 1 : 0;
+      link.send({&more, 1});
+    }
+    char byte = 0;
+    link.receive(&byte, 1);
+    if (end == LinkEnd::connects) link.send({&(more = byte), 1});
+    times.push_back(microseconds_since(start));
   }
-  std::ranges::nth_element(times, times.begin() + kRounds / 2);
-  return static_cast<double>(times[kRounds / 2]) * 1e-3;
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::ranges::nth_element(times, middle);
+  return *middle;
 }
 
-// Chunks begin with whether another one follows.
-void send_for(const Connection& link, std::int64_t duration) {
-  std::vector<char> chunk(kChunk);
-  for (const std::int64_t start = Meeting::now(); chunk[0] == 0;) {
-    chunk[0] = Meeting::now() - start >= duration ? 1 : 0;
-    link.write(chunk.data(), chunk.size());
+// Each chunk says whether another one follows.
+void send_for_a_while(const Connection& link) {
+  std::string chunk(kChunk, '\1');
+  for (const auto until = Clock::now() + kFlow; chunk[0] != 0;) {
+    if (Clock::now() >= until) chunk[0] = 0;
+    link.send(chunk);
   }
 }
 
-// GB/s between the first chunk and the last one.
-double receive(const Connection& link) {
+// GB/s behind the first chunk.
+double receive_all(const Connection& link) {
   std::vector<char> chunk(kChunk);
-  link.read(chunk.data(), chunk.size());
-  const std::int64_t start = Meeting::now();
+  link.receive(chunk.data(), chunk.size());
+  const auto start = Clock::now();
   std::size_t bytes = 0;
-  while (chunk[0] == 0) {
-    link.read(chunk.data(), chunk.size());
+  while (chunk[0] != 0) {
+    link.receive(chunk.data(), chunk.size());
     bytes += chunk.size();
   }
-  return static_cast<double>(bytes) / static_cast<double>(Meeting::now() - start);
-}
-
-double both_ways(const Connection& link) {
-  std::exception_ptr problem;
-  std::thread sender([&] {
-    try {
-      send_for(link, kFlow);
-    } catch (...) {
-      problem = std::current_exception();
-    }
-  });
-  double rate = 0;
-  try {
-    rate = receive(link);
-  } catch (...) {
-    problem = std::current_exception();
-  }
-  sender.join();
-  if (problem) std::rethrow_exception(problem);
-  return rate;
+  return static_cast<double>(bytes) * 1e-3 / microseconds_since(start);
 }
 
 }  // namespace
 
 LinkRates measure_link(LinkEnd end, Store& store, const std::string& address, Duration timeout) {
-  const Connection link = end == LinkEnd::listens ? accept_one(store, address, timeout)
-                                                  : connect_one(store, address, timeout);
+  const Deadline deadline = Clock::now() + timeout;
+  const Connection link = end == LinkEnd::listens ? accept_one(store, address, deadline)
+                                                  : connect_one(store, address, deadline);
   LinkRates rates;
   rates.round_trip_us = round_trip(end, link);
   if (end == LinkEnd::listens)
-    rates.one_way = receive(link);
+    rates.one_way = receive_all(link);
   else
-    send_for(link, kFlow);
-  rates.both_ways = both_ways(link);
+    send_for_a_while(link);
+  std::future<void> sent = std::async(std::launch::async, [&] { send_for_a_while(link); });
+  rates.both_ways = receive_all(link);
+  sent.get();
   return rates;
 }
 

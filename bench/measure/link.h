@@ -16,7 +16,7 @@ struct LinkRates {
 
 // The end of rank 0 listens on `address`, which is its own, on a port that the system picks; the
 // other end proves by a secret out of `store` that it is of this job. Collective over the two ends.
-// Takes about half a second; nothing in it waits longer than `timeout`. Throws DistError.
+// Takes about half a second, and at most `timeout`. Throws DistError.
 enum class LinkEnd { listens, connects };
 LinkRates measure_link(LinkEnd end, Store& store, const std::string& address, Duration timeout);
 

@@ -16,7 +16,9 @@ namespace {
 
 std::int64_t number_of(const std::string& text) {
   std::int64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw_failure({Code::store_error, "the benchmark's own number of a rank is none: " + text});
   return value;
 }
 
@@ -27,6 +29,7 @@ StoreMeeting::StoreMeeting(Store& store, int host, int rank, int size, Duration 
       store_(store),
       timeout_(timeout),
       times_(static_cast<std::size_t>(size)) {
+  times_[static_cast<std::size_t>(rank)].resize(kMaxIterations);
   cpu_set_t mine;
   CPU_ZERO(&mine);
   sched_getaffinity(0, sizeof mine, &mine);
@@ -38,9 +41,11 @@ StoreMeeting::StoreMeeting(Store& store, int host, int rank, int size, Duration 
   };
   std::map<std::string, Host> hosts;
   for (const std::string& theirs : gather(text)) {
-    Host& on = hosts[theirs.substr(sizeof mine)];
+    if (theirs.size() < sizeof mine)
+      throw_failure({Code::store_error, "the CPUs of a rank are cut short"});
     cpu_set_t cpus;
     std::memcpy(&cpus, theirs.data(), sizeof cpus);
+    Host& on = hosts[theirs.substr(sizeof mine)];
     CPU_OR(&on.cpus, &on.cpus, &cpus);
     ++on.ranks;
   }
@@ -56,14 +61,32 @@ std::string StoreMeeting::key(std::string_view name, int rank) const {
   return fmt::format("meeting/{}/{}/{}", name, round_ % 2, rank);
 }
 
+// A rank that waits in vain says so, and then looks who else does.
+void StoreMeeting::throw_missing() {
+  constexpr std::chrono::seconds kOthers{1};
+  const auto mark = [](int rank) { return fmt::format("meeting/waited/{}", rank); };
+  store_.set(mark(rank_), "", timeout_);
+  std::vector<int> missing;
+  const std::int64_t until = now() + std::chrono::nanoseconds(kOthers).count();
+  for (int rank = 0; rank < size_; ++rank) {
+    try {
+      store_.get(mark(rank), Duration(std::max<std::int64_t>(0, until - now())));
+    } catch (const DistTimeoutError&) {
+      missing.push_back(rank);
+    }
+  }
+  throw_failure({Code::timed_out,
+                 fmt::format("rank(s) {} did not reach the benchmark's own barrier within {} s",
+                             fmt::join(missing, ", "),
+                             std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()),
+                 missing.empty() ? -1 : missing.front()});
+}
+
 void StoreMeeting::wait_for_all() {
   try {
     store_.barrier("meeting", size_, timeout_);
   } catch (const DistTimeoutError&) {
-    throw_failure(
-        {Code::timed_out,
-         fmt::format("not all of {} ranks reached the benchmark's own barrier within {} s", size_,
-                     std::chrono::duration_cast<std::chrono::seconds>(timeout_).count())});
+    throw_missing();
   }
   ++round_;
 }
@@ -85,10 +108,15 @@ bool StoreMeeting::barrier(std::int64_t deadline) {
   return from_root(now() < deadline ? 1 : 0) != 0;
 }
 
+// All leave by the same reply of the store, and not rank 0 before those that ask what it said.
+bool StoreMeeting::wake(std::int64_t deadline) {
+  const bool early = barrier(deadline);
+  wait_for_all();
+  return early;
+}
+
 void StoreMeeting::record(std::uint64_t iteration, Times times) noexcept {
-  std::vector<Times>& mine = times_[static_cast<std::size_t>(rank_)];
-  if (mine.empty()) mine.resize(kMaxIterations);
-  mine[iteration] = times;
+  times_[static_cast<std::size_t>(rank_)][iteration] = times;
 }
 
 void StoreMeeting::share_times(std::uint64_t iterations) {
@@ -103,8 +131,11 @@ void StoreMeeting::share_times(std::uint64_t iterations) {
   if (rank_ != 0) return;
   for (std::size_t rank = 1; rank < times_.size(); ++rank) {
     const std::string value = store_.get(keys[rank - 1], timeout_);
+    if (value.size() != bytes)
+      throw_failure({Code::store_error, fmt::format("{} bytes of times of rank {}, {} expected",
+                                                    value.size(), rank, bytes)});
     times_[rank].resize(iterations);
-    std::memcpy(times_[rank].data(), value.data(), std::min(bytes, value.size()));
+    std::memcpy(times_[rank].data(), value.data(), bytes);
     store_.delete_key(keys[rank - 1], timeout_);
   }
 }

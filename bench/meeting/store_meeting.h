@@ -22,8 +22,8 @@ class StoreMeeting final : public Meeting {
   using Meeting::barrier;
   // Rank 0 says whether the deadline has passed.
   bool barrier(std::int64_t deadline) override;
-  bool wake(std::int64_t deadline) override { return barrier(deadline); }
-  bool meet(std::int64_t deadline) override { return barrier(deadline); }
+  bool wake(std::int64_t deadline) override;
+  bool meet(std::int64_t deadline) override { return wake(deadline); }
   void record(std::uint64_t iteration, Times times) noexcept override;
   void share_times(std::uint64_t iterations) override;
   std::span<const Times> times(int rank, std::uint64_t iterations) const noexcept override;
@@ -35,6 +35,7 @@ class StoreMeeting final : public Meeting {
  private:
   std::vector<std::string> gather(std::string_view text);
   std::string key(std::string_view name, int rank) const;
+  [[noreturn]] void throw_missing();
   void wait_for_all();
 
   Store& store_;

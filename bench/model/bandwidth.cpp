@@ -74,13 +74,15 @@ double link_share(BenchOp op, int ranks) {
 
 bool has_connections(const CellRecord& cell) {
   return cell.backend == "gloo" || cell.backend == "raw:gloo" || cell.placement == kGpuPerRank ||
-         cell.placement == kSeveralHosts;
+         (cell.placement == kSeveralHosts && cell.backend != "memcpy");
 }
 
 double bytes_between_hosts(const std::string& op, std::uint64_t bytes, int hosts, int ranks) {
   const auto facts = std::ranges::find(op_facts(), op, &OpFacts::name);
   if (facts == op_facts().end()) return 0;
   const BenchOp kind = facts->op;
+  const bool has_pairs = kind == BenchOp::send || kind == BenchOp::isend;
+  if (has_pairs && ranks != hosts) return 0;  // neighbours, which share a host
   const bool every_rank_sends = kind == BenchOp::all_to_all || kind == BenchOp::all_to_all_v;
   return static_cast<double>(bytes) * link_share(kind, hosts) *
          (every_rank_sends ? static_cast<double>(ranks) / hosts : 1);

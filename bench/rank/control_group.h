@@ -17,7 +17,7 @@ namespace c10d::bench {
 class ControlGroup {
  public:
   // The file at `token_path` holds the job's secret; an empty path: an environment variable does.
-  // Throws DistBackendError: between hosts, when neither gloo nor mpi can be opened.
+  // Throws DistBackendError (unsupported) for ranks on several hosts without gloo and mpi.
   ControlGroup(const std::string& token_path, double timeout);
 
   int rank() const noexcept { return meeting_->rank(); }
@@ -32,6 +32,7 @@ class ControlGroup {
     std::vector<int> ranks;
   };
   const std::vector<Host>& hosts() const noexcept { return hosts_; }
+  const Host& own_host() const noexcept;
   // Number of this rank among those of its host.
   int local_rank() const noexcept;
 
@@ -50,8 +51,6 @@ class ControlGroup {
   bool any(bool here) { return meeting_->sum(here ? 1 : 0) > 0; }
 
  private:
-  const Host& own_host() const noexcept;
-
   std::string token_;
   ProcessGroup group_;
   std::vector<Host> hosts_;

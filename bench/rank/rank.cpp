@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <map>
 #include <optional>
 
@@ -27,12 +28,15 @@ bool is_first_launch(const WorkerOptions& worker) {
 
 void warn_of_binding(const LaunchState& launch, const ControlGroup::Binding& binding) {
   const Bind asked = launch.options.placement.bind;
-  const int ranks = launch.control.size();
   const Meeting& meeting = launch.control.meeting();
+  const int ranks = launch.control.size();
+  const auto ranks_here = launch.control.own_host().ranks.size();
   if (meeting.oversubscribed() && launch.options.cases.cuda)
     launch.warn("W001",
                 fmt::format("{} ranks on {} CPUs: calls and times include waiting for a CPU", ranks,
                             meeting.cpu_count()));
+  else if (meeting.oversubscribed() && meeting.is_between_hosts())
+    launch.warn("W001", "a host has more ranks than CPUs: times include waiting for a CPU");
   else if (meeting.oversubscribed())
     launch.warn("W001",
                 fmt::format("{} ranks on {} CPUs: times include waiting for a CPU; they are "
@@ -44,7 +48,7 @@ void warn_of_binding(const LaunchState& launch, const ControlGroup::Binding& bin
   if (asked == Bind::set && binding.alike && !binding.bound)
     launch.warn("W008", fmt::format("--bind set: {} CPUs are fewer than two for each of {} ranks, "
                                     "which share them all",
-                                    binding.cpus, ranks));
+                                    binding.cpus, ranks_here));
   if (asked == Bind::core)
     launch.warn("W008",
                 "--bind core: progress threads of a backend, as gloo's, share the one CPU of "
@@ -75,27 +79,40 @@ void write_environment(const LaunchState& launch, const std::vector<Column>& col
     launch.sink(to_json(gpu_ceiling(*launch.seat, launch.number())));
 }
 
-// What two hosts can exchange: the first rank of host 0 and of host 1 measure it, alone.
+// What two hosts can exchange: the first ranks of the first two measure it, alone.
 void measure_ceiling_between_hosts(const LaunchState& launch) {
   ControlGroup& control = launch.control;
-  const int rank = control.rank();
   const auto address = env("MASTER_ADDR");  // of the host of rank 0, as the others reach it
-  const bool is_end = rank == 0 || rank == control.hosts()[1].ranks.front();
-  if (is_end && address) {
-    try {
-      const LinkRates rates = measure_link(rank == 0 ? LinkEnd::listens : LinkEnd::connects,
-                                           control.store(), *address, std::chrono::seconds(5));
+  const auto measure = [&](LinkEnd end) {
+    if (!address) throw InvalidArgument("MASTER_ADDR is not set");
+    return measure_link(end, control.store(), *address, std::chrono::seconds(5));
+  };
+  try {
+    if (control.rank() == 0) {
+      const LinkRates rates = measure(LinkEnd::listens);
       const int number = launch.number();
       launch.sink(to_json(CeilRecord{kLink, "round trip", 1, number, {}, rates.round_trip_us}));
       launch.sink(to_json(CeilRecord{kLink, "one way", 0, number, rates.one_way, 0}));
       launch.sink(to_json(CeilRecord{kLink, kBothWays, 0, number, rates.both_ways, 0}));
-    } catch (const DistError& error) {
-      launch.warn("W023", fmt::format("the link between two hosts was not measured, so that there "
-                                      "is no %ceil: {}",
-                                      error.what()));
+    } else if (control.rank() == control.hosts()[1].ranks.front()) {
+      measure(LinkEnd::connects);
     }
+  } catch (const std::exception& error) {
+    launch.warn("W023", fmt::format("no %ceil: {}", error.what()));
   }
   control.meeting().barrier();
+}
+
+// Each rank has read its own options and list of backends.
+void compare_plans(const RunOptions& options, std::size_t cases, ControlGroup& control) {
+  const std::string own =
+      fmt::format("{} and {} cases", fmt::join(options.backends.names, ","), cases);
+  const std::vector<std::string> plans = control.gather("plan", own);
+  const auto other =
+      std::ranges::find_if(plans, [&](const std::string& plan) { return plan != plans.front(); });
+  if (other == plans.end()) return;
+  throw InvalidArgument(fmt::format("rank 0 measures {}, rank {} {}: give all ranks the same -B",
+                                    plans.front(), other - plans.begin(), *other));
 }
 
 int measure_all(const RunOptions& options, const Sink& sink) {
@@ -104,6 +121,7 @@ int measure_all(const RunOptions& options, const Sink& sink) {
   ControlGroup control(worker.token_path, options.measurement.timeout);
   LaunchState launch{options, control, watchdog, control.rank() == 0 ? sink : [](const Json&) {}};
   const std::vector<Case> cases = cases_of(options.cases, control.size());
+  compare_plans(options, cases.size(), control);
   watchdog.expect("making groups", options.measurement.timeout * 3 + 60);
   if (control.hosts().size() > 1) launch.placement = kSeveralHosts;
   if (control.hosts().size() > 1 && options.measurement.sync == Sync::window)

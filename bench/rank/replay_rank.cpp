@@ -287,6 +287,8 @@ class Replay {
     if (control_.size() != plan.ranks)
       throw InvalidArgument(
           fmt::format("{} ranks were started for a record of {}", control_.size(), plan.ranks));
+    if (control_.meeting().is_between_hosts())
+      throw InvalidArgument("replay compares clocks: start its ranks on one host");
   }
 
   int run() {

@@ -119,7 +119,8 @@ std::string figure_text(const std::optional<double>& value, const char* format) 
   return value ? fmt::format(fmt::runtime(format), *value) : "";
 }
 
-std::string number_row(const SizeRow& row, const BackendCell& cell, bool first, bool cuda) {
+std::string number_row(const SizeRow& row, const BackendCell& cell, bool first, bool cuda,
+                       bool has_links) {
   std::string html = fmt::format(
       "<tr{}><td>{}</td><td class=\"name\">{}</td>", first ? " class=\"first\"" : "",
       first ? (row.bytes == 0 ? "-" : bytes_text(row.bytes)) : "", escape_html(cell.backend));
@@ -131,7 +132,7 @@ std::string number_row(const SizeRow& row, const BackendCell& cell, bool first, 
                   microseconds_text(cell.p50.value) + (cell.modes ? kTwoModes : ""),
                   microseconds_text(cell.p90), cell.p99 ? microseconds_text(*cell.p99) : "",
                   microseconds_text(cell.max), figure_text(cell.alg, "{:.3g}"),
-                  figure_text(cuda ? cell.bus : cell.mem, "{:.3g}"),
+                  figure_text(has_links ? cell.bus : cell.mem, "{:.3g}"),
                   cell.ceil ? fmt::format("{:.0f}", *cell.ceil * 100) : "");
   if (cuda) html += fmt::format("<td>{}</td>", cell.cpu ? microseconds_text(*cell.cpu) : "");
   html += fmt::format("<td{}>{}</td>", cell.wrong > 0 ? " class=\"bad\"" : "", cell.wrong);
@@ -150,7 +151,9 @@ std::string legend(const Summary& summary) {
                         escape_html(summary.backends[b]));
   if (!has_memcpy(summary))
     html += fmt::format("<span>{} {}</span>", draw_mark("ceiling", 0),
-                        summary.cuda ? "a copy of S on the GPU" : "memcpy(S), one core");
+                        summary.cuda            ? "a copy of S on the GPU"
+                        : summary.several_hosts ? "one connection between two hosts"
+                                                : "memcpy(S), one core");
   return html + "</p>";
 }
 
@@ -182,15 +185,17 @@ std::string op_numbers(const OpTable& table, const Summary& summary) {
       "class=\"numbers\"><thead><tr><th>S</th><th class=\"name\">backend"
       "</th><th>p50 &micro;s</th><th>p90</th><th>p99</th><th>max</th><th>algbw "
       "GB/s</th>";
-  html += summary.cuda ? "<th>busbw GB/s</th><th>% of GPU copy</th><th>CPU &micro;s</th>"
-                       : "<th>membw GB/s</th><th>% of memcpy</th>";
+  const bool has_links = summary.cuda || summary.several_hosts;
+  html += fmt::format("<th>{} GB/s</th><th>% of {}</th>", has_links ? "busbw" : "membw",
+                      summary.copy_name());
+  if (summary.cuda) html += "<th>CPU &micro;s</th>";
   html += "<th>#wrong</th><th class=\"name\">";
   html += compare ? "ratio [95 % CI], verdict" : "";
   html += "</th></tr></thead><tbody>";
   bool modes = false;
   for (const SizeRow& row : table.rows)
     for (std::size_t b = 0; b < row.cells.size(); ++b) {
-      html += number_row(row, row.cells[b], b == 0, summary.cuda);
+      html += number_row(row, row.cells[b], b == 0, summary.cuda, has_links);
       modes = modes || row.cells[b].modes;
     }
   html += "</tbody></table></div>";

@@ -206,7 +206,9 @@ std::string html_report(const Results& results, const Summary& summary) {
       "its 95 % interval. GB/s = 10<sup>9</sup> bytes per second. S as in nccl-tests. ";
   html += summary.cuda ? "Buffers are on GPUs, which time batches of ops. Bus bandwidth does not "
                          "apply where ranks share a GPU."
-                       : "Bus bandwidth does not apply: the ranks share one host's memory.";
+          : summary.several_hosts
+              ? "% of link is of what one connection between two hosts carries."
+              : "Bus bandwidth does not apply: the ranks share one host's memory.";
   if (summary.graph_ops > 0)
     html += fmt::format(" Ops per CUDA graph: {}; a call is its launch, divided by that number.",
                         summary.graph_ops);

@@ -53,7 +53,7 @@ void follow_launcher(const LaunchInfo& info, RunOptions& options) {
 int run_under_launcher(const RunOptions& options, std::size_t cases, const LaunchInfo& info) {
   if (info.rank != 0) return run_rank(options, [](const Json&) {});
   const HeldSignals held;
-  Session session(options, info.size, cases, info.launcher);
+  Session session(options, info.size, info.local_size, cases, info.launcher);
   // The others end by it, and this rank cannot go on alone. What it waits for may never come.
   const SignalWatch watch(held, [&](int signal) {
     try {
@@ -165,7 +165,8 @@ int run_launches(const RunOptions& options, int ranks, std::size_t cases) {
   const std::string which = mpi_of(options.backends.names);
   const Mpi mpi = !which.empty() || needs_mpirun(options.backends.names) ? find_mpi(which) : Mpi();
   HeldSignals held;
-  Session session(options, ranks, cases, mpi.flavour.empty() ? "c10d" : "mpirun " + mpi.flavour);
+  Session session(options, ranks, ranks, cases,
+                  mpi.flavour.empty() ? "c10d" : "mpirun " + mpi.flavour);
   const bool compare = options.compare;
   if (compare && options.verdicts.control != Control::off && !options.cases.cuda)
     take_ceilings(session);
@@ -260,9 +261,10 @@ void require_gpu_backends(const std::vector<std::string>& columns) {
       throw InvalidArgument(fmt::format("--device cuda: {}", info.reason));
 }
 
-// The default of compare: every backend that is available, native first; a plain copy if there is
-// no other. The ranks get it as an option, so that all take the same.
-void choose_backends(RunOptions& options) {
+// The default of compare: every backend that is available, native first, which is left out between
+// hosts; a plain copy if there is no other. The ranks get it as an option, so that all take the
+// same.
+void choose_backends(bool between_hosts, RunOptions& options) {
   std::vector<std::string>& names = options.backends.names;
   if (!names.empty()) return;
   if (!options.builds.empty()) {  // each is compared with itself
@@ -272,7 +274,7 @@ void choose_backends(RunOptions& options) {
   if (options.cases.cuda) names.assign(kOnGpus.begin(), kOnGpus.end());
   for (const BackendInfo& info : list_backends())
     if (info.available && !info.cuda_only && info.name.find(':') == std::string::npos &&
-        !options.cases.cuda)
+        !options.cases.cuda && !(between_hosts && info.name == "native"))
       names.push_back(info.name);
   if (names.size() == 1) names.emplace_back("memcpy");
   const std::string text = fmt::format("{}", fmt::join(names, ","));
@@ -353,14 +355,14 @@ void refuse_sets(const RunOptions& options, const LaunchInfo& info) {
 int run_benchmark(const RunOptions& asked) {
   if (asked.worker.launch >= 0) return run_as_worker(asked);
   RunOptions options = asked;
-  choose_backends(options);
+  const LaunchInfo info = detect_launch();
+  choose_backends(info.local_size < info.size, options);
   refuse_single(options);
   refuse_misspelt(options.backends.names);
   if (options.cases.cuda)
     require_gpu_backends(options.backends.names);
   else
     refuse_gpu_backends(options.backends.names);
-  const LaunchInfo info = detect_launch();
   const bool launched = info.launcher != "none";
   if (launched) refuse_sets(options, info);
   refuse_misplaced_at(options.backends.names);
@@ -377,7 +379,7 @@ int run_benchmark(const RunOptions& asked) {
     return 0;
   }
   // On every rank, and before any of them takes memory: they meet later.
-  refuse_beyond(cost, ranks, options.cases.cuda);
+  refuse_beyond(cost, launched ? info.local_size : ranks, options.cases.cuda);
   if (launched) return run_under_launcher(options, cost.cases, info);
   return options.sets.size() > 1 ? run_sets(options, ranks, cost.cases)
                                  : run_launches(options, ranks, cost.cases);

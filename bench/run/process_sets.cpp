@@ -215,7 +215,7 @@ int run_sets(const RunOptions& options, int ranks, std::size_t cases) {
     for (const std::string& name : set.backends)
       if (!which_of(name).empty()) find_mpi(which_of(name));  // or throws, before a set runs
   }
-  Session session(options, ranks, cases, "c10d-bench");
+  Session session(options, ranks, ranks, cases, "c10d-bench");
   session.plan_launches((options.sets.size() - 1) * static_cast<std::size_t>(options.launches));
   if (options.compare && options.verdicts.control == Control::solo)
     session.warn("W008", "--control solo: needs one set of processes; left out");

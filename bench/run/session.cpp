@@ -85,7 +85,7 @@ Json end_record(int exit_code, bool complete, std::size_t cells, std::size_t ski
           {"skipped", skipped}};
 }
 
-Session::Session(const RunOptions& options, int ranks, std::size_t cases,
+Session::Session(const RunOptions& options, int ranks, int ranks_here, std::size_t cases,
                  const std::string& launcher)
     : options_(options),
       launches_planned_(options.launches),
@@ -105,9 +105,9 @@ Session::Session(const RunOptions& options, int ranks, std::size_t cases,
                            options.verdicts.equiv != VerdictOptions().equiv))
     warn("W008", "--control and --equiv: run compares nothing; take compare");
   if (const auto work = other_work()) warn("W002", *work);
-  if (const auto granted = cgroup_cpus(); granted && *granted < ranks)
+  if (const auto granted = cgroup_cpus(); granted && *granted < ranks_here)
     warn("W009", fmt::format("the control group grants {:.1f} CPUs to {} ranks: they are throttled",
-                             *granted, ranks));
+                             *granted, ranks_here));
 }
 
 void Session::write(const Json& line) {

@@ -29,7 +29,8 @@ Json end_record(int exit_code, bool complete, std::size_t cells, std::size_t ski
 // the end prints and writes everything that was asked for. Thread-safe.
 class Session {
  public:
-  Session(const RunOptions& options, int ranks, std::size_t cases, const std::string& launcher);
+  Session(const RunOptions& options, int ranks, int ranks_here, std::size_t cases,
+          const std::string& launcher);
 
   void take(const Json& line);
   // Beside those of the options.

@@ -279,7 +279,7 @@ TEST(Gpu, PyTorchIsComparedUnderTheSameSizes) {
                                "doctor --cross-check --device cuda --launches 1 --time 0.01s");
   EXPECT_EQ(ended.code, 0) << ended.out;
   EXPECT_NE(ended.out.find("2 ranks on GPUs, 1 launch;"), std::string::npos) << ended.out;
-  EXPECT_NE(ended.out.find("torch:nccl is PyTorch 0.1, NCCL 2.99.1"), std::string::npos);
+  EXPECT_NE(ended.out.find("beside nccl: PyTorch 0.1, NCCL 2.99.1"), std::string::npos);
   std::map<std::string, double> us;
   std::istringstream lines(ended.out);
   for (std::string line; std::getline(lines, line);) {

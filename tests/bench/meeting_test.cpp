@@ -83,9 +83,26 @@ TEST(StoreMeeting, CpusAreCountedByHost) {
   });
 }
 
-TEST(StoreMeeting, ARankThatDoesNotComeIsATimeout) {
+// At the first barrier of a meeting of its own, or of one that stands.
+TEST(StoreMeeting, ARankThatDoesNotComeIsNamed) {
   const auto store = make_hash_store();
   EXPECT_THROW(StoreMeeting(*store, 0, 0, 2, std::chrono::milliseconds(50)), DistTimeoutError);
+  std::vector<std::string> said(3);
+  const auto other = make_hash_store();
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 3; ++rank)
+    ranks.emplace_back([&, rank] {
+      StoreMeeting meeting(*other, rank, rank, 3, std::chrono::milliseconds(500));
+      if (rank == 1) return;
+      try {
+        meeting.barrier();
+      } catch (const DistTimeoutError& error) {
+        said[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  for (std::thread& rank : ranks) rank.join();
+  for (const std::size_t rank : {0, 2})
+    EXPECT_NE(said[rank].find("rank(s) 1 did not reach"), std::string::npos) << said[rank];
 }
 
 }}  // namespace c10d::bench

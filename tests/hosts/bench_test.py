@@ -6,6 +6,7 @@ The hosts are network namespaces, joined by a cable that the test lays. Exits wi
 not.
 """
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -55,9 +56,14 @@ class Bench(test_bed.TwoHosts):
         self.assertEqual(set(links), {"round trip", "one way", "both ways"})
         # What the link must carry of each host's S, at the rate that it has both ways.
         link_us = 245760 * 1e-3 / links["both ways"]["gbps"]
-        self.assertIn(f" {link_us:.1f} ", self.text)
+        row = re.search(r"^\[0\] +240 KiB +([0-9.]+) ", self.text, re.M)
+        self.assertAlmostEqual(float(row[1]) / link_us, 1, 1)
         self.assertTrue(lines[-1]["complete"])
         self.assertNotIn("[2]", self.text)
+
+    def test_without_names_a_backend_that_works_is_taken(self):
+        lines = self.lines("run", "-s", "8")
+        self.assertEqual({line["backend"] for line in lines if line["t"] == "cell"}, {"gloo"})
 
     def test_native_is_a_column_with_the_reason(self):
         lines = self.lines("compare", "-B", "gloo,native", "all_reduce", "-s", "8")

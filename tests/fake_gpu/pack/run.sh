@@ -98,7 +98,8 @@ said() {
     grep -av '^{' "$work/log" | grep -E 'Failure|FAILED|DIFFERENT|rror' | cut -c 1-300 | head -n 60
   fi
   grep -a '^NOT AS ASSUMED: ' "$work/log" | cut -c 1-300 | head -n 60
-  grep -aE 'cases: |[Ss]kipped: |^unproven: [^,]*$' "$work/log" | cut -c 1-160 | head -n 9
+  grep -aE 'cases: |[Ss]kipped: |^unproven: ' "$work/log" | grep -av ', as assumed$' |
+    cut -c 1-160 | head -n 9
   tail -n 5 "$work/log" | cut -c 1-300
 }
 
