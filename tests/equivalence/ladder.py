@@ -101,7 +101,7 @@ class Ladder:
         found = re.findall(r"^(?:\[0\] )?weights ([0-9a-f]{16})$", text, re.M)
         if process.returncode == 0 and len(found) == 1:
             return found[0], text
-        return f"exit status {process.returncode}:\n{text[-3000:]}", text
+        return f"exit status {process.returncode}:\n{text[-20000:]}", text
 
     def digest(self, run, steps):
         return self.outcome(run, steps)[0]
@@ -117,7 +117,7 @@ class Ladder:
         if not is_digest(found):
             return found
         if not re.search(rf"^(?:\[0\] )?{re.escape(line)}$", text, re.M):
-            return f"does not say '{line}':\n{text[-3000:]}"
+            return f"does not say '{line}':\n{text[-20000:]}"
         if newest(folder) != last:
             return f"saved {newest(folder)} last, which resuming from {name} is {last}"
         return found
