@@ -29,20 +29,20 @@ std::vector<Column> open_columns(const std::vector<std::string>& names, SubjectC
 }
 
 CaseMemory allocate(Footprint bytes, bool heap, std::vector<Column>& columns, const GpuSeat* seat) {
-  if (seat != nullptr)
-    return {std::make_unique<Arena>(bytes.input, *seat),
-            std::make_unique<Arena>(bytes.output, *seat)};
   for (Column& column : columns) {
-    if (!heap || !column.subject) continue;
+    if (seat != nullptr || !heap || !column.subject) continue;
     CaseMemory own{column.subject->arena(bytes.input), column.subject->arena(bytes.output)};
     if (!own.input) continue;
     column.registered = true;
     return own;
   }
-  CaseMemory plain;
-  plain.input = std::make_unique<Arena>(bytes.input);
-  plain.output = std::make_unique<Arena>(bytes.output);
-  return plain;
+  const auto plain = [&](std::uint64_t size) {
+    return seat != nullptr ? std::make_unique<Arena>(size, *seat) : std::make_unique<Arena>(size);
+  };
+  CaseMemory memory;
+  memory.input = plain(bytes.input);
+  memory.output = plain(bytes.output);
+  return memory;
 }
 
 Support support_of(const Case& c, const Column& column, const Buffers& buffers,
