@@ -28,10 +28,10 @@ struct Arguments {
   std::uint64_t tensors = 1;      // in the table
   std::uint64_t pieces = 0;       // of all of them
   Tensor only;
-  double divisor = 1;         // divide, fold: of the result
-  double factor = 1;          // fold, sum: of each input
-  std::uint64_t inputs = 1;   // fold: how many, from Tensor::in on ...
-  std::uint64_t stride = 0;   // ... each that many bytes behind the one before
+  double divisor = 1;        // divide, fold: of the result
+  double factor = 1;         // fold, sum: of each input
+  std::uint64_t inputs = 1;  // fold: how many, from Tensor::in on ...
+  std::uint64_t stride = 0;  // ... each that many bytes behind the one before
 };
 static_assert(sizeof(Tensor) == 40 && sizeof(Arguments) == 96);
 
