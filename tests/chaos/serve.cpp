@@ -10,13 +10,6 @@
 
 #include "tests/chaos/rank.h"
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#include <sanitizer/common_interface_defs.h>
-#define C10D_HAS_SYMBOLIZER
-#endif
-#endif
-
 namespace c10d::chaos {
 namespace {
 
@@ -49,18 +42,8 @@ Held held_in_the_end(const Held& before) {
   }
 }
 
-// The program that names functions for the thread sanitizer, which asks it before it suppresses a
-// report, too. The pipes to it stay.
-void start_symbolizer() {
-#ifdef C10D_HAS_SYMBOLIZER
-  char text[64];
-  __sanitizer_symbolize_pc(__builtin_return_address(0), "%f", text, sizeof text);
-#endif
-}
-
 // What a process has only one of is there afterwards.
 void warm_up(const Place& place, int rank) {
-  start_symbolizer();
   const auto store = make_file_store(place.folder + "/warm", place.ranks, seconds(60));
   ProcessGroup world = init_process_group({.backend = place.backend,
                                            .store = store,

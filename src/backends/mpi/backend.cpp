@@ -42,9 +42,10 @@ Support mpi_supports(const Query& query) {
 
 MpiBackend::MpiBackend(BackendContext context, Communicators comms)
     : context_(std::move(context)),
+      comms_(std::move(comms)),
       sent_(static_cast<std::size_t>(context_.size)),
       transfers_(std::make_shared<Transfers>(context_)),
-      collectives_(std::make_unique<Collectives>(context_, std::move(comms), transfers_)) {}
+      collectives_(std::make_unique<Collectives>(context_, comms_, transfers_)) {}
 
 // If the group did not end in order, its communicators are not freed: that can wait for peers.
 MpiBackend::~MpiBackend() {
@@ -73,7 +74,7 @@ std::optional<Received> MpiBackend::probe(int peer, std::uint32_t tag) {
   if (const auto failure = refusal(tag)) throw_failure(*failure);
   auto probed = find_probed(peer, tag);
   if (probed == probed_.end()) {
-    auto message = ProbedMessage::take(collectives_->comms(), peer, tag);
+    auto message = ProbedMessage::take(comms_, peer, tag);
     if (!message) return std::nullopt;
     probed = probed_.insert(probed_.end(), *std::move(message));
   }
@@ -82,7 +83,7 @@ std::optional<Received> MpiBackend::probe(int peer, std::uint32_t tag) {
 
 std::optional<Failure> MpiBackend::refusal(std::uint32_t tag) const {
   std::string message;
-  if (collectives_->comms().headers == MPI_COMM_NULL)
+  if (comms_.headers == MPI_COMM_NULL)
     message = "mpi: a group of one rank has no peer";
   else if (tag > static_cast<std::uint32_t>(mpi_tag_limit()))
     message = fmt::format("this MPI supports tags up to {} only", mpi_tag_limit());
@@ -94,7 +95,7 @@ template <class... Args>
 Work MpiBackend::launch_message(const Call& call, std::uint32_t tag, Args&&... args) {
   if (const auto failure = refusal(tag)) return Work::failed(*failure);
   try {
-    auto message = std::make_unique<Message>(collectives_->comms(), std::forward<Args>(args)...);
+    auto message = std::make_unique<Message>(comms_, std::forward<Args>(args)...);
     if (call.async) return transfers_->finish_later(call, std::move(message));
     const FailurePtr failure = transfers_->finish(call, message);
     return failure ? Work::failed(*failure) : Work::received(message->received());
@@ -151,7 +152,7 @@ std::unique_ptr<Backend> MpiBackend::new_group(BackendContext context,
   if (context.size == 1) return std::make_unique<MpiBackend>(std::move(context), Communicators());
   const int tag = tag_of(context);
   return make_together(std::move(context), [&](const Communicators::Look& look) {
-    return Communicators::subset(collectives_->comms().collectives, parent_ranks, tag, look);
+    return Communicators::subset(comms_.collectives, parent_ranks, tag, look);
   });
 }
 
@@ -160,7 +161,7 @@ void MpiBackend::shutdown(Deadline deadline) {
   if (!hold_ || !collectives_->idle(deadline) || !transfers_->finish_all(deadline)) return;
   if (context_.size > 1 && !context_.control->broken()) {
     const auto turn = mpi_turn();
-    collectives_->comms().free_communicators();
+    comms_.free_communicators();
   }
   hold_.reset();
 }

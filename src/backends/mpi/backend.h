@@ -41,6 +41,7 @@ class MpiBackend : public Backend {
 
   std::optional<MpiHold> hold_{std::in_place};  // first, to go last
   BackendContext context_;
+  Communicators comms_;  // of messages; collectives have a copy, whose lists their thread changes
   std::vector<std::uint32_t> sent_;  // messages by receiver
   std::list<ProbedMessage> probed_;  // in the order of arrival
   std::shared_ptr<Transfers> transfers_;

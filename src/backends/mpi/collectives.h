@@ -30,7 +30,6 @@ class Collectives {
   bool is_done() { return idle(Deadline::min()); }
   // Ends the async ops that MPI holds, soon. Once the group is broken.
   void abort() noexcept;
-  Communicators& comms() noexcept { return comms_; }
 
  private:
   class Unfinished;
