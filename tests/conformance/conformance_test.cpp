@@ -235,6 +235,29 @@ TEST(Processes, MeetAgainAndAgain) {
   EXPECT_LT(open_files(), files + kCycles - kWarm) << "a descriptor is left of each cycle";
 }
 
+// The thread of async collectives sets counts of its own while this one sends.
+TEST(Processes, MessagesGoBesideCollectivesWithCounts) {
+  if (flags.backend.empty()) GTEST_SKIP() << "not started by a launcher with --backend";
+  if (const std::string why = why_unavailable(flags.backend); !why.empty()) GTEST_SKIP() << why;
+  ProcessGroup group = init_process_group({.backend = flags.backend, .timeout = kTimeout});
+  const int rank = group.rank(), size = group.size();
+  if (size == 1) GTEST_SKIP() << "one rank has nobody to send to";
+  const std::vector<std::size_t> counts(static_cast<std::size_t>(size), 1);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<int> all(counts.size()), received(1);
+    const std::vector<int> own{100 * round + rank};
+    const Work gathered = group.async().all_gather_v(all, own, counts);
+    const Work taken = group.irecv(received, (rank + size - 1) % size);
+    group.isend(own, (rank + 1) % size).wait();
+    taken.wait();
+    gathered.wait();
+    ASSERT_EQ(received[0], 100 * round + (rank + size - 1) % size);
+    for (int other = 0; other < size; ++other)
+      ASSERT_EQ(all[static_cast<std::size_t>(other)], 100 * round + other);
+  }
+  group.shutdown();
+}
+
 // The value of `--name=value`, if `argument` is that.
 std::optional<std::string> value_of(std::string_view argument, std::string_view name) {
   if (!argument.starts_with(name) || argument.substr(name.size(), 1) != "=") return {};
