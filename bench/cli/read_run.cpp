@@ -11,6 +11,7 @@
 #include "bench/measure/machine.h"
 #include "bench/report/table.h"
 #include "bench/text/format.h"
+#include "c10d/env.h"
 
 namespace c10d::bench {
 namespace {
