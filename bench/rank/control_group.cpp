@@ -52,7 +52,7 @@ ProcessGroup make_group(const std::string& token, double timeout) {
 
 // Each rank tells the first one on its host: two hosts may have the same name.
 std::vector<ControlGroup::Host> hosts_of(const ProcessGroup& group) {
-  const std::vector<Member> members = group.members();
+  const std::vector<Member>& members = group.members();
   const std::array own{std::ranges::find_if(members, &Member::same_host)->rank};
   std::vector<int> firsts(members.size());
   group.all_gather(firsts, own);
