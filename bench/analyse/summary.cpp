@@ -118,7 +118,10 @@ BackendCell cell_of(const std::string& backend, const Group& group, std::optiona
   cell.alg = median_of(blocks, &CellRecord::alg);
   cell.bus = median_of(blocks, &CellRecord::bus);
   cell.mem = median_of(blocks, &CellRecord::mem);
-  if (ceil_us && bytes >= kCeilFrom && cell.p50.value > 0) cell.ceil = *ceil_us / cell.p50.value;
+  const CellRecord& first = *blocks.front();
+  const bool is_bound = first.placement != kSeveralHosts || has_connections(first);
+  if (ceil_us && is_bound && bytes >= kCeilFrom && cell.p50.value > 0)
+    cell.ceil = *ceil_us / cell.p50.value;
   return cell;
 }
 

@@ -246,6 +246,20 @@ TEST(Summary, CachesAndConcurrencyAreTablesOfTheirOwn) {
   EXPECT_EQ(summary.tables[1].rows[1].ceil_us, 2 * 65.0) << "its own ceiling, two at once";
 }
 
+// Of 4 ranks on 2 hosts each host must exchange 64 KiB, at 2 GB/s; a copy has nothing to exchange.
+TEST(Summary, BetweenHostsTheLinkIsTheCeilingOfConnections) {
+  Results results = synthetic_results({{"gloo", 1}, {"memcpy", 1}});
+  for (CellRecord& cell : results.cells) cell.placement = kSeveralHosts;
+  results.environments = {Json{{"hosts", {{{"ranks", {0, 1}}}, {{"ranks", {2, 3}}}}}}};
+  results.ceilings = {{kLink, kBothWays, 0, 0, 2.0, 0}};
+  const Summary summary = summarise(results, false, 0.02);
+  const SizeRow& row = summary.tables.at(0).rows.at(1);
+  EXPECT_STREQ(summary.copy_name(), "link");
+  EXPECT_NEAR(*row.ceil_us, 65536 * 1e-3 / 2, 1e-9);
+  EXPECT_NEAR(*row.cells.at(0).ceil, *row.ceil_us / row.cells.at(0).p50.value, 1e-9);
+  EXPECT_FALSE(row.cells.at(1).ceil);
+}
+
 TEST(Summary, WrongElementsAreCounted) {
   Results results = synthetic_results({{"native", 1}});
   results.cells[5].wrong = 7;
