@@ -8,19 +8,12 @@
 #include <cstdint>
 #include <utility>
 
+#include "src/parallel/common/host_memory.h"
 #include "src/parallel/common/throw_invalid.h"
 
 namespace c10d { inline namespace v0 { namespace parallel {
-namespace {
 
 namespace kernels = cuda_kernels;
-
-}  // namespace
-
-std::string memory_of(Device device) {
-  if (device.type == DeviceType::cpu) return "host memory";
-  return fmt::format("memory of {}:{}", to_string(device.type), device.index);
-}
 
 void check_same_memory(std::string_view who, const ConstView& a, const ConstView& b) {
   if (a.device == b.device) return;

@@ -17,8 +17,6 @@ namespace c10d { inline namespace v0 { namespace parallel {
 inline bool is_on_gpu(const ConstView& view) noexcept {
   return view.device.type != DeviceType::cpu;
 }
-// "memory of cuda:1", or "host memory".
-std::string memory_of(Device device);
 // Throw InvalidArgument, which begins with `who`: unless both lie on one GPU, or on the host ...
 void check_same_memory(std::string_view who, const ConstView& a, const ConstView& b);
 // ... unless a stream comes with a GPU alone.

@@ -8,6 +8,7 @@
 #include "c10d/parallel/reproducible.h"
 #include "kernels/reduce.h"
 #include "src/parallel/common/gpu_sums.h"
+#include "src/parallel/common/host_memory.h"
 #include "src/parallel/common/merge_plan.h"
 #include "src/parallel/common/throw_invalid.h"
 
