@@ -234,12 +234,6 @@ void refuse_on_gpus(const RunOptions& options) {
 
 }  // namespace
 
-// Where native does not work.
-bool is_between_hosts() {
-  const LaunchInfo info = detect_launch();
-  return info.local_size < info.size;
-}
-
 bool is_cuda(const RawOptions& raw) {
   return one_of<bool>("--device", raw.device, {{"cpu", false}, {"cuda", true}});
 }
@@ -253,7 +247,9 @@ void read_run(const RawOptions& raw, RunOptions& options) {
         "-G {}: ops on memory of the host are in no CUDA graph; add --device cuda, or leave it out",
         options.measurement.graph_ops));
   if (options.backends.names.empty() && !options.compare)
-    options.backends.names = {options.cases.cuda ? "nccl" : is_between_hosts() ? "gloo" : "native"};
+    options.backends.names = {options.cases.cuda                  ? "nccl"
+                              : is_between_hosts(detect_launch()) ? "gloo"
+                                                                  : "native"};
   read_measurement(raw, options.measurement);
   options.placement.bind = one_of<Bind>(
       "--bind", raw.bind,

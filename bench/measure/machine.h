@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bench/model/record.h"
+#include "c10d/env.h"
 #include "src/base/host.h"  // host_name, cpu_model, allowed_cpus
 
 namespace c10d::bench {
@@ -15,6 +16,10 @@ Json environment_json(const std::map<std::string, std::string>& about = {});
 // when it was not built in a checkout.
 const char* commit();
 int numa_nodes();
+// Whether a launcher has started ranks on other hosts too, where native does not work.
+inline bool is_between_hosts(const LaunchInfo& launch) noexcept {
+  return launch.local_size < launch.size;
+}
 // CPUs that the control group grants, e.g. 1.5; nothing when unlimited.
 std::optional<double> cgroup_cpus();
 // Bytes of the last-level cache.

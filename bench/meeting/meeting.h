@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <sched.h>
+
 #include <chrono>
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <vector>
+
+#include "c10d/call.h"
 
 namespace c10d::bench {
 
@@ -16,7 +21,7 @@ class Meeting {
   static constexpr std::uint64_t kMaxIterations = 20000;
   static constexpr std::int64_t kNoDeadline = std::numeric_limits<std::int64_t>::max();
 
-  Meeting(int rank, int size) : rank_(rank), size_(size) {}
+  Meeting(int rank, int size, Duration timeout);
   virtual ~Meeting() = default;
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
@@ -70,11 +75,16 @@ class Meeting {
   bool oversubscribed() const noexcept { return oversubscribed_; }
 
   // Binds this rank, and the threads that it starts from now on. False when the kernel refuses.
-  virtual bool bind(std::span<const int> cpus) noexcept = 0;
+  bool bind(std::span<const int> cpus) noexcept;
 
  protected:
+  // Of a barrier that these ranks did not reach in time.
+  [[noreturn]] void throw_missing(const std::vector<int>& ranks) const;
+
   int rank_;
   int size_;
+  Duration timeout_;
+  cpu_set_t cpus_;  // those that this rank may use
   int cpu_count_ = 1;
   bool oversubscribed_ = false;
 };

@@ -61,7 +61,7 @@ void relax() noexcept {
 }  // namespace
 
 SharedPage::SharedPage(Store& store, int rank, int size, Duration timeout)
-    : Meeting(rank, size), timeout_(timeout) {
+    : Meeting(rank, size, timeout) {
   bytes_ = sizeof(Layout) + static_cast<std::size_t>(size) * sizeof(Layout::Slots) +
            static_cast<std::size_t>(size) * kMaxIterations * sizeof(Times);
   int fd = -1;
@@ -76,8 +76,6 @@ SharedPage::SharedPage(Store& store, int rank, int size, Duration timeout)
     fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
     if (fd < 0) throw_system(fmt::format("cannot open {}", path).c_str());
   }
-  CPU_ZERO(&cpus_);
-  sched_getaffinity(0, sizeof cpus_, &cpus_);
   void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) throw_system("cannot map memory");
   page_ = static_cast<Layout*>(memory);
@@ -97,11 +95,7 @@ void SharedPage::throw_missing(std::uint32_t generation) const {
   std::vector<int> missing;
   for (int rank = 0; rank < size_; ++rank)
     if (page_->slots()[rank].came.load() != generation + 1) missing.push_back(rank);
-  throw_failure({Code::timed_out,
-                 fmt::format("rank(s) {} did not reach the benchmark's own barrier within {} s",
-                             fmt::join(missing, ", "),
-                             std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()),
-                 missing.empty() ? -1 : missing.front()});
+  Meeting::throw_missing(missing);
 }
 
 bool SharedPage::barrier(std::int64_t in_time) {
@@ -153,15 +147,6 @@ void SharedPage::leave_shared_cpu() noexcept {
   }
   if (!shared || CPU_COUNT(&free) == 0) return;
   if (sched_setaffinity(0, sizeof free, &free) == 0) sched_setaffinity(0, sizeof cpus_, &cpus_);
-}
-
-bool SharedPage::bind(std::span<const int> cpus) noexcept {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int cpu : cpus) CPU_SET(static_cast<std::size_t>(cpu), &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0) return false;
-  cpus_ = set;
-  return true;
 }
 
 bool SharedPage::wake(std::int64_t in_time) {

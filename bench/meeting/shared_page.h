@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <sched.h>
-
 #include <cstdint>
 #include <span>
 
@@ -31,7 +29,6 @@ class SharedPage final : public Meeting {
   std::int64_t sum(std::int64_t value) override;
   std::int64_t from_root(std::int64_t value) override;
   double round_trip(int rounds) override;
-  bool bind(std::span<const int> cpus) noexcept override;
 
  private:
   struct Layout;
@@ -40,12 +37,10 @@ class SharedPage final : public Meeting {
   void spin_until(F&& condition);
   [[noreturn]] void throw_missing(std::uint32_t generation) const;
 
-  Duration timeout_;
   std::size_t bytes_ = 0;
   Layout* page_ = nullptr;
   std::uint32_t wakes_ = 0;
   std::uint32_t starts_ = 0;
-  cpu_set_t cpus_;  // those that this rank may use
 };
 
 }  // namespace c10d::bench

@@ -25,15 +25,9 @@ std::int64_t number_of(const std::string& text) {
 }  // namespace
 
 StoreMeeting::StoreMeeting(Store& store, int host, int rank, int size, Duration timeout)
-    : Meeting(rank, size),
-      store_(store),
-      timeout_(timeout),
-      times_(static_cast<std::size_t>(size)) {
+    : Meeting(rank, size, timeout), store_(store), times_(static_cast<std::size_t>(size)) {
   times_[static_cast<std::size_t>(rank)].resize(kMaxIterations);
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  sched_getaffinity(0, sizeof mine, &mine);
-  std::string text(reinterpret_cast<const char*>(&mine), sizeof mine);
+  std::string text(reinterpret_cast<const char*>(&cpus_), sizeof cpus_);
   text += fmt::format("{}", host);
   struct Host {
     int ranks = 0;
@@ -41,11 +35,11 @@ StoreMeeting::StoreMeeting(Store& store, int host, int rank, int size, Duration 
   };
   std::map<std::string, Host> hosts;
   for (const std::string& theirs : gather(text)) {
-    if (theirs.size() < sizeof mine)
+    if (theirs.size() < sizeof cpus_)
       throw_failure({Code::store_error, "the CPUs of a rank are cut short"});
     cpu_set_t cpus;
     std::memcpy(&cpus, theirs.data(), sizeof cpus);
-    Host& on = hosts[theirs.substr(sizeof mine)];
+    Host& on = hosts[theirs.substr(sizeof cpus_)];
     CPU_OR(&on.cpus, &on.cpus, &cpus);
     ++on.ranks;
   }
@@ -62,7 +56,7 @@ std::string StoreMeeting::key(std::string_view name, int rank) const {
 }
 
 // A rank that waits in vain says so, and then looks who else does.
-void StoreMeeting::throw_missing() {
+void StoreMeeting::throw_late() {
   constexpr std::chrono::seconds kOthers{1};
   const auto mark = [](int rank) { return fmt::format("meeting/waited/{}", rank); };
   store_.set(mark(rank_), "", timeout_);
@@ -75,18 +69,14 @@ void StoreMeeting::throw_missing() {
       missing.push_back(rank);
     }
   }
-  throw_failure({Code::timed_out,
-                 fmt::format("rank(s) {} did not reach the benchmark's own barrier within {} s",
-                             fmt::join(missing, ", "),
-                             std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()),
-                 missing.empty() ? -1 : missing.front()});
+  throw_missing(missing);
 }
 
 void StoreMeeting::wait_for_all() {
   try {
     store_.barrier("meeting", size_, timeout_);
   } catch (const DistTimeoutError&) {
-    throw_missing();
+    throw_late();
   }
   ++round_;
 }
@@ -157,13 +147,6 @@ std::int64_t StoreMeeting::from_root(std::int64_t value) {
   if (rank_ == 0) store_.set(place, fmt::format("{}", value), timeout_);
   wait_for_all();
   return rank_ == 0 ? value : number_of(store_.get(place, timeout_));
-}
-
-bool StoreMeeting::bind(std::span<const int> cpus) noexcept {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int cpu : cpus) CPU_SET(static_cast<std::size_t>(cpu), &set);
-  return sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
 }  // namespace c10d::bench

@@ -30,16 +30,14 @@ class StoreMeeting final : public Meeting {
   std::int64_t sum(std::int64_t value) override;
   std::int64_t from_root(std::int64_t value) override;
   double round_trip(int) override { return 0; }
-  bool bind(std::span<const int> cpus) noexcept override;
 
  private:
   std::vector<std::string> gather(std::string_view text);
   std::string key(std::string_view name, int rank) const;
-  [[noreturn]] void throw_missing();
+  [[noreturn]] void throw_late();
   void wait_for_all();
 
   Store& store_;
-  Duration timeout_;
   std::uint64_t round_ = 0;                // of exchanges; two rounds never use the same keys
   std::vector<std::vector<Times>> times_;  // by rank; of others on rank 0 only
 };

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "bench/measure/cpu_binding.h"
+#include "bench/measure/machine.h"
 #include "bench/meeting/shared_page.h"
 #include "bench/meeting/store_meeting.h"
 #include "c10d/capability.h"
@@ -40,9 +41,8 @@ std::string backend_between_hosts() {
 }
 
 ProcessGroup make_group(const std::string& token, double timeout) {
-  const LaunchInfo launched = detect_launch();
   InitOptions init;
-  init.backend = launched.local_size < launched.size ? backend_between_hosts() : "native";
+  init.backend = is_between_hosts(detect_launch()) ? backend_between_hosts() : "native";
   init.name = "bench";
   init.token = token;
   init.timeout = duration_of(timeout);
@@ -75,8 +75,6 @@ std::unique_ptr<Meeting> make_meeting(ProcessGroup& group, int first_here, bool 
                                         timeout);
 }
 
-std::string key_of_cpus(int rank) { return fmt::format("cpus/{}", rank); }
-
 }  // namespace
 
 ControlGroup::ControlGroup(const std::string& token_path, double timeout)
@@ -104,7 +102,7 @@ ControlGroup::Binding ControlGroup::bind(Bind bind) {
   std::vector<int> all;
   for (const Cpu& cpu : cpus) all.push_back(cpu.number);
   std::string text = cpus_text(all);
-  const std::vector<std::string> before = gather("cpus/before", text);
+  const std::vector<std::string> before = gather("cpus_before", text);
   const auto cpus_before = [&](int of) { return before[static_cast<std::size_t>(of)]; };
   Binding binding{all.size(), true};
   for (const Host& host : hosts_)
@@ -116,22 +114,15 @@ ControlGroup::Binding ControlGroup::bind(Bind bind) {
           : std::vector<int>();
   binding.bound = !share.empty();
   if (binding.bound && meeting_->bind(share)) text = cpus_text(share);
-  store().set(key_of_cpus(rank()), text);
+  cpus_ = gather("cpus", text);
   return binding;
 }
 
-std::vector<std::string> ControlGroup::cpus() {
-  std::vector<std::string> texts;
-  for (int rank = 0; rank < size(); ++rank) texts.push_back(store().get(key_of_cpus(rank)));
-  return texts;
-}
-
 std::vector<std::string> ControlGroup::gather(const std::string& name, const std::string& text) {
-  const auto key = [&](int of) { return fmt::format("{}/{}", name, of); };
-  store().set(key(rank()), text);
-  std::vector<std::string> texts;
-  for (int other = 0; other < size(); ++other) texts.push_back(store().get(key(other)));
-  return texts;
+  std::vector<std::string> keys;
+  for (int of = 0; of < size(); ++of) keys.push_back(fmt::format("{}/{}", name, of));
+  store().set(keys[static_cast<std::size_t>(rank())], text);
+  return store().multi_get(keys);
 }
 
 }  // namespace c10d::bench

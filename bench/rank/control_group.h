@@ -44,7 +44,7 @@ class ControlGroup {
   // What a launcher has bound stays where it is.
   Binding bind(Bind bind);
   // The CPUs of each rank, after bind(): "0-3,8".
-  std::vector<std::string> cpus();
+  const std::vector<std::string>& cpus() const noexcept { return cpus_; }
   // The text that each rank gives, by rank.
   std::vector<std::string> gather(const std::string& name, const std::string& text);
   // Whether `here` is true on any rank.
@@ -55,6 +55,7 @@ class ControlGroup {
   ProcessGroup group_;
   std::vector<Host> hosts_;
   std::unique_ptr<Meeting> meeting_;
+  std::vector<std::string> cpus_;  // by rank
 };
 
 }  // namespace c10d::bench

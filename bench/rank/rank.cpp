@@ -65,7 +65,7 @@ void write_environment(const LaunchState& launch, const std::vector<Column>& col
   Json line = environment_json(about);
   line["cores"] = cpus;
   line["cpus"] = launch.control.cpus();
-  if (launch.control.hosts().size() > 1)
+  if (launch.control.meeting().is_between_hosts())
     for (const ControlGroup::Host& host : launch.control.hosts())
       line["hosts"].push_back({{"name", host.name}, {"ranks", host.ranks}});
   if (launch.seat != nullptr) put_gpus(gpus, line);
@@ -123,8 +123,9 @@ int measure_all(const RunOptions& options, const Sink& sink) {
   const std::vector<Case> cases = cases_of(options.cases, control.size());
   compare_plans(options, cases.size(), control);
   watchdog.expect("making groups", options.measurement.timeout * 3 + 60);
-  if (control.hosts().size() > 1) launch.placement = kSeveralHosts;
-  if (control.hosts().size() > 1 && options.measurement.sync == Sync::window)
+  const bool between_hosts = control.meeting().is_between_hosts();
+  if (between_hosts) launch.placement = kSeveralHosts;
+  if (between_hosts && options.measurement.sync == Sync::window)
     throw InvalidArgument(
         "--sync window: ranks cannot start at the same moment on several hosts, whose clocks "
         "differ; take --sync loop (the default) or barrier");
@@ -148,8 +149,7 @@ int measure_all(const RunOptions& options, const Sink& sink) {
   std::vector<Column> columns = open_columns(
       worker.solo.empty() ? options.backends.names : std::vector{worker.solo}, context, control);
   if (is_first_launch(worker)) write_environment(launch, columns, binding.cpus, gpus);
-  if (is_first_launch(worker) && control.hosts().size() > 1 && !seat)
-    measure_ceiling_between_hosts(launch);
+  if (is_first_launch(worker) && between_hosts && !seat) measure_ceiling_between_hosts(launch);
   memory = allocate(memory_of(cases, control.size(), options.cases.window), options.backends.heap,
                     columns, launch.seat);
   CaseRunner runner(launch, columns, memory);

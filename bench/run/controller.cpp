@@ -129,7 +129,7 @@ void print_plan(const RunOptions& options, const RunCost& cost, int ranks, const
                  fmt::join(set.build.environment, " "));
   fmt::print(
       "ranks     {}{} on this host{}{}\n", ranks,
-      info.local_size < info.size ? fmt::format(", {} of them", info.local_size) : "",
+      is_between_hosts(info) ? fmt::format(", {} of them", info.local_size) : "",
       options.cases.cuda ? ", buffers on GPUs" : "",
       info.launcher == "none" && needs_mpirun(options.backends.names) ? ", started by mpirun" : "");
   fmt::print("blocks    {} launch{} x {}\n", options.launches, options.launches == 1 ? "" : "es",
@@ -356,7 +356,7 @@ int run_benchmark(const RunOptions& asked) {
   if (asked.worker.launch >= 0) return run_as_worker(asked);
   RunOptions options = asked;
   const LaunchInfo info = detect_launch();
-  choose_backends(info.local_size < info.size, options);
+  choose_backends(is_between_hosts(info), options);
   refuse_single(options);
   refuse_misspelt(options.backends.names);
   if (options.cases.cuda)
