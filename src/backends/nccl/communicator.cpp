@@ -254,7 +254,7 @@ Communicator::Opened Communicator::open_window(std::shared_ptr<const void> owner
     if (!use.comm()) return kInternalError;
     Result result = kUnhandledCudaError;
     try {
-      const OnGpu here(state->device.index);
+      const OnGpu on_gpu(state->device.index);
       result = api().window_register(use.comm(), data, bytes, made.get(), kWindowSymmetric);
     } catch (const std::exception&) {  // of the GPU, which the caller can use
     }

@@ -3,10 +3,10 @@
 """Breaks the code of the GPU parts in one line at a time, as mutants.txt says, and expects the test
 that is named there to fail.
 
-usage: mutants.py BUILD_FOLDER [NAME...]
+usage: mutants.py BUILD_FOLDER [NAME...] | --check
 
 The tests must be built; the tree and the build stay as they are. Exit status 1 if a mutant
-survives.
+survives. --check only looks whether the lines to break are still there.
 """
 import pathlib
 import sys
@@ -72,6 +72,9 @@ def first_reason(said):
 
 
 def main(folder, *names):
+    if folder == "--check":
+        print(f"{len([mutant.text() for mutant in listed()])} mutants can be made")
+        return 0
     build = Build(folder)
     mutants = [m for m in listed() if not names or m.name in names]
     for test, only in sorted({(m.test, m.only) for m in mutants}):
