@@ -361,9 +361,8 @@ class C10D_API ProcessGroup {
   void monitored_barrier(std::optional<Duration> timeout = {}) const;
 
   // Allocates memory for `count` elements of T on every rank: aligned to 4096 bytes (on a GPU 256),
-  // zeroed, and
-  // shared between the ranks where the backend can do that (see Buffer). Ops of `native` on such
-  // memory copy less.
+  // zeroed, and shared between the ranks where the backend can do that (see Buffer). Ops of
+  // `native` on such memory copy less.
   // `device` is the CPU or device().
   // Collective: every rank calls it with the same count and kind of device. A rank that does not
   // arrive is named by a DistTimeoutError, which breaks this group. Throws InvalidArgument for a
