@@ -7,6 +7,7 @@
 
 #include "bench/peers/raw_peer.h"
 #include "c10d/env.h"
+#include "src/backends/mpi/network.h"
 
 namespace c10d::bench { namespace {
 
@@ -95,6 +96,7 @@ void start_mpi(const BackendContext& context) {
     if (dladdr(reinterpret_cast<const void*>(&MPI_Init_thread), &info) != 0)
       dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
 #endif
+    choose_network_of_mpi();
     int level = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
     std::atexit([] {

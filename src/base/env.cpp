@@ -50,6 +50,7 @@ constexpr EnvVariable kVariables[] = {
     {"C10D_NCCL_WINDOWS", "off", "on: allocate() of nccl gives memory in NCCL's symmetric windows.",
      false, "off on"},
     {"C10D_NCCL_LIBRARY", "libnccl.so.2", "File to open as NCCL."},
+    {"C10D_NET_INTERFACE", "", "Network between hosts: interface, own address or 10.1.0.0/16."},
     {"C10D_GLOO_INTERFACE", "", "Interface or address of the gloo backend; else found out."},
     {"C10D_NATIVE_PLAN", "", "native: force [op=]algorithm[/store[/chunk]],...; rank 0 decides."},
     // torchrun and what it sets.
@@ -97,6 +98,8 @@ constexpr EnvVariable kVariables[] = {
     {"OMPI_COMM_WORLD_SIZE", "", "Open MPI: number of ranks."},
     {"OMPI_COMM_WORLD_LOCAL_RANK", "", "Open MPI: rank on the host."},
     {"OMPI_COMM_WORLD_LOCAL_SIZE", "", "Open MPI: number of ranks on the host."},
+    {"OMPI_MCA_btl_tcp_if_include", "", "Open MPI: its networks; else of C10D_NET_INTERFACE."},
+    {"OMPI_MCA_btl_tcp_if_exclude", "", "Open MPI: those it leaves out."},
     // PMI, PMIx and kin.
     {"PMI_RANK", "", "MPICH, Intel MPI: rank."},
     {"PMI_SIZE", "", "MPICH, Intel MPI: number of ranks."},

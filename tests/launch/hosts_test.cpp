@@ -134,6 +134,15 @@ TEST_F(Hosts, RanksCountThroughThem) {
   EXPECT_EQ(values_of(last, 5), expected(5, 0, 1, 2));
 }
 
+TEST_F(Hosts, TheNetworkThatTheUserChoseIsThatOfGloo) {
+  const Arguments arguments = {"-x", "C10D_NET_INTERFACE=lo", C10D_PROBE, "variables",
+                               "C10D_GLOO_INTERFACE"};
+  Process& first = start(2, 0, arguments);
+  start(2, 1, arguments);
+  for (const auto& host : hosts_) EXPECT_EQ(host->wait(), 0) << host->err();
+  EXPECT_EQ(values_of(first, 0), std::set<std::string>{"C10D_GLOO_INTERFACE=(unset)"});
+}
+
 TEST_F(Hosts, ShareAStoreAndAPortForOneMore) {
   for (const int number : {0, 1}) start(2, number, {"-n", "2", "--no-prefix", C10D_PROBE, "store"});
   for (const auto& host : hosts_) {

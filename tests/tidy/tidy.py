@@ -63,6 +63,8 @@ INCLUDE_RULES = [
     *house(BENCH[:-1], ["c10d/", "src/base/"]),
     *house(TRAINING, ["c10d/"]),
     (r"bench/peers/raw_nccl", ["c10d/", "src/backends/nccl/", "src/device/", "@"]),
+    (r"bench/peers/raw_gloo", ["c10d/", "src/net/network.h", "@"]),
+    (r"bench/peers/raw_mpi", ["c10d/", "src/backends/mpi/network.h", "@"]),
     (r"(bench/peers|examples)/", ["c10d/", "@"]),
     (r"tests/parallel/", ["c10d/", "src/parallel/", "tests/contract/", "tests/parallel/",
                          "tests/counted_allocations.h", "tests/temporary_directory.h"]),

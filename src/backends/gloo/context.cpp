@@ -19,6 +19,7 @@
 #include "src/base/sigpipe_guard.h"
 #include "src/base/timeouts.h"
 #include "src/net/address.h"
+#include "src/net/network.h"
 #include "src/net/socket.h"
 #include "src/sync/thread.h"
 
@@ -113,6 +114,8 @@ gloo::transport::tcp::attr choose_interface(const BackendContext& context) {
     (if_nametoindex(named->c_str()) != 0 ? attr.iface : attr.hostname) = without_brackets(*named);
   } else if (context.all_local()) {
     attr.hostname = "127.0.0.1";
+  } else if (const auto network = chosen_network()) {
+    attr.hostname = network->address;
   } else {
     const auto remote = std::find_if(context.members.begin(), context.members.end(),
                                      [](const Member& member) { return !member.same_host; });

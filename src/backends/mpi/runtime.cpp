@@ -19,6 +19,7 @@
 
 #include "c10d/env.h"
 #include "src/backends/common/failures.h"
+#include "src/backends/mpi/network.h"
 #include "src/base/host.h"
 #include "src/base/log.h"
 #include "src/base/members.h"
@@ -226,6 +227,7 @@ void start_mpi(const BackendContext& context, const std::function<void()>& look)
   MutexLock lock(start_mutex);
   if (!is_initialised()) {
     check_not_failed(context);
+    choose_network_of_mpi();
     world() = {context.members, context.timeout, context.all_local()};
     try {
       call_apart(initialise, look);

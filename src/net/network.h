@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "c10d/export.h"
+
+namespace c10d { inline namespace v0 {
+
+// A network that this host is in.
+struct C10D_API Network {
+  std::string address;  // of this host there, numeric
+  std::string subnet;   // "10.1.0.0/16"
+};
+
+// The one that `name` says: an interface of this host, an address of it, or a subnet. IPv4 comes
+// before IPv6. Nothing when this host has none such.
+C10D_API std::optional<Network> find_network(const std::string& name);
+// That of C10D_NET_INTERFACE, over which ranks of different hosts talk; nothing when it is not set.
+// Throws DistNetworkError (unreachable) when this host has none such.
+C10D_API std::optional<Network> chosen_network();
+
+}}  // namespace c10d::v0
