@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""c10d-bench over two hosts: bench_test.py PROGRAMS
+"""c10d-bench over two hosts: bench_test.py PROGRAMS bench, or mpi MPIRUN
 
 The hosts are network namespaces, joined by a cable that the test lays. Exits with 77 where it may
 not.
@@ -12,11 +12,11 @@ from pathlib import Path
 
 import test_bed
 
-PROGRAMS = None
+PROGRAMS, MPIRUN = None, None
 QUICK = ["--launches", "1", "--blocks", "2", "--time", "0.02s"]
 
 
-class Bench(test_bed.TwoHosts):
+class Case(test_bed.TwoHosts):
     def bench(self, *words, hosts=None):
         """Ends when all ranks have."""
         run = self.start([PROGRAMS / "c10d-run", "-H", hosts or self.hosts(), "--agent",
@@ -24,14 +24,36 @@ class Bench(test_bed.TwoHosts):
         run.end()
         return run
 
-    def lines(self, *words, hosts=None):
+    def mpirun(self, *words):
+        """As `c10d-run --print mpirun` says, but for the network of the ranks, which the backend
+        tells Open MPI too. Both hosts have a second interface with the same address, as docker0
+        has it, over which Open MPI would hang."""
+        for namespace in self.namespaces:
+            namespace.do("ip", "link", "add", "same", "type", "veth", "peer", "name", "nowhere")
+            namespace.do("ip", "address", "add", "172.17.0.1/16", "dev", "same")
+            for end in ("same", "nowhere"):
+                namespace.do("ip", "link", "set", end, "up")
+        enter = self.namespaces[0].enter
+        more = {"C10D_NET_INTERFACE": self.SUBNET, "C10D_TOKEN_FILE": str(self.token)}
+        line = self.output(*enter, PROGRAMS / "c10d-run", "-H", self.hosts(), "--print", "mpirun",
+                           "--no-prefix", PROGRAMS / "c10d-bench", *words, **more)
+        line = line.replace("mpirun", MPIRUN, 1)
+        line = line.replace(f"--mca btl_tcp_if_include {self.SUBNET} ", "")
+        run = self.start([*enter, "sh", "-c", line], OMPI_MCA_plm_rsh_agent=str(self.shell()),
+                         OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", **more)
+        run.end()
+        return run
+
+    def lines(self, *words, start=None, **how):
         """The records of a run that ends well."""
         path = self.folder / "run.jsonl"
-        run = self.bench(*words, *QUICK, "--json", path, hosts=hosts)
+        run = (start or self.bench)(*words, *QUICK, "--json", path, **how)
         self.assertEqual(run.process.returncode, 0, run.out + run.err)
         self.text = run.out
         return [json.loads(line) for line in path.read_text().splitlines()]
 
+
+class Bench(Case):
     def test_gloo_and_its_raw_peer_are_compared_over_two_hosts(self):
         lines = self.lines("compare", "-B", "gloo,raw:gloo", "all_reduce", "all_gather", "barrier",
                            "-s", "12,240K", hosts=self.hosts(2, 1))
@@ -78,6 +100,20 @@ class Bench(test_bed.TwoHosts):
         self.assertIn("whose clocks differ; take --sync loop", run.err)
 
 
+class Mpi(Case):
+    def test_mpi_and_its_raw_peer_are_compared_over_two_hosts(self):
+        lines = self.lines("compare", "-B", "mpi,raw:mpi,raw:gloo", "all_reduce", "-s", "12,240K",
+                           start=self.mpirun)
+        cells = [line for line in lines if line["t"] == "cell"]
+        for backend in ("mpi", "raw:mpi", "raw:gloo"):
+            self.assertEqual({cell["bytes"] for cell in cells if cell["backend"] == backend},
+                             {12, 245760})
+        self.assertEqual({cell["wrong"] for cell in cells}, {0})
+        self.assertEqual({cell["placement"] for cell in cells}, {"several_hosts"})
+        variables = next(line for line in lines if line["t"] == "env")["vars"]
+        self.assertEqual(variables["OMPI_MCA_btl_tcp_if_include"], self.SUBNET)
+
+
 if __name__ == "__main__":
-    PROGRAMS = Path(sys.argv[1]).resolve()
-    test_bed.run(Bench)
+    PROGRAMS, MPIRUN = Path(sys.argv[1]).resolve(), sys.argv[-1]
+    test_bed.run({"bench": Bench, "mpi": Mpi}[sys.argv[2]])

@@ -92,6 +92,7 @@ class Namespace:
 class TwoHosts(Case):
     """Two namespaces, a cable between them."""
     ADDRESSES = ("10.77.0.1", "10.77.0.2")
+    SUBNET = "10.77.0.0/24"
 
     def setUp(self):
         super().setUp()
@@ -114,13 +115,18 @@ class TwoHosts(Case):
         """As -H of c10d-run takes them."""
         return f"{self.ADDRESSES[0]}:{first},{self.ADDRESSES[1]}:{second}"
 
+    def shell(self):
+        """A program that is called as ssh is: HOST WORDS.. for a shell there."""
+        script = self.folder / "shell"
+        ways = "".join(f"{address}) exec {' '.join(namespace.enter)} sh -c \"$*\";;\n"
+                       for namespace, address in zip(self.namespaces, self.ADDRESSES))
+        script.write_text(f"#!/bin/sh\nhost=$1; shift\ncase $host in\n{ways}esac\n")
+        script.chmod(0o700)
+        return script
+
     def agent(self):
         """What --agent of c10d-run takes: runs a command on a host."""
-        script = self.folder / "agent"
-        ways = "".join(f"{address}) exec {' '.join(namespace.enter)} \"$@\";;\n"
-                       for namespace, address in zip(self.namespaces, self.ADDRESSES))
-        script.write_text(f"host=$1; shift\ncase $host in\n{ways}esac\n")
-        return f"sh {script} %h"
+        return f"{self.shell()} %h %c"
 
     def cut_the_cable(self):
         self.namespaces[1].do("ip", "link", "set", "cable", "down")

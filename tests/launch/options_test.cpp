@@ -200,6 +200,22 @@ TEST(Options, OtherLaunchersLinesArePrinted) {
       "--export=ALL --label ./p\n");
 }
 
+TEST(Options, TheLineOfMpirunNamesHostsAndNetwork) {
+  const std::vector<std::string> typed = {"-H", "node1:4,node2:2", "--print", "mpirun", "./p"};
+  const std::string token = "-x C10D_TOKEN_FILE=/etc/token ";
+  const Ended plain = run_ranks(typed, {{"C10D_TOKEN_FILE", "/etc/token"}});
+  EXPECT_EQ(plain.out, "mpirun -n 6 -H node1:4,node2:2 --bind-to none " + token +
+                           "-x MASTER_ADDR=node1 -x MASTER_PORT=29500 --tag-output ./p\n");
+  const Ended chosen =
+      run_ranks(typed, {{"C10D_TOKEN_FILE", "/etc/token"}, {"C10D_NET_INTERFACE", "lo"}});
+  EXPECT_EQ(chosen.out,
+            "mpirun -n 6 -H node1:4,node2:2 --bind-to none --mca oob_tcp_if_include 127.0.0.0/8 "
+            "--mca btl_tcp_if_include 127.0.0.0/8 -x C10D_NET_INTERFACE=lo " +
+                token + "-x MASTER_ADDR=node1 -x MASTER_PORT=29500 --tag-output ./p\n");
+  EXPECT_EQ(run_ranks({"-H", "a:1,b:1", "--print", "srun", "./p"}).code, 2);
+  EXPECT_EQ(run_ranks({"-n", "auto", "-H", "a:1,b", "--print", "mpirun", "./p"}).code, 2);
+}
+
 TEST(Options, CommandsOfSeveralHostsArePrinted) {
   const auto commands = [](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "--print-commands");

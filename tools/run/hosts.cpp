@@ -23,8 +23,6 @@
 namespace c10d { inline namespace v0 {
 namespace {
 
-constexpr const char* kDefaultPort = "29500";
-
 struct HostAndPort {
   std::string host, port;
 };
@@ -195,7 +193,7 @@ std::vector<HostLine> host_lines(const HostCommands& wanted) {
         fmt::format("--nproc-per-node={}", entries[number].ranks)};
     words.insert(words.end(), wanted.options.begin(), wanted.options.end());
     words.insert(words.end(), wanted.command.begin(), wanted.command.end());
-    lines.push_back({entries[number].host, std::move(words)});
+    lines.push_back({entries[number].host, entries[number].ranks, std::move(words)});
   }
   return lines;
 }

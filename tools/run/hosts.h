@@ -37,9 +37,10 @@ struct HostCommands {
 };
 // What c10d-run gets on one host, without its own name.
 struct HostLine {
-  std::string host;
+  std::string host, ranks;
   std::vector<std::string> words;
 };
+inline constexpr const char* kDefaultPort = "29500";  // where hosts meet
 // Throws EarlyExit when the list makes no sense.
 std::vector<HostLine> host_lines(const HostCommands& wanted);
 // For each host what to type there, for a shell. `launcher`: how this program was called.

@@ -245,10 +245,10 @@ int run_program(int argc, char** argv) {
   if (!options.host_commands.empty()) {
     return say(options.host_commands);
   }
-  if (!options.host_lines.empty()) return start_hosts(options);
   if (!options.print_for.empty()) {
     return say(equivalent_line(options) + '\n');
   }
+  if (!options.host_lines.empty()) return start_hosts(options);
   if (options.verbose) say_what_starts(options);
   if (!options.via.empty()) become_mpirun(options);
   return run(options);

@@ -71,14 +71,15 @@ void check_one_host(const RawOptions& raw) {
 }
 
 void check_several_hosts(const RawOptions& raw) {
-  const auto refuse = [&](bool given, const char* option, const char* instead) {
+  const auto refuse = [&](bool given, const std::string& option, const char* instead) {
     if (given) usage_error(fmt::format("{} works on one host only{}", option, instead));
   };
   refuse(raw.standalone, "--standalone", "");
   refuse(raw.max_restarts > 0, "--max-restarts", "; start the job again on every host");
   refuse(raw.max_failures > 0, "--max-failures", "");
   refuse(!raw.via.empty(), "--via", "; give mpirun the hosts");
-  refuse(!raw.print_for.empty(), "--print", "; --print-commands -H node1:4,node2:4 is for several");
+  refuse(!raw.print_for.empty(), fmt::format("--print {}", raw.print_for),
+         "; --print-commands and --print mpirun, with -H node1:4,node2:4, are for several");
 }
 
 std::vector<std::string> full_command(const RawOptions& raw, std::vector<std::string> command,
@@ -367,6 +368,16 @@ RunOptions settle(const RawOptions& raw, std::vector<std::string> command) {
   return options;
 }
 
+RunOptions settle_for_mpirun(const CommandLine& line, const std::vector<HostLine>& lines) {
+  for (const HostLine& host : lines)
+    if (!to_int(host.ranks))
+      usage_error(
+          fmt::format("--print mpirun: write how many ranks {} has, {}:N", host.host, host.host));
+  RunOptions options = settle(line.raw, line.command);
+  options.host_lines = lines;
+  return options;
+}
+
 }  // namespace
 
 RunOptions parse_run_options(int argc, char** argv) {
@@ -384,6 +395,7 @@ RunOptions parse_run_options(int argc, char** argv) {
   const std::vector<HostLine> lines = lines_of_hosts(line);
   check_meeting_place(lines, raw.hosts.master_addr);
   if (raw.print_commands) return {.host_commands = printed(lines, argv[0])};
+  if (raw.print_for == "mpirun") return settle_for_mpirun(line, lines);
   check_several_hosts(raw);
   RunOptions options;
   options.host_lines = lines;

@@ -45,7 +45,7 @@ struct RunOptions {
   std::string print_for, via;  // another launcher's name, or empty
   MultiHostOptions hosts;
   std::string host_commands;         // to print instead of starting anything
-  std::vector<HostLine> host_lines;  // of the hosts to start; empty: this one alone
+  std::vector<HostLine> host_lines;  // of the hosts to start or print; empty: this one alone
   std::vector<std::string> agent;    // how to start them: words with %h and %c
   bool token_on_stdin = false;       // the secret of several hosts, in the first line
   bool writes_files = false;

@@ -7,10 +7,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <stdexcept>
 #include <vector>
 
+#include "c10d/env.h"
 #include "src/base/host.h"
+#include "src/net/network.h"
 #include "src/net/reserve_port.h"
 #include "src/net/socket.h"
 #include "src/net/token.h"
@@ -58,10 +61,38 @@ Arguments srun(const RunOptions& options) {
   return arguments;
 }
 
+// On hosts that mpirun reaches itself. Its daemons have their connections before a rank runs, so
+// that only this line can tell them the network.
+Arguments mpirun_over_hosts(const RunOptions& options) {
+  std::string hosts;
+  int ranks = 0;
+  for (const HostLine& line : options.host_lines) {
+    hosts += (hosts.empty() ? "" : ",") + line.host + ':' + line.ranks;
+    ranks += to_int(line.ranks).value_or(0);
+  }
+  Arguments arguments = {"mpirun", "-n", std::to_string(ranks), "-H", hosts, "--bind-to", "none"};
+  if (const auto network = chosen_network())
+    for (const char* layer : {"oob_tcp_if_include", "btl_tcp_if_include"})
+      append(arguments, {"--mca", layer, network->subnet});
+  std::map<std::string, std::string> environment = {
+      {"MASTER_ADDR", options.host_lines.front().host},
+      {"MASTER_PORT", kDefaultPort},
+      {"C10D_TOKEN_FILE",
+       env("C10D_TOKEN_FILE").value_or(env("HOME").value_or("") + "/.c10d-token")}};
+  if (const auto network = env("C10D_NET_INTERFACE")) environment["C10D_NET_INTERFACE"] = *network;
+  for (const auto& [name, value] : environment)
+    if (!options.environment.contains(name)) append(arguments, {"-x", name + '=' + value});
+  return arguments;
+}
+
 Arguments mpirun(const RunOptions& options) {
   Arguments arguments = around(options, {});
-  append(arguments, {"mpirun", "-n", std::to_string(options.ranks), "--bind-to", "none"});
-  if (options.ranks > allowed_cpus()) arguments.push_back("--oversubscribe");
+  if (!options.host_lines.empty()) {
+    append(arguments, mpirun_over_hosts(options));
+  } else {
+    append(arguments, {"mpirun", "-n", std::to_string(options.ranks), "--bind-to", "none"});
+    if (options.ranks > allowed_cpus()) arguments.push_back("--oversubscribe");
+  }
   if (options.prefix) arguments.push_back("--tag-output");
   for (const std::string& variable : variables(options)) append(arguments, {"-x", variable});
   append(arguments, options.command);
