@@ -21,12 +21,12 @@ struct BackendCell {
   std::optional<SkipRecord> skip;                  // then there is nothing else
   Estimate p50;                                    // us
   std::optional<std::pair<double, double>> modes;  // us, where its blocks fall into two groups
-  std::optional<double> cpu;                       // us of one call, on a GPU
+  std::optional<double> cpu;                       // us, as CellRecord has it
   double min = 0;
   double p90 = 0;
   std::optional<double> p99;
   double max = 0;
-  std::optional<double> alg, bus, mem;
+  std::optional<double> alg, bus, mem, net;
   std::optional<double> ceil;  // the ceiling's time / this time
   std::uint64_t wrong = 0;
   std::uint64_t samples = 0;

@@ -118,6 +118,7 @@ BackendCell cell_of(const std::string& backend, const Group& group, std::optiona
   cell.alg = median_of(blocks, &CellRecord::alg);
   cell.bus = median_of(blocks, &CellRecord::bus);
   cell.mem = median_of(blocks, &CellRecord::mem);
+  cell.net = median_of(blocks, &CellRecord::net);
   const CellRecord& first = *blocks.front();
   const bool is_bound = first.placement != kSeveralHosts || has_connections(first);
   if (ceil_us && is_bound && bytes >= kCeilFrom && cell.p50.value > 0)
@@ -129,7 +130,7 @@ BackendCell cell_of(const std::string& backend, const Group& group, std::optiona
 struct Link {
   int hosts = 0;
   int ranks = 0;
-  double rate = 0;  // GB/s in each direction
+  double rate = 0;  // GB/s in each direction, by as many connections as carry most
 
   // For what every host must send and receive of S bytes; nothing where that is not known.
   std::optional<double> microseconds(const CellKey& key, std::uint64_t bytes) const {
@@ -139,15 +140,15 @@ struct Link {
 };
 
 std::optional<Link> link_of(const Results& results) {
-  const auto found = std::ranges::find_if(results.ceilings, [](const CeilRecord& ceil) {
-    return ceil.kind == kLink && ceil.level == kBothWays && ceil.gbps.value_or(0) > 0;
-  });
-  if (found == results.ceilings.end() || results.environments.empty()) return std::nullopt;
+  double rate = 0;
+  for (const CeilRecord& ceil : results.ceilings)
+    if (ceil.kind == kLink && ceil.level == kBothWays) rate = std::max(rate, ceil.gbps.value_or(0));
+  if (rate <= 0 || results.environments.empty()) return std::nullopt;
   const Json hosts = results.environments.front().value("hosts", Json::array());
   if (hosts.size() < 2) return std::nullopt;
   std::size_t ranks = 0;
   for (const Json& host : hosts) ranks += host.at("ranks").size();
-  return Link{static_cast<int>(hosts.size()), static_cast<int>(ranks), *found->gbps};
+  return Link{static_cast<int>(hosts.size()), static_cast<int>(ranks), rate};
 }
 
 std::vector<std::string> backends_of(const Results& results) {

@@ -16,9 +16,10 @@ std::array<std::int64_t, 2> switches_now() {
   return {usage.ru_nvcsw, usage.ru_nivcsw};
 }
 
-std::int64_t cpu_now() noexcept {
+// CPU time so far: CLOCK_THREAD_CPUTIME_ID or CLOCK_PROCESS_CPUTIME_ID.
+std::int64_t cpu_now(clockid_t of) noexcept {
   timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  clock_gettime(of, &time);
   return time.tv_sec * 1'000'000'000 + time.tv_nsec;
 }
 
@@ -113,9 +114,9 @@ bool BlockRunner::refreshes_much() const noexcept {
 // Returns the nanoseconds of CPU time that it took.
 std::int64_t BlockRunner::refresh() noexcept {
   const bool much = refreshes_much();
-  const std::int64_t start = much ? cpu_now() : 0;
+  const std::int64_t start = much ? cpu_now(CLOCK_THREAD_CPUTIME_ID) : 0;
   buffers_.refresh(settings_.dirty);
-  return much ? cpu_now() - start : 0;
+  return much ? cpu_now(CLOCK_THREAD_CPUTIME_ID) - start : 0;
 }
 
 // How many ops run in one iteration of at most `longest_burst`. The time that the ranks spend
@@ -156,9 +157,11 @@ bool BlockRunner::meet(std::int64_t deadline) {
   return meeting_.wake(deadline);
 }
 
-// One iteration.
+// One iteration. On one host, where an op takes less than a microsecond, nothing else is looked at.
 Meeting::Times BlockRunner::time_ops() {
   if (timer_) return time_batch();
+  const bool counts_cpu = meeting_.is_between_hosts();
+  const std::int64_t cpu = counts_cpu ? cpu_now(CLOCK_PROCESS_CPUTIME_ID) : 0;
   Meeting::Times times{.start = Meeting::now()};
   run();
   for (int again = 1; again < burst_; ++again) {
@@ -166,6 +169,7 @@ Meeting::Times BlockRunner::time_ops() {
     run();
   }
   times.end = Meeting::now();
+  if (counts_cpu) times.cpu = cpu_now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
   return times;
 }
 
@@ -176,7 +180,7 @@ Meeting::Times BlockRunner::time_batch() {
   for (int done = 0; done < burst_; ++done) {
     const std::int64_t called = Meeting::now();
     run();
-    times.calls += Meeting::now() - called;
+    times.cpu += Meeting::now() - called;
     if (graphs_.empty() && done + 1 < burst_) buffers_.refresh(false);
   }
   attempt([&] { times.end = times.start + timer_->stop(); });
@@ -269,31 +273,31 @@ void BlockRunner::summarise(CellRecord& cell) const {
   const double share = (subject_.computes() ? buffers_.share() : 1) / cell.burst;
   std::vector<double> skew_in;
   std::vector<double> skew_out;
-  std::vector<double> calls;
+  std::vector<double> cpu;
   cell.samples.reserve(iterations);
   for (std::uint64_t i = 0; i < iterations; ++i) {
     Meeting::Times first = meeting_.times(0, iterations)[i];
     Meeting::Times last = first;
     std::int64_t slowest = 0;
     std::int64_t other = 0;
-    std::int64_t longest_calls = 0;
+    std::int64_t most_cpu = 0;
     for (int rank = 0; rank < meeting_.size(); ++rank) {
       const Meeting::Times times = meeting_.times(rank, iterations)[i];
       slowest = std::max(slowest, times.end - times.start);
       other += times.other;
-      longest_calls = std::max(longest_calls, times.calls);
+      most_cpu = std::max(most_cpu, times.cpu);
       first = {std::min(first.start, times.start), std::min(first.end, times.end)};
       last = {std::max(last.start, times.start), std::max(last.end, times.end)};
     }
     // All ranks share the CPUs, and so the time that any of them takes for something else.
     const std::int64_t ops = std::max<std::int64_t>(slowest - other / meeting_.cpu_count(), 0);
     cell.samples.push_back(static_cast<double>(ops) * 1e-3 * share);
-    calls.push_back(static_cast<double>(longest_calls) * 1e-3 * share);
+    cpu.push_back(static_cast<double>(most_cpu) * 1e-3 * share);
     skew_in.push_back(static_cast<double>(last.start - first.start) * 1e-3);
     skew_out.push_back(static_cast<double>(last.end - first.end) * 1e-3);
   }
   cell.us = quantiles(cell.samples);
-  if (timer_) cell.cpu_us = median(std::move(calls));
+  if (timer_ || meeting_.is_between_hosts()) cell.cpu_us = median(std::move(cpu));
   if (meeting_.is_between_hosts()) return;
   cell.skew_in = median(std::move(skew_in));
   cell.skew_out = median(std::move(skew_out));

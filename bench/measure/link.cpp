@@ -6,11 +6,13 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <future>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -27,6 +29,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kSecretBytes = 32;
 constexpr std::size_t kChunk = std::size_t{1} << 20;
+constexpr std::array<std::size_t, 3> kStreams = {1, 2, 4};  // at once
 constexpr int kMostRounds = 200;
 constexpr std::chrono::milliseconds kFlow{100};  // of one measurement
 constexpr std::chrono::seconds kHandshake{1};
@@ -36,8 +39,8 @@ constexpr std::chrono::seconds kHandshake{1};
       {Code::unreachable, fmt::format("the connection between two hosts for %ceil: {}", what)});
 }
 
-double microseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+double microseconds_between(Clock::time_point start, Clock::time_point end) {
+  return std::chrono::duration<double, std::micro>(end - start).count();
 }
 
 // Whole messages, all before one deadline.
@@ -71,12 +74,15 @@ class Connection {
   Deadline deadline_;
 };
 
-Connection accept_one(Store& store, const std::string& name, Deadline deadline) {
+using Streams = std::vector<Connection>;
+
+Streams accept_all(Store& store, const std::string& name, Deadline deadline) {
   const Fd listener = listen_tcp(resolve(name, 0).front());
   const std::string secret = random_bytes(kSecretBytes);
   store.multi_set(
       std::vector<std::string>{"link/port", "link/secret"},
       std::vector<std::string>{std::to_string(local_address(listener.get()).port()), secret});
+  Streams streams;
   while (wait_for(listener.get(), POLLIN, deadline)) {
     Fd stranger(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!stranger && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR)) continue;
@@ -92,22 +98,27 @@ Connection accept_one(Store& store, const std::string& name, Deadline deadline) 
       continue;  // it said nothing, or went: not of this job
     }
     connection.extend(deadline);
-    return connection;
+    streams.push_back(std::move(connection));
+    if (streams.size() == kStreams.back()) return streams;
   }
   fail("nobody of this job came to " + name);
 }
 
-Connection connect_one(Store& store, const std::string& name, Deadline deadline) {
+// One after the other, so that the other end accepts them in this order.
+Streams connect_all(Store& store, const std::string& name, Deadline deadline) {
   const auto left = std::chrono::duration_cast<Duration>(deadline - Clock::now());
   const auto facts = store.multi_get({"link/port", "link/secret"}, left);
   std::uint16_t port = 0;
   std::from_chars(facts[0].data(), facts[0].data() + facts[0].size(), port);
-  std::string problem;
-  Fd socket = connect_tcp(resolve(name, port), deadline, problem);
-  if (!socket) fail(problem);
-  Connection connection(std::move(socket), deadline);
-  connection.send(facts[1]);
-  return connection;
+  Streams streams;
+  while (streams.size() < kStreams.back()) {
+    std::string problem;
+    Fd socket = connect_tcp(resolve(name, port), deadline, problem);
+    if (!socket) fail(problem);
+    streams.emplace_back(std::move(socket), deadline);
+    streams.back().send(facts[1]);
+  }
+  return streams;
 }
 
 // The end that listens says with each byte whether another round follows.
@@ -123,7 +134,7 @@ double round_trip(LinkEnd end, const Connection& link) {
     char byte = 0;
     link.receive(&byte, 1);
     if (end == LinkEnd::connects) link.send({&(more = byte), 1});
-    times.push_back(microseconds_since(start));
+    times.push_back(microseconds_between(start, Clock::now()));
   }
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
   std::ranges::nth_element(times, middle);
@@ -139,34 +150,60 @@ void send_for_a_while(const Connection& link) {
   }
 }
 
-// GB/s behind the first chunk.
-double receive_all(const Connection& link) {
+// What came behind the first chunk, and when.
+struct Received {
+  std::size_t bytes = 0;
+  Clock::time_point start, end;
+};
+Received receive_all(const Connection& link) {
   std::vector<char> chunk(kChunk);
   link.receive(chunk.data(), chunk.size());
-  const auto start = Clock::now();
-  std::size_t bytes = 0;
+  Received all{.start = Clock::now()};
   while (chunk[0] != 0) {
     link.receive(chunk.data(), chunk.size());
-    bytes += chunk.size();
+    all.bytes += chunk.size();
   }
-  return static_cast<double>(bytes) * 1e-3 / microseconds_since(start);
+  all.end = Clock::now();
+  return all;
+}
+
+// All at once; the GB/s that came to this end together, 0 where it does not receive.
+double flow(std::span<const Connection> streams, bool sends, bool receives) {
+  std::vector<std::future<void>> senders;
+  std::vector<std::future<Received>> receivers;
+  for (const Connection& link : streams) {
+    if (sends)
+      senders.push_back(std::async(std::launch::async, [&link] { send_for_a_while(link); }));
+    if (receives)
+      receivers.push_back(std::async(std::launch::async, [&link] { return receive_all(link); }));
+  }
+  for (std::future<void>& sender : senders) sender.get();
+  Received all;
+  for (std::size_t i = 0; i < receivers.size(); ++i) {
+    const Received one = receivers[i].get();
+    all.bytes += one.bytes;
+    all.start = i == 0 ? one.start : std::min(all.start, one.start);
+    all.end = std::max(all.end, one.end);
+  }
+  return all.bytes == 0
+             ? 0
+             : static_cast<double>(all.bytes) * 1e-3 / microseconds_between(all.start, all.end);
 }
 
 }  // namespace
 
 LinkRates measure_link(LinkEnd end, Store& store, const std::string& address, Duration timeout) {
   const Deadline deadline = Clock::now() + timeout;
-  const Connection link = end == LinkEnd::listens ? accept_one(store, address, deadline)
-                                                  : connect_one(store, address, deadline);
+  const bool listens = end == LinkEnd::listens;
+  const Streams streams =
+      listens ? accept_all(store, address, deadline) : connect_all(store, address, deadline);
   LinkRates rates;
-  rates.round_trip_us = round_trip(end, link);
-  if (end == LinkEnd::listens)
-    rates.one_way = receive_all(link);
-  else
-    send_for_a_while(link);
-  std::future<void> sent = std::async(std::launch::async, [&] { send_for_a_while(link); });
-  rates.both_ways = receive_all(link);
-  sent.get();
+  rates.round_trip_us = round_trip(end, streams.front());
+  for (const std::size_t count : kStreams) {
+    const std::span<const Connection> some = std::span(streams).first(count);
+    const double one_way = flow(some, !listens, listens);
+    rates.flows.push_back({static_cast<int>(count), one_way, flow(some, true, true)});
+  }
   return rates;
 }
 

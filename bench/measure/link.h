@@ -2,21 +2,26 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "c10d/store.h"
 
 namespace c10d::bench {
 
-// What one TCP connection between two hosts carries, in a plain loop without any backend.
+// What TCP connections between two hosts carry, in a plain loop without any backend.
 struct LinkRates {
   double round_trip_us = 0;  // of one byte, median
-  double one_way = 0;        // GB/s, to the host of rank 0
-  double both_ways = 0;      // GB/s in each direction, both at once
+  struct Flow {
+    int streams = 1;       // connections at once
+    double one_way = 0;    // GB/s, to the host of rank 0
+    double both_ways = 0;  // GB/s in each direction, both at once
+  };
+  std::vector<Flow> flows;
 };
 
 // The end of rank 0 listens on `address`, which is its own, on a port that the system picks; the
 // other end proves by a secret out of `store` that it is of this job. Collective over the two ends.
-// Takes about half a second, and at most `timeout`. Throws DistError.
+// Takes about a second, and at most `timeout`. Throws DistError.
 enum class LinkEnd { listens, connects };
 LinkRates measure_link(LinkEnd end, Store& store, const std::string& address, Duration timeout);
 

@@ -49,9 +49,9 @@ class Meeting {
   }
 
   // This rank's start and end of one iteration, what of its CPU time in between was not the op's,
-  // and, on a GPU, for how long the calls of the ops kept the thread.
+  // and what CellRecord::cpu_us is made of.
   struct Times {
-    std::int64_t start = 0, end = 0, other = 0, calls = 0;
+    std::int64_t start = 0, end = 0, other = 0, cpu = 0;
   };
   // Of this rank; iteration < kMaxIterations.
   virtual void record(std::uint64_t iteration, Times times) noexcept = 0;

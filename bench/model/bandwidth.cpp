@@ -77,7 +77,7 @@ bool has_connections(const CellRecord& cell) {
          (cell.placement == kSeveralHosts && cell.backend != "memcpy");
 }
 
-double bytes_between_hosts(const std::string& op, std::uint64_t bytes, int hosts, int ranks) {
+double bytes_between_hosts(std::string_view op, std::uint64_t bytes, int hosts, int ranks) {
   const auto facts = std::ranges::find(op_facts(), op, &OpFacts::name);
   if (facts == op_facts().end()) return 0;
   const BenchOp kind = facts->op;
@@ -88,12 +88,16 @@ double bytes_between_hosts(const std::string& op, std::uint64_t bytes, int hosts
          (every_rank_sends ? static_cast<double>(ranks) / hosts : 1);
 }
 
-void put_bandwidth(const Case& c, int ranks, CellRecord& cell) {
+void put_bandwidth(const Case& c, int hosts, int ranks, CellRecord& cell) {
   if (c.bytes == 0 || cell.us.p50 <= 0) return;
   const double per_us = c.concurrent * 1e-3 / cell.us.p50;
   cell.alg = static_cast<double>(c.bytes) * per_us;
   if (const double share = link_share(c.op, ranks); share > 0 && has_connections(cell))
     cell.bus = *cell.alg * share;
+  if (cell.placement == kSeveralHosts && has_connections(cell))
+    if (const double least = bytes_between_hosts(facts_of(c.op).name, c.bytes, hosts, ranks);
+        least > 0)
+      cell.net = least * per_us;
   if (cell.placement == kOneHost) cell.mem = static_cast<double>(least_traffic(c, ranks)) * per_us;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "bench/model/cases.h"
 #include "bench/model/record.h"
@@ -22,10 +23,10 @@ bool has_connections(const CellRecord& cell);
 
 // The bytes that each host must at least send or receive where every host has as many ranks; S is
 // `bytes`, and `ranks` are those of all hosts. 0 for an op that has no such bound.
-double bytes_between_hosts(const std::string& op, std::uint64_t bytes, int hosts, int ranks);
+double bytes_between_hosts(std::string_view op, std::uint64_t bytes, int hosts, int ranks);
 
-// Fills alg, mem where the ranks share memory of the host, and, where there are connections, bus
-// from the median.
-void put_bandwidth(const Case& c, int ranks, CellRecord& cell);
+// Fills alg from the median, mem where the ranks share memory of the host, bus where there are
+// connections, and net where these are between hosts.
+void put_bandwidth(const Case& c, int hosts, int ranks, CellRecord& cell);
 
 }  // namespace c10d::bench

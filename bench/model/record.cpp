@@ -95,6 +95,7 @@ CellRecord cell_at(const Json& line) {
   cell.alg = number_at(gbps, "alg");
   cell.bus = number_at(gbps, "bus");
   cell.mem = number_at(gbps, "mem");
+  cell.net = number_at(gbps, "net");
   cell.skew_in = number_at(line.at("skew_us"), "in");
   cell.skew_out = number_at(line.at("skew_us"), "out");
   if (const auto rtt = line.find("rtt"); rtt != line.end() && !rtt->is_null())
@@ -132,7 +133,10 @@ Json to_json(const CellRecord& cell, bool with_samples) {
                 {"p99", number(cell.us.p99)},
                 {"max", rounded(cell.us.max)}};
   line["cpu_us"] = number(cell.cpu_us);
-  line["gbps"] = {{"alg", number(cell.alg)}, {"bus", number(cell.bus)}, {"mem", number(cell.mem)}};
+  line["gbps"] = {{"alg", number(cell.alg)},
+                  {"bus", number(cell.bus)},
+                  {"mem", number(cell.mem)},
+                  {"net", number(cell.net)}};
   line["skew_us"] = {{"in", number(cell.skew_in)}, {"out", number(cell.skew_out)}};
   line["rtt"] = nullptr;
   if (cell.rtt) {
@@ -166,6 +170,7 @@ Json to_json(const CeilRecord& ceil) {
   line["gbps"] = number(ceil.gbps);
   line["us"] = rounded(ceil.us);
   line["cache"] = ceil.hot ? "hot" : "cold";
+  if (ceil.streams > 0) line["streams"] = ceil.streams;
   return line;
 }
 
@@ -258,7 +263,7 @@ void Results::add(const Json& line) {
     ceilings.push_back({line.at("kind").get<std::string>(), text_at(line, "level"),
                         static_cast<std::uint64_t>(number_at(line, "bytes").value_or(0)),
                         line.value("launch", 0), number_at(line, "gbps"), line.value("us", 0.0),
-                        line.value("cache", "hot") == "hot"});
+                        line.value("cache", "hot") == "hot", line.value("streams", 0)});
   } else if (kind == "ctl") {
     ControlRecord control{text_at(line, "kind"), text_at(line, "backend"), {}, Trust::ok};
     if (!line.value("ok", true))

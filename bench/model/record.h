@@ -47,8 +47,10 @@ struct CellRecord {
   int order = 0;
   std::uint64_t iters = 0;
   Quantiles us;
-  std::optional<double> cpu_us;  // on a GPU: how long one call keeps the thread
-  std::optional<double> alg, bus, mem;
+  // On a GPU: how long one call keeps the thread. Between hosts: CPU time of one op, of all threads
+  // of the rank that takes most.
+  std::optional<double> cpu_us;
+  std::optional<double> alg, bus, mem, net;
   std::optional<double> skew_in, skew_out;  // empty: between hosts, whose clocks differ
   std::optional<RoundTrip> rtt;
   std::uint64_t wrong = 0;
@@ -79,6 +81,7 @@ struct CeilRecord {
   std::optional<double> gbps;
   double us = 0;
   bool hot = true;  // else of memory that no cache holds
+  int streams = 0;  // of a link: connections at once
 
   bool is_beside_cells() const {
     return (kind == "memcpy" || kind == "device_copy") && level.empty();

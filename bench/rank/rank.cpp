@@ -92,8 +92,14 @@ void measure_ceiling_between_hosts(const LaunchState& launch) {
       const LinkRates rates = measure(LinkEnd::listens);
       const int number = launch.number();
       launch.sink(to_json(CeilRecord{kLink, "round trip", 1, number, {}, rates.round_trip_us}));
-      launch.sink(to_json(CeilRecord{kLink, "one way", 0, number, rates.one_way, 0}));
-      launch.sink(to_json(CeilRecord{kLink, kBothWays, 0, number, rates.both_ways, 0}));
+      for (const LinkRates::Flow& flow : rates.flows) {
+        CeilRecord ceil{kLink, "one way", 0, number, flow.one_way, 0};
+        ceil.streams = flow.streams;
+        launch.sink(to_json(ceil));
+        ceil.level = kBothWays;
+        ceil.gbps = flow.both_ways;
+        launch.sink(to_json(ceil));
+      }
     } else if (control.rank() == control.hosts()[1].ranks.front()) {
       measure(LinkEnd::connects);
     }

@@ -115,7 +115,8 @@ void Turn::run_block(int block, int order) {
   cell.wrong = std::exchange(wrong_, 0);
   if (checks() && column_.subject->computes())
     cell.hash = fmt::format("{:08x}", static_cast<std::uint32_t>(hash_ ^ hash_ >> 32));
-  put_bandwidth(case_, launch_.control.size(), cell);
+  put_bandwidth(case_, static_cast<int>(launch_.control.hosts().size()), launch_.control.size(),
+                cell);
   launch_.sink(to_json(cell, true));
 }
 

@@ -79,14 +79,19 @@ Parts placement_parts(const Results& results) {
                       *different.begin())};
 }
 
-// What one core, two cores and the loopback can do, where the run looked.
+std::string link_name(const CeilRecord& ceil) {
+  return fmt::format("link {}{}", ceil.level,
+                     ceil.streams < 2 ? "" : fmt::format(" by {} connections", ceil.streams));
+}
+
+// What one core, two cores and the loopback can do, where the run looked; or the link.
 Parts path_parts(const Results& results) {
   Parts parts;
   for (const CeilRecord& ceil : results.ceilings) {
     if (ceil.is_beside_cells()) continue;
     const std::string name = ceil.kind == "memcpy"        ? "memcpy " + ceil.level
                              : ceil.kind == "device_copy" ? "GPU copy " + ceil.level
-                             : ceil.kind == kLink         ? "link " + ceil.level
+                             : ceil.kind == kLink         ? link_name(ceil)
                              : ceil.kind == "shm"         ? "shm pair"
                                                           : "tcp lo";
     parts.push_back(ceil.gbps ? fmt::format("{} {:.1f} GB/s", name, *ceil.gbps)

@@ -28,7 +28,7 @@ std::string csv_text(const std::vector<CellRecord>& cells) {
       "p50_us,p90_us,p99_us,max_us,algbw_gbps,busbw_gbps,membw_gbps,skew_in_us,skew_out_us,"
       "rtt_before_us,rtt_after_us,rtt_bucket,wrong,hash,voluntary_switches,"
       "involuntary_switches,algo,cache,concurrent,burst,device,placement,cpu_us,"
-      "graph_ops\n";
+      "graph_ops,net_gbps\n";
   for (const CellRecord& c : cells) {
     if (is_control(c.backend)) continue;
     const std::string root = c.key.root < 0 ? "" : std::to_string(c.key.root);
@@ -42,7 +42,8 @@ std::string csv_text(const std::vector<CellRecord>& cells) {
                   : ",,,";
     text += fmt::format(",{},{},{},{},{},{},{},{}", c.wrong, c.hash, c.switches[0], c.switches[1],
                         quoted(c.algo), c.key.cache, c.key.concurrent, c.burst);
-    text += fmt::format(",{},{},{},{}\n", c.device, c.placement, number(c.cpu_us), c.graph_ops);
+    text += fmt::format(",{},{},{},{},{}\n", c.device, c.placement, number(c.cpu_us), c.graph_ops,
+                        number(c.net));
   }
   return text;
 }

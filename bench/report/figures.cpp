@@ -119,13 +119,14 @@ std::string figure_text(const std::optional<double>& value, const char* format) 
   return value ? fmt::format(fmt::runtime(format), *value) : "";
 }
 
-std::string number_row(const SizeRow& row, const BackendCell& cell, bool first, bool cuda,
-                       bool has_links) {
+std::string number_row(const SizeRow& row, const BackendCell& cell, bool first,
+                       const Summary& summary) {
+  const bool has_links = summary.cuda || summary.several_hosts;
   std::string html = fmt::format(
       "<tr{}><td>{}</td><td class=\"name\">{}</td>", first ? " class=\"first\"" : "",
       first ? (row.bytes == 0 ? "-" : bytes_text(row.bytes)) : "", escape_html(cell.backend));
   if (cell.skip)
-    return html + fmt::format("<td colspan=\"10\" class=\"skip\">skip: {}</td></tr>",
+    return html + fmt::format("<td colspan=\"11\" class=\"skip\">skip: {}</td></tr>",
                               escape_html(cell.skip->reason));
   html +=
       fmt::format("<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
@@ -134,7 +135,8 @@ std::string number_row(const SizeRow& row, const BackendCell& cell, bool first, 
                   microseconds_text(cell.max), figure_text(cell.alg, "{:.3g}"),
                   figure_text(has_links ? cell.bus : cell.mem, "{:.3g}"),
                   cell.ceil ? fmt::format("{:.0f}", *cell.ceil * 100) : "");
-  if (cuda) html += fmt::format("<td>{}</td>", cell.cpu ? microseconds_text(*cell.cpu) : "");
+  if (summary.several_hosts) html += fmt::format("<td>{}</td>", figure_text(cell.net, "{:.3g}"));
+  if (has_links) html += fmt::format("<td>{}</td>", cell.cpu ? microseconds_text(*cell.cpu) : "");
   html += fmt::format("<td{}>{}</td>", cell.wrong > 0 ? " class=\"bad\"" : "", cell.wrong);
   if (!cell.compare) return html + "<td class=\"name\"></td></tr>";
   return html + fmt::format("<td class=\"name\">{} <b class=\"{}\">{}</b></td></tr>",
@@ -152,7 +154,7 @@ std::string legend(const Summary& summary) {
   if (!has_memcpy(summary))
     html += fmt::format("<span>{} {}</span>", draw_mark("ceiling", 0),
                         summary.cuda            ? "a copy of S on the GPU"
-                        : summary.several_hosts ? "one connection between two hosts"
+                        : summary.several_hosts ? "connections between two hosts"
                                                 : "memcpy(S), one core");
   return html + "</p>";
 }
@@ -188,14 +190,15 @@ std::string op_numbers(const OpTable& table, const Summary& summary) {
   const bool has_links = summary.cuda || summary.several_hosts;
   html += fmt::format("<th>{} GB/s</th><th>% of {}</th>", has_links ? "busbw" : "membw",
                       summary.copy_name());
-  if (summary.cuda) html += "<th>CPU &micro;s</th>";
+  if (summary.several_hosts) html += "<th>net GB/s</th>";
+  if (has_links) html += "<th>CPU &micro;s</th>";
   html += "<th>#wrong</th><th class=\"name\">";
   html += compare ? "ratio [95 % CI], verdict" : "";
   html += "</th></tr></thead><tbody>";
   bool modes = false;
   for (const SizeRow& row : table.rows)
     for (std::size_t b = 0; b < row.cells.size(); ++b) {
-      html += number_row(row, row.cells[b], b == 0, summary.cuda, has_links);
+      html += number_row(row, row.cells[b], b == 0, summary);
       modes = modes || row.cells[b].modes;
     }
   html += "</tbody></table></div>";

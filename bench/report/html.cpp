@@ -207,7 +207,7 @@ std::string html_report(const Results& results, const Summary& summary) {
   html += summary.cuda ? "Buffers are on GPUs, which time batches of ops. Bus bandwidth does not "
                          "apply where ranks share a GPU."
           : summary.several_hosts
-              ? "% of link is of what one connection between two hosts carries."
+              ? "% of link is of what connections between two hosts carry."
               : "Bus bandwidth does not apply: the ranks share one host's memory.";
   if (summary.graph_ops > 0)
     html += fmt::format(" Ops per CUDA graph: {}; a call is its launch, divided by that number.",

@@ -43,6 +43,7 @@ std::string value_of(const BackendCell& cell, std::string_view column) {
   if (column == "algbw") return bandwidth_text(cell.alg);
   if (column == "busbw") return cell.bus ? bandwidth_text(cell.bus) : "n/a";
   if (column == "membw") return bandwidth_text(cell.mem);
+  if (column == "net") return bandwidth_text(cell.net);
   if (column == "ceil") return cell.ceil ? fmt::format("{:.0f}", *cell.ceil * 100) : "-";
   if (column == "algo") return cell.algo.empty() ? "unknown" : cell.algo;
   if (column == "samples") return fmt::format("{}", cell.samples);
@@ -69,49 +70,56 @@ bool is_word(std::string_view column) {
 using Names = std::vector<std::string>;
 
 // What a narrow terminal has no room for goes in this order; "memcpy" is its time beside the cells.
-constexpr std::array<std::string_view, 8> kDispensable = {"max",   "membw",  "p90", "busbw",
-                                                          "algbw", "memcpy", "p99", "ceil"};
+constexpr std::array<std::string_view, 9> kDispensable = {
+    "max", "membw", "p90", "busbw", "algbw", "memcpy", "p99", "net", "ceil"};
 
 bool is_dropped(std::string_view column, std::size_t dropped) {
   const auto end = kDispensable.begin() + static_cast<std::ptrdiff_t>(dropped);
   return std::find(kDispensable.begin(), end, column) != end;
 }
 
-// Of `backend`; of any without it.
-bool has_busbw(const OpTable& table, std::optional<std::size_t> backend = {}) {
+// Of any backend.
+bool has(const OpTable& table, std::optional<double> BackendCell::*field) {
   return std::ranges::any_of(table.rows, [&](const SizeRow& row) {
-    if (backend) return row.cells[*backend].bus.has_value();
-    return std::ranges::any_of(row.cells, [](const BackendCell& c) { return c.bus.has_value(); });
+    return std::ranges::any_of(row.cells,
+                               [&](const BackendCell& c) { return (c.*field).has_value(); });
   });
 }
 
-bool has_cpu(const OpTable& table) {
-  return std::ranges::any_of(table.rows, [](const SizeRow& row) {
-    return std::ranges::any_of(row.cells, [](const BackendCell& c) { return c.cpu.has_value(); });
-  });
+// Of `backend`; of any without it.
+bool has_busbw(const OpTable& table, std::optional<std::size_t> backend = {}) {
+  if (!backend) return has(table, &BackendCell::bus);
+  return std::ranges::any_of(
+      table.rows, [&](const SizeRow& row) { return row.cells[*backend].bus.has_value(); });
 }
 
 // Which of the columns that not every run has there are.
 struct Extras {
   bool busbw;
   bool cpu;
+  bool net;
 };
+Extras extras_of(const OpTable& table, std::optional<std::size_t> backend = {}) {
+  return {has_busbw(table, backend), has(table, &BackendCell::cpu), has(table, &BackendCell::net)};
+}
 
 Names columns_of(bool base, const TableStyle& style, bool in_long, Extras extras,
                  std::size_t dropped) {
   Names names = style.columns;
   if (!names.empty()) return names;
   if (!style.compare)
-    names = {"p50", "p90", "p99", "max", "cpu", "algbw", "busbw", "membw", "ceil", "wrong"};
+    names = {"p50", "p90", "p99", "max", "cpu", "algbw", "busbw", "membw", "net", "ceil", "wrong"};
   else if (in_long)
-    names = {"p50", "p90", "p99", "max", "cpu", "algbw", "ceil", "wrong", "ratio", "verdict"};
+    names = {"p50", "p90",  "p99",   "max",   "cpu",    "algbw",
+             "net", "ceil", "wrong", "ratio", "verdict"};
   else if (base)
-    names = {"p50", "p99", "cpu", "algbw", "ceil", "wrong"};
+    names = {"p50", "p99", "cpu", "algbw", "net", "ceil", "wrong"};
   else
     names = {"p50", "cpu", "wrong", "ratio", "verdict"};
   std::erase_if(names, [&](const std::string& name) {
     return is_dropped(name, dropped) || (name == "busbw" && !extras.busbw) ||
-           (name == "cpu" && !extras.cpu) || (name == "membw" && extras.cpu);
+           (name == "cpu" && !extras.cpu) || (name == "membw" && extras.cpu) ||
+           (name == "net" && !extras.net);
   });
   return names;
 }
@@ -133,8 +141,7 @@ Grid wide(const OpTable& table, const Summary& summary, const TableStyle& style,
   std::vector<Names> names;
   for (std::size_t b = 0; b < summary.backends.size(); ++b) {
     const bool base = summary.is_base(b) && style.compare && summary.backends.size() > 1;
-    names.push_back(columns_of(summary.is_base(b), style, false,
-                               {has_busbw(table, b), has_cpu(table)}, dropped));
+    names.push_back(columns_of(summary.is_base(b), style, false, extras_of(table, b), dropped));
     for (const std::string& column : names.back())
       grid.columns.push_back(
           {summary.backends[b] + (base ? " (base)" : ""), header_of(column), is_word(column)});
@@ -153,7 +160,7 @@ Grid wide(const OpTable& table, const Summary& summary, const TableStyle& style,
 Grid tall(const OpTable& table, const Summary& summary, const TableStyle& style,
           std::size_t dropped) {
   Grid grid;
-  const Names names = columns_of(true, style, true, {has_busbw(table), has_cpu(table)}, dropped);
+  const Names names = columns_of(true, style, true, extras_of(table), dropped);
   const bool copy = !is_dropped("memcpy", dropped);
   grid.columns = {{"", "S", false}};
   if (copy) grid.columns.push_back({"", fmt::format("{} us", summary.copy_name()), false});
@@ -300,13 +307,16 @@ const std::vector<ColumnFacts>& column_facts() {
        "median time, us: of a block, of a launch's blocks, geometric mean of launches; * two "
        "modes"},
       {"min", "fastest iteration, us"},
-      {"cpu", "CPU time of one call until it returns, us; on a GPU only"},
+      {"cpu",
+       "CPU time, us: on a GPU of one call until it returns; between hosts of one op, all threads "
+       "of the rank that takes most"},
       {"p90", "90th percentile over all iterations, us"},
       {"p99", "99th percentile, us; blank below 300 iterations"},
       {"max", "slowest iteration, us"},
       {"algbw", "S / p50 in GB/s (1e9 bytes)"},
       {"busbw", "algbw times nccl-tests' factor; n/a where ranks share memory, or a GPU"},
       {"membw", "bytes that all ranks together must read and write, / p50, in GB/s"},
+      {"net", "bytes that each host must send, / p50, in GB/s; between hosts only"},
       {"ceil",
        "time of memcpy(S) on one core, of a copy of S on the GPU, or, between hosts, of what the "
        "link must carry, / p50, in percent; blank below 4 KiB"},

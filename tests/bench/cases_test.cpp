@@ -137,10 +137,29 @@ TEST(Bandwidth, FollowsFromTheMedian) {
   CellRecord cell;
   cell.us.p50 = 100;
   put_bandwidth({BenchOp::all_reduce, DType::f32, ReduceOp::sum, 0, Place::out, 1'000'000, 250'000},
-                2, cell);
+                1, 2, cell);
   EXPECT_DOUBLE_EQ(*cell.alg, 10);
   EXPECT_DOUBLE_EQ(*cell.mem, 40);
   EXPECT_FALSE(cell.bus) << "no backend with connections";
+}
+
+// Of 8 ranks on 2 hosts: each host must send S of an all_reduce, whatever its 4 ranks do.
+TEST(Bandwidth, OfTheNetworkIsThatOfEachHost) {
+  const auto cell_of = [](BenchOp op, const char* backend) {
+    CellRecord cell;
+    cell.backend = backend;
+    cell.placement = kSeveralHosts;
+    cell.us.p50 = 100;
+    put_bandwidth({op, DType::f32, ReduceOp::sum, 0, Place::out, 1'000'000, 250'000}, 2, 8, cell);
+    return cell;
+  };
+  const CellRecord reduced = cell_of(BenchOp::all_reduce, "gloo");
+  EXPECT_DOUBLE_EQ(*reduced.net, 10);
+  EXPECT_DOUBLE_EQ(*reduced.bus, 17.5);
+  EXPECT_FALSE(reduced.mem);
+  EXPECT_DOUBLE_EQ(*cell_of(BenchOp::all_to_all, "mpi").net, 20);
+  EXPECT_FALSE(cell_of(BenchOp::send, "mpi").net) << "inside a host";
+  EXPECT_FALSE(cell_of(BenchOp::all_reduce, "memcpy").net);
 }
 
 TEST(Bandwidth, OfTheBusIsThatOfConnections) {
@@ -148,7 +167,7 @@ TEST(Bandwidth, OfTheBusIsThatOfConnections) {
     CellRecord cell;
     cell.backend = backend;
     cell.us.p50 = 100;
-    put_bandwidth({op, DType::f32, ReduceOp::sum, 0, Place::out, 1'000'000, 250'000}, 4, cell);
+    put_bandwidth({op, DType::f32, ReduceOp::sum, 0, Place::out, 1'000'000, 250'000}, 1, 4, cell);
     return cell.bus.value_or(0);
   };
   EXPECT_DOUBLE_EQ(bus(BenchOp::all_reduce, "gloo"), 15);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <future>
 #include <string>
+#include <vector>
 
 #include "bench/model/bandwidth.h"
 #include "c10d/error.h"
@@ -35,7 +36,12 @@ Fd connect_as_a_stranger(Store& store) {
 
 void expect_rates(const LinkRates& rates) {
   EXPECT_GT(rates.round_trip_us, 0);
-  EXPECT_GT(rates.both_ways, 0);
+  std::vector<int> streams;
+  for (const LinkRates::Flow& flow : rates.flows) {
+    streams.push_back(flow.streams);
+    EXPECT_GT(flow.both_ways, 0) << flow.streams;
+  }
+  EXPECT_EQ(streams, (std::vector{1, 2, 4}));
 }
 
 TEST(Link, BothEndsMeasure) {
@@ -44,7 +50,8 @@ TEST(Link, BothEndsMeasure) {
   auto connects = measure(LinkEnd::connects, *store, milliseconds(20000));
   const LinkRates rates = listens.get();
   expect_rates(rates);
-  EXPECT_GT(rates.one_way, 0) << "on the end that receives";
+  for (const LinkRates::Flow& flow : rates.flows)
+    EXPECT_GT(flow.one_way, 0) << "on the end that receives";
   expect_rates(connects.get());
 }
 

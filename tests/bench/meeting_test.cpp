@@ -64,7 +64,7 @@ TEST(StoreMeeting, RankZeroGetsTheTimesOfAll) {
         for (std::uint64_t i = 0; i < iterations; ++i) {
           const Meeting::Times times = meeting.times(rank, iterations)[i];
           const std::int64_t mark = 1000 * block + 100 * rank + static_cast<int>(i);
-          EXPECT_EQ((std::array{times.start, times.end, times.other, times.calls}),
+          EXPECT_EQ((std::array{times.start, times.end, times.other, times.cpu}),
                     (std::array{mark, mark + 1, mark + 2, mark + 3}));
         }
     }

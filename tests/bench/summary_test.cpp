@@ -246,12 +246,16 @@ TEST(Summary, CachesAndConcurrencyAreTablesOfTheirOwn) {
   EXPECT_EQ(summary.tables[1].rows[1].ceil_us, 2 * 65.0) << "its own ceiling, two at once";
 }
 
-// Of 4 ranks on 2 hosts each host must exchange 64 KiB, at 2 GB/s; a copy has nothing to exchange.
+// Of 4 ranks on 2 hosts each host must exchange 64 KiB, at 2 GB/s, which two connections carry; a
+// copy has nothing to exchange.
 TEST(Summary, BetweenHostsTheLinkIsTheCeilingOfConnections) {
   Results results = synthetic_results({{"gloo", 1}, {"memcpy", 1}});
   for (CellRecord& cell : results.cells) cell.placement = kSeveralHosts;
   results.environments = {Json{{"hosts", {{{"ranks", {0, 1}}}, {{"ranks", {2, 3}}}}}}};
-  results.ceilings = {{kLink, kBothWays, 0, 0, 2.0, 0}};
+  for (const double rate : {1.5, 2.0, 1.8}) {
+    results.ceilings.push_back({kLink, kBothWays, 0, 0, rate, 0});
+    results.ceilings.push_back({kLink, "one way", 0, 0, 2 * rate, 0});
+  }
   const Summary summary = summarise(results, false, 0.02);
   const SizeRow& row = summary.tables.at(0).rows.at(1);
   EXPECT_STREQ(summary.copy_name(), "link");
@@ -332,7 +336,7 @@ TEST(Csv, WhatHoldsACommaIsQuoted) {
   CellRecord cell = synthetic_cell("mpi", 8, 0, 0, 1);
   cell.algo = "tuned, \"ring\"";
   const std::string text = csv_text({cell});
-  EXPECT_NE(text.find(",\"tuned, \"\"ring\"\"\",hot,1,1,cpu,one_host,,0\n"), std::string::npos)
+  EXPECT_NE(text.find(",\"tuned, \"\"ring\"\"\",hot,1,1,cpu,one_host,,0,\n"), std::string::npos)
       << text;
 }
 

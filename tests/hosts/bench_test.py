@@ -68,17 +68,26 @@ class Bench(Case):
             self.assertEqual(cell["placement"], "several_hosts")
             self.assertEqual(cell["skew_us"], {"in": None, "out": None})
             self.assertIsNone(cell["gbps"]["mem"])
+            self.assertGreater(cell["cpu_us"], 1)
         reduced = [cell for cell in cells if cell["op"] == "all_reduce" and cell["bytes"] == 245760]
         for cell in reduced:  # 2 (n - 1) / n of 3 ranks
             self.assertAlmostEqual(cell["gbps"]["bus"] / cell["gbps"]["alg"], 4 / 3, 3)
+            self.assertAlmostEqual(cell["gbps"]["net"] / cell["gbps"]["alg"], 1, 3)
         self.assertEqual(len({cell["hash"] for cell in reduced}), 1)
         environment = next(line for line in lines if line["t"] == "env")
         self.assertEqual([host["ranks"] for host in environment["hosts"]], [[0, 1], [2]])
-        links = {line["level"]: line for line in lines if line["t"] == "ceil"}
-        self.assertEqual(set(links), {"round trip", "one way", "both ways"})
-        # What the link must carry of each host's S, at the rate that it has both ways.
-        link_us = 245760 * 1e-3 / links["both ways"]["gbps"]
-        row = re.search(r"^\[0\] +240 KiB +([0-9.]+) ", self.text, re.M)
+        links = {(line["level"], line.get("streams")): line for line in lines
+                 if line["t"] == "ceil"}
+        self.assertEqual(set(links), {("round trip", None)} | {
+            (way, streams) for way in ("one way", "both ways") for streams in (1, 2, 4)})
+        for line in links.values():
+            self.assertGreater(line["gbps"] or line["us"], 0)
+        # What the link must carry of each host's S, at the best rate that it has both ways.
+        link_us = 245760 * 1e-3 / max(links["both ways", n]["gbps"] for n in (1, 2, 4))
+        table = self.text[self.text.index("all_reduce"):self.text.index("all_gather")]
+        self.assertRegex(table, r" cpu us ")
+        self.assertRegex(table, r" net ")
+        row = re.search(r"^\[0\] +240 KiB +([0-9.]+) ", table, re.M)
         self.assertAlmostEqual(float(row[1]) / link_us, 1, 1)
         self.assertTrue(lines[-1]["complete"])
         self.assertNotIn("[2]", self.text)
