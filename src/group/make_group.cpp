@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "src/base/hash.h"
 #include "src/base/members.h"
@@ -16,6 +17,20 @@
 namespace c10d { inline namespace v0 {
 
 using std::chrono::steady_clock;
+
+namespace {
+
+Failure why_no_backend(Failure failure, const BackendContext& context) {
+  failure = name_not_running(std::move(failure), context.members);
+  if (failure.code != Code::unsupported || failure.rank >= 0) return failure;
+  const Member& own = context.members[static_cast<std::size_t>(context.rank)];
+  failure.rank = own.rank;  // it lacks something
+  failure.host = own.host;
+  failure.pid = own.pid;
+  return failure;
+}
+
+}  // namespace
 
 std::shared_ptr<detail::GroupState> make_group(BackendContext context, std::string backend_name,
                                                Duration patience, detail::GroupState* parent,
@@ -47,7 +62,7 @@ std::shared_ptr<detail::GroupState> make_group(BackendContext context, std::stri
     } catch (const DistNetworkError& error) {  // of a peer that died, perhaps
       control->resolve_cause(error.failure(), std::chrono::seconds(1));
     } catch (const DistError& error) {
-      control->fail(name_not_running(error.failure(), context.members));
+      control->fail(why_no_backend(error.failure(), context));
     } catch (const std::exception& error) {
       control->fail(
           {.code = Code::backend_error,

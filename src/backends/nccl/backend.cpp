@@ -8,13 +8,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "c10d/cuda.h"
-#include "c10d/env.h"
 #include "src/backends/common/failures.h"
 #include "src/backends/common/owned_call.h"
 #include "src/backends/common/store_waits.h"
@@ -23,10 +23,12 @@
 #include "src/backends/nccl/composed.h"
 #include "src/backends/nccl/library.h"
 #include "src/backends/nccl/memory.h"
+#include "src/backends/nccl/settings.h"
 #include "src/backends/nccl/supports.h"
 #include "src/backends/nccl/watcher.h"
 #include "src/base/failure_text.h"
 #include "src/base/log.h"
+#include "src/base/mutex.h"
 #include "src/device/gpu.h"
 #include "src/sync/process_singleton.h"
 
@@ -100,7 +102,6 @@ class NcclBackend final : public Backend {
   std::shared_ptr<Composer> composer_;
   Watched watched_;
   GroupMemory memory_;
-  const bool checks_before_ = env("C10D_NCCL_CHECK") == "before";
   std::optional<Communicator::Use> in_batch_;
   std::vector<Batched> batch_;  // of ops whose calls are in NCCL's group
 };
@@ -153,7 +154,7 @@ Work NcclBackend::launch(const Call& call) {
 // With C10D_NCCL_CHECK=before. Else the ranks' calls are compared while the op runs.
 std::shared_ptr<const Failure> NcclBackend::meet_before(const Call& call) {
   Control& control = *context_.control;
-  if (!checks_before_ || is_point_to_point(kind_of(call.op))) return nullptr;
+  if (!settings().checks_before || is_point_to_point(kind_of(call.op))) return nullptr;
   constexpr std::chrono::microseconds kLook{20};
   Control::Agreement agreement;
   while ((agreement = control.poll_enqueued(call.sequence)) == Control::Agreement::pending) {
@@ -287,7 +288,7 @@ void NcclBackend::meet(Deadline deadline) try {
 // NCCL's memory is neither made nor freed beside its kernels.
 Allocation NcclBackend::allocate(std::size_t bytes, Device device, Deadline deadline) {
   constexpr std::chrono::microseconds kLook{50};
-  if (!uses_windows()) return plain_memory(bytes, device);
+  if (!settings().uses_windows) return plain_memory(bytes, device);
   Control& control = *context_.control;
   while (!watched_.is_idle() && !control.broken()) {
     if (std::chrono::steady_clock::now() >= deadline)
@@ -310,6 +311,15 @@ void NcclBackend::shutdown(Deadline deadline) {
     communicator_.destroy(control, deadline);
 }
 
+// Valid until the process ends.
+const char* why_unavailable() {
+  if (!library().why.empty()) return library().why.c_str();
+  static Mutex mutex;
+  static auto& all = *new std::set<std::string>;  // what settings were wrong
+  const MutexLock lock(mutex);
+  return all.insert(why_no_settings()).first->c_str();
+}
+
 }}}}  // namespace c10d::v0::nccl
 
 extern "C" __attribute__((visibility("default"))) const c10d::BackendModule* c10d_backend_module() {
@@ -322,6 +332,6 @@ extern "C" __attribute__((visibility("default"))) const c10d::BackendModule* c10
         return nccl::NcclBackend::make(std::move(context));
       },
       .cuda_only = true,
-      .why_unavailable = [] { return nccl::library().why.c_str(); }};
+      .why_unavailable = nccl::why_unavailable};
   return &module;
 }

@@ -16,8 +16,8 @@
 #include "c10d/env.h"
 #include "src/backends/common/failures.h"
 #include "src/backends/common/store_waits.h"
-#include "src/backends/nccl/composed.h"
 #include "src/backends/nccl/library.h"
+#include "src/backends/nccl/settings.h"
 #include "src/base/log.h"
 #include "src/base/mutex.h"
 #include "src/base/timeouts.h"
@@ -133,7 +133,8 @@ std::string read(const BackendContext& context, const std::string& key, int from
 void compare_ranks(const BackendContext& context, Deadline deadline) {
   const bool may_share = env("NCCL_HOSTID") || env("NCCL_MULTI_RANK_GPU_ENABLE");
   const auto key = [](int rank) { return fmt::format("nccl/gpu/{}", rank); };
-  const std::string own = {accumulates_in_f32() ? 'f' : '-', uses_windows() ? 'w' : '-'};
+  const std::string own = {settings().accumulates_in_f32 ? 'f' : '-',
+                           settings().uses_windows ? 'w' : '-'};
   context.store->set(key(context.rank), own + uuid_of(context.device.index),
                      patience_until(deadline));
   std::string of_rank_0;             // its settings, so that all ranks say the same
@@ -180,11 +181,6 @@ UniqueId agree_on_id(const BackendContext& context, Deadline deadline) {
 }
 
 }  // namespace
-
-bool uses_windows() {
-  static const bool on = env("C10D_NCCL_WINDOWS") == "on";
-  return on;
-}
 
 Communicator::Communicator(const BackendContext& context, Buffer<float> scratch, Deadline deadline)
     : state_(std::make_shared<State>(context, std::move(scratch))) {

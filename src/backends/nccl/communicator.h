@@ -13,10 +13,6 @@
 
 namespace c10d { inline namespace v0 { namespace nccl {
 
-// Whether allocate() gives memory in symmetric windows: C10D_NCCL_WINDOWS. The same on all ranks of
-// a group, which the communicator checks.
-bool uses_windows();
-
 // One communicator of NCCL, a blocking one (docs/adr/0015): its calls may wait for
 // peers, and another thread ends them by abort(). Every call of NCCL that can wait for ever runs in
 // a thread of its own here, so that a deadline holds.

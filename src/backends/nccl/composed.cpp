@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "c10d/env.h"
 #include "kernels/cuda/launch.h"
 #include "src/backends/common/gathered_reduction.h"
 #include "src/backends/nccl/library.h"
+#include "src/backends/nccl/settings.h"
 #include "src/base/mutex.h"
 
 namespace c10d { inline namespace v0 { namespace nccl {
@@ -82,7 +82,8 @@ std::optional<Conversion> conversion_of(Kind kind, DType dtype) {
                       .op = nccl_op(kind),
                       .how = "in 32 bits"};
   }
-  if (is_half(dtype) && accumulates_in_f32() && (kind == ReduceOp::sum || kind == ReduceOp::avg))
+  if (is_half(dtype) && settings().accumulates_in_f32 &&
+      (kind == ReduceOp::sum || kind == ReduceOp::avg))
     return Conversion{.before = kernels::cast_kernel(dtype, DType::f32),
                       .after = kind == ReduceOp::sum ? kernels::cast_kernel(DType::f32, dtype)
                                                      : kernels::divide_kernel(DType::f32, dtype),
@@ -128,11 +129,6 @@ std::shared_ptr<const Loaded> kernels_on(int device) {
 }
 
 }  // namespace
-
-bool accumulates_in_f32() {
-  static const bool wide = env("C10D_NCCL_ACCUMULATE") == "f32";
-  return wide;
-}
 
 bool is_native_reduction(OpKind op, Kind kind, DType dtype) {
   if (is_prefix(op) || is_bitwise(kind) || kind == ReduceOp::avg) return false;

@@ -14,9 +14,6 @@
 
 namespace c10d { inline namespace v0 { namespace nccl {
 
-// Whether sums of f16 and bf16 are made in f32 and rounded once, at twice the bytes:
-// C10D_NCCL_ACCUMULATE. The same on all ranks of a group, which the communicator checks.
-bool accumulates_in_f32();
 // How such a reduction is composed; a reason why not where this build has no kernel for it.
 Support supports_composed(const Query& query);
 // Whether NCCL's own numbers do.
