@@ -58,6 +58,7 @@ class Reduction {
 
 driver::Pointer address(const void* data) { return reinterpret_cast<driver::Pointer>(data); }
 
+// Grouped send and recv: with a count for each rank, and before NCCL 2.28 always.
 constexpr ConstView kNothingToSend{};
 constexpr View kNothingToReceive{};
 
@@ -132,7 +133,10 @@ void run(const Target& t, const AllGatherV& o) {
 }
 void run(const Target& t, const Gather& o) {
   const std::size_t k = o.input.count;
-  gather(t, o, [&](int peer) { return o.output.slice(at(peer) * k, k); });
+  if (!api().gather) return gather(t, o, [&](int peer) { return o.output.slice(at(peer) * k, k); });
+  check(api().gather(o.input.data, t.rank == o.root ? o.output.data : nullptr, o.input.bytes(),
+                     kUint8, o.root, t.comm, t.stream),
+        "ncclGather");
 }
 void run(const Target& t, const GatherV& o) {
   gather(t, o,
@@ -140,7 +144,11 @@ void run(const Target& t, const GatherV& o) {
 }
 void run(const Target& t, const Scatter& o) {
   const std::size_t k = o.output.count;
-  scatter(t, o, [&](int peer) { return o.input.slice(at(peer) * k, k); });
+  if (!api().scatter)
+    return scatter(t, o, [&](int peer) { return o.input.slice(at(peer) * k, k); });
+  check(api().scatter(t.rank == o.root ? o.input.data : nullptr, o.output.data, o.output.bytes(),
+                      kUint8, o.root, t.comm, t.stream),
+        "ncclScatter");
 }
 void run(const Target& t, const ScatterV& o) {
   scatter(t, o,
@@ -148,9 +156,13 @@ void run(const Target& t, const ScatterV& o) {
 }
 void run(const Target& t, const AllToAll& o) {
   const std::size_t k = o.input.count / at(t.size);
-  exchange(
-      t, [&](int peer) { return o.input.slice(at(peer) * k, k); },
-      [&](int peer) { return o.output.slice(at(peer) * k, k); });
+  if (!api().all_to_all)
+    return exchange(
+        t, [&](int peer) { return o.input.slice(at(peer) * k, k); },
+        [&](int peer) { return o.output.slice(at(peer) * k, k); });
+  check(api().all_to_all(o.input.data, o.output.data, k * size_of(o.input.dtype), kUint8, t.comm,
+                         t.stream),
+        "ncclAlltoAll");
 }
 void run(const Target& t, const AllToAllV& o) {
   exchange(

@@ -38,10 +38,12 @@ Support supports(const Query& query, Device gpu) {
     return refused("nccl works on memory of GPUs; host memory has another backend of the group");
   switch (query.op) {
     case OpKind::gather:
-    case OpKind::gather_v:
     case OpKind::scatter:
-    case OpKind::scatter_v:
     case OpKind::all_to_all:
+      if (api().all_to_all) return {};  // and the other two: from 2.28 on
+      return composed("grouped send and recv");
+    case OpKind::gather_v:
+    case OpKind::scatter_v:
     case OpKind::all_to_all_v:
       return composed("grouped send and recv");
     case OpKind::all_gather_v:
