@@ -90,7 +90,8 @@ constexpr EnvVariable kVariables[] = {
     {"PET_DUPLICATE_STDOUT_FILTERS", "", "c10d-run --duplicate-stdout-filters."},
     {"PET_DUPLICATE_STDERR_FILTERS", "", "c10d-run --duplicate-stderr-filters."},
     {"CUDA_VISIBLE_DEVICES", "", "Devices that c10d-run --virtual-local-rank hands out."},
-    // NCCL's test modes for several ranks on one GPU.
+    // NCCL's: its interface, and its test modes for several ranks on one GPU.
+    {"NCCL_SOCKET_IFNAME", "", "NCCL: interface of its connections; c10d-run sets lo on one host."},
     {"NCCL_HOSTID", "", "NCCL: name of the host; one per rank lets ranks share a GPU, for tests."},
     {"NCCL_MULTI_RANK_GPU_ENABLE", "", "NCCL 2.30 or newer: ranks may share a GPU."},
     // Open MPI.

@@ -100,6 +100,17 @@ Json launch_facts() try {
   return {{"error", error.what()}};
 }
 
+// What a user must know of a backend that works here.
+std::string note_of(const BackendInfo& info) {
+  if (info.name != "nccl" || !info.available) return {};
+  const std::string known = "NCCL's own connections know no token";
+  if (const auto interface = env("NCCL_SOCKET_IFNAME"))
+    return fmt::format("{}; their interface is {} (NCCL_SOCKET_IFNAME)", known, *interface);
+  return known +
+         ", and NCCL chooses their interface: NCCL_SOCKET_IFNAME names one; on one host "
+         "c10d-run sets lo";
+}
+
 Json backend_facts() {
   Json backends = Json::array();
   for (const BackendInfo& info : list_backends()) {
@@ -107,7 +118,8 @@ Json backend_facts() {
                         {"available", info.available},
                         {"reason", info.reason},
                         {"version", info.version},
-                        {"path", info.path}});
+                        {"path", info.path},
+                        {"note", note_of(info)}});
   }
   return backends;
 }

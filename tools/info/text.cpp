@@ -83,6 +83,8 @@ std::string backends_text(const Json& backends) {
     if (available) facts += path.empty() ? "  (built in)" : "  (" + path + ")";
     text += fmt::format("  {:<10}{:<13}{}\n", value_text(backend["name"]),
                         available ? "available" : "unavailable", wrapped(facts, 25));
+    if (const std::string note = value_text(backend["note"]); !note.empty())
+      text += fmt::format("{:<25}{}\n", "", wrapped(note, 25));
   }
   return text;
 }
@@ -235,10 +237,13 @@ std::string overview_text(const Json& facts) {
                                : fmt::format("{}, rank {} of {}", of("launch", "launcher"),
                                              of("launch", "rank"), of("launch", "size")));
   text += "\n";
-  for (const Json& backend : facts.at("backends"))
+  for (const Json& backend : facts.at("backends")) {
+    const std::string note = value_text(backend["note"]);
     text += line(value_text(backend["name"]),
-                 backend["available"] ? value_text(backend["version"])
-                                      : "unavailable: " + value_text(backend["reason"]));
+                 backend["available"]
+                     ? value_text(backend["version"]) + (note.empty() ? "" : "; " + note)
+                     : "unavailable: " + value_text(backend["reason"]));
+  }
   bool any = false;
   for (const Json& variable : facts.at("environment")) {
     const bool set = variable["source"] != "default" && variable["source"] != "unset";
