@@ -78,7 +78,8 @@ std::vector<OptionFacts> how_to_measure(RawOptions& raw, RunOptions& options) {
        &raw.cache},
       {"--dirty", "on|off", kRare, kState, "rewrite the input before each iteration", &raw.dirty},
       {"--memory", "plain|heap", kRare, kState,
-       "plain, or heap: registered with the first backend that can", &raw.memory},
+       "plain, or heap: registered with the first backend that can; on a GPU, each with its own",
+       &raw.memory},
       {"--sync", "loop|window|barrier", kRare, kState,
        "loop: ops follow each other, as in a program; window: each op alone, at an agreed start "
        "time; barrier: each op alone, after a sleep",

@@ -225,8 +225,7 @@ void read_output(const RawOptions& raw, OutputOptions& output) {
 // What says something of memory of the host.
 void refuse_on_gpus(const RunOptions& options) {
   for (const auto& [is_given, option] :
-       {std::pair(options.backends.heap, "--memory heap"),
-        std::pair(!options.backends.algo.empty(), "--algo"),
+       {std::pair(!options.backends.algo.empty(), "--algo"),
         std::pair(options.cases.sweep.concurrent > 1, "--concurrent")})
     if (is_given)
       throw InvalidArgument(fmt::format("{}: not with --device cuda; leave it out", option));

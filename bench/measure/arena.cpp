@@ -26,7 +26,7 @@ Arena::Arena(std::size_t bytes, const GpuSeat& seat)
 }
 
 Arena::~Arena() {
-  if (registered_.data() == nullptr && seat_ == nullptr) munmap(data_, bytes_);
+  if (registered_.device_data() == nullptr && seat_ == nullptr) munmap(data_, bytes_);
 }
 
 }  // namespace c10d::bench

@@ -19,9 +19,12 @@ class Arena {
   explicit Arena(std::size_t bytes);
   // On the GPU of the seat, which outlives this.
   Arena(std::size_t bytes, const GpuSeat& seat);
-  // What a group registered.
-  explicit Arena(Buffer<std::uint8_t> memory)
-      : bytes_(memory.size()), data_(memory.data()), registered_(std::move(memory)) {}
+  // What a backend gave, on the GPU of the seat if there is one.
+  explicit Arena(Buffer<std::uint8_t> memory, const GpuSeat* seat = nullptr)
+      : bytes_(memory.size()),
+        data_(memory.device_data()),
+        registered_(std::move(memory)),
+        seat_(seat) {}
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;

@@ -46,7 +46,8 @@ class ForcedAlgorithm {
 class GroupSubject final : public Subject {
  public:
   GroupSubject(const std::string& name, const SubjectContext& context) {
-    if (context.seat != nullptr) options_.stream = context.seat->stream;
+    seat_ = context.seat;
+    if (seat_ != nullptr) options_.stream = seat_->stream;
     const ForcedAlgorithm forced(name == "native" ? context.algorithm : "");
     groups_.push_back(open_group(name, context));
     std::vector<int> all(static_cast<std::size_t>(first().size()));
@@ -79,11 +80,14 @@ class GroupSubject final : public Subject {
       group->shutdown(std::chrono::seconds(10));
   }
   std::unique_ptr<Arena> arena(std::size_t bytes) override {
-    return std::make_unique<Arena>(first().allocate<std::uint8_t>(std::max<std::size_t>(bytes, 1)));
+    const Device device = seat_ == nullptr ? Device{} : seat_->device;
+    return std::make_unique<Arena>(
+        first().allocate<std::uint8_t>(std::max<std::size_t>(bytes, 1), device), seat_);
   }
 
  private:
   ProcessGroup& first() noexcept { return groups_.front(); }
+  const GpuSeat* seat_ = nullptr;
   CallOptions options_;
   std::vector<ProcessGroup> groups_;  // the first, and subgroups of it with all of its ranks
   std::vector<Work> works_;
@@ -94,10 +98,10 @@ class GroupSubject final : public Subject {
 class RawSubject final : public Subject {
  public:
   RawSubject(const std::string& name, const SubjectContext& context)
-      : backend_(make_backend(name, options(name, context))) {
-    if (context.seat == nullptr) return;
-    device_ = context.seat->device;
-    stream_ = context.seat->stream;
+      : backend_(make_backend(name, options(name, context))), seat_(context.seat) {
+    if (seat_ == nullptr) return;
+    device_ = seat_->device;
+    stream_ = seat_->stream;
   }
 
   Support supports(const Query& query) const override { return backend_->supports(query); }
@@ -116,6 +120,13 @@ class RawSubject final : public Subject {
   void shutdown() override {
     backend_->shutdown(std::chrono::steady_clock::now() + std::chrono::seconds(10));
   }
+  std::unique_ptr<Arena> arena(std::size_t bytes) override {
+    if (seat_ == nullptr) return nullptr;
+    prepare({});
+    return std::make_unique<Arena>(Buffer<std::uint8_t>(backend_->allocate(
+                                       std::max<std::size_t>(bytes, 1), device_, deadline_)),
+                                   seat_);
+  }
 
  private:
   static BackendContext options(const std::string& name, const SubjectContext& context) {
@@ -131,6 +142,7 @@ class RawSubject final : public Subject {
     return backend;
   }
   std::unique_ptr<Backend> backend_;
+  const GpuSeat* seat_;
   Device device_;
   CudaStream stream_ = nullptr;
   Deadline deadline_{};

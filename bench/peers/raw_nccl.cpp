@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "bench/peers/raw_peer.h"
 #include "c10d/cuda.h"
@@ -91,7 +92,31 @@ class RawNccl : public RawPeer {
     std::visit([&](const auto& op) { run(op, call.stream); }, call.op);
     return {};
   }
+  std::string description() const override { return RawPeer::description() + memory_; }
+  // Collective. In a symmetric window, where this NCCL has them between these GPUs.
+  Allocation allocate(std::size_t bytes, Device device, Deadline) override {
+    if (api().window_register == nullptr) {
+      memory_ = "; memory of CUDA: NCCL has windows from 2.27 on";
+      return cuda::device_allocate(bytes, device.index);
+    }
+    void* data = nullptr;
+    check(api().mem_alloc(&data, bytes), "ncclMemAlloc");
+    std::shared_ptr<void> owner(data, [device](void* memory) {
+      const OnGpu here(device.index);
+      api().mem_free(memory);
+    });
+    nccl::Window window = nullptr;
+    check(api().window_register(comm_, data, bytes, &window, nccl::kWindowSymmetric),
+          "ncclCommWindowRegister");
+    if (window != nullptr) windows_.push_back(window);
+    memory_ = window != nullptr ? "; symmetric windows"
+                                : "; NCCL has no symmetric windows between these GPUs";
+    return {.data = data, .bytes = bytes, .owner = std::move(owner), .device = device};
+  }
   void shutdown(Deadline) override {
+    for (const nccl::Window window : windows_)
+      check(api().window_deregister(comm_, window), "ncclCommWindowDeregister");
+    windows_.clear();
     check(api().comm_destroy(std::exchange(comm_, nullptr)), "ncclCommDestroy");
   }
 
@@ -174,6 +199,8 @@ class RawNccl : public RawPeer {
   const OnGpu current_;  // on this thread, as long as the peer is there
   Allocation one_;
   nccl::Comm comm_ = nullptr;
+  std::vector<nccl::Window> windows_;
+  std::string memory_;  // of what allocate() gave; empty: it gave none
 };
 
 }}  // namespace c10d::bench

@@ -5,12 +5,10 @@ namespace c10d::bench {
 
 void CaseRunner::run(const Case& c, std::size_t index) {
   const Measurement& how = launch_.options.measurement;
-  ControlGroup& control = launch_.control;
-  Buffers buffers(c, control.rank(), control.size(), launch_.options.cases.window, how.seed,
-                  *memory_.input, *memory_.output);
   const bool is_bound_by_copies = !launch_.control.meeting().is_between_hosts() || copier_;
   if (is_bound_by_copies && c.bytes > 0 && copied_.insert({c.bytes, c.cache == Cache::hot}).second)
     measure_copy(c);
+  BuffersByMemory buffers;
   std::vector<Turn> turns = turns_of(c, index, buffers);
   for (Turn& turn : turns) turn.prepare();
   for (int block = 0; block < how.blocks; ++block) {
@@ -21,26 +19,36 @@ void CaseRunner::run(const Case& c, std::size_t index) {
   }
 }
 
-std::vector<Turn> CaseRunner::turns_of(const Case& c, std::size_t index, Buffers& buffers) {
+Buffers& CaseRunner::buffers_of(Column& column, const Case& c, BuffersByMemory& buffers) {
+  const CaseMemory& memory = column.own.input ? column.own : memory_;
+  const ControlGroup& control = launch_.control;
+  return buffers
+      .try_emplace(&memory, c, control.rank(), control.size(), launch_.options.cases.window,
+                   launch_.options.measurement.seed, *memory.input, *memory.output)
+      .first->second;
+}
+
+std::vector<Turn> CaseRunner::turns_of(const Case& c, std::size_t index, BuffersByMemory& buffers) {
   const RunOptions& options = launch_.options;
   std::vector<Turn> turns;
   turns.reserve(columns_.size() + 1);
   for (Column& column : columns_) {
     std::string code = column.code, reason = column.reason;
     if (code.empty()) {
-      Support support = support_of(c, column, buffers, options.backends);
+      Support support = support_of(c, column, buffers_of(column, c, buffers), options.backends);
       column.algo = support.composed;
       if (!support) code = "unsupported", reason = support.reason;
     }
     if (code.empty())
-      turns.emplace_back(launch_, c, column, buffers, false);
+      turns.emplace_back(launch_, c, column, buffers_of(column, c, buffers), false);
     else
       launch_.sink(to_json(SkipRecord{key_of(c), column.name, code, reason}));
   }
   const bool is_control = options.compare && options.verdicts.control != Control::off &&
                           options.worker.solo.empty() && is_control_case(index);
   if (is_control && !turns.empty() && turns.front().is_of(columns_.front()))
-    turns.emplace_back(launch_, c, columns_.front(), buffers, true);
+    turns.emplace_back(launch_, c, columns_.front(), buffers_of(columns_.front(), c, buffers),
+                       true);
   return turns;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -27,7 +29,10 @@ class CaseRunner {
   void run(const Case& c, std::size_t index);
 
  private:
-  std::vector<Turn> turns_of(const Case& c, std::size_t index, Buffers& buffers);
+  // Those of one case. Columns that share memory share the buffers.
+  using BuffersByMemory = std::map<const CaseMemory*, Buffers>;
+  Buffers& buffers_of(Column& column, const Case& c, BuffersByMemory& buffers);
+  std::vector<Turn> turns_of(const Case& c, std::size_t index, BuffersByMemory& buffers);
   void measure_copy(const Case& c);
   double copy_on_cpu(const Case& c);
 

@@ -30,12 +30,14 @@ std::vector<Column> open_columns(const std::vector<std::string>& names, SubjectC
 
 CaseMemory allocate(Footprint bytes, bool heap, std::vector<Column>& columns, const GpuSeat* seat) {
   for (Column& column : columns) {
-    if (seat != nullptr || !heap || !column.subject) continue;
+    if (!heap || !column.subject) continue;
     CaseMemory own{column.subject->arena(bytes.input), column.subject->arena(bytes.output)};
     if (!own.input) continue;
     column.registered = true;
-    return own;
+    if (seat == nullptr) return own;
+    column.own = std::move(own);
   }
+  if (heap && seat != nullptr) return {};
   const auto plain = [&](std::uint64_t size) {
     return seat != nullptr ? std::make_unique<Arena>(size, *seat) : std::make_unique<Arena>(size);
   };

@@ -12,9 +12,15 @@
 
 namespace c10d::bench {
 
+// The memory that every case has its buffers in.
+struct CaseMemory {
+  std::unique_ptr<Arena> input, output;
+};
+
 // A column of the table in this launch: a backend, and whether it can still be measured.
 struct Column {
   std::string name;
+  CaseMemory own;  // on a GPU with --memory heap; before the subject, which uses it
   std::unique_ptr<Subject> subject;  // null: not available here
   std::string code;                  // why it is not measured: unavailable, failed; empty: it is
   std::string reason;
@@ -26,12 +32,9 @@ struct Column {
 std::vector<Column> open_columns(const std::vector<std::string>& names, SubjectContext context,
                                  ControlGroup& control);
 
-// The memory that every case has its buffers in.
-struct CaseMemory {
-  std::unique_ptr<Arena> input, output;
-};
 // Collective. On the GPU of the seat, if there is one. With `heap`, registered with the first
-// backend that has such memory; the others use it as any other.
+// backend that has such memory; the others use it as any other. On a GPU each column gets memory of
+// its own then, for NCCL's windows belong to one communicator, and nothing is returned.
 CaseMemory allocate(Footprint bytes, bool heap, std::vector<Column>& columns, const GpuSeat* seat);
 
 // Whether the column can run the case in these buffers, and with which algorithm. All ranks get the

@@ -154,10 +154,10 @@ int measure_all(const RunOptions& options, const Sink& sink) {
   CaseMemory memory;  // before the columns: it outlives their ops
   std::vector<Column> columns = open_columns(
       worker.solo.empty() ? options.backends.names : std::vector{worker.solo}, context, control);
-  if (is_first_launch(worker)) write_environment(launch, columns, binding.cpus, gpus);
-  if (is_first_launch(worker) && between_hosts && !seat) measure_ceiling_between_hosts(launch);
   memory = allocate(memory_of(cases, control.size(), options.cases.window), options.backends.heap,
                     columns, launch.seat);
+  if (is_first_launch(worker)) write_environment(launch, columns, binding.cpus, gpus);
+  if (is_first_launch(worker) && between_hosts && !seat) measure_ceiling_between_hosts(launch);
   CaseRunner runner(launch, columns, memory);
   for (std::size_t index = 0; index < cases.size(); ++index)
     if (worker.solo.empty() || is_control_case(index)) runner.run(cases[index], index);

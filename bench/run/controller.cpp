@@ -102,6 +102,7 @@ RunCost cost_of(const RunOptions& options, int ranks) {
   cost.cases = cases.size();
   cost.bytes_per_rank = memory_of(cases, ranks, options.cases.window).sum();
   const bool cuda = options.cases.cuda;
+  if (cuda && options.backends.heap) cost.bytes_per_rank *= options.backends.names.size();
   for (const Case& c : cases) {
     cost.copied_bytes =
         std::max(cost.copied_bytes,

@@ -207,6 +207,38 @@ TEST(Gpu, ABackendThatFailsIsNamedAndTheOtherIsMeasured) {
   EXPECT_EQ(cells, 1) << ended.out;
 }
 
+TEST(Gpu, ColumnsMayHaveMemoryOfTheirOwnInWindows) {
+  const TemporaryDirectory folder;
+  const std::string json = folder / "r.jsonl";
+  const auto memory_of = [&](const std::string& windows) {
+    const Ended ended = run_with("C10D_NCCL_WINDOWS=" + windows,
+                                 std::string("compare") + kTiny +
+                                     "-n 2 -B nccl,raw:nccl all_reduce all_gather -s 8,64K "
+                                     "--memory heap --place both --json " +
+                                     json);
+    EXPECT_EQ(ended.code, 0) << ended.out;
+    int cells = 0;
+    std::map<std::string, std::string> memory;
+    for (const Json& line : checked_lines_of(json)) {
+      if (line["t"] == "env")
+        for (const char* column : {"nccl", "raw:nccl"})
+          memory[column] = line["libs"][column]["about"].get<std::string>();
+      if (line["t"] == "cell") {
+        EXPECT_EQ(line["wrong"], 0) << line.dump();
+        ++cells;
+      }
+    }
+    EXPECT_EQ(cells, 2 * 2 * 2 * 2);
+    return memory;
+  };
+  auto memory = memory_of("on");
+  EXPECT_NE(memory["nccl"].find("; allocate(): symmetric windows"), std::string::npos)
+      << memory["nccl"];
+  EXPECT_TRUE(memory["raw:nccl"].ends_with("; symmetric windows")) << memory["raw:nccl"];
+  memory = memory_of("off");
+  EXPECT_EQ(memory["nccl"].find("windows"), std::string::npos) << memory["nccl"];
+}
+
 TEST(Gpu, TwoBuildsTakeTurns) {
   const Ended ended =
       run(std::string("compare") + kTiny + "--against self -n 2 --launches 2 all_reduce -s 64");
@@ -257,7 +289,6 @@ TEST(Gpu, WhatDoesNotFitTheDeviceIsRefused) {
         std::pair("-B nccl", "add --device cuda"), std::pair("-B raw:nccl", "add --device cuda"),
         std::pair("-B cuda:nccl", "one backend for each column"),
         std::pair("--device cuda --cache cold", "take rotate"),
-        std::pair("--device cuda --memory heap", "--memory heap: not with --device cuda"),
         std::pair("--device cuda --algo pull", "--algo: not with --device cuda"),
         std::pair("--device cuda --concurrent 2", "--concurrent: not with --device cuda"),
         std::pair("--device cuda -s 4T", "lower --max"),

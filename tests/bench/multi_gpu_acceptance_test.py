@@ -39,11 +39,17 @@ class Acceptance(unittest.TestCase):
         self.assertEqual([part["ranks"] for part in result["correctness"]], [1, 2])
         self.assertEqual(len({gpu["uuid"] for gpu in result["gpus"]}), 2)
         self.assertEqual(result["driver"]["path"], os.environ["C10D_CUDA_LIBRARY"])
-        cells = [line for line in result["sweep"]["records"] if line["t"] == "cell"]
-        self.assertEqual({(cell["op"], cell["backend"], cell["bytes"]) for cell in cells},
-                         {(op, backend, size) for op in ("all_reduce", "all_gather")
-                          for backend in ("nccl", "raw:nccl") for size in (8, 4096)})
-        self.assertEqual({cell["placement"] for cell in cells}, {"gpu_per_rank"})
+        for sweep in (result["sweep"], result["symmetric_sweep"]):
+            cells = [line for line in sweep["records"] if line["t"] == "cell"]
+            self.assertEqual({(cell["op"], cell["backend"], cell["bytes"]) for cell in cells},
+                             {(op, backend, size) for op in ("all_reduce", "all_gather")
+                              for backend in ("nccl", "raw:nccl") for size in (8, 4096)})
+            self.assertEqual({cell["placement"] for cell in cells}, {"gpu_per_rank"})
+        for column in ("nccl", "raw:nccl"):
+            self.assertIn("; symmetric windows" if column == "raw:nccl" else
+                          "; allocate(): symmetric windows",
+                          result["symmetric_sweep"]["memory"][column])
+            self.assertNotIn("windows", result["sweep"]["memory"][column])
 
     # NCCL says that all went well, and did nothing.
     def test_wrong_data_is_not_accepted(self):

@@ -190,7 +190,7 @@ TEST(Cuda, HandlesMove) {
   EXPECT_EQ(moved.get(), raw);
   another = std::move(moved);
   EXPECT_EQ(another.get(), raw);
-  another.record(one);  // it is of GPU 0 still
+  another.record(three);  // it is of GPU 0 now
 }
 
 TEST(Cuda, LeavesNoContextBehindInAThread) {
