@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -91,6 +92,22 @@ void look_at_switches(const Results& results, std::vector<WarnRecord>& found) {
                                          taken, iterations)});
 }
 
+// Starts at an agreed time were asked for.
+void look_at_clocks(const Results& results, std::vector<WarnRecord>& found) {
+  if (!results.run.is_object() || results.run.value("sync", "") != "window") return;
+  std::set<std::string> cells;
+  double error = 0;
+  for (const CellRecord& cell : results.cells) {
+    if (cell.sync != "barrier" || !cell.clock_us) continue;
+    cells.insert(fmt::format("{} {} {}", cell.backend, cell.key.op, bytes_text(cell.key.bytes)));
+    error = std::max(error, *cell.clock_us);
+  }
+  if (!cells.empty())
+    found.push_back({"W024", fmt::format("the clocks of the hosts are known to {} us only, more "
+                                         "than 5 % of p50: by barrier start {}",
+                                         microseconds_text(error), fmt::join(cells, ", "))});
+}
+
 }  // namespace
 
 std::vector<WarnRecord> findings(const Results& results, const Summary& summary,
@@ -99,6 +116,7 @@ std::vector<WarnRecord> findings(const Results& results, const Summary& summary,
   look_at_hashes(results, found);
   look_at_distances(results, found);
   look_at_switches(results, found);
+  look_at_clocks(results, found);
   look_at_controls(summary, min_effect, found);
   look_for_modes(summary, found);
   return found;

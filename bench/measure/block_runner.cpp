@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ctime>
 #include <exception>
+#include <optional>
 
 namespace c10d::bench {
 namespace {
@@ -247,7 +248,29 @@ double BlockRunner::warm_up(double seconds, int fixed) {
 }
 
 CellRecord BlockRunner::measure(std::uint64_t iterations, double seconds) {
+  constexpr double kShare = 0.05;  // of the median
   CellRecord cell;
+  if (!meeting_.is_between_hosts() || settings_.sync != Sync::window) {
+    cell = measure_block(iterations, seconds);
+  } else {
+    const Meeting::Clocks before = meeting_.compare_clocks();
+    cell = measure_block(iterations, seconds);
+    const Meeting::Clocks after = meeting_.compare_clocks();
+    if (before.error && after.error)
+      clock_us_ = static_cast<double>(std::max(*before.error, *after.error) + after.moved) * 1e-3;
+    const bool is_close = clock_us_ && *clock_us_ <= kShare * cell.us.p50;
+    if (meeting_.from_root(is_close ? 1 : 0) == 0) {
+      settings_.sync = Sync::barrier;
+      cell = measure_block(iterations, seconds);
+    }
+  }
+  cell.clock_us = clock_us_;
+  return cell;
+}
+
+CellRecord BlockRunner::measure_block(std::uint64_t iterations, double seconds) {
+  CellRecord cell;
+  cell.sync = to_string(settings_.sync);
   // Ranks on one CPU, where the last backend may have left them, would stay there for seconds.
   meeting_.meet(INT64_MAX);
   const double before = meeting_.round_trip(100);
@@ -298,7 +321,7 @@ void BlockRunner::summarise(CellRecord& cell) const {
   }
   cell.us = quantiles(cell.samples);
   if (timer_ || meeting_.is_between_hosts()) cell.cpu_us = median(std::move(cpu));
-  if (meeting_.is_between_hosts()) return;
+  if (meeting_.is_between_hosts() && settings_.sync != Sync::window) return;
   cell.skew_in = median(std::move(skew_in));
   cell.skew_out = median(std::move(skew_out));
 }

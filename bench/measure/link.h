@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/meeting/connection.h"
 #include "c10d/store.h"
 
 namespace c10d::bench {
@@ -19,10 +20,8 @@ struct LinkRates {
   std::vector<Flow> flows;
 };
 
-// The end of rank 0 listens on `address`, which is its own, on a port that the system picks; the
-// other end proves by a secret out of `store` that it is of this job. Collective over the two ends.
-// Takes about a second, and at most `timeout`. Throws DistError.
-enum class LinkEnd { listens, connects };
-LinkRates measure_link(LinkEnd end, Store& store, const std::string& address, Duration timeout);
+// The end of rank 0 listens on `address`. Collective over the two ends. Takes about a second, and
+// at most `timeout`. Throws DistError.
+LinkRates measure_link(End end, Store& store, const std::string& address, Duration timeout);
 
 }  // namespace c10d::bench

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "c10d/call.h"
@@ -37,9 +39,18 @@ class Meeting {
   void barrier() { barrier(kNoDeadline); }
   // A barrier after which ranks are awake together, as far as it works out.
   virtual bool wake(std::int64_t deadline) = 0;
-  // The same, after which all ranks leave together, each on a CPU of its own. On one host, within
-  // about 0.1 us of each other.
+  // The same, after which all ranks leave together, each on a CPU of its own: on one host, within
+  // about 0.1 us of each other; on several, see compare_clocks().
   virtual bool meet(std::int64_t deadline) = 0;
+
+  // Compares the clocks of several hosts anew. From the first time on ranks leave meet() together
+  // on all of them, and times() of all ranks are of one clock.
+  struct Clocks {
+    std::optional<std::int64_t> error{};  // ns, between any two ranks; nothing: not comparable
+    std::int64_t moved = 0;               // ns, since the last time: the most of any clock
+    std::string why{};                    // there is no error
+  };
+  virtual Clocks compare_clocks() { return {.error = 0}; }
 
   // Nanoseconds of the monotonic clock, which all ranks of a host share.
   static std::int64_t now() noexcept {

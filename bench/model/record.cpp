@@ -98,6 +98,8 @@ CellRecord cell_at(const Json& line) {
   cell.net = number_at(gbps, "net");
   cell.skew_in = number_at(line.at("skew_us"), "in");
   cell.skew_out = number_at(line.at("skew_us"), "out");
+  cell.sync = line.value("sync", cell.sync);
+  cell.clock_us = number_at(line, "clock_us");
   if (const auto rtt = line.find("rtt"); rtt != line.end() && !rtt->is_null())
     cell.rtt = RoundTrip{rtt->at("before").get<double>(), rtt->at("after").get<double>(),
                          text_at(*rtt, "bucket")};
@@ -137,7 +139,9 @@ Json to_json(const CellRecord& cell, bool with_samples) {
                   {"bus", number(cell.bus)},
                   {"mem", number(cell.mem)},
                   {"net", number(cell.net)}};
+  line["sync"] = cell.sync;
   line["skew_us"] = {{"in", number(cell.skew_in)}, {"out", number(cell.skew_out)}};
+  line["clock_us"] = number(cell.clock_us);
   line["rtt"] = nullptr;
   if (cell.rtt) {
     line["rtt"] = {{"before", rounded(cell.rtt->before)},

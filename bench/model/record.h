@@ -51,7 +51,9 @@ struct CellRecord {
   // of the rank that takes most.
   std::optional<double> cpu_us;
   std::optional<double> alg, bus, mem, net;
-  std::optional<double> skew_in, skew_out;  // empty: between hosts, whose clocks differ
+  std::string sync = "loop";                // how its ops started, as --sync has it
+  std::optional<double> skew_in, skew_out;  // empty: between hosts, without starts by clock
+  std::optional<double> clock_us;  // of such starts: how well the clocks of the hosts were known
   std::optional<RoundTrip> rtt;
   std::uint64_t wrong = 0;
   std::string hash;

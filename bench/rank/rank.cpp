@@ -83,13 +83,13 @@ void write_environment(const LaunchState& launch, const std::vector<Column>& col
 void measure_ceiling_between_hosts(const LaunchState& launch) {
   ControlGroup& control = launch.control;
   const auto address = env("MASTER_ADDR");  // of the host of rank 0, as the others reach it
-  const auto measure = [&](LinkEnd end) {
+  const auto measure = [&](End end) {
     if (!address) throw InvalidArgument("MASTER_ADDR is not set");
     return measure_link(end, control.store(), *address, std::chrono::seconds(5));
   };
   try {
     if (control.rank() == 0) {
-      const LinkRates rates = measure(LinkEnd::listens);
+      const LinkRates rates = measure(End::listens);
       const int number = launch.number();
       launch.sink(to_json(CeilRecord{kLink, "round trip", 1, number, {}, rates.round_trip_us}));
       for (const LinkRates::Flow& flow : rates.flows) {
@@ -101,7 +101,7 @@ void measure_ceiling_between_hosts(const LaunchState& launch) {
         launch.sink(to_json(ceil));
       }
     } else if (control.rank() == control.hosts()[1].ranks.front()) {
-      measure(LinkEnd::connects);
+      measure(End::connects);
     }
   } catch (const std::exception& error) {
     launch.warn("W023", fmt::format("no %ceil: {}", error.what()));
@@ -121,7 +121,17 @@ void compare_plans(const RunOptions& options, std::size_t cases, ControlGroup& c
                                     plans.front(), other - plans.begin(), *other));
 }
 
-int measure_all(const RunOptions& options, const Sink& sink) {
+// Ops cannot start together on hosts whose clocks nobody can compare.
+void compare_clocks(const LaunchState& launch, RunOptions& options) {
+  const Meeting::Clocks clocks = launch.control.meeting().compare_clocks();
+  if (clocks.error) return;
+  options.measurement.sync = Sync::barrier;
+  launch.warn("W024", fmt::format("each op starts by barrier: the clocks of the hosts cannot be "
+                                  "compared: {}",
+                                  clocks.why));
+}
+
+int measure_all(RunOptions options, const Sink& sink) {
   const WorkerOptions& worker = options.worker;
   Watchdog watchdog;
   ControlGroup control(worker.token_path, options.measurement.timeout);
@@ -131,10 +141,7 @@ int measure_all(const RunOptions& options, const Sink& sink) {
   watchdog.expect("making groups", options.measurement.timeout * 3 + 60);
   const bool between_hosts = control.meeting().is_between_hosts();
   if (between_hosts) launch.placement = kSeveralHosts;
-  if (between_hosts && options.measurement.sync == Sync::window)
-    throw InvalidArgument(
-        "--sync window: ranks cannot start at the same moment on several hosts, whose clocks "
-        "differ; take --sync loop (the default) or barrier");
+  if (between_hosts && options.measurement.sync == Sync::window) compare_clocks(launch, options);
   // Before the backends are opened, so that their threads are where the rank is.
   const ControlGroup::Binding binding = control.bind(options.placement.bind);
   if (is_first_launch(worker)) warn_of_binding(launch, binding);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "bench/model/bandwidth.h"
@@ -141,6 +142,16 @@ bool needs_quotes(const std::string& word) {
              std::string::npos;
 }
 
+// How well the clocks of the hosts were known where ops started by them.
+Parts clock_parts(const Results& results) {
+  std::optional<double> error;
+  for (const CellRecord& cell : results.cells)
+    if (cell.sync == "window" && cell.clock_us) error = std::max(error.value_or(0), *cell.clock_us);
+  if (!error) return {};
+  return {fmt::format("ops start by the clocks of the hosts, which are known to {} us",
+                      microseconds_text(*error))};
+}
+
 // Files of before there was a loop have no word of it.
 std::string sync_text(std::string_view sync) {
   if (sync == "loop") return "loop: ops follow each other, as in a program";
@@ -199,6 +210,7 @@ std::string header_text(const Results& results, const Summary& summary, Detail d
       text += entry_text("host", {machine_text(environment)}, width);
       text += entry_text("gpu", gpu_parts(environment), width);
     }
+    text += entry_text("clock", clock_parts(results), width);
     if (summary.wrong > 0) text += entry_text("check", {check_text(results, summary)}, width);
     return text;
   }
@@ -213,6 +225,7 @@ std::string header_text(const Results& results, const Summary& summary, Detail d
   entry("units", {"time of the slowest rank per iteration", "bandwidths in GB/s (1e9 B/s)",
                   "S as in nccl-tests"});
   entry("sync", {sync_text(run.value("sync", "window"))});
+  entry("clock", clock_parts(results));
   entry("sets", set_parts(results));
   if (!results.environments.empty()) {
     entry("host", host_parts(results));

@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 
 const std::string kHere = "127.0.0.1";
 
-std::future<LinkRates> measure(LinkEnd end, Store& store, Duration timeout) {
+std::future<LinkRates> measure(End end, Store& store, Duration timeout) {
   return std::async(std::launch::async,
                     [=, &store] { return measure_link(end, store, kHere, timeout); });
 }
@@ -46,8 +46,8 @@ void expect_rates(const LinkRates& rates) {
 
 TEST(Link, BothEndsMeasure) {
   const auto store = make_hash_store();
-  auto listens = measure(LinkEnd::listens, *store, milliseconds(20000));
-  auto connects = measure(LinkEnd::connects, *store, milliseconds(20000));
+  auto listens = measure(End::listens, *store, milliseconds(20000));
+  auto connects = measure(End::connects, *store, milliseconds(20000));
   const LinkRates rates = listens.get();
   expect_rates(rates);
   for (const LinkRates::Flow& flow : rates.flows)
@@ -57,26 +57,26 @@ TEST(Link, BothEndsMeasure) {
 
 TEST(Link, StrangersAreSentAway) {
   const auto store = make_hash_store();
-  auto listens = measure(LinkEnd::listens, *store, milliseconds(20000));
+  auto listens = measure(End::listens, *store, milliseconds(20000));
   const Fd wrong = connect_as_a_stranger(*store);
   EXPECT_TRUE(send_all(wrong.get(), std::string(32, 'x'),
                        std::chrono::steady_clock::now() + milliseconds(500)));
   const Fd silent = connect_as_a_stranger(*store);
-  auto connects = measure(LinkEnd::connects, *store, milliseconds(20000));
+  auto connects = measure(End::connects, *store, milliseconds(20000));
   expect_rates(listens.get());
   expect_rates(connects.get());
 }
 
 TEST(Link, AnEndThatNeverComesIsAnErrorInTime) {
   const auto store = make_hash_store();
-  auto listens = measure(LinkEnd::listens, *store, milliseconds(100));
+  auto listens = measure(End::listens, *store, milliseconds(100));
   EXPECT_THROW(listens.get(), DistNetworkError);
 }
 
 // One byte at a time: the deadline is that of all of them.
 TEST(Link, AStrangerThatDripsDoesNotPutOffTheDeadline) {
   const auto store = make_hash_store();
-  auto listens = measure(LinkEnd::listens, *store, milliseconds(300));
+  auto listens = measure(End::listens, *store, milliseconds(300));
   const Fd slow = connect_as_a_stranger(*store);
   const auto until = std::chrono::steady_clock::now() + milliseconds(5000);
   while (listens.wait_for(milliseconds(50)) != std::future_status::ready) {

@@ -71,6 +71,35 @@ TEST(StoreMeeting, RankZeroGetsTheTimesOfAll) {
   });
 }
 
+// Here all hosts have one clock.
+TEST(StoreMeeting, ClocksAreComparedSoThatRanksLeaveTogether) {
+  setenv("MASTER_ADDR", "127.0.0.1", 1);
+  meet_as(5, [&](StoreMeeting& meeting) {
+    const Meeting::Clocks clocks = meeting.compare_clocks();
+    ASSERT_TRUE(clocks.error) << clocks.why;
+    EXPECT_GT(*clocks.error, 0);
+    const Meeting::Clocks again = meeting.compare_clocks();
+    EXPECT_LE(again.moved, *clocks.error + *again.error);
+    const std::int64_t time = Meeting::now();
+    meeting.record(0, {time, time + 1, 2, 3});
+    meeting.share_times(1);
+    if (meeting.rank() != 0) return;
+    for (int rank = 0; rank < 5; ++rank)
+      EXPECT_LT(std::abs(meeting.times(rank, 1)[0].start - time), 1'000'000'000);
+  });
+  unsetenv("MASTER_ADDR");
+}
+
+TEST(StoreMeeting, WithoutAnAddressClocksAreNotCompared) {
+  unsetenv("MASTER_ADDR");
+  meet_as(3, [&](StoreMeeting& meeting) {
+    const Meeting::Clocks clocks = meeting.compare_clocks();
+    EXPECT_FALSE(clocks.error);
+    EXPECT_NE(clocks.why.find("MASTER_ADDR"), std::string::npos) << clocks.why;
+    EXPECT_TRUE(meeting.meet(Meeting::now() + 1'000'000'000'000));
+  });
+}
+
 // Of all hosts together, which are one machine here; each host has more ranks than CPUs or not.
 TEST(StoreMeeting, CpusAreCountedByHost) {
   cpu_set_t cpus;

@@ -103,10 +103,31 @@ class Bench(Case):
         self.assertIn("native works inside one host only", skipped[0]["reason"])
         self.assertTrue(any(line["t"] == "cell" for line in lines))
 
-    def test_a_common_start_is_refused(self):
-        run = self.bench("run", "-B", "gloo", "-s", "8", "--sync", "window")
-        self.assertEqual(run.process.returncode, 2, run.out + run.err)
-        self.assertIn("whose clocks differ; take --sync loop", run.err)
+    def test_ops_start_together_by_clocks_that_differ(self):
+        self.set_the_clock()
+        lines = self.lines("run", "-B", "gloo", "all_reduce", "-s", "8,16M", "--sync", "window")
+        cells = [line for line in lines if line["t"] == "cell"]
+        late = [cell for cell in cells if cell["bytes"] == 16 << 20 and cell["sync"] == "window"]
+        self.assertTrue(late, "an op of some ms needs no better clocks than these")
+        for cell in late:
+            self.assertLessEqual(cell["clock_us"], 0.05 * cell["us"]["p50"])
+            self.assertLess(cell["skew_us"]["in"], 1e6, "by whose clock?")
+        for cell in cells:
+            if cell["sync"] == "barrier":
+                self.assertIsNone(cell["skew_us"]["in"])
+                self.assertTrue(any(line.get("code") == "W024" for line in lines))
+        self.assertIn("which are known to ", self.text)
+
+    def test_clocks_that_are_known_too_badly_are_not_used(self):
+        lines = self.lines("compare", "-B", "gloo,memcpy", "all_reduce", "-s", "8", "--sync",
+                           "window")
+        copies = [line for line in lines if line["t"] == "cell" and line["backend"] == "memcpy"]
+        self.assertTrue(copies)
+        for cell in copies:  # of less than a microsecond
+            self.assertEqual(cell["sync"], "barrier")
+            self.assertGreater(cell["clock_us"], 0.05 * cell["us"]["p50"])
+        self.assertIn("memcpy all_reduce 8 B", next(line["text"] for line in lines
+                                                    if line.get("code") == "W024"))
 
 
 class Mpi(Case):

@@ -128,6 +128,12 @@ class TwoHosts(Case):
         """What --agent of c10d-run takes: runs a command on a host."""
         return f"{self.shell()} %h %c"
 
+    def set_the_clock(self):
+        """The clock of what starts on the second host from now on is two seconds behind."""
+        self.namespaces[1].enter += ["unshare", "--time", "--monotonic", "-2", "--fork",
+                                     "--kill-child"]
+        self.namespaces[1].do("true")
+
     def cut_the_cable(self):
         self.namespaces[1].do("ip", "link", "set", "cable", "down")
 

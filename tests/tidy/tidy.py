@@ -59,7 +59,7 @@ INCLUDE_RULES = [
     (r"bench/micro/", ["c10d/", "src/", "kernels/", "bench/micro/"]),
     (r"bench/cli/", ["c10d/", "src/base/", "bench/", "tools/manual/"]),
     (r"bench/measure/gpu\.cpp", ["c10d/", "src/device/", *up_to(BENCH, "bench/measure/")]),
-    (r"bench/measure/link\.cpp", ["c10d/", "src/net/", *up_to(BENCH, "bench/measure/")]),
+    (r"bench/meeting/connection\.", ["c10d/", "src/net/", *up_to(BENCH, "bench/meeting/")]),
     *house(BENCH[:-1], ["c10d/", "src/base/"]),
     *house(TRAINING, ["c10d/"]),
     (r"bench/peers/raw_nccl", ["c10d/", "src/backends/nccl/", "src/device/", "@"]),
