@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tests/fake_gpu/driver/faults.h"
 
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <thread>
 
 namespace fake_gpu {
@@ -23,18 +28,55 @@ int rank_of_process() {
   return -1;
 }
 
+// The calls of all ranks of the process. Never destroyed, as the judge.
+struct Counts {
+  std::mutex mutex;
+  std::map<std::pair<int, std::string>, std::uint64_t> numbers;  // of a rank and a function
+  std::map<std::string, Calls> calls;
+};
+Counts& counts() {
+  static Counts& only = *new Counts;
+  return only;
+}
+
+// The calls that led to this one, innermost first, as FILE+OFFSET with "<" between them. Those of
+// the stand-ins do not count.
+std::string place_of_call(int callers) {
+  std::array<void*, 32> frames{};
+  const int depth = backtrace(frames.data(), static_cast<int>(frames.size()));
+  std::ostringstream place;
+  for (int i = 0; i < depth && callers > 0; ++i) {
+    Dl_info info{};
+    if (dladdr(frames[static_cast<std::size_t>(i)], &info) == 0) continue;
+    const std::string path = info.dli_fname;
+    const std::string file = path.substr(path.rfind('/') + 1);
+    if (file.starts_with("libfake_")) continue;
+    const auto address = reinterpret_cast<std::uintptr_t>(frames[static_cast<std::size_t>(i)]);
+    const auto offset = address - reinterpret_cast<std::uintptr_t>(info.dli_fbase);
+    place << (place.tellp() > 0 ? "<" : "") << file << "+0x" << std::hex << offset;
+    --callers;
+  }
+  return place.str();
+}
+
+void note_call(Counts& all, const std::string& function, std::uint64_t number) {
+  Calls& calls = all.calls[function];
+  ++calls.count;
+  if (script().places > 0) calls.first.try_emplace(place_of_call(script().places), number);
+}
+
 // The clauses for the next call of the function, or the next op of it.
 std::vector<const Clause*> take_number(const std::string& function, bool is_op) {
-  static std::mutex& mutex = *new std::mutex;
-  static auto& numbers = *new std::map<std::pair<int, std::string>, std::uint64_t>;
   std::vector<const Clause*> found;
   const Script& all = script();
-  if (all.clauses.empty()) return found;
+  if (all.clauses.empty() && all.places == 0) return found;
   const int mine = rank();
-  const std::lock_guard lock(mutex);
+  Counts& known = counts();
+  const std::lock_guard lock(known.mutex);
   const std::string key = (is_op ? "op " : "") + function;
-  const std::uint64_t of_function = ++numbers[{mine, key}];
-  const std::uint64_t of_all = is_op ? ++numbers[{mine, "op"}] : 0;
+  const std::uint64_t of_function = ++known.numbers[{mine, key}];
+  if (!is_op) note_call(known, function, of_function);
+  const std::uint64_t of_all = is_op ? ++known.numbers[{mine, "op"}] : 0;
   for (const Clause& clause : all.clauses) {
     if (clause.is_op != is_op || (clause.rank != -1 && clause.rank != mine)) continue;
     if (!clause.function.empty() && clause.function != function) continue;
@@ -102,6 +144,12 @@ void after_op(const OpFaults& faults) {
   for (const Clause* clause : faults) {
     if (clause->action == Action::kill_after) die();
   }
+}
+
+std::map<std::string, Calls> calls() {
+  Counts& known = counts();
+  const std::lock_guard lock(known.mutex);
+  return known.calls;
 }
 
 std::uint64_t seed() { return script().seed; }

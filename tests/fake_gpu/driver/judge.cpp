@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <mutex>
+
+#include "tests/fake_gpu/driver/faults.h"
 
 namespace fake_gpu {
 namespace {
@@ -38,8 +41,24 @@ Judge& judge() {
   return only;
 }
 
+std::string text_of_calls() {
+  std::string text = ",\"calls\":[";
+  const char* comma = "";
+  const auto row = [&](const std::string& function, std::uint64_t number, const std::string& from) {
+    text += comma;
+    text += "[" + quoted(function) + "," + std::to_string(number) + "," + quoted(from) + "]";
+    comma = ",";
+  };
+  for (const auto& [function, known] : calls()) {
+    row(function, known.count, "all");
+    for (const auto& [place, number] : known.first) row(function, number, place);
+  }
+  return text + "]";
+}
+
 // Locked by the caller. A fork that has no report of its own leaves that of its parent alone.
-void write_report(Judge& all, const char* end, const std::map<std::string, int>& left) {
+void write_report(Judge& all, const char* end, const std::map<std::string, int>& left,
+                  const std::string& more = {}) {
   if (all.file.empty() || all.process != getpid()) return;
   std::string text = "{\"pid\":" + std::to_string(all.process) + ",\"end\":" + quoted(end);
   text += ",\"violations\":[";
@@ -57,7 +76,7 @@ void write_report(Judge& all, const char* end, const std::map<std::string, int>&
     text += comma + quoted(what) + ":" + std::to_string(count);
     comma = ",";
   }
-  text += "}}\n";
+  text += "}" + more + "}\n";
   // A reader sees the old report or the new one, even if this process is killed meanwhile.
   const std::string made = all.file + ".new";
   const int descriptor = open(made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -80,8 +99,9 @@ void end_report() {
   for (const Leftovers& ask : leftovers) {
     ask([&](const char* what, int count) { left[what] += count; });
   }
+  const std::string calls = text_of_calls();
   lock.lock();
-  write_report(all, "exit", left);
+  write_report(all, "exit", left, calls);
 }
 
 }  // namespace

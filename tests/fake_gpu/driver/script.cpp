@@ -105,9 +105,8 @@ class Reader {
     const std::size_t from = at_;
     const std::string_view name = word();
     if (name.empty()) return wrong("expected a setting, a function, op or kill");
-    if (name == "devices" || name == "memory" || name == "seed" || name == "watcher") {
-      return setting(name);
-    }
+    for (const char* known : {"devices", "memory", "seed", "watcher", "places"})
+      if (name == known) return setting(name);
     Clause made;
     made.rank = rank_;
     if (name == "kill") {
@@ -130,6 +129,12 @@ class Reader {
     const std::uint64_t value = number("a number");
     if (name == "seed") {
       read_.script.seed = value;
+    } else if (name == "places") {
+      if (value > 8) {
+        at_ = from;
+        return wrong("at most 8 callers");
+      }
+      read_.script.places = static_cast<int>(value);
     } else if (name == "devices") {
       if (value > 64) {
         at_ = from;

@@ -27,6 +27,7 @@ struct Script {
   std::uint64_t memory = std::uint64_t{80} << 30;  // of each device
   std::uint64_t seed = 1;
   std::string watcher;  // name of the threads that must never block
+  int places = 0;       // how many callers are a place
   std::vector<Clause> clauses;
 };
 

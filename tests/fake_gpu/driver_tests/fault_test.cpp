@@ -346,6 +346,19 @@ TEST(Judge, AForkLeavesTheReportOfItsParentAlone) {
               }).clean());
 }
 
+TEST(Judge, CountsCallsByTheirPlaces) {
+  const auto body = [](Gpu& gpu) {
+    for (int i = 0; i < 2; ++i) gpu.give_back(gpu.event());
+    gpu.give_back(gpu.event());
+  };
+  EXPECT_TRUE(with_gpu(body).has("\"calls\":[]"));
+  EXPECT_TRUE(with_script("cuEventRecord = 1", body).has("[\"cuEventCreate\",3,\"all\"]"));
+  const Ended ended = with_script("places = 2", body);
+  EXPECT_TRUE(ended.has("[\"cuEventCreate\",1,\"fake_gpu_driver")) << ended.report;
+  EXPECT_FALSE(ended.has("[\"cuEventCreate\",2,\"")) << ended.report;
+  EXPECT_TRUE(ended.has("[\"cuEventCreate\",3,\"fake_gpu_driver")) << ended.report;
+}
+
 TEST(Judge, AReleaseTooMany) {
   EXPECT_TRUE(with_gpu([](Gpu& gpu) {
                 EXPECT_EQ(gpu.api.primary_release(0), 0);

@@ -50,14 +50,15 @@ TEST(Script, Clauses) {
 }
 
 TEST(Script, Settings) {
-  const Script made =
-      read_script(
-          " devices=2;memory = 64M ; seed=77; watcher = c10d-watch; rank 3: cuInit=100;;"
-          "cuCtxGetDevice 1ms; all: cuMemGetInfo_v2 = 2; ")
-          .script;
+  const Script made = read_script(
+                          " devices=2;memory = 64M ; seed=77; places = 3; watcher = c10d-watch; "
+                          "rank 3: cuInit=100;;"
+                          "cuCtxGetDevice 1ms; all: cuMemGetInfo_v2 = 2; ")
+                          .script;
   EXPECT_EQ(made.devices, 2);
   EXPECT_EQ(made.memory, 64U << 20);
   EXPECT_EQ(made.seed, 77U);
+  EXPECT_EQ(made.places, 3);
   EXPECT_EQ(made.watcher, "c10d-watch");
   ASSERT_EQ(made.clauses.size(), 3U);
   EXPECT_EQ(made.clauses[0].rank, 3);
@@ -98,6 +99,7 @@ TEST(Script, Mistakes) {
       {"memory = 0M", 9},
       {"memory = 9999G", 9},
       {"watcher =", 9},
+      {"places = 9", 9},
       {"op", 2},
       {"op cuNothing = 1", 3},
       {"ncclAllReduc = 3", 0},
