@@ -22,10 +22,12 @@ struct LoadedModule {
     check_driver(driver_api().module_load_data(&module, image),
                  fmt::format("a kernel image on cuda:{}", device));
   }
-  ~LoadedModule() try {
-    const OnGpu here(device);
-    driver_api().module_unload(module);
-  } catch (...) {  // the GPU is lost, and the module with it
+  ~LoadedModule() {
+    try {
+      const OnGpu here(device);
+      driver_api().module_unload(module);
+    } catch (...) {  // the GPU is lost, and the module with it
+    }
   }
   LoadedModule(const LoadedModule&) = delete;
   LoadedModule& operator=(const LoadedModule&) = delete;
