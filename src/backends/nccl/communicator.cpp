@@ -222,8 +222,12 @@ Communicator::~Communicator() {
 
 bool Communicator::end_now() noexcept {
   abort();
-  while (state_->aborting && !is_over()) std::this_thread::sleep_for(kShortLook);
-  return state_->aborting ? state_->aborted.load() : !state_->is_left;
+  return state_->aborting ? await_abort(*state_) : !state_->is_left;
+}
+
+bool Communicator::await_abort(State& state) noexcept {
+  while (!is_over(state)) std::this_thread::sleep_for(kShortLook);
+  return state.aborted;
 }
 
 Communicator::Use::Use(Communicator& communicator) noexcept : Use(*communicator.state_) {}
@@ -267,9 +271,13 @@ Communicator::Opened Communicator::open_window(std::shared_ptr<const void> owner
   }
   if (opened.result == kSuccess && *made)
     opened.close = [state = state_, window = *made] {
-      const Use use(*state);
-      if (state->aborting || state->windows.erase(window) == 0) return kSuccess;
-      return api().window_deregister(state->get(), window);
+      {
+        const Use use(*state);
+        if (!state->aborting)
+          return state->windows.erase(window) == 0 ? kSuccess
+                                                   : api().window_deregister(state->get(), window);
+      }
+      return await_abort(*state) ? kSuccess : kInProgress;  // which closes it
     };
   return opened;
 }
@@ -317,31 +325,34 @@ void Communicator::start_abort() noexcept {
   }
 }
 
-bool Communicator::is_over() noexcept {
-  if (state_->aborted.load(std::memory_order_acquire)) return true;
-  if (!state_->aborting) return false;
-  const Deadline began{Duration(state_->abort_began_ns.load())};
+bool Communicator::is_over() noexcept { return is_over(*state_); }
+
+bool Communicator::is_over(State& state) noexcept {
+  if (state.aborted.load(std::memory_order_acquire)) return true;
+  if (!state.aborting) return false;
+  const Deadline began{Duration(state.abort_began_ns.load())};
   if (steady_clock::now() < began + kPatienceWithAbort) return false;
-  if (!state_->reported.exchange(true))
+  if (!state.reported.exchange(true))
     log(LogLevel::error,
         "group \"{}\": ncclCommAbort is stuck for {} s: its kernels may still run "
         "on cuda:{}, and use the memory of their ops{}",
-        state_->group, kPatienceWithAbort.count(), state_->device.index,
-        state_->has_captured ? "; or it waits for a graph that holds ops of the group" : "");
+        state.group, kPatienceWithAbort.count(), state.device.index,
+        state.has_captured ? "; or it waits for a graph that holds ops of the group" : "");
   return true;
 }
 
 void Communicator::close_windows(State& state) noexcept try {
   const MutexLock lock(state.calls);
-  if (state.windows.empty()) return;
+  // Closed or not, they end with the communicator.
+  const std::set<Window> open = std::exchange(state.windows, {});
+  if (open.empty()) return;
   const OnGpu here(state.device.index);
-  for (const Window window : state.windows) {
+  for (const Window window : open) {
     const Result result = api().window_deregister(state.get(), window);
     if (result != kSuccess)
       log(LogLevel::warn, "group \"{}\": ncclCommWindowDeregister: {}", state.group,
           describe(result));
   }
-  state.windows.clear();
 } catch (const std::exception& error) {
   log(LogLevel::warn, "group \"{}\": windows were not closed: {}", state.group, error.what());
 }

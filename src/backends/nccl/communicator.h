@@ -57,8 +57,8 @@ class Communicator {
   // come to one when the group broke or at the deadline.
   struct Opened {
     std::optional<Result> result;
-    // Closes the window, once and from any thread, unless the end of the communicator has. Null:
-    // there is no window.
+    // Closes the window, once and from any thread, unless the end of the communicator has. Waits
+    // for an abort, which closes it. Null: there is no window.
     std::function<Result()> close;
   };
   // `data` belongs to `owner`, which ends with the communicator if NCCL does not come back with it.
@@ -80,6 +80,9 @@ class Communicator {
   void destroy(const Control& control, Deadline deadline) noexcept;
 
  private:
+  static bool is_over(State& state) noexcept;
+  // Waits until an abort that was begun is over. False if NCCL does not end it.
+  static bool await_abort(State& state) noexcept;
   static void close_windows(State& state) noexcept;
   // Whether this is the first to end it.
   bool begin_end() noexcept;
