@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <string_view>
 
 #include "c10d/env.h"
 
@@ -44,7 +45,7 @@ NcclJob::NcclJob(int size, const std::string& script, const std::vector<std::str
                                      "echo \"$0\" >/proc/sys/kernel/hostname; exec \"$@\"",
                                      "host" + std::to_string(rank)});
     command.insert(command.end(), {program.string(), std::to_string(rank), folder_.path()});
-    ranks_.emplace_back(command);
+    pids_.push_back(ranks_.emplace_back(command).pid());
   }
   for (int rank = 0; rank < size; ++rank)
     (*this)[rank].tell("device " + std::to_string(on_one_gpu() ? 0 : rank));
@@ -110,6 +111,24 @@ void NcclJob::expect_ok(const std::string& line) {
     const Told told = hear(rank);
     EXPECT_EQ(told.end, "ok " + line) << "rank " << rank << ": " << told << log(rank);
   }
+}
+
+std::map<std::string, NcclJob::Calls> NcclJob::calls(int rank) const {
+  const std::string name = std::to_string(pids_[static_cast<std::size_t>(rank)]) + ".json";
+  std::ifstream file(folder_ / "reports" + "/" + name);
+  std::string report{std::istreambuf_iterator<char>(file), {}};
+  constexpr std::string_view kKey = "\"calls\":";
+  const std::size_t at = report.find(kKey);
+  std::map<std::string, Calls> all;
+  if (at == std::string::npos) return all;
+  report.erase(0, at + kKey.size());
+  for (char& c : report)
+    if (std::string_view("[],\"}").find(c) != std::string_view::npos) c = ' ';
+  std::istringstream rows(report);
+  int number = 0;
+  for (std::string function, place; rows >> function >> number >> place;)
+    (place == "all" ? all[function].count : all[function].first[place]) = number;
+  return all;
 }
 
 void NcclJob::expect_clean_end(bool all_is_freed) {

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <ostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -55,6 +61,13 @@ class NcclJob {
   // `all_is_freed`.
   void expect_clean_end(bool all_is_freed = true);
 
+  // How often the rank has called a function of the driver or of NCCL, and the number of the first
+  // call from each place: after its end, and as far as the script says it (tests/fake_gpu/README).
+  struct Calls {
+    int count = 0;
+    std::map<std::string, int> first;
+  };
+  std::map<std::string, Calls> calls(int rank) const;
   // What the rank has logged.
   std::string log(int rank) const;
 
@@ -63,6 +76,7 @@ class NcclJob {
 
   TemporaryDirectory folder_;
   std::vector<Child> ranks_;
+  std::vector<pid_t> pids_;
 };
 
 // Some at a time: most of what they take is waiting.

@@ -9,19 +9,30 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <bit>
+#include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <sstream>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "c10d/batch.h"
 #include "c10d/cuda.h"
 #include "c10d/init.h"
+#include "src/device/gpu.h"
 #include "tests/fault/say.h"
+#include "tests/nccl/graph.h"
 
 namespace c10d::fault { namespace {
 
@@ -44,14 +55,14 @@ class Rank {
     std::string name;
     words >> name;
     step_.clear();
-    const auto start = steady_clock::now();
+    start_ = steady_clock::now();
     try {
       commands().at(name)(*this, words);
       say("ok " + line);
     } catch (const Wrong&) {
       say("wrong " + (step_.empty() ? line : step_));
     } catch (const std::exception& error) {
-      const auto taken = std::chrono::duration_cast<milliseconds>(steady_clock::now() - start);
+      const auto taken = std::chrono::duration_cast<milliseconds>(steady_clock::now() - start_);
       say("took " + std::to_string(taken.count()) + " " + (step_.empty() ? line : step_));
       say_error(error);
     }
@@ -65,6 +76,8 @@ class Rank {
   using Command = std::function<void(Rank&, std::istringstream&)>;
   static std::map<std::string, Command> beginnings();
   static std::map<std::string, Command> ops();
+  static std::map<std::string, Command> reductions();
+  static std::map<std::string, Command> messages();
   static std::map<std::string, Command> ends();
   // All of them.
   static const std::map<std::string, Command>& commands();
@@ -125,6 +138,18 @@ class Rank {
   void expect_all(float value, std::size_t count = kCount) {
     expect_out(std::vector<float>(count, value));
   }
+  void expect_max() { expect_all(static_cast<float>(size())); }
+  // Of the bits of all numbers.
+  void expect_bxor() {
+    std::uint32_t bits = 0;
+    for (int r = 0; r < size(); ++r)
+      bits ^= std::bit_cast<std::uint32_t>(static_cast<float>(r + 1));
+    expect_all(std::bit_cast<float>(bits));
+  }
+  static View bits(View view) {
+    view.dtype = DType::u32;
+    return view;
+  }
   // Shard r holds r + 1.
   void expect_shards() {
     std::vector<float> expected;
@@ -166,6 +191,70 @@ class Rank {
     cuda::copy(got, more, other);
     other.synchronize();
     expect(got == std::vector<float>(kCount, 10));
+  }
+  // Of ops that NCCL has, and of others.
+  void mixed_batch() {
+    Batch batch = group_.batch(on());
+    batch.add(AllReduce{out(), in(), ReduceOp::max});
+    batch.add(Broadcast{out(2 * kCount).slice(kCount, kCount), in(), 0});
+    batch.submit();
+    expect_max();
+  }
+  void graph() {
+    const OnGpu here(group_.device().index);
+    const nccl_test::Graph graph(*stream_, [&] {
+      group_.all_reduce(out(), in(), on());
+      const Work work = group_.async().broadcast(out(), 0, on());
+      work.synchronize_stream(*stream_);
+      group_.all_reduce(out(), ReduceOp::max, on());
+    });
+    graph.launch(*stream_);
+    expect_all(sum());
+  }
+  void events() {
+    const int device = group_.device().index;
+    const cuda::Event start(device, cuda::Event::Timing::on), end(device, cuda::Event::Timing::on);
+    start.record(*stream_);
+    cuda::copy(out(), in(), *stream_);
+    end.record(*stream_);
+    end.wait(*stream_);
+    end.synchronize();
+    expect(end.done() && end.milliseconds_since(start) >= 0);
+    expect_all(static_cast<float>(group_.rank() + 1));
+  }
+  // An op in a group of all ranks.
+  void use(ProcessGroup& part) {
+    const auto change = [&] {
+      const std::lock_guard lock(mutex_);
+      std::swap(group_, part);
+    };
+    change();
+    try {
+      group_.all_reduce(out(), in(), on());
+      expect_all(sum());
+    } catch (...) {
+      change();
+      throw;
+    }
+    change();
+  }
+  void new_group() {
+    std::vector<int> all;
+    for (int r = 0; r < size(); ++r) all.push_back(r);
+    ProcessGroup part = group_.new_group(all);
+    use(part);
+    part.shutdown(std::chrono::seconds(3));
+  }
+  void split() {
+    ProcessGroup part = group_.split(0);
+    use(part);
+  }
+  // Once no rank has an op in it.
+  void abort_part() {
+    ProcessGroup part = group_.split(0);
+    use(part);
+    group_.async().barrier(on()).wait();
+    part.abort("told to");
   }
   // send|recv DTYPE COUNT PEER TAG
   void message(std::istringstream& words, bool is_send) {
@@ -226,7 +315,8 @@ class Rank {
   ProcessGroup group_;
   std::unique_ptr<cuda::Stream> stream_;
   Buffer<float> in_, out_, memory_;
-  std::string step_;  // of a tour
+  std::string step_;                // of a tour
+  steady_clock::time_point start_;  // of the step
   std::vector<Work> works_;
 };
 
@@ -234,6 +324,8 @@ const std::map<std::string, Rank::Command>& Rank::commands() {
   static const std::map<std::string, Command> all = [] {
     std::map<std::string, Command> made = beginnings();
     made.merge(ops());
+    made.merge(reductions());
+    made.merge(messages());
     made.merge(ends());
     return made;
   }();
@@ -300,6 +392,63 @@ std::map<std::string, Rank::Command> Rank::ops() {
                                    r.on());
          r.expect_all(r.sum());
        }},
+      {"barrier", [](Rank& r, Words&) { r.group_.barrier(r.on()); }},
+  };
+}
+
+// Those that NCCL lacks.
+std::map<std::string, Rank::Command> Rank::reductions() {
+  using Words = std::istringstream;
+  return {
+      {"max",
+       [](Rank& r, Words&) {
+         r.group_.all_reduce(r.out(), r.in(), ReduceOp::max, r.on());
+         r.expect_max();
+       }},
+      {"bxor",
+       [](Rank& r, Words&) {
+         r.group_.all_reduce(bits(r.out()), bits(r.in()), ReduceOp::bxor, r.on());
+         r.expect_bxor();
+       }},
+      {"avg",
+       [](Rank& r, Words&) {
+         r.group_.all_reduce(r.out(), r.in(), ReduceOp::avg, r.on());
+         r.expect_all(r.sum() / static_cast<float>(r.size()));
+       }},
+      {"reduce_max",
+       [](Rank& r, Words&) {
+         r.group_.reduce(r.out(), r.in(), 1, ReduceOp::max, r.on());
+         if (r.group_.rank() == 1) r.expect_max();
+       }},
+      {"reduce_bxor",
+       [](Rank& r, Words&) {
+         r.group_.reduce(bits(r.out()), bits(r.in()), 1, ReduceOp::bxor, r.on());
+         if (r.group_.rank() == 1) r.expect_bxor();
+       }},
+      {"reduce_scatter_max",
+       [](Rank& r, Words&) {
+         r.group_.reduce_scatter(r.out(), r.in(kCount * r.ranks()), ReduceOp::max, r.on());
+         r.expect_max();
+       }},
+      {"reduce_scatter_bxor",
+       [](Rank& r, Words&) {
+         r.group_.reduce_scatter(bits(r.out()), bits(r.in(kCount * r.ranks())), ReduceOp::bxor,
+                                 r.on());
+         r.expect_bxor();
+       }},
+      {"scan",
+       [](Rank& r, Words&) {
+         r.group_.scan(r.out(), r.in(), ReduceOp::sum, r.on());
+         const auto n = static_cast<float>(r.group_.rank() + 1);
+         r.expect_all(n * (n + 1) / 2);
+       }},
+  };
+}
+
+// What sends and receives.
+std::map<std::string, Rank::Command> Rank::messages() {
+  using Words = std::istringstream;
+  return {
       {"gather",
        [](Rank& r, Words&) {
          r.group_.gather(r.out(kCount * r.ranks()), r.in(), 0, r.on());
@@ -315,7 +464,24 @@ std::map<std::string, Rank::Command> Rank::ops() {
          r.group_.all_to_all(r.out(kCount * r.ranks()), r.in(kCount * r.ranks()), r.on());
          r.expect_shards();
        }},
-      {"barrier", [](Rank& r, Words&) { r.group_.barrier(r.on()); }},
+      {"gather_v",
+       [](Rank& r, Words&) {
+         r.group_.gather_v(r.out(kCount * r.ranks()), r.in(), r.counts(), 1, r.on());
+         if (r.group_.rank() == 1) r.expect_shards();
+       }},
+      {"scatter_v",
+       [](Rank& r, Words&) {
+         r.group_.scatter_v(r.out(), r.in(kCount * r.ranks()), r.counts(), 1, r.on());
+         r.expect_all(2);
+       }},
+      {"all_to_all_v",
+       [](Rank& r, Words&) {
+         r.group_.all_to_all_v(r.out(kCount * r.ranks()), r.in(kCount * r.ranks()), r.counts(),
+                               r.counts(), r.on());
+         r.expect_shards();
+       }},
+      {"batch", [](Rank& r, Words&) { r.exchange(); }},
+      {"mixed_batch", [](Rank& r, Words&) { r.mixed_batch(); }},
   };
 }
 
@@ -332,9 +498,13 @@ std::map<std::string, Rank::Command> Rank::ends() {
        }},
       {"follow", [](Rank& r, Words&) { r.follow(); }},
       {"two_streams", [](Rank& r, Words&) { r.two_streams(); }},
-      {"batch", [](Rank& r, Words&) { r.exchange(); }},
       {"allocate",
        [](Rank& r, Words&) { r.memory_ = r.group_.allocate<float>(kCount, r.group_.device()); }},
+      {"graph", [](Rank& r, Words&) { r.graph(); }},
+      {"events", [](Rank& r, Words&) { r.events(); }},
+      {"new_group", [](Rank& r, Words&) { r.new_group(); }},
+      {"split", [](Rank& r, Words&) { r.split(); }},
+      {"abort_part", [](Rank& r, Words&) { r.abort_part(); }},
       {"host",
        [](Rank& r, Words&) {
          float number = static_cast<float>(r.group_.rank() + 1);
@@ -346,7 +516,10 @@ std::map<std::string, Rank::Command> Rank::ends() {
       {"tour",
        [](Rank& r, Words& words) {
          try {
-           while (words >> r.step_) commands().at(r.step_)(r, words);
+           while (words >> r.step_) {
+             r.start_ = steady_clock::now();
+             commands().at(r.step_)(r, words);
+           }
          } catch (const std::exception&) {
            r.group_.abort("it goes no further");
            throw;
