@@ -78,6 +78,7 @@ class Rank {
   static std::map<std::string, Command> ops();
   static std::map<std::string, Command> reductions();
   static std::map<std::string, Command> messages();
+  static std::map<std::string, Command> uses();
   static std::map<std::string, Command> ends();
   // All of them.
   static const std::map<std::string, Command>& commands();
@@ -326,6 +327,7 @@ const std::map<std::string, Rank::Command>& Rank::commands() {
     made.merge(ops());
     made.merge(reductions());
     made.merge(messages());
+    made.merge(uses());
     made.merge(ends());
     return made;
   }();
@@ -485,8 +487,8 @@ std::map<std::string, Rank::Command> Rank::messages() {
   };
 }
 
-// The others.
-std::map<std::string, Rank::Command> Rank::ends() {
+// More than one op.
+std::map<std::string, Rank::Command> Rank::uses() {
   using Words = std::istringstream;
   return {
       {"async",
@@ -511,6 +513,13 @@ std::map<std::string, Rank::Command> Rank::ends() {
          r.group_.all_reduce(std::span(&number, 1));
          expect(number == r.sum());
        }},
+  };
+}
+
+// The others.
+std::map<std::string, Rank::Command> Rank::ends() {
+  using Words = std::istringstream;
+  return {
       // Commands without arguments, up to the first that fails: then the others learn that this
       // rank goes no further.
       {"tour",
