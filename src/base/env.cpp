@@ -129,6 +129,8 @@ constexpr EnvVariable kVariables[] = {
     {"SLURM_LOCALID", "", "Slurm: rank on the host."},
     {"SLURM_NODEID", "", "Slurm: number of the host."},
     {"SLURM_JOB_ID", "", "Slurm: job; with step and port, where ranks of one host meet."},
+    {"SLURM_JOB_NODELIST", "", "Slurm: hosts of the job; c10d-run -H reaches them by srun."},
+    {"SLURM_NODELIST", "", "Slurm: the same, of old."},
     {"SLURM_SRUN_COMM_PORT", "", "Slurm: the port of this srun."},
     // Kubernetes.
     {"JOB_COMPLETION_INDEX", "", "Kubernetes: rank; the size is C10D_WORLD_SIZE or WORLD_SIZE."},

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "c10d/env.h"
 #include "src/net/reserve_port.h"
 #include "src/net/socket.h"
 #include "tests/launch/process.h"
@@ -125,6 +126,43 @@ TEST_F(StartHosts, TheSecretIsNoArgument) {
   EXPECT_EQ(lines.size(), 2u);
   for (const std::string& line : lines) EXPECT_TRUE(contains(line, "--token-on-stdin")) << line;
   EXPECT_FALSE(has_secret(ended.out + ended.err)) << ended.out << ended.err;
+}
+
+TEST_F(StartHosts, ValuesOfVariablesAreNoArguments) {
+  const std::string odd = "a  'b'\n=\\c";
+  const Ended ended =
+      start({"--agent", kAgent, "-v", "-x", "NAMED=swordfish", "-x", "ODD=" + odd, "-H",
+             "localhost:1,two:1", "sh", "-c",
+             "tr '\\0' ' ' < /proc/$PPID/cmdline; echo; echo \"$NAMED\" | tr a-z A-Z; "
+             "printf '%s\\n' \"$ODD\""});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_FALSE(contains(ended.out + ended.err, "swordfish")) << ended.out << ended.err;
+  for (const char* rank : {"[0] ", "[1] "}) {
+    EXPECT_TRUE(contains(ended.out, std::string(rank) + "SWORDFISH\n")) << ended.out;
+    EXPECT_TRUE(contains(ended.out, std::string(rank) + "a  'b'\n")) << ended.out;
+    EXPECT_TRUE(contains(ended.out, std::string(rank) + "=\\c\n")) << ended.out;
+  }
+  EXPECT_EQ(start({"--agent", kAgent, "-x", "=1", "-H", "one:1,two:1", "true"}).code, 2);
+  const Ended large = start(
+      {"--agent", kAgent, "-x", "LARGE=" + std::string(40000, 'x'), "-H", "one:1,two:1", "true"});
+  EXPECT_EQ(large.code, 2);
+  EXPECT_TRUE(contains(large.err, "-x: variables of 40")) << large.err;
+}
+
+TEST_F(StartHosts, InsideAnAllocationOfSlurmItIsTheAgent) {
+  const TemporaryDirectory folder;
+  std::ofstream(folder / "srun") << "#!/bin/sh\nexport ASKED=\"$1 $2 $3 $4 $5 $6\"\nshift 6\n"
+                                    "exec \"$@\"\n";
+  std::filesystem::permissions(folder / "srun", std::filesystem::perms::owner_all);
+  Process::Options job = options({"-H", "one:1,two:1", "sh", "-c", "echo \"$ASKED\""});
+  job.environment = {{"PATH", folder.path() + ":" + env("PATH").value_or("")},
+                     {"SLURM_JOB_ID", "7"},
+                     {"SLURM_JOB_NODELIST", "one,two"}};
+  const Ended ended = run(job);
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(sorted_lines_of(ended.out),
+            (Arguments{"[0] --overlap --cpu-bind=none -N1 -n1 -w one",
+                       "[1] --overlap --cpu-bind=none -N1 -n1 -w two"}));
 }
 
 TEST_F(StartHosts, TheOtherEndRefusesWhatIsNoSecret) {

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -112,8 +113,14 @@ void report_failure(const LaunchResult& result) {
   std::fputs(text.c_str(), stderr);
 }
 
-std::string secret_of_hosts(const RunOptions& options) {
-  if (options.token_on_stdin) return secret_on_stdin();
+// And what of the environment comes with it.
+std::string secret_of_hosts(const RunOptions& options,
+                            std::map<std::string, std::string>& environment) {
+  if (options.token_on_stdin) {
+    FromStdin given = read_stdin(options.env_on_stdin);
+    environment.merge(given.environment);
+    return given.secret;
+  }
   if (options.hosts.count == 1) return {};
   if (const auto path = env("C10D_TOKEN_FILE")) return read_token_file(*path);
   throw InvalidArgument(
@@ -165,7 +172,7 @@ int run(const RunOptions& options) {
       .on_line = [&](int rank, bool is_stderr,
                      std::string_view line) { output.line(rank, is_stderr, line); },
   };
-  launch_options.hosts.token = secret_of_hosts(options);
+  launch_options.hosts.token = secret_of_hosts(options, launch_options.environment);
   if (output.folder() != options.log_dir)
     fmt::print(stderr, "c10d-run: output of the ranks is in {}\n", output.folder());
   const bool is_limited = options.timeout.count() > 0;

@@ -42,7 +42,7 @@ namespace {
 
 constexpr const char* kOwn = "Options";
 constexpr const char* kTorchrun = "As in torchrun";
-constexpr const char* kHidden = "";  // accepted, and without effect
+constexpr const char* kHidden = "";  // of no use to a user: without effect, or of -H to a host
 
 std::vector<OptionRow> own_rows(RawOptions& raw) {
   return {
@@ -133,6 +133,8 @@ std::vector<OptionRow> torchruns_rows(RawOptions& raw) {
        "lines with one of these texts also to LOGDIR/filtered_stdout.log", &raw.duplicate_stdout},
       {"--duplicate-stderr-filters", "TEXT,..", kTorchrun,
        "lines with one of these texts also to LOGDIR/filtered_stderr.log", &raw.duplicate_stderr},
+      {"--env-on-stdin", "", kHidden, "behind the secret: variables, as -H hands them over",
+       &raw.env_on_stdin},
       {"--monitor-interval", "S", kHidden, "nothing polls", &raw.monitor_interval},
       {"--start-method", "NAME", kHidden, "of Python", &raw.start_method},
       {"--event-log-handler", "NAME", kHidden, "of Python", &raw.event_log_handler},

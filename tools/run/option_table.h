@@ -23,14 +23,14 @@ struct RawOptions {
   std::vector<std::string> environment;
   bool standalone = false, module = false, no_python = false, run_path = false, no_prefix = false;
   bool timestamps = false, virtual_local_rank = false, print_commands = false;
-  bool verbose = false, version = false, token_on_stdin = false;
+  bool verbose = false, version = false, token_on_stdin = false, env_on_stdin = false;
 };
 
 // One option.
 struct OptionRow {
   const char* names;  // "-n,--nproc-per-node", without the spelling with underscores
   const char* value;  // what the help text calls it; empty: a flag
-  const char* group;  // of the help text; empty: hidden, because it has no effect
+  const char* group;  // of the help text; empty: hidden
   const char* help;
   std::variant<std::string*, std::vector<std::string>*, double*, int*, bool*> target;
   double low = 0, high = 0;          // of numbers

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "c10d/capability.h"
+#include "c10d/env.h"
 #include "src/base/env_table.h"
 #include "src/base/host.h"
 #include "src/launch/spawn.h"
@@ -101,7 +102,8 @@ std::optional<std::string> inherited(const std::string& name) {
   return std::nullopt;
 }
 
-std::map<std::string, std::string> environment_of(const RawOptions& raw, bool several) {
+// Of -x.
+std::map<std::string, std::string> named_variables(const RawOptions& raw) {
   std::map<std::string, std::string> environment;
   for (const std::string& entry : raw.environment) {
     const std::size_t equals = entry.find('=');
@@ -112,6 +114,11 @@ std::map<std::string, std::string> environment_of(const RawOptions& raw, bool se
     else if (const auto value = inherited(entry))
       environment[entry] = *value;
   }
+  return environment;
+}
+
+std::map<std::string, std::string> environment_of(const RawOptions& raw, bool several) {
+  std::map<std::string, std::string> environment = named_variables(raw);
   environment["ROLE_NAME"] = raw.role;
   environment["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(raw.max_restarts);
   const HostsText& hosts = raw.hosts;
@@ -192,11 +199,13 @@ std::vector<HostLine> lines_of_hosts(const CommandLine& line) {
       .options = {},
       .command = line.command};
   // Those of which every host has another, and those that ask for this.
-  const std::set<std::string> own = {
-      "--nproc-per-node", "--hosts",     "--hostfile",    "--print-commands", "--agent",
-      "--nnodes",         "--node-rank", "--master-addr", "--master-port",    "--token-on-stdin"};
+  const std::set<std::string> own = {"--nproc-per-node", "--hosts",       "--hostfile",
+                                     "--print-commands", "--agent",       "--nnodes",
+                                     "--node-rank",      "--master-addr", "--master-port",
+                                     "--token-on-stdin", "--env-on-stdin"};
   for (const TypedOption& option : line.typed) {
     if (own.count(option.name) != 0) continue;
+    if (option.name == "--env" && !raw.print_commands) continue;  // see RunOptions::environment
     const std::vector<std::string> words = words_for_hosts(option);
     wanted.options.insert(wanted.options.end(), words.begin(), words.end());
   }
@@ -205,7 +214,17 @@ std::vector<HostLine> lines_of_hosts(const CommandLine& line) {
   if (raw.directory.empty())
     wanted.options.push_back("--wdir=" + std::filesystem::current_path().string());
   wanted.options.emplace_back("--token-on-stdin");
+  wanted.options.emplace_back("--env-on-stdin");
   return host_lines(wanted);
+}
+
+// An allocation of Slurm may know no ssh between its hosts. A step of one task would bind it, and
+// the ranks below it, to one CPU.
+std::string default_agent() {
+  const bool is_in_slurm =
+      env("SLURM_JOB_ID") && (env("SLURM_JOB_NODELIST") || env("SLURM_NODELIST"));
+  return is_in_slurm ? "srun --overlap --cpu-bind=none -N1 -n1 -w %h"
+                     : "ssh -T -o BatchMode=yes -o ControlPath=none %h %c";
 }
 
 std::vector<std::string> agent_of(const std::string& text) {
@@ -354,7 +373,10 @@ RunOptions settle(const RawOptions& raw, std::vector<std::string> command) {
   settle_binding(raw, options);
   check_other_launcher(raw, options);
   options.verbose = raw.verbose;
+  if (raw.env_on_stdin && !raw.token_on_stdin)
+    usage_error("--env-on-stdin: the variables stand behind the secret: add --token-on-stdin");
   options.token_on_stdin = raw.token_on_stdin;
+  options.env_on_stdin = raw.env_on_stdin;
   const std::vector<int>& forwarded = options.signals;
   if (raw.token_on_stdin &&
       std::find(forwarded.begin(), forwarded.end(), SIGTERM) == forwarded.end())
@@ -399,8 +421,8 @@ RunOptions parse_run_options(int argc, char** argv) {
   check_several_hosts(raw);
   RunOptions options;
   options.host_lines = lines;
-  options.agent =
-      agent_of(raw.agent.empty() ? "ssh -T -o BatchMode=yes -o ControlPath=none %h %c" : raw.agent);
+  options.agent = agent_of(raw.agent.empty() ? default_agent() : raw.agent);
+  options.environment = named_variables(raw);
   options.signals = signals_of(raw.signals);
   options.grace = seconds_of("--grace", raw.grace);
   options.verbose = raw.verbose;

@@ -29,7 +29,7 @@ struct RunOptions {
   int ranks = 1;
   std::vector<std::string> command;  // ready to run: with the interpreter of a script
   bool is_python = false;
-  std::map<std::string, std::string> environment;
+  std::map<std::string, std::string> environment;  // of the ranks; with host_lines only that of -x
   int max_restarts = 0;
   int max_failures = 0;
   std::chrono::nanoseconds grace = std::chrono::seconds(5);
@@ -48,6 +48,7 @@ struct RunOptions {
   std::vector<HostLine> host_lines;  // of the hosts to start or print; empty: this one alone
   std::vector<std::string> agent;    // how to start them: words with %h and %c
   bool token_on_stdin = false;       // the secret of several hosts, in the first line
+  bool env_on_stdin = false;         // and variables behind it
   bool writes_files = false;
   std::string log_dir;                     // of these files; empty: a temporary folder
   std::map<int, Streams> redirects, tees;  // by rank; -1 = every rank

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -40,6 +41,8 @@ constexpr std::chrono::seconds kToTellEachOther{2};
 constexpr std::chrono::seconds kToEnd{10};
 constexpr std::chrono::seconds kToDrain{2};
 constexpr std::chrono::seconds kTokenTimeout{60};
+// Of the secret and the variables, in hexadecimal digits: what a pipe takes at once.
+constexpr std::size_t kMostInput = std::size_t{64} << 10;
 
 // %h and %c in one pass: a host may have a %, and a command anything.
 std::string expanded(std::string_view word, std::string_view host, std::string_view command) {
@@ -120,7 +123,7 @@ class HostsJob {
   };
 
   void start_all();
-  void start(const HostLine& line, std::vector<std::string> command, const std::string& token);
+  void start(const HostLine& line, std::vector<std::string> command, const std::string& text);
   void poll_once();
   // Whether something came.
   static bool read_stream(LineStream& stream, bool is_stderr);
@@ -145,19 +148,26 @@ class HostsJob {
 void HostsJob::start_all() {
   descriptors_.make_room(options_.host_lines.size(), 0);
   const std::string launcher = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string token = to_hex(random_bytes(32)) + '\n';
+  std::string input = to_hex(random_bytes(32)) + '\n';
+  for (const auto& [name, value] : options_.environment) input += to_hex(name + '=' + value) + '\n';
+  input += '\n';
+  if (input.size() > kMostInput)
+    throw InvalidArgument(
+        fmt::format("-x: variables of {} bytes are more than the {} that go over "
+                    "the input of an agent; hand them over in a file",
+                    input.size() / 2, kMostInput / 2));
   for (const HostLine& line : options_.host_lines)
-    start(line, command_for(line, options_.agent, launcher), token);
+    start(line, command_for(line, options_.agent, launcher), input);
 }
 
 void HostsJob::start(const HostLine& line, std::vector<std::string> command,
-                     const std::string& token) {
+                     const std::string& text) {
   auto [input, input_writer] = make_pipe();
   auto [out, out_writer] = make_pipe();
   auto [err, err_writer] = make_pipe();
   for (const Fd* fd : {&out, &err}) fcntl(fd->get(), F_SETFL, O_NONBLOCK);
   // It fits into the pipe, whether or not anybody reads.
-  if (write(input_writer.get(), token.data(), token.size()) != static_cast<ssize_t>(token.size()))
+  if (write(input_writer.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
     throw_failure({.code = Code::out_of_resources,
                    .message = fmt::format("a pipe to the agent: {}", error_text(errno))});
   const std::string path = find_program(command.front());
@@ -276,7 +286,38 @@ void HostsJob::advance() {
 
 int start_hosts(const RunOptions& options) { return HostsJob(options).run(); }
 
-std::string secret_on_stdin() {
+namespace {
+
+// Without its end. Byte by byte: what stands behind it stays there.
+std::string read_line(int fd, std::size_t most, Deadline end, const std::string& what) {
+  std::string line;
+  for (char byte = 0; line.size() <= most; line += byte) {
+    const bool is_there = wait_for(fd, POLLIN, end);
+    const ssize_t n = is_there ? read(fd, &byte, 1) : -1;
+    if (n < 0 && is_there && (errno == EINTR || errno == EAGAIN)) continue;
+    if (n != 1)
+      throw InvalidArgument(fmt::format("{}: stdin {} before a line", what,
+                                        is_there ? "ended" : "brought nothing for 60 s"));
+    if (byte == '\n') break;
+  }
+  return line;
+}
+
+// As to_hex() wrote it.
+std::string from_hex(const std::string& text) {
+  std::string bytes;
+  for (std::size_t at = 0; at + 1 < text.size(); at += 2) {
+    int byte = 0;
+    const char* end = text.data() + at + 2;
+    if (std::from_chars(text.data() + at, end, byte, 16).ptr != end) break;
+    bytes += static_cast<char>(byte);
+  }
+  return bytes.size() * 2 == text.size() ? bytes : "";
+}
+
+}  // namespace
+
+FromStdin read_stdin(bool with_environment) {
   // Nobody else here hears of the end of stdin.
   struct sigaction by_default {};
   by_default.sa_handler = SIG_DFL;
@@ -287,19 +328,19 @@ std::string secret_on_stdin() {
   if (!input || dup2(nothing.get(), STDIN_FILENO) < 0)
     throw InvalidArgument(fmt::format("--token-on-stdin: stdin: {}", error_text(errno)));
   const Deadline end = steady_clock::now() + kTokenTimeout;
-  std::string line;
-  for (char byte = 0; line.size() <= kMostTokenBytes; line += byte) {
-    const bool is_there = wait_for(input.get(), POLLIN, end);
-    const ssize_t n = is_there ? read(input.get(), &byte, 1) : -1;
-    if (n < 0 && is_there && (errno == EINTR || errno == EAGAIN)) continue;
-    if (n != 1)
-      throw InvalidArgument(fmt::format("--token-on-stdin: stdin {} before a line",
-                                        is_there ? "ended" : "brought nothing for 60 s"));
-    if (byte == '\n') break;
-  }
-  if (line.size() < kLeastTokenBytes || line.size() > kMostTokenBytes)
+  FromStdin result{.secret = read_line(input.get(), kMostTokenBytes, end, "--token-on-stdin")};
+  if (result.secret.size() < kLeastTokenBytes || result.secret.size() > kMostTokenBytes)
     throw InvalidArgument(fmt::format("--token-on-stdin: the first line must have {} to {} bytes",
                                       kLeastTokenBytes, kMostTokenBytes));
+  while (with_environment) {
+    const std::string line = read_line(input.get(), kMostInput, end, "--env-on-stdin");
+    if (line.empty()) break;
+    const std::string entry = from_hex(line);
+    const std::size_t equals = entry.find('=');
+    if (equals == entry.npos)
+      throw InvalidArgument("--env-on-stdin: a line is no variable; the c10d-run of -H writes it");
+    result.environment[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
   start_thread([input = std::move(input)] {
     char byte = 0;
     ssize_t n = 0;
@@ -310,7 +351,7 @@ std::string secret_on_stdin() {
     } while (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)));
     kill(getpid(), SIGTERM);
   }).detach();
-  return line;
+  return result;
 }
 
 }}  // namespace c10d::v0
