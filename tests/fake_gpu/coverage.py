@@ -21,8 +21,11 @@ FOLDERS = ("src/device/", "src/backends/nccl/")
 TESTS = {"unit.device": [], "unit.device.no_driver": [], "unit.device.half_driver": [],
          "unit.device.no_device": [], "unit.device.broken_driver": [], "unit.group_gpu": [],
          "fake_gpu.open": [], "conformance.nccl.2.28.9": ["--thin=4"],
-         "conformance.nccl.in_f32": [], "contract.gpu.2.28.9": [], "fault.nccl.ranks": [],
-         "fault.nccl.calls": ["--seeds=4"]}
+         "conformance.nccl.in_f32": [], "contract.gpu.2.28.9": [], "nccl.graph": [],
+         "nccl.graph.broken": [], "nccl.memory.plain": [], "nccl.memory.windows": [],
+         "nccl.memory.old": [], "nccl.memory.none": [], "nccl.memory.no_window": [],
+         "nccl.calls.2.18.3": [], "nccl.calls.2.28.9": [], "nccl.settings": [],
+         "fault.nccl.ranks": [], "fault.nccl.calls": ["--seeds=4"]}
 PATIENCE = 600  # seconds, of one test
 WANTED = 95  # %
 
