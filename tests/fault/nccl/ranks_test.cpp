@@ -406,6 +406,16 @@ TEST(NcclAbort, WhileAnOpRuns) {
   job.expect_clean_end();
 }
 
+TEST(NcclAbort, ComesBeforeTheEndOfMemoryInAWindow) {
+  NcclJob job(2, "ncclCommAbort #1 200ms", {"C10D_NCCL_WINDOWS=on"});
+  start(job);
+  job.expect_ok("allocate");
+  job.tell_all("abort");
+  job.expect_ok("leave");
+  job.expect_ok("free");
+  job.expect_clean_end();
+}
+
 TEST(NcclEnd, WaitsForWhatIsOnTheStream) {
   NcclJob job(2, "op ncclAllReduce 200ms");
   start(job);
