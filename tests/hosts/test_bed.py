@@ -134,6 +134,13 @@ class TwoHosts(Case):
                                      "--kill-child"]
         self.namespaces[1].do("true")
 
+    def drop_large_packets(self):
+        """The second host takes packets of 1400 bytes only, and does not say so."""
+        self.namespaces[1].do("ip", "link", "set", "cable", "mtu", "1400")
+        self.namespaces[1].do("ip", "route", "replace", self.SUBNET, "dev", "cable", "advmss",
+                              "1460")
+        self.namespaces[0].do("ip", "link", "set", "cable", "gso_max_segs", "1")
+
     def cut_the_cable(self):
         self.namespaces[1].do("ip", "link", "set", "cable", "down")
 

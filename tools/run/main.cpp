@@ -25,6 +25,7 @@
 #include "src/launch/line_output.h"
 #include "src/net/socket.h"
 #include "src/net/token_file.h"
+#include "tools/run/doctor.h"
 #include "tools/run/options.h"
 #include "tools/run/other_launchers.h"
 #include "tools/run/output.h"
@@ -246,6 +247,9 @@ void say_what_starts(const RunOptions& options) {
 
 int run_program(int argc, char** argv) {
   open_standard_streams();
+  const std::string_view word = argc > 1 ? argv[1] : "";
+  if (word == kDoctorPeer) return run_doctor_peer();
+  if (word == "doctor") return check_hosts(parse_doctor_options(argc - 1, argv + 1));
   const RunOptions options = parse_run_options(argc, argv);
   for (const std::string& warning : options.warnings)
     fmt::print(stderr, "c10d-run: warning: {}\n", warning);

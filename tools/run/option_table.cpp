@@ -22,6 +22,7 @@ const char* const kFooter = R"(Examples:
   c10d-run -n 4 --via mpirun ./train      mpirun starts the ranks (C10D_BACKEND: mpi)
   c10d-run -H node1:4,node2:4 ./train     on two hosts, which it reaches by ssh
   c10d-run -H node1:4,node2:4 --print-commands ./train   what to type on each host instead
+  c10d-run doctor -H node1:4,node2:4      would a job start there? else what to mend
 
 Each rank finds in its environment C10D_RANK, C10D_WORLD_SIZE, C10D_STORE, ..., and what torchrun
 sets (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...). When one fails, the others get

@@ -14,18 +14,18 @@
 #include <limits>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "c10d/capability.h"
-#include "c10d/env.h"
 #include "src/base/env_table.h"
 #include "src/base/host.h"
 #include "src/launch/spawn.h"
 #include "src/net/socket.h"
 #include "src/net/token.h"
+#include "tools/run/agent.h"
 #include "tools/run/command_line.h"
+#include "tools/run/doctor.h"
 #include "tools/run/hosts.h"
 
 namespace c10d { inline namespace v0 {
@@ -218,27 +218,6 @@ std::vector<HostLine> lines_of_hosts(const CommandLine& line) {
   return host_lines(wanted);
 }
 
-// An allocation of Slurm may know no ssh between its hosts. A step of one task would bind it, and
-// the ranks below it, to one CPU.
-std::string default_agent() {
-  const bool is_in_slurm =
-      env("SLURM_JOB_ID") && (env("SLURM_JOB_NODELIST") || env("SLURM_NODELIST"));
-  return is_in_slurm ? "srun --overlap --cpu-bind=none -N1 -n1 -w %h"
-                     : "ssh -T -o BatchMode=yes -o ControlPath=none %h %c";
-}
-
-std::vector<std::string> agent_of(const std::string& text) {
-  std::vector<std::string> words;
-  std::istringstream stream(text);
-  for (std::string word; stream >> word;) words.push_back(word);
-  if (text.find("%h") == text.npos)
-    usage_error(
-        fmt::format("--agent '{}': write %h for the host, and %c for the command as one "
-                    "word for a shell; without %c it follows as words",
-                    text));
-  return words;
-}
-
 // Where a rank may run, as --bind or --numa-binding says it.
 void settle_binding(const RawOptions& raw, RunOptions& options) {
   static const std::map<std::string, CpuBinding> kKinds = {
@@ -421,11 +400,29 @@ RunOptions parse_run_options(int argc, char** argv) {
   check_several_hosts(raw);
   RunOptions options;
   options.host_lines = lines;
-  options.agent = agent_of(raw.agent.empty() ? default_agent() : raw.agent);
+  options.agent = agent_of(raw.agent);
   options.environment = named_variables(raw);
   options.signals = signals_of(raw.signals);
   options.grace = seconds_of("--grace", raw.grace);
   options.verbose = raw.verbose;
+  return options;
+}
+
+DoctorOptions parse_doctor_options(int argc, char** argv) {
+  CommandLine line = read_command_line(argc, argv);
+  const RawOptions& raw = line.raw;
+  if (!line.command.empty())
+    usage_error(fmt::format("doctor starts no program: leave out {}", line.command.front()));
+  if (raw.host_list.empty() && raw.host_file.empty())
+    usage_error("doctor needs hosts: -H node1:4,node2:4, or --hostfile FILE");
+  DoctorOptions options{
+      .hosts = {},
+      .agent = agent_of(raw.agent),
+      .port = raw.hosts.master_port.empty() ? kDefaultPort : raw.hosts.master_port,
+      .directory = raw.directory};
+  const std::vector<HostLine> lines = lines_of_hosts(line);
+  check_meeting_place(lines, raw.hosts.master_addr);
+  for (const HostLine& host : lines) options.hosts.push_back(host.host);
   return options;
 }
 

@@ -9,6 +9,7 @@
 
 #include "c10d/launch.h"
 #include "tools/run/args.h"
+#include "tools/run/doctor.h"
 #include "tools/run/hosts.h"
 
 namespace c10d { inline namespace v0 {
@@ -60,5 +61,8 @@ struct RunOptions {
 // Reads argv, then PET_* for what argv leaves open. Throws EarlyExit: help, version, or a usage
 // error.
 RunOptions parse_run_options(int argc, char** argv);
+
+// The same of what stands behind `c10d-run doctor`.
+DoctorOptions parse_doctor_options(int argc, char** argv);
 
 }}  // namespace c10d::v0

@@ -20,7 +20,6 @@
 #include <utility>
 
 #include "c10d/error.h"
-#include "src/base/host.h"
 #include "src/launch/descriptor_limit.h"
 #include "src/launch/line_output.h"
 #include "src/launch/orphans.h"
@@ -29,6 +28,7 @@
 #include "src/net/socket.h"
 #include "src/net/token.h"
 #include "src/sync/thread.h"
+#include "tools/run/agent.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
@@ -43,44 +43,6 @@ constexpr std::chrono::seconds kToDrain{2};
 constexpr std::chrono::seconds kTokenTimeout{60};
 // Of the secret and the variables, in hexadecimal digits: what a pipe takes at once.
 constexpr std::size_t kMostInput = std::size_t{64} << 10;
-
-// %h and %c in one pass: a host may have a %, and a command anything.
-std::string expanded(std::string_view word, std::string_view host, std::string_view command) {
-  std::string text;
-  for (std::size_t at = 0; at < word.size(); ++at) {
-    const std::string_view mark = word.substr(at, 2);
-    if (mark != "%h" && mark != "%c") {
-      text += word[at];
-      continue;
-    }
-    text += mark == "%h" ? host : command;
-    ++at;
-  }
-  return text;
-}
-
-bool is_this_host(const std::string& host) {
-  return host == host_name() || host == "localhost" || host == "127.0.0.1" || host == "::1";
-}
-
-// What starts c10d-run there.
-std::vector<std::string> command_for(const HostLine& line, const std::vector<std::string>& agent,
-                                     const std::string& launcher) {
-  std::vector<std::string> words{launcher};
-  words.insert(words.end(), line.words.begin(), line.words.end());
-  if (is_this_host(line.host)) return words;
-  std::string shell_line;
-  for (const std::string& word : words)
-    shell_line += (shell_line.empty() ? "" : " ") + quoted(word);
-  std::vector<std::string> command;
-  bool is_in = false;
-  for (const std::string& word : agent) {
-    is_in = is_in || word.find("%c") != word.npos;
-    command.push_back(expanded(word, line.host, shell_line));
-  }
-  if (!is_in) command.insert(command.end(), words.begin(), words.end());
-  return command;
-}
 
 class HostsJob {
  public:
@@ -147,7 +109,6 @@ class HostsJob {
 
 void HostsJob::start_all() {
   descriptors_.make_room(options_.host_lines.size(), 0);
-  const std::string launcher = std::filesystem::read_symlink("/proc/self/exe");
   std::string input = to_hex(random_bytes(32)) + '\n';
   for (const auto& [name, value] : options_.environment) input += to_hex(name + '=' + value) + '\n';
   input += '\n';
@@ -157,7 +118,7 @@ void HostsJob::start_all() {
                     "the input of an agent; hand them over in a file",
                     input.size() / 2, kMostInput / 2));
   for (const HostLine& line : options_.host_lines)
-    start(line, command_for(line, options_.agent, launcher), input);
+    start(line, command_on(line.host, line.words, options_.agent), input);
 }
 
 void HostsJob::start(const HostLine& line, std::vector<std::string> command,
