@@ -26,7 +26,8 @@ void tell(Child& rank, const std::string& line) {
 TEST_P(Settings, AnUnknownWordIsNamedOnEveryRankAndNothingIsBegun) {
   const Setting& setting = GetParam();
   const std::string name = setting.name;
-  NcclJob job(3, "ncclGetUniqueId #1 = 3; ncclCommInitRankConfig #1 = 3");
+  // Of one rank each: one that hears of a failure before it calls would fail in the next group.
+  NcclJob job(3, "ncclGetUniqueId #1 = 3; rank 1: ncclCommInitRankConfig #1 = 3");
   tell(job[1], "set " + name + " " + setting.bad);
   job.tell_all(job.init("world", kTimeout));
   job.expect_errors("unsupported", {0, 1, 2}, kSoon,
