@@ -313,7 +313,7 @@ bool C10D_KERNEL_ENTRY(DType dtype, ReduceOp op, const ReduceArgs& args) {
     case DType::u8: return run_integer<std::uint8_t>(op.kind, args);
     case DType::boolean: return run_bool(op.kind, args);
     case DType::c64:
-    case DType::c128: break;  // reduce() takes them for pairs of real numbers
+    case DType::c128:  // reduce() takes them for pairs of real numbers
     case DType::f8e4m3:
     case DType::f8e5m2: break;  // not reduced
   }

@@ -256,6 +256,7 @@ CellRecord BlockRunner::measure(std::uint64_t iterations, double seconds) {
     const Meeting::Clocks before = meeting_.compare_clocks();
     cell = measure_block(iterations, seconds);
     const Meeting::Clocks after = meeting_.compare_clocks();
+    clock_us_.reset();
     if (before.error && after.error)
       clock_us_ = static_cast<double>(std::max(*before.error, *after.error) + after.moved) * 1e-3;
     const bool is_close = clock_us_ && *clock_us_ <= kShare * cell.us.p50;

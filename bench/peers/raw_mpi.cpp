@@ -96,7 +96,7 @@ void start_mpi(const BackendContext& context) {
     if (dladdr(reinterpret_cast<const void*>(&MPI_Init_thread), &info) != 0)
       dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
 #endif
-    choose_network_of_mpi();
+    if (!context.all_local()) choose_network_of_mpi();
     int level = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
     std::atexit([] {

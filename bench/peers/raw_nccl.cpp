@@ -10,6 +10,7 @@
 
 #include "bench/peers/raw_peer.h"
 #include "c10d/cuda.h"
+#include "c10d/env.h"
 #include "src/backends/nccl/library.h"
 #include "src/backends/nccl/nccl.h"
 #include "src/device/gpu.h"
@@ -93,10 +94,12 @@ class RawNccl : public RawPeer {
     return {};
   }
   std::string description() const override { return RawPeer::description() + memory_; }
-  // Collective. In a symmetric window, where this NCCL has them between these GPUs.
+  // Collective. As nccl: in a symmetric window with C10D_NCCL_WINDOWS=on, where this NCCL has them
+  // between these GPUs.
   Allocation allocate(std::size_t bytes, Device device, Deadline) override {
-    if (api().window_register == nullptr) {
-      memory_ = "; memory of CUDA: NCCL has windows from 2.27 on";
+    const bool is_wanted = env("C10D_NCCL_WINDOWS") == "on";
+    if (!is_wanted || api().window_register == nullptr) {
+      if (is_wanted) memory_ = "; memory of CUDA: NCCL has windows from 2.27 on";
       return cuda::device_allocate(bytes, device.index);
     }
     void* data = nullptr;

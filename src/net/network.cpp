@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -91,7 +92,7 @@ std::vector<OwnAddress> own_addresses() {
   std::vector<OwnAddress> addresses;
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     const Bytes bytes = bytes_at(entry->ifa_addr);
-    if (bytes.empty()) continue;
+    if (bytes.empty() || (entry->ifa_flags & IFF_UP) == 0) continue;
     constexpr std::uint8_t kLinkFirst = 0xFE, kLinkSecond = 0x80;
     const bool is_of_link =
         bytes.size() == sizeof(in6_addr) && bytes[0] == kLinkFirst && bytes[1] == kLinkSecond;
@@ -114,7 +115,8 @@ bool is_meant(const OwnAddress& address, const std::string& name) {
   if (slash != name.npos) {
     const char* end = name.data() + name.size();
     const auto [stop, error] = std::from_chars(name.data() + slash + 1, end, bits);
-    if (error != std::errc() || stop != end) return false;
+    const int most = static_cast<int>(bytes.size()) * kByteBits;
+    if (error != std::errc() || stop != end || bits < 0 || bits > most) return false;
   }
   return prefix_of(bytes, bits) == prefix_of(address.bytes, bits);
 }

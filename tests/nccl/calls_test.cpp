@@ -32,6 +32,16 @@ TEST(Calls, AreNcclsOwnFrom228On) {
   expect_call(OpKind::all_to_all, "ncclAlltoAll", "");
 }
 
+// With NCCL_CHECK_POINTERS NCCL looks at the buffers that only the root uses as well.
+TEST(Calls, GiveMemoryOfTheGpuThatNcclDoesNotUse) {
+  NcclJob job(3, "", {"NCCL_CHECK_POINTERS=1"});
+  job.expect_ok(job.init("world", std::chrono::seconds(20)));
+  job.expect_ok("prepare");
+  job.expect_ok("tour gather scatter gather_at_root scatter_at_root all_to_all");
+  for (const char* line : {"leave", "free"}) job.expect_ok(line);
+  job.expect_clean_end();
+}
+
 TEST(Calls, AreGroupedMessagesBefore) {
   for (const OpKind op : {OpKind::gather, OpKind::scatter, OpKind::all_to_all})
     expect_call(op, "ncclSend", "grouped send and recv");

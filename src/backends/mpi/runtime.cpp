@@ -227,7 +227,7 @@ void start_mpi(const BackendContext& context, const std::function<void()>& look)
   MutexLock lock(start_mutex);
   if (!is_initialised()) {
     check_not_failed(context);
-    choose_network_of_mpi();
+    if (!context.all_local()) choose_network_of_mpi();
     world() = {context.members, context.timeout, context.all_local()};
     try {
       call_apart(initialise, look);

@@ -131,11 +131,18 @@ void run(const Target& t, const AllGatherV& o) {
     }
   });
 }
+// NCCL looks also at the buffer that only the root uses: whether it is memory of a GPU, and in a
+// window. So a rank that gave none there gives its other one, which NCCL leaves alone.
+bool is_given(const ConstView& unused, const ConstView& used) {
+  return unused.count > 0 && unused.device == used.device;
+}
 void run(const Target& t, const Gather& o) {
   const std::size_t k = o.input.count;
   if (!api().gather) return gather(t, o, [&](int peer) { return o.output.slice(at(peer) * k, k); });
-  check(api().gather(o.input.data, t.rank == o.root ? o.output.data : nullptr, o.input.bytes(),
-                     kUint8, o.root, t.comm, t.stream),
+  void* const to = t.rank == o.root || is_given(o.output, o.input)
+                       ? o.output.data
+                       : const_cast<void*>(o.input.data);
+  check(api().gather(o.input.data, to, o.input.bytes(), kUint8, o.root, t.comm, t.stream),
         "ncclGather");
 }
 void run(const Target& t, const GatherV& o) {
@@ -146,8 +153,9 @@ void run(const Target& t, const Scatter& o) {
   const std::size_t k = o.output.count;
   if (!api().scatter)
     return scatter(t, o, [&](int peer) { return o.input.slice(at(peer) * k, k); });
-  check(api().scatter(t.rank == o.root ? o.input.data : nullptr, o.output.data, o.output.bytes(),
-                      kUint8, o.root, t.comm, t.stream),
+  const void* const from =
+      t.rank == o.root || is_given(o.input, o.output) ? o.input.data : o.output.data;
+  check(api().scatter(from, o.output.data, o.output.bytes(), kUint8, o.root, t.comm, t.stream),
         "ncclScatter");
 }
 void run(const Target& t, const ScatterV& o) {

@@ -69,14 +69,17 @@ Result check_pointer(Comm& comm, const Task& task, const char* which, const void
   return wrong(comm, task, text);
 }
 
+// Also of a buffer that this rank does not use, but for those of a broadcast and of a reduce.
 Result check_pointers(Comm& comm, const Task& task) {
   const char* wanted = std::getenv("NCCL_CHECK_POINTERS");
-  if (!wanted || *wanted != '1') return nccl::kSuccess;
+  if (!wanted || *wanted != '1' || task.count == 0) return nccl::kSuccess;
+  const bool is_root = comm.rank == task.root;
   Result result = nccl::kSuccess;
-  if (bytes_read(task, comm.rank, comm.size) != 0) {
+  if (task.kind != Kind::recv && (task.kind != Kind::broadcast || is_root)) {
     result = check_pointer(comm, task, "sendbuff", task.from);
   }
-  if (result == nccl::kSuccess && bytes_written(task, comm.rank, comm.size) != 0) {
+  if (result == nccl::kSuccess && task.kind != Kind::send &&
+      (task.kind != Kind::reduce || is_root)) {
     result = check_pointer(comm, task, "recvbuff", task.to);
   }
   return result;

@@ -461,6 +461,19 @@ std::map<std::string, Rank::Command> Rank::messages() {
          r.group_.scatter(r.out(), r.in(kCount * r.ranks()), 1, r.on());
          r.expect_all(2);
        }},
+      // Other ranks than the root give no buffer for what only it uses.
+      {"gather_at_root",
+       [](Rank& r, Words&) {
+         const bool is_root = r.group_.rank() == 0;
+         r.group_.gather(is_root ? r.out(kCount * r.ranks()) : View{}, r.in(), 0, r.on());
+         if (is_root) r.expect_shards();
+       }},
+      {"scatter_at_root",
+       [](Rank& r, Words&) {
+         const bool is_root = r.group_.rank() == 1;
+         r.group_.scatter(r.out(), is_root ? r.in(kCount * r.ranks()) : ConstView{}, 1, r.on());
+         r.expect_all(2);
+       }},
       {"all_to_all",
        [](Rank& r, Words&) {
          r.group_.all_to_all(r.out(kCount * r.ranks()), r.in(kCount * r.ranks()), r.on());

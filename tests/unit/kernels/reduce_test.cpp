@@ -98,7 +98,7 @@ void store(std::byte* to, Wide<T> v) {
 template <class T>
 void reference(ReduceOp op, std::byte* out, const std::vector<const std::byte*>& in,
                std::size_t count) {
-  Wide<T> values[64];
+  Wide<T> values[64] = {};
   for (std::size_t e = 0; e < count; ++e) {
     for (std::size_t r = 0; r < in.size(); ++r) {
       values[r] = load<T>(in[r] + e * sizeof(T));
