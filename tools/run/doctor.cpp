@@ -164,7 +164,8 @@ void Doctor::start(const std::string& host) {
   auto [output, output_writer] = make_pipe();
   fcntl(output.get(), F_SETFL, O_NONBLOCK);
   std::vector<std::string> command = command_on(host, {kDoctorPeer}, options_.agent);
-  SpawnOptions spawned{.path = find_program(command.front()),
+  const std::string program = find_program(command.front());
+  SpawnOptions spawned{.path = program,
                        .directory = {},
                        .command = std::move(command),
                        .environment = {marker_},
