@@ -130,11 +130,11 @@ TEST_F(StartHosts, TheSecretIsNoArgument) {
 
 TEST_F(StartHosts, ValuesOfVariablesAreNoArguments) {
   const std::string odd = "a  'b'\n=\\c";
-  const Ended ended =
-      start({"--agent", kAgent, "-v", "-x", "NAMED=swordfish", "-x", "ODD=" + odd, "-H",
-             "localhost:1,two:1", "sh", "-c",
-             "tr '\\0' ' ' < /proc/$PPID/cmdline; echo; echo \"$NAMED\" | tr a-z A-Z; "
-             "printf '%s\\n' \"$ODD\""});
+  const std::string script =
+      "tr '\\0' ' ' < /proc/$PPID/cmdline; echo; echo \"$NAMED\" | tr a-z A-Z; "
+      "printf '%s\\n' \"$ODD\"";
+  const Ended ended = start({"--agent", kAgent, "-v", "-x", "NAMED=swordfish", "-x", "ODD=" + odd,
+                             "-H", "localhost:1,two:1", "sh", "-c", script});
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_FALSE(contains(ended.out + ended.err, "swordfish")) << ended.out << ended.err;
   for (const char* rank : {"[0] ", "[1] "}) {
