@@ -2,6 +2,7 @@
 #include "tools/run/agent.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <filesystem>
@@ -75,6 +76,12 @@ std::vector<std::string> command_on(const std::string& host,
   }
   if (!is_in) command.insert(command.end(), words.begin(), words.end());
   return command;
+}
+
+Child start_agent(SpawnOptions options) {
+  options.path = find_program(options.command.front());
+  for (char** entry = environ; *entry != nullptr; ++entry) options.environment.emplace_back(*entry);
+  return spawn(options);
 }
 
 }}  // namespace c10d::v0

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "src/launch/spawn.h"
+
 namespace c10d { inline namespace v0 {
 
 // What runs a command on a host, as words: %h in them is the host, %c the command as one word for a
@@ -14,5 +16,9 @@ std::vector<std::string> agent_of(const std::string& text);
 std::vector<std::string> command_on(const std::string& host,
                                     const std::vector<std::string>& arguments,
                                     const std::vector<std::string>& agent);
+
+// Starts such a command, found as a shell finds it, with the variables of this process behind those
+// of `options`. Throws as find_program() and spawn() do.
+Child start_agent(SpawnOptions options);
 
 }}  // namespace c10d::v0

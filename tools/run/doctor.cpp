@@ -163,22 +163,16 @@ void Doctor::start(const std::string& host) {
   auto [input, input_writer] = make_pipe();
   auto [output, output_writer] = make_pipe();
   fcntl(output.get(), F_SETFL, O_NONBLOCK);
-  std::vector<std::string> command = command_on(host, {kDoctorPeer}, options_.agent);
-  const std::string program = find_program(command.front());
-  SpawnOptions spawned{.path = program,
-                       .directory = {},
-                       .command = std::move(command),
-                       .environment = {marker_},
-                       .cpus = {},
-                       .stdin_fd = input.get(),
-                       .stdout_fd = output_writer.get(),
-                       .stderr_fd = STDERR_FILENO,
-                       .registration_fd = guardian_.registration_fd(),
-                       .descriptors = descriptors_.callers()};
-  for (char** entry = environ; *entry != nullptr; ++entry) spawned.environment.emplace_back(*entry);
+  const std::vector<std::string> command = command_on(host, {kDoctorPeer}, options_.agent);
   peers_.push_back({.host = host,
-                    .agent = fmt::format("{}", fmt::join(spawned.command, " ")),
-                    .child = spawn(spawned),
+                    .agent = fmt::format("{}", fmt::join(command, " ")),
+                    .child = start_agent({.command = command,
+                                          .environment = {marker_},
+                                          .stdin_fd = input.get(),
+                                          .stdout_fd = output_writer.get(),
+                                          .stderr_fd = STDERR_FILENO,
+                                          .registration_fd = guardian_.registration_fd(),
+                                          .descriptors = descriptors_.callers()}),
                     .input = std::move(input_writer),
                     .output = {std::move(output), {}}});
 }

@@ -131,23 +131,17 @@ void HostsJob::start(const HostLine& line, std::vector<std::string> command,
   if (write(input_writer.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
     throw_failure({.code = Code::out_of_resources,
                    .message = fmt::format("a pipe to the agent: {}", error_text(errno))});
-  const std::string path = find_program(command.front());
-  SpawnOptions spawned{.path = path,
-                       .directory = {},
-                       .command = std::move(command),
-                       .environment = {marker_},
-                       .cpus = {},
-                       .stdin_fd = input.get(),
-                       .stdout_fd = out_writer.get(),
-                       .stderr_fd = err_writer.get(),
-                       .registration_fd = guardian_.registration_fd(),
-                       .descriptors = descriptors_.callers()};
-  for (char** entry = environ; *entry != nullptr; ++entry) spawned.environment.emplace_back(*entry);
-  std::string shown = fmt::format("{}", fmt::join(spawned.command, " "));
+  std::string shown = fmt::format("{}", fmt::join(command, " "));
   if (options_.verbose) fmt::print(stderr, "c10d-run: on {}: {}\n", line.host, shown);
   hosts_.push_back({.name = line.host,
                     .agent = std::move(shown),
-                    .child = spawn(spawned),
+                    .child = start_agent({.command = std::move(command),
+                                          .environment = {marker_},
+                                          .stdin_fd = input.get(),
+                                          .stdout_fd = out_writer.get(),
+                                          .stderr_fd = err_writer.get(),
+                                          .registration_fd = guardian_.registration_fd(),
+                                          .descriptors = descriptors_.callers()}),
                     .input = std::move(input_writer),
                     .out = {std::move(out), {}},
                     .err = {std::move(err), {}}});
