@@ -19,6 +19,7 @@
 
 #include "c10d/env.h"
 #include "c10d/error.h"
+#include "src/base/host.h"
 #include "src/net/address.h"
 
 namespace c10d { inline namespace v0 {
@@ -139,8 +140,8 @@ std::optional<Network> chosen_network() {
                        address.network().subnet);
   throw_failure({.code = Code::unreachable,
                  .message = fmt::format("C10D_NET_INTERFACE={}: no interface, address or subnet of "
-                                        "this host; it has {}",
-                                        *name, all)});
+                                        "{}, this host; it has {}",
+                                        *name, host_name(), all)});
 }
 
 }}  // namespace c10d::v0
