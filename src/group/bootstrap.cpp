@@ -89,7 +89,9 @@ class Bootstrap {
       return {.members = learn(meet()),
               .store = make_prefix_store(prefix_, options_.store),
               .release = release_,
-              .part = [this_rank = *this] { this_rank.part(); }};
+              .part = [this_rank = *this](bool some_are_gone) {
+                this_rank.part(some_are_gone ? Staying::for_nobody : Staying::for_all);
+              }};
     } catch (const DistError& error) {
       give_up(error.failure());
       throw;
@@ -121,23 +123,24 @@ class Bootstrap {
     if (!has_ended_) {
       withdraw_();
       // Rank 0 may wait to see it leave: its deadline is the same.
-      if (failure.code == Code::timed_out) part();
+      if (failure.code == Code::timed_out) part(Staying::for_all);
       return;
     }
     release_();
-    part(failure.code == Code::timed_out);
+    part(failure.code == Code::timed_out ? Staying::for_those_here : Staying::for_all);
   }
 
   // Nobody knows when ranks that have not arrived will arrive.
-  void part(bool only_from_those_here = false) const noexcept {
+  enum class Staying { for_all, for_those_here, for_nobody };
+  void part(Staying staying) const noexcept {
     const auto parted = [this](int rank) { return fmt::format("{}/parted/{}", prefix_, rank); };
     if (!options_.ends_with_rank_0) return;
     try {
       options_.store->set(parted(options_.rank), "", kGivingBack);
-      if (options_.rank != 0) return;
+      if (options_.rank != 0 || staying == Staying::for_nobody) return;
       std::vector<std::string> keys;
       for (int rank = 0; rank < options_.size; ++rank)
-        if (!only_from_those_here || options_.store->try_get(key(rank), kGivingBack))
+        if (staying == Staying::for_all || options_.store->try_get(key(rank), kGivingBack))
           keys.push_back(parted(rank));
       options_.store->wait(keys, kServersPatience);
     } catch (const std::exception&) {  // of a rank that is gone

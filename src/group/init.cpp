@@ -272,6 +272,38 @@ Place meet(const InitOptions& options, const std::string& token, Duration timeou
   return place;
 }
 
+// What a rank that wants the next world finds may be the server of the world before: rank 0 has yet
+// to shut it down, and to start another.
+bool was_of_the_world_before(const Place& place) {
+  const auto* const store = dynamic_cast<const TcpStore*>(place.store.get());
+  return place.ends_with_rank_0 && place.rank != 0 && store != nullptr && store->was_shut_down();
+}
+
+struct Meeting {
+  Place place;
+  Bootstrapped met;
+};
+
+Meeting meet_all(const InitOptions& options, const std::string& token, Duration timeout) {
+  const Deadline deadline = steady_clock::now() + timeout;
+  while (true) {
+    Place place = meet(options, token, std::max(Duration(1), deadline - steady_clock::now()));
+    if (place.ends_with_rank_0) place.store->set_timeout(timeout);
+    try {
+      Bootstrapped met = bootstrap({.store = place.store,
+                                    .name = options.name,
+                                    .backend = options.backend,
+                                    .rank = place.rank,
+                                    .size = place.size,
+                                    .deadline = deadline,
+                                    .ends_with_rank_0 = place.ends_with_rank_0});
+      return {.place = std::move(place), .met = std::move(met)};
+    } catch (const DistStoreError&) {
+      if (!was_of_the_world_before(place) || steady_clock::now() >= deadline) throw;
+    }
+  }
+}
+
 // Once per process and variable.
 void warn_of_environment() {
   static Mutex mutex;
@@ -310,16 +342,8 @@ ProcessGroup init_process_group(InitOptions options) {
   if (options.device && (*options.device < 0 || *options.device >= kMaxDevices))
     throw InvalidArgument(fmt::format("InitOptions::device is {}: it is not in [0, {})",
                                       *options.device, kMaxDevices));
-  const Deadline deadline = steady_clock::now() + connect_timeout;
   const std::string token = find_token(options);
-  Place place = meet(options, token, connect_timeout);
-  Bootstrapped met = bootstrap({.store = place.store,
-                                .name = options.name,
-                                .backend = options.backend,
-                                .rank = place.rank,
-                                .size = place.size,
-                                .deadline = deadline,
-                                .ends_with_rank_0 = place.ends_with_rank_0});
+  auto [place, met] = meet_all(options, token, connect_timeout);
   // Before any rank can be through: what the same step starts next meets under the same name.
   if (place.on_host && place.rank == 0) place.on_host->remove_names();
   BackendContext context;
@@ -336,11 +360,15 @@ ProcessGroup init_process_group(InitOptions options) {
     state = make_group(std::move(context), options.backend, connect_timeout, nullptr, {});
   } catch (...) {
     met.release();
-    met.part();
+    met.part(false);
     throw;
   }
   if (place.on_host) place.on_host->note_names_gone();
-  state->release_claim = std::move(met.release);
+  state->leave_bootstrap = [release = std::move(met.release),
+                            part = std::move(met.part)](bool is_broken) {
+    release();
+    part(is_broken);
+  };
   state->abort_on(options.stop);
   ProcessGroup group = detail::GroupState::group_of(std::move(state));
   log(LogLevel::info, "group \"{}\": rank {} of {}, {}", options.name, place.rank, place.size,

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <exception>
@@ -80,6 +81,7 @@ class TcpClient final : public RequestStore<TcpStore> {
 
   std::uint16_t port() const noexcept override { return port_; }
   const std::string& host() const noexcept override { return host_; }
+  bool was_shut_down() const noexcept override { return was_shut_down_; }
 
  private:
   struct LaneState {
@@ -119,6 +121,7 @@ class TcpClient final : public RequestStore<TcpStore> {
   StoreLimits limits_;      // the server's
   const std::string will_;  // as its frame, or empty
   Fd wake_;                 // tells the driving thread to look again
+  std::atomic<bool> was_shut_down_{false};
 
   Mutex mutex_;
   Fd socket_ C10D_GUARDED_BY(mutex_);
@@ -359,6 +362,7 @@ bool TcpClient::take(const Frame& frame) {
     return false;
   }
   if (frame.header.type == goodbye_frame) {
+    was_shut_down_ = true;
     fail({.code = Code::store_lost,
           .message = "its server was shut down; the process that serves a store ends last: if that "
                      "is rank 0, let it wait for the others, or let c10d-run serve the store"});
@@ -433,7 +437,10 @@ void TcpClient::reconnect(Deadline until) {
     return fail({.code = Code::store_lost, .message = error.what()});
   }
   mutex_.lock();
-  if (refusal) return fail(*std::move(refusal));
+  if (refusal) {
+    was_shut_down_ = refusal->code == Code::store_lost;  // another server is here
+    return fail(*std::move(refusal));
+  }
   if (socket) {
     socket_ = std::move(socket);
     return resend();

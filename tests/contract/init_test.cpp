@@ -55,7 +55,6 @@ void meet_at(const std::string& url, int size, int worlds = 1) {
         EXPECT_EQ(group.rank(), rank);
         EXPECT_EQ(group.size(), size);
         expect_usable(group);
-        group.barrier();  // the store's server lives in rank 0
       }
     } catch (const std::exception& error) {
       ADD_FAILURE() << error.what();
@@ -64,6 +63,26 @@ void meet_at(const std::string& url, int size, int worlds = 1) {
 }
 
 TEST(Init, ByTcp) { meet_at(HeldPort().url(), 3); }
+
+// With the store in rank 0, which ends with each world.
+TEST(Init, ByTcpAgainAndAgain) { meet_at(HeldPort().url(), 3, 20); }
+
+TEST(Init, ByTcpARankMayComeWhileTheServerOfTheWorldBeforeIsThere) {
+  const HeldPort port;
+  std::shared_ptr<Store> before =
+      make_tcp_store({.port = port.number(), .server = true, .timeout = kTimeout});
+  run_threads(2, [&](int rank) {
+    if (rank == 0) {
+      before->wait(std::vector<std::string>{"world.1/rank/1"});
+      before.reset();
+    }
+    ProcessGroup group =
+        init_process_group({.backend = "native",
+                            .url = port.url() + "?rank=" + std::to_string(rank) + "&world_size=2",
+                            .timeout = kTimeout});
+    expect_usable(group);
+  });
+}
 
 TEST(Init, ByFile) {
   const TemporaryDirectory folder;

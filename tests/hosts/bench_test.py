@@ -19,28 +19,12 @@ QUICK = ["--launches", "1", "--blocks", "2", "--time", "0.02s"]
 class Case(test_bed.TwoHosts):
     def bench(self, *words, hosts=None):
         """Ends when all ranks have."""
-        run = self.start([PROGRAMS / "c10d-run", "-H", hosts or self.hosts(), "--agent",
-                          self.agent(), PROGRAMS / "c10d-bench", *words])
+        run = self.c10d_run(PROGRAMS, hosts or self.hosts(), PROGRAMS / "c10d-bench", *words)
         run.end()
         return run
 
     def mpirun(self, *words):
-        """As `c10d-run --print mpirun` says, but for the network of the ranks, which the backend
-        tells Open MPI too. Both hosts have a second interface with the same address, as docker0
-        has it, over which Open MPI would hang."""
-        for namespace in self.namespaces:
-            namespace.do("ip", "link", "add", "same", "type", "veth", "peer", "name", "nowhere")
-            namespace.do("ip", "address", "add", "172.17.0.1/16", "dev", "same")
-            for end in ("same", "nowhere"):
-                namespace.do("ip", "link", "set", end, "up")
-        enter = self.namespaces[0].enter
-        more = {"C10D_NET_INTERFACE": self.SUBNET, "C10D_TOKEN_FILE": str(self.token)}
-        line = self.output(*enter, PROGRAMS / "c10d-run", "-H", self.hosts(), "--print", "mpirun",
-                           "--no-prefix", PROGRAMS / "c10d-bench", *words, **more)
-        line = line.replace("mpirun", MPIRUN, 1)
-        line = line.replace(f"--mca btl_tcp_if_include {self.SUBNET} ", "")
-        run = self.start([*enter, "sh", "-c", line], OMPI_MCA_plm_rsh_agent=str(self.shell()),
-                         OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", **more)
+        run = self.open_mpi(PROGRAMS, MPIRUN, self.hosts(), PROGRAMS / "c10d-bench", *words)
         run.end()
         return run
 

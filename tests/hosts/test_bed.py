@@ -29,13 +29,23 @@ class Running:
                                         env=environment(**more))
 
     def end(self):
-        self.out, self.err = self.process.communicate(timeout=DEADLINE)
+        try:
+            self.out, self.err = self.process.communicate(timeout=DEADLINE)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"no end within {DEADLINE} s: {self.out[-20000:]}"
+                                 f"{self.err[-20000:]}") from None
         return self.process.returncode
 
     def kill(self):
         if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.communicate()
+            self.process.terminate()  # so that a launcher ends its ranks, which may have sessions
+            try:
+                self.out, self.err = self.process.communicate(timeout=10)
+                return
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.out, self.err = self.process.communicate()
 
 
 class Case(unittest.TestCase):
@@ -65,18 +75,25 @@ class Case(unittest.TestCase):
 
 
 class Namespace:
-    """Network and mounts of its own: as long as a process in it, which ends with this one."""
+    """A name, a network and shared memory of its own, as long as a process in it, which ends with
+    this one."""
+    PARTS = ("--net", "--mount", "--uts", "--ipc")
 
-    def __init__(self, inside=()):
+    def __init__(self, name, inside=()):
         rights = ["--user", "--map-root-user"] if os.geteuid() != 0 and not inside else []
+        # Open MPI takes ranks for neighbours whose hosts have one name and one /dev/shm, UCX those
+        # of one boot. UCX looks for interfaces in /sys.
         self.keeper = subprocess.Popen(
-            [*inside, "unshare", "--net", "--mount", *rights,
-             "sh", "-c", "ip link set lo up && echo up && cat"],
+            [*inside, "unshare", *self.PARTS, *rights, "sh", "-c",
+             f"hostname {name} && mount -t tmpfs shm /dev/shm && mount -t sysfs sys /sys && "
+             "cat /proc/sys/kernel/random/uuid > /dev/shm/boot_id && "
+             "mount --bind /dev/shm/boot_id /proc/sys/kernel/random/boot_id && "
+             "ip link set lo up && echo up && cat"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if self.keeper.stdout.readline() != "up\n":
             why = self.keeper.communicate()[1].strip()
             raise unittest.SkipTest(f"no network namespace can be made here: {why}")
-        self.enter = ["nsenter", "--target", str(self.keeper.pid), "--net", "--mount"]
+        self.enter = ["nsenter", "--target", str(self.keeper.pid), *self.PARTS]
         if os.geteuid() != 0:
             self.enter += ["--user", "--preserve-credentials"]
 
@@ -93,16 +110,18 @@ class TwoHosts(Case):
     """Two namespaces, a cable between them."""
     ADDRESSES = ("10.77.0.1", "10.77.0.2")
     SUBNET = "10.77.0.0/24"
+    KEEPS_MEMORY = "detect_leaks=0"  # libraries of MPI do, until the process ends
 
     def setUp(self):
         super().setUp()
         for tool in ("unshare", "nsenter", "ip"):
             if subprocess.run(["which", tool], stdout=subprocess.DEVNULL).returncode != 0:
                 self.skipTest(f"there is no {tool} (packages util-linux, iproute2)")
-        first = Namespace()
+        first = Namespace("first")
         self.addCleanup(first.close)
-        inside = () if os.geteuid() == 0 else first.enter[:3] + first.enter[5:]
-        second = Namespace(inside)
+        parts = set(Namespace.PARTS)
+        inside = [word for word in first.enter if word not in parts] if os.geteuid() != 0 else ()
+        second = Namespace("second", inside)
         self.addCleanup(second.close)
         first.do("ip", "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns",
                  str(second.keeper.pid))
@@ -110,23 +129,57 @@ class TwoHosts(Case):
         for namespace, address in zip(self.namespaces, self.ADDRESSES):
             namespace.do("ip", "address", "add", address + "/24", "dev", "cable")
             namespace.do("ip", "link", "set", "cable", "up")
+        for namespace in self.namespaces:
+            namespace.do("timeout", str(DEADLINE), "sh", "-c",
+                         "until grep -q up /sys/class/net/cable/operstate; do :; done")
 
     def hosts(self, first=1, second=1):
         """As -H of c10d-run takes them."""
         return f"{self.ADDRESSES[0]}:{first},{self.ADDRESSES[1]}:{second}"
 
     def shell(self):
-        """A program that is called as ssh is: HOST WORDS.. for a shell there."""
+        """A program that is called as ssh is: [-x] HOST WORDS.. for a shell there."""
         script = self.folder / "shell"
         ways = "".join(f"{address}) exec {' '.join(namespace.enter)} sh -c \"$*\";;\n"
                        for namespace, address in zip(self.namespaces, self.ADDRESSES))
-        script.write_text(f"#!/bin/sh\nhost=$1; shift\ncase $host in\n{ways}esac\n")
+        script.write_text("#!/bin/sh\nif [ \"$1\" = -x ]; then shift; fi\n"
+                          f"host=$1; shift\ncase $host in\n{ways}esac\n")
         script.chmod(0o700)
         return script
 
     def agent(self):
         """What --agent of c10d-run takes: runs a command on a host."""
         return f"{self.shell()} %h %c"
+
+    def c10d_run(self, programs, hosts, *words):
+        return self.start([programs / "c10d-run", "-H", hosts, "--agent", self.agent(), *words])
+
+    def open_mpi(self, programs, mpirun, hosts, *words):
+        """As `c10d-run --print mpirun` says, but for the network of the ranks, which the backend
+        tells Open MPI too. Both hosts have a second interface with the same address, as docker0
+        has it, over which Open MPI would hang."""
+        for namespace in self.namespaces:
+            namespace.do("ip", "link", "add", "same", "type", "veth", "peer", "name", "nowhere")
+            namespace.do("ip", "address", "add", "172.17.0.1/16", "dev", "same")
+            for end in ("same", "nowhere"):
+                namespace.do("ip", "link", "set", end, "up")
+        enter = self.namespaces[0].enter
+        more = {"C10D_NET_INTERFACE": self.SUBNET, "C10D_TOKEN_FILE": str(self.token)}
+        line = self.output(*enter, programs / "c10d-run", "-H", hosts, "--print", "mpirun",
+                           "--no-prefix", *words, **more)
+        line = line.replace("mpirun", mpirun, 1)
+        line = line.replace(f"--mca btl_tcp_if_include {self.SUBNET} ", "")
+        return self.start([*enter, "sh", "-c", f"exec {line}"], OMPI_MCA_plm_rsh_agent=str(self.shell()),
+                          OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                          ASAN_OPTIONS=self.KEEPS_MEMORY, **more)
+
+    def mpich(self, mpirun, hosts, *words):
+        ranks = sum(int(host.partition(":")[2]) for host in hosts.split(","))
+        return self.start([*self.namespaces[0].enter, mpirun, "-launcher", "ssh", "-launcher-exec",
+                           self.shell(), "-iface", "cable", "-hosts", hosts, "-n", ranks, *words],
+                          MASTER_ADDR=self.ADDRESSES[0], MASTER_PORT="29500",
+                          C10D_TOKEN_FILE=str(self.token), UCX_NET_DEVICES="cable",
+                          ASAN_OPTIONS=self.KEEPS_MEMORY)
 
     def set_the_clock(self):
         """The clock of what starts on the second host from now on is two seconds behind."""

@@ -40,17 +40,19 @@ Counts& counts() {
 }
 
 // The calls that led to this one, innermost first, as FILE+OFFSET with "<" between them. Those of
-// the stand-ins do not count.
+// the stand-ins do not count, nor what a sanitizer puts around backtrace().
 std::string place_of_call(int callers) {
   std::array<void*, 32> frames{};
   const int depth = backtrace(frames.data(), static_cast<int>(frames.size()));
   std::ostringstream place;
+  bool is_in_stand_in = false;
   for (int i = 0; i < depth && callers > 0; ++i) {
     Dl_info info{};
     if (dladdr(frames[static_cast<std::size_t>(i)], &info) == 0) continue;
     const std::string path = info.dli_fname;
     const std::string file = path.substr(path.rfind('/') + 1);
-    if (file.starts_with("libfake_")) continue;
+    is_in_stand_in = is_in_stand_in || file.starts_with("libfake_");
+    if (!is_in_stand_in || file.starts_with("libfake_")) continue;
     const auto address = reinterpret_cast<std::uintptr_t>(frames[static_cast<std::size_t>(i)]);
     const auto offset = address - reinterpret_cast<std::uintptr_t>(info.dli_fbase);
     place << (place.tellp() > 0 ? "<" : "") << file << "+0x" << std::hex << offset;
