@@ -169,7 +169,8 @@ class TwoHosts(Case):
                            "--no-prefix", *words, **more)
         line = line.replace("mpirun", mpirun, 1)
         line = line.replace(f"--mca btl_tcp_if_include {self.SUBNET} ", "")
-        return self.start([*enter, "sh", "-c", f"exec {line}"], OMPI_MCA_plm_rsh_agent=str(self.shell()),
+        return self.start([*enter, "sh", "-c", f"exec {line}"],
+                          OMPI_MCA_plm_rsh_agent=str(self.shell()),
                           OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                           ASAN_OPTIONS=self.KEEPS_MEMORY, **more)
 

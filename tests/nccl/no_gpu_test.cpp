@@ -89,6 +89,7 @@ TEST(NoGpu, IsANamedErrorSoonAndLeavesNothing) {
 
 int main(int argc, char** argv) {
   using namespace c10d::nccl_test;  // NOLINT(google-build-using-namespace)
+  std::thread([] {}).join();        // a sanitizer starts one of its own beside the first
   threads_at_start = threads();
   sockets_at_start = sockets();
   testing::InitGoogleTest(&argc, argv);
