@@ -88,8 +88,8 @@ class Bootstrap {
       options_.store->set(key(options_.rank), to_bytes(mine_), patience_until(options_.deadline));
       return {.members = learn(meet()),
               .store = make_prefix_store(prefix_, options_.store),
-              .release = release_,
-              .part = [this_rank = *this](bool some_are_gone) {
+              .leave = [this_rank = *this](bool some_are_gone) {
+                this_rank.release_();
                 this_rank.part(some_are_gone ? Staying::for_nobody : Staying::for_all);
               }};
     } catch (const DistError& error) {

@@ -359,16 +359,11 @@ ProcessGroup init_process_group(InitOptions options) {
   try {
     state = make_group(std::move(context), options.backend, connect_timeout, nullptr, {});
   } catch (...) {
-    met.release();
-    met.part(false);
+    met.leave(false);
     throw;
   }
   if (place.on_host) place.on_host->note_names_gone();
-  state->leave_bootstrap = [release = std::move(met.release),
-                            part = std::move(met.part)](bool is_broken) {
-    release();
-    part(is_broken);
-  };
+  state->leave_bootstrap = std::move(met.leave);
   state->abort_on(options.stop);
   ProcessGroup group = detail::GroupState::group_of(std::move(state));
   log(LogLevel::info, "group \"{}\": rank {} of {}, {}", options.name, place.rank, place.size,
