@@ -5,23 +5,10 @@
 #include <chrono>
 #include <thread>
 
-#include "src/base/hash.h"
 #include "src/control/control_plane.h"
+#include "src/control/pair_counts.h"
 
 namespace c10d { inline namespace v0 {
-namespace {
-
-// Hashes of what this rank sends to each other one, or of what it expects, that add up over ranks.
-std::uint64_t hash_of_pairs(std::span<const std::size_t> counts, int rank, bool sends) {
-  std::uint64_t sum = 0;
-  for (std::size_t peer = 0; peer < counts.size(); ++peer) {
-    const auto own = static_cast<std::uint64_t>(rank);
-    sum += mix(mix(sends ? own : peer, sends ? peer : own), counts[peer]);
-  }
-  return sum;
-}
-
-}  // namespace
 
 void ControlPlane::write_announced(const Call& call, const Signature& signature) noexcept {
   AnnouncedSlot& mine = own_.announced[call.sequence % kAnnounced];
@@ -29,8 +16,8 @@ void ControlPlane::write_announced(const Call& call, const Signature& signature)
   mine.hash = call.signature;
   mine.sends = mine.expects = 0;
   if (const auto* exchange = std::get_if<AllToAllV>(&call.op)) {
-    mine.sends = hash_of_pairs(exchange->input_counts, rank_, true);
-    mine.expects = hash_of_pairs(exchange->output_counts, rank_, false);
+    mine.sends = hash_of_sent(exchange->input_counts, rank_);
+    mine.expects = hash_of_expected(exchange->output_counts, rank_);
   }
   mine.sequence.store(call.sequence, std::memory_order_release);
 }
@@ -63,14 +50,7 @@ bool ControlPlane::is_equal(std::uint64_t sequence) {
     return false;
   }
   if (sends == expects) return true;
-  fail({.code = Code::mismatch,
-        .message = fmt::format(
-            "the ranks called all_to_all_v #{} with counts that do not fit: what a rank sends to "
-            "another one in input_counts, that one must expect in output_counts",
-            sequence),
-        .group = group_,
-        .op = std::string(to_string(OpKind::all_to_all_v)),
-        .sequence = sequence});
+  fail(counts_do_not_fit(sequence));
   return false;
 }
 

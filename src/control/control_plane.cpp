@@ -297,4 +297,15 @@ Failure ControlPlane::counts_mismatch(std::uint64_t sequence, int sender, int re
   return failure;
 }
 
+Failure ControlPlane::counts_do_not_fit(std::uint64_t sequence) const {
+  return {.code = Code::mismatch,
+          .message = fmt::format("the ranks called all_to_all_v #{} with counts that do not fit: "
+                                 "what a rank sends to another one in input_counts, that one must "
+                                 "expect in output_counts",
+                                 sequence),
+          .group = group_,
+          .op = std::string(to_string(OpKind::all_to_all_v)),
+          .sequence = sequence};
+}
+
 }}  // namespace c10d::v0

@@ -140,6 +140,8 @@ class ControlPlane : public Control {
   Failure did_not_reach_barrier(const std::vector<int>& missing, std::uint64_t round) const;
   Failure counts_mismatch(std::uint64_t sequence, int sender, int receiver, std::uint64_t expected,
                           std::uint64_t sent) const;
+  // The same where nobody knows which pair it is.
+  Failure counts_do_not_fit(std::uint64_t sequence) const;
   // Breaks the group: `peer` made another call than this rank. The lesser of the two sides is odd.
   void fail_with_mismatch(int peer, std::uint64_t sequence, const Signature& mine,
                           const Signature& theirs, const std::vector<int>& with_me,

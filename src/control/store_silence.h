@@ -39,15 +39,8 @@ class StoreSilence {
   Duration silent_{};
 };
 
-// Whether this rank waits in an op.
-bool has_running_op(const RankBlock& block);
-
-inline constexpr std::string_view kLastBeat = "left";  // the last heartbeat of a rank
-
-// A rank that leaves a broken group may serve its store, which ends with it. Returns when the
-// others have had the time to poll the store for the cause, or all have left. `beats()` is every
-// rank's heartbeat.
-void wait_for_others_to_poll(const std::function<std::vector<std::string>()>& beats);
+// What a rank has in the store from when it joins, and from when it leaves.
+inline constexpr std::string_view kBeat = "here", kLastBeat = "left";
 
 // Which ranks cannot be seen without the store. `why` it does not answer.
 Failure store_is_silent(const std::string& group, const std::vector<Member>& members,

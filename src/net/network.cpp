@@ -144,4 +144,13 @@ std::optional<Network> chosen_network() {
                                         *name, host_name(), all)});
 }
 
+std::string address_for_others(std::span<const std::string> hosts) {
+  if (const auto network = chosen_network()) return network->address;
+  for (const std::string& host : hosts) {
+    const std::string address = host.empty() ? "" : address_towards(host);
+    if (!address.empty() && !resolve(address, 0).front().is_loopback()) return address;
+  }
+  return "127.0.0.1";
+}
+
 }}  // namespace c10d::v0

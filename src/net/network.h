@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "c10d/export.h"
@@ -20,5 +21,9 @@ C10D_API std::optional<Network> find_network(const std::string& name);
 // That of C10D_NET_INTERFACE, over which ranks of different hosts talk; nothing when it is not set.
 // Throws DistNetworkError (unreachable) when this host has none such.
 C10D_API std::optional<Network> chosen_network();
+// The address of this host that ranks on other hosts reach: that of chosen_network(), else the one
+// from which packets to the first of `hosts` leave that is not this host itself, else its loopback
+// address. Throws as chosen_network().
+C10D_API std::string address_for_others(std::span<const std::string> hosts);
 
 }}  // namespace c10d::v0

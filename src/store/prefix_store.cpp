@@ -4,6 +4,7 @@
 
 #include "c10d/error.h"
 #include "c10d/store.h"
+#include "src/store/host_of.h"
 
 namespace c10d { inline namespace v0 {
 
@@ -75,6 +76,8 @@ class PrefixStore final : public Store {
   Duration timeout() const noexcept override { return Duration(timeout_.load()); }
   void set_timeout(Duration timeout) override { timeout_ = timeout.count(); }
 
+  const Store& inner() const noexcept { return *store_; }
+
  private:
   std::string full(std::string_view key) const { return std::string(prefix_).append(key); }
   std::vector<std::string> full(std::span<const std::string> keys) const {
@@ -93,6 +96,13 @@ class PrefixStore final : public Store {
 };
 
 }  // namespace
+
+std::string host_of(const Store& store) {
+  if (const auto* const prefix = dynamic_cast<const PrefixStore*>(&store))
+    return host_of(prefix->inner());
+  const auto* const served = dynamic_cast<const TcpStore*>(&store);
+  return served ? served->host() : "";
+}
 
 std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store) {
   if (!store) throw InvalidArgument("make_prefix_store: the store is null");

@@ -7,9 +7,10 @@
 #include "src/sync/wait.h"
 
 // How ranks enter a call, or a barrier, together or not at all: else those inside wait for the
-// others in a library that knows no deadline. Written once over what lies below, as flags.h is:
-// production works on shared memory or on a store, tests/model on words that know every order in
-// which ranks may run. A change to an order of operations here changes what the model checks.
+// others in a library that knows no deadline. Here in shared memory; over several hosts see
+// src/control/dissemination.h. Written once over what lies below, as flags.h is: production works
+// on shared memory, tests/model on words that know every order in which ranks may run. A change to
+// an order of operations here changes what the model checks.
 //
 // A rank that failed in a call enters no later one: the group is broken then, and nobody announces
 // anything in a broken group. So a rank that announces a call has entered all calls before it.
@@ -144,41 +145,6 @@ Entry enter_barrier(Ranks& ranks, std::uint64_t round, int& missing) {
   if (result == WaitResult::broken) return Entry::broken;
   if (all) return Entry::given_up;
   return result == WaitResult::ready ? Entry::left : Entry::late;
-}
-
-// Over a store a call has a key per rank, which the rank writes when it enters. A rank that gives
-// up writes the key of a missing one, which then can no longer enter. When all have entered, some
-// may have gone on, and so must it. `Keys` is one rank's view of these keys: size(), broken();
-// arrive(), false when the own key is barred; forget(), after which the own key of two calls ago,
-// that everybody has read, may go; look_for_cause(), which may find the group broken; is_late();
-// bar(rank), whether that key is barred now; and read().
-enum class Seen : std::uint8_t { not_all, same, differs, barred };
-
-template <class Keys>
-Entry enter_over_store(Keys& keys) {
-  if (keys.broken()) return Entry::broken;
-  if (!keys.arrive()) return Entry::given_up;
-  keys.forget();
-  const auto bars_one = [&] {
-    int rank = 0;
-    while (rank < keys.size() && !keys.bar(rank)) ++rank;
-    return rank < keys.size();
-  };
-  for (;;) {
-    switch (keys.read()) {
-      case Seen::not_all:
-        break;
-      case Seen::same:
-        return Entry::goes;
-      case Seen::differs:
-        return Entry::broken;
-      case Seen::barred:
-        return Entry::given_up;
-    }
-    keys.look_for_cause();
-    const bool broken = keys.broken();
-    if ((broken || keys.is_late()) && bars_one()) return broken ? Entry::broken : Entry::late;
-  }
 }
 
 }}  // namespace c10d::v0

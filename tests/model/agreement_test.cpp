@@ -23,11 +23,8 @@ struct Job {
   std::uint64_t bad_counts = 0;  // the all_to_all_v in which rank 0 sends rank 1 too much
   std::uint64_t impatient = 0;   // the call that rank 1 does not wait for
   std::uint64_t left = 0;        // the round before which rank 2 leaves
-  std::uint64_t aborted = 0;     // the call before which rank 2 breaks the group, and tells later
-  int deaf = -1;                 // the rank that no look at the store tells of a failure
   int blocking = -1;             // the rank that makes no call after one that failed
   bool together = false;         // who is in a call is held there until all are
-  bool learns_at_once = false;   // that the group broke, before each call
 };
 
 // What is wrong on purpose.
@@ -36,9 +33,6 @@ struct Slip {
   bool believes_peers = false;    // and go through where a peer is about to go
   bool leaves_announced = false;  // who has announced a call does not enter once the group breaks
   bool looks_at_nobody = false;   // who gives up does not look whether one went
-  bool bars_nobody = false;       // nor writes a key
-  bool forgets_early = false;     // keys are deleted a call too early
-  bool pairwise = false;          // only who expects other counts takes them for a mismatch
   bool no_witness = false;        // none of these, but nobody looks from outside
 };
 
@@ -65,7 +59,6 @@ struct OfRank {
 struct Group {
   OfRank ranks[kRanks];
   Gate gate;
-  Word<std::uint64_t> keys[kMostCalls + 1][kRanks];  // in a store, by call
   Word<std::uint64_t> nothing;
   int outcome[kMostCalls + 1];  // by call, as seen from outside
 
@@ -77,12 +70,10 @@ struct Group {
 // One rank's view of one call, and what all sorts of it have in common.
 class View {
  public:
-  View(Group& group, const Job& job, const Slip& slip, int rank, std::uint64_t sequence, bool knew)
-      : knows(knew), group_(group), job_(job), slip_(slip), rank_(rank), sequence_(sequence) {}
+  View(Group& group, const Job& job, const Slip& slip, int rank, std::uint64_t sequence)
+      : group_(group), job_(job), slip_(slip), rank_(rank), sequence_(sequence) {}
   int rank() const { return rank_; }
   int size() const { return kRanks; }
-
-  bool knows;  // in a store: that the group is broken
 
   void goes() const {
     if (!slip_.no_witness) {
@@ -175,76 +166,15 @@ class AtBarrier : public InMemory {
   }
 };
 
-// As StoreControl.
-class InStore : public View {
- public:
-  using View::View;
-  Entry enter() {
-    if (job_.learns_at_once) look_for_cause();
-    return enter_over_store(*this);
-  }
-
-  bool broken() const { return knows && (entered_ || !slip_.enters_broken); }
-  bool arrive() {
-    entered_ = true;
-    return write_if_absent(rank_, hash_of(rank_)) == kAbsent;
-  }
-  void forget() {
-    const std::uint64_t age = slip_.forgets_early ? 1 : 2;
-    if (sequence_ > age)
-      group_.keys[sequence_ - age][rank_].store(kAbsent, std::memory_order_seq_cst);
-    loop_ = here();
-  }
-  void look_for_cause() {
-    if (rank_ != job_.deaf) knows = model::broken() || knows;
-  }
-  // The end of a look that found nothing.
-  bool is_late() const {
-    if (!is_impatient()) back_to(loop_);
-    return is_impatient();
-  }
-  bool bar(int rank) {
-    if (slip_.bars_nobody) return true;
-    const std::uint64_t before = write_if_absent(rank, kBarred);
-    return before == kAbsent || before == kBarred;
-  }
-  Seen read() {
-    std::uint64_t seen[kRanks];
-    for (int peer = 0; peer < kRanks; ++peer) {
-      seen[peer] = group_.keys[sequence_][peer].load(std::memory_order_acquire);
-      if (stopped()) return Seen::barred;
-      if (seen[peer] == kAbsent) return Seen::not_all;
-    }
-    const bool too_much = job_.bad_counts == sequence_ && (rank_ == 1 || !slip_.pairwise);
-    for (const std::uint64_t value : seen) {
-      if (value == kBarred) return Seen::barred;
-      if (value == hash_of(rank_) && !too_much) continue;
-      give_up();  // and says why
-      return Seen::differs;
-    }
-    return Seen::same;
-  }
-
- private:
-  static constexpr std::uint64_t kAbsent = 0, kBarred = 1;
-  std::uint64_t write_if_absent(int rank, std::uint64_t value) {
-    return compare_exchange(group_.keys[sequence_][rank].index(), kAbsent, value,
-                            std::memory_order_seq_cst);
-  }
-  bool entered_ = false;
-  std::size_t loop_ = 0;
-};
-
 template <class Call>
 bool make_calls(Group& group, const Job& job, const Slip& slip, int rank) {
-  bool knows = false;
+  bool failed = false;  // a call
   for (std::uint64_t sequence = 1; sequence <= job.calls; ++sequence) {
     if (begin() == Part::over) {
-      knows = outcome() != 0;
+      failed = outcome() != 0;
       continue;
     }
-    const bool aborts = rank == 2 && sequence == job.aborted;
-    Call call(group, job, slip, rank, sequence, knows || aborts);
+    Call call(group, job, slip, rank, sequence);
     if (rank == 2 && sequence == job.left) {
       call.gives_up();
       group.ranks[rank].left.store(1, std::memory_order_seq_cst);
@@ -256,15 +186,15 @@ bool make_calls(Group& group, const Job& job, const Slip& slip, int rank) {
       call.goes();
     } else {
       call.gives_up();
-      if (aborts || entry == Entry::late || entry == Entry::left) give_up();  // and says why
+      if (entry == Entry::late || entry == Entry::left) give_up();  // and says why
       if (entry == Entry::given_up) spin_until(broken);
       if (!broken() && !stopped()) problem("gave up, and nobody says why");
-      call.knows = true;
+      failed = true;
       if (rank == job.blocking) return false;
     }
-    end(call.knows);
+    end(failed);
   }
-  return !knows;
+  return !failed;
 }
 
 template <class Call>
@@ -281,19 +211,15 @@ void expect_whole(const Verdict& verdict) {
   EXPECT_GT(verdict.states, 500u);
 }
 
-// What takes little in shared memory and in a store.
-template <class Call>
-void expect_whole_after_mismatches() {
+TEST(AgreementInMemory, AMismatchLetsNobodyIn) {
   for (const bool together : {false, true})
     for (const std::uint64_t odd : {0u, 1u, 2u, 3u})
-      expect_whole(run<Call>({}, {.odd = odd, .together = together}));
+      expect_whole(run<InMemory>({}, {.odd = odd, .together = together}));
   for (const std::uint64_t call : {1u, 2u}) {
-    expect_whole(run<Call>({}, {.odd = call, .blocking = 0}));
-    expect_whole(run<Call>({}, {.bad_counts = call}));
+    expect_whole(run<InMemory>({}, {.odd = call, .blocking = 0}));
+    expect_whole(run<InMemory>({}, {.bad_counts = call}));
   }
 }
-
-TEST(AgreementInMemory, AMismatchLetsNobodyIn) { expect_whole_after_mismatches<InMemory>(); }
 
 TEST(AgreementInMemory, WhoGivesUpGivesUpForAll) {
   expect_whole(run<InMemory>({}, {.calls = 2, .impatient = 1}));
@@ -304,26 +230,6 @@ TEST(AgreementInMemory, AFailureFromOutsideMeetsAllOrNone) {
   expect_whole(run<InMemory>({.deaths = 1}, {.calls = 2}));
   expect_whole(run<InMemory>({.deaths = 1}, {.odd = 1}));
   expect_whole(run<InMemory>({.breaks = true}, {.odd = 1}));
-}
-
-TEST(AgreementInStore, AMismatchLetsNobodyIn) { expect_whole_after_mismatches<InStore>(); }
-
-TEST(AgreementInStore, WhoGivesUpGivesUpForAll) {
-  for (const bool together : {false, true})
-    for (const std::uint64_t call : {1u, 2u, 3u}) {
-      expect_whole(run<InStore>({}, {.impatient = call, .together = together}));
-      expect_whole(run<InStore>({}, {.odd = call, .impatient = 2, .together = together}));
-      expect_whole(run<InStore>({}, {.impatient = call, .deaf = 1, .together = together}));
-      expect_whole(run<InStore>({}, {.aborted = call, .together = together}));
-    }
-}
-
-TEST(AgreementInStore, AFailureFromOutsideMeetsAllOrNone) {
-  for (const bool at_once : {false, true})
-    for (const std::uint64_t odd : {0u, 1u, 2u, 3u}) {
-      expect_whole(run<InStore>({.deaths = 1}, {.odd = odd, .learns_at_once = at_once}));
-      expect_whole(run<InStore>({.breaks = true}, {.odd = odd, .learns_at_once = at_once}));
-    }
 }
 
 TEST(AgreementAtBarrier, AllPassOrNone) {
@@ -367,20 +273,6 @@ TEST(AgreementMutant, WhoGivesUpMustLookForWhoWent) {
 
 TEST(AgreementMutant, WhoHasAnnouncedACallMustEnterIt) {
   expect_found(run<InMemory>({.breaks = true}, {.calls = 2}, {.leaves_announced = true}), kSplit);
-}
-
-// Keys that are barred or deleted for the sake of later calls are still read.
-TEST(AgreementMutant, ACallAfterAFailedOneTakesItsKeysAway) {
-  expect_found(run<InStore>({.breaks = true}, {}, {.enters_broken = true}), kSplit);
-  expect_found(run<InStore>({}, {}, {.forgets_early = true}), "for ever");
-}
-
-TEST(AgreementMutant, WhoGivesUpMustBarAKey) {
-  expect_found(run<InStore>({}, {.impatient = 1}, {.bars_nobody = true}), kSplit);
-}
-
-TEST(AgreementMutant, CountsThatOneRankAloneCompares) {
-  expect_found(run<InStore>({}, {.bad_counts = 1}, {.pairwise = true}), "ranks disagree");
 }
 
 }}  // namespace c10d::model

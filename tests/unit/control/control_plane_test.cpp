@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The control plane with ranks as threads: once in shared memory, once over the store.
+// The control plane with ranks as threads: once in shared memory, once over the mesh.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -86,11 +86,11 @@ class ControlPlanes : public testing::TestWithParam<bool> {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // All of this process; said to be on two hosts when the store shall carry the control plane.
+  // All of this process; said to be on several hosts for the mesh.
   static std::vector<Member> members(int size) {
     std::vector<Member> all;
     for (int rank = 0; rank < size; ++rank)
-      all.push_back({.rank = rank, .host = "here", .pid = getpid(), .same_host = GetParam()});
+      all.push_back({.rank = rank, .host = "localhost", .pid = getpid(), .same_host = GetParam()});
     return all;
   }
 
@@ -122,7 +122,7 @@ TEST_P(ControlPlanes, ABarrierNamesEveryMissingRankOfMany) {
     EXPECT_EQ(cause->code, Code::timed_out);
     EXPECT_EQ(cause->rank, 1);
     EXPECT_EQ(cause->message,
-              "39 of 40 ranks did not reach monitored_barrier: ranks 1-39 (host here)");
+              "39 of 40 ranks did not reach monitored_barrier: ranks 1-39 (host localhost)");
   });
 }
 
@@ -168,7 +168,7 @@ TEST_P(ControlPlanes, AnOpThatRunsForLongIsWarnedOfWithWhoIsMissing) {
     plane.own_block().submitted = 1;
     const std::string text = log.read_to("runs for");
     EXPECT_NE(text.find("all_reduce #1 runs for "), std::string::npos) << text;
-    EXPECT_NE(text.find("not there yet: rank 1 (host here"), std::string::npos) << text;
+    EXPECT_NE(text.find("not there yet: rank 1 (host localhost"), std::string::npos) << text;
     finish_record(plane.own_block(), record, true, steady_ns());
     warned.count_down();
   });
@@ -287,7 +287,8 @@ TEST_P(ControlPlanes, AnOddCallIsTheSameMismatchOnEveryRank) {
 }
 
 TEST_P(ControlPlanes, AnOddCallIsToldApartFromThoseThatAgree) {
-  if (!GetParam()) GTEST_SKIP() << "over the store a rank reads one call after the other";
+  if (!GetParam())
+    GTEST_SKIP() << "over the mesh a rank compares its call with those of neighbours";
   for (const int odd : {0, 1, 3}) {
     std::latch announced(3);
     run(4, [&](ControlPlane& plane, int rank) {
@@ -366,7 +367,7 @@ TEST_P(ControlPlanes, ARankThatDoesNotEnterIsNamed) {
     EXPECT_EQ(cause->code, Code::timed_out);
     EXPECT_EQ(cause->rank, 1);
     EXPECT_EQ(cause->pid, getpid());
-    EXPECT_NE(cause->message.find("rank 1 (host here"), cause->message.npos) << cause->message;
+    EXPECT_NE(cause->message.find("rank 1 (host localhost"), cause->message.npos) << cause->message;
     failed.count_down();
   });
 }
@@ -426,7 +427,7 @@ TEST_P(LaterCalls, KeepNobodyOutOfACall) { EXPECT_TRUE(rank_0_goes(true)); }
 
 // Both ranks enter a call that a third party has given up, and dies before it says why.
 TEST_P(ControlPlanes, NobodyIsNamedWhereNobodyKnowsWhoGaveUp) {
-  if (!GetParam()) GTEST_SKIP() << "over the store the mark of the one who gave up names a rank";
+  if (!GetParam()) GTEST_SKIP() << "over the mesh the rank that gave up is asked";
   std::latch marked(1);
   run(2, [&](ControlPlane& plane, int rank) {
     if (rank == 0) {
@@ -525,10 +526,8 @@ TEST_P(ControlPlanes, ABarrierCountsRoundsAndNamesAllThatAreMissing) {
       failed.wait();
       return;
     }
-    if (rank == 0) {  // rank 2 is there
+    if (rank == 0)  // rank 2 is there
       while (second.load()->own_block().barriers.load() < 21) std::this_thread::yield();
-      if (!GetParam()) store_->get("barrier/21/2", kLong);
-    }
     const Cause cause = plane.barrier(rank == 0 ? in(milliseconds(0)) : in(kLong));
     ASSERT_NE(cause, nullptr);
     EXPECT_EQ(cause->code, Code::timed_out);
@@ -553,9 +552,9 @@ TEST_P(ControlPlanes, ABarrierThatOneRankGaveUpIsPassedByNone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, ControlPlanes, testing::Values(true, false),
-                         [](const auto& of) { return of.param ? "SharedMemory" : "Store"; });
+                         [](const auto& of) { return of.param ? "SharedMemory" : "Mesh"; });
 INSTANTIATE_TEST_SUITE_P(Each, LaterCalls, testing::Values(true, false),
-                         [](const auto& of) { return of.param ? "SharedMemory" : "Store"; });
+                         [](const auto& of) { return of.param ? "SharedMemory" : "Mesh"; });
 
 TEST(Names, OfManyRanksTellAllInLittleRoom) {
   std::vector<Member> members;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The control plane of a group on several hosts: what a rank learns of one that left, and with a
-// store that no longer answers.
+// The control plane of a group on several hosts: what a rank learns of one that left or died, and
+// what it does with a store that no longer answers.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -36,7 +36,7 @@ Plane make(int rank, const std::shared_ptr<Store>& store, Hosts hosts, Duration 
   std::vector<Member> members;
   for (int peer = 0; peer < 2; ++peer)
     members.push_back(
-        {.rank = peer, .host = "somewhere", .pid = getpid(), .same_host = hosts == Hosts::one});
+        {.rank = peer, .host = "localhost", .pid = getpid(), .same_host = hosts == Hosts::one});
   return make_control_plane({.rank = rank,
                              .size = 2,
                              .group = "g",
@@ -183,7 +183,7 @@ TEST(GroupFormation, AFailureOfTheParentEndsItInTheGroupsOwnWords) {
   }
 }
 
-TEST(StoreControl, ARankThatLeftIsNotWaitedFor) {
+TEST(MeshControl, ARankThatLeftIsNotWaitedFor) {
   const auto planes = make_both(make_hash_store(1h));
   EXPECT_TRUE(planes[0]->ranks_that_left().empty());
   planes[1]->leave();
@@ -196,7 +196,7 @@ TEST(StoreControl, ARankThatLeftIsNotWaitedFor) {
   for (const Plane& plane : planes) unwatch(*plane);
 }
 
-TEST(StoreControl, WhatARankDidBeforeItLeftCounts) {
+TEST(MeshControl, WhatARankDidBeforeItLeftCounts) {
   const auto planes = make_both(make_hash_store(1h));
   std::thread other([&] {
     EXPECT_EQ(planes[1]->barrier(after(1h)), nullptr);
@@ -208,28 +208,22 @@ TEST(StoreControl, WhatARankDidBeforeItLeftCounts) {
   for (const Plane& plane : planes) unwatch(*plane);
 }
 
-// A group of this process, of a child that only waits, and of a rank on another host.
+// A group of three ranks: two of this process, the second said to be on another host, and between
+// them one of a child that only waits.
 class GroupWithChild {
  public:
   GroupWithChild() {
     if (child_ == 0) {
+      const Plane plane = make_one(1);
       pause();
       _exit(0);
     }
-    for (const char* const beat : {"beat/1", "beat/2"}) store_->set(beat, "0");
-    plane_ = make_control_plane(
-        {.rank = 0,
-         .size = 3,
-         .group = "g",
-         .members = {{.rank = 0, .host = "here", .pid = getpid(), .same_host = true},
-                     {.rank = 1, .host = "here", .pid = child_, .same_host = true},
-                     {.rank = 2, .host = "elsewhere", .pid = getpid(), .same_host = false}},
-         .store = store_,
-         .token = {},
-         .deadline = after(1h)});
+    std::thread other([this] { far_ = make_one(2); });
+    plane_ = make_one(0);
+    other.join();
   }
   ~GroupWithChild() {
-    unwatch(*plane_);
+    for (const Plane& plane : {plane_, far_}) unwatch(*plane);
     kill(child_, SIGKILL);
     waitpid(child_, nullptr, 0);
   }
@@ -237,7 +231,13 @@ class GroupWithChild {
   GroupWithChild& operator=(const GroupWithChild&) = delete;
 
   const Plane& plane() const { return plane_; }
+  const Plane& far_plane() const { return far_; }
   Store& store() { return *store_; }
+  // Returns once the child is stopped.
+  void stop_child() {
+    kill(child_, SIGSTOP);
+    waitpid(child_, nullptr, WUNTRACED);
+  }
   // Returns once the child has ended.
   void kill_child() {
     kill(child_, SIGKILL);
@@ -246,9 +246,27 @@ class GroupWithChild {
   }
 
  private:
-  const std::shared_ptr<Store> store_ = make_prefix_store("g", make_hash_store(1h));
+  Plane make_one(int rank) const {
+    const pid_t parent = child_ == 0 ? getppid() : getpid();
+    const std::int64_t child = child_ == 0 ? getpid() : child_;
+    const auto member = [&](int other, std::int64_t pid) {
+      return Member{
+          .rank = other, .host = "localhost", .pid = pid, .same_host = (other == 2) == (rank == 2)};
+    };
+    return make_control_plane({.rank = rank,
+                               .size = 3,
+                               .group = "g",
+                               .members = {member(0, parent), member(1, child), member(2, parent)},
+                               .store = store_,
+                               .token = kToken,
+                               .deadline = after(1h)});
+  }
+
+  const TemporaryFile file_;
   const pid_t child_ = fork();
-  Plane plane_;
+  const std::shared_ptr<Store> store_ =
+      make_prefix_store("g", make_file_store(file_.path(), 0, 1h));
+  Plane plane_, far_;
 };
 
 void expect_child_died(const Plane& plane) {
@@ -259,17 +277,28 @@ void expect_child_died(const Plane& plane) {
   EXPECT_NE(failure->message.find("ended without leaving"), std::string::npos) << failure->message;
 }
 
-// Long before its heartbeats are missed.
-TEST(StoreControl, ARankOfThisHostThatDiedIsNamed) {
+TEST(MeshControl, ARankThatDiedIsNamedOnItsHostAndElsewhere) {
   GroupWithChild group;
   EXPECT_FALSE(group.plane()->broken());
   group.kill_child();
-  EXPECT_TRUE(breaks(group.plane()));
-  expect_child_died(group.plane());
+  for (const Plane& plane : {group.plane(), group.far_plane()}) {
+    EXPECT_TRUE(breaks(plane));
+    expect_child_died(plane);
+  }
+}
+
+// It is late, and will come.
+TEST(MeshControl, ARankThatIsStoppedBreaksNothing) {
+  GroupWithChild group;
+  group.stop_child();
+  const Deadline end = after(3s);  // twice as long as a host may be silent
+  while (std::chrono::steady_clock::now() < end && !group.far_plane()->broken())
+    std::this_thread::sleep_for(10ms);
+  EXPECT_FALSE(group.far_plane()->broken());
 }
 
 // Another group may have told its program of the death: the others then wait here for both.
-TEST(StoreControl, ARankThatLeavesNamesTheDeadRankOfItsHostFirst) {
+TEST(MeshControl, ARankThatLeavesNamesTheDeadRankOfItsHostFirst) {
   GroupWithChild group;
   group.kill_child();
   group.plane()->leave();
@@ -277,7 +306,7 @@ TEST(StoreControl, ARankThatLeavesNamesTheDeadRankOfItsHostFirst) {
   expect_child_died(group.plane());
 }
 
-TEST(StoreControl, ARankThatLeftSendsNothingMore) {
+TEST(MeshControl, ARankThatLeftSendsNothingMore) {
   const auto planes = make_both(make_hash_store(1h));
   EXPECT_TRUE(breaks_when_the_sender_leaves(planes));
   const auto failure = planes[0]->failure();
@@ -289,7 +318,7 @@ TEST(StoreControl, ARankThatLeftSendsNothingMore) {
 }
 
 // Else the one monitor thread of the process, and an abort, would wait as long as the store may.
-TEST(StoreControl, AStoreThatDoesNotAnswerDelaysNoFailure) {
+TEST(MeshControl, AStoreThatDoesNotAnswerDelaysNoFailure) {
   const TemporaryFile file;
   const auto planes = make_both(make_file_store(file.path(), 0, 1h));
   const HeldLock lock(file.path());
@@ -355,63 +384,38 @@ class StoreWithPauses final : public RequestStore<Store> {
   Engine engine_;
 };
 
-// In memory; takes what it is told, but leaves the next so many questions without an answer.
-class StoreThatStutters final : public RequestStore<Store> {
- public:
-  StoreThatStutters() : RequestStore(1h), engine_({}) {}
-
-  void ignore(int questions) {
-    const std::lock_guard lock(mutex_);
-    ignored_ = questions;
-  }
-  // Returns once it answers again.
-  bool await_answers() {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, 30s, [&] { return ignored_ == 0; });
-  }
-
- private:
-  Reply perform(const Request& request, Deadline) override {
-    const std::lock_guard lock(mutex_);
-    const bool asks = request.op == StoreOp::try_get || request.op == StoreOp::multi_get;
-    if (asks && ignored_ > 0) {
-      --ignored_;
-      changed_.notify_all();
-      return timed_out(request.keys);
-    }
-    Reply answer;
-    engine_.submit(request, {}, [&](Reply reply) { answer = std::move(reply); });
-    engine_.expire(std::chrono::steady_clock::now());
-    return answer;
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int ignored_ = 0;
-  Engine engine_;
-};
-
-// Who gave up would do so alone, where the others have read that all have come.
-TEST(StoreControl, ARankThatWaitsInACallOutlivesASilenceOfTheStore) {
-  const auto store = std::make_shared<StoreThatStutters>();
+// Calls and barriers go from rank to rank.
+TEST(MeshControl, CallsNeedNoStore) {
+  const auto store = std::make_shared<StoreWithPauses>();
   const auto planes = make_both(store);
   const Op op = Barrier{};
-  const Call call{op, 1, hash_of(signature_of(op, 2)), after(1h), false, 0};
-  const auto calls = [&](int rank) {
-    return [&, rank] { return planes[rank]->agree(call, Control::Waiting::sleep); };
+  const auto enter = [&](int rank) {
+    for (std::uint64_t sequence = 1; sequence <= 5; ++sequence) {
+      const Call call{op, sequence, hash_of(signature_of(op, 2)), after(1h), false, 0};
+      EXPECT_EQ(planes[rank]->agree(call, Control::Waiting::sleep), nullptr);
+      EXPECT_EQ(planes[rank]->barrier(after(1h)), nullptr);
+    }
   };
-  const auto passes = [&](int rank) {
-    return [&, rank] { return planes[rank]->barrier(after(1h)); };
-  };
-  const auto expect_both = [&](const auto& enters) {
-    store->ignore(20);
-    auto first = std::async(std::launch::async, enters(0));
-    EXPECT_TRUE(store->await_answers());
-    EXPECT_EQ(enters(1)(), nullptr);
-    EXPECT_EQ(first.get(), nullptr);
-  };
-  expect_both(calls);
-  expect_both(passes);
+  store->be_silent(true);
+  auto first = std::async(std::launch::async, [&] { enter(0); });
+  enter(1);
+  first.get();
+  store->be_silent(false);
+  for (const Plane& plane : planes) unwatch(*plane);
+}
+
+// Who leaves then serves no store any more: its word goes from rank to rank, too.
+TEST(MeshControl, ARankIsKnownToHaveLeftWithoutAStore) {
+  const auto store = std::make_shared<StoreWithPauses>();
+  const auto planes = make_both(store);
+  store->be_silent(true);
+  auto leaving = std::async(std::launch::async, [&] { planes[1]->leave(); });
+  const Deadline end = after(30s);
+  while (planes[0]->ranks_that_left().empty() && std::chrono::steady_clock::now() < end)
+    std::this_thread::yield();
+  EXPECT_EQ(planes[0]->ranks_that_left(), std::vector{1});
+  store->be_silent(false);
+  leaving.get();
   for (const Plane& plane : planes) unwatch(*plane);
 }
 
@@ -443,7 +447,7 @@ TEST(GroupsOfAStore, GiveEveryRequestTheDeadlineOfTheCall) {
 }
 
 // Of the groups of this process, each looks at its ranks as if it were alone.
-TEST(StoreControl, AStoreThatDoesNotAnswerDelaysNoOtherGroup) {
+TEST(MeshControl, AStoreThatDoesNotAnswerDelaysNoOtherGroup) {
   std::vector<std::shared_ptr<StoreWithPauses>> stores(5);
   std::vector<std::array<Plane, 2>> held;
   for (auto& store : stores) held.push_back(make_both(store = std::make_shared<StoreWithPauses>()));
@@ -484,47 +488,11 @@ class IdleBackend final : public Backend {
   const WorkSource source_;
 };
 
-// A call waits for as many answers as it takes requests.
-TEST(StoreControl, ACallThatAllHaveMadeTakesTwoRequests) {
-  constexpr std::uint64_t kCalls = 5;
-  const auto store = std::make_shared<StoreWithPauses>();
-  const auto planes = make_both(store);
-  const Op op = Barrier{};
-  const std::uint64_t hash = hash_of(signature_of(op, 2));
-  for (std::uint64_t sequence = 1; sequence <= kCalls; ++sequence)
-    planes[1]->announce({op, sequence, hash, after(1h), false, 0});
-  std::thread([&] {
-    for (std::uint64_t sequence = 1; sequence <= kCalls; ++sequence) {
-      const auto before = store->asked_here().size();
-      const Call call{op, sequence, hash, after(1h), false, 0};
-      EXPECT_EQ(planes[0]->agree(call, Control::Waiting::sleep), nullptr);
-      const auto asked = store->asked_here();
-      EXPECT_EQ(std::vector(asked.begin() + static_cast<std::ptrdiff_t>(before), asked.end()),
-                (std::vector{StoreOp::compare_set, StoreOp::multi_get}));
-    }
-  }).join();
-  for (const Plane& plane : planes) unwatch(*plane);
-}
-
-// The keys of older calls go by and by.
-TEST(StoreControl, WhatAllHaveReadIsDeleted) {
-  const auto store = make_hash_store(1h);
-  const auto planes = make_both(store);
-  const auto keys = store->num_keys();
-  const Op op = Barrier{};
-  const std::uint64_t hash = hash_of(signature_of(op, 2));
-  for (std::uint64_t sequence = 1; sequence <= 20; ++sequence)
-    for (const Plane& plane : planes) plane->announce({op, sequence, hash, after(1h), false, 0});
-  for (const Plane& plane : planes) plane->leave();
-  EXPECT_LE(store->num_keys(), keys + 2 * 2);
-  for (const Plane& plane : planes) unwatch(*plane);
-}
-
 // Whoever hears of the failure finds it in the record, and the group broken.
-TEST(StoreControl, AnAsyncFailureIsHeardOfWhenAllIsWritten) {
+TEST(MeshControl, AnAsyncFailureIsHeardOfWhenAllIsWritten) {
   const auto store = std::make_shared<StoreWithPauses>();
   const std::vector<Member> members{
-      {.rank = 0, .host = "somewhere", .pid = getpid(), .same_host = false}};
+      {.rank = 0, .host = "localhost", .pid = getpid(), .same_host = false}};
   const Plane plane = make_control_plane({.rank = 0,
                                           .size = 1,
                                           .group = "g",
@@ -559,7 +527,7 @@ TEST(StoreControl, AnAsyncFailureIsHeardOfWhenAllIsWritten) {
 }
 
 // And an abort waits for no store at all.
-TEST(StoreControl, WhatAStoreDidNotTakeIsToldOnceItAnswers) {
+TEST(MeshControl, WhatAStoreDidNotTakeIsToldOnceItAnswers) {
   const auto fail = [](ControlPlane& plane, bool aborts) {
     const Failure failure{.code = Code::revoked, .message = "enough"};
     return aborts ? plane.revoke(failure) : plane.fail(failure);

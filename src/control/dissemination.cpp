@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/control/dissemination.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+#include "src/net/bytes.h"
+#include "src/net/mesh.h"
+
+namespace c10d { inline namespace v0 {
+namespace {
+
+enum Kind : std::uint8_t { coming = 1, answers };
+
+constexpr std::size_t kMostCalls = 4;  // that are remembered after somebody asked
+
+std::string no_bits(int size) {
+  return std::string((static_cast<std::size_t>(size) + 7) / 8, '\0');
+}
+bool has_bit(const std::string& bits, int rank) {
+  const auto at = static_cast<unsigned>(rank);
+  return (static_cast<unsigned char>(bits[at / 8]) >> (at % 8) & 1U) != 0;
+}
+void set_bit(std::string& bits, int rank) {
+  const auto at = static_cast<unsigned>(rank);
+  bits[at / 8] = static_cast<char>(static_cast<unsigned char>(bits[at / 8]) | 1U << (at % 8));
+}
+bool has_any(const std::string& bits) { return bits.find_first_not_of('\0') != bits.npos; }
+bool has_all(const std::string& bits, int size) {
+  int count = 0;
+  for (const char byte : bits) count += std::popcount(static_cast<unsigned char>(byte));
+  return count == size;
+}
+// Whether `bits` gained one.
+bool add_bits(std::string& bits, std::string_view more) {
+  bool gained = false;
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    const auto both = static_cast<char>(static_cast<unsigned char>(bits[i]) |
+                                        static_cast<unsigned char>(more[i]));
+    gained = gained || both != bits[i];
+    bits[i] = both;
+  }
+  return gained;
+}
+
+// Whether a bit is of no rank.
+bool has_stray(std::string_view bits, int size) {
+  const unsigned in_last = static_cast<unsigned>(size) % 8;
+  return in_last != 0 && static_cast<unsigned char>(bits.back()) >> in_last != 0;
+}
+
+static_assert(std::is_trivially_copyable_v<Signature>);
+
+}  // namespace
+
+Dissemination::Dissemination(int rank, int size)
+    : rank_(rank),
+      size_(size),
+      steps_(std::bit_width(static_cast<unsigned>(size - 1))),
+      heard_(static_cast<std::size_t>(steps_)),
+      neighbours_(neighbours_of(rank, size)) {}
+
+bool Dissemination::come(const Coming& own) {
+  if (own.sequence == own_.sequence) return true;
+  if (own.sequence <= barred_) return false;
+  own_ = own;
+  step_ = 0;
+  differs_ = false;
+  window_ = own.balance;
+  rest_ = 0;
+  asked_.erase(asked_.begin(), asked_.lower_bound(went_));  // others may be in that one
+  for (auto& step : heard_)
+    if (step[0] && step[0]->coming.sequence < own.sequence) {
+      step[0] = step[1];
+      step[1].reset();
+    }
+  if (const auto asked = asked_.find(own.sequence); asked != asked_.end())
+    answer(own.sequence, asked->second);
+  send_step();
+  advance();
+  return true;
+}
+
+void Dissemination::send_step() {
+  if (step_ == steps_) return;
+  Letter letter{rank_at(1 << step_), {}};
+  put(letter.body, static_cast<std::uint8_t>(coming));
+  put(letter.body, static_cast<std::uint8_t>(step_));
+  for (const std::uint64_t word : {own_.sequence, own_.hash, window_, rest_})
+    put(letter.body, word);
+  letter.body.append(reinterpret_cast<const char*>(&own_.signature), sizeof own_.signature);
+  letters_.push_back(std::move(letter));
+}
+
+// As far as this rank has heard.
+void Dissemination::advance() {
+  while (step_ < steps_ && !differs_) {
+    auto& [heard, next] = heard_[static_cast<std::size_t>(step_)];
+    if (!heard || heard->coming.sequence != own_.sequence) return;
+    const Heard theirs = *heard;
+    heard = next;
+    next.reset();
+    if (theirs.coming.hash != own_.hash) {
+      differs_ = true;
+      difference_ = {rank_at(-(1 << step_)), theirs.coming};
+      return give_up();
+    }
+    if ((size_ >> step_ & 1) != 0) rest_ = window_ + theirs.rest;
+    window_ += theirs.window;
+    ++step_;
+    send_step();
+  }
+}
+
+bool Dissemination::receive(int from, std::string_view body) {
+  if (body.empty()) return false;
+  const auto kind = static_cast<std::uint8_t>(body[0]);
+  body.remove_prefix(1);
+  return kind == coming ? receive_coming(from, body) : kind == answers && receive_answers(body);
+}
+
+bool Dissemination::receive_coming(int from, std::string_view body) {
+  ByteReader reader(body);
+  const int step = reader.take<std::uint8_t>();
+  Heard heard{};
+  heard.coming.sequence = reader.take<std::uint64_t>();
+  heard.coming.hash = reader.take<std::uint64_t>();
+  heard.window = reader.take<std::uint64_t>();
+  heard.rest = reader.take<std::uint64_t>();
+  const std::string_view signature = reader.take_bytes(sizeof(Signature));
+  if (!reader.finished() || step >= steps_ || from != rank_at(-(1 << step))) return false;
+  std::memcpy(&heard.coming.signature, signature.data(), sizeof(Signature));
+  if (heard.coming.sequence < own_.sequence) {
+    if (heard.coming.sequence <= went_) return true;  // this rank has heard it otherwise
+    differs_ = went_ != own_.sequence;
+    difference_ = {from, heard.coming};
+    return true;
+  }
+  auto& [first, second] = heard_[static_cast<std::size_t>(step)];
+  if (first && second) return false;
+  (first ? second : first) = heard;
+  if (second && second->coming.sequence <= first->coming.sequence) return false;
+  advance();
+  return true;
+}
+
+Dissemination::Answers& Dissemination::answers_of(std::uint64_t sequence) {
+  if (const auto known = asked_.find(sequence); known != asked_.end()) return known->second;
+  if (asked_.size() == kMostCalls) asked_.erase(asked_.begin());
+  return asked_[sequence] = {.came = no_bits(size_), .barred = no_bits(size_)};
+}
+
+// In the steps of the call that this rank came to last: with the same call.
+bool Dissemination::has_heard_of(int rank) const noexcept {
+  return (rank_ - rank + size_) % size_ < (1 << step_);
+}
+
+// What this rank has to say.
+void Dissemination::answer(std::uint64_t sequence, Answers& answers) {
+  if (own_.sequence < sequence) {
+    if (!answers.bars) return;
+    barred_ = std::max(barred_, sequence);
+    if (!has_bit(answers.barred, rank_)) answers.is_news = true;
+    return set_bit(answers.barred, rank_);
+  }
+  const bool went = went_ == sequence;
+  if (!went && (own_.sequence != sequence || differs_)) return;
+  const std::uint64_t hash = went ? went_hash_ : own_.hash;
+  if (!has_any(answers.came)) answers.hash = hash;
+  if (answers.hash != hash) return;
+  std::string heard = no_bits(size_);
+  for (int rank = 0; rank < size_; ++rank)
+    if (went || has_heard_of(rank)) set_bit(heard, rank);
+  const bool balanced = went || own_.signature.kind != OpKind::all_to_all_v;
+  const bool more = add_bits(answers.came, heard);
+  answers.is_news = answers.is_news || more || (balanced && !answers.is_balanced);
+  answers.is_balanced = answers.is_balanced || balanced;
+}
+
+void Dissemination::ask(std::uint64_t sequence, bool bars) {
+  Answers& answers = answers_of(sequence);
+  if (bars && !answers.bars) answers.bars = answers.is_news = true;
+  answer(sequence, answers);
+}
+
+void Dissemination::give_up() {
+  ask(own_.sequence, true);
+  Answers& answers = asked_[own_.sequence];
+  if (has_bit(answers.barred, rank_)) return;
+  set_bit(answers.barred, rank_);
+  answers.is_news = true;
+}
+
+bool Dissemination::receive_answers(std::string_view body) {
+  ByteReader reader(body);
+  const bool bars = reader.take<std::uint8_t>() != 0;
+  const bool balanced = reader.take<std::uint8_t>() != 0;
+  const auto sequence = reader.take<std::uint64_t>();
+  const auto hash = reader.take<std::uint64_t>();
+  const std::string none = no_bits(size_);
+  const std::string_view came = reader.take_bytes(none.size());
+  const std::string_view barred = reader.take_bytes(none.size());
+  if (!reader.finished() || has_stray(came, size_) || has_stray(barred, size_)) return false;
+  if (sequence < went_) return true;  // all have gone into it
+  Answers& answers = answers_of(sequence);
+  if (!has_any(answers.came)) answers.hash = hash;
+  const bool more_came = answers.hash == hash && add_bits(answers.came, came);
+  const bool now_balanced = answers.hash == hash && balanced && !answers.is_balanced;
+  answers.is_balanced = answers.is_balanced || now_balanced;
+  const bool more_barred = add_bits(answers.barred, barred);
+  const bool now_bars = bars && !answers.bars;
+  answers.bars = answers.bars || bars;
+  answers.is_news = answers.is_news || more_came || more_barred || now_balanced || now_bars;
+  answer(sequence, answers);
+  return true;
+}
+
+void Dissemination::leave(int rank, std::uint64_t last) { left_[rank] = last; }
+
+// All ranks find the same sum.
+bool Dissemination::is_balanced() const noexcept {
+  const bool is_power = (size_ & (size_ - 1)) == 0;
+  return (is_power ? window_ : rest_) == 0;
+}
+
+Dissemination::Outcome Dissemination::outcome() {
+  if (went_ == own_.sequence) return Outcome::goes;
+  if (differs_) return Outcome::differs;
+  bool all_came = step_ == steps_;
+  if (all_came && !is_balanced()) return Outcome::unbalanced;
+  if (const auto asked = asked_.find(own_.sequence); asked != asked_.end()) {
+    const Answers& answers = asked->second;
+    if (has_any(answers.barred)) return Outcome::barred;
+    all_came = all_came ||
+               (answers.hash == own_.hash && answers.is_balanced && has_all(answers.came, size_));
+  }
+  if (all_came) {
+    went_ = own_.sequence;
+    went_hash_ = own_.hash;
+    return Outcome::goes;
+  }
+  return left_before() ? Outcome::left : Outcome::pending;
+}
+
+bool Dissemination::knows_that_it_came(int rank, std::uint64_t sequence) const {
+  if (rank == rank_) return own_.sequence >= sequence;
+  const auto gone = left_.find(rank);
+  if (gone != left_.end()) return gone->second >= sequence;
+  if (own_.sequence == sequence && has_heard_of(rank)) return true;
+  const auto asked = asked_.find(sequence);
+  return own_.sequence > sequence || (asked != asked_.end() && has_bit(asked->second.came, rank));
+}
+
+std::optional<int> Dissemination::left_before() const {
+  for (const auto& [rank, last] : left_)
+    if (last < own_.sequence) return rank;
+  return {};
+}
+
+std::vector<int> Dissemination::missing(std::uint64_t sequence) const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size_; ++rank)
+    if (!knows_that_it_came(rank, sequence)) ranks.push_back(rank);
+  return ranks;
+}
+
+std::vector<int> Dissemination::silent(std::uint64_t sequence) const {
+  const auto asked = asked_.find(sequence);
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size_; ++rank)
+    if (!knows_that_it_came(rank, sequence) && left_.count(rank) == 0 &&
+        (asked == asked_.end() || !has_bit(asked->second.barred, rank)))
+      ranks.push_back(rank);
+  return ranks;
+}
+
+std::vector<Dissemination::Letter> Dissemination::take_letters() {
+  for (auto& [sequence, answers] : asked_) {
+    if (!std::exchange(answers.is_news, false)) continue;
+    std::string body;
+    put(body, static_cast<std::uint8_t>(Kind::answers));
+    for (const bool flag : {answers.bars, answers.is_balanced})
+      put(body, static_cast<std::uint8_t>(flag ? 1 : 0));
+    put(body, sequence);
+    put(body, answers.hash);
+    body += answers.came + answers.barred;
+    for (const int neighbour : neighbours_) letters_.push_back({neighbour, body});
+  }
+  return std::exchange(letters_, {});
+}
+
+Patience::Verdict Patience::look(Dissemination& known, Deadline now, bool broken,
+                                 const std::function<bool(int rank)>& is_dead) {
+  using Outcome = Dissemination::Outcome;
+  const Outcome outcome = known.outcome();
+  switch (outcome) {
+    case Outcome::goes:
+      return Verdict::goes;
+    case Outcome::differs:
+      return Verdict::differs;
+    case Outcome::unbalanced:
+      return Verdict::unbalanced;
+    case Outcome::left:
+      return Verdict::left;
+    case Outcome::pending:
+    case Outcome::barred:
+      break;
+  }
+  if (!asks_) {
+    if (!broken && now < deadline_)
+      return outcome == Outcome::barred ? Verdict::barred : Verdict::waits;
+    asks_ = true;
+    since_ = now;
+    known.ask(known.last(), true);
+  }
+  const std::vector<int> silent = known.silent(known.last());
+  const bool all_answered = std::ranges::all_of(silent, is_dead);
+  if (outcome == Outcome::pending) {
+    // Where all have come, word of their counts may be under way.
+    const bool in_vain = all_answered && !silent.empty();
+    if (!in_vain && now < since_ + kAnswers) return Verdict::waits;
+    known.give_up();
+  } else if (!all_answered && !broken && now < since_ + kAnswers) {
+    return Verdict::waits;  // to name all that are missing
+  }
+  return broken ? Verdict::broken : Verdict::late;
+}
+
+}}  // namespace c10d::v0

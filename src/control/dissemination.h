@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "c10d/call.h"
+#include "src/recorder/signature.h"
+
+namespace c10d { inline namespace v0 {
+
+// What a rank says when it comes to a call.
+struct Coming {
+  std::uint64_t sequence = 0;
+  std::uint64_t hash = 0;     // which all ranks must have in common
+  std::uint64_t balance = 0;  // which must add up to 0 over all ranks
+  Signature signature{};      // what the hash is of, to name a difference
+};
+
+// How the ranks of a group enter calls together or not at all, by messages to their neighbours
+// (mesh.h). In step k a rank tells the one that is 2^k ahead of it that it has come, and so have
+// those that it has heard of, and hears from the one that is 2^k behind; after ceil(log2(size))
+// steps it has heard of all. Messages of one neighbour arrive in their order.
+//
+// Who gives up asks all: whoever has not come by then never will, and says so. If one has not, no
+// rank can have heard of all, and none goes in. If all have, the call goes through: who answers
+// says of whom it has heard, so that a rank which is stopped holds up no word of others.
+//
+// A state machine of one rank, for one thread at a time. It sends nothing itself: take_letters().
+class Dissemination {
+ public:
+  enum class Outcome : std::uint8_t {
+    pending,     // not all are known to have come
+    goes,        // all have, with the same call: this rank goes in
+    differs,     // one came to another call: difference()
+    unbalanced,  // all came, but the balances do not add up to 0
+    barred,      // one never comes, or has given up: no rank goes in
+    left         // one left the group before: no rank goes in
+  };
+  struct Letter {
+    int to;
+    std::string body;
+  };
+
+  Dissemination(int rank, int size);
+
+  // This rank comes to its next call; the same one again changes nothing. False: it may not, as
+  // another rank gave up the call.
+  bool come(const Coming& own);
+  // A letter of a neighbour. False: no rank of this group can have written it.
+  bool receive(int from, std::string_view body);
+  // That a rank left the group, and its last call.
+  void leave(int rank, std::uint64_t last);
+  // Asks who has come to the call `sequence`. If `bars`, who has not never will.
+  void ask(std::uint64_t sequence, bool bars);
+  // This rank, which has come, gives the call up although not all have said whether they came.
+  void give_up();
+
+  // Of the last call that this rank has come to. Once it goes, it goes.
+  Outcome outcome();
+  // The rank whose call differs, and that call.
+  const std::pair<int, Coming>& difference() const noexcept { return difference_; }
+  // The last call that this rank has come to.
+  std::uint64_t last() const noexcept { return own_.sequence; }
+  // The ranks that are not known to have come to a call that was asked about, ascending.
+  std::vector<int> missing(std::uint64_t sequence) const;
+  // The ranks that have not said whether they came to such a call, and have not left.
+  std::vector<int> silent(std::uint64_t sequence) const;
+  // A rank that left before the last call that this rank has come to.
+  std::optional<int> left_before() const;
+
+  // What is to be sent now.
+  std::vector<Letter> take_letters();
+
+ private:
+  // What is known of one call after somebody asked: a bit for each rank.
+  struct Answers {
+    std::string came, barred;
+    std::uint64_t hash = 0;    // of those that came
+    bool is_balanced = false;  // if all have
+    bool bars = false;
+    bool is_news = true;  // to the neighbours
+  };
+
+  bool is_balanced() const noexcept;
+  bool has_heard_of(int rank) const noexcept;
+  void advance();
+  void send_step();
+  bool receive_coming(int from, std::string_view body);
+  bool receive_answers(std::string_view body);
+  Answers& answers_of(std::uint64_t sequence);
+  void answer(std::uint64_t sequence, Answers& answers);
+  bool knows_that_it_came(int rank, std::uint64_t sequence) const;
+  int rank_at(int distance) const noexcept { return (rank_ + distance + size_) % size_; }
+
+  const int rank_, size_;
+  const int steps_;
+  Coming own_{};
+  std::uint64_t went_ = 0, went_hash_ = 0;  // the last call that this rank goes into
+  std::uint64_t barred_ = 0;                // the last call that this rank has been barred from
+  int step_ = 0;                            // of own_: heard of 2^step_ ranks
+  bool differs_ = false;
+  std::pair<int, Coming> difference_{-1, {}};
+  // Sums of balances: of the 2^step_ ranks up to this one, and of the last `size_` modulo that.
+  std::uint64_t window_ = 0, rest_ = 0;
+  struct Heard {
+    Coming coming;
+    std::uint64_t window, rest;
+  };
+  // By step: what was heard for the call of this rank, and for its next.
+  std::vector<std::array<std::optional<Heard>, 2>> heard_;
+  std::map<std::uint64_t, Answers> asked_;  // by call
+  std::map<int, std::uint64_t> left_;       // last calls
+  std::vector<int> neighbours_;
+  std::vector<Letter> letters_;
+};
+
+// How long a rank waits in one call that it has come to.
+class Patience {
+ public:
+  // After it gave up: for the others to say whether they came, and if all did, for the word of
+  // that.
+  static constexpr std::chrono::milliseconds kAnswers{500};
+  static constexpr std::chrono::seconds kUnderWay{5};
+
+  explicit Patience(Deadline deadline) noexcept : deadline_(deadline) {}
+
+  // What this rank does now. `late` and `broken`: it gives up, because its deadline passed, or the
+  // group broke, and no rank goes in. All but `waits` are final.
+  enum class Verdict : std::uint8_t {
+    waits,
+    goes,
+    differs,
+    unbalanced,
+    left,
+    barred,
+    late,
+    broken
+  };
+  // `is_dead(rank)`: no answer will come from it.
+  Verdict look(Dissemination& known, Deadline now, bool broken,
+               const std::function<bool(int rank)>& is_dead);
+
+ private:
+  const Deadline deadline_;
+  bool asks_ = false;
+  Deadline since_{};
+};
+
+}}  // namespace c10d::v0

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/net/mesh.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "c10d/error.h"
+#include "src/base/hash.h"
+#include "src/base/log.h"
+#include "src/net/socket.h"
+#include "src/net/url.h"
+
+namespace c10d { inline namespace v0 {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::size_t kReadBytes = std::size_t{16} << 10;
+constexpr std::chrono::milliseconds kLook{100};  // between two looks of connect()
+// For the handshake of one that calls; so many may call at once beside the neighbours.
+constexpr std::chrono::seconds kShaking{10};
+constexpr std::size_t kStrangers = 16;
+
+enum class Read { nothing, bytes, end, error };
+
+// What `fd` has, once.
+Read read_some(int fd, std::array<char, kReadBytes>& buffer, std::string_view& bytes, int& error) {
+  for (;;) {
+    const ssize_t count = ::recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (count > 0) {
+      bytes = {buffer.data(), static_cast<std::size_t>(count)};
+      return Read::bytes;
+    }
+    if (count == 0) return Read::end;
+    error = errno;
+    if (error == EINTR) continue;
+    return error == EAGAIN ? Read::nothing : Read::error;
+  }
+}
+
+// Returns an errno, or 0.
+int write_some(int fd, Link& link) {
+  while (!link.output().empty()) {
+    const std::string_view bytes = link.output();
+    const ssize_t count = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count >= 0) {
+      link.sent(static_cast<std::size_t>(count));
+    } else if (errno != EINTR) {
+      return errno == EAGAIN ? 0 : errno;
+    }
+  }
+  return 0;
+}
+
+// A name has no limit, that of a job in a handshake has.
+std::string job_of(const std::string& group) {
+  return group.size() <= kMaxJobBytes ? group : fmt::format("group {:016x}", fnv1a(group));
+}
+
+}  // namespace
+
+std::vector<int> neighbours_of(int rank, int size) {
+  std::set<int> ranks;
+  for (int distance = 1; distance < size; distance *= 2)
+    for (const int step : {distance, size - distance}) ranks.insert((rank + step) % size);
+  ranks.erase(rank);
+  return {ranks.begin(), ranks.end()};
+}
+
+struct Mesh::Line {
+  int neighbour = -1;
+  Fd fd;
+  std::unique_ptr<Link> link;
+  bool lost = false;
+};
+
+Mesh::Mesh(const Options& options)
+    : options_(options),
+      handshake_{.job = job_of(options.group), .role = "mesh", .token = options.token},
+      listener_(listen_tcp(resolve(options.address, 0).front())),
+      listening_("tcp://" + local_address(listener_.get()).text()) {}
+
+Mesh::~Mesh() = default;
+
+// The links that are not open yet.
+class Mesh::Connecting {
+ public:
+  Connecting(const Mesh& mesh, Deadline deadline) : mesh_(mesh), deadline_(deadline) {
+    for (const int neighbour : neighbours_of(mesh.options_.rank, mesh.options_.size))
+      missing_.insert(neighbour);
+  }
+
+  void run(const std::function<std::string(int)>& address_of, const std::function<void()>& look) {
+    for (const int neighbour : missing_)
+      if (neighbour > mesh_.options_.rank) call(neighbour, address_of(neighbour));
+    while (!missing_.empty()) {
+      look();
+      if (steady_clock::now() >= deadline_) throw_late();
+      wait();
+      take_callers();
+      for (Shaking& one : shaking_) move(one);
+      std::erase_if(shaking_, [](const Shaking& one) { return !one.line; });
+    }
+    std::ranges::sort(open_, {}, [](const auto& line) { return line->neighbour; });
+  }
+
+  std::vector<std::unique_ptr<Line>> take_lines() { return std::move(open_); }
+  std::vector<Message> take_messages() { return std::move(messages_); }
+
+ private:
+  struct Shaking {
+    std::unique_ptr<Line> line;  // null: no more
+    bool calls = false;          // this end
+    Deadline until;
+  };
+
+  [[noreturn]] static void throw_about(int neighbour, Failure failure) {
+    failure.rank = neighbour;
+    throw_failure(std::move(failure));
+  }
+
+  [[noreturn]] void throw_late() const {
+    throw_about(*missing_.begin(), {.code = Code::timed_out,
+                                    .message = fmt::format("no link to ranks {} came about in time",
+                                                           fmt::join(missing_, ", "))});
+  }
+
+  void call(int neighbour, const std::string& address) {
+    const Url url = parse_url(address);
+    std::string problem;
+    auto line = std::make_unique<Line>();
+    line->neighbour = neighbour;
+    line->fd =
+        connect_tcp(resolve(url.host, static_cast<std::uint16_t>(url.port)), deadline_, problem);
+    if (!line->fd)
+      throw_about(neighbour,
+                  {.code = Code::unreachable,
+                   .message = fmt::format("rank {} listens at {}, which this host does not reach "
+                                          "({}); set C10D_NET_INTERFACE, on every host, to the "
+                                          "network that joins them",
+                                          neighbour, url.host, problem)});
+    line->link = std::make_unique<Link>(mesh_.handshake_, mesh_.options_.rank);
+    shaking_.push_back({std::move(line), true, deadline_});
+  }
+
+  void wait() const {
+    std::vector<pollfd> entries;
+    if (may_take_more()) entries.push_back({mesh_.listener_.get(), POLLIN, 0});
+    for (const Shaking& one : shaking_) {
+      const short out = one.line->link->output().empty() ? short{0} : short{POLLOUT};
+      entries.push_back({one.line->fd.get(), static_cast<short>(POLLIN | out), 0});
+    }
+    ::poll(entries.data(), entries.size(),
+           poll_timeout(std::min<Deadline>(deadline_, steady_clock::now() + kLook)));
+  }
+
+  bool may_take_more() const { return shaking_.size() < missing_.size() + kStrangers; }
+
+  void take_callers() {
+    while (may_take_more()) {
+      Fd fd(::accept4(mesh_.listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!fd) return;
+      tune_tcp(fd.get());
+      auto line = std::make_unique<Line>();
+      line->fd = std::move(fd);
+      line->link =
+          std::make_unique<Link>(mesh_.handshake_, [this](int rank) { return refusal_of(rank); });
+      shaking_.push_back({std::move(line), false, steady_clock::now() + kShaking});
+    }
+  }
+
+  std::optional<Failure> refusal_of(int caller) const {
+    if (caller < mesh_.options_.rank && missing_.count(caller) != 0) return {};
+    return Failure{.code = Code::mismatch,
+                   .message = fmt::format("rank {} waits for no call of rank {}: two processes may "
+                                          "claim that rank",
+                                          mesh_.options_.rank, caller)};
+  }
+
+  void move(Shaking& one) {
+    Line& line = *one.line;
+    std::array<char, kReadBytes> buffer;
+    std::string_view bytes;
+    int error = 0;
+    const Read read = read_some(line.fd.get(), buffer, bytes, error);
+    std::vector<Message> early;
+    if (read == Read::bytes)
+      line.link->receive(bytes, [&](const Frame& frame) {
+        early.push_back({-1, frame.header.type, std::string(frame.body)});
+      });
+    const int write_error = write_some(line.fd.get(), *line.link);
+    if (line.link->state() == Link::State::open) return settle(one, std::move(early));
+    const bool ended = read == Read::end || read == Read::error || write_error != 0;
+    if (line.link->state() == Link::State::shaking && !ended) {
+      if (!one.calls && steady_clock::now() >= one.until) one.line.reset();
+      return;
+    }
+    Failure failure = line.link->failure().value_or(
+        Failure{.code = Code::link_lost,
+                .message = fmt::format("the connection ended before it stood{}{}",
+                                       error != 0 || write_error != 0 ? ": " : "",
+                                       error != 0         ? error_text(error)
+                                       : write_error != 0 ? error_text(write_error)
+                                                          : "")});
+    const int neighbour = line.neighbour;
+    one.line.reset();
+    if (one.calls) {
+      failure.message = fmt::format("rank {}: {}", neighbour, failure.message);
+      throw_about(neighbour, std::move(failure));
+    }
+    log(LogLevel::info, "rank {}: a caller is no neighbour: {}", mesh_.options_.rank,
+        failure.message);
+  }
+
+  void settle(Shaking& one, std::vector<Message> early) {
+    Line& line = *one.line;
+    if (!one.calls) line.neighbour = line.link->caller();
+    for (Message& message : early) {
+      message.from = line.neighbour;
+      messages_.push_back(std::move(message));
+    }
+    missing_.erase(line.neighbour);
+    open_.push_back(std::move(one.line));
+  }
+
+  const Mesh& mesh_;
+  const Deadline deadline_;
+  std::set<int> missing_;
+  std::vector<Shaking> shaking_;
+  std::vector<std::unique_ptr<Line>> open_;
+  std::vector<Message> messages_;
+};
+
+void Mesh::connect(const std::function<std::string(int rank)>& address_of,
+                   const std::function<void()>& look, Deadline deadline) {
+  Connecting connecting(*this, deadline);
+  connecting.run(address_of, look);
+  listener_.reset();
+  MutexLock lock(mutex_);
+  lines_ = connecting.take_lines();
+  early_ = connecting.take_messages();
+}
+
+void Mesh::lose(Line& line, int error, std::string why, News& news) {
+  line.lost = true;
+  const bool cut_off =
+      error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN;
+  news.losses.push_back({line.neighbour, cut_off, std::move(why)});
+}
+
+void Mesh::flush(Line& line, News& news) {
+  const int error = write_some(line.fd.get(), *line.link);
+  // What the neighbour said before it ended can still be read.
+  if (error == 0 || error == EPIPE || error == ECONNRESET) return;
+  lose(line, error, error_text(error), news);
+}
+
+void Mesh::receive(Line& line, News& news) {
+  std::array<char, kReadBytes> buffer;
+  for (;;) {
+    std::string_view bytes;
+    int error = 0;
+    switch (read_some(line.fd.get(), buffer, bytes, error)) {
+      case Read::nothing:
+        return;
+      case Read::end:
+        return lose(line, 0, "its connection ended", news);
+      case Read::error:
+        return lose(line, error, error_text(error), news);
+      case Read::bytes:
+        line.link->receive(bytes, [&](const Frame& frame) {
+          news.messages.push_back({line.neighbour, frame.header.type, std::string(frame.body)});
+        });
+    }
+    if (line.link->state() == Link::State::closed)
+      return lose(line, 0, line.link->failure()->message, news);
+    if (bytes.size() < buffer.size()) return;
+  }
+}
+
+void Mesh::post(Line& line, std::uint8_t type, std::string_view body) {
+  if (line.lost) return;
+  line.link->send(type, body);
+  write_some(line.fd.get(), *line.link);
+}
+
+void Mesh::send(int neighbour, std::uint8_t type, std::string_view body) {
+  MutexLock lock(mutex_);
+  for (const auto& line : lines_)
+    if (line->neighbour == neighbour) post(*line, type, body);
+}
+
+void Mesh::send_to_all(std::uint8_t type, std::string_view body, int except) {
+  MutexLock lock(mutex_);
+  for (const auto& line : lines_)
+    if (line->neighbour != except) post(*line, type, body);
+}
+
+Mesh::News Mesh::drive() {
+  News news;
+  MutexLock lock(mutex_);
+  news.messages.swap(early_);
+  for (const auto& line : lines_) {
+    if (line->lost) continue;
+    flush(*line, news);
+    if (!line->lost) receive(*line, news);
+  }
+  return news;
+}
+
+void Mesh::wait(Deadline deadline) {
+  std::vector<pollfd> entries;
+  {
+    MutexLock lock(mutex_);
+    if (!early_.empty()) return;
+    for (const auto& line : lines_) {
+      if (line->lost) continue;
+      const short out = line->link->output().empty() ? short{0} : short{POLLOUT};
+      entries.push_back({line->fd.get(), static_cast<short>(POLLIN | out), 0});
+    }
+  }
+  // The descriptors stay as long as this object.
+  ::poll(entries.data(), entries.size(), poll_timeout(deadline));
+}
+
+}}  // namespace c10d::v0

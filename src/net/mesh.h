@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "c10d/call.h"
+#include "src/base/mutex.h"
+#include "src/net/address.h"
+#include "src/net/fd.h"
+#include "src/net/link.h"
+
+namespace c10d { inline namespace v0 {
+
+// The neighbours of a rank, ascending: those whose numbers differ from its own by a power of two,
+// modulo the size. A rank has at most 2 ceil(log2(size)) of them, and what each rank passes on to
+// its neighbours reaches all in ceil(log2(size)) steps.
+std::vector<int> neighbours_of(int rank, int size);
+
+// The links of one rank to its neighbours in a group. They carry small frames, and the end of a
+// process, or of a host, shows at once at its neighbours. There is no thread: whoever calls drives.
+// Every member may be called from any thread.
+class Mesh {
+ public:
+  struct Options {
+    int rank, size;
+    std::string group;  // both ends must name the same
+    std::string token;
+    std::string address;  // numeric; listened on, at a port that the system chooses
+  };
+  // Throws DistNetworkError (unreachable) where this host has no such address.
+  explicit Mesh(const Options& options);
+  ~Mesh();
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  // Where the neighbours call this rank: "tcp://10.0.0.1:40123".
+  const std::string& address() const noexcept { return listening_; }
+  // Calls the neighbours of higher number, and is called by the others. Returns when all links are
+  // open, and listens no more. `address_of(rank)` is what that rank's address() said; `look()` is
+  // called now and then, and may throw. Throws what a neighbour refused, link_lost, unreachable
+  // that names it, or timed_out.
+  void connect(const std::function<std::string(int rank)>& address_of,
+               const std::function<void()>& look, Deadline deadline);
+
+  // To one neighbour, and to all but `except`. Does not wait; what is lost shows in drive().
+  void send(int neighbour, std::uint8_t type, std::string_view body);
+  void send_to_all(std::uint8_t type, std::string_view body, int except = -1);
+  struct Message {
+    int from;
+    std::uint8_t type;
+    std::string body;
+  };
+  struct Loss {
+    int neighbour;
+    bool cut_off;  // no answer came, from its process or its host; else the connection was ended
+    std::string why;
+  };
+  struct News {
+    std::vector<Message> messages;  // those of a link in their order
+    std::vector<Loss> losses;       // each once, behind its messages
+  };
+  // Takes what has arrived, and sends what waits. Does not wait.
+  News drive();
+  // Returns when something has arrived, or at the deadline.
+  void wait(Deadline deadline);
+
+ private:
+  struct Line;
+  class Connecting;
+
+  static void post(Line& line, std::uint8_t type, std::string_view body);
+  void flush(Line& line, News& news) C10D_REQUIRES(mutex_);
+  void receive(Line& line, News& news) C10D_REQUIRES(mutex_);
+  static void lose(Line& line, int error, std::string why, News& news);
+
+  const Options options_;
+  const HandshakeOptions handshake_;
+  Fd listener_;
+  std::string listening_;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Line>> lines_ C10D_GUARDED_BY(mutex_);  // by number of the neighbour
+  std::vector<Message> early_ C10D_GUARDED_BY(mutex_);  // that came while other links were made
+};
+
+}}  // namespace c10d::v0
