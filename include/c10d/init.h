@@ -29,8 +29,8 @@ struct InitOptions {
   // - env:// uses C10D_STORE, else MASTER_ADDR and MASTER_PORT. Rank and size are those of
   //   detect_launch(). A single process needs none of them.
   // - tcp://host:port?rank=0&world_size=2: rank 0 serves the store at this address until it ends
-  //   its last group, and the world ends there when the others have ended theirs, or after 5 s.
-  //   Ranks that continue in a subgroup over several hosts then get store_lost.
+  //   its last group. What needs the store then throws store_lost: new_group, split, allocate and
+  //   the store itself.
   // - file:///path?rank=0&world_size=2: a file that all ranks can open.
   std::string url = "env://";
   // Use this store instead of the url. Then rank and size must be given.

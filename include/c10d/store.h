@@ -157,8 +157,8 @@ class C10D_API TcpStore : public Store {
   virtual std::uint16_t port() const noexcept = 0;
   // Address of the server, as it was given.
   virtual const std::string& host() const noexcept = 0;
-  // Whether the server was shut down in good order, or another one is in its place: calls throw
-  // store_lost then, and a new client may find the next server.
+  // Whether a call has found that the server was shut down in good order, or that another one is
+  // in its place. Calls throw store_lost from then on; a new client may find the next server.
   virtual bool was_shut_down() const noexcept = 0;
 };
 // Connects to a server, and starts it first when TcpStoreOptions::server is set. Waits for a server

@@ -88,10 +88,8 @@ class Bootstrap {
       options_.store->set(key(options_.rank), to_bytes(mine_), patience_until(options_.deadline));
       return {.members = learn(meet()),
               .store = make_prefix_store(prefix_, options_.store),
-              .leave = [this_rank = *this](bool some_are_gone) {
-                this_rank.release_();
-                this_rank.part(some_are_gone ? Staying::for_nobody : Staying::for_all);
-              }};
+              .release = release_,
+              .part = [this_rank = *this] { this_rank.part(); }};
     } catch (const DistError& error) {
       give_up(error.failure());
       throw;
@@ -123,24 +121,23 @@ class Bootstrap {
     if (!has_ended_) {
       withdraw_();
       // Rank 0 may wait to see it leave: its deadline is the same.
-      if (failure.code == Code::timed_out) part(Staying::for_all);
+      if (failure.code == Code::timed_out) part();
       return;
     }
     release_();
-    part(failure.code == Code::timed_out ? Staying::for_those_here : Staying::for_all);
+    part(failure.code == Code::timed_out);
   }
 
   // Nobody knows when ranks that have not arrived will arrive.
-  enum class Staying { for_all, for_those_here, for_nobody };
-  void part(Staying staying) const noexcept {
+  void part(bool only_from_those_here = false) const noexcept {
     const auto parted = [this](int rank) { return fmt::format("{}/parted/{}", prefix_, rank); };
     if (!options_.ends_with_rank_0) return;
     try {
       options_.store->set(parted(options_.rank), "", kGivingBack);
-      if (options_.rank != 0 || staying == Staying::for_nobody) return;
+      if (options_.rank != 0) return;
       std::vector<std::string> keys;
       for (int rank = 0; rank < options_.size; ++rank)
-        if (staying == Staying::for_all || options_.store->try_get(key(rank), kGivingBack))
+        if (!only_from_those_here || options_.store->try_get(key(rank), kGivingBack))
           keys.push_back(parted(rank));
       options_.store->wait(keys, kServersPatience);
     } catch (const std::exception&) {  // of a rank that is gone

@@ -24,10 +24,12 @@ struct BootstrapOptions {
 struct Bootstrapped {
   std::vector<Member> members;
   std::shared_ptr<Store> store;  // the group's own keys
-  // By a rank that leaves the world, or knows why it did not form. Gives the rank back, so that the
-  // same name can be used again. Where the store ends with rank 0, that one stays until the others
-  // leave too, at most 5 s; not at all when `some_are_gone`. Throws nothing.
-  std::function<void(bool some_are_gone)> leave;
+  // Gives the rank back when the group ends, so that the same name can be used again. Throws
+  // nothing.
+  std::function<void()> release;
+  // By a rank that knows why the world did not form. Where the store ends with rank 0,
+  // that one stays until the others know too, and not for long when one is gone. Throws nothing.
+  std::function<void()> part;
 };
 
 // Brings the ranks together in the store: claims this rank, checks that all agree on size, backend

@@ -316,7 +316,7 @@ bool detail::GroupState::shutdown(Duration limit) {
   control->keep_record_if_broken();
   unwatch(*control);
   watch->end();
-  if (leave_bootstrap) leave_bootstrap(control->broken());
+  if (release_claim) release_claim();
   if (problem) std::rethrow_exception(problem);
   return quiet;
 }

@@ -42,7 +42,7 @@ struct detail::GroupState {
   const std::uint64_t process;  // generation of the process, to notice a fork
 
   const std::shared_ptr<detail::FailureWatch> watch;
-  std::function<void(bool some_are_gone)> leave_bootstrap;  // of a world
+  std::function<void()> release_claim;  // of its rank in the bootstrap
 
   std::atomic<Duration::rep> timeout;
   std::atomic<bool> busy{false};

@@ -284,10 +284,23 @@ struct Meeting {
   Bootstrapped met;
 };
 
+// `before`: what another server said, or empty.
+Place meet_again(const InitOptions& options, const std::string& token, Duration timeout,
+                 const std::string& before) {
+  try {
+    return meet(options, token, std::max(Duration(1), timeout));
+  } catch (const DistTimeoutError& error) {
+    if (before.empty()) throw;
+    Failure failure = error.failure();
+    failure.message += "; there was one before: " + before;
+    throw_failure(std::move(failure));
+  }
+}
+
 Meeting meet_all(const InitOptions& options, const std::string& token, Duration timeout) {
   const Deadline deadline = steady_clock::now() + timeout;
-  while (true) {
-    Place place = meet(options, token, std::max(Duration(1), deadline - steady_clock::now()));
+  for (std::string before;;) {  // what the server of the world before said
+    Place place = meet_again(options, token, deadline - steady_clock::now(), before);
     if (place.ends_with_rank_0) place.store->set_timeout(timeout);
     try {
       Bootstrapped met = bootstrap({.store = place.store,
@@ -298,8 +311,13 @@ Meeting meet_all(const InitOptions& options, const std::string& token, Duration 
                                     .deadline = deadline,
                                     .ends_with_rank_0 = place.ends_with_rank_0});
       return {.place = std::move(place), .met = std::move(met)};
-    } catch (const DistStoreError&) {
+    } catch (const DistStoreError& error) {
       if (!was_of_the_world_before(place) || steady_clock::now() >= deadline) throw;
+      if (before.empty())
+        log(LogLevel::info,
+            "group \"{}\", rank {}: the store was shut down; waiting for the next one",
+            options.name, place.rank);
+      before = error.failure().message;
     }
   }
 }
@@ -359,11 +377,12 @@ ProcessGroup init_process_group(InitOptions options) {
   try {
     state = make_group(std::move(context), options.backend, connect_timeout, nullptr, {});
   } catch (...) {
-    met.leave(false);
+    met.release();
+    met.part();
     throw;
   }
   if (place.on_host) place.on_host->note_names_gone();
-  state->leave_bootstrap = std::move(met.leave);
+  state->release_claim = std::move(met.release);
   state->abort_on(options.stop);
   ProcessGroup group = detail::GroupState::group_of(std::move(state));
   log(LogLevel::info, "group \"{}\": rank {} of {}, {}", options.name, place.rank, place.size,

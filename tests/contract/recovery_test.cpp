@@ -28,6 +28,7 @@ TEST(Recovery, GroupsSideBySideShareTheStoreThatRank0Serves) {
       expect_usable(second);  // its store is still there
       second.store().set(std::to_string(rank), "here");
       EXPECT_EQ(second.store().get(std::to_string((rank + 1) % 3)), "here");
+      second.barrier();  // the store's server lives in rank 0
     } catch (const std::exception& error) {
       ADD_FAILURE() << error.what();
     }

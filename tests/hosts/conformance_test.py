@@ -29,6 +29,7 @@ class Conformance(test_bed.TwoHosts):
         cases = re.search(rf"^.*, {first + second} ranks: cases: ([0-9]+), .*$", run.out, re.M)
         self.assertTrue(cases, run.out)
         self.assertGreater(int(cases[1]), 0)
+        self.assertGreater(self.bytes_on_the_cable(), 1_000_000, "they were on one host")
         print(cases[0])
 
     def test_one_rank_on_each(self):

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-DEADLINE = 120  # seconds of one program
+DEADLINE = 90  # seconds of one program
 SKIPPED = 77
 
 
@@ -21,6 +21,8 @@ def environment(**more):
 
 class Running:
     """A program whose processes go with it."""
+    out = err = ""
+    over = False
 
     def __init__(self, command, **more):
         self.process = subprocess.Popen([str(word) for word in command], text=True,
@@ -28,24 +30,33 @@ class Running:
                                         stderr=subprocess.PIPE, start_new_session=True,
                                         env=environment(**more))
 
+    def take_output(self, patience):
+        """Whether it has ended, and closed its output, within so many seconds."""
+        if not self.over:
+            try:
+                self.out, self.err = self.process.communicate(timeout=patience)
+                self.over = True
+            except subprocess.TimeoutExpired as late:
+                self.out, self.err = ((part or b"").decode(errors="replace")
+                                      for part in (late.stdout, late.stderr))
+        return self.over
+
     def end(self):
-        try:
-            self.out, self.err = self.process.communicate(timeout=DEADLINE)
-        except subprocess.TimeoutExpired:
+        if not self.take_output(DEADLINE):
             self.kill()
             raise AssertionError(f"no end within {DEADLINE} s: {self.out[-20000:]}"
-                                 f"{self.err[-20000:]}") from None
+                                 f"{self.err[-20000:]}")
         return self.process.returncode
 
     def kill(self):
-        if self.process.poll() is None:
+        if not self.over:
             self.process.terminate()  # so that a launcher ends its ranks, which may have sessions
-            try:
-                self.out, self.err = self.process.communicate(timeout=10)
-                return
-            except subprocess.TimeoutExpired:
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.out, self.err = self.process.communicate()
+            self.take_output(10)
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)  # what is left of it
+        except ProcessLookupError:
+            pass
+        self.take_output(10)
 
 
 class Case(unittest.TestCase):
@@ -194,6 +205,10 @@ class TwoHosts(Case):
         self.namespaces[1].do("ip", "route", "replace", self.SUBNET, "dev", "cable", "advmss",
                               "1460")
         self.namespaces[0].do("ip", "link", "set", "cable", "gso_max_segs", "1")
+
+    def bytes_on_the_cable(self):
+        counter = "/sys/class/net/cable/statistics/tx_bytes"
+        return int(subprocess.check_output([*self.namespaces[0].enter, "cat", counter]))
 
     def cut_the_cable(self):
         self.namespaces[1].do("ip", "link", "set", "cable", "down")

@@ -89,7 +89,11 @@ TEST(NoGpu, IsANamedErrorSoonAndLeavesNothing) {
 
 int main(int argc, char** argv) {
   using namespace c10d::nccl_test;  // NOLINT(google-build-using-namespace)
-  std::thread([] {}).join();        // a sanitizer starts one of its own beside the first
+  // A sanitizer starts one of its own beside the first.
+  pid_t first = 0;
+  std::thread([&first] { first = gettid(); }).join();
+  while (std::filesystem::exists("/proc/self/task/" + std::to_string(first)))
+    std::this_thread::yield();  // for a moment
   threads_at_start = threads();
   sockets_at_start = sockets();
   testing::InitGoogleTest(&argc, argv);
