@@ -114,7 +114,7 @@ void ControlPlane::fail_with_mismatch(int peer, std::uint64_t sequence, const Si
                                       const std::vector<int>& with_peer) {
   const bool mine_is_odd = with_me.size() < with_peer.size();
   fail(mismatch(mine, peer, theirs, mine_is_odd ? rank_ : peer, mine_is_odd ? with_peer : with_me,
-                sequence));
+                sequence, sequence));
 }
 
 }}  // namespace c10d::v0

@@ -240,15 +240,16 @@ void ControlPlane::warn_of_held_op(int ticks) {
 }
 
 Failure ControlPlane::mismatch(const Signature& mine, int peer, const Signature& theirs, int odd,
-                               const std::vector<int>& others, std::uint64_t sequence) const {
+                               const std::vector<int>& others, std::uint64_t sequence,
+                               std::uint64_t their_sequence) const {
   const std::string who =
       others.size() < 2 ? "" : fmt::format("rank {} disagrees with {}; ", odd, ranges_of(others));
   Failure failure = failure_about(
       odd, Code::mismatch,
       fmt::format("{}rank {} called {} #{}, rank {} called {} #{}; first difference: {}; every "
                   "rank of a group makes the same calls in the same order",
-                  who, peer, describe(theirs), sequence, rank_, describe(mine), sequence,
-                  first_difference(theirs, mine)));
+                  who, peer, describe(theirs), their_sequence, rank_, describe(mine), sequence,
+                  their_sequence == sequence ? first_difference(theirs, mine) : "its number"));
   failure.op = to_string(mine.kind);
   failure.sequence = sequence;
   return failure;

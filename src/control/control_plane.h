@@ -131,7 +131,8 @@ class ControlPlane : public Control {
   std::shared_ptr<const Failure> failure_of_another();
   // `odd` is this rank or the peer; `others` are the ranks that are known to agree against it.
   Failure mismatch(const Signature& mine, int peer, const Signature& theirs, int odd,
-                   const std::vector<int>& others, std::uint64_t sequence) const;
+                   const std::vector<int>& others, std::uint64_t sequence,
+                   std::uint64_t their_sequence) const;
   // The failure of a call whose deadline passed in `phase` because of the ranks in `missing`.
   // `about` may add what is known of one of them.
   Failure deadline_passed(const Signature& signature, std::uint64_t sequence,

@@ -7,12 +7,12 @@
 #include <type_traits>
 
 #include "src/net/bytes.h"
-#include "src/net/mesh.h"
+#include "src/net/mesh/mesh.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
 
-enum Kind : std::uint8_t { coming = 1, answers };
+enum Kind : std::uint8_t { step_letter = 1, answer_letter };
 
 constexpr std::size_t kMostCalls = 4;  // that are remembered after somebody asked
 
@@ -86,7 +86,7 @@ bool Dissemination::come(const Coming& own) {
 void Dissemination::send_step() {
   if (step_ == steps_) return;
   Letter letter{rank_at(1 << step_), {}};
-  put(letter.body, static_cast<std::uint8_t>(coming));
+  put(letter.body, static_cast<std::uint8_t>(step_letter));
   put(letter.body, static_cast<std::uint8_t>(step_));
   for (const std::uint64_t word : {own_.sequence, own_.hash, window_, rest_})
     put(letter.body, word);
@@ -118,10 +118,11 @@ bool Dissemination::receive(int from, std::string_view body) {
   if (body.empty()) return false;
   const auto kind = static_cast<std::uint8_t>(body[0]);
   body.remove_prefix(1);
-  return kind == coming ? receive_coming(from, body) : kind == answers && receive_answers(body);
+  return kind == step_letter ? receive_step(from, body)
+                             : kind == answer_letter && receive_answers(body);
 }
 
-bool Dissemination::receive_coming(int from, std::string_view body) {
+bool Dissemination::receive_step(int from, std::string_view body) {
   ByteReader reader(body);
   const int step = reader.take<std::uint8_t>();
   Heard heard{};
@@ -133,8 +134,8 @@ bool Dissemination::receive_coming(int from, std::string_view body) {
   if (!reader.finished() || step >= steps_ || from != rank_at(-(1 << step))) return false;
   std::memcpy(&heard.coming.signature, signature.data(), sizeof(Signature));
   if (heard.coming.sequence < own_.sequence) {
-    if (heard.coming.sequence <= went_) return true;  // this rank has heard it otherwise
-    differs_ = went_ != own_.sequence;
+    if (heard.coming.sequence <= went_ || went_ == own_.sequence) return true;  // heard otherwise
+    differs_ = true;  // this rank made no such call before this one
     difference_ = {from, heard.coming};
     return true;
   }
@@ -280,7 +281,7 @@ std::vector<Dissemination::Letter> Dissemination::take_letters() {
   for (auto& [sequence, answers] : asked_) {
     if (!std::exchange(answers.is_news, false)) continue;
     std::string body;
-    put(body, static_cast<std::uint8_t>(Kind::answers));
+    put(body, static_cast<std::uint8_t>(answer_letter));
     for (const bool flag : {answers.bars, answers.is_balanced})
       put(body, static_cast<std::uint8_t>(flag ? 1 : 0));
     put(body, sequence);
@@ -292,7 +293,7 @@ std::vector<Dissemination::Letter> Dissemination::take_letters() {
 }
 
 Patience::Verdict Patience::look(Dissemination& known, Deadline now, bool broken,
-                                 const std::function<bool(int rank)>& is_dead) {
+                                 const Network& network) {
   using Outcome = Dissemination::Outcome;
   const Outcome outcome = known.outcome();
   switch (outcome) {
@@ -315,17 +316,18 @@ Patience::Verdict Patience::look(Dissemination& known, Deadline now, bool broken
     since_ = now;
     known.ask(known.last(), true);
   }
+  const Verdict given_up = broken ? Verdict::broken : Verdict::late;
   const std::vector<int> silent = known.silent(known.last());
-  const bool all_answered = std::ranges::all_of(silent, is_dead);
+  const bool all_answered = std::ranges::all_of(silent, network.is_dead);
+  if (outcome == Outcome::barred && (all_answered || broken)) return given_up;
+  // Where all have come, word of their counts may be under way.
+  const bool in_vain = all_answered && !silent.empty();
+  if (!in_vain && now < since_ + kAnswers) return Verdict::waits;
   if (outcome == Outcome::pending) {
-    // Where all have come, word of their counts may be under way.
-    const bool in_vain = all_answered && !silent.empty();
-    if (!in_vain && now < since_ + kAnswers) return Verdict::waits;
+    if (!in_vain && now < since_ + kUnderWay && network.is_under_way()) return Verdict::waits;
     known.give_up();
-  } else if (!all_answered && !broken && now < since_ + kAnswers) {
-    return Verdict::waits;  // to name all that are missing
   }
-  return broken ? Verdict::broken : Verdict::late;
+  return given_up;
 }
 
 }}  // namespace c10d::v0

@@ -94,7 +94,7 @@ class Dissemination {
   bool has_heard_of(int rank) const noexcept;
   void advance();
   void send_step();
-  bool receive_coming(int from, std::string_view body);
+  bool receive_step(int from, std::string_view body);
   bool receive_answers(std::string_view body);
   Answers& answers_of(std::uint64_t sequence);
   void answer(std::uint64_t sequence, Answers& answers);
@@ -109,7 +109,8 @@ class Dissemination {
   int step_ = 0;                            // of own_: heard of 2^step_ ranks
   bool differs_ = false;
   std::pair<int, Coming> difference_{-1, {}};
-  // Sums of balances: of the 2^step_ ranks up to this one, and of the last `size_` modulo that.
+  // Sums of balances: of the 2^step_ ranks up to this one, and of the `size_` mod 2^step_ ranks up
+  // to it.
   std::uint64_t window_ = 0, rest_ = 0;
   struct Heard {
     Coming coming;
@@ -126,10 +127,9 @@ class Dissemination {
 // How long a rank waits in one call that it has come to.
 class Patience {
  public:
-  // After it gave up: for the others to say whether they came, and if all did, for the word of
-  // that.
-  static constexpr std::chrono::milliseconds kAnswers{500};
-  static constexpr std::chrono::seconds kUnderWay{5};
+  // After it gave up, for the others to say whether they came: longer where the network holds up
+  // what was sent. A rank that is stopped for as long, or cut off, may go in alone.
+  static constexpr std::chrono::milliseconds kAnswers{500}, kUnderWay{2000};
 
   explicit Patience(Deadline deadline) noexcept : deadline_(deadline) {}
 
@@ -145,9 +145,12 @@ class Patience {
     late,
     broken
   };
-  // `is_dead(rank)`: no answer will come from it.
-  Verdict look(Dissemination& known, Deadline now, bool broken,
-               const std::function<bool(int rank)>& is_dead);
+  struct Network {
+    std::function<bool(int rank)> is_dead;  // whether no answer will come from it
+    std::function<bool()> is_under_way;     // whether something sent has not arrived yet
+  };
+  // `network` is asked once this rank gives up.
+  Verdict look(Dissemination& known, Deadline now, bool broken, const Network& network);
 
  private:
   const Deadline deadline_;

@@ -12,7 +12,7 @@ namespace {
 // Stable, unlike the values of Code: number i + 1 is kWireCodes[i].
 constexpr Code kWireCodes[] = {Code::corrupt,           Code::store_error, Code::store_limit,
                                Code::timed_out,         Code::wrong_job,   Code::version_mismatch,
-                               Code::not_authenticated, Code::store_lost};
+                               Code::not_authenticated, Code::store_lost,  Code::mismatch};
 
 constexpr std::size_t kIdOffset = 8;
 constexpr std::size_t kLengthOffset = 16;

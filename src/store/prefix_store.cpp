@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <atomic>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "c10d/error.h"
 #include "c10d/store.h"
-#include "src/store/host_of.h"
+#include "src/net/network.h"
+#include "src/store/own_address.h"
 
 namespace c10d { inline namespace v0 {
 
@@ -97,11 +100,24 @@ class PrefixStore final : public Store {
 
 }  // namespace
 
+namespace {
+
+// That serves a TCP store, also behind prefixes; empty where no host does.
 std::string host_of(const Store& store) {
   if (const auto* const prefix = dynamic_cast<const PrefixStore*>(&store))
     return host_of(prefix->inner());
   const auto* const served = dynamic_cast<const TcpStore*>(&store);
   return served ? served->host() : "";
+}
+
+}  // namespace
+
+std::string own_address(const Store& store, const std::vector<Member>& members) {
+  constexpr std::size_t kMost = 3;  // a name server may be slow
+  std::vector<std::string> hosts{host_of(store)};
+  for (const Member& member : members)
+    if (!member.same_host && hosts.size() < kMost) hosts.push_back(member.host);
+  return address_for_others(hosts);
 }
 
 std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store) {

@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <deque>
 #include <map>
 #include <memory>
@@ -16,12 +15,17 @@
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/base/hash.h"
-#include "src/net/mesh.h"
+#include "src/net/mesh/mesh.h"
 
-namespace c10d { namespace {
+namespace c10d {
+
+static std::uint64_t seeds = 1000;  // that are tried
+
+namespace {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
@@ -258,7 +262,8 @@ class World {
     if (!rank.is_in) return;
     const Patience::Verdict verdict =
         rank.patience->look(rank.known, now_, rank.broken,
-                            [&](int other) { return rank.dead_rank && *rank.dead_rank == other; });
+                            {.is_dead = [&](int other) { return rank.dead_rank == other; },
+                             .is_under_way = [] { return false; }});
     post(number);
     if (verdict != Patience::Verdict::waits) end(number, verdict);
   }
@@ -353,13 +358,8 @@ class World {
   std::string problem_;
 };
 
-std::uint64_t seeds() {
-  const char* const text = std::getenv("SIMULATED_SEEDS");
-  return text == nullptr ? 1000 : std::strtoull(text, nullptr, 10);
-}
-
 TEST(Dissemination, EveryCallEndsForAllOrForNone) {
-  for (std::uint64_t seed = 0; seed < seeds(); ++seed)
+  for (std::uint64_t seed = 0; seed < seeds; ++seed)
     ASSERT_EQ(World(seed).run(), "") << "seed " << seed;
 }
 
@@ -387,4 +387,15 @@ TEST(Dissemination, WhatIsTamperedWithIsFound) {
   EXPECT_NE(found_with(Tamper::floods_nothing), "nothing");
 }
 
-}}  // namespace c10d
+}  // namespace
+}  // namespace c10d
+
+// simulate [--seeds=N]
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  const std::string_view option = "--seeds=";
+  for (int i = 1; i < argc; ++i)
+    if (std::string_view(argv[i]).starts_with(option))
+      c10d::seeds = std::stoull(argv[i] + option.size());
+  return RUN_ALL_TESTS();
+}

@@ -53,6 +53,7 @@ INCLUDE_RULES = [
     *house(NATIVE, BACKEND),
     (r"src/backends/[^/]+$", [*up_to(LIBRARY, "src/group/"), "src/backends/module.h",
                               "src/backends/by_device.h", "src/backends/native/native.h"]),
+    (r"src/backends/gloo/", [*BACKEND, "src/store/own_address.h", "@"]),
     (r"src/backends/", [*BACKEND, "@"]),
     (r"src/parallel/", ["c10d/", "src/base/hash.h", "kernels/", "src/parallel/common/", "@"]),
     (r"tools/", [*LIBRARY, "src/backends/native/native.h", "tools/manual/", "@"]),

@@ -19,8 +19,8 @@
 #include "src/base/sigpipe_guard.h"
 #include "src/base/timeouts.h"
 #include "src/net/address.h"
-#include "src/net/network.h"
 #include "src/net/socket.h"
+#include "src/store/own_address.h"
 #include "src/sync/thread.h"
 
 namespace c10d { inline namespace v0 {
@@ -114,13 +114,8 @@ gloo::transport::tcp::attr choose_interface(const BackendContext& context) {
     (if_nametoindex(named->c_str()) != 0 ? attr.iface : attr.hostname) = without_brackets(*named);
   } else if (context.all_local()) {
     attr.hostname = "127.0.0.1";
-  } else if (const auto network = chosen_network()) {
-    attr.hostname = network->address;
   } else {
-    const auto remote = std::find_if(context.members.begin(), context.members.end(),
-                                     [](const Member& member) { return !member.same_host; });
-    attr.hostname = address_towards(remote->host);
-    if (attr.hostname.empty()) attr.hostname = context.members[context.rank].host;
+    attr.hostname = own_address(*context.store, context.members);
   }
   return attr;
 }

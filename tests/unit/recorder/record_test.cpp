@@ -168,7 +168,8 @@ TEST(Attach, FindsTheGroupsOfAProcess) {
     const auto store = make_hash_store(std::chrono::seconds(60));
     std::vector<Member> members;
     for (int rank = 0; rank < 2; ++rank)
-      members.push_back({.rank = rank, .host = "localhost", .pid = getpid(), .same_host = same_host});
+      members.push_back(
+          {.rank = rank, .host = "localhost", .pid = getpid(), .same_host = same_host});
     std::shared_ptr<ControlPlane> planes[2];
     const auto join = [&](int rank) {
       planes[rank] = make_control_plane(

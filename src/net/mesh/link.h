@@ -25,10 +25,12 @@ class Link {
   // Whether the called end takes this rank; else why not.
   using Admit = std::function<std::optional<Failure>(int rank)>;
 
-  // The end that calls, as `rank`. The options outlive the link.
-  Link(const HandshakeOptions& options, int rank);
+  // The end that calls, as `rank`.
+  Link(HandshakeOptions options, int rank);
   // The called end.
-  Link(const HandshakeOptions& options, Admit admit);
+  Link(HandshakeOptions options, Admit admit);
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
 
   // Takes what has arrived, and calls `sink` for each frame after the handshake; its body is
   // borrowed until then. Garbage closes the link.
@@ -51,6 +53,7 @@ class Link {
   bool shake(const Frame& frame);
   void finish_call();
 
+  const HandshakeOptions options_;
   Admit admit_;
   std::optional<ClientHandshake> calling_;
   std::optional<ServerHandshake> called_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/net/link.h"
+#include "src/net/mesh/link.h"
 
 #include <fmt/format.h>
 
@@ -20,11 +20,13 @@ std::string id_of(int rank) {
 
 }  // namespace
 
-Link::Link(const HandshakeOptions& options, int rank)
-    : calling_(std::in_place, options, id_of(rank), false), output_(calling_->hello()) {}
+Link::Link(HandshakeOptions options, int rank)
+    : options_(std::move(options)),
+      calling_(std::in_place, options_, id_of(rank), false),
+      output_(calling_->hello()) {}
 
-Link::Link(const HandshakeOptions& options, Admit admit)
-    : admit_(std::move(admit)), called_(std::in_place, options) {}
+Link::Link(HandshakeOptions options, Admit admit)
+    : options_(std::move(options)), admit_(std::move(admit)), called_(std::in_place, options_) {}
 
 void Link::close(Failure failure) {
   state_ = State::closed;

@@ -12,7 +12,7 @@
 #include "src/base/mutex.h"
 #include "src/net/address.h"
 #include "src/net/fd.h"
-#include "src/net/link.h"
+#include "src/net/mesh/link.h"
 
 namespace c10d { inline namespace v0 {
 
@@ -42,8 +42,8 @@ class Mesh {
   const std::string& address() const noexcept { return listening_; }
   // Calls the neighbours of higher number, and is called by the others. Returns when all links are
   // open, and listens no more. `address_of(rank)` is what that rank's address() said; `look()` is
-  // called now and then, and may throw. Throws what a neighbour refused, link_lost, unreachable
-  // that names it, or timed_out.
+  // called now and then, and may throw. Throws what a neighbour refused, link_lost, unreachable or
+  // timed_out, which name it, or out_of_resources. Links that are open by then stay.
   void connect(const std::function<std::string(int rank)>& address_of,
                const std::function<void()>& look, Deadline deadline);
 
@@ -56,8 +56,13 @@ class Mesh {
     std::string body;
   };
   struct Loss {
+    enum class Kind : std::uint8_t {
+      ended,    // the connection, by the other end
+      cut_off,  // no answer came, not from its host either
+      corrupt   // what came is no frame, or it does not read what is sent
+    };
     int neighbour;
-    bool cut_off;  // no answer came, from its process or its host; else the connection was ended
+    Kind kind;
     std::string why;
   };
   struct News {
@@ -68,18 +73,21 @@ class Mesh {
   News drive();
   // Returns when something has arrived, or at the deadline.
   void wait(Deadline deadline);
+  // Whether the hosts of all neighbours have what was sent, but for those that are lost.
+  bool is_acknowledged();
 
  private:
   struct Line;
   class Connecting;
 
+  HandshakeOptions handshake_with(int called) const;
   static void post(Line& line, std::uint8_t type, std::string_view body);
   void flush(Line& line, News& news) C10D_REQUIRES(mutex_);
   void receive(Line& line, News& news) C10D_REQUIRES(mutex_);
-  static void lose(Line& line, int error, std::string why, News& news);
+  static void lose(Line& line, Loss::Kind kind, std::string why, News& news);
+  static void lose(Line& line, int error, News& news);
 
   const Options options_;
-  const HandshakeOptions handshake_;
   Fd listener_;
   std::string listening_;
   Mutex mutex_;

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/net/mesh.h"
+#include "src/net/mesh/mesh.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/sockios.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <exception>
 #include <optional>
 #include <set>
 #include <utility>
@@ -16,6 +22,7 @@
 #include "c10d/error.h"
 #include "src/base/hash.h"
 #include "src/base/log.h"
+#include "src/base/mutex.h"
 #include "src/net/socket.h"
 #include "src/net/url.h"
 
@@ -26,7 +33,8 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t kReadBytes = std::size_t{16} << 10;
 constexpr std::chrono::milliseconds kLook{100};  // between two looks of connect()
-// For the handshake of one that calls; so many may call at once beside the neighbours.
+// For the handshake of one that calls, on a busy host; so many may call at once beside the
+// neighbours.
 constexpr std::chrono::seconds kShaking{10};
 constexpr std::size_t kStrangers = 16;
 
@@ -61,6 +69,42 @@ int write_some(int fd, Link& link) {
   return 0;
 }
 
+// The connections of all meshes of this process. A forked child keeps none: as long as it lives
+// nobody would see the end of its parent. There their numbers stay taken, for objects own them.
+class OpenConnections {
+ public:
+  OpenConnections() { ::pthread_atfork(hold, release, let_go); }
+  static OpenConnections& of_process() {
+    static auto& all = *new OpenConnections();
+    return all;
+  }
+  void add(int fd) {
+    MutexLock lock(mutex_);
+    fds_.insert(fd);
+  }
+  void remove(int fd) {
+    MutexLock lock(mutex_);
+    fds_.erase(fd);
+  }
+
+ private:
+  static void hold() C10D_THREAD_ANNOTATION(no_thread_safety_analysis) {
+    of_process().mutex_.lock();
+  }
+  static void release() C10D_THREAD_ANNOTATION(no_thread_safety_analysis) {
+    of_process().mutex_.unlock();
+  }
+  static void let_go() C10D_THREAD_ANNOTATION(no_thread_safety_analysis) {
+    const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (const int fd : of_process().fds_) ::dup3(nothing, fd, O_CLOEXEC);
+    ::close(nothing);
+    of_process().mutex_.unlock();
+  }
+
+  Mutex mutex_;  // held across a fork
+  std::set<int> fds_ C10D_GUARDED_BY(mutex_);
+};
+
 // A name has no limit, that of a job in a handshake has.
 std::string job_of(const std::string& group) {
   return group.size() <= kMaxJobBytes ? group : fmt::format("group {:016x}", fnv1a(group));
@@ -76,22 +120,38 @@ std::vector<int> neighbours_of(int rank, int size) {
   return {ranks.begin(), ranks.end()};
 }
 
+// A connection to a neighbour.
 struct Mesh::Line {
-  int neighbour = -1;
-  Fd fd;
-  std::unique_ptr<Link> link;
+  Line(int neighbour_, Fd fd_, std::unique_ptr<Link> link_)
+      : neighbour(neighbour_), fd(std::move(fd_)), link(std::move(link_)) {
+    OpenConnections::of_process().add(fd.get());
+  }
+  ~Line() { OpenConnections::of_process().remove(fd.get()); }
+  Line(const Line&) = delete;
+  Line& operator=(const Line&) = delete;
+
+  int neighbour;  // -1: not known yet
+  const Fd fd;
+  const std::unique_ptr<Link> link;
+  int error = 0;  // of what was sent
   bool lost = false;
 };
 
 Mesh::Mesh(const Options& options)
     : options_(options),
-      handshake_{.job = job_of(options.group), .role = "mesh", .token = options.token},
       listener_(listen_tcp(resolve(options.address, 0).front())),
       listening_("tcp://" + local_address(listener_.get()).text()) {}
 
 Mesh::~Mesh() = default;
 
-// The links that are not open yet.
+// Who calls has the right rank in mind, not only the right group.
+HandshakeOptions Mesh::handshake_with(int called) const {
+  return {.job = job_of(options_.group),
+          .role = fmt::format("mesh/{}", called),
+          .token = options_.token};
+}
+
+// The connections that are made, from the first to the last.
 class Mesh::Connecting {
  public:
   Connecting(const Mesh& mesh, Deadline deadline) : mesh_(mesh), deadline_(deadline) {
@@ -102,25 +162,30 @@ class Mesh::Connecting {
   void run(const std::function<std::string(int)>& address_of, const std::function<void()>& look) {
     for (const int neighbour : missing_)
       if (neighbour > mesh_.options_.rank) call(neighbour, address_of(neighbour));
-    while (!missing_.empty()) {
-      look();
+    for (auto next_look = steady_clock::now(); !missing_.empty();) {
+      if (const auto now = steady_clock::now(); now >= next_look) {
+        look();
+        next_look = now + kLook;
+      }
       if (steady_clock::now() >= deadline_) throw_late();
       wait();
       take_callers();
       for (Shaking& one : shaking_) move(one);
       std::erase_if(shaking_, [](const Shaking& one) { return !one.line; });
     }
-    std::ranges::sort(open_, {}, [](const auto& line) { return line->neighbour; });
   }
 
-  std::vector<std::unique_ptr<Line>> take_lines() { return std::move(open_); }
+  // What has come about, also after run() has thrown.
+  std::vector<std::unique_ptr<Line>> take_lines() {
+    std::ranges::sort(open_, {}, [](const auto& line) { return line->neighbour; });
+    return std::move(open_);
+  }
   std::vector<Message> take_messages() { return std::move(messages_); }
 
  private:
   struct Shaking {
     std::unique_ptr<Line> line;  // null: no more
-    bool calls = false;          // this end
-    Deadline until;
+    Deadline until;              // for one that called
   };
 
   [[noreturn]] static void throw_about(int neighbour, Failure failure) {
@@ -137,19 +202,18 @@ class Mesh::Connecting {
   void call(int neighbour, const std::string& address) {
     const Url url = parse_url(address);
     std::string problem;
-    auto line = std::make_unique<Line>();
-    line->neighbour = neighbour;
-    line->fd =
+    Fd fd =
         connect_tcp(resolve(url.host, static_cast<std::uint16_t>(url.port)), deadline_, problem);
-    if (!line->fd)
+    if (!fd)
       throw_about(neighbour,
                   {.code = Code::unreachable,
-                   .message = fmt::format("rank {} listens at {}, which this host does not reach "
-                                          "({}); set C10D_NET_INTERFACE, on every host, to the "
-                                          "network that joins them",
+                   .message = fmt::format("rank {} listened at {}, and there is no connection to "
+                                          "it: {}. If it runs, set C10D_NET_INTERFACE, on every "
+                                          "host, to the network that joins the hosts",
                                           neighbour, url.host, problem)});
-    line->link = std::make_unique<Link>(mesh_.handshake_, mesh_.options_.rank);
-    shaking_.push_back({std::move(line), true, deadline_});
+    auto link = std::make_unique<Link>(mesh_.handshake_with(neighbour), mesh_.options_.rank);
+    shaking_.push_back(
+        {std::make_unique<Line>(neighbour, std::move(fd), std::move(link)), deadline_});
   }
 
   void wait() const {
@@ -168,13 +232,18 @@ class Mesh::Connecting {
   void take_callers() {
     while (may_take_more()) {
       Fd fd(::accept4(mesh_.listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!fd) return;
+      if (!fd && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)) return;
+      if (!fd)
+        throw_failure({.code = Code::out_of_resources,
+                       .message = fmt::format("rank {} cannot take a connection of a neighbour: "
+                                              "{}; raise ulimit -n",
+                                              mesh_.options_.rank, error_text(errno)),
+                       .rank = mesh_.options_.rank});
       tune_tcp(fd.get());
-      auto line = std::make_unique<Line>();
-      line->fd = std::move(fd);
-      line->link =
-          std::make_unique<Link>(mesh_.handshake_, [this](int rank) { return refusal_of(rank); });
-      shaking_.push_back({std::move(line), false, steady_clock::now() + kShaking});
+      auto link = std::make_unique<Link>(mesh_.handshake_with(mesh_.options_.rank),
+                                         [this](int rank) { return refusal_of(rank); });
+      shaking_.push_back({std::make_unique<Line>(-1, std::move(fd), std::move(link)),
+                          steady_clock::now() + kShaking});
     }
   }
 
@@ -188,6 +257,7 @@ class Mesh::Connecting {
 
   void move(Shaking& one) {
     Line& line = *one.line;
+    const bool called = line.neighbour < 0;
     std::array<char, kReadBytes> buffer;
     std::string_view bytes;
     int error = 0;
@@ -201,29 +271,28 @@ class Mesh::Connecting {
     if (line.link->state() == Link::State::open) return settle(one, std::move(early));
     const bool ended = read == Read::end || read == Read::error || write_error != 0;
     if (line.link->state() == Link::State::shaking && !ended) {
-      if (!one.calls && steady_clock::now() >= one.until) one.line.reset();
+      if (called && steady_clock::now() >= one.until) one.line.reset();
       return;
     }
+    if (read != Read::error) error = write_error;
     Failure failure = line.link->failure().value_or(
         Failure{.code = Code::link_lost,
-                .message = fmt::format("the connection ended before it stood{}{}",
-                                       error != 0 || write_error != 0 ? ": " : "",
-                                       error != 0         ? error_text(error)
-                                       : write_error != 0 ? error_text(write_error)
-                                                          : "")});
+                .message = "the connection ended before it stood" +
+                           (error == 0 ? std::string() : ": " + error_text(error))});
     const int neighbour = line.neighbour;
     one.line.reset();
-    if (one.calls) {
-      failure.message = fmt::format("rank {}: {}", neighbour, failure.message);
-      throw_about(neighbour, std::move(failure));
+    if (called) {
+      log(LogLevel::info, "rank {}: a caller is no neighbour: {}", mesh_.options_.rank,
+          failure.message);
+      return;
     }
-    log(LogLevel::info, "rank {}: a caller is no neighbour: {}", mesh_.options_.rank,
-        failure.message);
+    failure.message = fmt::format("rank {}: {}", neighbour, failure.message);
+    throw_about(neighbour, std::move(failure));
   }
 
   void settle(Shaking& one, std::vector<Message> early) {
     Line& line = *one.line;
-    if (!one.calls) line.neighbour = line.link->caller();
+    if (line.neighbour < 0) line.neighbour = line.link->caller();
     for (Message& message : early) {
       message.from = line.neighbour;
       messages_.push_back(std::move(message));
@@ -243,25 +312,45 @@ class Mesh::Connecting {
 void Mesh::connect(const std::function<std::string(int rank)>& address_of,
                    const std::function<void()>& look, Deadline deadline) {
   Connecting connecting(*this, deadline);
-  connecting.run(address_of, look);
+  std::exception_ptr problem;
+  try {
+    connecting.run(address_of, look);
+  } catch (...) {  // the others shall hear of it by the links that are there
+    problem = std::current_exception();
+  }
   listener_.reset();
-  MutexLock lock(mutex_);
-  lines_ = connecting.take_lines();
-  early_ = connecting.take_messages();
+  {
+    MutexLock lock(mutex_);
+    lines_ = connecting.take_lines();
+    early_ = connecting.take_messages();
+  }
+  if (problem) std::rethrow_exception(problem);
 }
 
-void Mesh::lose(Line& line, int error, std::string why, News& news) {
+// Nothing is read any more, and the other end shall see that. The descriptor stays: another thread
+// may wait for it.
+void Mesh::lose(Line& line, Loss::Kind kind, std::string why, News& news) {
   line.lost = true;
+  ::shutdown(line.fd.get(), SHUT_RDWR);
+  news.losses.push_back({line.neighbour, kind, std::move(why)});
+}
+
+// The connection ended; `error` may be 0.
+void Mesh::lose(Line& line, int error, News& news) {
+  if (line.error != 0) error = line.error;  // the first says more
   const bool cut_off =
       error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN;
-  news.losses.push_back({line.neighbour, cut_off, std::move(why)});
+  lose(line, cut_off ? Loss::Kind::cut_off : Loss::Kind::ended,
+       error == 0 ? "its connection ended" : error_text(error), news);
 }
 
 void Mesh::flush(Line& line, News& news) {
   const int error = write_some(line.fd.get(), *line.link);
+  if (line.link->state() == Link::State::closed)
+    return lose(line, Loss::Kind::corrupt, line.link->failure()->message, news);
   // What the neighbour said before it ended can still be read.
   if (error == 0 || error == EPIPE || error == ECONNRESET) return;
-  lose(line, error, error_text(error), news);
+  lose(line, error, news);
 }
 
 void Mesh::receive(Line& line, News& news) {
@@ -273,16 +362,16 @@ void Mesh::receive(Line& line, News& news) {
       case Read::nothing:
         return;
       case Read::end:
-        return lose(line, 0, "its connection ended", news);
+        return lose(line, 0, news);
       case Read::error:
-        return lose(line, error, error_text(error), news);
+        return lose(line, error, news);
       case Read::bytes:
         line.link->receive(bytes, [&](const Frame& frame) {
           news.messages.push_back({line.neighbour, frame.header.type, std::string(frame.body)});
         });
     }
     if (line.link->state() == Link::State::closed)
-      return lose(line, 0, line.link->failure()->message, news);
+      return lose(line, Loss::Kind::corrupt, line.link->failure()->message, news);
     if (bytes.size() < buffer.size()) return;
   }
 }
@@ -290,7 +379,7 @@ void Mesh::receive(Line& line, News& news) {
 void Mesh::post(Line& line, std::uint8_t type, std::string_view body) {
   if (line.lost) return;
   line.link->send(type, body);
-  write_some(line.fd.get(), *line.link);
+  if (const int error = write_some(line.fd.get(), *line.link); line.error == 0) line.error = error;
 }
 
 void Mesh::send(int neighbour, std::uint8_t type, std::string_view body) {
@@ -315,6 +404,15 @@ Mesh::News Mesh::drive() {
     if (!line->lost) receive(*line, news);
   }
   return news;
+}
+
+bool Mesh::is_acknowledged() {
+  MutexLock lock(mutex_);
+  return std::ranges::all_of(lines_, [](const auto& line) {
+    int waiting = 0;
+    return line->lost || (line->link->output().empty() &&
+                          (::ioctl(line->fd.get(), SIOCOUTQ, &waiting) != 0 || waiting == 0));
+  });
 }
 
 void Mesh::wait(Deadline deadline) {
