@@ -7,8 +7,8 @@
 
 namespace c10d { inline namespace v0 {
 
-// In shared memory when all members are on one host, else over the store. Collective; returns when
-// all ranks are in.
+// In shared memory when all members are on one host, else over links between the ranks. Collective;
+// returns when all ranks are in.
 std::shared_ptr<ControlPlane> make_control_plane(const ControlOptions& options);
 
 }}  // namespace c10d::v0

@@ -13,6 +13,7 @@
 #include "src/base/members.h"
 #include "src/control/mesh_frames.h"
 #include "src/control/pair_counts.h"
+#include "src/net/token.h"
 #include "src/recorder/flight_recorder.h"
 #include "src/store/own_address.h"
 
@@ -34,6 +35,15 @@ int count_here(const std::vector<Member>& members) {
       std::ranges::count_if(members, [](const Member& member) { return member.same_host; }));
 }
 
+// Without a token, whoever can read the group's store may be a rank of it.
+std::string secret_of(const ControlOptions& options) {
+  if (!options.token.empty()) return options.token;
+  const std::string own = random_bytes(kNonceBytes);
+  return options.store
+      ->compare_set("mesh/secret", std::nullopt, own, patience_until(options.deadline))
+      .value_or(own);
+}
+
 Failure about(const std::vector<Member>& members, Failure failure) {
   if (failure.rank < 0 || failure.rank >= std::ssize(members) || !failure.host.empty())
     return failure;
@@ -52,7 +62,7 @@ MeshControl::MeshControl(const ControlOptions& options)
       mesh_({.rank = options.rank,
              .size = options.size,
              .group = options.group,
-             .token = options.token,
+             .token = secret_of(options),
              .address = own_address(*options.store, options.members)}),
       rows_({.store = store_,
              .own = own_,

@@ -39,9 +39,8 @@ void add_own(Environment& to, const LaunchOptions& options, const JobFacts& job,
   to["C10D_LAUNCH_ID"] = job.launch_id;
   to["C10D_TOKEN_FD"] = std::to_string(job.token_fd);
   // The name of another host need not lead to it; the address at which hosts met does.
-  const auto chosen = to.find("C10D_NET_INTERFACE");
-  if (!job.local_address.empty() && (chosen == to.end() || chosen->second.empty()))
-    to.emplace("C10D_GLOO_INTERFACE", job.local_address);
+  if (!job.local_address.empty() && to["C10D_NET_INTERFACE"].empty())
+    to["C10D_NET_INTERFACE"] = job.local_address;
   // Of an outer job, and no business of this one.
   to.erase("C10D_TOKEN_FILE");
   to.erase("C10D_LAUNCHER");

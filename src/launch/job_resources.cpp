@@ -98,8 +98,9 @@ JobFacts JobResources::facts(const World& world) const {
     const MultiHostOptions& hosts = options_.hosts;
     facts.store_host = facts.master_host = without_brackets(hosts.address);
     facts.store_port = hosts.port;
-    facts.local_address = hosts.local_address.empty() ? address_towards(hosts.address)
-                                                      : without_brackets(hosts.local_address);
+    facts.local_address = hosts.local_address.empty()
+                              ? address_towards(hosts.address)
+                              : resolve(hosts.local_address, 0).front().host();
   }
   return facts;
 }

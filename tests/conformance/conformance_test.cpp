@@ -13,6 +13,7 @@
 #include <iterator>
 #include <optional>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -126,14 +127,20 @@ Report run_rank(InitOptions options, const std::vector<Case>& cases) {
 }
 
 void publish(const Report& report, const std::string& backend, int ranks) {
-  std::cout << backend << ", " << ranks << (ranks == 1 ? " rank" : " ranks")
-            << ": cases: " << report.checked << ", one in " << flags.thin * thinned(backend, ranks)
-            << " of all\n";
+  // In one piece: a launcher mixes what its ranks write.
+  std::ostringstream text;
+  text << backend << ", " << ranks << (ranks == 1 ? " rank" : " ranks")
+       << ": cases: " << report.checked << ", one in " << flags.thin * thinned(backend, ranks)
+       << " of all\n";
   std::size_t skipped = 0;
   for (const auto& [reason, count] : report.skipped) {
-    std::cout << "  skipped: " << count << ": " << reason << '\n';
+    text << "  skipped: " << count << ": " << reason << '\n';
     skipped += count;
   }
+  const std::string whole = text.str();
+  std::fflush(stdout);
+  std::fwrite(whole.data(), 1, whole.size(), stdout);
+  std::fflush(stdout);
   testing::Test::RecordProperty("cases", std::to_string(report.checked));
   testing::Test::RecordProperty("skipped", std::to_string(skipped));
 }

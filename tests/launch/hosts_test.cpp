@@ -100,7 +100,7 @@ TEST_F(Hosts, RanksCountThroughThem) {
                                "C10D_STORE",
                                "TORCHELASTIC_RUN_ID",
                                "C10D_TOKEN_FILE",
-                               "C10D_GLOO_INTERFACE"};
+                               "C10D_NET_INTERFACE"};
   const auto with = [&](const char* ranks) {
     Arguments arguments = {"-n", ranks, "--rdzv-id=digits"};
     arguments.insert(arguments.end(), variables.begin(), variables.end());
@@ -125,7 +125,7 @@ TEST_F(Hosts, RanksCountThroughThem) {
                                  "C10D_STORE=tcp://127.0.0.1:" + port,
                                  "TORCHELASTIC_RUN_ID=digits",
                                  "C10D_TOKEN_FILE=(unset)",
-                                 "C10D_GLOO_INTERFACE=127.0.0.1"};
+                                 "C10D_NET_INTERFACE=127.0.0.1"};
   };
   for (int rank = 0; rank < 3; ++rank)
     EXPECT_EQ(values_of(first, rank), expected(rank, rank, 3, 0));
@@ -134,13 +134,13 @@ TEST_F(Hosts, RanksCountThroughThem) {
   EXPECT_EQ(values_of(last, 5), expected(5, 0, 1, 2));
 }
 
-TEST_F(Hosts, TheNetworkThatTheUserChoseIsThatOfGloo) {
+TEST_F(Hosts, TheNetworkThatTheUserChoseStays) {
   const Arguments arguments = {"-x", "C10D_NET_INTERFACE=lo", C10D_PROBE, "variables",
-                               "C10D_GLOO_INTERFACE"};
+                               "C10D_NET_INTERFACE"};
   Process& first = start(2, 0, arguments);
   start(2, 1, arguments);
   for (const auto& host : hosts_) EXPECT_EQ(host->wait(), 0) << host->err();
-  EXPECT_EQ(values_of(first, 0), std::set<std::string>{"C10D_GLOO_INTERFACE=(unset)"});
+  EXPECT_EQ(values_of(first, 0), std::set<std::string>{"C10D_NET_INTERFACE=lo"});
 }
 
 TEST_F(Hosts, ShareAStoreAndAPortForOneMore) {

@@ -78,6 +78,7 @@ class ControlPlanes : public testing::TestWithParam<bool> {
                                                   .token = {},
                                                   .deadline = in(kLong)});
           body(*plane, rank);
+          plane->leave();
           unwatch(*plane);
         } catch (const std::exception& error) {
           ADD_FAILURE() << "rank " << rank << ": " << error.what();
