@@ -150,7 +150,8 @@ bool Dissemination::receive_step(int from, std::string_view body) {
 Dissemination::Answers& Dissemination::answers_of(std::uint64_t sequence) {
   if (const auto known = asked_.find(sequence); known != asked_.end()) return known->second;
   if (asked_.size() == kMostCalls) asked_.erase(asked_.begin());
-  return asked_[sequence] = {.came = no_bits(size_), .barred = no_bits(size_)};
+  return asked_[sequence] = {
+             .came = no_bits(size_), .barred = no_bits(size_), .answered = no_bits(size_)};
 }
 
 // In the steps of the call that this rank came to last: with the same call.
@@ -160,6 +161,10 @@ bool Dissemination::has_heard_of(int rank) const noexcept {
 
 // What this rank has to say.
 void Dissemination::answer(std::uint64_t sequence, Answers& answers) {
+  if (answers.bars && !has_bit(answers.answered, rank_)) {
+    set_bit(answers.answered, rank_);
+    answers.is_news = true;
+  }
   if (own_.sequence < sequence) {
     if (!answers.bars) return;
     barred_ = std::max(barred_, sequence);
@@ -203,7 +208,10 @@ bool Dissemination::receive_answers(std::string_view body) {
   const std::string none = no_bits(size_);
   const std::string_view came = reader.take_bytes(none.size());
   const std::string_view barred = reader.take_bytes(none.size());
-  if (!reader.finished() || has_stray(came, size_) || has_stray(barred, size_)) return false;
+  const std::string_view answered = reader.take_bytes(none.size());
+  if (!reader.finished() || has_stray(came, size_) || has_stray(barred, size_) ||
+      has_stray(answered, size_))
+    return false;
   if (sequence < went_) return true;  // all have gone into it
   Answers& answers = answers_of(sequence);
   if (!has_any(answers.came)) answers.hash = hash;
@@ -211,9 +219,11 @@ bool Dissemination::receive_answers(std::string_view body) {
   const bool now_balanced = answers.hash == hash && balanced && !answers.is_balanced;
   answers.is_balanced = answers.is_balanced || now_balanced;
   const bool more_barred = add_bits(answers.barred, barred);
+  const bool more_answered = add_bits(answers.answered, answered);
   const bool now_bars = bars && !answers.bars;
   answers.bars = answers.bars || bars;
-  answers.is_news = answers.is_news || more_came || more_barred || now_balanced || now_bars;
+  answers.is_news =
+      answers.is_news || more_came || more_barred || more_answered || now_balanced || now_bars;
   answer(sequence, answers);
   return true;
 }
@@ -240,6 +250,7 @@ Dissemination::Outcome Dissemination::outcome() {
   if (all_came) {
     went_ = own_.sequence;
     went_hash_ = own_.hash;
+    if (const auto asked = asked_.find(went_); asked != asked_.end()) answer(went_, asked->second);
     return Outcome::goes;
   }
   return left_before() ? Outcome::left : Outcome::pending;
@@ -271,8 +282,7 @@ std::vector<int> Dissemination::silent(std::uint64_t sequence) const {
   const auto asked = asked_.find(sequence);
   std::vector<int> ranks;
   for (int rank = 0; rank < size_; ++rank)
-    if (!knows_that_it_came(rank, sequence) && left_.count(rank) == 0 &&
-        (asked == asked_.end() || !has_bit(asked->second.barred, rank)))
+    if (left_.count(rank) == 0 && (asked == asked_.end() || !has_bit(asked->second.answered, rank)))
       ranks.push_back(rank);
   return ranks;
 }
@@ -286,7 +296,7 @@ std::vector<Dissemination::Letter> Dissemination::take_letters() {
       put(body, static_cast<std::uint8_t>(flag ? 1 : 0));
     put(body, sequence);
     put(body, answers.hash);
-    body += answers.came + answers.barred;
+    body += answers.came + answers.barred + answers.answered;
     for (const int neighbour : neighbours_) letters_.push_back({neighbour, body});
   }
   return std::exchange(letters_, {});
@@ -320,8 +330,9 @@ Patience::Verdict Patience::look(Dissemination& known, Deadline now, bool broken
   const std::vector<int> silent = known.silent(known.last());
   const bool all_answered = std::ranges::all_of(silent, network.is_dead);
   if (outcome == Outcome::barred && (all_answered || broken)) return given_up;
-  // Where all have come, word of their counts may be under way.
-  const bool in_vain = all_answered && !silent.empty();
+  // A dead rank of which no other one has heard. Where all have come, word of their counts may be
+  // under way.
+  const bool in_vain = all_answered && !silent.empty() && !known.missing(known.last()).empty();
   if (!in_vain && now < since_ + kAnswers) return Verdict::waits;
   if (outcome == Outcome::pending) {
     if (!in_vain && now < since_ + kUnderWay && network.is_under_way()) return Verdict::waits;

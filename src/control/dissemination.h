@@ -72,7 +72,7 @@ class Dissemination {
   std::uint64_t last() const noexcept { return own_.sequence; }
   // The ranks that are not known to have come to a call that was asked about, ascending.
   std::vector<int> missing(std::uint64_t sequence) const;
-  // The ranks that have not said whether they came to such a call, and have not left.
+  // The ranks that have not answered whether they came to a call that bars, and have not left.
   std::vector<int> silent(std::uint64_t sequence) const;
   // A rank that left before the last call that this rank has come to.
   std::optional<int> left_before() const;
@@ -84,6 +84,7 @@ class Dissemination {
   // What is known of one call after somebody asked: a bit for each rank.
   struct Answers {
     std::string came, barred;
+    std::string answered;      // who has heard that it is barred, or would be
     std::uint64_t hash = 0;    // of those that came
     bool is_balanced = false;  // if all have
     bool bars = false;

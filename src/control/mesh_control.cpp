@@ -138,6 +138,12 @@ std::shared_ptr<const Failure> MeshControl::enter(const Entrance& entrance) {
   if (last != entrance.own.sequence && broken()) return failure();
   const auto start = steady_clock::now();
   if (!come(entrance.gate, entrance.own)) return failure_of_another();
+  const Patience::Verdict verdict = await(entrance, start);
+  return verdict == Patience::Verdict::goes ? nullptr : refuse(entrance, verdict);
+}
+
+// This thread takes the news as long as it waits.
+Patience::Verdict MeshControl::await(const Entrance& entrance, Deadline start) {
   struct Counted {
     std::atomic<int>& count;
     explicit Counted(std::atomic<int>& threads) : count(threads) { ++count; }
@@ -153,8 +159,7 @@ std::shared_ptr<const Failure> MeshControl::enter(const Entrance& entrance) {
           {.is_dead = [&](int rank) { return is_broken && is_where_it_broke(rank); },
            .is_under_way = [this] { return !mesh_.is_acknowledged(); }});
     });
-    if (verdict == Patience::Verdict::goes) return nullptr;
-    if (verdict != Patience::Verdict::waits) return refuse(entrance, verdict);
+    if (verdict != Patience::Verdict::waits) return verdict;
     wait_for_news(start, entrance.polls, entrance.deadline);
   }
 }

@@ -66,6 +66,7 @@ class MeshControl final : public ControlPlane {
   };
   Entrance entrance_of(const Call& call, Waiting waiting);
   std::shared_ptr<const Failure> enter(const Entrance& entrance);
+  Patience::Verdict await(const Entrance& entrance, Deadline start);
   bool come(Gate gate, const Coming& own);
   void wait_for_news(Deadline start, bool polls, Deadline deadline);
   // The failure of a call that this rank came to and does not go into. Breaks the group.
@@ -142,6 +143,7 @@ class MeshControl final : public ControlPlane {
   bool polling_ C10D_GUARDED_BY(poll_mutex_) = false;
   int reactions_ C10D_GUARDED_BY(poll_mutex_) = 0;
   int ticks_ C10D_GUARDED_BY(poll_mutex_) = 0;  // since the last poll
+  int ticks_since_beat_ = 0;                    // for the monitor
   int polls_ = 0;                               // for the thread that polls, as the next
   StoreSilence silence_;
   std::vector<std::atomic<bool>> left_peers_;  // as far as known

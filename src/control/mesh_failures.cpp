@@ -25,8 +25,12 @@ using std::chrono::steady_clock;
 
 constexpr int kTicksPerPoll = 10;  // of the monitor, between polls of the store
 constexpr int kPollsPerLook = 5;   // between looks at who left, and at late ops
+// Between beats of the links: half a second. A probe of an idle connection would be sent once, and
+// its loss would end the connection.
+constexpr int kTicksPerBeat = 25;
 // For a store to answer where a failure is known and others are to hear of it.
 constexpr std::chrono::milliseconds kGlance{100};
+constexpr std::string_view kNoAnswer = "no answer from host";
 constexpr double kCutOffSeconds = 1.5;  // without an answer, of tune_tcp(), until a host is lost
 
 // Threads for all groups of this process. A store that does not answer holds one for each group
@@ -71,6 +75,13 @@ auto ask_within(Duration patience, Ask ask) -> std::optional<decltype(ask())> {
   return answer->value;
 }
 
+// With a message that fits into a frame, and into the memory of the group.
+Failure cut(Failure failure) {
+  constexpr std::size_t kMost = sizeof(SharedFailure::message) - 1;
+  if (failure.message.size() > kMost) failure.message.resize(kMost);
+  return failure;
+}
+
 // The first failure of all, as text.
 std::optional<std::string> first_cause(const std::shared_ptr<Store>& store,
                                        const std::string& text) {
@@ -85,7 +96,7 @@ std::optional<std::string> first_cause(const std::shared_ptr<Store>& store,
 // this one is.
 std::shared_ptr<const Failure> MeshControl::fail(Failure failure_value) {
   if (broken()) return failure();
-  const auto first = first_cause(store_, to_text(failure_value));
+  const auto first = first_cause(store_, to_text(cut(failure_value)));
   if (!first) keep_for_later(failure_value, true);
   break_group(first ? from_text(*first) : failure_value);
   return failure();
@@ -101,12 +112,12 @@ std::shared_ptr<const Failure> MeshControl::revoke(Failure failure_value) {
 
 void MeshControl::break_group(const Failure& failure_value) {
   write_cause(header_, failure_value);
-  mesh_.send_to_all(revoke_frame, to_text(failure_value));
+  mesh_.send_to_all(revoke_frame, to_text(cut(failure_value)));
 }
 
 void MeshControl::keep_for_later(const Failure& failure, bool is_flooded) {
   MutexLock lock(mutex_);
-  if (!untold_) untold_ = Untold{to_text(failure), is_flooded};
+  if (!untold_) untold_ = Untold{to_text(cut(failure)), is_flooded};
 }
 
 void MeshControl::tell() noexcept try {
@@ -157,15 +168,17 @@ void MeshControl::take_news() {
   {
     MutexLock lock(news_mutex_);
     Mesh::News news = mesh_.drive();
+    has_losses = !news.losses.empty();
+    {
+      MutexLock losses(mutex_);
+      std::ranges::move(news.losses, std::back_inserter(losses_));
+    }
     for (const Mesh::Message& message : news.messages)
       if (!take_message(message)) wrong = message.from;
     if (!news.messages.empty()) {
       MutexLock gates(gates_mutex_);
       for (const Gate gate : {Gate::calls, Gate::barriers}) post(gate);
     }
-    has_losses = !news.losses.empty();
-    MutexLock losses(mutex_);
-    std::ranges::move(news.losses, std::back_inserter(losses_));
   }
   if (has_losses) react();
   if (wrong)
@@ -186,6 +199,8 @@ bool MeshControl::take_message(const Mesh::Message& message) {
     case call_frame:
     case barrier_frame:
       return take_letter(message);
+    case beat_frame:
+      return message.body.empty();
     default:
       return false;
   }
@@ -351,10 +366,10 @@ Failure MeshControl::lost(const Mesh::Loss& loss) const {
       ranks_that([&](int rank) { return members_[static_cast<std::size_t>(rank)].host == host; });
   return failure_about(
       neighbour, Code::peer_died,
-      fmt::format("no answer from host {} with rank{} {} for {:.1f} s ({}): it is "
-                  "down or cut off, or this host, {}, is",
-                  host, there.size() == 1 ? "" : "s", ranges_of(there), kCutOffSeconds, loss.why,
-                  members_[static_cast<std::size_t>(rank_)].host));
+      fmt::format("{} {} with rank{} {} for {:.1f} s ({}): it is down or cut off, "
+                  "or this host, {}, is",
+                  kNoAnswer, host, there.size() == 1 ? "" : "s", ranges_of(there), kCutOffSeconds,
+                  loss.why, members_[static_cast<std::size_t>(rank_)].host));
 }
 
 // Whether nothing more is to be heard from a rank, by what broke the group.
@@ -362,7 +377,8 @@ bool MeshControl::is_where_it_broke(int rank) {
   const auto cause = failure();
   if (cause->code != Code::peer_died) return false;
   const Member& member = members_[static_cast<std::size_t>(rank)];
-  return rank == cause->rank || (!member.same_host && member.host == cause->host);
+  const bool is_cut_off = cause->message.starts_with(kNoAnswer);
+  return rank == cause->rank || (is_cut_off && member.host == cause->host);
 }
 
 // Takes over the failure that another rank published.
@@ -405,6 +421,10 @@ void MeshControl::look_for_dead() {
 void MeshControl::tick() {
   own_.heartbeat_ns.store(steady_ns(), std::memory_order_relaxed);
   if (waiting_ == 0) take_news();
+  if (++ticks_since_beat_ == kTicksPerBeat) {
+    ticks_since_beat_ = 0;
+    mesh_.send_to_all(beat_frame, {});
+  }
   rows_.want();
   // A rank may wait inside NCCL for the other end, which learns of it by this.
   if (ops_on_gpu() > 0) rows_.want_messages(rank_);

@@ -10,7 +10,8 @@ enum MeshFrame : std::uint8_t {
   revoke_frame = 1,  // the failure that broke the group, as text
   left_frame,        // a rank left in good order: its number, its last call and last barrier
   call_frame,        // of dissemination.h, between two neighbours
-  barrier_frame
+  barrier_frame,
+  beat_frame  // of an idle link: what it sends, TCP sends again if it is lost
 };
 
 }}  // namespace c10d::v0

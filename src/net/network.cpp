@@ -146,11 +146,20 @@ std::optional<Network> chosen_network() {
 
 std::string address_for_others(std::span<const std::string> hosts) {
   if (const auto network = chosen_network()) return network->address;
+  std::string loopback;
   for (const std::string& host : hosts) {
     const std::string address = host.empty() ? "" : address_towards(host);
-    if (!address.empty() && !resolve(address, 0).front().is_loopback()) return address;
+    if (address.empty()) continue;
+    if (!resolve(address, 0).front().is_loopback()) return address;
+    loopback = address;
   }
-  return "127.0.0.1";
+  if (!loopback.empty()) return loopback;
+  throw_failure(
+      {.code = Code::unreachable,
+       .message = fmt::format("no address of {}, this host, leads to the other hosts ({}); "
+                              "set C10D_NET_INTERFACE, on every host, to the network that "
+                              "joins them",
+                              host_name(), fmt::join(hosts, ", "))});
 }
 
 }}  // namespace c10d::v0

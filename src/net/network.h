@@ -23,7 +23,7 @@ C10D_API std::optional<Network> find_network(const std::string& name);
 C10D_API std::optional<Network> chosen_network();
 // The address of this host that ranks on other hosts reach: that of chosen_network(), else the one
 // from which packets to the first of `hosts` leave that is not this host itself, else its loopback
-// address. Throws as chosen_network().
+// address where one of them is. Throws as chosen_network(), also where none of them has an address.
 C10D_API std::string address_for_others(std::span<const std::string> hosts);
 
 }}  // namespace c10d::v0

@@ -114,7 +114,8 @@ std::string host_of(const Store& store) {
 
 std::string own_address(const Store& store, const std::vector<Member>& members) {
   constexpr std::size_t kMost = 3;  // a name server may be slow
-  std::vector<std::string> hosts{host_of(store)};
+  std::vector<std::string> hosts;
+  if (const std::string server = host_of(store); !server.empty()) hosts.push_back(server);
   for (const Member& member : members)
     if (!member.same_host && hosts.size() < kMost) hosts.push_back(member.host);
   return address_for_others(hosts);

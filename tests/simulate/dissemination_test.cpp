@@ -307,7 +307,6 @@ class World {
   }
 
   void judge() {
-    const bool died = mishap_ == Mishap::dies;
     for (std::uint64_t call = 1; call <= kCalls; ++call) {
       int went = 0, refused = 0;
       for (const auto& rank : ranks_) {
@@ -323,8 +322,7 @@ class World {
       }
       const bool wrong = (mishap_ == Mishap::odd || mishap_ == Mishap::unbalanced) && call == call_;
       if (wrong && went > 0) return found("went into a call on which ranks disagree", call);
-      // Who dies may have told some that it came.
-      if (went > 0 && refused > 0 && !died) return found("some went, some did not", call);
+      if (went > 0 && refused > 0) return found("some went, some did not", call);
       if (mishap_ == Mishap::none && refused > 0) return found("refused for nothing", call);
     }
     for (const auto& [call, rank] : named_) {

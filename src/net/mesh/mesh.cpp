@@ -38,6 +38,10 @@ constexpr std::chrono::milliseconds kLook{100};  // between two looks of connect
 constexpr std::chrono::seconds kShaking{10};
 constexpr std::size_t kStrangers = 16;
 
+constexpr std::string_view kAdvice =
+    "If they run, let TCP through between the hosts, at every port, and set C10D_NET_INTERFACE, on "
+    "every host, to the network that joins them";
+
 enum class Read { nothing, bytes, end, error };
 
 // What `fd` has, once.
@@ -95,12 +99,11 @@ class OpenConnections {
     of_process().mutex_.unlock();
   }
   static void let_go() C10D_THREAD_ANNOTATION(no_thread_safety_analysis) {
-    const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (const int fd : of_process().fds_) ::dup3(nothing, fd, O_CLOEXEC);
-    ::close(nothing);
+    for (const int fd : of_process().fds_) ::dup3(of_process().nothing_, fd, O_CLOEXEC);
     of_process().mutex_.unlock();
   }
 
+  const int nothing_ = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   Mutex mutex_;  // held across a fork
   std::set<int> fds_ C10D_GUARDED_BY(mutex_);
 };
@@ -126,7 +129,10 @@ struct Mesh::Line {
       : neighbour(neighbour_), fd(std::move(fd_)), link(std::move(link_)) {
     OpenConnections::of_process().add(fd.get());
   }
-  ~Line() { OpenConnections::of_process().remove(fd.get()); }
+  ~Line() {
+    ::shutdown(fd.get(), SHUT_RDWR);  // for a child that was forked before it was known here
+    OpenConnections::of_process().remove(fd.get());
+  }
   Line(const Line&) = delete;
   Line& operator=(const Line&) = delete;
 
@@ -140,9 +146,16 @@ struct Mesh::Line {
 Mesh::Mesh(const Options& options)
     : options_(options),
       listener_(listen_tcp(resolve(options.address, 0).front())),
-      listening_("tcp://" + local_address(listener_.get()).text()) {}
+      listening_("tcp://" + local_address(listener_.get()).text()) {
+  OpenConnections::of_process().add(listener_.get());
+}
 
-Mesh::~Mesh() = default;
+Mesh::~Mesh() { stop_listening(); }
+
+void Mesh::stop_listening() {
+  if (listener_) OpenConnections::of_process().remove(listener_.get());
+  listener_.reset();
+}
 
 // Who calls has the right rank in mind, not only the right group.
 HandshakeOptions Mesh::handshake_with(int called) const {
@@ -161,7 +174,7 @@ class Mesh::Connecting {
 
   void run(const std::function<std::string(int)>& address_of, const std::function<void()>& look) {
     for (const int neighbour : missing_)
-      if (neighbour > mesh_.options_.rank) call(neighbour, address_of(neighbour));
+      if (neighbour > mesh_.options_.rank) call(neighbour, address_of(neighbour), look);
     for (auto next_look = steady_clock::now(); !missing_.empty();) {
       if (const auto now = steady_clock::now(); now >= next_look) {
         look();
@@ -194,26 +207,46 @@ class Mesh::Connecting {
   }
 
   [[noreturn]] void throw_late() const {
-    throw_about(*missing_.begin(), {.code = Code::timed_out,
-                                    .message = fmt::format("no link to ranks {} came about in time",
-                                                           fmt::join(missing_, ", "))});
+    throw_about(*missing_.begin(),
+                {.code = Code::timed_out,
+                 .message = fmt::format("no link to ranks {} came about in time; rank {} listens "
+                                        "at {}. {}",
+                                        fmt::join(missing_, ", "), mesh_.options_.rank,
+                                        mesh_.listening_, kAdvice)});
   }
 
-  void call(int neighbour, const std::string& address) {
+  // Again and again while packets are lost.
+  void call(int neighbour, const std::string& address, const std::function<void()>& look) {
     const Url url = parse_url(address);
+    const std::vector<Address> addresses = resolve(url.host, static_cast<std::uint16_t>(url.port));
+    const auto is_about = [](const std::string& problem, int error) {
+      return problem.find(error_text(error)) != problem.npos;
+    };
     std::string problem;
-    Fd fd =
-        connect_tcp(resolve(url.host, static_cast<std::uint16_t>(url.port)), deadline_, problem);
+    Fd fd;
+    do {
+      look();
+      fd = connect_tcp(addresses, deadline_, problem);
+    } while (!fd && steady_clock::now() < deadline_ &&
+             (is_about(problem, ETIMEDOUT) || is_about(problem, EHOSTUNREACH)));
+    if (!fd && (is_about(problem, EMFILE) || is_about(problem, ENFILE)))
+      throw_no_descriptor(problem);
     if (!fd)
-      throw_about(neighbour,
-                  {.code = Code::unreachable,
-                   .message = fmt::format("rank {} listened at {}, and there is no connection to "
-                                          "it: {}. If it runs, set C10D_NET_INTERFACE, on every "
-                                          "host, to the network that joins the hosts",
-                                          neighbour, url.host, problem)});
+      throw_about(neighbour, {.code = Code::unreachable,
+                              .message = fmt::format("rank {} listened at {}, and there is no "
+                                                     "connection to it: {}. {}",
+                                                     neighbour, address, problem, kAdvice)});
     auto link = std::make_unique<Link>(mesh_.handshake_with(neighbour), mesh_.options_.rank);
     shaking_.push_back(
         {std::make_unique<Line>(neighbour, std::move(fd), std::move(link)), deadline_});
+  }
+
+  [[noreturn]] void throw_no_descriptor(const std::string& problem) const {
+    throw_failure({.code = Code::out_of_resources,
+                   .message = fmt::format("rank {} has no descriptor for a link to a neighbour: "
+                                          "{}; raise ulimit -n",
+                                          mesh_.options_.rank, problem),
+                   .rank = mesh_.options_.rank});
   }
 
   void wait() const {
@@ -232,13 +265,8 @@ class Mesh::Connecting {
   void take_callers() {
     while (may_take_more()) {
       Fd fd(::accept4(mesh_.listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!fd && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)) return;
-      if (!fd)
-        throw_failure({.code = Code::out_of_resources,
-                       .message = fmt::format("rank {} cannot take a connection of a neighbour: "
-                                              "{}; raise ulimit -n",
-                                              mesh_.options_.rank, error_text(errno)),
-                       .rank = mesh_.options_.rank});
+      if (!fd && (errno == EMFILE || errno == ENFILE)) throw_no_descriptor(error_text(errno));
+      if (!fd) return;
       tune_tcp(fd.get());
       auto link = std::make_unique<Link>(mesh_.handshake_with(mesh_.options_.rank),
                                          [this](int rank) { return refusal_of(rank); });
@@ -318,7 +346,7 @@ void Mesh::connect(const std::function<std::string(int rank)>& address_of,
   } catch (...) {  // the others shall hear of it by the links that are there
     problem = std::current_exception();
   }
-  listener_.reset();
+  stop_listening();
   {
     MutexLock lock(mutex_);
     lines_ = connecting.take_lines();

@@ -80,6 +80,7 @@ class Mesh {
   struct Line;
   class Connecting;
 
+  void stop_listening();
   HandshakeOptions handshake_with(int called) const;
   static void post(Line& line, std::uint8_t type, std::string_view body);
   void flush(Line& line, News& news) C10D_REQUIRES(mutex_);

@@ -41,7 +41,7 @@ NcclJob::NcclJob(int size, const std::string& script, const std::vector<std::str
     if (on_one_gpu()) command.push_back("NCCL_HOSTID=rank-" + std::to_string(rank));
     command.insert(command.end(), settings.begin(), settings.end());
     if (hosts == Hosts::each_its_own)
-      command.insert(command.end(), {"C10D_GLOO_INTERFACE=lo", "unshare", "--uts", "sh", "-c",
+      command.insert(command.end(), {"C10D_NET_INTERFACE=lo", "unshare", "--uts", "sh", "-c",
                                      "echo \"$0\" >/proc/sys/kernel/hostname; exec \"$@\"",
                                      "host" + std::to_string(rank)});
     command.insert(command.end(), {program.string(), std::to_string(rank), folder_.path()});
