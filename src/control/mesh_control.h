@@ -109,6 +109,7 @@ class MeshControl final : public ControlPlane {
   void react() noexcept;
   void look_for_lost();
   Failure lost(const Mesh::Loss& loss) const;
+  bool is_beside(int one, int other) const;
   bool is_where_it_broke(int rank);
   void look_for_cause();
   std::string glance_at(std::string key) const;

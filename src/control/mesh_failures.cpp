@@ -362,8 +362,7 @@ Failure MeshControl::lost(const Mesh::Loss& loss) const {
     case Mesh::Loss::Kind::cut_off:
       break;
   }
-  const auto there =
-      ranks_that([&](int rank) { return members_[static_cast<std::size_t>(rank)].host == host; });
+  const auto there = ranks_that([&](int rank) { return is_beside(neighbour, rank); });
   return failure_about(
       neighbour, Code::peer_died,
       fmt::format("{} {} with rank{} {} for {:.1f} s ({}): it is down or cut off, "
@@ -372,13 +371,20 @@ Failure MeshControl::lost(const Mesh::Loss& loss) const {
                   loss.why, members_[static_cast<std::size_t>(rank_)].host));
 }
 
+// Whether two ranks are on one host, as far as this rank knows: another host may have its name.
+bool MeshControl::is_beside(int one, int other) const {
+  if (one < 0 || one >= size_ || other < 0 || other >= size_) return false;
+  const Member& first = members_[static_cast<std::size_t>(one)];
+  const Member& second = members_[static_cast<std::size_t>(other)];
+  return first.host == second.host && first.same_host == second.same_host;
+}
+
 // Whether nothing more is to be heard from a rank, by what broke the group.
 bool MeshControl::is_where_it_broke(int rank) {
   const auto cause = failure();
   if (cause->code != Code::peer_died) return false;
-  const Member& member = members_[static_cast<std::size_t>(rank)];
   const bool is_cut_off = cause->message.starts_with(kNoAnswer);
-  return rank == cause->rank || (is_cut_off && member.host == cause->host);
+  return rank == cause->rank || (is_cut_off && is_beside(cause->rank, rank));
 }
 
 // Takes over the failure that another rank published.
@@ -463,7 +469,7 @@ void MeshControl::poll() noexcept {
     }
     silence_.end(steady_clock::now());
   } catch (const std::exception& error) {
-    if (store_answers_.exchange(false))
+    if (store_answers_.exchange(false) && !broken())
       log(LogLevel::warn,
           "group \"{}\", rank {}: the store does not answer: {}; ops go on, but new_group, split "
           "and allocate need it, and so do collectives on GPUs",

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/log.h"
 #include "src/base/mutex.h"
 #include "src/net/bytes.h"
 #include "src/net/handshake.h"
@@ -37,6 +38,7 @@ constexpr Duration kReconnectWindow = std::chrono::milliseconds(1500);
 constexpr Duration kAnswerGrace = std::chrono::seconds(1);
 constexpr Duration kFirstConnectPause = std::chrono::milliseconds(5);
 constexpr Duration kLongestConnectPause = std::chrono::milliseconds(200);
+constexpr Duration kReport = std::chrono::seconds(10);  // between lines about a store that is late
 
 // Nothing to wait for but time: a server that is not there yet cannot say when it will be.
 void pause_until(Deadline deadline) {
@@ -193,7 +195,7 @@ void TcpClient::connect_first(const TcpStoreOptions& options, Deadline deadline)
   Fd socket;
   std::string problem = "no address";
   Duration pause = kFirstConnectPause;
-  for (;;) {
+  for (auto next_report = steady_clock::now() + kReport;;) {
     if (addresses_.empty()) {
       addresses_ = try_to_resolve(host_, port_, problem);
       for (const Address& address : addresses_) check_address(address, options);
@@ -205,6 +207,11 @@ void TcpClient::connect_first(const TcpStoreOptions& options, Deadline deadline)
                      .message = fmt::format("no store answered before the deadline: {}; check that "
                                             "its server runs and that the address is right",
                                             problem)});
+    if (steady_clock::now() >= next_report) {
+      next_report += kReport;
+      log(LogLevel::warn, "still waiting for the store at {}: {}; rank 0, or c10d-run, serves it",
+          show_host_port(host_, port_), problem);
+    }
     pause_until(std::min(deadline, steady_clock::now() + pause));
     pause = std::min(2 * pause, kLongestConnectPause);
   }
