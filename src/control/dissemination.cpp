@@ -232,8 +232,7 @@ void Dissemination::leave(int rank, std::uint64_t last) { left_[rank] = last; }
 
 // All ranks find the same sum.
 bool Dissemination::is_balanced() const noexcept {
-  const bool is_power = (size_ & (size_ - 1)) == 0;
-  return (is_power ? window_ : rest_) == 0;
+  return (std::has_single_bit(static_cast<unsigned>(size_)) ? window_ : rest_) == 0;
 }
 
 Dissemination::Outcome Dissemination::outcome() {

@@ -81,6 +81,8 @@ std::vector<std::string> MeshControl::keys_of(std::string_view what) const {
   return all;
 }
 
+std::string MeshControl::beat_key(int rank) { return fmt::format("beat/{}", rank); }
+
 void MeshControl::join(const ControlOptions& options, GroupFormation& formation) {
   own_.presence.store(Presence::joined, std::memory_order_release);
   const std::vector<std::string> addresses = keys_of("mesh"), beats = keys_of("beat");
@@ -122,12 +124,6 @@ MeshControl::Entrance MeshControl::entrance_of(const Call& call, Waiting waiting
                   .signature = signature},
           .deadline = call.deadline,
           .polls = waiting == Waiting::spin && policy_.spins(),
-          .name = fmt::format("{} #{}", to_string(signature.kind), call.sequence),
-          .is_late =
-              [this, signature, sequence = call.sequence](const std::vector<int>& missing) {
-                return deadline_passed(signature, sequence,
-                                       "waiting for all ranks to enter the call", missing);
-              },
           .counts = counts};
 }
 
@@ -187,18 +183,30 @@ std::shared_ptr<const Failure> MeshControl::refuse(const Entrance& entrance,
     case Patience::Verdict::left: {
       const auto peer =
           use(entrance.gate, [](Dissemination& known) { return known.left_before(); });
-      return fail(ControlPlane::left(*peer, entrance.name));
+      return fail(ControlPlane::left(
+          *peer, entrance.gate == Gate::barriers
+                     ? "monitored_barrier"
+                     : fmt::format("{} #{}", to_string(entrance.own.signature.kind), sequence)));
     }
     case Patience::Verdict::late: {
       const auto missing =
           use(entrance.gate, [&](Dissemination& known) { return known.missing(sequence); });
-      return fail(name_not_running(entrance.is_late(missing), members_, missing));
+      return fail(name_not_running(passed_deadline(entrance, missing), members_, missing));
     }
     case Patience::Verdict::barred:
       return failure_of_another();
     default:
       return failure();
   }
+}
+
+Failure MeshControl::passed_deadline(const Entrance& entrance,
+                                     const std::vector<int>& missing) const {
+  const Coming& own = entrance.own;
+  return entrance.gate == Gate::barriers
+             ? did_not_reach_barrier(missing, own.sequence)
+             : deadline_passed(own.signature, own.sequence,
+                               "waiting for all ranks to enter the call", missing);
 }
 
 // All ranks are here: the store shows them which pair it is.
@@ -252,11 +260,7 @@ std::shared_ptr<const Failure> MeshControl::barrier(Deadline deadline) {
   return enter({.gate = Gate::barriers,
                 .own = {.sequence = round},
                 .deadline = deadline,
-                .polls = policy_.spins(),
-                .name = "monitored_barrier",
-                .is_late = [this, round](const std::vector<int>& missing) {
-                  return did_not_reach_barrier(missing, round);
-                }});
+                .polls = policy_.spins()});
 }
 
 // A slot of this rank is free once its call is compared: the row has it until then.

@@ -59,9 +59,7 @@ class MeshControl final : public ControlPlane {
     Gate gate;
     Coming own;
     Deadline deadline;
-    bool polls;                                                       // before it sleeps
-    std::string name;                                                 // "all_reduce #3"
-    std::function<Failure(const std::vector<int>& missing)> is_late;  // at the deadline
+    bool polls;  // before it sleeps
     const AllToAllV* counts = nullptr;
   };
   Entrance entrance_of(const Call& call, Waiting waiting);
@@ -72,6 +70,7 @@ class MeshControl final : public ControlPlane {
   // The failure of a call that this rank came to and does not go into. Breaks the group.
   std::shared_ptr<const Failure> refuse(const Entrance& entrance, Patience::Verdict verdict);
   Failure misfit(const Entrance& entrance);
+  Failure passed_deadline(const Entrance& entrance, const std::vector<int>& missing) const;
   // Uses what is known of calls, or barriers, and then sends what there is to send.
   template <class Use>
   auto use(Gate gate, const Use& use_it) {
@@ -120,8 +119,9 @@ class MeshControl final : public ControlPlane {
   void write_rows(Duration patience) noexcept;
   void poll() noexcept;
 
-  // Of every rank, under its number.
+  // Of every rank, under its number; and of one, where it says that it is here, or left.
   std::vector<std::string> keys_of(std::string_view what) const;
+  static std::string beat_key(int rank);
 
   const std::shared_ptr<Store> store_;
   const WaitPolicy policy_;
@@ -149,7 +149,7 @@ class MeshControl final : public ControlPlane {
   StoreSilence silence_;
   std::vector<std::atomic<bool>> left_peers_;  // as far as known
   std::atomic<bool> store_answers_ = true;     // when it was polled last
-  std::atomic<bool> leaving_ = false, left_ = false;
+  std::atomic<bool> leaving_ = false;
 };
 
 std::shared_ptr<ControlPlane> make_mesh_control(const ControlOptions& options);

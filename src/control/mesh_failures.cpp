@@ -169,7 +169,7 @@ void MeshControl::take_news() {
     MutexLock lock(news_mutex_);
     Mesh::News news = mesh_.drive();
     has_losses = !news.losses.empty();
-    {
+    if (has_losses) {
       MutexLock losses(mutex_);
       std::ranges::move(news.losses, std::back_inserter(losses_));
     }
@@ -255,8 +255,7 @@ void MeshControl::leave() noexcept try {
   look_for_dead();
   tell();
   write_rows(patience);
-  if (left_.exchange(true)) return;
-  own_.presence.store(Presence::left, std::memory_order_release);
+  if (own_.presence.exchange(Presence::left) == Presence::left) return;
   LastCalls last{};
   for (const Gate gate : {Gate::calls, Gate::barriers})
     last[static_cast<std::size_t>(gate)] =
@@ -267,8 +266,7 @@ void MeshControl::leave() noexcept try {
   take_news();  // what is not read when a connection is closed may take this word with it
   mesh_.send_to_all(left_frame, word);
   // One that does not answer now takes the request when it runs again.
-  store_->set(fmt::format("beat/{}", rank_), fmt::format("{} {}", kLastBeat, fmt::join(last, " ")),
-              patience);
+  store_->set(beat_key(rank_), fmt::format("{} {}", kLastBeat, fmt::join(last, " ")), patience);
 } catch (const std::exception&) {  // the store is gone
 }
 
@@ -331,8 +329,7 @@ void MeshControl::read_beats() {
     if (peer != rank_) note_beat(peer, values[static_cast<std::size_t>(peer)]);
 }
 
-// A neighbour whose end was not heard may have told the store that it left, or that the group does
-// not come together.
+// A neighbour whose end was not heard may have told the store that it left.
 void MeshControl::look_for_lost() {
   std::vector<Mesh::Loss> losses;
   {
@@ -342,7 +339,7 @@ void MeshControl::look_for_lost() {
   for (const Mesh::Loss& loss : losses) {
     if (broken() || has_left(loss.neighbour)) continue;
     if (loss.kind == Mesh::Loss::Kind::ended)
-      note_beat(loss.neighbour, glance_at(fmt::format("beat/{}", loss.neighbour)));
+      note_beat(loss.neighbour, glance_at(beat_key(loss.neighbour)));
     if (!has_left(loss.neighbour)) fail(lost(loss));
   }
 }
@@ -416,7 +413,7 @@ void MeshControl::look_for_dead() {
   if (broken()) return;
   for (const Member& member : members_) {
     if (has_left(member.rank) || !has_ended(member)) continue;
-    note_beat(member.rank, glance_at(fmt::format("beat/{}", member.rank)));
+    note_beat(member.rank, glance_at(beat_key(member.rank)));
     if (has_left(member.rank)) continue;
     fail(failure_about(member.rank, Code::peer_died,
                        name_of(member.rank) + " ended without leaving the group"));

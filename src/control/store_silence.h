@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "c10d/call.h"
 #include "c10d/capability.h"
 #include "c10d/error.h"
-#include "src/recorder/rank_block.h"
 
 namespace c10d { inline namespace v0 {
 

@@ -5,7 +5,6 @@
 #include <gloo/transport/tcp/device.h>
 #include <net/if.h>
 
-#include <algorithm>
 #include <chrono>
 #include <string>
 #include <thread>
