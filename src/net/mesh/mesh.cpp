@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/net/mesh/mesh.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/sockios.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -73,41 +71,6 @@ int write_some(int fd, Link& link) {
   return 0;
 }
 
-// The connections of all meshes of this process. A forked child keeps none: as long as it lives
-// nobody would see the end of its parent. There their numbers stay taken, for objects own them.
-class OpenConnections {
- public:
-  OpenConnections() { ::pthread_atfork(hold, release, let_go); }
-  static OpenConnections& of_process() {
-    static auto& all = *new OpenConnections();
-    return all;
-  }
-  void add(int fd) {
-    MutexLock lock(mutex_);
-    fds_.insert(fd);
-  }
-  void remove(int fd) {
-    MutexLock lock(mutex_);
-    fds_.erase(fd);
-  }
-
- private:
-  static void hold() C10D_THREAD_ANNOTATION(no_thread_safety_analysis) {
-    of_process().mutex_.lock();
-  }
-  static void release() C10D_THREAD_ANNOTATION(no_thread_safety_analysis) {
-    of_process().mutex_.unlock();
-  }
-  static void let_go() C10D_THREAD_ANNOTATION(no_thread_safety_analysis) {
-    for (const int fd : of_process().fds_) ::dup3(of_process().nothing_, fd, O_CLOEXEC);
-    of_process().mutex_.unlock();
-  }
-
-  const int nothing_ = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  Mutex mutex_;  // held across a fork
-  std::set<int> fds_ C10D_GUARDED_BY(mutex_);
-};
-
 // A name has no limit, that of a job in a handshake has.
 std::string job_of(const std::string& group) {
   return group.size() <= kMaxJobBytes ? group : fmt::format("group {:016x}", fnv1a(group));
@@ -126,18 +89,10 @@ std::vector<int> neighbours_of(int rank, int size) {
 // A connection to a neighbour.
 struct Mesh::Line {
   Line(int neighbour_, Fd fd_, std::unique_ptr<Link> link_)
-      : neighbour(neighbour_), fd(std::move(fd_)), link(std::move(link_)) {
-    OpenConnections::of_process().add(fd.get());
-  }
-  ~Line() {
-    ::shutdown(fd.get(), SHUT_RDWR);  // for a child that was forked before it was known here
-    OpenConnections::of_process().remove(fd.get());
-  }
-  Line(const Line&) = delete;
-  Line& operator=(const Line&) = delete;
+      : neighbour(neighbour_), fd(std::move(fd_)), link(std::move(link_)) {}
 
   int neighbour;  // -1: not known yet
-  const Fd fd;
+  RankSocket fd;
   const std::unique_ptr<Link> link;
   int error = 0;  // of what was sent
   bool lost = false;
@@ -145,22 +100,15 @@ struct Mesh::Line {
 
 Mesh::Mesh(const Options& options)
     : options_(options),
-      listener_(listen_tcp(resolve(options.address, 0).front())),
-      listening_("tcp://" + local_address(listener_.get()).text()) {
-  OpenConnections::of_process().add(listener_.get());
-}
+      listener_(std::in_place, listen_tcp(resolve(options.address, 0).front())),
+      listening_("tcp://" + local_address(listener_->get()).text()) {}
 
-Mesh::~Mesh() { stop_listening(); }
-
-void Mesh::stop_listening() {
-  if (listener_) OpenConnections::of_process().remove(listener_.get());
-  listener_.reset();
-}
+Mesh::~Mesh() = default;
 
 // Who calls has the right rank in mind, not only the right group.
 HandshakeOptions Mesh::handshake_with(int called) const {
   return {.job = job_of(options_.group),
-          .role = fmt::format("mesh/{}", called),
+          .role = fmt::format("{}/{}", options_.role, called),
           .token = options_.token};
 }
 
@@ -168,8 +116,7 @@ HandshakeOptions Mesh::handshake_with(int called) const {
 class Mesh::Connecting {
  public:
   Connecting(const Mesh& mesh, Deadline deadline) : mesh_(mesh), deadline_(deadline) {
-    for (const int neighbour : neighbours_of(mesh.options_.rank, mesh.options_.size))
-      missing_.insert(neighbour);
+    missing_.insert(mesh.options_.neighbours.begin(), mesh.options_.neighbours.end());
   }
 
   void run(const std::function<std::string(int)>& address_of, const std::function<void()>& look) {
@@ -251,7 +198,7 @@ class Mesh::Connecting {
 
   void wait() const {
     std::vector<pollfd> entries;
-    if (may_take_more()) entries.push_back({mesh_.listener_.get(), POLLIN, 0});
+    if (may_take_more()) entries.push_back({mesh_.listener_->get(), POLLIN, 0});
     for (const Shaking& one : shaking_) {
       const short out = one.line->link->output().empty() ? short{0} : short{POLLOUT};
       entries.push_back({one.line->fd.get(), static_cast<short>(POLLIN | out), 0});
@@ -264,7 +211,7 @@ class Mesh::Connecting {
 
   void take_callers() {
     while (may_take_more()) {
-      Fd fd(::accept4(mesh_.listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      Fd fd(::accept4(mesh_.listener_->get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!fd && (errno == EMFILE || errno == ENFILE)) throw_no_descriptor(error_text(errno));
       if (!fd) return;
       tune_tcp(fd.get());
@@ -346,13 +293,21 @@ void Mesh::connect(const std::function<std::string(int rank)>& address_of,
   } catch (...) {  // the others shall hear of it by the links that are there
     problem = std::current_exception();
   }
-  stop_listening();
+  listener_.reset();
   {
     MutexLock lock(mutex_);
     lines_ = connecting.take_lines();
     early_ = connecting.take_messages();
   }
   if (problem) std::rethrow_exception(problem);
+}
+
+std::vector<Mesh::Connection> Mesh::take_connections() {
+  MutexLock lock(mutex_);
+  std::vector<Connection> all;
+  for (const auto& line : lines_) all.push_back({line->neighbour, std::move(line->fd)});
+  lines_.clear();
+  return all;
 }
 
 // Nothing is read any more, and the other end shall see that. The descriptor stays: another thread

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,7 +12,7 @@
 #include "c10d/call.h"
 #include "src/base/mutex.h"
 #include "src/net/address.h"
-#include "src/net/fd.h"
+#include "src/net/mesh/connection.h"
 #include "src/net/mesh/link.h"
 
 namespace c10d { inline namespace v0 {
@@ -21,14 +22,16 @@ namespace c10d { inline namespace v0 {
 // its neighbours reaches all in ceil(log2(size)) steps.
 std::vector<int> neighbours_of(int rank, int size);
 
-// The links of one rank to its neighbours in a group. They carry small frames, and the end of a
-// process, or of a host, shows at once at its neighbours. There is no thread: whoever calls drives.
-// Every member may be called from any thread.
+// The links of one rank to some others of a group, its neighbours. They carry small frames, and the
+// end of a process, or of a host, shows at once at its neighbours. There is no thread: whoever
+// calls drives. Every member may be called from any thread.
 class Mesh {
  public:
   struct Options {
-    int rank, size;
-    std::string group;  // both ends must name the same
+    int rank;
+    std::vector<int> neighbours;
+    std::string role;   // "mesh"; both ends must name the same
+    std::string group;  // and the same
     std::string token;
     std::string address;  // numeric; listened on, at a port that the system chooses
   };
@@ -46,6 +49,15 @@ class Mesh {
   // timed_out, which name it, or out_of_resources. Links that are open by then stay.
   void connect(const std::function<std::string(int rank)>& address_of,
                const std::function<void()>& look, Deadline deadline);
+
+  // The connections that connect() has made, for another protocol than frames: each rank says
+  // nothing on them until it knows that the other end has left connect(). There are none here
+  // afterwards.
+  struct Connection {
+    int neighbour;
+    RankSocket socket;
+  };
+  std::vector<Connection> take_connections();
 
   // To one neighbour, and to all but `except`. Does not wait; what is lost shows in drive().
   void send(int neighbour, std::uint8_t type, std::string_view body);
@@ -80,7 +92,6 @@ class Mesh {
   struct Line;
   class Connecting;
 
-  void stop_listening();
   HandshakeOptions handshake_with(int called) const;
   static void post(Line& line, std::uint8_t type, std::string_view body);
   void flush(Line& line, News& news) C10D_REQUIRES(mutex_);
@@ -89,7 +100,7 @@ class Mesh {
   static void lose(Line& line, int error, News& news);
 
   const Options options_;
-  Fd listener_;
+  std::optional<RankSocket> listener_;
   std::string listening_;
   Mutex mutex_;
   std::vector<std::unique_ptr<Line>> lines_ C10D_GUARDED_BY(mutex_);  // by number of the neighbour

@@ -245,7 +245,12 @@ class GroupWithChild {
  private:
   // Without a thread: a sanitizer lets a forked process start none.
   [[noreturn]] void be_child() const {
-    Mesh mesh({.rank = 1, .size = 3, .group = "g", .token = kToken, .address = "127.0.0.1"});
+    Mesh mesh({.rank = 1,
+               .neighbours = neighbours_of(1, 3),
+               .role = "mesh",
+               .group = "g",
+               .token = kToken,
+               .address = "127.0.0.1"});
     store_->set("mesh/1", mesh.address());
     store_->set("beat/1", "here");
     store_->wait({"beat/0", "beat/2"});

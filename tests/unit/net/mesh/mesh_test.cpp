@@ -31,7 +31,8 @@ Deadline after(Duration patience) { return std::chrono::steady_clock::now() + pa
 
 Mesh::Options options_of(int rank, int size) {
   return {.rank = rank,
-          .size = size,
+          .neighbours = neighbours_of(rank, size),
+          .role = "mesh",
           .group = "g",
           .token = std::string(32, 't'),
           .address = "127.0.0.1"};
