@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "c10d/collective.h"
 #include "c10d/view.h"
@@ -34,6 +35,41 @@ void reduce(DType dtype, ReduceOp op, std::byte* out, std::span<const std::byte*
             std::size_t count, StorePolicy policy = StorePolicy::temporal,
             const Copying& refill = {});
 
+// A node of the tree over n ranks, a subtree or one rank: the ranks [first, first + count). It has
+// the shape of the tree over `count` ranks.
+struct TreeNode {
+  std::size_t first = 0;
+  std::size_t count = 0;
+  bool operator==(const TreeNode&) const = default;
+};
+// The largest nodes of the tree over n ranks that lie in [first, last), in the order of ranks. Of 6
+// ranks, [2, 6) is {2, 2} and {4, 2}.
+std::vector<TreeNode> tree_nodes(std::size_t n, std::size_t first, std::size_t last);
+
+// Hosts that each hold the inputs of some ranks reduce these by themselves, along the nodes that
+// lie in them, and pass the partial results on. reduce_partial() of each node and reduce_end() of
+// all partial results have the bits of reduce() over all inputs, whichever CPUs they run on.
+
+// The dtype of partial results: f32 for what adds up or multiplies f16 or bf16, which are rounded
+// only at the end; else `dtype`.
+DType partial_type(DType dtype, ReduceOp::Kind kind) noexcept;
+
+// `out`, in partial_type(), is the result of one node: `in` are the inputs of its ranks.
+// premul_sum's factor is applied, the division of avg and the rounding to f16 and bf16 are not.
+// `out` may be one of the inputs where they are of the same dtype. Else as reduce().
+void reduce_partial(DType dtype, ReduceOp op, std::byte* out, std::span<const std::byte* const> in,
+                    std::size_t count);
+
+// `out` is the result over all ranks, whose number is the sum of `ranks`: in[i], in partial_type(),
+// is the partial result of the node of the next ranks[i] ranks. It takes one pass where the tree
+// above the nodes has the shape of the tree over as many inputs, as it has for up to two nodes, for
+// nodes of the same power of two of ranks, and if only the last of these is smaller; else some more
+// in L1. `out` may be one of the inputs where they are of the same dtype. Throws
+// std::invalid_argument also when `in` and `ranks` differ in length, and when one of `ranks` is no
+// node of the tree. Else as reduce().
+void reduce_end(DType dtype, ReduceOp op, std::byte* out, std::span<const std::byte* const> in,
+                std::span<const std::size_t> ranks, std::size_t count);
+
 // The variants of the loops in this build. All give the same bits; reduce() takes the fastest that
 // the CPU can run. `baseline` has the vectors that every CPU of the architecture has: SSE2, NEON.
 enum class KernelIsa { baseline, avx2, avx512 };
@@ -41,5 +77,10 @@ std::span<const KernelIsa> runnable_isas() noexcept;  // slowest first; baseline
 void reduce(KernelIsa isa, DType dtype, ReduceOp op, std::byte* out,
             std::span<const std::byte* const> in, std::size_t count,
             StorePolicy policy = StorePolicy::temporal, const Copying& refill = {});
+void reduce_partial(KernelIsa isa, DType dtype, ReduceOp op, std::byte* out,
+                    std::span<const std::byte* const> in, std::size_t count);
+void reduce_end(KernelIsa isa, DType dtype, ReduceOp op, std::byte* out,
+                std::span<const std::byte* const> in, std::span<const std::size_t> ranks,
+                std::size_t count);
 
 }}  // namespace c10d::v0

@@ -9,13 +9,19 @@
 
 namespace c10d { inline namespace v0 {
 
+// What holds f32 in the place of f16 and bf16, where these are added up or multiplied: the output
+// of reduce_partial(), the inputs of reduce_end().
+enum class Widened { nothing, output, inputs };
+
 struct ReduceArgs {
   std::byte* out;
   const std::byte* const* in;
   std::size_t n;  // inputs, at least one
   std::size_t count;
-  StorePolicy policy;
-  Copying refill;
+  std::size_t divisor;  // of avg
+  StorePolicy policy = StorePolicy::temporal;
+  Copying refill = {};
+  Widened widened = Widened::nothing;
 };
 
 // One build of the loops. False when the op has no meaning on the dtype.

@@ -84,20 +84,21 @@ struct Streaming : Whole {
   }
 };
 
-// Only its first bytes; what is loaded has zeros behind them. A vector that is put together in
-// memory was there 30 to 90 ns later than one that is loaded by masks, where the CPU has them.
+// Only its first bytes, so many of what is loaded and so many of what is stored; what is loaded has
+// zeros behind them. A vector that is put together in memory was there 30 to 90 ns later than one
+// that is loaded by masks, where the CPU has them.
 struct First {
-  std::size_t bytes;
+  std::size_t loaded, stored;
   template <class V>
   V load(const std::byte* from) const {
 #if defined(__AVX512VL__)
     if constexpr (sizeof(V) == sizeof(__m256i))
-      return bits<V>(_mm256_maskz_loadu_epi8(~__mmask32{0} >> (32 - bytes), from));
+      return bits<V>(_mm256_maskz_loadu_epi8(~__mmask32{0} >> (32 - loaded), from));
     else
-      return bits<V>(_mm_maskz_loadu_epi8(static_cast<__mmask16>(0xffff >> (16 - bytes)), from));
+      return bits<V>(_mm_maskz_loadu_epi8(static_cast<__mmask16>(0xffff >> (16 - loaded)), from));
 #else
     V v{};
-    __builtin_memcpy(&v, from, bytes);
+    __builtin_memcpy(&v, from, loaded);
     return v;
 #endif
   }
@@ -105,11 +106,11 @@ struct First {
   void store(std::byte* to, V v) const {
 #if defined(__AVX512VL__)
     if constexpr (sizeof(V) == sizeof(__m256i))
-      _mm256_mask_storeu_epi8(to, ~__mmask32{0} >> (32 - bytes), bits<__m256i>(v));
+      _mm256_mask_storeu_epi8(to, ~__mmask32{0} >> (32 - stored), bits<__m256i>(v));
     else
-      _mm_mask_storeu_epi8(to, static_cast<__mmask16>(0xffff >> (16 - bytes)), bits<__m128i>(v));
+      _mm_mask_storeu_epi8(to, static_cast<__mmask16>(0xffff >> (16 - stored)), bits<__m128i>(v));
 #else
-    __builtin_memcpy(to, &v, bytes);
+    __builtin_memcpy(to, &v, stored);
 #endif
   }
 };
@@ -226,6 +227,41 @@ struct F16 {
     return bits<Half>(vcvt_f16_f32(bits<float32x4_t>(number)));
 #else
     return narrow(number);
+#endif
+  }
+};
+
+// An f32 in the order of the elements on one side, whatever the width of vectors: another CPU goes
+// on with it.
+struct F32OfF16 : F16 {
+  static constexpr std::size_t kStoredStride = 4;
+  static Float pack(Float v) { return quiet(v); }
+};
+struct F16OfF32 : F16 {
+  using Stored = Float;
+  static constexpr std::size_t kStride = 4, kStoredStride = 2;
+  static Float unpack(Float v) { return v; }
+};
+struct F32OfBF16 : F32OfF16 {
+  static Float unpack(Half half) {
+#if defined(__AVX2__)  // g++ widens in halves
+    const Word word = bits<Word>(_mm256_cvtepu16_epi32(bits<__m128i>(half)));
+#else
+    const Word word = __builtin_convertvector(half, Word);
+#endif
+    return bits<Float>(word << 16);
+  }
+};
+struct BF16OfF32 : F16OfF32 {
+  static Half pack(Float v) {
+    const Word word = bits<Word>(quiet(v));
+    const Word rounded = (word + 0x7fff + (word >> 16 & 1)) >> 16;
+#if defined(__AVX2__)
+    const auto wide = bits<__m256i>(rounded);
+    return bits<Half>(
+        _mm_packus_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1)));
+#else
+    return __builtin_convertvector(rounded, Half);
 #endif
   }
 };

@@ -91,12 +91,29 @@ constexpr std::size_t kRefilledBytes = 512;
 // Inputs of which one pass holds all in registers.
 constexpr std::size_t kPassInputs = 4;
 
+// The bytes of a result, where they are not those of an input.
+template <class Format>
+constexpr std::size_t stored_stride() {
+  if constexpr (requires { Format::kStoredStride; })
+    return Format::kStoredStride;
+  else
+    return Format::kStride;
+}
+
 // One format and one op. All loops go over whole vectors, and then over what is left as one.
 template <class Format, class Op>
 struct Loops {
   using V = typename Format::Accumulator;
   static constexpr std::size_t kBytes = Format::kLanes * Format::kStride;
+  static constexpr std::size_t kStoredStride = stored_stride<Format>();
   static constexpr std::size_t kTileVectors = 4096 / sizeof(V);
+
+  // How far results are from the first where inputs are so far.
+  static constexpr std::size_t stored(std::size_t bytes) {
+    if constexpr (kStoredStride == Format::kStride) return bytes;
+    return bytes / Format::kStride * kStoredStride;
+  }
+  static First first(std::size_t bytes) { return {bytes, stored(bytes)}; }
 
   template <std::size_t n, class Access>
   static V tree(const Op& op, const std::byte* const* in, std::size_t offset,
@@ -118,7 +135,7 @@ struct Loops {
     const std::byte* from[n];  // a copy that no store can alias
     for (std::size_t i = 0; i < n; ++i) from[i] = in[i] + offset;
     for (std::size_t at = 0; at < vectors * kBytes; at += kBytes)
-      access.store(to + at, Format::pack(op.finish(tree<n>(op, from, at, access))));
+      access.store(to + stored(at), Format::pack(op.finish(tree<n>(op, from, at, access))));
   }
 
   // A subtree, into accumulators in L1.
@@ -143,7 +160,7 @@ struct Loops {
     }
     const std::size_t vectors = bytes / kBytes, rest = bytes % kBytes;
     some_leaves(op, to, in, n, offset, vectors, Whole{});
-    if (rest != 0) some_leaves(op, to + vectors, in, n, offset + vectors * kBytes, 1, First{rest});
+    if (rest != 0) some_leaves(op, to + vectors, in, n, offset + vectors * kBytes, 1, first(rest));
   }
 
   template <class Access>
@@ -171,8 +188,9 @@ struct Loops {
     fill(op, sums, args.in, args.n, offset, bytes);
     std::size_t at = 0;
     for (; at + kBytes <= bytes; at += kBytes)
-      store_vector(to + at, Format::pack(op.finish(sums[at / kBytes])));
-    if (at != bytes) First{bytes - at}.store(to + at, Format::pack(op.finish(sums[at / kBytes])));
+      store_vector(to + stored(at), Format::pack(op.finish(sums[at / kBytes])));
+    if (at != bytes)
+      first(bytes - at).store(to + stored(at), Format::pack(op.finish(sums[at / kBytes])));
   }
 
   static void reduce(const Op& op, std::byte* to, const ReduceArgs& args, std::size_t offset,
@@ -180,7 +198,7 @@ struct Loops {
     if (args.n > kPassInputs) return tile(op, to, args, offset, bytes);
     const std::size_t vectors = bytes / kBytes, rest = bytes % kBytes, whole = bytes - rest;
     some_passes(op, to, args, offset, vectors, Whole{});
-    if (rest != 0) some_passes(op, to + whole, args, offset + whole, 1, First{rest});
+    if (rest != 0) some_passes(op, to + stored(whole), args, offset + whole, 1, first(rest));
   }
 
   // What is streamed starts at a cache line from the second tile on.
@@ -191,16 +209,16 @@ struct Loops {
 
   static void run(const Op& op, const ReduceArgs& args) {
     constexpr std::size_t kTileBytes = kTileVectors * kBytes;
-    const bool streams = args.policy == StorePolicy::streaming;
+    const bool streams = kStoredStride == Format::kStride && args.policy == StorePolicy::streaming;
     const std::size_t total = args.count * Format::kStride;
     const std::size_t step = args.refill.bytes != 0            ? kRefilledBytes
                              : streams || args.n > kPassInputs ? kTileBytes
                                                                : total;
-    std::byte streamed[kTileBytes];
+    std::byte streamed[stored(kTileBytes)];
     std::size_t next = streams ? first_tile(args, step) : step;
     for (std::size_t done = 0; done < total; next = step) {
       const std::size_t bytes = total - done < next ? total - done : next;
-      std::byte* const to = args.out + done;
+      std::byte* const to = args.out + stored(done);
       if (!streams) {
         reduce(op, to, args, done, bytes);
       } else if (args.n <= kPassInputs && bytes % kLine == 0 &&
@@ -208,7 +226,7 @@ struct Loops {
         some_passes(op, to, args, done, bytes / kBytes, Streaming{});
       } else {
         reduce(op, streamed, args, done, bytes);
-        copy(to, streamed, bytes, StorePolicy::streaming);
+        copy(to, streamed, stored(bytes), StorePolicy::streaming);
       }
       if (done < args.refill.bytes) {
         const std::size_t left = args.refill.bytes - done;
@@ -237,7 +255,7 @@ bool run_float(ReduceOp op, const ReduceArgs& args) {
     case ReduceOp::sum:
       return run<Format>(Sum{}, args);
     case ReduceOp::avg:
-      return run<Format>(Avg<V>{{}, V{} + static_cast<T>(args.n)}, args);
+      return run<Format>(Avg<V>{{}, V{} + static_cast<T>(args.divisor)}, args);
     case ReduceOp::prod:
       return run<Format>(Plainly{kProd}, args);
     case ReduceOp::min:
@@ -251,12 +269,43 @@ bool run_float(ReduceOp op, const ReduceArgs& args) {
   }
 }
 
+// For reduce_partial() and reduce_end(): one multiplies the inputs, the other divides. It stays out
+// of the way of reduce().
+template <class Partial, class End>
+[[gnu::noinline]] bool run_widened(ReduceOp op, const ReduceArgs& args) {
+  const bool ends = args.widened == Widened::inputs;
+  switch (op.kind) {
+    case ReduceOp::sum:
+      return ends ? run<End>(Sum{}, args) : run<Partial>(Sum{}, args);
+    case ReduceOp::prod:
+      return ends ? run<End>(Plainly{kProd}, args) : run<Partial>(Plainly{kProd}, args);
+    case ReduceOp::avg:
+      return ends && run<End>(Avg<Float>{{}, Float{} + static_cast<float>(args.divisor)}, args);
+    case ReduceOp::premul_sum:
+      return !ends &&
+             run<Partial>(PremulSum<Float>{{}, Float{} + static_cast<float>(op.factor)}, args);
+    default:
+      return false;
+  }
+}
+
+template <class Whole, class Partial, class End>
+bool run_half(ReduceOp op, const ReduceArgs& args) {
+  if (args.widened != Widened::nothing) return run_widened<Partial, End>(op, args);
+  return run_float<Whole>(op, args);
+}
+
+template <class Op>
+bool run_on_bytes(const Op& op, std::size_t element_bytes, const ReduceArgs& args) {
+  ReduceArgs bytes = args;
+  bytes.count *= element_bytes;
+  return run<Plain<std::uint8_t>>(op, bytes);
+}
+
 // Only order tells signed from unsigned; all other ops work on the bits, the bitwise ones on bytes.
 template <class T>
 bool run_integer(ReduceOp::Kind kind, const ReduceArgs& args) {
   using Unsigned = Plain<std::make_unsigned_t<T>>;
-  const ReduceArgs bytes{args.out,    args.in,    args.n, args.count * sizeof(T),
-                         args.policy, args.refill};
   switch (kind) {
     case ReduceOp::sum:
       return run<Unsigned>(Sum{}, args);
@@ -267,11 +316,11 @@ bool run_integer(ReduceOp::Kind kind, const ReduceArgs& args) {
     case ReduceOp::max:
       return run<Plain<T>>(Plainly{kMax}, args);
     case ReduceOp::band:
-      return run<Plain<std::uint8_t>>(Plainly{kAnd}, bytes);
+      return run_on_bytes(Plainly{kAnd}, sizeof(T), args);
     case ReduceOp::bor:
-      return run<Plain<std::uint8_t>>(Plainly{kOr}, bytes);
+      return run_on_bytes(Plainly{kOr}, sizeof(T), args);
     case ReduceOp::bxor:
-      return run<Plain<std::uint8_t>>(Plainly{kXor}, bytes);
+      return run_on_bytes(Plainly{kXor}, sizeof(T), args);
     default:
       return false;
   }
@@ -301,8 +350,8 @@ bool C10D_KERNEL_ENTRY(DType dtype, ReduceOp op, const ReduceArgs& args) {
   switch (dtype) {
     case DType::f64: return run_float<Plain<double>>(op, args);
     case DType::f32: return run_float<Plain<float>>(op, args);
-    case DType::f16: return run_float<F16>(op, args);
-    case DType::bf16: return run_float<BF16>(op, args);
+    case DType::f16: return run_half<F16, F32OfF16, F16OfF32>(op, args);
+    case DType::bf16: return run_half<BF16, F32OfBF16, BF16OfF32>(op, args);
     case DType::i64: return run_integer<std::int64_t>(op.kind, args);
     case DType::i32: return run_integer<std::int32_t>(op.kind, args);
     case DType::i16: return run_integer<std::int16_t>(op.kind, args);
