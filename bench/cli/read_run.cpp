@@ -246,9 +246,7 @@ void read_run(const RawOptions& raw, RunOptions& options) {
         "-G {}: ops on memory of the host are in no CUDA graph; add --device cuda, or leave it out",
         options.measurement.graph_ops));
   if (options.backends.names.empty() && !options.compare)
-    options.backends.names = {options.cases.cuda                  ? "nccl"
-                              : is_between_hosts(detect_launch()) ? "gloo"
-                                                                  : "native"};
+    options.backends.names = {options.cases.cuda ? "nccl" : "native"};
   read_measurement(raw, options.measurement);
   options.placement.bind = one_of<Bind>(
       "--bind", raw.bind,

@@ -30,19 +30,9 @@ std::string read_token(const std::string& path) {
   return token;
 }
 
-// The first that is there; native says itself that it works inside one host.
-std::string backend_between_hosts() {
-  const std::vector<BackendInfo> backends = list_backends();
-  for (const char* name : {"gloo", "mpi"}) {
-    const auto found = std::ranges::find(backends, name, &BackendInfo::name);
-    if (found != backends.end() && found->available) return name;
-  }
-  return "native";
-}
-
 ProcessGroup make_group(const std::string& token, double timeout) {
   InitOptions init;
-  init.backend = is_between_hosts(detect_launch()) ? backend_between_hosts() : "native";
+  init.backend = "native";
   init.name = "bench";
   init.token = token;
   init.timeout = duration_of(timeout);

@@ -44,8 +44,6 @@ int main(int argc, char** argv) {
                             {"backend", "shards", "print-commands"}};
   return nn::run_program(program, argc, argv, [](nn::Options options) {
     if (!options.print_commands.empty()) become_print_commands(options);
-    // native works inside one host.
-    if (options.backend.empty() && !c10d::env("C10D_BACKEND")) options.backend = "gloo";
     auto group = c10d::init_process_group({.backend = options.backend});
     nn::train(options, group, group.size(), nn::replicated);
   });

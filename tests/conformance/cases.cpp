@@ -94,7 +94,7 @@ std::string describe(const Case& c) {
                                         "recv from any source",
                                         "batch of send and recv",
                                         "overlapped all_reduce"};
-  constexpr const char* kMembers[] = {"world", "subgroup", "reversed group"};
+  constexpr const char* kMembers[] = {"world", "subgroup", "dealt group"};
   constexpr const char* kMemories[] = {"plain", "allocated", "mixed"};
   std::ostringstream out;
   out << "case " << c.id << ": ";

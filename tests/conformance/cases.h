@@ -23,7 +23,7 @@ enum class Exchange : std::uint8_t {
 enum class Members : std::uint8_t {
   world,
   subgroup,  // every rank but rank 1
-  reversed   // every rank, the last one first
+  dealt      // every rank, the odd ones first, from the last on: neighbours on a host are apart
 };
 
 enum class Memory : std::uint8_t {

@@ -23,9 +23,11 @@ void Report::fail(std::string what) {
 Rank::Rank(ProcessGroup world) : world_(with_memory(std::move(world))) {
   if (world_.group.device().type != DeviceType::cpu) buffers_.use_gpu(world_.group.device());
   const int n = world_.group.size();
-  std::vector<int> backwards(static_cast<std::size_t>(n));
-  std::iota(backwards.rbegin(), backwards.rend(), 0);
-  reversed_ = with_memory(world_.group.new_group(backwards));
+  std::vector<int> dealt;
+  for (const int parity : {1, 0})
+    for (int r = n - 1; r >= 0; --r)
+      if (r % 2 == parity) dealt.push_back(r);
+  dealt_ = with_memory(world_.group.new_group(dealt));
   if (n < 3 || world_.group.rank() == 1) return;
   std::vector<int> all_but_1 = {0};
   for (int r = 2; r < n; ++r) all_but_1.push_back(r);
@@ -63,7 +65,7 @@ Report Rank::run(const std::vector<Case>& cases) {
 void Rank::run_case(const Case& c) {
   Group& g = c.members == Members::world      ? world_
              : c.members == Members::subgroup ? subgroup_
-                                              : reversed_;
+                                              : dealt_;
   if (!g.group) return;
   const Query query{.op = c.op,
                     .dtype = c.numbers.dtype,

@@ -57,7 +57,7 @@ class Rank {
   Message message(const Case& c, int from, std::size_t number);
   void check_message(const Case& c, const Message& m);
 
-  Group world_, subgroup_, reversed_;
+  Group world_, subgroup_, dealt_;
   Buffers buffers_;
   std::vector<std::byte> expected_;
   std::uint64_t result_ = 0;

@@ -59,9 +59,7 @@ class Loopback(Case):
         self.assertNotIn("[2]", hosts[0].out)
 
     def test_train_ddp_needs_no_other_line(self):
-        # Both hosts are this one, so that native reaches all ranks.
-        lines = self.printed("127.0.0.1:1,localhost:1", task() + ["--backend", "native"],
-                             PET_MASTER_PORT=self.port)
+        lines = self.printed("127.0.0.1:1,localhost:1", task(), PET_MASTER_PORT=self.port)
         hosts = [self.start(["sh", "-c", line.replace("train_multinode", "train_ddp")])
                  for line in lines]
         self.assertEqual(self.digest(self.end_well(hosts)), self.alone())
@@ -110,16 +108,9 @@ class Namespaces(test_bed.TwoHosts, Case):
         self.assertIn("after step 20", text)
         self.assertEqual(self.digest(text), self.alone())
 
-    def test_native_says_on_every_rank_which_backend_to_take(self):
-        # Without a launcher, that would end a rank for the failure of another.
-        ranks = [self.start([*namespace.enter, PROGRAMS / "train_multinode", *task(), "--backend",
-                             "native"], C10D_TOKEN_FILE=str(self.token), RANK=str(rank),
-                            WORLD_SIZE="2", MASTER_ADDR=self.ADDRESSES[0], MASTER_PORT="29500")
-                 for rank, namespace in enumerate(self.namespaces)]
-        for rank in ranks:
-            self.assertEqual(rank.end(), 1)
-            self.assertIn("native works inside one host only", rank.err)
-            self.assertIn("use gloo or mpi", rank.err)
+    def test_gloo_trains_to_the_same_bits(self):
+        lines = self.printed(self.hosts(1, 2), task() + ["--backend", "gloo"])
+        self.assertEqual(self.digest(self.end_well(self.type(lines))), self.alone())
 
     def test_a_cut_cable_ends_the_job_on_both_hosts(self):
         lines = [line.replace(" --nnodes", " --rdzv-conf=silence=3 --nnodes")

@@ -76,16 +76,9 @@ class Bench(Case):
         self.assertTrue(lines[-1]["complete"])
         self.assertNotIn("[2]", self.text)
 
-    def test_without_names_a_backend_that_works_is_taken(self):
+    def test_without_names_native_is_taken(self):
         lines = self.lines("run", "-s", "8")
-        self.assertEqual({line["backend"] for line in lines if line["t"] == "cell"}, {"gloo"})
-
-    def test_native_is_a_column_with_the_reason(self):
-        lines = self.lines("compare", "-B", "gloo,native", "all_reduce", "-s", "8")
-        skipped = [line for line in lines if line["t"] == "skip"]
-        self.assertEqual([line["backend"] for line in skipped], ["native"])
-        self.assertIn("native works inside one host only", skipped[0]["reason"])
-        self.assertTrue(any(line["t"] == "cell" for line in lines))
+        self.assertEqual({line["backend"] for line in lines if line["t"] == "cell"}, {"native"})
 
     def test_ops_start_together_by_clocks_that_differ(self):
         self.set_the_clock()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The conformance suite over two hosts: conformance_test.py PROGRAMS THIN gloo, or openmpi MPIRUN,
-or mpich MPIRUN
+"""The conformance suite over two hosts: conformance_test.py PROGRAMS THIN native, or gloo, or openmpi
+MPIRUN, or mpich MPIRUN
 
 One case in THIN runs. The hosts are network namespaces, joined by a cable that the test lays. Exits
 with 77 where it may not.
@@ -13,20 +13,22 @@ from pathlib import Path
 import test_bed
 
 PROGRAMS, THIN, LAUNCHER, MPIRUN = None, None, None, None
+OURS = ("native", "gloo")  # c10d-run starts them
 
 
 class Conformance(test_bed.TwoHosts):
-    def check(self, first, second):
+    def check(self, *ranks):
         """With so many ranks on the hosts."""
-        hosts = self.hosts(first, second)
+        hosts = self.hosts(*ranks)
         words = [PROGRAMS / "conformance", "--gtest_filter=Processes.*", f"--thin={THIN}",
-                 f"--backend={'gloo' if LAUNCHER == 'gloo' else 'mpi'}"]
-        run = {"gloo": lambda: self.c10d_run(PROGRAMS, hosts, "--no-prefix", *words),
+                 f"--backend={LAUNCHER if LAUNCHER in OURS else 'mpi'}"]
+        run = {"native": lambda: self.c10d_run(PROGRAMS, hosts, "--no-prefix", *words),
+               "gloo": lambda: self.c10d_run(PROGRAMS, hosts, "--no-prefix", *words),
                "openmpi": lambda: self.open_mpi(PROGRAMS, MPIRUN, hosts, *words),
                "mpich": lambda: self.mpich(MPIRUN, hosts, *words)}[LAUNCHER]()
         self.assertEqual(run.end(), 0, run.out[-20000:] + run.err[-20000:])
         self.assertNotIn("SKIPPED", run.out)
-        cases = re.search(rf"^.*, {first + second} ranks: cases: ([0-9]+), .*$", run.out, re.M)
+        cases = re.search(rf"^.*, {sum(ranks)} ranks: cases: ([0-9]+), .*$", run.out, re.M)
         self.assertTrue(cases, run.out)
         self.assertGreater(int(cases[1]), 0)
         self.assertGreater(self.bytes_on_the_cable(), 1_000_000, "they were on one host")
@@ -44,9 +46,30 @@ class SeveralOnAHost(Conformance):
         self.check(1, 3)
 
 
+class FourHosts(Conformance):
+    ADDRESSES = ("10.77.0.1", "10.77.0.2", "10.77.0.3", "10.77.0.4")
+
+    def test_one_rank_on_each(self):
+        self.check(1, 1, 1, 1)
+
+    def test_uneven_hosts(self):
+        self.check(1, 2, 4, 1)
+
+
+class ThreeHosts(Conformance):
+    ADDRESSES = ("10.77.0.1", "10.77.0.2", "10.77.0.3")
+
+    def test_one_rank_on_each(self):
+        self.check(1, 1, 1)
+
+    def test_uneven_hosts(self):
+        self.check(2, 3, 1)
+
+
 if __name__ == "__main__":
     PROGRAMS, MPIRUN = Path(sys.argv[1]).resolve(), sys.argv[-1]
     THIN, LAUNCHER = sys.argv[2:4]
     # Debian's MPICH, 4.0.2 over TCP of UCX, now and then stops in MPI_Finalize for ever where two
     # ranks share a host; so does a program of MPI alone, one run in eight.
-    test_bed.run(Conformance if LAUNCHER == "mpich" else SeveralOnAHost)
+    test_bed.run(*{"mpich": [Conformance], "native": [SeveralOnAHost, ThreeHosts, FourHosts]}.get(
+        LAUNCHER, [SeveralOnAHost]))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """What ranks say when something happens to one of them, to their host or to the cable:
-faults_test.py PROGRAMS
+faults_test.py PROGRAMS BACKEND
 
 Two hosts with two ranks each, started by hand: rank 0 serves the store, and no launcher ends
 anybody. The hosts are network namespaces, joined by a cable that the test lays. Exits with 77 where
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import test_bed
 
-PROGRAMS = None
+PROGRAMS, BACKEND = None, None
 RANKS = 4
 DIED_BY = 1.0  # seconds until every rank names a rank that was killed
 CUT_BY = 5.0   # and a host that is cut off
@@ -28,7 +28,7 @@ class Faults(test_bed.TwoHosts):
             self.start([*self.namespaces[rank // 2].enter, PROGRAMS / "hosts-rank", self.folder,
                         what],
                        RANK=str(rank), WORLD_SIZE=str(RANKS), LOCAL_RANK=str(rank % 2),
-                       LOCAL_WORLD_SIZE="2", MASTER_ADDR=self.ADDRESSES[0], MASTER_PORT="29500",
+                       LOCAL_WORLD_SIZE="2", C10D_BACKEND=BACKEND, MASTER_ADDR=self.ADDRESSES[0], MASTER_PORT="29500",
                        C10D_TOKEN_FILE=str(self.token))
             for rank in range(RANKS)]
         self.pids = [int(self.await_text(f"ready-{rank}")) for rank in range(RANKS)]
@@ -121,5 +121,5 @@ class Faults(test_bed.TwoHosts):
 
 
 if __name__ == "__main__":
-    PROGRAMS = Path(sys.argv[1]).resolve()
+    PROGRAMS, BACKEND = Path(sys.argv[1]).resolve(), sys.argv[2]
     test_bed.run(Faults)

@@ -99,7 +99,7 @@ int main(int argc, char** argv) {
   std::string said = "ok";
   try {
     ProcessGroup group =
-        init_process_group({.backend = "gloo", .timeout = std::chrono::minutes(1)});
+        init_process_group({.timeout = std::chrono::minutes(1)});
     group.barrier();
     write(folder / fmt::format("ready-{}", rank), std::to_string(getpid()));
     try {

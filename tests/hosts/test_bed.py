@@ -118,7 +118,7 @@ class Namespace:
 
 
 class TwoHosts(Case):
-    """Two namespaces, a cable between them."""
+    """Two namespaces, a cable between them; more, each with a cable to a switch."""
     ADDRESSES = ("10.77.0.1", "10.77.0.2")
     SUBNET = "10.77.0.0/24"
     KEEPS_MEMORY = "detect_leaks=0"  # libraries of MPI do, until the process ends
@@ -128,15 +128,19 @@ class TwoHosts(Case):
         for tool in ("unshare", "nsenter", "ip"):
             if subprocess.run(["which", tool], stdout=subprocess.DEVNULL).returncode != 0:
                 self.skipTest(f"there is no {tool} (packages util-linux, iproute2)")
-        first = Namespace("first")
-        self.addCleanup(first.close)
-        parts = set(Namespace.PARTS)
-        inside = [word for word in first.enter if word not in parts] if os.geteuid() != 0 else ()
-        second = Namespace("second", inside)
-        self.addCleanup(second.close)
-        first.do("ip", "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns",
-                 str(second.keeper.pid))
-        self.namespaces = (first, second)
+        names = ("first", "second", "third", "fourth")[:len(self.ADDRESSES)]
+        self.namespaces = []
+        for name in names:
+            self.namespaces.append(self.namespace(name))
+        if len(names) == 2:
+            self.lay_cable(*self.namespaces)
+        else:
+            switch = self.namespace("switch")
+            switch.do("ip", "link", "add", "bridge", "type", "bridge")
+            switch.do("ip", "link", "set", "bridge", "up")
+            for name, namespace in zip(names, self.namespaces):
+                self.lay_cable(namespace, switch, end=name)
+                switch.do("ip", "link", "set", name, "master", "bridge", "up")
         for namespace, address in zip(self.namespaces, self.ADDRESSES):
             namespace.do("ip", "address", "add", address + "/24", "dev", "cable")
             namespace.do("ip", "link", "set", "cable", "up")
@@ -144,9 +148,23 @@ class TwoHosts(Case):
             namespace.do("timeout", str(DEADLINE), "sh", "-c",
                          "until grep -q up /sys/class/net/cable/operstate; do :; done")
 
-    def hosts(self, first=1, second=1):
-        """As -H of c10d-run takes them."""
-        return f"{self.ADDRESSES[0]}:{first},{self.ADDRESSES[1]}:{second}"
+    def namespace(self, name):
+        first = self.namespaces[0] if self.namespaces else None
+        parts = set(Namespace.PARTS)
+        made = Namespace(name, [word for word in first.enter if word not in parts]
+                         if first and os.geteuid() != 0 else ())
+        self.addCleanup(made.close)
+        return made
+
+    @staticmethod
+    def lay_cable(namespace, other, end="cable"):
+        namespace.do("ip", "link", "add", "cable", "type", "veth", "peer", "name", end, "netns",
+                     str(other.keeper.pid))
+
+    def hosts(self, *ranks):
+        """As -H of c10d-run takes them; one rank on each unless told."""
+        return ",".join(f"{address}:{count}" for address, count in
+                        zip(self.ADDRESSES, ranks or [1] * len(self.ADDRESSES)))
 
     def shell(self):
         """A program that is called as ssh is: [-x] HOST WORDS.. for a shell there."""

@@ -26,7 +26,7 @@ SCRIPTS = (".py", ".sh", ".cmake")
 LIBRARY = ["c10d/", "src/base/", "src/device/", "src/net/", "src/sync/", "src/store/",
            "src/recorder/", "src/control/", "src/group/", "src/launch/"]
 NATIVE = [f"src/backends/native/{floor}/" for floor in
-          ("plan", "memory", "team", "collectives", "p2p")]
+          ("plan", "memory", "team", "links", "collectives", "p2p", "hosts")]
 BENCH = [f"bench/{floor}/" for floor in
          ("model", "text", "meeting", "measure", "rank", "analyse", "report", "run", "commands",
           "cli")]
@@ -50,6 +50,7 @@ INCLUDE_RULES = [
     (r"kernels/", ["c10d/view.h", "c10d/collective.h", "c10d/export.h",
                   "c10d/small_float.h", "kernels/"]),
     *house(LIBRARY[1:], ["c10d/"]),
+    (r"src/backends/native/hosts/host_group", [*BACKEND, *NATIVE, "src/store/own_address.h"]),
     *house(NATIVE, BACKEND),
     (r"src/backends/[^/]+$", [*up_to(LIBRARY, "src/group/"), "src/backends/module.h",
                               "src/backends/by_device.h", "src/backends/native/native.h"]),

@@ -3,12 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "src/backends/common/failures.h"
 #include "src/backends/common/host_reduction.h"
-#include "src/backends/native/collectives/queue.h"
+#include "src/backends/native/collectives/collectives.h"
+#include "src/backends/native/hosts/host_collective.h"
 #include "src/backends/native/p2p/messages.h"
 #include "src/backends/native/plan/tuning_file.h"
 #include "src/backends/native/team/team.h"
@@ -22,12 +24,22 @@ constexpr int kMaxRanks = 2048;
 // Ops share what they need, so that the backend may be destroyed while one still runs.
 class NativeBackend final : public Backend {
  public:
-  NativeBackend(const BackendContext& context, int neighbours)
-      : team_(std::make_shared<native::Team>(context, neighbours)),
-        queue_(std::make_shared<native::Queue>(team_)),
+  explicit NativeBackend(std::shared_ptr<native::Team> team)
+      : context_(team->context()),
+        team_(std::move(team)),
+        queue_(std::make_shared<native::Queue>(native::runner_of(team_))),
         messages_(std::make_shared<native::Messages>(team_)) {}
+  explicit NativeBackend(std::shared_ptr<native::HostGroup> hosts)
+      : context_(hosts->context()),
+        hosts_(std::move(hosts)),
+        team_(hosts_->team()),
+        queue_(std::make_shared<native::Queue>(native::runner_of(hosts_))) {}
 
-  Support supports(const Query& query) const override { return native_supports(query); }
+  Support supports(const Query& query) const override {
+    if (hosts_ && is_point_to_point(query.op))
+      return {.ok = false, .reason = "native moves no messages between hosts yet"};
+    return native_supports(query);
+  }
 
   bool reduces_along_rank_tree() const noexcept override { return true; }
 
@@ -39,36 +51,38 @@ class NativeBackend final : public Backend {
     return messages_->probe(peer, tag);
   }
 
-  Allocation allocate(std::size_t bytes, Device /*device*/, Deadline deadline) override {
-    return team_->allocate(bytes, deadline);
+  Allocation allocate(std::size_t bytes, Device device, Deadline deadline) override {
+    return hosts_ ? Backend::allocate(bytes, device, deadline) : team_->allocate(bytes, deadline);
   }
 
   std::unique_ptr<Backend> new_group(BackendContext context,
                                      const std::vector<int>& /*parent_ranks*/) override {
-    return std::make_unique<NativeBackend>(context, team_->neighbours());
+    return make(context, team_->neighbours());
   }
 
   // Every wait of an op polls Control::broken() at least once a millisecond.
   void abort() noexcept override {}
 
   void shutdown(Deadline deadline) override {
-    if (queue_->drain(deadline) && messages_->drain(deadline)) {
-      messages_->warn_of_unreceived();
+    if (queue_->drain(deadline) && (!messages_ || messages_->drain(deadline))) {
+      if (messages_) messages_->warn_of_unreceived();
       return;
     }
-    team_->control().fail(failure_in(team_->context(), Code::destroyed,
-                                     "the group was shut down while async ops were pending",
-                                     team_->rank()));
+    context_.control->fail(failure_in(context_, Code::destroyed,
+                                      "the group was shut down while async ops were pending",
+                                      context_.rank));
   }
 
   PlanReport plan(const PlanQuery& query) const override {
+    if (hosts_) return {};
     return native::report_plan(team_->plan(), team_->cost_model(), team_->round_trips(), query);
   }
 
   std::string description() const override {
     const native::HostProfile& host = team_->cost_model().host();
     std::string text =
-        fmt::format("native, shared memory, {} KiB staging per rank, {}",
+        fmt::format("native, {}shared memory, {} KiB staging per rank, {}",
+                    hosts_ ? describe(*hosts_) + ", in a host " : "",
                     team_->layout().staging_bytes() >> 10, describe(team_->policy()));
     if (!team_->round_trips().ns.empty())
       text += fmt::format(", {} ({})", native::describe(team_->round_trips(), 2 * host.hop_us),
@@ -76,11 +90,25 @@ class NativeBackend final : public Backend {
     return text + (host.cma ? ", cma" : ", no cma");
   }
 
+  static std::unique_ptr<NativeBackend> make(const BackendContext& context, int neighbours) {
+    if (context.all_local())
+      return std::make_unique<NativeBackend>(std::make_shared<native::Team>(context, neighbours));
+    return std::make_unique<NativeBackend>(
+        std::make_shared<native::HostGroup>(context, neighbours));
+  }
+
  private:
-  const std::shared_ptr<native::Team> team_;
+  const BackendContext context_;
+  const std::shared_ptr<native::HostGroup> hosts_;  // null: all ranks are on this host
+  const std::shared_ptr<native::Team> team_;        // of the ranks on this host
   const std::shared_ptr<native::Queue> queue_;
   const std::shared_ptr<native::Messages> messages_;
 };
+
+int ranks_here(const BackendContext& context) {
+  return static_cast<int>(std::ranges::count_if(
+      context.members, [](const Member& member) { return member.same_host; }));
+}
 
 }  // namespace
 
@@ -102,19 +130,7 @@ std::unique_ptr<Backend> make_native_backend(BackendContext context) {
         context, Code::unsupported,
         fmt::format("native takes at most {} ranks, not {}; use mpi", kMaxRanks, context.size),
         context.rank));
-  if (!context.all_local()) {
-    std::string others;
-    for (const Member& member : context.members)
-      if (!member.same_host)
-        others += fmt::format("{}{} ({})", others.empty() ? "" : ", ", member.rank, member.host);
-    throw_failure(failure_in(context, Code::unsupported,
-                             fmt::format("native works inside one host only: ranks {} are on other "
-                                         "hosts, or in a network or pid namespace of their own; "
-                                         "use gloo or mpi",
-                                         others),
-                             context.rank));
-  }
-  return std::make_unique<NativeBackend>(context, context.size);
+  return NativeBackend::make(context, ranks_here(context));
 }
 
 }}  // namespace c10d::v0

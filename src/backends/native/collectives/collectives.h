@@ -6,6 +6,7 @@
 #include "c10d/collective.h"
 #include "src/backends/native/collectives/collective.h"
 #include "src/backends/native/collectives/direct_access.h"
+#include "src/backends/native/collectives/queue.h"
 #include "src/backends/native/collectives/staged_steps.h"
 
 // One function per op, each in the file named after it (Barrier: collectives.cpp, Exscan:
@@ -32,6 +33,8 @@ bool run(Collective& collective, const Barrier& op);
 // Runs the op of a call from beginning to end; null: it is done. Point-to-point ops never come
 // here.
 std::shared_ptr<const Failure> execute(Team& team, const Call& call) noexcept;
+// The same for a Queue.
+std::shared_ptr<Queue::Runner> runner_of(std::shared_ptr<Team> team);
 
 // Runs the algorithm that the plan chose for `op`: pull(), push() or one_shot() of the op's file,
 // found by argument-dependent lookup. Without a choice the group is broken.

@@ -56,8 +56,8 @@ bool DirectAccess::read_failed(int peer, int error) {
       failure_in(team.context(), collective_.call(), Code::link_lost,
                  fmt::format("rank {} cannot read the memory of rank {} (process_vm_readv: {}); "
                              "set C10D_NATIVE_PLAN=one_shot to do without",
-                             team.rank(), peer, error_text(error)),
-                 peer),
+                             team.number(team.rank()), team.number(peer), error_text(error)),
+                 team.number(peer)),
       error == ESRCH ? Duration(kPatienceWithADeath) : Duration(kPatience)));
 }
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "src/backends/common/failures.h"
-#include "src/backends/native/collectives/collectives.h"
 #include "src/sync/fiber.h"
 
 namespace c10d { inline namespace v0 { namespace native {
@@ -19,7 +18,7 @@ constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();  // ca
 
 Work Queue::launch(const Call& call) {
   if (!call.async && pending_.load(std::memory_order_acquire) == 0) {
-    const auto failure = execute(*team_, call);
+    const auto failure = runner_->run(call);
     return failure ? Work::failed(*failure) : Work();
   }
   Work work = enqueue(call);
@@ -56,8 +55,8 @@ void Queue::run_pending(std::uint64_t until) {
   }
   bool more = false;
   do {
-    const auto failure = team_->control().broken() ? team_->control().failure()
-                                                   : execute(*team_, next->owned.call());
+    const auto failure =
+        control().broken() ? control().failure() : runner_->run(next->owned.call());
     std::unique_ptr<PendingCall> done;
     {
       MutexLock lock(mutex_);
@@ -94,9 +93,10 @@ void Queue::leave_to_fiber() {
       self->run_pending(kAll);
     });
   } catch (const std::exception& error) {
-    team_->control().fail(failure_in(team_->context(), Code::out_of_resources,
-                                     std::string("an async op could not start: ") + error.what(),
-                                     team_->rank()));
+    const BackendContext& context = runner_->context();
+    control().fail(failure_in(context, Code::out_of_resources,
+                              std::string("an async op could not start: ") + error.what(),
+                              context.rank));
     {
       MutexLock lock(mutex_);
       fiber_due_ = false;

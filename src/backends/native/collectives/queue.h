@@ -7,9 +7,9 @@
 #include <deque>
 #include <memory>
 
+#include "c10d/spi/backend.h"
 #include "c10d/spi/work_source.h"
 #include "src/backends/common/owned_call.h"
-#include "src/backends/native/team/team.h"
 #include "src/base/mutex.h"
 
 namespace c10d { inline namespace v0 { namespace native {
@@ -26,7 +26,14 @@ struct PendingCall {
 // for one of them before the progress thread has started it.
 class Queue : public std::enable_shared_from_this<Queue> {
  public:
-  explicit Queue(std::shared_ptr<Team> team) : team_(std::move(team)) {}
+  // What runs a collective from beginning to end; null: it went well.
+  class Runner {
+   public:
+    virtual ~Runner() = default;
+    virtual const BackendContext& context() const noexcept = 0;
+    virtual std::shared_ptr<const Failure> run(const Call& call) noexcept = 0;
+  };
+  explicit Queue(std::shared_ptr<Runner> runner) : runner_(std::move(runner)) {}
 
   Work launch(const Call& call);
   // Waits until none is pending; false: the deadline came first.
@@ -39,7 +46,9 @@ class Queue : public std::enable_shared_from_this<Queue> {
   // Starts a fiber that runs the pending calls, unless a thread runs them or is about to.
   void leave_to_fiber();
 
-  const std::shared_ptr<Team> team_;
+  Control& control() const noexcept { return *runner_->context().control; }
+
+  const std::shared_ptr<Runner> runner_;
   std::atomic<std::size_t> pending_{0};
   Mutex mutex_;
   CondVar drained_;

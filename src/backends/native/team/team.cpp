@@ -48,7 +48,16 @@ Team::Team(const BackendContext& context, int neighbours)
            share(context, "native", Layout(context.size).bytes(), deadline_of(context))) {}
 
 Team::Team(BackendContext context, int neighbours, std::shared_ptr<SharedMapping> segment)
+    : Team(std::move(context), neighbours, {}, std::move(segment)) {}
+
+Team::Team(const BackendContext& context, int neighbours, std::vector<int> numbers)
+    : Team(context, neighbours, std::move(numbers),
+           share(context, "native", Layout(context.size).bytes(), deadline_of(context))) {}
+
+Team::Team(BackendContext context, int neighbours, std::vector<int> numbers,
+           std::shared_ptr<SharedMapping> segment)
     : context_(std::move(context)),
+      numbers_(std::move(numbers)),
       neighbours_(std::max(neighbours, context_.size)),
       layout_(context_.size),
       segment_(std::move(segment)),
@@ -57,10 +66,10 @@ Team::Team(BackendContext context, int neighbours, std::shared_ptr<SharedMapping
       cpus_(static_cast<std::size_t>(context_.size)) {
   if (segment_->size() != layout_.bytes())
     throw_failure(failure_in(context_, Code::version_mismatch,
-                             fmt::format("rank 0 shares {} bytes where this build of native needs "
-                                         "{}; start all ranks with the same libc10d",
-                                         segment_->size(), layout_.bytes()),
-                             0));
+                             fmt::format("rank {} shares {} bytes where this build of native "
+                                         "needs {}; start all ranks with the same libc10d",
+                                         number(0), segment_->size(), layout_.bytes()),
+                             number(0)));
   for (int i = 1; i < size(); ++i) peers_.push_back((rank() + i) % size());
   claim_own_part();
   join(deadline_of(context_));
@@ -137,7 +146,8 @@ Failure Team::late(int peer, const char* what) const {
         peer = other;
         what = kUnfinished;
       }
-  return failure_in(context_, Code::timed_out, fmt::format("rank {} {}", peer, what), peer);
+  return failure_in(context_, Code::timed_out, fmt::format("rank {} {}", number(peer), what),
+                    number(peer));
 }
 
 Allocation Team::allocate(std::size_t bytes, Deadline deadline) {
@@ -162,10 +172,10 @@ Allocation Team::allocate(std::size_t bytes, Deadline deadline) {
   if (mapping->size() != share_bytes * ranks)
     throw_failure(*control().fail(
         {.code = Code::mismatch,
-         .message = fmt::format("allocate: rank {} asks for {} bytes, rank 0 for {} (rounded to "
+         .message = fmt::format("allocate: rank {} asks for {} bytes, rank {} for {} (rounded to "
                                 "pages); all ranks must ask for the same",
-                                rank(), bytes, mapping->size() / ranks),
-         .rank = 0,
+                                number(rank()), bytes, number(0), mapping->size() / ranks),
+         .rank = number(0),
          .group = context_.group,
          .op = "allocate"}));
   heap_.add(static_cast<std::uint32_t>(allocations_), mapping, share_bytes);

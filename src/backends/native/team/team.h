@@ -29,11 +29,19 @@ class Team {
   Team(const BackendContext& context, int neighbours);
   // The same over a mapping that the ranks have already.
   Team(BackendContext context, int neighbours, std::shared_ptr<SharedMapping> segment);
+  // Of the ranks of one host in a group over several: `numbers` are theirs in that group,
+  // ascending, and `context` is that of the group but for rank, size and store, which are of these
+  // alone.
+  Team(const BackendContext& context, int neighbours, std::vector<int> numbers);
 
   const BackendContext& context() const noexcept { return context_; }
   Control& control() const noexcept { return *context_.control; }
   int rank() const noexcept { return context_.rank; }
   int size() const noexcept { return context_.size; }
+  // What the group calls that rank.
+  int number(int rank) const noexcept {
+    return numbers_.empty() ? rank : numbers_[static_cast<std::size_t>(rank)];
+  }
   // The other ranks, from the one after this rank on: ranks start at different peers.
   const std::vector<int>& peers() const noexcept { return peers_; }
   int neighbours() const noexcept { return neighbours_; }
@@ -67,6 +75,8 @@ class Team {
  private:
   static constexpr const char* kUnfinished = "did not finish joining the group";
 
+  Team(BackendContext context, int neighbours, std::vector<int> numbers,
+       std::shared_ptr<SharedMapping> segment);
   void claim_own_part();
   void join(Deadline deadline);
   // How many lower ranks may use the same CPUs.
@@ -79,6 +89,7 @@ class Team {
   void make_plan(Deadline deadline);
 
   const BackendContext context_;
+  const std::vector<int> numbers_;
   const int neighbours_;
   const Layout layout_;
   const std::shared_ptr<SharedMapping> segment_;

@@ -17,7 +17,7 @@
 
 #include "c10d/spi/backend.h"
 #include "kernels/reduce.h"
-#include "src/backends/native/collectives/queue.h"
+#include "src/backends/native/collectives/collectives.h"
 #include "src/backends/native/p2p/messages.h"
 #include "src/backends/native/team/team.h"
 #include "src/base/mutex.h"
@@ -96,7 +96,7 @@ class TestRank {
                                                             .control = control_,
                                                             .timeout = std::chrono::seconds(30)},
                                              size, std::move(segment))),
-        queue_(std::make_shared<native::Queue>(team_)),
+        queue_(std::make_shared<native::Queue>(native::runner_of(team_))),
         messages_(std::make_shared<native::Messages>(team_)) {}
 
   int rank() const { return team_->rank(); }

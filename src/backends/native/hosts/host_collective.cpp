@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/native/hosts/host_collective.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <exception>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "src/backends/common/failures.h"
+#include "src/base/members.h"
+#include "src/sync/fiber.h"
+
+namespace c10d { inline namespace v0 { namespace native {
+namespace {
+
+using std::chrono::steady_clock;
+
+// For evidence of why a connection ended: a host is known to be silent after two seconds.
+constexpr std::chrono::seconds kLossPatience{3};
+
+// In a fiber, without blocking its thread.
+std::shared_ptr<const Failure> enter_in_fiber(Control& control, const Call& call) {
+  control.announce(call);
+  for (;;) {
+    switch (control.poll_agreement(call)) {
+      case Control::Agreement::agreed:
+        return nullptr;
+      case Control::Agreement::failed:
+        return control.failure();
+      case Control::Agreement::pending:
+        break;
+    }
+    if (steady_clock::now() >= call.deadline)
+      return control.fail(control.timed_out(call, "waiting for all ranks to enter the call"));
+    Fiber::yield(Poll::idle);
+  }
+}
+
+}  // namespace
+
+bool HostCollective::enter() {
+  if (entered_) return true;
+  entered_ = true;
+  group_.links().push();
+  Control& control = group_.control();
+  failure_ = Fiber::running() ? enter_in_fiber(control, call_)
+                              : control.agree(call_, Control::Waiting::spin);
+  return !failure_;
+}
+
+bool HostCollective::give_up(Links::End end) {
+  Control& control = group_.control();
+  if (end == Links::End::broken) {
+    failure_ = control.failure();
+  } else if (end == Links::End::timed_out) {
+    failure_ = control.fail(control.timed_out(
+        call_, fmt::format("waiting for blocks of data to or from {}",
+                           names_of(group_.context().members, group_.links().awaited()))));
+  } else {
+    const Links::Loss& loss = *group_.links().loss();
+    const Member& peer = group_.context().members[static_cast<std::size_t>(loss.rank)];
+    Failure failure = caused_by(
+        peer, failure_in(group_.context(), call_, loss.corrupt ? Code::corrupt : Code::link_lost,
+                         fmt::format("the connection of rank {} to {} is lost: {}", rank(),
+                                     name_of(peer), loss.why)));
+    failure_ = loss.corrupt ? control.fail(std::move(failure))
+                            : control.resolve_cause(std::move(failure), kLossPatience);
+  }
+  return false;
+}
+
+std::shared_ptr<const Failure> execute(HostGroup& group, const Call& call) noexcept {
+  try {
+    if (group.control().broken()) return group.control().failure();
+    HostCollective collective(group, call);
+    const bool ok = std::visit(
+        [&]<class T>(const T& op) {
+          if constexpr (requires { op.peer; })
+            return false;
+          else if constexpr (std::is_same_v<T, Barrier>)
+            return collective.enter();
+          else
+            return run(collective, op) && collective.enter();
+        },
+        call.op);
+    group.scratch().reset();
+    return ok ? nullptr : collective.failure();
+  } catch (const std::exception& error) {
+    return group.control().fail(
+        failure_in(group.context(), call, Code::backend_error, error.what(), group.context().rank));
+  }
+}
+
+namespace {
+
+class HostRunner final : public Queue::Runner {
+ public:
+  explicit HostRunner(std::shared_ptr<HostGroup> group) : group_(std::move(group)) {}
+  const BackendContext& context() const noexcept override { return group_->context(); }
+  std::shared_ptr<const Failure> run(const Call& call) noexcept override {
+    return execute(*group_, call);
+  }
+
+ private:
+  const std::shared_ptr<HostGroup> group_;
+};
+
+}  // namespace
+
+std::shared_ptr<Queue::Runner> runner_of(std::shared_ptr<HostGroup> group) {
+  return std::make_shared<HostRunner>(std::move(group));
+}
+
+}}}  // namespace c10d::v0::native

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "src/backends/common/single_rank.h"
+#include "src/backends/native/collectives/collectives.h"
+#include "src/backends/native/hosts/host_group.h"
+
+namespace c10d { inline namespace v0 { namespace native {
+
+// One collective of a group over several hosts, as one rank runs it. Functions that return bool say
+// whether to continue; after false, failure() says why not.
+//
+// A rank enters the call, which all ranks agree on, before it waits for the first time: what it can
+// send before that is on its way meanwhile. Nothing is received before: if ranks made different
+// calls, that is the error.
+//
+// It goes in stages: an op among the ranks of each host, or blocks between hosts. No rank begins a
+// stage in its host before all blocks that it has posted are through: so ranks that wait for each
+// other in there keep nobody on another host waiting.
+class HostCollective {
+ public:
+  HostCollective(HostGroup& group, const Call& call) noexcept : group_(group), call_(call) {}
+  HostCollective(const HostCollective&) = delete;
+  HostCollective& operator=(const HostCollective&) = delete;
+
+  const Placement& placement() const noexcept { return group_.placement(); }
+  const PartialSums& partial_sums() const noexcept { return group_.partial_sums(); }
+  const Call& call() const noexcept { return call_; }
+  int rank() const noexcept { return placement().rank(); }
+  int host() const noexcept { return placement().host(); }
+  bool is_alone() const noexcept { return group_.team()->size() == 1; }
+  const std::shared_ptr<const Failure>& failure() const noexcept { return failure_; }
+
+  // Once all ranks have. The second time it does nothing.
+  bool enter();
+
+  // Memory until the end of the op.
+  std::byte* scratch(std::size_t bytes) { return group_.scratch().take(bytes); }
+  void release_scratch() { group_.scratch().reset(); }  // before that
+  std::byte* scratch(std::size_t count, DType dtype) { return scratch(count * size_of(dtype)); }
+
+  // An op among the ranks of this host, of which all run it. Ranks, roots and counts in it are by
+  // place.
+  template <class T>
+  bool stage(const T& op) {
+    if (!enter()) return false;
+    if (is_alone()) {
+      run_alone(op);
+      return true;
+    }
+    Collective collective(*group_.team(), call_);
+    if (collective.finish(run(collective, op))) return true;
+    failure_ = collective.failure();
+    return false;
+  }
+
+  // Posts a block to or from a rank on another host. Both ends post the blocks between them in one
+  // order. Their memory stays until they are through.
+  void send(int rank, const std::byte* from, std::size_t bytes) {
+    group_.links().send(rank, from, bytes, call_.sequence);
+  }
+  void receive(int rank, std::byte* to, std::size_t bytes) {
+    group_.links().receive(rank, to, bytes, call_.sequence);
+  }
+  // How many blocks were posted to be received from a rank so far.
+  std::size_t posted_receives(int rank) { return group_.links().stream(rank).posted_receives(); }
+  // Waits until so many of them are here.
+  bool await_received(int rank, std::size_t blocks) {
+    Stream& stream = group_.links().stream(rank);
+    return await([&] { return stream.received() >= blocks; });
+  }
+  // Waits until all that was posted is through.
+  bool finish_blocks() {
+    return await([&] { return group_.links().idle(); });
+  }
+
+ private:
+  template <class Ready>
+  bool await(Ready ready) {
+    if (!enter()) return false;
+    const Links::End end =
+        group_.links().await(group_.team()->policy(), group_.control(), call_.deadline, ready);
+    return end == Links::End::ready || give_up(end);
+  }
+  bool give_up(Links::End end);
+
+  HostGroup& group_;
+  const Call& call_;
+  bool entered_ = false;
+  std::shared_ptr<const Failure> failure_;
+};
+
+// One function per op, in reductions.cpp and movement.cpp.
+bool run(HostCollective& collective, const AllReduce& op);
+bool run(HostCollective& collective, const Broadcast& op);
+bool run(HostCollective& collective, const AllGather& op);
+bool run(HostCollective& collective, const AllGatherV& op);
+bool run(HostCollective& collective, const ReduceScatter& op);
+bool run(HostCollective& collective, const ReduceScatterV& op);
+bool run(HostCollective& collective, const Reduce& op);
+bool run(HostCollective& collective, const Scan& op);
+bool run(HostCollective& collective, const Exscan& op);
+bool run(HostCollective& collective, const Gather& op);
+bool run(HostCollective& collective, const GatherV& op);
+bool run(HostCollective& collective, const Scatter& op);
+bool run(HostCollective& collective, const ScatterV& op);
+bool run(HostCollective& collective, const AllToAll& op);
+bool run(HostCollective& collective, const AllToAllV& op);
+
+// Enters the call with all ranks, and runs its op from beginning to end; null: it is done.
+// Point-to-point ops never come here.
+std::shared_ptr<const Failure> execute(HostGroup& group, const Call& call) noexcept;
+// The same for a Queue.
+std::shared_ptr<Queue::Runner> runner_of(std::shared_ptr<HostGroup> group);
+
+}}}  // namespace c10d::v0::native

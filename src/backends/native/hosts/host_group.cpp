@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/native/hosts/host_group.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "c10d/store.h"
+#include "src/backends/common/failures.h"
+#include "src/backends/common/store_waits.h"
+#include "src/base/host.h"
+#include "src/net/bytes.h"
+#include "src/store/own_address.h"
+
+namespace c10d { inline namespace v0 { namespace native {
+namespace {
+
+using std::chrono::steady_clock;
+
+// What a rank says of itself in the store.
+struct Introduction {
+  std::string host, collectives, messages;  // identity, addresses
+};
+
+std::string to_bytes(const Introduction& own) {
+  std::string bytes;
+  for (const std::string& text : {own.host, own.collectives, own.messages}) put_string(bytes, text);
+  return bytes;
+}
+
+Introduction introduction_of(const BackendContext& context, int rank, Deadline deadline) {
+  const auto bytes = read_key(context, fmt::format("native/{}", rank), deadline);
+  if (!bytes)
+    throw_failure(caused_by(
+        context.members[static_cast<std::size_t>(rank)],
+        failure_in(context, Code::timed_out,
+                   fmt::format("rank {} did not say in time where it listens", rank), rank)));
+  ByteReader reader(*bytes);
+  Introduction theirs;
+  for (std::string* const text : {&theirs.host, &theirs.collectives, &theirs.messages})
+    *text = reader.take_string();
+  if (!reader.finished())
+    throw_failure(failure_in(context, Code::corrupt,
+                             fmt::format("what rank {} says of itself in the store is damaged; "
+                                         "start all ranks with the same libc10d",
+                                         rank),
+                             rank));
+  return theirs;
+}
+
+// Before the first of them, so that the error says how many it takes.
+void check_descriptors(const BackendContext& context, std::size_t far) {
+  constexpr rlim_t kOthers = 64;  // what else a process has open
+  rlimit limit{};
+  const rlim_t wanted = 2 * far + kOthers;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  throw_failure(failure_in(context, Code::out_of_resources,
+                           fmt::format("native takes 2 descriptors for each of {} ranks on other "
+                                       "hosts; raise ulimit -n from {} to {} at least",
+                                       far, limit.rlim_cur, wanted),
+                           context.rank));
+}
+
+BackendContext context_of_host(const BackendContext& context, const Placement& placement) {
+  BackendContext own = context;
+  own.rank = placement.place();
+  own.size = placement.ranks_on(placement.host());
+  own.store = make_prefix_store(fmt::format("host{}", placement.host()), context.store);
+  return own;
+}
+
+}  // namespace
+
+HostGroup::Connections HostGroup::connect(const BackendContext& context) {
+  const Deadline deadline = steady_clock::now() + context.timeout;
+  Connections made{.hosts = {},
+                   .address = own_address(*context.store, context.members),
+                   .collectives = {},
+                   .messages = {}};
+  std::vector<int> far;
+  for (const Member& member : context.members)
+    if (!member.same_host) far.push_back(member.rank);
+  check_descriptors(context, far.size());
+  const auto listen = [&](const char* role) {
+    return Mesh({.rank = context.rank,
+                 .neighbours = far,
+                 .role = role,
+                 .group = context.group,
+                 .token = context.token,
+                 .address = made.address});
+  };
+  Mesh collectives = listen("native"), messages = listen("native-messages");
+  context.store->set(fmt::format("native/{}", context.rank),
+                     to_bytes({host_identity(), collectives.address(), messages.address()}));
+  std::vector<Introduction> all;
+  for (int rank = 0; rank < context.size; ++rank)
+    all.push_back(introduction_of(context, rank, deadline));
+  for (const Introduction& one : all) made.hosts.push_back(one.host);
+  const auto look = [&] {
+    if (const auto failure = context.control->failure()) throw_failure(*failure);
+  };
+  const auto link = [&](Mesh& mesh, std::string Introduction::*address) {
+    mesh.connect([&](int rank) { return all[static_cast<std::size_t>(rank)].*address; }, look,
+                 deadline);
+    return mesh.take_connections();
+  };
+  made.collectives = link(collectives, &Introduction::collectives);
+  made.messages = link(messages, &Introduction::messages);
+  return made;
+}
+
+HostGroup::HostGroup(const BackendContext& context, int neighbours)
+    : context_(context),
+      connections_(connect(context)),
+      placement_(context.rank, connections_.hosts),
+      partial_sums_(placement_),
+      team_(std::make_shared<Team>(context_of_host(context, placement_), neighbours,
+                                   placement_.neighbours())),
+      links_(context, std::move(connections_.collectives)) {}
+
+std::string describe(const HostGroup& group) {
+  const Placement& placement = group.placement();
+  const PartialSums::Values& values = group.partial_sums().ordered();
+  std::string text = fmt::format("{} hosts, {} lane{} over TCP from {} ({})", placement.hosts(),
+                                 placement.lanes(), placement.lanes() == 1 ? "" : "s",
+                                 group.address(), group.links().congestion_control());
+  if (values.most > 1)
+    text += fmt::format(", sums of floats travel as up to {} values of a host", values.most);
+  return text;
+}
+
+}}}  // namespace c10d::v0::native

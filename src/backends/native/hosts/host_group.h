@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "c10d/spi/backend.h"
+#include "src/backends/native/hosts/partial_sums.h"
+#include "src/backends/native/hosts/placement.h"
+#include "src/backends/native/hosts/scratch.h"
+#include "src/backends/native/links/links.h"
+#include "src/backends/native/team/team.h"
+#include "src/net/mesh/mesh.h"
+
+namespace c10d { inline namespace v0 { namespace native {
+
+// One rank's view of a group over several hosts: a team of the ranks on its host, and connections
+// to all ranks on the others. An op that runs holds a reference.
+class HostGroup {
+ public:
+  // Collective: returns when this rank is connected. `neighbours`: as for a Team, of this host.
+  HostGroup(const BackendContext& context, int neighbours);
+
+  const BackendContext& context() const noexcept { return context_; }
+  Control& control() const noexcept { return *context_.control; }
+  const Placement& placement() const noexcept { return placement_; }
+  const std::shared_ptr<Team>& team() const noexcept { return team_; }
+  const PartialSums& partial_sums() const noexcept { return partial_sums_; }
+
+  // Only by the collective that runs: one at a time in a group.
+  Links& links() noexcept { return links_; }
+  const Links& links() const noexcept { return links_; }
+  Scratch& scratch() noexcept { return scratch_; }
+
+  // For point-to-point messages; given away once.
+  std::vector<Mesh::Connection> take_message_connections() {
+    return std::move(connections_.messages);
+  }
+  const std::string& address() const noexcept { return connections_.address; }
+
+ private:
+  struct Connections {
+    std::vector<std::string> hosts;  // by rank, equal on one host
+    std::string address;             // of this host
+    std::vector<Mesh::Connection> collectives, messages;
+  };
+  static Connections connect(const BackendContext& context);
+
+  const BackendContext context_;
+  Connections connections_;
+  const Placement placement_;
+  const PartialSums partial_sums_;
+  const std::shared_ptr<Team> team_;
+  Links links_;
+  Scratch scratch_;
+};
+
+// "2 hosts with 4 lanes over TCP from 10.0.0.1 (cubic)", and what that means for sums of floats.
+std::string describe(const HostGroup& group);
+
+}}}  // namespace c10d::v0::native

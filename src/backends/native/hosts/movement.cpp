@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/native/hosts/movement.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace c10d { inline namespace v0 { namespace native {
+
+RankBlocks::RankBlocks(const Placement& placement, std::size_t count)
+    : placement_(placement), counts_(static_cast<std::size_t>(placement.size()), count) {
+  lay_out();
+}
+
+RankBlocks::RankBlocks(const Placement& placement, std::span<const std::size_t> counts)
+    : placement_(placement), counts_(counts.begin(), counts.end()) {
+  lay_out();
+}
+
+void RankBlocks::lay_out() {
+  offsets_.push_back(0);
+  for (const std::size_t count : counts_) offsets_.push_back(offsets_.back() + count);
+  host_offsets_.resize(counts_.size());
+  std::size_t at = 0;
+  for (int host = 0; host < placement_.hosts(); ++host) {
+    hosts_.push_back({at, 0});
+    for (const int rank : placement_.ranks_of(host)) {
+      host_offsets_[static_cast<std::size_t>(rank)] = at;
+      at += count(rank);
+    }
+    hosts_.back().count = at - hosts_.back().first;
+  }
+}
+
+std::vector<std::size_t> RankBlocks::counts_on(int host) const {
+  std::vector<std::size_t> counts;
+  for (const int rank : placement_.ranks_of(host)) counts.push_back(count(rank));
+  return counts;
+}
+
+void RankBlocks::to_hosts(std::byte* to, const std::byte* from, std::size_t element) const {
+  for (int rank = 0; rank < placement_.size(); ++rank)
+    copy_bytes(to + host_offsets_[static_cast<std::size_t>(rank)] * element,
+               from + offset(rank) * element, count(rank) * element);
+}
+
+void RankBlocks::to_ranks(std::byte* to, const std::byte* from, std::size_t element) const {
+  for (int rank = 0; rank < placement_.size(); ++rank)
+    copy_bytes(to + offset(rank) * element,
+               from + host_offsets_[static_cast<std::size_t>(rank)] * element,
+               count(rank) * element);
+}
+
+std::vector<std::size_t> counts_of_lanes(const Placement& placement, int host, std::size_t count,
+                                         std::size_t element) {
+  std::vector<std::size_t> counts;
+  for (int place = 0; place < placement.ranks_on(host); ++place)
+    counts.push_back(placement.carried_by(place, count, element).count);
+  return counts;
+}
+
+bool share_lanes(HostCollective& collective, const View& data) {
+  const Placement& placement = collective.placement();
+  if (collective.is_alone() || data.count == 0) return true;
+  const std::vector<std::size_t> counts =
+      counts_of_lanes(placement, placement.host(), data.count, size_of(data.dtype));
+  if (counts[0] == data.count) return collective.stage(Broadcast{data, data, 0});
+  const Range own = placement.carried_by(placement.place(), data.count, size_of(data.dtype));
+  return collective.stage(AllGatherV{data, data.slice(own.first, own.count), counts});
+}
+
+namespace {
+
+// The blocks of an op in the order of hosts: in the caller's buffer if that is the order of ranks,
+// else in scratch.
+class HostOrder {
+ public:
+  HostOrder(HostCollective& collective, const RankBlocks& blocks, DType dtype)
+      : collective_(collective), blocks_(blocks), dtype_(dtype) {}
+
+  View of_output(const View& output) {
+    return collective_.placement().in_order() ? output : fresh();
+  }
+  // Copies there what the buffer holds.
+  ConstView of_input(const ConstView& input) {
+    if (collective_.placement().in_order()) return input;
+    const View copied = fresh();
+    blocks_.to_hosts(bytes_of(copied), bytes_of(input), size_of(dtype_));
+    return copied;
+  }
+  // Brings back what was made in of_output().
+  void finish(const View& output, const View& ordered) {
+    if (output.data != ordered.data)
+      blocks_.to_ranks(bytes_of(output), bytes_of(ordered), size_of(dtype_));
+  }
+
+ private:
+  View fresh() { return {collective_.scratch(blocks_.total(), dtype_), blocks_.total(), dtype_}; }
+
+  HostCollective& collective_;
+  const RankBlocks& blocks_;
+  const DType dtype_;
+};
+
+template <class AnyView>
+AnyView part_of(const AnyView& view, Range range) {
+  return view.slice(range.first, range.count);
+}
+
+// Every host gathers its own blocks; each lane exchanges its part of them with its twins.
+bool gather_everywhere(HostCollective& collective, const View& output, const ConstView& input,
+                       const RankBlocks& blocks) {
+  const Placement& placement = collective.placement();
+  HostOrder order(collective, blocks, output.dtype);
+  const View all = order.of_output(output);
+  const std::size_t element = size_of(output.dtype);
+  const auto of_host = [&](int host) { return part_of(all, blocks.of_host(host)); };
+  const View own = of_host(placement.host());
+  if (!collective.stage(AllGatherV{own, input, blocks.counts_on(placement.host())})) return false;
+  if (placement.is_lane()) {
+    for (int i = 1; i < placement.hosts(); ++i) {
+      const int host = (placement.host() + i) % placement.hosts();
+      const View theirs = of_host(host);
+      const View sent = part_of(own, placement.carried_by(placement.place(), own.count, element));
+      const View got =
+          part_of(theirs, placement.carried_by(placement.place(), theirs.count, element));
+      collective.send(placement.twin(host), bytes_of(sent), sent.bytes());
+      collective.receive(placement.twin(host), bytes_of(got), got.bytes());
+    }
+    if (!collective.finish_blocks()) return false;
+  }
+  for (int host = 0; host < placement.hosts(); ++host)
+    if (host != placement.host() && !share_lanes(collective, of_host(host))) return false;
+  order.finish(output, all);
+  return true;
+}
+
+// Each rank sends its block to the root.
+bool gather_to_root(HostCollective& collective, const View& output, const ConstView& input,
+                    int root, const RankBlocks& blocks) {
+  const Placement& placement = collective.placement();
+  if (placement.host_of(root) != placement.host()) {
+    collective.send(root, bytes_of(input), input.bytes());
+    return collective.finish_blocks();
+  }
+  const bool is_root = root == placement.rank();
+  const std::size_t element = size_of(input.dtype);
+  HostOrder order(collective, blocks, input.dtype);
+  const View all = is_root ? order.of_output(output) : View();
+  if (is_root) {
+    for (int host = 0; host < placement.hosts(); ++host) {
+      std::size_t at = blocks.of_host(host).first;
+      for (const int rank : placement.ranks_of(host)) {
+        if (host != placement.host())
+          collective.receive(rank, bytes_of(all) + at * element, blocks.count(rank) * element);
+        at += blocks.count(rank);
+      }
+    }
+    if (!collective.finish_blocks()) return false;
+  }
+  const View own = is_root ? part_of(all, blocks.of_host(placement.host())) : View();
+  if (!collective.stage(
+          GatherV{own, input, blocks.counts_on(placement.host()), placement.place_of(root)}))
+    return false;
+  if (is_root) order.finish(output, all);
+  return true;
+}
+
+// The root sends each rank its block.
+bool scatter_from_root(HostCollective& collective, const View& output, const ConstView& input,
+                       int root, const RankBlocks& blocks) {
+  const Placement& placement = collective.placement();
+  if (placement.host_of(root) != placement.host()) {
+    collective.receive(root, bytes_of(output), output.bytes());
+    return collective.finish_blocks();
+  }
+  const bool is_root = root == placement.rank();
+  const std::size_t element = size_of(output.dtype);
+  HostOrder order(collective, blocks, output.dtype);
+  const ConstView all = is_root ? order.of_input(input) : ConstView();
+  if (is_root) {
+    for (int rank = 0; rank < placement.size(); ++rank)
+      if (placement.host_of(rank) != placement.host())
+        collective.send(rank, bytes_of(input) + blocks.offset(rank) * element,
+                        blocks.count(rank) * element);
+    if (!collective.finish_blocks()) return false;
+  }
+  const ConstView own = is_root ? part_of(all, blocks.of_host(placement.host())) : ConstView();
+  return collective.stage(
+      ScatterV{output, own, blocks.counts_on(placement.host()), placement.place_of(root)});
+}
+
+// Each rank sends each rank on another host its block.
+bool exchange_all(HostCollective& collective, const View& output, const ConstView& input,
+                  const RankBlocks& to, const RankBlocks& from) {
+  const Placement& placement = collective.placement();
+  const std::size_t element = size_of(input.dtype);
+  for (int i = 1; i < placement.hosts(); ++i) {
+    for (const int rank : placement.ranks_of((placement.host() + i) % placement.hosts())) {
+      collective.send(rank, bytes_of(input) + to.offset(rank) * element, to.count(rank) * element);
+      collective.receive(rank, bytes_of(output) + from.offset(rank) * element,
+                         from.count(rank) * element);
+    }
+  }
+  if (!collective.finish_blocks()) return false;
+  const std::vector<std::size_t> taken = from.counts_on(placement.host());
+  const std::vector<std::size_t> given = to.counts_on(placement.host());
+  if (placement.in_order())
+    return collective.stage(AllToAllV{part_of(output, from.of_host(placement.host())),
+                                      part_of(input, to.of_host(placement.host())), taken, given});
+  const auto fresh = [&](std::size_t count) {
+    return View(collective.scratch(count, input.dtype), count, input.dtype);
+  };
+  const View own_given = fresh(to.of_host(placement.host()).count);
+  const View own_taken = fresh(from.of_host(placement.host()).count);
+  const auto for_each = [&](const RankBlocks& blocks, const View& packed, auto use) {
+    std::byte* at = bytes_of(packed);
+    for (const int rank : placement.neighbours()) {
+      use(at, blocks.offset(rank) * element, blocks.count(rank) * element);
+      at += blocks.count(rank) * element;
+    }
+  };
+  for_each(to, own_given, [&](std::byte* at, std::size_t offset, std::size_t bytes) {
+    copy_bytes(at, bytes_of(input) + offset, bytes);
+  });
+  if (!collective.stage(AllToAllV{own_taken, own_given, taken, given})) return false;
+  for_each(from, own_taken, [&](std::byte* at, std::size_t offset, std::size_t bytes) {
+    copy_bytes(bytes_of(output) + offset, at, bytes);
+  });
+  return true;
+}
+
+// Where a host is in a broadcast over hosts along a binomial tree.
+struct TreePlace {
+  int parent = -1;
+  std::vector<int> children;  // the one with the most below it first
+};
+
+TreePlace place_in_tree(int host, int root, int hosts) {
+  TreePlace place;
+  const int from_root = (host - root + hosts) % hosts;
+  int step = 1;
+  while (step < hosts && (from_root & step) == 0) step *= 2;
+  if (from_root != 0) place.parent = (host - step + hosts) % hosts;
+  for (step /= 2; step > 0; step /= 2)
+    if (from_root + step < hosts) place.children.push_back((host + step) % hosts);
+  return place;
+}
+
+// A lane's part, chunk by chunk down the tree.
+bool pass_down(HostCollective& collective, int root_host, const View& data) {
+  const Placement& placement = collective.placement();
+  const TreePlace place = place_in_tree(placement.host(), root_host, placement.hosts());
+  const std::size_t bytes = data.bytes();
+  const auto chunk_of = [&](std::size_t at) { return std::min(Stream::kChunkBytes, bytes - at); };
+  std::size_t arrived = 0;
+  if (place.parent >= 0) {
+    arrived = collective.posted_receives(placement.twin(place.parent));
+    for (std::size_t at = 0; at < bytes; at += Stream::kChunkBytes)
+      collective.receive(placement.twin(place.parent), bytes_of(data) + at, chunk_of(at));
+  }
+  for (std::size_t at = 0; at < bytes; at += Stream::kChunkBytes) {
+    if (place.parent >= 0 && !collective.await_received(placement.twin(place.parent), ++arrived))
+      return false;
+    for (const int child : place.children)
+      collective.send(placement.twin(child), bytes_of(data) + at, chunk_of(at));
+  }
+  return collective.finish_blocks();
+}
+
+}  // namespace
+
+bool run(HostCollective& collective, const Broadcast& op) {
+  const Placement& placement = collective.placement();
+  const int root_host = placement.host_of(op.root);
+  const bool is_root_host = placement.host() == root_host;
+  if (is_root_host &&
+      !collective.stage(Broadcast{op.output, op.input, placement.place_of(op.root)}))
+    return false;
+  const Range own =
+      placement.carried_by(placement.place(), op.output.count, size_of(op.output.dtype));
+  if (placement.is_lane() && !pass_down(collective, root_host, part_of(op.output, own)))
+    return false;
+  return is_root_host || share_lanes(collective, op.output);
+}
+
+bool run(HostCollective& collective, const AllGather& op) {
+  return gather_everywhere(collective, op.output, op.input,
+                           {collective.placement(), op.input.count});
+}
+bool run(HostCollective& collective, const AllGatherV& op) {
+  return gather_everywhere(collective, op.output, op.input, {collective.placement(), op.counts});
+}
+
+bool run(HostCollective& collective, const Gather& op) {
+  return gather_to_root(collective, op.output, op.input, op.root,
+                        {collective.placement(), op.input.count});
+}
+bool run(HostCollective& collective, const GatherV& op) {
+  return gather_to_root(collective, op.output, op.input, op.root,
+                        {collective.placement(), op.counts});
+}
+
+bool run(HostCollective& collective, const Scatter& op) {
+  return scatter_from_root(collective, op.output, op.input, op.root,
+                           {collective.placement(), op.output.count});
+}
+bool run(HostCollective& collective, const ScatterV& op) {
+  return scatter_from_root(collective, op.output, op.input, op.root,
+                           {collective.placement(), op.counts});
+}
+
+bool run(HostCollective& collective, const AllToAll& op) {
+  const RankBlocks blocks(collective.placement(),
+                          op.input.count / static_cast<std::size_t>(collective.placement().size()));
+  return exchange_all(collective, op.output, op.input, blocks, blocks);
+}
+bool run(HostCollective& collective, const AllToAllV& op) {
+  return exchange_all(collective, op.output, op.input, {collective.placement(), op.input_counts},
+                      {collective.placement(), op.output_counts});
+}
+
+}}}  // namespace c10d::v0::native

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/native/hosts/placement.h"
+
+#include <algorithm>
+
+namespace c10d { inline namespace v0 { namespace native {
+
+Placement::Placement(int rank, const std::vector<std::string>& hosts) : rank_(rank) {
+  std::vector<std::string> seen;
+  for (int other = 0; other < static_cast<int>(hosts.size()); ++other) {
+    const auto name = std::ranges::find(seen, hosts[static_cast<std::size_t>(other)]);
+    const auto host = static_cast<std::size_t>(name - seen.begin());
+    if (name == seen.end()) {
+      seen.push_back(hosts[static_cast<std::size_t>(other)]);
+      ranks_.emplace_back();
+    }
+    host_of_.push_back(static_cast<int>(host));
+    place_of_.push_back(static_cast<int>(ranks_[host].size()));
+    ranks_[host].push_back(other);
+  }
+  lanes_ = size();
+  for (const std::vector<int>& ranks : ranks_)
+    lanes_ = std::min(lanes_, static_cast<int>(ranks.size()));
+  in_order_ = std::ranges::is_sorted(host_of_);
+}
+
+Range Placement::carried_by(int place, std::size_t count, std::size_t element) const noexcept {
+  constexpr std::size_t kFew = std::size_t{16} << 10;  // bytes
+  if (place >= lanes_) return {};
+  if (count * element <= kFew) return place == 0 ? Range{0, count} : Range{count, 0};
+  return elements_of(count, element, lanes_, place);
+}
+
+Range elements_of(std::size_t count, std::size_t element, int parts, int index) noexcept {
+  const std::size_t line = std::max<std::size_t>(1, 64 / element);
+  const std::size_t lines = (count + line - 1) / line;
+  const auto of = static_cast<std::size_t>(parts);
+  const std::size_t each = (lines + of - 1) / of * line;
+  const std::size_t first = std::min(count, each * static_cast<std::size_t>(index));
+  return {first, std::min(each, count - first)};
+}
+
+}}}  // namespace c10d::v0::native

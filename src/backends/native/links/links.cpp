@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/native/links/links.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "src/net/socket.h"
+
+namespace c10d { inline namespace v0 { namespace native {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kLongestSleep{1};
+constexpr std::chrono::microseconds kSpinning{1000};
+constexpr std::size_t kReadBytes = 2 * Stream::kChunkBytes;  // of one connection at a time
+
+// As large as one direction may have under way; the kernel's own growth is paced by what it saw
+// before. A process that may not have so much leaves it to the kernel.
+void set_buffers(int fd) {
+  constexpr int kBytes = 1 << 20;
+  for (const int option : {SO_SNDBUFFORCE, SO_RCVBUFFORCE})
+    ::setsockopt(fd, SOL_SOCKET, option, &kBytes, sizeof kBytes);
+}
+
+msghdr message_of(std::span<iovec> pieces) noexcept {
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
+  return message;
+}
+
+}  // namespace
+
+Links::Links(const BackendContext& context, std::vector<Mesh::Connection> connections)
+    : lines_(static_cast<std::size_t>(context.size)) {
+  for (Mesh::Connection& one : connections) {
+    set_buffers(one.socket.get());
+    auto& line = lines_[static_cast<std::size_t>(one.neighbour)];
+    line.reset(new Line{one.neighbour, std::move(one.socket), {}});
+  }
+  active_.reserve(lines_.size());
+}
+
+void Links::activate(Line& line) {
+  if (!std::exchange(line.is_active, true)) active_.push_back(&line);
+}
+
+void Links::send(int rank, const std::byte* from, std::size_t bytes, std::uint64_t sequence) {
+  Line& line = *lines_[static_cast<std::size_t>(rank)];
+  line.stream.send(from, bytes, sequence);
+  if (line.stream.sent() != line.stream.posted_sends()) activate(line);
+}
+
+void Links::receive(int rank, std::byte* to, std::size_t bytes, std::uint64_t sequence) {
+  Line& line = *lines_[static_cast<std::size_t>(rank)];
+  line.stream.receive(to, bytes, sequence);
+  if (line.stream.received() != line.stream.posted_receives()) activate(line);
+}
+
+void Links::lose(Line& line, std::string why, bool corrupt) {
+  line.stream.end(why);
+  if (!lost_) lost_ = {line.rank, std::move(why), corrupt};
+}
+
+bool Links::write(Line& line) {
+  bool moved = false;
+  for (auto pieces = line.stream.output(); !pieces.empty(); pieces = line.stream.output()) {
+    const msghdr message = message_of(pieces);
+    const ssize_t count = ::sendmsg(line.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      // What the other end said before it ended can still be read.
+      if (errno != EAGAIN && errno != EPIPE && errno != ECONNRESET)
+        lose(line, error_text(errno), false);
+      return moved;
+    }
+    line.stream.wrote(static_cast<std::size_t>(count));
+    moved = true;
+  }
+  return moved;
+}
+
+bool Links::read(Line& line) {
+  bool moved = false;
+  std::size_t budget = kReadBytes;
+  for (auto pieces = line.stream.input(); !pieces.empty() && budget != 0;
+       pieces = line.stream.input()) {
+    msghdr message = message_of(pieces);
+    const ssize_t count = ::recvmsg(line.socket.get(), &message, MSG_DONTWAIT);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return moved;
+    if (count <= 0) {
+      lose(line, count == 0 ? "its connection ended" : error_text(errno), false);
+      return moved;
+    }
+    line.stream.read(static_cast<std::size_t>(count));
+    budget -= std::min(budget, static_cast<std::size_t>(count));
+    if (!line.stream.problem().empty()) lose(line, line.stream.problem(), true);
+    moved = true;
+  }
+  return moved;
+}
+
+void Links::push() {
+  for (Line* const line : active_) write(*line);
+}
+
+bool Links::progress() {
+  bool moved = false;
+  for (Line* const line : active_) {
+    moved |= write(*line);
+    moved |= read(*line);
+  }
+  std::erase_if(active_, [](Line* line) {
+    const Stream& stream = line->stream;
+    line->is_active =
+        stream.sent() != stream.posted_sends() || stream.received() != stream.posted_receives();
+    return !line->is_active;
+  });
+  return moved;
+}
+
+Links::End Links::turn(Waiting& waiting, bool moved) {
+  constexpr int kLookPeriod = 16;
+  if (waiting.turns++ % kLookPeriod == 0) {
+    if (waiting.control.broken()) return End::broken;
+    if (steady_clock::now() >= waiting.deadline) return End::timed_out;
+  }
+  if (Fiber::running()) {
+    Fiber::yield(moved ? Poll::busy : Poll::idle);
+    if (!moved) waiting.turns = 0;  // a look at each: turns are rare
+    return End::ready;
+  }
+  if (moved) {
+    waiting.spins_until = {};
+    return End::ready;
+  }
+  if (waiting.policy.spins()) {
+    const auto now = steady_clock::now();
+    if (waiting.spins_until == steady_clock::time_point{}) waiting.spins_until = now + kSpinning;
+    if (now < waiting.spins_until) {
+      pause_cpu();
+      return End::ready;
+    }
+  }
+  sleep(std::min<Deadline>(waiting.deadline, steady_clock::now() + kLongestSleep));
+  waiting.turns = 0;
+  return End::ready;
+}
+
+void Links::sleep(Deadline deadline) const {
+  std::vector<pollfd> entries;
+  for (const Line* const line : active_) {
+    const Stream& stream = line->stream;
+    const bool in = stream.received() != stream.posted_receives();
+    const bool out = stream.sent() != stream.posted_sends();
+    entries.push_back(
+        {line->socket.get(), static_cast<short>((in ? POLLIN : 0) | (out ? POLLOUT : 0)), 0});
+  }
+  ::poll(entries.data(), entries.size(), poll_timeout(deadline));
+}
+
+std::vector<int> Links::awaited() const {
+  std::vector<int> ranks;
+  for (const Line* const line : active_) ranks.push_back(line->rank);
+  std::ranges::sort(ranks);
+  return ranks;
+}
+
+std::string Links::congestion_control() const {
+  for (const auto& line : lines_) {
+    if (!line) continue;
+    std::array<char, 16> name{};
+    socklen_t length = name.size();
+    if (::getsockopt(line->socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &length) == 0)
+      return name.data();
+  }
+  return "unknown";
+}
+
+}}}  // namespace c10d::v0::native
