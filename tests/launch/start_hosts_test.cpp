@@ -28,6 +28,19 @@ class StartHosts : public ::testing::Test {
     return {.command = c10d_run(arguments)};
   }
   Ended start(const Arguments& rest) const { return run(options(rest)); }
+  // Of which the user hears after half of `seconds`.
+  Process::Options with_agent_that_hangs(const std::string& host,
+                                         const std::string& seconds) const {
+    const std::string agent = folder_ / "agent";
+    std::ofstream(agent) << "#!/bin/sh\nif [ $1 = " << host
+                         << " ]; then exec sleep 1000; fi\nprintf 'a banner'>&2\n"
+                            "shift\nexec \"$@\"\n";
+    std::filesystem::permissions(agent, std::filesystem::perms::owner_all);
+    return options({"--agent", agent + " %h", "--rdzv-conf=join_timeout=" + seconds, "-H",
+                    "one:1,two:1", "true"});
+  }
+
+  TemporaryDirectory folder_;
 
  private:
   Fd held_;  // keeps the port from other programs
@@ -91,6 +104,28 @@ TEST_F(StartHosts, AnAgentThatIsNotThereIsNamed) {
   const Ended ended = start({"--agent", "/no/agent %h", "-H", "one:1,two:1", "true"});
   EXPECT_EQ(ended.code, 2);
   EXPECT_TRUE(contains(ended.err, "cannot start /no/agent")) << ended.err;
+}
+
+TEST_F(StartHosts, AnAgentThatHangsEndsTheJobAfterTheJoinTimeout) {
+  for (const std::string host : {"one", "two"}) {
+    const Ended ended = run(with_agent_that_hangs(host, "4"));
+    EXPECT_EQ(ended.code, 1);
+    EXPECT_TRUE(contains(ended.err, "c10d-run: still waiting for ")) << ended.err;
+    EXPECT_TRUE(contains(ended.err, "c10d-run: host " + host + ": no c10d-run was up there after"))
+        << ended.err;
+    const std::string attempt = folder_ / "agent" + ' ' + host + ' ' + C10D_RUN + " --version";
+    EXPECT_TRUE(contains(ended.err, attempt)) << ended.err;
+  }
+}
+
+TEST_F(StartHosts, ASignalEndsAnAgentThatHangs) {
+  Process job(with_agent_that_hangs("one", "8"));
+  ASSERT_TRUE(job.wait_for_error("c10d-run: still waiting for one")) << job.err();
+  kill(job.pid(), SIGTERM);
+  EXPECT_EQ(job.wait(), 128 + SIGTERM);
+  EXPECT_FALSE(contains(job.err(), "does not end")) << job.err();
+  EXPECT_TRUE(contains(job.err(), "a banner")) << job.err();
+  EXPECT_FALSE(contains(job.err(), "\1")) << job.err();
 }
 
 TEST_F(StartHosts, ASignalEndsEveryHostInOrder) {

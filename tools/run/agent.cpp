@@ -41,7 +41,7 @@ std::string default_agent() {
   const bool is_in_slurm =
       env("SLURM_JOB_ID") && (env("SLURM_JOB_NODELIST") || env("SLURM_NODELIST"));
   return is_in_slurm ? "srun --overlap --cpu-bind=none -N1 -n1 -w %h"
-                     : "ssh -T -o BatchMode=yes -o ControlPath=none %h %c";
+                     : "ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ControlPath=none %h %c";
 }
 
 }  // namespace

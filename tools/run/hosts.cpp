@@ -71,21 +71,6 @@ void find_address(const HostsText& text, MultiHostOptions& hosts) {
   hosts.port = static_cast<std::uint16_t>(*port);
 }
 
-void read_conf(const HostsText& text, MultiHostOptions& hosts) {
-  if (text.rdzv_conf.empty()) return;
-  for (const std::string& entry : split(text.rdzv_conf, ',')) {
-    const std::size_t equals = entry.find('=');
-    const std::string key = entry.substr(0, equals);
-    if (key != "join_timeout" && key != "silence")
-      usage_error(fmt::format("--rdzv-conf {}: join_timeout=S and silence=S are known", entry));
-    const std::optional<int> seconds =
-        equals == entry.npos ? std::nullopt : to_int(entry.substr(equals + 1));
-    if (!seconds || *seconds < 1)
-      usage_error(fmt::format("--rdzv-conf {}: give whole seconds from 1 on", entry));
-    (key == "silence" ? hosts.silence : hosts.timeout) = std::chrono::seconds(*seconds);
-  }
-}
-
 struct Entry {
   std::string host, ranks;
 };
@@ -136,6 +121,21 @@ std::vector<Entry> entries_of(const HostCommands& wanted) {
 }
 
 }  // namespace
+
+void read_conf(const HostsText& text, MultiHostOptions& hosts) {
+  if (text.rdzv_conf.empty()) return;
+  for (const std::string& entry : split(text.rdzv_conf, ',')) {
+    const std::size_t equals = entry.find('=');
+    const std::string key = entry.substr(0, equals);
+    if (key != "join_timeout" && key != "silence")
+      usage_error(fmt::format("--rdzv-conf {}: join_timeout=S and silence=S are known", entry));
+    const std::optional<int> seconds =
+        equals == entry.npos ? std::nullopt : to_int(entry.substr(equals + 1));
+    if (!seconds || *seconds < 1)
+      usage_error(fmt::format("--rdzv-conf {}: give whole seconds from 1 on", entry));
+    (key == "silence" ? hosts.silence : hosts.timeout) = std::chrono::seconds(*seconds);
+  }
+}
 
 MultiHostOptions parse_hosts(const HostsText& text) {
   MultiHostOptions hosts;

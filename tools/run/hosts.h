@@ -14,6 +14,8 @@ struct HostsText {
   std::string rdzv_endpoint, rdzv_id, rdzv_conf;
 };
 
+// Of --rdzv-conf, where it says something: how long hosts wait for each other. Throws EarlyExit.
+void read_conf(const HostsText& text, MultiHostOptions& hosts);
 // One host when `text` names one. No token: c10d-run reads it when it starts something. Throws
 // EarlyExit.
 MultiHostOptions parse_hosts(const HostsText& text);

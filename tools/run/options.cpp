@@ -401,6 +401,7 @@ RunOptions parse_run_options(int argc, char** argv) {
   RunOptions options;
   options.host_lines = lines;
   options.agent = agent_of(raw.agent);
+  read_conf(raw.hosts, options.hosts);
   options.environment = named_variables(raw);
   options.signals = signals_of(raw.signals);
   options.grace = seconds_of("--grace", raw.grace);

@@ -43,8 +43,8 @@ struct RunOptions {
   bool prefix = true;
   bool timestamps = false;
   bool verbose = false;
-  std::string print_for, via;  // another launcher's name, or empty
-  MultiHostOptions hosts;
+  std::string print_for, via;        // another launcher's name, or empty
+  MultiHostOptions hosts;            // with host_lines only how long they wait for each other
   std::string host_commands;         // to print instead of starting anything
   std::vector<HostLine> host_lines;  // of the hosts to start or print; empty: this one alone
   std::vector<std::string> agent;    // how to start them: words with %h and %c

@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <list>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "c10d/error.h"
@@ -29,12 +30,18 @@
 #include "src/net/token.h"
 #include "src/sync/thread.h"
 #include "tools/run/agent.h"
+#include "tools/run/args.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
 
 using std::chrono::steady_clock;
 
+// What a host says on stderr when it has its secret: its agent has worked.
+constexpr std::string_view kUp = "\1c10d-run is up";
+// Of hosts that are not up, to say so.
+constexpr std::chrono::seconds kToSayWho{10};
+constexpr int kNotUpExitCode = 1;
 // After a first failure: hosts that have met tell each other, and end by themselves.
 constexpr std::chrono::seconds kToTellEachOther{2};
 // From the end of its input to that of a host, besides the grace of its ranks.
@@ -63,6 +70,7 @@ class HostsJob {
   HostsJob& operator=(const HostsJob&) = delete;
 
   int run() {
+    enter(Phase::starting, std::min<Duration>(kToSayWho, options_.hosts.timeout / 2));
     start_all();
     while (phase_ != Phase::done) {
       poll_once();
@@ -73,11 +81,12 @@ class HostsJob {
   }
 
  private:
-  // `failing`: one has failed, the others may know. `ending`: their input was closed.
-  enum class Phase { running, failing, ending, killed, draining, done };
+  // `late`: not all are up, and the user knows. `failing`: one has failed, the others may know.
+  // `ending`: their input was closed.
+  enum class Phase { starting, late, running, failing, ending, killed, draining, done };
   struct Host {
     std::string name, agent;
-    bool has_said_why = false;
+    bool is_up = false, has_said_why = false;
     Child child;
     Fd input;
     LineStream out, err;
@@ -87,9 +96,10 @@ class HostsJob {
   void start_all();
   void start(const HostLine& line, std::vector<std::string> command, const std::string& text);
   void poll_once();
-  // Whether something came.
-  static bool read_stream(LineStream& stream, bool is_stderr);
+  static void read_stream(Host& host, bool is_stderr);
   void note_ended(Host& host);
+  void say_who_is_late() const;
+  void give_up();
   void take_signals();
   void advance();
   void enter(Phase phase, Duration timeout);
@@ -102,7 +112,8 @@ class HostsJob {
   DescriptorLimit descriptors_;
   Guardian guardian_;
   std::list<Host> hosts_;
-  Phase phase_ = Phase::running;
+  Phase phase_ = Phase::starting;
+  const Deadline started_ = steady_clock::now();
   std::optional<Deadline> deadline_;
   int exit_code_ = 0;
 };
@@ -159,15 +170,24 @@ void HostsJob::poll_once() {
     return;
   std::size_t at = 1;
   for (Host& host : hosts_) {
-    if (entries[at++].revents != 0) read_stream(host.out, false);
-    if (entries[at++].revents != 0) host.has_said_why |= read_stream(host.err, true);
+    if (entries[at++].revents != 0) read_stream(host, false);
+    if (entries[at++].revents != 0) read_stream(host, true);
     if (entries[at++].revents != 0) note_ended(host);
   }
 }
 
-bool HostsJob::read_stream(LineStream& stream, bool is_stderr) {
+void HostsJob::read_stream(Host& host, bool is_stderr) {
   const OutputBatch batch;  // of what one read brings
-  return stream.read([&](std::string_view line) { print_rank_line(0, is_stderr, line, false); });
+  (is_stderr ? host.err : host.out).read([&](std::string_view line) {
+    // An agent may say something on the way, and leave its line open.
+    if (is_stderr && !host.is_up && line.ends_with(kUp)) {
+      host.is_up = true;
+      line.remove_suffix(kUp.size());
+      if (line.empty()) return;
+    }
+    host.has_said_why |= is_stderr;
+    print_rank_line(0, is_stderr, line, false);
+  });
 }
 
 void HostsJob::note_ended(Host& host) {
@@ -183,7 +203,34 @@ void HostsJob::note_ended(Host& host) {
   if (!host.has_said_why || is_of_agent)
     fmt::print(stderr, "c10d-run: host {}: {} {} of: {}\n", host.name,
                info.si_code == CLD_EXITED ? "exit code" : "signal", info.si_status, host.agent);
-  if (phase_ == Phase::running) enter(Phase::failing, kToTellEachOther);
+  if (phase_ <= Phase::running) enter(Phase::failing, kToTellEachOther);
+}
+
+void HostsJob::say_who_is_late() const {
+  std::vector<std::string> names;
+  for (const Host& host : hosts_)
+    if (!host.is_up) names.push_back(host.name);
+  fmt::print(stderr, "c10d-run: still waiting for {}: no c10d-run is up there yet\n",
+             fmt::join(names, ", "));
+}
+
+void HostsJob::give_up() {
+  for (const Host& host : hosts_) {
+    if (host.is_up || host.ended) continue;
+    std::string attempt;
+    for (const std::string& word : command_on(host.name, {"--version"}, options_.agent))
+      attempt += (attempt.empty() ? "" : " ") + quoted(word);
+    fmt::print(
+        stderr,
+        "c10d-run: host {}: no c10d-run was up there after {:g} s, and its agent still runs: "
+        "{}. Run this by hand, which must print a version at once: {}. An ssh of yours may "
+        "need -o BatchMode=yes -o ConnectTimeout=10; --rdzv-conf join_timeout=S waits for "
+        "longer\n",
+        host.name, std::chrono::duration<double>(options_.hosts.timeout).count(), host.agent,
+        attempt);
+  }
+  exit_code_ = kNotUpExitCode;
+  end_all();
 }
 
 // A second one ends all at once.
@@ -199,8 +246,12 @@ void HostsJob::take_signals() {
   }
 }
 
+// No rank runs on a host that is not up, and its agent may hang.
 void HostsJob::end_all() {
-  for (Host& host : hosts_) host.input.reset();
+  for (Host& host : hosts_) {
+    host.input.reset();
+    if (!host.is_up) kill(-host.child.pid, SIGKILL);
+  }
   enter(Phase::ending, Duration(options_.grace) + kToEnd);
 }
 
@@ -220,8 +271,18 @@ void HostsJob::advance() {
       std::all_of(hosts_.begin(), hosts_.end(), [](const Host& host) { return host.ended; });
   const bool any_open = std::any_of(hosts_.begin(), hosts_.end(),
                                     [](const Host& host) { return host.out.fd || host.err.fd; });
+  const bool all_up = std::all_of(hosts_.begin(), hosts_.end(),
+                                  [](const Host& host) { return host.is_up || host.ended; });
   if (phase_ < Phase::draining && all_ended) {
     enter(Phase::draining, kToDrain);
+  } else if (phase_ < Phase::running && all_up) {
+    phase_ = Phase::running;
+    deadline_.reset();
+  } else if (phase_ == Phase::starting && late) {
+    say_who_is_late();
+    enter(Phase::late, options_.hosts.timeout - (steady_clock::now() - started_));
+  } else if (phase_ == Phase::late && late) {
+    give_up();
   } else if (phase_ == Phase::failing && late) {
     end_all();
   } else if (phase_ == Phase::ending && late) {
@@ -296,6 +357,7 @@ FromStdin read_stdin(bool with_environment) {
       throw InvalidArgument("--env-on-stdin: a line is no variable; the c10d-run of -H writes it");
     result.environment[entry.substr(0, equals)] = entry.substr(equals + 1);
   }
+  if (with_environment) fmt::print(stderr, "{}\n", kUp);
   start_thread([input = std::move(input)] {
     char byte = 0;
     ssize_t n = 0;
