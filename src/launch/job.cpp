@@ -76,12 +76,20 @@ void Job::note_failure(const RankResult& result) {
   if (outcome_.is_next_fatal() && phase_ == Phase::running) stop(SIGTERM);
   const bool is_first = outcome_.note_failure(result, phase_ == Phase::killed);
   if (!is_first || !rendezvous_) return;
+  if (outcome_.is_told(result)) {
+    fail_by_signal(result.signal);
+    return;
+  }
   rendezvous_->fail(
       result.exit_code,
       fmt::format("rank {} (pid {}) failed first: {}; its last lines are in the output there",
                   result.rank, result.pid,
                   result.signal != 0 ? fmt::format("killed by signal {}", result.signal)
                                      : fmt::format("exit code {}", result.exit_code)));
+}
+
+void Job::fail_by_signal(int signal) {
+  rendezvous_->fail(128 + signal, fmt::format("its launcher got signal {}", signal));
 }
 
 void Job::take_news() {
@@ -99,8 +107,7 @@ void Job::take_signals() {
     log(LogLevel::info, "forwarding signal {} to {} ranks", *signal, ranks_.running());
     outcome_.note_signal(*signal);
     // With no rank left, or none yet, to end by it.
-    if (phase_ == Phase::rendezvous || phase_ == Phase::waiting)
-      rendezvous_->fail(128 + *signal, fmt::format("its launcher got signal {}", *signal));
+    if (phase_ == Phase::rendezvous || phase_ == Phase::waiting) fail_by_signal(*signal);
     if (phase_ == Phase::rendezvous || phase_ == Phase::running) {
       stop(*signal);
     } else if (phase_ == Phase::stopping) {

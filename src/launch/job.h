@@ -32,6 +32,7 @@ class Job {
   void poll_once();
   void advance();
   void note_failure(const RankResult& result);
+  void fail_by_signal(int signal);
   void take_news();
   void take_signals();
   void stop(int signal);

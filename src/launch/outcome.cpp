@@ -44,8 +44,10 @@ LaunchResult Outcome::result(std::vector<RankResult> ranks) {
   }
   if (verdict_) {
     result.exit_code = verdict_->exit_code;
-    if (verdict_->exit_code != 0 && verdict_->host != options_.hosts.number)
+    if (verdict_->exit_code != 0 && verdict_->host != options_.hosts.number) {
       result.remote_failure = verdict_->text;
+      result.first_failed = -1;
+    }
   }
   result.rank_positions = std::move(positions_);
   result.timed_out = timed_out_;

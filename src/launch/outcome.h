@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <signal.h>
+
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,6 +31,11 @@ class Outcome {
   bool is_decided() const noexcept { return verdict_ || timed_out_; }
   // No further failure is tolerated.
   bool is_next_fatal() const noexcept { return failures_ >= options_.max_failures; }
+  // A rank ended by the signal that the launcher forwarded, or by SIGKILL after it.
+  bool is_told(const RankResult& result) const noexcept {
+    return forwarded_signal_ != 0 &&
+           (result.signal == forwarded_signal_ || result.signal == SIGKILL);
+  }
   bool is_success() const noexcept { return cause_ == nullptr && !timed_out_; }
   LaunchResult result(std::vector<RankResult> ranks);
 

@@ -125,9 +125,10 @@ TEST_F(End, TheTimeOfAJobEndsItWhenNobodyReadsItsOutput) {
 TEST_F(End, ATimeoutEndsTheRanksAndSaysSo) {
   const Ended ended = run_ranks({"-n", "2", "--timeout", "0.2", "sleep", "1000"});
   EXPECT_EQ(ended.code, 124);
-  EXPECT_TRUE(contains(ended.err,
-                       "c10d-run: --timeout 0.2: the time of the job is over; exit code 124 "
-                       "(timed out)\n"))
+  EXPECT_TRUE(
+      contains(ended.err,
+               "c10d-run: the time limit of the job has passed (--timeout 0.2); exit code 124 "
+               "(timed out)\n"))
       << ended.err;
   EXPECT_TRUE(contains(ended.err, "      0, 1  143 (SIGTERM)")) << ended.err;
   EXPECT_EQ(run_ranks({"-n", "2", "--timeout", "100", "true"}).code, 0);

@@ -176,7 +176,8 @@ TEST_F(Hosts, AFailureEndsAllOfThem) {
   Process& one = start(3, 1, failing);
   Process& two = start(3, 2, failing);
   for (const auto& host : hosts_) EXPECT_EQ(host->wait(), 7) << host->err();
-  EXPECT_TRUE(contains(one.err(), "rank 2 (pid ")) << one.err();
+  EXPECT_TRUE(contains(one.err(), "c10d-run: host 1 (")) << one.err();
+  EXPECT_TRUE(contains(one.err(), "): rank 2 (pid ")) << one.err();
   EXPECT_TRUE(contains(one.err(), "  | complaint 29\n")) << one.err();
   for (const Process* other : {&zero, &two}) {
     EXPECT_TRUE(contains(other->err(), "c10d-run: host 1 (")) << other->err();
@@ -194,6 +195,19 @@ TEST_F(Hosts, ASignalToOneEndsAllOfThem) {
   for (const int rank : {0, 1})
     EXPECT_TRUE(contains(hosts_[0]->out(), "[" + std::to_string(rank) + "] got 15\n"))
         << hosts_[0]->out();
+}
+
+TEST_F(Hosts, RanksThatASignalEndedHaveNotFailed) {
+  for (const int number : {0, 1})
+    start(2, number, {"-n", "2", "sh", "-c", "echo up; exec sleep 1000"});
+  for (const auto& host : hosts_) ASSERT_TRUE(host->wait_for_lines(2)) << host->err();
+  kill(hosts_[1]->pid(), SIGTERM);
+  for (const auto& host : hosts_) {
+    EXPECT_EQ(host->wait(), 128 + SIGTERM) << host->err();
+    EXPECT_FALSE(contains(host->err(), "failed first")) << host->err();
+  }
+  EXPECT_TRUE(contains(hosts_[0]->err(), "): its launcher got signal 15\n")) << hosts_[0]->err();
+  EXPECT_TRUE(contains(hosts_[1]->err(), "): got signal 15 (Terminated)")) << hosts_[1]->err();
 }
 
 TEST_F(Hosts, OneThatEndedWaitsForTheOthers) {

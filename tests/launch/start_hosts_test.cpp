@@ -47,6 +47,12 @@ class StartHosts : public ::testing::Test {
   std::uint16_t port_ = 0;
 };
 
+int times(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
 const char* const kAgent = "env AGENT_OF=%h";
 
 TEST_F(StartHosts, RanksAreNumberedThroughTheHosts) {
@@ -94,6 +100,33 @@ TEST_F(StartHosts, TheFirstFailureEndsAllWithItsCode) {
   EXPECT_TRUE(contains(ended.err, "rank 1")) << ended.err;
 }
 
+TEST_F(StartHosts, OneHostTellsOfTheFirstFailure) {
+  const Ended ended = start({"--agent", kAgent, "-H", "one:2,two:2,three:2", "sh", "-c",
+                             "if [ $((RANK % 2)) = 1 ]; then exit 7; fi; exec sleep 1000"});
+  EXPECT_EQ(ended.code, 7);
+  EXPECT_EQ(times(ended.err, "c10d-run: "), 1) << ended.err;
+  EXPECT_EQ(times(ended.err, "failed first: exit code 7"), 1) << ended.err;
+  EXPECT_TRUE(contains(ended.err, "c10d-run: host ")) << ended.err;
+  const Ended killed = start({"--agent", kAgent, "-H", "one:1,two:1", "sh", "-c",
+                              "if [ $RANK = 1 ]; then kill -9 $$; fi; exec sleep 1000"});
+  EXPECT_EQ(killed.code, 128 + SIGKILL);
+  EXPECT_EQ(times(killed.err, "c10d-run: "), 1) << killed.err;
+}
+
+TEST_F(StartHosts, WhatEveryHostSaysIsToldOnce) {
+  const Ended ended = start({"--agent", kAgent, "-H", "one:1,two:1,three:1", "./no/such"});
+  EXPECT_EQ(times(ended.err, "cannot start ./no/such: "), 1) << ended.err;
+  EXPECT_EQ(times(ended.err, "c10d-run: host"), 1) << ended.err;
+  const Ended nowhere = start({"--agent", kAgent, "-H", "one:1,two:1", "--wdir=/no/such", "true"});
+  EXPECT_EQ(nowhere.code, 2);
+  EXPECT_EQ(times(nowhere.err, ": --wdir /no/such: No such file"), 1) << nowhere.err;
+  EXPECT_EQ(times(nowhere.err, "c10d-run: host"), 1) << nowhere.err;
+  const Ended warned = start({"--agent", kAgent, "-H", "one:1,two:1", "--logs-specs=x", "true"});
+  EXPECT_EQ(warned.code, 0);
+  EXPECT_EQ(times(warned.err, "c10d-run: hosts "), 1) << warned.err;
+  EXPECT_EQ(times(warned.err, ": warning: --logs-specs has no effect here"), 1) << warned.err;
+}
+
 TEST_F(StartHosts, AnAgentThatFailsIsNamedWithItsHost) {
   const Ended ended = start({"--agent", "false %h", "-H", "localhost:1,two:1", "sleep", "1000"});
   EXPECT_EQ(ended.code, 1);
@@ -135,6 +168,17 @@ TEST_F(StartHosts, ASignalEndsEveryHostInOrder) {
   kill(job.pid(), SIGTERM);
   EXPECT_EQ(job.wait(), 128 + SIGTERM);
   EXPECT_EQ(sorted_lines_of(job.out()), (Arguments{"[0] ended", "[0] up", "[1] ended", "[1] up"}));
+}
+
+// timeout(1) sends it twice.
+TEST_F(StartHosts, RanksThatASignalEndedHaveNotFailed) {
+  Process job(
+      options({"--agent", kAgent, "-H", "one:1,two:1", "sh", "-c", "echo up; exec sleep 1000"}));
+  ASSERT_TRUE(job.wait_for_lines(2)) << job.err();
+  kill(job.pid(), SIGTERM);
+  kill(job.pid(), SIGTERM);
+  EXPECT_EQ(job.wait(), 128 + SIGTERM);
+  EXPECT_EQ(job.err(), "c10d-run: got signal 15: the hosts end their ranks\n");
 }
 
 TEST_F(StartHosts, NothingIsLeftBehindAKilledOne) {

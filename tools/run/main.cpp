@@ -38,6 +38,12 @@ constexpr int kUsage = 2;
 constexpr int kBroken = 1;
 constexpr std::size_t kLastLineColumns = 78;
 
+// Who speaks: "c10d-run", and which of several.
+std::string& speaker() {
+  static std::string name = "c10d-run";
+  return name;
+}
+
 std::string how_it_ended(const RankResult& rank) {
   if (rank.signal != 0) {
     const char* abbreviation = sigabbrev_np(rank.signal);
@@ -83,20 +89,37 @@ std::string table_of(const LaunchResult& result, const std::string& told) {
 
 void report_timeout(const LaunchResult& result, std::chrono::nanoseconds timeout) {
   std::string text = fmt::format(
-      "\nc10d-run: --timeout {:g}: the time of the job is over; exit code {} (timed out)\n",
-      std::chrono::duration<double>(timeout).count(), kTimedOutExitCode);
+      "\n{}: the time limit of the job has passed (--timeout {:g}); exit code {} (timed out)\n",
+      speaker(), std::chrono::duration<double>(timeout).count(), kTimedOutExitCode);
   if (!result.ranks.empty()) text += table_of(result, "");
   std::fputs(text.c_str(), stderr);
 }
 
+const RankResult& first_failed(const LaunchResult& result) {
+  return result.ranks[static_cast<std::size_t>(result.first_failed - result.ranks.front().rank)];
+}
+
+// By the signal that was forwarded to it, or by SIGKILL after it: that is no failure of its own.
+bool was_told_to_end(const LaunchResult& result) {
+  if (result.forwarded_signal == 0 || result.first_failed < 0) return result.forwarded_signal != 0;
+  const int signal = first_failed(result).signal;
+  return signal == result.forwarded_signal || signal == SIGKILL;
+}
+
+void report_signal(const LaunchResult& result) {
+  std::string text = fmt::format("{}: got signal {} ({})", speaker(), result.forwarded_signal,
+                                 sigdescr_np(result.forwarded_signal));
+  text += result.first_failed < 0 ? "\n" : " and forwarded it\n" + table_of(result, "");
+  std::fputs(text.c_str(), stderr);
+}
+
 void report_failure(const LaunchResult& result) {
-  const RankResult& first =
-      result.ranks[static_cast<std::size_t>(result.first_failed - result.ranks.front().rank)];
+  const RankResult& first = first_failed(result);
   std::string text = "\n";
   if (result.forwarded_signal != 0)
-    text += fmt::format("c10d-run: got signal {} ({}) and forwarded it\n", result.forwarded_signal,
-                        sigdescr_np(result.forwarded_signal));
-  text += fmt::format("c10d-run: rank {} (pid {}) failed first: ", first.rank, first.pid);
+    text += fmt::format("{}: got signal {} ({}) and forwarded it\n", speaker(),
+                        result.forwarded_signal, sigdescr_np(result.forwarded_signal));
+  text += fmt::format("{}: rank {} (pid {}) failed first: ", speaker(), first.rank, first.pid);
   text += first.signal != 0
               ? fmt::format("killed by signal {} ({})\n", first.signal, sigdescr_np(first.signal))
               : fmt::format("exit code {}\n", first.exit_code);
@@ -155,6 +178,26 @@ int signal_before_restart(const std::vector<int>& signals, const std::string& wh
   return std::max(signal, 0);
 }
 
+void report(const LaunchResult& result, const RunOptions& options) {
+  const bool is_led = options.env_on_stdin;
+  if (!result.remote_failure.empty()) {
+    if (is_led)
+      tell_starter(result.remote_failure);
+    else
+      fmt::print(stderr, "c10d-run: {}\n", result.remote_failure);
+  }
+  if (result.timed_out) {
+    report_timeout(result, options.timeout);
+  } else if (was_told_to_end(result)) {
+    if (!is_led) report_signal(result);  // else the end of stdin, by one that says why
+  } else if (result.first_failed >= 0) {
+    report_failure(result);
+  }
+  if (!result.rank_positions.empty())
+    fmt::print(stderr, "{}: where the ranks were when they were stopped:\n{}", speaker(),
+               result.rank_positions);
+}
+
 int run(const RunOptions& options) {
   RunOutput output(options);
   LaunchOptions launch_options{
@@ -175,7 +218,7 @@ int run(const RunOptions& options) {
   };
   launch_options.hosts.token = secret_of_hosts(options, launch_options.environment);
   if (output.folder() != options.log_dir)
-    fmt::print(stderr, "c10d-run: output of the ranks is in {}\n", output.folder());
+    fmt::print(stderr, "{}: output of the ranks is in {}\n", speaker(), output.folder());
   const bool is_limited = options.timeout.count() > 0;
   const auto end = std::chrono::steady_clock::now() + options.timeout;
   RestartBackoff backoff;
@@ -188,16 +231,7 @@ int run(const RunOptions& options) {
     output.begin(restart);
     const LaunchResult result = launch(launch_options);
     if (result.exit_code == 0 && result.first_failed < 0) return 0;
-    if (!result.remote_failure.empty()) fmt::print(stderr, "c10d-run: {}\n", result.remote_failure);
-    if (result.timed_out)
-      report_timeout(result, options.timeout);
-    else if (result.first_failed >= 0)
-      report_failure(result);
-    else if (result.forwarded_signal != 0)
-      fmt::print(stderr, "c10d-run: got signal {}\n", result.forwarded_signal);
-    if (!result.rank_positions.empty())
-      fmt::print(stderr, "c10d-run: where the ranks were when they were stopped:\n{}",
-                 result.rank_positions);
+    report(result, options);
     if (result.exit_code == 0) {
       fmt::print(stderr, "c10d-run: the others went on without it, to a good end\n");
       return 0;
@@ -222,6 +256,17 @@ int run(const RunOptions& options) {
   }
 }
 
+// Of a c10d-run -H, which tells once what all hosts say.
+int run_led(const RunOptions& options) try {
+  return run(options);
+} catch (const InvalidArgument& error) {
+  tell_starter(error.what());
+  return kUsage;
+} catch (const std::exception& error) {
+  tell_starter(error.what());
+  return kBroken;
+}
+
 // What is opened later must not take the number of a stream that the caller closed: ranks' lines
 // would go there.
 void open_standard_streams() {
@@ -242,7 +287,7 @@ void say_what_starts(const RunOptions& options) {
   const auto cpus =
       bind_cpus(cpu_places(), options.cpu_binding, options.ranks, options.overload_cpus);
   for (std::size_t rank = 0; rank < cpus.size(); ++rank)
-    fmt::print(stderr, "c10d-run: local rank {} on CPUs {}\n", rank, ranges_of(cpus[rank]));
+    fmt::print(stderr, "{}: local rank {} on CPUs {}\n", speaker(), rank, ranges_of(cpus[rank]));
 }
 
 int run_program(int argc, char** argv) {
@@ -253,6 +298,8 @@ int run_program(int argc, char** argv) {
   const RunOptions options = parse_run_options(argc, argv);
   for (const std::string& warning : options.warnings)
     fmt::print(stderr, "c10d-run: warning: {}\n", warning);
+  if (options.hosts.count > 1)
+    speaker() += fmt::format(": host {} ({})", options.hosts.number, host_name());
   if (!options.host_commands.empty()) {
     return say(options.host_commands);
   }
@@ -262,7 +309,7 @@ int run_program(int argc, char** argv) {
   if (!options.host_lines.empty()) return start_hosts(options);
   if (options.verbose) say_what_starts(options);
   if (!options.via.empty()) become_mpirun(options);
-  return run(options);
+  return options.env_on_stdin ? run_led(options) : run(options);
 }
 
 }}}  // namespace c10d::v0
@@ -274,9 +321,9 @@ int main(int argc, char** argv) try {
   std::fputs(end.text.c_str(), stderr);
   return end.code;
 } catch (const c10d::InvalidArgument& error) {
-  fmt::print(stderr, "c10d-run: {}\n", error.what());
+  fmt::print(stderr, "{}: {}\n", c10d::speaker(), error.what());
   return c10d::kUsage;
 } catch (const std::exception& error) {
-  fmt::print(stderr, "c10d-run: {}\n", error.what());
+  fmt::print(stderr, "{}: {}\n", c10d::speaker(), error.what());
   return c10d::kBroken;
 }

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <filesystem>
 #include <list>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -39,9 +40,14 @@ using std::chrono::steady_clock;
 
 // What a host says on stderr when it has its secret: its agent has worked.
 constexpr std::string_view kUp = "\1c10d-run is up";
+// And before a failure that other hosts may say too.
+constexpr std::string_view kKnows = "\1c10d-run knows: ";
+constexpr std::string_view kOwnLine = "c10d-run: ";
 // Of hosts that are not up, to say so.
 constexpr std::chrono::seconds kToSayWho{10};
 constexpr int kNotUpExitCode = 1;
+// As soon after a signal it may be the same: timeout(1) sends it to the group too.
+constexpr std::chrono::seconds kAgain{1};
 // After a first failure: hosts that have met tell each other, and end by themselves.
 constexpr std::chrono::seconds kToTellEachOther{2};
 // From the end of its input to that of a host, besides the grace of its ranks.
@@ -77,6 +83,7 @@ class HostsJob {
       take_signals();
       advance();
     }
+    say_what_hosts_know();
     return exit_code_;
   }
 
@@ -96,8 +103,10 @@ class HostsJob {
   void start_all();
   void start(const HostLine& line, std::vector<std::string> command, const std::string& text);
   void poll_once();
-  static void read_stream(Host& host, bool is_stderr);
+  void read_stream(Host& host, bool is_stderr);
+  void take_line(Host& host, std::string_view line);
   void note_ended(Host& host);
+  void say_what_hosts_know();
   void say_who_is_late() const;
   void give_up();
   void take_signals();
@@ -113,7 +122,17 @@ class HostsJob {
   Guardian guardian_;
   std::list<Host> hosts_;
   Phase phase_ = Phase::starting;
+  // By length: a failure of which one host tells another holds what that one says.
+  struct ByLength {
+    bool operator()(const std::string& a, const std::string& b) const {
+      return std::pair(a.size(), a) < std::pair(b.size(), b);
+    }
+  };
+  std::map<std::string, std::vector<std::string>, ByLength> known_;  // failures, by which hosts
+  std::vector<std::string> said_;  // by launchers, without "c10d-run: "
+  bool is_told_ = false;           // why the job ends, by this one
   const Deadline started_ = steady_clock::now();
+  Deadline next_signal_{};
   std::optional<Deadline> deadline_;
   int exit_code_ = 0;
 };
@@ -179,15 +198,44 @@ void HostsJob::poll_once() {
 void HostsJob::read_stream(Host& host, bool is_stderr) {
   const OutputBatch batch;  // of what one read brings
   (is_stderr ? host.err : host.out).read([&](std::string_view line) {
-    // An agent may say something on the way, and leave its line open.
-    if (is_stderr && !host.is_up && line.ends_with(kUp)) {
-      host.is_up = true;
-      line.remove_suffix(kUp.size());
-      if (line.empty()) return;
-    }
-    host.has_said_why |= is_stderr;
-    print_rank_line(0, is_stderr, line, false);
+    if (is_stderr)
+      take_line(host, line);
+    else
+      print_rank_line(0, false, line, false);
   });
+}
+
+void HostsJob::take_line(Host& host, std::string_view line) {
+  // An agent may say something on the way, and leave its line open.
+  if (!host.is_up && line.ends_with(kUp)) {
+    host.is_up = true;
+    line.remove_suffix(kUp.size());
+    if (line.empty()) return;
+  }
+  host.has_said_why = true;
+  const bool is_own = line.starts_with(kOwnLine);
+  if (line.starts_with(kKnows) || (is_own && !host.is_up)) {  // a launcher that reads its options
+    line.remove_prefix(is_own ? kOwnLine.size() : kKnows.size());
+    known_[std::string(line)].push_back(host.name);
+    return;
+  }
+  if (is_own) said_.emplace_back(line.substr(kOwnLine.size()));
+  print_rank_line(0, true, line, false);
+}
+
+// The host that failed first has said so itself, unless it cannot.
+void HostsJob::say_what_hosts_know() {
+  for (const auto& [text, names] : std::exchange(known_, {})) {
+    const std::size_t who = text.starts_with("host ") ? text.find("): ") : text.npos;
+    const auto is_same = [&, &text = text](const std::string& said) {
+      return text.find(said) != text.npos || said.find(text) != said.npos ||
+             (who != text.npos && said.starts_with(text.substr(0, who + 3)));
+    };
+    if (is_told_ || std::any_of(said_.begin(), said_.end(), is_same)) continue;
+    fmt::print(stderr, "c10d-run: host{} {}: {}\n", names.size() == 1 ? "" : "s",
+               fmt::join(names, ", "), text);
+    said_.push_back(text);
+  }
 }
 
 void HostsJob::note_ended(Host& host) {
@@ -229,19 +277,24 @@ void HostsJob::give_up() {
         host.name, std::chrono::duration<double>(options_.hosts.timeout).count(), host.agent,
         attempt);
   }
+  is_told_ = true;
   exit_code_ = kNotUpExitCode;
   end_all();
 }
 
-// A second one ends all at once.
+// A second one, later, ends all at once.
 void HostsJob::take_signals() {
   while (const std::optional<int> signal = signals_.take()) {
     if (exit_code_ == 0) exit_code_ = 128 + *signal;
     if (phase_ < Phase::ending) {
       fmt::print(stderr, "c10d-run: got signal {}: the hosts end their ranks\n", *signal);
+      is_told_ = true;
       end_all();
-    } else if (phase_ == Phase::ending) {
-      deadline_ = steady_clock::now();
+      next_signal_ = steady_clock::now() + kAgain;
+    } else if (phase_ == Phase::ending && steady_clock::now() >= next_signal_) {
+      fmt::print(stderr, "c10d-run: got signal {} again: all is killed\n", *signal);
+      kill_all();
+      enter(Phase::killed, kToEnd);
     }
   }
 }
@@ -276,6 +329,7 @@ void HostsJob::advance() {
   if (phase_ < Phase::draining && all_ended) {
     enter(Phase::draining, kToDrain);
   } else if (phase_ < Phase::running && all_up) {
+    say_what_hosts_know();
     phase_ = Phase::running;
     deadline_.reset();
   } else if (phase_ == Phase::starting && late) {
@@ -284,6 +338,7 @@ void HostsJob::advance() {
   } else if (phase_ == Phase::late && late) {
     give_up();
   } else if (phase_ == Phase::failing && late) {
+    say_what_hosts_know();
     end_all();
   } else if (phase_ == Phase::ending && late) {
     for (const Host& host : hosts_)
@@ -332,6 +387,8 @@ std::string from_hex(const std::string& text) {
 }
 
 }  // namespace
+
+void tell_starter(const std::string& failure) { fmt::print(stderr, "{}{}\n", kKnows, failure); }
 
 FromStdin read_stdin(bool with_environment) {
   // Nobody else here hears of the end of stdin.

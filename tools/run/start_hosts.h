@@ -23,5 +23,7 @@ struct FromStdin {
   std::map<std::string, std::string> environment;
 };
 FromStdin read_stdin(bool with_environment);
+// A failure that other hosts may know too, or say themselves: it is printed once.
+void tell_starter(const std::string& failure);
 
 }}  // namespace c10d::v0
