@@ -182,12 +182,15 @@ TEST(Options, APythonScriptRunsUnbuffered) {
   EXPECT_EQ(run_ranks({"-m", "this"}).code, 0);
 }
 
+// Which Open MPI refuses to root.
+std::string mpirun() { return geteuid() == 0 ? "mpirun --allow-run-as-root" : "mpirun"; }
+
 TEST(Options, OtherLaunchersLinesArePrinted) {
   const auto line = [](const std::vector<std::string>& arguments) {
     return run_ranks(arguments).out;
   };
   EXPECT_EQ(line({"-n", "1", "--print", "mpirun", "./p", "a b"}),
-            "mpirun -n 1 --bind-to none --tag-output ./p 'a b'\n");
+            mpirun() + " -n 1 --bind-to none --tag-output ./p 'a b'\n");
   EXPECT_EQ(line({"-n", "3", "-x", "K=v,w", "--print=srun", "./p"}),
             "env K=v,w srun --nodes=1 --ntasks=3 --kill-on-bad-exit=1 --export=ALL --label ./p\n");
   EXPECT_EQ(line({"-n", "2", "--max-restarts", "1", "--print", "torchrun", "./p"}),
@@ -204,13 +207,14 @@ TEST(Options, TheLineOfMpirunNamesHostsAndNetwork) {
   const std::vector<std::string> typed = {"-H", "node1:4,node2:2", "--print", "mpirun", "./p"};
   const std::string token = "-x C10D_TOKEN_FILE=/etc/token ";
   const Ended plain = run_ranks(typed, {{"C10D_TOKEN_FILE", "/etc/token"}});
-  EXPECT_EQ(plain.out, "mpirun -n 6 -H node1:4,node2:2 --bind-to none " + token +
+  EXPECT_EQ(plain.out, mpirun() + " -n 6 -H node1:4,node2:2 --bind-to none " + token +
                            "-x MASTER_ADDR=node1 -x MASTER_PORT=29500 --tag-output ./p\n");
   const Ended chosen =
       run_ranks(typed, {{"C10D_TOKEN_FILE", "/etc/token"}, {"C10D_NET_INTERFACE", "lo"}});
   EXPECT_EQ(chosen.out,
-            "mpirun -n 6 -H node1:4,node2:2 --bind-to none --mca oob_tcp_if_include 127.0.0.0/8 "
-            "--mca btl_tcp_if_include 127.0.0.0/8 -x C10D_NET_INTERFACE=lo " +
+            mpirun() +
+                " -n 6 -H node1:4,node2:2 --bind-to none --mca oob_tcp_if_include 127.0.0.0/8 "
+                "--mca btl_tcp_if_include 127.0.0.0/8 -x C10D_NET_INTERFACE=lo " +
                 token + "-x MASTER_ADDR=node1 -x MASTER_PORT=29500 --tag-output ./p\n");
   EXPECT_EQ(run_ranks({"-H", "a:1,b:1", "--print", "srun", "./p"}).code, 2);
   EXPECT_EQ(run_ranks({"-n", "auto", "-H", "a:1,b", "--print", "mpirun", "./p"}).code, 2);

@@ -70,7 +70,7 @@ Arguments mpirun_over_hosts(const RunOptions& options) {
     hosts += (hosts.empty() ? "" : ",") + line.host + ':' + line.ranks;
     ranks += to_int(line.ranks).value_or(0);
   }
-  Arguments arguments = {"mpirun", "-n", std::to_string(ranks), "-H", hosts, "--bind-to", "none"};
+  Arguments arguments = {"-n", std::to_string(ranks), "-H", hosts, "--bind-to", "none"};
   if (const auto network = chosen_network())
     for (const char* layer : {"oob_tcp_if_include", "btl_tcp_if_include"})
       append(arguments, {"--mca", layer, network->subnet});
@@ -87,10 +87,12 @@ Arguments mpirun_over_hosts(const RunOptions& options) {
 
 Arguments mpirun(const RunOptions& options) {
   Arguments arguments = around(options, {});
+  arguments.push_back("mpirun");
+  if (geteuid() == 0) arguments.push_back("--allow-run-as-root");  // else Open MPI refuses
   if (!options.host_lines.empty()) {
     append(arguments, mpirun_over_hosts(options));
   } else {
-    append(arguments, {"mpirun", "-n", std::to_string(options.ranks), "--bind-to", "none"});
+    append(arguments, {"-n", std::to_string(options.ranks), "--bind-to", "none"});
     if (options.ranks > allowed_cpus()) arguments.push_back("--oversubscribe");
   }
   if (options.prefix) arguments.push_back("--tag-output");
