@@ -133,6 +133,8 @@ void expand_replay(std::vector<std::string>& arguments) {
       throw InvalidArgument(fmt::format("{} {}: this is the file of --replay", name, *file));
   }
   std::vector<std::string> typed(arguments.begin() + 1, arguments.end());
+  std::vector<std::string> own = typed;
+  if (take_out(own, "--only")) take_out(earlier, "--only");
   if (take_out_ops(typed)) take_out_ops(earlier);
   arguments.insert(arguments.begin() + 1, earlier.begin(), earlier.end());
 }

@@ -159,15 +159,51 @@ std::string sync_text(std::string_view sync) {
   return "window: each op alone, at an agreed start time";
 }
 
+// "node1:4": each host of a run over several, with its ranks.
+Parts hosts_of(const Results& results) {
+  Parts hosts;
+  if (results.environments.empty()) return hosts;
+  for (const Json& host : results.environments.front().value("hosts", Json::array()))
+    hosts.push_back(
+        fmt::format("{}:{}", host.at("name").get<std::string>(), host.at("ranks").size()));
+  return hosts;
+}
+
+// What goes before the command: alone it starts ranks of this host.
+std::string launcher_text(const Results& results) {
+  const Parts hosts = hosts_of(results);
+  if (hosts.empty()) return "";
+  const std::string launcher = results.run.value("launcher", "");
+  if (launcher == "c10d") return fmt::format("c10d-run -H {} ", fmt::join(hosts, ","));
+  return fmt::format("under {} on {}: ", launcher, fmt::join(hosts, " "));
+}
+
+void take_out_only(Parts& words) {
+  for (std::size_t i = 0; i < words.size();) {
+    const auto at = words.begin() + static_cast<std::ptrdiff_t>(i);
+    if (words[i] == "--only" && i + 1 < words.size())
+      words.erase(at, at + 2);
+    else if (words[i].starts_with("--only="))
+      words.erase(at);
+    else
+      ++i;
+  }
+}
+
 }  // namespace
 
-std::string command_text(const Json& run) {
+std::string command_text(const Results& results, const std::string& only) {
+  const Json& run = results.run;
   if (!run.is_object() || !run.contains("argv")) return "";
-  std::vector<std::string> words = run["argv"].get<std::vector<std::string>>();
+  Parts words = run["argv"].get<Parts>();
   if (!words.empty()) words.front() = "c10d-bench";
+  if (!only.empty()) {
+    take_out_only(words);
+    words.insert(words.end(), {"--only", only});
+  }
   for (std::string& word : words)
     if (needs_quotes(word)) word = "'" + word + "'";
-  return fmt::format("{}", fmt::join(words, " "));
+  return fmt::format("{}{}", launcher_text(results), fmt::join(words, " "));
 }
 
 std::string commit_of(const Json& run) {
@@ -268,11 +304,12 @@ Parts warning_lines(const Results& results, const std::string& json) {
   if (more > 0)
     lines.push_back(fmt::format("and so {} more cells: all of them stand in --json", more));
   if (cells.empty()) return lines;
-  const std::string only = fmt::format("--only {}", fmt::join(cells, ","));
+  const std::string only = fmt::format("{}", fmt::join(cells, ","));
+  // The file is on one of the hosts.
   lines.push_back(
-      json.empty() || json == "-"
-          ? fmt::format("see them again: {} {}", command_text(results.run), only)
-          : fmt::format("see them again: c10d-bench {} --replay {} {}",
+      json.empty() || json == "-" || !hosts_of(results).empty()
+          ? fmt::format("see them again: {}", command_text(results, only))
+          : fmt::format("see them again: c10d-bench {} --replay {} --only {}",
                         results.run.is_object() ? results.run.value("command", "run") : "run", json,
                         only));
   return lines;
@@ -297,7 +334,7 @@ std::string footer_text(const Results& results, const Summary& summary, Detail d
   for (const std::string& warning : warning_lines(results, json)) line("warn", warning);
   if (!results.complete)
     line("end", fmt::format("incomplete: the run ended early with exit code {}", exit_code));
-  if (full) line("again", command_text(results.run));
+  if (full) line("again", command_text(results));
   return text.empty() ? text : "\n" + text;
 }
 

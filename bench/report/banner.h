@@ -21,8 +21,9 @@ std::string header_text(const Results& results, const Summary& summary, Detail d
 std::string footer_text(const Results& results, const Summary& summary, Detail detail,
                         int exit_code, const std::string& json, std::size_t width);
 
-// The command line as one could type it.
-std::string command_text(const Json& run);
+// The command line as one could type it, with what started the ranks if they were on several hosts.
+// `only` takes the place of the cells that the run was for; empty: these.
+std::string command_text(const Results& results, const std::string& only = {});
 // The commit that was measured; empty where the run does not say.
 std::string commit_of(const Json& run);
 // "2 CPUs, AMD EPYC, 1 NUMA node, VM, Linux 6.1": of one env record.

@@ -224,7 +224,7 @@ std::string html_report(const Results& results, const Summary& summary) {
   html += notes(results, summary);
   html += "<h2>Environment</h2>" + environment(results);
   html += fmt::format("<h2>Again</h2><pre>{}</pre></main></body></html>\n",
-                      escape_html(command_text(results.run)));
+                      escape_html(command_text(results)));
   return html;
 }
 

@@ -50,7 +50,9 @@ void follow_launcher(const LaunchInfo& info, RunOptions& options) {
   options.launches = 1;
 }
 
-int run_under_launcher(const RunOptions& options, std::size_t cases, const LaunchInfo& info) {
+// `launches`: as asked for.
+int run_under_launcher(const RunOptions& options, int launches, std::size_t cases,
+                       const LaunchInfo& info) {
   if (info.rank != 0) return run_rank(options, [](const Json&) {});
   const HeldSignals held;
   Session session(options, info.size, info.local_size, cases, info.launcher);
@@ -65,6 +67,11 @@ int run_under_launcher(const RunOptions& options, std::size_t cases, const Launc
   });
   if (options.verdicts.control == Control::solo && options.compare)
     session.warn("W008", "--control solo: needs launches of its own, and so no launcher; left out");
+  if (launches > 1)
+    session.warn("W008", fmt::format("--launches {}: {} has started the ranks, once: this is one "
+                                     "launch; take more --blocks, or start it so many times and "
+                                     "give the --json files to c10d-bench report",
+                                     launches, info.launcher));
   const int code = run_rank(options, [&](const Json& line) { session.take(line); });
   return session.finish(code);
 }
@@ -381,7 +388,7 @@ int run_benchmark(const RunOptions& asked) {
   }
   // On every rank, and before any of them takes memory: they meet later.
   refuse_beyond(cost, launched ? info.local_size : ranks, options.cases.cuda);
-  if (launched) return run_under_launcher(options, cost.cases, info);
+  if (launched) return run_under_launcher(options, asked.launches, cost.cases, info);
   return options.sets.size() > 1 ? run_sets(options, ranks, cost.cases)
                                  : run_launches(options, ranks, cost.cases);
 }

@@ -15,6 +15,10 @@ TEST(Launchers, UnderC10dRunRankZeroPrints) {
   EXPECT_EQ(ended.code, 0) << ended.out;
   EXPECT_NE(ended.out.find("2 ranks, 1 launch x 1 block"), std::string::npos) << ended.out;
   EXPECT_EQ(ended.out.find("[1]"), std::string::npos) << "the other rank is silent: " << ended.out;
+  EXPECT_EQ(ended.out.find("W008"), std::string::npos) << ended.out;
+  const Ended more = run_line(command + " run -s 8 -i 3 -w 0 --blocks 1 --launches 4 2>&1");
+  EXPECT_NE(more.out.find("W008 --launches 4: c10d has started the ranks, once"), std::string::npos)
+      << more.out;
   EXPECT_EQ(run_line(command + " run -n 3 -s 8 2>&1").code, 2) << "-n must agree";
 }
 

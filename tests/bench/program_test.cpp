@@ -177,6 +177,13 @@ TEST(Program, ReplaysCellsOfAnEarlierRun) {
   EXPECT_EQ(run("compare --replay " + file + " --json " + file).code, 2) << "would overwrite it";
   EXPECT_EQ(run("report " + file + " -o " + file).code, 2) << "would overwrite it";
   EXPECT_EQ(lines_of(file).front()["t"], "run") << "and did not";
+  const std::string third = folder / "t.jsonl";
+  EXPECT_EQ(run("compare --replay " + (folder / "s.jsonl") + " --only all_reduce:memcpy:8 --json " +
+                third)
+                .code,
+            0);
+  const Json argv = lines_of(third).front()["argv"];
+  EXPECT_EQ(std::count(argv.begin(), argv.end(), "--only"), 1) << argv;
   const Ended base = run("compare --replay " + file + " --only broadcast:native:4K --blocks 1");
   EXPECT_EQ(base.code, 0) << "a cell of the base, as a warning says it: " << base.out;
   const Ended other = run("compare --replay " + file + " -c all -qs 8 all_gather --dry-run");

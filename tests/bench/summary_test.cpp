@@ -182,6 +182,25 @@ TEST(Summary, TwoModesAreReportedWithTheWordsToSeeThemAgain) {
   }
 }
 
+TEST(Banner, WordsForMoreHostsStartTheRanksThere) {
+  Results results = synthetic_results({{"native", 1}, {"gloo", 2}});
+  results.run["launcher"] = "c10d";
+  results.run["argv"] = {"/a/c10d-bench", "run", "--only", "gloo:8", "--only=gloo:16", "-v"};
+  results.environments.push_back(
+      {{"hosts", {{{"name", "node1"}, {"ranks", {0, 1}}}, {{"name", "node2"}, {"ranks", {2}}}}}});
+  const std::string start = "c10d-run -H node1:2,node2:1 c10d-bench run ";
+  EXPECT_EQ(command_text(results), start + "--only gloo:8 --only=gloo:16 -v");
+  EXPECT_EQ(command_text(results, "gloo:4K"), start + "-v --only gloo:4K");
+  results.warnings.push_back({"W021", "two modes", "gloo:4K"});
+  const Summary summary = summarise(results, true, 0.02);
+  EXPECT_NE(footer_text(results, summary, Detail::brief, 0, "r.jsonl", 80)
+                .find("see them again: " + start + "-v --only gloo:4K"),
+            std::string::npos)
+      << "the file is on one host";
+  results.run["launcher"] = "openmpi";
+  EXPECT_TRUE(command_text(results).starts_with("under openmpi on node1:2 node2:1: c10d-bench "));
+}
+
 TEST(Banner, IsTheMachineUnlessMoreIsAskedFor) {
   Results results = synthetic_results({{"native", 1}, {"gloo", 2}});
   results.environments.push_back(Json{{"cores", 2}, {"cpu", "Abacus"}, {"kernel", "6.1"}});
