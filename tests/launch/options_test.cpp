@@ -350,6 +350,19 @@ TEST(Info, SaysTheSameToPrograms) {
   EXPECT_TRUE(found);
 }
 
+TEST(Info, SaysWhatBringsTheDriver) {
+  const auto why = [](const std::map<std::string, std::string>& environment) -> std::string {
+    const Ended ended = run({.command = {C10D_INFO, "--json"}, .environment = environment});
+    return nlohmann::json::parse(ended.out)["gpus"]["why_none"];
+  };
+  const std::string other = why({{"C10D_CUDA_LIBRARY", "/no/driver"}});
+  EXPECT_TRUE(contains(other, "no CUDA driver: /no/driver")) << other;
+  EXPECT_FALSE(contains(other, "libcuda1")) << other;
+  const std::string here = why({{"C10D_CUDA_LIBRARY", "libcuda.so.1"}});
+  EXPECT_EQ(contains(here, "no CUDA driver"), contains(here, "packages nvidia-driver and libcuda1"))
+      << here;
+}
+
 TEST(Info, KnowsWhoStartedIt) {
   const Ended ended = run_ranks({"-n", "2", C10D_INFO, "launch"});
   EXPECT_EQ(ended.code, 0) << ended.err;

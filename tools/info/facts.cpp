@@ -63,6 +63,16 @@ std::string cuda_version(int version) {
   return version == 0 ? "none" : fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
+// With what to install where the driver is not there; another file is the user's affair.
+std::string why_no_gpu(const cuda::DriverInfo& driver) {
+  const std::string& why = cuda::why_no_gpu();
+  if (driver.path != "libcuda.so.1" || !why.starts_with("no CUDA driver")) return why;
+  return why +
+         "; NVIDIA's driver brings it: on Debian the packages nvidia-driver and libcuda1 "
+         "(non-free), "
+         "on Ubuntu libnvidia-compute-N; a container gets it from its host (docker run --gpus all)";
+}
+
 Json gpu_facts() {
   const cuda::DriverInfo driver = cuda::driver_info();
   Json gpus = Json::array();
@@ -84,7 +94,7 @@ Json gpu_facts() {
   }
   return {{"driver", driver.path},
           {"cuda", cuda_version(driver.version)},
-          {"why_none", cuda::why_no_gpu()},
+          {"why_none", why_no_gpu(driver)},
           {"devices", gpus}};
 }
 
