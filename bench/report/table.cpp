@@ -125,8 +125,11 @@ Names columns_of(bool base, const TableStyle& style, bool in_long, Extras extras
 }
 
 std::string size_text(const SizeRow& row) { return row.bytes == 0 ? "-" : bytes_text(row.bytes); }
-std::string memcpy_text(const SizeRow& row) {
-  return row.ceil_us ? microseconds_text(*row.ceil_us) : "-";
+// The rate of a link does not say how long small messages take.
+std::string copy_text(const SizeRow& row, const Summary& summary) {
+  const bool is_rate = summary.several_hosts && !summary.cuda;
+  if (!row.ceil_us || (is_rate && row.bytes < 4096)) return "-";
+  return microseconds_text(*row.ceil_us);
 }
 
 // One line per size, backends side by side.
@@ -148,7 +151,7 @@ Grid wide(const OpTable& table, const Summary& summary, const TableStyle& style,
   }
   for (const SizeRow& row : table.rows) {
     std::vector<std::string> line = {size_text(row)};
-    if (copy) line.push_back(memcpy_text(row));
+    if (copy) line.push_back(copy_text(row, summary));
     for (std::size_t b = 0; b < row.cells.size(); ++b)
       for (const std::string& column : names[b]) line.push_back(value_of(row.cells[b], column));
     grid.rows.push_back(std::move(line));
@@ -170,7 +173,7 @@ Grid tall(const OpTable& table, const Summary& summary, const TableStyle& style,
   for (const SizeRow& row : table.rows) {
     for (std::size_t b = 0; b < row.cells.size(); ++b) {
       std::vector<std::string> line = {b == 0 ? size_text(row) : ""};
-      if (copy) line.push_back(b == 0 ? memcpy_text(row) : "");
+      if (copy) line.push_back(b == 0 ? copy_text(row, summary) : "");
       line.push_back(row.cells[b].backend);
       for (const std::string& column : names) line.push_back(value_of(row.cells[b], column));
       grid.rows.push_back(std::move(line));

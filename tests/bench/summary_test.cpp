@@ -283,6 +283,21 @@ TEST(Summary, BetweenHostsTheLinkIsTheCeilingOfConnections) {
   EXPECT_FALSE(row.cells.at(1).ceil);
 }
 
+TEST(Table, TheRateOfALinkIsNoTimeOfASmallMessage) {
+  Results results = synthetic_results({{"gloo", 1}});
+  for (CellRecord& cell : results.cells) cell.placement = kSeveralHosts;
+  results.environments = {Json{{"hosts", {{{"ranks", {0}}}, {{"ranks", {1}}}}}}};
+  results.ceilings = {{kLink, kBothWays, 0, 0, 2.0, 0}};
+  const std::string text = text_tables(summarise(results, false, 0.02), {});
+  const auto link_us = [&](const std::string& size) {
+    std::string us;
+    std::istringstream(text.substr(text.find(size) + size.size())) >> us;
+    return us;
+  };
+  EXPECT_EQ(link_us(" 1 KiB"), "-") << text;
+  EXPECT_EQ(link_us(" 64 KiB"), "32.8") << text;
+}
+
 TEST(Summary, WrongElementsAreCounted) {
   Results results = synthetic_results({{"native", 1}});
   results.cells[5].wrong = 7;
