@@ -229,16 +229,41 @@ Values moved_by(const Values& values, std::size_t bytes) {
   return moved;
 }
 
+// Every lane of this place sends what it has to all others, and finishes everything, in one step.
+bool finish_everywhere(HostCollective& collective, const Reducer& reducer, const Values& values,
+                       std::byte* out, std::size_t count) {
+  const Placement& placement = collective.placement();
+  const PartialSums::Values& sums = reducer.sums();
+  const std::size_t bytes = count * size_of(reducer.type());
+  Values all(sums.all.size());
+  for (int i = 1; i < placement.hosts(); ++i) {
+    const int host = (placement.host() + i) % placement.hosts(), twin = placement.twin(host);
+    for (const std::byte* const value : values) collective.send(twin, value, bytes);
+    for (const std::size_t index : sums.of(host)) {
+      std::byte* const got = collective.scratch(bytes);
+      collective.receive(twin, got, bytes);
+      all[index] = got;
+    }
+  }
+  const auto own = sums.of(placement.host());
+  for (std::size_t i = 0; i < own.size(); ++i) all[own[i]] = values[i];
+  if (!collective.finish_blocks()) return false;
+  reducer.finish(out, all, count);
+  return true;
+}
+
 // A lane reduces `count` elements, of which its host has `values`, so that all lanes of this place
 // have the results.
 bool reduce_everywhere(HostCollective& collective, const Reducer& reducer, const Values& values,
                        std::byte* out, std::size_t count) {
   const int hosts = collective.placement().hosts();
   const std::size_t in = size_of(reducer.type()), result = size_of(reducer.dtype());
-  Exchange exchange;
   // Of two hosts each sends as much in either way.
   const bool each_ends_all = count * in <= kSmall || (hosts == 2 && reducer.sums().most == 1 &&
                                                       reducer.type() == reducer.dtype());
+  if (each_ends_all && count * in <= Stream::kChunkBytes)
+    return finish_everywhere(collective, reducer, values, out, count);
+  Exchange exchange;
   for (int host = 0; host < hosts; ++host) {
     const Range part =
         each_ends_all ? Range{0, count} : elements_of(count, std::min(in, result), hosts, host);
