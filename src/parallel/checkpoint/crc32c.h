@@ -6,12 +6,15 @@
 #include <span>
 #include <string_view>
 
+#include "kernels/crc32c.h"
+
 namespace c10d { inline namespace v0 { namespace parallel {
 
-// CRC-32C (Castagnoli). crc32c("123456789") is 0xe3069283.
-std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept;
+inline std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept {
+  return v0::crc32c(0, bytes.data(), bytes.size());
+}
 inline std::uint32_t crc32c(std::string_view text) noexcept {
-  return crc32c(std::as_bytes(std::span(text)));
+  return v0::crc32c(0, text.data(), text.size());
 }
 
 }}}  // namespace c10d::v0::parallel
