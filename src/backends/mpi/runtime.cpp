@@ -14,7 +14,9 @@
 #include <future>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "c10d/env.h"
@@ -47,18 +49,34 @@ bool launched_by_mpi() {
   return env("OMPI_COMM_WORLD_SIZE") || env("PMI_SIZE") || env("PMI_RANK") || env("PMIX_RANK");
 }
 
+// "a:2,b:1", as c10d-run -H takes it.
+std::string hosts_of(const std::vector<Member>& members) {
+  std::vector<std::pair<std::string, int>> hosts;
+  for (const Member& member : members) {
+    if (hosts.empty() || hosts.back().first != member.host) hosts.emplace_back(member.host, 0);
+    ++hosts.back().second;
+  }
+  std::string list;
+  for (const auto& [host, ranks] : hosts)
+    list += fmt::format("{}{}:{}", list.empty() ? "" : ",", host, ranks);
+  return list;
+}
+
 // The command line that would have worked.
-std::string line_to_type(int size) {
+std::string line_to_type(const BackendContext& context) {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::string program((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   while (!program.empty() && program.back() == '\0') program.pop_back();
   for (char& c : program)
     if (static_cast<unsigned char>(c) < ' ') c = ' ';
   if (program.empty() || program.size() > kMaxLine) program = "<program>";
-  std::string line = fmt::format("mpirun -n {} ", size);
+  if (!context.all_local())
+    return fmt::format("eval \"$(c10d-run -H {} --print mpirun {})\"", hosts_of(context.members),
+                       program);
+  std::string line = fmt::format("mpirun -n {} ", context.size);
 #ifdef OPEN_MPI
   if (geteuid() == 0) line += "--allow-run-as-root ";
-  if (size > allowed_cpus()) line += "--oversubscribe ";
+  if (context.size > allowed_cpus()) line += "--oversubscribe ";
 #endif
   return line + program;
 }
@@ -220,7 +238,7 @@ void check_startable(const BackendContext& context) {
   if (!is_initialised() && !launched_by_mpi())
     throw_unsupported(context,
                       fmt::format("the mpi backend needs the launcher of its MPI: type `{}`",
-                                  line_to_type(context.size)));
+                                  line_to_type(context)));
 }
 
 void start_mpi(const BackendContext& context, const std::function<void()>& look) {
@@ -276,11 +294,11 @@ bool is_whole_world(const BackendContext& context, const std::vector<int>& ranks
                         : std::set<int>(ranks.begin(), ranks.end()).size() == ranks.size();
   if (fits)
     return ranks.empty() || (size == context.size && std::is_sorted(ranks.begin(), ranks.end()));
-  throw_unsupported(context,
-                    fmt::format("group {} has {} ranks and this is rank {}, but MPI started {} and "
-                                "this is its rank {}: type `{}`",
-                                context.group, context.size, context.rank, size, rank,
-                                line_to_type(context.size)));
+  throw_unsupported(
+      context,
+      fmt::format("group {} has {} ranks and this is rank {}, but MPI started {} and "
+                  "this is its rank {}: type `{}`",
+                  context.group, context.size, context.rank, size, rank, line_to_type(context)));
 }
 
 MpiHold::MpiHold() noexcept { ++groups; }
