@@ -23,7 +23,7 @@ struct InitOptions {
   // Name of the backend: "native", "gloo", "mpi", "nccl", or one that register_backend() added.
   // Empty: C10D_BACKEND, else native. "cuda:nccl,cpu:gloo" names one for each kind of memory. A
   // backend for GPUs only, such as nccl, needs another one for host memory: unless it is named that
-  // is native, and gloo between hosts.
+  // is native.
   std::string backend{};
   // How the ranks find each other:
   // - env:// uses C10D_STORE, else MASTER_ADDR and MASTER_PORT. Rank and size are those of

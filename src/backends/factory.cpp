@@ -222,7 +222,7 @@ Support backend_supports(std::string_view text, const Query& query) {
   if (name.empty()) {
     if (query.device == DeviceType::cuda)
       return {.ok = false, .reason = fmt::format("'{}' names no backend for GPUs", text)};
-    name = kNative;  // what a group on one host takes
+    name = kNative;
   }
   if (name == kNative) return native_supports(query);
   if (registered(name))
@@ -232,7 +232,7 @@ Support backend_supports(std::string_view text, const Query& query) {
 
 std::unique_ptr<Backend> make_backend(std::string_view text, BackendContext context) {
   BackendNames names = names_of(text);
-  if (names.cpu.empty()) names.cpu = context.all_local() ? kNative : "gloo";
+  if (names.cpu.empty()) names.cpu = kNative;
   if (is_cuda_only(names.cpu))
     throw_unavailable(text, fmt::format("{} serves memory of GPUs only", names.cpu));
   if (names.cpu == names.cuda) return make_one(names.cpu, std::move(context));

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The conformance suite over two hosts: conformance_test.py PROGRAMS THIN native, or gloo, or openmpi
+"""The conformance suite over hosts: conformance_test.py PROGRAMS THIN native, or gloo, or openmpi
 MPIRUN, or mpich MPIRUN
 
-One case in THIN runs. The hosts are network namespaces, joined by a cable that the test lays. Exits
+One case in THIN runs. The hosts are network namespaces, joined by cables that the test lays. Exits
 with 77 where it may not.
 """
 import re
