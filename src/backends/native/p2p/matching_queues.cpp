@@ -7,9 +7,6 @@
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
-constexpr std::size_t kHeldBytes = std::size_t{4} << 20;
-constexpr std::size_t kHeldMessages = 4096;
-
 bool matches(const Transfer& recv, int source, const Frame& frame) {
   return (recv.peer == source || recv.peer == kAnySource) && recv.tag == frame.tag;
 }
@@ -43,14 +40,13 @@ Transfer* MatchingQueues::take_posted(int source, const Frame& frame) noexcept {
   return recv;
 }
 
-bool MatchingQueues::hold(int source, const Frame& frame, Receiver& ring) {
+MatchingQueues::Arrived* MatchingQueues::hold(int source, const Frame& frame) {
   Held& held = held_[static_cast<std::size_t>(source)];
-  if (held.bytes + frame.length > kHeldBytes || held.messages == kHeldMessages) return false;
+  if (held.bytes + frame.length > kHeldBytes || held.messages == kHeldMessages) return nullptr;
   arrived_.push_back({source, frame, std::vector<std::byte>(frame.length)});
-  ring.take(frame, arrived_.back().data.data());
   held.bytes += frame.length;
   ++held.messages;
-  return true;
+  return &arrived_.back();
 }
 
 const MatchingQueues::Arrived* MatchingQueues::find_arrived(const Transfer& recv) const noexcept {

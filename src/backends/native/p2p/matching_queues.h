@@ -17,6 +17,9 @@ namespace c10d { inline namespace v0 { namespace native {
 // the other. What one peer may have in here is bounded.
 class MatchingQueues {
  public:
+  static constexpr std::size_t kHeldBytes = std::size_t{4} << 20;  // of one source
+  static constexpr std::size_t kHeldMessages = 4096;
+
   struct Arrived {
     int source;
     Frame frame;
@@ -31,8 +34,9 @@ class MatchingQueues {
   // Removes the first posted recv that matches a message, and returns it; null: there is none.
   Transfer* take_posted(int source, const Frame& frame) noexcept;
 
-  // Holds the frame at the front of `ring`; false: `source` has reached its limit.
-  bool hold(int source, const Frame& frame, Receiver& ring);
+  // Makes room for a message that arrived: the caller copies its data there. Null: `source` has
+  // reached its limit.
+  Arrived* hold(int source, const Frame& frame);
   // Removes the first held message that matches `recv`, and returns it.
   std::optional<Arrived> take_arrived(const Transfer& recv);
   // The first held message that matches `recv`; null: there is none.

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/backends/native/p2p/messages.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <exception>
 #include <utility>
 
 #include "src/backends/common/failures.h"
+#include "src/sync/fiber.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
@@ -17,6 +20,14 @@ constexpr std::size_t kSpares = 256;
 // The progress thread polls on for so many idle steps: to wake it again costs the caller more.
 constexpr int kIdleSteps = 64;
 constexpr std::chrono::milliseconds kTurn{1};
+// How long a thread spins at sockets since something moved: not long, for the peer that it waits
+// for may need its CPU. Then how long it sleeps there: less where a message may come by memory,
+// which does not wake it.
+constexpr std::chrono::microseconds kSpinning{100};
+constexpr std::chrono::milliseconds kSleep{1};
+constexpr std::chrono::microseconds kNap{100};
+// Why a connection ended shows moments later.
+constexpr std::chrono::seconds kReasonPatience{5};
 constexpr Deadline::rep kNever = Deadline::max().time_since_epoch().count();
 
 // Polls for as long as the peer may take to copy so much: to sleep and be woken costs more.
@@ -64,11 +75,16 @@ const char* phase_of_message(bool is_send) {
 
 }  // namespace
 
-Messages::Messages(std::shared_ptr<Team> team)
+Messages::Messages(std::shared_ptr<Team> team) : Messages(team, routes_within(*team)) {}
+
+Messages::Messages(std::shared_ptr<Team> team, Routes routes)
     : team_(std::move(team)),
+      context_(std::move(routes.context)),
+      control_(*context_.control),
       on_done_([this](Transfer& transfer)
                    C10D_REQUIRES(mutex_) { complete(static_cast<AsyncTransfer&>(transfer)); }),
-      engine_(*team_) {
+      engine_(*team_, context_, routes.places, std::move(routes.connections)),
+      wires_(engine_.wires()) {
   spare_.reserve(kSpares);
 }
 
@@ -76,8 +92,8 @@ Work Messages::launch(const Call& call) {
   try {
     return call.async ? start(call) : run(call);
   } catch (const std::exception& error) {
-    return Work::failed(*team_->control().fail(
-        failure_in(team_->context(), call, Code::out_of_resources, error.what(), team_->rank())));
+    return Work::failed(*control_.fail(
+        failure_in(context_, call, Code::out_of_resources, error.what(), context_.rank)));
   }
 }
 
@@ -104,13 +120,77 @@ Work Messages::run(const Call& call) {
   }
   const WaitResult result = done ? WaitResult::ready : await(transfer, call);
   done = result == WaitResult::ready;
+  if (done && !wires_.empty()) send_the_rest();
   if (done) return transfer.is_send ? Work() : Work::received(transfer.received());
-  Control& control = team_->control();
   const auto failure =
       result == WaitResult::broken
-          ? control.failure()
-          : control.fail(control.timed_out(call, phase_of_message(transfer.is_send)));
+          ? control_.failure()
+          : control_.fail(control_.timed_out(call, phase_of_message(transfer.is_send)));
   return Work::failed(*failure);
+}
+
+// Short frames of a call that has ended may wait for the socket, although its peer needs them.
+void Messages::send_the_rest() {
+  {
+    MutexLock lock(mutex_);
+    if (stepping_ || !has_work()) return;
+    stepping_ = true;
+    idle_steps_ = 0;
+  }
+  add_progress([self = shared_from_this()] { return self->step(); });
+}
+
+Messages::Places Messages::places_of(int peer) const noexcept {
+  const bool elsewhere = peer != kAnySource && wires_.at(peer) != nullptr;
+  return {.memory = !elsewhere, .sockets = !wires_.empty() && (elsewhere || peer == kAnySource)};
+}
+
+Messages::Places Messages::places_of_pending() const noexcept {
+  return {.memory = pending_here_ != 0, .sockets = pending_elsewhere_ != 0};
+}
+
+void Messages::count(const Transfer& transfer, int by) noexcept {
+  const Places places = places_of(transfer.peer);
+  if (places.memory) pending_here_ += by;
+  if (places.sockets) pending_elsewhere_ += by;
+}
+
+template <class Ready>
+WaitResult Messages::wait(Turns& turns, Ready&& ready) {
+  if (!turns.places.sockets)
+    return wait_until({turns.policy, control_, turns.deadline, nullptr},
+                      team_->lines(team_->rank()).mailbox, ready);
+  constexpr int kLookPeriod = 16;  // turns, while no time passes in them
+  Deadline spins_until{};          // none: it begins with the next turn
+  for (int i = 0;; i = (i + 1) % kLookPeriod) {
+    turns.moved = false;
+    if (ready()) return WaitResult::ready;
+    if (i == 0 && control_.broken()) return WaitResult::broken;
+    if (i == 0 && steady_clock::now() >= turns.deadline) return WaitResult::timed_out;
+    if (turns.moved) spins_until = {};
+    if (Fiber::running()) {
+      Fiber::yield(turns.moved ? Poll::busy : Poll::idle);
+      i = -1;
+      continue;
+    }
+    if (turns.moved) continue;
+    const auto now = steady_clock::now();
+    if (spins_until == Deadline{})
+      spins_until = now + (turns.policy.spins() ? Duration(kSpinning) : Duration{});
+    if (now < spins_until) {
+      turns.policy.pause();
+      continue;
+    }
+    wires_.sleep(std::min<Duration>(turns.deadline - now,
+                                    turns.places.memory ? Duration(kNap) : Duration(kSleep)));
+    i = -1;
+  }
+}
+
+Failure Messages::link_lost(const Call& call, const TransferEngine::Loss& loss) const {
+  return failure_in(context_, call, Code::link_lost,
+                    fmt::format("the connection to rank {} ended: {}", loss.rank, loss.why),
+                    loss.rank);
 }
 
 WaitResult Messages::await(const Transfer& transfer, const Call& call) {
@@ -118,19 +198,32 @@ WaitResult Messages::await(const Transfer& transfer, const Call& call) {
   constexpr unsigned kFirstPolls = 1024;
   constexpr unsigned kOthersPeriod = 16;
   const Counted counted(waiting_);
-  const WaitPolicy policy = patient(team_->policy(), transfer.bytes);
+  Turns turns{.policy = patient(team_->policy(), transfer.bytes),
+              .deadline = call.deadline,
+              .places = places_of(transfer.peer)};
+  if (!wires_.empty()) {
+    MutexLock lock(mutex_);
+    const Places others = places_of_pending();
+    turns.places.memory |= others.memory;
+    turns.places.sockets |= others.sockets;
+  }
   unsigned polls = 0;
-  return wait_until(
-      {policy, team_->control(), call.deadline, nullptr}, team_->lines(team_->rank()).mailbox, [&] {
-        MutexLock lock(mutex_);
-        if (transfer.done) return true;
-        ++polls;
-        if (transfer.peer == kAnySource || polls > kFirstPolls || polls % kOthersPeriod == 0)
-          engine_.progress();
-        else
-          engine_.progress(transfer.peer);
-        return transfer.done;
-      });
+  std::optional<TransferEngine::Loss> loss;
+  const WaitResult result = wait(turns, [&] {
+    MutexLock lock(mutex_);
+    if (transfer.done) return true;
+    ++polls;
+    if (transfer.peer == kAnySource || polls > kFirstPolls || polls % kOthersPeriod == 0)
+      turns.moved = engine_.progress();
+    else
+      turns.moved = engine_.progress(transfer.peer);
+    if (transfer.done || !engine_.is_lost(transfer)) return transfer.done;
+    loss = engine_.loss(transfer);
+    return true;
+  });
+  if (!loss) return result;
+  control_.resolve_cause(link_lost(call, *loss), kReasonPatience);
+  return WaitResult::broken;
 }
 
 Work Messages::start(const Call& call) {
@@ -157,6 +250,7 @@ Work Messages::start(const Call& call) {
         });
       transfer.place = pending_.size();
       pending_.push_back(std::move(owned));
+      count(transfer, 1);
     } catch (...) {
       engine_.withdraw(transfer);
       throw;
@@ -178,20 +272,45 @@ Work Messages::start(const Call& call) {
 bool Messages::drive() {
   const Counted counted(waiting_);
   constexpr std::size_t kUsualBytes = std::size_t{1} << 20;
-  const WaitPolicy policy = patient(team_->policy(), kUsualBytes);
   const auto now = steady_clock::now();
-  const WaitResult result = wait_until({policy, team_->control(), now + kTurn, nullptr},
-                                       team_->lines(team_->rank()).mailbox, [&] {
-                                         MutexLock lock(mutex_);
-                                         const bool moved = progress_async();
-                                         expire(now);
-                                         return moved || pending_.empty();
-                                       });
-  if (result == WaitResult::ready) return true;
+  Turns turns{.policy = patient(team_->policy(), kUsualBytes),
+              .deadline = now + kTurn,
+              .places = {.memory = true, .sockets = false}};
+  if (!wires_.empty()) {
+    MutexLock lock(mutex_);
+    turns.places = places_of_pending();
+  }
+  const WaitResult result = wait(turns, [&] {
+    MutexLock lock(mutex_);
+    const bool moved = progress_async();
+    expire(now);
+    return moved || pending_.empty();
+  });
+  if (result == WaitResult::ready && wires_.empty()) return true;
+  std::optional<Failure> lost;
+  {
+    MutexLock lock(mutex_);
+    expire(steady_clock::now());
+    fail_if_broken();
+    lost = loss_of_pending();
+  }
+  if (!lost) return true;
+  control_.resolve_cause(*std::move(lost), kReasonPatience);
   MutexLock lock(mutex_);
-  expire(steady_clock::now());
   fail_if_broken();
   return true;
+}
+
+std::optional<Failure> Messages::loss_of_pending() const {
+  if (!engine_.wires().any_ended()) return std::nullopt;
+  for (const auto& transfer : pending_)
+    if (const auto loss = engine_.loss(*transfer))
+      return link_lost(transfer->call->owned.call(), *loss);
+  return std::nullopt;
+}
+
+bool Messages::has_work() const {
+  return !pending_.empty() || (!draining_ && engine_.wires().has_output() && !control_.broken());
 }
 
 Poll Messages::step() {
@@ -199,26 +318,36 @@ Poll Messages::step() {
   if (waiting_.load() != 0 &&
       now.time_since_epoch().count() < earliest_.load(std::memory_order_relaxed))
     return Poll::idle;
-  MutexLock lock(mutex_);
-  bool moved = false;
-  if (!pending_.empty()) {
-    idle_steps_ = 0;
-    moved = progress_async();
-    expire(now);
-    fail_if_broken();
+  std::optional<Failure> lost;
+  {
+    MutexLock lock(mutex_);
+    bool moved = false;
+    if (has_work()) {
+      idle_steps_ = 0;
+      moved = progress_async();
+      expire(now);
+      fail_if_broken();
+      lost = loss_of_pending();
+    }
+    if (lost && !reason_by_) reason_by_ = now + kReasonPatience;  // this thread must not wait
+    if (!lost || now < *reason_by_) {
+      if (has_work()) return moved ? Poll::busy : Poll::idle;
+      if (!draining_ && ++idle_steps_ < kIdleSteps) return Poll::idle;
+      stepping_ = false;
+      return Poll::done;
+    }
   }
-  if (!pending_.empty()) return moved ? Poll::busy : Poll::idle;
-  if (!draining_ && ++idle_steps_ < kIdleSteps) return Poll::idle;
-  stepping_ = false;
-  return Poll::done;
+  control_.resolve_cause(*std::move(lost), Duration::zero());
+  MutexLock lock(mutex_);
+  fail_if_broken();
+  return Poll::busy;
 }
 
 bool Messages::progress_async() {
   try {
     return engine_.progress();
   } catch (const std::exception& error) {
-    team_->control().fail(
-        failure_in(team_->context(), Code::out_of_resources, error.what(), team_->rank()));
+    control_.fail(failure_in(context_, Code::out_of_resources, error.what(), context_.rank));
     return true;
   }
 }
@@ -230,8 +359,7 @@ void Messages::expire(Deadline now) {
     const Call& call = transfer->call->owned.call();
     earliest = std::min(earliest, call.deadline.time_since_epoch().count());
     if (call.deadline > now) continue;
-    Control& control = team_->control();
-    control.fail(control.timed_out(call, phase_of_message(transfer->is_send)));
+    control_.fail(control_.timed_out(call, phase_of_message(transfer->is_send)));
     fail_if_broken();
     return;
   }
@@ -253,6 +381,7 @@ std::unique_ptr<Messages::AsyncTransfer> Messages::take_spare() {
 }
 
 std::unique_ptr<Messages::AsyncTransfer> Messages::release(AsyncTransfer& transfer) {
+  count(transfer, -1);
   auto owned = std::move(pending_[transfer.place]);
   if (pending_.back()) {
     pending_.back()->place = transfer.place;
@@ -270,8 +399,8 @@ void Messages::keep_spare(std::unique_ptr<AsyncTransfer> transfer) {
 }
 
 void Messages::fail_if_broken() {
-  if (!team_->control().broken()) return;
-  const auto failure = team_->control().failure();
+  if (!control_.broken()) return;
+  const auto failure = control_.failure();
   while (!pending_.empty()) {
     const auto transfer = release(*pending_.back());
     engine_.withdraw(*transfer);
@@ -287,11 +416,25 @@ void Messages::warn_of_unreceived() {
 }
 
 bool Messages::drain(Deadline deadline) {
-  MutexLock lock(mutex_);
-  draining_ = true;
-  while (!pending_.empty())
-    if (drained_.wait_until(mutex_, deadline) == std::cv_status::timeout) return pending_.empty();
+  {
+    MutexLock lock(mutex_);
+    draining_ = true;
+    while (!pending_.empty())
+      if (drained_.wait_until(mutex_, deadline) == std::cv_status::timeout && !pending_.empty())
+        return false;
+  }
+  while (!is_acknowledged()) {
+    if (steady_clock::now() >= deadline) return false;
+    wires_.sleep(kSleep);
+  }
   return true;
+}
+
+bool Messages::is_acknowledged() {
+  if (wires_.empty()) return true;
+  MutexLock lock(mutex_);
+  progress_async();
+  return control_.broken() || wires_.is_acknowledged();
 }
 
 }}}  // namespace c10d::v0::native

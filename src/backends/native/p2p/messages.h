@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/backends/native/collectives/queue.h"
+#include "src/backends/native/p2p/routes.h"
 #include "src/backends/native/p2p/transfer_engine.h"
 #include "src/base/mutex.h"
 #include "src/sync/progress_thread.h"
@@ -22,11 +23,15 @@ namespace c10d { inline namespace v0 { namespace native {
 // in pending_, a thread that waits or the progress thread's step() will look at it again.
 class Messages : public std::enable_shared_from_this<Messages> {
  public:
+  // Of a group on one host.
   explicit Messages(std::shared_ptr<Team> team);
+  // Of a group on several: `team` are its ranks on this one. Throws out_of_resources.
+  Messages(std::shared_ptr<Team> team, Routes routes);
 
   Work launch(const Call& call);
   std::optional<Received> probe(int peer, std::uint32_t tag);
-  // Waits until no async op is pending; false: the deadline came first.
+  // Waits until no async op is pending, and other hosts have what was sent: so the connections may
+  // end. False: the deadline came first.
   bool drain(Deadline deadline);
   void warn_of_unreceived();
 
@@ -39,6 +44,30 @@ class Messages : public std::enable_shared_from_this<Messages> {
   Work run(const Call& call);
   Work start(const Call& call);
   WaitResult await(const Transfer& transfer, const Call& call);
+  // Where the next turn of a wait may find something.
+  struct Places {
+    bool memory;   // in the rings of this host
+    bool sockets;  // on the wires to others
+  };
+  Places places_of(int peer) const noexcept;
+  // For a thread that waits: it drives the async ops, too.
+  Places places_of_pending() const noexcept C10D_REQUIRES(mutex_);
+  // Waits in turns as wait_until() does, and watches what it must. `ready()` may set `moved`.
+  struct Turns {
+    WaitPolicy policy;
+    Deadline deadline;
+    Places places;
+    bool moved = false;
+  };
+  template <class Ready>
+  WaitResult wait(Turns& turns, Ready&& ready);
+  Failure link_lost(const Call& call, const TransferEngine::Loss& loss) const;
+  // Of an async op that waits for a rank whose connection is lost.
+  std::optional<Failure> loss_of_pending() const C10D_REQUIRES(mutex_);
+  bool has_work() const C10D_REQUIRES(mutex_);  // for the progress thread
+  void send_the_rest();
+  bool is_acknowledged();
+  void count(const Transfer& transfer, int by) noexcept C10D_REQUIRES(mutex_);
   // In wait() of any async op: some progress, or a turn without.
   bool drive();
   // In the progress thread, as long as an async op is pending and a little longer.
@@ -53,6 +82,8 @@ class Messages : public std::enable_shared_from_this<Messages> {
   std::unique_ptr<AsyncTransfer> release(AsyncTransfer& transfer) C10D_REQUIRES(mutex_);
 
   const std::shared_ptr<Team> team_;
+  const BackendContext context_;  // of the group
+  Control& control_;
   std::atomic<int> waiting_{0};
   std::atomic<Deadline::rep> earliest_{Deadline::max().time_since_epoch().count()};
   Mutex mutex_;
@@ -60,7 +91,13 @@ class Messages : public std::enable_shared_from_this<Messages> {
   CondVar drained_;
   const std::function<void(Transfer&)> on_done_;
   TransferEngine engine_ C10D_GUARDED_BY(mutex_);
+  const Wires& wires_;  // the engine's: without mutex_, only what never changes, and sleep()
   std::vector<std::unique_ptr<AsyncTransfer>> pending_ C10D_GUARDED_BY(mutex_);
+  // Of them, those that may end by the rings of this host, and by the wires to others.
+  int pending_here_ C10D_GUARDED_BY(mutex_) = 0;
+  int pending_elsewhere_ C10D_GUARDED_BY(mutex_) = 0;
+  // By then the reason of a loss is known, or never.
+  std::optional<Deadline> reason_by_ C10D_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<AsyncTransfer>> spare_ C10D_GUARDED_BY(mutex_);
   bool stepping_ C10D_GUARDED_BY(mutex_) = false;
   bool draining_ C10D_GUARDED_BY(mutex_) = false;

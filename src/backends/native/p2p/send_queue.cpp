@@ -28,7 +28,7 @@ bool SendQueue::put_part() {
   RankLines& theirs = team_->lines(peer_);
   const std::uint64_t key = theirs.message_share.flags.key();
   const auto shared = std::find_if(offered_.begin(), offered_.end(), [&](const Transfer* send) {
-    return share_key(team_->rank(), send->id) == key;
+    return share_key(rank_, send->id) == key;
   });
   if (shared == offered_.end() || !team_->writes() || team_->control().broken()) return false;
   const ChunkResult result =

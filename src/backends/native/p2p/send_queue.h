@@ -11,13 +11,15 @@
 
 namespace c10d { inline namespace v0 { namespace native {
 
-// The sends of this rank to one peer. Messages, or offers of them, enter the ring in the order of
-// posting. A send is in exactly one queue until it is done: first `queued`; once offered, in
-// `offered` until the peer has answered; then it is done, or in `streaming` until its last piece is
-// in the ring.
+// The sends of this rank to one peer on its host. Messages, or offers of them, enter the ring in
+// the order of posting. A send is in exactly one queue until it is done: first `queued`; once
+// offered, in `offered` until the peer has answered; then it is done, or in `streaming` until its
+// last piece is in the ring.
 class SendQueue {
  public:
-  SendQueue(Team& team, int peer) : team_(&team), peer_(peer), ring_(team, peer) {}
+  // `rank`: of this rank in the group; `peer`: in the team.
+  SendQueue(Team& team, int rank, int peer)
+      : team_(&team), rank_(rank), peer_(peer), ring_(team, peer) {}
 
   void post(Transfer& send);
   // One turn; true: something moved.
@@ -31,6 +33,7 @@ class SendQueue {
   bool begin(Transfer& send);
 
   Team* team_;
+  int rank_;
   int peer_;
   Sender ring_;
   std::deque<Transfer*> queued_;

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/native/p2p/wire.h"
+
+#include <fmt/format.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "kernels/crc32c.h"
+#include "src/net/socket.h"
+
+namespace c10d { inline namespace v0 { namespace native {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x6d303163;  // "c10m" as bytes
+
+template <class Transfers>
+auto find(Transfers& transfers, std::uint32_t id) {
+  return std::find_if(transfers.begin(), transfers.end(),
+                      [id](const Transfer* transfer) { return transfer->id == id; });
+}
+
+}  // namespace
+
+// Precedes the data of a frame.
+struct Wire::Header {
+  std::uint32_t magic;
+  Kind kind;
+  std::uint32_t tag;
+  std::uint32_t id;  // of an offer, and of what it leads to, among this sender's
+  std::uint32_t dtype;
+  std::uint32_t length;    // bytes of data behind the header
+  std::uint64_t total;     // bytes of the message
+  std::uint64_t back;      // credit that the other end has back, ever
+  std::uint32_t data_sum;  // CRC-32C
+  std::uint32_t own_sum;   // of all that comes before
+
+  std::uint32_t sum() const noexcept { return crc32c(0, this, offsetof(Header, own_sum)); }
+};
+
+// A peer that computes may not read for long. The kernel must not take it for dead: that a host is
+// lost shows in the group's control plane.
+Wire::Wire(RankSocket socket) : socket_(std::move(socket)) {
+  const unsigned none = 0;
+  ::setsockopt(fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none);
+}
+
+void Wire::post(Transfer& send) {
+  queued_.push_back(&send);
+  write();
+}
+
+void Wire::ask_for(Transfer& recv) {
+  receiving_.push_back(&recv);
+  asks_.push_back(recv.id);
+}
+
+void Wire::give_back(const Frame& message) noexcept { given_back_ += cost(message.length); }
+
+void Wire::withdraw(Transfer& transfer) noexcept {
+  if (out_.send == &transfer || piece_ == &transfer) end(State::lost, "the group is broken");
+  std::erase(queued_, &transfer);
+  std::erase(offered_, &transfer);
+  std::erase(streaming_, &transfer);
+  std::erase(receiving_, &transfer);
+}
+
+void Wire::end(State state, std::string why) {
+  if (state_ != State::alive) return;
+  state_ = state;
+  why_ = std::move(why);
+  has_output_ = false;
+}
+
+bool Wire::is_acknowledged() const noexcept {
+  if (state_ != State::alive || error_ != 0) return true;
+  int waiting = 0;
+  return !has_output_ && (::ioctl(fd(), SIOCOUTQ, &waiting) != 0 || waiting == 0);
+}
+
+void Wire::begin(Kind kind, Transfer* send, std::uint32_t id, const std::byte* data,
+                 std::size_t length) {
+  Header header{.magic = kMagic,
+                .kind = kind,
+                .tag = send == nullptr ? 0 : send->tag,
+                .id = id,
+                .dtype = send == nullptr ? 0 : static_cast<std::uint32_t>(send->dtype),
+                .length = static_cast<std::uint32_t>(length),
+                .total = send == nullptr ? 0 : send->bytes,
+                .back = given_back_,
+                .data_sum = crc32c(0, data, length),
+                .own_sum = 0};
+  header.own_sum = header.sum();
+  told_ = given_back_;
+  out_.data = data;
+  out_.length = length;
+  out_.written = 0;
+  out_.send = send;
+  out_.kind = kind;
+  static_assert(sizeof header == kHeaderBytes);
+  std::memcpy(out_.header.data(), &header, sizeof header);
+}
+
+// The next frame; false: there is none. What others wait for comes first.
+bool Wire::begin_frame() {
+  if (!asks_.empty()) {
+    begin(Kind::ask, nullptr, asks_.front(), nullptr, 0);
+    asks_.pop_front();
+  } else if (given_back_ - told_ >= kCredit / 16) {
+    begin(Kind::credit, nullptr, 0, nullptr, 0);
+  } else if (!begin_message()) {
+    if (streaming_.empty()) return false;
+    Transfer& send = *streaming_.front();
+    begin(Kind::piece, &send, send.id, send.data + send.moved,
+          std::min(send.bytes - send.moved, kPieceBytes));
+  }
+  return true;
+}
+
+bool Wire::begin_message() {
+  if (queued_.empty()) return false;
+  Transfer& send = *queued_.front();
+  const bool whole = send.bytes <= kWholeBytes;
+  const std::size_t length = whole ? send.bytes : 0;
+  if (spent_ - back_ + cost(length) > kCredit) return false;
+  spent_ += cost(length);
+  if (!whole) send.id = next_id_++;
+  begin(whole ? Kind::whole : Kind::offer, &send, send.id, send.data, length);
+  return true;
+}
+
+void Wire::end_frame() {
+  Transfer* const send = std::exchange(out_.send, nullptr);
+  if (send == nullptr) return;
+  if (out_.kind == Kind::piece) {
+    send->moved += out_.length;
+    if (send->moved != send->bytes) return;
+    streaming_.pop_front();
+  } else {
+    queued_.pop_front();
+    if (out_.kind == Kind::offer) return offered_.push_back(send);
+  }
+  send->finish();
+}
+
+// How many bytes of the frame the socket took now.
+std::size_t Wire::write_some() {
+  const std::size_t of_header = std::min(out_.written, kHeaderBytes);
+  const std::size_t of_data = out_.written - of_header;
+  std::array<iovec, 2> parts{
+      {{out_.header.data() + of_header, kHeaderBytes - of_header},
+       {const_cast<std::byte*>(out_.data) + of_data, out_.length - of_data}}};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = out_.length == 0 ? 1 : 2;
+  ssize_t count;
+  do {
+    count = ::sendmsg(fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (count < 0 && errno == EINTR);
+  // What the other end said before it ended can still be read: the end shows there.
+  if (count < 0 && errno != EAGAIN) error_ = errno;
+  return count < 0 ? 0 : static_cast<std::size_t>(count);
+}
+
+bool Wire::write() {
+  std::size_t budget = kTurnBytes;
+  bool moved = false;
+  has_output_ = false;
+  while (state_ == State::alive && error_ == 0) {
+    if (out_.left() == 0) {
+      has_output_ = budget == 0;
+      if (has_output_ || !begin_frame()) break;
+    }
+    const std::size_t count = write_some();
+    moved |= count != 0;
+    budget -= std::min(budget, count);
+    out_.written += count;
+    if (out_.left() != 0) {
+      has_output_ = error_ == 0;
+      break;
+    }
+    end_frame();
+  }
+  return moved;
+}
+
+// Takes from the socket what `budget` allows, at least a part of it; false: nothing came. There is
+// always room: next() leaves no more than the first part of a frame.
+bool Wire::fill(std::size_t& budget) {
+  if (state_ != State::alive || budget == 0) return false;
+  if (!buffer_) buffer_ = std::make_unique_for_overwrite<std::byte[]>(kBufferBytes);
+  if (first_ == last_) {
+    first_ = last_ = 0;
+  } else if (kBufferBytes - first_ < kHeaderBytes + kWholeBytes) {
+    std::memmove(buffer_.get(), buffer_.get() + first_, last_ - first_);
+    last_ -= std::exchange(first_, 0);
+  }
+  const bool in_piece = piece_ != nullptr;
+  std::array<iovec, 2> parts{{{in_piece ? piece_->data + piece_->moved : nullptr, piece_left_},
+                              {buffer_.get() + last_, kBufferBytes - last_}}};
+  msghdr message{};
+  message.msg_iov = parts.data() + (in_piece ? 0 : 1);
+  message.msg_iovlen = in_piece ? 2 : 1;
+  ssize_t result;
+  do {
+    result = ::recvmsg(fd(), &message, MSG_DONTWAIT);
+  } while (result < 0 && errno == EINTR);
+  if (result <= 0) {
+    const int error = error_ != 0 ? error_ : result < 0 ? errno : 0;  // the first says more
+    if (result == 0 || errno != EAGAIN)
+      end(State::lost, error == 0 ? "the other end closed it" : error_text(error));
+    return false;
+  }
+  const auto count = static_cast<std::size_t>(result);
+  const bool is_all = count < piece_left_ + kBufferBytes - last_;
+  budget = is_all ? 0 : budget - std::min(budget, count);
+  const std::size_t of_piece = std::min(count, piece_left_);
+  if (of_piece != 0) took_of_piece(of_piece);
+  last_ += count - of_piece;
+  return true;
+}
+
+// The next message that is whole or an offer, and its data; null: it is not there yet. Uses the
+// frames before it.
+const std::byte* Wire::next(Frame& frame) {
+  while (state_ == State::alive) {
+    if (piece_ != nullptr) {
+      const std::size_t length = std::min(piece_left_, last_ - first_);
+      if (length != 0) std::memcpy(piece_->data + piece_->moved, buffer_.get() + first_, length);
+      first_ += length;
+      took_of_piece(length);
+      if (piece_left_ != 0) return nullptr;
+      end_piece();
+      continue;
+    }
+    if (last_ - first_ < kHeaderBytes) return nullptr;
+    Header header;
+    std::memcpy(&header, buffer_.get() + first_, sizeof header);
+    if (!take_header(header)) return nullptr;
+    if (header.kind == Kind::whole || header.kind == Kind::offer) {
+      if (last_ - first_ - kHeaderBytes < header.length) return nullptr;
+      return take_message(header, frame);
+    }
+    first_ += kHeaderBytes;
+    if (header.kind == Kind::ask) {
+      const auto offer = find(offered_, header.id);
+      streaming_.push_back(*offer);
+      offered_.erase(offer);
+    } else if (header.kind == Kind::piece) {
+      piece_ = *find(receiving_, header.id);
+      piece_left_ = header.length;
+      piece_sum_ = header.data_sum;
+      sum_so_far_ = 0;
+    }
+  }
+  return nullptr;
+}
+
+// Whether a frame belongs here; else the wire ends. The same header may come again, as long as its
+// data is not there.
+bool Wire::take_header(const Header& header) {
+  if (header.magic != kMagic || header.own_sum != header.sum()) {
+    end(State::corrupt,
+        "what came is no frame: its checksum is wrong, or it is of another build of libc10d");
+    return false;
+  }
+  if (header.dtype >= kDTypeCount || header.back < back_ || header.back > spent_ ||
+      !belongs(header)) {
+    end(State::corrupt,
+        fmt::format("a frame came that fits nothing: kind {}, id {}, {} of {} bytes",
+                    static_cast<std::uint32_t>(header.kind), header.id, header.length,
+                    header.total));
+    return false;
+  }
+  back_ = header.back;
+  return true;
+}
+
+bool Wire::belongs(const Header& header) const {
+  const bool is_whole_number = header.total % size_of(static_cast<DType>(header.dtype)) == 0;
+  const bool has_credit = their_spent_ + cost(header.length) - given_back_ <= kCredit;
+  switch (header.kind) {
+    case Kind::whole:
+      return header.length == header.total && header.length <= kWholeBytes && is_whole_number &&
+             has_credit;
+    case Kind::offer:
+      return header.length == 0 && header.total > kWholeBytes && is_whole_number && has_credit;
+    case Kind::piece: {
+      const auto recv = find(receiving_, header.id);
+      return header.length != 0 && header.length <= kPieceBytes && recv != receiving_.end() &&
+             header.length <= (*recv)->bytes - (*recv)->moved;
+    }
+    case Kind::ask:
+      return header.length == 0 && find(offered_, header.id) != offered_.end();
+    case Kind::credit:
+      return header.length == 0;
+  }
+  return false;
+}
+
+const std::byte* Wire::take_message(const Header& header, Frame& frame) {
+  const std::byte* const data = buffer_.get() + first_ + kHeaderBytes;
+  if (!check_data(crc32c(0, data, header.length), header.data_sum)) return nullptr;
+  frame = {header.kind == Kind::whole ? FrameKind::whole : FrameKind::offer,
+           header.tag,
+           header.id,
+           header.dtype,
+           header.total,
+           header.length};
+  first_ += kHeaderBytes + header.length;
+  their_spent_ += cost(header.length);
+  return data;
+}
+
+void Wire::took_of_piece(std::size_t length) {
+  sum_so_far_ = crc32c(sum_so_far_, piece_->data + piece_->moved, length);
+  piece_->moved += length;
+  piece_left_ -= length;
+}
+
+void Wire::end_piece() {
+  if (!check_data(sum_so_far_, piece_sum_)) return;
+  Transfer* const recv = std::exchange(piece_, nullptr);
+  if (recv->moved != recv->bytes) return;
+  std::erase(receiving_, recv);
+  recv->finish();
+}
+
+bool Wire::check_data(std::uint32_t sum, std::uint32_t expected) {
+  if (sum == expected) return true;
+  end(State::corrupt,
+      "data came with a wrong checksum: the network changed it, or the sender did so during send");
+  return false;
+}
+
+}}}  // namespace c10d::v0::native
