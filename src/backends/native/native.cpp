@@ -33,13 +33,10 @@ class NativeBackend final : public Backend {
       : context_(hosts->context()),
         hosts_(std::move(hosts)),
         team_(hosts_->team()),
-        queue_(std::make_shared<native::Queue>(native::runner_of(hosts_))) {}
+        queue_(std::make_shared<native::Queue>(native::runner_of(hosts_))),
+        messages_(std::make_shared<native::Messages>(team_, hosts_->take_routes())) {}
 
-  Support supports(const Query& query) const override {
-    if (hosts_ && is_point_to_point(query.op))
-      return {.ok = false, .reason = "native moves no messages between hosts yet"};
-    return native_supports(query);
-  }
+  Support supports(const Query& query) const override { return native_supports(query); }
 
   bool reduces_along_rank_tree() const noexcept override { return true; }
 
@@ -64,8 +61,8 @@ class NativeBackend final : public Backend {
   void abort() noexcept override {}
 
   void shutdown(Deadline deadline) override {
-    if (queue_->drain(deadline) && (!messages_ || messages_->drain(deadline))) {
-      if (messages_) messages_->warn_of_unreceived();
+    if (queue_->drain(deadline) && messages_->drain(deadline)) {
+      messages_->warn_of_unreceived();
       return;
     }
     context_.control->fail(failure_in(context_, Code::destroyed,

@@ -121,6 +121,14 @@ HostGroup::HostGroup(const BackendContext& context, int neighbours)
                                    placement_.neighbours())),
       links_(context, std::move(connections_.collectives)) {}
 
+Routes HostGroup::take_routes() {
+  Routes routes{.context = context_, .places = {}, .connections = std::move(connections_.messages)};
+  for (int rank = 0; rank < context_.size; ++rank)
+    routes.places.push_back(
+        placement_.host_of(rank) == placement_.host() ? placement_.place_of(rank) : -1);
+  return routes;
+}
+
 std::string describe(const HostGroup& group) {
   const Placement& placement = group.placement();
   const PartialSums::Values& values = group.partial_sums().ordered();

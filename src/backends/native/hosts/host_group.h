@@ -11,6 +11,7 @@
 #include "src/backends/native/hosts/placement.h"
 #include "src/backends/native/hosts/scratch.h"
 #include "src/backends/native/links/links.h"
+#include "src/backends/native/p2p/routes.h"
 #include "src/backends/native/team/team.h"
 #include "src/net/mesh/mesh.h"
 
@@ -34,10 +35,8 @@ class HostGroup {
   const Links& links() const noexcept { return links_; }
   Scratch& scratch() noexcept { return scratch_; }
 
-  // For point-to-point messages; given away once.
-  std::vector<Mesh::Connection> take_message_connections() {
-    return std::move(connections_.messages);
-  }
+  // For Messages; once.
+  Routes take_routes();
   const std::string& address() const noexcept { return connections_.address; }
 
  private:
