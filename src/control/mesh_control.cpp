@@ -13,9 +13,9 @@
 #include "src/base/members.h"
 #include "src/control/mesh_frames.h"
 #include "src/control/pair_counts.h"
-#include "src/net/token.h"
 #include "src/recorder/flight_recorder.h"
 #include "src/store/own_address.h"
+#include "src/store/secret.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
@@ -33,15 +33,6 @@ constexpr std::uint8_t frame_of(Gate gate) {
 int count_here(const std::vector<Member>& members) {
   return static_cast<int>(
       std::ranges::count_if(members, [](const Member& member) { return member.same_host; }));
-}
-
-// Without a token, whoever can read the group's store may be a rank of it.
-std::string secret_of(const ControlOptions& options) {
-  if (!options.token.empty()) return options.token;
-  const std::string own = random_bytes(kNonceBytes);
-  return options.store
-      ->compare_set("mesh/secret", std::nullopt, own, patience_until(options.deadline))
-      .value_or(own);
 }
 
 Failure about(const std::vector<Member>& members, Failure failure) {
@@ -63,7 +54,7 @@ MeshControl::MeshControl(const ControlOptions& options)
              .neighbours = neighbours_of(options.rank, options.size),
              .role = "mesh",
              .group = options.group,
-             .token = secret_of(options),
+             .token = secret_of(*options.store, options.token, options.deadline),
              .address = own_address(*options.store, options.members)}),
       rows_({.store = store_,
              .own = own_,

@@ -3,6 +3,7 @@
 // and to nobody else.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -69,9 +70,9 @@ class Patience {
 Failure rank_zero_lost(const ShareOptions& options, std::string_view detail) {
   return {.code = Code::link_lost,
           .message =
-              fmt::format("rank 0 went away while rank {} waited for the shared memory '{}' ({})",
-                          options.rank, options.key, detail),
-          .rank = 0};
+              fmt::format("rank {} went away while rank {} waited for the shared memory '{}' ({})",
+                          options.name(0), options.name(options.rank), options.key, detail),
+          .rank = options.name(0)};
 }
 
 // One message each way per step: SOCK_SEQPACKET keeps the boundaries.
@@ -169,19 +170,14 @@ std::string hello_of(int rank) {
   return std::string(head, sizeof head) + random_bytes(kNonceBytes);
 }
 
-std::string list_ranks(const std::vector<bool>& served) {
-  std::string ranks;
-  for (std::size_t rank = 1; rank < served.size(); ++rank)
-    if (!served[rank]) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
-  return ranks;
-}
-
 Failure did_not_come(const ShareOptions& options, const std::vector<bool>& served) {
-  const auto first = std::find(served.begin(), served.end(), false) - served.begin();
+  std::vector<int> missing;
+  for (int rank = 1; rank < options.size; ++rank)
+    if (!served[static_cast<std::size_t>(rank)]) missing.push_back(options.name(rank));
   return {.code = Code::timed_out,
           .message = fmt::format("rank(s) {} did not arrive for the shared memory '{}'",
-                                 list_ranks(served), options.key),
-          .rank = static_cast<int>(first)};
+                                 fmt::join(missing, ", "), options.key),
+          .rank = missing.front()};
 }
 
 // Hands the memory to every process that proves to be a rank, all at the same time: one that is
@@ -305,7 +301,7 @@ class Handout {
     const auto slot = static_cast<std::size_t>(rank);
     if (rank < 1 || slot >= served_.size() || served_[slot]) {
       send_message(visitor.fd.get(), std::string(1, duplicate_rank));
-      log(LogLevel::warn, "shared memory: refused a second rank {}", rank);
+      log(LogLevel::warn, "shared memory: refused a second rank {}", options_.name(rank));
     } else if (send_message(visitor.fd.get(), std::string(1, accepted), memory_)) {
       served_[slot] = true;
     }
@@ -328,30 +324,32 @@ std::string name_from_store(const ShareOptions& options, Patience& patience) {
     }
     patience.look();
     if (patience.over())
-      throw_failure({.code = Code::timed_out,
-                     .message = fmt::format("rank 0 did not offer the shared memory '{}' to rank "
-                                            "{}",
-                                            options.key, options.rank),
-                     .rank = 0});
+      throw_failure(
+          {.code = Code::timed_out,
+           .message = fmt::format("rank {} did not offer the shared memory '{}' to rank "
+                                  "{}",
+                                  options.name(0), options.key, options.name(options.rank)),
+           .rank = options.name(0)});
   }
 }
 
 std::shared_ptr<SharedMapping> map_received(const ShareOptions& options, Fd memory) {
   struct stat status {};
   if (!is_sealed(memory.get()) || ::fstat(memory.get(), &status) != 0 || status.st_size <= 0)
-    throw_failure({.code = Code::corrupt,
-                   .message = fmt::format("rank 0 sent something for '{}' that is no sealed memory",
-                                          options.key),
-                   .rank = 0});
+    throw_failure(
+        {.code = Code::corrupt,
+         .message = fmt::format("rank {} sent something for '{}' that is no sealed memory",
+                                options.name(0), options.key),
+         .rank = options.name(0)});
   return std::make_shared<SharedMapping>(memory.release(),
                                          static_cast<std::size_t>(status.st_size));
 }
 
 Failure no_memory_in_time(const ShareOptions& options) {
   return {.code = Code::timed_out,
-          .message = fmt::format("rank 0 did not hand the shared memory '{}' to rank {}",
-                                 options.key, options.rank),
-          .rank = 0};
+          .message = fmt::format("rank {} did not hand the shared memory '{}' to rank {}",
+                                 options.name(0), options.key, options.name(options.rank)),
+          .rank = options.name(0)};
 }
 
 Fd connect_to_offer(const ShareOptions& options, Patience& patience) {
@@ -389,10 +387,10 @@ std::shared_ptr<SharedMapping> try_to_fetch(const ShareOptions& options, Patienc
                                      proof(options, "server", hello, nonce));
   const Failure unproven{
       .code = Code::not_authenticated,
-      .message = fmt::format("ranks 0 and {} have different tokens for '{}'; start all ranks of a "
+      .message = fmt::format("ranks {} and {} have different tokens for '{}'; start all ranks of a "
                              "job with the same one",
-                             options.rank, options.key),
-      .rank = 0};
+                             options.name(0), options.name(options.rank), options.key),
+      .rank = options.name(0)};
   if (!genuine) throw_failure(unproven);
   if (!send_message(fd.get(), proof(options, "client", hello, nonce))) return nullptr;
   Fd memory;
@@ -404,8 +402,8 @@ std::shared_ptr<SharedMapping> try_to_fetch(const ShareOptions& options, Patienc
         {.code = Code::mismatch,
          .message = fmt::format("rank {} of {} already came for the shared memory '{}', or the "
                                 "size differs; give every process its own rank",
-                                options.rank, options.size, options.key),
-         .rank = options.rank});
+                                options.name(options.rank), options.size, options.key),
+         .rank = options.name(options.rank)});
   return map_received(options, std::move(memory));
 }
 

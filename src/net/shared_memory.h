@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "c10d/error.h"
 #include "c10d/export.h"
@@ -55,6 +56,10 @@ struct ShareOptions {
   int size = 1;
   std::string token;  // both sides prove to know it
   Deadline deadline{};
+  std::vector<int> names{};  // by rank, what messages and failures call it; empty: by its number
+  int name(int number) const noexcept {
+    return names.empty() ? number : names[static_cast<std::size_t>(number)];
+  }
   // Asked now and then in every wait: why it is in vain, or null.
   std::function<std::shared_ptr<const Failure>()> failure;
 };

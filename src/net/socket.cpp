@@ -121,6 +121,12 @@ void tune_tcp(int fd) noexcept {
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, 1500);
 }
 
+void leave_unwatched(int fd) noexcept {
+  const int none = 0;
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &none, sizeof none);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none);
+}
+
 Fd connect_tcp(const std::vector<Address>& addresses, Deadline deadline, std::string& problem) {
   const auto size = static_cast<Duration::rep>(addresses.size());
   for (Duration::rep i = 0; i < size; ++i) {

@@ -38,5 +38,7 @@ C10D_API Fd connect_tcp(const std::vector<Address>& addresses, Deadline deadline
                         std::string& problem);
 // The options of a connected socket.
 C10D_API void tune_tcp(int fd) noexcept;
+// Takes back that it notices a silent host. The kernel counts one that does not read for silent.
+C10D_API void leave_unwatched(int fd) noexcept;
 
 }}  // namespace c10d::v0

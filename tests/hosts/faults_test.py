@@ -98,14 +98,20 @@ class Faults(test_bed.TwoHosts):
     def test_the_cable_is_cut_between_ops(self):
         self.expect_cut("idle")
 
-    def test_a_rank_that_is_stopped_for_a_while_breaks_nothing(self):
-        self.job("small")
+    def expect_patience(self, what):
+        self.job(what)
         os.kill(self.pids[2], signal.SIGSTOP)
         time.sleep(5)
         os.kill(self.pids[2], signal.SIGCONT)
         (self.folder / "over").touch()
         for rank in self.ranks:
             self.assertEqual(rank.end(), 0, rank.err)
+
+    def test_a_rank_that_is_stopped_in_a_small_op_breaks_nothing(self):
+        self.expect_patience("small")
+
+    def test_a_rank_that_is_stopped_in_a_large_op_breaks_nothing(self):
+        self.expect_patience("large")
 
     def test_another_call_on_the_other_host(self):
         self.job("mismatch")

@@ -23,6 +23,8 @@ namespace {
 
 using namespace c10d;
 
+constexpr std::size_t kMuch = std::size_t{1} << 21;  // elements: 16 MiB of them
+
 // At once, or not at all.
 void write(const std::filesystem::path& path, const std::string& text) {
   const std::filesystem::path part = path.string() + ".part";
@@ -61,6 +63,13 @@ void run(ProcessGroup& group, const std::filesystem::path& folder, const std::st
     await_failure(group, over);
   } else if (what == "small" || what == "large") {
     reduce_until(group, what == "small" ? 1 : std::size_t{8} << 20, over);
+  } else if (what == "once") {
+    reduce(group, kMuch);
+  } else if (what == "late") {
+    if (group.rank() + 1 == group.size()) std::this_thread::sleep_for(std::chrono::seconds(3));
+    reduce(group, kMuch);
+    std::vector<float> data(kMuch, 1);
+    group.broadcast(data, 0);
   } else if (what == "mismatch") {  // ranks of the second host make another call
     std::vector<std::int64_t> data(group.rank() * 2 < group.size() ? 4 : 5);
     group.all_reduce(data);
@@ -98,8 +107,7 @@ int main(int argc, char** argv) {
   };
   std::string said = "ok";
   try {
-    ProcessGroup group =
-        init_process_group({.timeout = std::chrono::minutes(1)});
+    ProcessGroup group = init_process_group({.timeout = std::chrono::minutes(1)});
     group.barrier();
     write(folder / fmt::format("ready-{}", rank), std::to_string(getpid()));
     try {

@@ -305,7 +305,10 @@ void Mesh::connect(const std::function<std::string(int rank)>& address_of,
 std::vector<Mesh::Connection> Mesh::take_connections() {
   MutexLock lock(mutex_);
   std::vector<Connection> all;
-  for (const auto& line : lines_) all.push_back({line->neighbour, std::move(line->fd)});
+  for (const auto& line : lines_) {
+    leave_unwatched(line->fd.get());
+    all.push_back({line->neighbour, std::move(line->fd)});
+  }
   lines_.clear();
   return all;
 }

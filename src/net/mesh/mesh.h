@@ -52,7 +52,7 @@ class Mesh {
 
   // The connections that connect() has made, for another protocol than frames: each rank says
   // nothing on them until it knows that the other end has left connect(). There are none here
-  // afterwards.
+  // afterwards. They outlive a host that is silent, or does not read: others watch over hosts.
   struct Connection {
     int neighbour;
     RankSocket socket;

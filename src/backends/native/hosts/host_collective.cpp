@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
+#include <new>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -21,6 +23,7 @@ using std::chrono::steady_clock;
 
 // For evidence of why a connection ended: a host is known to be silent after two seconds.
 constexpr std::chrono::seconds kLossPatience{3};
+constexpr std::chrono::milliseconds kLeastLossPatience{300};  // past the deadline of the op
 
 // In a fiber, without blocking its thread.
 std::shared_ptr<const Failure> enter_in_fiber(Control& control, const Call& call) {
@@ -38,6 +41,17 @@ std::shared_ptr<const Failure> enter_in_fiber(Control& control, const Call& call
       return control.fail(control.timed_out(call, "waiting for all ranks to enter the call"));
     Fiber::yield(Poll::idle);
   }
+}
+
+// Why a connection ended, if that is known soon: a rank that died, say.
+std::shared_ptr<const Failure> cause_of(Control& control, Failure otherwise, Deadline deadline) {
+  const auto now = steady_clock::now();
+  Duration patience = std::clamp<Duration>(deadline - now, kLeastLossPatience, kLossPatience);
+  if (Fiber::running()) {
+    while (!control.broken() && steady_clock::now() < now + patience) Fiber::yield(Poll::idle);
+    patience = {};
+  }
+  return control.resolve_cause(std::move(otherwise), patience);
 }
 
 }  // namespace
@@ -68,7 +82,7 @@ bool HostCollective::give_up(Links::End end) {
                          fmt::format("the connection of rank {} to {} is lost: {}", rank(),
                                      name_of(peer), loss.why)));
     failure_ = loss.corrupt ? control.fail(std::move(failure))
-                            : control.resolve_cause(std::move(failure), kLossPatience);
+                            : cause_of(control, std::move(failure), call_.deadline);
   }
   return false;
 }
@@ -89,6 +103,10 @@ std::shared_ptr<const Failure> execute(HostGroup& group, const Call& call) noexc
         call.op);
     group.scratch().reset();
     return ok ? nullptr : collective.failure();
+  } catch (const std::bad_alloc&) {
+    return group.control().fail(failure_in(group.context(), call, Code::out_of_resources,
+                                           "no memory for what the op needs beside its buffers",
+                                           group.context().rank));
   } catch (const std::exception& error) {
     return group.control().fail(
         failure_in(group.context(), call, Code::backend_error, error.what(), group.context().rank));

@@ -29,7 +29,6 @@ class HostCollective {
 
   const Placement& placement() const noexcept { return group_.placement(); }
   const PartialSums& partial_sums() const noexcept { return group_.partial_sums(); }
-  const Call& call() const noexcept { return call_; }
   int rank() const noexcept { return placement().rank(); }
   int host() const noexcept { return placement().host(); }
   bool is_alone() const noexcept { return group_.team()->size() == 1; }
@@ -66,12 +65,19 @@ class HostCollective {
   void receive(int rank, std::byte* to, std::size_t bytes) {
     group_.links().receive(rank, to, bytes, call_.sequence);
   }
-  // How many blocks were posted to be received from a rank so far.
-  std::size_t posted_receives(int rank) { return group_.links().stream(rank).posted_receives(); }
-  // Waits until so many of them are here.
-  bool await_received(int rank, std::size_t blocks) {
-    Stream& stream = group_.links().stream(rank);
-    return await([&] { return stream.received() >= blocks; });
+  // How many blocks were posted to and from a rank so far.
+  struct Posted {
+    std::size_t sends = 0, receives = 0;
+  };
+  Posted posted(int rank) {
+    const Stream& stream = group_.links().stream(rank);
+    return {stream.posted_sends(), stream.posted_receives()};
+  }
+  // Waits until so many of them are through.
+  bool await_blocks(int rank, Posted posted) {
+    const Stream& stream = group_.links().stream(rank);
+    return await(
+        [&] { return stream.sent() >= posted.sends && stream.received() >= posted.receives; });
   }
   // Waits until all that was posted is through.
   bool finish_blocks() {

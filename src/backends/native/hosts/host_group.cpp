@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "c10d/store.h"
@@ -14,6 +15,7 @@
 #include "src/base/host.h"
 #include "src/net/bytes.h"
 #include "src/store/own_address.h"
+#include "src/store/secret.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
@@ -31,14 +33,8 @@ std::string to_bytes(const Introduction& own) {
   return bytes;
 }
 
-Introduction introduction_of(const BackendContext& context, int rank, Deadline deadline) {
-  const auto bytes = read_key(context, fmt::format("native/{}", rank), deadline);
-  if (!bytes)
-    throw_failure(caused_by(
-        context.members[static_cast<std::size_t>(rank)],
-        failure_in(context, Code::timed_out,
-                   fmt::format("rank {} did not say in time where it listens", rank), rank)));
-  ByteReader reader(*bytes);
+Introduction read_introduction(const BackendContext& context, int rank, std::string_view bytes) {
+  ByteReader reader(bytes);
   Introduction theirs;
   for (std::string* const text : {&theirs.host, &theirs.collectives, &theirs.messages})
     *text = reader.take_string();
@@ -49,6 +45,19 @@ Introduction introduction_of(const BackendContext& context, int rank, Deadline d
                                          rank),
                              rank));
   return theirs;
+}
+
+std::vector<Introduction> introductions(const BackendContext& context, Deadline deadline) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < context.size; ++rank) keys.push_back(fmt::format("native/{}", rank));
+  const auto all = read_keys(context, keys, deadline);
+  if (!all)
+    throw_failure(failure_in(context, Code::timed_out,
+                             "not all ranks said in time where they listen, though all have come"));
+  std::vector<Introduction> read;
+  for (int rank = 0; rank < context.size; ++rank)
+    read.push_back(read_introduction(context, rank, (*all)[static_cast<std::size_t>(rank)]));
+  return read;
 }
 
 // Before the first of them, so that the error says how many it takes.
@@ -84,20 +93,19 @@ HostGroup::Connections HostGroup::connect(const BackendContext& context) {
   for (const Member& member : context.members)
     if (!member.same_host) far.push_back(member.rank);
   check_descriptors(context, far.size());
+  const std::string secret = secret_of(*context.store, context.token, deadline);
   const auto listen = [&](const char* role) {
     return Mesh({.rank = context.rank,
                  .neighbours = far,
                  .role = role,
                  .group = context.group,
-                 .token = context.token,
+                 .token = secret,
                  .address = made.address});
   };
   Mesh collectives = listen("native"), messages = listen("native-messages");
   context.store->set(fmt::format("native/{}", context.rank),
                      to_bytes({host_identity(), collectives.address(), messages.address()}));
-  std::vector<Introduction> all;
-  for (int rank = 0; rank < context.size; ++rank)
-    all.push_back(introduction_of(context, rank, deadline));
+  const std::vector<Introduction> all = introductions(context, deadline);
   for (const Introduction& one : all) made.hosts.push_back(one.host);
   const auto look = [&] {
     if (const auto failure = context.control->failure()) throw_failure(*failure);

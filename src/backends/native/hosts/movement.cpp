@@ -253,14 +253,15 @@ bool pass_down(HostCollective& collective, int root_host, const View& data) {
   const TreePlace place = place_in_tree(placement.host(), root_host, placement.hosts());
   const std::size_t bytes = data.bytes();
   const auto chunk_of = [&](std::size_t at) { return std::min(Stream::kChunkBytes, bytes - at); };
-  std::size_t arrived = 0;
+  HostCollective::Posted arrived;
   if (place.parent >= 0) {
-    arrived = collective.posted_receives(placement.twin(place.parent));
+    arrived.receives = collective.posted(placement.twin(place.parent)).receives;
     for (std::size_t at = 0; at < bytes; at += Stream::kChunkBytes)
       collective.receive(placement.twin(place.parent), bytes_of(data) + at, chunk_of(at));
   }
   for (std::size_t at = 0; at < bytes; at += Stream::kChunkBytes) {
-    if (place.parent >= 0 && !collective.await_received(placement.twin(place.parent), ++arrived))
+    ++arrived.receives;
+    if (place.parent >= 0 && !collective.await_blocks(placement.twin(place.parent), arrived))
       return false;
     for (const int child : place.children)
       collective.send(placement.twin(child), bytes_of(data) + at, chunk_of(at));

@@ -21,7 +21,7 @@ constexpr std::size_t kSegment = std::size_t{1} << 20;
 // Chunks under way before the first of them is reduced.
 constexpr std::size_t kAhead = 2;
 
-using Values = std::vector<const std::byte*>;  // one for each of a host's PartialSums
+using Pointers = std::vector<const std::byte*>;  // to the values of a host, or of all
 
 // One reduction, as all its stages know it.
 class Reducer {
@@ -40,7 +40,8 @@ class Reducer {
   // The values of this host, of the parts of `input` that its lanes carry: this rank gets those of
   // its own part, by place in `counts`, which come one after the other and make up all of it. They
   // may be the input itself.
-  bool reduce_here(const ConstView& input, const std::vector<std::size_t>& counts, Values& values);
+  bool reduce_here(const ConstView& input, const std::vector<std::size_t>& counts,
+                   Pointers& values);
   // The result of `count` elements out of the values of all hosts.
   void finish(std::byte* out, std::span<const std::byte* const> values, std::size_t count) const;
 
@@ -48,7 +49,7 @@ class Reducer {
   ReduceOp without_end() const noexcept {
     return how_.op.kind == ReduceOp::avg ? ReduceOp(ReduceOp::sum) : how_.op;
   }
-  bool is_plain_sum() const noexcept {  // the ranks' own op gives the value
+  bool is_reduced_by_team() const noexcept {  // the ranks' own op gives the value
     return !sums_.inputs && sums_.of(collective_.host()).size() == 1 && type_ == how_.dtype;
   }
 
@@ -59,14 +60,14 @@ class Reducer {
 };
 
 bool Reducer::reduce_here(const ConstView& input, const std::vector<std::size_t>& counts,
-                          Values& values) {
+                          Pointers& values) {
   const std::size_t count = counts[static_cast<std::size_t>(collective_.placement().place())];
   const bool changes = how_.op.kind == ReduceOp::premul_sum || type_ != how_.dtype;
   if (collective_.is_alone() && (sums_.inputs || !changes)) {
     values = {bytes_of(input)};
     return true;
   }
-  if (is_plain_sum()) {
+  if (is_reduced_by_team()) {
     std::byte* const value = collective_.scratch(count, type_);
     values = {value};
     return collective_.stage(
@@ -110,7 +111,7 @@ void Reducer::finish(std::byte* out, std::span<const std::byte* const> values,
 // `counts` by host, how many elements that is; `result`, where those go that this host ends. With
 // `results`, by host, every host gets the results of all others, too.
 struct Exchange {
-  std::vector<Values> given;
+  std::vector<Pointers> given;
   std::vector<std::size_t> counts;
   std::byte* result = nullptr;
   std::vector<std::byte*> results;
@@ -150,8 +151,8 @@ class ExchangeSteps {
 
  private:
   struct Slot {
-    std::vector<std::size_t> marks;  // by host: how many blocks are here then
-    std::vector<std::byte*> got;     // by value; null: of this host
+    std::vector<HostCollective::Posted> marks;  // by host
+    std::vector<std::byte*> got;                // by value; null: of this host
   };
   static std::size_t index(int host) noexcept { return static_cast<std::size_t>(host); }
   Slot& slot_of(std::size_t step) noexcept { return slots_[step % slots_.size()]; }
@@ -176,7 +177,7 @@ class ExchangeSteps {
         collective_.send(twin, value + theirs.first * element, theirs.count * element);
       for (const std::size_t i : reducer_.sums().of(host))
         collective_.receive(twin, slot_of(step).got[i], own.count * element);
-      slot_of(step).marks[index(host)] = collective_.posted_receives(twin);
+      slot_of(step).marks[index(host)] = collective_.posted(twin);
     });
   }
 
@@ -184,9 +185,10 @@ class ExchangeSteps {
     const Range own = part_of(placement_.host(), step);
     std::byte* const result = exchange_.result + own.first * size_of(reducer_.dtype());
     if (own.count != 0) {
+      // What was sent may lie where the result goes.
       for (int host = 0; host < placement_.hosts(); ++host)
         if (host != placement_.host() &&
-            !collective_.await_received(placement_.twin(host), slot_of(step).marks[index(host)]))
+            !collective_.await_blocks(placement_.twin(host), slot_of(step).marks[index(host)]))
           return false;
       reduce(step, own, result);
     }
@@ -220,22 +222,22 @@ class ExchangeSteps {
   const std::size_t chunk_;  // elements
   std::size_t steps_;
   std::array<Slot, kAhead + 1> slots_;
-  Values values_;
+  Pointers values_;
 };
 
-Values moved_by(const Values& values, std::size_t bytes) {
-  Values moved;
+Pointers moved_by(const Pointers& values, std::size_t bytes) {
+  Pointers moved;
   for (const std::byte* const value : values) moved.push_back(value + bytes);
   return moved;
 }
 
 // Every lane of this place sends what it has to all others, and finishes everything, in one step.
-bool finish_everywhere(HostCollective& collective, const Reducer& reducer, const Values& values,
+bool finish_everywhere(HostCollective& collective, const Reducer& reducer, const Pointers& values,
                        std::byte* out, std::size_t count) {
   const Placement& placement = collective.placement();
   const PartialSums::Values& sums = reducer.sums();
   const std::size_t bytes = count * size_of(reducer.type());
-  Values all(sums.all.size());
+  Pointers all(sums.all.size());
   for (int i = 1; i < placement.hosts(); ++i) {
     const int host = (placement.host() + i) % placement.hosts(), twin = placement.twin(host);
     for (const std::byte* const value : values) collective.send(twin, value, bytes);
@@ -254,7 +256,7 @@ bool finish_everywhere(HostCollective& collective, const Reducer& reducer, const
 
 // A lane reduces `count` elements, of which its host has `values`, so that all lanes of this place
 // have the results.
-bool reduce_everywhere(HostCollective& collective, const Reducer& reducer, const Values& values,
+bool reduce_everywhere(HostCollective& collective, const Reducer& reducer, const Pointers& values,
                        std::byte* out, std::size_t count) {
   const int hosts = collective.placement().hosts();
   const std::size_t in = size_of(reducer.type()), result = size_of(reducer.dtype());
@@ -277,8 +279,8 @@ bool reduce_everywhere(HostCollective& collective, const Reducer& reducer, const
 }
 
 // The same, so that the lane on `ending` has them.
-bool reduce_on(HostCollective& collective, const Reducer& reducer, int ending, const Values& values,
-               std::byte* out, std::size_t count) {
+bool reduce_on(HostCollective& collective, const Reducer& reducer, int ending,
+               const Pointers& values, std::byte* out, std::size_t count) {
   Exchange exchange;
   for (int host = 0; host < collective.placement().hosts(); ++host) {
     exchange.given.push_back(values);
@@ -363,7 +365,7 @@ bool reduce_blocks(HostCollective& collective, const View& output, const ConstVi
     const Range area = blocks.of_host(host);
     const std::vector<std::size_t> shares =
         padded(shares_on(placement, host, blocks, element), lanes, ranks);
-    Values values;
+    Pointers values;
     if (!reducer.reduce_here(ordered.slice(area.first, area.count), shares, values)) return false;
     exchange.given.push_back(std::move(values));
     exchange.counts.push_back(shares[place]);
@@ -413,7 +415,7 @@ bool run(HostCollective& collective, const AllReduce& op) {
     const View output = op.output.slice(segment.first, segment.count);
     const std::vector<std::size_t> counts =
         counts_of_lanes(placement, placement.host(), segment.count, element);
-    Values values;
+    Pointers values;
     if (!reducer.reduce_here(op.input.slice(segment.first, segment.count), counts, values))
       return false;
     const Range own = placement.carried_by(placement.place(), segment.count, element);
@@ -435,7 +437,7 @@ bool run(HostCollective& collective, const Reduce& op) {
   const auto reduce_segment = [&](Range segment) {
     const std::vector<std::size_t> counts =
         counts_of_lanes(placement, placement.host(), segment.count, element);
-    Values values;
+    Pointers values;
     if (!reducer.reduce_here(op.input.slice(segment.first, segment.count), counts, values))
       return false;
     const bool is_root = op.root == placement.rank();

@@ -20,7 +20,7 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLongestSleep{1};
 constexpr std::chrono::microseconds kSpinning{1000};
-constexpr std::size_t kReadBytes = 2 * Stream::kChunkBytes;  // of one connection at a time
+constexpr std::size_t kTurnBytes = 2 * Stream::kChunkBytes;  // of one connection at a time
 
 // As large as one direction may have under way; the kernel's own growth is paced by what it saw
 // before. A process that may not have so much leaves it to the kernel.
@@ -72,17 +72,20 @@ void Links::lose(Line& line, std::string why, bool corrupt) {
 
 bool Links::write(Line& line) {
   bool moved = false;
-  for (auto pieces = line.stream.output(); !pieces.empty(); pieces = line.stream.output()) {
+  std::size_t budget = kTurnBytes;
+  for (auto pieces = line.stream.output(); !pieces.empty() && budget != 0;
+       pieces = line.stream.output()) {
     const msghdr message = message_of(pieces);
     const ssize_t count = ::sendmsg(line.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
-      // What the other end said before it ended can still be read.
-      if (errno != EAGAIN && errno != EPIPE && errno != ECONNRESET)
-        lose(line, error_text(errno), false);
+      // What the other end said before it ended can still be read, if it is awaited.
+      const bool ended = errno == EPIPE || errno == ECONNRESET;
+      if (errno != EAGAIN && !(ended && line.stream.awaits())) lose(line, error_text(errno), false);
       return moved;
     }
     line.stream.wrote(static_cast<std::size_t>(count));
+    budget -= std::min(budget, static_cast<std::size_t>(count));
     moved = true;
   }
   return moved;
@@ -90,7 +93,7 @@ bool Links::write(Line& line) {
 
 bool Links::read(Line& line) {
   bool moved = false;
-  std::size_t budget = kReadBytes;
+  std::size_t budget = kTurnBytes;
   for (auto pieces = line.stream.input(); !pieces.empty() && budget != 0;
        pieces = line.stream.input()) {
     msghdr message = message_of(pieces);

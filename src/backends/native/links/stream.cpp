@@ -51,6 +51,7 @@ std::span<iovec> Stream::Way::rest() noexcept {
 void Stream::Way::finish_chunk() {
   offset += chunk();
   moved = 0;
+  has_header = false;
   while (!blocks.empty() && offset == blocks.front().bytes) {
     blocks.pop_front();
     ++through;
@@ -69,7 +70,7 @@ void Stream::receive(std::byte* to, std::size_t bytes, std::uint64_t sequence) {
 
 std::span<iovec> Stream::output() noexcept {
   if (out_.blocks.empty() || !problem_.empty()) return {};
-  if (out_.moved == 0) {
+  if (!std::exchange(out_.has_header, true)) {
     const Block& block = out_.blocks.front();
     Header header{.magic = kMagic,
                   .length = static_cast<std::uint32_t>(out_.chunk()),

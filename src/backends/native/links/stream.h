@@ -32,6 +32,7 @@ class Stream {
   std::size_t sent() const noexcept { return out_.through; }
   std::size_t posted_receives() const noexcept { return in_.posted; }
   std::size_t received() const noexcept { return in_.through; }
+  bool awaits() const noexcept { return in_.posted != in_.through; }
 
   // What the socket takes next, and how much of it it took. Empty: nothing waits.
   std::span<iovec> output() noexcept;
@@ -57,6 +58,7 @@ class Stream {
     std::deque<Block> blocks;
     std::size_t posted = 0, through = 0;
     std::size_t offset = 0, moved = 0;
+    bool has_header = false;  // of a chunk to be sent
     std::array<std::byte, kHeaderBytes> header{};
     std::array<iovec, 2> pieces{};
 

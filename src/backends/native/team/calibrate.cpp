@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The start of a group: rank 0 measures how fast data moves between ranks, makes the plan and
 // publishes it.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -184,7 +186,10 @@ void Team::agree_on_plan(Deadline deadline) {
   cost_model_ = CostModel(shared.host);
   if (!plan_.valid())
     throw_failure(failure_in(context_, Code::corrupt,
-                             "rank 0's plan is damaged: something overwrote the shared memory", 0));
+                             fmt::format("rank {}'s plan is damaged: something overwrote the "
+                                         "shared memory",
+                                         number(0)),
+                             number(0)));
 }
 
 }}}  // namespace c10d::v0::native

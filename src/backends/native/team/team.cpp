@@ -28,7 +28,8 @@ Deadline deadline_of(const BackendContext& context) {
 }
 
 std::shared_ptr<SharedMapping> share(const BackendContext& context, std::string key,
-                                     std::size_t bytes, Deadline deadline) {
+                                     std::size_t bytes, Deadline deadline,
+                                     const std::vector<int>& numbers = {}) {
   std::shared_ptr<SharedMapping> mapping;
   if (context.rank == 0) mapping = make_shared_memory("c10d-" + key, bytes);
   return share_memory({.store = context.store,
@@ -37,6 +38,7 @@ std::shared_ptr<SharedMapping> share(const BackendContext& context, std::string 
                        .size = context.size,
                        .token = context.token,
                        .deadline = deadline,
+                       .names = numbers,
                        .failure = [&context] { return context.control->failure(); }},
                       std::move(mapping));
 }
@@ -50,9 +52,9 @@ Team::Team(const BackendContext& context, int neighbours)
 Team::Team(BackendContext context, int neighbours, std::shared_ptr<SharedMapping> segment)
     : Team(std::move(context), neighbours, {}, std::move(segment)) {}
 
-Team::Team(const BackendContext& context, int neighbours, std::vector<int> numbers)
-    : Team(context, neighbours, std::move(numbers),
-           share(context, "native", Layout(context.size).bytes(), deadline_of(context))) {}
+Team::Team(const BackendContext& context, int neighbours, const std::vector<int>& numbers)
+    : Team(context, neighbours, numbers,
+           share(context, "native", Layout(context.size).bytes(), deadline_of(context), numbers)) {}
 
 Team::Team(BackendContext context, int neighbours, std::vector<int> numbers,
            std::shared_ptr<SharedMapping> segment)
@@ -162,7 +164,7 @@ Allocation Team::allocate(std::size_t bytes, Deadline deadline) {
   const std::size_t own = static_cast<std::size_t>(rank()) * share_bytes;
   std::shared_ptr<SharedMapping> mapping;
   try {
-    mapping = share(context_, key, share_bytes * ranks, deadline);
+    mapping = share(context_, key, share_bytes * ranks, deadline, numbers_);
     if (mapping->size() == share_bytes * ranks) mapping->claim(own, share_bytes);
   } catch (const DistNetworkError& error) {  // of a peer that died, perhaps
     throw_failure(*control().resolve_cause(error.failure(), std::chrono::seconds(1)));

@@ -32,7 +32,7 @@ class Team {
   // Of the ranks of one host in a group over several: `numbers` are theirs in that group,
   // ascending, and `context` is that of the group but for rank, size and store, which are of these
   // alone.
-  Team(const BackendContext& context, int neighbours, std::vector<int> numbers);
+  Team(const BackendContext& context, int neighbours, const std::vector<int>& numbers);
 
   const BackendContext& context() const noexcept { return context_; }
   Control& control() const noexcept { return *context_.control; }

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What only native promises over hosts: native_test.py PROGRAMS
+
+The hosts are network namespaces, joined by a cable that the test lays. Exits with 77 where it may
+not. Ranks run without the rights of root, which may have larger buffers than others.
+"""
+import re
+import sys
+from pathlib import Path
+
+import test_bed
+
+PROGRAMS = None
+MUCH = 16 << 20  # bytes of hosts-rank's large ops
+PORT = 29500
+
+
+class Native(test_bed.TwoHosts):
+    def ranks(self, what, *per_host):
+        """Starts them; rank 0 serves the store."""
+        hosts = [host for host, count in enumerate(per_host) for _ in range(count)]
+        return [self.start([*self.namespaces[host].enter, "setpriv", "--bounding-set=-all",
+                            PROGRAMS / "hosts-rank", self.folder, what],
+                           RANK=str(rank), WORLD_SIZE=str(len(hosts)),
+                           LOCAL_RANK=str(hosts[:rank].count(host)),
+                           LOCAL_WORLD_SIZE=str(per_host[host]), MASTER_ADDR=self.ADDRESSES[0],
+                           MASTER_PORT=str(PORT), C10D_TOKEN_FILE=str(self.token),
+                           C10D_BACKEND="native")
+                for rank, host in enumerate(hosts)]
+
+    def end_well(self, ranks):
+        for rank in ranks:
+            self.assertEqual(rank.end(), 0, rank.out + rank.err)
+
+    def test_a_reduction_sends_each_byte_once(self):
+        # 2 (H - 1) / H of the bytes, out of each of H = 2 hosts.
+        for per_host in ((1, 1), (2, 2), (1, 3)):
+            before = self.bytes_on_the_cable()
+            self.end_well(self.ranks("once", *per_host))
+            sent = self.bytes_on_the_cable() - before
+            print(f"{per_host}: {sent / MUCH:.4f} of the bytes")
+            self.assertLess(sent, 1.03 * MUCH)
+            for left in self.folder.glob("ready-*"):
+                left.unlink()
+
+    def test_one_direction_may_be_slow(self):
+        self.namespaces[1].do("tc", "qdisc", "add", "dev", "cable", "root", "tbf", "rate",
+                              "100mbit", "burst", "64kb", "latency", "50ms")
+        self.end_well(self.ranks("once", 1, 1))
+
+    def test_a_rank_may_be_late_while_much_is_sent_to_it(self):
+        self.end_well(self.ranks("late", 1, 1))
+
+    def test_a_group_listens_nowhere(self):
+        """But for the store, on the address that was asked for."""
+        ranks = self.ranks("idle", 2, 2)
+        for rank in range(4):
+            self.await_file(f"ready-{rank}", ranks)
+        for namespace, expected in zip(self.namespaces, ([f"10.77.0.1:{PORT}"], [])):
+            self.assertEqual(self.listeners(namespace), expected)
+        (self.folder / "over").touch()
+        self.end_well(ranks)
+
+    def await_file(self, name, ranks):
+        while not (self.folder / name).exists():
+            self.assertFalse([rank.err for rank in ranks if rank.process.poll() is not None])
+
+    def listeners(self, namespace):
+        text = self.output(*namespace.enter, "cat", "/proc/net/tcp")
+        found = re.findall(r"^ *\d+: ([0-9A-F]{8}):([0-9A-F]{4}) \S+ 0A ", text, re.M)
+        return [".".join(str(byte) for byte in reversed(bytes.fromhex(address))) +
+                f":{int(port, 16)}" for address, port in found]
+
+
+if __name__ == "__main__":
+    PROGRAMS = Path(sys.argv[1]).resolve()
+    test_bed.run(Native)
