@@ -59,7 +59,9 @@ void await_failure(const ProcessGroup& group, const std::filesystem::path& over)
 
 void run(ProcessGroup& group, const std::filesystem::path& folder, const std::string& what) {
   const std::filesystem::path over = folder / "over";
-  if (what == "idle") {
+  if (what == "slow") {
+    reduce(group, kMuch / 4);
+  } else if (what == "idle") {
     await_failure(group, over);
   } else if (what == "small" || what == "large") {
     reduce_until(group, what == "small" ? 1 : std::size_t{8} << 20, over);
