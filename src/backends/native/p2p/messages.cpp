@@ -142,10 +142,12 @@ void Messages::send_the_rest() {
 
 Messages::Places Messages::places_of(int peer) const noexcept {
   const bool elsewhere = peer != kAnySource && wires_.at(peer) != nullptr;
-  return {.memory = !elsewhere, .sockets = !wires_.empty() && (elsewhere || peer == kAnySource)};
+  return {.memory = !elsewhere, .sockets = elsewhere || peer == kAnySource};
 }
 
-Messages::Places Messages::places_of_pending() const noexcept {
+Messages::Places Messages::places_of_pending() {
+  if (wires_.empty()) return {.memory = true, .sockets = false};
+  MutexLock lock(mutex_);
   return {.memory = pending_here_ != 0, .sockets = pending_elsewhere_ != 0};
 }
 
@@ -156,33 +158,35 @@ void Messages::count(const Transfer& transfer, int by) noexcept {
 }
 
 template <class Ready>
-WaitResult Messages::wait(Turns& turns, Ready&& ready) {
-  if (!turns.places.sockets)
-    return wait_until({turns.policy, control_, turns.deadline, nullptr},
-                      team_->lines(team_->rank()).mailbox, ready);
+WaitResult Messages::wait_at(Places places, const WaitPolicy& policy, Deadline deadline,
+                             Ready&& ready) {
+  bool moved = false;
+  if (!places.sockets)
+    return wait_until({policy, control_, deadline, nullptr}, team_->lines(team_->rank()).mailbox,
+                      [&] { return ready(moved); });
   constexpr int kLookPeriod = 16;  // turns, while no time passes in them
   Deadline spins_until{};          // none: it begins with the next turn
   for (int i = 0;; i = (i + 1) % kLookPeriod) {
-    turns.moved = false;
-    if (ready()) return WaitResult::ready;
+    moved = false;
+    if (ready(moved)) return WaitResult::ready;
     if (i == 0 && control_.broken()) return WaitResult::broken;
-    if (i == 0 && steady_clock::now() >= turns.deadline) return WaitResult::timed_out;
-    if (turns.moved) spins_until = {};
+    if (i == 0 && steady_clock::now() >= deadline) return WaitResult::timed_out;
+    if (moved) spins_until = {};
     if (Fiber::running()) {
-      Fiber::yield(turns.moved ? Poll::busy : Poll::idle);
+      Fiber::yield(moved ? Poll::busy : Poll::idle);
       i = -1;
       continue;
     }
-    if (turns.moved) continue;
+    if (moved) continue;
     const auto now = steady_clock::now();
     if (spins_until == Deadline{})
-      spins_until = now + (turns.policy.spins() ? Duration(kSpinning) : Duration{});
+      spins_until = now + (policy.spins() ? Duration(kSpinning) : Duration{});
     if (now < spins_until) {
-      turns.policy.pause();
+      policy.pause();
       continue;
     }
-    wires_.sleep(std::min<Duration>(turns.deadline - now,
-                                    turns.places.memory ? Duration(kNap) : Duration(kSleep)));
+    wires_.sleep(
+        std::min<Duration>(deadline - now, places.memory ? Duration(kNap) : Duration(kSleep)));
     i = -1;
   }
 }
@@ -198,28 +202,31 @@ WaitResult Messages::await(const Transfer& transfer, const Call& call) {
   constexpr unsigned kFirstPolls = 1024;
   constexpr unsigned kOthersPeriod = 16;
   const Counted counted(waiting_);
-  Turns turns{.policy = patient(team_->policy(), transfer.bytes),
-              .deadline = call.deadline,
-              .places = places_of(transfer.peer)};
-  if (!wires_.empty()) {
-    MutexLock lock(mutex_);
-    const Places others = places_of_pending();
-    turns.places.memory |= others.memory;
-    turns.places.sockets |= others.sockets;
-  }
+  const WaitPolicy policy = patient(team_->policy(), transfer.bytes);
   unsigned polls = 0;
+  const auto turn = [&]() C10D_REQUIRES(mutex_) {
+    ++polls;
+    return transfer.peer == kAnySource || polls > kFirstPolls || polls % kOthersPeriod == 0
+               ? engine_.progress()
+               : engine_.progress(transfer.peer);
+  };
+  if (wires_.empty())
+    return wait_until({policy, control_, call.deadline, nullptr},
+                      team_->lines(team_->rank()).mailbox, [&] {
+                        MutexLock lock(mutex_);
+                        if (!transfer.done) turn();
+                        return transfer.done;
+                      });
+  Places places = places_of_pending();
+  places.memory |= places_of(transfer.peer).memory;
+  places.sockets |= places_of(transfer.peer).sockets;
   std::optional<TransferEngine::Loss> loss;
-  const WaitResult result = wait(turns, [&] {
+  const WaitResult result = wait_at(places, policy, call.deadline, [&](bool& moved) {
     MutexLock lock(mutex_);
     if (transfer.done) return true;
-    ++polls;
-    if (transfer.peer == kAnySource || polls > kFirstPolls || polls % kOthersPeriod == 0)
-      turns.moved = engine_.progress();
-    else
-      turns.moved = engine_.progress(transfer.peer);
-    if (transfer.done || !engine_.is_lost(transfer)) return transfer.done;
-    loss = engine_.loss(transfer);
-    return true;
+    moved = turn();
+    if (!transfer.done) loss = engine_.loss(transfer);
+    return transfer.done || loss;
   });
   if (!loss) return result;
   control_.resolve_cause(link_lost(call, *loss), kReasonPatience);
@@ -250,7 +257,7 @@ Work Messages::start(const Call& call) {
         });
       transfer.place = pending_.size();
       pending_.push_back(std::move(owned));
-      count(transfer, 1);
+      if (!wires_.empty()) count(transfer, 1);
     } catch (...) {
       engine_.withdraw(transfer);
       throw;
@@ -272,17 +279,11 @@ Work Messages::start(const Call& call) {
 bool Messages::drive() {
   const Counted counted(waiting_);
   constexpr std::size_t kUsualBytes = std::size_t{1} << 20;
+  const WaitPolicy policy = patient(team_->policy(), kUsualBytes);
   const auto now = steady_clock::now();
-  Turns turns{.policy = patient(team_->policy(), kUsualBytes),
-              .deadline = now + kTurn,
-              .places = {.memory = true, .sockets = false}};
-  if (!wires_.empty()) {
+  const WaitResult result = wait_at(places_of_pending(), policy, now + kTurn, [&](bool& moved) {
     MutexLock lock(mutex_);
-    turns.places = places_of_pending();
-  }
-  const WaitResult result = wait(turns, [&] {
-    MutexLock lock(mutex_);
-    const bool moved = progress_async();
+    moved = progress_async();
     expire(now);
     return moved || pending_.empty();
   });
@@ -381,7 +382,7 @@ std::unique_ptr<Messages::AsyncTransfer> Messages::take_spare() {
 }
 
 std::unique_ptr<Messages::AsyncTransfer> Messages::release(AsyncTransfer& transfer) {
-  count(transfer, -1);
+  if (!wires_.empty()) count(transfer, -1);
   auto owned = std::move(pending_[transfer.place]);
   if (pending_.back()) {
     pending_.back()->place = transfer.place;

@@ -49,18 +49,13 @@ class Messages : public std::enable_shared_from_this<Messages> {
     bool memory;   // in the rings of this host
     bool sockets;  // on the wires to others
   };
+  // Of a group on several hosts.
   Places places_of(int peer) const noexcept;
   // For a thread that waits: it drives the async ops, too.
-  Places places_of_pending() const noexcept C10D_REQUIRES(mutex_);
-  // Waits in turns as wait_until() does, and watches what it must. `ready()` may set `moved`.
-  struct Turns {
-    WaitPolicy policy;
-    Deadline deadline;
-    Places places;
-    bool moved = false;
-  };
+  Places places_of_pending();
+  // Waits as wait_until() does, and looks where it must. `ready(moved)` may set `moved`.
   template <class Ready>
-  WaitResult wait(Turns& turns, Ready&& ready);
+  WaitResult wait_at(Places places, const WaitPolicy& policy, Deadline deadline, Ready&& ready);
   Failure link_lost(const Call& call, const TransferEngine::Loss& loss) const;
   // Of an async op that waits for a rank whose connection is lost.
   std::optional<Failure> loss_of_pending() const C10D_REQUIRES(mutex_);

@@ -127,15 +127,12 @@ int TransferEngine::awaited(const Transfer& transfer) noexcept {
   return transfer.is_send || transfer.source < 0 ? transfer.peer : transfer.source;
 }
 
-const Wire* TransferEngine::lost_wire(const Transfer& transfer) const noexcept {
-  const int rank = awaited(transfer);
-  const Wire* const wire = rank == kAnySource ? nullptr : wires_.at(rank);
-  return wire != nullptr && wire->state() == Wire::State::lost ? wire : nullptr;
-}
-
 std::optional<TransferEngine::Loss> TransferEngine::loss(const Transfer& transfer) const {
-  if (!is_lost(transfer)) return std::nullopt;
-  return Loss{awaited(transfer), lost_wire(transfer)->why()};
+  const int rank = awaited(transfer);
+  if (!wires_.any_ended() || rank == kAnySource) return std::nullopt;
+  const Wire* const wire = wires_.at(rank);
+  if (wire == nullptr || wire->state() != Wire::State::lost) return std::nullopt;
+  return Loss{rank, wire->why()};
 }
 
 std::optional<Received> TransferEngine::probe(int source, std::uint32_t tag) {

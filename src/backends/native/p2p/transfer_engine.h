@@ -53,9 +53,6 @@ class TransferEngine {
     int rank;
     std::string why;
   };
-  bool is_lost(const Transfer& transfer) const noexcept {
-    return wires_.any_ended() && lost_wire(transfer) != nullptr;
-  }
   std::optional<Loss> loss(const Transfer& transfer) const;
 
  private:
@@ -75,7 +72,6 @@ class TransferEngine {
   bool progress_wire(int rank);
   bool flush(int rank);
   static int awaited(const Transfer& transfer) noexcept;
-  const Wire* lost_wire(const Transfer& transfer) const noexcept;
   bool receive(Peer& peer);
   bool receive_piece(Peer& peer, const Frame& frame);
   void deliver(int source, const Frame& frame, const std::byte* data);
