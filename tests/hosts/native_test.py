@@ -20,8 +20,8 @@ class Native(test_bed.TwoHosts):
     def ranks(self, what, *per_host):
         """Starts them; rank 0 serves the store."""
         hosts = [host for host, count in enumerate(per_host) for _ in range(count)]
-        return [self.start([*self.namespaces[host].enter, "setpriv", "--bounding-set=-all", "--inh-caps=-all",
-                            PROGRAMS / "hosts-rank", self.folder, what],
+        return [self.start([*self.namespaces[host].enter, "setpriv", "--bounding-set=-all",
+                            "--inh-caps=-all", PROGRAMS / "hosts-rank", self.folder, what],
                            RANK=str(rank), WORLD_SIZE=str(len(hosts)),
                            LOCAL_RANK=str(hosts[:rank].count(host)),
                            LOCAL_WORLD_SIZE=str(per_host[host]), MASTER_ADDR=self.ADDRESSES[0],

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 #include <linux/sockios.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -46,12 +44,7 @@ struct Wire::Header {
   std::uint32_t sum() const noexcept { return crc32c(0, this, offsetof(Header, own_sum)); }
 };
 
-// A peer that computes may not read for long. The kernel must not take it for dead: that a host is
-// lost shows in the group's control plane.
-Wire::Wire(RankSocket socket) : socket_(std::move(socket)) {
-  const unsigned none = 0;
-  ::setsockopt(fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none);
-}
+Wire::Wire(RankSocket socket) : socket_(std::move(socket)) {}
 
 void Wire::post(Transfer& send) {
   queued_.push_back(&send);

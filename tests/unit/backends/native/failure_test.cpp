@@ -262,15 +262,13 @@ TEST(NativeBackend, SaysWhatItCannotDo) {
   EXPECT_NE(cuda.reason.find("GPU"), std::string::npos);
 }
 
-TEST(NativeBackend, RefusesRanksOnOtherHosts) {
-  BackendContext context{.size = 2,
-                         .members = {{.rank = 0}, {.rank = 1, .host = "far", .same_host = false}}};
+TEST(NativeBackend, RefusesMoreRanksThanItsStagingHasRoomFor) {
   try {
-    make_native_backend(context);
+    make_native_backend({.size = 2049, .members = {}});
     FAIL();
   } catch (const DistBackendError& error) {
     EXPECT_EQ(error.code(), Code::unsupported);
-    EXPECT_NE(error.failure().message.find("1 (far)"), std::string::npos);
+    EXPECT_NE(error.failure().message.find("at most 2048 ranks, not 2049"), std::string::npos);
   }
 }
 
