@@ -51,6 +51,7 @@ constexpr EnvVariable kVariables[] = {
      false, "off on"},
     {"C10D_NCCL_LIBRARY", "libnccl.so.2", "File to open as NCCL."},
     {"C10D_NET_INTERFACE", "", "Network between hosts: interface, own address or 10.1.0.0/16."},
+    {"C10D_NET_CONGESTION", "", "TCP's congestion control of native; else the system's."},
     {"C10D_GLOO_INTERFACE", "", "Interface or address of the gloo backend; else found out."},
     {"C10D_NATIVE_PLAN", "", "native: force [op=]algorithm[/store[/chunk]],...; rank 0 decides."},
     // torchrun and what it sets.

@@ -6,10 +6,12 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -160,6 +162,18 @@ std::string address_for_others(std::span<const std::string> hosts) {
                               "set C10D_NET_INTERFACE, on every host, to the network that "
                               "joins them",
                               host_name(), fmt::join(hosts, ", "))});
+}
+
+void choose_congestion_control(int fd) {
+  const auto name = env("C10D_NET_CONGESTION");
+  if (!name || ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name->data(),
+                            static_cast<socklen_t>(name->size())) == 0)
+    return;
+  throw_failure(
+      {.code = Code::unsupported,
+       .message = fmt::format("C10D_NET_CONGESTION={}: {} does not allow it ({}); see "
+                              "/proc/sys/net/ipv4/tcp_allowed_congestion_control",
+                              *name, host_name(), std::generic_category().message(errno))});
 }
 
 }}  // namespace c10d::v0

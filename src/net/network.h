@@ -26,4 +26,8 @@ C10D_API std::optional<Network> chosen_network();
 // address where one of them is. Throws as chosen_network(), also where none of them has an address.
 C10D_API std::string address_for_others(std::span<const std::string> hosts);
 
+// Has the TCP connection `fd` take the congestion control of C10D_NET_CONGESTION, if that is set.
+// Throws DistNetworkError (unsupported) where this host does not allow it.
+C10D_API void choose_congestion_control(int fd);
+
 }}  // namespace c10d::v0

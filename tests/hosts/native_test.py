@@ -17,7 +17,7 @@ PORT = 29500
 
 
 class Native(test_bed.TwoHosts):
-    def ranks(self, what, *per_host):
+    def ranks(self, what, *per_host, **more):
         """Starts them; rank 0 serves the store."""
         hosts = [host for host, count in enumerate(per_host) for _ in range(count)]
         return [self.start([*self.namespaces[host].enter, "setpriv", "--bounding-set=-all",
@@ -26,7 +26,7 @@ class Native(test_bed.TwoHosts):
                            LOCAL_RANK=str(hosts[:rank].count(host)),
                            LOCAL_WORLD_SIZE=str(per_host[host]), MASTER_ADDR=self.ADDRESSES[0],
                            MASTER_PORT=str(PORT), C10D_TOKEN_FILE=str(self.token),
-                           C10D_BACKEND="native")
+                           C10D_BACKEND="native", **more)
                 for rank, host in enumerate(hosts)]
 
     def end_well(self, ranks):
@@ -51,6 +51,12 @@ class Native(test_bed.TwoHosts):
 
     def test_a_rank_may_be_late_while_much_is_sent_to_it(self):
         self.end_well(self.ranks("late", 1, 1))
+
+    def test_a_congestion_control_that_is_not_there_is_named(self):
+        for rank in self.ranks("once", 1, 1, C10D_NET_CONGESTION="nonsense"):
+            self.assertEqual(rank.end(), 1)
+            self.assertIn("C10D_NET_CONGESTION=nonsense", rank.err)
+        self.end_well(self.ranks("once", 1, 1, C10D_NET_CONGESTION="reno"))
 
     def test_a_group_listens_nowhere(self):
         """But for the store, on the address that was asked for."""

@@ -14,6 +14,7 @@
 #include "src/backends/common/store_waits.h"
 #include "src/base/host.h"
 #include "src/net/bytes.h"
+#include "src/net/network.h"
 #include "src/store/own_address.h"
 #include "src/store/secret.h"
 
@@ -113,7 +114,9 @@ HostGroup::Connections HostGroup::connect(const BackendContext& context) {
   const auto link = [&](Mesh& mesh, std::string Introduction::*address) {
     mesh.connect([&](int rank) { return all[static_cast<std::size_t>(rank)].*address; }, look,
                  deadline);
-    return mesh.take_connections();
+    std::vector<Mesh::Connection> connections = mesh.take_connections();
+    for (const Mesh::Connection& one : connections) choose_congestion_control(one.socket.get());
+    return connections;
   };
   made.collectives = link(collectives, &Introduction::collectives);
   made.messages = link(messages, &Introduction::messages);

@@ -16,6 +16,7 @@ namespace {
 
 // Up to so many bytes every host ends the tree for itself: one way between hosts, not two.
 constexpr std::size_t kSmall = std::size_t{4} << 10;
+constexpr std::size_t kSmallOfTwo = std::size_t{256} << 10;
 // What a lane carries of a reduction at a time, where ranks of its host reduce first.
 constexpr std::size_t kSegment = std::size_t{1} << 20;
 // Chunks under way before the first of them is reduced.
@@ -260,20 +261,18 @@ bool reduce_everywhere(HostCollective& collective, const Reducer& reducer, const
                        std::byte* out, std::size_t count) {
   const int hosts = collective.placement().hosts();
   const std::size_t in = size_of(reducer.type()), result = size_of(reducer.dtype());
-  // Of two hosts each sends as much in either way.
-  const bool each_ends_all = count * in <= kSmall || (hosts == 2 && reducer.sums().most == 1 &&
-                                                      reducer.type() == reducer.dtype());
-  if (each_ends_all && count * in <= Stream::kChunkBytes)
+  // Two hosts send as much either way, until it takes longer to reduce all of it.
+  const bool sends_as_much = hosts == 2 && reducer.sums().most == 1 && in == result;
+  if (count * in <= (sends_as_much ? kSmallOfTwo : kSmall))
     return finish_everywhere(collective, reducer, values, out, count);
   Exchange exchange;
   for (int host = 0; host < hosts; ++host) {
-    const Range part =
-        each_ends_all ? Range{0, count} : elements_of(count, std::min(in, result), hosts, host);
+    const Range part = elements_of(count, std::min(in, result), hosts, host);
     exchange.given.push_back(moved_by(values, part.first * in));
     exchange.counts.push_back(part.count);
     std::byte* const to = out + part.first * result;
     if (host == collective.host()) exchange.result = to;
-    if (!each_ends_all) exchange.results.push_back(to);
+    exchange.results.push_back(to);
   }
   return ExchangeSteps(collective, reducer, exchange).run();
 }

@@ -21,7 +21,7 @@ namespace c10d { inline namespace v0 { namespace native {
 // fails at the first chunk. For one thread at a time.
 class Stream {
  public:
-  static constexpr std::size_t kChunkBytes = std::size_t{256} << 10;  // while it is in the L2 cache
+  static constexpr std::size_t kChunkBytes = std::size_t{128} << 10;  // while it is in the L2 cache
   static constexpr std::size_t kHeaderBytes = 32;
 
   // `sequence`: of the op. An empty block does not travel, and is through at once.
