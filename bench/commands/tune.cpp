@@ -50,6 +50,8 @@ class Tuning {
  private:
   // Before anything is measured: that takes minutes.
   void find_folder() {
+    if (is_between_hosts(detect_launch()))
+      throw InvalidArgument("tune: plans are of the ranks of one host; start it there with -n");
     path_ = report(BenchOp::all_reduce, false).path;
     if (path_.empty())
       throw InvalidArgument("set XDG_CACHE_HOME or HOME: there is no folder for the tuning");

@@ -178,12 +178,13 @@ std::string launcher_text(const Results& results) {
   return fmt::format("under {} on {}: ", launcher, fmt::join(hosts, " "));
 }
 
-void take_out_only(Parts& words) {
+// An option with a value.
+void take_out(Parts& words, const std::string& option) {
   for (std::size_t i = 0; i < words.size();) {
     const auto at = words.begin() + static_cast<std::ptrdiff_t>(i);
-    if (words[i] == "--only" && i + 1 < words.size())
+    if (words[i] == option && i + 1 < words.size())
       words.erase(at, at + 2);
-    else if (words[i].starts_with("--only="))
+    else if (words[i].starts_with(option + "="))
       words.erase(at);
     else
       ++i;
@@ -198,7 +199,8 @@ std::string command_text(const Results& results, const std::string& only) {
   Parts words = run["argv"].get<Parts>();
   if (!words.empty()) words.front() = "c10d-bench";
   if (!only.empty()) {
-    take_out_only(words);
+    for (const char* name : {"--only", "--json", "--csv", "--md", "--report", "--svg"})
+      take_out(words, name);
     words.insert(words.end(), {"--only", only});
   }
   for (std::string& word : words)

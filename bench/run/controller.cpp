@@ -269,10 +269,9 @@ void require_gpu_backends(const std::vector<std::string>& columns) {
       throw InvalidArgument(fmt::format("--device cuda: {}", info.reason));
 }
 
-// The default of compare: every backend that is available, native first, which is left out between
-// hosts; a plain copy if there is no other. The ranks get it as an option, so that all take the
-// same.
-void choose_backends(bool between_hosts, RunOptions& options) {
+// The default of compare: every backend that is available, native first; a plain copy if there is
+// no other. The ranks get it as an option, so that all take the same.
+void choose_backends(RunOptions& options) {
   std::vector<std::string>& names = options.backends.names;
   if (!names.empty()) return;
   if (!options.builds.empty()) {  // each is compared with itself
@@ -282,7 +281,7 @@ void choose_backends(bool between_hosts, RunOptions& options) {
   if (options.cases.cuda) names.assign(kOnGpus.begin(), kOnGpus.end());
   for (const BackendInfo& info : list_backends())
     if (info.available && !info.cuda_only && info.name.find(':') == std::string::npos &&
-        !options.cases.cuda && !(between_hosts && info.name == "native"))
+        !options.cases.cuda)
       names.push_back(info.name);
   if (names.size() == 1) names.emplace_back("memcpy");
   const std::string text = fmt::format("{}", fmt::join(names, ","));
@@ -364,7 +363,7 @@ int run_benchmark(const RunOptions& asked) {
   if (asked.worker.launch >= 0) return run_as_worker(asked);
   RunOptions options = asked;
   const LaunchInfo info = detect_launch();
-  choose_backends(is_between_hosts(info), options);
+  choose_backends(options);
   refuse_single(options);
   refuse_misspelt(options.backends.names);
   if (options.cases.cuda)

@@ -363,7 +363,7 @@ Failure MeshControl::lost(const Mesh::Loss& loss) const {
   return failure_about(
       neighbour, Code::peer_died,
       fmt::format("{} {} with rank{} {} for {:.1f} s ({}): it is down or cut off, "
-                  "or this host, {}, is",
+                  "or host {}, which noticed it, is",
                   kNoAnswer, host, there.size() == 1 ? "" : "s", ranges_of(there), kCutOffSeconds,
                   loss.why, members_[static_cast<std::size_t>(rank_)].host));
 }

@@ -142,7 +142,7 @@ std::optional<Network> chosen_network() {
                        address.network().subnet);
   throw_failure({.code = Code::unreachable,
                  .message = fmt::format("C10D_NET_INTERFACE={}: no interface, address or subnet of "
-                                        "{}, this host; it has {}",
+                                        "host {}, which has {}",
                                         *name, host_name(), all)});
 }
 
@@ -158,7 +158,7 @@ std::string address_for_others(std::span<const std::string> hosts) {
   if (!loopback.empty()) return loopback;
   throw_failure(
       {.code = Code::unreachable,
-       .message = fmt::format("no address of {}, this host, leads to the other hosts ({}); "
+       .message = fmt::format("no address of host {} leads to the other hosts ({}); "
                               "set C10D_NET_INTERFACE, on every host, to the network that "
                               "joins them",
                               host_name(), fmt::join(hosts, ", "))});

@@ -29,7 +29,8 @@ class Faults(test_bed.TwoHosts):
                         what],
                        RANK=str(rank), WORLD_SIZE=str(RANKS), LOCAL_RANK=str(rank % 2),
                        LOCAL_WORLD_SIZE="2", MASTER_ADDR=self.ADDRESSES[0], MASTER_PORT="29500",
-                       C10D_TOKEN_FILE=str(self.token), C10D_BACKEND=BACKEND)
+                       C10D_TOKEN_FILE=str(self.token), C10D_BACKEND=BACKEND,
+                       C10D_TIMEOUT="60")
             for rank in range(RANKS)]
         self.pids = [int(self.await_text(f"ready-{rank}")) for rank in range(RANKS)]
 

@@ -5,7 +5,9 @@
 The hosts are network namespaces, joined by a cable that the test lays. Exits with 77 where it may
 not. Ranks run without the rights of root, which may have larger buffers than others.
 """
+import os
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -57,6 +59,23 @@ class Native(test_bed.TwoHosts):
             self.assertEqual(rank.end(), 1)
             self.assertIn("C10D_NET_CONGESTION=nonsense", rank.err)
         self.end_well(self.ranks("once", 1, 1, C10D_NET_CONGESTION="reno"))
+
+    def test_a_rank_that_is_stopped_for_good_is_named_at_the_deadline(self):
+        for victim, per_host in ((0, (2, 2)), (3, (2, 2)), (1, (1, 2))):
+            ranks = self.ranks("large", *per_host, C10D_TIMEOUT="3")
+            for rank in range(len(ranks)):
+                self.await_file(f"ready-{rank}", ranks)
+            pid = int((self.folder / f"ready-{victim}").read_text())
+            os.kill(pid, signal.SIGSTOP)
+            for rank, running in enumerate(ranks):
+                if rank == victim:
+                    continue
+                self.assertEqual(running.end(), 1)
+                self.assertRegex(running.err, f"(?m)^[0-9]+ timed_out {victim} ", (victim, rank))
+            os.kill(pid, signal.SIGKILL)
+            ranks[victim].end()
+            for left in self.folder.glob("*-*"):
+                left.unlink()
 
     def test_a_group_listens_nowhere(self):
         """But for the store, on the address that was asked for."""

@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
   };
   std::string said = "ok";
   try {
-    ProcessGroup group = init_process_group({.timeout = std::chrono::minutes(1)});
+    ProcessGroup group = init_process_group();
     group.barrier();
     write(folder / fmt::format("ready-{}", rank), std::to_string(getpid()));
     try {

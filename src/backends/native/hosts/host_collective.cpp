@@ -71,9 +71,14 @@ bool HostCollective::give_up(Links::End end) {
   if (end == Links::End::broken) {
     failure_ = control.failure();
   } else if (end == Links::End::timed_out) {
-    failure_ = control.fail(control.timed_out(
-        call_, fmt::format("waiting for blocks of data to or from {}",
-                           names_of(group_.context().members, group_.links().awaited()))));
+    // The rank that is waited for may itself wait, for one that its host knows to be stopped.
+    const std::vector<Member>& members = group_.context().members;
+    const std::vector<int> awaited = group_.links().awaited();
+    Failure failure = control.timed_out(
+        call_, fmt::format("waiting for blocks of data to or from {}", names_of(members, awaited)));
+    if (failure.rank < 0 && !awaited.empty())
+      failure = caused_by(members[static_cast<std::size_t>(awaited.front())], std::move(failure));
+    failure_ = cause_of(control, std::move(failure), call_.deadline);
   } else {
     const Links::Loss& loss = *group_.links().loss();
     const Member& peer = group_.context().members[static_cast<std::size_t>(loss.rank)];

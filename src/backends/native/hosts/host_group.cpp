@@ -67,11 +67,12 @@ void check_descriptors(const BackendContext& context, std::size_t far) {
   rlimit limit{};
   const rlim_t wanted = 2 * far + kOthers;
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
-  throw_failure(failure_in(context, Code::out_of_resources,
-                           fmt::format("native takes 2 descriptors for each of {} ranks on other "
-                                       "hosts; raise ulimit -n from {} to {} at least",
-                                       far, limit.rlim_cur, wanted),
-                           context.rank));
+  throw_failure(
+      failure_in(context, Code::out_of_resources,
+                 fmt::format("rank {} on host {} takes 2 descriptors for each of {} ranks "
+                             "on other hosts; raise its ulimit -n from {} to {} at least",
+                             context.rank, host_name(), far, limit.rlim_cur, wanted),
+                 context.rank));
 }
 
 BackendContext context_of_host(const BackendContext& context, const Placement& placement) {

@@ -19,7 +19,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLongestSleep{1};
-constexpr std::chrono::microseconds kSpinning{1000};
+constexpr std::chrono::microseconds kSpinning{200};
 constexpr std::size_t kTurnBytes = 2 * Stream::kChunkBytes;  // of one connection at a time
 
 // As large as one direction may have under way; the kernel's own growth is paced by what it saw
