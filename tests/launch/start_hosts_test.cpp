@@ -151,6 +151,16 @@ TEST_F(StartHosts, AnAgentThatHangsEndsTheJobAfterTheJoinTimeout) {
   }
 }
 
+TEST_F(StartHosts, AnAgentThatDoesNothingEndsTheJobAtOnce) {
+  const std::string agent = folder_ / "agent";
+  std::ofstream(agent) << "#!/bin/sh\nif [ $1 = two ]; then exit 0; fi\nshift\nexec \"$@\"\n";
+  std::filesystem::permissions(agent, std::filesystem::perms::owner_all);
+  const Ended ended = start({"--agent", agent + " %h", "-H", "one:1,two:1", "true"});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_TRUE(contains(ended.err, "host two: its agent ended well, and started no c10d-run"))
+      << ended.err;
+}
+
 TEST_F(StartHosts, ASignalEndsAnAgentThatHangs) {
   Process job(with_agent_that_hangs("one", "8"));
   ASSERT_TRUE(job.wait_for_error("c10d-run: still waiting for one")) << job.err();

@@ -106,6 +106,7 @@ class HostsJob {
   void read_stream(Host& host, bool is_stderr);
   void take_line(Host& host, std::string_view line);
   void note_ended(Host& host);
+  void find_agents_that_did_nothing();
   void say_what_hosts_know();
   void say_who_is_late() const;
   void give_up();
@@ -254,6 +255,18 @@ void HostsJob::note_ended(Host& host) {
   if (phase_ <= Phase::running) enter(Phase::failing, kToTellEachOther);
 }
 
+// Its output has been read to the end, and nothing in it says that a c10d-run was up.
+void HostsJob::find_agents_that_did_nothing() {
+  for (const Host& host : hosts_) {
+    if (!host.ended || host.is_up || host.out.fd || host.err.fd || exit_code_ != 0) continue;
+    fmt::print(stderr,
+               "c10d-run: host {}: its agent ended well, and started no c10d-run there: {}\n",
+               host.name, host.agent);
+    exit_code_ = kNotUpExitCode;
+    if (phase_ <= Phase::running) enter(Phase::failing, kToTellEachOther);
+  }
+}
+
 void HostsJob::say_who_is_late() const {
   std::vector<std::string> names;
   for (const Host& host : hosts_)
@@ -319,6 +332,7 @@ void HostsJob::kill_all() {
 }
 
 void HostsJob::advance() {
+  find_agents_that_did_nothing();
   const bool late = deadline_ && steady_clock::now() >= *deadline_;
   const bool all_ended =
       std::all_of(hosts_.begin(), hosts_.end(), [](const Host& host) { return host.ended; });
