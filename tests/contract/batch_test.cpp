@@ -124,7 +124,8 @@ TEST_P(Batches, OneThatWasMovedIsOfNoGroup) {
     Batch batch = group.batch();
     batch.add(AllReduce{data, data, {}});
     Batch there = std::move(batch);
-    // NOLINTNEXTLINE(bugprone-use-after-move): what moving leaves is a promise
+    // What moving leaves is a promise.
+    // NOLINTNEXTLINE(bugprone-use-after-move,clang-analyzer-cplusplus.Move)
     EXPECT_THROW(batch.submit(), InvalidArgument);
     there.submit();
     EXPECT_EQ(group.sequence(), 1u);

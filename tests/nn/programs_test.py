@@ -226,7 +226,8 @@ class Training(unittest.TestCase):
                     self.assertEqual(ended.returncode, 1, ended.stdout)
                     self.assertIn("after step 1 is ", ended.stderr)
                     self.assertIn("try less than --lr", ended.stderr)
-                    self.assertEqual(os.listdir(f"{folder}/{name}"), [])
+                    # The launcher may end rank 0 before that has taken its lock away.
+                    self.assertLessEqual(set(os.listdir(f"{folder}/{name}")), {"lock"})
             ended = program("train_single", *task, *kept, "--steps", "2", "--lr", "1e30")
             self.assertEqual(ended.returncode, 1, ended.stdout)
             self.assertEqual(Path(folder, "checkpoint", "latest").read_text(), saved)

@@ -146,7 +146,7 @@ bool gather_to_root(HostCollective& collective, const View& output, const ConstV
   const bool is_root = root == placement.rank();
   const std::size_t element = size_of(input.dtype);
   HostOrder order(collective, blocks, input.dtype);
-  const View all = is_root ? order.of_output(output) : View();
+  const View all = is_root ? order.of_output(output) : output;
   if (is_root) {
     for (int host = 0; host < placement.hosts(); ++host) {
       std::size_t at = blocks.of_host(host).first;
@@ -158,7 +158,7 @@ bool gather_to_root(HostCollective& collective, const View& output, const ConstV
     }
     if (!collective.finish_blocks()) return false;
   }
-  const View own = is_root ? part_of(all, blocks.of_host(placement.host())) : View();
+  const View own = is_root ? part_of(all, blocks.of_host(placement.host())) : output;
   if (!collective.stage(
           GatherV{own, input, blocks.counts_on(placement.host()), placement.place_of(root)}))
     return false;
@@ -177,7 +177,7 @@ bool scatter_from_root(HostCollective& collective, const View& output, const Con
   const bool is_root = root == placement.rank();
   const std::size_t element = size_of(output.dtype);
   HostOrder order(collective, blocks, output.dtype);
-  const ConstView all = is_root ? order.of_input(input) : ConstView();
+  const ConstView all = is_root ? order.of_input(input) : input;
   if (is_root) {
     for (int rank = 0; rank < placement.size(); ++rank)
       if (placement.host_of(rank) != placement.host())
@@ -185,7 +185,7 @@ bool scatter_from_root(HostCollective& collective, const View& output, const Con
                         blocks.count(rank) * element);
     if (!collective.finish_blocks()) return false;
   }
-  const ConstView own = is_root ? part_of(all, blocks.of_host(placement.host())) : ConstView();
+  const ConstView own = is_root ? part_of(all, blocks.of_host(placement.host())) : input;
   return collective.stage(
       ScatterV{output, own, blocks.counts_on(placement.host()), placement.place_of(root)});
 }
