@@ -58,7 +58,8 @@ struct InitOptions {
 // Throws
 // - InvalidArgument: own options or environment make no sense;
 // - DistTimeoutError: names the ranks that did not arrive within connect_timeout;
-// - DistNetworkError: unreachable, wrong_job, version_mismatch, not_authenticated, address_in_use;
+// - DistNetworkError: unreachable, also for a C10D_NET_INTERFACE that this host has not, wrong_job,
+//   version_mismatch, not_authenticated, address_in_use;
 // - DistBackendError mismatch: two processes claim one rank (only the second one is told), or ranks
 //   have different sizes or backends (every rank is told, with both sides);
 // - DistBackendError unsupported: this backend is not available here, with the reason.
