@@ -19,7 +19,6 @@
 namespace c10d::parallel { namespace {
 
 using contract::OnBackend;
-using contract::run_threads;
 
 // The first values of a shard. Their sums round, so that another order gives other bits.
 std::span<const float> leaf(int shard, std::size_t count) {
