@@ -287,7 +287,10 @@ Control::Agreement MeshControl::poll_enqueued(std::uint64_t sequence) {
 Failure MeshControl::late(const Signature& signature, std::uint64_t sequence,
                           std::string_view phase) {
   const std::vector<int> missing = behind(signature, sequence);
-  return name_not_running(deadline_passed(signature, sequence, phase, missing), members_, missing);
+  Failure failure = deadline_passed(signature, sequence, phase, missing);
+  // Where all have come, one of them may have stopped since.
+  return missing.empty() ? name_not_running(std::move(failure), members_)
+                         : name_not_running(std::move(failure), members_, missing);
 }
 
 // The ranks that have not come to this call.

@@ -51,9 +51,8 @@ bool Collective::check_group() {
 
 bool Collective::give_up(WaitResult result, const char* phase) {
   Control& control = team_.control();
-  if (result == WaitResult::broken) return fail_with(control.failure());
-  // Of a group over several hosts all ranks have entered, and only this host sees who is stopped.
-  return fail_with(control.fail(team_.name_stopped(control.timed_out(call_, phase))));
+  return fail_with(result == WaitResult::broken ? control.failure()
+                                                : control.fail(control.timed_out(call_, phase)));
 }
 
 // Of the ranks that share this one's CPU none can run before this one yields. Once they have all

@@ -140,11 +140,6 @@ void Team::wait_for_peer(int peer, const char* what, Deadline deadline,
   if (result == WaitResult::timed_out) throw_failure(late(peer, what));
 }
 
-Failure Team::name_stopped(Failure failure) const {
-  return numbers_.empty() ? failure
-                          : name_not_running(std::move(failure), context_.members, numbers_);
-}
-
 // Once rank 0 has joined, it waits for every rank that has not finished.
 Failure Team::late(int peer, const char* what) const {
   if (peer == 0 && lines(0).joined.load(std::memory_order_acquire) != 0)

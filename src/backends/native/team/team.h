@@ -42,9 +42,6 @@ class Team {
   int number(int rank) const noexcept {
     return numbers_.empty() ? rank : numbers_[static_cast<std::size_t>(rank)];
   }
-  // Of a timeout: names a rank of this host that has ended or is stopped. Only where the group is
-  // over several hosts; on one the control plane has done so.
-  Failure name_stopped(Failure failure) const;
   // The other ranks, from the one after this rank on: ranks start at different peers.
   const std::vector<int>& peers() const noexcept { return peers_; }
   int neighbours() const noexcept { return neighbours_; }
