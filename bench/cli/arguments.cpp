@@ -18,6 +18,7 @@
 #include "bench/cli/values.h"
 #include "bench/model/cases.h"
 #include "bench/model/record.h"
+#include "bench/text/command_line.h"
 #include "c10d/error.h"
 
 namespace c10d::bench {
@@ -42,24 +43,6 @@ void refuse_other_than_utf8(const std::vector<std::string>& arguments) {
                       Json(arguments[i]).dump(-1, ' ', true, Json::error_handler_t::replace)));
     }
   }
-}
-
-// Takes `name VALUE` and `name=VALUE` out of the arguments; the last value counts.
-std::optional<std::string> take_out(std::vector<std::string>& arguments, const std::string& name) {
-  std::optional<std::string> value;
-  for (std::size_t i = 0; i < arguments.size();) {
-    const auto at = arguments.begin() + static_cast<std::ptrdiff_t>(i);
-    if (arguments[i].starts_with(name + "=")) {
-      value = arguments[i].substr(name.size() + 1);
-      arguments.erase(at);
-    } else if (arguments[i] == name && i + 1 < arguments.size()) {
-      value = arguments[i + 1];
-      arguments.erase(at, at + 2);
-    } else {
-      ++i;
-    }
-  }
-  return value;
 }
 
 std::vector<std::string> arguments_of_run(const std::string& path) {

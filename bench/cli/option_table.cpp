@@ -142,9 +142,4 @@ std::vector<OptionFacts> option_facts(RawOptions& raw, RunOptions& options) {
   return facts;
 }
 
-const std::vector<std::string>& output_names() {
-  static const std::vector<std::string> names = {"--json", "--csv", "--md", "--report", "--svg"};
-  return names;
-}
-
 }  // namespace c10d::bench

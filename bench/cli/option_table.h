@@ -40,7 +40,4 @@ struct OptionFacts {
 // All of them, with values in `raw` and `options`.
 std::vector<OptionFacts> option_facts(RawOptions& raw, RunOptions& options);
 
-// Option names that a file of an earlier run does not hand on to --replay: each has a value.
-const std::vector<std::string>& output_names();
-
 }  // namespace c10d::bench

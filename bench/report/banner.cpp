@@ -9,6 +9,7 @@
 #include <set>
 
 #include "bench/model/bandwidth.h"
+#include "bench/text/command_line.h"
 #include "bench/text/format.h"
 
 namespace c10d::bench {
@@ -178,19 +179,6 @@ std::string launcher_text(const Results& results) {
   return fmt::format("under {} on {}: ", launcher, fmt::join(hosts, " "));
 }
 
-// An option with a value.
-void take_out(Parts& words, const std::string& option) {
-  for (std::size_t i = 0; i < words.size();) {
-    const auto at = words.begin() + static_cast<std::ptrdiff_t>(i);
-    if (words[i] == option && i + 1 < words.size())
-      words.erase(at, at + 2);
-    else if (words[i].starts_with(option + "="))
-      words.erase(at);
-    else
-      ++i;
-  }
-}
-
 }  // namespace
 
 std::string command_text(const Results& results, const std::string& only) {
@@ -199,8 +187,8 @@ std::string command_text(const Results& results, const std::string& only) {
   Parts words = run["argv"].get<Parts>();
   if (!words.empty()) words.front() = "c10d-bench";
   if (!only.empty()) {
-    for (const char* name : {"--only", "--json", "--csv", "--md", "--report", "--svg"})
-      take_out(words, name);
+    take_out(words, "--only");
+    for (const std::string& name : output_names()) take_out(words, name);
     words.insert(words.end(), {"--only", only});
   }
   for (std::string& word : words)
