@@ -9,9 +9,9 @@
 #include <random>
 #include <span>
 
-namespace c10d { inline namespace v0 { namespace {
+#include "tests/unit/backends/native/p2p/exchanges.h"
 
-using Values = std::vector<std::int32_t>;
+namespace c10d { inline namespace v0 { namespace {
 
 // 0 B, 8 B, the longest that travels whole, one element more, 64 KiB, 5 MiB and a little.
 const std::size_t kCounts[] = {0, 2, 8192, 8193, 16384, 1310721};
@@ -63,45 +63,11 @@ TEST(MessagesOverHosts, LongOnesCross) {
 }
 
 TEST(MessagesOverHosts, MatchByTagInAnyOrder) {
-  as_hosts({0, 1}, [](HostRank& self) {
-    const std::vector<std::size_t> counts(std::begin(kCounts), std::end(kCounts));
-    if (self.rank() == 0) {
-      std::vector<Values> data;
-      std::vector<Work> works;
-      for (std::size_t tag = 0; tag < counts.size(); ++tag)
-        data.push_back(values(static_cast<int>(tag), counts[tag]));
-      for (std::size_t tag = 0; tag < counts.size(); ++tag)
-        works.push_back(self.start_async(Send{data[tag], 1, static_cast<std::uint32_t>(tag)}));
-      for (const Work& work : works) work.wait();
-    } else {
-      for (std::size_t tag = counts.size(); tag-- > 0;) {
-        Values got = space<std::int32_t>(counts[tag]);
-        self.run(Recv{got, 0, static_cast<std::uint32_t>(tag)});
-        EXPECT_EQ(got, values(static_cast<int>(tag), counts[tag]));
-      }
-    }
-  });
+  as_hosts({0, 1}, [](HostRank& self) { match_by_tag_in_any_order(self, kCounts); });
 }
 
 TEST(MessagesOverHosts, SameTagArrivesInOrderOfSending) {
-  as_hosts({0, 1}, [](HostRank& self) {
-    constexpr int kMessages = 300;
-    const auto length = [](int i) { return i % 7 == 0 ? 40000u : 3u; };
-    if (self.rank() == 0) {
-      for (int i = 0; i < kMessages; ++i) {
-        const Values out(length(i), i);
-        self.run(Send{out, 1, 5});
-      }
-    } else {
-      std::vector<Values> got;
-      std::vector<Work> works;
-      for (int i = 0; i < kMessages; ++i) got.emplace_back(length(i), -1);
-      for (Values& one : got) works.push_back(self.start_async(Recv{one, 0, 5}));
-      for (const Work& work : works) work.wait();
-      for (int i = 0; i < kMessages; ++i)
-        EXPECT_EQ(got[static_cast<std::size_t>(i)], Values(length(i), i));
-    }
-  });
+  as_hosts({0, 1}, [](HostRank& self) { arrive_in_order_of_sending(self); });
 }
 
 // Rank 0 has rank 1 on its host, and rank 2 on another.

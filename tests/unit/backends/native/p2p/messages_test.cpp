@@ -5,11 +5,10 @@
 #include <random>
 
 #include "src/backends/native/memory/cma.h"
+#include "tests/unit/backends/native/p2p/exchanges.h"
 #include "tests/unit/backends/native/ranks.h"
 
 namespace c10d { inline namespace v0 { namespace {
-
-using Values = std::vector<std::int32_t>;
 
 // Whole frames, offers, many turns of the ring.
 const std::size_t kCounts[] = {0, 1, 1000, 16000, 16377, 100001, 1000003};
@@ -41,24 +40,7 @@ TEST(NativeMessages, ShortSendsEndBeforeTheirRecvs) {
 }
 
 TEST(NativeMessages, MatchByTagInAnyOrder) {
-  as_ranks(2, [](TestRank& self) {
-    const std::vector<std::size_t> counts(std::begin(kCounts), std::end(kCounts));
-    if (self.rank() == 0) {
-      std::vector<Values> data;
-      std::vector<Work> works;
-      for (std::size_t tag = 0; tag < counts.size(); ++tag)
-        data.push_back(contribution<std::int32_t>(static_cast<int>(tag), counts[tag]));
-      for (std::size_t tag = 0; tag < counts.size(); ++tag)
-        works.push_back(self.start_async(Send{data[tag], 1, static_cast<std::uint32_t>(tag)}));
-      for (const Work& work : works) work.wait();
-    } else {
-      for (std::size_t tag = counts.size(); tag-- > 0;) {
-        Values got(counts[tag], -1);
-        self.run(Recv{got, 0, static_cast<std::uint32_t>(tag)});
-        EXPECT_EQ(got, contribution<std::int32_t>(static_cast<int>(tag), counts[tag]));
-      }
-    }
-  });
+  as_ranks(2, [](TestRank& self) { match_by_tag_in_any_order(self, kCounts); });
 }
 
 // As many as may be open: of more, none behind them comes before one of them is taken.
@@ -81,25 +63,7 @@ TEST(NativeMessages, ManyLongOnesAreTakenInAnyOrder) {
 }
 
 TEST(NativeMessages, SameTagArrivesInOrderOfSending) {
-  as_ranks(2, [](TestRank& self) {
-    constexpr int kMessages = 300;
-    const auto length = [](int i) { return i % 7 == 0 ? 40000u : 3u; };
-    if (self.rank() == 0) {
-      for (int i = 0; i < kMessages; ++i) {
-        const Values out(length(i), i);
-        self.run(Send{out, 1, 5});
-      }
-    } else {
-      std::vector<Values> got;
-      std::vector<Work> works;
-      for (int i = 0; i < kMessages; ++i) got.emplace_back(length(i), -1);
-      for (int i = 0; i < kMessages; ++i)
-        works.push_back(self.start_async(Recv{got[static_cast<std::size_t>(i)], 0, 5}));
-      for (const Work& work : works) work.wait();
-      for (int i = 0; i < kMessages; ++i)
-        EXPECT_EQ(got[static_cast<std::size_t>(i)], Values(length(i), i));
-    }
-  });
+  as_ranks(2, [](TestRank& self) { arrive_in_order_of_sending(self); });
 }
 
 TEST(NativeMessages, RecvFromAnySource) {
