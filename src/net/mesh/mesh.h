@@ -12,8 +12,8 @@
 #include "c10d/call.h"
 #include "src/base/mutex.h"
 #include "src/net/address.h"
-#include "src/net/mesh/connection.h"
 #include "src/net/mesh/link.h"
+#include "src/net/mesh/rank_socket.h"
 
 namespace c10d { inline namespace v0 {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/net/mesh/connection.h"
+#include "src/net/mesh/rank_socket.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -11,7 +11,7 @@
 
 #include "src/backends/native/p2p/ring.h"
 #include "src/backends/native/p2p/transfer.h"
-#include "src/net/mesh/connection.h"
+#include "src/net/mesh/rank_socket.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 
