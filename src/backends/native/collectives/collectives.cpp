@@ -2,7 +2,6 @@
 #include "src/backends/native/collectives/collectives.h"
 
 #include <exception>
-#include <utility>
 #include <variant>
 
 #include "src/backends/common/failures.h"
@@ -39,26 +38,6 @@ std::shared_ptr<const Failure> execute(Team& team, const Call& call) noexcept {
     return team.control().fail(failure_in(team.context(), call, Code::backend_error, error.what(),
                                           team.number(team.rank())));
   }
-}
-
-namespace {
-
-class TeamRunner final : public Queue::Runner {
- public:
-  explicit TeamRunner(std::shared_ptr<Team> team) : team_(std::move(team)) {}
-  const BackendContext& context() const noexcept override { return team_->context(); }
-  std::shared_ptr<const Failure> run(const Call& call) noexcept override {
-    return execute(*team_, call);
-  }
-
- private:
-  const std::shared_ptr<Team> team_;
-};
-
-}  // namespace
-
-std::shared_ptr<Queue::Runner> runner_of(std::shared_ptr<Team> team) {
-  return std::make_shared<TeamRunner>(std::move(team));
 }
 
 }}}  // namespace c10d::v0::native

@@ -33,8 +33,6 @@ bool run(Collective& collective, const Barrier& op);
 // Runs the op of a call from beginning to end; null: it is done. Point-to-point ops never come
 // here.
 std::shared_ptr<const Failure> execute(Team& team, const Call& call) noexcept;
-// The same for a Queue.
-std::shared_ptr<Queue::Runner> runner_of(std::shared_ptr<Team> team);
 
 // Runs the algorithm that the plan chose for `op`: pull(), push() or one_shot() of the op's file,
 // found by argument-dependent lookup. Without a choice the group is broken.

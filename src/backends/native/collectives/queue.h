@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <utility>
 
 #include "c10d/spi/backend.h"
 #include "c10d/spi/work_source.h"
@@ -58,5 +59,22 @@ class Queue : public std::enable_shared_from_this<Queue> {
   bool running_ C10D_GUARDED_BY(mutex_) = false;    // a thread runs calls
   bool fiber_due_ C10D_GUARDED_BY(mutex_) = false;  // a fiber is about to look for some
 };
+
+// Runs them by execute(group, call), which is found beside Group.
+template <class Group>
+std::shared_ptr<Queue::Runner> runner_of(std::shared_ptr<Group> group) {
+  class Runner final : public Queue::Runner {
+   public:
+    explicit Runner(std::shared_ptr<Group> of) : group_(std::move(of)) {}
+    const BackendContext& context() const noexcept override { return group_->context(); }
+    std::shared_ptr<const Failure> run(const Call& call) noexcept override {
+      return execute(*group_, call);
+    }
+
+   private:
+    const std::shared_ptr<Group> group_;
+  };
+  return std::make_shared<Runner>(std::move(group));
+}
 
 }}}  // namespace c10d::v0::native

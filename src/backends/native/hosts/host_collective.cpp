@@ -118,24 +118,4 @@ std::shared_ptr<const Failure> execute(HostGroup& group, const Call& call) noexc
   }
 }
 
-namespace {
-
-class HostRunner final : public Queue::Runner {
- public:
-  explicit HostRunner(std::shared_ptr<HostGroup> group) : group_(std::move(group)) {}
-  const BackendContext& context() const noexcept override { return group_->context(); }
-  std::shared_ptr<const Failure> run(const Call& call) noexcept override {
-    return execute(*group_, call);
-  }
-
- private:
-  const std::shared_ptr<HostGroup> group_;
-};
-
-}  // namespace
-
-std::shared_ptr<Queue::Runner> runner_of(std::shared_ptr<HostGroup> group) {
-  return std::make_shared<HostRunner>(std::move(group));
-}
-
 }}}  // namespace c10d::v0::native

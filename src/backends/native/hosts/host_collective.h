@@ -120,7 +120,5 @@ bool run(HostCollective& collective, const AllToAllV& op);
 // Enters the call with all ranks, and runs its op from beginning to end; null: it is done.
 // Point-to-point ops never come here.
 std::shared_ptr<const Failure> execute(HostGroup& group, const Call& call) noexcept;
-// The same for a Queue.
-std::shared_ptr<Queue::Runner> runner_of(std::shared_ptr<HostGroup> group);
 
 }}}  // namespace c10d::v0::native

@@ -40,14 +40,13 @@ std::vector<std::size_t> RankBlocks::counts_on(int host) const {
 
 void RankBlocks::to_hosts(std::byte* to, const std::byte* from, std::size_t element) const {
   for (int rank = 0; rank < placement_.size(); ++rank)
-    copy_bytes(to + host_offsets_[static_cast<std::size_t>(rank)] * element,
-               from + offset(rank) * element, count(rank) * element);
+    copy_bytes(to + offset_by_host(rank) * element, from + offset(rank) * element,
+               count(rank) * element);
 }
 
 void RankBlocks::to_ranks(std::byte* to, const std::byte* from, std::size_t element) const {
   for (int rank = 0; rank < placement_.size(); ++rank)
-    copy_bytes(to + offset(rank) * element,
-               from + host_offsets_[static_cast<std::size_t>(rank)] * element,
+    copy_bytes(to + offset(rank) * element, from + offset_by_host(rank) * element,
                count(rank) * element);
 }
 
@@ -119,7 +118,7 @@ bool gather_everywhere(HostCollective& collective, const View& output, const Con
   if (!collective.stage(AllGatherV{own, input, blocks.counts_on(placement.host())})) return false;
   if (placement.is_lane()) {
     for (int i = 1; i < placement.hosts(); ++i) {
-      const int host = (placement.host() + i) % placement.hosts();
+      const int host = placement.host_after(i);
       const View theirs = of_host(host);
       const View sent = part_of(own, placement.carried_by(placement.place(), own.count, element));
       const View got =
@@ -148,14 +147,10 @@ bool gather_to_root(HostCollective& collective, const View& output, const ConstV
   HostOrder order(collective, blocks, input.dtype);
   const View all = is_root ? order.of_output(output) : output;
   if (is_root) {
-    for (int host = 0; host < placement.hosts(); ++host) {
-      std::size_t at = blocks.of_host(host).first;
-      for (const int rank : placement.ranks_of(host)) {
-        if (host != placement.host())
-          collective.receive(rank, bytes_of(all) + at * element, blocks.count(rank) * element);
-        at += blocks.count(rank);
-      }
-    }
+    for (int rank = 0; rank < placement.size(); ++rank)
+      if (placement.host_of(rank) != placement.host())
+        collective.receive(rank, bytes_of(all) + blocks.offset_by_host(rank) * element,
+                           blocks.count(rank) * element);
     if (!collective.finish_blocks()) return false;
   }
   const View own = is_root ? part_of(all, blocks.of_host(placement.host())) : output;
@@ -196,7 +191,7 @@ bool exchange_all(HostCollective& collective, const View& output, const ConstVie
   const Placement& placement = collective.placement();
   const std::size_t element = size_of(input.dtype);
   for (int i = 1; i < placement.hosts(); ++i) {
-    for (const int rank : placement.ranks_of((placement.host() + i) % placement.hosts())) {
+    for (const int rank : placement.ranks_of(placement.host_after(i))) {
       collective.send(rank, bytes_of(input) + to.offset(rank) * element, to.count(rank) * element);
       collective.receive(rank, bytes_of(output) + from.offset(rank) * element,
                          from.count(rank) * element);

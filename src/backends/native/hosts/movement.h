@@ -18,8 +18,12 @@ class RankBlocks {
 
   std::size_t count(int rank) const noexcept { return counts_[static_cast<std::size_t>(rank)]; }
   std::size_t offset(int rank) const noexcept { return offsets_[static_cast<std::size_t>(rank)]; }
+  // The same if host comes after host.
+  std::size_t offset_by_host(int rank) const noexcept {
+    return host_offsets_[static_cast<std::size_t>(rank)];
+  }
   std::size_t total() const noexcept { return offsets_.back(); }
-  // Where the blocks of a host are, if host comes after host.
+  // Where the blocks of a host are then.
   Range of_host(int host) const noexcept { return hosts_[static_cast<std::size_t>(host)]; }
   // The counts of its ranks, by place.
   std::vector<std::size_t> counts_on(int host) const;

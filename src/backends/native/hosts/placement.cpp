@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/backends/native/collectives/staged_steps.h"
+
 namespace c10d { inline namespace v0 { namespace native {
 
 Placement::Placement(int rank, const std::vector<std::string>& hosts) : rank_(rank) {
@@ -32,12 +34,8 @@ Range Placement::carried_by(int place, std::size_t count, std::size_t element) c
 }
 
 Range elements_of(std::size_t count, std::size_t element, int parts, int index) noexcept {
-  const std::size_t line = std::max<std::size_t>(1, 64 / element);
-  const std::size_t lines = (count + line - 1) / line;
-  const auto of = static_cast<std::size_t>(parts);
-  const std::size_t each = (lines + of - 1) / of * line;
-  const std::size_t first = std::min(count, each * static_cast<std::size_t>(index));
-  return {first, std::min(each, count - first)};
+  const Part part = share_of(count * element, parts, index);  // elements divide a cache line
+  return {part.first / element, part.bytes / element};
 }
 
 }}}  // namespace c10d::v0::native

@@ -28,6 +28,8 @@ class Placement {
   int lanes() const noexcept { return lanes_; }
 
   int host() const noexcept { return host_of(rank_); }
+  // The host i places after this one: ranks start at different hosts.
+  int host_after(int i) const noexcept { return (host() + i) % hosts(); }
   int place() const noexcept { return place_of(rank_); }
   bool is_lane() const noexcept { return place() < lanes_; }
   int host_of(int rank) const noexcept { return host_of_[static_cast<std::size_t>(rank)]; }

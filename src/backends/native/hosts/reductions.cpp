@@ -165,7 +165,7 @@ class ExchangeSteps {
   // Ranks start at different hosts.
   template <class Use>
   void for_each_other(Use use) const {
-    for (int i = 1; i < placement_.hosts(); ++i) use((placement_.host() + i) % placement_.hosts());
+    for (int i = 1; i < placement_.hosts(); ++i) use(placement_.host_after(i));
   }
 
   void pass_values(std::size_t step) {
@@ -240,7 +240,7 @@ bool finish_everywhere(HostCollective& collective, const Reducer& reducer, const
   const std::size_t bytes = count * size_of(reducer.type());
   Pointers all(sums.all.size());
   for (int i = 1; i < placement.hosts(); ++i) {
-    const int host = (placement.host() + i) % placement.hosts(), twin = placement.twin(host);
+    const int host = placement.host_after(i), twin = placement.twin(host);
     for (const std::byte* const value : values) collective.send(twin, value, bytes);
     for (const std::size_t index : sums.of(host)) {
       std::byte* const got = collective.scratch(bytes);

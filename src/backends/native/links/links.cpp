@@ -50,19 +50,19 @@ Links::Links(const BackendContext& context, std::vector<Mesh::Connection> connec
 }
 
 void Links::activate(Line& line) {
-  if (!std::exchange(line.is_active, true)) active_.push_back(&line);
+  if (is_busy(line) && !std::exchange(line.is_active, true)) active_.push_back(&line);
 }
 
 void Links::send(int rank, const std::byte* from, std::size_t bytes, std::uint64_t sequence) {
   Line& line = *lines_[static_cast<std::size_t>(rank)];
   line.stream.send(from, bytes, sequence);
-  if (line.stream.sent() != line.stream.posted_sends()) activate(line);
+  activate(line);
 }
 
 void Links::receive(int rank, std::byte* to, std::size_t bytes, std::uint64_t sequence) {
   Line& line = *lines_[static_cast<std::size_t>(rank)];
   line.stream.receive(to, bytes, sequence);
-  if (line.stream.received() != line.stream.posted_receives()) activate(line);
+  activate(line);
 }
 
 void Links::lose(Line& line, std::string why, bool corrupt) {
@@ -123,9 +123,7 @@ bool Links::progress() {
     moved |= read(*line);
   }
   std::erase_if(active_, [](Line* line) {
-    const Stream& stream = line->stream;
-    line->is_active =
-        stream.sent() != stream.posted_sends() || stream.received() != stream.posted_receives();
+    line->is_active = is_busy(*line);
     return !line->is_active;
   });
   return moved;
@@ -162,11 +160,8 @@ Links::End Links::turn(Waiting& waiting, bool moved) {
 void Links::sleep(Deadline deadline) const {
   std::vector<pollfd> entries;
   for (const Line* const line : active_) {
-    const Stream& stream = line->stream;
-    const bool in = stream.received() != stream.posted_receives();
-    const bool out = stream.sent() != stream.posted_sends();
-    entries.push_back(
-        {line->socket.get(), static_cast<short>((in ? POLLIN : 0) | (out ? POLLOUT : 0)), 0});
+    const int in = line->stream.awaits() ? POLLIN : 0, out = line->stream.sends() ? POLLOUT : 0;
+    entries.push_back({line->socket.get(), static_cast<short>(in | out), 0});
   }
   ::poll(entries.data(), entries.size(), poll_timeout(deadline));
 }

@@ -73,7 +73,10 @@ class Links {
     int turns = 0;
     std::chrono::steady_clock::time_point spins_until{};
   };
-  void activate(Line& line);
+  static bool is_busy(const Line& line) noexcept {
+    return line.stream.sends() || line.stream.awaits();
+  }
+  void activate(Line& line);  // if it is busy
   bool progress();
   bool write(Line& line);
   bool read(Line& line);

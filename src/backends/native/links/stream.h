@@ -32,6 +32,7 @@ class Stream {
   std::size_t sent() const noexcept { return out_.through; }
   std::size_t posted_receives() const noexcept { return in_.posted; }
   std::size_t received() const noexcept { return in_.through; }
+  bool sends() const noexcept { return out_.posted != out_.through; }
   bool awaits() const noexcept { return in_.posted != in_.through; }
 
   // What the socket takes next, and how much of it it took. Empty: nothing waits.
