@@ -66,6 +66,9 @@ bool Dissemination::come(const Coming& own) {
   if (own.sequence == own_.sequence) return true;
   if (own.sequence <= barred_) return false;
   own_ = own;
+  own_.carried = {};
+  carried_bytes_ = own.carried.size();
+  carried_ = own.carried;
   step_ = 0;
   differs_ = false;
   window_ = own.balance;
@@ -91,7 +94,12 @@ void Dissemination::send_step() {
   for (const std::uint64_t word : {own_.sequence, own_.hash, window_, rest_})
     put(letter.body, word);
   letter.body.append(reinterpret_cast<const char*>(&own_.signature), sizeof own_.signature);
+  letter.body.append(carried_, 0, bytes_of_step(step_, carried_bytes_));
   letters_.push_back(std::move(letter));
+}
+
+std::size_t Dissemination::bytes_of_step(int step, std::size_t bytes) const noexcept {
+  return static_cast<std::size_t>(std::min(1 << step, size_ - (1 << step))) * bytes;
 }
 
 // As far as this rank has heard.
@@ -99,16 +107,17 @@ void Dissemination::advance() {
   while (step_ < steps_ && !differs_) {
     auto& [heard, next] = heard_[static_cast<std::size_t>(step_)];
     if (!heard || heard->coming.sequence != own_.sequence) return;
-    const Heard theirs = *heard;
-    heard = next;
-    next.reset();
-    if (theirs.coming.hash != own_.hash) {
+    const Heard theirs = *std::move(heard);
+    heard = std::exchange(next, std::nullopt);
+    if (theirs.coming.hash != own_.hash ||
+        theirs.carried.size() != bytes_of_step(step_, carried_bytes_)) {
       differs_ = true;
       difference_ = {rank_at(-(1 << step_)), theirs.coming};
       return give_up();
     }
     if ((size_ >> step_ & 1) != 0) rest_ = window_ + theirs.rest;
     window_ += theirs.window;
+    carried_ += theirs.carried;
     ++step_;
     send_step();
   }
@@ -131,7 +140,10 @@ bool Dissemination::receive_step(int from, std::string_view body) {
   heard.window = reader.take<std::uint64_t>();
   heard.rest = reader.take<std::uint64_t>();
   const std::string_view signature = reader.take_bytes(sizeof(Signature));
-  if (!reader.finished() || step >= steps_ || from != rank_at(-(1 << step))) return false;
+  const std::string_view carried = reader.take_bytes(reader.left());
+  if (!reader.finished() || step >= steps_ || from != rank_at(-(1 << step)) ||
+      carried.size() > kMostCarried)
+    return false;
   std::memcpy(&heard.coming.signature, signature.data(), sizeof(Signature));
   if (heard.coming.sequence < own_.sequence) {
     if (heard.coming.sequence <= went_ || went_ == own_.sequence) return true;  // heard otherwise
@@ -139,9 +151,10 @@ bool Dissemination::receive_step(int from, std::string_view body) {
     difference_ = {from, heard.coming};
     return true;
   }
+  heard.carried = carried;
   auto& [first, second] = heard_[static_cast<std::size_t>(step)];
   if (first && second) return false;
-  (first ? second : first) = heard;
+  (first ? second : first) = std::move(heard);
   if (second && second->coming.sequence <= first->coming.sequence) return false;
   advance();
   return true;

@@ -23,7 +23,13 @@ struct Coming {
   std::uint64_t hash = 0;     // which all ranks must have in common
   std::uint64_t balance = 0;  // which must add up to 0 over all ranks
   Signature signature{};      // what the hash is of, to name a difference
+  // For all others, who get it with the step that tells them of this rank. As long on each where
+  // the calls are the same.
+  std::string_view carried{};
 };
+
+// All ranks together carry at most so much with a call: a frame of a mesh holds it.
+inline constexpr std::size_t kMostCarried = std::size_t{32} << 10;
 
 // How the ranks of a group enter calls together or not at all, by messages to their neighbours
 // (mesh.h). In step k a rank tells the one that is 2^k ahead of it that it has come, and so have
@@ -66,6 +72,13 @@ class Dissemination {
 
   // Of the last call that this rank has come to. Once it goes, it goes.
   Outcome outcome();
+  // Whether all that ranks carry with that call is here. A call may go before: a rank that is
+  // stopped holds up what it was to pass on.
+  bool has_carried() const noexcept { return step_ == steps_; }
+  // What a rank carried; until this rank comes to its next call.
+  std::string_view carried(int rank) const noexcept {
+    return std::string_view(carried_).substr(distance_to(rank) * carried_bytes_, carried_bytes_);
+  }
   // The rank whose call differs, and that call.
   const std::pair<int, Coming>& difference() const noexcept { return difference_; }
   // The last call that this rank has come to.
@@ -93,6 +106,11 @@ class Dissemination {
 
   bool is_balanced() const noexcept;
   bool has_heard_of(int rank) const noexcept;
+  std::size_t distance_to(int rank) const noexcept {
+    return static_cast<std::size_t>((rank_ - rank + size_) % size_);
+  }
+  // How much goes with a step: of the nearest of the 2^step ranks that its receiver lacks.
+  std::size_t bytes_of_step(int step, std::size_t bytes) const noexcept;
   void advance();
   void send_step();
   bool receive_step(int from, std::string_view body);
@@ -113,9 +131,13 @@ class Dissemination {
   // Sums of balances: of the 2^step_ ranks up to this one, and of the `size_` mod 2^step_ ranks up
   // to it.
   std::uint64_t window_ = 0, rest_ = 0;
+  // What this rank and those behind it carry, the nearest first.
+  std::string carried_;
+  std::size_t carried_bytes_ = 0;  // of each
   struct Heard {
-    Coming coming;
+    Coming coming;  // but for what is carried
     std::uint64_t window, rest;
+    std::string carried;
   };
   // By step: what was heard for the call of this rank, and for its next.
   std::vector<std::array<std::optional<Heard>, 2>> heard_;

@@ -109,14 +109,16 @@ bool MeshControl::come(Gate gate, const Coming& own) {
 MeshControl::Entrance MeshControl::entrance_of(const Call& call, Waiting waiting) {
   const Signature signature = signature_of(call.op, size_);
   const auto* const counts = std::get_if<AllToAllV>(&call.op);
-  return {.gate = Gate::calls,
-          .own = {.sequence = call.sequence,
-                  .hash = call.signature,
-                  .balance = counts ? balance_of(*counts, rank_) : 0,
-                  .signature = signature},
-          .deadline = call.deadline,
-          .polls = waiting == Waiting::spin && policy_.spins(),
-          .counts = counts};
+  return {
+      .gate = Gate::calls,
+      .own = {.sequence = call.sequence,
+              .hash = call.signature,
+              .balance = counts ? balance_of(*counts, rank_) : 0,
+              .signature = signature,
+              .carried = {reinterpret_cast<const char*>(call.carried.data()), call.carried.size()}},
+      .deadline = call.deadline,
+      .polls = waiting == Waiting::spin && policy_.spins(),
+      .counts = counts};
 }
 
 // A rank that has announced a call enters it even if the group broke since: others may have gone
@@ -126,17 +128,20 @@ std::shared_ptr<const Failure> MeshControl::enter(const Entrance& entrance) {
   if (last != entrance.own.sequence && broken()) return failure();
   const auto start = steady_clock::now();
   if (!come(entrance.gate, entrance.own)) return failure_of_another();
-  const Patience::Verdict verdict = await(entrance, start);
-  return verdict == Patience::Verdict::goes ? nullptr : refuse(entrance, verdict);
-}
-
-// This thread takes the news as long as it waits.
-Patience::Verdict MeshControl::await(const Entrance& entrance, Deadline start) {
+  // This thread takes the news as long as it waits.
   struct Counted {
     std::atomic<int>& count;
     explicit Counted(std::atomic<int>& threads) : count(threads) { ++count; }
     ~Counted() { --count; }
   } const counted(waiting_);
+  const Patience::Verdict verdict = await(entrance, start);
+  if (verdict != Patience::Verdict::goes) return refuse(entrance, verdict);
+  if (entrance.own.carried.empty() || await_carried(entrance, start)) return nullptr;
+  if (broken()) return failure();
+  return fail(late(entrance.own.signature, entrance.own.sequence, "waiting for data of all ranks"));
+}
+
+Patience::Verdict MeshControl::await(const Entrance& entrance, Deadline start) {
   Patience patience(entrance.deadline);
   while (true) {
     take_news();
@@ -150,6 +155,19 @@ Patience::Verdict MeshControl::await(const Entrance& entrance, Deadline start) {
     if (verdict != Patience::Verdict::waits) return verdict;
     wait_for_news(start, entrance.polls, entrance.deadline);
   }
+}
+
+// In a call that all ranks go into.
+bool MeshControl::await_carried(const Entrance& entrance, Deadline start) {
+  const auto has_carried = [&] {
+    return use(entrance.gate, [](Dissemination& known) { return known.has_carried(); });
+  };
+  while (!has_carried()) {
+    if (broken() || steady_clock::now() >= entrance.deadline) return false;
+    wait_for_news(start, entrance.polls, entrance.deadline);
+    take_news();
+  }
+  return true;
 }
 
 // Past the deadline, in short naps.
@@ -235,13 +253,22 @@ Control::Agreement MeshControl::poll_agreement(const Call& call) {
   const auto verdict =
       use(Gate::calls, [&](Dissemination& known) -> std::optional<Patience::Verdict> {
         if (known.last() != call.sequence) return {};  // announce() did not come to it
-        return Patience(Deadline::max()).look(known, steady_clock::now(), false, {});
+        const auto found = Patience(Deadline::max()).look(known, steady_clock::now(), false, {});
+        if (found != Patience::Verdict::goes || call.carried.empty() || known.has_carried())
+          return found;
+        return Patience::Verdict::waits;
       });
   if (verdict == Patience::Verdict::goes) return Agreement::agreed;
   if (broken()) return Agreement::failed;
   if (verdict == Patience::Verdict::waits) return Agreement::pending;
   refuse(entrance_of(call, Waiting::sleep), verdict.value_or(Patience::Verdict::barred));
   return Agreement::failed;
+}
+
+std::span<const std::byte> MeshControl::carried(int rank) {
+  MutexLock lock(gates_mutex_);
+  const std::string_view bytes = gates_[static_cast<std::size_t>(Gate::calls)].carried(rank);
+  return {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()};
 }
 
 // Who finds this round in `barriers` may count on it that this rank has come.

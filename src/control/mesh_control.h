@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,8 @@ class MeshControl final : public ControlPlane {
   std::shared_ptr<const Failure> agree(const Call& call, Waiting waiting) override;
   void announce(const Call& call) override;
   Agreement poll_agreement(const Call& call) override;
+  std::size_t most_carried() const noexcept override { return kMostCarried; }
+  std::span<const std::byte> carried(int rank) override;
   std::shared_ptr<const Failure> announce_in_order(const Call& call,
                                                    const Signature& signature) override;
   Agreement poll_enqueued(std::uint64_t sequence) override;
@@ -65,6 +68,7 @@ class MeshControl final : public ControlPlane {
   Entrance entrance_of(const Call& call, Waiting waiting);
   std::shared_ptr<const Failure> enter(const Entrance& entrance);
   Patience::Verdict await(const Entrance& entrance, Deadline start);
+  bool await_carried(const Entrance& entrance, Deadline start);
   bool come(Gate gate, const Coming& own);
   void wait_for_news(Deadline start, bool polls, Deadline deadline);
   // The failure of a call that this rank came to and does not go into. Breaks the group.

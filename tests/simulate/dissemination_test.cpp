@@ -37,7 +37,14 @@ enum class Mishap { none, odd, unbalanced, late, leaves, dies, aborts, stops };
 constexpr int kMishaps = 8;
 
 // What the network does on purpose wrong: the test must find it.
-enum class Tamper { none, loses_answers, bars_nobody, forges_hashes, floods_nothing };
+enum class Tamper {
+  none,
+  loses_answers,
+  bars_nobody,
+  forges_hashes,
+  floods_nothing,
+  swaps_carried
+};
 
 // What one rank did in one call.
 struct Seen {
@@ -54,6 +61,7 @@ class World {
     call_ = 1 + static_cast<std::uint64_t>(pick(static_cast<int>(kCalls)));
     for (int rank = 0; rank < size; ++rank) ranks_.push_back(std::make_unique<Rank>(rank, size));
     adds_up_ = mishap_ == Mishap::unbalanced || pick(2) == 0;
+    carried_bytes_ = static_cast<std::size_t>(pick(9));
     patient_ = (culprit_ + 1 + pick(size - 1)) % size;
     for (int rank = 0; rank < size; ++rank) at(pause(), Event::comes, rank);
     if (mishap_ == Mishap::dies) at(milliseconds(pick(60)), Event::dies, culprit_);
@@ -146,6 +154,7 @@ class World {
         letter.body[kHash + i] =
             static_cast<char>(hash_of_call(to, of(to).call + (of(to).is_in ? 0 : 1)) >> (8 * i));
     if (tamper_ == Tamper::bars_nobody && !comes) letter.body[1] = 0;
+    if (tamper_ == Tamper::swaps_carried && comes) letter.body.back() ^= 1;
     return true;
   }
 
@@ -154,6 +163,17 @@ class World {
   void post(int rank) {
     for (Dissemination::Letter& letter : of(rank).known.take_letters())
       send(rank, letter.to, {Letter::dissemination, 0, 0, std::move(letter.body)});
+  }
+
+  // As long in all calls of a run; empty in some runs.
+  std::string carried_by(int rank, std::uint64_t call) const {
+    const std::uint64_t word = mix(call, static_cast<std::uint64_t>(rank));
+    return {reinterpret_cast<const char*>(&word), carried_bytes_};
+  }
+  void compare_carried(int number, std::uint64_t call) {
+    for (int other = 0; other < std::ssize(ranks_); ++other)
+      if (of(number).known.carried(other) != carried_by(other, call))
+        found("carried something else", call);
   }
 
   std::uint64_t hash_of_call(int rank, std::uint64_t call) const {
@@ -247,6 +267,8 @@ class World {
     const std::uint64_t part = number == 0 ? 1 - ranks_.size() : 1;
     Coming coming{.sequence = call, .hash = hash_of_call(number, call), .balance = part + balance};
     if (adds_up_) coming.signature.kind = OpKind::all_to_all_v;
+    const std::string carried = carried_by(number, call);
+    coming.carried = carried;
     const bool may_enter = rank.known.come(coming);
     post(number);
     if (!may_enter) return end(number, Patience::Verdict::barred);
@@ -274,6 +296,12 @@ class World {
     Seen& seen = rank.seen[rank.call];
     seen.verdict = verdict;
     seen.over = now_;
+    if (verdict == Patience::Verdict::goes) {
+      if (rank.known.has_carried())
+        compare_carried(number, rank.call);
+      else
+        ++without_carried_;
+    }
     if (verdict == Patience::Verdict::late)
       for (const int missing : rank.known.missing(rank.call)) named_.insert({rank.call, missing});
     if (verdict == Patience::Verdict::barred)
@@ -325,6 +353,7 @@ class World {
       if (went > 0 && refused > 0) return found("some went, some did not", call);
       if (mishap_ == Mishap::none && refused > 0) return found("refused for nothing", call);
     }
+    if (mishap_ == Mishap::none && without_carried_ > 0) found("went without all data", kCalls);
     for (const auto& [call, rank] : named_) {
       const auto place = of(rank).seen.find(call);
       if (place != of(rank).seen.end() && place->second.verdict == Patience::Verdict::goes)
@@ -344,6 +373,8 @@ class World {
   int culprit_ = 0, patient_ = 0;
   std::uint64_t call_ = 0;              // of the mishap
   bool adds_up_ = false;                // whether balances count
+  std::size_t carried_bytes_ = 0;       // of each rank
+  int without_carried_ = 0;             // ranks that went before all of it was there
   std::optional<Deadline> happened_{};  // a death, or an abort
   bool was_late_ = false;
   std::vector<std::unique_ptr<Rank>> ranks_;
@@ -383,6 +414,7 @@ TEST(Dissemination, WhatIsTamperedWithIsFound) {
   EXPECT_NE(found_with(Tamper::bars_nobody), "nothing");
   EXPECT_NE(found_with(Tamper::forges_hashes).find("disagree"), std::string::npos);
   EXPECT_NE(found_with(Tamper::floods_nothing), "nothing");
+  EXPECT_NE(found_with(Tamper::swaps_carried).find("carried"), std::string::npos);
 }
 
 }  // namespace

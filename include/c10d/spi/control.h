@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "c10d/collective.h"
@@ -24,6 +26,9 @@ struct Call {
   Device device{};          // where its buffers lie; of a barrier with a stream: the group's GPU
   CudaStream stream = nullptr;  // that orders it on a GPU; null: the legacy default stream
   bool captured = false;        // whether the stream is captured into a CUDA graph
+  // What this rank gives to all others with agree(): as many bytes on each, on all together at most
+  // Control::most_carried().
+  std::span<const std::byte> carried{};
 };
 
 // The control plane of a group, as a backend uses it: which rank entered which call, which rank
@@ -59,6 +64,13 @@ class C10D_API Control {
   // gives up for itself alone, so an op that was agreed on in this way must end when the group
   // breaks.
   virtual Agreement poll_agreement(const Call& call) = 0;
+
+  // How many bytes of all ranks together go with the agreement on a call; 0: none. The same on
+  // every rank.
+  virtual std::size_t most_carried() const noexcept { return 0; }
+  // What a rank carried with the last call that this rank has agreed on: as much as this one. Until
+  // this rank enters its next call.
+  virtual std::span<const std::byte> carried(int /*rank*/) { return {}; }
 
   // Collectives on a GPU are compared after they were enqueued. Whether all ranks have called the
   // collective `sequence`, and all before it, with the same signature. An enqueued op is not over

@@ -113,7 +113,7 @@ TEST_F(WithoutMemory, ABatchEndsNotBeforeTheOpsThatHaveBegun) {
   ::close(next);
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = static_cast<rlim_t>(next + descriptors);
+  limit.rlim_cur = static_cast<rlim_t>(next) + static_cast<rlim_t>(descriptors);
   ::setrlimit(RLIMIT_NOFILE, &limit);
   try {
     make_tcp_store({.server = true, .timeout = std::chrono::seconds(60)});

@@ -13,6 +13,8 @@
 #include <variant>
 
 #include "src/backends/common/failures.h"
+#include "src/backends/native/hosts/enter.h"
+#include "src/backends/native/hosts/small.h"
 #include "src/base/members.h"
 #include "src/sync/fiber.h"
 
@@ -24,24 +26,6 @@ using std::chrono::steady_clock;
 // For evidence of why a connection ended: a host is known to be silent after two seconds.
 constexpr std::chrono::seconds kLossPatience{3};
 constexpr std::chrono::milliseconds kLeastLossPatience{300};  // past the deadline of the op
-
-// In a fiber, without blocking its thread.
-std::shared_ptr<const Failure> enter_in_fiber(Control& control, const Call& call) {
-  control.announce(call);
-  for (;;) {
-    switch (control.poll_agreement(call)) {
-      case Control::Agreement::agreed:
-        return nullptr;
-      case Control::Agreement::failed:
-        return control.failure();
-      case Control::Agreement::pending:
-        break;
-    }
-    if (steady_clock::now() >= call.deadline)
-      return control.fail(control.timed_out(call, "waiting for all ranks to enter the call"));
-    Fiber::yield(Poll::idle);
-  }
-}
 
 // Why a connection ended, if that is known soon: a rank that died, say.
 std::shared_ptr<const Failure> cause_of(Control& control, Failure otherwise, Deadline deadline) {
@@ -60,9 +44,7 @@ bool HostCollective::enter() {
   if (entered_) return true;
   entered_ = true;
   group_.links().push();
-  Control& control = group_.control();
-  failure_ = Fiber::running() ? enter_in_fiber(control, call_)
-                              : control.agree(call_, Control::Waiting::spin);
+  failure_ = native::enter(group_.control(), call_);
   return !failure_;
 }
 
@@ -95,6 +77,7 @@ bool HostCollective::give_up(Links::End end) {
 std::shared_ptr<const Failure> execute(HostGroup& group, const Call& call) noexcept {
   try {
     if (group.control().broken()) return group.control().failure();
+    if (is_small(group, call.op)) return execute_small(group, call);
     HostCollective collective(group, call);
     const bool ok = std::visit(
         [&]<class T>(const T& op) {
