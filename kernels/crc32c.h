@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace c10d { inline namespace v0 {
 
@@ -11,7 +12,9 @@ namespace c10d { inline namespace v0 {
 // crc32c(0, "123456789") is 0xe3069283. `data` needs no alignment.
 std::uint32_t crc32c(std::uint32_t before, const void* data, std::size_t bytes) noexcept;
 
-// The same on a CPU without instructions for it.
-std::uint32_t crc32c_by_tables(std::uint32_t before, const void* data, std::size_t bytes) noexcept;
+// The ways of this build that the CPU can run, slowest first: by tables, by an instruction for it,
+// by carry-less multiplication. All give the same; crc32c() takes the last.
+using Crc32c = std::uint32_t(std::uint32_t before, const void* data, std::size_t bytes) noexcept;
+std::span<Crc32c* const> crc32c_ways() noexcept;
 
 }}  // namespace c10d::v0
