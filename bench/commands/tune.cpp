@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/commands/native_probe.h"
+#include "bench/measure/machine.h"
 #include "bench/model/record.h"
 #include "bench/run/controller.h"
 #include "c10d/env.h"

@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
                             "Trains a replica of the model on every rank of several hosts. "
                             "--print-commands shows how to start it.",
                             {"backend", "shards", "print-commands"}};
-  return nn::run_program(program, argc, argv, [](nn::Options options) {
+  return nn::run_program(program, argc, argv, [](const nn::Options& options) {
     if (!options.print_commands.empty()) become_print_commands(options);
     auto group = c10d::init_process_group({.backend = options.backend});
     nn::train(options, group, group.size(), nn::replicated);

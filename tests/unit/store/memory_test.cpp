@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <optional>
@@ -16,24 +15,7 @@
 #include "c10d/init.h"
 #include "c10d/spi/backend.h"
 #include "tests/unit/store/kinds.h"
-
-namespace {
-
-// The most bytes that this thread gets at once.
-thread_local std::size_t t_most_bytes = SIZE_MAX;
-
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  return bytes > t_most_bytes ? nullptr : std::malloc(bytes);
-}
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  void* const memory = operator new(bytes, std::nothrow);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "tests/unit/store/limited_memory.h"
 
 namespace c10d::test { namespace {
 

@@ -75,7 +75,7 @@ const char* phase_of_message(bool is_send) {
 
 }  // namespace
 
-Messages::Messages(std::shared_ptr<Team> team) : Messages(team, routes_within(*team)) {}
+Messages::Messages(const std::shared_ptr<Team>& team) : Messages(team, routes_within(*team)) {}
 
 Messages::Messages(std::shared_ptr<Team> team, Routes routes)
     : team_(std::move(team)),

@@ -24,7 +24,7 @@ namespace c10d { inline namespace v0 { namespace native {
 class Messages : public std::enable_shared_from_this<Messages> {
  public:
   // Of a group on one host.
-  explicit Messages(std::shared_ptr<Team> team);
+  explicit Messages(const std::shared_ptr<Team>& team);
   // Of a group on several: `team` are its ranks on this one. Throws out_of_resources.
   Messages(std::shared_ptr<Team> team, Routes routes);
 

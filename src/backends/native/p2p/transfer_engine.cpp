@@ -262,7 +262,7 @@ void TransferEngine::accept(int source, const Frame& frame, Transfer& recv, cons
     peer->reading.push_back(&recv);
   }
   void* const to = offer ? static_cast<void*>(&recv.remote) : recv.data;
-  if (data == nullptr)
+  if (peer != nullptr && data == nullptr)
     peer->ring.take(frame, to);
   else if (frame.length != 0)
     std::memcpy(to, data, frame.length);
