@@ -54,8 +54,8 @@ void TransferEngine::post(Transfer& transfer) {
     wires_.at(transfer.peer)->post(transfer);
     wires_.update(transfer.peer);
   } else if (const auto held = queues_.take_arrived(transfer)) {
-    const std::byte none{};
-    accept(held->source, held->frame, transfer, held->data.empty() ? &none : held->data.data());
+    accept(held->source, held->frame, transfer,
+           [&](void* to) { std::ranges::copy(held->data, static_cast<std::byte*>(to)); });
     flush(held->source);
   } else {
     queues_.post(transfer);
@@ -115,7 +115,8 @@ bool TransferEngine::flush(int rank) {
 // A wire brings no more than may be held.
 void TransferEngine::deliver(int source, const Frame& frame, const std::byte* data) {
   if (Transfer* const recv = queues_.take_posted(source, frame))
-    accept(source, frame, *recv, data);
+    accept(source, frame, *recv,
+           [&](void* to) { std::copy_n(data, frame.length, static_cast<std::byte*>(to)); });
   else if (frame.length != 0)
     std::memcpy(queues_.hold(source, frame)->data.data(), data, frame.length);
   else
@@ -178,7 +179,7 @@ bool TransferEngine::receive(Peer& peer) {
     if (frame.kind == FrameKind::piece) {
       if (!receive_piece(peer, frame)) return moved;
     } else if (Transfer* const recv = queues_.take_posted(peer.rank, frame)) {
-      accept(peer.rank, frame, *recv, nullptr);
+      accept(peer.rank, frame, *recv, [&](void* to) { peer.ring.take(frame, to); });
     } else if (auto* const held = queues_.hold(peer.rank, frame)) {
       peer.ring.take(frame, held->data.data());
     } else {
@@ -245,7 +246,8 @@ bool TransferEngine::fits(int source, const Frame& frame, const Transfer& recv) 
   return false;
 }
 
-void TransferEngine::accept(int source, const Frame& frame, Transfer& recv, const std::byte* data) {
+template <class Take>
+void TransferEngine::accept(int source, const Frame& frame, Transfer& recv, Take take) {
   if (!fits(source, frame, recv)) {
     queues_.post(recv);  // fails with the group
     return;
@@ -261,11 +263,7 @@ void TransferEngine::accept(int source, const Frame& frame, Transfer& recv, cons
   } else if (offer) {
     peer->reading.push_back(&recv);
   }
-  void* const to = offer ? static_cast<void*>(&recv.remote) : recv.data;
-  if (peer != nullptr && data == nullptr)
-    peer->ring.take(frame, to);
-  else if (frame.length != 0)
-    std::memcpy(to, data, frame.length);
+  take(offer ? static_cast<void*>(&recv.remote) : recv.data);
   if (!offer) recv.finish();
 }
 

@@ -75,9 +75,10 @@ class TransferEngine {
   bool receive(Peer& peer);
   bool receive_piece(Peer& peer, const Frame& frame);
   void deliver(int source, const Frame& frame, const std::byte* data);
-  // Matches `recv` with a message: takes its data, or begins to read what it offers. `data`: that
-  // of the message; null: it is at the front of the ring.
-  void accept(int source, const Frame& frame, Transfer& recv, const std::byte* data);
+  // Matches `recv` with a message: takes its data, or begins to read what it offers. take(to)
+  // copies what the frame has.
+  template <class Take>
+  void accept(int source, const Frame& frame, Transfer& recv, Take take);
   bool plausible(int source, const Frame& frame);
   bool fits(int source, const Frame& frame, const Transfer& recv);
   bool read(Peer& peer);
