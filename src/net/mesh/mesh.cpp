@@ -32,9 +32,10 @@ using std::chrono::steady_clock;
 constexpr std::size_t kReadBytes = std::size_t{16} << 10;
 constexpr std::chrono::milliseconds kLook{100};  // between two looks of connect()
 // For the handshake of one that calls, on a busy host; so many may call at once beside the
-// neighbours.
+// neighbours. Room for more is made of those that a rank that runs would have outpaced.
 constexpr std::chrono::seconds kShaking{10};
-constexpr std::size_t kStrangers = 16;
+constexpr std::size_t kStrangers = 128;
+constexpr std::chrono::milliseconds kHurried{500};
 
 constexpr std::string_view kAdvice =
     "If they run, let TCP through between the hosts, at every port, and set C10D_NET_INTERFACE, on "
@@ -117,6 +118,7 @@ class Mesh::Connecting {
  public:
   Connecting(const Mesh& mesh, Deadline deadline) : mesh_(mesh), deadline_(deadline) {
     missing_.insert(mesh.options_.neighbours.begin(), mesh.options_.neighbours.end());
+    most_shaking_ = missing_.size() + kStrangers;
   }
 
   void run(const std::function<std::string(int)>& address_of, const std::function<void()>& look) {
@@ -146,6 +148,7 @@ class Mesh::Connecting {
   struct Shaking {
     std::unique_ptr<Line> line;  // null: no more
     Deadline until;              // for one that called
+    bool is_called() const noexcept { return line->neighbour < 0; }
   };
 
   [[noreturn]] static void throw_about(int neighbour, Failure failure) {
@@ -184,6 +187,7 @@ class Mesh::Connecting {
                                                      "connection to it: {}. {}",
                                                      neighbour, address, problem, kAdvice)});
     auto link = std::make_unique<Link>(mesh_.handshake_with(neighbour), mesh_.options_.rank);
+    write_some(fd.get(), *link);  // who is silent may be taken for a stranger
     shaking_.push_back(
         {std::make_unique<Line>(neighbour, std::move(fd), std::move(link)), deadline_});
   }
@@ -207,12 +211,29 @@ class Mesh::Connecting {
            poll_timeout(std::min<Deadline>(deadline_, steady_clock::now() + kLook)));
   }
 
-  bool may_take_more() const { return shaking_.size() < missing_.size() + kStrangers; }
+  bool may_take_more() const { return shaking_.size() < most_shaking_; }
+
+  std::vector<Shaking>::iterator oldest_caller() {
+    return std::ranges::find_if(shaking_, [](const Shaking& one) { return one.is_called(); });
+  }
+
+  // Of the oldest caller, if it has been here for long.
+  bool make_room() {
+    const auto oldest = oldest_caller();
+    if (oldest == shaking_.end() || steady_clock::now() < oldest->until - kShaking + kHurried)
+      return false;
+    shaking_.erase(oldest);
+    return true;
+  }
 
   void take_callers() {
-    while (may_take_more()) {
+    while (may_take_more() || make_room()) {
       Fd fd(::accept4(mesh_.listener_->get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!fd && (errno == EMFILE || errno == ENFILE)) throw_no_descriptor(error_text(errno));
+      if (!fd && (errno == EMFILE || errno == ENFILE)) {
+        if (oldest_caller() == shaking_.end()) throw_no_descriptor(error_text(errno));
+        most_shaking_ = shaking_.size();
+        continue;
+      }
       if (!fd) return;
       tune_tcp(fd.get());
       auto link = std::make_unique<Link>(mesh_.handshake_with(mesh_.options_.rank),
@@ -232,7 +253,7 @@ class Mesh::Connecting {
 
   void move(Shaking& one) {
     Line& line = *one.line;
-    const bool called = line.neighbour < 0;
+    const bool called = one.is_called();
     std::array<char, kReadBytes> buffer;
     std::string_view bytes;
     int error = 0;
@@ -279,6 +300,7 @@ class Mesh::Connecting {
   const Mesh& mesh_;
   const Deadline deadline_;
   std::set<int> missing_;
+  std::size_t most_shaking_;  // at once
   std::vector<Shaking> shaking_;
   std::vector<std::unique_ptr<Line>> open_;
   std::vector<Message> messages_;

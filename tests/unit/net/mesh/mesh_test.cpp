@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -203,26 +204,59 @@ TEST(Mesh, ListensNowhereElse) {
   }
 }
 
-// Who calls meanwhile without the token, or says nothing, holds nobody up.
-TEST(Mesh, StrangersAreLeftAside) {
-  Ranks ranks(2);
-  const Url url = parse_url(ranks.address_of(1));
-  std::vector<Fd> strangers;
+Fd call(const std::string& address) {
+  const Url url = parse_url(address);
   std::string problem;
-  for (const char* const said : {"", "GET / HTTP/1.1\r\n\r\n"}) {
-    strangers.push_back(
-        connect_tcp(resolve(url.host, static_cast<std::uint16_t>(url.port)), after(30s), problem));
-    ASSERT_TRUE(strangers.back()) << problem;
-    send_all(strangers.back().get(), said, after(30s));
+  return connect_tcp(resolve(url.host, static_cast<std::uint16_t>(url.port)), after(30s), problem);
+}
+
+// One in ten says something.
+std::vector<Fd> strangers_at(const std::string& address, std::size_t count) {
+  std::vector<Fd> strangers;
+  while (strangers.size() < count) {
+    strangers.push_back(call(address));
+    EXPECT_TRUE(strangers.back());
+    if (strangers.size() % 10 == 0)
+      send_all(strangers.back().get(), "GET / HTTP/1.1\r\n\r\n", after(30s));
   }
+  return strangers;
+}
+
+// Who calls meanwhile without the token, or says nothing, holds nobody up; nor do many.
+void expect_strangers_aside(std::size_t count) {
+  Ranks ranks(2);
+  const std::vector<Fd> strangers = strangers_at(ranks.address_of(1), count);
   for (const Failure& failure : ranks.connect()) EXPECT_EQ(failure.message, "");
   ranks[0].send(1, 1, "here");
   const Mesh::News news =
       ranks.hear(1, [](const Mesh::News& heard) { return !heard.messages.empty(); });
   EXPECT_EQ(news.messages[0].from, 0);
-  // Nothing listens any more.
-  EXPECT_FALSE(
-      connect_tcp(resolve(url.host, static_cast<std::uint16_t>(url.port)), after(1s), problem));
+  EXPECT_FALSE(call(ranks.address_of(1))) << "nothing listens any more";
+}
+
+TEST(Mesh, StrangersAreLeftAside) {
+  for (const std::size_t count : {2u, 600u}) expect_strangers_aside(count);
+}
+
+TEST(Mesh, StrangersThatTakeTheLastDescriptorsAreLetGo) {
+  Mesh called(options_of(1, 2));
+  const std::vector<Fd> strangers = strangers_at(called.address(), 90);
+  const pid_t child = fork();  // descriptors of its own
+  if (child == 0) {
+    Mesh mesh(options_of(0, 2));
+    mesh.connect([&](int) { return called.address(); }, [] {}, after(30s));
+    _exit(0);
+  }
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  rlimit few = limit;
+  few.rlim_cur = static_cast<rlim_t>(strangers.back().get()) + 20;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  EXPECT_NO_THROW(called.connect([](int) { return ""; }, [] {}, after(30s)));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Mesh, ARankWithAnotherTokenIsNamed) {
