@@ -15,6 +15,7 @@
 #include <exception>
 #include <optional>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "c10d/error.h"
@@ -36,6 +37,9 @@ constexpr std::chrono::milliseconds kLook{100};  // between two looks of connect
 constexpr std::chrono::seconds kShaking{10};
 constexpr std::size_t kStrangers = 128;
 constexpr std::chrono::milliseconds kHurried{500};
+
+// Until it is known that a neighbour died whose connection is refused, or ends.
+constexpr std::chrono::seconds kEvidence{1};
 
 constexpr std::string_view kAdvice =
     "If they run, let TCP through between the hosts, at every port, and set C10D_NET_INTERFACE, on "
@@ -116,12 +120,14 @@ HandshakeOptions Mesh::handshake_with(int called) const {
 // The connections that are made, from the first to the last.
 class Mesh::Connecting {
  public:
+  using Look = std::function<void()>;
+
   Connecting(const Mesh& mesh, Deadline deadline) : mesh_(mesh), deadline_(deadline) {
     missing_.insert(mesh.options_.neighbours.begin(), mesh.options_.neighbours.end());
     most_shaking_ = missing_.size() + kStrangers;
   }
 
-  void run(const std::function<std::string(int)>& address_of, const std::function<void()>& look) {
+  void run(const std::function<std::string(int)>& address_of, const Look& look) {
     for (const int neighbour : missing_)
       if (neighbour > mesh_.options_.rank) call(neighbour, address_of(neighbour), look);
     for (auto next_look = steady_clock::now(); !missing_.empty();) {
@@ -132,7 +138,7 @@ class Mesh::Connecting {
       if (steady_clock::now() >= deadline_) throw_late();
       wait();
       take_callers();
-      for (Shaking& one : shaking_) move(one);
+      for (Shaking& one : shaking_) move(one, look);
       std::erase_if(shaking_, [](const Shaking& one) { return !one.line; });
     }
   }
@@ -156,6 +162,14 @@ class Mesh::Connecting {
     throw_failure(std::move(failure));
   }
 
+  // Unless look() throws why it is so.
+  [[noreturn]] void throw_unexplained(int neighbour, Failure failure, const Look& look) const {
+    const Deadline until = std::min<Deadline>(deadline_, steady_clock::now() + kEvidence);
+    for (look(); steady_clock::now() < until; look())
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    throw_about(neighbour, std::move(failure));
+  }
+
   [[noreturn]] void throw_late() const {
     throw_about(*missing_.begin(),
                 {.code = Code::timed_out,
@@ -166,7 +180,7 @@ class Mesh::Connecting {
   }
 
   // Again and again while packets are lost.
-  void call(int neighbour, const std::string& address, const std::function<void()>& look) {
+  void call(int neighbour, const std::string& address, const Look& look) {
     const Url url = parse_url(address);
     const std::vector<Address> addresses = resolve(url.host, static_cast<std::uint16_t>(url.port));
     const auto is_about = [](const std::string& problem, int error) {
@@ -182,10 +196,12 @@ class Mesh::Connecting {
     if (!fd && (is_about(problem, EMFILE) || is_about(problem, ENFILE)))
       throw_no_descriptor(problem);
     if (!fd)
-      throw_about(neighbour, {.code = Code::unreachable,
-                              .message = fmt::format("rank {} listened at {}, and there is no "
-                                                     "connection to it: {}. {}",
-                                                     neighbour, address, problem, kAdvice)});
+      throw_unexplained(neighbour,
+                        {.code = Code::unreachable,
+                         .message = fmt::format("rank {} listened at {}, and there is no "
+                                                "connection to it: {}. {}",
+                                                neighbour, address, problem, kAdvice)},
+                        look);
     auto link = std::make_unique<Link>(mesh_.handshake_with(neighbour), mesh_.options_.rank);
     write_some(fd.get(), *link);  // who is silent may be taken for a stranger
     shaking_.push_back(
@@ -251,7 +267,7 @@ class Mesh::Connecting {
                                           mesh_.options_.rank, caller)};
   }
 
-  void move(Shaking& one) {
+  void move(Shaking& one, const Look& look) {
     Line& line = *one.line;
     const bool called = one.is_called();
     std::array<char, kReadBytes> buffer;
@@ -271,6 +287,7 @@ class Mesh::Connecting {
       return;
     }
     if (read != Read::error) error = write_error;
+    const bool refused = line.link->failure().has_value();
     Failure failure = line.link->failure().value_or(
         Failure{.code = Code::link_lost,
                 .message = "the connection ended before it stood" +
@@ -283,7 +300,8 @@ class Mesh::Connecting {
       return;
     }
     failure.message = fmt::format("rank {}: {}", neighbour, failure.message);
-    throw_about(neighbour, std::move(failure));
+    if (refused) throw_about(neighbour, std::move(failure));
+    throw_unexplained(neighbour, std::move(failure), look);
   }
 
   void settle(Shaking& one, std::vector<Message> early) {

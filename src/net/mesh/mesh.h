@@ -45,7 +45,8 @@ class Mesh {
   const std::string& address() const noexcept { return listening_; }
   // Calls the neighbours of higher number, and is called by the others. Returns when all links are
   // open, and listens no more. `address_of(rank)` is what that rank's address() said; `look()` is
-  // called now and then, and may throw. Throws what a neighbour refused, link_lost, unreachable or
+  // called now and then, and may throw: for a second also before link_lost or unreachable, for it
+  // may know that the neighbour died. Throws what a neighbour refused, link_lost, unreachable or
   // timed_out, which name it, or out_of_resources. Links that are open by then stay.
   void connect(const std::function<std::string(int rank)>& address_of,
                const std::function<void()>& look, Deadline deadline);

@@ -4,7 +4,9 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -191,6 +193,36 @@ TEST(Mesh, AnAddressThatNobodyReachesIsNamed) {
     EXPECT_EQ(error.failure().rank, 1);
     EXPECT_NE(error.failure().message.find("C10D_NET_INTERFACE"), std::string::npos);
   }
+}
+
+// A rank that died refuses calls, or ends them, before others know that it did.
+TEST(Mesh, TheDeathOfANeighbourIsToldInsteadOfALostLink) {
+  const Fd listener = listen_tcp(resolve("127.0.0.1", 0).front());
+  const std::string ends = "tcp://" + local_address(listener.get()).text();
+  std::string gone;
+  {
+    const Mesh other(options_of(1, 2));
+    gone = other.address();
+  }
+  std::thread dying([&] {
+    EXPECT_TRUE(wait_for(listener.get(), POLLIN, after(30s)));
+    const Fd called(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  });
+  for (const std::string& address : {ends, gone}) {
+    int looks = 0;
+    try {
+      Mesh(options_of(0, 2))
+          .connect([&](int) { return address; },
+                   [&] {
+                     if (++looks == 10) throw_failure({.code = Code::peer_died, .rank = 1});
+                   },
+                   after(30s));
+      ADD_FAILURE() << "it connected";
+    } catch (const DistError& error) {
+      EXPECT_EQ(error.code(), Code::peer_died) << error.what();
+    }
+  }
+  dying.join();
 }
 
 TEST(Mesh, ListensNowhereElse) {
