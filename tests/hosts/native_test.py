@@ -3,10 +3,9 @@
 """What only native promises over hosts: native_test.py PROGRAMS
 
 The hosts are network namespaces, joined by a cable that the test lays. Exits with 77 where it may
-not. Ranks run without the rights of root, which may have larger buffers than others.
+not.
 """
 import os
-import re
 import signal
 import sys
 from pathlib import Path
@@ -15,31 +14,14 @@ import test_bed
 
 PROGRAMS = None
 MUCH = 16 << 20  # bytes of hosts-rank's large ops
-PORT = 29500
 
 
-class Native(test_bed.TwoHosts):
-    def ranks(self, what, *per_host, **more):
-        """Starts them; rank 0 serves the store."""
-        hosts = [host for host, count in enumerate(per_host) for _ in range(count)]
-        return [self.start([*self.namespaces[host].enter, "setpriv", "--bounding-set=-all",
-                            "--inh-caps=-all", PROGRAMS / "hosts-rank", self.folder, what],
-                           RANK=str(rank), WORLD_SIZE=str(len(hosts)),
-                           LOCAL_RANK=str(hosts[:rank].count(host)),
-                           LOCAL_WORLD_SIZE=str(per_host[host]), MASTER_ADDR=self.ADDRESSES[0],
-                           MASTER_PORT=str(PORT), C10D_TOKEN_FILE=str(self.token),
-                           C10D_BACKEND="native", **more)
-                for rank, host in enumerate(hosts)]
-
-    def end_well(self, ranks):
-        for rank in ranks:
-            self.assertEqual(rank.end(), 0, rank.out + rank.err)
-
+class Native(test_bed.RanksByHand):
     def test_a_reduction_sends_each_byte_once(self):
         # 2 (H - 1) / H of the bytes, out of each of H = 2 hosts.
         for per_host in ((1, 1), (2, 2), (1, 3)):
             before = self.bytes_on_the_cable()
-            self.end_well(self.ranks("once", *per_host))
+            self.end_well(self.start_ranks(PROGRAMS, "once", *per_host))
             sent = self.bytes_on_the_cable() - before
             print(f"{per_host}: {sent / MUCH:.4f} of the bytes")
             self.assertLess(sent, 1.03 * MUCH)
@@ -49,20 +31,20 @@ class Native(test_bed.TwoHosts):
     def test_one_direction_may_be_slow(self):
         self.namespaces[1].do("tc", "qdisc", "add", "dev", "cable", "root", "tbf", "rate",
                               "20mbit", "burst", "32kb", "limit", "60kb")
-        self.end_well(self.ranks("slow", 1, 1))
+        self.end_well(self.start_ranks(PROGRAMS, "slow", 1, 1))
 
     def test_a_rank_may_be_late_while_much_is_sent_to_it(self):
-        self.end_well(self.ranks("late", 1, 1))
+        self.end_well(self.start_ranks(PROGRAMS, "late", 1, 1))
 
     def test_a_congestion_control_that_is_not_there_is_named(self):
-        for rank in self.ranks("once", 1, 1, C10D_NET_CONGESTION="nonsense"):
+        for rank in self.start_ranks(PROGRAMS, "once", 1, 1, C10D_NET_CONGESTION="nonsense"):
             self.assertEqual(rank.end(), 1)
             self.assertIn("C10D_NET_CONGESTION=nonsense", rank.err)
-        self.end_well(self.ranks("once", 1, 1, C10D_NET_CONGESTION="reno"))
+        self.end_well(self.start_ranks(PROGRAMS, "once", 1, 1, C10D_NET_CONGESTION="reno"))
 
     def test_a_rank_that_is_stopped_for_good_is_named_at_the_deadline(self):
         for victim, per_host in ((0, (2, 2)), (3, (2, 2)), (1, (1, 2))):
-            ranks = self.ranks("large", *per_host, C10D_TIMEOUT="3")
+            ranks = self.start_ranks(PROGRAMS, "large", *per_host, C10D_TIMEOUT="3")
             for rank in range(len(ranks)):
                 self.await_file(f"ready-{rank}", ranks)
             pid = int((self.folder / f"ready-{victim}").read_text())
@@ -77,25 +59,20 @@ class Native(test_bed.TwoHosts):
             for left in self.folder.glob("*-*"):
                 left.unlink()
 
+    def test_garbage_on_a_connection_is_named_everywhere(self):
+        for rank, running in enumerate(self.start_ranks(PROGRAMS, "garbage", 2, 2)):
+            self.assertEqual(running.end(), 1)
+            self.assertRegex(running.err, r"(?m)^[0-9]+ corrupt 3 .*what it sent is no chunk", rank)
+
     def test_a_group_listens_nowhere(self):
         """But for the store, on the address that was asked for."""
-        ranks = self.ranks("idle", 2, 2)
+        ranks = self.start_ranks(PROGRAMS, "idle", 2, 2)
         for rank in range(4):
             self.await_file(f"ready-{rank}", ranks)
-        for namespace, expected in zip(self.namespaces, ([f"10.77.0.1:{PORT}"], [])):
+        for namespace, expected in zip(self.namespaces, ([f"10.77.0.1:{self.PORT}"], [])):
             self.assertEqual(self.listeners(namespace), expected)
         (self.folder / "over").touch()
         self.end_well(ranks)
-
-    def await_file(self, name, ranks):
-        while not (self.folder / name).exists():
-            self.assertFalse([rank.err for rank in ranks if rank.process.poll() is not None])
-
-    def listeners(self, namespace):
-        text = self.output(*namespace.enter, "cat", "/proc/net/tcp")
-        found = re.findall(r"^ *\d+: ([0-9A-F]{8}):([0-9A-F]{4}) \S+ 0A ", text, re.M)
-        return [".".join(str(byte) for byte in reversed(bytes.fromhex(address))) +
-                f":{int(port, 16)}" for address, port in found]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One rank of a job over several hosts that something happens to: hosts-rank FOLDER WHAT. It writes
 // its pid into FOLDER/ready-RANK once the group stands, and what came of it into FOLDER/said-RANK:
-// "ok", or what failed and when, by the wall clock.
+// "ok", or what failed and when, by the wall clock. `held`: rank 0 does not call the others of a
+// native group before FOLDER/go is there.
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -18,6 +22,8 @@
 #include "c10d/env.h"
 #include "c10d/init.h"
 #include "c10d/process_group.h"
+#include "c10d/store.h"
+#include "tests/contract/forwarding_store.h"
 
 namespace {
 
@@ -32,12 +38,75 @@ void write(const std::filesystem::path& path, const std::string& text) {
   std::filesystem::rename(part, path);
 }
 
-void reduce(ProcessGroup& group, std::size_t count) {
+void reduce(const ProcessGroup& group, std::size_t count) {
   std::vector<std::int64_t> data(count, group.rank() + 1);
   group.all_reduce(data);
   const std::int64_t sum = std::int64_t{group.size()} * (group.size() + 1) / 2;
   for (const std::int64_t element : data)
     if (element != sum) throw std::runtime_error("a wrong result passed as right");
+}
+
+// Until the test has written it; calls `look` meanwhile.
+template <class Look>
+void await(const std::filesystem::path& file, Look look) {
+  while (!std::filesystem::exists(file)) {
+    look();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// Keeps from rank 0 where the others listen.
+class HeldStore final : public contract::ForwardingStore {
+ public:
+  HeldStore(std::shared_ptr<Store> store, std::filesystem::path folder)
+      : ForwardingStore(std::move(store)), folder_(std::move(folder)) {}
+  std::vector<std::string> multi_get(std::span<const std::string> keys, Limit limit) override {
+    if (keys.front().ends_with("native/0")) {
+      ForwardingStore::multi_get(keys, std::chrono::minutes(1));
+      write(folder_ / "held-0", "");
+      await(folder_ / "go", [] {});
+    }
+    return ForwardingStore::multi_get(keys, limit);
+  }
+
+ private:
+  const std::filesystem::path folder_;
+};
+
+InitOptions options_of(int rank, const std::filesystem::path& folder, const std::string& what) {
+  if (what != "held") return {};
+  const int size = std::stoi(env("WORLD_SIZE").value_or("0"));
+  std::shared_ptr<Store> store = make_file_store(folder / "store", size);
+  if (rank == 0) store = std::make_shared<HeldStore>(std::move(store), folder);
+  return {.store = std::move(store), .rank = rank, .size = size};
+}
+
+// To the next rank, from the one before.
+void pass_on(ProcessGroup& group, std::size_t count) {
+  const int next = (group.rank() + 1) % group.size();
+  const int previous = (group.rank() + group.size() - 1) % group.size();
+  std::vector<std::int64_t> out(count, group.rank()), in(count, -1);
+  Work sent = group.async().send(out, next);
+  group.recv(in, previous);
+  sent.wait();
+  for (const std::int64_t element : in)
+    if (element != previous) throw std::runtime_error("a wrong message passed as right");
+}
+
+// On the connections of native. No other of this process has no timeout of the kernel.
+void send_garbage() {
+  const std::string garbage(64, 'x');
+  for (int fd = 3; fd < 256; ++fd) {
+    sockaddr_in peer{};
+    socklen_t length = sizeof peer;
+    const bool connected = getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0;
+    unsigned milliseconds = 1;
+    length = sizeof milliseconds;
+    if (connected && peer.sin_family == AF_INET &&
+        getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &length) == 0 &&
+        milliseconds == 0 && send(fd, garbage.data(), garbage.size(), MSG_NOSIGNAL) < 0)
+      throw std::runtime_error("no garbage can be sent");
+  }
 }
 
 // Until `over`, which is written by the test, is there. All ranks see it after the same call.
@@ -51,10 +120,9 @@ void reduce_until(ProcessGroup& group, std::size_t count, const std::filesystem:
 }
 
 void await_failure(const ProcessGroup& group, const std::filesystem::path& over) {
-  while (!std::filesystem::exists(over)) {
+  await(over, [&] {
     if (const auto failure = group.failure()) throw_failure(*failure);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  });
 }
 
 void run(ProcessGroup& group, const std::filesystem::path& folder, const std::string& what) {
@@ -65,6 +133,15 @@ void run(ProcessGroup& group, const std::filesystem::path& folder, const std::st
     await_failure(group, over);
   } else if (what == "small" || what == "large") {
     reduce_until(group, what == "small" ? 1 : std::size_t{8} << 20, over);
+  } else if (what == "held") {
+    for (const std::size_t count : {std::size_t{1}, kMuch}) {
+      reduce(group, count);
+      pass_on(group, count);
+    }
+    await_failure(group, over);
+  } else if (what == "garbage") {
+    if (group.rank() + 1 == group.size()) send_garbage();
+    reduce(group, kMuch);  // all ranks carry a part of it
   } else if (what == "once") {
     reduce(group, kMuch);
   } else if (what == "late") {
@@ -102,6 +179,7 @@ std::string now() {
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const std::filesystem::path folder = argv[1];
+  const std::string what = argv[2];
   const int rank = std::stoi(env("RANK").value_or("-1"));
   const auto failed = [](const DistError& error) {
     return fmt::format("{} {} {} {}", now(), to_string(error.code()), error.failure().rank,
@@ -109,11 +187,11 @@ int main(int argc, char** argv) {
   };
   std::string said = "ok";
   try {
-    ProcessGroup group = init_process_group();
+    ProcessGroup group = init_process_group(options_of(rank, folder, what));
     group.barrier();
     write(folder / fmt::format("ready-{}", rank), std::to_string(getpid()));
     try {
-      run(group, folder, argv[2]);
+      run(group, folder, what);
     } catch (const DistError& error) {
       said = failed(error);  // before the group ends
     }

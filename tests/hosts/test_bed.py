@@ -2,6 +2,7 @@
 """What tests over several hosts share: programs that end with their test, and hosts that are
 network namespaces of this machine."""
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,11 +25,11 @@ class Running:
     out = err = ""
     over = False
 
-    def __init__(self, command, **more):
+    def __init__(self, command, pass_fds=(), **more):
         self.process = subprocess.Popen([str(word) for word in command], text=True,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, start_new_session=True,
-                                        env=environment(**more))
+                                        pass_fds=pass_fds, env=environment(**more))
 
     def take_output(self, patience):
         """Whether it has ended, and closed its output, within so many seconds."""
@@ -68,8 +69,8 @@ class Case(unittest.TestCase):
         self.token.touch(0o600)
         self.token.write_bytes(os.urandom(32))
 
-    def start(self, command, **more):
-        running = Running(command, **more)
+    def start(self, command, pass_fds=(), **more):
+        running = Running(command, pass_fds, **more)
         self.addCleanup(running.kill)
         return running
 
@@ -135,12 +136,12 @@ class TwoHosts(Case):
         if len(names) == 2:
             self.lay_cable(*self.namespaces)
         else:
-            switch = self.namespace("switch")
-            switch.do("ip", "link", "add", "bridge", "type", "bridge")
-            switch.do("ip", "link", "set", "bridge", "up")
+            self.switch = self.namespace("switch")
+            self.switch.do("ip", "link", "add", "bridge", "type", "bridge")
+            self.switch.do("ip", "link", "set", "bridge", "up")
             for name, namespace in zip(names, self.namespaces):
-                self.lay_cable(namespace, switch, end=name)
-                switch.do("ip", "link", "set", name, "master", "bridge", "up")
+                self.lay_cable(namespace, self.switch, end=name)
+                self.switch.do("ip", "link", "set", name, "master", "bridge", "up")
         for namespace, address in zip(self.namespaces, self.ADDRESSES):
             namespace.do("ip", "address", "add", address + "/24", "dev", "cable")
             namespace.do("ip", "link", "set", "cable", "up")
@@ -230,6 +231,44 @@ class TwoHosts(Case):
 
     def cut_the_cable(self):
         self.namespaces[1].do("ip", "link", "set", "cable", "down")
+
+
+class RanksByHand(TwoHosts):
+    """Ranks of the program hosts-rank that no launcher starts, or ends."""
+    PORT = 29500
+
+    def start_ranks(self, programs, what, *per_host, **more):
+        """With so many on each host; rank 0 serves the store. They run without the rights of root,
+        which may have larger buffers than others."""
+        hosts = [host for host, count in enumerate(per_host) for _ in range(count)]
+        return [self.start([*self.namespaces[host].enter, "setpriv", "--bounding-set=-all",
+                            "--inh-caps=-all", programs / "hosts-rank", self.folder, what],
+                           RANK=str(rank), WORLD_SIZE=str(len(hosts)),
+                           LOCAL_RANK=str(hosts[:rank].count(host)),
+                           LOCAL_WORLD_SIZE=str(per_host[host]), MASTER_ADDR=self.ADDRESSES[0],
+                           MASTER_PORT=str(self.PORT), C10D_TOKEN_FILE=str(self.token),
+                           C10D_BACKEND="native", **more)
+                for rank, host in enumerate(hosts)]
+
+    def end_well(self, ranks):
+        for rank in ranks:
+            self.assertEqual(rank.end(), 0, rank.out + rank.err)
+
+    def await_file(self, name, ranks):
+        while not (self.folder / name).exists():
+            self.check_alive(ranks)
+
+    def check_alive(self, ranks):
+        for rank in ranks:
+            if rank.process.poll() is not None:
+                rank.end()
+                self.fail(rank.err)
+
+    def listeners(self, namespace):
+        text = self.output(*namespace.enter, "cat", "/proc/net/tcp", "/proc/net/tcp6")
+        found = re.findall(r"^ *\d+: ([0-9A-F]+):([0-9A-F]{4}) \S+ 0A ", text, re.M)
+        return [".".join(str(byte) for byte in reversed(bytes.fromhex(address))) +
+                f":{int(port, 16)}" for address, port in found]
 
 
 class Result(unittest.TextTestResult):

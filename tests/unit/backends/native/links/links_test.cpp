@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rank 0 over real sockets to ranks that may send anything.
+#include "src/backends/native/links/links.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/net/socket.h"
+#include "tests/unit/backends/native/ranks.h"
+
+namespace c10d { inline namespace v0 { namespace {
+
+using native::Links;
+using native::Stream;
+
+constexpr std::size_t kBytes = Stream::kChunkBytes + 1000;  // two chunks
+constexpr std::uint64_t kSequence = 7;
+
+Deadline in_time() { return std::chrono::steady_clock::now() + std::chrono::seconds(30); }
+
+std::vector<std::byte> numbered(std::size_t count) {
+  std::vector<std::byte> bytes(count);
+  for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(i % 251);
+  return bytes;
+}
+
+// A block, as it goes over the wire.
+std::string chunks_of(std::size_t bytes, std::uint64_t sequence) {
+  const std::vector<std::byte> block = numbered(bytes);
+  Stream stream;
+  stream.send(block.data(), bytes, sequence);
+  std::string wire;
+  for (auto pieces = stream.output(); !pieces.empty(); pieces = stream.output()) {
+    wire.append(static_cast<const char*>(pieces[0].iov_base), pieces[0].iov_len);
+    stream.wrote(pieces[0].iov_len);
+  }
+  return wire;
+}
+
+std::string with_flipped_bit(std::string wire, std::size_t byte) {
+  wire[byte] = static_cast<char>(wire[byte] ^ 1);
+  return wire;
+}
+
+class LinksOfRank0 : public testing::Test {
+ protected:
+  static constexpr int kSize = 3;
+
+  LinksOfRank0() {
+    std::vector<Mesh::Connection> connections;
+    const Fd listener = listen_tcp(resolve("127.0.0.1", 0).front());
+    for (int rank = 1; rank < kSize; ++rank) {
+      std::string problem;
+      Fd own = connect_tcp({local_address(listener.get())}, in_time(), problem);
+      EXPECT_TRUE(own) << problem;
+      EXPECT_TRUE(wait_for(listener.get(), POLLIN, in_time()));
+      peers_.emplace_back(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      constexpr int kMuch = 1 << 20;
+      ::setsockopt(peers_.back().get(), SOL_SOCKET, SO_SNDBUF, &kMuch, sizeof kMuch);
+      connections.push_back({rank, RankSocket(std::move(own))});
+    }
+    links_ =
+        std::make_unique<Links>(BackendContext{.rank = 0, .size = kSize}, std::move(connections));
+  }
+
+  int socket_of(int rank) const { return peers_[static_cast<std::size_t>(rank) - 1].get(); }
+  // While rank 0 has not posted anything: the kernel has room for it.
+  void say(int rank, const std::string& wire) {
+    ASSERT_TRUE(send_all(socket_of(rank), wire, in_time()));
+  }
+  Links::End await() {
+    return links_->await(wait_policy(1, 2), control_, in_time(), [&] { return links_->idle(); });
+  }
+  // Rank 1 sends its block, rank 2 something else than a block of so many bytes.
+  void expect_loss(const std::string& wire, bool corrupt, const std::string& why,
+                   std::size_t bytes = kBytes) {
+    std::vector<std::byte> good(kBytes), bad(bytes);
+    links_->receive(1, good.data(), kBytes, kSequence);
+    links_->receive(2, bad.data(), bytes, kSequence);
+    say(1, chunks_of(kBytes, kSequence));
+    say(2, wire);
+    ::shutdown(socket_of(2), SHUT_WR);
+    EXPECT_EQ(await(), Links::End::lost);
+    ASSERT_TRUE(links_->loss());
+    EXPECT_EQ(links_->loss()->rank, 2);
+    EXPECT_EQ(links_->loss()->corrupt, corrupt) << links_->loss()->why;
+    EXPECT_NE(links_->loss()->why.find(why), std::string::npos) << links_->loss()->why;
+    EXPECT_EQ(links_->stream(2).received(), 0u);
+  }
+
+  TestControl control_{0, kSize, std::make_shared<GroupFate>()};
+  std::vector<Fd> peers_;
+  std::unique_ptr<Links> links_;
+};
+
+TEST_F(LinksOfRank0, BlocksOfSeveralRanksArrive) {
+  std::vector<std::vector<std::byte>> got(kSize, std::vector<std::byte>(kBytes));
+  for (int rank = 1; rank < kSize; ++rank) {
+    links_->receive(rank, got[static_cast<std::size_t>(rank)].data(), kBytes, kSequence);
+    say(rank, chunks_of(kBytes, kSequence));
+  }
+  EXPECT_EQ(await(), Links::End::ready);
+  for (int rank = 1; rank < kSize; ++rank)
+    EXPECT_EQ(got[static_cast<std::size_t>(rank)], numbered(kBytes));
+}
+
+TEST_F(LinksOfRank0, AChunkOfAnotherOpIsCorrupt) {
+  expect_loss(chunks_of(kBytes, kSequence + 1), true, "of #8 where");
+}
+
+TEST_F(LinksOfRank0, AChunkThatDoesNotFitItsBlockIsCorrupt) {
+  expect_loss(chunks_of(100, kSequence), true, "it sent 100 bytes at 0 of #7 where 131072");
+}
+
+TEST_F(LinksOfRank0, AChunkBeyondItsBlockIsCorrupt) {
+  const std::string longer = chunks_of(2 * Stream::kChunkBytes, kSequence);
+  expect_loss(longer, true, "it sent 131072 bytes at 131072 of #7 where 1000 at 131072");
+}
+
+TEST_F(LinksOfRank0, AChunkTwiceIsCorrupt) {
+  const std::string first =
+      chunks_of(kBytes, kSequence).substr(0, Stream::kHeaderBytes + Stream::kChunkBytes);
+  expect_loss(first + first, true, "131072 bytes at 0 of #7 where 131072 at 131072",
+              2 * Stream::kChunkBytes);
+}
+
+TEST_F(LinksOfRank0, DataThatWasChangedIsCorrupt) {
+  expect_loss(with_flipped_bit(chunks_of(kBytes, kSequence), Stream::kHeaderBytes + 5000), true,
+              "131072 bytes came with a wrong checksum");
+}
+
+TEST_F(LinksOfRank0, AHeaderThatWasChangedIsCorrupt) {
+  expect_loss(with_flipped_bit(chunks_of(kBytes, kSequence), 5), true, "it is no rank");
+}
+
+TEST_F(LinksOfRank0, GarbageIsCorrupt) {
+  expect_loss(std::string(100, 'x'), true, "it is no rank");
+}
+
+TEST_F(LinksOfRank0, HalfAHeaderAndThenTheEndIsALostLink) {
+  expect_loss(chunks_of(kBytes, kSequence).substr(0, 20), false, "its connection ended");
+}
+
+TEST_F(LinksOfRank0, HalfAChunkAndThenTheEndIsALostLink) {
+  expect_loss(chunks_of(kBytes, kSequence).substr(0, 5000), false, "its connection ended");
+}
+
+// Where more comes than was awaited, the next op finds it.
+TEST_F(LinksOfRank0, ABlockTooManyIsCorruptInTheNextOp) {
+  std::vector<std::byte> got(kBytes);
+  links_->receive(1, got.data(), kBytes, kSequence);
+  say(1, chunks_of(kBytes, kSequence));
+  say(1, chunks_of(kBytes, kSequence));
+  EXPECT_EQ(await(), Links::End::ready);
+  EXPECT_EQ(got, numbered(kBytes));
+  links_->receive(1, got.data(), kBytes, kSequence + 1);
+  EXPECT_EQ(await(), Links::End::lost);
+  EXPECT_TRUE(links_->loss()->corrupt);
+  EXPECT_EQ(links_->loss()->rank, 1);
+}
+
+}}}  // namespace c10d::v0
