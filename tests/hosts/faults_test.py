@@ -3,11 +3,12 @@
 """What ranks say when something happens to one of them, to their host or to the cable:
 faults_test.py PROGRAMS BACKEND
 
-Two hosts with two ranks each, started by hand: rank 0 serves the store, and no launcher ends
-anybody. The hosts are network namespaces, joined by a cable that the test lays. Exits with 77 where
-it may not. The times are printed; what bounds them here is for busy machines.
+Two hosts with two ranks each, or three, started by hand: rank 0 serves the store, and no launcher
+ends anybody. The hosts are network namespaces, joined by cables that the test lays. Exits with 77
+where it may not. The times are printed; what bounds them here is for busy machines.
 """
 import os
+import re
 import signal
 import sys
 import time
@@ -16,37 +17,49 @@ from pathlib import Path
 import test_bed
 
 PROGRAMS, BACKEND = None, None
-RANKS = 4
 DIED_BY = 1.0  # seconds until every rank names a rank that was killed
 CUT_BY = 5.0   # and a host that is cut off
 
 
-class Faults(test_bed.TwoHosts):
+class Job(test_bed.TwoHosts):
+    """Of two ranks on each host."""
+
+    def setUp(self):
+        super().setUp()
+        self.size = 2 * len(self.ADDRESSES)
+        self.ranks = []
+
     def job(self, what):
         """Starts it, and returns when the group stands."""
+        (self.folder / "over").touch()
+        for rank in self.ranks:  # of the job before
+            rank.end()
+        for left in [self.folder / "over", *self.folder.glob("*-*")]:
+            left.unlink()
         self.ranks = [
             self.start([*self.namespaces[rank // 2].enter, PROGRAMS / "hosts-rank", self.folder,
                         what],
-                       RANK=str(rank), WORLD_SIZE=str(RANKS), LOCAL_RANK=str(rank % 2),
+                       RANK=str(rank), WORLD_SIZE=str(self.size), LOCAL_RANK=str(rank % 2),
                        LOCAL_WORLD_SIZE="2", MASTER_ADDR=self.ADDRESSES[0], MASTER_PORT="29500",
                        C10D_TOKEN_FILE=str(self.token), C10D_BACKEND=BACKEND,
                        C10D_TIMEOUT="60")
-            for rank in range(RANKS)]
-        self.pids = [int(self.await_text(f"ready-{rank}")) for rank in range(RANKS)]
+            for rank in range(self.size)]
+        self.pids = [int(self.await_text(f"ready-{rank}")) for rank in range(self.size)]
 
     def await_text(self, name):
         end = time.monotonic() + test_bed.DEADLINE
         path = self.folder / name
-        while not path.exists():
+        while True:
             over = [rank for rank in self.ranks if rank.process.poll() is not None]
-            if time.monotonic() > end or len(over) == RANKS:
+            if path.exists():
+                return path.read_text()
+            if time.monotonic() > end or len(over) == self.size:
                 for rank in self.ranks:
                     rank.kill()
                 self.fail(f"no {name}: {[rank.err[-2000:] for rank in self.ranks]}")
             time.sleep(0.005)
-        return path.read_text()
 
-    def failures_after(self, happens, ranks):
+    def failures_after(self, happens, ranks, about_it=""):
         """What each rank says after happens(), and after how many seconds."""
         start = time.time_ns()
         happens()
@@ -57,18 +70,25 @@ class Faults(test_bed.TwoHosts):
             when, code, about, text = said.split(" ", 3)
             failures[rank] = (code, int(about), text, (int(when) - start) / 1e9)
         times = ", ".join(f"{failure[3] * 1e3:.0f}" for failure in failures.values())
-        print(f"{self.id().rpartition('.')[2]}: named after {times} ms")
+        print(f"{self.id().rpartition('.')[2]}{about_it}: named after {times} ms")
         return failures
 
-    def expect_death(self, what, victim):
+    def expect_death(self, what, *victims):
+        """All others name the same one of those who are killed."""
         self.job(what)
-        failures = self.failures_after(lambda: os.kill(self.pids[victim], signal.SIGKILL),
-                                       [rank for rank in range(RANKS) if rank != victim])
+        failures = self.failures_after(
+            lambda: [os.kill(self.pids[victim], signal.SIGKILL) for victim in victims],
+            [rank for rank in range(self.size) if rank not in victims], f", {what}")
+        named = {about for _, about, _, _ in failures.values()}
         for code, about, text, seconds in failures.values():
-            self.assertEqual((code, about), ("peer_died", victim), text)
-            self.assertIn(f"rank {victim}", text)
+            self.assertEqual(code, "peer_died", text)
+            self.assertIn(about, victims, text)
+            self.assertEqual(len(named), 1, failures)
+            self.assertIn(f"rank {about}", text)
             self.assertLess(seconds, DIED_BY, text)
 
+
+class Faults(Job):
     def test_a_rank_that_is_killed_in_a_small_op(self):
         self.expect_death("small", 3)
 
@@ -86,7 +106,7 @@ class Faults(test_bed.TwoHosts):
 
     def expect_cut(self, what):
         self.job(what)
-        failures = self.failures_after(self.cut_the_cable, range(RANKS))
+        failures = self.failures_after(self.cut_the_cable, range(self.size))
         for rank, (code, about, text, seconds) in failures.items():
             self.assertEqual(code, "peer_died", text)
             self.assertEqual(about // 2, 1 - rank // 2, text)
@@ -116,7 +136,7 @@ class Faults(test_bed.TwoHosts):
 
     def test_another_call_on_the_other_host(self):
         self.job("mismatch")
-        for code, _, text, _ in self.failures_after(lambda: None, range(RANKS)).values():
+        for code, _, text, _ in self.failures_after(lambda: None, range(self.size)).values():
             self.assertEqual(code, "mismatch", text)
             for count in (4, 5):
                 self.assertIn(f"x {count}", text)
@@ -127,6 +147,68 @@ class Faults(test_bed.TwoHosts):
             self.assertEqual(rank.end(), 0, rank.err)
 
 
+class ThreeHosts(Job):
+    """Something happens to the second of them."""
+    ADDRESSES = ("10.77.0.1", "10.77.0.2", "10.77.0.3")
+    VICTIMS = (2, 3)
+
+    def test_a_rank_that_is_killed(self):
+        for what in ("small", "large", "idle", "forming", "ending"):
+            with self.subTest(what):
+                self.expect_death(what, 3)
+
+    def test_all_ranks_of_a_host_that_are_killed(self):
+        for what in ("small", "large", "idle", "forming", "ending"):
+            with self.subTest(what):
+                self.expect_death(what, *self.VICTIMS)
+
+    def test_the_launcher_of_a_host_that_is_killed(self):
+        """Takes its ranks along. Of the others, those say why who come to it before they end."""
+        run = self.c10d_run(PROGRAMS, self.hosts(2, 2, 2), PROGRAMS / "hosts-rank", self.folder,
+                            "small")
+        self.ranks = [run]
+        self.size = 1
+        pids = [int(self.await_text(f"ready-{rank}")) for rank in range(6)]
+        status = Path(f"/proc/{pids[self.VICTIMS[0]]}/status").read_text()
+        start = time.time_ns()
+        os.kill(int(re.search(r"^PPid:\s*(\d+)$", status, re.M)[1]), signal.SIGKILL)
+        self.assertNotEqual(run.end(), 0)
+        ends = [path.read_text().split(" ", 3) for path in self.folder.glob("said-*")]
+        print(f"{self.id().rpartition('.')[2]}: named after "
+              f"{', '.join(f'{(int(end[0]) - start) / 1e6:.0f}' for end in ends)} ms, over after "
+              f"{(time.time_ns() - start) / 1e6:.0f}")
+        self.assertTrue(ends, run.err)
+        for when, code, about, text in ends:
+            self.assertEqual(code, "peer_died", text)
+            self.assertIn(int(about), self.VICTIMS, text)
+            self.assertLess((int(when) - start) / 1e9, DIED_BY, text)
+        self.assertEqual([pid for pid in pids if Path(f"/proc/{pid}").exists()], [])
+
+    def test_a_host_that_is_cut_off(self):
+        out = (self.namespaces[1], "cable")
+        into = (self.switch, "second")
+        for what, *ways in (("small", out, into), ("large", out), ("large", into), ("idle", out),
+                            ("forming", out, into), ("ending", out, into)):
+            with self.subTest(what, ways=[device for _, device in ways]):
+                self.expect_cut(what, ways)
+
+    def expect_cut(self, what, ways):
+        """Both sides name a host of the other one, and what is left of the job says one cause."""
+        self.job(what)
+        sides = " and ".join("out" if device == "cable" else "in" for _, device in ways)
+        failures = self.failures_after(lambda: [self.swallow(*way) for way in ways],
+                                       range(self.size), f", {what}, {sides}")
+        for way in ways:
+            self.let_through(*way)
+        for rank, (code, about, text, seconds) in failures.items():
+            self.assertEqual(code, "peer_died", text)
+            self.assertEqual(about in self.VICTIMS, rank not in self.VICTIMS, text)
+            self.assertIn("no answer from host ", text)
+            self.assertLess(seconds, CUT_BY, text)
+        self.assertEqual(len({about for rank, (_, about, _, _) in failures.items()
+                              if rank not in self.VICTIMS}), 1, failures)
+
+
 if __name__ == "__main__":
     PROGRAMS, BACKEND = Path(sys.argv[1]).resolve(), sys.argv[2]
-    test_bed.run(Faults)
+    test_bed.run(*[Faults, ThreeHosts][:2 if BACKEND == "native" else 1])

@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -133,6 +134,16 @@ void run(ProcessGroup& group, const std::filesystem::path& folder, const std::st
     await_failure(group, over);
   } else if (what == "small" || what == "large") {
     reduce_until(group, what == "small" ? 1 : std::size_t{8} << 20, over);
+  } else if (what == "forming") {
+    std::vector<int> all(static_cast<std::size_t>(group.size()));
+    std::iota(all.begin(), all.end(), 0);
+    for (;;) reduce(group.new_group(all), 1);
+  } else if (what == "ending") {  // of an op to which the second host never comes
+    if (group.rank() / 2 == 1) return await_failure(group, over);
+    std::vector<std::int64_t> data(1);
+    const Work work = group.async().all_reduce(data);
+    group.shutdown();
+    work.wait();
   } else if (what == "held") {
     for (const std::size_t count : {std::size_t{1}, kMuch}) {
       reduce(group, count);
@@ -193,7 +204,11 @@ int main(int argc, char** argv) {
     try {
       run(group, folder, what);
     } catch (const DistError& error) {
-      said = failed(error);  // before the group ends
+      said = failed(error);     // before the group ends
+      if (what == "forming") {  // for the others, too, need the store of rank 0
+        write(folder / fmt::format("said-{}", rank), said);
+        await(folder / "over", [] {});
+      }
     }
   } catch (const DistError& error) {
     said = failed(error);

@@ -229,6 +229,16 @@ class TwoHosts(Case):
         counter = "/sys/class/net/cable/statistics/tx_bytes"
         return int(subprocess.check_output([*self.namespaces[0].enter, "cat", counter]))
 
+    @staticmethod
+    def swallow(namespace, device):
+        """All that leaves there, and nobody is told."""
+        namespace.do("tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", "1mbit", "burst",
+                     "32", "limit", "32")
+
+    @staticmethod
+    def let_through(namespace, device):
+        namespace.do("tc", "qdisc", "del", "dev", device, "root")
+
     def cut_the_cable(self):
         self.namespaces[1].do("ip", "link", "set", "cable", "down")
 
