@@ -208,6 +208,20 @@ class ThreeHosts(Job):
         self.assertEqual(len({about for rank, (_, about, _, _) in failures.items()
                               if rank not in self.VICTIMS}), 1, failures)
 
+    def test_another_call_of_one_rank(self):
+        for what, calls in (("op", ("all_reduce(sum, i64 x 4)", "broadcast(i64 x 4, root 0)")),
+                            ("dtype", ("all_reduce(sum, i64 x 4)", "all_reduce(sum, f64 x 4)")),
+                            ("count", ("all_reduce(sum, i64 x 4)", "all_reduce(sum, i64 x 5)")),
+                            ("root", ("broadcast(i64 x 4, root 0)",
+                                      "broadcast(i64 x 4, root 1)"))):
+            with self.subTest(what):
+                self.job(f"other {what}")
+                failures = self.failures_after(lambda: None, range(self.size), f", {what}")
+                for code, _, text, _ in failures.values():
+                    self.assertEqual(code, "mismatch", text)
+                    for call in calls:
+                        self.assertIn(call, text)
+
 
 if __name__ == "__main__":
     PROGRAMS, BACKEND = Path(sys.argv[1]).resolve(), sys.argv[2]

@@ -126,6 +126,20 @@ void await_failure(const ProcessGroup& group, const std::filesystem::path& over)
   });
 }
 
+void make_another_call(const ProcessGroup& group, const std::string& kind) {
+  const bool is_other = group.rank() == 3;
+  std::vector<std::int64_t> data(kind == "count" && is_other ? 5 : 4);
+  std::vector<double> doubles(4);
+  if (kind == "root")
+    group.broadcast(data, is_other ? 1 : 0);
+  else if (kind == "op" && is_other)
+    group.broadcast(data, 0);
+  else if (kind == "dtype" && is_other)
+    group.all_reduce(doubles);
+  else
+    group.all_reduce(data);
+}
+
 void run(ProcessGroup& group, const std::filesystem::path& folder, const std::string& what) {
   const std::filesystem::path over = folder / "over";
   if (what == "slow") {
@@ -163,6 +177,8 @@ void run(ProcessGroup& group, const std::filesystem::path& folder, const std::st
   } else if (what == "mismatch") {  // ranks of the second host make another call
     std::vector<std::int64_t> data(group.rank() * 2 < group.size() ? 4 : 5);
     group.all_reduce(data);
+  } else if (what.starts_with("other ")) {  // rank 3 makes another call
+    make_another_call(group, what.substr(6));
   } else if (what == "without_rank_0") {  // which serves the store
     std::vector<int> others;
     for (int rank = 1; rank < group.size(); ++rank) others.push_back(rank);
