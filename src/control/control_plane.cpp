@@ -17,7 +17,7 @@ namespace {
 
 // A wrapped library that ends an op by itself does so within a second.
 constexpr int kTicksOfGrace = std::chrono::seconds(1) / kMonitorPeriod;
-constexpr int kTicksPerHeld = kLateOp / kMonitorPeriod;
+constexpr int kTicksPerHeld = kReminder / kMonitorPeriod;
 
 }  // namespace
 
@@ -192,14 +192,30 @@ void ControlPlane::warn_of_late_op(const std::function<std::vector<int>(const Re
     if (record.state == Record::running && (!oldest || record.start_ns < oldest->start_ns))
       oldest = record;
   });
-  constexpr std::int64_t kPeriod = std::chrono::nanoseconds(kLateOp).count();
   const std::int64_t now = steady_ns();
-  if (!oldest || now - std::max(oldest->start_ns, last_warning_ns_) < kPeriod) return;
-  last_warning_ns_ = now;
-  const std::vector<int> missing = behind(*oldest);
+  if (!oldest || now - oldest->start_ns < std::chrono::nanoseconds(kLateOp).count()) return;
+  const Signature& call = oldest->signature;
+  const bool is_message = is_point_to_point(call.kind);
+  const std::pair op(call.kind, oldest->sequence);
+  const bool is_new = warned_.op != op;
+  const bool again = now - std::max(oldest->start_ns, warned_.when_ns) >=
+                     std::chrono::nanoseconds(kReminder).count();
+  if (is_new || again) warned_ = {.op = op, .when_ns = warned_.when_ns};
+  std::vector<int> missing;
+  if (again || (is_new && !is_message)) missing = behind(*oldest);
+  const std::vector<int> silent = ranks_that([&](int rank) {
+    return rank != rank_ && (!is_message || rank == call.root) && is_silent(rank) &&
+           std::ranges::find(warned_.named, rank) == warned_.named.end();
+  });
+  if (missing.empty() && silent.empty() && !again) return;
+  for (const auto& ranks : {missing, silent})
+    warned_.named.insert(warned_.named.end(), ranks.begin(), ranks.end());
+  warned_.when_ns = now;
   log(LogLevel::warn, "group \"{}\", rank {}: {} #{} runs for {:.0f} s; {}", group_, rank_,
-      to_string(oldest->signature.kind), oldest->sequence, in_seconds(now - oldest->start_ns),
-      missing.empty() ? "all ranks have entered it" : "not there yet: " + names_of(missing));
+      to_string(call.kind), oldest->sequence, in_seconds(now - oldest->start_ns),
+      !missing.empty()  ? "not there yet: " + names_of(missing)
+      : !silent.empty() ? "no sign of life from " + names_of(silent)
+                        : "all ranks have entered it");
 }
 
 void ControlPlane::watch_library(int ticks) {

@@ -123,9 +123,13 @@ class ControlPlane : public Control {
   // keeps past the op's own breaks the group, and one that it still holds when the group is broken
   // is logged.
   void watch_library(int ticks);
-  // For the monitor: warns now and then of the oldest op of this rank that runs for long, with the
-  // ranks that `behind` names as those that have not come as far.
+  // For the monitor: warns of the oldest op of this rank that runs for kLateOp, once with the ranks
+  // that `behind` names as those that have not come as far, and once with each that is silent.
+  // Warns again of an op that runs for kReminder. A message may wait that long for its other end,
+  // unless that is silent.
   void warn_of_late_op(const std::function<std::vector<int>(const Recorded&)>& behind);
+  // Whether nothing was heard for kSilence of a rank that has not left.
+  virtual bool is_silent(int rank) const noexcept = 0;
   // When another rank gave up a wait that all ranks pass or none: its failure, which it is about to
   // report. If it does not, no rank is named: nothing says which it was, or for whom it waited.
   std::shared_ptr<const Failure> failure_of_another();
@@ -184,7 +188,11 @@ class ControlPlane : public Control {
   std::optional<Recorded> first_due() const;
   void break_if_overdue(int ticks);
   void warn_of_held_op(int ticks);
-  std::int64_t last_warning_ns_ = 0;
+  struct {
+    std::pair<OpKind, std::uint64_t> op{};
+    std::int64_t when_ns = 0;
+    std::vector<int> named{};  // ranks
+  } warned_;
   int ticks_overdue_ = 0;
   int ticks_held_ = 0;
   bool is_equal(std::uint64_t sequence);
@@ -205,8 +213,9 @@ std::shared_ptr<SharedMapping> memory_for(const ControlOptions& options, int fir
                                           std::size_t more = 0);
 
 inline constexpr std::chrono::milliseconds kMonitorPeriod{20};
-inline constexpr std::chrono::seconds kLateOp{
-    10};  // a running op is warned about after this, and every so often
+inline constexpr std::chrono::seconds kLateOp{1};     // a running op is warned about after this
+inline constexpr std::chrono::seconds kReminder{10};  // and every so often
+inline constexpr std::chrono::seconds kSilence{1};    // of a rank that runs: much less
 
 // Has the process's one monitor thread tick `plane` until unwatch(). watch() returns once the
 // thread does, unwatch() once no thread of the library uses the plane.

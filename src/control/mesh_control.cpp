@@ -65,6 +65,7 @@ MeshControl::MeshControl(const ControlOptions& options)
              .broken = [this] { return broken(); },
              .fail = [this](const Failure& failure) { fail(failure); }}),
       gates_{Dissemination(rank_, size_), Dissemination(rank_, size_)},
+      unheard_ticks_(static_cast<std::size_t>(size_)),
       left_peers_(static_cast<std::size_t>(size_)) {}
 
 std::vector<std::string> MeshControl::keys_of(std::string_view what) const {

@@ -54,6 +54,8 @@ class MeshControl final : public ControlPlane {
     return left_peers_[static_cast<std::size_t>(peer)].load(std::memory_order_relaxed);
   }
   void tick() override;
+  // Known of a neighbour only.
+  bool is_silent(int rank) const noexcept override;
   void look_for_evidence() override;
 
  private:
@@ -151,8 +153,9 @@ class MeshControl final : public ControlPlane {
   int ticks_since_beat_ = 0;                    // for the monitor
   int polls_ = 0;                               // for the thread that polls, as the next
   StoreSilence silence_;
-  std::vector<std::atomic<bool>> left_peers_;  // as far as known
-  std::atomic<bool> store_answers_ = true;     // when it was polled last
+  std::vector<std::atomic<int>> unheard_ticks_;  // since the last word of a neighbour
+  std::vector<std::atomic<bool>> left_peers_;    // as far as known
+  std::atomic<bool> store_answers_ = true;       // when it was polled last
   std::atomic<bool> leaving_ = false;
 };
 

@@ -24,7 +24,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr int kTicksPerPoll = 10;  // of the monitor, between polls of the store
-constexpr int kPollsPerLook = 5;   // between looks at who left, and at late ops
+constexpr int kPollsPerLook = 5;   // between looks at who left
 // Between beats of the links: half a second. A probe of an idle connection would be sent once, and
 // its loss would end the connection.
 constexpr int kTicksPerBeat = 25;
@@ -188,6 +188,7 @@ void MeshControl::take_news() {
 
 // Whether a rank can have sent it.
 bool MeshControl::take_message(const Mesh::Message& message) {
+  unheard_ticks_[static_cast<std::size_t>(message.from)].store(0, std::memory_order_relaxed);
   switch (message.type) {
     case revoke_frame:
       if (broken()) return true;
@@ -424,6 +425,8 @@ void MeshControl::look_for_dead() {
 void MeshControl::tick() {
   own_.heartbeat_ns.store(steady_ns(), std::memory_order_relaxed);
   if (waiting_ == 0) take_news();
+  for (const int neighbour : neighbours_of(rank_, size_))
+    unheard_ticks_[static_cast<std::size_t>(neighbour)].fetch_add(1, std::memory_order_relaxed);
   if (++ticks_since_beat_ == kTicksPerBeat) {
     ticks_since_beat_ = 0;
     mesh_.send_to_all(beat_frame, {});
@@ -442,6 +445,13 @@ void MeshControl::tick() {
         group_, rank_);
 }
 
+// Ticks are counted, not seconds: a rank that was stopped itself has heard nothing.
+bool MeshControl::is_silent(int rank) const noexcept {
+  return unheard_ticks_[static_cast<std::size_t>(rank)].load(std::memory_order_relaxed) >
+             kSilence / kMonitorPeriod &&
+         !has_left(rank);
+}
+
 void MeshControl::end_polls() noexcept {
   rows_.stop();
   MutexLock lock(poll_mutex_);
@@ -453,11 +463,10 @@ void MeshControl::poll() noexcept {
   try {
     watch_library(kTicksPerPoll);
     tell();
-    if (looks && !broken()) {
-      look_for_left_peers();
+    if (looks && !broken()) look_for_left_peers();
+    if (!broken())
       warn_of_late_op(
           [this](const Recorded& record) { return behind(record.signature, record.sequence); });
-    }
     if (!broken()) {
       look_for_cause();
       look_for_dead();

@@ -141,6 +141,7 @@ class ShmControl final : public ControlPlane {
   bool only_sends_to_us(int peer) const;
   // Of ranks that have not left a call, the one that does not run, if any.
   int silent_one(const std::vector<int>& ranks) const noexcept;
+  bool is_silent(int rank) const noexcept override;
   // Breaks the group when `peer`, which has entered the call, entered another one.
   bool matches(const Call& call, int peer);
   // The calls that all ranks have announced since the last time.
@@ -162,6 +163,7 @@ class ShmControl final : public ControlPlane {
   const WaitPolicy policy_;
   Mutex compare_mutex_;                  // of the threads of this rank that compare
   std::atomic<bool> announces_ = false;  // calls in order, to be compared behind
+  std::int64_t last_tick_ns_ = 0;        // the one before; for the monitor
 };
 
 // Of agreement.h: this rank's view of a barrier.
@@ -390,6 +392,12 @@ int ShmControl::silent_one(const std::vector<int>& ranks) const noexcept {
   return silent;
 }
 
+// Measured from when this rank's monitor ran last: both may have been stopped since.
+bool ShmControl::is_silent(int rank) const noexcept {
+  const std::int64_t silence = last_tick_ns_ - blocks_[rank].heartbeat_ns.load(kRelaxed);
+  return silence > std::chrono::nanoseconds(kSilence).count() && !has_left(rank);
+}
+
 std::shared_ptr<const Failure> ShmControl::barrier(Deadline deadline) {
   Ranks ranks(*this, Gate::barriers, policy_, deadline);
   const std::uint64_t round = own_.barriers.load(kRelaxed) + 1;
@@ -472,7 +480,7 @@ void ShmControl::look_for_evidence() {
 }
 
 void ShmControl::tick() {
-  own_.heartbeat_ns.store(steady_ns(), kRelaxed);
+  last_tick_ns_ = own_.heartbeat_ns.exchange(steady_ns(), kRelaxed);
   watch_library(1);
   if (broken()) return;
   if (announces_.load(kRelaxed)) compare_announced();

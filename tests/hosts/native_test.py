@@ -8,6 +8,7 @@ not.
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import test_bed
@@ -41,6 +42,20 @@ class Native(test_bed.RanksByHand):
             self.assertEqual(rank.end(), 1)
             self.assertIn("C10D_NET_CONGESTION=nonsense", rank.err)
         self.end_well(self.start_ranks(PROGRAMS, "once", 1, 1, C10D_NET_CONGESTION="reno"))
+
+    def test_a_late_rank_is_named_on_one_host(self):
+        ranks = self.ranks("large", 3)
+        for rank in range(len(ranks)):
+            self.await_file(f"ready-{rank}", ranks)
+        pid = int((self.folder / "ready-2").read_text())
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(3)
+        os.kill(pid, signal.SIGCONT)
+        (self.folder / "over").touch()
+        self.end_well(ranks)
+        for rank in ranks[:2]:
+            named = re.findall(r"#\d+ runs for [12] s; .*\brank 2 \(host first,", rank.err)
+            self.assertEqual(len(named), 1, rank.err)
 
     def test_a_rank_that_is_stopped_for_good_is_named_at_the_deadline(self):
         for victim, per_host in ((0, (2, 2)), (3, (2, 2)), (1, (1, 2))):

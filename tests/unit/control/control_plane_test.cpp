@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The control plane with ranks as threads: once in shared memory, once over the mesh.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <mutex>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "src/base/members.h"
 #include "src/control/make_control_plane.h"
@@ -158,20 +160,36 @@ class LogReader {
   std::array<int, 2> ends_{};
 };
 
-TEST_P(ControlPlanes, AnOpThatRunsForLongIsWarnedOfWithWhoIsMissing) {
+// Returns when the monitor has looked so often.
+void await_ticks(const RankBlock& block, int ticks) {
+  const Deadline end = in(kLong);
+  for (std::int64_t last = 0; ticks > 0 && steady_clock::now() < end; std::this_thread::yield()) {
+    const std::int64_t beat = block.heartbeat_ns;
+    if (std::exchange(last, beat) != beat) --ticks;
+  }
+}
+
+TEST_P(ControlPlanes, AnOpThatRunsForASecondIsWarnedOfOnceWithWhoIsMissing) {
   std::latch warned(1);
   run(2, [&](ControlPlane& plane, int rank) {
     if (rank == 1) return warned.wait();
     LogReader log;
-    const Op op = all_reduce_of(8);
-    const std::int64_t start = steady_ns() - std::chrono::nanoseconds(kLateOp).count();
-    const std::uint64_t record = start_record(plane.own_block(), 1, signature_of(op, 2), start);
-    plane.own_block().submitted = 1;
-    const std::string text = log.read_to("runs for");
-    EXPECT_NE(text.find("all_reduce #1 runs for "), std::string::npos) << text;
-    EXPECT_NE(text.find("not there yet: rank 1 (host localhost"), std::string::npos) << text;
-    finish_record(plane.own_block(), record, true, steady_ns());
+    std::string text;
+    for (std::uint64_t sequence = 1; sequence <= 2; ++sequence) {
+      const Op op = all_reduce_of(8);
+      const std::int64_t start = steady_ns() - std::chrono::nanoseconds(kLateOp).count();
+      const auto record = start_record(plane.own_block(), sequence, signature_of(op, 2), start);
+      plane.own_block().submitted = sequence;
+      text += log.read_to(fmt::format("#{} runs for", sequence));
+      await_ticks(plane.own_block(), 50);
+      finish_record(plane.own_block(), record, true, steady_ns());
+    }
     warned.count_down();
+    EXPECT_EQ(std::ranges::count(text, '\n'), 2) << text;
+    const std::string who = "runs for 1 s; not there yet: rank 1 (host localhost";
+    for (const int sequence : {1, 2})
+      EXPECT_NE(text.find(fmt::format("all_reduce #{} {}", sequence, who)), std::string::npos)
+          << text;
   });
 }
 
