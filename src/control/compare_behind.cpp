@@ -113,8 +113,9 @@ void ControlPlane::fail_with_mismatch(int peer, std::uint64_t sequence, const Si
                                       const Signature& theirs, const std::vector<int>& with_me,
                                       const std::vector<int>& with_peer) {
   const bool mine_is_odd = with_me.size() < with_peer.size();
-  fail(mismatch(mine, peer, theirs, mine_is_odd ? rank_ : peer, mine_is_odd ? with_peer : with_me,
-                sequence, sequence));
+  std::vector<int> others;
+  if (with_me.size() != with_peer.size()) others = mine_is_odd ? with_peer : with_me;
+  fail(mismatch(mine, peer, theirs, mine_is_odd ? rank_ : peer, others, sequence, sequence));
 }
 
 }}  // namespace c10d::v0

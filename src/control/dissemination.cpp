@@ -14,7 +14,8 @@ namespace {
 
 enum Kind : std::uint8_t { step_letter = 1, answer_letter };
 
-constexpr std::size_t kMostCalls = 4;  // that are remembered after somebody asked
+constexpr std::size_t kMostCalls = 4;   // that are remembered after somebody asked
+constexpr std::size_t kMostHashes = 4;  // of one of them
 
 std::string no_bits(int size) {
   return std::string((static_cast<std::size_t>(size) + 7) / 8, '\0');
@@ -28,10 +29,10 @@ void set_bit(std::string& bits, int rank) {
   bits[at / 8] = static_cast<char>(static_cast<unsigned char>(bits[at / 8]) | 1U << (at % 8));
 }
 bool has_any(const std::string& bits) { return bits.find_first_not_of('\0') != bits.npos; }
-bool has_all(const std::string& bits, int size) {
+int count_of(const std::string& bits) {
   int count = 0;
   for (const char byte : bits) count += std::popcount(static_cast<unsigned char>(byte));
-  return count == size;
+  return count;
 }
 // Whether `bits` gained one.
 bool add_bits(std::string& bits, std::string_view more) {
@@ -64,7 +65,14 @@ Dissemination::Dissemination(int rank, int size)
 
 bool Dissemination::come(const Coming& own) {
   if (own.sequence == own_.sequence) return true;
-  if (own.sequence <= barred_) return false;
+  if (own.sequence <= barred_) {
+    if (const auto asked = asked_.find(own.sequence); asked != asked_.end()) {
+      std::string self = no_bits(size_);
+      set_bit(self, rank_);
+      if (add_call(asked->second, own.hash, self)) asked->second.is_news = true;
+    }
+    return false;
+  }
   own_ = own;
   own_.carried = {};
   carried_bytes_ = own.carried.size();
@@ -113,7 +121,12 @@ void Dissemination::advance() {
         theirs.carried.size() != bytes_of_step(step_, carried_bytes_)) {
       differs_ = true;
       difference_ = {rank_at(-(1 << step_)), theirs.coming};
-      return give_up();
+      give_up();
+      std::string behind = no_bits(size_);
+      for (int back = 1 << step_; back < std::min(2 << step_, size_); ++back)
+        set_bit(behind, rank_at(-back));
+      add_call(asked_[own_.sequence], theirs.coming.hash, behind);
+      return;
     }
     if ((size_ >> step_ & 1) != 0) rest_ = window_ + theirs.rest;
     window_ += theirs.window;
@@ -185,17 +198,25 @@ void Dissemination::answer(std::uint64_t sequence, Answers& answers) {
     return set_bit(answers.barred, rank_);
   }
   const bool went = went_ == sequence;
-  if (!went && (own_.sequence != sequence || differs_)) return;
-  const std::uint64_t hash = went ? went_hash_ : own_.hash;
-  if (!has_any(answers.came)) answers.hash = hash;
-  if (answers.hash != hash) return;
+  if (!went && own_.sequence != sequence) return;
   std::string heard = no_bits(size_);
   for (int rank = 0; rank < size_; ++rank)
     if (went || has_heard_of(rank)) set_bit(heard, rank);
   const bool balanced = went || own_.signature.kind != OpKind::all_to_all_v;
-  const bool more = add_bits(answers.came, heard);
-  answers.is_news = answers.is_news || more || (balanced && !answers.is_balanced);
+  const bool more_came = add_bits(answers.came, heard);
+  const bool more_calls = add_call(answers, went ? went_hash_ : own_.hash, heard);
+  answers.is_news =
+      answers.is_news || more_came || more_calls || (balanced && !answers.is_balanced);
   answers.is_balanced = answers.is_balanced || balanced;
+}
+
+bool Dissemination::add_call(Answers& answers, std::uint64_t hash, std::string_view ranks) const {
+  auto known = answers.calls.find(hash);
+  if (known == answers.calls.end()) {
+    if (answers.calls.size() == kMostHashes) return false;
+    known = answers.calls.emplace(hash, no_bits(size_)).first;
+  }
+  return add_bits(known->second, ranks);
 }
 
 void Dissemination::ask(std::uint64_t sequence, bool bars) {
@@ -217,26 +238,28 @@ bool Dissemination::receive_answers(std::string_view body) {
   const bool bars = reader.take<std::uint8_t>() != 0;
   const bool balanced = reader.take<std::uint8_t>() != 0;
   const auto sequence = reader.take<std::uint64_t>();
-  const auto hash = reader.take<std::uint64_t>();
-  const std::string none = no_bits(size_);
-  const std::string_view came = reader.take_bytes(none.size());
-  const std::string_view barred = reader.take_bytes(none.size());
-  const std::string_view answered = reader.take_bytes(none.size());
+  const std::size_t bytes = no_bits(size_).size();
+  const std::string_view came = reader.take_bytes(bytes);
+  const std::string_view barred = reader.take_bytes(bytes);
+  const std::string_view answered = reader.take_bytes(bytes);
+  std::map<std::uint64_t, std::string_view> calls;
+  while (reader.ok() && reader.left() > 0 && calls.size() < kMostHashes) {
+    const auto hash = reader.take<std::uint64_t>();
+    calls[hash] = reader.take_bytes(bytes);
+  }
   if (!reader.finished() || has_stray(came, size_) || has_stray(barred, size_) ||
-      has_stray(answered, size_))
+      has_stray(answered, size_) ||
+      std::ranges::any_of(calls, [&](const auto& call) { return has_stray(call.second, size_); }))
     return false;
   if (sequence < went_) return true;  // all have gone into it
   Answers& answers = answers_of(sequence);
-  if (!has_any(answers.came)) answers.hash = hash;
-  const bool more_came = answers.hash == hash && add_bits(answers.came, came);
-  const bool now_balanced = answers.hash == hash && balanced && !answers.is_balanced;
-  answers.is_balanced = answers.is_balanced || now_balanced;
-  const bool more_barred = add_bits(answers.barred, barred);
-  const bool more_answered = add_bits(answers.answered, answered);
-  const bool now_bars = bars && !answers.bars;
-  answers.bars = answers.bars || bars;
-  answers.is_news =
-      answers.is_news || more_came || more_barred || more_answered || now_balanced || now_bars;
+  const auto gains = [&answers](bool news) { answers.is_news = answers.is_news || news; };
+  gains(add_bits(answers.came, came));
+  gains(add_bits(answers.barred, barred));
+  gains(add_bits(answers.answered, answered));
+  for (const auto& [hash, ranks] : calls) gains(add_call(answers, hash, ranks));
+  gains(balanced && !std::exchange(answers.is_balanced, answers.is_balanced || balanced));
+  gains(bars && !std::exchange(answers.bars, answers.bars || bars));
   answer(sequence, answers);
   return true;
 }
@@ -256,8 +279,7 @@ Dissemination::Outcome Dissemination::outcome() {
   if (const auto asked = asked_.find(own_.sequence); asked != asked_.end()) {
     const Answers& answers = asked->second;
     if (has_any(answers.barred)) return Outcome::barred;
-    all_came = all_came ||
-               (answers.hash == own_.hash && answers.is_balanced && has_all(answers.came, size_));
+    all_came = all_came || (answers.is_balanced && std::ssize(ranks_with(own_.hash)) == size_);
   }
   if (all_came) {
     went_ = own_.sequence;
@@ -275,6 +297,29 @@ bool Dissemination::knows_that_it_came(int rank, std::uint64_t sequence) const {
   if (own_.sequence == sequence && has_heard_of(rank)) return true;
   const auto asked = asked_.find(sequence);
   return own_.sequence > sequence || (asked != asked_.end() && has_bit(asked->second.came, rank));
+}
+
+std::vector<int> Dissemination::ranks_with(std::uint64_t hash) const {
+  std::vector<int> ranks;
+  const auto asked = asked_.find(own_.sequence);
+  if (asked == asked_.end()) return ranks;
+  const auto call = asked->second.calls.find(hash);
+  if (call == asked->second.calls.end()) return ranks;
+  for (int rank = 0; rank < size_; ++rank)
+    if (has_bit(call->second, rank)) ranks.push_back(rank);
+  return ranks;
+}
+
+bool Dissemination::is_settled() const {
+  const auto asked = asked_.find(own_.sequence);
+  if (asked == asked_.end()) return true;
+  int all = static_cast<int>(left_.size());
+  for (const auto& [hash, ranks] : asked->second.calls) {
+    const int count = count_of(ranks);
+    if (2 * count > size_) return true;
+    all += count;
+  }
+  return all >= size_;
 }
 
 std::optional<int> Dissemination::left_before() const {
@@ -307,8 +352,11 @@ std::vector<Dissemination::Letter> Dissemination::take_letters() {
     for (const bool flag : {answers.bars, answers.is_balanced})
       put(body, static_cast<std::uint8_t>(flag ? 1 : 0));
     put(body, sequence);
-    put(body, answers.hash);
     body += answers.came + answers.barred + answers.answered;
+    for (const auto& [hash, ranks] : answers.calls) {
+      put(body, hash);
+      body += ranks;
+    }
     for (const int neighbour : neighbours_) letters_.push_back({neighbour, body});
   }
   return std::exchange(letters_, {});

@@ -81,6 +81,12 @@ class Dissemination {
   }
   // The rank whose call differs, and that call.
   const std::pair<int, Coming>& difference() const noexcept { return difference_; }
+  // The ranks that are known to have made the last call with this hash, ascending. Also one that
+  // is barred from a call says which one it makes once it comes to it.
+  std::vector<int> ranks_with(std::uint64_t hash) const;
+  // Of two sides of a difference: whether more than half of the ranks are known to be on one, or
+  // nothing more is to be learnt.
+  bool is_settled() const;
   // The last call that this rank has come to.
   std::uint64_t last() const noexcept { return own_.sequence; }
   // The ranks that are not known to have come to a call that was asked about, ascending.
@@ -97,9 +103,9 @@ class Dissemination {
   // What is known of one call after somebody asked: a bit for each rank.
   struct Answers {
     std::string came, barred;
-    std::string answered;      // who has heard that it is barred, or would be
-    std::uint64_t hash = 0;    // of those that came
-    bool is_balanced = false;  // if all have
+    std::string answered;                        // who has heard that it is barred, or would be
+    std::map<std::uint64_t, std::string> calls;  // by hash: who has made it, barred or not
+    bool is_balanced = false;                    // if all have come
     bool bars = false;
     bool is_news = true;  // to the neighbours
   };
@@ -117,6 +123,8 @@ class Dissemination {
   bool receive_answers(std::string_view body);
   Answers& answers_of(std::uint64_t sequence);
   void answer(std::uint64_t sequence, Answers& answers);
+  // Whether that is news.
+  bool add_call(Answers& answers, std::uint64_t hash, std::string_view ranks) const;
   bool knows_that_it_came(int rank, std::uint64_t sequence) const;
   int rank_at(int distance) const noexcept { return (rank_ + distance + size_) % size_; }
 

@@ -183,12 +183,9 @@ std::shared_ptr<const Failure> MeshControl::refuse(const Entrance& entrance,
                                                    Patience::Verdict verdict) {
   const std::uint64_t sequence = entrance.own.sequence;
   switch (verdict) {
-    case Patience::Verdict::differs: {
-      const auto [peer, theirs] =
-          use(entrance.gate, [](Dissemination& known) { return known.difference(); });
-      return fail(mismatch(entrance.own.signature, peer, theirs.signature, peer, {}, sequence,
-                           theirs.sequence));
-    }
+    case Patience::Verdict::differs:
+      fail_with_difference(entrance);
+      return failure();
     case Patience::Verdict::unbalanced:
       return fail(misfit(entrance));
     case Patience::Verdict::left: {
@@ -218,6 +215,24 @@ Failure MeshControl::passed_deadline(const Entrance& entrance,
              ? did_not_reach_barrier(missing, own.sequence)
              : deadline_passed(own.signature, own.sequence,
                                "waiting for all ranks to enter the call", missing);
+}
+
+// The others say which call they make, as long as they come soon.
+void MeshControl::fail_with_difference(const Entrance& entrance) {
+  const Coming& own = entrance.own;
+  const auto [peer, theirs] =
+      use(entrance.gate, [](Dissemination& known) { return known.difference(); });
+  if (theirs.sequence != own.sequence) {
+    fail(mismatch(own.signature, peer, theirs.signature, peer, {}, own.sequence, theirs.sequence));
+    return;
+  }
+  hear(entrance.gate, Patience::kAnswers,
+       [this](const Dissemination& known) { return known.is_settled() || broken(); });
+  const auto ranks_with = [&](std::uint64_t hash) {
+    return use(entrance.gate, [&](Dissemination& known) { return known.ranks_with(hash); });
+  };
+  fail_with_mismatch(peer, own.sequence, own.signature, theirs.signature, ranks_with(own.hash),
+                     ranks_with(theirs.hash));
 }
 
 // All ranks are here: the store shows them which pair it is.
@@ -335,13 +350,20 @@ std::vector<int> MeshControl::ask(std::uint64_t sequence) {
     known.ask(sequence, false);
     return known.missing(sequence);
   });
-  for (const auto end = steady_clock::now() + kAsking;
-       !missing.empty() && steady_clock::now() < end;) {
+  hear(Gate::calls, kAsking, [&](const Dissemination& known) {
+    missing = known.missing(sequence);
+    return missing.empty();
+  });
+  return missing;
+}
+
+template <class Is>
+void MeshControl::hear(Gate gate, Duration patience, const Is& is_known) {
+  const auto end = steady_clock::now() + patience;
+  while (!use(gate, is_known) && steady_clock::now() < end) {
     mesh_.wait(steady_clock::now() + kShortNap);
     take_news();
-    missing = use(Gate::calls, [&](Dissemination& known) { return known.missing(sequence); });
   }
-  return missing;
 }
 
 std::shared_ptr<ControlPlane> make_mesh_control(const ControlOptions& options) {

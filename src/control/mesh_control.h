@@ -75,6 +75,7 @@ class MeshControl final : public ControlPlane {
   void wait_for_news(Deadline start, bool polls, Deadline deadline);
   // The failure of a call that this rank came to and does not go into. Breaks the group.
   std::shared_ptr<const Failure> refuse(const Entrance& entrance, Patience::Verdict verdict);
+  void fail_with_difference(const Entrance& entrance);
   Failure misfit(const Entrance& entrance);
   Failure passed_deadline(const Entrance& entrance, const std::vector<int>& missing) const;
   // Uses what is known of calls, or barriers, and then sends what there is to send.
@@ -89,6 +90,9 @@ class MeshControl final : public ControlPlane {
   Failure late(const Signature& signature, std::uint64_t sequence, std::string_view phase) override;
   std::vector<int> behind(const Signature& signature, std::uint64_t sequence);
   std::vector<int> ask(std::uint64_t sequence);  // who is not known to have come to a call
+  // Takes the news for so long, or until `is_known(dissemination)`.
+  template <class Is>
+  void hear(Gate gate, Duration patience, const Is& is_known);
   const AnnouncedSlot& announced(int rank, std::uint64_t sequence) const noexcept override {
     return rows_.slot(rank, sequence);
   }

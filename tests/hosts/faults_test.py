@@ -87,6 +87,21 @@ class Job(test_bed.TwoHosts):
             self.assertIn(f"rank {about}", text)
             self.assertLess(seconds, DIED_BY, text)
 
+    def expect_another_call(self):
+        """Of rank 2; all others make one call."""
+        for what, calls in (("op", ("all_reduce(sum, i64 x 4)", "broadcast(i64 x 4, root 0)")),
+                            ("dtype", ("all_reduce(sum, i64 x 4)", "all_reduce(sum, f64 x 4)")),
+                            ("count", ("all_reduce(sum, i64 x 4)", "all_reduce(sum, i64 x 5)")),
+                            ("root", ("broadcast(i64 x 4, root 0)",
+                                      "broadcast(i64 x 4, root 1)"))):
+            with self.subTest(what):
+                self.job(f"other {what}")
+                failures = self.failures_after(lambda: None, range(self.size), f", {what}")
+                for code, about, text, _ in failures.values():
+                    self.assertEqual((code, about), ("mismatch", 2), text)
+                    for call in calls:
+                        self.assertIn(call, text)
+
 
 class Faults(Job):
     def test_a_rank_that_is_killed_in_a_small_op(self):
@@ -142,6 +157,9 @@ class Faults(Job):
             self.assertEqual(code, "mismatch", text)
             for count in (4, 5):
                 self.assertIn(f"x {count}", text)
+
+    def test_the_rank_that_makes_another_call_than_the_others_is_named(self):
+        self.expect_another_call()
 
     def test_ops_go_on_without_rank_0_and_its_store(self):
         self.job("without_rank_0")
@@ -210,19 +228,8 @@ class ThreeHosts(Job):
         self.assertEqual(len({about for rank, (_, about, _, _) in failures.items()
                               if rank not in self.VICTIMS}), 1, failures)
 
-    def test_another_call_of_one_rank(self):
-        for what, calls in (("op", ("all_reduce(sum, i64 x 4)", "broadcast(i64 x 4, root 0)")),
-                            ("dtype", ("all_reduce(sum, i64 x 4)", "all_reduce(sum, f64 x 4)")),
-                            ("count", ("all_reduce(sum, i64 x 4)", "all_reduce(sum, i64 x 5)")),
-                            ("root", ("broadcast(i64 x 4, root 0)",
-                                      "broadcast(i64 x 4, root 1)"))):
-            with self.subTest(what):
-                self.job(f"other {what}")
-                failures = self.failures_after(lambda: None, range(self.size), f", {what}")
-                for code, _, text, _ in failures.values():
-                    self.assertEqual(code, "mismatch", text)
-                    for call in calls:
-                        self.assertIn(call, text)
+    def test_the_rank_that_makes_another_call_than_the_others_is_named(self):
+        self.expect_another_call()
 
 
 if __name__ == "__main__":

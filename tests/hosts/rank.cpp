@@ -127,7 +127,7 @@ void await_failure(const ProcessGroup& group, const std::filesystem::path& over)
 }
 
 void make_another_call(const ProcessGroup& group, const std::string& kind) {
-  const bool is_other = group.rank() == 3;
+  const bool is_other = group.rank() == 2;
   std::vector<std::int64_t> data(kind == "count" && is_other ? 5 : 4);
   std::vector<double> doubles(4);
   if (kind == "root")
@@ -177,7 +177,7 @@ void run(ProcessGroup& group, const std::filesystem::path& folder, const std::st
   } else if (what == "mismatch") {  // ranks of the second host make another call
     std::vector<std::int64_t> data(group.rank() * 2 < group.size() ? 4 : 5);
     group.all_reduce(data);
-  } else if (what.starts_with("other ")) {  // rank 3 makes another call
+  } else if (what.starts_with("other ")) {  // rank 2 makes another call
     make_another_call(group, what.substr(6));
   } else if (what == "without_rank_0") {  // which serves the store
     std::vector<int> others;

@@ -94,7 +94,7 @@ class World {
     std::string body{};
   };
   struct Event {
-    enum Kind { comes, looks, arrives, dies, loses, aborts, resumes };
+    enum Kind { comes, looks, arrives, dies, loses, aborts, resumes, settles };
     Deadline when;
     std::uint64_t number;
     Kind kind;
@@ -116,6 +116,7 @@ class World {
     bool broken = false, dead = false, left = false, stopped = false;
     std::optional<int> dead_rank{};     // that broke the group, as far as this one knows
     std::optional<Deadline> told_by{};  // by when it hears why it was barred from a call
+    int waits_for_others = 0;           // in ms, to say which call they make
     std::set<int> known_left{};
     std::deque<Event> missed{};  // while it was stopped
   };
@@ -212,6 +213,9 @@ class World {
         happened_ = now_;
         fail(event.rank, std::nullopt);
         break;
+      case Event::settles:
+        settle(event.rank);
+        break;
       case Event::resumes: {
         rank.stopped = false;
         std::deque<Event> missed;
@@ -304,11 +308,30 @@ class World {
     }
     if (verdict == Patience::Verdict::late)
       for (const int missing : rank.known.missing(rank.call)) named_.insert({rank.call, missing});
+    if (verdict == Patience::Verdict::differs) return settle(number);
     if (verdict == Patience::Verdict::barred)
       rank.told_by = now_ + seconds(2);
     else if (verdict != Patience::Verdict::goes)
       fail(number, rank.dead_rank);
     at(pause(), Event::comes, number);  // as async calls do that lie in a queue
+  }
+
+  // Says whose call is another one than that of most.
+  void settle(int number) {
+    Rank& rank = of(number);
+    if (!rank.broken && !rank.known.is_settled() &&
+        (rank.waits_for_others += 20) < Duration(Patience::kAnswers) / milliseconds(1))
+      return at(milliseconds(20), Event::settles, number);
+    if (!rank.broken && rank.known.difference().second.sequence == rank.call) {
+      const int peer = rank.known.difference().first;
+      const auto with_me = rank.known.ranks_with(hash_of_call(number, rank.call)).size();
+      const auto with_peer = rank.known.ranks_with(hash_of_call(peer, rank.call)).size();
+      if (tamper_ == Tamper::none && ranks_.size() > 2 &&
+          (with_me < with_peer ? number : peer) != culprit_)
+        found("named another rank than the odd one", rank.call);
+    }
+    fail(number, rank.dead_rank);
+    at(pause(), Event::comes, number);
   }
 
   void receive(const Event& event) {
