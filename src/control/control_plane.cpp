@@ -274,8 +274,10 @@ Failure ControlPlane::mismatch(const Signature& mine, int peer, const Signature&
 Failure ControlPlane::deadline_passed(const Signature& signature, std::uint64_t sequence,
                                       std::string_view phase, const std::vector<int>& missing,
                                       const std::function<std::string(int)>& about) const {
-  std::string text =
-      fmt::format("the deadline of {} #{} passed while {}", describe(signature), sequence, phase);
+  // Each rank numbers its own messages.
+  const std::string whose = is_point_to_point(signature.kind) ? " of " + name_of(rank_) : "";
+  std::string text = fmt::format("the deadline of {} #{}{} passed while {}", describe(signature),
+                                 sequence, whose, phase);
   constexpr std::size_t kTold = 8;  // if more are missing, only their numbers and hosts are listed
   if (missing.size() > kTold || !about) {
     if (!missing.empty()) text += "; missing: " + names_of(missing);

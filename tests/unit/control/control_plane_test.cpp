@@ -327,6 +327,25 @@ TEST_P(ControlPlanes, AnOddCallIsToldApartFromThoseThatAgree) {
   }
 }
 
+// All ranks hear of it, and their own messages are others.
+TEST_P(ControlPlanes, ATimeoutOfAMessageSaysWhoseItIs) {
+  run(3, [](ControlPlane& plane, int rank) {
+    if (rank == 1) {
+      const View output(g_memory.data(), 8, DType::f32);
+      const Made made(plane, 3, Recv{output, 2, 77}, 5);
+      plane.fail(plane.timed_out(made.call(), "waiting for the send"));
+    }
+    ASSERT_TRUE(breaks(plane));
+    const std::string message = plane.failure()->message;
+    EXPECT_EQ(message.find("the deadline of recv(f32 x 8, from 2, tag 77) #5 of rank 1 (host "
+                           "localhost, pid "),
+              0u)
+        << message;
+    EXPECT_NE(message.find("waiting for the send; missing: rank 2 (host"), message.npos) << message;
+    EXPECT_EQ(plane.failure()->rank, 2);
+  });
+}
+
 TEST_P(ControlPlanes, CountsOfAllToAllMustFitPairwise) {
   run(2, [](ControlPlane& plane, int rank) {
     const std::vector<std::size_t> fit{3, 3}, too_many{4, 3};
