@@ -18,6 +18,7 @@
 #include "src/base/log.h"
 #include "src/base/members.h"
 #include "src/base/timeouts.h"
+#include "src/store/refusals.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
@@ -270,8 +271,9 @@ class Bootstrap {
     return {.code = Code::timed_out,
             .message = fmt::format("group \"{}\" did not form: of {} ranks these never "
                                    "arrived: {}; look at why they ended, or start them, with the "
-                                   "same address and world size",
-                                   options_.name, options_.size, ranges_of(missing)),
+                                   "same address and world size{}",
+                                   options_.name, options_.size, ranges_of(missing),
+                                   refusals_of(*options_.store)),
             .rank = missing.front(),
             .group = options_.name};
   }

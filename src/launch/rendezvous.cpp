@@ -16,6 +16,7 @@
 #include "src/base/timeouts.h"
 #include "src/net/address.h"
 #include "src/net/token.h"
+#include "src/store/refusals.h"
 #include "src/sync/thread.h"
 
 namespace c10d { inline namespace v0 {
@@ -337,9 +338,9 @@ std::optional<Verdict> Rendezvous::wait_for_all() {
 std::string Rendezvous::end_late_rendezvous() {
   return end_rendezvous(
       Code::timed_out,
-      fmt::format("of {} hosts these did not arrive within {} s: {}", hosts_.count,
+      fmt::format("of {} hosts these did not arrive within {} s: {}{}", hosts_.count,
                   std::chrono::duration_cast<std::chrono::seconds>(hosts_.timeout).count(),
-                  missing_hosts()));
+                  missing_hosts(), refusals_of(*store())));
 }
 
 World Rendezvous::read_world() {

@@ -127,4 +127,12 @@ Address local_address(int fd) {
   return address;
 }
 
+std::string peer_host(int fd) {
+  Address address;
+  address.length = sizeof address.storage;
+  const bool found =
+      ::getpeername(fd, reinterpret_cast<sockaddr*>(&address.storage), &address.length) == 0;
+  return found ? address.host() : "";
+}
+
 }}  // namespace c10d::v0

@@ -43,5 +43,7 @@ C10D_API std::string address_towards(const std::string& host);
 C10D_API std::string interface_names();
 // Of the socket's own end.
 C10D_API Address local_address(int fd);
+// Of the other end, numeric; empty when there is none any more.
+std::string peer_host(int fd);
 
 }}  // namespace c10d::v0

@@ -53,6 +53,11 @@ Step ServerHandshake::refuse(Failure failure, std::string& out) {
 
 Step ServerHandshake::step(const Frame& frame, std::string& out) {
   if (transcript_.empty() && frame.header.type == hello_frame) return hello(frame.body, out);
+  if (!transcript_.empty() && frame.header.type == refusal_frame) {
+    failure_ = {.code = Code::not_authenticated,
+                .message = "the caller has another token than this job"};
+    return Step::refused;
+  }
   if (transcript_.empty() || frame.header.type != proof_frame)
     return refuse(out_of_turn(frame.header.type), out);
   if (!equal_secrets(frame.body, proof(options_, "client", transcript_)))
@@ -120,10 +125,13 @@ Step ClientHandshake::challenge(std::string_view body, std::string& out) {
   const bool genuine =
       body.size() == kNonceBytes + kDigestBytes &&
       equal_secrets(body.substr(kNonceBytes), proof(options_, "server", transcript_));
-  if (!genuine)
-    return refuse({.code = Code::not_authenticated,
-                   .message = "the other side and this one have different tokens; start all ranks "
-                              "of a job with the same one"});
+  if (!genuine) {
+    refuse({.code = Code::not_authenticated,
+            .message = "the other side and this one have different tokens; start all ranks of a "
+                       "job with the same one"});
+    append_refusal(out, *failure_);
+    return Step::refused;
+  }
   append_frame(out, proof_frame, 0, proof(options_, "client", transcript_));
   return Step::more;
 }
@@ -148,7 +156,7 @@ Step run_handshake(int fd, ClientHandshake& handshake, Deadline deadline) {
         });
     if (failure) return handshake.refuse(*failure);
     if (leaves) return Step::more;  // another server may be there soon
-    if (!send_all(fd, out, deadline)) return Step::more;
+    if (!send_all(fd, out, deadline) && step == Step::more) return Step::more;
   }
   return step;
 }

@@ -21,7 +21,7 @@ enum HandshakeType : std::uint8_t {
   challenge_frame,
   proof_frame,
   welcome_frame,
-  refusal_frame,  // (code, message): the sender closes after it
+  refusal_frame,  // (code, message): the sender closes after it; of a client: another token
   goodbye_frame   // the sender leaves in good order
 };
 inline constexpr std::size_t kMaxStrangerFrame = 512;
@@ -46,6 +46,7 @@ class C10D_API ServerHandshake {
   explicit ServerHandshake(const HandshakeOptions& options) : options_(options) {}
 
   // Appends what is to be sent. After `done` the caller sends a welcome; after `refused` it closes.
+  // A client that refuses this side has another token.
   Step step(const Frame& frame, std::string& out);
   const std::string& client_id() const noexcept { return client_id_; }
   bool resumes() const noexcept { return resumes_; }

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <atomic>
+#include <exception>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "c10d/error.h"
 #include "c10d/store.h"
+#include "src/base/timeouts.h"
 #include "src/net/network.h"
 #include "src/store/own_address.h"
+#include "src/store/refusals.h"
 
 namespace c10d { inline namespace v0 {
 
@@ -79,7 +83,7 @@ class PrefixStore final : public Store {
   Duration timeout() const noexcept override { return Duration(timeout_.load()); }
   void set_timeout(Duration timeout) override { timeout_ = timeout.count(); }
 
-  const Store& inner() const noexcept { return *store_; }
+  Store& inner() const noexcept { return *store_; }
 
  private:
   std::string full(std::string_view key) const { return std::string(prefix_).append(key); }
@@ -102,23 +106,29 @@ class PrefixStore final : public Store {
 
 namespace {
 
-// That serves a TCP store, also behind prefixes; empty where no host does.
-std::string host_of(const Store& store) {
-  if (const auto* const prefix = dynamic_cast<const PrefixStore*>(&store))
-    return host_of(prefix->inner());
-  const auto* const served = dynamic_cast<const TcpStore*>(&store);
-  return served ? served->host() : "";
+// Also behind prefixes; null where it is another store.
+TcpStore* tcp_store_of(Store& store) {
+  const auto* const prefix = dynamic_cast<PrefixStore*>(&store);
+  return prefix ? tcp_store_of(prefix->inner()) : dynamic_cast<TcpStore*>(&store);
 }
 
 }  // namespace
 
-std::string own_address(const Store& store, const std::vector<Member>& members) {
+std::string own_address(Store& store, const std::vector<Member>& members) {
   constexpr std::size_t kMost = 3;  // a name server may be slow
   std::vector<std::string> hosts;
-  if (const std::string server = host_of(store); !server.empty()) hosts.push_back(server);
+  if (const TcpStore* const served = tcp_store_of(store)) hosts.push_back(served->host());
   for (const Member& member : members)
     if (!member.same_host && hosts.size() < kMost) hosts.push_back(member.host);
   return address_for_others(hosts);
+}
+
+std::string refusals_of(Store& store) noexcept try {
+  TcpStore* const served = tcp_store_of(store);
+  const auto text = served ? served->try_get(kRefusalsKey, kStorePatience) : std::nullopt;
+  return text ? "; " + *text : "";
+} catch (const std::exception&) {
+  return {};
 }
 
 std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store) {

@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "src/base/log.h"
+#include "src/store/refusals.h"
 #include "src/sync/thread.h"
 
 namespace c10d { inline namespace v0 {
@@ -72,6 +73,7 @@ struct TcpServer::Connection {
   bool half_closed = false;
   bool closed = false;
   Deadline leave_by{};  // while in limbo
+  std::string host;     // of the other end
   Connections::iterator self;
   Connections::iterator limbo;
   bool in_limbo = false;
@@ -151,7 +153,10 @@ void TcpServer::accept() {
   auto* stream = reinterpret_cast<uv_stream_t*>(&connection->handle);
   if (uv_accept(reinterpret_cast<uv_stream_t*>(&listener_), stream) != 0) return close(*connection);
   uv_os_fd_t fd = -1;
-  if (uv_fileno(base(&connection->handle), &fd) == 0) tune_tcp(fd);
+  if (uv_fileno(base(&connection->handle), &fd) == 0) {
+    tune_tcp(fd);
+    connection->host = peer_host(fd);
+  }
   if (limbo_.size() >= max_limbo_) close(*limbo_.front());
   enter_limbo(*connection);
   uv_read_start(
@@ -237,11 +242,30 @@ void TcpServer::flush(Connection& connection) {
   } else if (session.closing()) {
     // A close with unread input would destroy the refusal on its way: the other side closes first,
     // or loses.
-    if (session.failure())
-      log(LogLevel::debug, "store server: refused a connection: {}", session.failure()->message);
+    if (session.failure()) note_refusal(connection);
     connection.half_closed = true;
     uv_shutdown(&connection.shutdown, stream, nullptr);
   }
+}
+
+// Who waits in vain for ranks with another token finds in the store that they were here.
+void TcpServer::note_refusal(const Connection& connection) {
+  const Failure& why = *connection.session->failure();
+  LogLevel level = LogLevel::debug;
+  constexpr std::size_t kMostAddresses = 16;
+  if (why.code == Code::not_authenticated &&
+      (other_tokens_.size() < kMostAddresses || other_tokens_.contains(connection.host))) {
+    if (++other_tokens_[connection.host] == 1) level = LogLevel::warn;
+    std::string text;
+    for (const auto& [host, count] : other_tokens_)
+      text += fmt::format("{}{} from {} refused", text.empty() ? "" : ", ",
+                          count == 1 ? "1 connection" : fmt::format("{} connections", count),
+                          host + (count == 1 ? " was" : " were"));
+    text += ": another token";
+    const Request request{.op = StoreOp::set, .keys = {kRefusalsKey}, .values = {text}};
+    service_.engine().submit(request, steady_clock::now(), [](const Reply&) {});
+  }
+  log(level, "store server: refused a connection from {}: {}", connection.host, why.message);
 }
 
 void TcpServer::lose(Connection& connection, int error) {

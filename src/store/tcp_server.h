@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -35,6 +36,7 @@ class TcpServer {
   // After every event: sends what has gathered, closes what is over, sets the timer.
   void settle() noexcept;
   void flush(Connection& connection);
+  void note_refusal(const Connection& connection);
   void enter_limbo(Connection& connection);
   void leave_limbo(Connection& connection);
   void lose(Connection& connection, int error);
@@ -56,6 +58,7 @@ class TcpServer {
   // seconds.
   Connections limbo_;
   std::vector<Connection*> dirty_;
+  std::map<std::string, int> other_tokens_;  // connections that were refused, by address
   const pid_t owner_ = ::getpid();
   std::thread thread_;
 };

@@ -299,10 +299,14 @@ TEST_F(Hosts, OneThatNeverComesIsNamed) {
 
 TEST_F(Hosts, AWrongTokenIsRefused) {
   write_token("other", std::string(32, 'o'));
-  start(2, 0, {"true"});
+  Process& zero = start(2, 0, {"--rdzv-conf=join_timeout=4", "true"});
   Process& one = start(2, 1, {"true"}, "other");
   EXPECT_EQ(one.wait(), 1);
   EXPECT_TRUE(contains(one.err(), "different tokens")) << one.err();
+  EXPECT_EQ(zero.wait(), 1);
+  for (const char* text : {"warn: store server: refused a connection from 127.0.0.1: ",
+                           "within 4 s: 1; 1 connection from 127.0.0.1 was refused: another token"})
+    EXPECT_TRUE(contains(zero.err(), text)) << zero.err();
 }
 
 TEST_F(Hosts, TwoOfOneNumberAreToldToAll) {

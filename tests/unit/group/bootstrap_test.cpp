@@ -103,6 +103,26 @@ TEST(RendezvousThatFails, WhoCameAndGaveUpIsNotNamedAmongThoseWhoNeverCame) {
   }
 }
 
+TEST(RendezvousThatFails, ThatRanksCameWithAnotherTokenIsSaid) {
+  const auto store = make_tcp_store({.server = true, .token = std::string(32, 'r')});
+  EXPECT_THROW(make_tcp_store({.port = store->port(), .token = std::string(32, 'w')}), DistError);
+  store->get("c10d/refusals");
+  try {
+    bootstrap({.store = make_prefix_store("p", store),
+               .name = "w",
+               .backend = "native",
+               .rank = 0,
+               .size = 2,
+               .deadline = std::chrono::steady_clock::now() + 50ms});
+    FAIL() << "rank 0 met the others";
+  } catch (const DistError& error) {
+    EXPECT_NE(error.failure().message.find(
+                  "world size; 1 connection from 127.0.0.1 was refused: another token"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 // Which does not answer the first time that somebody looks who has come.
 class StoreThatIsSilentOnce final : public RequestStore<Store> {
  public:

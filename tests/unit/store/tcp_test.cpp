@@ -18,6 +18,7 @@
 #include "src/net/handshake.h"
 #include "src/net/reserve_port.h"
 #include "src/net/socket.h"
+#include "src/store/refusals.h"
 #include "tests/unit/store/kinds.h"
 #include "tests/unit/store/tcp_proxy.h"
 
@@ -152,6 +153,25 @@ TEST(TcpStore, AnotherJobAndAWrongTokenAreTurnedAway) {
   options.token = "";
   EXPECT_EQ(failure_of([&] { make_tcp_store(options); }).code, Code::not_authenticated);
   server->set("k", "v");
+}
+
+TEST(TcpStore, WhoeverWaitsFindsThatAnotherTokenWasRefused) {
+  const auto server = tcp_server();
+  const auto behind = make_prefix_store("a", make_prefix_store("b", server));
+  EXPECT_EQ(refusals_of(*behind), "");
+  TcpStoreOptions options = client_of(*server);
+  options.job = "another";
+  EXPECT_EQ(failure_of([&] { make_tcp_store(options); }).code, Code::wrong_job);
+  options = client_of(*server);
+  options.token = std::string(32, 'x');
+  for (const char* found : {"; 1 connection from 127.0.0.1 was refused: another token",
+                            "; 2 connections from 127.0.0.1 were refused: another token"}) {
+    EXPECT_EQ(failure_of([&] { make_tcp_store(options); }).code, Code::not_authenticated);
+    const Deadline end = steady_clock::now() + 30s;
+    while (refusals_of(*behind) != found && steady_clock::now() < end) std::this_thread::yield();
+    EXPECT_EQ(refusals_of(*behind), found);
+  }
+  EXPECT_EQ(refusals_of(*make_hash_store(1h)), "");
 }
 
 TEST(TcpStore, ClientsHaveALimit) {
