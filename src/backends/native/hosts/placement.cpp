@@ -27,9 +27,8 @@ Placement::Placement(int rank, const std::vector<std::string>& hosts) : rank_(ra
 }
 
 Range Placement::carried_by(int place, std::size_t count, std::size_t element) const noexcept {
-  constexpr std::size_t kFew = std::size_t{16} << 10;  // bytes
   if (place >= lanes_) return {};
-  if (count * element <= kFew) return place == 0 ? Range{0, count} : Range{count, 0};
+  if (count * element <= kOneLane) return place == 0 ? Range{0, count} : Range{count, 0};
   return elements_of(count, element, lanes_, place);
 }
 

@@ -45,8 +45,9 @@ class Placement {
   // Whether the ranks of each host are neighbours: then host after host is rank after rank.
   bool in_order() const noexcept { return in_order_; }
 
-  // Which part of `count` elements the rank of that place carries between hosts: all of few, in one
-  // lane; of more, whole cache lines of elements of `element` bytes.
+  // Which part of `count` elements the rank of that place carries between hosts: up to kOneLane
+  // bytes all in one lane; of more, whole cache lines of elements of `element` bytes.
+  static constexpr std::size_t kOneLane = std::size_t{16} << 10;
   Range carried_by(int place, std::size_t count, std::size_t element) const noexcept;
 
  private:

@@ -140,12 +140,8 @@ Plan::Plan(const CostModel& costs, std::string_view forced, std::vector<std::str
               winner({kPlannedKinds[op], bytes_of_cell(cell), half, registered});
     }
   }
-  while (!forced.empty()) {
-    const std::string_view item = forced.substr(0, forced.find(','));
-    forced.remove_prefix(std::min(forced.size(), item.size() + 1));
-    const std::size_t equals = item.find('=');
-    const std::string_view op_name = equals == item.npos ? "" : item.substr(0, equals);
-    const std::string_view name = equals == item.npos ? item : item.substr(equals + 1);
+  for_each_forced(forced, [&](std::string_view item, std::string_view op_name,
+                              std::string_view name) {
     bool known = false;
     for (std::size_t op = 0; op < kPlannedOps; ++op) {
       if (!op_name.empty() && op_name != to_string(kPlannedKinds[op])) continue;
@@ -163,7 +159,7 @@ Plan::Plan(const CostModel& costs, std::string_view forced, std::vector<std::str
       warnings.push_back(fmt::format(
           "C10D_NATIVE_PLAN: '{}' names no algorithm; write [op=]algorithm[/store[/chunk]], as {}",
           item, native::name_of(kChoices.front())));
-  }
+  });
   id_ = hash();
 }
 

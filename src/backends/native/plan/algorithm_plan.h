@@ -106,6 +106,19 @@ constexpr bool plan_covers_every_op() noexcept {
 static_assert(plan_covers_every_op());
 OpKind planned_op(std::size_t index) noexcept;
 
+// use(item, op, name) for each item of a forced plan: "op=name", or "name" with an empty op, by
+// commas.
+template <class Use>
+void for_each_forced(std::string_view forced, Use use) {
+  while (!forced.empty()) {
+    const std::string_view item = forced.substr(0, forced.find(','));
+    forced.remove_prefix(std::min(forced.size(), item.size() + 1));
+    const std::size_t equals = item.find('=');
+    const bool has_op = equals != item.npos;
+    use(item, item.substr(0, has_op ? equals : 0), item.substr(has_op ? equals + 1 : 0));
+  }
+}
+
 // What a choice depends on besides the group: one cell of the plan.
 struct PlanKey {
   OpKind op = OpKind::all_reduce;

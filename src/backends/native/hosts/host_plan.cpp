@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/native/hosts/host_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace c10d { inline namespace v0 { namespace native {
+namespace {
+
+constexpr std::array<std::string_view, kHostAlgorithms> kHostAlgorithmNames = {
+    "one_shot", "two_shot", "dissemination", "halving", "binomial"};
+
+// What a rank gathers of a reduction, to reduce it by itself.
+constexpr std::size_t kMostGathered = std::size_t{64} << 20;
+
+// A round in which each host sends every other one so many bytes, by all its lanes together: until
+// the network has sent the last of them, or the ranks have had the time to send and receive all.
+double round_us(const HostTraffic& traffic, double bytes, const NetworkProfile& network) noexcept {
+  const double others = traffic.hosts - 1, message = network.message_us;
+  const double sent = bytes * network.us_per_byte;
+  const double last = message + std::max(others * sent, (others - 1) * message + sent) +
+                      network.latency_us + message;
+  const double first = message + sent + network.latency_us;
+  return std::max(last, std::max(others * message, first) + others * message);
+}
+
+// Rounds in which each lane sends one message and gets one: while one lane waits, others send.
+class Rounds {
+ public:
+  Rounds(double lanes, const NetworkProfile& network) : lanes_(lanes), network_(network) {}
+
+  // So many bytes by all lanes together, of which each then reads some to reduce.
+  void pass(double bytes, double read) noexcept {
+    const double sent = bytes * network_.us_per_byte, of_lane = sent / lanes_;
+    const double message = network_.message_us;
+    const double rest = network_.latency_us + message + read / lanes_ * network_.reduce_us_per_byte;
+    const double first = std::max(first_ + message, free_);
+    free_ = std::max(last_ + message, first + sent - of_lane) + of_lane;
+    first_ = first + of_lane + rest;
+    last_ = free_ + rest;
+  }
+  double us() const noexcept { return last_; }
+
+ private:
+  const double lanes_;
+  const NetworkProfile& network_;
+  double first_ = 0, last_ = 0;  // when the first lane and the last one are through
+  double free_ = 0;              // when the way out of the host is
+};
+
+double dissemination_us(const HostTraffic& traffic, Rounds rounds) noexcept {
+  const auto inputs = static_cast<double>(traffic.inputs);
+  for (int hosts = 1; hosts < traffic.hosts; hosts *= 2)
+    rounds.pass(std::min(hosts, traffic.hosts - hosts) * inputs, 0);
+  return rounds.us();
+}
+
+double halving_us(const HostTraffic& traffic, Rounds rounds) noexcept {
+  for (int hosts = 1; hosts < traffic.hosts; hosts *= 2) {
+    const auto size = static_cast<double>(hosts == 1 ? traffic.inputs : traffic.sums);
+    rounds.pass(size / (2 * hosts), size / hosts);
+  }
+  for (int hosts = traffic.hosts; hosts > 1; hosts /= 2)
+    rounds.pass(static_cast<double>(traffic.results) / hosts, 0);
+  return rounds.us();
+}
+
+}  // namespace
+
+std::string_view name_of(HostAlgorithm algorithm) noexcept {
+  return kHostAlgorithmNames[static_cast<std::size_t>(algorithm)];
+}
+
+bool applies(HostAlgorithm algorithm, const HostTraffic& traffic) noexcept {
+  const std::size_t op = planned_index(traffic.op);
+  const bool all_reduce = op == planned_index(OpKind::all_reduce);
+  const bool all_gather = op == planned_index(OpKind::all_gather);
+  const bool reduce_scatter = op == planned_index(OpKind::reduce_scatter);
+  const bool gathers = traffic.inputs <= kMostGathered / static_cast<std::size_t>(traffic.hosts);
+  switch (algorithm) {
+    case HostAlgorithm::one_shot:
+      return all_gather || reduce_scatter || op == planned_index(OpKind::reduce) ||
+             (all_reduce && gathers);
+    case HostAlgorithm::two_shot:
+      return all_reduce;
+    case HostAlgorithm::dissemination:  // of two hosts it is one_shot
+      return traffic.hosts > 2 &&
+             (all_gather ? traffic.busy_lanes() == 1 : (all_reduce || reduce_scatter) && gathers);
+    case HostAlgorithm::halving:  // of two hosts it is two_shot
+      return traffic.hosts > 2 && traffic.halves && (all_reduce || reduce_scatter);
+    case HostAlgorithm::binomial:
+      return op == planned_index(OpKind::broadcast);
+  }
+  return false;
+}
+
+double predicted_us(HostAlgorithm algorithm, const HostTraffic& traffic,
+                    const NetworkProfile& network) noexcept {
+  const double hosts = traffic.hosts;
+  const auto inputs = static_cast<double>(traffic.inputs);
+  const auto results = static_cast<double>(traffic.results);
+  const bool by_parts = planned_index(traffic.op) == planned_index(OpKind::reduce_scatter);
+  const double lanes = traffic.busy_lanes();
+  double us = 0, read = 0;  // bytes
+  switch (algorithm) {
+    case HostAlgorithm::one_shot:
+      us = round_us(traffic, by_parts ? inputs / hosts : inputs, network);
+      read = by_parts ? inputs : hosts * inputs;
+      break;
+    case HostAlgorithm::two_shot:
+      if (traffic.hosts == 2) return halving_us(traffic, {lanes, network});
+      us = round_us(traffic, inputs / hosts, network) + round_us(traffic, results / hosts, network);
+      read = inputs;
+      break;
+    case HostAlgorithm::dissemination:
+      us = dissemination_us(traffic, {lanes, network});
+      read = hosts * inputs;
+      break;
+    case HostAlgorithm::halving:
+      return halving_us(traffic, {lanes, network});
+    case HostAlgorithm::binomial:
+      break;
+  }
+  if (!is_reduction(traffic.op)) read = 0;
+  return us + read / lanes * network.reduce_us_per_byte;
+}
+
+HostAlgorithm choose(const HostTraffic& traffic, const NetworkProfile& network) noexcept {
+  if (applies(HostAlgorithm::binomial, traffic)) return HostAlgorithm::binomial;
+  std::optional<HostAlgorithm> best;
+  double least = 0;
+  for (int i = 0; i < kHostAlgorithms; ++i) {
+    const auto algorithm = static_cast<HostAlgorithm>(i);
+    if (!applies(algorithm, traffic)) continue;
+    const double us = predicted_us(algorithm, traffic, network);
+    if (best && us >= least) continue;
+    best = algorithm;
+    least = us;
+  }
+  return best.value_or(HostAlgorithm::one_shot);
+}
+
+HostPlan::HostPlan(const NetworkProfile& network, std::string forced,
+                   std::vector<std::string>& warnings)
+    : network_(network), forced_(std::move(forced)) {
+  for_each_forced(
+      forced_, [&](std::string_view item, std::string_view op_name, std::string_view name) {
+        const auto known = std::ranges::find(kHostAlgorithmNames, name);
+        bool matches = false;
+        for (std::size_t op = 0; op < kPlannedOps && known != kHostAlgorithmNames.end(); ++op) {
+          if (!op_name.empty() && op_name != to_string(planned_op(op))) continue;
+          by_op_[op] = static_cast<HostAlgorithm>(known - kHostAlgorithmNames.begin());
+          matches = true;
+        }
+        if (!matches)
+          warnings.push_back(
+              fmt::format("C10D_NATIVE_HOSTS_PLAN: '{}' names no algorithm between "
+                          "hosts; write [op=]algorithm, with one of {}",
+                          item, fmt::join(kHostAlgorithmNames, ", ")));
+      });
+}
+
+PlanReport HostPlan::report(const HostTraffic& traffic) const {
+  PlanReport report;
+  for (int i = 0; i < kHostAlgorithms; ++i) {
+    const auto algorithm = static_cast<HostAlgorithm>(i);
+    if (applies(algorithm, traffic) && algorithm != HostAlgorithm::binomial)
+      report.options.push_back(
+          {std::string(name_of(algorithm)), predicted_us(algorithm, traffic, network_), false});
+  }
+  const std::string_view taken = name_of(find(traffic));
+  std::ranges::stable_sort(report.options, [&](const PlanOption& a, const PlanOption& b) {
+    return (a.name == taken) != (b.name == taken) ? a.name == taken : a.us < b.us;
+  });
+  return report;
+}
+
+}}}  // namespace c10d::v0::native

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "c10d/spi/backend.h"
+#include "src/backends/native/hosts/placement.h"
+#include "src/backends/native/hosts/schedule.h"
+#include "src/backends/native/plan/algorithm_plan.h"
+
+// Which algorithm an op takes between hosts: the one of the least predicted time. All that decides
+// is equal on every rank, so all take the same one.
+namespace c10d { inline namespace v0 { namespace native {
+
+// The network and its cost to a rank, as far as they change the time of an algorithm: LogGP, where
+// a host sends one message at a time and receives one at a time.
+//
+// The defaults are of an Ethernet of 10 Gb/s with a switch. What a message costs a rank was
+// measured: 8 bytes over TCP from one network namespace to another, without a wire, take 5.3 us,
+// half of them to send and half to receive. TCP through 10 Gb/s moved 1.2 GB/s each way. Two hosts
+// with a rank each measured that it takes less time to exchange a part and then results than to
+// reduce everything twice from 256 KiB on.
+struct NetworkProfile {
+  double latency_us = 10;   // one way, without the two ranks' own time
+  double message_us = 2.5;  // that it takes a rank to send a message, or to receive one
+  double us_per_byte = 1 / 1.2e3;
+  double reduce_us_per_byte = 1 / 17.5e3;  // of what a reduction reads
+};
+
+// One op between hosts, as far as its time depends on it. Sizes are in bytes.
+struct HostTraffic {
+  OpKind op = OpKind::all_reduce;
+  int hosts = 2;
+  int lanes = 1;            // that carry it, where it is not little
+  std::size_t inputs = 0;   // that a host has: in reductions all its partial sums
+  std::size_t sums = 0;     // of one sum of several hosts' inputs
+  std::size_t results = 0;  // reductions: of the whole vector
+  bool halves = false;      // whether halving applies: see PartialSums::Values
+
+  int busy_lanes() const noexcept {
+    return (is_reduction(op) ? results : inputs) <= Placement::kOneLane ? 1 : lanes;
+  }
+};
+
+std::string_view name_of(HostAlgorithm algorithm) noexcept;
+bool applies(HostAlgorithm algorithm, const HostTraffic& traffic) noexcept;
+// Microseconds between hosts. Only of an algorithm that applies, and not of binomial, which
+// broadcasts take always.
+double predicted_us(HostAlgorithm algorithm, const HostTraffic& traffic,
+                    const NetworkProfile& network) noexcept;
+HostAlgorithm choose(const HostTraffic& traffic, const NetworkProfile& network) noexcept;
+
+// What the ops of one group take.
+class HostPlan {
+ public:
+  // `forced` is C10D_NATIVE_HOSTS_PLAN: "halving", or with "op=" before it, by commas. It does not
+  // count where it does not apply. What names no algorithm goes to `warnings`.
+  HostPlan(const NetworkProfile& network, std::string forced, std::vector<std::string>& warnings);
+
+  HostAlgorithm find(const HostTraffic& traffic) const noexcept {
+    const auto& forced = by_op_[planned_index(traffic.op)];
+    return forced && applies(*forced, traffic) ? *forced : choose(traffic, network_);
+  }
+  PlanReport report(const HostTraffic& traffic) const;
+  const std::string& forced() const noexcept { return forced_; }
+
+ private:
+  NetworkProfile network_;
+  std::string forced_;
+  std::array<std::optional<HostAlgorithm>, kPlannedOps> by_op_;
+};
+
+}}}  // namespace c10d::v0::native

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/native/hosts/host_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace c10d { namespace {
+
+using native::HostAlgorithm;
+using native::HostPlan;
+using native::HostTraffic;
+
+// An all_reduce of hosts with one rank each.
+HostTraffic all_reduce(int hosts, std::size_t bytes) {
+  return {.hosts = hosts,
+          .inputs = bytes,
+          .sums = bytes,
+          .results = bytes,
+          .halves = (hosts & (hosts - 1)) == 0};
+}
+HostAlgorithm chosen(const HostTraffic& traffic) { return native::choose(traffic, {}); }
+
+TEST(HostPlan, TwoHostsReduceAllTwiceUpTo256KiB) {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{8}, std::size_t{256} << 10})
+    EXPECT_EQ(chosen(all_reduce(2, bytes)), HostAlgorithm::one_shot) << bytes;
+  for (const std::size_t bytes : {std::size_t{272} << 10, std::size_t{64} << 20})
+    EXPECT_EQ(chosen(all_reduce(2, bytes)), HostAlgorithm::two_shot) << bytes;
+}
+
+TEST(HostPlan, ManyHostsTakeFewRoundsForFewBytes) {
+  EXPECT_EQ(chosen(all_reduce(4, 8)), HostAlgorithm::one_shot);
+  for (const int hosts : {16, 64, 100, 1024}) {
+    EXPECT_EQ(chosen(all_reduce(hosts, 8)), HostAlgorithm::dissemination) << hosts;
+    EXPECT_EQ(chosen({.op = OpKind::all_gather, .hosts = hosts, .inputs = 8}),
+              HostAlgorithm::dissemination)
+        << hosts;
+    EXPECT_EQ(chosen({.op = OpKind::all_gather_v, .hosts = hosts, .inputs = 1 << 20}),
+              HostAlgorithm::one_shot)
+        << hosts;
+  }
+}
+
+TEST(HostPlan, HalvesWhereTheTreeAllows) {
+  EXPECT_EQ(chosen(all_reduce(64, 64 << 10)), HostAlgorithm::halving);
+  HostTraffic traffic = all_reduce(64, 64 << 10);
+  traffic.halves = false;
+  EXPECT_EQ(chosen(traffic), HostAlgorithm::two_shot);
+}
+
+TEST(HostPlan, TakesWhatIsForcedWhereItApplies) {
+  std::vector<std::string> warnings;
+  const HostPlan plan({}, "all_reduce=halving,all_gather=dissemination,reduce_scatter=two_shot",
+                      warnings);
+  EXPECT_TRUE(warnings.empty());
+  EXPECT_EQ(plan.find(all_reduce(4, 8)), HostAlgorithm::halving);
+  EXPECT_EQ(plan.find(all_reduce(5, 8)), HostAlgorithm::one_shot);
+  EXPECT_EQ(plan.find(all_reduce(2, 8)), HostAlgorithm::one_shot);
+  EXPECT_EQ(plan.find({.op = OpKind::all_gather_v, .hosts = 3, .inputs = 8}),
+            HostAlgorithm::dissemination);
+  EXPECT_EQ(plan.find({.op = OpKind::reduce_scatter, .hosts = 3, .inputs = 8}),
+            HostAlgorithm::one_shot);
+  const PlanReport report = plan.report(all_reduce(4, 8));
+  ASSERT_EQ(report.options.size(), 4u);
+  EXPECT_EQ(report.options[0].name, "halving");
+  EXPECT_EQ(report.options[1].name, "one_shot");
+}
+
+TEST(HostPlan, WarnsOfWhatNamesNothing) {
+  for (const std::string forced : {"pull", "nonsense=halving", ""}) {
+    std::vector<std::string> warnings;
+    const HostPlan plan({}, forced, warnings);
+    EXPECT_EQ(warnings.size(), forced.empty() ? 0u : 1u) << forced;
+    EXPECT_EQ(plan.find(all_reduce(4, 8)), HostAlgorithm::one_shot);
+  }
+}
+
+// A gather of all inputs would take more memory than there may be.
+TEST(HostPlan, GathersNoLargeReduction) {
+  std::vector<std::string> warnings;
+  const HostPlan plan({}, "dissemination", warnings);
+  EXPECT_EQ(plan.find(all_reduce(4, 16 << 20)), HostAlgorithm::dissemination);
+  EXPECT_NE(plan.find(all_reduce(4, 17 << 20)), HostAlgorithm::dissemination);
+}
+
+}}  // namespace c10d
