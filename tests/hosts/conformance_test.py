@@ -17,12 +17,15 @@ OURS = ("native", "gloo")  # c10d-run starts them
 
 
 class Conformance(test_bed.TwoHosts):
-    def check(self, *ranks):
-        """With so many ranks on the hosts."""
+    def check(self, *ranks, forced="", only="", one_in=1):
+        """With so many ranks on the hosts, and native's algorithm between them; only such cases,
+        of THIN one in so many."""
         hosts = self.hosts(*ranks)
-        words = [PROGRAMS / "conformance", "--gtest_filter=Processes.*", f"--thin={THIN}",
+        words = [PROGRAMS / "conformance", "--gtest_filter=Processes.*",
+                 f"--thin={int(THIN) * one_in}", f"--only={only}",
                  f"--backend={LAUNCHER if LAUNCHER in OURS else 'mpi'}"]
-        run = {"native": lambda: self.c10d_run(PROGRAMS, hosts, "--no-prefix", *words),
+        plan = {"C10D_NATIVE_HOSTS_PLAN": forced} if forced else {}
+        run = {"native": lambda: self.c10d_run(PROGRAMS, hosts, "--no-prefix", *words, **plan),
                "gloo": lambda: self.c10d_run(PROGRAMS, hosts, "--no-prefix", *words),
                "openmpi": lambda: self.open_mpi(PROGRAMS, MPIRUN, hosts, *words),
                "mpich": lambda: self.mpich(MPIRUN, hosts, *words)}[LAUNCHER]()
@@ -32,7 +35,7 @@ class Conformance(test_bed.TwoHosts):
         self.assertTrue(cases, run.out)
         self.assertGreater(int(cases[1]), 0)
         self.assertGreater(self.bytes_on_the_cable(), 1_000_000, "they were on one host")
-        print(cases[0])
+        print(forced or "as it chooses:", cases[0])
 
     def test_one_rank_on_each(self):
         self.check(1, 1)
@@ -50,20 +53,35 @@ class FourHosts(Conformance):
     ADDRESSES = ("10.77.0.1", "10.77.0.2", "10.77.0.3", "10.77.0.4")
 
     def test_one_rank_on_each(self):
-        self.check(1, 1, 1, 1)
+        self.check(1, 1, 1, 1, one_in=2)
+        self.check(1, 1, 1, 1, forced="halving", only="all_reduce")
+
+    def test_two_ranks_on_each(self):
+        self.check(2, 2, 2, 2, forced="halving", only="all_reduce")
 
     def test_uneven_hosts(self):
-        self.check(1, 2, 4, 1)
+        for forced in ("", "dissemination"):
+            self.check(1, 2, 4, 1, forced=forced, one_in=2)
 
 
 class ThreeHosts(Conformance):
     ADDRESSES = ("10.77.0.1", "10.77.0.2", "10.77.0.3")
 
     def test_one_rank_on_each(self):
-        self.check(1, 1, 1)
+        for forced in ("one_shot", "dissemination"):
+            self.check(1, 1, 1, forced=forced, one_in=3)
 
     def test_uneven_hosts(self):
-        self.check(2, 3, 1)
+        for forced in ("", "two_shot"):
+            self.check(2, 3, 1, forced=forced, one_in=2)
+
+
+class EightHosts(Conformance):
+    ADDRESSES = tuple(f"10.77.0.{host}" for host in range(1, 9))
+
+    def test_one_rank_on_each(self):
+        self.check(*[1] * 8, forced="dissemination", one_in=8)
+        self.check(*[1] * 8, forced="halving", only="all_reduce")
 
 
 if __name__ == "__main__":
@@ -71,5 +89,6 @@ if __name__ == "__main__":
     THIN, LAUNCHER = sys.argv[2:4]
     # Debian's MPICH, 4.0.2 over TCP of UCX, now and then stops in MPI_Finalize for ever where two
     # ranks share a host; so does a program of MPI alone, one run in eight.
-    test_bed.run(*{"mpich": [Conformance], "native": [SeveralOnAHost, ThreeHosts, FourHosts]}.get(
+    test_bed.run(*{"mpich": [Conformance],
+                   "native": [SeveralOnAHost, ThreeHosts, FourHosts, EightHosts]}.get(
         LAUNCHER, [SeveralOnAHost]))

@@ -129,7 +129,8 @@ class TwoHosts(Case):
         for tool in ("unshare", "nsenter", "ip"):
             if subprocess.run(["which", tool], stdout=subprocess.DEVNULL).returncode != 0:
                 self.skipTest(f"there is no {tool} (packages util-linux, iproute2)")
-        names = ("first", "second", "third", "fourth")[:len(self.ADDRESSES)]
+        names = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh",
+                 "eighth")[:len(self.ADDRESSES)]
         self.namespaces = []
         for name in names:
             self.namespaces.append(self.namespace(name))
@@ -181,8 +182,9 @@ class TwoHosts(Case):
         """What --agent of c10d-run takes: runs a command on a host."""
         return f"{self.shell()} %h %c"
 
-    def c10d_run(self, programs, hosts, *words):
-        return self.start([programs / "c10d-run", "-H", hosts, "--agent", self.agent(), *words])
+    def c10d_run(self, programs, hosts, *words, **more):
+        return self.start([programs / "c10d-run", "-H", hosts, "--agent", self.agent(), *words],
+                          **more)
 
     def open_mpi(self, programs, mpirun, hosts, *words):
         """As `c10d-run --print mpirun` says, but for the network of the ranks, which the backend

@@ -29,6 +29,7 @@ class HostCollective {
 
   const Placement& placement() const noexcept { return group_.placement(); }
   const PartialSums& partial_sums() const noexcept { return group_.partial_sums(); }
+  const HostPlan& plan() const noexcept { return group_.plan(); }
   int rank() const noexcept { return placement().rank(); }
   int host() const noexcept { return placement().host(); }
   bool is_alone() const noexcept { return group_.team()->size() == 1; }

@@ -4,15 +4,18 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <array>
 #include <chrono>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "c10d/env.h"
 #include "c10d/store.h"
 #include "src/backends/common/failures.h"
 #include "src/backends/common/store_waits.h"
 #include "src/base/host.h"
+#include "src/base/log.h"
 #include "src/net/bytes.h"
 #include "src/net/network.h"
 #include "src/store/own_address.h"
@@ -26,19 +29,21 @@ using std::chrono::steady_clock;
 // What a rank says of itself in the store.
 struct Introduction {
   std::string host, collectives, messages;  // identity, addresses
+  std::string forced;                       // C10D_NATIVE_HOSTS_PLAN
 };
+constexpr std::array kIntroduced = {&Introduction::host, &Introduction::collectives,
+                                    &Introduction::messages, &Introduction::forced};
 
 std::string to_bytes(const Introduction& own) {
   std::string bytes;
-  for (const std::string& text : {own.host, own.collectives, own.messages}) put_string(bytes, text);
+  for (const auto text : kIntroduced) put_string(bytes, own.*text);
   return bytes;
 }
 
 Introduction read_introduction(const BackendContext& context, int rank, std::string_view bytes) {
   ByteReader reader(bytes);
   Introduction theirs;
-  for (std::string* const text : {&theirs.host, &theirs.collectives, &theirs.messages})
-    *text = reader.take_string();
+  for (const auto text : kIntroduced) theirs.*text = reader.take_string();
   if (!reader.finished())
     throw_failure(failure_in(context, Code::corrupt,
                              fmt::format("what rank {} says of itself in the store is damaged; "
@@ -83,12 +88,21 @@ BackendContext context_of_host(const BackendContext& context, const Placement& p
   return own;
 }
 
+HostPlan make_plan(const BackendContext& context, std::string forced) {
+  std::vector<std::string> warnings;
+  HostPlan plan(NetworkProfile(), std::move(forced), warnings);
+  if (context.rank == 0)
+    for (const std::string& warning : warnings) log(LogLevel::warn, "native: {}", warning);
+  return plan;
+}
+
 }  // namespace
 
 HostGroup::Connections HostGroup::connect(const BackendContext& context) {
   const Deadline deadline = steady_clock::now() + context.timeout;
   Connections made{.hosts = {},
                    .address = own_address(*context.store, context.members),
+                   .forced = {},
                    .collectives = {},
                    .messages = {}};
   std::vector<int> far;
@@ -106,9 +120,11 @@ HostGroup::Connections HostGroup::connect(const BackendContext& context) {
   };
   Mesh collectives = listen("native"), messages = listen("native-messages");
   context.store->set(fmt::format("native/{}", context.rank),
-                     to_bytes({host_identity(), collectives.address(), messages.address()}));
+                     to_bytes({host_identity(), collectives.address(), messages.address(),
+                               env("C10D_NATIVE_HOSTS_PLAN").value_or("")}));
   const std::vector<Introduction> all = introductions(context, deadline);
   for (const Introduction& one : all) made.hosts.push_back(one.host);
+  made.forced = all.front().forced;
   const auto look = [&] {
     if (const auto failure = context.control->failure()) throw_failure(*failure);
   };
@@ -129,6 +145,7 @@ HostGroup::HostGroup(const BackendContext& context, int neighbours)
       connections_(connect(context)),
       placement_(context.rank, connections_.hosts),
       partial_sums_(placement_),
+      plan_(make_plan(context, std::move(connections_.forced))),
       team_(std::make_shared<Team>(context_of_host(context, placement_), neighbours,
                                    placement_.neighbours())),
       links_(context, std::move(connections_.collectives)) {}
@@ -149,6 +166,7 @@ std::string describe(const HostGroup& group) {
                                  group.address(), group.links().congestion_control());
   if (values.most > 1)
     text += fmt::format(", sums of floats travel as up to {} values of a host", values.most);
+  if (!group.plan().forced().empty()) text += fmt::format(", forced to {}", group.plan().forced());
   return text;
 }
 

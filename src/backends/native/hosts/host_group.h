@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "c10d/spi/backend.h"
+#include "src/backends/native/hosts/host_plan.h"
 #include "src/backends/native/hosts/partial_sums.h"
 #include "src/backends/native/hosts/placement.h"
 #include "src/backends/native/hosts/scratch.h"
@@ -29,6 +30,7 @@ class HostGroup {
   const Placement& placement() const noexcept { return placement_; }
   const std::shared_ptr<Team>& team() const noexcept { return team_; }
   const PartialSums& partial_sums() const noexcept { return partial_sums_; }
+  const HostPlan& plan() const noexcept { return plan_; }
 
   // Only by the collective that runs: one at a time in a group.
   Links& links() noexcept { return links_; }
@@ -43,6 +45,7 @@ class HostGroup {
   struct Connections {
     std::vector<std::string> hosts;  // by rank, equal on one host
     std::string address;             // of this host
+    std::string forced;              // rank 0's plan between hosts
     std::vector<Mesh::Connection> collectives, messages;
   };
   static Connections connect(const BackendContext& context);
@@ -51,6 +54,7 @@ class HostGroup {
   Connections connections_;
   const Placement placement_;
   const PartialSums partial_sums_;
+  const HostPlan plan_;
   const std::shared_ptr<Team> team_;
   Links links_;
   Scratch scratch_;

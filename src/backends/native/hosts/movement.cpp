@@ -2,7 +2,6 @@
 #include "src/backends/native/hosts/movement.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace c10d { inline namespace v0 { namespace native {
@@ -106,30 +105,63 @@ AnyView part_of(const AnyView& view, Range range) {
   return view.slice(range.first, range.count);
 }
 
-// Every host gathers its own blocks; each lane exchanges its part of them with its twins.
+HostTraffic gather_traffic(const Placement& placement, const RankBlocks& blocks,
+                           std::size_t element) {
+  std::size_t most = 0;
+  for (int host = 0; host < placement.hosts(); ++host)
+    most = std::max(most, blocks.of_host(host).count);
+  return {.op = OpKind::all_gather,
+          .hosts = placement.hosts(),
+          .lanes = placement.lanes(),
+          .inputs = most * element};
+}
+
+// Every host gathers its own blocks. One rank of it exchanges these with the hosts, or each lane
+// its part of them.
 bool gather_everywhere(HostCollective& collective, const View& output, const ConstView& input,
                        const RankBlocks& blocks) {
   const Placement& placement = collective.placement();
   HostOrder order(collective, blocks, output.dtype);
   const View all = order.of_output(output);
   const std::size_t element = size_of(output.dtype);
-  const auto of_host = [&](int host) { return part_of(all, blocks.of_host(host)); };
+  const auto of_hosts = [&](int first, int count) {
+    const std::size_t from = blocks.of_host(first).first;
+    const Range last = blocks.of_host(first + count - 1);
+    return part_of(all, {from, last.first + last.count - from});
+  };
+  const auto of_host = [&](int host) { return of_hosts(host, 1); };
   const View own = of_host(placement.host());
   if (!collective.stage(AllGatherV{own, input, blocks.counts_on(placement.host())})) return false;
-  if (placement.is_lane()) {
-    for (int i = 1; i < placement.hosts(); ++i) {
-      const int host = placement.host_after(i);
-      const View theirs = of_host(host);
-      const View sent = part_of(own, placement.carried_by(placement.place(), own.count, element));
-      const View got =
-          part_of(theirs, placement.carried_by(placement.place(), theirs.count, element));
-      collective.send(placement.twin(host), bytes_of(sent), sent.bytes());
-      collective.receive(placement.twin(host), bytes_of(got), got.bytes());
+  const HostAlgorithm algorithm =
+      collective.plan().find(gather_traffic(placement, blocks, element));
+  const bool by_lanes = algorithm == HostAlgorithm::one_shot;
+  const auto carried = [&](int first, int count) {
+    const View theirs = of_hosts(first, count);
+    if (!by_lanes) return theirs;
+    return part_of(theirs, placement.carried_by(placement.place(), theirs.count, element));
+  };
+  if (by_lanes ? placement.is_lane() : placement.place() == 0) {
+    const HostSchedule schedule(algorithm, OpKind::all_gather, placement.hosts());
+    for (int round = 0; round < schedule.rounds(); ++round) {
+      schedule.for_each(placement.host(), round, [&](const HostMessage& message) {
+        const int peer = placement.twin(message.peer);
+        for_each_piece(message.hosts, placement.hosts(), [&](int first, int count) {
+          const View data = carried(first, count);
+          if (message.sent)
+            collective.send(peer, bytes_of(data), data.bytes());
+          else
+            collective.receive(peer, bytes_of(data), data.bytes());
+        });
+      });
+      if (!collective.finish_blocks()) return false;
     }
-    if (!collective.finish_blocks()) return false;
   }
-  for (int host = 0; host < placement.hosts(); ++host)
-    if (host != placement.host() && !share_lanes(collective, of_host(host))) return false;
+  if (by_lanes) {
+    for (int host = 0; host < placement.hosts(); ++host)
+      if (host != placement.host() && !share_lanes(collective, of_host(host))) return false;
+  } else if (!collective.is_alone() && all.count != 0) {
+    if (!collective.stage(Broadcast{all, all, 0})) return false;
+  }
   order.finish(output, all);
   return true;
 }
@@ -225,41 +257,32 @@ bool exchange_all(HostCollective& collective, const View& output, const ConstVie
   return true;
 }
 
-// Where a host is in a broadcast over hosts along a binomial tree.
-struct TreePlace {
-  int parent = -1;
-  std::vector<int> children;  // the one with the most below it first
-};
-
-TreePlace place_in_tree(int host, int root, int hosts) {
-  TreePlace place;
-  const int from_root = (host - root + hosts) % hosts;
-  int step = 1;
-  while (step < hosts && (from_root & step) == 0) step *= 2;
-  if (from_root != 0) place.parent = (host - step + hosts) % hosts;
-  for (step /= 2; step > 0; step /= 2)
-    if (from_root + step < hosts) place.children.push_back((host + step) % hosts);
-  return place;
-}
-
 // A lane's part, chunk by chunk down the tree.
 bool pass_down(HostCollective& collective, int root_host, const View& data) {
   const Placement& placement = collective.placement();
-  const TreePlace place = place_in_tree(placement.host(), root_host, placement.hosts());
+  const HostSchedule schedule(HostAlgorithm::binomial, OpKind::broadcast, placement.hosts(),
+                              root_host);
+  const auto for_each_peer = [&](bool sent, auto use) {
+    for (int round = 0; round < schedule.rounds(); ++round)
+      schedule.for_each(placement.host(), round, [&](const HostMessage& message) {
+        if (message.sent == sent) use(placement.twin(message.peer));
+      });
+  };
   const std::size_t bytes = data.bytes();
   const auto chunk_of = [&](std::size_t at) { return std::min(Stream::kChunkBytes, bytes - at); };
+  int parent = -1;
+  for_each_peer(false, [&](int peer) { parent = peer; });
   HostCollective::Posted arrived;
-  if (place.parent >= 0) {
-    arrived.receives = collective.posted(placement.twin(place.parent)).receives;
+  if (parent >= 0) {
+    arrived.receives = collective.posted(parent).receives;
     for (std::size_t at = 0; at < bytes; at += Stream::kChunkBytes)
-      collective.receive(placement.twin(place.parent), bytes_of(data) + at, chunk_of(at));
+      collective.receive(parent, bytes_of(data) + at, chunk_of(at));
   }
   for (std::size_t at = 0; at < bytes; at += Stream::kChunkBytes) {
     ++arrived.receives;
-    if (place.parent >= 0 && !collective.await_blocks(placement.twin(place.parent), arrived))
-      return false;
-    for (const int child : place.children)
-      collective.send(placement.twin(child), bytes_of(data) + at, chunk_of(at));
+    if (parent >= 0 && !collective.await_blocks(parent, arrived)) return false;
+    for_each_peer(true,
+                  [&](int peer) { collective.send(peer, bytes_of(data) + at, chunk_of(at)); });
   }
   return collective.finish_blocks();
 }

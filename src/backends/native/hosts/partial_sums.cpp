@@ -2,6 +2,8 @@
 #include "src/backends/native/hosts/partial_sums.h"
 
 #include <algorithm>
+#include <bit>
+#include <functional>
 
 #include "kernels/reduce.h"
 
@@ -15,7 +17,14 @@ PartialSums::Values made_of(std::vector<PartialSums::Value> all, int hosts) {
     values.ranks.push_back(all[i].ranks);
     values.of_[static_cast<std::size_t>(all[i].host)].push_back(i);
   }
-  for (const auto& of_host : values.of_) values.most = std::max(values.most, of_host.size());
+  values.before.push_back(0);
+  for (const auto& of_host : values.of_) {
+    values.most = std::max(values.most, of_host.size());
+    values.before.push_back(values.before.back() + of_host.size());
+  }
+  values.halves =
+      std::has_single_bit(static_cast<unsigned>(hosts)) && values.most == 1 &&
+      std::ranges::adjacent_find(values.ranks, std::not_equal_to<>()) == values.ranks.end();
   values.inputs = std::ranges::all_of(values.ranks, [](std::size_t ranks) { return ranks == 1; });
   values.all = std::move(all);
   return values;
@@ -39,6 +48,7 @@ PartialSums::PartialSums(const Placement& placement) {
   ordered_ = made_of(std::move(ordered), placement.hosts());
   unordered_ = made_of(std::move(unordered), placement.hosts());
   unordered_.inputs = false;
+  unordered_.halves = std::has_single_bit(static_cast<unsigned>(placement.hosts()));
 }
 
 bool PartialSums::has_order(DType dtype, ReduceOp::Kind kind) noexcept {

@@ -27,7 +27,11 @@ class PartialSums {
     std::vector<std::size_t> ranks;             // of each
     std::vector<std::vector<std::size_t>> of_;  // by host, indices
     std::size_t most = 0;                       // of one host
+    std::vector<std::size_t> before;            // by host, and of all: values of those before it
     bool inputs = false;                        // each is of one rank
+    // Whether 2^k hosts have one each, and those of hosts at distance 1, 2, 4, ... make up nodes of
+    // the tree, or may come in any order.
+    bool halves = false;
     std::span<const std::size_t> of(int host) const noexcept {
       return of_[static_cast<std::size_t>(host)];
     }

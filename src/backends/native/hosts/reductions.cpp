@@ -3,290 +3,43 @@
 // ranks allows (PartialSums), its lanes send these values to the hosts that end the tree, and the
 // results go on from there.
 #include <algorithm>
-#include <array>
-#include <span>
 #include <vector>
 
-#include "kernels/reduce.h"
 #include "src/backends/common/prefix_reduction.h"
+#include "src/backends/native/hosts/lane_exchange.h"
 #include "src/backends/native/hosts/movement.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
-// Up to so many bytes every host ends the tree for itself: one way between hosts, not two.
-constexpr std::size_t kSmall = std::size_t{4} << 10;
-constexpr std::size_t kSmallOfTwo = std::size_t{256} << 10;
 // What a lane carries of a reduction at a time, where ranks of its host reduce first.
 constexpr std::size_t kSegment = std::size_t{1} << 20;
-// Chunks under way before the first of them is reduced.
-constexpr std::size_t kAhead = 2;
-
-using Pointers = std::vector<const std::byte*>;  // to the values of a host, or of all
-
-// One reduction, as all its stages know it.
-class Reducer {
- public:
-  Reducer(HostCollective& collective, DType dtype, ReduceOp op)
-      : collective_(collective),
-        how_{dtype, op},
-        sums_(collective.partial_sums().values(dtype, op.kind)),
-        type_(sums_.inputs ? dtype : partial_type(dtype, op.kind)) {}
-
-  DType dtype() const noexcept { return how_.dtype; }
-  // Of the values that travel.
-  DType type() const noexcept { return type_; }
-  const PartialSums::Values& sums() const noexcept { return sums_; }
-
-  // The values of this host, of the parts of `input` that its lanes carry: this rank gets those of
-  // its own part, by place in `counts`, which come one after the other and make up all of it. They
-  // may be the input itself.
-  bool reduce_here(const ConstView& input, const std::vector<std::size_t>& counts,
-                   Pointers& values);
-  // The result of `count` elements out of the values of all hosts.
-  void finish(std::byte* out, std::span<const std::byte* const> values, std::size_t count) const;
-
- private:
-  ReduceOp without_end() const noexcept {
-    return how_.op.kind == ReduceOp::avg ? ReduceOp(ReduceOp::sum) : how_.op;
-  }
-  bool is_reduced_by_team() const noexcept {  // the ranks' own op gives the value
-    return !sums_.inputs && sums_.of(collective_.host()).size() == 1 && type_ == how_.dtype;
-  }
-
-  HostCollective& collective_;
-  const Reducing how_;
-  const PartialSums::Values& sums_;
-  const DType type_;
-};
-
-bool Reducer::reduce_here(const ConstView& input, const std::vector<std::size_t>& counts,
-                          Pointers& values) {
-  const std::size_t count = counts[static_cast<std::size_t>(collective_.placement().place())];
-  const bool changes = how_.op.kind == ReduceOp::premul_sum || type_ != how_.dtype;
-  if (collective_.is_alone() && (sums_.inputs || !changes)) {
-    values = {bytes_of(input)};
-    return true;
-  }
-  if (is_reduced_by_team()) {
-    std::byte* const value = collective_.scratch(count, type_);
-    values = {value};
-    return collective_.stage(
-        ReduceScatterV{View(value, count, type_), input, counts, without_end()});
-  }
-  const std::size_t ranks = counts.size();
-  std::byte* const inputs = collective_.scratch(ranks * count, how_.dtype);
-  const std::vector<std::size_t> taken(ranks, count);
-  if (!collective_.stage(AllToAllV{View(inputs, ranks * count, how_.dtype), input, taken, counts}))
-    return false;
-  values.clear();
-  std::vector<const std::byte*> some;
-  for (const std::size_t index : sums_.of(collective_.host())) {
-    const PartialSums::Value& value = sums_.all[index];
-    some.clear();
-    for (std::size_t i = 0; i < value.ranks; ++i)
-      some.push_back(inputs +
-                     (static_cast<std::size_t>(value.place) + i) * count * size_of(how_.dtype));
-    if (sums_.inputs) {
-      values.push_back(some.front());
-      continue;
-    }
-    std::byte* const partial = collective_.scratch(count, type_);
-    values.push_back(partial);
-    if (count != 0) reduce_partial(how_.dtype, how_.op, partial, some, count);
-  }
-  return true;
-}
-
-void Reducer::finish(std::byte* out, std::span<const std::byte* const> values,
-                     std::size_t count) const {
-  if (count == 0) return;
-  const bool has_order = PartialSums::has_order(how_.dtype, how_.op.kind);
-  if (sums_.inputs || !has_order)
-    reduce(how_.dtype, how_.op, out, values, count);
-  else
-    reduce_end(how_.dtype, how_.op, out, values, sums_.ranks, count);
-}
-
-// What one lane sends and gets: `given` by host, the values of this host of what that one ends;
-// `counts` by host, how many elements that is; `result`, where those go that this host ends. With
-// `results`, by host, every host gets the results of all others, too.
-struct Exchange {
-  std::vector<Pointers> given;
-  std::vector<std::size_t> counts;
-  std::byte* result = nullptr;
-  std::vector<std::byte*> results;
-};
-
-// The steps of an exchange, each over one chunk of what each host ends: the values go out and come
-// in, and kAhead steps later they are reduced, and the results go out. All lanes of this place go
-// through the same steps, so both ends of a connection know the order of its blocks.
-class ExchangeSteps {
- public:
-  ExchangeSteps(HostCollective& collective, const Reducer& reducer, const Exchange& exchange)
-      : collective_(collective),
-        placement_(collective.placement()),
-        reducer_(reducer),
-        exchange_(exchange),
-        chunk_(Stream::kChunkBytes / std::max(size_of(reducer.type()), size_of(reducer.dtype()))) {
-    const std::size_t most = *std::ranges::max_element(exchange.counts);
-    steps_ = (most + chunk_ - 1) / chunk_;
-    const std::size_t own = exchange_.counts[index(placement_.host())];
-    values_.resize(reducer_.sums().all.size());
-    for (Slot& slot : slots_) {
-      slot.marks.resize(index(placement_.hosts()));
-      slot.got.resize(values_.size());
-      for (std::size_t i = 0; i < values_.size(); ++i)
-        if (reducer_.sums().all[i].host != placement_.host())
-          slot.got[i] = collective_.scratch(std::min(own, chunk_), reducer_.type());
-    }
-  }
-
-  bool run() {
-    for (std::size_t step = 0; step < steps_ + kAhead; ++step) {
-      if (step < steps_) pass_values(step);
-      if (step >= kAhead && !pass_results(step - kAhead)) return false;
-    }
-    return collective_.finish_blocks();
-  }
-
- private:
-  struct Slot {
-    std::vector<HostCollective::Posted> marks;  // by host
-    std::vector<std::byte*> got;                // by value; null: of this host
-  };
-  static std::size_t index(int host) noexcept { return static_cast<std::size_t>(host); }
-  Slot& slot_of(std::size_t step) noexcept { return slots_[step % slots_.size()]; }
-  Range part_of(int host, std::size_t step) const noexcept {
-    const std::size_t total = exchange_.counts[index(host)];
-    const std::size_t first = std::min(total, step * chunk_);
-    return {first, std::min(chunk_, total - first)};
-  }
-  // Ranks start at different hosts.
-  template <class Use>
-  void for_each_other(Use use) const {
-    for (int i = 1; i < placement_.hosts(); ++i) use(placement_.host_after(i));
-  }
-
-  void pass_values(std::size_t step) {
-    const std::size_t element = size_of(reducer_.type());
-    const Range own = part_of(placement_.host(), step);
-    for_each_other([&](int host) {
-      const int twin = placement_.twin(host);
-      const Range theirs = part_of(host, step);
-      for (const std::byte* const value : exchange_.given[index(host)])
-        collective_.send(twin, value + theirs.first * element, theirs.count * element);
-      for (const std::size_t i : reducer_.sums().of(host))
-        collective_.receive(twin, slot_of(step).got[i], own.count * element);
-      slot_of(step).marks[index(host)] = collective_.posted(twin);
-    });
-  }
-
-  bool pass_results(std::size_t step) {
-    const Range own = part_of(placement_.host(), step);
-    std::byte* const result = exchange_.result + own.first * size_of(reducer_.dtype());
-    if (own.count != 0) {
-      // What was sent may lie where the result goes.
-      for (int host = 0; host < placement_.hosts(); ++host)
-        if (host != placement_.host() &&
-            !collective_.await_blocks(placement_.twin(host), slot_of(step).marks[index(host)]))
-          return false;
-      reduce(step, own, result);
-    }
-    if (exchange_.results.empty()) return true;
-    const std::size_t element = size_of(reducer_.dtype());
-    for_each_other([&](int host) {
-      const Range theirs = part_of(host, step);
-      collective_.send(placement_.twin(host), result, own.count * element);
-      collective_.receive(placement_.twin(host),
-                          exchange_.results[index(host)] + theirs.first * element,
-                          theirs.count * element);
-    });
-    return true;
-  }
-
-  void reduce(std::size_t step, Range own, std::byte* result) {
-    std::size_t mine = 0;
-    for (std::size_t i = 0; i < values_.size(); ++i) {
-      const std::byte* const got = slot_of(step).got[i];
-      values_[i] = got != nullptr ? got
-                                  : exchange_.given[index(placement_.host())][mine++] +
-                                        own.first * size_of(reducer_.type());
-    }
-    reducer_.finish(result, values_, own.count);
-  }
-
-  HostCollective& collective_;
-  const Placement& placement_;
-  const Reducer& reducer_;
-  const Exchange& exchange_;
-  const std::size_t chunk_;  // elements
-  std::size_t steps_;
-  std::array<Slot, kAhead + 1> slots_;
-  Pointers values_;
-};
-
-Pointers moved_by(const Pointers& values, std::size_t bytes) {
-  Pointers moved;
-  for (const std::byte* const value : values) moved.push_back(value + bytes);
-  return moved;
-}
-
-// Every lane of this place sends what it has to all others, and finishes everything, in one step.
-bool finish_everywhere(HostCollective& collective, const Reducer& reducer, const Pointers& values,
-                       std::byte* out, std::size_t count) {
+// The ranks of each host reduce, its lanes exchange, and all ranks get the result.
+bool reduce_for_all(HostCollective& collective, Reducer& reducer, HostAlgorithm algorithm,
+                    const View& output, const ConstView& input) {
   const Placement& placement = collective.placement();
-  const PartialSums::Values& sums = reducer.sums();
-  const std::size_t bytes = count * size_of(reducer.type());
-  Pointers all(sums.all.size());
-  for (int i = 1; i < placement.hosts(); ++i) {
-    const int host = placement.host_after(i), twin = placement.twin(host);
-    for (const std::byte* const value : values) collective.send(twin, value, bytes);
-    for (const std::size_t index : sums.of(host)) {
-      std::byte* const got = collective.scratch(bytes);
-      collective.receive(twin, got, bytes);
-      all[index] = got;
-    }
-  }
-  const auto own = sums.of(placement.host());
-  for (std::size_t i = 0; i < own.size(); ++i) all[own[i]] = values[i];
-  if (!collective.finish_blocks()) return false;
-  reducer.finish(out, all, count);
-  return true;
+  const std::size_t element = size_of(input.dtype);
+  Pointers values;
+  if (!reducer.reduce_here(
+          input, counts_of_lanes(placement, placement.host(), input.count, element), values))
+    return false;
+  const Range own = placement.carried_by(placement.place(), input.count, element);
+  if (placement.is_lane() && !reduce_everywhere(collective, reducer, algorithm, values,
+                                                bytes_of(output) + own.first * element, own.count))
+    return false;
+  return share_lanes(collective, output);
 }
 
-// A lane reduces `count` elements, of which its host has `values`, so that all lanes of this place
-// have the results.
-bool reduce_everywhere(HostCollective& collective, const Reducer& reducer, const Pointers& values,
-                       std::byte* out, std::size_t count) {
-  const int hosts = collective.placement().hosts();
-  const std::size_t in = size_of(reducer.type()), result = size_of(reducer.dtype());
-  // Two hosts send as much either way, until it takes longer to reduce all of it.
-  const bool sends_as_much = hosts == 2 && reducer.sums().most == 1 && in == result;
-  if (count * in <= (sends_as_much ? kSmallOfTwo : kSmall))
-    return finish_everywhere(collective, reducer, values, out, count);
-  Exchange exchange;
-  for (int host = 0; host < hosts; ++host) {
-    const Range part = elements_of(count, std::min(in, result), hosts, host);
-    exchange.given.push_back(moved_by(values, part.first * in));
-    exchange.counts.push_back(part.count);
-    std::byte* const to = out + part.first * result;
-    if (host == collective.host()) exchange.result = to;
-    exchange.results.push_back(to);
-  }
-  return ExchangeSteps(collective, reducer, exchange).run();
-}
-
-// The same, so that the lane on `ending` has them.
+// A lane reduces `count` elements so that the lane on host `ending` has the results.
 bool reduce_on(HostCollective& collective, const Reducer& reducer, int ending,
                const Pointers& values, std::byte* out, std::size_t count) {
-  Exchange exchange;
+  LaneExchange exchange;
   for (int host = 0; host < collective.placement().hosts(); ++host) {
     exchange.given.push_back(values);
     exchange.counts.push_back(host == ending ? count : 0);
   }
   exchange.result = out;
-  return ExchangeSteps(collective, reducer, exchange).run();
+  return exchange_parts(collective, reducer, exchange);
 }
 
 // Elements of a reduction that the lanes of a host carry at a time: all where no rank reduces
@@ -350,6 +103,15 @@ bool reduce_blocks(HostCollective& collective, const View& output, const ConstVi
   const Placement& placement = collective.placement();
   const std::size_t element = size_of(input.dtype);
   Reducer reducer(collective, input.dtype, op);
+  const HostAlgorithm algorithm =
+      collective.plan().find(reducer.traffic(OpKind::reduce_scatter, blocks.total()));
+  if (algorithm != HostAlgorithm::one_shot) {  // an all_reduce, of which it keeps its own block
+    const View all(collective.scratch(blocks.total(), input.dtype), blocks.total(), input.dtype);
+    if (!reduce_for_all(collective, reducer, algorithm, all, input)) return false;
+    copy_bytes(bytes_of(output), bytes_of(all) + blocks.offset(placement.rank()) * element,
+               output.bytes());
+    return true;
+  }
   ConstView ordered = input;
   if (!placement.in_order()) {
     std::byte* const copied = collective.scratch(blocks.total(), input.dtype);
@@ -359,7 +121,7 @@ bool reduce_blocks(HostCollective& collective, const View& output, const ConstVi
   const auto place = static_cast<std::size_t>(placement.place());
   const auto lanes = static_cast<std::size_t>(placement.lanes());
   const std::size_t ranks = placement.neighbours().size();
-  Exchange exchange;
+  LaneExchange exchange;
   for (int host = 0; host < placement.hosts(); ++host) {
     const Range area = blocks.of_host(host);
     const std::vector<std::size_t> shares =
@@ -373,7 +135,7 @@ bool reduce_blocks(HostCollective& collective, const View& output, const ConstVi
   const std::vector<std::size_t> own_blocks = blocks.counts_on(placement.host());
   const bool is_own = shares == own_blocks;
   exchange.result = is_own ? bytes_of(output) : collective.scratch(shares[place], input.dtype);
-  if (placement.is_lane() && !ExchangeSteps(collective, reducer, exchange).run()) return false;
+  if (placement.is_lane() && !exchange_parts(collective, reducer, exchange)) return false;
   if (is_own) return true;
   return collective.stage(AllToAllV{output, ConstView(exchange.result, shares[place], input.dtype),
                                     shared_with(shares, range_of(own_blocks, placement.place())),
@@ -407,22 +169,13 @@ bool run_prefix(HostCollective& collective, const T& op) {
 }  // namespace
 
 bool run(HostCollective& collective, const AllReduce& op) {
-  const Placement& placement = collective.placement();
   Reducer reducer(collective, op.input.dtype, op.op);
-  const std::size_t element = size_of(op.input.dtype);
   const auto reduce_segment = [&](Range segment) {
-    const View output = op.output.slice(segment.first, segment.count);
-    const std::vector<std::size_t> counts =
-        counts_of_lanes(placement, placement.host(), segment.count, element);
-    Pointers values;
-    if (!reducer.reduce_here(op.input.slice(segment.first, segment.count), counts, values))
-      return false;
-    const Range own = placement.carried_by(placement.place(), segment.count, element);
-    if (placement.is_lane() &&
-        !reduce_everywhere(collective, reducer, values, bytes_of(output) + own.first * element,
-                           own.count))
-      return false;
-    return share_lanes(collective, output);
+    const HostAlgorithm algorithm =
+        collective.plan().find(reducer.traffic(OpKind::all_reduce, segment.count));
+    return reduce_for_all(collective, reducer, algorithm,
+                          op.output.slice(segment.first, segment.count),
+                          op.input.slice(segment.first, segment.count));
   };
   return for_each_segment(collective, op.input.count,
                           segment_of(collective, reducer, op.input.count), reduce_segment);

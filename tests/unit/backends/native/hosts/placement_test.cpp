@@ -85,6 +85,20 @@ TEST(PartialSums, TravelAsInputsWhereEachIsOfOneRank) {
   EXPECT_FALSE(PartialSums(placed("aab")).ordered().inputs);
 }
 
+// Only then is the sum of what hosts at distance 1, 2, 4, ... have a part of the tree.
+TEST(PartialSums, AreHalvedWhereHostsMakeUpTheTree) {
+  const auto halves = [](const std::string& hosts, ReduceOp::Kind kind) {
+    return PartialSums(placed(hosts)).values(DType::f32, kind).halves;
+  };
+  for (const std::string hosts : {"ab", "abcd", "aabb", "aaaabbbbccccdddd", "aabbccddeeffgghh"})
+    EXPECT_TRUE(halves(hosts, ReduceOp::sum)) << hosts;
+  for (const std::string hosts : {"abc", "aabbcc", "abab", "aaabbb", "aab", "aabbccd"})
+    EXPECT_FALSE(halves(hosts, ReduceOp::sum)) << hosts;
+  for (const std::string hosts : {"abab", "aaabbb", "aab", "aabbccd"})
+    EXPECT_TRUE(halves(hosts, ReduceOp::max)) << hosts;
+  EXPECT_FALSE(halves("abc", ReduceOp::max));
+}
+
 TEST(PartialSums, OneOfAHostWhereTheOrderIsFree) {
   const PartialSums sums(placed("ababab"));
   for (const ReduceOp::Kind kind : {ReduceOp::min, ReduceOp::max})
