@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds kTurn{1};
 // How long a thread spins at sockets since something moved: not long, for the peer that it waits
 // for may need its CPU. Then how long it sleeps there: less where a message may come by memory,
 // which does not wake it.
-constexpr std::chrono::microseconds kSpinning{100};
+constexpr std::chrono::microseconds kSpinningAtSockets{100};
 constexpr std::chrono::milliseconds kSleep{1};
 constexpr std::chrono::microseconds kNap{100};
 // Why a connection ended shows moments later.
@@ -180,7 +180,7 @@ WaitResult Messages::wait_at(Places places, const WaitPolicy& policy, Deadline d
     if (moved) continue;
     const auto now = steady_clock::now();
     if (spins_until == Deadline{})
-      spins_until = now + (policy.spins() ? Duration(kSpinning) : Duration{});
+      spins_until = now + (policy.spins() ? Duration(kSpinningAtSockets) : Duration{});
     if (now < spins_until) {
       policy.pause();
       continue;
