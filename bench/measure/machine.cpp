@@ -47,8 +47,8 @@ std::string upper(std::string text) {
 // What launchers set for each rank: no choice of the user's, and new in every launch.
 bool is_of_launcher(const std::string& name) {
   for (const std::string_view prefix :
-       {"C10D_RANK", "C10D_WORLD_SIZE", "C10D_LOCAL_", "C10D_STORE", "C10D_JOB_ID",
-        "C10D_LAUNCH_ID", "C10D_RESTART_COUNT", "OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_MCA_pmix",
+       {"C10D_RANK", "C10D_WORLD_SIZE", "C10D_LOCAL_", "C10D_STORE", "C10D_JOB_ID", "C10D_LAUNCH_",
+        "C10D_RESTART_COUNT", "OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_MCA_pmix",
         "OMPI_MCA_initial_wdir", "OMPI_MCA_shmem_RUNTIME", "OMPI_MCA_rmaps_base_oversubscribe",
         "OMPI_MCA_mpi_oversubscribe", "OMPI_MCA_hwloc_base_binding_policy"})
     if (name.starts_with(prefix)) return true;

@@ -175,7 +175,9 @@ std::string launcher_text(const Results& results) {
   const Parts hosts = hosts_of(results);
   if (hosts.empty()) return "";
   const std::string launcher = results.run.value("launcher", "");
-  if (launcher == "c10d") return fmt::format("c10d-run -H {} ", fmt::join(hosts, ","));
+  if (launcher == "c10d")
+    return results.run.value("launch_line", fmt::format("c10d-run -H {}", fmt::join(hosts, ","))) +
+           " ";
   return fmt::format("under {} on {}: ", launcher, fmt::join(hosts, " "));
 }
 

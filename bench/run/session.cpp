@@ -24,6 +24,7 @@
 #include "bench/text/format.h"
 #include "bench/text/output_file.h"
 #include "c10d/capability.h"
+#include "c10d/env.h"
 #include "c10d/error.h"
 
 namespace c10d::bench {
@@ -70,6 +71,7 @@ Json run_record(const std::string& command, const std::vector<std::string>& argv
   run["seed"] = seed;
   run["world"] = ranks;
   run["launcher"] = launcher;
+  if (const auto line = env("C10D_LAUNCH_LINE")) run["launch_line"] = *line;
   run["backends"] = backends;
   run["start"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   return run;

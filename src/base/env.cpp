@@ -27,6 +27,7 @@ constexpr EnvVariable kVariables[] = {
     {"C10D_STORE", "", "Where the launcher's store is: tcp://host:port."},
     {"C10D_JOB_ID", "", "Name of the job; processes of another job are refused."},
     {"C10D_LAUNCH_ID", "", "Of one c10d-run on one host: what carries it ends with it."},
+    {"C10D_LAUNCH_LINE", "", "How c10d-run -H was called: its hosts and its agent, as typed."},
     {"C10D_HOSTS_ID", "", "Of one c10d-run -H: what carries it on its host ends with it."},
     {"C10D_TOKEN_FD", "", "Descriptor of memory that holds the job's 32 secret bytes.", true},
     {"C10D_TOKEN_FILE", "", "File, mode 0600, that holds the job's secret.", true},

@@ -197,6 +197,9 @@ TEST(Banner, WordsForMoreHostsStartTheRanksThere) {
                 .find("see them again: " + start + "-v --only gloo:4K"),
             std::string::npos)
       << "the file is on one host";
+  results.run["launch_line"] = "c10d-run -H 10.0.0.1:2,10.0.0.2 --agent 'rsh %h %c'";
+  EXPECT_EQ(command_text(results, "gloo:4K"),
+            "c10d-run -H 10.0.0.1:2,10.0.0.2 --agent 'rsh %h %c' c10d-bench run -v --only gloo:4K");
   results.run["launcher"] = "openmpi";
   EXPECT_TRUE(command_text(results).starts_with("under openmpi on node1:2 node2:1: c10d-bench "));
 }

@@ -41,6 +41,8 @@ class Bench(Case):
     def test_gloo_and_its_raw_peer_are_compared_over_two_hosts(self):
         lines = self.lines("compare", "-B", "gloo,raw:gloo", "all_reduce", "all_gather", "barrier",
                            "-s", "12,240K", hosts=self.hosts(2, 1))
+        self.assertEqual(lines[0]["launch_line"],
+                         f"c10d-run -H {self.hosts(2, 1)} --agent '{self.agent()}'")
         cells = [line for line in lines if line["t"] == "cell"]
         for backend in ("gloo", "raw:gloo"):
             for op, sizes in {"all_reduce": {12, 245760}, "all_gather": {12, 245760},

@@ -379,6 +379,19 @@ RunOptions settle_for_mpirun(const CommandLine& line, const std::vector<HostLine
   return options;
 }
 
+// The words that start a program on the same hosts again, as they were typed.
+std::string launch_line_of(const RawOptions& raw) {
+  std::string text = "c10d-run";
+  const auto add = [&text](const char* option, const std::string& value) {
+    if (!value.empty()) text += fmt::format(" {} {}", option, quoted(value));
+  };
+  add("-H", raw.host_list);
+  add("--hostfile", raw.host_file);
+  add("-n", raw.ranks == "1" ? "" : raw.ranks);
+  add("--agent", raw.agent);
+  return text;
+}
+
 }  // namespace
 
 RunOptions parse_run_options(int argc, char** argv) {
@@ -403,6 +416,7 @@ RunOptions parse_run_options(int argc, char** argv) {
   options.agent = agent_of(raw.agent);
   read_conf(raw.hosts, options.hosts);
   options.environment = named_variables(raw);
+  options.environment["C10D_LAUNCH_LINE"] = launch_line_of(raw);
   options.signals = signals_of(raw.signals);
   options.grace = seconds_of("--grace", raw.grace);
   options.verbose = raw.verbose;
