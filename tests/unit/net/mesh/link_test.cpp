@@ -86,6 +86,7 @@ TEST(Link, RefusesWhoeverDoesNotBelong) {
   Received none;
   talk(caller, called, 1 << 20, none, none);
   EXPECT_EQ(caller.failure()->code, Code::not_authenticated);
+  ASSERT_TRUE(called.failure());
   EXPECT_EQ(called.failure()->code, Code::not_authenticated);
 }
 
