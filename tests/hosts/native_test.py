@@ -90,6 +90,22 @@ class Native(test_bed.RanksByHand):
         self.end_well(ranks)
 
 
+class FourHosts(test_bed.RanksByHand):
+    ADDRESSES = tuple(f"10.77.0.{host}" for host in range(1, 5))
+
+    def test_an_algorithm_sends_what_it_must(self):
+        # 2 (H - 1) / H of the bytes out of each of H = 4 hosts, or all bytes to all others.
+        for forced, factor in (("two_shot", 1.5), ("halving", 1.5), ("dissemination", 3)):
+            before = self.bytes_on_the_cable()
+            self.end_well(self.start_ranks(PROGRAMS, "once", 1, 1, 1, 1,
+                                           C10D_NATIVE_HOSTS_PLAN=forced))
+            sent = self.bytes_on_the_cable() - before
+            print(f"{forced}: {sent / MUCH:.4f} of the bytes")
+            self.assertLess(abs(sent - factor * MUCH), 0.05 * MUCH)
+            for left in self.folder.glob("ready-*"):
+                left.unlink()
+
+
 if __name__ == "__main__":
     PROGRAMS = Path(sys.argv[1]).resolve()
-    test_bed.run(Native)
+    test_bed.run(Native, FourHosts)
