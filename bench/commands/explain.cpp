@@ -48,10 +48,16 @@ int run_explain(const ExplainOptions& options, const std::vector<std::string>& a
   fmt::print("{} {} {}, {} ranks, {} memory\n", options.op, to_string(options.dtype),
              bytes_text(options.bytes), probe.control().size(),
              options.registered ? "registered" : "plain");
-  const bool is_tuned = std::filesystem::exists(report.path);
-  fmt::print("group      {}\ntuning     {}{}\n\n", report.fingerprint,
-             is_tuned ? "" : "none: c10d-bench tune writes ", report.path);
-  fmt::print("plan       {}{}\n", taken.name, forced.empty() ? "" : "  (C10D_NATIVE_PLAN)");
+  const bool is_over_hosts = report.fingerprint.empty();
+  if (is_over_hosts)
+    fmt::print("group      over hosts: the algorithm between them\n\n");
+  else
+    fmt::print("group      {}\ntuning     {}{}\n\n", report.fingerprint,
+               std::filesystem::exists(report.path) ? "" : "none: c10d-bench tune writes ",
+               report.path);
+  const std::string variable = is_over_hosts ? "C10D_NATIVE_HOSTS_PLAN" : "C10D_NATIVE_PLAN";
+  fmt::print("plan       {}{}\n", taken.name,
+             env(variable).value_or("").empty() ? "" : fmt::format("  ({})", variable));
   fmt::print("predicted  {} us by {}\n", microseconds_text(taken.us),
              taken.measured ? "c10d-bench tune" : "the built-in model");
   fmt::print("bound      {} us\n", microseconds_text(report.bound_us));

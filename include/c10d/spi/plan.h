@@ -8,7 +8,7 @@ namespace c10d { inline namespace v0 {
 
 // One algorithm that a backend can take for a call.
 struct PlanOption {
-  std::string name;       // as C10D_NATIVE_PLAN takes it
+  std::string name;       // as C10D_NATIVE_PLAN takes it, between hosts C10D_NATIVE_HOSTS_PLAN
   double us = 0;          // time that is expected on rank 0, in microseconds
   bool measured = false;  // whether c10d-bench tune measured it; else the built-in model says so
 };
@@ -16,7 +16,7 @@ struct PlanOption {
 struct PlanReport {
   std::vector<PlanOption> options;  // the one that is taken, then the others; empty: no choice
   double bound_us = 0;              // no algorithm is expected to take less, in microseconds
-  std::string fingerprint;          // of the groups for which measurements hold
+  std::string fingerprint;          // of the groups for which measurements hold; empty: over hosts
   std::string path;                 // file of the measurements; empty: there is no folder for it
 };
 

@@ -71,7 +71,7 @@ class NativeBackend final : public Backend {
   }
 
   PlanReport plan(const PlanQuery& query) const override {
-    if (hosts_) return {};
+    if (hosts_) return native::report_plan(*hosts_, query);
     return native::report_plan(team_->plan(), team_->cost_model(), team_->round_trips(), query);
   }
 

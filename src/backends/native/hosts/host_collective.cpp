@@ -101,4 +101,23 @@ std::shared_ptr<const Failure> execute(HostGroup& group, const Call& call) noexc
   }
 }
 
+PlanReport report_plan(const HostGroup& group, const PlanQuery& query) {
+  const Placement& placement = group.placement();
+  if (is_reduction(query.op)) {
+    if (is_small(group, query.op, query.bytes)) return {};
+    return group.plan().report(reduction_traffic(
+        placement, group.partial_sums().values(query.dtype, ReduceOp::sum), query.op, query.dtype,
+        ReduceOp::sum, query.bytes / size_of(query.dtype)));
+  }
+  const std::size_t given = query.bytes / static_cast<std::size_t>(placement.size());
+  if (is_small(group, query.op, given)) return {};
+  std::size_t most = 0;
+  for (int host = 0; host < placement.hosts(); ++host)
+    most = std::max(most, placement.ranks_of(host).size());
+  return group.plan().report({.op = query.op,
+                              .hosts = placement.hosts(),
+                              .lanes = placement.lanes(),
+                              .inputs = given * most});
+}
+
 }}}  // namespace c10d::v0::native

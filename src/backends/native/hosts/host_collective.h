@@ -122,4 +122,8 @@ bool run(HostCollective& collective, const AllToAllV& op);
 // Point-to-point ops never come here.
 std::shared_ptr<const Failure> execute(HostGroup& group, const Call& call) noexcept;
 
+// The algorithms between hosts of such a call, of sums in a reduction; none where it has one way to
+// go.
+PlanReport report_plan(const HostGroup& group, const PlanQuery& query);
+
 }}}  // namespace c10d::v0::native

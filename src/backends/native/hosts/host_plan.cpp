@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/reduce.h"
+
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
 
@@ -67,33 +69,62 @@ double halving_us(const HostTraffic& traffic, Rounds rounds) noexcept {
   return rounds.us();
 }
 
+// Whether it is an algorithm of the op.
+bool is_of(HostAlgorithm algorithm, OpKind op) noexcept {
+  const auto is_one = [op](auto... kinds) {
+    return ((planned_index(op) == planned_index(kinds)) || ...);
+  };
+  switch (algorithm) {
+    case HostAlgorithm::one_shot:
+      return is_one(OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather, OpKind::reduce);
+    case HostAlgorithm::two_shot:
+      return is_one(OpKind::all_reduce);
+    case HostAlgorithm::dissemination:
+      return is_one(OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather);
+    case HostAlgorithm::halving:
+      return is_one(OpKind::all_reduce, OpKind::reduce_scatter);
+    case HostAlgorithm::binomial:
+      break;
+  }
+  return is_one(OpKind::broadcast);
+}
+
 }  // namespace
+
+HostTraffic reduction_traffic(const Placement& placement, const PartialSums::Values& sums,
+                              OpKind op, DType dtype, ReduceOp::Kind kind,
+                              std::size_t count) noexcept {
+  const DType sum = partial_type(dtype, kind);
+  return {.op = op,
+          .hosts = placement.hosts(),
+          .lanes = placement.lanes(),
+          .inputs = count * size_of(sums.inputs ? dtype : sum) * sums.most,
+          .sums = count * size_of(sum),
+          .results = count * size_of(dtype),
+          .halves = sums.halves};
+}
 
 std::string_view name_of(HostAlgorithm algorithm) noexcept {
   return kHostAlgorithmNames[static_cast<std::size_t>(algorithm)];
 }
 
 bool applies(HostAlgorithm algorithm, const HostTraffic& traffic) noexcept {
-  const std::size_t op = planned_index(traffic.op);
-  const bool all_reduce = op == planned_index(OpKind::all_reduce);
-  const bool all_gather = op == planned_index(OpKind::all_gather);
-  const bool reduce_scatter = op == planned_index(OpKind::reduce_scatter);
-  const bool gathers = traffic.inputs <= kMostGathered / static_cast<std::size_t>(traffic.hosts);
+  if (!is_of(algorithm, traffic.op)) return false;
+  const bool gathers = !is_reduction(traffic.op) ||
+                       traffic.inputs <= kMostGathered / static_cast<std::size_t>(traffic.hosts);
   switch (algorithm) {
     case HostAlgorithm::one_shot:
-      return all_gather || reduce_scatter || op == planned_index(OpKind::reduce) ||
-             (all_reduce && gathers);
-    case HostAlgorithm::two_shot:
-      return all_reduce;
+      return gathers || planned_index(traffic.op) != planned_index(OpKind::all_reduce);
     case HostAlgorithm::dissemination:  // of two hosts it is one_shot
-      return traffic.hosts > 2 &&
-             (all_gather ? traffic.busy_lanes() == 1 : (all_reduce || reduce_scatter) && gathers);
+      return traffic.hosts > 2 && gathers &&
+             (is_reduction(traffic.op) || traffic.busy_lanes() == 1);
     case HostAlgorithm::halving:  // of two hosts it is two_shot
-      return traffic.hosts > 2 && traffic.halves && (all_reduce || reduce_scatter);
+      return traffic.hosts > 2 && traffic.halves;
+    case HostAlgorithm::two_shot:
     case HostAlgorithm::binomial:
-      return op == planned_index(OpKind::broadcast);
+      break;
   }
-  return false;
+  return true;
 }
 
 double predicted_us(HostAlgorithm algorithm, const HostTraffic& traffic,
@@ -145,21 +176,24 @@ HostAlgorithm choose(const HostTraffic& traffic, const NetworkProfile& network) 
 HostPlan::HostPlan(const NetworkProfile& network, std::string forced,
                    std::vector<std::string>& warnings)
     : network_(network), forced_(std::move(forced)) {
-  for_each_forced(
-      forced_, [&](std::string_view item, std::string_view op_name, std::string_view name) {
-        const auto known = std::ranges::find(kHostAlgorithmNames, name);
-        bool matches = false;
-        for (std::size_t op = 0; op < kPlannedOps && known != kHostAlgorithmNames.end(); ++op) {
-          if (!op_name.empty() && op_name != to_string(planned_op(op))) continue;
-          by_op_[op] = static_cast<HostAlgorithm>(known - kHostAlgorithmNames.begin());
-          matches = true;
-        }
-        if (!matches)
-          warnings.push_back(
-              fmt::format("C10D_NATIVE_HOSTS_PLAN: '{}' names no algorithm between "
-                          "hosts; write [op=]algorithm, with one of {}",
-                          item, fmt::join(kHostAlgorithmNames, ", ")));
-      });
+  const auto force = [&](std::string_view item, std::string_view op_name, std::string_view name) {
+    bool matches = false;
+    for (std::size_t op = 0; op < kPlannedOps; ++op) {
+      if (!op_name.empty() && op_name != to_string(planned_op(op))) continue;
+      for (int i = 0; i < kHostAlgorithms; ++i) {
+        const auto algorithm = static_cast<HostAlgorithm>(i);
+        if (name_of(algorithm) != name || !is_of(algorithm, planned_op(op))) continue;
+        by_op_[op] = algorithm;
+        matches = true;
+      }
+    }
+    if (!matches)
+      warnings.push_back(
+          fmt::format("C10D_NATIVE_HOSTS_PLAN: '{}' names no algorithm between hosts; write "
+                      "[op=]algorithm, with one of {}",
+                      item, fmt::join(kHostAlgorithmNames, ", ")));
+  };
+  for_each_forced(forced_, force);
 }
 
 PlanReport HostPlan::report(const HostTraffic& traffic) const {
@@ -170,6 +204,13 @@ PlanReport HostPlan::report(const HostTraffic& traffic) const {
       report.options.push_back(
           {std::string(name_of(algorithm)), predicted_us(algorithm, traffic, network_), false});
   }
+  if (report.options.size() < 2) return {};
+  const double others = traffic.hosts - 1;
+  double sent = static_cast<double>(traffic.inputs) * others;  // out of each host, at least
+  if (is_reduction(traffic.op)) sent /= traffic.hosts;
+  if (planned_index(traffic.op) == planned_index(OpKind::all_reduce))
+    sent += static_cast<double>(traffic.results) * others / traffic.hosts;
+  report.bound_us = 2 * network_.message_us + network_.latency_us + sent * network_.us_per_byte;
   const std::string_view taken = name_of(find(traffic));
   std::ranges::stable_sort(report.options, [&](const PlanOption& a, const PlanOption& b) {
     return (a.name == taken) != (b.name == taken) ? a.name == taken : a.us < b.us;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "c10d/spi/backend.h"
+#include "src/backends/native/hosts/partial_sums.h"
 #include "src/backends/native/hosts/placement.h"
 #include "src/backends/native/hosts/schedule.h"
 #include "src/backends/native/plan/algorithm_plan.h"
@@ -46,6 +47,10 @@ struct HostTraffic {
     return (is_reduction(op) ? results : inputs) <= Placement::kOneLane ? 1 : lanes;
   }
 };
+// Of a reduction of `count` elements.
+HostTraffic reduction_traffic(const Placement& placement, const PartialSums::Values& sums,
+                              OpKind op, DType dtype, ReduceOp::Kind kind,
+                              std::size_t count) noexcept;
 
 std::string_view name_of(HostAlgorithm algorithm) noexcept;
 bool applies(HostAlgorithm algorithm, const HostTraffic& traffic) noexcept;
@@ -59,20 +64,22 @@ HostAlgorithm choose(const HostTraffic& traffic, const NetworkProfile& network) 
 class HostPlan {
  public:
   // `forced` is C10D_NATIVE_HOSTS_PLAN: "halving", or with "op=" before it, by commas. It does not
-  // count where it does not apply. What names no algorithm goes to `warnings`.
+  // count where it does not apply. What names no algorithm, or none of that op, goes to `warnings`.
   HostPlan(const NetworkProfile& network, std::string forced, std::vector<std::string>& warnings);
 
   HostAlgorithm find(const HostTraffic& traffic) const noexcept {
     const auto& forced = by_op_[planned_index(traffic.op)];
     return forced && applies(*forced, traffic) ? *forced : choose(traffic, network_);
   }
+  // Whether an algorithm is forced on the op, where it applies.
+  bool forces(OpKind op) const noexcept { return by_op_[planned_index(op)].has_value(); }
   PlanReport report(const HostTraffic& traffic) const;
   const std::string& forced() const noexcept { return forced_; }
 
  private:
   NetworkProfile network_;
   std::string forced_;
-  std::array<std::optional<HostAlgorithm>, kPlannedOps> by_op_;
+  std::array<std::optional<HostAlgorithm>, kPlannedOps + 1> by_op_;  // by planned_index()
 };
 
 }}}  // namespace c10d::v0::native

@@ -27,13 +27,7 @@ class Reducer {
   const PartialSums::Values& sums() const noexcept { return sums_; }
   // What the hosts exchange of `count` elements.
   HostTraffic traffic(OpKind op, std::size_t count) const noexcept {
-    return {.op = op,
-            .hosts = collective_.placement().hosts(),
-            .lanes = collective_.placement().lanes(),
-            .inputs = count * size_of(type_) * sums_.most,
-            .sums = count * size_of(sum_type()),
-            .results = count * size_of(how_.dtype),
-            .halves = sums_.halves};
+    return reduction_traffic(collective_.placement(), sums_, op, how_.dtype, how_.op.kind, count);
   }
 
   // The values of this host, of the parts of `input` that its lanes carry: this rank gets those of

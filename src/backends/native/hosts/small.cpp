@@ -159,15 +159,15 @@ bool is_sealed(std::span<const std::byte> block) noexcept {
 }
 
 bool is_small(const HostGroup& group, const Op& op) noexcept {
-  if (!group.plan().forced().empty()) return false;  // whoever forces one wants to see it run
   const int size = group.context().size;
-  const std::size_t most = std::min(kMostBytes, group.control().most_carried());
   return std::visit(
-      [&](const auto& one) {
-        const std::size_t bytes = bytes_given(one, size);
-        return bytes != 0 && bytes + kSealBytes <= most / static_cast<std::size_t>(size);
-      },
-      op);
+      [&](const auto& one) { return is_small(group, kind_of(op), bytes_given(one, size)); }, op);
+}
+
+bool is_small(const HostGroup& group, OpKind op, std::size_t bytes) noexcept {
+  const std::size_t most = std::min(kMostBytes, group.control().most_carried());
+  return bytes != 0 && !group.plan().forces(op) &&
+         bytes + kSealBytes <= most / static_cast<std::size_t>(group.context().size);
 }
 
 std::shared_ptr<const Failure> execute_small(HostGroup& group, const Call& call) {

@@ -14,8 +14,11 @@ namespace c10d { inline namespace v0 { namespace native {
 // to all others with the agreement, and every rank finishes the op by itself, as if all ranks were
 // on one host.
 
-// Whether this op goes so; the same on every rank.
+// Whether this op goes so; the same on every rank. None does for which C10D_NATIVE_HOSTS_PLAN names
+// an algorithm.
 bool is_small(const HostGroup& group, const Op& op) noexcept;
+// The same of so many bytes that each rank gives.
+bool is_small(const HostGroup& group, OpKind op, std::size_t bytes) noexcept;
 
 // What a rank gives ends with a checksum (CRC-32C) of the rest, from that rank to those that use
 // it, whichever ranks pass it on. Sets it in the last bytes of `block`; says whether it is right.

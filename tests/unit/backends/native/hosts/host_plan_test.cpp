@@ -51,7 +51,7 @@ TEST(HostPlan, HalvesWhereTheTreeAllows) {
 
 TEST(HostPlan, TakesWhatIsForcedWhereItApplies) {
   std::vector<std::string> warnings;
-  const HostPlan plan({}, "all_reduce=halving,all_gather=dissemination,reduce_scatter=two_shot",
+  const HostPlan plan({}, "all_reduce=halving,all_gather=dissemination,broadcast=binomial",
                       warnings);
   EXPECT_TRUE(warnings.empty());
   EXPECT_EQ(plan.find(all_reduce(4, 8)), HostAlgorithm::halving);
@@ -59,8 +59,9 @@ TEST(HostPlan, TakesWhatIsForcedWhereItApplies) {
   EXPECT_EQ(plan.find(all_reduce(2, 8)), HostAlgorithm::one_shot);
   EXPECT_EQ(plan.find({.op = OpKind::all_gather_v, .hosts = 3, .inputs = 8}),
             HostAlgorithm::dissemination);
-  EXPECT_EQ(plan.find({.op = OpKind::reduce_scatter, .hosts = 3, .inputs = 8}),
-            HostAlgorithm::one_shot);
+  EXPECT_TRUE(plan.forces(OpKind::all_gather_v));
+  for (const OpKind op : {OpKind::reduce_scatter, OpKind::all_to_all, OpKind::scan})
+    EXPECT_FALSE(plan.forces(op));
   const PlanReport report = plan.report(all_reduce(4, 8));
   ASSERT_EQ(report.options.size(), 4u);
   EXPECT_EQ(report.options[0].name, "halving");
@@ -68,7 +69,7 @@ TEST(HostPlan, TakesWhatIsForcedWhereItApplies) {
 }
 
 TEST(HostPlan, WarnsOfWhatNamesNothing) {
-  for (const std::string forced : {"pull", "nonsense=halving", ""}) {
+  for (const std::string forced : {"pull", "nonsense=halving", "all_gather=halving", ""}) {
     std::vector<std::string> warnings;
     const HostPlan plan({}, forced, warnings);
     EXPECT_EQ(warnings.size(), forced.empty() ? 0u : 1u) << forced;
