@@ -6,6 +6,7 @@ The hosts are network namespaces, joined by a cable that the test lays. Exits wi
 not.
 """
 import os
+import re
 import signal
 import sys
 import time
@@ -44,7 +45,7 @@ class Native(test_bed.RanksByHand):
         self.end_well(self.start_ranks(PROGRAMS, "once", 1, 1, C10D_NET_CONGESTION="reno"))
 
     def test_a_late_rank_is_named_on_one_host(self):
-        ranks = self.ranks("large", 3)
+        ranks = self.start_ranks(PROGRAMS, "large", 3)
         for rank in range(len(ranks)):
             self.await_file(f"ready-{rank}", ranks)
         pid = int((self.folder / "ready-2").read_text())
