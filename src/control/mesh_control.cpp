@@ -24,6 +24,8 @@ using std::chrono::steady_clock;
 
 // A rank that waits polls its connections for so long, then sleeps on them, and looks now and then.
 constexpr std::chrono::milliseconds kPolls{1}, kNap{20}, kShortNap{1};
+// After this it lets others use its CPU between two polls: the rank that it waits for may be there.
+constexpr std::chrono::microseconds kAlone{20};
 constexpr std::chrono::milliseconds kAsking{100};  // who has come to a call, for a message
 
 constexpr std::uint8_t frame_of(Gate gate) {
@@ -174,7 +176,8 @@ bool MeshControl::await_carried(const Entrance& entrance, Deadline start) {
 // Past the deadline, in short naps.
 void MeshControl::wait_for_news(Deadline start, bool polls, Deadline deadline) {
   const auto now = steady_clock::now();
-  if (polls && now < start + kPolls) return pause_cpu();
+  if (polls && now < start + kAlone) return pause_cpu();
+  if (polls && now < start + kPolls) return std::this_thread::yield();
   const Duration nap = waiting_ > 1 ? kShortNap : kNap;
   mesh_.wait(std::clamp<Deadline>(deadline, now + kShortNap, now + nap));
 }

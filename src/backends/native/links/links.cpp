@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <thread>
 #include <utility>
 
 #include "src/net/socket.h"
@@ -19,7 +20,8 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLongestSleep{1};
-constexpr std::chrono::microseconds kSpinning{200};
+// Of these it has its CPU to itself at first, then lets others use it between two polls.
+constexpr std::chrono::microseconds kSpinning{200}, kAlone{20};
 constexpr std::size_t kTurnBytes = 2 * Stream::kChunkBytes;  // of one connection at a time
 
 // As large as one direction may have under way; the kernel's own growth is paced by what it saw
@@ -148,7 +150,10 @@ Links::End Links::turn(Waiting& waiting, bool moved) {
     const auto now = steady_clock::now();
     if (waiting.spins_until == steady_clock::time_point{}) waiting.spins_until = now + kSpinning;
     if (now < waiting.spins_until) {
-      pause_cpu();
+      if (now < waiting.spins_until - kSpinning + kAlone)
+        pause_cpu();
+      else
+        std::this_thread::yield();
       return End::ready;
     }
   }
