@@ -2,6 +2,9 @@
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11) # of tests and examples of the C interface
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 if(NOT CMAKE_BUILD_TYPE AND PROJECT_IS_TOP_LEVEL)
   set(CMAKE_BUILD_TYPE Release)
@@ -11,6 +14,7 @@ if(PROJECT_IS_TOP_LEVEL AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(C10D_CCACHE ccache)
   if(C10D_CCACHE)
     set(CMAKE_CXX_COMPILER_LAUNCHER ${C10D_CCACHE})
+    set(CMAKE_C_COMPILER_LAUNCHER ${C10D_CCACHE})
   endif()
 endif()
 
@@ -18,9 +22,9 @@ endif()
 add_library(c10d_compile_options INTERFACE)
 target_compile_options(
   c10d_compile_options
-  INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
-            -Wno-missing-field-initializers -fvisibility=hidden -fvisibility-inlines-hidden
-            -fstack-protector-strong)
+  INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers -fvisibility=hidden
+            -fstack-protector-strong
+            $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor;-Woverloaded-virtual;-fvisibility-inlines-hidden>)
 target_compile_definitions(c10d_compile_options INTERFACE _GLIBCXX_ASSERTIONS)
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT C10D_SANITIZE)
   target_compile_options(c10d_compile_options INTERFACE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
@@ -35,7 +39,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
 endif()
 if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ takes a source in a unity build for a header, whose unnamed namespaces would be a mistake.
-  target_compile_options(c10d_compile_options INTERFACE -Wno-subobject-linkage)
+  target_compile_options(c10d_compile_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
 if(C10D_WERROR)
   target_compile_options(c10d_compile_options INTERFACE -Werror)

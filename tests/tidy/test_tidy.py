@@ -17,6 +17,7 @@ CMAKE = "# SPDX-License-Identifier: BSD-3-Clause\n"
 HEADER = SPDX + "#pragma once\n"
 GOOD = {
     "include/c10d/thing.h": HEADER + "#include <vector>\n",
+    "include/c10d/c/thing.h": HEADER + "#include <stdint.h>\n",
     "src/base/CMakeLists.txt": CMAKE + "target_sources(c10d_objects PRIVATE thing.cpp env.cpp)\n",
     "src/base/thing.cpp": SPDX + '#include "c10d/thing.h"\nint x = env("C10D_LOG");\n',
     "src/base/env.cpp": SPDX + '    {"C10D_LOG", "warn", "What is logged."},\n',
@@ -76,6 +77,9 @@ BAD = {
          "src/net/b.h": HEADER + '#include "src/net/c.h"\n',
          "src/net/c.h": HEADER + '#include "src/net/a.h"\n'},
         "pairs include each other: src/net/a -> src/net/b -> src/net/c -> src/net/a"),
+    "a header of C where it does not belong": (
+        {"include/c10d/thing.h": HEADER + "#include <stdint.h>\n"},
+        "uses only the standard library"),
     "a crowded folder": (
         {**built("src/net", *(f"{n}.cpp" for n in range(25))),
          **{f"src/net/{n}.cpp": SPDX for n in range(25)}}, "src/net:1: 25 sources, limit 24"),
@@ -215,6 +219,13 @@ class Capabilities(unittest.TestCase):
             "R14": "| R14 | it sums much | `large.sum` | on demand |",
             "R15": "| R15 | it sums | `unit.left_out` `Any`; on demand `large.*` | tested |"}), [])
 
+    def test_headers_that_only_include_others_do_not_crowd_a_folder(self):
+        names = [f"include/c10d/{n}.h" for n in range(24)]
+        for text, expected in (("int x;\n", 1), ('#include "c10d/thing.h"\n', 0)):
+            status, out = findings({**dict.fromkeys(names, HEADER + text),
+                                    "include/c10d/thing.h": HEADER + "int y;\n"})
+            self.assertEqual(status, expected, out)
+
     def test_each_fault_is_found(self):
         for name, (changes, expected) in BAD_ROWS.items():
             with self.subTest(name):
@@ -245,6 +256,13 @@ class Tidy(unittest.TestCase):
             with self.subTest(name):
                 status, out = findings({name: text})
                 self.assertEqual((status, "0 findings, 0 warnings" in out), (0, True), out)
+
+    def test_headers_that_only_include_others_do_not_crowd_a_folder(self):
+        names = [f"include/c10d/{n}.h" for n in range(24)]
+        for text, expected in (("int x;\n", 1), ('#include "c10d/thing.h"\n', 0)):
+            status, out = findings({**dict.fromkeys(names, HEADER + text),
+                                    "include/c10d/thing.h": HEADER + "int y;\n"})
+            self.assertEqual(status, expected, out)
 
     def test_each_fault_is_found(self):
         for name, (changes, expected) in BAD.items():
