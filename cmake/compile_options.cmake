@@ -2,7 +2,7 @@
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
-set(CMAKE_C_STANDARD 11) # of tests and examples of the C interface
+set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
@@ -20,11 +20,12 @@ endif()
 
 # What every target of this project compiles with; nothing of it reaches a consumer.
 add_library(c10d_compile_options INTERFACE)
+set(cxx $<COMPILE_LANGUAGE:CXX>) # tests and examples of the C interface are in C
 target_compile_options(
   c10d_compile_options
-  INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers -fvisibility=hidden
-            -fstack-protector-strong
-            $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor;-Woverloaded-virtual;-fvisibility-inlines-hidden>)
+  INTERFACE -Wall -Wextra -Wpedantic -Wshadow $<${cxx}:-Wnon-virtual-dtor>
+            $<${cxx}:-Woverloaded-virtual> -Wno-missing-field-initializers -fvisibility=hidden
+            $<${cxx}:-fvisibility-inlines-hidden> -fstack-protector-strong)
 target_compile_definitions(c10d_compile_options INTERFACE _GLIBCXX_ASSERTIONS)
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT C10D_SANITIZE)
   target_compile_options(c10d_compile_options INTERFACE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
@@ -39,7 +40,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
 endif()
 if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ takes a source in a unity build for a header, whose unnamed namespaces would be a mistake.
-  target_compile_options(c10d_compile_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  target_compile_options(c10d_compile_options INTERFACE $<${cxx}:-Wno-subobject-linkage>)
 endif()
 if(C10D_WERROR)
   target_compile_options(c10d_compile_options INTERFACE -Werror)

@@ -126,11 +126,11 @@ c10d_code keep_exception() noexcept {
 
 extern "C" {
 
-const char* c10d_last_error(void) { return last().failure.message; }
+C10D_C_API const char* c10d_last_error(void) { return last().failure.message; }
 
 C10D_C_API const c10d_failure* c10d_last_failure(void) { return &last().failure; }
 
-const char* c10d_code_name(c10d_code code) {
+C10D_C_API const char* c10d_code_name(c10d_code code) {
   // The names are literals.
   if (code > C10D_OK && code <= C10D_TIMED_OUT)
     return to_string(static_cast<Code>(code - 1)).data();

@@ -19,7 +19,7 @@ MAX_DOCUMENT_LINE = 120  # tables cannot be wrapped, nor what a program printed
 MAX_FOLDER = 24  # sources and headers
 FOLDERS = ("include", "src", "kernels", "bench", "tools", "tests", "examples", "cmake", "docs",
            ".ci", ".github")
-CXX = (".h", ".cpp", ".cu", ".cuh")
+CXX = (".h", ".c", ".cpp", ".cu", ".cuh")
 SCRIPTS = (".py", ".sh", ".cmake")
 
 # A house has floors, the lowest first: a folder includes itself and those below it.
@@ -277,7 +277,7 @@ def check_dead_files(tree):
                                                if path.startswith(p.rpartition("/")[0])))
         if path.endswith((".h", ".cuh")) and path not in included and not built:
             tree.report(path, 1, "dead: nothing includes it")
-        if path.endswith((".cpp", ".cu")) and not built:
+        if path.endswith((".c", ".cpp", ".cu")) and not built:
             tree.report(path, 1, "dead: no CMakeLists.txt names it")
 
 
