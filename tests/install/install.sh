@@ -14,7 +14,7 @@ cmake --install "$build" --prefix "$work/first" >"$work/log" || { cat "$work/log
 mv "$work/first" "$work/moved"
 prefix=$work/moved
 lib=$prefix/$libdir
-for file in include/c10d/init.h include/c10d/spi/backend.h "$libdir/libc10d.so" \
+for file in include/c10d/{init,c,c/ops,spi/backend}.h "$libdir/libc10d.so" \
   "$libdir/cmake/c10d/c10dConfig.cmake" "$libdir/pkgconfig/c10d.pc" \
   "$libdir/pkgconfig/c10d_parallel.pc"; do
   [[ -e $prefix/$file ]] || fail "$file is not installed"
@@ -87,7 +87,7 @@ examples=$(dirname "$(find "$prefix/share" -name 01_hello_all_reduce.cpp)")
 cp -r "$examples" "$work/mine" # the folder may have any name
 cmake -S "$work/mine" -B "$work/examples" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_FLAGS=-O0 \
   -DCMAKE_CXX_COMPILER="$cxx" >"$work/log" 2>&1 || { cat "$work/log"; fail "configure examples"; }
-some=(01_hello_all_reduce 10_ddp) # one for each library; all of them take a minute
+some=(01_hello_all_reduce 20_from_c 10_ddp) # one for each library; all of them take a minute
 if ! grep -q "tutorial is not built" "$work/log"; then some+=(2_ddp); fi
 cmake --build "$work/examples" --target "${some[@]}" >"$work/log" ||
   { cat "$work/log"; fail build; }
