@@ -15,7 +15,7 @@ namespace {
 enum Kind : std::uint8_t { step_letter = 1, answer_letter };
 
 constexpr std::size_t kMostCalls = 4;   // that are remembered after somebody asked
-constexpr std::size_t kMostHashes = 4;  // of one of them
+constexpr std::size_t kMostHashes = 4;  // of one of them, beside that of the own call
 
 std::string no_bits(int size) {
   return std::string((static_cast<std::size_t>(size) + 7) / 8, '\0');
@@ -213,7 +213,8 @@ void Dissemination::answer(std::uint64_t sequence, Answers& answers) {
 bool Dissemination::add_call(Answers& answers, std::uint64_t hash, std::string_view ranks) const {
   auto known = answers.calls.find(hash);
   if (known == answers.calls.end()) {
-    if (answers.calls.size() == kMostHashes) return false;
+    const bool is_own = hash == (went_ == own_.sequence ? went_hash_ : own_.hash);
+    if (answers.calls.size() >= kMostHashes && !is_own) return false;
     known = answers.calls.emplace(hash, no_bits(size_)).first;
   }
   return add_bits(known->second, ranks);
@@ -243,7 +244,7 @@ bool Dissemination::receive_answers(std::string_view body) {
   const std::string_view barred = reader.take_bytes(bytes);
   const std::string_view answered = reader.take_bytes(bytes);
   std::map<std::uint64_t, std::string_view> calls;
-  while (reader.ok() && reader.left() > 0 && calls.size() < kMostHashes) {
+  while (reader.ok() && reader.left() > 0 && calls.size() <= kMostHashes) {
     const auto hash = reader.take<std::uint64_t>();
     calls[hash] = reader.take_bytes(bytes);
   }

@@ -154,6 +154,7 @@ class Mesh::Connecting {
   struct Shaking {
     std::unique_ptr<Line> line;  // null: no more
     Deadline until;              // for one that called
+    bool has_spoken = false;
     bool is_called() const noexcept { return line->neighbour < 0; }
   };
 
@@ -233,9 +234,12 @@ class Mesh::Connecting {
     return std::ranges::find_if(shaking_, [](const Shaking& one) { return one.is_called(); });
   }
 
-  // Of the oldest caller, if it has been here for long.
+  // Of a caller that has been here for long: the oldest, if it can be one that has said nothing,
+  // for a neighbour says hello at once, and may then be busy with others.
   bool make_room() {
-    const auto oldest = oldest_caller();
+    auto oldest = std::ranges::find_if(
+        shaking_, [](const Shaking& one) { return one.is_called() && !one.has_spoken; });
+    if (oldest == shaking_.end()) oldest = oldest_caller();
     if (oldest == shaking_.end() || steady_clock::now() < oldest->until - kShaking + kHurried)
       return false;
     shaking_.erase(oldest);
@@ -275,6 +279,7 @@ class Mesh::Connecting {
     int error = 0;
     const Read read = read_some(line.fd.get(), buffer, bytes, error);
     std::vector<Message> early;
+    one.has_spoken = one.has_spoken || read == Read::bytes;
     if (read == Read::bytes)
       line.link->receive(bytes, [&](const Frame& frame) {
         early.push_back({-1, frame.header.type, std::string(frame.body)});

@@ -20,7 +20,9 @@ std::shared_ptr<const Failure> enter_in_fiber(Control& control, const Call& call
         break;
     }
     if (std::chrono::steady_clock::now() >= call.deadline)
-      return control.fail(control.timed_out(call, "waiting for all ranks to enter the call"));
+      return control.fail(control.timed_out(
+          call, call.carried.empty() ? "waiting for all ranks to enter the call"
+                                     : "waiting for all ranks to enter the call with their data"));
     Fiber::yield(Poll::idle);
   }
 }

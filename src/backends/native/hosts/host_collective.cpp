@@ -111,13 +111,10 @@ PlanReport report_plan(const HostGroup& group, const PlanQuery& query) {
   }
   const std::size_t given = query.bytes / static_cast<std::size_t>(placement.size());
   if (is_small(group, query.op, given)) return {};
-  std::size_t most = 0;
-  for (int host = 0; host < placement.hosts(); ++host)
-    most = std::max(most, placement.ranks_of(host).size());
   return group.plan().report({.op = query.op,
                               .hosts = placement.hosts(),
                               .lanes = placement.lanes(),
-                              .inputs = given * most});
+                              .inputs = given * static_cast<std::size_t>(placement.most_ranks())});
 }
 
 }}}  // namespace c10d::v0::native

@@ -21,8 +21,11 @@ Placement::Placement(int rank, const std::vector<std::string>& hosts) : rank_(ra
     ranks_[host].push_back(other);
   }
   lanes_ = size();
-  for (const std::vector<int>& ranks : ranks_)
+  most_ranks_ = 0;
+  for (const std::vector<int>& ranks : ranks_) {
     lanes_ = std::min(lanes_, static_cast<int>(ranks.size()));
+    most_ranks_ = std::max(most_ranks_, static_cast<int>(ranks.size()));
+  }
   in_order_ = std::ranges::is_sorted(host_of_);
 }
 

@@ -39,6 +39,7 @@ class Placement {
     return ranks_[static_cast<std::size_t>(host)];
   }
   const std::vector<int>& neighbours() const noexcept { return ranks_of(host()); }
+  int most_ranks() const noexcept { return most_ranks_; }  // of one host
   int ranks_on(int host) const noexcept { return static_cast<int>(ranks_of(host).size()); }
   // The rank of this place on another host. Only of a lane.
   int twin(int host) const noexcept { return ranks_of(host)[static_cast<std::size_t>(place())]; }
@@ -54,7 +55,7 @@ class Placement {
   int rank_;
   std::vector<int> host_of_, place_of_;  // by rank
   std::vector<std::vector<int>> ranks_;  // by host
-  int lanes_;
+  int lanes_, most_ranks_;
   bool in_order_;
 };
 

@@ -46,11 +46,9 @@ bool reduce_on(HostCollective& collective, const Reducer& reducer, int ending,
 // first.
 std::size_t segment_of(const HostCollective& collective, const Reducer& reducer,
                        std::size_t count) {
-  std::size_t most_ranks = 1;
-  for (int host = 0; host < collective.placement().hosts(); ++host)
-    most_ranks = std::max(most_ranks, collective.placement().ranks_of(host).size());
   const auto lanes = static_cast<std::size_t>(collective.placement().lanes());
-  return most_ranks == 1 ? count : lanes * (kSegment / size_of(reducer.dtype()));
+  return collective.placement().most_ranks() == 1 ? count
+                                                  : lanes * (kSegment / size_of(reducer.dtype()));
 }
 
 template <class Use>

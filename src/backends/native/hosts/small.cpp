@@ -165,7 +165,9 @@ bool is_small(const HostGroup& group, const Op& op) noexcept {
 }
 
 bool is_small(const HostGroup& group, OpKind op, std::size_t bytes) noexcept {
-  const std::size_t most = std::min(kMostBytes, group.control().most_carried());
+  // Each rank of a host sends to other hosts.
+  const std::size_t most = std::min(kMostBytes, group.control().most_carried()) /
+                           static_cast<std::size_t>(group.placement().most_ranks());
   return bytes != 0 && !group.plan().forces(op) &&
          bytes + kSealBytes <= most / static_cast<std::size_t>(group.context().size);
 }
