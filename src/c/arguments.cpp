@@ -106,6 +106,8 @@ Device device_of(const c10d_call_options& options) {
 }
 
 CallOptions call_options_of(const c10d_call_options& options) {
+  if (options.batch != nullptr)
+    throw InvalidArgument("batch is not NULL, and this is no op that a batch takes");
   return {.timeout = timeout_of_field(options.timeout_ns),
           .stream = static_cast<CudaStream>(options.stream)};
 }

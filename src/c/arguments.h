@@ -60,6 +60,7 @@ DType dtype_of_c(c10d_dtype dtype);
 ReduceOp::Kind reduce_kind_of(c10d_reduce_op op);
 DeviceType device_type_of(c10d_device_type type);
 Device device_of(const c10d_call_options& options);
+// Those of a call that is no op of a batch.
 CallOptions call_options_of(const c10d_call_options& options);
 
 // Throws unless a struct of `size` bytes can be taken: what is beyond the `known` bytes is zero.

@@ -103,6 +103,9 @@ static void test_batch(const c10d_group* group) {
     c10d_work* work = NULL;
     CHECK_CODE(C10D_INVALID_ARGUMENT, c10d_barrier(group, &options, &work));
     CHECK_ERROR("of a batch");
+    CHECK_CODE(C10D_INVALID_ARGUMENT, c10d_sendrecv(group, &rank, 1, next, &sum, 1, previous,
+                                                    C10D_I32, 0, &options, NULL));
+    CHECK_ERROR("no op that a batch takes");
     CHECK(sum == -1);
     if (round == 0) {
       CHECK_OK(c10d_batch_submit(options.batch, NULL));

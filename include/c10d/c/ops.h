@@ -124,7 +124,7 @@ C10D_C_API c10d_code c10d_recv(const c10d_group* group, void* output, size_t cou
                                c10d_work** work);
 // Sends input to rank `to` and receives into output from rank `from` at the same time, with the
 // same tag and dtype. Ranks that all call it, in a ring say, do not wait for each other in a
-// circle.
+// circle. It is no op that a batch takes.
 C10D_C_API c10d_code c10d_sendrecv(const c10d_group* group, const void* input, size_t input_count,
                                    int32_t to, void* output, size_t output_count, int32_t from,
                                    c10d_dtype dtype, uint32_t tag, const c10d_call_options* options,
