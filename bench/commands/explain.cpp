@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "bench/commands/native_probe.h"
+#include "bench/measure/machine.h"
 #include "bench/measure/native_algorithms.h"
 #include "bench/run/controller.h"
 #include "bench/text/format.h"
@@ -40,7 +41,17 @@ int run_explain(const ExplainOptions& options, const std::vector<std::string>& a
   Probe probe;
   const PlanReport report =
       probe.control().plan({facts_of(op).kind, options.dtype, options.bytes, options.registered});
-  if (report.options.empty()) throw_one_way(options.op);
+  const bool is_over_hosts = is_between_hosts(detect_launch());
+  if (report.options.empty()) {
+    if (!is_over_hosts) throw_one_way(options.op);
+    if (probe.is_root())
+      fmt::print(
+          "{} {}, {} ranks over hosts: there is one way: a small op is over with the "
+          "agreement of the ranks, others have one algorithm between hosts "
+          "(docs/native.md)\n",
+          options.op, bytes_text(options.bytes), probe.control().size());
+    return 0;
+  }
   probe.open(forced, options.registered, options.bytes);
   const double us = probe.measure(op, options.dtype, options.bytes, 0.5);
   if (!probe.is_root()) return 0;
@@ -48,21 +59,30 @@ int run_explain(const ExplainOptions& options, const std::vector<std::string>& a
   fmt::print("{} {} {}, {} ranks, {} memory\n", options.op, to_string(options.dtype),
              bytes_text(options.bytes), probe.control().size(),
              options.registered ? "registered" : "plain");
-  const bool is_over_hosts = report.fingerprint.empty();
   if (is_over_hosts)
     fmt::print("group      over hosts: the algorithm between them\n\n");
   else
     fmt::print("group      {}\ntuning     {}{}\n\n", report.fingerprint,
                std::filesystem::exists(report.path) ? "" : "none: c10d-bench tune writes ",
                report.path);
-  const std::string variable = is_over_hosts ? "C10D_NATIVE_HOSTS_PLAN" : "C10D_NATIVE_PLAN";
-  fmt::print("plan       {}{}\n", taken.name,
-             env(variable).value_or("").empty() ? "" : fmt::format("  ({})", variable));
+  const std::string hosts_plan = env("C10D_NATIVE_HOSTS_PLAN").value_or("");
+  if (!is_over_hosts)
+    fmt::print("plan       {}{}\n", taken.name, forced.empty() ? "" : "  (C10D_NATIVE_PLAN)");
+  else if (hosts_plan.empty() || hosts_plan.find(taken.name) != hosts_plan.npos)
+    fmt::print("plan       {}{}\n", taken.name,
+               hosts_plan.empty() ? "" : "  (C10D_NATIVE_HOSTS_PLAN)");
+  else
+    fmt::print("plan       {}  (C10D_NATIVE_HOSTS_PLAN={} does not apply here)\n", taken.name,
+               hosts_plan);
   fmt::print("predicted  {} us by {}\n", microseconds_text(taken.us),
-             taken.measured ? "c10d-bench tune" : "the built-in model");
-  fmt::print("bound      {} us\n", microseconds_text(report.bound_us));
-  fmt::print("measured   {} us in the fastest tenth, {:.0f} % of the bound's pace\n\n",
-             microseconds_text(us), 100 * report.bound_us / us);
+             taken.measured  ? "c10d-bench tune"
+             : is_over_hosts ? "a model of a network of 10 Gb/s and 10 us"
+                             : "the built-in model");
+  fmt::print("bound      {} us{}\n", microseconds_text(report.bound_us),
+             is_over_hosts ? " in that network" : "");
+  fmt::print("measured   {} us in the fastest tenth", microseconds_text(us));
+  if (!is_over_hosts) fmt::print(", {:.0f} % of the bound's pace", 100 * report.bound_us / us);
+  fmt::print("\n\n");
   for (std::size_t i = 1; i < report.options.size(); ++i)
     fmt::print("{}  {:<28} {:>9} us{}\n", i == 1 ? "instead of" : "          ",
                report.options[i].name, microseconds_text(report.options[i].us),

@@ -297,9 +297,10 @@ class Bootstrap {
       throw_failure(
           {.code = field <= abi ? Code::version_mismatch : Code::mismatch,
            .message = fmt::format("{} differs: rank {} (pid {} on host {}) has {}, rank {} "
-                                  "(this process) has {}",
+                                  "(pid {} on host {}) has {}",
                                   kFieldNames[field], rank, theirs[pid], theirs[host],
-                                  theirs[field], options_.rank, mine_[field]),
+                                  theirs[field], options_.rank, mine_[pid], mine_[host],
+                                  mine_[field]),
            .rank = rank,
            .host = theirs[host],
            .pid = to_pid(theirs),

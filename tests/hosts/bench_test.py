@@ -40,13 +40,16 @@ class Case(test_bed.TwoHosts):
 class Bench(Case):
     def test_explain_names_the_algorithm_between_hosts(self):
         explain = [PROGRAMS, self.hosts(), "--no-prefix", PROGRAMS / "c10d-bench", "explain"]
-        for forced, taken in (("", "two_shot"), ("one_shot", "one_shot")):
+        for forced, taken in (("", "two_shot"), ("one_shot", "one_shot"),
+                              ("halving", "two_shot")):
             run = self.c10d_run(*explain, "all_reduce", "1M", C10D_NATIVE_HOSTS_PLAN=forced)
             self.assertEqual(run.end(), 0, run.out + run.err)
             self.assertRegex(run.out, rf"(?m)^plan +{taken}{'  .C10D' if forced else '$'}")
-        run = self.c10d_run(*explain, "broadcast", "1M")
-        self.assertEqual(run.end(), 2)
-        self.assertIn("in one way only", run.err)
+            self.assertEqual("does not apply" in run.out, forced == "halving", run.out)
+        for words in (("broadcast", "1M"), ("all_reduce", "8")):
+            run = self.c10d_run(*explain, *words)
+            self.assertEqual(run.end(), 0, run.err)
+            self.assertIn("one way", run.out)
 
     def test_gloo_and_its_raw_peer_are_compared_over_two_hosts(self):
         lines = self.lines("compare", "-B", "gloo,raw:gloo", "all_reduce", "all_gather", "barrier",

@@ -178,20 +178,26 @@ HostPlan::HostPlan(const NetworkProfile& network, std::string forced,
     : network_(network), forced_(std::move(forced)) {
   const auto force = [&](std::string_view item, std::string_view op_name, std::string_view name) {
     bool matches = false;
+    std::string known;  // algorithms of this op
     for (std::size_t op = 0; op < kPlannedOps; ++op) {
       if (!op_name.empty() && op_name != to_string(planned_op(op))) continue;
       for (int i = 0; i < kHostAlgorithms; ++i) {
         const auto algorithm = static_cast<HostAlgorithm>(i);
-        if (name_of(algorithm) != name || !is_of(algorithm, planned_op(op))) continue;
+        if (!is_of(algorithm, planned_op(op))) continue;
+        if (!op_name.empty())
+          known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(algorithm));
+        if (name_of(algorithm) != name) continue;
         by_op_[op] = algorithm;
         matches = true;
       }
     }
-    if (!matches)
-      warnings.push_back(
-          fmt::format("C10D_NATIVE_HOSTS_PLAN: '{}' names no algorithm between hosts; write "
-                      "[op=]algorithm, with one of {}",
-                      item, fmt::join(kHostAlgorithmNames, ", ")));
+    if (matches) return;
+    const std::string why = !known.empty() ? fmt::format("{} has {}", op_name, known)
+                            : !op_name.empty()
+                                ? fmt::format("no op with several algorithms is called {}", op_name)
+                                : fmt::format("write [op=]algorithm, by commas, with one of {}",
+                                              fmt::join(kHostAlgorithmNames, ", "));
+    warnings.push_back(fmt::format("C10D_NATIVE_HOSTS_PLAN: '{}' is ignored: {}", item, why));
   };
   for_each_forced(forced_, force);
 }
