@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -246,7 +247,8 @@ TEST(Output, ClosedStreamsOfTheLauncherHurtNobody) {
     "$0" -n 2 "$1" input <&- && "$0" -n 2 "$1" store >&- && "$0" -n 2 "$1" store >&- 2>&-)")});
   EXPECT_EQ(ended.code, 0);
   EXPECT_EQ(sorted_lines_of(ended.out), (Lines{"[0] input 0 ", "[1] input 0 "}));
-  EXPECT_EQ(ended.err, "");
+  EXPECT_THAT(lines_of(ended.err),  // of the stranger in `store`
+              testing::ElementsAre(testing::HasSubstr("the caller has another token")));
 }
 
 TEST(Output, MoreRanksThanTheUsualLimitOfDescriptors) {
