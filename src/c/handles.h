@@ -34,6 +34,10 @@ struct c10d_memory {
 
 namespace c10d { inline namespace v0 { namespace c {
 
+inline c10d_received to_c_received(const Received& received) {
+  return {received.source, received.count};
+}
+
 // The group behind a handle. Throws InvalidArgument where it is NULL.
 inline const ProcessGroup& group_of(const c10d_group* group) {
   return required(group, "group").group;

@@ -67,7 +67,7 @@ class Given {
       start(*work, [&] { return group_.async().submit(op, options()); });
     } else {
       const Received got = group_.submit(op, options());
-      if (received != nullptr) *received = {got.source, got.count};
+      if (received != nullptr) *received = to_c_received(got);
     }
   }
 
@@ -98,8 +98,6 @@ c10d_code run(const c10d_group* group, c10d_dtype dtype, const c10d_call_options
               c10d_work** work, F make) noexcept {
   return run(group, dtype, options, nullptr, work, make);
 }
-
-c10d_received to_c(const Received& received) { return {received.source, received.count}; }
 
 }  // namespace
 
@@ -235,9 +233,9 @@ C10D_C_API c10d_code c10d_all_to_all_v(const c10d_group* group, void* output, co
                                        c10d_dtype dtype, const c10d_call_options* options,
                                        c10d_work** work) {
   return run(group, dtype, options, work, [&](const Given& given) {
-    const auto to = given.counts(output_counts, "output_counts");
-    const auto from = given.counts(input_counts, "input_counts");
-    return AllToAllV{given.output(output, total(to)), given.input(input, total(from)), to, from};
+    const auto from = given.counts(output_counts, "output_counts");
+    const auto to = given.counts(input_counts, "input_counts");
+    return AllToAllV{given.output(output, total(from)), given.input(input, total(to)), from, to};
   });
 }
 
@@ -276,7 +274,7 @@ C10D_C_API c10d_code c10d_sendrecv(const c10d_group* group, const void* input, s
     const Received got =
         group_of(group).sendrecv(given.input(input, input_count), to,
                                  given.output(output, output_count), from, tag, given.options());
-    if (received != nullptr) *received = to_c(got);
+    if (received != nullptr) *received = to_c_received(got);
   });
 }
 
@@ -284,7 +282,8 @@ C10D_C_API c10d_code c10d_probe(const c10d_group* group, int32_t peer, uint32_t 
                                 const c10d_call_options* options, c10d_received* received) {
   return call([&] {
     c10d_received& to = required(received, "received");
-    to = to_c(group_of(group).probe(peer, tag, call_options_of(taken(options, "options"))));
+    to =
+        to_c_received(group_of(group).probe(peer, tag, call_options_of(taken(options, "options"))));
   });
 }
 
@@ -294,7 +293,7 @@ C10D_C_API c10d_code c10d_iprobe(const c10d_group* group, int32_t peer, uint32_t
     c10d_received& to = required(received, "received");
     const std::optional<Received> found = group_of(group).iprobe(peer, tag);
     if (!found) return C10D_PENDING;
-    to = to_c(*found);
+    to = to_c_received(*found);
     return C10D_OK;
   });
 }

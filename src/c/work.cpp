@@ -43,9 +43,7 @@ C10D_C_API c10d_code c10d_work_synchronize_stream(const c10d_work* work, void* s
 }
 
 C10D_C_API c10d_received c10d_work_received(const c10d_work* work) {
-  if (work == nullptr) return {-1, 0};
-  const Received received = work->work.received();
-  return {received.source, received.count};
+  return to_c_received(work == nullptr ? Received{} : work->work.received());
 }
 
 C10D_C_API c10d_code c10d_work_on_done(const c10d_work* work, c10d_callback callback, void* arg) {

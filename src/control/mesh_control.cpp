@@ -24,8 +24,6 @@ using std::chrono::steady_clock;
 
 // A rank that waits polls its connections for so long, then sleeps on them, and looks now and then.
 constexpr std::chrono::milliseconds kPolls{1}, kNap{20}, kShortNap{1};
-// After this it lets others use its CPU between two polls: the rank that it waits for may be there.
-constexpr std::chrono::microseconds kAlone{20};
 constexpr std::chrono::milliseconds kAsking{100};  // who has come to a call, for a message
 
 constexpr std::uint8_t frame_of(Gate gate) {
@@ -52,8 +50,9 @@ MeshControl::MeshControl(const ControlOptions& options)
     : ControlPlane(options, memory_for(options, options.rank, 1), options.rank),
       store_(options.store),
       policy_(wait_policy(count_here(options.members), allowed_cpus())),
+      neighbours_(neighbours_of(options.rank, options.size)),
       mesh_({.rank = options.rank,
-             .neighbours = neighbours_of(options.rank, options.size),
+             .neighbours = neighbours_,
              .role = "mesh",
              .group = options.group,
              .token = secret_of(*options.store, options.token, options.deadline),
@@ -176,8 +175,7 @@ bool MeshControl::await_carried(const Entrance& entrance, Deadline start) {
 // Past the deadline, in short naps.
 void MeshControl::wait_for_news(Deadline start, bool polls, Deadline deadline) {
   const auto now = steady_clock::now();
-  if (polls && now < start + kAlone) return pause_cpu();
-  if (polls && now < start + kPolls) return std::this_thread::yield();
+  if (polls && now < start + kPolls) return pause_between_polls(now - start);
   const Duration nap = waiting_ > 1 ? kShortNap : kNap;
   mesh_.wait(std::clamp<Deadline>(deadline, now + kShortNap, now + nap));
 }

@@ -135,6 +135,7 @@ class MeshControl final : public ControlPlane {
 
   const std::shared_ptr<Store> store_;
   const WaitPolicy policy_;
+  const std::vector<int> neighbours_;
   Mesh mesh_;
   CallRows rows_;
   Mutex news_mutex_;  // what came first is taken first; locked before gates_mutex_

@@ -425,7 +425,7 @@ void MeshControl::look_for_dead() {
 void MeshControl::tick() {
   own_.heartbeat_ns.store(steady_ns(), std::memory_order_relaxed);
   if (waiting_ == 0) take_news();
-  for (const int neighbour : neighbours_of(rank_, size_))
+  for (const int neighbour : neighbours_)
     unheard_ticks_[static_cast<std::size_t>(neighbour)].fetch_add(1, std::memory_order_relaxed);
   if (++ticks_since_beat_ == kTicksPerBeat) {
     ticks_since_beat_ = 0;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <type_traits>
 
 #include "c10d/spi/control.h"
@@ -22,6 +24,13 @@ inline void pause_cpu() noexcept {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+// Between two polls of a socket by a thread that has polled for so long: it has its CPU to itself
+// at first, then lets others use it, for the rank that it waits for may be there.
+inline void pause_between_polls(Duration polled) noexcept {
+  constexpr std::chrono::microseconds kAlone{20};
+  polled < kAlone ? pause_cpu() : std::this_thread::yield();
 }
 
 // Begins to fetch cache lines that this thread writes next, and others have had since it did last.

@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "src/backends/common/single_rank.h"
 #include "src/backends/native/collectives/collectives.h"
 #include "src/backends/native/hosts/host_group.h"
+#include "src/backends/native/hosts/schedule.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 
@@ -79,6 +81,29 @@ class HostCollective {
     const Stream& stream = group_.links().stream(rank);
     return await(
         [&] { return stream.sent() >= posted.sends && stream.received() >= posted.receives; });
+  }
+  // Runs a schedule of messages that hosts pass on whole, over this rank and its twins. out(first,
+  // hosts) and in(first, hosts) are the bytes of the inputs of so many neighbouring hosts, to be
+  // sent and where they are received.
+  template <class Out, class In>
+  bool pass(const HostSchedule& schedule, Out out, In in) {
+    const Placement& places = placement();
+    for (int round = 0; round < schedule.rounds(); ++round) {
+      schedule.for_each(places.host(), round, [&](const HostMessage& message) {
+        const int peer = places.twin(message.peer);
+        for_each_piece(message.hosts, places.hosts(), [&](int first, int hosts) {
+          if (message.sent) {
+            const std::span<const std::byte> data = out(first, hosts);
+            send(peer, data.data(), data.size());
+          } else {
+            const std::span<std::byte> data = in(first, hosts);
+            receive(peer, data.data(), data.size());
+          }
+        });
+      });
+      if (!finish_blocks()) return false;
+    }
+    return true;
   }
   // Waits until all that was posted is through.
   bool finish_blocks() {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
@@ -142,20 +143,14 @@ bool finish_everywhere(HostCollective& collective, const Reducer& reducer, HostA
   if (!as_it_lies)
     for (std::size_t i = 0; i < values.size(); ++i)
       copy_bytes(gathered + (first_own + i) * bytes, values[i], bytes);
-  for (int round = 0; round < schedule.rounds(); ++round) {
-    schedule.for_each(placement.host(), round, [&](const HostMessage& message) {
-      const int peer = placement.twin(message.peer);
-      for_each_piece(message.hosts, placement.hosts(), [&](int first, int hosts) {
-        std::byte* const data = gathered + before(first) * bytes;
-        const std::size_t size = (before(first + hosts) - before(first)) * bytes;
-        if (message.sent)
-          collective.send(peer, as_it_lies ? values[0] : data, size);
-        else
-          collective.receive(peer, data, size);
-      });
-    });
-    if (!collective.finish_blocks()) return false;
-  }
+  const auto in = [&](int first, int hosts) {
+    return std::span(gathered + before(first) * bytes,
+                     (before(first + hosts) - before(first)) * bytes);
+  };
+  const auto out_of = [&](int first, int hosts) {
+    return as_it_lies ? std::span(values[0], bytes) : std::span<const std::byte>(in(first, hosts));
+  };
+  if (!collective.pass(schedule, out_of, in)) return false;
   Pointers all(sums.all.size());
   for (int host = 0; host < placement.hosts(); ++host)
     for (std::size_t i = 0; i < sums.of(host).size(); ++i)

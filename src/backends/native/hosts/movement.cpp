@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 namespace c10d { inline namespace v0 { namespace native {
 
@@ -136,25 +137,14 @@ bool gather_everywhere(HostCollective& collective, const View& output, const Con
       collective.plan().find(gather_traffic(placement, blocks, element));
   const bool by_lanes = algorithm == HostAlgorithm::one_shot;
   const auto carried = [&](int first, int count) {
-    const View theirs = of_hosts(first, count);
-    if (!by_lanes) return theirs;
-    return part_of(theirs, placement.carried_by(placement.place(), theirs.count, element));
+    View theirs = of_hosts(first, count);
+    if (by_lanes)
+      theirs = part_of(theirs, placement.carried_by(placement.place(), theirs.count, element));
+    return std::span(bytes_of(theirs), theirs.bytes());
   };
   if (by_lanes ? placement.is_lane() : placement.place() == 0) {
     const HostSchedule schedule(algorithm, OpKind::all_gather, placement.hosts());
-    for (int round = 0; round < schedule.rounds(); ++round) {
-      schedule.for_each(placement.host(), round, [&](const HostMessage& message) {
-        const int peer = placement.twin(message.peer);
-        for_each_piece(message.hosts, placement.hosts(), [&](int first, int count) {
-          const View data = carried(first, count);
-          if (message.sent)
-            collective.send(peer, bytes_of(data), data.bytes());
-          else
-            collective.receive(peer, bytes_of(data), data.bytes());
-        });
-      });
-      if (!collective.finish_blocks()) return false;
-    }
+    if (!collective.pass(schedule, carried, carried)) return false;
   }
   if (by_lanes) {
     for (int host = 0; host < placement.hosts(); ++host)

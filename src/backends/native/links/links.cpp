@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <thread>
 #include <utility>
 
 #include "src/net/socket.h"
@@ -20,8 +19,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLongestSleep{1};
-// Of these it has its CPU to itself at first, then lets others use it between two polls.
-constexpr std::chrono::microseconds kSpinning{200}, kAlone{20};
+constexpr std::chrono::microseconds kSpinning{200};
 constexpr std::size_t kTurnBytes = 2 * Stream::kChunkBytes;  // of one connection at a time
 
 // As large as one direction may have under way; the kernel's own growth is paced by what it saw
@@ -143,17 +141,14 @@ Links::End Links::turn(Waiting& waiting, bool moved) {
     return End::ready;
   }
   if (moved) {
-    waiting.spins_until = {};
+    waiting.spins_since = {};
     return End::ready;
   }
   if (waiting.policy.spins()) {
     const auto now = steady_clock::now();
-    if (waiting.spins_until == steady_clock::time_point{}) waiting.spins_until = now + kSpinning;
-    if (now < waiting.spins_until) {
-      if (now < waiting.spins_until - kSpinning + kAlone)
-        pause_cpu();
-      else
-        std::this_thread::yield();
+    if (waiting.spins_since == steady_clock::time_point{}) waiting.spins_since = now;
+    if (now < waiting.spins_since + kSpinning) {
+      pause_between_polls(now - waiting.spins_since);
       return End::ready;
     }
   }

@@ -71,7 +71,7 @@ class Links {
     const Control& control;
     Deadline deadline;
     int turns = 0;
-    std::chrono::steady_clock::time_point spins_until{};
+    std::chrono::steady_clock::time_point spins_since{};
   };
   static bool is_busy(const Line& line) noexcept {
     return line.stream.sends() || line.stream.awaits();
