@@ -294,17 +294,16 @@ class Bootstrap {
   void compare(int rank, const Identity& theirs) const {
     for (const Field field : {version, abi, size, backend}) {
       if (theirs[field] == mine_[field]) continue;
-      throw_failure(
-          {.code = field <= abi ? Code::version_mismatch : Code::mismatch,
-           .message = fmt::format("{} differs: rank {} (pid {} on host {}) has {}, rank {} "
-                                  "(pid {} on host {}) has {}",
-                                  kFieldNames[field], rank, theirs[pid], theirs[host],
-                                  theirs[field], options_.rank, mine_[pid], mine_[host],
-                                  mine_[field]),
-           .rank = rank,
-           .host = theirs[host],
-           .pid = to_pid(theirs),
-           .group = options_.name});
+      throw_failure({.code = field <= abi ? Code::version_mismatch : Code::mismatch,
+                     .message = fmt::format(
+                         "{} differs: rank {} (pid {} on host {}) has {}, rank {} "
+                         "(pid {} on host {}) has {}",
+                         kFieldNames[field], rank, theirs[pid], theirs[host], theirs[field],
+                         options_.rank, mine_[pid], mine_[host], mine_[field]),
+                     .rank = rank,
+                     .host = theirs[host],
+                     .pid = to_pid(theirs),
+                     .group = options_.name});
     }
   }
 
