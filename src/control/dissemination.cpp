@@ -7,7 +7,6 @@
 #include <type_traits>
 
 #include "src/net/bytes.h"
-#include "src/net/mesh/mesh.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
@@ -56,12 +55,12 @@ static_assert(std::is_trivially_copyable_v<Signature>);
 
 }  // namespace
 
-Dissemination::Dissemination(int rank, int size)
+Dissemination::Dissemination(int rank, const RankGrid& grid)
     : rank_(rank),
-      size_(size),
-      steps_(std::bit_width(static_cast<unsigned>(size - 1))),
-      heard_(static_cast<std::size_t>(steps_)),
-      neighbours_(neighbours_of(rank, size)) {}
+      size_(grid.size()),
+      grid_(grid),
+      heard_(grid.steps().size()),
+      neighbours_(grid.neighbours_of(rank)) {}
 
 bool Dissemination::come(const Coming& own) {
   if (own.sequence == own_.sequence) return true;
@@ -95,41 +94,41 @@ bool Dissemination::come(const Coming& own) {
 }
 
 void Dissemination::send_step() {
-  if (step_ == steps_) return;
-  Letter letter{rank_at(1 << step_), {}};
+  if (step_ == steps()) return;
+  Letter letter{grid_.ahead(rank_, step(step_)), {}};
   put(letter.body, static_cast<std::uint8_t>(step_letter));
   put(letter.body, static_cast<std::uint8_t>(step_));
   for (const std::uint64_t word : {own_.sequence, own_.hash, window_, rest_})
     put(letter.body, word);
   letter.body.append(reinterpret_cast<const char*>(&own_.signature), sizeof own_.signature);
-  letter.body.append(carried_, 0, bytes_of_step(step_, carried_bytes_));
+  letter.body.append(carried_, 0, bytes_of(step(step_), carried_bytes_));
   letters_.push_back(std::move(letter));
-}
-
-std::size_t Dissemination::bytes_of_step(int step, std::size_t bytes) const noexcept {
-  return static_cast<std::size_t>(std::min(1 << step, size_ - (1 << step))) * bytes;
 }
 
 // As far as this rank has heard.
 void Dissemination::advance() {
-  while (step_ < steps_ && !differs_) {
+  while (step_ < steps() && !differs_) {
+    const RankGrid::Step& now = step(step_);
     auto& [heard, next] = heard_[static_cast<std::size_t>(step_)];
     if (!heard || heard->coming.sequence != own_.sequence) return;
     const Heard theirs = *std::move(heard);
     heard = std::exchange(next, std::nullopt);
-    if (theirs.coming.hash != own_.hash ||
-        theirs.carried.size() != bytes_of_step(step_, carried_bytes_)) {
+    if (theirs.coming.hash != own_.hash || theirs.carried.size() != bytes_of(now, carried_bytes_)) {
       differs_ = true;
-      difference_ = {rank_at(-(1 << step_)), theirs.coming};
+      difference_ = {grid_.behind(rank_, now), theirs.coming};
       give_up();
       std::string behind = no_bits(size_);
-      for (int back = 1 << step_; back < std::min(2 << step_, size_); ++back)
-        set_bit(behind, rank_at(-back));
+      for (int order = now.heard(); order < now.heard() + now.told(); ++order)
+        set_bit(behind, grid_.rank_at(rank_, order));
       add_call(asked_[own_.sequence], theirs.coming.hash, behind);
       return;
     }
-    if ((size_ >> step_ & 1) != 0) rest_ = window_ + theirs.rest;
+    if ((now.count & now.distance) != 0) rest_ = window_ + theirs.rest;
     window_ += theirs.window;
+    if (now.is_last()) {  // of all ranks of the host, or of the group
+      if (!std::has_single_bit(static_cast<unsigned>(now.count))) window_ = rest_;
+      rest_ = 0;
+    }
     carried_ += theirs.carried;
     ++step_;
     send_step();
@@ -146,7 +145,7 @@ bool Dissemination::receive(int from, std::string_view body) {
 
 bool Dissemination::receive_step(int from, std::string_view body) {
   ByteReader reader(body);
-  const int step = reader.take<std::uint8_t>();
+  const int number = reader.take<std::uint8_t>();
   Heard heard{};
   heard.coming.sequence = reader.take<std::uint64_t>();
   heard.coming.hash = reader.take<std::uint64_t>();
@@ -154,7 +153,7 @@ bool Dissemination::receive_step(int from, std::string_view body) {
   heard.rest = reader.take<std::uint64_t>();
   const std::string_view signature = reader.take_bytes(sizeof(Signature));
   const std::string_view carried = reader.take_bytes(reader.left());
-  if (!reader.finished() || step >= steps_ || from != rank_at(-(1 << step)) ||
+  if (!reader.finished() || number >= steps() || from != grid_.behind(rank_, step(number)) ||
       carried.size() > kMostCarried)
     return false;
   std::memcpy(&heard.coming.signature, signature.data(), sizeof(Signature));
@@ -165,7 +164,7 @@ bool Dissemination::receive_step(int from, std::string_view body) {
     return true;
   }
   heard.carried = carried;
-  auto& [first, second] = heard_[static_cast<std::size_t>(step)];
+  auto& [first, second] = heard_[static_cast<std::size_t>(number)];
   if (first && second) return false;
   (first ? second : first) = std::move(heard);
   if (second && second->coming.sequence <= first->coming.sequence) return false;
@@ -182,7 +181,7 @@ Dissemination::Answers& Dissemination::answers_of(std::uint64_t sequence) {
 
 // In the steps of the call that this rank came to last: with the same call.
 bool Dissemination::has_heard_of(int rank) const noexcept {
-  return (rank_ - rank + size_) % size_ < (1 << step_);
+  return grid_.order(rank_, rank) < (step_ == steps() ? size_ : step(step_).heard());
 }
 
 // What this rank has to say.
@@ -267,16 +266,11 @@ bool Dissemination::receive_answers(std::string_view body) {
 
 void Dissemination::leave(int rank, std::uint64_t last) { left_[rank] = last; }
 
-// All ranks find the same sum.
-bool Dissemination::is_balanced() const noexcept {
-  return (std::has_single_bit(static_cast<unsigned>(size_)) ? window_ : rest_) == 0;
-}
-
 Dissemination::Outcome Dissemination::outcome() {
   if (went_ == own_.sequence) return Outcome::goes;
   if (differs_) return Outcome::differs;
-  bool all_came = step_ == steps_;
-  if (all_came && !is_balanced()) return Outcome::unbalanced;
+  bool all_came = step_ == steps();
+  if (all_came && window_ != 0) return Outcome::unbalanced;  // all ranks find the same sum
   if (const auto asked = asked_.find(own_.sequence); asked != asked_.end()) {
     const Answers& answers = asked->second;
     if (has_any(answers.barred)) return Outcome::barred;
@@ -314,13 +308,13 @@ std::vector<int> Dissemination::ranks_with(std::uint64_t hash) const {
 bool Dissemination::is_settled() const {
   const auto asked = asked_.find(own_.sequence);
   if (asked == asked_.end()) return true;
-  int all = static_cast<int>(left_.size());
+  std::string known = no_bits(size_);
+  for (const auto& [rank, last] : left_) set_bit(known, rank);
   for (const auto& [hash, ranks] : asked->second.calls) {
-    const int count = count_of(ranks);
-    if (2 * count > size_) return true;
-    all += count;
+    if (2 * count_of(ranks) > size_) return true;
+    add_bits(known, ranks);
   }
-  return all >= size_;
+  return count_of(known) == size_;
 }
 
 std::optional<int> Dissemination::left_before() const {

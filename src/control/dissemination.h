@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "c10d/call.h"
+#include "src/net/mesh/rank_grid.h"
 #include "src/recorder/signature.h"
 
 namespace c10d { inline namespace v0 {
@@ -31,10 +32,10 @@ struct Coming {
 // All ranks together carry at most so much with a call: a frame of a mesh holds it.
 inline constexpr std::size_t kMostCarried = std::size_t{32} << 10;
 
-// How the ranks of a group enter calls together or not at all, by messages to their neighbours
-// (mesh.h). In step k a rank tells the one that is 2^k ahead of it that it has come, and so have
-// those that it has heard of, and hears from the one that is 2^k behind; after ceil(log2(size))
-// steps it has heard of all. Messages of one neighbour arrive in their order.
+// How the ranks of a group enter calls together or not at all, by messages to their neighbours. In
+// each step of the grid a rank tells the one ahead of it that it has come, and so have those that
+// it has heard of, and hears from the one behind; after the last it has heard of all. Messages of
+// one neighbour arrive in their order.
 //
 // Who gives up asks all: whoever has not come by then never will, and says so. If one has not, no
 // rank can have heard of all, and none goes in. If all have, the call goes through: who answers
@@ -56,7 +57,7 @@ class Dissemination {
     std::string body;
   };
 
-  Dissemination(int rank, int size);
+  Dissemination(int rank, const RankGrid& grid);
 
   // This rank comes to its next call; the same one again changes nothing. False: it may not, as
   // another rank gave up the call.
@@ -74,10 +75,11 @@ class Dissemination {
   Outcome outcome();
   // Whether all that ranks carry with that call is here. A call may go before: a rank that is
   // stopped holds up what it was to pass on.
-  bool has_carried() const noexcept { return step_ == steps_; }
+  bool has_carried() const noexcept { return step_ == steps(); }
   // What a rank carried; until this rank comes to its next call.
   std::string_view carried(int rank) const noexcept {
-    return std::string_view(carried_).substr(distance_to(rank) * carried_bytes_, carried_bytes_);
+    const auto order = static_cast<std::size_t>(grid_.order(rank_, rank));
+    return std::string_view(carried_).substr(order * carried_bytes_, carried_bytes_);
   }
   // The rank whose call differs, and that call.
   const std::pair<int, Coming>& difference() const noexcept { return difference_; }
@@ -110,13 +112,15 @@ class Dissemination {
     bool is_news = true;  // to the neighbours
   };
 
-  bool is_balanced() const noexcept;
   bool has_heard_of(int rank) const noexcept;
-  std::size_t distance_to(int rank) const noexcept {
-    return static_cast<std::size_t>((rank_ - rank + size_) % size_);
+  const RankGrid::Step& step(int number) const noexcept {
+    return grid_.steps()[static_cast<std::size_t>(number)];
   }
-  // How much goes with a step: of the nearest of the 2^step ranks that its receiver lacks.
-  std::size_t bytes_of_step(int step, std::size_t bytes) const noexcept;
+  int steps() const noexcept { return static_cast<int>(grid_.steps().size()); }
+  // How much goes with a step: of the nearest ranks, as far as its receiver lacks them.
+  static std::size_t bytes_of(const RankGrid::Step& step, std::size_t bytes) noexcept {
+    return static_cast<std::size_t>(step.told()) * bytes;
+  }
   void advance();
   void send_step();
   bool receive_step(int from, std::string_view body);
@@ -126,18 +130,17 @@ class Dissemination {
   // Whether that is news.
   bool add_call(Answers& answers, std::uint64_t hash, std::string_view ranks) const;
   bool knows_that_it_came(int rank, std::uint64_t sequence) const;
-  int rank_at(int distance) const noexcept { return (rank_ + distance + size_) % size_; }
 
   const int rank_, size_;
-  const int steps_;
+  const RankGrid grid_;
   Coming own_{};
   std::uint64_t went_ = 0, went_hash_ = 0;  // the last call that this rank goes into
   std::uint64_t barred_ = 0;                // the last call that this rank has been barred from
-  int step_ = 0;                            // of own_: heard of 2^step_ ranks
+  int step_ = 0;                            // of own_: how many are done
   bool differs_ = false;
   std::pair<int, Coming> difference_{-1, {}};
-  // Sums of balances: of the 2^step_ ranks up to this one, and of the `size_` mod 2^step_ ranks up
-  // to it.
+  // Sums of balances, inside the host and then of hosts: of the 2^k ranks up to this one before
+  // step k, and of those that all of them are more than a multiple of 2^k.
   std::uint64_t window_ = 0, rest_ = 0;
   // What this rank and those behind it carry, the nearest first.
   std::string carried_;

@@ -30,6 +30,13 @@ constexpr std::uint8_t frame_of(Gate gate) {
   return gate == Gate::calls ? call_frame : barrier_frame;
 }
 
+// All ranks read the same names. If two hosts have the same, only the steps are more.
+std::vector<std::string> hosts_of(const std::vector<Member>& members) {
+  std::vector<std::string> hosts;
+  for (const Member& member : members) hosts.push_back(member.host);
+  return hosts;
+}
+
 int count_here(const std::vector<Member>& members) {
   return static_cast<int>(
       std::ranges::count_if(members, [](const Member& member) { return member.same_host; }));
@@ -50,7 +57,8 @@ MeshControl::MeshControl(const ControlOptions& options)
     : ControlPlane(options, memory_for(options, options.rank, 1), options.rank),
       store_(options.store),
       policy_(wait_policy(count_here(options.members), allowed_cpus())),
-      neighbours_(neighbours_of(options.rank, options.size)),
+      grid_(hosts_of(options.members)),
+      neighbours_(grid_.neighbours_of(options.rank)),
       mesh_({.rank = options.rank,
              .neighbours = neighbours_,
              .role = "mesh",
@@ -65,9 +73,10 @@ MeshControl::MeshControl(const ControlOptions& options)
              .look_for_cause = [this] { look_for_cause(); },
              .broken = [this] { return broken(); },
              .fail = [this](const Failure& failure) { fail(failure); }}),
-      gates_{Dissemination(rank_, size_), Dissemination(rank_, size_)},
+      gates_{Dissemination(rank_, grid_), Dissemination(rank_, grid_)},
       unheard_ticks_(static_cast<std::size_t>(size_)),
-      left_peers_(static_cast<std::size_t>(size_)) {}
+      left_peers_(static_cast<std::size_t>(size_)),
+      ended_peers_(static_cast<std::size_t>(size_)) {}
 
 std::vector<std::string> MeshControl::keys_of(std::string_view what) const {
   std::vector<std::string> all;
@@ -149,10 +158,9 @@ Patience::Verdict MeshControl::await(const Entrance& entrance, Deadline start) {
     take_news();
     const bool is_broken = broken();
     const Patience::Verdict verdict = use(entrance.gate, [&](Dissemination& known) {
-      return patience.look(
-          known, steady_clock::now(), is_broken,
-          {.is_dead = [&](int rank) { return is_broken && is_where_it_broke(rank); },
-           .is_under_way = [this] { return !mesh_.is_acknowledged(); }});
+      return patience.look(known, steady_clock::now(), is_broken,
+                           {.is_dead = [&](int rank) { return is_broken && is_dead(rank); },
+                            .is_under_way = [this] { return !mesh_.is_acknowledged(); }});
     });
     if (verdict != Patience::Verdict::waits) return verdict;
     wait_for_news(start, entrance.polls, entrance.deadline);

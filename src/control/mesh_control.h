@@ -20,6 +20,7 @@
 #include "src/control/group_formation.h"
 #include "src/control/store_silence.h"
 #include "src/net/mesh/mesh.h"
+#include "src/net/mesh/rank_grid.h"
 #include "src/sync/wait.h"
 
 namespace c10d { inline namespace v0 {
@@ -108,6 +109,8 @@ class MeshControl final : public ControlPlane {
   bool take_message(const Mesh::Message& message);
   bool take_letter(const Mesh::Message& message);
   bool take_left(const Mesh::Message& message);
+  bool take_ended(const Mesh::Message& message);
+  void note_ended(int peer, int from);
   bool note_left(int peer, const LastCalls& last);
   void note_beat(int peer, std::string_view beat);
   // Breaks the group here, and on the others by the mesh.
@@ -120,6 +123,8 @@ class MeshControl final : public ControlPlane {
   Failure lost(const Mesh::Loss& loss) const;
   bool is_beside(int one, int other) const;
   bool is_where_it_broke(int rank);
+  // Of a group that broke: whether nothing more is to be heard from a rank.
+  bool is_dead(int rank);
   void look_for_cause();
   std::string glance_at(std::string key) const;
   void look_for_dead();
@@ -135,6 +140,7 @@ class MeshControl final : public ControlPlane {
 
   const std::shared_ptr<Store> store_;
   const WaitPolicy policy_;
+  const RankGrid grid_;
   const std::vector<int> neighbours_;
   Mesh mesh_;
   CallRows rows_;
@@ -160,6 +166,7 @@ class MeshControl final : public ControlPlane {
   StoreSilence silence_;
   std::vector<std::atomic<int>> unheard_ticks_;  // since the last word of a neighbour
   std::vector<std::atomic<bool>> left_peers_;    // as far as known
+  std::vector<std::atomic<bool>> ended_peers_;   // whose connection to one of us ended
   std::atomic<bool> store_answers_ = true;       // when it was polled last
   std::atomic<bool> leaving_ = false;
 };

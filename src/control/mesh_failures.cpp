@@ -169,12 +169,15 @@ void MeshControl::take_news() {
     MutexLock lock(news_mutex_);
     Mesh::News news = mesh_.drive();
     has_losses = !news.losses.empty();
+    for (const Mesh::Message& message : news.messages)
+      if (!take_message(message)) wrong = message.from;
+    for (const Mesh::Loss& loss : news.losses)
+      if (loss.kind == Mesh::Loss::Kind::ended && !has_left(loss.neighbour))
+        note_ended(loss.neighbour, -1);
     if (has_losses) {
       MutexLock losses(mutex_);
       std::ranges::move(news.losses, std::back_inserter(losses_));
     }
-    for (const Mesh::Message& message : news.messages)
-      if (!take_message(message)) wrong = message.from;
     if (!news.messages.empty()) {
       MutexLock gates(gates_mutex_);
       for (const Gate gate : {Gate::calls, Gate::barriers}) post(gate);
@@ -197,6 +200,8 @@ bool MeshControl::take_message(const Mesh::Message& message) {
       return true;
     case left_frame:
       return take_left(message);
+    case ended_frame:
+      return take_ended(message);
     case call_frame:
     case barrier_frame:
       return take_letter(message);
@@ -222,6 +227,25 @@ bool MeshControl::take_left(const Mesh::Message& message) {
   if (note_left(static_cast<int>(peer), last))
     mesh_.send_to_all(left_frame, message.body, message.from);
   return true;
+}
+
+// The cause of a broken group names one rank that died. Others that died with it are known by this,
+// so that nobody waits for an answer of theirs.
+bool MeshControl::take_ended(const Mesh::Message& message) {
+  ByteReader reader(message.body);
+  const auto peer = reader.take<std::uint32_t>();
+  if (!reader.finished() || peer >= static_cast<unsigned>(size_)) return false;
+  note_ended(static_cast<int>(peer), message.from);
+  return true;
+}
+
+// `from`: who said so.
+void MeshControl::note_ended(int peer, int from) {
+  if (ended_peers_[static_cast<std::size_t>(peer)].exchange(true, std::memory_order_relaxed))
+    return;
+  std::string word;
+  put(word, static_cast<std::uint32_t>(peer));
+  mesh_.send_to_all(ended_frame, word, from);
 }
 
 // Whether that is news.
@@ -383,6 +407,11 @@ bool MeshControl::is_where_it_broke(int rank) {
   if (cause->code != Code::peer_died) return false;
   const bool is_cut_off = cause->message.starts_with(kNoAnswer);
   return rank == cause->rank || (is_cut_off && is_beside(cause->rank, rank));
+}
+
+bool MeshControl::is_dead(int rank) {
+  return ended_peers_[static_cast<std::size_t>(rank)].load(std::memory_order_relaxed) ||
+         is_where_it_broke(rank);
 }
 
 // Takes over the failure that another rank published.

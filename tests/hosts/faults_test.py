@@ -114,6 +114,11 @@ class Faults(Job):
     def test_a_rank_that_is_killed_between_ops(self):
         self.expect_death("idle", 3)
 
+    def test_a_rank_of_each_host_is_killed(self):
+        for what in ("small", "large", "idle"):
+            with self.subTest(what):
+                self.expect_death(what, 1, 2)
+
     def test_the_rank_that_serves_the_store_is_killed_in_a_small_op(self):
         self.expect_death("small", 0)
 

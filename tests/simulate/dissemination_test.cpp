@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,7 +20,7 @@
 #include <vector>
 
 #include "src/base/hash.h"
-#include "src/net/mesh/mesh.h"
+#include "src/net/mesh/rank_grid.h"
 
 namespace c10d {
 
@@ -33,8 +34,8 @@ using std::chrono::seconds;
 
 constexpr std::uint64_t kCalls = 3;
 
-enum class Mishap { none, odd, unbalanced, late, leaves, dies, aborts, stops };
-constexpr int kMishaps = 8;
+enum class Mishap { none, odd, unbalanced, late, leaves, dies, aborts, stops, both_die };
+constexpr int kMishaps = 9;
 
 // What the network does on purpose wrong: the test must find it.
 enum class Tamper {
@@ -59,12 +60,17 @@ class World {
     const int size = pick(8) == 0 ? 17 + pick(17) : 2 + pick(8);
     culprit_ = pick(size);
     call_ = 1 + static_cast<std::uint64_t>(pick(static_cast<int>(kCalls)));
-    for (int rank = 0; rank < size; ++rank) ranks_.push_back(std::make_unique<Rank>(rank, size));
+    const RankGrid grid = pick_grid(size);
+    for (int rank = 0; rank < size; ++rank) ranks_.push_back(std::make_unique<Rank>(rank, grid));
     adds_up_ = mishap_ == Mishap::unbalanced || pick(2) == 0;
     carried_bytes_ = static_cast<std::size_t>(pick(9));
     patient_ = (culprit_ + 1 + pick(size - 1)) % size;
     for (int rank = 0; rank < size; ++rank) at(pause(), Event::comes, rank);
     if (mishap_ == Mishap::dies) at(milliseconds(pick(60)), Event::dies, culprit_);
+    if (mishap_ == Mishap::both_die) {
+      const milliseconds together(pick(60));
+      for (const int rank : {culprit_, patient_}) at(together, Event::dies, rank);
+    }
     if (mishap_ == Mishap::aborts) at(milliseconds(pick(60)), Event::aborts, culprit_);
   }
 
@@ -88,7 +94,7 @@ class World {
 
  private:
   struct Letter {
-    enum Kind { dissemination, revoke, left } kind;
+    enum Kind { dissemination, revoke, left, ended } kind;
     int about = 0;
     std::uint64_t last = 0;
     std::string body{};
@@ -106,7 +112,8 @@ class World {
     }
   };
   struct Rank {
-    Rank(int rank, int size) : known(rank, size), neighbours(neighbours_of(rank, size)) {}
+    Rank(int rank, const RankGrid& grid)
+        : known(rank, grid), neighbours(grid.neighbours_of(rank)) {}
     Dissemination known;
     const std::vector<int> neighbours;
     std::uint64_t call = 0;  // that it is in, or was in last
@@ -117,12 +124,21 @@ class World {
     std::optional<int> dead_rank{};     // that broke the group, as far as this one knows
     std::optional<Deadline> told_by{};  // by when it hears why it was barred from a call
     int waits_for_others = 0;           // in ms, to say which call they make
-    std::set<int> known_left{};
+    std::set<int> known_left{}, known_ended{};
     std::deque<Event> missed{};  // while it was stopped
   };
 
   int pick(int choices) {
     return static_cast<int>(random_() % static_cast<std::uint64_t>(choices));
+  }
+  // On some hosts, whose ranks are neighbours or dealt out round robin.
+  RankGrid pick_grid(int size) {
+    const int hosts = 1 + pick(size);
+    const bool deals = pick(2) == 0;
+    std::vector<std::string> names;
+    for (int rank = 0; rank < size; ++rank)
+      names.push_back(std::to_string(deals ? rank % hosts : rank * hosts / size));
+    return RankGrid(names);
   }
   Duration pause() { return microseconds(pick(40'000)); }
 
@@ -207,7 +223,10 @@ class World {
           at(milliseconds(pick(50)), Event::loses, neighbour, event.rank);
         break;
       case Event::loses:
-        if (rank.known_left.count(event.from) == 0) fail(event.rank, event.from);
+        if (rank.known_left.count(event.from) == 0) {
+          end_of(event.rank, event.from);
+          fail(event.rank, event.from);
+        }
         break;
       case Event::aborts:
         happened_ = now_;
@@ -228,6 +247,11 @@ class World {
         break;
       }
     }
+  }
+
+  // What `rank` hears of `peer`, from a neighbour or from itself.
+  void end_of(int rank, int peer, int from = -1) {
+    if (of(rank).known_ended.insert(peer).second) flood(rank, {Letter::ended, peer}, from);
   }
 
   void fail(int rank, std::optional<int> dead_rank) {
@@ -286,10 +310,13 @@ class World {
   void look(int number) {
     Rank& rank = of(number);
     if (!rank.is_in) return;
-    const Patience::Verdict verdict =
-        rank.patience->look(rank.known, now_, rank.broken,
-                            {.is_dead = [&](int other) { return rank.dead_rank == other; },
-                             .is_under_way = [] { return false; }});
+    const Patience::Verdict verdict = rank.patience->look(
+        rank.known, now_, rank.broken,
+        {.is_dead =
+             [&](int other) {
+               return rank.broken && (rank.dead_rank == other || rank.known_ended.count(other) > 0);
+             },
+         .is_under_way = [] { return false; }});
     post(number);
     if (verdict != Patience::Verdict::waits) end(number, verdict);
   }
@@ -348,6 +375,9 @@ class World {
         if (letter.about >= 0) rank.dead_rank = letter.about;
         flood(event.rank, letter, event.from);
         break;
+      case Letter::ended:
+        end_of(event.rank, letter.about, event.from);
+        break;
       case Letter::left:
         if (!rank.known_left.insert(letter.about).second) return;
         rank.known.leave(letter.about, letter.last);
@@ -355,6 +385,19 @@ class World {
         break;
     }
     look(event.rank);
+  }
+
+  // Whether word of each rank that lives can reach all others.
+  bool are_linked() {
+    std::set<int> living, reached;
+    for (int rank = 0; rank < std::ssize(ranks_); ++rank)
+      if (!of(rank).dead) living.insert(rank);
+    const std::function<void(int)> reach = [&](int rank) {
+      if (living.count(rank) == 0 || !reached.insert(rank).second) return;
+      for (const int neighbour : of(rank).neighbours) reach(neighbour);
+    };
+    reach(*living.begin());
+    return reached == living;
   }
 
   void judge() {
@@ -366,8 +409,11 @@ class World {
         const Seen& seen = place->second;
         if (!seen.verdict) return found("a rank waits for ever", call);
         ++(*seen.verdict == Patience::Verdict::goes ? went : refused);
-        const Deadline latest =
-            std::max(happened_ ? *happened_ : seen.deadline, seen.came) + seconds(1);
+        // Ranks that died are not waited for, but if all came: for word of their counts.
+        const bool died = tamper_ == Tamper::none && !adds_up_ &&
+                          (mishap_ == Mishap::dies || mishap_ == Mishap::both_die) && are_linked();
+        const Deadline latest = std::max(happened_ ? *happened_ : seen.deadline, seen.came) +
+                                (died ? Patience::kAnswers * 4 / 5 : milliseconds(1000));
         const bool was_stopped = mishap_ == Mishap::stops && rank.get() == &of(culprit_);
         if (seen.over > latest && !was_stopped) return found("a rank waits too long", call);
       }

@@ -83,14 +83,6 @@ std::string job_of(const std::string& group) {
 
 }  // namespace
 
-std::vector<int> neighbours_of(int rank, int size) {
-  std::set<int> ranks;
-  for (int distance = 1; distance < size; distance *= 2)
-    for (const int step : {distance, size - distance}) ranks.insert((rank + step) % size);
-  ranks.erase(rank);
-  return {ranks.begin(), ranks.end()};
-}
-
 // A connection to a neighbour.
 struct Mesh::Line {
   Line(int neighbour_, Fd fd_, std::unique_ptr<Link> link_)

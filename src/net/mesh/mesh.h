@@ -17,14 +17,9 @@
 
 namespace c10d { inline namespace v0 {
 
-// The neighbours of a rank, ascending: those whose numbers differ from its own by a power of two,
-// modulo the size. A rank has at most 2 ceil(log2(size)) of them, and what each rank passes on to
-// its neighbours reaches all in ceil(log2(size)) steps.
-std::vector<int> neighbours_of(int rank, int size);
-
-// The links of one rank to some others of a group, its neighbours. They carry small frames, and the
-// end of a process, or of a host, shows at once at its neighbours. There is no thread: whoever
-// calls drives. Every member may be called from any thread.
+// The links of one rank to some others of a group, its neighbours (RankGrid, or all). They carry
+// small frames, and the end of a process, or of a host, shows at once at its neighbours. There is
+// no thread: whoever calls drives. Every member may be called from any thread.
 class Mesh {
  public:
   struct Options {

@@ -19,6 +19,7 @@
 #include "src/control/store_silence.h"
 #include "src/group/group_state.h"
 #include "src/net/mesh/mesh.h"
+#include "src/net/mesh/rank_grid.h"
 #include "src/recorder/flight_recorder.h"
 #include "src/store/pending_requests.h"
 #include "src/store/request_store.h"
@@ -246,7 +247,7 @@ class GroupWithChild {
   // Without a thread: a sanitizer lets a forked process start none.
   [[noreturn]] void be_child() const {
     Mesh mesh({.rank = 1,
-               .neighbours = neighbours_of(1, 3),
+               .neighbours = RankGrid(3).neighbours_of(1),
                .role = "mesh",
                .group = "g",
                .token = kToken,

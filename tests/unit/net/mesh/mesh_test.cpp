@@ -12,17 +12,16 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "c10d/error.h"
+#include "src/net/mesh/rank_grid.h"
 #include "src/net/socket.h"
 #include "src/net/url.h"
 
@@ -34,7 +33,7 @@ Deadline after(Duration patience) { return std::chrono::steady_clock::now() + pa
 
 Mesh::Options options_of(int rank, int size) {
   return {.rank = rank,
-          .neighbours = neighbours_of(rank, size),
+          .neighbours = RankGrid(size).neighbours_of(rank),
           .role = "mesh",
           .group = "g",
           .token = std::string(32, 't'),
@@ -86,26 +85,6 @@ class Ranks {
  private:
   std::vector<std::unique_ptr<Mesh>> meshes_;
 };
-
-TEST(Neighbours, ReachAllRanksInFewSteps) {
-  for (int size = 1; size <= 70; ++size) {
-    const auto steps = static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(size - 1)));
-    for (int rank = 0; rank < size; ++rank) {
-      const std::vector<int> near = neighbours_of(rank, size);
-      EXPECT_LE(near.size(), 2 * steps);
-      for (const int other : near) {
-        EXPECT_NE(other, rank);
-        const std::vector<int> theirs = neighbours_of(other, size);
-        EXPECT_TRUE(std::ranges::find(theirs, rank) != theirs.end()) << rank << " " << other;
-      }
-    }
-    std::set<int> reached{0};
-    for (std::size_t step = 0; step < steps; ++step)
-      for (const int rank : std::set<int>(reached))
-        for (const int other : neighbours_of(rank, size)) reached.insert(other);
-    EXPECT_EQ(reached.size(), static_cast<std::size_t>(size));
-  }
-}
 
 TEST(Mesh, CarriesMessagesToNeighboursInTheirOrder) {
   Ranks ranks(5);
