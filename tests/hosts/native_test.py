@@ -22,13 +22,9 @@ class Native(test_bed.RanksByHand):
     def test_a_reduction_sends_each_byte_once(self):
         # 2 (H - 1) / H of the bytes, out of each of H = 2 hosts.
         for per_host in ((1, 1), (2, 2), (1, 3)):
-            before = self.bytes_on_the_cable()
-            self.end_well(self.start_ranks(PROGRAMS, "once", *per_host))
-            sent = self.bytes_on_the_cable() - before
+            sent = self.bytes_of_a_reduction(PROGRAMS, *per_host)
             print(f"{per_host}: {sent / MUCH:.4f} of the bytes")
             self.assertLess(sent, 1.03 * MUCH)
-            for left in self.folder.glob("ready-*"):
-                left.unlink()
 
     def test_one_direction_may_be_slow(self):
         self.namespaces[1].do("tc", "qdisc", "add", "dev", "cable", "root", "tbf", "rate",
@@ -97,14 +93,9 @@ class FourHosts(test_bed.RanksByHand):
     def test_an_algorithm_sends_what_it_must(self):
         # 2 (H - 1) / H of the bytes out of each of H = 4 hosts, or all bytes to all others.
         for forced, factor in (("two_shot", 1.5), ("halving", 1.5), ("dissemination", 3)):
-            before = self.bytes_on_the_cable()
-            self.end_well(self.start_ranks(PROGRAMS, "once", 1, 1, 1, 1,
-                                           C10D_NATIVE_HOSTS_PLAN=forced))
-            sent = self.bytes_on_the_cable() - before
+            sent = self.bytes_of_a_reduction(PROGRAMS, 1, 1, 1, 1, C10D_NATIVE_HOSTS_PLAN=forced)
             print(f"{forced}: {sent / MUCH:.4f} of the bytes")
             self.assertLess(abs(sent - factor * MUCH), 0.05 * MUCH)
-            for left in self.folder.glob("ready-*"):
-                left.unlink()
 
 
 if __name__ == "__main__":

@@ -167,7 +167,8 @@ void run(ProcessGroup& group, const std::filesystem::path& folder, const std::st
   } else if (what == "garbage") {
     if (group.rank() + 1 == group.size()) send_garbage();
     reduce(group, kMuch);  // all ranks carry a part of it
-  } else if (what == "once") {
+  } else if (what == "once" || what == "counted") {
+    if (what == "counted") await(folder / "go", [] {});
     reduce(group, kMuch);
   } else if (what == "late") {
     if (group.rank() + 1 == group.size()) std::this_thread::sleep_for(std::chrono::seconds(3));

@@ -262,6 +262,18 @@ class RanksByHand(TwoHosts):
                            C10D_BACKEND="native", **more)
                 for rank, host in enumerate(hosts)]
 
+    def bytes_of_a_reduction(self, programs, *per_host, **more):
+        """That leave the first host for one large all_reduce, once the group stands."""
+        ranks = self.start_ranks(programs, "counted", *per_host, **more)
+        for rank in range(len(ranks)):
+            self.await_file(f"ready-{rank}", ranks)
+        before = self.bytes_on_the_cable()
+        (self.folder / "go").touch()
+        self.end_well(ranks)
+        for left in [self.folder / "go", *self.folder.glob("ready-*")]:
+            left.unlink()
+        return self.bytes_on_the_cable() - before
+
     def end_well(self, ranks):
         for rank in ranks:
             self.assertEqual(rank.end(), 0, rank.out + rank.err)

@@ -14,6 +14,7 @@
 #include "c10d/store.h"
 #include "src/backends/common/failures.h"
 #include "src/backends/common/store_waits.h"
+#include "src/backends/native/hosts/measure_network.h"
 #include "src/base/host.h"
 #include "src/base/log.h"
 #include "src/net/bytes.h"
@@ -88,9 +89,10 @@ BackendContext context_of_host(const BackendContext& context, const Placement& p
   return own;
 }
 
-HostPlan make_plan(const BackendContext& context, std::string forced) {
+HostPlan make_plan(const BackendContext& context, const NetworkProfile& network,
+                   std::string forced) {
   std::vector<std::string> warnings;
-  HostPlan plan(NetworkProfile(), std::move(forced), warnings);
+  HostPlan plan(network, std::move(forced), warnings);
   if (context.rank == 0)
     for (const std::string& warning : warnings) log(LogLevel::warn, "native: {}", warning);
   return plan;
@@ -145,10 +147,13 @@ HostGroup::HostGroup(const BackendContext& context, int neighbours)
       connections_(connect(context)),
       placement_(context.rank, connections_.hosts),
       partial_sums_(placement_),
-      plan_(make_plan(context, std::move(connections_.forced))),
       team_(std::make_shared<Team>(context_of_host(context, placement_), neighbours,
                                    placement_.neighbours())),
-      links_(context, std::move(connections_.collectives)) {}
+      links_(context, std::move(connections_.collectives)),
+      plan_(make_plan(context,
+                      measure_network(context, placement_, links_, team_->policy(),
+                                      steady_clock::now() + context.timeout),
+                      std::move(connections_.forced))) {}
 
 Routes HostGroup::take_routes() {
   Routes routes{.context = context_, .places = {}, .connections = std::move(connections_.messages)};
@@ -164,6 +169,9 @@ std::string describe(const HostGroup& group) {
   std::string text = fmt::format("{} hosts, {} lane{} over TCP from {} ({})", placement.hosts(),
                                  placement.lanes(), placement.lanes() == 1 ? "" : "s",
                                  group.address(), group.links().congestion_control());
+  const NetworkProfile& network = group.plan().network();
+  text += fmt::format(", {:.0f} us and {:.2f} GB/s to the next host",
+                      network.latency_us + 2 * network.message_us, 1e-3 / network.us_per_byte);
   if (values.most > 1)
     text += fmt::format(", sums of floats travel as up to {} values of a host", values.most);
   if (!group.plan().forced().empty()) text += fmt::format(", forced to {}", group.plan().forced());

@@ -54,13 +54,14 @@ class HostGroup {
   Connections connections_;
   const Placement placement_;
   const PartialSums partial_sums_;
-  const HostPlan plan_;
   const std::shared_ptr<Team> team_;
   Links links_;
+  const HostPlan plan_;
   Scratch scratch_;
 };
 
-// "2 hosts with 4 lanes over TCP from 10.0.0.1 (cubic)", and what that means for sums of floats.
+// "2 hosts with 4 lanes over TCP from 10.0.0.1 (cubic), 21 us and 1.17 GB/s to the next host", and
+// what that means for sums of floats.
 std::string describe(const HostGroup& group);
 
 }}}  // namespace c10d::v0::native

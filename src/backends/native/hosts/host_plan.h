@@ -75,6 +75,7 @@ class HostPlan {
   bool forces(OpKind op) const noexcept { return by_op_[planned_index(op)].has_value(); }
   PlanReport report(const HostTraffic& traffic) const;
   const std::string& forced() const noexcept { return forced_; }
+  const NetworkProfile& network() const noexcept { return network_; }
 
  private:
   NetworkProfile network_;

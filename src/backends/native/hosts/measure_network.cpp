@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/backends/native/hosts/measure_network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/backends/common/failures.h"
+#include "src/backends/common/store_waits.h"
+#include "src/base/members.h"
+#include "src/net/bytes.h"
+
+namespace c10d { inline namespace v0 { namespace native {
+namespace {
+
+using std::chrono::steady_clock;
+using Microseconds = std::chrono::duration<double, std::micro>;
+
+constexpr const char* kKey = "native/network";
+constexpr int kPings = 10;
+constexpr std::chrono::milliseconds kBudget{30};  // of which pings take a third
+// From few bytes on, to what the budget allows.
+constexpr std::size_t kFewest = std::size_t{32} << 10, kMost = std::size_t{1} << 20;
+constexpr int kLastTransfers = 2;  // of kMost
+
+// The two ranks that measure. One says what is next by a word: kEnds, kAnswers, or how many bytes
+// both send at once.
+class Pair {
+ public:
+  static constexpr std::uint64_t kEnds = 0, kAnswers = 1;
+
+  Pair(const BackendContext& context, Links& links, const WaitPolicy& policy, Deadline deadline,
+       int other)
+      : context_(context), links_(links), policy_(policy), deadline_(deadline), other_(other) {}
+
+  NetworkProfile lead() {
+    double ping = std::numeric_limits<double>::infinity();
+    std::optional<Deadline> start;  // once the other one is there
+    for (int i = 0; i < kPings && (!start || steady_clock::now() < *start + kBudget / 3); ++i) {
+      ping = std::min(ping, timed(kAnswers));
+      if (!start) start = steady_clock::now();
+    }
+    std::size_t bytes = kFewest;
+    double transfer = timed(bytes);
+    for (int last = 0; last < kLastTransfers;) {
+      const std::size_t next = std::min(4 * bytes, kMost);
+      const Microseconds expected(transfer * static_cast<double>(next) /
+                                  static_cast<double>(bytes));
+      if (steady_clock::now() + expected > *start + kBudget) break;
+      const double taken = timed(next);
+      transfer = next == bytes ? std::min(transfer, taken) : taken;
+      bytes = next;
+      if (bytes == kMost) ++last;
+    }
+    say(kEnds);
+    NetworkProfile found;
+    found.message_us = std::min(found.message_us, ping / 4);
+    found.latency_us = ping / 2 - 2 * found.message_us;
+    found.us_per_byte = std::max(transfer - ping, transfer / 10) / static_cast<double>(bytes);
+    return found;
+  }
+
+  void follow() {
+    for (std::uint64_t word = hear(); word != kEnds; word = hear()) {
+      if (word == kAnswers)
+        say(kAnswers);
+      else
+        exchange(static_cast<std::size_t>(std::min<std::uint64_t>(word, kMost)));
+    }
+  }
+
+ private:
+  double timed(std::uint64_t word) {
+    const auto start = steady_clock::now();
+    say(word);
+    if (word == kAnswers)
+      hear();
+    else
+      exchange(word);
+    return Microseconds(steady_clock::now() - start).count();
+  }
+
+  void say(std::uint64_t word) {
+    links_.send(other_, reinterpret_cast<const std::byte*>(&word), sizeof word, 0);
+    finish();
+  }
+
+  std::uint64_t hear() {
+    std::uint64_t word = 0;
+    links_.receive(other_, reinterpret_cast<std::byte*>(&word), sizeof word, 0);
+    finish();
+    return word;
+  }
+
+  void exchange(std::size_t bytes) {
+    given_.resize(bytes);
+    got_.resize(bytes);
+    links_.send(other_, given_.data(), bytes, 0);
+    links_.receive(other_, got_.data(), bytes, 0);
+    finish();
+  }
+
+  void finish() {
+    switch (links_.await(policy_, *context_.control, deadline_, [&] { return links_.idle(); })) {
+      case Links::End::ready:
+        return;
+      case Links::End::broken:
+        throw_failure(*context_.control->failure());
+      case Links::End::timed_out:
+        throw_failure(caused_by(
+            peer(), failure_in(context_, Code::timed_out,
+                               "no time was left to measure the network to " + name_of(peer()))));
+      case Links::End::lost:
+        break;
+    }
+    throw_failure(*context_.control->resolve_cause(
+        caused_by(peer(), failure_in(context_, Code::link_lost,
+                                     fmt::format("the connection to {} is lost: {}",
+                                                 name_of(peer()), links_.loss()->why))),
+        kLossPatience));
+  }
+
+  const Member& peer() const { return context_.members[static_cast<std::size_t>(other_)]; }
+
+  static constexpr std::chrono::seconds kLossPatience{3};  // until a host is known to be silent
+  const BackendContext& context_;
+  Links& links_;
+  const WaitPolicy& policy_;
+  const Deadline deadline_;
+  const int other_;
+  std::vector<std::byte> given_, got_;
+};
+
+// As whole numbers, so that all ranks read the same.
+std::string to_bytes(const NetworkProfile& network) {
+  std::string bytes;
+  for (const double number :
+       {network.latency_us * 1e3, network.message_us * 1e3, 1e6 / network.us_per_byte})
+    put(bytes, static_cast<std::uint64_t>(std::llround(std::clamp(number, 1.0, 1e15))));
+  return bytes;
+}
+
+NetworkProfile read_profile(const BackendContext& context, std::string_view bytes) {
+  ByteReader reader(bytes);
+  NetworkProfile network;
+  network.latency_us = static_cast<double>(reader.take<std::uint64_t>()) / 1e3;
+  network.message_us = static_cast<double>(reader.take<std::uint64_t>()) / 1e3;
+  network.us_per_byte =
+      1e6 / static_cast<double>(std::max<std::uint64_t>(reader.take<std::uint64_t>(), 1));
+  if (!reader.finished())
+    throw_failure(failure_in(context, Code::corrupt,
+                             "what rank 0 says of the network in the store is damaged; start all "
+                             "ranks with the same libc10d",
+                             0));
+  return network;
+}
+
+}  // namespace
+
+NetworkProfile measure_network(const BackendContext& context, const Placement& placement,
+                               Links& links, const WaitPolicy& policy, Deadline deadline) {
+  const int near = placement.ranks_of(0).front(), far = placement.ranks_of(1).front();
+  if (context.rank == far) Pair(context, links, policy, deadline, near).follow();
+  if (context.rank == near)
+    context.store->set(kKey, to_bytes(Pair(context, links, policy, deadline, far).lead()));
+  const auto said = read_key(context, kKey, deadline);
+  if (!said)
+    throw_failure(failure_in(context, Code::timed_out,
+                             "rank 0 did not say in time what the network takes, though it came",
+                             0));
+  return read_profile(context, *said);
+}
+
+}}}  // namespace c10d::v0::native
