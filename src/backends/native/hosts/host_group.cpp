@@ -14,7 +14,7 @@
 #include "c10d/store.h"
 #include "src/backends/common/failures.h"
 #include "src/backends/common/store_waits.h"
-#include "src/backends/native/hosts/measure_network.h"
+#include "src/backends/native/links/measure_network.h"
 #include "src/base/host.h"
 #include "src/base/log.h"
 #include "src/net/bytes.h"
@@ -151,8 +151,8 @@ HostGroup::HostGroup(const BackendContext& context, int neighbours)
                                    placement_.neighbours())),
       links_(context, std::move(connections_.collectives)),
       plan_(make_plan(context,
-                      measure_network(context, placement_, links_, team_->policy(),
-                                      steady_clock::now() + context.timeout),
+                      measure_network(context, placement_.ranks_of(1).front(), links_,
+                                      team_->policy(), steady_clock::now() + context.timeout),
                       std::move(connections_.forced))) {}
 
 Routes HostGroup::take_routes() {

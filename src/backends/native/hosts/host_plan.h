@@ -12,26 +12,12 @@
 #include "src/backends/native/hosts/partial_sums.h"
 #include "src/backends/native/hosts/placement.h"
 #include "src/backends/native/hosts/schedule.h"
+#include "src/backends/native/links/network_profile.h"
 #include "src/backends/native/plan/algorithm_plan.h"
 
 // Which algorithm an op takes between hosts: the one of the least predicted time. All that decides
 // is equal on every rank, so all take the same one.
 namespace c10d { inline namespace v0 { namespace native {
-
-// The network and its cost to a rank, as far as they change the time of an algorithm: LogGP, where
-// a host sends one message at a time and receives one at a time.
-//
-// The defaults are of an Ethernet of 10 Gb/s with a switch. What a message costs a rank was
-// measured: 8 bytes over TCP from one network namespace to another, without a wire, take 5.3 us,
-// half of them to send and half to receive. TCP through 10 Gb/s moved 1.2 GB/s each way. Two hosts
-// with a rank each measured that it takes less time to exchange a part and then results than to
-// reduce everything twice from 256 KiB on.
-struct NetworkProfile {
-  double latency_us = 10;   // one way, without the two ranks' own time
-  double message_us = 2.5;  // that it takes a rank to send a message, or to receive one
-  double us_per_byte = 1 / 1.2e3;
-  double reduce_us_per_byte = 1 / 17.5e3;  // of what a reduction reads
-};
 
 // One op between hosts, as far as its time depends on it. Sizes are in bytes.
 struct HostTraffic {

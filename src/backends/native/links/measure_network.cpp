@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/backends/native/hosts/measure_network.h"
+#include "src/backends/native/links/measure_network.h"
 
 #include <fmt/format.h>
 
@@ -165,11 +165,10 @@ NetworkProfile read_profile(const BackendContext& context, std::string_view byte
 
 }  // namespace
 
-NetworkProfile measure_network(const BackendContext& context, const Placement& placement,
-                               Links& links, const WaitPolicy& policy, Deadline deadline) {
-  const int near = placement.ranks_of(0).front(), far = placement.ranks_of(1).front();
-  if (context.rank == far) Pair(context, links, policy, deadline, near).follow();
-  if (context.rank == near)
+NetworkProfile measure_network(const BackendContext& context, int far, Links& links,
+                               const WaitPolicy& policy, Deadline deadline) {
+  if (context.rank == far) Pair(context, links, policy, deadline, 0).follow();
+  if (context.rank == 0)
     context.store->set(kKey, to_bytes(Pair(context, links, policy, deadline, far).lead()));
   const auto said = read_key(context, kKey, deadline);
   if (!said)
