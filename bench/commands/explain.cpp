@@ -60,7 +60,8 @@ int run_explain(const ExplainOptions& options, const std::vector<std::string>& a
              bytes_text(options.bytes), probe.control().size(),
              options.registered ? "registered" : "plain");
   if (is_over_hosts)
-    fmt::print("group      over hosts: the algorithm between them\n\n");
+    fmt::print("group      over hosts: the algorithm between them\nnetwork    {}, as measured\n\n",
+               report.network);
   else
     fmt::print("group      {}\ntuning     {}{}\n\n", report.fingerprint,
                std::filesystem::exists(report.path) ? "" : "none: c10d-bench tune writes ",
@@ -68,15 +69,14 @@ int run_explain(const ExplainOptions& options, const std::vector<std::string>& a
   const std::string hosts_plan = env("C10D_NATIVE_HOSTS_PLAN").value_or("");
   if (!is_over_hosts)
     fmt::print("plan       {}{}\n", taken.name, forced.empty() ? "" : "  (C10D_NATIVE_PLAN)");
-  else if (hosts_plan.empty() || hosts_plan.find(taken.name) != hosts_plan.npos)
-    fmt::print("plan       {}{}\n", taken.name,
-               hosts_plan.empty() ? "" : "  (C10D_NATIVE_HOSTS_PLAN)");
+  else if (hosts_plan.empty() || report.forced)
+    fmt::print("plan       {}{}\n", taken.name, report.forced ? "  (C10D_NATIVE_HOSTS_PLAN)" : "");
   else
     fmt::print("plan       {}  (C10D_NATIVE_HOSTS_PLAN={} does not apply here)\n", taken.name,
                hosts_plan);
   fmt::print("predicted  {} us by {}\n", microseconds_text(taken.us),
              taken.measured  ? "c10d-bench tune"
-             : is_over_hosts ? "a model of a network of 10 Gb/s and 10 us"
+             : is_over_hosts ? "a model of that network"
                              : "the built-in model");
   fmt::print("bound      {} us{}\n", microseconds_text(report.bound_us),
              is_over_hosts ? " in that network" : "");

@@ -42,9 +42,10 @@ class Bench(Case):
         explain = [PROGRAMS, self.hosts(), "--no-prefix", PROGRAMS / "c10d-bench", "explain"]
         for forced, taken in (("", "two_shot"), ("one_shot", "one_shot"),
                               ("halving", "two_shot")):
-            run = self.c10d_run(*explain, "all_reduce", "1M", C10D_NATIVE_HOSTS_PLAN=forced)
+            run = self.c10d_run(*explain, "all_reduce", "32M", C10D_NATIVE_HOSTS_PLAN=forced)
             self.assertEqual(run.end(), 0, run.out + run.err)
             self.assertRegex(run.out, rf"(?m)^plan +{taken}{'  .C10D' if forced else '$'}")
+            self.assertRegex(run.out, r"(?m)^network +\d+ us and \d+\.\d+ GB/s, as measured$")
             self.assertEqual("does not apply" in run.out, forced == "halving", run.out)
         for words in (("broadcast", "1M"), ("all_reduce", "8")):
             run = self.c10d_run(*explain, *words)

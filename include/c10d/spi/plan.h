@@ -18,6 +18,8 @@ struct PlanReport {
   double bound_us = 0;              // no algorithm is expected to take less, in microseconds
   std::string fingerprint;          // of the groups for which measurements hold; empty: over hosts
   std::string path;                 // file of the measurements; empty: there is no folder for it
+  std::string network;              // "21 us and 1.17 GB/s" between hosts; empty: on one host
+  bool forced = false;              // whether a variable names the option that is taken: over hosts
 };
 
 }}  // namespace c10d::v0

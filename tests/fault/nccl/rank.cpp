@@ -543,6 +543,9 @@ std::map<std::string, Rank::Command> Rank::ends() {
              commands().at(r.step_)(r, words);
            }
          } catch (const std::exception&) {
+           // What this rank met by itself, the watcher of the group may be about to find.
+           const auto end = steady_clock::now() + std::chrono::seconds(1);
+           while (!r.group_.failure() && steady_clock::now() < end) std::this_thread::yield();
            r.group_.abort("it goes no further");
            throw;
          }

@@ -169,9 +169,7 @@ std::string describe(const HostGroup& group) {
   std::string text = fmt::format("{} hosts, {} lane{} over TCP from {} ({})", placement.hosts(),
                                  placement.lanes(), placement.lanes() == 1 ? "" : "s",
                                  group.address(), group.links().congestion_control());
-  const NetworkProfile& network = group.plan().network();
-  text += fmt::format(", {:.0f} us and {:.2f} GB/s to the next host",
-                      network.latency_us + 2 * network.message_us, 1e-3 / network.us_per_byte);
+  text += fmt::format(", {} to the next host", to_text(group.plan().network()));
   if (values.most > 1)
     text += fmt::format(", sums of floats travel as up to {} values of a host", values.most);
   if (!group.plan().forced().empty()) text += fmt::format(", forced to {}", group.plan().forced());

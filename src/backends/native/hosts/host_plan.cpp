@@ -104,6 +104,11 @@ HostTraffic reduction_traffic(const Placement& placement, const PartialSums::Val
           .halves = sums.halves};
 }
 
+std::string to_text(const NetworkProfile& network) {
+  return fmt::format("{:.0f} us and {:.2f} GB/s", network.latency_us + 2 * network.message_us,
+                     1e-3 / network.us_per_byte);
+}
+
 std::string_view name_of(HostAlgorithm algorithm) noexcept {
   return kHostAlgorithmNames[static_cast<std::size_t>(algorithm)];
 }
@@ -217,6 +222,9 @@ PlanReport HostPlan::report(const HostTraffic& traffic) const {
   if (planned_index(traffic.op) == planned_index(OpKind::all_reduce))
     sent += static_cast<double>(traffic.results) * others / traffic.hosts;
   report.bound_us = 2 * network_.message_us + network_.latency_us + sent * network_.us_per_byte;
+  report.network = to_text(network_);
+  const auto& forced = by_op_[planned_index(traffic.op)];
+  report.forced = forced && applies(*forced, traffic);
   const std::string_view taken = name_of(find(traffic));
   std::ranges::stable_sort(report.options, [&](const PlanOption& a, const PlanOption& b) {
     return (a.name == taken) != (b.name == taken) ? a.name == taken : a.us < b.us;

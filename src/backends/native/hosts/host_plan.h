@@ -38,6 +38,8 @@ HostTraffic reduction_traffic(const Placement& placement, const PartialSums::Val
                               OpKind op, DType dtype, ReduceOp::Kind kind,
                               std::size_t count) noexcept;
 
+// "21 us and 1.17 GB/s": of a short message and of many bytes, both ways at once.
+std::string to_text(const NetworkProfile& network);
 std::string_view name_of(HostAlgorithm algorithm) noexcept;
 bool applies(HostAlgorithm algorithm, const HostTraffic& traffic) noexcept;
 // Microseconds between hosts. Only of an algorithm that applies, and not of binomial, which

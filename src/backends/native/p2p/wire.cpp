@@ -39,9 +39,12 @@ struct Wire::Header {
   std::uint64_t total;     // bytes of the message
   std::uint64_t back;      // credit that the other end has back, ever
   std::uint32_t data_sum;  // CRC-32C
-  std::uint32_t own_sum;   // of all that comes before
+  std::uint32_t own_sum;   // of the frame's number and of all that comes before
 
-  std::uint32_t sum() const noexcept { return crc32c(0, this, offsetof(Header, own_sum)); }
+  // Frames count from 0 on: one that is missing, or comes twice, is noticed at the next header.
+  std::uint32_t sum(std::uint32_t number) const noexcept {
+    return crc32c(number, this, offsetof(Header, own_sum));
+  }
 };
 
 Wire::Wire(RankSocket socket) : socket_(std::move(socket)) {}
@@ -91,7 +94,7 @@ void Wire::begin(Kind kind, Transfer* send, std::uint32_t id, const std::byte* d
                 .back = given_back_,
                 .data_sum = crc32c(0, data, length),
                 .own_sum = 0};
-  header.own_sum = header.sum();
+  header.own_sum = header.sum(frames_out_++);
   told_ = given_back_;
   out_.data = data;
   out_.length = length;
@@ -243,6 +246,7 @@ const std::byte* Wire::next(Frame& frame) {
       return take_message(header, frame);
     }
     first_ += kHeaderBytes;
+    ++frames_in_;
     if (header.kind == Kind::ask) {
       const auto offer = find(offered_, header.id);
       streaming_.push_back(*offer);
@@ -260,9 +264,10 @@ const std::byte* Wire::next(Frame& frame) {
 // Whether a frame belongs here; else the wire ends. The same header may come again, as long as its
 // data is not there.
 bool Wire::take_header(const Header& header) {
-  if (header.magic != kMagic || header.own_sum != header.sum()) {
+  if (header.magic != kMagic || header.own_sum != header.sum(frames_in_)) {
     end(State::corrupt,
-        "what came is no frame: its checksum is wrong, or it is of another build of libc10d");
+        "what came is not the next frame: its checksum is wrong, or it is of another build of "
+        "libc10d");
     return false;
   }
   if (header.dtype >= kDTypeCount || header.back < back_ || header.back > spent_ ||
@@ -309,6 +314,7 @@ const std::byte* Wire::take_message(const Header& header, Frame& frame) {
            header.total,
            header.length};
   first_ += kHeaderBytes + header.length;
+  ++frames_in_;
   their_spent_ += cost(header.length);
   return data;
 }

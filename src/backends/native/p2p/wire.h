@@ -22,8 +22,8 @@ namespace c10d { inline namespace v0 { namespace native {
 // offer. The receiver that has its recv asks for it, and it follows in pieces, between which other
 // frames go. A send is done once the kernel has its last byte. Data is sent from, and pieces are
 // received into, the memory of the calls. Every frame has a header with a checksum (CRC-32C) of
-// itself and one of its data. Numbers are in the byte order of the host: of another order already
-// the first header is wrong.
+// itself and its number, and one of its data. Numbers are in the byte order of the host: of another
+// order already the first header is wrong.
 //
 // Whoever reads must be able to read on, for the frames behind may be what it waits for. So a
 // message is sent only while the receiver is sure to hold it: a sender spends credit for each, and
@@ -115,8 +115,9 @@ class Wire {
   std::deque<Transfer*> streaming_;  // asked for
   std::deque<std::uint32_t> asks_;   // ids of offers of the other end
   std::uint32_t next_id_ = 0;
-  std::uint64_t spent_ = 0;  // credit, ever
-  std::uint64_t back_ = 0;   // of it, what has come back
+  std::uint32_t frames_out_ = 0, frames_in_ = 0;  // ever; they may wrap
+  std::uint64_t spent_ = 0;                       // credit, ever
+  std::uint64_t back_ = 0;                        // of it, what has come back
   Outgoing out_{{}, nullptr, 0, kHeaderBytes, nullptr, Kind::credit};
   bool has_output_ = false;
   int error_ = 0;  // of what was sent

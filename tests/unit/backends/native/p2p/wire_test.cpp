@@ -5,10 +5,13 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "kernels/crc32c.h"
 
 namespace c10d { inline namespace v0 { namespace native { namespace {
 
@@ -27,17 +30,26 @@ Transfer send_of(std::vector<std::byte>& data) {
   return send;
 }
 
-// What a wire sends for a message.
-std::string frame_of(std::vector<std::byte> data) {
-  auto [near, far] = pair_of_sockets();
-  Wire wire{RankSocket(std::move(near))};
-  Transfer send = send_of(data);
-  wire.post(send);
-  std::string bytes(std::size_t{64} << 10, '\0');
-  const ssize_t count = ::recv(far.get(), bytes.data(), bytes.size(), 0);
-  bytes.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
-  return bytes;
-}
+// What a wire sends for messages.
+class Sending {
+ public:
+  std::string frame_of(std::vector<std::byte> data) {
+    Transfer send = send_of(data);
+    wire_.post(send);
+    std::string bytes(std::size_t{64} << 10, '\0');
+    const ssize_t count = ::recv(far_.get(), bytes.data(), bytes.size(), 0);
+    bytes.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+    return bytes;
+  }
+
+ private:
+  std::array<Fd, 2> fds_ = pair_of_sockets();
+  Wire wire_{RankSocket(std::move(fds_[0]))};
+  Fd far_ = std::move(fds_[1]);
+};
+
+// The first frame of a connection.
+std::string frame_of(std::vector<std::byte> data) { return Sending().frame_of(std::move(data)); }
 
 // One end of a wire, whose other end is the test.
 class Receiving {
@@ -61,14 +73,29 @@ class Receiving {
 };
 
 TEST(Wire, TakesAMessageInWhateverParts) {
-  const std::string frame = frame_of(std::vector<std::byte>(1000, std::byte{5}));
+  Sending sending;
+  const std::string frame = sending.frame_of(std::vector<std::byte>(1000, std::byte{5}));
+  const std::string next = sending.frame_of(std::vector<std::byte>(1000, std::byte{5}));
   for (const std::size_t first : {1u, 47u, 48u, 49u, 500u}) {
     Receiving receiving;
     receiving.take(frame.substr(0, first));
     EXPECT_TRUE(receiving.messages.empty());
-    receiving.take(frame.substr(first) + frame);
+    receiving.take(frame.substr(first) + next);
     EXPECT_EQ(receiving.messages, std::vector<std::string>(2, std::string(1000, '\5')));
     EXPECT_EQ(receiving.wire.state(), Wire::State::alive);
+  }
+}
+
+TEST(Wire, FindsAFrameThatComesTwiceOrIsMissing) {
+  Sending sending;
+  std::vector<std::string> frames;
+  for (int i = 0; i < 3; ++i) frames.push_back(sending.frame_of(std::vector<std::byte>(8)));
+  for (const auto& come : {std::pair{0, 0}, std::pair{0, 2}}) {
+    Receiving receiving;
+    receiving.take(frames[static_cast<std::size_t>(come.first)]);
+    receiving.take(frames[static_cast<std::size_t>(come.second)]);
+    EXPECT_EQ(receiving.wire.state(), Wire::State::corrupt);
+    EXPECT_EQ(receiving.messages.size(), 1u);
   }
 }
 
@@ -86,13 +113,19 @@ TEST(Wire, FindsEachBitThatIsWrong) {
 
 // A peer that keeps to no limit must not use memory.
 TEST(Wire, EndsWhereMoreComesThanItMayHold) {
-  const std::string frame = frame_of({});
-  Receiving receiving;
   constexpr std::size_t kMost = Wire::kCredit / Wire::kMessageCost;
-  for (std::size_t i = 0; i < kMost; ++i) receiving.take(frame);
+  const auto numbered = [frame = frame_of({})](std::uint32_t number) {
+    constexpr std::size_t kSummed = 44;  // bytes of the header
+    const std::uint32_t sum = crc32c(number, frame.data(), kSummed);
+    std::string bytes = frame;
+    std::memcpy(bytes.data() + kSummed, &sum, sizeof sum);
+    return bytes;
+  };
+  Receiving receiving;
+  for (std::uint32_t i = 0; i < kMost; ++i) receiving.take(numbered(i));
   EXPECT_EQ(receiving.messages.size(), kMost);
   EXPECT_EQ(receiving.wire.state(), Wire::State::alive);
-  receiving.take(frame);
+  receiving.take(numbered(kMost));
   EXPECT_EQ(receiving.messages.size(), kMost);
   EXPECT_EQ(receiving.wire.state(), Wire::State::corrupt);
 }
