@@ -25,9 +25,9 @@ using std::chrono::steady_clock;
 
 constexpr int kTicksPerPoll = 10;  // of the monitor, between polls of the store
 constexpr int kPollsPerLook = 5;   // between looks at who left
-// Between beats of the links: half a second. A probe of an idle connection would be sent once, and
+// Between beats of the links: 0.2 s. A probe of an idle connection would be sent once, and
 // its loss would end the connection.
-constexpr int kTicksPerBeat = 25;
+constexpr int kTicksPerBeat = 10;
 // For a store to answer where a failure is known and others are to hear of it.
 constexpr std::chrono::milliseconds kGlance{100};
 constexpr std::string_view kNoAnswer = "no answer from host";

@@ -231,15 +231,21 @@ class TwoHosts(Case):
         counter = "/sys/class/net/cable/statistics/tx_bytes"
         return int(subprocess.check_output([*self.namespaces[0].enter, "cat", counter]))
 
-    @staticmethod
-    def swallow(namespace, device):
-        """All that leaves there, and nobody is told."""
-        namespace.do("tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", "1mbit", "burst",
-                     "32", "limit", "32")
+    def swallow(self, host, ways):
+        """All that comes from a host to the switch ("out"), or leaves it for the host ("in"), and
+        nobody is told."""
+        if "out" in ways:
+            self.switch.do("bridge", "link", "set", "dev", host, "learning", "off", "locked", "on")
+            self.switch.do("ip", "link", "set", "dev", "bridge", "type", "bridge", "fdb_flush")
+        if "in" in ways:
+            self.switch.do("tc", "qdisc", "add", "dev", host, "root", "tbf", "rate", "1mbit",
+                           "burst", "32", "limit", "32")
 
-    @staticmethod
-    def let_through(namespace, device):
-        namespace.do("tc", "qdisc", "del", "dev", device, "root")
+    def let_through(self, host, ways):
+        if "out" in ways:
+            self.switch.do("bridge", "link", "set", "dev", host, "learning", "on", "locked", "off")
+        if "in" in ways:
+            self.switch.do("tc", "qdisc", "del", "dev", host, "root")
 
     def cut_the_cable(self):
         self.namespaces[1].do("ip", "link", "set", "cable", "down")
