@@ -11,6 +11,7 @@
 
 #include "src/base/host.h"
 #include "src/base/members.h"
+#include "src/base/wait_look.h"
 #include "src/control/mesh_frames.h"
 #include "src/control/pair_counts.h"
 #include "src/recorder/flight_recorder.h"
@@ -184,6 +185,7 @@ bool MeshControl::await_carried(const Entrance& entrance, Deadline start) {
 void MeshControl::wait_for_news(Deadline start, bool polls, Deadline deadline) {
   const auto now = steady_clock::now();
   if (polls && now < start + kPolls) return pause_between_polls(now - start);
+  WaitLook::due();
   const Duration nap = waiting_ > 1 ? kShortNap : kNap;
   mesh_.wait(std::clamp<Deadline>(deadline, now + kShortNap, now + nap));
 }

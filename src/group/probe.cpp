@@ -7,6 +7,7 @@
 
 #include "c10d/process_group.h"
 #include "src/base/timeouts.h"
+#include "src/base/wait_look.h"
 #include "src/group/check_arguments.h"
 #include "src/group/group_state.h"
 
@@ -49,6 +50,7 @@ Received ProcessGroup::probe(int peer, std::uint32_t tag, CallOptions options) c
                      .rank = state.context.rank,
                      .group = state.context.group,
                      .op = "probe"});
+    WaitLook::due();
     if (turn < kSpins)
       sched_yield();
     else

@@ -17,6 +17,7 @@
 
 #include "src/base/log.h"
 #include "src/base/mutex.h"
+#include "src/base/wait_look.h"
 #include "src/net/bytes.h"
 #include "src/net/handshake.h"
 #include "src/net/socket.h"
@@ -212,7 +213,8 @@ void TcpClient::connect_first(const TcpStoreOptions& options, Deadline deadline)
       log(LogLevel::warn, "still waiting for the store at {}: {}; rank 0, or c10d-run, serves it",
           show_host_port(host_, port_), problem);
     }
-    pause_until(std::min(deadline, steady_clock::now() + pause));
+    pause_until(std::min({deadline, WaitLook::next(), steady_clock::now() + pause}));
+    if (WaitLook::due()) throw_failure(WaitLook::failure());
     pause = std::min(2 * pause, kLongestConnectPause);
   }
   MutexLock lock(mutex_);

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "src/base/wait_look.h"
 #include "src/net/socket.h"
 
 namespace c10d { inline namespace v0 { namespace native {
@@ -152,6 +153,7 @@ Links::End Links::turn(Waiting& waiting, bool moved) {
       return End::ready;
     }
   }
+  WaitLook::due();
   sleep(std::min<Deadline>(waiting.deadline, steady_clock::now() + kLongestSleep));
   waiting.turns = 0;
   return End::ready;

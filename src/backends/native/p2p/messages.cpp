@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/backends/common/failures.h"
+#include "src/base/wait_look.h"
 #include "src/sync/fiber.h"
 
 namespace c10d { inline namespace v0 { namespace native {
@@ -185,6 +186,7 @@ WaitResult Messages::wait_at(Places places, const WaitPolicy& policy, Deadline d
       policy.pause();
       continue;
     }
+    WaitLook::due();
     wires_.sleep(
         std::min<Duration>(deadline - now, places.memory ? Duration(kNap) : Duration(kSleep)));
     i = -1;
