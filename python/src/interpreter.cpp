@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "python/src/interpreter.h"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+namespace nb = nanobind;
+
+namespace c10d { namespace python {
+namespace {
+
+std::atomic<bool> g_ended = false;
+std::atomic<int> g_inside = 0;
+
+}  // namespace
+
+LibraryThread::LibraryThread() noexcept {
+  g_inside.fetch_add(1);
+  if (g_ended.load()) {
+    g_inside.fetch_sub(1);
+    return;
+  }
+  state_ = PyGILState_Ensure();
+  inside_ = true;
+}
+
+LibraryThread::~LibraryThread() {
+  if (!inside_) return;
+  PyGILState_Release(state_);
+  g_inside.fetch_sub(1);
+}
+
+void LibraryThread::end() {
+  constexpr std::chrono::seconds kPatience{5};
+  g_ended.store(true);
+  const nb::gil_scoped_release released;
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (g_inside.load() != 0 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::yield();
+}
+
+void LibraryThread::forget() noexcept { g_inside.store(0); }
+
+bool Signals::look(void* self) {
+  auto& signals = *static_cast<Signals*>(self);
+  if (signals.error_) return true;
+  const LibraryThread inside;
+  if (!inside || PyErr_CheckSignals() == 0) return false;
+  signals.error_.emplace();
+  if (signals.group_ != nullptr) {
+    const nb::gil_scoped_release released;
+    signals.group_->abort("a signal handler of Python raised an exception: Ctrl-C, for example");
+  }
+  return true;
+}
+
+void Signals::rethrow() {
+  if (!error_) return;
+  nb::python_error error(std::move(*error_));
+  error_.reset();
+  throw error;
+}
+
+}}  // namespace c10d::python
