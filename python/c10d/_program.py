@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def become(name):
-    carried = Path(__file__).resolve().parent / "bin" / name
+    carried = Path(__file__).parent / "bin" / name
     path = str(carried) if carried.exists() else shutil.which(name)
     if path is None:
         sys.exit(f"{name}: not in this package, and not on PATH: install c10d-tools, or build the "

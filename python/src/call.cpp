@@ -36,7 +36,7 @@ Group::Group(ProcessGroup group)
 // The end of a group may wait for its ops.
 Group::~Group() {
   groups().erase(this);
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   handle = ProcessGroup();
 }
 
@@ -44,7 +44,7 @@ void end_python_groups() {
   std::vector<ProcessGroup> all;
   for (const Group* group : groups())
     if (group->handle) all.push_back(group->handle);
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   for (const ProcessGroup& group : all) try {
       group.shutdown(std::chrono::seconds(1));
     } catch (const DistError& error) {  // of the parent process, or in use by another thread
@@ -59,7 +59,7 @@ PyWork::~PyWork() {
       work_.detach();
     } catch (const std::exception&) {  // no thread for it: the Work waits
     }
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   work_ = Work();
 }
 

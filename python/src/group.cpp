@@ -59,7 +59,7 @@ void shut_down(const Group& group, nb::handle timeout) {
 }
 
 void abort(const Group& group, const std::string& why) {
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   group.handle.abort(why);
 }
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "python/src/interpreter.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <thread>
-
-namespace nb = nanobind;
 
 namespace c10d { namespace python {
 namespace {
 
 std::atomic<bool> g_ended = false;
 std::atomic<int> g_inside = 0;
+thread_local bool t_ends = false;  // of the thread that ends the interpreter
 
 }  // namespace
 
@@ -31,16 +32,31 @@ LibraryThread::~LibraryThread() {
   g_inside.fetch_sub(1);
 }
 
-void LibraryThread::end() {
-  constexpr std::chrono::seconds kPatience{5};
+void LibraryThread::begin_end() noexcept {
+  t_ends = true;
   g_ended.store(true);
-  const nb::gil_scoped_release released;
+}
+
+void LibraryThread::await_end() {
+  constexpr std::chrono::seconds kPatience{5};
+  const WithoutGil released;
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (g_inside.load() != 0 && std::chrono::steady_clock::now() < deadline)
     std::this_thread::yield();
 }
 
 void LibraryThread::forget() noexcept { g_inside.store(0); }
+
+WithoutGil::~WithoutGil() {
+  if (t_ends) return PyEval_RestoreThread(state_);
+  g_inside.fetch_add(1);
+  if (g_ended.load()) {
+    g_inside.fetch_sub(1);
+    while (true) ::pause();
+  }
+  PyEval_RestoreThread(state_);
+  g_inside.fetch_sub(1);
+}
 
 bool Signals::look(void* self) {
   auto& signals = *static_cast<Signals*>(self);
@@ -49,7 +65,7 @@ bool Signals::look(void* self) {
   if (!inside || PyErr_CheckSignals() == 0) return false;
   signals.error_.emplace();
   if (signals.group_ != nullptr) {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     signals.group_->abort("a signal handler of Python raised an exception: Ctrl-C, for example");
   }
   return true;

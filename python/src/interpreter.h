@@ -21,14 +21,29 @@ class LibraryThread {
   LibraryThread& operator=(const LibraryThread&) = delete;
   explicit operator bool() const noexcept { return inside_; }
 
-  // From now on none gets it; returns when none has it. With the GIL.
-  static void end();
+  // From now on none gets it, and a thread of Python that comes back from the library sleeps until
+  // the process ends, as in Python 3.14: to take the GIL then would end it within C++.
+  static void begin_end() noexcept;
+  // Returns when none of them is about to take the GIL. With the GIL.
+  static void await_end();
   // In a forked child, which has none of them.
   static void forget() noexcept;
 
  private:
   bool inside_ = false;
   PyGILState_STATE state_{};
+};
+
+// Gives up the GIL until this ends.
+class WithoutGil {
+ public:
+  WithoutGil() noexcept : state_(PyEval_SaveThread()) {}
+  ~WithoutGil();
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* const state_;
 };
 
 // Handles the signals of Python while this thread is in a call of the library without the GIL: an
@@ -56,13 +71,13 @@ auto without_gil(const ProcessGroup* group, Call&& call) {
   try {
     if constexpr (std::is_void_v<Result>) {
       {
-        const nanobind::gil_scoped_release released;
+        const WithoutGil released;
         call();
       }
       signals.rethrow();
     } else {
       Result result = [&] {
-        const nanobind::gil_scoped_release released;
+        const WithoutGil released;
         return call();
       }();
       signals.rethrow();

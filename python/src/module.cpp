@@ -30,7 +30,7 @@ void bind_facts(nb::module_& module) {
       .def_ro("version", &BackendInfo::version)
       .def_ro("path", &BackendInfo::path);
   module.def("list_backends", [] {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     return list_backends();
   });
   module.attr("version") = version();
@@ -60,8 +60,9 @@ NB_MODULE(_c10d, module) {
   bind_group(module);
   module.attr("ANY_SOURCE") = c10d::kAnySource;
   module.def("_end", [] {
+    LibraryThread::begin_end();
     end_python_groups();
-    LibraryThread::end();
+    LibraryThread::await_end();
   });
   module.def("_after_fork_in_child", LibraryThread::forget);
 }
