@@ -7,6 +7,8 @@
 #include <chrono>
 #include <thread>
 
+namespace nb = nanobind;
+
 namespace c10d { namespace python {
 namespace {
 
@@ -48,9 +50,8 @@ void LibraryThread::await_end() {
 void LibraryThread::forget() noexcept { g_inside.store(0); }
 
 WithoutGil::~WithoutGil() {
-  if (t_ends) return PyEval_RestoreThread(state_);
   g_inside.fetch_add(1);
-  if (g_ended.load()) {
+  if (g_ended.load() && !t_ends) {
     g_inside.fetch_sub(1);
     while (true) ::pause();
   }
