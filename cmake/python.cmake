@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# C10D_PYTHON is the Python for which the package is built, or C10D_NO_PYTHON says why there is none.
-# Its tests use NumPy.
+# C10D_PYTHON is the Python for which the package is built, or C10D_NO_PYTHON says why there is
+# none. Its tests use NumPy.
 set(C10D_NO_PYTHON)
 set(C10D_NANOBIND ${PROJECT_SOURCE_DIR}/build/nanobind) # ./dev installs it
 if(NOT C10D_WITH_PYTHON)
@@ -14,9 +14,9 @@ elseif(NOT EXISTS ${C10D_NANOBIND}/nanobind/cmake)
 else()
   function(c10d_is_python_with_headers result python)
     execute_process(
-      COMMAND
-        ${python} -c "import os, sys, sysconfig, numpy
-sys.exit(not os.path.exists(sysconfig.get_path('include') + '/Python.h') or sys.version_info < (3, 10))"
+      COMMAND ${python} -c "import os, sys, sysconfig, numpy
+header = sysconfig.get_path('include') + '/Python.h'
+sys.exit(not os.path.exists(header) or sys.version_info < (3, 10))"
       RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
     if(NOT status EQUAL 0)
       set(${result} FALSE PARENT_SCOPE)

@@ -64,7 +64,8 @@ def _check(lengths, ranks, max_bytes, error):
         if length == 0:
             raise InvalidArgument(f"rank {rank} sent no object")
     if sum(lengths) > max_bytes:
-        raise InvalidArgument(f"the objects have {sum(lengths)} bytes, and max_bytes is {max_bytes}")
+        raise InvalidArgument(f"the objects have {sum(lengths)} bytes, and max_bytes is "
+                              f"{max_bytes}")
 
 
 def broadcast_object(self, obj=None, root=0, *, max_bytes=DEFAULT_MAX_BYTES, allow_pickle=False,

@@ -11,12 +11,12 @@
 
 #include "src/base/host.h"
 #include "src/base/members.h"
-#include "src/base/wait_look.h"
 #include "src/control/mesh_frames.h"
 #include "src/control/pair_counts.h"
 #include "src/recorder/flight_recorder.h"
 #include "src/store/own_address.h"
 #include "src/store/secret.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 {
 namespace {

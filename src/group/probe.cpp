@@ -7,9 +7,9 @@
 
 #include "c10d/process_group.h"
 #include "src/base/timeouts.h"
-#include "src/base/wait_look.h"
 #include "src/group/check_arguments.h"
 #include "src/group/group_state.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 {
 

@@ -13,9 +13,9 @@
 #include "c10d/spi/work_source.h"
 #include "src/base/log.h"
 #include "src/base/timeouts.h"
-#include "src/base/wait_look.h"
 #include "src/group/callback_thread.h"
 #include "src/group/work_shared.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 {
 namespace {

@@ -21,7 +21,6 @@
 
 #include "c10d/error.h"
 #include "src/base/log.h"
-#include "src/base/wait_look.h"
 #include "src/net/shared_memory.h"
 #include "src/net/socket.h"
 #include "src/net/token.h"
@@ -50,7 +49,6 @@ class Patience {
   void look() {
     if (steady_clock::now() < next_look_) return;
     next_look_ = steady_clock::now() + kLook;
-    if (WaitLook::due()) throw_failure(WaitLook::failure());
     if (!options_.failure) return;
     if (const auto failure = options_.failure()) throw_failure(*failure);
   }

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "src/base/timeouts.h"
-#include "src/base/wait_look.h"
 #include "src/store/protocol.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 {
 

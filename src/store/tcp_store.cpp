@@ -17,7 +17,6 @@
 
 #include "src/base/log.h"
 #include "src/base/mutex.h"
-#include "src/base/wait_look.h"
 #include "src/net/bytes.h"
 #include "src/net/handshake.h"
 #include "src/net/socket.h"
@@ -26,6 +25,7 @@
 #include "src/store/server_state.h"
 #include "src/store/tcp_options.h"
 #include "src/store/tcp_server.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 {
 

@@ -13,8 +13,8 @@
 #include <climits>
 #include <ctime>
 
-#include "src/base/wait_look.h"
 #include "src/sync/fiber.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 {
 namespace {

@@ -54,7 +54,7 @@ def interrupted(what):
         "split": lambda: group.split(0),
         "new_group": lambda: group.new_group([0, 1]),
         "store": lambda: group.store.get("never"),
-        "init": lambda: c10d.init_process_group(store=c10d.hash_store(), rank=0, size=2, name="two"),
+        "init": lambda: c10d.init_process_group(store=group.store, rank=0, size=2, name="two"),
         "await": lambda: asyncio.run(wait_in_asyncio(group.recv(x, 1, async_op=True))),
     }[what]
     sent = interrupt_when_it_waits()

@@ -45,7 +45,8 @@ class Works(unittest.TestCase):
         self.assertEqual((work.state, work.done()), ("running", False))
         finish()
         work.wait(timeout=60)
-        self.assertEqual((work.received.source, work.received.count, list(output)), (rank, 2, [7, 7]))
+        self.assertEqual((work.received.source, work.received.count), (rank, 2))
+        self.assertEqual(list(output), [7, 7])
 
     def test_it_keeps_its_buffers_until_it_is_done(self):
         class Array(np.ndarray):

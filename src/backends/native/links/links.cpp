@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "src/base/wait_look.h"
 #include "src/net/socket.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 namespace {

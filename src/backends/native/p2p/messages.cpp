@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "src/backends/common/failures.h"
-#include "src/base/wait_look.h"
 #include "src/sync/fiber.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 namespace {

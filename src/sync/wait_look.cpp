@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/base/wait_look.h"
+#include "src/sync/wait_look.h"
 
 #include <chrono>
 
