@@ -12,14 +12,14 @@ import numpy as np
 
 
 def interrupt_when_it_waits():
-    """Sends SIGINT once the main thread has slept for 100 ms; returns a list with when it did."""
+    """Sends SIGINT once the main thread was seen asleep 20 times; returns a list with when it did."""
     sent = []
     main = threading.main_thread().native_id
 
     def send():
         asleep = 0
         while asleep < 20:
-            asleep = asleep + 1 if sleeps(main) else 0
+            asleep += sleeps(main)
             time.sleep(0.005)
         sent.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
@@ -109,6 +109,13 @@ def forked():
     group.barrier()
 
 
+def receive(group):
+    try:
+        group.recv(np.ones(1), 1 - group.rank)
+    except c10d.Error:  # of the other rank, which ended first
+        pass
+
+
 def ends(how):
     group = c10d.init_process_group()
     x = np.ones(2)
@@ -119,10 +126,11 @@ def ends(how):
         work.on_done(lambda error: None)
     elif how == "thread":
         part = group.split(0)
-        thread = threading.Thread(target=part.recv, args=(np.ones(1), 1 - group.rank), daemon=True)
+        thread = threading.Thread(target=receive, args=(part,), daemon=True)
         thread.start()
         while not sleeps(thread.native_id):
             time.sleep(0.005)
+        group.barrier()
     globals()["kept"] = (group, x)
 
 

@@ -9,6 +9,7 @@ import unittest
 from pathlib import Path
 
 RUN = sys.argv.pop(1) if len(sys.argv) > 1 else "c10d-run"
+BOUND = 0.5  # seconds: 0.1 on an idle host, and more beside other tests
 RANKS = Path(__file__).with_name("failing_ranks.py")
 
 
@@ -30,7 +31,7 @@ class Failures(unittest.TestCase):
                 self.assertRegex(output, r"\[0\] KeyboardInterrupt")
                 self.assertRegex(output, r"\[1\] Aborted .*rank 0: .*Ctrl-C")
                 took = float(re.search(r"after (\S+) s", output)[1])
-                self.assertLess(took, 0.1, output)
+                self.assertLess(took, BOUND, output)
 
     def test_ctrl_c_interrupts_the_wait_for_a_store_and_for_ranks(self):
         for wait in ("store", "init"):
@@ -38,7 +39,7 @@ class Failures(unittest.TestCase):
                 code, output, _ = job("interrupted", wait, ranks=1)
                 self.assertEqual(code, 0, output)
                 self.assertIn("KeyboardInterrupt", output)
-                self.assertLess(float(re.search(r"after (\S+) s", output)[1]), 0.1, output)
+                self.assertLess(float(re.search(r"after (\S+) s", output)[1]), BOUND, output)
 
     def test_a_handler_that_does_not_raise_ends_no_wait(self):
         code, output, _ = job("handled")
