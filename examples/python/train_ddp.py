@@ -4,8 +4,8 @@
     c10d-run -n 2 python3 train_ddp.py
 
 Every global batch is cut into four shards, whatever the number of ranks. A rank adds the gradients
-of its shards in pairs, and `native` adds those of the ranks in pairs, too: the sum follows one tree,
-and the weights have the same bits on 1, 2 and 4 ranks.
+of its shards in pairs, and `native` adds those of the ranks in pairs, too: the sum follows one
+tree, and the weights have the same bits on 1, 2 and 4 ranks.
 """
 import argparse
 import gzip

@@ -11,7 +11,7 @@ namespace nb = nanobind;
 namespace c10d { namespace python {
 namespace {
 
-nb::object optional(bool known, nb::object value) { return known ? value : nb::none(); }
+nb::object optional(bool known, const nb::object& value) { return known ? value : nb::none(); }
 
 void raise(const std::exception_ptr& thrown, void*) {
   try {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 namespace nb = nanobind;
 
@@ -74,9 +75,7 @@ bool Signals::look(void* self) {
 
 void Signals::rethrow() {
   if (!error_) return;
-  nb::python_error error(std::move(*error_));
-  error_.reset();
-  throw error;
+  throw nb::python_error(*std::exchange(error_, std::nullopt));
 }
 
 }}  // namespace c10d::python

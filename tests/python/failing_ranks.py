@@ -12,7 +12,7 @@ import numpy as np
 
 
 def interrupt_when_it_waits():
-    """Sends SIGINT once the main thread was seen asleep 20 times; returns a list with when it did."""
+    """Sends SIGINT once the main thread was seen asleep 20 times. Returns a list: when it did."""
     sent = []
     main = threading.main_thread().native_id
 
