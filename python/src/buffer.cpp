@@ -125,6 +125,16 @@ std::string kind_of_object(nb::handle object) {
   return nb::cast<std::string>(nb::str(object.type().attr("__name__")));
 }
 
+bool has_any_buffer(nb::handle object) {
+  Py_buffer any{};
+  if (PyObject_GetBuffer(object.ptr(), &any, PyBUF_FULL_RO) == 0) {
+    PyBuffer_Release(&any);
+    return true;
+  }
+  PyErr_Clear();
+  return false;
+}
+
 std::string pending_error() {
   nb::python_error error;
   return nb::cast<std::string>(nb::str(error.value()));
@@ -168,15 +178,17 @@ View Buffer::from_buffer() const {
 View Buffer::take(nb::handle object, Place place, Use use) {
   place_ = place;
   if (object.is_none()) return {};
-  if (PyObject_CheckBuffer(object.ptr())) {
-    if (take_buffer(object, use)) return from_buffer();
-    PyErr_Clear();
+  const bool has_buffer = PyObject_CheckBuffer(object.ptr()) != 0;
+  if (has_buffer && take_buffer(object, use)) return from_buffer();
+  PyErr_Clear();
+  const bool has_dlpack =
+      nb::hasattr(object, "__dlpack__") && nb::hasattr(object, "__dlpack_device__");
+  if (has_buffer) {
     if (const auto dtype = dtype_of_ml_dtypes(object))
       return take_small_floats(object, *dtype, use);
-    explain(object, use);
+    if (!has_dlpack || has_any_buffer(object)) explain(object, use);
   }
-  if (nb::hasattr(object, "__dlpack__") && nb::hasattr(object, "__dlpack_device__"))
-    return take_dlpack(object, use);
+  if (has_dlpack) return take_dlpack(object, use);  // also JAX's bf16, which has no buffer
   refuse(PyExc_TypeError, "a " + kind_of_object(object) +
                               " is no buffer: pass a NumPy array, a tensor, an array.array or "
                               "another object with the buffer protocol or DLPack");
@@ -232,8 +244,8 @@ View Buffer::take_dlpack(nb::handle object, Use use) {
     }
   } catch (const nb::python_error& error) {
     if (!error.matches(PyExc_Exception)) throw;
-    refuse(PyExc_ValueError, "a " + kind_of_object(object) + " does not give its memory: " +
-                                 nb::cast<std::string>(nb::str(error.value())));
+    refuse(PyExc_TypeError, "a " + kind_of_object(object) + " does not give its memory: " +
+                                nb::cast<std::string>(nb::str(error.value())));
   }
   constexpr const char *kName = "dltensor", *kVersionedName = "dltensor_versioned";
   bool is_readonly = kind_of_object(object) == "ArrayImpl";  // JAX has immutable arrays

@@ -50,6 +50,14 @@ class Buffers(unittest.TestCase):
         self.refused(ValueError, "output: it is not contiguous", OnlyDLPack(np.ones((2, 3)).T))
         self.refused(ValueError, "memory of GPU 1.*copy it", OnlyDLPack(np.ones(1), (2, 1)))
 
+    def test_immutable_tensors_are_inputs_only(self):
+        # Of JAX, which may not say so in DLPack.
+        ArrayImpl = type("ArrayImpl", (OnlyDLPack,), {})
+        self.refused(ValueError, "read-only", ArrayImpl(np.ones(2)))
+        output = np.zeros(2 * size)
+        group.all_gather(output, ArrayImpl(np.ones(2)))
+        self.assertEqual(output.sum(), 2 * size)
+
     def test_ml_dtypes(self):
         try:
             import ml_dtypes
