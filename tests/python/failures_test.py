@@ -33,6 +33,18 @@ class Failures(unittest.TestCase):
                 took = float(re.search(r"after (\S+) s", output)[1])
                 self.assertLess(took, BOUND, output)
 
+    def test_ctrl_c_interrupts_a_wait_inside_gloo(self):
+        import c10d
+        gloo = next(backend for backend in c10d.list_backends() if backend.name == "gloo")
+        if not gloo.available:
+            self.skipTest(gloo.reason)
+        for wait in ("op", "recv"):
+            code, output, _ = job("interrupted", wait, options=["-x", "C10D_BACKEND=gloo"])
+            self.assertEqual(code, 0, output)
+            self.assertRegex(output, r"\[0\] KeyboardInterrupt")
+            self.assertRegex(output, r"\[1\] Aborted .*rank 0: .*Ctrl-C")
+            self.assertLess(float(re.search(r"after (\S+) s", output)[1]), BOUND, output)
+
     def test_ctrl_c_interrupts_the_wait_for_a_store_and_for_ranks(self):
         for wait in ("store", "init"):
             with self.subTest(wait=wait):
