@@ -16,6 +16,7 @@
 #include "src/recorder/flight_recorder.h"
 #include "src/store/own_address.h"
 #include "src/store/secret.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
@@ -184,6 +185,7 @@ bool MeshControl::await_carried(const Entrance& entrance, Deadline start) {
 void MeshControl::wait_for_news(Deadline start, bool polls, Deadline deadline) {
   const auto now = steady_clock::now();
   if (polls && now < start + kPolls) return pause_between_polls(now - start);
+  WaitLook::due();
   const Duration nap = waiting_ > 1 ? kShortNap : kNap;
   mesh_.wait(std::clamp<Deadline>(deadline, now + kShortNap, now + nap));
 }

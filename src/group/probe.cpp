@@ -9,6 +9,7 @@
 #include "src/base/timeouts.h"
 #include "src/group/check_arguments.h"
 #include "src/group/group_state.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 {
 
@@ -49,6 +50,7 @@ Received ProcessGroup::probe(int peer, std::uint32_t tag, CallOptions options) c
                      .rank = state.context.rank,
                      .group = state.context.group,
                      .op = "probe"});
+    WaitLook::due();
     if (turn < kSpins)
       sched_yield();
     else

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "src/base/timeouts.h"
 #include "src/group/callback_thread.h"
 #include "src/group/work_shared.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
@@ -84,6 +86,12 @@ bool wait_for_end(detail::WorkShared& shared, std::optional<Deadline> deadline) 
   MutexLock lock(shared.mutex);
   while (shared.state.load(std::memory_order_acquire) == WorkState::running) {
     if (deadline && std::chrono::steady_clock::now() >= *deadline) return false;
+    if (WaitLook::wanted()) {
+      shared.mutex.unlock();
+      WaitLook::due();
+      shared.mutex.lock();
+      if (shared.state.load() != WorkState::running) break;
+    }
     if (const auto progress = shared.progress) {
       shared.mutex.unlock();
       const bool progressed = (*progress)();
@@ -95,8 +103,9 @@ bool wait_for_end(detail::WorkShared& shared, std::optional<Deadline> deadline) 
       shared.mutex.unlock();
       run();
       shared.mutex.lock();
-    } else if (deadline) {
-      shared.changed.wait_until(shared.mutex, *deadline);
+    } else if (deadline || WaitLook::wanted()) {
+      shared.changed.wait_until(shared.mutex,
+                                std::min(deadline.value_or(Deadline::max()), WaitLook::next()));
     } else {
       shared.changed.wait(shared.mutex);
     }

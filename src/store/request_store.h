@@ -9,6 +9,7 @@
 
 #include "src/base/timeouts.h"
 #include "src/store/protocol.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 {
 
@@ -100,10 +101,23 @@ class RequestStore : public Base {
   Reply ask(const Request& request, std::optional<Duration> timeout) {
     const Duration patience =
         std::clamp(timeout.value_or(this->timeout()), Duration::zero(), kLongestTimeout);
-    Reply reply = perform(request, std::chrono::steady_clock::now() + patience);
+    const Deadline deadline = std::chrono::steady_clock::now() + patience;
+    Reply reply =
+        may_wait(request.op) ? perform_and_look(request, deadline) : perform(request, deadline);
     if (reply.failure) {
       reply.failure->op = "store " + std::string(to_string(request.op));
       throw_failure(*std::move(reply.failure));
+    }
+    return reply;
+  }
+  // A wait for a key asks again after each look of the thread's hook: a wait that ended leaves no
+  // trace in a store.
+  Reply perform_and_look(const Request& request, Deadline deadline) {
+    Reply reply = perform(request, std::min(deadline, WaitLook::next()));
+    while (reply.failure && reply.failure->code == Code::timed_out &&
+           std::chrono::steady_clock::now() < deadline) {
+      if (WaitLook::due()) throw_failure(WaitLook::failure());
+      reply = perform(request, std::min(deadline, WaitLook::next()));
     }
     return reply;
   }

@@ -25,6 +25,7 @@
 #include "src/store/server_state.h"
 #include "src/store/tcp_options.h"
 #include "src/store/tcp_server.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 {
 
@@ -212,7 +213,8 @@ void TcpClient::connect_first(const TcpStoreOptions& options, Deadline deadline)
       log(LogLevel::warn, "still waiting for the store at {}: {}; rank 0, or c10d-run, serves it",
           show_host_port(host_, port_), problem);
     }
-    pause_until(std::min(deadline, steady_clock::now() + pause));
+    pause_until(std::min({deadline, WaitLook::next(), steady_clock::now() + pause}));
+    if (WaitLook::due()) throw_failure(WaitLook::failure());
     pause = std::min(2 * pause, kLongestConnectPause);
   }
   MutexLock lock(mutex_);

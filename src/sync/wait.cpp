@@ -14,6 +14,7 @@
 #include <ctime>
 
 #include "src/sync/fiber.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
@@ -67,6 +68,7 @@ WaitResult sleep_until(const WaitContext& context, Doorbell& doorbell, bool (*re
   for (;;) {
     if (doorbell.sleep([&] { return ready(state); }, [&] { return context.control.broken(); }))
       return WaitResult::ready;
+    WaitLook::due();
     if (context.control.broken()) return WaitResult::broken;
     if (is_late(context)) return WaitResult::timed_out;
   }

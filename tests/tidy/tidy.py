@@ -18,7 +18,7 @@ MAX_LINE = 100  # columns
 MAX_DOCUMENT_LINE = 120  # tables cannot be wrapped, nor what a program printed
 MAX_FOLDER = 24  # sources and headers
 FOLDERS = ("include", "src", "kernels", "bench", "tools", "tests", "examples", "cmake", "docs",
-           ".ci", ".github")
+           "python", ".ci", ".github")
 CXX = (".h", ".c", ".cpp", ".cu", ".cuh")
 SCRIPTS = (".py", ".sh", ".cmake")
 
@@ -60,6 +60,7 @@ INCLUDE_RULES = [
     (r"src/backends/", [*BACKEND, "@"]),
     (r"src/parallel/", ["c10d/", "src/base/hash.h", "kernels/", "src/parallel/common/", "@"]),
     (r"tools/", [*LIBRARY, "src/backends/native/native.h", "tools/manual/", "@"]),
+    (r"python/", ["c10d/", "@"]),
     (r"bench/micro/", ["c10d/", "src/", "kernels/", "bench/micro/"]),
     (r"bench/cli/", ["c10d/", "src/base/", "bench/", "tools/manual/"]),
     (r"bench/measure/gpu\.cpp", ["c10d/", "src/device/", *up_to(BENCH, "bench/measure/")]),
@@ -85,6 +86,7 @@ BELOW = [
     (r"gloo/", r"(src/backends/gloo|bench/peers)/"),
     (r"mpi\.h", r"(src/backends/mpi|bench/peers|examples|tests)/|include/c10d/mpi\.h"),
     (r"(oneapi/dnnl/|dnnl)", r"(examples/training|tests/nn)/"),
+    (r"nanobind/", r"python/src/"),
     (r"(nccl|cuda|cuda_runtime)\.h", r"(src/backends/nccl|kernels|bench/peers|tests)/"),
     # The library's own locks are those that the compiler checks; its clients cannot see them.
     (r"(mutex|condition_variable)$", r"(src/base/mutex\.h|(src/parallel|bench|examples|tests)/)"),

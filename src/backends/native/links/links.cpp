@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "src/net/socket.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
@@ -152,6 +153,7 @@ Links::End Links::turn(Waiting& waiting, bool moved) {
       return End::ready;
     }
   }
+  WaitLook::due();
   sleep(std::min<Deadline>(waiting.deadline, steady_clock::now() + kLongestSleep));
   waiting.turns = 0;
   return End::ready;

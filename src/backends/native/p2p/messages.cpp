@@ -10,6 +10,7 @@
 
 #include "src/backends/common/failures.h"
 #include "src/sync/fiber.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
@@ -185,6 +186,7 @@ WaitResult Messages::wait_at(Places places, const WaitPolicy& policy, Deadline d
       policy.pause();
       continue;
     }
+    WaitLook::due();
     wires_.sleep(
         std::min<Duration>(deadline - now, places.memory ? Duration(kNap) : Duration(kSleep)));
     i = -1;

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Collective communication between processes.
+
+    import c10d
+    group = c10d.init_process_group()
+    group.all_reduce(x)     # x: a NumPy array, a tensor of the CPU, any buffer
+
+docs/python.md is the manual. _c10d.pyi says what each function does.
+"""
+import atexit as _atexit
+import os as _os
+
+from . import _objects
+from ._c10d import (ANY_SOURCE, BackendInfo, LaunchInfo, Member, ProcessGroup, Received, ReduceOp,
+                    Store, TcpStore, Work, detect_launch, file_store, hash_store,
+                    init_process_group, list_backends, prefix_store, tcp_store, version)
+from ._c10d import _after_fork_in_child, _end
+from ._errors import *  # noqa: F403  every exception of the package
+from ._errors import __all__ as _errors
+
+__version__ = version.split(" ", 1)[0]
+__all__ = ["ANY_SOURCE", "BackendInfo", "LaunchInfo", "Member", "ProcessGroup", "Received",
+           "ReduceOp", "Store", "TcpStore", "Work", "detect_launch", "file_store", "hash_store",
+           "init_process_group", "list_backends", "prefix_store", "tcp_store", "version",
+           *_errors]
+
+for _method in (_objects.broadcast_object, _objects.all_gather_object, _objects.scatter_object):
+    setattr(ProcessGroup, _method.__name__, _method)
+
+# Groups leave in good order while Python still runs, and no thread of the library enters it later.
+_atexit.register(_end)
+_os.register_at_fork(after_in_child=_after_fork_in_child)

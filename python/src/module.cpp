@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "c10d/capability.h"
+#include "c10d/env.h"
+#include "python/src/call.h"
+#include "python/src/errors.h"
+#include "python/src/interpreter.h"
+
+namespace nb = nanobind;
+using nb::literals::operator""_a;
+
+namespace c10d { namespace python { namespace {
+
+void bind_facts(nb::module_& module) {
+  nb::class_<LaunchInfo>(module, "LaunchInfo")
+      .def_ro("rank", &LaunchInfo::rank)
+      .def_ro("size", &LaunchInfo::size)
+      .def_ro("local_rank", &LaunchInfo::local_rank)
+      .def_ro("local_size", &LaunchInfo::local_size)
+      .def_ro("launcher", &LaunchInfo::launcher)
+      .def_ro("evidence", &LaunchInfo::evidence);
+  module.def("detect_launch", detect_launch);
+  nb::class_<BackendInfo>(module, "BackendInfo")
+      .def_ro("name", &BackendInfo::name)
+      .def_ro("available", &BackendInfo::available)
+      .def_ro("reason", &BackendInfo::reason)
+      .def_ro("version", &BackendInfo::version)
+      .def_ro("path", &BackendInfo::path);
+  module.def("list_backends", [] {
+    const WithoutGil released;
+    return list_backends();
+  });
+  module.attr("version") = version();
+}
+
+void bind_reduce_op(nb::module_& module) {
+  nb::class_<ReduceOp> op(module, "ReduceOp");
+  op.def_static("premul", &ReduceOp::premul, "factor"_a)
+      .def_prop_ro("name", [](const ReduceOp& self) { return to_string(self.kind); })
+      .def_ro("factor", &ReduceOp::factor);
+  for (int kind = ReduceOp::sum; kind != ReduceOp::premul_sum; ++kind) {
+    const auto one = static_cast<ReduceOp::Kind>(kind);
+    op.attr(std::string(to_string(one)).c_str()) = ReduceOp(one);
+  }
+}
+
+}}}  // namespace c10d::python
+
+NB_MODULE(_c10d, module) {
+  using namespace c10d::python;
+  nb::set_leak_warnings(false);  // a program may end with a group in a global
+  translate_exceptions();
+  bind_facts(module);
+  bind_reduce_op(module);
+  bind_stores(module);
+  bind_work(module);
+  bind_group(module);
+  module.attr("ANY_SOURCE") = c10d::kAnySource;
+  module.def("_end", [] {
+    LibraryThread::begin_end();
+    end_python_groups();
+    LibraryThread::await_end();
+  });
+  module.def("_after_fork_in_child", LibraryThread::forget);
+}

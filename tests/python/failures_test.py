@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Ranks that are interrupted, die, fork, or end with ops pending: failures_test.py C10D-RUN."""
+import os
+import re
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+RUN = sys.argv.pop(1) if len(sys.argv) > 1 else "c10d-run"
+BOUND = 0.5  # seconds: 0.1 on an idle host, and more beside other tests
+RANKS = Path(__file__).with_name("failing_ranks.py")
+
+
+def job(case, *arguments, ranks=2, options=()):
+    """How the ranks of a case ended: exit code, output, seconds."""
+    start = time.monotonic()
+    ended = subprocess.run([RUN, "-n", str(ranks), *options, sys.executable, "-B", str(RANKS), case,
+                            *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                           text=True, timeout=120)
+    return ended.returncode, ended.stdout, time.monotonic() - start
+
+
+class Failures(unittest.TestCase):
+    def test_ctrl_c_interrupts_every_wait(self):
+        for wait in ("op", "work", "await", "recv", "split", "new_group"):
+            with self.subTest(wait=wait):
+                code, output, _ = job("interrupted", wait)
+                self.assertEqual(code, 0, output)
+                self.assertRegex(output, r"\[0\] KeyboardInterrupt")
+                self.assertRegex(output, r"\[1\] Aborted .*rank 0: .*Ctrl-C")
+                took = float(re.search(r"after (\S+) s", output)[1])
+                self.assertLess(took, BOUND, output)
+
+    def test_ctrl_c_interrupts_a_wait_inside_gloo(self):
+        import c10d
+        gloo = next(backend for backend in c10d.list_backends() if backend.name == "gloo")
+        if not gloo.available:
+            self.skipTest(gloo.reason)
+        for wait in ("op", "recv"):
+            code, output, _ = job("interrupted", wait, options=["-x", "C10D_BACKEND=gloo"])
+            self.assertEqual(code, 0, output)
+            self.assertRegex(output, r"\[0\] KeyboardInterrupt")
+            self.assertRegex(output, r"\[1\] Aborted .*rank 0: .*Ctrl-C")
+            self.assertLess(float(re.search(r"after (\S+) s", output)[1]), BOUND, output)
+
+    def test_ctrl_c_interrupts_the_wait_for_a_store_and_for_ranks(self):
+        for wait in ("store", "init"):
+            with self.subTest(wait=wait):
+                code, output, _ = job("interrupted", wait, ranks=1)
+                self.assertEqual(code, 0, output)
+                self.assertIn("KeyboardInterrupt", output)
+                self.assertLess(float(re.search(r"after (\S+) s", output)[1]), BOUND, output)
+
+    def test_a_handler_that_does_not_raise_ends_no_wait(self):
+        code, output, _ = job("handled")
+        self.assertEqual(code, 0, output)
+        self.assertRegex(output, r"\[0\] handled\n(.*\n)*\[0\] done")
+
+    def test_a_killed_rank_is_named(self):
+        code, output, seconds = job("killed", ranks=3, options=["--max-failures", "1"])
+        self.assertEqual(code, 0, output)
+        for rank in (0, 2):
+            self.assertRegex(output, rf"\[{rank}\] PeerDied rank 1 peer_lost")
+        self.assertLess(seconds, 30)
+
+    def test_a_forked_child_gets_a_clear_error(self):
+        code, output, _ = job("forked")
+        self.assertEqual(code, 0, output)
+        self.assertRegex(output, r"\[0\] child: ForkedChild .*parent process")
+        self.assertRegex(output, r"\[0\] child ended with 0")
+
+    def test_an_end_with_ops_pending_is_clean(self):
+        for case in ("pending", "dropped", "thread", "callback"):
+            with self.subTest(case=case):
+                code, output, seconds = job("ends", case)
+                self.assertEqual(code, 0, output)
+                self.assertNotRegex(output, "Traceback|Fatal|terminate|Segmentation")
+                self.assertLess(seconds, 30)
+
+    def test_programs(self):
+        for program in ("run", "bench"):
+            text = subprocess.run([sys.executable, "-m", f"c10d.{program}", "--help"], text=True,
+                                  capture_output=True, timeout=60, check=True).stdout
+            self.assertIn(f"c10d-{program}", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
