@@ -13,11 +13,13 @@ inline constexpr Duration kLookPeriod = std::chrono::milliseconds(50);
 // the runtime of a language has caught, at a button that somebody pressed.
 //
 // While an object of this class lives, a wait of this thread that takes longer than kLookPeriod
-// calls `look` about that often. An op that blocks, Work::wait(), probe() and the joining of a
-// group do so, and each wait for a key of a store. There is no such call inside Gloo and MPI: there
-// take async() and Work::wait(). `look` must neither throw nor call the group, but for abort(),
-// which ends its op. When it returns true a wait for a store throws `revoked`, init_process_group()
-// too; an op goes on.
+// calls `look` about that often; each second while the server of a store does not answer. An op
+// that blocks, Work::wait(), probe() and the joining of a group do so, and each wait for a key of a
+// store. There is no such call inside Gloo and MPI: there take async() and Work::wait(). `look`
+// must neither throw nor call the group, but for abort(), which ends its op; stores and other
+// groups it may call. Once it returns true, and then each time, a wait for a store throws
+// `revoked`, and so does init_process_group() as long as it waits for other ranks to join; an op
+// goes on.
 class C10D_API WaitHook {
  public:
   // See above. `state` is what `look` gets.

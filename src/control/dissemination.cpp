@@ -383,7 +383,9 @@ Patience::Verdict Patience::look(Dissemination& known, Deadline now, bool broken
   }
   const Verdict given_up = broken ? Verdict::broken : Verdict::late;
   const std::vector<int> silent = known.silent(known.last());
-  const bool all_answered = std::ranges::all_of(silent, network.is_dead);
+  const bool all_answered = std::ranges::all_of(silent, [&](int rank) {
+    return network.is_dead(rank) || (now >= since_ + kLost && network.is_lost(rank));
+  });
   if (outcome == Outcome::barred && (all_answered || broken)) return given_up;
   // A dead rank of which no other one has heard. Where all have come, word of their counts may be
   // under way.

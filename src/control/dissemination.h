@@ -164,6 +164,8 @@ class Patience {
   // After it gave up, for the others to say whether they came: longer where the network holds up
   // what was sent. A rank that is stopped for as long, or cut off, may go in alone.
   static constexpr std::chrono::milliseconds kAnswers{500}, kUnderWay{2000};
+  // For the answer of a rank that most likely died: one that lives answers within 20 ms.
+  static constexpr std::chrono::milliseconds kLost{100};
 
   explicit Patience(Deadline deadline) noexcept : deadline_(deadline) {}
 
@@ -181,6 +183,7 @@ class Patience {
   };
   struct Network {
     std::function<bool(int rank)> is_dead;  // whether no answer will come from it
+    std::function<bool(int rank)> is_lost;  // or most likely none
     std::function<bool()> is_under_way;     // whether something sent has not arrived yet
   };
   // `network` is asked once this rank gives up.

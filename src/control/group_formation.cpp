@@ -12,6 +12,7 @@
 #include "src/base/log.h"
 #include "src/base/members.h"
 #include "src/base/timeouts.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 {
 namespace {
@@ -67,7 +68,10 @@ GroupFormation::Cause GroupFormation::parent_failure() {
   return std::make_shared<const Failure>(std::move(failure));
 }
 
-GroupFormation::Cause GroupFormation::failure() { return why_in_vain(*this); }
+GroupFormation::Cause GroupFormation::failure() {
+  if (WaitLook::due()) return std::make_shared<const Failure>(WaitLook::failure());
+  return why_in_vain(*this);
+}
 
 GroupFormation::Cause GroupFormation::fail(Failure failure) {
   if (cause_) return cause_;

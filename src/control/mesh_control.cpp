@@ -77,7 +77,10 @@ MeshControl::MeshControl(const ControlOptions& options)
       gates_{Dissemination(rank_, grid_), Dissemination(rank_, grid_)},
       unheard_ticks_(static_cast<std::size_t>(size_)),
       left_peers_(static_cast<std::size_t>(size_)),
-      ended_peers_(static_cast<std::size_t>(size_)) {}
+      ended_peers_(static_cast<std::size_t>(size_)),
+      own_links_(static_cast<std::size_t>(size_)) {
+  for (const int neighbour : neighbours_) own_links_[static_cast<std::size_t>(neighbour)] = true;
+}
 
 std::vector<std::string> MeshControl::keys_of(std::string_view what) const {
   std::vector<std::string> all;
@@ -159,9 +162,11 @@ Patience::Verdict MeshControl::await(const Entrance& entrance, Deadline start) {
     take_news();
     const bool is_broken = broken();
     const Patience::Verdict verdict = use(entrance.gate, [&](Dissemination& known) {
-      return patience.look(known, steady_clock::now(), is_broken,
-                           {.is_dead = [&](int rank) { return is_broken && is_dead(rank); },
-                            .is_under_way = [this] { return !mesh_.is_acknowledged(); }});
+      return patience.look(
+          known, steady_clock::now(), is_broken,
+          {.is_dead = [&](int rank) { return is_broken && is_where_it_broke(rank); },
+           .is_lost = [&](int rank) { return is_broken && is_lost(rank); },
+           .is_under_way = [this] { return !mesh_.is_acknowledged(); }});
     });
     if (verdict != Patience::Verdict::waits) return verdict;
     wait_for_news(start, entrance.polls, entrance.deadline);

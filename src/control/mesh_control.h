@@ -123,8 +123,9 @@ class MeshControl final : public ControlPlane {
   Failure lost(const Mesh::Loss& loss) const;
   bool is_beside(int one, int other) const;
   bool is_where_it_broke(int rank);
-  // Of a group that broke: whether nothing more is to be heard from a rank.
-  bool is_dead(int rank);
+  // Whether a rank most likely died: another one lost the connection to it, and so did this one, if
+  // it had one.
+  bool is_lost(int rank) const noexcept;
   void look_for_cause();
   std::string glance_at(std::string key) const;
   void look_for_dead();
@@ -166,8 +167,10 @@ class MeshControl final : public ControlPlane {
   StoreSilence silence_;
   std::vector<std::atomic<int>> unheard_ticks_;  // since the last word of a neighbour
   std::vector<std::atomic<bool>> left_peers_;    // as far as known
-  std::vector<std::atomic<bool>> ended_peers_;   // whose connection to one of us ended
-  std::atomic<bool> store_answers_ = true;       // when it was polled last
+  std::vector<std::atomic<bool>>
+      ended_peers_;                           // to which a rank lost its connection; they may live
+  std::vector<std::atomic<bool>> own_links_;  // to a neighbour, and it stands
+  std::atomic<bool> store_answers_ = true;    // when it was polled last
   std::atomic<bool> leaving_ = false;
 };
 

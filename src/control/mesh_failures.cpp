@@ -171,9 +171,11 @@ void MeshControl::take_news() {
     has_losses = !news.losses.empty();
     for (const Mesh::Message& message : news.messages)
       if (!take_message(message)) wrong = message.from;
-    for (const Mesh::Loss& loss : news.losses)
+    for (const Mesh::Loss& loss : news.losses) {
+      own_links_[static_cast<std::size_t>(loss.neighbour)].store(false, std::memory_order_relaxed);
       if (loss.kind == Mesh::Loss::Kind::ended && !has_left(loss.neighbour))
         note_ended(loss.neighbour, -1);
+    }
     if (has_losses) {
       MutexLock losses(mutex_);
       std::ranges::move(news.losses, std::back_inserter(losses_));
@@ -230,7 +232,8 @@ bool MeshControl::take_left(const Mesh::Message& message) {
 }
 
 // The cause of a broken group names one rank that died. Others that died with it are known by this,
-// so that nobody waits for an answer of theirs.
+// so that nobody waits long for an answer of theirs. A rank that lives can be among them, if its
+// connection to another one broke.
 bool MeshControl::take_ended(const Mesh::Message& message) {
   ByteReader reader(message.body);
   const auto peer = reader.take<std::uint32_t>();
@@ -409,9 +412,10 @@ bool MeshControl::is_where_it_broke(int rank) {
   return rank == cause->rank || (is_cut_off && is_beside(cause->rank, rank));
 }
 
-bool MeshControl::is_dead(int rank) {
-  return ended_peers_[static_cast<std::size_t>(rank)].load(std::memory_order_relaxed) ||
-         is_where_it_broke(rank);
+bool MeshControl::is_lost(int rank) const noexcept {
+  const auto at = static_cast<std::size_t>(rank);
+  return ended_peers_[at].load(std::memory_order_relaxed) &&
+         !own_links_[at].load(std::memory_order_relaxed);
 }
 
 // Takes over the failure that another rank published.

@@ -18,7 +18,7 @@ import test_bed
 
 PROGRAMS, BACKEND = None, None
 DIED_BY = 1.0  # seconds until every rank names a rank that was killed
-CUT_BY = 10.0  # and a host that is cut off
+CUT_BY = 6.0   # and a host that is cut off
 
 
 class Job(test_bed.TwoHosts):
@@ -74,7 +74,7 @@ class Job(test_bed.TwoHosts):
         return failures
 
     def expect_death(self, what, *victims):
-        """All others name the same one of those who are killed."""
+        """All others name one of those who are killed."""
         self.job(what)
         failures = self.failures_after(
             lambda: [os.kill(self.pids[victim], signal.SIGKILL) for victim in victims],
@@ -83,7 +83,8 @@ class Job(test_bed.TwoHosts):
         for code, about, text, seconds in failures.values():
             self.assertEqual(code, "peer_died", text)
             self.assertIn(about, victims, text)
-            self.assertEqual(len(named), 1, failures)
+            if len(victims) == 1:  # else a store that is slow may not decide who was first
+                self.assertEqual(len(named), 1, failures)
             self.assertIn(f"rank {about}", text)
             self.assertLess(seconds, DIED_BY, text)
 

@@ -34,8 +34,8 @@ using std::chrono::seconds;
 
 constexpr std::uint64_t kCalls = 3;
 
-enum class Mishap { none, odd, unbalanced, late, leaves, dies, aborts, stops, both_die };
-constexpr int kMishaps = 9;
+enum class Mishap { none, odd, unbalanced, late, leaves, dies, aborts, stops, both_die, breaks };
+constexpr int kMishaps = 10;
 
 // What the network does on purpose wrong: the test must find it.
 enum class Tamper {
@@ -71,6 +71,7 @@ class World {
       const milliseconds together(pick(60));
       for (const int rank : {culprit_, patient_}) at(together, Event::dies, rank);
     }
+    if (mishap_ == Mishap::breaks) at(milliseconds(pick(60)), Event::breaks, culprit_);
     if (mishap_ == Mishap::aborts) at(milliseconds(pick(60)), Event::aborts, culprit_);
   }
 
@@ -100,7 +101,7 @@ class World {
     std::string body{};
   };
   struct Event {
-    enum Kind { comes, looks, arrives, dies, loses, aborts, resumes, settles };
+    enum Kind { comes, looks, arrives, dies, loses, aborts, resumes, settles, breaks, ticks };
     Deadline when;
     std::uint64_t number;
     Kind kind;
@@ -125,6 +126,8 @@ class World {
     std::optional<Deadline> told_by{};  // by when it hears why it was barred from a call
     int waits_for_others = 0;           // in ms, to say which call they make
     std::set<int> known_left{}, known_ended{};
+    std::set<int> lost{};        // neighbours, as it saw itself
+    std::deque<Event> inbox{};   // outside of calls it reads each 20 ms
     std::deque<Event> missed{};  // while it was stopped
   };
 
@@ -149,6 +152,7 @@ class World {
 
   void send(int from, int to, Letter letter) {
     if (tamper_ != Tamper::none && !tampered(to, letter)) return;
+    if (of(from).lost.count(to) > 0 || of(to).lost.count(from) > 0) return;
     Deadline& last = arrival_[{from, to}];
     last = std::max(last, now_ + microseconds(20 + pick(pick(10) == 0 ? 5'000 : 200)));
     at(last - now_, Event::arrives, to, from, std::make_shared<Letter>(std::move(letter)));
@@ -208,13 +212,29 @@ class World {
     switch (event.kind) {
       case Event::comes:
         come(event.rank);
+        if (rank.is_in) read_inbox(event.rank);
+        break;
+      case Event::ticks:
+        read_inbox(event.rank);
         break;
       case Event::looks:
         look(event.rank);
         if (rank.is_in) at(milliseconds(20), Event::looks, event.rank);
         break;
       case Event::arrives:
+        if (!rank.is_in) {
+          if (rank.inbox.empty()) at(milliseconds(1 + pick(20)), Event::ticks, event.rank);
+          rank.inbox.push_back(event);
+          break;
+        }
         receive(event);
+        look(event.rank);
+        break;
+      case Event::breaks:  // between two ranks that live: one gave it up, the other sees its end
+        happened_ = now_;
+        rank.lost.insert(patient_);
+        fail(event.rank, std::nullopt);
+        at(microseconds(200), Event::loses, patient_, event.rank);
         break;
       case Event::dies:
         rank.dead = true;
@@ -224,8 +244,10 @@ class World {
         break;
       case Event::loses:
         if (rank.known_left.count(event.from) == 0) {
+          rank.lost.insert(event.from);
           end_of(event.rank, event.from);
-          fail(event.rank, event.from);
+          fail(event.rank,
+               mishap_ == Mishap::breaks ? std::nullopt : std::optional<int>(event.from));
         }
         break;
       case Event::aborts:
@@ -247,6 +269,18 @@ class World {
         break;
       }
     }
+  }
+
+  void read_inbox(int number) {
+    std::deque<Event> inbox;
+    inbox.swap(of(number).inbox);
+    for (const Event& one : inbox) receive(one);
+    look(number);
+  }
+
+  bool is_lost(const Rank& rank, int other) const {
+    const bool is_near = std::ranges::find(rank.neighbours, other) != rank.neighbours.end();
+    return rank.known_ended.count(other) > 0 && (!is_near || rank.lost.count(other) > 0);
   }
 
   // What `rank` hears of `peer`, from a neighbour or from itself.
@@ -312,10 +346,8 @@ class World {
     if (!rank.is_in) return;
     const Patience::Verdict verdict = rank.patience->look(
         rank.known, now_, rank.broken,
-        {.is_dead =
-             [&](int other) {
-               return rank.broken && (rank.dead_rank == other || rank.known_ended.count(other) > 0);
-             },
+        {.is_dead = [&](int other) { return rank.broken && rank.dead_rank == other; },
+         .is_lost = [&](int other) { return rank.broken && is_lost(rank, other); },
          .is_under_way = [] { return false; }});
     post(number);
     if (verdict != Patience::Verdict::waits) end(number, verdict);
@@ -384,7 +416,6 @@ class World {
         flood(event.rank, letter, event.from);
         break;
     }
-    look(event.rank);
   }
 
   // Whether word of each rank that lives can reach all others.
@@ -419,7 +450,9 @@ class World {
       }
       const bool wrong = (mishap_ == Mishap::odd || mishap_ == Mishap::unbalanced) && call == call_;
       if (wrong && went > 0) return found("went into a call on which ranks disagree", call);
-      if (went > 0 && refused > 0) return found("some went, some did not", call);
+      // Between two ranks nobody else can say what the other one has heard.
+      const bool is_cut = mishap_ == Mishap::breaks && ranks_.size() == 2;
+      if (went > 0 && refused > 0 && !is_cut) return found("some went, some did not", call);
       if (mishap_ == Mishap::none && refused > 0) return found("refused for nothing", call);
     }
     if (mishap_ == Mishap::none && without_carried_ > 0) found("went without all data", kCalls);

@@ -44,7 +44,8 @@ class RankGrid {
   int rank_at(int rank, int order) const noexcept;
 
   // Whom a rank tells or hears from, ascending: 2 for each step at most. In a group of few ranks
-  // all others, so that two that die at once do not keep word of the rest from each other.
+  // all others, so that two that die at once do not keep word of the rest from each other: in
+  // larger groups each rank has three neighbours at least.
   static constexpr int kFew = 8;
   std::vector<int> neighbours_of(int rank) const;
 

@@ -7,8 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <limits>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +15,7 @@
 #include "src/backends/common/store_waits.h"
 #include "src/base/members.h"
 #include "src/net/bytes.h"
+#include "src/sync/wait_look.h"
 
 namespace c10d { inline namespace v0 { namespace native {
 namespace {
@@ -42,19 +41,18 @@ class Pair {
       : context_(context), links_(links), policy_(policy), deadline_(deadline), other_(other) {}
 
   NetworkProfile lead() {
-    double ping = std::numeric_limits<double>::infinity();
-    std::optional<Deadline> start;  // once the other one is there
-    for (int i = 0; i < kPings && (!start || steady_clock::now() < *start + kBudget / 3); ++i) {
+    timed(kAnswers);  // the other one is there
+    const Deadline end = steady_clock::now() + kBudget, end_of_pings = end - 2 * kBudget / 3;
+    double ping = timed(kAnswers);
+    for (int i = 1; i < kPings && (i == 1 || steady_clock::now() < end_of_pings); ++i)
       ping = std::min(ping, timed(kAnswers));
-      if (!start) start = steady_clock::now();
-    }
     std::size_t bytes = kFewest;
     double transfer = timed(bytes);
     for (int last = 0; last < kLastTransfers;) {
       const std::size_t next = std::min(4 * bytes, kMost);
       const Microseconds expected(transfer * static_cast<double>(next) /
                                   static_cast<double>(bytes));
-      if (steady_clock::now() + expected > *start + kBudget) break;
+      if (steady_clock::now() + expected > end) break;
       const double taken = timed(next);
       transfer = next == bytes ? std::min(transfer, taken) : taken;
       bytes = next;
@@ -109,7 +107,11 @@ class Pair {
   }
 
   void finish() {
-    switch (links_.await(policy_, *context_.control, deadline_, [&] { return links_.idle(); })) {
+    const auto is_through = [&] {
+      if (WaitLook::due()) throw_failure(WaitLook::failure());
+      return links_.idle();
+    };
+    switch (links_.await(policy_, *context_.control, deadline_, is_through)) {
       case Links::End::ready:
         return;
       case Links::End::broken:
@@ -173,8 +175,9 @@ NetworkProfile measure_network(const BackendContext& context, int far, Links& li
   const auto said = read_key(context, kKey, deadline);
   if (!said)
     throw_failure(failure_in(context, Code::timed_out,
-                             "rank 0 did not say in time what the network takes, though it came",
-                             0));
+                             fmt::format("ranks 0 and {} did not say in time what the network "
+                                         "between them takes, though they came",
+                                         far)));
   return read_profile(context, *said);
 }
 
