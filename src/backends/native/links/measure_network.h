@@ -9,8 +9,9 @@
 namespace c10d { inline namespace v0 { namespace native {
 
 // Collective, once the links are there. Rank 0 and `far`, a rank of another host, measure what the
-// network between them takes, in some 30 ms (slow networks take longer: twelve messages, and 32 KiB
-// each way), and rank 0 tells all: what it returns is equal on every rank. Throws the failure of the group, link_lost, or timed_out.
+// network between them takes, and rank 0 tells all: what it returns is equal on every rank. That
+// takes some 30 ms; in a slow network as long as three messages and 32 KiB each way. Throws the
+// failure of the group, link_lost, or timed_out.
 NetworkProfile measure_network(const BackendContext& context, int far, Links& links,
                                const WaitPolicy& policy, Deadline deadline);
 
