@@ -104,7 +104,8 @@ class World {
       const std::vector<Move> moves = possible();
       if (moves.empty()) break;
       const Move& move = moves[static_cast<std::size_t>(pick(static_cast<int>(moves.size())))];
-      trace_ = mix(trace_, static_cast<std::uint64_t>(move.rank * 64 + move.peer * 2 + move.reads));
+      const int moved = (move.rank * size_ + move.peer) * 2 + (move.reads ? 1 : 0);
+      trace_ = mix(trace_, static_cast<std::uint64_t>(moved));
       move.reads ? read(move) : write(move);
       advance(move.rank);
     }

@@ -40,8 +40,9 @@ RankGrid::RankGrid(const std::vector<std::string>& hosts) : positions_(hosts.siz
 int RankGrid::moved(int rank, const Step& step, int by) const noexcept {
   const int position = positions_[static_cast<std::size_t>(rank)];
   const int from = position / step.ranks % step.count;
-  const int to = (from + by) % step.count;
-  return ranks_[static_cast<std::size_t>(position + (to - from) * step.ranks)];
+  const int ahead = (from + by) % step.count - from;
+  const int to = position + ahead * step.ranks;
+  return ranks_[static_cast<std::size_t>(to)];
 }
 
 int RankGrid::order(int rank, int other) const noexcept {
@@ -57,7 +58,8 @@ int RankGrid::rank_at(int rank, int order) const noexcept {
   const int hosts = size() / places_;
   const int host = (own / places_ - order / places_ + hosts) % hosts;
   const int place = (own % places_ - order % places_ + places_) % places_;
-  return ranks_[static_cast<std::size_t>(host * places_ + place)];
+  const int position = host * places_ + place;
+  return ranks_[static_cast<std::size_t>(position)];
 }
 
 std::vector<int> RankGrid::neighbours_of(int rank) const {
